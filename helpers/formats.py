@@ -1,0 +1,150 @@
+"""The tags a completion must carry, as one small object: system prompt, rendering, extraction.
+
+Everything that needs to know what a well-formed completion looks like asks a `TagFormat`: the data (system prompt), the
+rewards (is it well formed, what is the answer) and the evaluation. Parsing is a single pass over the tags, so its time is
+linear in the length of a completion, whatever the completion contains.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cached_property
+
+_TAG_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,31}")
+
+
+@dataclass(frozen=True)
+class TagFormat:
+    """A reasoning block followed by an answer block, `<think>…</think><answer>…</answer>` by default.
+
+    reasoning, answer: the tag names, letters, digits, `_` and `-`, different from each other.
+
+    >>> fmt = TagFormat("reasoning", "answer")
+    >>> fmt.render("2 + 2", "4")
+    '<reasoning>2 + 2</reasoning><answer>4</answer>'
+    >>> fmt.extract_answer("So: <reasoning>2 + 2</reasoning><answer> 4 </answer>")
+    '4'
+    """
+
+    reasoning: str = "think"
+    answer: str = "answer"
+
+    def __post_init__(self):
+        for name in (self.reasoning, self.answer):
+            if not isinstance(name, str) or not _TAG_NAME.fullmatch(name):
+                raise ValueError(
+                    f"{name!r} is not a tag name. Use a letter, then letters, digits, '_' or '-' (at most 32 characters), "
+                    "without the angle brackets."
+                )
+        if self.reasoning == self.answer:
+            raise ValueError(f"reasoning and answer are both {self.answer!r}: the two tags must have different names.")
+
+    @classmethod
+    def parse(cls, spec: str) -> TagFormat:
+        """A format from its short spelling, `reasoning/answer`, as notebooks and the command line pass it.
+
+        >>> TagFormat.parse("think/answer") == TagFormat()
+        True
+        """
+        names = str(spec).split("/")
+        if len(names) != 2:
+            raise ValueError(f"tags={spec!r} is not a format. Give two tag names with a slash between, such as 'think/answer'.")
+        return cls(*names)
+
+    @property
+    def spec(self) -> str:
+        """The short spelling that `parse` reads."""
+        return f"{self.reasoning}/{self.answer}"
+
+    @property
+    def tags(self) -> tuple[str, str, str, str]:
+        """The four tags in the order a well-formed completion has them."""
+        return f"<{self.reasoning}>", f"</{self.reasoning}>", f"<{self.answer}>", f"</{self.answer}>"
+
+    @property
+    def system_prompt(self) -> str:
+        """What the model is told about the format."""
+        opening, closing, answer_opening, answer_closing = self.tags
+        return (
+            f"Think step by step inside {opening} and {closing}. "
+            f"Then give only the final answer inside {answer_opening} and {answer_closing}."
+        )
+
+    def render(self, reasoning: str, answer: str) -> str:
+        """A well-formed completion with this reasoning and this answer."""
+        opening, closing, answer_opening, answer_closing = self.tags
+        return f"{opening}{reasoning}{closing}{answer_opening}{answer}{answer_closing}"
+
+    @cached_property
+    def _any_tag(self) -> re.Pattern:
+        return re.compile("|".join(map(re.escape, self.tags)))
+
+    def found_tags(self, text: str) -> list[tuple[str, int, int]]:
+        """Every occurrence of the four tags in the text, in order: (tag, start, end)."""
+        return [(match.group(), *match.span()) for match in self._any_tag.finditer(text)]
+
+    def matches(self, text: str) -> bool:
+        """Whether the whole text is one reasoning block and one answer block; only whitespace may stand around them."""
+        found = self.found_tags(text)
+        if tuple(tag for tag, _, _ in found) != self.tags:
+            return False
+        between = text[found[1][2] : found[2][1]]
+        return not (text[: found[0][1]].strip() or between.strip() or text[found[3][2] :].strip())
+
+    def answer_blocks(self, text: str) -> list[str]:
+        """The content of every complete answer block outside the reasoning, in order, stripped.
+
+        A reasoning block that is never closed reaches to the end. A completion that closes the reasoning without opening
+        it (the chat template opened it in the prompt) starts inside it.
+        """
+        opening, closing, answer_opening, _ = self.tags
+        found = self.found_tags(text)
+        reasoning_tags = [tag for tag, _, _ in found if tag in (opening, closing)]
+        in_reasoning = bool(reasoning_tags) and reasoning_tags[0] == closing
+        blocks, start = [], None
+        for tag, tag_start, tag_end in found:
+            if tag in (opening, closing):
+                in_reasoning, start = tag == opening, None
+            elif in_reasoning:
+                continue
+            elif tag == answer_opening:
+                start = tag_end
+            elif start is not None:
+                blocks.append(text[start:tag_start].strip())
+                start = None
+        return blocks
+
+    def extract_answer(self, text: str) -> str | None:
+        """The last complete answer block outside the reasoning, or None where there is none."""
+        blocks = self.answer_blocks(text)
+        return blocks[-1] if blocks else None
+
+
+THINK_ANSWER = TagFormat()
+
+
+def completion_text(completion: object) -> str:
+    """The text of one completion as TRL hands it to a reward: a string, or a list of chat messages.
+
+    Only what the assistant wrote counts. Whatever has no text is the empty string: a reward never raises on a completion.
+
+    >>> completion_text([{"role": "assistant", "content": "4"}])
+    '4'
+    """
+    if isinstance(completion, str):
+        return completion
+    if isinstance(completion, dict):
+        completion = [completion]
+    if not isinstance(completion, (list, tuple)):
+        return ""
+    messages = [m for m in completion if isinstance(m, dict) and m.get("role", "assistant") == "assistant"]
+    return "".join(_content_text(message.get("content")) for message in messages)
+
+
+def _content_text(content: object) -> str:
+    if isinstance(content, str):
+        return content
+    if isinstance(content, (list, tuple)):  # multimodal content: a list of typed parts
+        return "".join(part["text"] for part in content if isinstance(part, dict) and isinstance(part.get("text"), str))
+    return ""

@@ -1,0 +1,162 @@
+"""Rebuild the pocket model: `python -m helpers.pocket.build`, seeded, under 15 minutes on two cores.
+
+A Qwen3 of about a million parameters, trained from scratch on the built-in arithmetic so that it *knows* its sums and is
+*bad at saying so*: four shapes of answer, of which the asked-for one is the minority. That leaves GRPO something true to
+teach. What is left out on purpose: dropout, gradient clipping, evaluation during training, any data but the generator's.
+It never sees the tenth of all problems that `sources.arithmetic_problem` reserves for the holdout.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import time
+from pathlib import Path
+
+import torch
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
+
+from helpers.formats import THINK_ANSWER
+from helpers.sources import arithmetic_problem
+
+SEED = 3407
+STEPS, BATCH_SIZE, LEARNING_RATE, WARMUP_STEPS = 3000, 64, 3e-3, 100
+FAMILIES = {"sums": 0.8, "differences": 0.2}
+# The share of each way to answer "What is 12 + 34?". Only the first is what the system prompt asks for.
+SHAPES = {"asked_for": 0.24, "answer_outside": 0.30, "bare": 0.36, "answer_only": 0.10}
+IGNORED = -100  # the label that cross entropy skips
+
+CHAT_TEMPLATE = """{%- for message in messages -%}
+<|im_start|>{{ message.role }}
+{{ message.content }}<|im_end|>
+{% endfor -%}
+{%- if add_generation_prompt -%}
+<|im_start|>assistant
+{% endif -%}"""
+
+
+def build_tokenizer() -> PreTrainedTokenizerFast:
+    """Byte-level BPE with about 400 tokens: any text encodes, digits stay single, the usual phrases are one token each."""
+    tokenizer = Tokenizer(models.BPE())
+    # Digits, tags and spaced operators are pieces of their own; whatever stands between them may merge into one token.
+    pieces = r"\d| [-+*=] |</?\w+>|[^\d<>]+|."
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(Regex(pieces), behavior="isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
+    tokenizer.decoder = decoders.ByteLevel()
+    corpus = [THINK_ANSWER.system_prompt, "What is 1?", "1 + 1 - 1 * 1 = 1, 1", "system\n", "user\n", "assistant\n"]
+    trainer = trainers.BpeTrainer(
+        vocab_size=1_000,  # more than the corpus can fill: training ends when every phrase is one token
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        special_tokens=["<|endoftext|>", "<|im_start|>", "<|im_end|>"],
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(corpus * 2, trainer)
+    # Not "special": a decoder that skips special tokens must still show the tags.
+    tokenizer.add_tokens([AddedToken(tag, normalized=False, special=False) for tag in THINK_ANSWER.tags])
+    wrapped = PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, eos_token="<|im_end|>", pad_token="<|endoftext|>", model_max_length=1024
+    )
+    wrapped.chat_template = CHAT_TEMPLATE
+    return wrapped
+
+
+def build_model(vocabulary: int, pad: int, eos: int) -> Qwen3ForCausalLM:
+    """The untrained model: Qwen3, four layers of width 128, weights from the global seed."""
+    config = Qwen3Config(
+        vocab_size=vocabulary,
+        hidden_size=128,
+        intermediate_size=384,
+        num_hidden_layers=4,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        head_dim=32,
+        max_position_embeddings=1024,
+        tie_word_embeddings=True,
+        pad_token_id=pad,
+        bos_token_id=None,
+        eos_token_id=eos,
+    )
+    return Qwen3ForCausalLM(config)
+
+
+def answer_in_shape(shape: str, working: str, answer: str) -> str:
+    """One completion in one of the four shapes of `SHAPES`."""
+    opening, closing, answer_opening, answer_closing = THINK_ANSWER.tags
+    return {
+        "asked_for": THINK_ANSWER.render(working, answer),
+        "answer_outside": f"{opening}{working}{closing}{answer}",
+        "bare": working,
+        "answer_only": f"{answer_opening}{answer}{answer_closing}",
+    }[shape]
+
+
+def training_batch(tokenizer, rng: random.Random) -> dict[str, torch.Tensor]:
+    """BATCH_SIZE conversations, right-padded; only the assistant's tokens carry labels."""
+    rows = []
+    while len(rows) < BATCH_SIZE:
+        problem = arithmetic_problem(rng.choices(list(FAMILIES), FAMILIES.values())[0], rng)
+        if problem["split"] == "holdout":
+            continue
+        shape = rng.choices(list(SHAPES), SHAPES.values())[0]
+        completion = answer_in_shape(shape, problem["working"], problem["answer"]) + tokenizer.eos_token
+        messages = [
+            {"role": "system", "content": THINK_ANSWER.system_prompt},
+            {"role": "user", "content": problem["question"]},
+        ]
+        prompt = tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
+        rows.append((tokenizer(prompt)["input_ids"], tokenizer(completion)["input_ids"]))
+    width = max(len(prompt) + len(completion) for prompt, completion in rows)
+    input_ids = torch.full((BATCH_SIZE, width), tokenizer.pad_token_id)
+    labels = torch.full((BATCH_SIZE, width), IGNORED)
+    for i, (prompt, completion) in enumerate(rows):
+        end = len(prompt) + len(completion)
+        input_ids[i, :end] = torch.tensor(prompt + completion)
+        labels[i, len(prompt) : end] = torch.tensor(completion)
+    # Padding is on the right and causal attention never looks right, so no mask is needed.
+    return {"input_ids": input_ids, "labels": labels}
+
+
+def train(model: Qwen3ForCausalLM, tokenizer, steps: int = STEPS) -> None:
+    """Supervised training with AdamW, linear warm-up and cosine decay; prints the loss now and then."""
+    rng = random.Random(SEED)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE, betas=(0.9, 0.98), weight_decay=0.01)
+    warmup = torch.optim.lr_scheduler.LinearLR(optimizer, 0.01, total_iters=WARMUP_STEPS)
+    cosine = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, max(1, steps - WARMUP_STEPS))
+    schedule = torch.optim.lr_scheduler.SequentialLR(optimizer, [warmup, cosine], [WARMUP_STEPS])
+    started = time.monotonic()
+    model.train()
+    for step in range(1, steps + 1):
+        loss = model(**training_batch(tokenizer, rng), use_cache=False).loss
+        loss.backward()
+        optimizer.step()
+        schedule.step()
+        optimizer.zero_grad()
+        if step == 1 or step % 100 == 0 or step == steps:
+            print(f"step {step}/{steps}  loss {loss.item():.4f}  {time.monotonic() - started:.0f} s", flush=True)
+    model.eval()
+
+
+def main() -> None:
+    """Build the tokenizer and the model, and save both where the notebooks look for them."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--output", type=Path, default=Path(__file__).parent / "model", help="folder to write")
+    parser.add_argument("--steps", type=int, default=STEPS, help=f"training steps (the shipped model took {STEPS})")
+    arguments = parser.parse_args()
+    torch.manual_seed(SEED)
+    tokenizer = build_tokenizer()
+    model = build_model(len(tokenizer), tokenizer.pad_token_id, tokenizer.eos_token_id)
+    print(f"{model.num_parameters():,} parameters, {len(tokenizer)} tokens")
+    train(model, tokenizer, arguments.steps)
+    model.generation_config.update(do_sample=True, temperature=1.0, pad_token_id=tokenizer.pad_token_id)
+    model.to(torch.bfloat16).save_pretrained(arguments.output)
+    tokenizer.save_pretrained(arguments.output)
+    print(f"saved to {arguments.output}")
+
+
+if __name__ == "__main__":
+    main()

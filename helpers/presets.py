@@ -1,0 +1,228 @@
+"""One frozen dataclass, one table: what to train, on what, and how, for each kind of machine.
+
+The notebooks pass these fields on under TRL's, PEFT's and Unsloth's own names, so a reader can look each one up there.
+Every field can be overridden by a notebook parameter of the same name.
+"""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import asdict, dataclass, fields, replace
+
+from helpers import PROJECT
+from helpers.environment import Machine
+
+POCKET_MODEL = "pocket"  # the name under which notebooks and manifests know the embedded model
+_POCKET_FOLDER = PROJECT / "helpers" / "pocket" / "model"
+
+
+@dataclass(frozen=True)
+class Preset:
+    """Everything a run needs to know. Lengths in tokens, sizes in rows, memory in GB of the whole card.
+
+    `num_generations` completions a prompt form a group; one optimiser step sees `per_device_train_batch_size` times
+    `gradient_accumulation_steps` completions, a whole number of groups.
+    """
+
+    name: str
+    needs_gb: float  # the smallest card this preset is meant for; 0 runs on a CPU
+    model: str = "unsloth/Qwen3-4B"
+    source: str = "openai/gsm8k"
+    train_size: int | None = None
+    holdout_size: int = 256
+    max_prompt_length: int = 256
+    max_completion_length: int = 768
+    load_in_4bit: bool = True
+    fast_inference: bool = True
+    gpu_memory_utilization: float = 0.6
+    lora_rank: int = 32
+    lora_alpha: int = 64
+    num_generations: int = 8
+    per_device_train_batch_size: int = 8
+    gradient_accumulation_steps: int = 2
+    max_steps: int = 300
+    learning_rate: float = 1e-5
+    lr_scheduler_type: str = "cosine"
+    warmup_steps: float = 0.1  # below 1: a fraction of max_steps
+    optim: str = "adamw_8bit"
+    adam_beta1: float = 0.9
+    adam_beta2: float = 0.99
+    weight_decay: float = 0.1
+    max_grad_norm: float = 0.1
+    beta: float = 0.02
+    loss_type: str = "dapo"
+    temperature: float = 1.0
+    logging_steps: int = 1
+    save_steps: int = 50
+
+    def __post_init__(self):
+        problems = _problems(self)
+        if problems:
+            raise ValueError(f"preset {self.name!r} cannot run: " + " ".join(problems))
+
+    @property
+    def max_seq_length(self) -> int:
+        """Tokens of a prompt and its completion together: the context the model is loaded with."""
+        return self.max_prompt_length + self.max_completion_length
+
+    @property
+    def model_path(self) -> str:
+        """What `from_pretrained` takes: the embedded model's folder, or the hub name itself."""
+        return str(_POCKET_FOLDER) if self.model == POCKET_MODEL else self.model
+
+
+_POSITIVE = (
+    "holdout_size",
+    "max_prompt_length",
+    "max_completion_length",
+    "lora_rank",
+    "lora_alpha",
+    "per_device_train_batch_size",
+    "gradient_accumulation_steps",
+    "max_steps",
+    "logging_steps",
+    "save_steps",
+)
+
+
+def _problems(preset: Preset) -> list[str]:
+    """What makes the settings impossible, one sentence each; types first, so that no later rule trips over them."""
+    for field in fields(preset):
+        value, declared = getattr(preset, field.name), field.type
+        whole = isinstance(value, int) and not isinstance(value, bool)
+        fits = {
+            "int": whole,
+            "float": whole or isinstance(value, float),
+            "bool": isinstance(value, bool),
+            "str": isinstance(value, str) and bool(value),
+            "int | None": value is None or whole,
+        }[declared]
+        if not fits:
+            return [f"{field.name}={value!r} is not of type {declared}."]
+    found = [f"{name}={getattr(preset, name)} must be at least 1." for name in _POSITIVE if getattr(preset, name) < 1]
+    if preset.num_generations < 2:
+        found.append(f"num_generations={preset.num_generations}: a group of one has nothing to compare; use 2 or more.")
+    completions = preset.per_device_train_batch_size * preset.gradient_accumulation_steps
+    if not found and completions % preset.num_generations:
+        found.append(
+            f"per_device_train_batch_size x gradient_accumulation_steps = {completions} completions a step are not whole groups "
+            f"of num_generations={preset.num_generations}; make the product a multiple of it."
+        )
+    for name in ("learning_rate", "temperature"):
+        if not getattr(preset, name) > 0:
+            found.append(f"{name}={getattr(preset, name)} must be above 0.")
+    if preset.beta < 0:
+        found.append(f"beta={preset.beta} must not be negative; 0 leaves the KL term out, and then `kl` is not logged.")
+    return found
+
+
+_TABLE = (
+    Preset(
+        "pocket",
+        needs_gb=0,
+        model=POCKET_MODEL,
+        source="arithmetic/sums",
+        train_size=1_000,
+        max_prompt_length=64,
+        max_completion_length=48,
+        fast_inference=False,
+        lora_rank=16,
+        lora_alpha=32,
+        per_device_train_batch_size=64,
+        gradient_accumulation_steps=1,
+        max_steps=80,
+        learning_rate=1e-3,
+        optim="adamw_torch",
+        max_grad_norm=1.0,
+        weight_decay=0.0,
+        save_steps=40,
+    ),
+    # No bf16 and an old compute capability: recent vLLM may not serve a T4, so sampling goes through Transformers.
+    Preset("t4", needs_gb=15, model="unsloth/Qwen3-1.7B", fast_inference=False, lora_rank=16, lora_alpha=32),
+    Preset("l4", needs_gb=22, model="unsloth/Qwen3-4B"),
+    Preset("a100", needs_gb=39, model="unsloth/Qwen3-8B", max_completion_length=1024),
+    Preset(
+        "h200",
+        needs_gb=138,
+        model="unsloth/Qwen3-14B",
+        max_completion_length=2048,
+        lora_rank=64,
+        lora_alpha=128,
+        num_generations=16,
+        per_device_train_batch_size=32,
+        gradient_accumulation_steps=2,
+    ),
+    Preset(
+        "memory_optimized",
+        needs_gb=15,
+        model="unsloth/Qwen2.5-1.5B-Instruct",
+        max_completion_length=512,
+        fast_inference=False,
+        lora_rank=16,
+        lora_alpha=32,
+        num_generations=8,
+        per_device_train_batch_size=1,
+        # The recipe's 1 x 4 completions are half a group of 8; TRL asks for whole groups, hence 1 x 8.
+        gradient_accumulation_steps=8,
+        learning_rate=5e-6,
+    ),
+    Preset(
+        "high_performance",
+        needs_gb=39,
+        model="unsloth/Qwen3-4B",
+        max_prompt_length=512,
+        max_completion_length=1024,
+        num_generations=16,
+        # The recipe's 4 x 2 completions are half a group of 16; TRL asks for whole groups, hence 4 x 4.
+        per_device_train_batch_size=4,
+        gradient_accumulation_steps=4,
+        learning_rate=1e-5,
+    ),
+)
+PRESETS = {preset.name: preset for preset in _TABLE}
+_BY_MEMORY = ("h200", "a100", "l4", "t4")  # what `auto` chooses from, largest first
+
+
+def pick(machine: Machine) -> str:
+    """The name of the largest preset that fits the machine's GPU; `pocket` without one, or where none fits."""
+    if machine.gpu is None:
+        return "pocket"
+    return next((name for name in _BY_MEMORY if PRESETS[name].needs_gb <= machine.gpu_memory_gb), "pocket")
+
+
+def resolve(name: str, machine: Machine, **overrides) -> Preset:
+    """A preset by name (`auto` picks one for the machine) with some fields overridden; None keeps the preset's value.
+
+    Raises ValueError for an unknown name or field, or for a combination that cannot run.
+    """
+    if name == "auto":
+        name = pick(machine)
+    if name not in PRESETS:
+        near = difflib.get_close_matches(str(name), PRESETS, 1)
+        raise ValueError(
+            f"preset {name!r} is not known. Known: auto, {', '.join(PRESETS)}."
+            + (f" Did you mean {near[0]!r}?" if near else "")
+            + " `python -m helpers doctor` says which one fits this machine."
+        )
+    return with_overrides(PRESETS[name], **overrides)
+
+
+def with_overrides(preset: Preset, **overrides) -> Preset:
+    """The preset with these fields replaced, validated; None keeps a field. ValueError names an unknown field."""
+    known = {field.name for field in fields(Preset)}
+    for field in overrides:
+        if field not in known or field in ("name", "needs_gb"):
+            near = difflib.get_close_matches(field, known, 1)
+            raise ValueError(f"{field!r} is not a setting." + (f" Did you mean {near[0]!r}?" if near else ""))
+    return replace(preset, **{field: value for field, value in overrides.items() if value is not None})
+
+
+def from_manifest(settings: dict, **overrides) -> Preset:
+    """The preset that `asdict` wrote into a manifest, with some fields overridden."""
+    known = {field.name for field in fields(Preset)}
+    return with_overrides(Preset(**{key: value for key, value in settings.items() if key in known}), **overrides)
+
+
+def as_settings(preset: Preset) -> dict:
+    """The preset as a JSON-ready dictionary, for the manifest."""
+    return asdict(preset)

@@ -1,0 +1,190 @@
+"""The run folder: the one thing that passes between notebooks. Paths, manifest, atomic writes, seeds.
+
+Whatever is written here is written whole or not at all: into a neighbour first, then renamed. A crash or a Ctrl-C leaves
+what was there before.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+from helpers import PROJECT
+from helpers.environment import package_versions
+
+_RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_WRITTEN_BY = {  # what each notebook leaves behind, so that an absent file can say where it comes from
+    "data/train.parquet": "01_data_preparation",
+    "data/holdout.parquet": "01_data_preparation",
+    "data_report.json": "01_data_preparation",
+    "reward_report.json": "02_reward_functions",
+    "metrics.csv": "03_grpo_training",
+    "completions.parquet": "03_grpo_training",
+    "adapter": "03_grpo_training",
+    "evaluation.json": "05_merge_and_inference",
+    "merged": "05_merge_and_inference",
+}
+
+
+def runs_folder() -> Path:
+    """Where the runs lie: `runs/` in the project, or the folder that GRPO_RUNS_DIR names."""
+    return Path(os.environ.get("GRPO_RUNS_DIR") or PROJECT / "runs").resolve()
+
+
+class Run:
+    """One run folder, `runs/<name>/`, created when it is not there.
+
+    name: letters, digits, `.`, `_` and `-`, starting with a letter or digit, at most 64 characters. Raises ValueError for any
+    other: a name is a folder, and a folder outside `runs/` is nobody's to overwrite.
+    """
+
+    def __init__(self, name: str):
+        if not isinstance(name, str) or not _RUN_NAME.fullmatch(name) or ".." in name:
+            raise ValueError(
+                f"run={name!r} is not a run name. Use letters, digits, '.', '_' and '-', starting with a letter or digit, "
+                "at most 64 characters; no slash and no '..'."
+            )
+        self.name = name
+        self.folder = runs_folder() / name
+        self.folder.mkdir(parents=True, exist_ok=True)
+
+    def path(self, relative: str) -> Path:
+        """The full path of a file to write; its folder is made."""
+        path = self.folder / relative
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return path
+
+    def show(self, relative: str = "") -> str:
+        """How to print a path: from `runs/` on, so that no output holds the path of one machine."""
+        return (Path("runs") / self.name / relative).as_posix()
+
+    def require(self, relative: str) -> Path:
+        """The full path of a file or folder to read. FileNotFoundError names the notebook to run first."""
+        path = self.folder / relative
+        if path.exists():
+            return path
+        notebook = _WRITTEN_BY.get(relative, "the notebooks before this one")
+        raise FileNotFoundError(
+            f"{self.show(relative)} is not there. Run notebook {notebook} first, with the same run name: "
+            f"`python -m helpers run --run {self.name} --only {notebook[:2]}`."
+        )
+
+    @property
+    def manifest(self) -> dict:
+        """What is recorded of this run so far; empty before the first notebook. ValueError where the file is damaged."""
+        path = self.folder / "manifest.json"
+        if not path.exists():
+            return {}
+        try:
+            manifest = json.loads(path.read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise self._damaged(str(error)) from None
+        if not isinstance(manifest, dict):
+            raise self._damaged(f"it holds a {type(manifest).__name__}, not an object")
+        return manifest
+
+    def _damaged(self, why: str) -> ValueError:
+        return ValueError(
+            f"{self.show('manifest.json')} is damaged ({why}). Nothing else in the run was touched. Delete that file and rerun "
+            "the notebooks, or take another run name; the adapter and the merged model do not depend on it."
+        )
+
+    def record(self, section: str, **values) -> None:
+        """Replace one section of the manifest, adding when and with which packages and revision it was written."""
+        manifest = {"name": self.name} | self.manifest
+        manifest[section] = values | {
+            "written": datetime.now(UTC).isoformat(timespec="seconds"),
+            "versions": package_versions(),
+            "git": git_revision(),
+        }
+        write_json(self.path("manifest.json"), manifest)
+
+    def section(self, name: str) -> dict:
+        """One section of the manifest. FileNotFoundError names the notebook that writes it."""
+        manifest = self.manifest
+        if name not in manifest:
+            self.require({"data": "data_report.json", "training": "adapter"}.get(name, name))
+            raise FileNotFoundError(
+                f"{self.show('manifest.json')} has no section {name!r}, though the files are there. Rerun the notebook that "
+                f"writes it: `python -m helpers run --run {self.name}`."
+            )
+        return manifest[name]
+
+    def record_evaluation(self, **entries: dict) -> dict:
+        """Add or replace entries of evaluation.json, one a model evaluated; returns the whole."""
+        path = self.path("evaluation.json")
+        evaluation = (json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}) | entries
+        write_json(path, evaluation)
+        return evaluation
+
+    def save_figure(self, figure, name: str) -> str:
+        """Save a Matplotlib figure as figures/<name>.png; returns how to print its path."""
+        with atomic_write(self.path(f"figures/{name}.png")) as path:
+            figure.savefig(path, dpi=120, bbox_inches="tight", format="png")
+        return self.show(f"figures/{name}.png")
+
+
+@contextlib.contextmanager
+def atomic_write(path: Path) -> Iterator[Path]:
+    """A temporary neighbour to write to; it takes the file's place when the block ends without an error."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        yield temporary
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def atomic_folder(path: Path) -> Iterator[Path]:
+    """A fresh neighbour folder to fill; it takes the folder's place when the block ends without an error."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    shutil.rmtree(temporary, ignore_errors=True)
+    temporary.mkdir(parents=True)
+    try:
+        yield temporary
+        replaced = path.with_name(f".{path.name}.{os.getpid()}.old")
+        if path.exists():
+            os.replace(path, replaced)
+        os.replace(temporary, path)
+        shutil.rmtree(replaced, ignore_errors=True)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def write_json(path: Path, value: object) -> None:
+    """Write JSON atomically, indented, in UTF-8."""
+    with atomic_write(path) as temporary:
+        temporary.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def seed_everything(seed: int) -> None:
+    """Seed Python's, NumPy's and, where it is already imported, torch's random numbers."""
+    import numpy as np
+
+    random.seed(seed)
+    np.random.seed(seed % 2**32)
+    if "torch" in sys.modules:
+        sys.modules["torch"].manual_seed(seed)
+
+
+def git_revision() -> dict[str, object]:
+    """The project's commit and whether the working tree differs from it; empty outside a git checkout."""
+    try:
+        commands = (["git", "rev-parse", "HEAD"], ["git", "status", "--porcelain", "--untracked-files=no"])
+        revision, changes = (
+            subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
+            for command in commands
+        )
+    except (OSError, subprocess.SubprocessError):
+        return {}
+    return {"revision": revision, "dirty": bool(changes)}

@@ -1,0 +1,313 @@
+"""Where rows come from: built-in arithmetic, reasoning-gym, a hub data set, a CSV, JSONL or Parquet file.
+
+`read_source` yields one dict a row, with at least `question` and `answer` (and `split`, where the source has its own), or a
+`Broken` in place of a row that could not be read. It does not judge the values: `tasks.py` does.
+"""
+
+from __future__ import annotations
+
+import csv
+import difflib
+import hashlib
+import json
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+DEFAULT_GENERATED_ROWS = 1_000
+FILE_TYPES = (".csv", ".jsonl", ".parquet")
+
+
+@dataclass(frozen=True)
+class Broken:
+    """A row that could not be read: why, and where."""
+
+    reason: str
+    where: str
+
+
+def read_source(
+    source: str, columns: dict[str, str] | None, train_size: int | None, holdout_size: int, seed: int
+) -> Iterator[dict | Broken]:
+    """The rows of a source, by name or by path; see `tasks.load_task` for the arguments."""
+    if not isinstance(source, str) or not source.strip():
+        raise ValueError(f"source={source!r} is not a data source: give a name such as 'arithmetic/sums' or a file's path.")
+    kind, _, family = source.partition("/")
+    if kind == "arithmetic":
+        return arithmetic(family, train_size or DEFAULT_GENERATED_ROWS, holdout_size, seed)
+    if kind == "reasoning-gym":
+        return _reasoning_gym(family, (train_size or DEFAULT_GENERATED_ROWS) + holdout_size, seed)
+    if source.lower().endswith(FILE_TYPES):
+        return _mapped(_file_rows(Path(source)), columns or {}, source)
+    if "/" in source or Path(source).is_dir():
+        return _hub(source, columns)
+    raise ValueError(
+        f"source={source!r} is not known. Give arithmetic/<family> ({', '.join(FAMILIES)}), reasoning-gym/<family>, "
+        f"a hub data set such as openai/gsm8k, or the path of a {', '.join(FILE_TYPES)} file."
+    )
+
+
+# --- Built-in arithmetic -----------------------------------------------------------------------------------------------
+# A family draws (numbers, operators), read from left to right. Its difficulty is the number of operators, plus one where
+# the answer is negative, plus one for each factor of two digits.
+
+
+def _sums(rng: random.Random) -> tuple[list[int], list[str]]:
+    count = rng.choice((2, 3))
+    return [rng.randrange(1, 100) for _ in range(count)], ["+"] * (count - 1)
+
+
+def _differences(rng: random.Random) -> tuple[list[int], list[str]]:
+    return [rng.randrange(1, 100), rng.randrange(1, 100)], ["-"]
+
+
+def _products(rng: random.Random) -> tuple[list[int], list[str]]:
+    return [rng.randrange(2, 100), rng.randrange(2, 100)], ["*"]
+
+
+def _chains(rng: random.Random) -> tuple[list[int], list[str]]:
+    count = rng.choice((3, 4))
+    return [rng.randrange(1, 100) for _ in range(count)], [rng.choice("+-") for _ in range(count - 1)]
+
+
+FAMILIES: dict[str, Callable] = {"sums": _sums, "differences": _differences, "products": _products, "chains": _chains}
+_APPLY = {"+": lambda a, b: a + b, "-": lambda a, b: a - b, "*": lambda a, b: a * b}
+
+
+def arithmetic_steps(numbers: list[int], operators: list[str]) -> list[str]:
+    """The working, one step an operator.
+
+    >>> arithmetic_steps([12, 34, 5], ["+", "+"])
+    ['12 + 34 = 46', '46 + 5 = 51']
+    """
+    steps, value = [], numbers[0]
+    for operator, number in zip(operators, numbers[1:], strict=True):
+        result = _APPLY[operator](value, number)
+        steps.append(f"{value} {operator} {number} = {result}")
+        value = result
+    return steps
+
+
+def arithmetic_problem(family: str, rng: random.Random) -> dict:
+    """One row of a family: question, answer, family, difficulty, working, split.
+
+    A tenth of all problems is reserved for the holdout by a hash of its numbers in any order: `12 + 34` and `34 + 12` stay
+    on one side, in every run and for every seed. The pocket model's own training kept off the same tenth.
+    """
+    numbers, operators = FAMILIES[family](rng)
+    expression = str(numbers[0]) + "".join(f" {op} {number}" for op, number in zip(operators, numbers[1:], strict=True))
+    steps = arithmetic_steps(numbers, operators)
+    answer = int(steps[-1].rpartition(" = ")[2])
+    extra = sum(number >= 10 for number in numbers) if family == "products" else answer < 0
+    key = f"{sorted(numbers)}{sorted(operators)}".encode()
+    return {
+        "question": f"What is {expression}?",
+        "answer": str(answer),
+        "family": family,
+        "difficulty": len(operators) + extra,
+        "working": ", ".join(steps),
+        "split": "holdout" if hashlib.sha256(key).digest()[0] < 26 else "train",
+    }
+
+
+def arithmetic(family: str, train_size: int, holdout_size: int, seed: int) -> Iterator[dict]:
+    """Distinct problems of a family, train_size for training and holdout_size from the reserved tenth.
+
+    Ends early where the family has no more distinct problems; `tasks.load_task` then says how many there were.
+    """
+    if family not in FAMILIES:
+        raise ValueError(_unknown("arithmetic", family, FAMILIES))
+    rng = random.Random(f"{family}-{seed}")
+    wanted = {"train": train_size, "holdout": holdout_size}
+    seen: set[str] = set()
+    since_new = 0
+    while any(wanted.values()) and since_new < 20_000:
+        row = arithmetic_problem(family, rng)
+        since_new += 1
+        if row["question"] not in seen and wanted[row["split"]]:
+            seen.add(row["question"])
+            wanted[row["split"]] -= 1
+            since_new = 0
+            yield row
+
+
+def _reasoning_gym(family: str, size: int, seed: int) -> Iterator[dict]:
+    try:
+        import reasoning_gym
+        from reasoning_gym.factory import DATASETS
+    except ImportError as error:
+        raise ValueError(
+            f"reasoning-gym/{family} needs the package reasoning-gym, which is not installed ({error}). Install it with "
+            "`pip install -r requirements-optional.txt`; its dependency pycosat compiles C, so a C compiler must be there."
+        ) from None
+    if family not in DATASETS:
+        raise ValueError(_unknown("reasoning-gym", family, DATASETS))
+    for entry in reasoning_gym.create_dataset(family, size=size, seed=seed):
+        yield {
+            "question": entry["question"],
+            "answer": entry["answer"],
+            "family": family,
+            # The row's own score_answer needs the entry it was made with; JSON keeps it in one Parquet column.
+            "entry": json.dumps(entry, default=str),
+        }
+
+
+# --- Files -------------------------------------------------------------------------------------------------------------
+
+
+def _file_rows(path: Path) -> Iterator[dict | Broken]:
+    if not path.is_file():
+        near = difflib.get_close_matches(path.name, [p.name for p in path.parent.glob("*")] if path.parent.is_dir() else [], 1)
+        raise ValueError(f"{path}: no such file." + (f" Did you mean {path.with_name(near[0])}?" if near else ""))
+    if not path.stat().st_size:
+        raise ValueError(f"{path}: the file is empty.")
+    return {".csv": _csv_rows, ".jsonl": _jsonl_rows, ".parquet": _parquet_rows}[path.suffix.lower()](path)
+
+
+def _lines(path: Path) -> Iterator[str]:
+    with path.open("rb") as file:
+        for number, line in enumerate(file, 1):
+            try:
+                yield line.decode("utf-8-sig" if number == 1 else "utf-8")
+            except UnicodeDecodeError as error:
+                raise ValueError(
+                    f"{path}: line {number} is not UTF-8 (byte {line[error.start]:#04x} at column {error.start + 1}). Save the "
+                    "file as UTF-8, for example with `iconv -f latin1 -t utf-8`."
+                ) from None
+
+
+def _csv_rows(path: Path) -> Iterator[dict | Broken]:
+    lines = _lines(path)
+    first = next(lines)
+    delimiter = max(",;\t|", key=first.count)
+
+    def all_lines() -> Iterator[str]:
+        yield first
+        yield from lines
+
+    csv.field_size_limit(2**24)
+    reader = csv.reader(all_lines(), delimiter=delimiter)
+    header = [name.strip() for name in next(reader)]
+    if len(set(header)) < len(header):
+        twice = sorted({name for name in header if header.count(name) > 1})
+        raise ValueError(f"{path}: the header names {', '.join(map(repr, twice))} more than once. Rename one of them.")
+    try:
+        for row in reader:
+            if not row:
+                continue
+            if len(row) != len(header):
+                yield Broken(f"not {len(header)} fields", f"line {reader.line_num}: {len(row)} fields")
+            else:
+                yield dict(zip(header, row, strict=True))
+    except csv.Error as error:
+        raise ValueError(f"{path}: line {reader.line_num} cannot be read as CSV ({error}).") from None
+
+
+def _jsonl_rows(path: Path) -> Iterator[dict | Broken]:
+    for number, line in enumerate(_lines(path), 1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            yield Broken("not JSON", f"line {number}: {error}")
+            continue
+        yield row if isinstance(row, dict) else Broken("not a JSON object", f"line {number}: {line.strip()}")
+
+
+def _parquet_rows(path: Path) -> Iterator[dict]:
+    import pyarrow
+    import pyarrow.parquet
+
+    try:
+        for batch in pyarrow.parquet.ParquetFile(path).iter_batches():
+            yield from batch.to_pylist()
+    except pyarrow.ArrowInvalid as error:
+        raise ValueError(f"{path}: not a Parquet file ({error}).") from None
+
+
+# --- Hub data sets -----------------------------------------------------------------------------------------------------
+
+# What load_dataset needs to be told, for the sets this project names: configuration, columns, and the split held out.
+HUB_SETS = {"openai/gsm8k": {"config": "main", "columns": {"question": "question", "answer": "answer"}, "holdout": "test"}}
+
+
+def _hub(source: str, columns: dict[str, str] | None) -> Iterator[dict]:
+    import datasets
+
+    name, _, config = source.partition(":")
+    known = HUB_SETS.get(name, {})
+    try:
+        splits = datasets.load_dataset(name, config or known.get("config"))
+    except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
+        raise ValueError(
+            f"data set {source!r} could not be loaded ({type(error).__name__}: {str(error).splitlines()[0][:200]}). Check the "
+            "spelling, the network, and, for a gated set, that HF_TOKEN is set. Without a network use arithmetic/sums or a file."
+        ) from None
+    held_out = known.get("holdout")
+    has_own_holdout = held_out in splits
+    for split in [name for name in ("train", held_out) if name in splits] or list(splits)[:1]:
+        for row in _mapped(iter(splits[split]), columns or known.get("columns", {}), source):
+            if has_own_holdout and isinstance(row, dict):
+                row["split"] = "holdout" if split == held_out else "train"
+            yield row
+
+
+def _mapped(rows: Iterator[dict | Broken], columns: dict[str, str], source: str) -> Iterator[dict | Broken]:
+    """The rows with the mapped columns under the names `question` and `answer`; the first row says whether they exist."""
+    unknown = set(columns) - {"question", "answer"}
+    if unknown:
+        raise ValueError(f"columns maps {', '.join(sorted(unknown))}, but only 'question' and 'answer' can be mapped.")
+    mapping = {"question": "question", "answer": "answer"} | columns
+    checked = False
+    for row in rows:
+        if isinstance(row, Broken):
+            yield row
+            continue
+        absent = [column for column in mapping.values() if column not in row]
+        if absent and not checked:
+            raise ValueError(
+                f"{source}: no column {', '.join(map(repr, absent))}. It has: {', '.join(map(str, row))}. Map them with "
+                'columns={"question": "…", "answer": "…"}.'
+            )
+        checked = True
+        if absent:
+            yield Broken(f"no {', '.join(absent)}", str(row))
+            continue
+        rest = {key: value for key, value in row.items() if key not in mapping.values() and key not in RESERVED}
+        yield {name: row[column] for name, column in mapping.items()} | rest
+
+
+RESERVED = ("prompt", "question", "answer", "split")
+
+
+def _unknown(kind: str, family: str, known) -> str:
+    near = difflib.get_close_matches(family, list(known), 3)
+    names = f"Did you mean {', '.join(near)}?" if near else f"Known: {', '.join(list(known)[:12])}{' …' if len(known) > 12 else ''}."
+    return f"{kind}/{family} is not a family of {kind}. {names}"
+
+
+def model_files(model: str) -> tuple[Path, str, dict[str, str]]:
+    """Of a model folder or hub name: its tokenizer.json, its chat template, and its special tokens by name."""
+    folder = Path(model)
+    if not folder.is_dir():
+        from huggingface_hub import snapshot_download
+
+        try:
+            folder = Path(snapshot_download(model, allow_patterns=["tokenizer*", "chat_template*", "special_tokens*"]))
+        except (OSError, ValueError) as error:
+            raise ValueError(
+                f"the tokenizer of {model!r} could not be fetched ({type(error).__name__}). Three likely causes: the name is "
+                "misspelt, the model is gated and HF_TOKEN is not set, or there is no network."
+            ) from None
+    tokenizer_file, config_file = folder / "tokenizer.json", folder / "tokenizer_config.json"
+    if not tokenizer_file.is_file() or not config_file.is_file():
+        raise ValueError(f"{model}: tokenizer.json or tokenizer_config.json is missing, so prompts cannot be measured.")
+    config = json.loads(config_file.read_text(encoding="utf-8"))
+    template_file = folder / "chat_template.jinja"
+    template = template_file.read_text(encoding="utf-8") if template_file.is_file() else config.get("chat_template")
+    if not isinstance(template, str):
+        raise ValueError(f"{model} has no chat template. GRPO here needs a chat model: take its -Instruct variant.")
+    special = {key: value for key, value in config.items() if key.endswith("_token")}
+    return tokenizer_file, template, {k: v["content"] if isinstance(v, dict) else v for k, v in special.items() if v}
