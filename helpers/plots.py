@@ -1,0 +1,125 @@
+"""Figures of a training history and of an evaluation. Every function returns a Matplotlib Figure and draws nothing else."""
+
+from __future__ import annotations
+
+import matplotlib.pyplot as plt
+import pandas as pd
+from matplotlib.figure import Figure
+
+from helpers.metrics import reward_names, smoothed
+
+# Okabe and Ito's palette: told apart by colour-blind readers too.
+BLUE, ORANGE, GREEN, RED, PURPLE, GREY = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#7F7F7F"
+_CYCLE = (BLUE, ORANGE, GREEN, RED, PURPLE, GREY)
+
+
+def _axes(title: str, ylabel: str, xlabel: str = "step"):
+    figure, axes = plt.subplots(figsize=(7.0, 3.6), layout="constrained")
+    plt.close(figure)  # the caller shows it; left open, Jupyter would draw it twice
+    axes.set_title(title, loc="left", fontsize=11)
+    axes.set_xlabel(xlabel)
+    axes.set_ylabel(ylabel)
+    axes.grid(alpha=0.25)
+    axes.spines[["top", "right"]].set_visible(False)
+    return figure, axes
+
+
+def _line(axes, history: pd.DataFrame, column: str, label: str, color: str) -> None:
+    """The raw values thin, their running mean thick."""
+    axes.plot(history["step"], history[column], color=color, alpha=0.25, linewidth=1)
+    axes.plot(history["step"], smoothed(history[column]), color=color, linewidth=2, label=label)
+
+
+def _nothing_logged(axes, what: str) -> None:
+    axes.text(0.5, 0.5, what, ha="center", va="center", transform=axes.transAxes, color=GREY)
+
+
+def reward(history: pd.DataFrame) -> Figure:
+    """The weighted reward a step, smoothed, with a band of one `reward_std` (the spread over the whole batch)."""
+    figure, axes = _axes("Reward: weighted sum, mean of the batch", "reward")
+    mean, spread = smoothed(history["reward"]), smoothed(history["reward_std"])
+    axes.fill_between(history["step"], mean - spread, mean + spread, color=BLUE, alpha=0.12, label="± reward_std", linewidth=0)
+    _line(axes, history, "reward", "reward", BLUE)
+    axes.legend(frameon=False, loc="lower right")
+    return figure
+
+
+def spread(history: pd.DataFrame) -> Figure:
+    """`reward_std` beside `frac_reward_zero_std`, the share of groups whose completions all scored the same."""
+    figure, axes = _axes("What is left to learn from: spread of the rewards", "reward_std")
+    _line(axes, history, "reward_std", "reward_std (left)", BLUE)
+    if "frac_reward_zero_std" in history:
+        right = axes.twinx()
+        right.spines["top"].set_visible(False)
+        _line(right, history, "frac_reward_zero_std", "frac_reward_zero_std (right)", ORANGE)
+        right.set_ylabel("share of groups")
+        right.set_ylim(-0.02, 1.02)
+    axes.set_ylim(bottom=0)
+    handles = [line for ax in figure.axes for line in ax.get_lines() if not line.get_label().startswith("_")]
+    axes.legend(handles=handles, frameon=False, loc="center right")
+    return figure
+
+
+def kl(history: pd.DataFrame) -> Figure:
+    """The KL divergence from the reference policy, in nats a token; a note in its place where beta was 0."""
+    figure, axes = _axes("KL: how far the policy has moved from where it began", "nats a token")
+    if "kl" in history and history["kl"].notna().any():
+        _line(axes, history, "kl", "kl", GREEN)
+        axes.set_ylim(bottom=0)
+    else:
+        _nothing_logged(axes, "not logged: TRL computes the KL only when beta is not 0")
+    return figure
+
+
+def each_reward(history: pd.DataFrame) -> Figure:
+    """Each reward by itself, before its weight: the mean of the batch."""
+    figure, axes = _axes("Each reward by itself, unweighted", "mean of the batch")
+    for color, name in zip(_CYCLE * 9, reward_names(history), strict=False):
+        _line(axes, history, f"rewards/{name}/mean", name, color)
+    axes.legend(frameon=False, loc="lower right")
+    return figure
+
+
+def completion_length(history: pd.DataFrame) -> Figure:
+    """Mean completion length in tokens, and the share cut off at the limit."""
+    figure, axes = _axes("Completion length", "tokens")
+    if "completions/mean_length" not in history:
+        _nothing_logged(axes, "not logged")
+        return figure
+    _line(axes, history, "completions/mean_length", "mean length (left)", PURPLE)
+    axes.set_ylim(bottom=0)
+    right = axes.twinx()
+    right.spines["top"].set_visible(False)
+    _line(right, history, "completions/clipped_ratio", "share cut off (right)", RED)
+    right.set_ylim(-0.02, 1.02)
+    right.set_ylabel("share of completions")
+    handles = [line for ax in figure.axes for line in ax.get_lines() if not line.get_label().startswith("_")]
+    axes.legend(handles=handles, frameon=False, loc="center right")
+    return figure
+
+
+def loss(history: pd.DataFrame) -> Figure:
+    """The loss: near 0 by construction, because advantages sum to zero in every group."""
+    figure, axes = _axes("Loss: near zero by construction, not a measure of progress", "loss")
+    _line(axes, history, "loss", "loss", GREY)
+    axes.axhline(0, color="black", linewidth=0.8)
+    return figure
+
+
+def accuracy(evaluation: dict[str, dict]) -> Figure:
+    """Holdout accuracy of each model evaluated, sampled and greedy, with 95 % intervals."""
+    figure, axes = _axes("Holdout accuracy, with 95 % intervals", "accuracy", xlabel="")
+    width = 0.36
+    for shift, color, label in ((-width / 2, BLUE, "sampled"), (width / 2, ORANGE, "greedy")):
+        entries = [entry if label == "sampled" else entry.get("greedy", entry) for entry in evaluation.values()]
+        values = [entry["accuracy"] for entry in entries]
+        below = [entry["accuracy"] - entry["ci95"][0] for entry in entries]
+        above = [entry["ci95"][1] - entry["accuracy"] for entry in entries]
+        places = [position + shift for position in range(len(entries))]
+        axes.bar(places, values, width, color=color, alpha=0.85, label=label, yerr=[below, above], capsize=4)
+        for place, value, high in zip(places, values, above, strict=True):
+            axes.annotate(f"{value:.0%}", (place, value + high), (0, 3), textcoords="offset points", ha="center", fontsize=9)
+    axes.set_xticks(range(len(evaluation)), [name.replace("_", " ") for name in evaluation])
+    axes.set_ylim(0, 1.12)
+    axes.legend(frameon=False, loc="upper left")
+    return figure

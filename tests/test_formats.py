@@ -1,0 +1,207 @@
+"""The tags: naming them, rendering and parsing them, and the text of whatever TRL hands over."""
+
+import doctest
+import pickle
+
+import pytest
+
+from helpers import formats
+from helpers.formats import THINK_ANSWER, TagFormat, completion_text
+
+FORMATS = [TagFormat(), TagFormat("reasoning", "answer"), TagFormat("Gedanken-1", "final_result")]
+each_format = pytest.mark.parametrize("tags", FORMATS, ids=lambda tags: tags.spec)
+
+
+def test_the_default_is_think_and_answer():
+    assert TagFormat() == THINK_ANSWER
+    assert THINK_ANSWER.tags == ("<think>", "</think>", "<answer>", "</answer>")
+    assert THINK_ANSWER.spec == "think/answer"
+
+
+@pytest.mark.parametrize("name", ["", " think", "think ", "<think>", "/think", "1think", "_t", "a b", "a.b", "a|b", "é", "a\n", "a" * 33])
+def test_a_bad_tag_name_is_named_in_the_error(name):
+    with pytest.raises(ValueError, match="is not a tag name") as error:
+        TagFormat(name, "answer")
+    assert repr(name) in str(error.value)
+    with pytest.raises(ValueError, match="is not a tag name"):
+        TagFormat("think", name)
+
+
+@pytest.mark.parametrize("name", [None, 3, b"think", ["think"]])
+def test_a_tag_name_that_is_no_string_is_refused(name):
+    with pytest.raises(ValueError, match="is not a tag name"):
+        TagFormat(reasoning=name)
+
+
+def test_the_longest_tag_name_is_32_characters():
+    assert TagFormat("a" * 32).tags[0] == f"<{'a' * 32}>"
+
+
+def test_both_tags_cannot_have_one_name():
+    with pytest.raises(ValueError, match="both 'answer'"):
+        TagFormat("answer", "answer")
+
+
+@each_format
+def test_the_short_spelling_reads_back(tags):
+    assert TagFormat.parse(tags.spec) == tags
+
+
+@pytest.mark.parametrize("spec", ["", "think", "think/answer/more", "think/", "/answer", "think / answer", None, 7])
+def test_a_bad_short_spelling_is_refused(spec):
+    with pytest.raises(ValueError, match="is not a"):
+        TagFormat.parse(spec)
+
+
+@each_format
+def test_the_system_prompt_names_all_four_tags_in_order(tags):
+    places = [tags.system_prompt.index(tag) for tag in tags.tags]
+    assert places == sorted(places)
+
+
+@each_format
+@pytest.mark.parametrize("reasoning", ["", "2 + 2", "a < b > c", "line\nline\n", "a </ b", "\ud800"])
+@pytest.mark.parametrize("answer", ["4", "1,000", "<b>4</b>", "a\nb", ""])
+def test_what_is_rendered_matches_and_reads_back(tags, reasoning, answer):
+    text = tags.render(reasoning, answer)
+    assert tags.matches(text)
+    assert tags.extract_answer(text) == answer
+    assert tags.answer_blocks(text) == [answer]
+
+
+def test_whitespace_is_free_around_the_blocks_and_stripped_from_the_answer():
+    text = "\n <think> 2 + 2 </think>\n\n<answer>\n 4 </answer> \t\n"
+    assert THINK_ANSWER.matches(text)
+    assert THINK_ANSWER.extract_answer(text) == "4"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "4",
+        "<answer>4</answer>",
+        "<think>2 + 2</think>4",
+        "<think>2 + 2</think>",
+        "So: <think>a</think><answer>4</answer>",
+        "<think>a</think> so <answer>4</answer>",
+        "<think>a</think><answer>4</answer>.",
+        "<think>a<answer>4</answer>",
+        "a</think><answer>4</answer>",
+        "<answer>4</answer><think>a</think>",
+        "<think><think>a</think><answer>4</answer>",
+        "<think>a</think></think><answer>4</answer>",
+        "<think>a</think><answer>4</answer><answer>4</answer>",
+        "<think>a</think><answer><answer>4</answer></answer>",
+        "<think>a<answer>4</think></answer>",
+        "<Think>a</Think><answer>4</answer>",
+        "< think>a</think><answer>4</answer>",
+        "<think>a</think><answer>4</answer",
+    ],
+)
+def test_anything_else_does_not_match(text):
+    assert THINK_ANSWER.matches(text) is False
+
+
+@pytest.mark.parametrize("tags", FORMATS[1:], ids=lambda tags: tags.spec)
+def test_another_formats_tags_are_plain_text(tags):
+    text = THINK_ANSWER.render("2 + 2", "4").replace("answer", "result")
+    assert not tags.matches(text)
+    assert tags.answer_blocks(text) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "blocks"),
+    [
+        ("", []),
+        ("<answer>4", []),
+        ("4</answer>", []),
+        ("<answer>4</answer>", ["4"]),
+        ("<answer></answer>", [""]),
+        ("<answer>4</answer> or <answer>5</answer>", ["4", "5"]),
+        ("<think>a</think><answer>4</answer><think>b</think><answer>5</answer>", ["4", "5"]),
+        # An answer named in the reasoning is a draft.
+        ("<think><answer>4</answer></think>", []),
+        ("<think><answer>4</answer></think><answer>5</answer>", ["5"]),
+        ("<answer>4</answer><think><answer>5</answer></think>", ["4"]),
+        # A reasoning block that is never closed reaches to the end.
+        ("<think>a<answer>4</answer>", []),
+        ("<answer>3</answer><think>a<answer>4</answer>", ["3"]),
+        ("<think>a</think><think>b<answer>4</answer>", []),
+        # The chat template opened the reasoning in the prompt.
+        ("a <answer>3</answer> b</think><answer>4</answer>", ["4"]),
+        ("</think><answer>4</answer>", ["4"]),
+        ("<answer>3</answer></think>", []),
+        # Nested and doubled tags.
+        ("<think><think>a</think><answer>4</answer>", ["4"]),
+        ("<answer>1<answer>4</answer>", ["4"]),
+        ("<answer>4</answer></answer>", ["4"]),
+        ("<answer>1<think>a</think>4</answer>", []),
+        ("<answer>1<think>a</think><answer>4</answer>", ["4"]),
+        ("<think>a</think><answer>4</think></answer>", []),
+    ],
+)
+def test_only_complete_blocks_outside_the_reasoning_are_answers(text, blocks):
+    assert THINK_ANSWER.answer_blocks(text) == blocks
+    assert THINK_ANSWER.extract_answer(text) == (blocks[-1] if blocks else None)
+
+
+def test_found_tags_are_in_order_with_their_places():
+    text = "x</answer><think>y<answer"
+    assert THINK_ANSWER.found_tags(text) == [("</answer>", 1, 10), ("<think>", 10, 17)]
+    assert [text[start:end] for _, start, end in THINK_ANSWER.found_tags(text)] == ["</answer>", "<think>"]
+
+
+@pytest.mark.parametrize("piece", [*THINK_ANSWER.tags, "<answer></answer>", "<think></think>", "<", "<think", "<answer>1</answer>"])
+def test_a_million_characters_of_tags_are_parsed(piece):
+    times = 1_000_000 // len(piece)
+    text = piece * times
+    assert not THINK_ANSWER.matches(text)
+    assert len(THINK_ANSWER.answer_blocks(text)) == (times if piece.startswith("<answer>") and "</answer>" in piece else 0)
+
+
+def test_a_format_is_a_value():
+    used = TagFormat("reasoning", "answer")
+    used.matches("fills the cache")
+    assert pickle.loads(pickle.dumps(used)) == used == TagFormat("reasoning", "answer")
+    assert len({used, TagFormat("reasoning", "answer"), TagFormat()}) == 2
+    with pytest.raises(AttributeError):
+        used.answer = "other"
+
+
+SAID = {"role": "assistant", "content": "4"}
+
+
+@pytest.mark.parametrize(
+    ("completion", "text"),
+    [
+        ("plain", "plain"),
+        ("", ""),
+        ("\ud800\x00", "\ud800\x00"),
+        ([SAID], "4"),
+        ((SAID,), "4"),
+        (SAID, "4"),
+        ({"content": "4"}, "4"),
+        ([SAID, {"role": "tool", "content": "7"}, {"role": "assistant", "content": "5"}], "45"),
+        ([{"role": "user", "content": "4"}], ""),
+        ([{"role": "assistant", "content": None}], ""),
+        ([{"role": "assistant"}], ""),
+        ([{"role": "assistant", "content": {"text": "4"}}], ""),
+        ([{"role": "assistant", "content": [{"type": "text", "text": "a"}, {"type": "image"}, {"text": "b"}, "c", {"text": 3}]}], "ab"),
+        ([SAID, None, "loose", 3], "4"),
+        ([], ""),
+        (None, ""),
+        (4, ""),
+        (float("nan"), ""),
+        (b"4", ""),
+        ({}, ""),
+        ([[SAID]], ""),
+    ],
+)
+def test_the_text_is_what_the_assistant_wrote(completion, text):
+    assert completion_text(completion) == text
+
+
+def test_the_examples_in_the_docstrings_hold():
+    result = doctest.testmod(formats)
+    assert result.attempted >= 4 and result.failed == 0
