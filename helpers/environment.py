@@ -6,6 +6,7 @@ all call it.
 
 from __future__ import annotations
 
+import logging
 import os
 import platform
 import re
@@ -121,6 +122,9 @@ def install(machine: Machine | None = None) -> None:
     Two steps: the list that fits the machine, then Unsloth without its dependencies (see `_WITHOUT_DEPENDENCIES`).
     """
     machine = machine or this_machine()
+    if not mismatches(machine) and installed_version("grpo-notebooks"):
+        print("everything is installed already")
+        return
     source = requirements_file(machine)
     wanted = [line for line in source.read_text(encoding="utf-8").splitlines() if (match := _PIN.match(line))]
     first = [line.partition("#")[0].strip() for line in wanted if _PIN.match(line)[1] not in _WITHOUT_DEPENDENCIES]
@@ -134,6 +138,17 @@ def install(machine: Machine | None = None) -> None:
     )
     for command in commands:
         subprocess.run(command, check=True)
+
+
+def quiet() -> None:
+    """Keep progress bars and notices that say nothing about the run out of a notebook. Call before importing the libraries.
+
+    Warnings stay on: what a library warns of is for the reader to see.
+    """
+    os.environ["HF_HUB_DISABLE_PROGRESS_BARS"] = "1"
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    # At import it reports, as a warning, that an optional kernel package is absent; the run does not miss it.
+    logging.getLogger("bitsandbytes.backends.cpu.ops").setLevel(logging.ERROR)
 
 
 def doctor(preset: str) -> list[str]:

@@ -18,7 +18,10 @@ def test_the_default_is_think_and_answer():
     assert THINK_ANSWER.spec == "think/answer"
 
 
-@pytest.mark.parametrize("name", ["", " think", "think ", "<think>", "/think", "1think", "_t", "a b", "a.b", "a|b", "é", "a\n", "a" * 33])
+BAD_NAMES = ["", " think", "think ", "<think>", "/think", "1think", "_t", "a b", "a.b", "a|b", "é", "a\n", "a" * 33]
+
+
+@pytest.mark.parametrize("name", BAD_NAMES)
 def test_a_bad_tag_name_is_named_in_the_error(name):
     with pytest.raises(ValueError, match="is not a tag name") as error:
         TagFormat(name, "answer")
@@ -152,7 +155,10 @@ def test_found_tags_are_in_order_with_their_places():
     assert [text[start:end] for _, start, end in THINK_ANSWER.found_tags(text)] == ["</answer>", "<think>"]
 
 
-@pytest.mark.parametrize("piece", [*THINK_ANSWER.tags, "<answer></answer>", "<think></think>", "<", "<think", "<answer>1</answer>"])
+PIECES = [*THINK_ANSWER.tags, "<answer></answer>", "<think></think>", "<", "<think", "<answer>1</answer>"]
+
+
+@pytest.mark.parametrize("piece", PIECES)
 def test_a_million_characters_of_tags_are_parsed(piece):
     times = 1_000_000 // len(piece)
     text = piece * times
@@ -170,6 +176,7 @@ def test_a_format_is_a_value():
 
 
 SAID = {"role": "assistant", "content": "4"}
+PARTS = [{"type": "text", "text": "a"}, {"type": "image"}, {"text": "b"}, "c", {"text": 3}]
 
 
 @pytest.mark.parametrize(
@@ -187,7 +194,7 @@ SAID = {"role": "assistant", "content": "4"}
         ([{"role": "assistant", "content": None}], ""),
         ([{"role": "assistant"}], ""),
         ([{"role": "assistant", "content": {"text": "4"}}], ""),
-        ([{"role": "assistant", "content": [{"type": "text", "text": "a"}, {"type": "image"}, {"text": "b"}, "c", {"text": 3}]}], "ab"),
+        ([{"role": "assistant", "content": PARTS}], "ab"),
         ([SAID, None, "loose", 3], "4"),
         ([], ""),
         (None, ""),

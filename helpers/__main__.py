@@ -1,0 +1,83 @@
+"""The command line: `python -m helpers run | doctor | install`. Heavy imports wait until a command needs them."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from helpers import environment
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one command; returns the exit code. Errors meant for the person are printed as one message, without a traceback."""
+    parsed = _parser().parse_args(arguments)
+    try:
+        return parsed.command(parsed)
+    except (ValueError, FileNotFoundError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("\ninterrupted", file=sys.stderr)
+        return 130
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m helpers", description="Run the GRPO notebooks and look after the machine.")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    run = commands.add_parser("run", help="execute the notebooks with papermill, into runs/NAME/")
+    run.add_argument("--run", default="demo", metavar="NAME", help="the run folder under runs/ (default: demo)")
+    run.add_argument("--preset", metavar="PRESET", help="settings for a kind of machine; auto, the default, picks by GPU memory")
+    run.add_argument("--only", metavar="NN,NN", help="only these notebooks, e.g. 03,04 (default: 01 to 05)")
+    run.add_argument(
+        "-p",
+        dest="parameters",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="a parameter of a notebook, e.g. -p max_steps=20; may be repeated",
+    )
+    run.add_argument("--in-place", action="store_true", help="write the outputs into notebooks/ itself, as they are committed")
+    run.set_defaults(command=_run)
+    doctor = commands.add_parser("doctor", help="what this machine is, what is installed, what is missing")
+    doctor.add_argument("--preset", default="auto", metavar="PRESET", help="check for this preset (default: auto)")
+    doctor.set_defaults(command=_doctor)
+    install = commands.add_parser("install", help="install what this machine needs into this interpreter")
+    install.set_defaults(command=_install)
+    return parser
+
+
+def _run(parsed: argparse.Namespace) -> int:
+    try:
+        from helpers import pipeline
+    except ImportError as error:
+        raise ValueError(f"{error.name} is not installed. Install the suite first: `python -m helpers install`.") from None
+    return pipeline.run(parsed.run, parsed.preset, parsed.only, parsed.parameters, parsed.in_place)
+
+
+def _doctor(parsed: argparse.Namespace) -> int:
+    from helpers import presets
+
+    machine = environment.this_machine()
+    preset = presets.resolve(parsed.preset, machine)
+    print(f"machine   {machine.system}, {machine.cores} cores, {machine.memory_gb:.0f} GB, Python {machine.python}")
+    gpu = f"{machine.gpu}, {machine.gpu_memory_gb:.0f} GB, compute capability {machine.compute_capability}, "
+    gpu += "bf16" if machine.bf16 else "fp16 only"
+    print(f"GPU       {gpu if machine.gpu else 'none'}")
+    print(f"preset    {preset.name}: {preset.model} on {preset.source}")
+    print(f"packages  {environment.requirements_file(machine).name} against what is installed")
+    for name, pin in environment.pins().items():
+        have = environment.installed_version(name)
+        if have:
+            print(f"          {name:<24}{have:<18}{'' if have.split('+')[0] == pin else f'pin {pin}'}".rstrip())
+    problems = environment.doctor(preset.name)
+    print("\n".join(["", *problems] if problems else ["", "all well: `python -m helpers run` will work here"]))
+    return 1 if problems else 0
+
+
+def _install(parsed: argparse.Namespace) -> int:
+    environment.install()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

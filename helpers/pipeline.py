@@ -1,0 +1,242 @@
+"""papermill over the notebooks, with progress, refusing what papermill would only warn about."""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import json
+import logging
+import sys
+import time
+from pathlib import Path
+
+import nbformat
+import papermill
+from nbclient.exceptions import DeadKernelError
+from papermill.engines import NBClientEngine, papermill_engines
+from papermill.exceptions import PapermillExecutionError
+
+from helpers import PROJECT
+from helpers.environment import this_machine
+from helpers.presets import resolve
+from helpers.runs import Run, atomic_write
+
+NOTEBOOKS = PROJECT / "notebooks"
+_PIPELINE = ("01", "02", "03", "04", "05")
+_SLOW_CELL = 3.0  # seconds; where the output is no terminal, only cells slower than this get a line
+
+
+def run(name: str, preset: str | None, only: str | None, parameters: list[str], in_place: bool = False) -> int:
+    """Execute the chosen notebooks into runs/<name>/notebooks/ and print what came out. Returns the exit code.
+
+    Everything that can be refused is refused before the first notebook starts: ValueError for a bad run name, preset,
+    notebook number or parameter.
+    """
+    paths = _chosen(only)
+    given = _parsed(parameters)
+    if preset is not None:
+        if not any(path.name.startswith("01") for path in paths):
+            raise ValueError("--preset is notebook 01's to set, and 01 is not among --only. Later notebooks use the run's own.")
+        given["preset"] = preset
+    resolve(given.get("preset", "auto"), this_machine())
+    accepted = {path: _accepted(path) for path in paths}
+    _refuse_unknown(given, accepted)
+    folder = Run(name)
+    started = time.monotonic()
+    for path in paths:
+        values = {key: value for key, value in given.items() if key in accepted[path]}
+        if not _execute(path, folder, {"run": name} | values, in_place):
+            return 1
+    print(f"\n{len(paths)} notebooks in {time.monotonic() - started:.0f} s")
+    _print_result(folder)
+    return 0
+
+
+def _chosen(only: str | None) -> list[Path]:
+    known = {path.name[:2]: path for path in sorted(NOTEBOOKS.glob("[0-9][0-9]_*.ipynb"))}
+    numbers = [part.strip().zfill(2) for part in only.split(",")] if only else [n for n in _PIPELINE if n in known]
+    unknown = [number for number in numbers if number not in known]
+    if unknown:
+        raise ValueError(f"--only {only}: there is no notebook {', '.join(unknown)}. There are: {', '.join(known)}.")
+    return [known[number] for number in sorted(set(numbers))]
+
+
+def _parsed(parameters: list[str]) -> dict:
+    values = {}
+    for parameter in parameters:
+        key, equals, text = parameter.partition("=")
+        if not equals or not key.strip().isidentifier():
+            raise ValueError(f"-p {parameter}: write it as KEY=VALUE, for example -p max_steps=20.")
+        if key.strip() == "run":
+            raise ValueError("-p run=…: name the run with --run NAME.")
+        values[key.strip()] = _value(text.strip())
+    return values
+
+
+def _value(text: str) -> object:
+    """A Python or JSON literal where the text is one (20, 1e-3, True, null, {"question": "q"}); otherwise the text itself."""
+    for read in (json.loads, ast.literal_eval):
+        try:
+            return read(text)
+        except (ValueError, SyntaxError):
+            continue
+    return text
+
+
+def _accepted(path: Path) -> set[str]:
+    return set(papermill.inspect_notebook(str(path)))
+
+
+def _refuse_unknown(given: dict, accepted: dict[Path, set[str]]) -> None:
+    known = set().union(*accepted.values())
+    for name in given:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, 1)
+            hint = f"Did you mean {near[0]!r}? " if near else ""
+            raise ValueError(f"no chosen notebook has a parameter {name!r}. {hint}They take: {', '.join(sorted(known - {'run'}))}.")
+
+
+class _ProgressEngine(NBClientEngine):
+    """papermill's own engine, telling a `_Progress` which cell it is in."""
+
+    @classmethod
+    def execute_managed_notebook(cls, nb_man, kernel_name, progress=None, **kwargs):
+        """See papermill's Engine; `progress` is the one addition."""
+        start, complete = nb_man.cell_start, nb_man.cell_complete
+
+        def cell_start(cell, cell_index=None, **more):
+            progress.start(cell_index, cell)
+            start(cell, cell_index, **more)
+
+        def cell_complete(cell, cell_index=None, **more):
+            complete(cell, cell_index, **more)
+            progress.complete()
+
+        nb_man.cell_start, nb_man.cell_complete = cell_start, cell_complete
+        super().execute_managed_notebook(nb_man, kernel_name, **kwargs)
+
+
+papermill_engines.register("progress", _ProgressEngine)
+
+
+class _Progress:
+    """One line that says which notebook, which cell, how long; on a terminal it is redrawn in place.
+
+    Also stands in as the file that papermill copies the cells' standard output to, to show its last line live.
+    """
+
+    def __init__(self, title: str, notebook):
+        self.title, self.cells = title, len(notebook.cells)
+        self.live = sys.stdout.isatty()
+        self.headings = _headings(notebook)
+        self.began = self.cell_began = time.monotonic()
+        self.where = ""
+        if not self.live:
+            print(f"{title} …", flush=True)
+
+    def start(self, index: int, cell) -> None:
+        """A cell starts; index counts from 0."""
+        self.cell_began = time.monotonic()
+        self.where = f"cell {index + 1}/{self.cells}  {self.headings[min(index, len(self.headings) - 1)]}"
+        self._draw("")
+
+    def write(self, text: str) -> None:
+        """Standard output of the running cell."""
+        lines = [line for line in text.splitlines() if line.strip()]
+        if lines and self.live:
+            self._draw(lines[-1])
+        elif lines and lines[-1].startswith("step "):
+            print(f"    {lines[-1]}", flush=True)
+
+    def flush(self) -> None:
+        """Nothing is held back; papermill calls this on any file."""
+
+    def complete(self) -> None:
+        """The running cell is done."""
+        seconds = time.monotonic() - self.cell_began
+        if not self.live and seconds > _SLOW_CELL:
+            print(f"    {self.where}  {seconds:.0f} s", flush=True)
+
+    def close(self, outcome: str) -> None:
+        """The notebook is done."""
+        line = f"{self.title:<28}{outcome}  {time.monotonic() - self.began:5.1f} s"
+        print(f"\r\x1b[K{line}" if self.live else line, flush=True)
+
+    def _draw(self, output: str) -> None:
+        if self.live:
+            text = f"{self.title}  {self.where}  {time.monotonic() - self.began:.0f} s  {output}"
+            print(f"\r\x1b[K{text[:118]}", end="", flush=True)
+
+
+def _headings(notebook) -> list[str]:
+    """For each cell the last Markdown heading above it."""
+    headings, current = [], ""
+    for cell in notebook.cells:
+        if cell.cell_type == "markdown":
+            titles = [line.lstrip("# ").strip() for line in cell.source.splitlines() if line.startswith("#")]
+            current = titles[-1] if titles else current
+        headings.append(current)
+    return headings
+
+
+def _execute(path: Path, run: Run, parameters: dict, in_place: bool) -> bool:
+    """Execute one notebook; whether it went through. The executed copy is saved cell by cell."""
+    copy = run.path(f"notebooks/{path.name}")
+    progress = _Progress(path.stem, nbformat.read(path, as_version=4))
+    logging.getLogger("papermill").setLevel(logging.ERROR)
+    try:
+        papermill.execute_notebook(
+            str(path),
+            str(copy),
+            parameters={} if in_place else parameters,
+            engine_name="progress",
+            progress_bar=False,
+            cwd=str(path.parent),
+            stdout_file=progress,
+            progress=progress,
+        )
+    except PapermillExecutionError as error:
+        progress.close("failed")
+        print(f"\n{path.name}, cell {error.cell_index + 1}: {error.ename}: {error.evalue}", file=sys.stderr)
+        print(f"The whole traceback is in {run.show(f'notebooks/{path.name}')}; what was saved before is as it was.", file=sys.stderr)
+        return False
+    except DeadKernelError:
+        progress.close("died")
+        print(f"\n{path.name}: the kernel died, most often for want of memory. Try smaller settings.", file=sys.stderr)
+        return False
+    except KeyboardInterrupt:
+        progress.close("interrupted")
+        number = path.name[:2]
+        print(
+            f"\nStopped in {path.stem}. What was saved is whole; go on with `python -m helpers run --run {run.name} "
+            f"--only {','.join(n for n in _PIPELINE if n >= number) or number}`.",
+            file=sys.stderr,
+        )
+        raise
+    progress.close("done")
+    if in_place:
+        _write_back(copy, path)
+    return True
+
+
+def _write_back(executed: Path, notebook: Path) -> None:
+    """Put an executed copy's outputs into the notebook itself, without papermill's bookkeeping."""
+    content = nbformat.read(executed, as_version=4)
+    content.metadata.pop("papermill", None)
+    content.metadata.pop("widgets", None)
+    for cell in content.cells:
+        cell.metadata.pop("papermill", None)
+        cell.metadata.pop("execution", None)
+    with atomic_write(notebook) as temporary:
+        nbformat.write(content, temporary)
+
+
+def _print_result(run: Run) -> None:
+    evaluation = run.folder / "evaluation.json"
+    if evaluation.exists():
+        from helpers.evaluation import summary
+
+        print("\n".join(["", *summary(json.loads(evaluation.read_text(encoding="utf-8"))), ""]))
+    for what, relative in (("figures", "figures"), ("merged model", "merged"), ("notebooks", "notebooks")):
+        if (run.folder / relative).exists():
+            print(f"{what:<13} {run.show(relative)}/")

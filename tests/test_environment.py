@@ -1,0 +1,290 @@
+"""What machine this is and what is installed on it: read off a fake GPU and the real lists of pins."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from helpers import PROJECT, environment
+from helpers.environment import Machine, doctor, install, installed_version, mismatches, package_versions, pins
+from helpers.environment import requirements_file, this_machine
+
+CPU = Machine(None, 0.0, 0.0, 2, 8.0, "3.11.7", "Linux x86_64", False)
+GPU = Machine("NVIDIA L4", 24.2, 8.9, 8, 64.0, "3.11.7", "Linux x86_64", False)
+WITHOUT_DEPENDENCIES = {"unsloth", "unsloth_zoo"}
+
+
+@pytest.fixture
+def smi(tmp_path, monkeypatch):
+    """Put an nvidia-smi of our own on PATH, which runs these shell lines; returns the machine as it is then seen."""
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+
+    def look(script: str) -> Machine:
+        program = tmp_path / "nvidia-smi"
+        program.write_text(f"#!/bin/sh\n{script}\n")
+        program.chmod(0o755)
+        monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+        this_machine.cache_clear()
+        return this_machine()
+
+    yield look
+    this_machine.cache_clear()
+
+
+@pytest.fixture
+def no_gpu(tmp_path, monkeypatch):
+    """A machine without nvidia-smi, whatever this one has."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    this_machine.cache_clear()
+    yield
+    this_machine.cache_clear()
+
+
+@pytest.fixture
+def versions(monkeypatch):
+    """Say what is installed: the pins themselves, with these exceptions (None: not installed)."""
+
+    def pretend(**exceptions):
+        known = pins() | {"grpo-notebooks": "0.1.0"} | exceptions
+        monkeypatch.setattr(environment, "installed_version", known.get)
+
+    return pretend
+
+
+def listed(name: str) -> dict[str, str]:
+    lines = (PROJECT / name).read_text(encoding="utf-8").splitlines()
+    return dict(line.partition("#")[0].strip().split("==", 1) for line in lines if re.match(r"[\w.\[\]-]+==", line))
+
+
+# --- Imports -----------------------------------------------------------------------------------------------------------
+
+
+def test_the_ground_floor_imports_nothing_heavy():
+    code = (
+        "import sys, helpers, helpers.environment, helpers.formats, helpers.runs, helpers.presets, helpers.sources\n"
+        "import helpers.rewards\n"
+        "print(sorted({'torch', 'numpy', 'pandas', 'pyarrow', 'datasets', 'transformers'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=PROJECT, capture_output=True, text=True, timeout=60)
+    assert (done.stdout.strip(), done.stderr) == ("[]", "")
+
+
+def test_the_environment_is_read_before_anything_is_installed():
+    # -S leaves the installed packages out, as on a machine that has none.
+    code = "from helpers.environment import doctor, pins, this_machine; print(this_machine().cores, len(pins()) > 20)"
+    command = [sys.executable, "-S", "-c", code]
+    done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert re.fullmatch(r"[1-9]\d* True", done.stdout.strip())
+
+
+# --- The machine -------------------------------------------------------------------------------------------------------
+
+# Answers only the question that is asked, in the form asked for.
+ASKED = '[ "$*" = "--query-gpu=name,memory.total,compute_cap --format=csv,noheader,nounits" ] || exit 2; '
+
+
+@pytest.mark.parametrize(
+    ("line", "gpu", "memory", "capability", "bf16"),
+    [
+        ("Tesla T4, 15360, 7.5", "Tesla T4", 16.1, 7.5, False),
+        ("NVIDIA A100-SXM4-40GB, 40960, 8.0", "NVIDIA A100-SXM4-40GB", 42.9, 8.0, True),
+        ("NVIDIA H200, 143771, 9.0", "NVIDIA H200", 150.8, 9.0, True),
+        ("NVIDIA L4, 23034, 8.9\nTesla T4, 15360, 7.5", "NVIDIA L4", 24.2, 8.9, True),
+    ],
+)
+def test_the_first_gpu_is_read_off_nvidia_smi(smi, line, gpu, memory, capability, bf16):
+    machine = smi(f"{ASKED}printf '{line}\\n'")
+    assert (machine.gpu, machine.gpu_memory_gb, machine.compute_capability) == (gpu, memory, capability)
+    assert machine.bf16 is bf16
+
+
+@pytest.mark.parametrize(
+    "script",
+    ["exit 9", "true", "echo 'No devices were found'", "echo 'NVIDIA X, [N/A], 8.0'", "echo 'NVIDIA X, 100'", "kill -9 $$"],
+)
+def test_a_broken_nvidia_smi_is_told_and_means_no_gpu(smi, capsys, script):
+    machine = smi(script)
+    assert (machine.gpu, machine.gpu_memory_gb, machine.compute_capability) == (None, 0.0, 0.0)
+    assert machine.bf16 is False
+    assert "nvidia-smi is there but could not be read" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("visible", "gpu"), [("", None), ("-1", None), ("0", "Tesla T4"), (None, "Tesla T4")])
+def test_a_hidden_gpu_is_not_there(smi, monkeypatch, visible, gpu):
+    if visible is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    assert smi("echo 'Tesla T4, 15360, 7.5'").gpu == gpu
+
+
+def test_without_nvidia_smi_there_is_no_gpu_and_no_complaint(no_gpu, capsys):
+    machine = this_machine()
+    assert machine.gpu is None
+    assert machine.cores >= 1 and machine.python == sys.version.split()[0]
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(("variable", "colab"), [(None, False), ("release-colab_2026", True)])
+def test_colab_is_known_by_its_variable(no_gpu, monkeypatch, variable, colab):
+    monkeypatch.delenv("COLAB_RELEASE_TAG", raising=False)
+    if variable:
+        monkeypatch.setenv("COLAB_RELEASE_TAG", variable)
+    assert this_machine().colab is colab
+
+
+# --- The pins ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("package", "version"),
+    [
+        ("torch", "2.13.0"),
+        ("trl", "1.15.0"),
+        ("transformers", "5.17.0"),
+        ("unsloth", "2026.10.9"),
+        ("unsloth_zoo", "2026.10.9"),
+        ("vllm", "0.31.0"),
+    ],
+)
+def test_the_stack_is_pinned(package, version):
+    assert pins()[package] == version
+
+
+def test_every_pin_is_one_exact_version():
+    assert pins() == listed("requirements.txt")
+    assert len(pins()) > 10
+    assert all(re.fullmatch(r"\d[\w.+-]*", version) for version in pins().values())
+
+
+def test_the_cpu_list_is_a_part_of_the_full_one_without_what_needs_cuda():
+    cpu = listed("requirements-cpu.txt")
+    assert cpu.items() <= pins().items()
+    assert {"torch", "trl", "transformers"} <= set(cpu)
+    assert not {"vllm", "xformers", "triton", "torchvision"} & set(cpu)
+    # Unsloth's metadata asks for a torchvision that breaks it on a CPU, so it is installed by itself.
+    assert not WITHOUT_DEPENDENCIES & set(cpu)
+
+
+@pytest.mark.parametrize(("machine", "name"), [(CPU, "requirements-cpu.txt"), (GPU, "requirements.txt")])
+def test_the_list_fits_the_machine(machine, name):
+    assert requirements_file(machine) == PROJECT / name
+    assert requirements_file(machine).is_file()
+
+
+def test_an_installed_version_is_a_version_and_an_absent_package_none():
+    assert installed_version("pytest") == pytest.__version__
+    assert installed_version("no-such-package-here") is None
+
+
+def test_package_versions_are_those_of_installed_pins_only(versions):
+    versions(vllm=None, trl="9.9")
+    assert package_versions() == {name: pin for name, pin in pins().items() if name != "vllm"} | {"trl": "9.9"}
+    assert "grpo-notebooks" not in package_versions()
+
+
+# --- The doctor --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("machine", [CPU, GPU], ids=["cpu", "gpu"])
+def test_where_every_pin_is_met_nothing_mismatches(versions, machine):
+    versions(torch="2.13.0+cpu")
+    assert mismatches(machine) == []
+
+
+@pytest.mark.parametrize("machine", [CPU, GPU], ids=["cpu", "gpu"])
+def test_what_differs_or_is_absent_is_listed(versions, machine):
+    versions(trl="1.14.0", transformers=None, torch="2.13.1+cpu", unsloth=None)
+    expected = {("trl", "1.15.0", "1.14.0"), ("transformers", "5.17.0", None)}
+    expected |= {("torch", "2.13.0", "2.13.1+cpu"), ("unsloth", "2026.10.9", None)}
+    assert set(mismatches(machine)) == expected
+
+
+def test_vllm_is_missed_on_a_gpu_only(versions):
+    versions(vllm=None)
+    assert mismatches(CPU) == []
+    assert mismatches(GPU) == [("vllm", "0.31.0", None)]
+
+
+def space(monkeypatch, free: float) -> None:
+    monkeypatch.setattr(environment.shutil, "disk_usage", lambda path: SimpleNamespace(free=free))
+
+
+@pytest.mark.parametrize("preset", ["auto", "pocket"])
+def test_a_healthy_machine_has_no_problems(no_gpu, versions, monkeypatch, preset):
+    versions()
+    space(monkeypatch, 50e9)
+    assert doctor(preset) == []
+
+
+def test_the_doctor_names_each_package_and_the_command_that_mends_it(no_gpu, versions, monkeypatch):
+    versions(trl="1.14.0", transformers=None)
+    space(monkeypatch, 50e9)
+    problems = doctor("pocket")
+    assert "trl 1.14.0 is installed, the pin is 1.15.0." in problems
+    assert "transformers is not installed, the pin is 5.17.0." in problems
+    assert len(problems) == 3 and problems[-1].endswith("-m helpers install")
+
+
+@pytest.mark.parametrize("preset", ["t4", "h200", "high_performance"])
+def test_a_preset_that_needs_a_gpu_is_a_problem_without_one(no_gpu, versions, monkeypatch, preset):
+    versions()
+    space(monkeypatch, 50e9)
+    (problem,) = doctor(preset)
+    assert repr(preset) in problem and "--preset pocket" in problem
+
+
+def test_with_a_gpu_a_gpu_preset_is_no_problem(smi, versions, monkeypatch):
+    versions()
+    space(monkeypatch, 50e9)
+    smi("echo 'Tesla T4, 15360, 7.5'")
+    assert doctor("t4") == []
+
+
+def test_a_full_disk_is_a_problem(no_gpu, versions, monkeypatch):
+    versions()
+    space(monkeypatch, 1.5e9)
+    (problem,) = doctor("pocket")
+    assert "1.5 GB of disk" in problem
+
+
+# --- The install -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def python(tmp_path, monkeypatch) -> Path:
+    """An interpreter that installs nothing and writes down what it was called with; returns what it wrote into."""
+    program, log = tmp_path / "python", tmp_path / "log"
+    program.write_text(f'#!/bin/sh\necho "$*" >> "{log}"\n')
+    program.chmod(0o755)
+    monkeypatch.setattr(environment.sys, "executable", str(program))
+    return log
+
+
+@pytest.mark.parametrize("machine", [CPU, GPU], ids=["cpu", "gpu"])
+def test_unsloth_is_installed_last_and_without_its_dependencies(versions, python, machine):
+    versions(trl=None)
+    install(machine)
+    stack, unsloth, project = (line.split() for line in python.read_text().splitlines())
+    expected = {f"{name}=={version}" for name, version in listed(requirements_file(machine).name).items()}
+    own = {f"{name}=={pins()[name]}" for name in WITHOUT_DEPENDENCIES}
+    assert {word for word in stack if "==" in word} == expected - own
+    assert "--no-deps" not in stack
+    assert {word for word in unsloth if "==" in word} == own and "--no-deps" in unsloth
+    assert project[-3:] == ["--no-deps", "--editable", str(PROJECT)]
+
+
+def test_where_all_is_installed_nothing_is_run(versions, python):
+    versions()
+    install(CPU)
+    assert not python.exists()
+
+
+def test_a_failed_install_raises(versions, python):
+    versions(trl=None)
+    (python.parent / "python").write_text("#!/bin/sh\nexit 3\n")
+    with pytest.raises(subprocess.CalledProcessError):
+        install(CPU)

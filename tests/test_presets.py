@@ -1,0 +1,238 @@
+"""The presets: each can run, one is picked for each card, and every override is checked."""
+
+import json
+from dataclasses import FrozenInstanceError, fields, replace
+from pathlib import Path
+
+import pytest
+
+from helpers.environment import Machine
+from helpers.presets import PRESETS, Preset, as_settings, from_manifest, pick, resolve, with_overrides
+
+POCKET = PRESETS["pocket"]
+each_preset = pytest.mark.parametrize("preset", PRESETS.values(), ids=lambda preset: preset.name)
+
+
+def machine(gpu_memory_gb: float = 0.0) -> Machine:
+    return Machine(
+        gpu="NVIDIA Card" if gpu_memory_gb else None,
+        gpu_memory_gb=gpu_memory_gb,
+        compute_capability=8.0 if gpu_memory_gb else 0.0,
+        cores=2,
+        memory_gb=8.0,
+        python="3.11.7",
+        system="Linux x86_64",
+        colab=False,
+    )
+
+
+def from_mib(mib: int) -> float:
+    return round(mib * 2**20 / 1e9, 1)
+
+
+def test_the_presets_are_those_the_house_names():
+    assert list(PRESETS) == ["pocket", "t4", "l4", "a100", "h200", "memory_optimized", "high_performance"]
+    assert all(name == preset.name for name, preset in PRESETS.items())
+
+
+@each_preset
+def test_every_preset_gives_whole_groups_and_its_own_context(preset):
+    completions = preset.per_device_train_batch_size * preset.gradient_accumulation_steps
+    assert completions >= preset.num_generations >= 2
+    assert completions % preset.num_generations == 0
+    assert preset.max_seq_length == preset.max_prompt_length + preset.max_completion_length
+    # The KL term is what `kl` in the logs, and the diagnosis of it, needs.
+    assert preset.beta > 0
+
+
+@each_preset
+def test_only_the_pocket_preset_runs_without_a_gpu(preset):
+    assert (preset.needs_gb == 0) == (preset.name == "pocket")
+    if preset.needs_gb < 20:
+        # vLLM is not there on a CPU and may not serve a T4.
+        assert preset.fast_inference is False
+
+
+@pytest.mark.parametrize(
+    ("memory", "name"),
+    [
+        (0.0, "pocket"),
+        (4.0, "pocket"),
+        (from_mib(11264), "pocket"),
+        (from_mib(15360), "t4"),
+        (from_mib(16384), "t4"),
+        (22.5, "l4"),
+        (from_mib(23034), "l4"),
+        (24.6, "l4"),
+        (from_mib(32607), "l4"),
+        (from_mib(40960), "a100"),
+        (from_mib(81920), "a100"),
+        (from_mib(143771), "h200"),
+    ],
+)
+def test_auto_picks_the_largest_preset_that_fits(memory, name):
+    assert pick(machine(memory)) == name
+    assert resolve("auto", machine(memory)) == PRESETS[name]
+
+
+@each_preset
+def test_a_preset_is_found_by_name_whatever_the_machine(preset):
+    assert resolve(preset.name, machine()) == preset
+
+
+@pytest.mark.parametrize("name", ["t5", "", "POCKET", None, 3])
+def test_an_unknown_preset_lists_those_known(name):
+    with pytest.raises(ValueError) as error:
+        resolve(name, machine())
+    assert f"preset {name!r} is not known" in str(error.value)
+    assert all(known in str(error.value) for known in ["auto", *PRESETS, "helpers doctor"])
+
+
+def test_a_near_preset_is_suggested():
+    with pytest.raises(ValueError, match="Did you mean 'high_performance'"):
+        resolve("high-performance", machine())
+
+
+def test_overrides_replace_and_none_keeps():
+    preset = resolve("pocket", machine(), max_steps=5, learning_rate=1, train_size=None, beta=None, fast_inference=False)
+    assert preset == replace(POCKET, max_steps=5, learning_rate=1)
+    assert resolve("auto", machine(16.1), max_steps=7) == replace(PRESETS["t4"], max_steps=7)
+    assert POCKET.max_steps != 5
+
+
+def test_false_and_zero_are_values_and_not_absent():
+    assert with_overrides(POCKET, load_in_4bit=False, beta=0, weight_decay=0.0).load_in_4bit is False
+    assert with_overrides(POCKET, beta=0).beta == 0
+
+
+@pytest.mark.parametrize(
+    ("field", "near"),
+    [("max_step", "max_steps"), ("num_generation", "num_generations"), ("max_prompt_len", "max_prompt_length")],
+)
+def test_an_unknown_field_gets_a_suggestion(field, near):
+    with pytest.raises(ValueError, match=f"'{field}' is not a setting. Did you mean '{near}'"):
+        with_overrides(POCKET, **{field: 3})
+
+
+def test_an_unknown_field_like_none_there_is_gets_no_suggestion():
+    with pytest.raises(ValueError, match="'zzz' is not a setting") as error:
+        with_overrides(POCKET, zzz=3)
+    assert "Did you mean" not in str(error.value)
+
+
+@pytest.mark.parametrize("field", ["name", "needs_gb"])
+def test_what_names_the_preset_cannot_be_overridden_nor_is_it_suggested(field):
+    with pytest.raises(ValueError, match=f"'{field}' is not a setting") as error:
+        with_overrides(POCKET, **{field: "x"})
+    assert f"Did you mean '{field}'" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("max_steps", "10"),
+        ("max_steps", 1.5),
+        ("max_steps", True),
+        ("train_size", 10.0),
+        ("train_size", False),
+        ("learning_rate", "1e-5"),
+        ("learning_rate", True),
+        ("load_in_4bit", 1),
+        ("load_in_4bit", "no"),
+        ("model", ""),
+        ("model", 3),
+        ("loss_type", []),
+    ],
+)
+def test_a_value_of_another_type_is_named(field, value):
+    with pytest.raises(ValueError) as error:
+        with_overrides(POCKET, **{field: value})
+    assert f"preset 'pocket' cannot run: {field}={value!r} is not of type" in str(error.value)
+
+
+AT_LEAST_1 = [
+    *("holdout_size", "max_prompt_length", "max_completion_length", "lora_rank", "lora_alpha", "max_steps"),
+    *("per_device_train_batch_size", "gradient_accumulation_steps", "logging_steps", "save_steps"),
+]
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "said"),
+    [
+        *[(field, 0, f"{field}=0 must be at least 1") for field in AT_LEAST_1],
+        ("max_steps", -3, "max_steps=-3 must be at least 1"),
+        ("num_generations", 1, "a group of one has nothing to compare"),
+        ("num_generations", 0, "use 2 or more"),
+        ("learning_rate", 0, "learning_rate=0 must be above 0"),
+        ("learning_rate", -1e-5, "must be above 0"),
+        ("learning_rate", float("nan"), "must be above 0"),
+        ("temperature", 0.0, "temperature=0.0 must be above 0"),
+        ("beta", -0.1, "beta=-0.1 must not be negative"),
+        ("beta", float("nan"), "beta=nan"),
+        ("learning_rate", float("inf"), "learning_rate=inf"),
+        ("train_size", 0, "train_size=0"),
+        ("train_size", -5, "train_size=-5"),
+        ("gpu_memory_utilization", 5.0, "gpu_memory_utilization=5.0"),
+        ("warmup_steps", -1.0, "warmup_steps=-1.0"),
+    ],
+)
+def test_a_value_that_cannot_run_is_named(field, value, said):
+    with pytest.raises(ValueError, match=f"preset 'pocket' cannot run:.*{said}"):
+        with_overrides(POCKET, **{field: value})
+
+
+@pytest.mark.parametrize(
+    ("batch", "steps", "group", "fits"),
+    [(8, 1, 8, True), (4, 2, 8, True), (1, 8, 8, True), (16, 1, 8, True), (8, 3, 12, True)]
+    + [(6, 1, 8, False), (4, 1, 8, False), (4, 3, 8, False), (12, 1, 8, False)],
+)
+def test_a_step_is_a_whole_number_of_groups(batch, steps, group, fits):
+    sizes = {"per_device_train_batch_size": batch, "gradient_accumulation_steps": steps, "num_generations": group}
+    if fits:
+        assert with_overrides(POCKET, **sizes).num_generations == group
+    else:
+        with pytest.raises(ValueError, match=f"= {batch * steps} completions a step are not whole groups.*{group}"):
+            with_overrides(POCKET, **sizes)
+
+
+def test_all_problems_are_told_at_once():
+    with pytest.raises(ValueError) as error:
+        with_overrides(POCKET, max_steps=0, learning_rate=-1.0, num_generations=1)
+    assert all(name in str(error.value) for name in ("max_steps", "learning_rate", "num_generations"))
+
+
+def test_a_preset_cannot_be_changed_in_place():
+    with pytest.raises(FrozenInstanceError):
+        POCKET.max_steps = 1
+
+
+@each_preset
+def test_a_manifest_gives_the_preset_back(preset):
+    settings = json.loads(json.dumps(as_settings(preset)))
+    assert set(settings) == {field.name for field in fields(Preset)}
+    assert from_manifest(settings) == preset
+
+
+def test_a_manifest_with_overrides_and_a_setting_of_another_version():
+    settings = as_settings(with_overrides(POCKET, max_steps=5)) | {"dropped_since": 1}
+    assert from_manifest(settings) == replace(POCKET, max_steps=5)
+    assert from_manifest(settings, max_steps=9, beta=None) == replace(POCKET, max_steps=9)
+    with pytest.raises(ValueError, match="must be at least 1"):
+        from_manifest(settings, max_steps=0)
+
+
+def test_the_pocket_model_is_a_folder_in_the_project():
+    folder = Path(POCKET.model_path)
+    assert folder.is_dir()
+    assert {"config.json", "tokenizer.json", "model.safetensors"} <= {path.name for path in folder.iterdir()}
+    assert folder.is_relative_to(Path(__file__).resolve().parents[1])
+
+
+@pytest.mark.parametrize("model", ["unsloth/Qwen3-4B", "./somewhere", "pocket/model"])
+def test_any_other_model_is_passed_on_as_it_is(model):
+    assert with_overrides(POCKET, model=model).model_path == model
+
+
+def test_the_pocket_model_has_positions_for_the_preset():
+    config = json.loads((Path(POCKET.model_path) / "config.json").read_text(encoding="utf-8"))
+    assert POCKET.max_seq_length <= config["max_position_embeddings"]

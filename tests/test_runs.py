@@ -1,0 +1,297 @@
+"""The run folder: its name, its manifest, and that nothing in it is ever half written."""
+
+import json
+import os
+import random
+import re
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from helpers import PROJECT
+from helpers.environment import installed_version, package_versions, pins
+from helpers.runs import Run, atomic_folder, atomic_write, runs_folder, seed_everything, write_json
+
+
+@pytest.fixture(autouse=True)
+def runs(tmp_path, monkeypatch) -> Path:
+    """Every test has its own runs folder."""
+    monkeypatch.setenv("GRPO_RUNS_DIR", str(tmp_path / "runs"))
+    return tmp_path / "runs"
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+# --- Names and paths ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["a", "7", "pocket", "2026-08_try.1", "A" * 64, "run.", "a.b.c"])
+def test_a_good_name_is_a_folder_in_the_runs_folder(runs, name):
+    run = Run(name)
+    assert run.folder == runs.resolve() / name
+    assert run.folder.is_dir()
+
+
+BAD_NAMES = ["", " ", "a b", "a/b", "/a", "a\\b", "..", ".", "a..b", ".hidden", "-a", "_a", "é", "a\n", "a\x00", "A" * 65, "~"]
+
+
+@pytest.mark.parametrize("name", [*BAD_NAMES, None, 3, Path("a"), ["a"]])
+def test_a_bad_name_is_refused_before_anything_is_made(runs, name):
+    with pytest.raises(ValueError, match="is not a run name") as error:
+        Run(name)
+    assert f"run={name!r}" in str(error.value)
+    assert not runs.exists()
+
+
+def test_an_existing_run_is_opened_and_not_emptied():
+    Run("a").path("data/x.txt").write_text("kept")
+    assert Run("a").require("data/x.txt").read_text() == "kept"
+
+
+@pytest.mark.parametrize("value", ["", None])
+def test_without_the_variable_the_runs_lie_in_the_project(monkeypatch, value):
+    if value is None:
+        monkeypatch.delenv("GRPO_RUNS_DIR")
+    else:
+        monkeypatch.setenv("GRPO_RUNS_DIR", value)
+    assert runs_folder() == PROJECT / "runs"
+
+
+def test_a_path_to_write_has_its_folder_made():
+    path = Run("a").path("data/deep/x.txt")
+    assert path.parent.is_dir() and not path.exists()
+
+
+def test_what_is_printed_never_holds_the_path_of_this_machine(runs):
+    assert Run("a").show("data/train.parquet") == "runs/a/data/train.parquet"
+    assert Run("a").show() == "runs/a"
+    with pytest.raises(FileNotFoundError) as error:
+        Run("a").require("adapter")
+    assert str(runs) not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("relative", "notebook"),
+    [
+        ("data/train.parquet", "01_data_preparation"),
+        ("data/holdout.parquet", "01_data_preparation"),
+        ("data_report.json", "01_data_preparation"),
+        ("reward_report.json", "02_reward_functions"),
+        ("metrics.csv", "03_grpo_training"),
+        ("completions.parquet", "03_grpo_training"),
+        ("adapter", "03_grpo_training"),
+        ("evaluation.json", "05_merge_and_inference"),
+        ("merged", "05_merge_and_inference"),
+    ],
+)
+def test_an_absent_file_names_the_notebook_and_the_command(relative, notebook):
+    with pytest.raises(FileNotFoundError) as error:
+        Run("mine").require(relative)
+    message = str(error.value)
+    assert message.startswith(f"runs/mine/{relative} is not there") and notebook in message
+    assert f"--run mine --only {notebook[:2]}`" in message
+
+
+def test_an_absent_file_of_no_known_notebook_gives_no_nonsense_command():
+    with pytest.raises(FileNotFoundError) as error:
+        Run("mine").require("figures/reward.png")
+    assert re.findall(r"--only (?!\d\d)\S*", str(error.value)) == []
+
+
+# --- Atomic writes -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, SystemExit])
+def test_a_failed_write_keeps_the_old_file_and_leaves_nothing_else(tmp_path, error):
+    path = tmp_path / "a.txt"
+    path.write_text("old")
+    with pytest.raises(error), atomic_write(path) as temporary:
+        temporary.write_text("half")
+        assert path.read_text() == "old"
+        raise error
+    assert path.read_text() == "old"
+    assert names(tmp_path) == ["a.txt"]
+
+
+@pytest.mark.parametrize("old", [None, "old"])
+def test_a_finished_write_takes_the_files_place(tmp_path, old):
+    path = tmp_path / "a.txt"
+    if old:
+        path.write_text(old)
+    with atomic_write(path) as temporary:
+        # A rename is atomic only inside one folder.
+        assert temporary.parent == path.parent
+        temporary.write_text("new")
+    assert path.read_text() == "new"
+    assert names(tmp_path) == ["a.txt"]
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
+def test_a_failed_folder_keeps_the_old_one_and_leaves_nothing_else(tmp_path, error):
+    folder = tmp_path / "adapter"
+    folder.mkdir()
+    (folder / "weights").write_text("old")
+    with pytest.raises(error), atomic_folder(folder) as temporary:
+        (temporary / "weights").write_text("half")
+        raise error
+    assert (folder / "weights").read_text() == "old"
+    assert names(tmp_path) == ["adapter"] and names(folder) == ["weights"]
+
+
+@pytest.mark.parametrize("old", [False, True])
+def test_a_finished_folder_takes_the_whole_place(tmp_path, old):
+    folder = tmp_path / "deep" / "adapter"
+    if old:
+        folder.mkdir(parents=True)
+        (folder / "stale").write_text("old")
+    with atomic_folder(folder) as temporary:
+        (temporary / "weights").write_text("new")
+    assert names(folder) == ["weights"]
+    assert names(folder.parent) == ["adapter"]
+
+
+def test_what_a_crash_left_behind_does_not_get_into_the_new_folder(tmp_path):
+    folder = tmp_path / "adapter"
+    with atomic_folder(folder) as temporary:
+        (temporary / "weights").write_text("1")
+    temporary.mkdir()
+    (temporary / "rubbish").write_text("of a crash")
+    with atomic_folder(folder) as again:
+        assert again == temporary
+        (again / "weights").write_text("2")
+    assert names(folder) == ["weights"] and names(tmp_path) == ["adapter"]
+
+
+def test_a_folder_set_aside_by_a_crash_does_not_stop_the_next_write(tmp_path):
+    folder = tmp_path / "adapter"
+    folder.mkdir()
+    left = tmp_path / f".adapter.{os.getpid()}.old"
+    left.mkdir()
+    (left / "weights").write_text("of a crash")
+    with atomic_folder(folder) as temporary:
+        (temporary / "weights").write_text("new")
+    assert (folder / "weights").read_text() == "new"
+
+
+def test_json_is_written_readably_and_in_utf8(tmp_path):
+    write_json(tmp_path / "a.json", {"b": [1, "é"], "a": None})
+    text = (tmp_path / "a.json").read_bytes().decode("utf-8")
+    assert "é" in text and text.endswith("}\n") and text.index('"b"') < text.index('"a"')
+    assert json.loads(text) == {"b": [1, "é"], "a": None}
+
+
+# --- The manifest ------------------------------------------------------------------------------------------------------
+
+
+def test_a_fresh_run_has_an_empty_manifest():
+    assert Run("a").manifest == {}
+
+
+def test_sections_are_replaced_one_at_a_time():
+    run = Run("a")
+    run.record("data", rows=3, source="x")
+    run.record("training", steps=5)
+    data = run.section("data")
+    run.record("training", reward=0.5)
+    assert run.section("data") == data
+    assert run.section("training")["reward"] == 0.5 and "steps" not in run.section("training")
+    assert list(run.manifest) == ["name", "data", "training"] and run.manifest["name"] == "a"
+    assert names(run.folder) == ["manifest.json"]
+
+
+def test_a_record_says_when_with_which_packages_and_from_which_commit():
+    before = datetime.now(UTC) - timedelta(seconds=1)
+    run = Run("a")
+    run.record("data", rows=3, written="never")
+    section = run.section("data")
+    assert section["rows"] == 3
+    assert before <= datetime.fromisoformat(section["written"]) <= datetime.now(UTC)
+    assert section["versions"] == package_versions()
+    assert {"transformers", "trl", "torch"} <= set(section["versions"]) | {p for p in pins() if not installed_version(p)}
+    git = section["git"]
+    assert git == {} or (re.fullmatch("[0-9a-f]{40}", git["revision"]) and isinstance(git["dirty"], bool))
+
+
+@pytest.mark.parametrize("content", [b"", b'{"name": "a"', b"[]", b"null", b"\xff\xfe", b'"text"'])
+def test_a_damaged_manifest_is_told_and_nothing_is_lost(content):
+    run = Run("a")
+    run.path("manifest.json").write_bytes(content)
+    for call in (lambda: run.manifest, lambda: run.section("data"), lambda: run.record("data", rows=1)):
+        with pytest.raises(ValueError, match="runs/a/manifest.json is damaged"):
+            call()
+    assert run.path("manifest.json").read_bytes() == content
+    assert names(run.folder) == ["manifest.json"]
+
+
+@pytest.mark.parametrize("value", [object(), {1, 2}, "\ud800"], ids=["object", "set", "surrogate"])
+def test_a_record_that_cannot_be_written_leaves_the_manifest_as_it_was(value):
+    run = Run("a")
+    run.record("data", rows=3)
+    before = run.path("manifest.json").read_bytes()
+    with pytest.raises((TypeError, ValueError)):
+        run.record("training", bad=value)
+    assert run.path("manifest.json").read_bytes() == before
+    assert names(run.folder) == ["manifest.json"]
+
+
+@pytest.mark.parametrize(
+    ("section", "made", "notebook"), [("data", "data_report.json", "01_data_prep"), ("training", "adapter", "03_grpo")]
+)
+def test_an_absent_section_names_the_notebook_or_says_to_rerun_it(section, made, notebook):
+    run = Run("a")
+    with pytest.raises(FileNotFoundError, match=f"{made} is not there.*{notebook}"):
+        run.section(section)
+    run.path(made).write_text("{}")
+    with pytest.raises(FileNotFoundError, match=f"no section '{section}'.*Rerun"):
+        run.section(section)
+
+
+def test_evaluations_are_added_one_by_one():
+    run = Run("a")
+    assert run.record_evaluation(baseline={"accuracy": 0.5}) == {"baseline": {"accuracy": 0.5}}
+    run.record_evaluation(trained={"accuracy": 0.7}, baseline={"accuracy": 0.4})
+    expected = {"baseline": {"accuracy": 0.4}, "trained": {"accuracy": 0.7}}
+    assert json.loads(run.require("evaluation.json").read_text()) == expected
+
+
+def test_a_damaged_evaluation_is_named_and_not_overwritten():
+    run = Run("a")
+    run.path("evaluation.json").write_text("{")
+    with pytest.raises(ValueError, match=r"evaluation\.json"):
+        run.record_evaluation(baseline={})
+    assert run.path("evaluation.json").read_text() == "{"
+
+
+class Figure:
+    """What save_figure needs of a Matplotlib figure."""
+
+    def savefig(self, path, **options):
+        Path(path).write_text(options["format"])
+
+
+def test_a_figure_is_saved_under_its_name():
+    run = Run("a")
+    assert run.save_figure(Figure(), "reward") == "runs/a/figures/reward.png"
+    assert run.require("figures/reward.png").read_text() == "png"
+    assert names(run.folder / "figures") == ["reward.png"]
+
+
+# --- Seeds -------------------------------------------------------------------------------------------------------------
+
+
+def draw(seed: int) -> tuple:
+    seed_everything(seed)
+    return random.random(), float(np.random.random())
+
+
+@pytest.mark.parametrize("seed", [0, 3407, 2**32 + 5, -1])
+def test_a_seed_gives_the_same_numbers_again(seed):
+    assert draw(seed) == draw(seed)
+
+
+def test_another_seed_gives_other_numbers_from_both_generators():
+    assert all(one != other for one, other in zip(draw(1), draw(2), strict=True))
