@@ -26,7 +26,9 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     run = commands.add_parser("run", help="execute the notebooks with papermill, into runs/NAME/")
     run.add_argument("--run", default="demo", metavar="NAME", help="the run folder under runs/ (default: demo)")
-    run.add_argument("--preset", metavar="PRESET", help="settings for a kind of machine; auto, the default, picks by GPU memory")
+    run.add_argument(
+        "--preset", metavar="PRESET", help="settings for a kind of machine; auto, the default, picks by GPU memory"
+    )
     run.add_argument("--only", metavar="NN,NN", help="only these notebooks, e.g. 03,04 (default: 01 to 05)")
     run.add_argument(
         "-p",

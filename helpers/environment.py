@@ -48,13 +48,15 @@ class Machine:
 
 @cache
 def this_machine() -> Machine:
-    """Look at this machine, without torch: the GPU is read off nvidia-smi, the first one where there are several."""
+    """Look at this machine, without torch: the GPU is read off nvidia-smi, the first visible one where there are several."""
     gpu, memory, capability = None, 0.0, 0.0
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if shutil.which("nvidia-smi") and visible not in ("", "-1"):
         try:
             listed = subprocess.run(_GPU_QUERY, capture_output=True, text=True, timeout=30, check=True).stdout
-            name, mib, compute = (field.strip() for field in listed.splitlines()[0].split(","))
+            first = (visible or "0").split(",")[0]
+            line = listed.splitlines()[int(first) if first.isdigit() else 0]
+            name, mib, compute = (field.strip() for field in line.split(","))
             gpu, memory, capability = name, float(mib) * 2**20 / 1e9, float(compute)
         except (OSError, subprocess.SubprocessError, IndexError, ValueError) as error:
             print(f"nvidia-smi is there but could not be read ({error}); going on without a GPU.", file=sys.stderr)
@@ -111,6 +113,8 @@ def requirements_file(machine: Machine) -> Path:
 def mismatches(machine: Machine) -> list[tuple[str, str, str | None]]:
     """(package, pinned, installed) for each package of this machine's list that is absent or of another version."""
     listed = requirements_file(machine).read_text(encoding="utf-8").splitlines()
+    if sys.platform != "linux":
+        listed = [line for line in listed if 'sys_platform == "linux"' not in line]
     names = {match[1] for line in listed if (match := _PIN.match(line))} | set(_WITHOUT_DEPENDENCIES)
     found = [(name, version, installed_version(name)) for name, version in pins().items() if name in names]
     return [(name, pin, have) for name, pin, have in found if have is None or have.split("+")[0] != pin]
@@ -126,7 +130,7 @@ def install(machine: Machine | None = None) -> None:
         print("everything is installed already")
         return
     source = requirements_file(machine)
-    wanted = [line for line in source.read_text(encoding="utf-8").splitlines() if (match := _PIN.match(line))]
+    wanted = [line for line in source.read_text(encoding="utf-8").splitlines() if _PIN.match(line)]
     first = [line.partition("#")[0].strip() for line in wanted if _PIN.match(line)[1] not in _WITHOUT_DEPENDENCIES]
     print(f"installing {source.name} for {machine.gpu or 'a CPU'}: {len(first) + len(_WITHOUT_DEPENDENCIES)} pinned packages")
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]

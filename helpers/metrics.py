@@ -36,4 +36,5 @@ def first_and_last(history: pd.DataFrame, columns: list[str], rows: int = 10) ->
     """The mean of each column over the first and the last `rows` rows, one line a column; absent columns are left out."""
     present = [column for column in columns if column in history.columns]
     rows = min(rows, max(1, len(history) // 2))
-    return pd.DataFrame({f"first {rows} rows": history[present].head(rows).mean(), f"last {rows}": history[present].tail(rows).mean()})
+    table = history[present]
+    return pd.DataFrame({f"first {rows} steps": table.head(rows).mean(), f"last {rows} steps": table.tail(rows).mean()})

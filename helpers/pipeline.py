@@ -6,6 +6,7 @@ import ast
 import difflib
 import json
 import logging
+import os
 import sys
 import time
 from pathlib import Path
@@ -15,6 +16,7 @@ import papermill
 from nbclient.exceptions import DeadKernelError
 from papermill.engines import NBClientEngine, papermill_engines
 from papermill.exceptions import PapermillExecutionError
+from traitlets.config import Config
 
 from helpers import PROJECT
 from helpers.environment import this_machine
@@ -23,6 +25,8 @@ from helpers.runs import Run, atomic_write
 
 NOTEBOOKS = PROJECT / "notebooks"
 _PIPELINE = ("01", "02", "03", "04", "05")
+# Kernels talk over files where the system can: no ports to race for in batches, and nothing readable on the network.
+_KERNEL = Config({"KernelManager": {"transport": "ipc"}} if os.name == "posix" else {})
 _SLOW_CELL = 3.0  # seconds; where the output is no terminal, only cells slower than this get a line
 
 
@@ -93,7 +97,9 @@ def _refuse_unknown(given: dict, accepted: dict[Path, set[str]]) -> None:
         if name not in known:
             near = difflib.get_close_matches(name, known, 1)
             hint = f"Did you mean {near[0]!r}? " if near else ""
-            raise ValueError(f"no chosen notebook has a parameter {name!r}. {hint}They take: {', '.join(sorted(known - {'run'}))}.")
+            raise ValueError(
+                f"no chosen notebook has a parameter {name!r}. {hint}They take: {', '.join(sorted(known - {'run'}))}."
+            )
 
 
 class _ProgressEngine(NBClientEngine):
@@ -194,11 +200,15 @@ def _execute(path: Path, run: Run, parameters: dict, in_place: bool) -> bool:
             cwd=str(path.parent),
             stdout_file=progress,
             progress=progress,
+            config=_KERNEL,
         )
     except PapermillExecutionError as error:
         progress.close("failed")
         print(f"\n{path.name}, cell {error.cell_index + 1}: {error.ename}: {error.evalue}", file=sys.stderr)
-        print(f"The whole traceback is in {run.show(f'notebooks/{path.name}')}; what was saved before is as it was.", file=sys.stderr)
+        print(
+            f"The whole traceback is in {run.show(f'notebooks/{path.name}')}; what was saved before is as it was.",
+            file=sys.stderr,
+        )
         return False
     except DeadKernelError:
         progress.close("died")

@@ -35,6 +35,7 @@ class Preset:
     load_in_4bit: bool = True
     fast_inference: bool = True
     gpu_memory_utilization: float = 0.6
+    gradient_checkpointing: bool = True
     lora_rank: int = 32
     lora_alpha: int = 64
     num_generations: int = 8
@@ -66,6 +67,11 @@ class Preset:
         return self.max_prompt_length + self.max_completion_length
 
     @property
+    def completions_per_step(self) -> int:
+        """Completions that one optimiser step sees."""
+        return self.per_device_train_batch_size * self.gradient_accumulation_steps
+
+    @property
     def model_path(self) -> str:
         """What `from_pretrained` takes: the embedded model's folder, or the hub name itself."""
         return str(_POCKET_FOLDER) if self.model == POCKET_MODEL else self.model
@@ -85,6 +91,20 @@ _POSITIVE = (
 )
 
 
+_RANGES = {
+    "learning_rate": (1e-12, 1.0),
+    "temperature": (1e-3, 10.0),
+    "beta": (0.0, 100.0),
+    "gpu_memory_utilization": (0.05, 1.0),
+    "warmup_steps": (0.0, 1e9),
+    "weight_decay": (0.0, 10.0),
+    "max_grad_norm": (0.0, 1e6),
+    "adam_beta1": (0.0, 0.999999),
+    "adam_beta2": (0.0, 0.999999),
+}
+_LOSS_TYPES = ("grpo", "bnpo", "dr_grpo", "dapo", "cispo", "sapo")
+
+
 def _problems(preset: Preset) -> list[str]:
     """What makes the settings impossible, one sentence each; types first, so that no later rule trips over them."""
     for field in fields(preset):
@@ -100,19 +120,20 @@ def _problems(preset: Preset) -> list[str]:
         if not fits:
             return [f"{field.name}={value!r} is not of type {declared}."]
     found = [f"{name}={getattr(preset, name)} must be at least 1." for name in _POSITIVE if getattr(preset, name) < 1]
+    if preset.train_size is not None and preset.train_size < 1:
+        found.append(f"train_size={preset.train_size} must be at least 1.")
     if preset.num_generations < 2:
         found.append(f"num_generations={preset.num_generations}: a group of one has nothing to compare; use 2 or more.")
-    completions = preset.per_device_train_batch_size * preset.gradient_accumulation_steps
-    if not found and completions % preset.num_generations:
+    if not found and preset.completions_per_step % preset.num_generations:
         found.append(
-            f"per_device_train_batch_size x gradient_accumulation_steps = {completions} completions a step are not whole groups "
-            f"of num_generations={preset.num_generations}; make the product a multiple of it."
+            f"per_device_train_batch_size x gradient_accumulation_steps = {preset.completions_per_step} completions a step are "
+            f"not whole groups of num_generations={preset.num_generations}; make the product a multiple of it."
         )
-    for name in ("learning_rate", "temperature"):
-        if not getattr(preset, name) > 0:
-            found.append(f"{name}={getattr(preset, name)} must be above 0.")
-    if preset.beta < 0:
-        found.append(f"beta={preset.beta} must not be negative; 0 leaves the KL term out, and then `kl` is not logged.")
+    for name, (low, high) in _RANGES.items():
+        if not low <= getattr(preset, name) <= high:  # false for nan too
+            found.append(f"{name}={getattr(preset, name)} must be between {low:g} and {high:g}.")
+    if preset.loss_type not in _LOSS_TYPES:
+        found.append(f"loss_type={preset.loss_type!r} is not one of TRL's: {', '.join(_LOSS_TYPES)}.")
     return found
 
 
@@ -123,19 +144,21 @@ _TABLE = (
         model=POCKET_MODEL,
         source="arithmetic/sums",
         train_size=1_000,
+        holdout_size=512,
         max_prompt_length=64,
         max_completion_length=48,
         fast_inference=False,
+        gradient_checkpointing=False,
         lora_rank=16,
         lora_alpha=32,
         per_device_train_batch_size=64,
         gradient_accumulation_steps=1,
-        max_steps=80,
-        learning_rate=1e-3,
+        max_steps=40,
+        learning_rate=2e-3,
         optim="adamw_torch",
         max_grad_norm=1.0,
         weight_decay=0.0,
-        save_steps=40,
+        save_steps=20,
     ),
     # No bf16 and an old compute capability: recent vLLM may not serve a T4, so sampling goes through Transformers.
     Preset("t4", needs_gb=15, model="unsloth/Qwen3-1.7B", fast_inference=False, lora_rank=16, lora_alpha=32),
@@ -209,9 +232,9 @@ def resolve(name: str, machine: Machine, **overrides) -> Preset:
 
 def with_overrides(preset: Preset, **overrides) -> Preset:
     """The preset with these fields replaced, validated; None keeps a field. ValueError names an unknown field."""
-    known = {field.name for field in fields(Preset)}
+    known = {field.name for field in fields(Preset)} - {"name", "needs_gb"}
     for field in overrides:
-        if field not in known or field in ("name", "needs_gb"):
+        if field not in known:
             near = difflib.get_close_matches(field, known, 1)
             raise ValueError(f"{field!r} is not a setting." + (f" Did you mean {near[0]!r}?" if near else ""))
     return replace(preset, **{field: value for field, value in overrides.items() if value is not None})
@@ -221,6 +244,22 @@ def from_manifest(settings: dict, **overrides) -> Preset:
     """The preset that `asdict` wrote into a manifest, with some fields overridden."""
     known = {field.name for field in fields(Preset)}
     return with_overrides(Preset(**{key: value for key, value in settings.items() if key in known}), **overrides)
+
+
+def check_machine(preset: Preset, machine: Machine) -> None:
+    """ValueError where the preset cannot run on this machine, before anything is loaded or downloaded."""
+    if machine.gpu is None and preset.needs_gb:
+        raise ValueError(
+            f"preset {preset.name!r} needs an NVIDIA GPU with {preset.needs_gb:.0f} GB and none is visible. Without one, take "
+            "`--preset pocket`, which runs on a CPU."
+        )
+    if machine.gpu is None and preset.fast_inference:
+        raise ValueError("fast_inference=True samples with vLLM, which needs a GPU; none is visible. Leave it off.")
+    if preset.needs_gb > machine.gpu_memory_gb:
+        raise ValueError(
+            f"preset {preset.name!r} is meant for a card of {preset.needs_gb:.0f} GB; {machine.gpu} has "
+            f"{machine.gpu_memory_gb:.0f} GB. Take `--preset {pick(machine)}`."
+        )
 
 
 def as_settings(preset: Preset) -> dict:

@@ -41,7 +41,7 @@ def runs_folder() -> Path:
 
 
 class Run:
-    """One run folder, `runs/<name>/`, created when it is not there.
+    """One run folder, `runs/<name>/`, made when the first file is written to it.
 
     name: letters, digits, `.`, `_` and `-`, starting with a letter or digit, at most 64 characters. Raises ValueError for any
     other: a name is a folder, and a folder outside `runs/` is nobody's to overwrite.
@@ -55,7 +55,6 @@ class Run:
             )
         self.name = name
         self.folder = runs_folder() / name
-        self.folder.mkdir(parents=True, exist_ok=True)
 
     def path(self, relative: str) -> Path:
         """The full path of a file to write; its folder is made."""
@@ -72,31 +71,33 @@ class Run:
         path = self.folder / relative
         if path.exists():
             return path
-        notebook = _WRITTEN_BY.get(relative, "the notebooks before this one")
+        notebook = _WRITTEN_BY.get(relative)
+        which, only = (f"notebook {notebook}", f" --only {notebook[:2]}") if notebook else ("the notebooks before this one", "")
         raise FileNotFoundError(
-            f"{self.show(relative)} is not there. Run notebook {notebook} first, with the same run name: "
-            f"`python -m helpers run --run {self.name} --only {notebook[:2]}`."
+            f"{self.show(relative)} is not there. Run {which} first, with the same run name: "
+            f"`python -m helpers run --run {self.name}{only}`."
         )
 
     @property
     def manifest(self) -> dict:
         """What is recorded of this run so far; empty before the first notebook. ValueError where the file is damaged."""
-        path = self.folder / "manifest.json"
+        return self._read_object("manifest.json")
+
+    def _read_object(self, relative: str) -> dict:
+        path = self.folder / relative
         if not path.exists():
             return {}
         try:
-            manifest = json.loads(path.read_text(encoding="utf-8"))
+            content = json.loads(path.read_text(encoding="utf-8"))
+            why = None if isinstance(content, dict) else f"it holds a {type(content).__name__}, not an object"
         except ValueError as error:
-            raise self._damaged(str(error)) from None
-        if not isinstance(manifest, dict):
-            raise self._damaged(f"it holds a {type(manifest).__name__}, not an object")
-        return manifest
-
-    def _damaged(self, why: str) -> ValueError:
-        return ValueError(
-            f"{self.show('manifest.json')} is damaged ({why}). Nothing else in the run was touched. Delete that file and rerun "
-            "the notebooks, or take another run name; the adapter and the merged model do not depend on it."
-        )
+            why = str(error)
+        if why:
+            raise ValueError(
+                f"{self.show(relative)} is damaged ({why}). Nothing else in the run was touched. Delete that file and rerun "
+                "the notebooks, or take another run name; the adapter and the merged model do not depend on it."
+            )
+        return content
 
     def record(self, section: str, **values) -> None:
         """Replace one section of the manifest, adding when and with which packages and revision it was written."""
@@ -121,9 +122,8 @@ class Run:
 
     def record_evaluation(self, **entries: dict) -> dict:
         """Add or replace entries of evaluation.json, one a model evaluated; returns the whole."""
-        path = self.path("evaluation.json")
-        evaluation = (json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}) | entries
-        write_json(path, evaluation)
+        evaluation = self._read_object("evaluation.json") | entries
+        write_json(self.path("evaluation.json"), evaluation)
         return evaluation
 
     def save_figure(self, figure, name: str) -> str:
@@ -147,12 +147,12 @@ def atomic_write(path: Path) -> Iterator[Path]:
 @contextlib.contextmanager
 def atomic_folder(path: Path) -> Iterator[Path]:
     """A fresh neighbour folder to fill; it takes the folder's place when the block ends without an error."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    shutil.rmtree(temporary, ignore_errors=True)
+    temporary, replaced = (path.with_name(f".{path.name}.{os.getpid()}.{end}") for end in ("tmp", "old"))
+    for left_by_a_crash in (temporary, replaced):
+        shutil.rmtree(left_by_a_crash, ignore_errors=True)
     temporary.mkdir(parents=True)
     try:
         yield temporary
-        replaced = path.with_name(f".{path.name}.{os.getpid()}.old")
         if path.exists():
             os.replace(path, replaced)
         os.replace(temporary, path)

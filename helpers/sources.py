@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import difflib
 import hashlib
+import itertools
 import json
 import random
 from collections.abc import Callable, Iterator
@@ -31,6 +32,7 @@ def read_source(
     source: str, columns: dict[str, str] | None, train_size: int | None, holdout_size: int, seed: int
 ) -> Iterator[dict | Broken]:
     """The rows of a source, by name or by path; see `tasks.load_task` for the arguments."""
+    source = str(source) if isinstance(source, Path) else source
     if not isinstance(source, str) or not source.strip():
         raise ValueError(f"source={source!r} is not a data source: give a name such as 'arithmetic/sums' or a file's path.")
     kind, _, family = source.partition("/")
@@ -40,7 +42,7 @@ def read_source(
         return _reasoning_gym(family, (train_size or DEFAULT_GENERATED_ROWS) + holdout_size, seed)
     if source.lower().endswith(FILE_TYPES):
         return _mapped(_file_rows(Path(source)), columns or {}, source)
-    if "/" in source or Path(source).is_dir():
+    if Path(source).is_dir() or (source.count("/") == 1 and not source.startswith(".")):
         return _hub(source, columns)
     raise ValueError(
         f"source={source!r} is not known. Give arithmetic/<family> ({', '.join(FAMILIES)}), reasoning-gym/<family>, "
@@ -172,36 +174,34 @@ def _lines(path: Path) -> Iterator[str]:
                 yield line.decode("utf-8-sig" if number == 1 else "utf-8")
             except UnicodeDecodeError as error:
                 raise ValueError(
-                    f"{path}: line {number} is not UTF-8 (byte {line[error.start]:#04x} at column {error.start + 1}). Save the "
-                    "file as UTF-8, for example with `iconv -f latin1 -t utf-8`."
+                    f"{path}: line {number} is not UTF-8 (byte {error.object[error.start]:#04x} at column {error.start + 1}). "
+                    "Save the file as UTF-8, for example with `iconv -f latin1 -t utf-8`."
                 ) from None
 
 
 def _csv_rows(path: Path) -> Iterator[dict | Broken]:
-    lines = _lines(path)
-    first = next(lines)
+    lines = itertools.dropwhile(lambda line: not line.strip(), _lines(path))
+    first = next(lines, "")
     delimiter = max(",;\t|", key=first.count)
-
-    def all_lines() -> Iterator[str]:
-        yield first
-        yield from lines
-
     csv.field_size_limit(2**24)
-    reader = csv.reader(all_lines(), delimiter=delimiter)
-    header = [name.strip() for name in next(reader)]
-    if len(set(header)) < len(header):
-        twice = sorted({name for name in header if header.count(name) > 1})
-        raise ValueError(f"{path}: the header names {', '.join(map(repr, twice))} more than once. Rename one of them.")
+    # strict: a quote that is never closed is an error, not a field that swallows the rest of the file.
+    reader = csv.reader(itertools.chain([first], lines), delimiter=delimiter, strict=True)
+    header: list[str] = []
     try:
         for row in reader:
             if not row:
                 continue
-            if len(row) != len(header):
+            if not header:
+                header = [name.strip() for name in row]
+                if len(set(header)) < len(header):
+                    twice = sorted({name for name in header if header.count(name) > 1})
+                    raise ValueError(f"{path}: the header names {', '.join(map(repr, twice))} more than once. Rename one.")
+            elif len(row) != len(header):
                 yield Broken(f"not {len(header)} fields", f"line {reader.line_num}: {len(row)} fields")
             else:
                 yield dict(zip(header, row, strict=True))
     except csv.Error as error:
-        raise ValueError(f"{path}: line {reader.line_num} cannot be read as CSV ({error}).") from None
+        raise ValueError(f"{path}: line {reader.line_num} cannot be read as CSV ({error}). Is a quote left open?") from None
 
 
 def _jsonl_rows(path: Path) -> Iterator[dict | Broken]:
@@ -223,8 +223,8 @@ def _parquet_rows(path: Path) -> Iterator[dict]:
     try:
         for batch in pyarrow.parquet.ParquetFile(path).iter_batches():
             yield from batch.to_pylist()
-    except pyarrow.ArrowInvalid as error:
-        raise ValueError(f"{path}: not a Parquet file ({error}).") from None
+    except (pyarrow.ArrowException, OSError) as error:
+        raise ValueError(f"{path}: not a Parquet file, or a damaged one ({error}).") from None
 
 
 # --- Hub data sets -----------------------------------------------------------------------------------------------------
@@ -242,8 +242,8 @@ def _hub(source: str, columns: dict[str, str] | None) -> Iterator[dict]:
         splits = datasets.load_dataset(name, config or known.get("config"))
     except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
         raise ValueError(
-            f"data set {source!r} could not be loaded ({type(error).__name__}: {str(error).splitlines()[0][:200]}). Check the "
-            "spelling, the network, and, for a gated set, that HF_TOKEN is set. Without a network use arithmetic/sums or a file."
+            f"data set {source!r} could not be loaded ({type(error).__name__}: {str(error).splitlines()[0][:200]}). Check "
+            "the spelling, the network, and, for a gated set, that HF_TOKEN is set. Without a network use arithmetic/sums or a file."
         ) from None
     held_out = known.get("holdout")
     has_own_holdout = held_out in splits
@@ -256,6 +256,8 @@ def _hub(source: str, columns: dict[str, str] | None) -> Iterator[dict]:
 
 def _mapped(rows: Iterator[dict | Broken], columns: dict[str, str], source: str) -> Iterator[dict | Broken]:
     """The rows with the mapped columns under the names `question` and `answer`; the first row says whether they exist."""
+    if not isinstance(columns, dict):
+        raise ValueError(f'columns={columns!r} is not a mapping: write {{"question": "…", "answer": "…"}}.')
     unknown = set(columns) - {"question", "answer"}
     if unknown:
         raise ValueError(f"columns maps {', '.join(sorted(unknown))}, but only 'question' and 'answer' can be mapped.")
@@ -275,16 +277,26 @@ def _mapped(rows: Iterator[dict | Broken], columns: dict[str, str], source: str)
         if absent:
             yield Broken(f"no {', '.join(absent)}", str(row))
             continue
-        rest = {key: value for key, value in row.items() if key not in mapping.values() and key not in RESERVED}
+        rest = {_free_name(key): value for key, value in row.items() if key not in mapping.values()}
         yield {name: row[column] for name, column in mapping.items()} | rest
 
 
-RESERVED = ("prompt", "question", "answer", "split")
+# Names that the rows, the rewards' own arguments or TRL's keywords use already; a source's column of that name is renamed.
+_RESERVED = {"prompt", "question", "answer", "split", "completion", "prompts", "completions", "completion_ids", "tags"}
+_RESERVED |= {"trainer_state", "log_extra", "log_metric", "environments", "image", "images", "tools"}
+
+
+def _free_name(column: str) -> str:
+    return f"source_{column}" if column in _RESERVED else column
 
 
 def _unknown(kind: str, family: str, known) -> str:
     near = difflib.get_close_matches(family, list(known), 3)
-    names = f"Did you mean {', '.join(near)}?" if near else f"Known: {', '.join(list(known)[:12])}{' …' if len(known) > 12 else ''}."
+    names = (
+        f"Did you mean {', '.join(near)}?"
+        if near
+        else f"Known: {', '.join(list(known)[:12])}{' …' if len(known) > 12 else ''}."
+    )
     return f"{kind}/{family} is not a family of {kind}. {names}"
 
 

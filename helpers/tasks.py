@@ -61,8 +61,10 @@ def load_task(
     Raises ValueError where the source cannot give the rows asked for; the message names the value and the way out.
     """
     for name, size, least in (("train_size", train_size, 1), ("holdout_size", holdout_size, 1)):
-        if size is not None and (not isinstance(size, int) or size < least):
+        if size is not None and (type(size) is not int or size < least):
             raise ValueError(f"{name}={size!r} is not a number of rows: give an integer of at least {least}.")
+    if max_prompt_tokens is not None and count_tokens is None:
+        raise ValueError("max_prompt_tokens needs count_tokens, to know how long a prompt is; see prompt_token_counter.")
     system = tags.system_prompt if system_prompt is None else system_prompt
     rows, report = _validated(read_source(source, columns, train_size, holdout_size, seed))
     for row in rows:
@@ -163,6 +165,8 @@ def _clean(row: dict) -> str | None:
             return f"{name} is blank"
         if not isinstance(value, (str, int, float)):
             return f"{name} is a {type(value).__name__}, not text"
+        if not str(value).isascii() and any("\ud800" <= character <= "\udfff" for character in str(value)):
+            return f"{name} has a lone surrogate, which is no text"
         row[name] = str(value).strip()
     row["answer"] = final_answer(row["answer"])
     if not row["answer"]:
@@ -194,7 +198,7 @@ def _within_limit(rows: list[dict], report: dict, count_tokens, limit: int | Non
 def _split(rows, source, train_size, holdout_size, seed, report) -> tuple[list[dict], list[dict]]:
     """The source's own split where it has one; otherwise the holdout is drawn by a seeded hash of the question.
 
-    A hash rather than a shuffle: a question stays on its side when rows are added to the file.
+    A hash rather than a shuffle: the same rows give the same split, in whatever order the file holds them.
     """
 
     def order(row: dict) -> bytes:

@@ -114,7 +114,9 @@ def _sampled_completions(run: Run) -> pd.DataFrame:
     """TRL's completion logs, one table: step, question, answer, completion, each reward, advantage."""
     logs = sorted(run.path("checkpoints/completions").glob("completions_*.parquet"))
     if not logs:
-        raise FileNotFoundError(f"TRL logged no completions: set log_completions=True in GRPOConfig ({run.show('checkpoints')}).")
+        raise FileNotFoundError(
+            f"TRL logged no completions: set log_completions=True in GRPOConfig ({run.show('checkpoints')})."
+        )
     table = pd.concat([pd.read_parquet(log) for log in logs], ignore_index=True)
     train = pd.read_parquet(run.require("data/train.parquet"), columns=["question", "answer"])
     gold = dict(zip(train["question"], train["answer"], strict=True))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from helpers.environment import Machine
-from helpers.presets import PRESETS, Preset, as_settings, from_manifest, pick, resolve, with_overrides
+from helpers.presets import PRESETS, Preset, as_settings, check_machine, from_manifest, pick, resolve, with_overrides
 
 POCKET = PRESETS["pocket"]
 each_preset = pytest.mark.parametrize("preset", PRESETS.values(), ids=lambda preset: preset.name)
@@ -38,9 +38,10 @@ def test_the_presets_are_those_the_house_names():
 @each_preset
 def test_every_preset_gives_whole_groups_and_its_own_context(preset):
     completions = preset.per_device_train_batch_size * preset.gradient_accumulation_steps
-    assert completions >= preset.num_generations >= 2
+    assert preset.completions_per_step == completions >= preset.num_generations >= 2
     assert completions % preset.num_generations == 0
     assert preset.max_seq_length == preset.max_prompt_length + preset.max_completion_length
+    assert 1e-6 <= preset.learning_rate <= 5e-3 and 0 < preset.warmup_steps < 1
     # The KL term is what `kl` in the logs, and the diagnosis of it, needs.
     assert preset.beta > 0
 
@@ -73,6 +74,22 @@ def test_only_the_pocket_preset_runs_without_a_gpu(preset):
 def test_auto_picks_the_largest_preset_that_fits(memory, name):
     assert pick(machine(memory)) == name
     assert resolve("auto", machine(memory)) == PRESETS[name]
+
+
+@pytest.mark.parametrize("memory", [0.0, 16.1, 24.2, 42.9, 85.9, 150.8])
+def test_what_auto_picks_can_run_there_and_larger_presets_cannot(memory):
+    picked = resolve("auto", machine(memory))
+    assert check_machine(picked, machine(memory)) is None
+    for preset in PRESETS.values():
+        if preset.needs_gb > max(memory, picked.needs_gb):
+            with pytest.raises(ValueError, match=f"preset '{preset.name}'.*--preset {picked.name}`"):
+                check_machine(preset, machine(memory))
+
+
+def test_the_smallest_preset_runs_on_any_card_but_vllm_needs_one():
+    assert check_machine(POCKET, machine(4.0)) is None
+    with pytest.raises(ValueError, match=r"fast_inference=True .* needs a GPU"):
+        check_machine(with_overrides(POCKET, fast_inference=True), machine())
 
 
 @each_preset
@@ -163,11 +180,11 @@ AT_LEAST_1 = [
         ("max_steps", -3, "max_steps=-3 must be at least 1"),
         ("num_generations", 1, "a group of one has nothing to compare"),
         ("num_generations", 0, "use 2 or more"),
-        ("learning_rate", 0, "learning_rate=0 must be above 0"),
-        ("learning_rate", -1e-5, "must be above 0"),
-        ("learning_rate", float("nan"), "must be above 0"),
-        ("temperature", 0.0, "temperature=0.0 must be above 0"),
-        ("beta", -0.1, "beta=-0.1 must not be negative"),
+        ("learning_rate", 0, "learning_rate=0 must be between"),
+        ("learning_rate", -1e-5, "must be between"),
+        ("learning_rate", float("nan"), "must be between"),
+        ("temperature", 0.0, "temperature=0.0 must be between"),
+        ("beta", -0.1, "beta=-0.1 must be between"),
         ("beta", float("nan"), "beta=nan"),
         ("learning_rate", float("inf"), "learning_rate=inf"),
         ("train_size", 0, "train_size=0"),
@@ -183,8 +200,10 @@ def test_a_value_that_cannot_run_is_named(field, value, said):
 
 @pytest.mark.parametrize(
     ("batch", "steps", "group", "fits"),
-    [(8, 1, 8, True), (4, 2, 8, True), (1, 8, 8, True), (16, 1, 8, True), (8, 3, 12, True)]
-    + [(6, 1, 8, False), (4, 1, 8, False), (4, 3, 8, False), (12, 1, 8, False)],
+    [
+        *((8, 1, 8, True), (4, 2, 8, True), (1, 8, 8, True), (16, 1, 8, True), (8, 3, 12, True)),
+        *((6, 1, 8, False), (4, 1, 8, False), (4, 3, 8, False), (12, 1, 8, False)),
+    ],
 )
 def test_a_step_is_a_whole_number_of_groups(batch, steps, group, fits):
     sizes = {"per_device_train_batch_size": batch, "gradient_accumulation_steps": steps, "num_generations": group}

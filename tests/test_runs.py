@@ -36,10 +36,10 @@ def test_a_good_name_is_a_folder_in_the_runs_folder(runs, name):
     assert run.folder.is_dir()
 
 
-BAD_NAMES = ["", " ", "a b", "a/b", "/a", "a\\b", "..", ".", "a..b", ".hidden", "-a", "_a", "é", "a\n", "a\x00", "A" * 65, "~"]
+BAD_NAMES = ["", " ", "a b", "a/b", "/a", "a\\b", "..", ".", "a..b", ".hidden", "-a", "_a", "~", "é", "a\n", "a\x00"]
 
 
-@pytest.mark.parametrize("name", [*BAD_NAMES, None, 3, Path("a"), ["a"]])
+@pytest.mark.parametrize("name", [*BAD_NAMES, "A" * 65, None, 3, Path("a"), ["a"]])
 def test_a_bad_name_is_refused_before_anything_is_made(runs, name):
     with pytest.raises(ValueError, match="is not a run name") as error:
         Run(name)
@@ -221,7 +221,7 @@ def test_a_damaged_manifest_is_told_and_nothing_is_lost(content):
     run = Run("a")
     run.path("manifest.json").write_bytes(content)
     for call in (lambda: run.manifest, lambda: run.section("data"), lambda: run.record("data", rows=1)):
-        with pytest.raises(ValueError, match="runs/a/manifest.json is damaged"):
+        with pytest.raises(ValueError, match=r"runs/a/manifest.json is damaged"):
             call()
     assert run.path("manifest.json").read_bytes() == content
     assert names(run.folder) == ["manifest.json"]

@@ -114,6 +114,18 @@ def test_an_unknown_family_names_those_there_are(family, said):
         read(f"arithmetic/{family}")
 
 
+@pytest.mark.parametrize(
+    ("family", "counts", "operators", "least"),
+    [("sums", {2, 3}, "+", 1), ("differences", {2}, "-", 1), ("products", {2}, "*", 2), ("chains", {3, 4}, "+-", 1)],
+)
+def test_a_family_draws_from_its_numbers_and_operators(family, counts, operators, least):
+    pieces = [expression(row).split() for row in read(f"arithmetic/{family}", train_size=3000)]
+    numbers = {int(number) for piece in pieces for number in piece[::2]}
+    assert {len(piece[::2]) for piece in pieces} == counts
+    assert {sign for piece in pieces for sign in piece[1::2]} == set(operators)
+    assert (min(numbers), max(numbers)) == (least, 99)
+
+
 def test_steps_go_from_left_to_right():
     assert arithmetic_steps([2, 3, 4], ["-", "*"]) == ["2 - 3 = -1", "-1 * 4 = -4"]
 
@@ -141,7 +153,7 @@ def test_reasoning_gym_rows_carry_the_entry_that_scores_them():
 
 @pytest.mark.skipif(not has_gym, reason="reasoning-gym is not installed")
 def test_an_unknown_reasoning_gym_family_suggests_a_known_one():
-    with pytest.raises(ValueError, match="Did you mean .*leg_counting"):
+    with pytest.raises(ValueError, match=r"Did you mean .*leg_counting"):
         read("reasoning-gym/leg_countin")
 
 
@@ -173,7 +185,7 @@ def test_a_missing_file_gets_a_near_name(file):
 
 @pytest.mark.parametrize("name", ["nothing/like/it.csv", "zzz.parquet"])
 def test_a_missing_file_without_a_neighbour_is_just_missing(tmp_path, name):
-    with pytest.raises(ValueError, match="no such file.$"):
+    with pytest.raises(ValueError, match=r"no such file.$"):
         read(tmp_path / name)
 
 
@@ -284,7 +296,8 @@ PROBLEMS = '{"problem": "1 + 1", "solution": "2", "answer": "no", "split": "x", 
 
 def test_columns_of_other_names_are_mapped_and_the_rest_is_kept(file):
     rows = read(file("a.jsonl", PROBLEMS), {"question": "problem", "answer": "solution"})
-    assert rows == [{"question": "1 + 1", "answer": "2", "level": 1}]
+    renamed = {"source_answer": "no", "source_split": "x", "source_prompt": "y"}
+    assert rows == [{"question": "1 + 1", "answer": "2", "level": 1} | renamed]
 
 
 def test_one_column_can_be_mapped_alone(file):
@@ -293,7 +306,7 @@ def test_one_column_can_be_mapped_alone(file):
 
 @pytest.mark.parametrize("columns", [None, {"question": "qestion"}])
 def test_a_missing_column_names_those_there_are(file, columns):
-    with pytest.raises(ValueError, match="no column 'q.*It has: problem, solution, answer.*columns="):
+    with pytest.raises(ValueError, match=r"no column 'q.*It has: problem, solution, answer.*columns="):
         read(file("a.jsonl", PROBLEMS), columns)
 
 

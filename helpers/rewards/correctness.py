@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 import warnings
 from fractions import Fraction
+from itertools import combinations
 
 from helpers.formats import THINK_ANSWER, TagFormat, completion_text
 
 _LONGEST_NUMBER = 100  # characters; a longer text is compared as text, so no completion can cost more than a regex on 100
+_MOST_BLOCKS = 8  # more answer blocks than this are no answer, and comparing every two would cost
 _NUMBER = re.compile(
     r"""(?P<sign>[+-]?)\s?[$€£]?\s?(?P<again>[+-]?)
         (?P<whole>\d{1,3}(?:,\d{3})+|\d+)?(?P<decimals>\.\d*)?(?:[eE](?P<exponent>[+-]?\d{1,3}))?
@@ -34,19 +36,24 @@ def correctness_reward(
     """
     if answer is None:
         answer = [None] * len(completions)
-    missing = sum(gold is None or not str(gold).strip() for gold in answer)
+    missing = sum(map(_is_missing, answer))
     if missing:
         warnings.warn(f"correctness_reward: {missing} of {len(answer)} rows have no answer; they score None.", stacklevel=2)
     return [_verdict(completion, gold, tags) for completion, gold in zip(completions, answer, strict=True)]
 
 
 def _verdict(completion: object, gold: object, tags: TagFormat) -> float | None:
-    if gold is None or not str(gold).strip():
+    if _is_missing(gold):
         return None
     blocks = tags.answer_blocks(completion_text(completion))
-    if not blocks or any(not same_answer(block, blocks[-1]) for block in blocks[:-1]):
+    if not blocks or len(blocks) > _MOST_BLOCKS or not all(same_answer(a, b) for a, b in combinations(set(blocks), 2)):
         return 0.0
     return float(same_answer(blocks[-1], str(gold)))
+
+
+def _is_missing(gold: object) -> bool:
+    # gold != gold: a float nan, which is how pandas spells a missing value.
+    return gold is None or gold != gold or not str(gold).strip()
 
 
 def same_answer(given: str, gold: str) -> bool:

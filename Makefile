@@ -1,0 +1,42 @@
+# Set-up is repeated only when a list of requirements changes.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+export PIP_DISABLE_PIP_VERSION_CHECK = 1
+
+.PHONY: setup optional run test lint lab notebooks clean
+
+setup: $(READY)
+
+$(READY): requirements.txt requirements-cpu.txt pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "Python 3.11 or newer is needed; name one with: make $(MAKECMDGOALS) PYTHON=python3.12"; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m helpers install
+	@touch $(READY)
+
+# reasoning-gym compiles C. Without a compiler its tests are skipped and say so; nothing else needs it.
+optional: $(READY)
+	@$(BIN)/python -c 'import reasoning_gym' 2>/dev/null || $(BIN)/pip install --quiet -r requirements-optional.txt \
+		|| echo "reasoning-gym could not be installed (it needs a C compiler); its tests will be skipped"
+
+run: $(READY)
+	@$(BIN)/python -m helpers run --run demo
+
+test: $(READY)
+	@$(BIN)/python -m pytest
+
+lint: $(READY)
+	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
+
+lab: $(READY)
+	@$(BIN)/jupyter lab notebooks
+
+# The committed outputs are those of the pocket model, so the GPU is hidden.
+notebooks: $(READY)
+	@CUDA_VISIBLE_DEVICES= $(BIN)/python -m helpers run --run demo --in-place
+
+clean:
+	rm -rf $(VENV) build *.egg-info .pytest_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
