@@ -201,6 +201,7 @@ def _execute(path: Path, run: Run, parameters: dict, in_place: bool) -> bool:
             stdout_file=progress,
             progress=progress,
             config=_KERNEL,
+            extra_arguments=["--IPKernelApp.log_level=50"],  # its notices would land in the middle of the progress
         )
     except PapermillExecutionError as error:
         progress.close("failed")
