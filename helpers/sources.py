@@ -243,7 +243,7 @@ def _hub(source: str, columns: dict[str, str] | None) -> Iterator[dict]:
     except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
         raise ValueError(
             f"data set {source!r} could not be loaded ({type(error).__name__}: {str(error).splitlines()[0][:200]}). Check "
-            "the spelling, the network, and, for a gated set, that HF_TOKEN is set. Without a network use arithmetic/sums or a file."
+            "the spelling, the network, and, for a gated set, that HF_TOKEN is set. Without a network use arithmetic/sums."
         ) from None
     held_out = known.get("holdout")
     has_own_holdout = held_out in splits

@@ -1,0 +1,41 @@
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+PROJECT = Path(__file__).resolve().parent.parent
+os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")  # the tests are about the CPU path; tests/gpu/ is not
+os.environ.setdefault("HF_HUB_OFFLINE", "1")  # nothing here may need a network
+
+
+@pytest.fixture(scope="session")
+def executed(tmp_path_factory):
+    """The five notebooks, run once for the whole session with few steps; returns the run."""
+    from helpers import pipeline
+    from helpers.runs import Run
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GRPO_RUNS_DIR", str(tmp_path_factory.mktemp("runs")))
+        sizes = ["max_steps=12", "save_steps=4", "holdout_size=128", "train_size=200"]
+        assert pipeline.run("suite", "pocket", None, sizes) == 0
+        yield Run("suite")
+
+
+@pytest.fixture
+def cli(capsys):
+    """The command line, in this process: cli("run", "--run", "x") gives (exit code, standard output, standard error)."""
+    from helpers.__main__ import main
+
+    def call(*arguments):
+        code = main(list(arguments))
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return call
+
+
+@pytest.fixture(scope="session")
+def python():
+    """The running interpreter, for tests that start a fresh process."""
+    return sys.executable
