@@ -17,8 +17,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print("\ninterrupted", file=sys.stderr)
-        return 130
+        return 130  # the shell's number for Ctrl-C; what was running has said so
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -7,6 +7,7 @@ import difflib
 import json
 import logging
 import os
+import shlex
 import sys
 import time
 from pathlib import Path
@@ -18,9 +19,8 @@ from papermill.engines import NBClientEngine, papermill_engines
 from papermill.exceptions import PapermillExecutionError
 from traitlets.config import Config
 
-from helpers import PROJECT
+from helpers import PROJECT, presets
 from helpers.environment import this_machine
-from helpers.presets import resolve
 from helpers.runs import Run, atomic_write
 
 NOTEBOOKS = PROJECT / "notebooks"
@@ -42,14 +42,22 @@ def run(name: str, preset: str | None, only: str | None, parameters: list[str], 
         if not any(path.name.startswith("01") for path in paths):
             raise ValueError("--preset is notebook 01's to set, and 01 is not among --only. Later notebooks use the run's own.")
         given["preset"] = preset
-    resolve(given.get("preset", "auto"), this_machine())
     accepted = {path: _accepted(path) for path in paths}
     _refuse_unknown(given, accepted)
     folder = Run(name)
+    _refuse_impossible(given, folder, prepares=paths[0].name.startswith("01"))
     started = time.monotonic()
-    for path in paths:
+    for done, path in enumerate(paths):
         values = {key: value for key, value in given.items() if key in accepted[path]}
-        if not _execute(path, folder, {"run": name} | values, in_place):
+        try:
+            succeeded = _execute(path, folder, {"run": name} | values, in_place)
+        except KeyboardInterrupt:
+            left = set().union(*(accepted[later] for later in paths[done:]))
+            again = ["python -m helpers run --run", name, "--only", ",".join(later.name[:2] for later in paths[done:])]
+            again += [f"-p {shlex.quote(text)}" for text in parameters if text.partition("=")[0].strip() in left]
+            print(f"\nWhat was saved is whole; go on with `{' '.join(again)}`.", file=sys.stderr)
+            raise
+        if not succeeded:
             return 1
     print(f"\n{len(paths)} notebooks in {time.monotonic() - started:.0f} s")
     _print_result(folder)
@@ -102,6 +110,18 @@ def _refuse_unknown(given: dict, accepted: dict[Path, set[str]]) -> None:
             )
 
 
+def _refuse_impossible(given: dict, folder: Run, prepares: bool) -> None:
+    """ValueError for settings that no notebook could run with: those of the preset, or of the run as it was prepared."""
+    overrides = {name: value for name, value in given.items() if name in presets.SETTINGS}
+    if prepares:
+        settings = presets.resolve(given.get("preset", "auto"), this_machine(), **overrides)
+    elif "data" in folder.manifest:
+        settings = presets.from_manifest(folder.manifest["data"]["settings"], **overrides)
+    else:
+        return  # the first notebook says what is missing
+    presets.check_machine(settings, this_machine())
+
+
 class _ProgressEngine(NBClientEngine):
     """papermill's own engine, telling a `_Progress` which cell it is in."""
 
@@ -119,6 +139,7 @@ class _ProgressEngine(NBClientEngine):
             progress.complete()
 
         nb_man.cell_start, nb_man.cell_complete = cell_start, cell_complete
+        progress.headings = _headings(nb_man.nb)  # with the cell of parameters that papermill has put in
         super().execute_managed_notebook(nb_man, kernel_name, **kwargs)
 
 
@@ -131,10 +152,10 @@ class _Progress:
     Also stands in as the file that papermill copies the cells' standard output to, to show its last line live.
     """
 
-    def __init__(self, title: str, notebook):
-        self.title, self.cells = title, len(notebook.cells)
+    def __init__(self, title: str):
+        self.title = title
+        self.headings: list[str] = []
         self.live = sys.stdout.isatty()
-        self.headings = _headings(notebook)
         self.began = self.cell_began = time.monotonic()
         self.where = ""
         if not self.live:
@@ -143,7 +164,7 @@ class _Progress:
     def start(self, index: int, cell) -> None:
         """A cell starts; index counts from 0."""
         self.cell_began = time.monotonic()
-        self.where = f"cell {index + 1}/{self.cells}  {self.headings[min(index, len(self.headings) - 1)]}"
+        self.where = f"cell {index + 1}/{len(self.headings)}  {self.headings[index]}"
         self._draw("")
 
     def write(self, text: str) -> None:
@@ -188,7 +209,7 @@ def _headings(notebook) -> list[str]:
 def _execute(path: Path, run: Run, parameters: dict, in_place: bool) -> bool:
     """Execute one notebook; whether it went through. The executed copy is saved cell by cell."""
     copy = run.path(f"notebooks/{path.name}")
-    progress = _Progress(path.stem, nbformat.read(path, as_version=4))
+    progress = _Progress(path.stem)
     logging.getLogger("papermill").setLevel(logging.ERROR)
     try:
         papermill.execute_notebook(
@@ -217,12 +238,6 @@ def _execute(path: Path, run: Run, parameters: dict, in_place: bool) -> bool:
         return False
     except KeyboardInterrupt:
         progress.close("interrupted")
-        number = path.name[:2]
-        print(
-            f"\nStopped in {path.stem}. What was saved is whole; go on with `python -m helpers run --run {run.name} "
-            f"--only {','.join(n for n in _PIPELINE if n >= number) or number}`.",
-            file=sys.stderr,
-        )
         raise
     progress.close("done")
     if in_place:

@@ -202,6 +202,7 @@ _TABLE = (
         learning_rate=1e-5,
     ),
 )
+SETTINGS = [field.name for field in fields(Preset) if field.name not in ("name", "needs_gb")]  # what may be overridden
 PRESETS = {preset.name: preset for preset in _TABLE}
 _BY_MEMORY = ("h200", "a100", "l4", "t4")  # what `auto` chooses from, largest first
 
@@ -232,10 +233,9 @@ def resolve(name: str, machine: Machine, **overrides) -> Preset:
 
 def with_overrides(preset: Preset, **overrides) -> Preset:
     """The preset with these fields replaced, validated; None keeps a field. ValueError names an unknown field."""
-    known = {field.name for field in fields(Preset)} - {"name", "needs_gb"}
     for field in overrides:
-        if field not in known:
-            near = difflib.get_close_matches(field, known, 1)
+        if field not in SETTINGS:
+            near = difflib.get_close_matches(field, SETTINGS, 1)
             raise ValueError(f"{field!r} is not a setting." + (f" Did you mean {near[0]!r}?" if near else ""))
     return replace(preset, **{field: value for field, value in overrides.items() if value is not None})
 
