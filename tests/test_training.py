@@ -6,7 +6,9 @@ from types import SimpleNamespace
 
 import pandas as pd
 import pytest
-from transformers import TrainerControl, TrainerState
+from peft import LoraConfig, get_peft_model
+from safetensors.torch import load_file
+from transformers import AutoModelForCausalLM, AutoTokenizer, TrainerControl, TrainerState
 
 from helpers import training
 from helpers.metrics import read_metrics
@@ -82,9 +84,9 @@ def test_a_column_that_comes_later_leaves_the_rows_before_it_blank(run):
 
 
 def test_the_step_is_the_trainers_and_the_logs_are_not_changed(run):
-    logs = row(4, step=999)
+    logs = row(4) | {"step": 999}
     log(History(run), 4, logs)
-    assert steps_in(run) == [4] and logs == row(4, step=999)
+    assert steps_in(run) == [4] and logs == row(4) | {"step": 999}
 
 
 def test_going_on_drops_the_rows_after_the_checkpoint(run):
@@ -252,19 +254,26 @@ def test_a_start_that_never_logged_a_step_leaves_nothing_to_set_aside(run):
 # --- Keeping -----------------------------------------------------------------------------------------------------------
 
 
-class Saved:
-    """What `keep` needs of a model and of a tokenizer: that they can be saved."""
-
-    def __init__(self, name: str, text: str):
-        self.name, self.text = name, text
-
-    def save_pretrained(self, folder) -> None:
-        (folder / self.name).write_text(self.text)
+@pytest.fixture(scope="module")
+def policy():
+    """An adapter on the pocket model, and its tokenizer."""
+    model = AutoModelForCausalLM.from_pretrained(POCKET.model_path)
+    lora = LoraConfig(r=2, target_modules=["q_proj"], task_type="CAUSAL_LM")
+    return get_peft_model(model, lora), AutoTokenizer.from_pretrained(POCKET.model_path)
 
 
-def keep(run: Run, text: str) -> None:
-    trainer = SimpleNamespace(model=Saved("adapter_model.safetensors", text))
-    training.keep(run, trainer, Saved("tokenizer.json", "t"), POCKET, 1, rewards=["r"])
+def keep(run: Run, policy, weight: float) -> None:
+    """Keep a training whose every lora_B is this number; of the trainer, `keep` reads the model alone."""
+    model, tokenizer = policy
+    for name, matrix in model.named_parameters():
+        if "lora_B" in name:
+            matrix.data.fill_(weight)
+    training.keep(run, SimpleNamespace(model=model), tokenizer, POCKET, 1, rewards=["r"])
+
+
+def kept_weights(run: Run) -> set[float]:
+    weights = load_file(run.require("adapter/adapter_model.safetensors"))
+    return {value for name, matrix in weights.items() if "lora_B" in name for value in matrix.unique().tolist()}
 
 
 def trls_completions(run: Run, step: int, questions: list[str]) -> None:
@@ -284,9 +293,9 @@ def trained(run) -> Run:
     return run
 
 
-def test_a_finished_training_is_kept_whole(trained):
-    keep(trained, "new")
-    assert contents(trained.folder / "adapter") == {"adapter_model.safetensors": "new", "tokenizer.json": "t"}
+def test_a_finished_training_is_kept_whole(trained, policy):
+    keep(trained, policy, 0.5)
+    assert kept_weights(trained) == {0.5} and AutoTokenizer.from_pretrained(trained.require("adapter")).chat_template
     assert trained.require("metrics.csv").read_text() == trained.require("checkpoints/metrics.csv").read_text()
     table = pd.read_parquet(trained.require("completions.parquet"))
     assert list(table.columns) == ["step", "question", "answer", "completion", "r", "advantage"]
@@ -297,11 +306,17 @@ def test_a_finished_training_is_kept_whole(trained):
     assert begin(trained, POCKET, 1) is None, "a finished training is not continued"
 
 
-def test_without_completions_the_last_finished_training_stays_whole(trained):
-    keep(trained, "old")
-    kept = ("adapter/adapter_model.safetensors", "metrics.csv", "completions.parquet")
-    before = [trained.require(name).read_bytes() for name in kept]
+def test_another_finished_training_takes_its_place(trained, policy):
+    for weight in (0.5, 0.25):
+        keep(trained, policy, weight)
+        assert kept_weights(trained) == {weight}
+
+
+def test_without_completions_the_last_finished_training_stays_whole(trained, policy):
+    keep(trained, policy, 0.5)
+    before = {name: trained.require(name).read_bytes() for name in ("metrics.csv", "completions.parquet")}
     interrupted(trained, seed=2)
     with pytest.raises(FileNotFoundError, match="log_completions=True"):
-        keep(trained, "new")
-    assert [trained.require(name).read_bytes() for name in kept] == before
+        keep(trained, policy, 0.25)
+    assert {name: trained.require(name).read_bytes() for name in before} == before
+    assert kept_weights(trained) == {0.5}

@@ -1,0 +1,156 @@
+"""The proof of a merge, on the pocket model: it finds no difference where there is none, and any where there is one."""
+
+import copy
+
+import pytest
+import torch
+from peft import LoraConfig, get_peft_model
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from helpers.formats import THINK_ANSWER
+from helpers.merging import largest_logit_difference, untrained_matrices
+from helpers.presets import PRESETS
+
+FOLDER = PRESETS["pocket"].model_path
+TARGETS = ["q_proj", "v_proj", "down_proj"]
+
+
+def prompt(question: str) -> list[dict]:
+    return [{"role": "system", "content": THINK_ANSWER.system_prompt}, {"role": "user", "content": question}]
+
+
+PROMPTS = [prompt("What is 1 + 2?"), prompt("What is 45 + 36 + 27?")]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread():
+    """So small a model is fastest on one thread, and many times slower on two that other processes share."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return AutoTokenizer.from_pretrained(FOLDER)
+
+
+@pytest.fixture(scope="module")
+def model():
+    return AutoModelForCausalLM.from_pretrained(FOLDER, dtype=torch.float32)
+
+
+@pytest.fixture
+def other(model):
+    return copy.deepcopy(model)
+
+
+@pytest.fixture
+def adapter(other):
+    """A fresh adapter with every lora_B set, as after training."""
+    policy = get_peft_model(other, LoraConfig(r=4, lora_alpha=8, target_modules=TARGETS, task_type="CAUSAL_LM"))
+    torch.manual_seed(0)
+    for matrix in lora(policy, "B").values():
+        torch.nn.init.normal_(matrix, std=0.05)
+    return policy.eval()
+
+
+def lora(policy, letter: str) -> dict:
+    return {name: matrix for name, matrix in policy.named_parameters() if f"lora_{letter}" in name}
+
+
+# --- The difference ----------------------------------------------------------------------------------------------------
+
+
+def test_a_model_is_no_different_from_its_copy(model, other, tokenizer):
+    assert largest_logit_difference(model, other, tokenizer, PROMPTS) == 0.0
+
+
+@pytest.mark.parametrize(
+    "matrix", ["model.embed_tokens", "model.layers.0.mlp.up_proj", "model.layers.3.self_attn.q_proj", "model.norm"]
+)
+def test_one_changed_weight_is_seen(model, other, tokenizer, matrix):
+    weight = other.get_submodule(matrix).weight
+    # Of the embedding, a token that every prompt has; of the others any weight will do.
+    row = tokenizer(" + ", add_special_tokens=False)["input_ids"][0] if matrix.endswith("embed_tokens") else 0
+    with torch.no_grad():
+        weight[(row, 0)[: weight.dim()]] += 0.5
+    assert largest_logit_difference(model, other, tokenizer, PROMPTS) > 1e-4
+
+
+@pytest.mark.parametrize("broken", [float("nan"), float("inf")])
+def test_a_broken_model_is_not_called_equal(model, other, tokenizer, broken):
+    with torch.no_grad():
+        other.model.layers[0].mlp.up_proj.weight[0, 0] = broken
+    for pair in ((model, other), (other, model)):
+        difference = largest_logit_difference(*pair, tokenizer, PROMPTS)
+        assert not difference <= 1e-3
+
+
+@torch.inference_mode()
+def test_it_is_the_largest_over_every_token_of_all_prompts_and_the_same_either_way(model, other, tokenizer):
+    other.model.norm.weight.mul_(1.1)
+    gaps = []
+    for messages in PROMPTS:
+        inputs = tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_tensors="pt", return_dict=True)
+        gaps.append((model(**inputs).logits - other(**inputs).logits).abs().amax(dim=(0, 2)))
+    single = [largest_logit_difference(model, other, tokenizer, [prompt]) for prompt in PROMPTS]
+    assert single == pytest.approx([gap.max().item() for gap in gaps], rel=1e-5) and min(single) > 0.1
+    assert all(gap[-1] < gap.max() for gap in gaps), "so the last token alone would not do"
+    both = largest_logit_difference(model, other, tokenizer, PROMPTS)
+    assert both == max(single) == largest_logit_difference(other, model, tokenizer, PROMPTS[::-1])
+
+
+def test_no_prompts_prove_nothing(model, other, tokenizer):
+    with pytest.raises(ValueError):
+        largest_logit_difference(model, other, tokenizer, [])
+
+
+# --- The merge ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_merged_model_is_the_adapter_on_its_base(model, adapter, tokenizer):
+    merged = copy.deepcopy(adapter).merge_and_unload()
+    assert largest_logit_difference(adapter, merged, tokenizer, PROMPTS) < 1e-3
+    assert largest_logit_difference(adapter, model, tokenizer, PROMPTS) > 0.1, "the adapter does something"
+
+
+def test_a_merge_that_lost_one_matrix_is_seen(adapter, tokenizer):
+    merged = copy.deepcopy(adapter)
+    with torch.no_grad():
+        next(iter(lora(merged, "B").values())).zero_()
+    assert largest_logit_difference(adapter, merged.merge_and_unload(), tokenizer, PROMPTS) > 1e-3
+
+
+# --- Untrained matrices ------------------------------------------------------------------------------------------------
+
+
+def test_a_new_adapter_has_learned_nothing(other):
+    policy = get_peft_model(other, LoraConfig(r=4, target_modules=TARGETS, task_type="CAUSAL_LM"))
+    assert untrained_matrices(policy) == list(lora(policy, "B"))
+    assert len(untrained_matrices(policy)) == len(TARGETS) * policy.config.num_hidden_layers
+
+
+def test_a_trained_adapter_has_none_and_a_single_one_is_found(adapter):
+    assert untrained_matrices(adapter) == []
+    for letter in "AB":
+        name, matrix = list(lora(adapter, letter).items())[3]
+        with torch.no_grad():
+            matrix.zero_()
+        assert name in untrained_matrices(adapter)
+    assert len(untrained_matrices(adapter)) == 2
+
+
+def test_a_single_weight_is_enough_to_have_learned(adapter):
+    matrix = next(iter(lora(adapter, "B").values()))
+    with torch.no_grad():
+        matrix.zero_()
+        matrix[-1, -1] = 1e-9
+    assert untrained_matrices(adapter) == []
+
+
+def test_a_model_without_an_adapter_has_no_adapter_matrices(other):
+    with torch.no_grad():
+        other.model.layers[0].mlp.up_proj.weight.zero_()
+    assert untrained_matrices(other) == []

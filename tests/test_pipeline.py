@@ -1,0 +1,430 @@
+"""The command line and the pipeline around papermill: what reaches a notebook, what is printed, what is refused."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
+
+import helpers
+from helpers import environment, pipeline
+from helpers.presets import PRESETS, as_settings
+from helpers.runs import Run
+
+PROJECT = helpers.PROJECT
+ALL = ["01", "02", "03", "04", "05"]
+
+
+@pytest.fixture(autouse=True)
+def no_gpu(monkeypatch):
+    """A machine without a GPU, whatever this one has."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    environment.this_machine.cache_clear()
+    yield
+    environment.this_machine.cache_clear()
+
+
+@pytest.fixture(autouse=True)
+def runs(tmp_path, monkeypatch) -> Path:
+    monkeypatch.setenv("GRPO_RUNS_DIR", str(tmp_path / "runs"))
+    return tmp_path / "runs"
+
+
+@pytest.fixture
+def executed(monkeypatch):
+    """Execute no notebook, but write down (number, parameters) of each; a number in `outcomes` fails, or raises it."""
+    calls, outcomes = [], {}
+
+    def execute(path, run, parameters, in_place):
+        number = path.name[:2]
+        calls.append((number, parameters))
+        outcome = outcomes.get(number, True)
+        if isinstance(outcome, type):
+            raise outcome
+        return outcome
+
+    monkeypatch.setattr(pipeline, "_execute", execute)
+    calls_of = type("Calls", (list,), {"outcomes": outcomes})
+    recorded = calls_of()
+    calls = recorded
+    return recorded
+
+
+# --- Parameters --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("20", 20),
+        ("-5", -5),
+        ("1e-3", 1e-3),
+        ("0.02", 0.02),
+        ("True", True),
+        ("true", True),
+        ("False", False),
+        ("null", None),
+        ("None", None),
+        ('{"a": "b"}', {"a": "b"}),
+        ("{'a': 'b'}", {"a": "b"}),
+        ("[1, 2]", [1, 2]),
+        ('"20"', "20"),
+        ("'text'", "text"),
+        ("text", "text"),
+        ("arithmetic/sums", "arithmetic/sums"),
+        ("What is 1 + 2?", "What is 1 + 2?"),
+        ("2026-08-01", "2026-08-01"),
+        ("007", "007"),
+        ("C:\\data\\mine.csv", "C:\\data\\mine.csv"),
+        ("", ""),
+        ("{x", "{x"),
+        # Literals in form only: their keys cannot be hashed.
+        ("{{}}", "{{}}"),
+        ("{[1]: 2}", "{[1]: 2}"),
+    ],
+)
+def test_a_value_is_a_literal_where_it_is_one_and_else_the_text(text, value):
+    read = pipeline._value(text)
+    assert read == value and type(read) is type(value)
+
+
+def test_parameters_are_split_at_the_first_equals_sign_and_trimmed():
+    given = ["max_steps=20", " beta = 0.1 ", "question=1 + 1 = ?", "source=", "max_steps=30"]
+    assert pipeline._parsed(given) == {"max_steps": 30, "beta": 0.1, "question": "1 + 1 = ?", "source": ""}
+    assert pipeline._parsed([]) == {}
+
+
+@pytest.mark.parametrize("bad", ["max_steps", "=5", " =5", "max-steps=5", "5=5", "a b=1", ""])
+def test_what_is_no_parameter_is_refused_with_an_example(bad):
+    with pytest.raises(ValueError, match="write it as KEY=VALUE, for example -p max_steps=20"):
+        pipeline._parsed(["seed=1", bad])
+
+
+def test_the_run_is_not_named_by_a_parameter():
+    with pytest.raises(ValueError, match="--run NAME"):
+        pipeline._parsed([" run = x"])
+
+
+# --- Notebooks ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("only", "numbers"),
+    [(None, ALL), ("", ALL), ("03", ["03"]), ("3", ["03"]), ("5,1", ["01", "05"]), (" 04 , 03,04", ["03", "04"])],
+)
+def test_notebooks_are_chosen_by_number_in_order_and_once(only, numbers):
+    paths = pipeline._chosen(only)
+    assert [path.name[:2] for path in paths] == numbers and all(path.suffix == ".ipynb" for path in paths)
+
+
+@pytest.mark.parametrize(("only", "unknown"), [("99", "99"), ("01,xx", "xx"), ("98,03,99", "98, 99"), ("1,", "00")])
+def test_an_unknown_notebook_is_named_with_those_there_are(only, unknown):
+    with pytest.raises(ValueError, match=rf"there is no notebook {unknown}\. There are: 01, 02, 03, 04, 05"):
+        pipeline._chosen(only)
+
+
+def test_each_notebook_gets_the_run_and_the_parameters_it_takes(cli, executed):
+    code, *_ = cli("run", "--run", "a", "--preset", "pocket", "-p", "seed=5", "-p", "max_steps=3", "-p", "question=Why?")
+    assert code == 0
+    run = {"run": "a"}
+    assert executed == [
+        ("01", run | {"preset": "pocket", "seed": 5}),
+        ("02", run),
+        ("03", run | {"seed": 5, "max_steps": 3}),
+        ("04", run),
+        ("05", run | {"seed": 5, "question": "Why?"}),
+    ]
+
+
+def test_after_a_notebook_that_failed_none_is_run(cli, executed):
+    executed.outcomes["03"] = False
+    code, *_ = cli("run", "--run", "a", "--preset", "pocket")
+    assert code == 1 and [number for number, _ in executed] == ["01", "02", "03"]
+
+
+@pytest.mark.parametrize(
+    ("at", "given", "again"),
+    [
+        ("03", ["--preset", "pocket"], "--run a --only 03,04,05`"),
+        ("03", ["-p", "seed=5", "-p", "holdout_size=64"], "--run a --only 03,04,05 -p seed=5`"),
+        ("01", ["-p", "question=What's 1 + 2?"], """--only 01,02,03,04,05 -p 'question=What'"'"'s 1 + 2?'`"""),
+        ("05", ["-p", "max_steps=4"], "--run a --only 05`"),
+        ("01", ["--preset", "memory_optimized", "-p", "fast_inference=False"], "--preset memory_optimized"),
+    ],
+)
+def test_an_interruption_tells_how_to_go_on_with_what_was_given(cli, executed, monkeypatch, at, given, again):
+    monkeypatch.setattr(pipeline.presets, "check_machine", lambda *_: None)  # the pretended machine fits any preset
+    executed.outcomes[at] = KeyboardInterrupt
+    code, _, err = cli("run", "--run", "a", *given)
+    assert code == 130 and "go on with `python -m helpers run --run a --only" in err and again in err
+
+
+def test_the_settings_a_run_was_prepared_with_are_checked_before_it_goes_on(cli, executed):
+    Run("a").record("data", settings=as_settings(PRESETS["pocket"]))
+    code, _, err = cli("run", "--run", "a", "--only", "03", "-p", "num_generations=7")
+    assert code == 2 and "not whole groups of num_generations=7" in err and executed == []
+
+
+def test_the_metrics_of_a_run_from_a_gpu_can_be_looked_at_without_one(cli, executed):
+    Run("a").record("data", settings=as_settings(PRESETS["h200"]))
+    code, _, err = cli("run", "--run", "a", "--only", "04")
+    assert (code, err) == (0, "") and executed == [("04", {"run": "a"})]
+    code, _, err = cli("run", "--run", "a", "--only", "03")
+    assert code == 2 and "needs an NVIDIA GPU" in err
+
+
+@pytest.mark.parametrize("given", [["-p", "holdout_size=16"], ["--preset", "pocket"], ["--run", "mine"]])
+def test_in_place_refuses_what_it_would_leave_out(cli, executed, given):
+    """The committed notebooks keep their own parameters, so nothing given on the command line can reach them."""
+    code, _, err = cli("run", "--in-place", *given)
+    assert code == 2 and "--in-place" in err and executed == []
+
+
+# --- Progress ----------------------------------------------------------------------------------------------------------
+
+
+class Terminal(list):
+    """A standard output that says it is a terminal."""
+
+    write = list.append
+
+    def isatty(self):
+        return True
+
+    def flush(self):
+        pass
+
+
+CELLS = [new_markdown_cell("# Title\ntext"), new_code_cell("1"), new_markdown_cell("no heading"), new_code_cell("2")]
+CELLS += [new_markdown_cell("## Part\n### The end #1\nmore"), new_code_cell("3")]
+
+
+def drive(progress) -> None:
+    progress.headings = pipeline._headings(new_notebook(cells=CELLS))
+    for index, cell in enumerate(CELLS):
+        progress.start(index, cell)
+        for text in ("loading …\n", "step    1/50  reward 0.100\n", "\n"):
+            progress.write(text)
+        progress.flush()
+        progress.complete()
+
+
+def test_headings_are_the_last_above_each_cell():
+    assert pipeline._headings(new_notebook(cells=CELLS)) == ["Title"] * 4 + ["The end #1"] * 2
+    assert pipeline._headings(new_notebook(cells=CELLS[1:2])) == [""]
+    assert pipeline._headings(new_notebook()) == []
+
+
+def test_in_a_log_a_notebook_has_its_line_at_each_end_and_the_training_steps_between(capsys):
+    progress = pipeline._Progress("03_grpo_training")
+    drive(progress)
+    progress.close("done")
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "03_grpo_training …" and lines[1:-1] == ["    step    1/50  reward 0.100"] * len(CELLS)
+    assert lines[-1].startswith("03_grpo_training ") and lines[-1].split()[1] == "done" and lines[-1].endswith(" s")
+    assert not any("\r" in line or "\x1b" in line for line in lines)
+
+
+def test_in_a_log_a_slow_cell_is_named(capsys, monkeypatch):
+    monkeypatch.setattr(pipeline, "_SLOW_CELL", -1.0)
+    drive(pipeline._Progress("03_grpo_training"))
+    slow = [line for line in capsys.readouterr().out.splitlines() if "cell" in line]
+    assert len(slow) == len(CELLS) and slow[-1].startswith("    cell 6/6  The end #1  ")
+
+
+def test_on_a_terminal_one_line_is_redrawn_and_the_end_stays(monkeypatch):
+    terminal = Terminal()
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "stdout", terminal)
+        progress = pipeline._Progress("03_grpo_training")
+        drive(progress)
+        progress.write("x" * 500 + "\n")
+        progress.close("done")
+    text = "".join(terminal)
+    assert text.count("\n") == 1 and text.endswith(" s\n")
+    drawn = text.split("\r\x1b[K")[1:]
+    assert "cell 6/6  The end #1" in drawn[-2] and drawn[-1].split()[:2] == ["03_grpo_training", "done"]
+    assert any("step    1/50" in line for line in drawn) and max(map(len, drawn)) < 120
+
+
+# --- papermill ---------------------------------------------------------------------------------------------------------
+
+
+def notebook(path: Path, *sources: str) -> Path:
+    cells = [new_code_cell('run = "x"\nextra = 0', metadata={"tags": ["parameters"]}), *map(new_code_cell, sources)]
+    metadata = {
+        "kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"},
+        "language_info": {"name": "python"},
+    }
+    nbformat.write(new_notebook(cells=cells, metadata=metadata), path)
+    return path
+
+
+def test_what_is_written_back_has_the_outputs_and_nothing_of_papermill(tmp_path):
+    cell = new_code_cell("1 + 1", execution_count=1, outputs=[new_output("stream", text="2")])
+    cell.metadata.update(papermill={"duration": 1}, execution={"iopub.execute_input": "now"}, tags=["parameters"])
+    text = new_markdown_cell("# Title", metadata={"papermill": {}})
+    content = new_notebook(cells=[text, cell], metadata={"language_info": {"name": "python"}})
+    content.metadata.update(papermill={"duration": 1}, widgets={"state": {}})
+    nbformat.write(content, tmp_path / "executed.ipynb")
+    target = tmp_path / "notebook.ipynb"
+    target.write_text("old")
+    pipeline._write_back(tmp_path / "executed.ipynb", target)
+    written = nbformat.read(target, as_version=4)
+    assert written.metadata == {"language_info": {"name": "python"}}
+    assert [dict(cell.metadata) for cell in written.cells] == [{}, {"tags": ["parameters"]}]
+    assert written.cells[1].outputs == cell.outputs and written.cells[1].execution_count == 1
+    assert [c.id for c in written.cells] == [text.id, cell.id] and [c.source for c in written.cells] == ["# Title", "1 + 1"]
+    assert sorted(path.name for path in tmp_path.glob("*")) == ["executed.ipynb", "notebook.ipynb"]
+
+
+ONE_RUN = """
+import sys
+from pathlib import Path
+from helpers import pipeline
+from helpers.runs import Run
+sys.exit(not pipeline._execute(Path(sys.argv[1]), Run(sys.argv[2]), {"run": sys.argv[2], "extra": 7}, False))
+"""
+
+
+def test_two_runs_at_once_do_not_disturb_each_other(tmp_path, python):
+    path = notebook(tmp_path / "01_tiny.ipynb", "import time; time.sleep(1)", "print(run, extra)")
+    start = [python, "-c", ONE_RUN, str(path)]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "cwd": PROJECT}
+    processes = {name: subprocess.Popen([*start, name], **pipes) for name in ("a", "b")}
+    try:
+        said = {name: process.communicate(timeout=30)[0] for name, process in processes.items()}
+    except subprocess.TimeoutExpired:
+        pytest.fail("a run waits for a kernel that never answers: both kernels took the same sockets")
+    finally:
+        for process in processes.values():
+            process.kill()
+            process.wait()
+    for name, process in processes.items():
+        assert process.returncode == 0, said[name]
+        copy = nbformat.read(Run(name).require("notebooks/01_tiny.ipynb"), as_version=4)
+        assert copy.cells[-1].outputs[0].text == f"{name} 7\n"
+    assert [entry.name for entry in tmp_path.glob("kernel*")] == []
+
+
+# --- The command line --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["--help"], 0, ["run", "doctor", "install"]),
+        (["run", "--help"], 0, ["--preset", "--only", "KEY=VALUE"]),
+        ([], 2, ["usage: python -m helpers"]),
+        (["train"], 2, ["invalid choice: 'train'"]),
+        (["run", "--step", "3"], 2, ["unrecognized arguments: --step"]),
+        (["install", "now"], 2, ["unrecognized arguments: now"]),
+    ],
+)
+def test_usage(capsys, arguments, code, said):
+    from helpers.__main__ import main
+
+    with pytest.raises(SystemExit) as stop:
+        main(arguments)
+    text = "".join(capsys.readouterr())
+    assert stop.value.code == code and all(part in text for part in said)
+
+
+def test_the_module_is_a_program_whose_exit_code_is_the_commands(python):
+    done = subprocess.run([python, "-m", "helpers", "doctor", "--preset", "x"], cwd=PROJECT, capture_output=True, text=True)
+    assert done.returncode == 2 and done.stderr.startswith("error: preset 'x' is not known") and done.stdout == ""
+
+
+def test_without_the_packages_run_says_how_to_install_them(cli, monkeypatch):
+    monkeypatch.setitem(sys.modules, "papermill", None)
+    monkeypatch.delitem(sys.modules, "helpers.pipeline")
+    monkeypatch.delattr(helpers, "pipeline")
+    code, _, err = cli("run")
+    assert code == 2 and err == "error: papermill is not installed. Install the suite first: `python -m helpers install`.\n"
+
+
+# --- Doctor and install ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def lists(tmp_path, monkeypatch):
+    """Lists of requirements of our own, in a copy of the project that has nothing else; write them with lists(text)."""
+    monkeypatch.setattr(environment, "PROJECT", tmp_path)
+
+    def write(text: str) -> None:
+        for name in ("requirements.txt", "requirements-cpu.txt"):
+            (tmp_path / name).write_text(text)
+        environment.pins.cache_clear()
+
+    yield write
+    environment.pins.cache_clear()
+
+
+def test_the_doctor_describes_the_machine_and_finds_it_well(cli, lists):
+    version = environment.installed_version("pytest")
+    lists(f"# a note\npytest=={version}  # pinned\n")
+    code, out, err = cli("doctor")
+    machine = environment.this_machine()
+    assert (code, err) == (0, "") and "all well" in out
+    assert f"{machine.system}, {machine.cores} cores" in out and f"Python {machine.python}" in out
+    assert "GPU       none" in out and "preset    pocket: pocket on arithmetic/sums" in out
+    assert any(line.split() == ["pytest", version] for line in out.splitlines())
+
+
+@pytest.mark.parametrize("pin", ["no-such-package==1.0", "pytest==0.1"])
+def test_the_doctor_names_a_package_that_is_not_as_pinned(cli, lists, pin):
+    lists(pin + "\n")
+    code, out, _ = cli("doctor")
+    name, version = pin.split("==")
+    (problem,) = [line for line in out.splitlines() if line.startswith(name)]
+    assert code == 1 and version in problem and "-m helpers install" in out and "all well" not in out
+
+
+def test_the_doctor_refuses_an_unknown_preset(cli):
+    code, out, err = cli("doctor", "--preset", "nonsense")
+    assert (code, out) == (2, "") and err.startswith("error: preset 'nonsense' is not known. Known: auto, pocket")
+
+
+def test_the_doctor_says_that_a_preset_needs_a_gpu(cli, lists):
+    lists("")
+    code, out, _ = cli("doctor", "--preset", "h200")
+    assert code == 1 and "preset 'h200' needs an NVIDIA GPU and none is visible" in out and "all well" not in out
+
+
+def test_the_doctor_says_that_a_preset_needs_a_larger_gpu(cli, lists, tmp_path, monkeypatch):
+    program = tmp_path / "nvidia-smi"
+    program.write_text("#!/bin/sh\necho 'NVIDIA L4, 23034, 8.9'\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    environment.this_machine.cache_clear()
+    lists("")
+    code, out, _ = cli("doctor", "--preset", "l4")
+    assert code == 0 and "NVIDIA L4, 24 GB, compute capability 8.9, bf16" in out
+    code, out, _ = cli("doctor", "--preset", "h200")
+    assert code == 1 and "138 GB" in out and "all well" not in out, "`run --preset h200` is refused on this card"
+
+
+@pytest.fixture
+def failing_pip(tmp_path, monkeypatch):
+    program = tmp_path / "python"
+    program.write_text("#!/bin/sh\necho 'ERROR: no network' >&2\nexit 3\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(environment.sys, "executable", str(program))
+
+
+def test_an_install_that_fails_is_one_message_and_an_exit_code(cli, lists, failing_pip):
+    lists("no-such-package==1.0\nunsloth==1.0\nunsloth_zoo==1.0\n")
+    code, _, err = cli("install")
+    assert code != 0 and err.startswith("error: ")
+
+
+def test_an_evaluation_is_printed_at_the_end(cli, executed):
+    entry = {"accuracy": 0.5, "ci95": [0.4, 0.6], "n": 100, "in_format": 0.25}
+    Run("a").path("evaluation.json").write_text(json.dumps({"baseline": entry}))
+    code, out, _ = cli("run", "--run", "a", "--preset", "pocket")
+    assert code == 0 and "baseline        50.0%   40.0% to 60.0%" in out and "5 notebooks in" in out
