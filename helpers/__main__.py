@@ -71,6 +71,11 @@ def _doctor(parsed: argparse.Namespace) -> int:
         if have:
             print(f"          {name:<24}{have:<18}{'' if have.split('+')[0] == pin else f'pin {pin}'}".rstrip())
     problems = environment.doctor(preset.name)
+    if machine.gpu:
+        try:
+            presets.check_machine(preset, machine)
+        except ValueError as error:
+            problems.append(str(error))
     print("\n".join(["", *problems] if problems else ["", "all well: `python -m helpers run` will work here"]))
     return 1 if problems else 0
 

@@ -121,7 +121,7 @@ def mismatches(machine: Machine) -> list[tuple[str, str, str | None]]:
 
 
 def install(machine: Machine | None = None) -> None:
-    """Install what this machine needs into the running interpreter, and this project in place. Raises on failure.
+    """Install what this machine needs into the running interpreter, and this project in place. ValueError on failure.
 
     Two steps: the list that fits the machine, then Unsloth without its dependencies (see `_WITHOUT_DEPENDENCIES`).
     """
@@ -141,7 +141,12 @@ def install(machine: Machine | None = None) -> None:
         [*pip, "--no-deps", "--editable", str(PROJECT)],
     )
     for command in commands:
-        subprocess.run(command, check=True)
+        done = subprocess.run(command)
+        if done.returncode:
+            raise ValueError(
+                f"pip could not install the packages (exit code {done.returncode}; its own message is above). Check the "
+                f"network and the free disk space, then run it again: {Path(sys.executable).name} -m helpers install"
+            )
 
 
 def quiet() -> None:

@@ -6,7 +6,6 @@ import ast
 import difflib
 import json
 import logging
-import os
 import shlex
 import sys
 import time
@@ -17,7 +16,6 @@ import papermill
 from nbclient.exceptions import DeadKernelError
 from papermill.engines import NBClientEngine, papermill_engines
 from papermill.exceptions import PapermillExecutionError
-from traitlets.config import Config
 
 from helpers import PROJECT, presets
 from helpers.environment import this_machine
@@ -25,8 +23,6 @@ from helpers.runs import Run, atomic_write
 
 NOTEBOOKS = PROJECT / "notebooks"
 _PIPELINE = ("01", "02", "03", "04", "05")
-# Kernels talk over files where the system can: no ports to race for in batches, and nothing readable on the network.
-_KERNEL = Config({"KernelManager": {"transport": "ipc"}} if os.name == "posix" else {})
 _SLOW_CELL = 3.0  # seconds; where the output is no terminal, only cells slower than this get a line
 
 
@@ -36,6 +32,8 @@ def run(name: str, preset: str | None, only: str | None, parameters: list[str], 
     Everything that can be refused is refused before the first notebook starts: ValueError for a bad run name, preset,
     notebook number or parameter.
     """
+    if in_place and (name != "demo" or preset is not None or parameters):
+        raise ValueError("--in-place runs the notebooks with the parameters they are committed with; give none beside it.")
     paths = _chosen(only)
     given = _parsed(parameters)
     if preset is not None:
@@ -45,7 +43,7 @@ def run(name: str, preset: str | None, only: str | None, parameters: list[str], 
     accepted = {path: _accepted(path) for path in paths}
     _refuse_unknown(given, accepted)
     folder = Run(name)
-    _refuse_impossible(given, folder, prepares=paths[0].name.startswith("01"))
+    _refuse_impossible(given, folder, {path.name[:2] for path in paths})
     started = time.monotonic()
     for done, path in enumerate(paths):
         values = {key: value for key, value in given.items() if key in accepted[path]}
@@ -54,6 +52,7 @@ def run(name: str, preset: str | None, only: str | None, parameters: list[str], 
         except KeyboardInterrupt:
             left = set().union(*(accepted[later] for later in paths[done:]))
             again = ["python -m helpers run --run", name, "--only", ",".join(later.name[:2] for later in paths[done:])]
+            again += [f"--preset {preset}"] if preset and "preset" in left else []
             again += [f"-p {shlex.quote(text)}" for text in parameters if text.partition("=")[0].strip() in left]
             print(f"\nWhat was saved is whole; go on with `{' '.join(again)}`.", file=sys.stderr)
             raise
@@ -90,7 +89,7 @@ def _value(text: str) -> object:
     for read in (json.loads, ast.literal_eval):
         try:
             return read(text)
-        except (ValueError, SyntaxError):
+        except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):  # all that literal_eval raises
             continue
     return text
 
@@ -110,16 +109,17 @@ def _refuse_unknown(given: dict, accepted: dict[Path, set[str]]) -> None:
             )
 
 
-def _refuse_impossible(given: dict, folder: Run, prepares: bool) -> None:
+def _refuse_impossible(given: dict, folder: Run, numbers: set[str]) -> None:
     """ValueError for settings that no notebook could run with: those of the preset, or of the run as it was prepared."""
     overrides = {name: value for name, value in given.items() if name in presets.SETTINGS}
-    if prepares:
+    if "01" in numbers:
         settings = presets.resolve(given.get("preset", "auto"), this_machine(), **overrides)
     elif "data" in folder.manifest:
         settings = presets.from_manifest(folder.manifest["data"]["settings"], **overrides)
     else:
         return  # the first notebook says what is missing
-    presets.check_machine(settings, this_machine())
+    if numbers & {"03", "05"}:  # the two that load a model
+        presets.check_machine(settings, this_machine())
 
 
 class _ProgressEngine(NBClientEngine):
@@ -221,7 +221,6 @@ def _execute(path: Path, run: Run, parameters: dict, in_place: bool) -> bool:
             cwd=str(path.parent),
             stdout_file=progress,
             progress=progress,
-            config=_KERNEL,
             extra_arguments=["--IPKernelApp.log_level=50"],  # its notices would land in the middle of the progress
         )
     except PapermillExecutionError as error:

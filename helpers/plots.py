@@ -76,7 +76,10 @@ def each_reward(history: pd.DataFrame) -> Figure:
     figure, axes = _axes("Each reward by itself, unweighted", "mean of the batch")
     for color, name in zip(_CYCLE * 9, reward_names(history), strict=False):
         _line(axes, history, f"rewards/{name}/mean", name, color)
-    axes.legend(frameon=False, loc="lower right")
+    if reward_names(history):
+        axes.legend(frameon=False, loc="lower right")
+    else:
+        _nothing_logged(axes, "not logged")
     return figure
 
 
@@ -88,11 +91,12 @@ def completion_length(history: pd.DataFrame) -> Figure:
         return figure
     _line(axes, history, "completions/mean_length", "mean length (left)", PURPLE)
     axes.set_ylim(bottom=0)
-    right = axes.twinx()
-    right.spines["top"].set_visible(False)
-    _line(right, history, "completions/clipped_ratio", "share cut off (right)", RED)
-    right.set_ylim(-0.02, 1.02)
-    right.set_ylabel("share of completions")
+    if "completions/clipped_ratio" in history:
+        right = axes.twinx()
+        right.spines["top"].set_visible(False)
+        _line(right, history, "completions/clipped_ratio", "share cut off (right)", RED)
+        right.set_ylim(-0.02, 1.02)
+        right.set_ylabel("share of completions")
     handles = [line for ax in figure.axes for line in ax.get_lines() if not line.get_label().startswith("_")]
     axes.legend(handles=handles, frameon=False, loc="center right")
     return figure
@@ -111,11 +115,12 @@ def accuracy(evaluation: dict[str, dict]) -> Figure:
     figure, axes = _axes("Holdout accuracy, with 95 % intervals", "accuracy", xlabel="")
     width = 0.36
     for shift, color, label in ((-width / 2, BLUE, "sampled"), (width / 2, ORANGE, "greedy")):
-        entries = [entry if label == "sampled" else entry.get("greedy", entry) for entry in evaluation.values()]
+        measured = [entry if label == "sampled" else entry.get("greedy") for entry in evaluation.values()]
+        entries = [entry for entry in measured if entry]
         values = [entry["accuracy"] for entry in entries]
         below = [entry["accuracy"] - entry["ci95"][0] for entry in entries]
         above = [entry["ci95"][1] - entry["accuracy"] for entry in entries]
-        places = [position + shift for position in range(len(entries))]
+        places = [position + shift for position, entry in enumerate(measured) if entry]
         axes.bar(places, values, width, color=color, alpha=0.85, label=label, yerr=[below, above], capsize=4)
         for place, value, high in zip(places, values, above, strict=True):
             axes.annotate(f"{value:.0%}", (place, value + high), (0, 3), textcoords="offset points", ha="center", fontsize=9)

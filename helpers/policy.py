@@ -24,14 +24,17 @@ def sample(
     padded; batch_size counts prompts times samples. The model's training mode, caching and the global random state are
     put back afterwards, so sampling in the middle of a training changes nothing about it.
     """
-    if temperature < 0 or samples < 1:
+    if not temperature >= 0 or samples < 1:  # not >=: false for nan too
         raise ValueError(f"temperature={temperature} must be 0 or more and samples={samples} 1 or more.")
     texts = [tokenizer.apply_chat_template(prompt, add_generation_prompt=True, tokenize=False) for prompt in prompts]
     order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
     step = max(1, batch_size // samples)
     completions: list[list[str]] = [[] for _ in texts]
     was_training, had_cache, side = model.training, model.config.use_cache, tokenizer.padding_side
-    decoding = {"do_sample": temperature > 0} | ({"temperature": temperature, "top_k": 0, "top_p": 1.0} if temperature else {})
+    # Said aloud, so that what a model ships in its generation config (top_k, a repetition penalty) does not bend the result.
+    decoding = {"do_sample": temperature > 0, "repetition_penalty": 1.0}
+    if temperature > 0:
+        decoding |= {"temperature": temperature, "top_k": 0, "top_p": 1.0}
     devices = [model.device] if model.device.type == "cuda" else []
     with torch.random.fork_rng(devices), torch.inference_mode(), tqdm(total=len(texts), disable=not progress) as bar:
         torch.manual_seed(seed)

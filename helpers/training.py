@@ -98,14 +98,14 @@ def _read_settings(folder: Path) -> dict | None:
 
 def keep(run: Run, trainer, tokenizer, settings: Preset, seed: int, **recorded) -> None:
     """Put a finished training in the run folder: adapter, history, completions, and the manifest's section."""
+    history, completions = run.path(f"checkpoints/{_HISTORY}"), _sampled_completions(run)  # what may fail comes first
     with atomic_folder(run.path("adapter")) as folder:
         trainer.model.save_pretrained(folder)
         tokenizer.save_pretrained(folder)
-    history = run.path(f"checkpoints/{_HISTORY}")
     with atomic_write(run.path("metrics.csv")) as temporary:
         shutil.copyfile(history, temporary)
     with atomic_write(run.path("completions.parquet")) as temporary:
-        _sampled_completions(run).to_parquet(temporary, index=False)
+        completions.to_parquet(temporary, index=False)
     run.record("training", settings=as_settings(settings), seed=seed, data=run.section("data")["fingerprint"], **recorded)
     run.path(f"checkpoints/{_FINISHED}").touch()
 

@@ -297,5 +297,5 @@ def test_where_all_is_installed_nothing_is_run(versions, python):
 def test_a_failed_install_raises(versions, python):
     versions(trl=None)
     (python.parent / "python").write_text("#!/bin/sh\nexit 3\n")
-    with pytest.raises(subprocess.CalledProcessError):
+    with pytest.raises(ValueError, match="exit code 3"):
         install(CPU)

@@ -6,7 +6,8 @@ import pytest
 
 from helpers.metrics import REQUIRED, first_and_last, read_metrics, reward_names, smoothed
 
-HISTORY = pd.DataFrame({"step": [1, 2, 3], "loss": [0.0, 0.1, -0.1], "reward": [0.1, 0.4, 0.7], "reward_std": [0.5, 0.4, 0.2]})
+COLUMNS = {"step": [1, 2, 3], "loss": [0.0, 0.1, -0.1], "reward": [0.1, 0.4, 0.7], "reward_std": [0.5, 0.4, 0.2]}
+HISTORY = pd.DataFrame(COLUMNS)
 
 
 @pytest.fixture
@@ -72,7 +73,8 @@ def test_a_damaged_file_is_told_with_the_notebook_to_rerun_and_no_path(write, tm
     with pytest.raises(ValueError, match=why) as error:
         read_metrics(write(content))
     message = str(error.value)
-    assert message.startswith("metrics.csv ") and "Rerun notebook 03_grpo_training" in message and str(tmp_path) not in message
+    assert message.startswith("metrics.csv ") and "Rerun notebook 03_grpo_training" in message
+    assert str(tmp_path) not in message
 
 
 def test_a_file_that_is_not_there_is_not_a_damaged_one(tmp_path):

@@ -33,7 +33,6 @@ def names(folder: Path) -> list[str]:
 def test_a_good_name_is_a_folder_in_the_runs_folder(runs, name):
     run = Run(name)
     assert run.folder == runs.resolve() / name
-    assert run.folder.is_dir()
 
 
 BAD_NAMES = ["", " ", "a b", "a/b", "/a", "a\\b", "..", ".", "a..b", ".hidden", "-a", "_a", "~", "é", "a\n", "a\x00"]
