@@ -54,7 +54,7 @@ def adapter():
     torch.manual_seed(0)
     for name, weight in policy.named_parameters():
         if "lora_B" in name:
-            torch.nn.init.normal_(weight, std=0.05)
+            torch.nn.init.normal_(weight, std=0.3)
     return policy.eval()
 
 
