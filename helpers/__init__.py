@@ -6,6 +6,6 @@ from pathlib import Path
 __version__ = "0.1.0"
 PROJECT = Path(__file__).resolve().parent.parent  # the checkout: notebooks/, requirements.txt, runs/
 
-# torch's threads wait for one another by spinning. With another program on the same cores the default spin (300,000 turns) makes
-# the small steps of the pocket model many times slower; 10,000 costs nothing on idle cores. Read when torch is first imported.
+# torch's threads wait for one another by spinning. With another program on the same cores the default spin (300,000 turns)
+# makes the small steps of the pocket model many times slower; 10,000 costs nothing on idle cores. Read when torch is imported.
 os.environ.setdefault("GOMP_SPINCOUNT", "10000")

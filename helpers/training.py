@@ -63,7 +63,8 @@ def checkpoint_step(checkpoint: Path) -> int:
 
 def last_checkpoint(folder: Path) -> Path | None:
     """The newest complete checkpoint: Trainer writes trainer_state.json last."""
-    found = [path for path in folder.glob("checkpoint-*") if (path / "trainer_state.json").is_file()]
+    numbered = [path for path in folder.glob("checkpoint-*") if path.name.partition("-")[2].isdigit()]
+    found = [path for path in numbered if (path / "trainer_state.json").is_file()]
     return max(found, key=checkpoint_step, default=None)
 
 
@@ -71,7 +72,7 @@ def begin(run: Run, settings: Preset, seed: int) -> Path | None:
     """Prepare `checkpoints/` and return the checkpoint to continue from, or None for a fresh start.
 
     An unfinished training with the same settings, seed and data is continued. Anything else found there is set aside as
-    `checkpoints_previous/`, not deleted.
+    `checkpoints_previous/`, in place of what was set aside before.
     """
     folder = run.path("checkpoints")
     wanted = {"settings": as_settings(settings), "seed": seed, "data": run.section("data")["fingerprint"]}
