@@ -58,8 +58,8 @@ def run(name: str, preset: str | None, only: str | None, parameters: list[str], 
             raise
         if not succeeded:
             return 1
-    print(f"\n{len(paths)} notebooks in {time.monotonic() - started:.0f} s")
-    _print_result(folder)
+    print(f"\n{len(paths)} notebook{'s' * (len(paths) > 1)} in {time.monotonic() - started:.0f} s")
+    _print_result(folder, evaluated=any(path.name.startswith("05") for path in paths))
     return 0
 
 
@@ -256,9 +256,10 @@ def _write_back(executed: Path, notebook: Path) -> None:
         nbformat.write(content, temporary)
 
 
-def _print_result(run: Run) -> None:
+def _print_result(run: Run, evaluated: bool) -> None:
+    """Where everything lies; and the accuracies, if they were measured just now rather than of an earlier adapter."""
     evaluation = run.folder / "evaluation.json"
-    if evaluation.exists():
+    if evaluated and evaluation.exists():
         from helpers.evaluation import summary
 
         print("\n".join(["", *summary(json.loads(evaluation.read_text(encoding="utf-8"))), ""]))

@@ -237,7 +237,14 @@ def with_overrides(preset: Preset, **overrides) -> Preset:
         if field not in SETTINGS:
             near = difflib.get_close_matches(field, SETTINGS, 1)
             raise ValueError(f"{field!r} is not a setting." + (f" Did you mean {near[0]!r}?" if near else ""))
-    return replace(preset, **{field: value for field, value in overrides.items() if value is not None})
+    given = {field: value for field, value in overrides.items() if value is not None}
+    if (
+        "source" in given
+        and "train_size" not in given
+        and not str(given["source"]).startswith(("arithmetic/", "reasoning-gym/"))
+    ):
+        given["train_size"] = None  # a preset's number is for what can be generated; of a file or a data set all rows are taken
+    return replace(preset, **given)
 
 
 def from_manifest(settings: dict, **overrides) -> Preset:

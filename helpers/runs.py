@@ -110,8 +110,18 @@ class Run:
         write_json(self.path("manifest.json"), manifest)
 
     def section(self, name: str) -> dict:
-        """One section of the manifest. FileNotFoundError names the notebook that writes it."""
+        """One section of the manifest. FileNotFoundError names the notebook that writes it.
+
+        ValueError for a training on other data than the run holds now: its holdout may have been trained on.
+        """
         manifest = self.manifest
+        trained_on = manifest.get("training", {}).get("data")
+        if name == "training" and trained_on and trained_on != manifest.get("data", {}).get("fingerprint", trained_on):
+            raise ValueError(
+                f"the adapter of run {self.name!r} was trained on other data than notebook 01 has since prepared, so the "
+                "holdout may hold questions it was trained on. Train again: "
+                f"`python -m helpers run --run {self.name} --only 03,04,05`."
+            )
         if name not in manifest:
             self.require({"data": "data_report.json", "training": "adapter"}.get(name, name))
             raise FileNotFoundError(

@@ -215,12 +215,18 @@ def _split(rows, source, train_size, holdout_size, seed, report) -> tuple[list[d
     if len(train) < wanted or len(holdout) < holdout_size:
         raise ValueError(
             f"{source}: {len(rows)} usable rows give {len(train)} to train on and {len(holdout)} to hold out, but "
-            f"train_size={train_size} and holdout_size={holdout_size} were asked for. Lower one of them, or bring more rows. "
-            f"{_account(report)}"
+            f"train_size={train_size} and holdout_size={holdout_size} were asked for. {_way_out(len(rows))} {_account(report)}"
         )
     for row in train + holdout:
         row.pop("split", None)
     return train, holdout
+
+
+def _way_out(rows: int) -> str:
+    if rows < 2:
+        return "Bring more rows."
+    holdout = max(1, rows // 5)
+    return f"Bring more rows, or ask for fewer: train_size={rows - holdout} and holdout_size={holdout}, for example."
 
 
 def _account(report: dict) -> str:

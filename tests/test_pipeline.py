@@ -161,6 +161,8 @@ def test_an_evaluation_is_printed_at_the_end(cli, executed):
     Run("a").path("evaluation.json").write_text(json.dumps({"baseline": entry}))
     code, out, _ = cli("run", "--run", "a", "--preset", "pocket")
     assert code == 0 and "baseline        50.0%   40.0% to 60.0%" in out and "5 notebooks in" in out
+    code, out, _ = cli("run", "--run", "a", "--only", "04")
+    assert code == 0 and "baseline" not in out, "that accuracy was measured before, perhaps of another adapter"
 
 
 # --- Progress ----------------------------------------------------------------------------------------------------------

@@ -255,3 +255,17 @@ def test_any_other_model_is_passed_on_as_it_is(model):
 def test_the_pocket_model_has_positions_for_the_preset():
     config = json.loads((Path(POCKET.model_path) / "config.json").read_text(encoding="utf-8"))
     assert POCKET.max_seq_length <= config["max_position_embeddings"]
+
+
+@pytest.mark.parametrize(
+    ("given", "train_size"),
+    [
+        ({"source": "mine.csv"}, None),
+        ({"source": "openai/gsm8k"}, None),
+        ({"source": "mine.csv", "train_size": 30}, 30),
+        ({"source": "arithmetic/differences"}, POCKET.train_size),
+        ({}, POCKET.train_size),
+    ],
+)
+def test_a_presets_number_of_rows_is_for_what_can_be_generated(given, train_size):
+    assert with_overrides(POCKET, **given).train_size == train_size

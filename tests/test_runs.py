@@ -294,3 +294,13 @@ def test_a_seed_gives_the_same_numbers_again(seed):
 
 def test_another_seed_gives_other_numbers_from_both_generators():
     assert all(one != other for one, other in zip(draw(1), draw(2), strict=True))
+
+
+def test_a_training_on_other_data_than_the_run_holds_is_refused():
+    run = Run("a")
+    run.record("data", fingerprint="one")
+    run.record("training", data="one")
+    assert run.section("training")["data"] == "one"
+    run.record("data", fingerprint="two")
+    with pytest.raises(ValueError, match=r"trained on other data.*--run a --only 03,04,05"):
+        run.section("training")
