@@ -57,7 +57,7 @@ class TagFormat:
         """The short spelling that `parse` reads."""
         return f"{self.reasoning}/{self.answer}"
 
-    @property
+    @cached_property
     def tags(self) -> tuple[str, str, str, str]:
         """The four tags in the order a well-formed completion has them."""
         return f"<{self.reasoning}>", f"</{self.reasoning}>", f"<{self.answer}>", f"</{self.answer}>"
@@ -92,6 +92,11 @@ class TagFormat:
         between = text[found[1][2] : found[2][1]]
         return not (text[: found[0][1]].strip() or between.strip() or text[found[3][2] :].strip())
 
+    def contents(self, text: str) -> tuple[str, str]:
+        """The reasoning and the answer of a text that `matches`."""
+        found = self.found_tags(text)
+        return text[found[0][2] : found[1][1]], text[found[2][2] : found[3][1]]
+
     def answer_blocks(self, text: str) -> list[str]:
         """The content of every complete answer block outside the reasoning, in order, stripped.
 
@@ -99,6 +104,9 @@ class TagFormat:
         it (the chat template opened it in the prompt) starts inside it.
         """
         opening, closing, answer_opening, _ = self.tags
+        first = [text.find(tag) for tag in self.tags]
+        if -1 < first[0] < first[1] < first[2] < first[3] and first == [text.rfind(tag) for tag in self.tags]:
+            return [text[first[2] + len(answer_opening) : first[3]].strip()]  # the ordinary completion, in half the time
         found = self.found_tags(text)
         reasoning_tags = [tag for tag, _, _ in found if tag in (opening, closing)]
         in_reasoning = bool(reasoning_tags) and reasoning_tags[0] == closing

@@ -91,7 +91,16 @@ def _value(text: str) -> object:
             return read(text)
         except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):  # all that literal_eval raises
             continue
-    return text
+    return _absolute(text)
+
+
+def _absolute(text: str) -> str:
+    """A file or a model's folder named from where the command was given; the notebooks run in a folder of their own."""
+    try:
+        here = Path(text)
+        return str(here.resolve()) if here.is_file() or (here / "config.json").is_file() else text
+    except (OSError, ValueError):  # no path at all: a long question, for example
+        return text
 
 
 def _accepted(path: Path) -> set[str]:

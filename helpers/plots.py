@@ -128,3 +128,57 @@ def accuracy(evaluation: dict[str, dict]) -> Figure:
     axes.set_ylim(0, 1.12)
     axes.legend(frameon=False, loc="upper left")
     return figure
+
+
+def reward_signal(signal: dict) -> Figure:
+    """What GRPO would learn from, three panels: each reward's share of the advantage, pass rates a question, rank correlations.
+
+    signal: what `rewards.lab.Lab.signal` returns.
+    """
+    figure, (shares, passes, ranks) = plt.subplots(1, 3, figsize=(11.5, 3.4), layout="constrained", width_ratios=[1.15, 1, 0.9])
+    plt.close(figure)
+    names = list(signal["rewards"])
+    labels = [name.removesuffix("_reward").replace("_", "\n") for name in names]
+    _advantage_shares(shares, signal, names, labels)
+    _pass_rates(passes, signal)
+    _rank_correlations(ranks, signal, names, labels)
+    for axes in (shares, passes):
+        axes.spines[["top", "right"]].set_visible(False)
+    return figure
+
+
+def _advantage_shares(axes, signal: dict, names: list[str], labels: list[str]) -> None:
+    values = [signal["rewards"][name]["advantage_share"] for name in names]
+    colors = [BLUE if name in signal["judges"] else GREY for name in names]
+    bars = axes.barh(labels, values, color=colors)
+    axes.bar_label(bars, [f"{value:.0%}" for value in values], padding=3)
+    axes.set_xlim(min(0, *values) * 1.25, max(0.01, *values) * 1.25)
+    axes.invert_yaxis()
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
+    axes.set_title("Who drives the advantage (blue: judges the answer)", loc="left", fontsize=10)
+
+
+def _pass_rates(axes, signal: dict) -> None:
+    rates = [rate for rate in signal["pass_rate"] if rate is not None]
+    steps = signal["group_size"]
+    edges = [(k - 0.5) / steps for k in range(steps + 2)]
+    axes.hist(rates, bins=edges, color=BLUE, edgecolor="white")
+    flat = signal["total"]["zero_spread"]
+    axes.set_title(f"Pass rate a question ({flat:.0%} of groups have no spread)", loc="left", fontsize=10)
+    axes.set_xlabel(f"share of {steps} completions that are right")
+    axes.set_ylabel("questions")
+    axes.yaxis.get_major_locator().set_params(integer=True)
+
+
+def _rank_correlations(axes, signal: dict, names: list[str], labels: list[str]) -> None:
+    matrix = [[1.0 if a == b else signal["rewards"][a]["rank_correlation"][b] for b in names] for a in names]
+    axes.imshow([[0.0 if value is None else value for value in row] for row in matrix], cmap="PuOr", vmin=-1, vmax=1)
+    for y, row in enumerate(matrix):
+        for x, value in enumerate(row):
+            dark = value is not None and abs(value) > 0.7
+            axes.text(
+                x, y, "–" if value is None else f"{value:.2f}", ha="center", va="center", color="white" if dark else "black"
+            )
+    axes.set_xticks(range(len(names)), labels, fontsize=8 if len(names) < 4 else 6)
+    axes.set_yticks(range(len(names)), labels, fontsize=8)
+    axes.set_title("Rank correlation (Spearman)", loc="left", fontsize=10)

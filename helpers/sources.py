@@ -41,7 +41,7 @@ def read_source(
     if kind == "reasoning-gym":
         return _reasoning_gym(family, (train_size or DEFAULT_GENERATED_ROWS) + holdout_size, seed)
     if source.lower().endswith(FILE_TYPES):
-        return _mapped(_file_rows(Path(source)), columns or {}, source)
+        return _mapped(file_rows(Path(source)), columns or {}, source)
     if Path(source).is_dir() or (source.count("/") == 1 and not source.startswith(".")):
         return _hub(source, columns)
     raise ValueError(
@@ -158,7 +158,8 @@ def _reasoning_gym(family: str, size: int, seed: int) -> Iterator[dict]:
 # --- Files -------------------------------------------------------------------------------------------------------------
 
 
-def _file_rows(path: Path) -> Iterator[dict | Broken]:
+def file_rows(path: Path) -> Iterator[dict | Broken]:
+    """The rows of a .csv, .jsonl or .parquet file. ValueError says what is wrong with the file."""
     if not path.is_file():
         near = difflib.get_close_matches(path.name, [p.name for p in path.parent.glob("*")] if path.parent.is_dir() else [], 1)
         raise ValueError(f"{path}: no such file." + (f" Did you mean {path.with_name(near[0])}?" if near else ""))
@@ -167,7 +168,8 @@ def _file_rows(path: Path) -> Iterator[dict | Broken]:
     return {".csv": _csv_rows, ".jsonl": _jsonl_rows, ".parquet": _parquet_rows}[path.suffix.lower()](path)
 
 
-def _lines(path: Path) -> Iterator[str]:
+def text_lines(path: Path) -> Iterator[str]:
+    """The lines of a UTF-8 file. ValueError names the line that is not UTF-8."""
     with path.open("rb") as file:
         for number, line in enumerate(file, 1):
             try:
@@ -180,7 +182,7 @@ def _lines(path: Path) -> Iterator[str]:
 
 
 def _csv_rows(path: Path) -> Iterator[dict | Broken]:
-    lines = itertools.dropwhile(lambda line: not line.strip(), _lines(path))
+    lines = itertools.dropwhile(lambda line: not line.strip(), text_lines(path))
     first = next(lines, "")
     delimiter = max(",;\t|", key=first.count)
     csv.field_size_limit(2**24)
@@ -205,7 +207,7 @@ def _csv_rows(path: Path) -> Iterator[dict | Broken]:
 
 
 def _jsonl_rows(path: Path) -> Iterator[dict | Broken]:
-    for number, line in enumerate(_lines(path), 1):
+    for number, line in enumerate(text_lines(path), 1):
         if not line.strip():
             continue
         try:

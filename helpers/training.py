@@ -1,4 +1,5 @@
-"""Around `trainer.train()`: the history that survives an interruption, resuming, and keeping what a finished training made.
+"""Around `trainer.train()`: the history that survives an interruption, rewards that cannot end a run, resuming, and keeping
+what a finished training made.
 
 A training in progress lives in `checkpoints/` alone. `metrics.csv`, `completions.parquet` and `adapter/` are replaced together
 when it has finished, so an interrupted rerun leaves the last finished training whole.
@@ -6,18 +7,26 @@ when it has finished, so an interrupted rerun leaves the last finished training 
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pandas as pd
 from transformers import TrainerCallback
 
 from helpers.presets import Preset, as_settings
+from helpers.rewards.faults import Fault, checked_scores
+from helpers.rewards.shaping import reward_name
 from helpers.runs import Run, atomic_folder, atomic_write, write_json
 
 _SETTINGS, _HISTORY, _FINISHED = "settings.json", "metrics.csv", "finished"
+_FAULTS, _REWARD_STATE = "reward_faults.jsonl", "reward_state.json"
+_MOST_FAULTS = 0.01  # of the completions
+_ENOUGH = 100  # completions, before a share says anything
+_FAULTS_LOGGED = 1000
 
 
 class History(TrainerCallback):
@@ -54,6 +63,101 @@ def _progress_line(row: dict, max_steps: int) -> str:
     if row.get("completions/mean_length") is not None:
         parts.append(f"length {row['completions/mean_length']:.0f}")
     return "  ".join(parts)
+
+
+class RewardError(RuntimeError):
+    """A reward failed on more than 1 % of the completions; the training was stopped after a checkpoint."""
+
+
+class Rewards(TrainerCallback):
+    """Rewards that cannot end a run at step 400, and whose state is part of every checkpoint.
+
+    `functions` goes to GRPOTrainer as reward_funcs, the object itself among its callbacks. Where a reward raises, or returns
+    anything but one finite number (or None) a completion, the completion scores None and is logged with what happened in
+    `checkpoints/reward_faults.jsonl`; training goes on. Once that concerns more than 1 % of the completions (at least 100 of
+    them), a checkpoint is saved and RewardError reports. Rewards that are models, their names, or asynchronous are TRL's to
+    call. ValueError where two rewards would be logged under one name.
+    """
+
+    def __init__(self, run: Run, functions: list, resumed_from: Path | None = None):
+        names = [reward_name(function) for function in functions]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(
+                    f"two rewards are called {name!r}, and TRL logs them by name: wrap one in a function of its own."
+                )
+        self.run = run
+        self.rewards = dict(zip(names, functions, strict=True))
+        self.functions = [self._checked(name) if _is_ours_to_call(f) else f for name, f in self.rewards.items()]
+        self.seen, self.failed, self.faults = dict.fromkeys(names, 0), dict.fromkeys(names, 0), []
+        if resumed_from:
+            self._load(resumed_from / _REWARD_STATE)
+
+    def _checked(self, name: str) -> Callable:
+        def reward(completions: list, trainer_state=None, **columns) -> list[float | None]:
+            columns["trainer_state"] = trainer_state
+            scores, faults = checked_scores(self.rewards[name], completions, columns)
+            self.seen[name] += len(completions)
+            self._note(name, faults, getattr(trainer_state, "global_step", 0))
+            return scores
+
+        reward.__name__ = name
+        return reward
+
+    def _note(self, name: str, faults: list[Fault], step: int) -> None:
+        if faults and not self.failed[name]:
+            print(
+                f"step {step + 1}: {faults[0]}; it scores None. All such completions: {self.run.show(f'checkpoints/{_FAULTS}')}"
+            )
+        self.failed[name] += len(faults)
+        room = max(0, _FAULTS_LOGGED - len(self.faults))
+        self.faults += faults[:room]
+        if faults[:room]:
+            with self.run.path(f"checkpoints/{_FAULTS}").open("a", encoding="utf-8") as log:
+                log.writelines(json.dumps({"step": step + 1} | fault.as_dict()) + "\n" for fault in faults[:room])
+
+    def _failing(self, enough: int) -> list[str]:
+        return [n for n, seen in self.seen.items() if seen >= enough and self.failed[n] > _MOST_FAULTS * seen]
+
+    def on_step_end(self, args, state, control, **kwargs):
+        """Stop, with a checkpoint, where a reward fails too often."""
+        if self._failing(_ENOUGH):
+            control.should_save = control.should_training_stop = True
+
+    def on_save(self, args, state, control, **kwargs):
+        """Put the state of the rewards that have one beside the checkpoint's weights."""
+        states = {name: reward.state_dict() for name, reward in self.rewards.items() if hasattr(reward, "load_state_dict")}
+        folder = Path(args.output_dir) / f"checkpoint-{state.global_step}"
+        if states and folder.is_dir():
+            write_json(folder / _REWARD_STATE, states)
+
+    def _load(self, path: Path) -> None:
+        states = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+        for name, state in states.items():
+            if hasattr(self.rewards.get(name), "load_state_dict"):
+                self.rewards[name].load_state_dict(state)
+
+    def on_train_end(self, args, state, control, **kwargs):
+        """RewardError, now that the checkpoint is saved, where a reward failed too often."""
+        failing = self._failing(_ENOUGH) or self._failing(1)
+        if failing:
+            name = failing[0]
+            first = next(fault for fault in self.faults if fault.reward == name)
+            saved, log = (self.run.show(f"checkpoints/{rest}") for rest in (f"checkpoint-{state.global_step}", _FAULTS))
+            raise RewardError(
+                f"{name} failed on {self.failed[name]} of {self.seen[name]} completions, more than {_MOST_FAULTS:.0%}. "
+                f"First: {first}. The training stopped at step {state.global_step} and saved {saved}. Mend the reward, try "
+                f"it in notebook 02, and run notebook 03 again: it goes on from there. All such completions: {log}."
+            )
+
+
+def _is_ours_to_call(reward: object) -> bool:
+    """TRL itself calls models, loads what is named by a string, and awaits what is asynchronous."""
+    from torch import nn
+
+    if not callable(reward) or isinstance(reward, nn.Module):
+        return False
+    return not (inspect.iscoroutinefunction(reward) or inspect.iscoroutinefunction(type(reward).__call__))
 
 
 def checkpoint_step(checkpoint: Path) -> int:

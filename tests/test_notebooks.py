@@ -23,6 +23,7 @@ from helpers.runs import Run
 
 PATHS = sorted(NOTEBOOKS.glob("[0-9][0-9]_*.ipynb"))
 FOREIGN_PATH = re.compile(rf"{re.escape(str(PROJECT))}|/(?:root|home/\w+|Users/\w+|tmp|content)/\S+")
+REWARDS = ("correctness", "substantial_format", "incremental_format")
 each_notebook = pytest.mark.parametrize("path", PATHS, ids=[path.stem for path in PATHS])
 
 
@@ -115,11 +116,11 @@ def test_the_curves_have_trls_columns(executed):
     history = pd.read_csv(executed.require("metrics.csv"))
     assert list(history["step"]) == list(range(1, 13))
     named = {"reward", "reward_std", "frac_reward_zero_std", "kl", "loss", "grad_norm", "completions/mean_length"}
-    named |= {f"rewards/{name}_reward/mean" for name in ("correctness", "format", "incremental_format")}
+    named |= {f"rewards/{name}_reward/mean" for name in REWARDS}
     assert named <= set(history.columns)
     assert history[sorted(named)].notna().all(axis=None)
     # The logged reward is the weighted sum of the single ones, with the weights that the notebook shows.
-    single = [history[f"rewards/{name}_reward/mean"] for name in ("correctness", "format", "incremental_format")]
+    single = [history[f"rewards/{name}_reward/mean"] for name in REWARDS]
     assert (history["reward"] - (single[0] + 0.5 * single[1] + 0.5 * single[2])).abs().max() < 1e-4
 
 
@@ -199,7 +200,7 @@ def test_a_rerun_replaces_only_what_the_notebook_owns(executed):
     execute("02", "suite")
     after = hashes(executed.folder)
     changed = {name for name in before | after if before.get(name) != after.get(name)}
-    assert changed <= {"manifest.json", "reward_report.json"}
+    assert changed <= {"manifest.json", "reward_report.json", "figures/reward_signal.png"}
     assert executed.manifest["training"] is not None
 
 

@@ -1,99 +1,197 @@
-"""Rewards for a right answer."""
+"""Rewards for a right answer. What is judged is the last complete answer block outside the reasoning."""
 
 from __future__ import annotations
 
+import json
 import re
 import warnings
+from collections.abc import Callable
 from fractions import Fraction
 from itertools import combinations
 
-from helpers.formats import THINK_ANSWER, TagFormat, completion_text
+from rapidfuzz.distance import Levenshtein
 
-_LONGEST_NUMBER = 100  # characters; a longer text is compared as text, so no completion can cost more than a regex on 100
+from helpers.formats import THINK_ANSWER, TagFormat, completion_text
+from helpers.rewards import symbolic
+from helpers.rewards.answers import parse_number, quick_verdict, unboxed
+
 _MOST_BLOCKS = 8  # more answer blocks than this are no answer, and comparing every two would cost
-_NUMBER = re.compile(
-    r"""(?P<sign>[+-]?)\s?[$€£]?\s?(?P<again>[+-]?)
-        (?P<whole>\d{1,3}(?:,\d{3})+|\d+)?(?P<decimals>\.\d*)?(?:[eE](?P<exponent>[+-]?\d{1,3}))?
-        (?:\s?/\s?(?P<denominator>\d+))?
-        \s?(?P<percent>%)?\s?(?P<unit>[^\W\d_]*)\.?""",
-    re.VERBOSE | re.ASCII,
-)
-# Words that stand between or before alternatives; "42 or" is no unit, it is half of a hedge.
-_NOT_A_UNIT = {"or", "and", "not", "e", "x", "to"}
+_LONGEST_TEXT = 10_000  # characters that fuzzy_match_reward and task_reward read of an answer
+_A_FAR_MISS = 0.5  # what proximity_reward gives at most for a wrong number
 
 
 def correctness_reward(
-    completions: list, answer: list | None = None, tags: TagFormat = THINK_ANSWER, **columns
+    completions: list, answer: list | None = None, tags: TagFormat = THINK_ANSWER, question: list | None = None, **columns
 ) -> list[float | None]:
-    """1.0 where the judged answer equals the row's, else 0.0; None where the row has no answer to compare with.
+    """1.0 where the judged answer means what the row's answer means, else 0.0; None where the row has no answer.
 
-    The judged text is the last complete answer block outside the reasoning. Blocks that disagree with one another score 0:
-    naming two answers is hedging. Numbers are compared by value (see `parse_number`), everything else as text, without
-    regard to case and spacing. `completions` are strings or chat messages, `answer` one text a completion.
+    Numbers are compared by value, other mathematics with math-verify, the rest as text (`answers.same_answer` says how). Blocks
+    that disagree with one another score 0: naming two answers is hedging. `completions` are strings or chat messages;
+    `answer`, and `question` where there is one, hold a text a completion.
 
     >>> correctness_reward(["<think>2 + 2</think><answer>$4.00</answer>", "4"], answer=["4", "4"])
     [1.0, 0.0]
     """
-    if answer is None:
-        answer = [None] * len(completions)
-    missing = sum(map(_is_missing, answer))
+    golds = _golds("correctness_reward", answer, len(completions))
+    asked = question or [""] * len(completions)
+    scores: list[float | None] = []
+    undecided = {}
+    for completion, gold, asks in zip(completions, golds, asked, strict=True):
+        given = None if gold is None else judged_answer(completion, tags)
+        verdict = bool(given) and quick_verdict(given, gold, asks if isinstance(asks, str) else "")
+        if verdict is None:
+            undecided[len(scores)] = unboxed(gold), unboxed(given)
+        scores.append(None if gold is None else float(verdict or 0))
+    for position, equal in zip(undecided, symbolic.equal(list(undecided.values())), strict=True):
+        scores[position] = float(equal)
+    return scores
+
+
+def exact_match_reward(
+    completions: list, answer: list | None = None, tags: TagFormat = THINK_ANSWER, ignore_case: bool = False, **columns
+) -> list[float | None]:
+    """1.0 where the judged answer is the row's answer, letter for letter but for the space around it; else 0.0.
+
+    For answers with one spelling: a class label, a key, a move. `4.0` is not `4` here.
+
+    >>> exact_match_reward(["<answer> Paris </answer>", "<answer>paris</answer>"], answer=["Paris", "Paris"])
+    [1.0, 0.0]
+    """
+
+    def score(given: str, gold: str) -> float:
+        return float(given.casefold() == gold.casefold() if ignore_case else given == gold)
+
+    return _scored(_golds("exact_match_reward", answer, len(completions)), completions, tags, score)
+
+
+def numeric_reward(
+    completions: list, answer: list | None = None, tags: TagFormat = THINK_ANSWER, relative_tolerance: float = 1e-3, **columns
+) -> list[float | None]:
+    """1.0 where the judged answer is a number within `relative_tolerance` of the row's, else 0.0. Units are not compared.
+
+    For measured or rounded quantities. None where the row's answer is no number; a row answer of 0 wants exactly 0.
+
+    >>> numeric_reward(["<answer>3.1412</answer>", "<answer>3</answer>"], answer=["3.1415927"] * 2)
+    [1.0, 0.0]
+    """
+
+    def score(given: Fraction, gold: Fraction) -> float:
+        return float(abs(given - gold) <= abs(gold) * Fraction(relative_tolerance))
+
+    return _number_scored(_golds("numeric_reward", answer, len(completions)), completions, tags, score)
+
+
+def proximity_reward(
+    completions: list, answer: list | None = None, tags: TagFormat = THINK_ANSWER, **columns
+) -> list[float | None]:
+    """1.0 for the right number, half the ratio of the smaller to the larger for another of the same sign, else 0.0.
+
+    A slope towards the right magnitude: against 100, `50` earns 0.25 and `99` earns 0.495, never what `100` earns. None where
+    the row's answer is no number.
+
+    >>> proximity_reward(["<answer>100</answer>", "<answer>50</answer>", "<answer>-100</answer>"], answer=["100"] * 3)
+    [1.0, 0.25, 0.0]
+    """
+
+    def score(given: Fraction, gold: Fraction) -> float:
+        if given == gold:
+            return 1.0
+        if given * gold <= 0:
+            return 0.0
+        return _A_FAR_MISS * float(Fraction(min(given, gold, key=abs)) / max(given, gold, key=abs))
+
+    return _number_scored(_golds("proximity_reward", answer, len(completions)), completions, tags, score)
+
+
+def fuzzy_match_reward(
+    completions: list, answer: list | None = None, tags: TagFormat = THINK_ANSWER, threshold: float = 0.0, **columns
+) -> list[float | None]:
+    """How alike the judged answer and the row's are as text: 1 - edit distance / length of the longer, 0.0 below `threshold`.
+
+    Case and runs of spaces do not count; of a text, the first 10,000 characters do. The distance is Levenshtein's.
+
+    >>> fuzzy_match_reward(["<answer>Marie Curie</answer>", "<answer>Mary Curie</answer>"], answer=["marie curie"] * 2)
+    [1.0, 0.818182]
+    """
+
+    def score(given: str, gold: str) -> float:
+        alike = Levenshtein.normalized_similarity(_plain(given), _plain(gold))
+        return round(alike, 6) if alike >= threshold else 0.0
+
+    return _scored(_golds("fuzzy_match_reward", answer, len(completions)), completions, tags, score)
+
+
+def task_reward(
+    completions: list,
+    entry: list | None = None,
+    family: list | None = None,
+    tags: TagFormat = THINK_ANSWER,
+    **columns,
+) -> list[float | None]:
+    """What the row's own reasoning-gym verifier gives the judged answer, between 0.0 and 1.0.
+
+    `family` and `entry` (JSON) are the columns that `load_task("reasoning-gym:…")` writes; rows without them score None, with
+    one warning. The verifiers are other people's code on a policy's text, so they run in a worker process with a deadline;
+    what fails or is too slow scores 0.0. LookupError where reasoning-gym is not installed or does not know the family.
+
+    >>> task_reward(["no answer block"], entry=['{"answer": "4"}'], family=["chain_sum"])
+    [0.0]
+    """
+    rows = list(zip(family or [None] * len(completions), entry or [None] * len(completions), strict=True))
+    missing = sum(not (name and data) for name, data in rows)
     if missing:
-        warnings.warn(f"correctness_reward: {missing} of {len(answer)} rows have no answer; they score None.", stacklevel=2)
-    return [_verdict(completion, gold, tags) for completion, gold in zip(completions, answer, strict=True)]
+        _warn_missing("task_reward", missing, len(rows), "no reasoning-gym entry")
+    requests = {}
+    for position, (completion, (name, data)) in enumerate(zip(completions, rows, strict=True)):
+        given = judged_answer(completion, tags)
+        if name and data and given and "__" not in given:  # some verifiers evaluate the answer
+            requests[position] = (str(name), given[:_LONGEST_TEXT], data if isinstance(data, str) else json.dumps(data))
+    scores: list[float | None] = [0.0 if name and data else None for name, data in rows]
+    for position, score in zip(requests, symbolic.task_scores(list(requests.values())), strict=True):
+        scores[position] = min(1.0, max(0.0, score or 0.0))
+    return scores
 
 
-def _verdict(completion: object, gold: object, tags: TagFormat) -> float | None:
-    if _is_missing(gold):
-        return None
+def judged_answer(completion: object, tags: TagFormat = THINK_ANSWER) -> str | None:
+    """The text that the rewards of this file judge, or None: no complete answer block, or blocks that disagree."""
     blocks = tags.answer_blocks(completion_text(completion))
-    if not blocks or len(blocks) > _MOST_BLOCKS or not all(same_answer(a, b) for a, b in combinations(set(blocks), 2)):
-        return 0.0
-    return float(same_answer(blocks[-1], str(gold)))
-
-
-def _is_missing(gold: object) -> bool:
-    # gold != gold: a float nan, which is how pandas spells a missing value.
-    return gold is None or gold != gold or not str(gold).strip()
-
-
-def same_answer(given: str, gold: str) -> bool:
-    """Whether two answers mean the same: as numbers where both are, with equal units where both name one; else as text.
-
-    >>> same_answer("1,000 dollars", "1000.0"), same_answer("1/2", "50%"), same_answer("5 km", "5 m"), same_answer("", "")
-    (True, True, False, False)
-    """
-    given, gold = given.strip(), gold.strip()
-    if given == gold:
-        return bool(given)
-    a, b = parse_number(given), parse_number(gold)
-    if a is None or b is None:
-        return bool(given) and " ".join(given.casefold().split()) == " ".join(gold.casefold().split())
-    return a[0] == b[0] and (not a[1] or not b[1] or a[1] == b[1])
-
-
-def parse_number(text: str) -> tuple[Fraction, str] | None:
-    """The exact value and the unit ("" without one) of a text that is one number, or None.
-
-    Understands signs (the Unicode minus too), $ € £ before, thousands separators, decimals, exponents up to three digits,
-    a/b, percent (50% is 0.5) and one word of unit behind. `nan`, `inf`, ranges and alternatives are not numbers.
-
-    >>> parse_number("−1,234.50")[0] == Fraction(-2469, 2), parse_number("42 or 43")
-    (True, None)
-    """
-    if len(text) > _LONGEST_NUMBER:
-        return None
-    match = _NUMBER.fullmatch(text.strip().replace("\N{MINUS SIGN}", "-"))
-    if not match:
-        return None
-    whole, decimals = match["whole"] or "", match["decimals"] or ""
-    unit = match["unit"].casefold()
-    if not (whole or decimals.strip(".")) or unit in _NOT_A_UNIT or (match["sign"] and match["again"]):
-        return None
-    value = Fraction(f"{whole.replace(',', '') or '0'}.{decimals[1:] or '0'}e{match['exponent'] or '0'}")
-    if match["denominator"]:
-        if not int(match["denominator"]):
+    if len(blocks) > 1:
+        if len(blocks) > _MOST_BLOCKS:
             return None
-        value /= int(match["denominator"])
-    if match["percent"]:
-        value /= 100
-    return (-value if "-" in (match["sign"], match["again"]) else value), unit
+        if not all(a == b or quick_verdict(a, b) for a, b in combinations(dict.fromkeys(blocks), 2)):
+            return None
+    return blocks[-1] if blocks else None
+
+
+def _scored(golds: list[str | None], completions: list, tags: TagFormat, score: Callable) -> list[float | None]:
+    given = [judged_answer(completion, tags) for completion in completions]
+    return [None if gold is None else score(text, gold) if text else 0.0 for text, gold in zip(given, golds, strict=True)]
+
+
+def _number_scored(golds: list[str | None], completions: list, tags: TagFormat, score: Callable) -> list[float | None]:
+    def score_texts(given: str, gold: str) -> float:
+        number = parse_number(given)
+        return 0.0 if number is None else score(number.value, parse_number(gold).value)
+
+    golds = [gold if gold is None or parse_number(gold) else None for gold in golds]
+    return _scored(golds, completions, tags, score_texts)
+
+
+def _golds(name: str, answer: list | None, rows: int) -> list[str | None]:
+    """The rows' answers as texts, None where there is none, with one warning for all of them."""
+    if answer is None:
+        answer = [None] * rows
+    # gold != gold: a float nan, which is how pandas spells a missing value.
+    golds = [None if gold is None or gold != gold or not str(gold).strip() else str(gold).strip() for gold in answer]
+    missing = golds.count(None)
+    if missing:
+        _warn_missing(name, missing, rows, "no answer")
+    return golds
+
+
+def _warn_missing(name: str, missing: int, rows: int, what: str) -> None:
+    warnings.warn(f"{name}: {missing} of {rows} rows have {what}; they score None.", stacklevel=4)
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"\s+", " ", text[:_LONGEST_TEXT].casefold()).strip()

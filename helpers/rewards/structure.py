@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import ast
+import json
+import re
+import warnings
+from functools import lru_cache
+
 from helpers.formats import THINK_ANSWER, TagFormat, completion_text
 
 _COST_A_CHARACTER = 0.001  # of text after the last tag
 _LARGEST_COST = 0.25  # as much as one tag earns
+_LONGEST_DOCUMENT = 50_000  # characters; longer JSON or code scores 0 unread
+_FENCE = re.compile(r"^[ \t]*```[ \t]*([\w+#.-]*)[^\n]*\n(.*?)^[ \t]*```[ \t]*$", re.DOTALL | re.MULTILINE)
 
 
 def format_reward(completions: list, tags: TagFormat = THINK_ANSWER, **columns) -> list[float]:
@@ -20,6 +28,37 @@ def format_reward(completions: list, tags: TagFormat = THINK_ANSWER, **columns) 
     return [float(tags.matches(completion_text(completion))) for completion in completions]
 
 
+def soft_format_reward(completions: list, tags: TagFormat = THINK_ANSWER, **columns) -> list[float]:
+    """1.0 where a reasoning block followed by an answer block stands anywhere in the completion, else 0.0.
+
+    Text around the two blocks, and between them, is free. For the first steps of a policy that cannot yet stop.
+
+    >>> soft_format_reward(["Sure! <think>2 + 2</think> so <answer>4</answer> Bye.", "<answer>4</answer>"])
+    [1.0, 0.0]
+    """
+    return [float(_holds_both_blocks(completion_text(completion), tags)) for completion in completions]
+
+
+def substantial_format_reward(completions: list, tags: TagFormat = THINK_ANSWER, **columns) -> list[float]:
+    """format_reward, with half the credit for a shape that has nothing in it.
+
+    1.0 where the whole completion is the format and both blocks hold a letter or a digit, 0.5 where one of them is empty or
+    holds punctuation only, else 0.0. So handing in empty tags earns less than trying.
+
+    >>> substantial_format_reward(["<think>2 + 2</think><answer>4</answer>", "<think></think><answer></answer>"])
+    [1.0, 0.5]
+    """
+    scores = []
+    for completion in completions:
+        text = completion_text(completion)
+        if tags.matches(text):
+            reasoning, answer = tags.contents(text)
+            scores.append(1.0 if _says_something(reasoning) and _says_something(answer) else 0.5)
+        else:
+            scores.append(0.0)
+    return scores
+
+
 def incremental_format_reward(completions: list, tags: TagFormat = THINK_ANSWER, **columns) -> list[float]:
     """A quarter for each of the four tags that is there exactly once and in its place; text after the last tag costs.
 
@@ -30,6 +69,88 @@ def incremental_format_reward(completions: list, tags: TagFormat = THINK_ANSWER,
     [0.5, 0.998, 0.0]
     """
     return [_tag_score(completion_text(completion), tags) for completion in completions]
+
+
+def json_format_reward(
+    completions: list, schema: dict | None = None, tags: TagFormat | None = THINK_ANSWER, **columns
+) -> list[float]:
+    """1.0 where the answer block is one JSON object or array that fulfils the JSON Schema, if one is given; else 0.0.
+
+    tags=None judges the whole completion. A ```json fence around the document is free; `NaN`, comments and a second document
+    are not JSON. jsonschema.SchemaError is raised for a schema that is none.
+
+    >>> schema = {"type": "object", "required": ["city"], "properties": {"city": {"type": "string"}}}
+    >>> json_format_reward(['<answer>{"city": "Bonn"}</answer>', '<answer>{"city": 3}</answer>'], schema=schema)
+    [1.0, 0.0]
+    """
+    validator = _validator(json.dumps(schema)) if schema is not None else None
+    return [_json_score(_document(completion, tags), validator) for completion in completions]
+
+
+def code_format_reward(completions: list, language: str = "python", tags: TagFormat | None = None, **columns) -> list[float]:
+    """1.0 for exactly one fenced code block in the language, which for Python has to parse; 0.5 if it does not; else 0.0.
+
+    Code is parsed, never run. By default the whole completion is judged; with `tags`, its answer block is. An empty block, or
+    one that holds nothing but comments, scores 0.5.
+
+    >>> code_format_reward(["```python\\nprint(1)\\n```", "```python\\nprint(\\n```", "print(1)"])
+    [1.0, 0.5, 0.0]
+    """
+    return [_code_score(_document(completion, tags), language) for completion in completions]
+
+
+def _holds_both_blocks(text: str, tags: TagFormat) -> bool:
+    names = [tag for tag, _, _ in tags.found_tags(text)]
+    return any(tuple(names[at : at + 4]) == tags.tags for at in range(len(names) - 3))
+
+
+def _says_something(text: str) -> bool:
+    return any(character.isalnum() for character in text)
+
+
+def _document(completion: object, tags: TagFormat | None) -> str:
+    text = completion_text(completion)
+    document = (tags.extract_answer(text) or "") if tags else text
+    return document if len(document) <= _LONGEST_DOCUMENT else ""
+
+
+@lru_cache(maxsize=32)
+def _validator(schema: str):
+    from jsonschema.validators import validator_for
+
+    schema = json.loads(schema)
+    kind = validator_for(schema)
+    kind.check_schema(schema)
+    return kind(schema)
+
+
+def _json_score(text: str, validator) -> float:
+    fenced = _FENCE.fullmatch(text.strip())
+    if fenced and fenced[1].casefold() in ("", "json"):
+        text = fenced[2]
+    try:
+        value = json.loads(text, parse_constant=_no_constant)
+        return float(isinstance(value, (dict, list)) and (validator is None or validator.is_valid(value)))
+    except (ValueError, RecursionError):  # RecursionError: brackets nested ten thousand deep
+        return 0.0
+
+
+def _no_constant(name: str):
+    raise ValueError(f"{name} is not JSON")
+
+
+def _code_score(text: str, language: str) -> float:
+    blocks = _FENCE.findall(text)
+    if len(blocks) != 1 or blocks[0][0].casefold() != language.casefold():
+        return 0.0
+    if language.casefold() != "python":
+        return 1.0 if _says_something(blocks[0][1]) else 0.5
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a SyntaxWarning about a completion is nobody's business
+            return 1.0 if ast.parse(blocks[0][1]).body else 0.5
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return 0.5
 
 
 def _tag_score(text: str, tags: TagFormat) -> float:

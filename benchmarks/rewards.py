@@ -1,0 +1,156 @@
+"""How fast correctness_reward judges, beside TRL's accuracy_reward in the same run: `python -m benchmarks.rewards --rows FILE`.
+
+Both read the same completions, reasoning included, with the answer in a box inside the answer block. Ours runs on one core
+except where it says workers. Every verdict is compared; what differs is printed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import random
+import time
+from pathlib import Path
+
+from trl.rewards import accuracy_reward
+
+from helpers import PROJECT
+from helpers.rewards import answers, correctness_reward, symbolic
+from helpers.tasks import load_task
+
+RESULTS = PROJECT / "benchmarks" / "results" / "rewards.md"
+GROUP = 8
+BATCH = 1024
+COMPARED = 4096
+
+
+PLAIN = ["{0}", "{0:,}", "{0}.0", "{0}%", "${0:,}.00", "{1}/2"]
+LATEX = [r"\frac{{{1}}}{{2}}", r"\${0:,}.00", r"{0}\%", r"\text{{{0}}}"]
+
+
+def number_completions(rows: list[dict], spellings: list[str], rng: random.Random) -> tuple[list[str], list[str]]:
+    """A group a row: half right in one of the spellings, half another number. Returns completions and golds."""
+    completions, golds = [], []
+    for row in rows:
+        gold = row["answer"]
+        number = answers.parse_number(gold)
+        for _ in range(GROUP):
+            value = int(number.value) if rng.random() < 0.5 else rng.randrange(-200, 10_000)
+            spelt = rng.choice(spellings).format(value, 2 * value)
+            completions.append(f"<think>{row.get('working', '')}</think><answer>\\boxed{{{spelt}}}</answer>")
+            golds.append(gold)
+    return completions, golds
+
+
+def symbolic_completions(rng: random.Random, distinct: int = 256) -> tuple[list[str], list[str]]:
+    """Polynomials, roots, sets and intervals, half of them right; every pair comes four times, as in a group."""
+    pairs = []
+    for _ in range(distinct):
+        a, b, off = rng.randrange(2, 60), rng.randrange(2, 60), rng.randrange(2)
+        pairs.append(
+            rng.choice(
+                [
+                    (f"x^2+{a + b}x+{a * b + off}", f"(x+{a})(x+{b})"),
+                    (rf"\frac{{\sqrt{{{a}}}}}{{{b + off}}}", rf"\frac{{{a}}}{{{b}\sqrt{{{a}}}}}"),
+                    (rf"\{{{a},{b + off},99\}}", rf"\{{99,{b},{a}\}}"),
+                    (f"[{a},{a + b + off})", f"[{a},{a + b})"),
+                ]
+            )
+        )
+    repeated = [pair for pair in pairs for _ in range(BATCH // distinct)]
+    return [f"<think>so</think><answer>\\boxed{{{given}}}</answer>" for _, given in repeated], [
+        f"${gold}$" for gold, _ in repeated
+    ]
+
+
+def with_hostile(completions: list[str]) -> list[str]:
+    """The batch with ten of its completions replaced: 1 %."""
+    bombs = [
+        "9" * 10**6,
+        "9^{9^{9^{9}}}",
+        "{" * 10_000,
+        r"\binom{10^8}{10^7}",
+        "__import__('os')",
+        "\ud800",
+        "\x00",
+        "10000000!",
+    ]
+    bombs += [r"\sum_{n=1}^{10^{9}} \frac{1}{n^{3}}", "(x+y+z)^{500}"]
+    hostile = list(completions)
+    for position, bomb in enumerate(bombs):
+        hostile[position * 100] = f"<think>so</think><answer>{bomb}</answer>"
+    return hostile
+
+
+def rate(judge, completions: list, golds: list) -> tuple[float, list]:
+    """Verdicts a second, in batches as a trainer asks for them, and the verdicts."""
+    began, verdicts = time.perf_counter(), []
+    for start in range(0, len(completions), BATCH):
+        verdicts += judge(completions[start : start + BATCH], golds[start : start + BATCH])
+    return len(completions) / (time.perf_counter() - began), verdicts
+
+
+def ours(completions: list, golds: list) -> list:
+    """correctness_reward as a trainer calls it."""
+    return correctness_reward(completions, answer=golds)
+
+
+def theirs(completions: list, golds: list) -> list:
+    """TRL's accuracy_reward on the same texts."""
+    return accuracy_reward([[{"role": "assistant", "content": text}] for text in completions], golds)
+
+
+def symbolic_rate(workers: int, completions: list, golds: list) -> tuple[float, list]:
+    """With this many worker processes, already started, and nothing remembered."""
+    symbolic.forget(workers)
+    symbolic.equal([(f"y+{n}", f"{n}+y") for n in range(16 * workers)])
+    return rate(ours, completions, golds)
+
+
+def compare(name: str, mine: tuple[float, list], trl: tuple[float, list]) -> str:
+    """A row of the table; prints where the verdicts differ."""
+    differing = [at for at, (a, b) in enumerate(zip(mine[1], trl[1], strict=False)) if a != b]
+    print(f"{name}: {mine[0]:,.0f} against {trl[0]:,.0f} verdicts a second, {len(differing)} differ", differing[:5])
+    return f"| {name} | {mine[0]:,.0f} | {trl[0]:,.0f} | {mine[0] / trl[0]:,.1f} | {len(trl[1])} | {len(differing)} |"
+
+
+def main() -> None:
+    """Measure, and write benchmarks/results/rewards.md."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rows", default="arithmetic/chains", help="a source as notebook 01 takes it, such as a file of GSM8K")
+    source = parser.parse_args().rows
+    rng = random.Random(0)
+    rows = load_task(source, holdout_size=1).train.to_dict("records")
+    rows = [row for row in rows if row["answer"].lstrip("-").replace(",", "").isdigit()]
+    table = []
+    for name, spellings in (("plain numbers", PLAIN), ("the same in LaTeX", LATEX)):
+        texts, golds = number_completions(rows, spellings, rng)
+        theirs(texts[:8], golds[:8])  # compiles its regular expressions
+        judged = rate(theirs, texts[:COMPARED], golds[:COMPARED])
+        table.append(compare(f"{name}, one core", rate(ours, texts, golds), judged))
+    texts, symbols = symbolic_completions(rng)
+    judged = rate(theirs, texts, symbols)
+    for workers in (1, os.cpu_count() or 1):
+        table.append(
+            compare(f"symbolic, {workers} worker{'s' * (workers > 1)}", symbolic_rate(workers, texts, symbols), judged)
+        )
+    began = time.perf_counter()
+    ours(with_hostile(texts), symbols)
+    hostile = time.perf_counter() - began
+    named = Path(source).name if Path(source).exists() else source
+    text = f"""# Judging answers: correctness_reward beside TRL's accuracy_reward
+
+`python -m benchmarks.rewards --rows {named}` on {os.cpu_count()} cores, {platform.machine()}, {len(rows)} questions, groups of
+{GROUP}, batches of {BATCH:,}. Verdicts a second, and on how many of the pairs that both judged the verdicts differ.
+
+| | correctness_reward | accuracy_reward | ratio | compared | differ |
+|---|---|---|---|---|---|
+""" + "\n".join(table)
+    text += f"\n\nA batch of {BATCH:,} symbolic answers with ten hostile completions among them: {hostile:.1f} s.\n"
+    RESULTS.write_text(text, encoding="utf-8")
+    print(text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,103 @@
+"""Calling a reward that may be wrong: the scores that hold, and what went wrong where, without an exception."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import math
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+
+from helpers.formats import completion_text
+from helpers.rewards.shaping import reward_name
+
+_SHOWN = 200  # characters of a completion in a message
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One completion that a reward did not score: which reward, which completion, and what it did instead."""
+
+    reward: str
+    position: int
+    completion: str
+    what: str
+
+    def __str__(self) -> str:
+        text = self.completion if len(self.completion) <= _SHOWN else self.completion[:_SHOWN] + "…"
+        return f"{self.reward} {self.what} for the completion {text!r}"
+
+    def as_dict(self) -> dict:
+        """For a log in JSON; lone surrogates are spelt out."""
+        return {key: value.encode(errors="backslashreplace").decode() if isinstance(value, str) else value
+                for key, value in asdict(self).items()}  # fmt: skip
+
+
+def checked_scores(reward: Callable, completions: list, columns: dict) -> tuple[list[float | None], list[Fault]]:
+    """A reward's scores, with None and a Fault for each completion that it did not score with one finite number.
+
+    Where the call raises, or returns something other than one value a completion, the completions are scored one at a time, so
+    that one bad completion does not cost its batch. None is a score: the row cannot be judged.
+    """
+    values, what = _call(reward, completions, columns)
+    if what and len(completions) > 1:
+        scores, faults = [], []
+        for position, completion in enumerate(completions):
+            (score,), found = checked_scores(reward, [completion], _row(columns, position, len(completions)))
+            scores.append(score)
+            faults += [Fault(fault.reward, position, fault.completion, fault.what) for fault in found]
+        # Scored alone, all are fine: then it is the batch that the reward cannot do, and that is a fault of every one.
+        if not faults:
+            name = reward_name(reward)
+            return [None] * len(completions), [Fault(name, i, completion_text(c), what) for i, c in enumerate(completions)]
+        return scores, faults
+    if what:
+        return [None] * len(completions), [Fault(reward_name(reward), 0, completion_text(c), what) for c in completions]
+    scores, faults = [], []
+    for position, value in enumerate(values):
+        score, what = _number(value)
+        scores.append(score)
+        if what:
+            faults.append(Fault(reward_name(reward), position, completion_text(completions[position]), what))
+    return scores, faults
+
+
+def _call(reward: Callable, completions: list, columns: dict) -> tuple[list, str]:
+    """The values, or what was wrong with the call as a whole."""
+    try:
+        returned = reward(completions=completions, **columns)
+        if inspect.isawaitable(returned):  # in a thread of its own: a notebook's has an event loop already
+            with ThreadPoolExecutor(1) as pool:
+                returned = pool.submit(asyncio.run, returned).result()
+        if isinstance(returned, (str, bytes, dict)) or not hasattr(returned, "__iter__") or getattr(returned, "ndim", 1) != 1:
+            return [], f"returned {returned!r:.100}, not a list with one number a completion,"
+        values = list(returned)
+    except Exception as error:
+        return [], f"raised {type(error).__name__}: {error!s:.{_SHOWN}}"
+    if len(values) != len(completions):
+        return [], f"returned {len(values)} values for {len(completions)} completion{'s' * (len(completions) != 1)},"
+    return values, ""
+
+
+def _number(value: object) -> tuple[float | None, str]:
+    if value is None:
+        return None, ""
+    try:
+        score = math.nan if isinstance(value, (str, bytes)) else float(value)
+    except (TypeError, ValueError, OverflowError):
+        score = math.nan
+    return (score, "") if math.isfinite(score) else (None, f"returned {value!r:.100}, which is no finite number,")
+
+
+def _row(columns: dict, position: int, rows: int) -> dict:
+    """The columns of one row. What logs a value a batch has nothing to log for one row."""
+    silent = {"log_extra": _nothing, "log_metric": _nothing}
+    return {
+        key: silent.get(key) or ([value[position]] if isinstance(value, (list, tuple)) and len(value) == rows else value)
+        for key, value in columns.items()
+    }
+
+
+def _nothing(*ignored) -> None:
+    pass

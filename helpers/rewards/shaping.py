@@ -1,0 +1,184 @@
+"""Rewards made of rewards: adaptive weights, ensembles, a classifier, and one to look through.
+
+All of them are called as any reward is, and can be pickled. An object that changes while training says so with `state_dict` and
+`load_state_dict`; `training.Rewards` saves that with every checkpoint.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Sequence
+
+from helpers.formats import completion_text
+
+_RISE, _FALL = 1.2, 0.9  # factors
+_RARE, _COMMON = 0.30, 0.80  # success rates
+
+
+def reward_name(reward: Callable | str) -> str:
+    """The name TRL logs a reward under: its function's, inside any functools.partial."""
+    while hasattr(reward, "func"):
+        reward = reward.func
+    return getattr(reward, "__name__", None) or (reward if isinstance(reward, str) else type(reward).__name__)
+
+
+class AdaptiveReward:
+    """A reward times a weight that rises while success is rare and falls once it is common.
+
+    After each batch: success below 30 % multiplies the weight by 1.2, above 80 % by 0.9, within `bounds`. Success is a score
+    of at least `success`; rows scored None do not count. So the scale of this reward moves between the bounds, and its mean
+    in the log with it. The state is one process's own: on several GPUs the weights may differ.
+
+    >>> from helpers.rewards import format_reward
+    >>> reward = AdaptiveReward(format_reward)
+    >>> reward(["no tags"]), reward(["<think>2</think><answer>2</answer>"]), reward.weight
+    ([0.0], [1.2], 1.08)
+    """
+
+    def __init__(self, reward: Callable, success: float = 0.5, weight: float = 1.0, bounds: tuple[float, float] = (0.25, 4.0)):
+        low, high = bounds
+        if not 0 < low <= weight <= high:
+            raise ValueError(f"weight={weight} and bounds={bounds}: 0 < lower bound <= weight <= upper bound must hold.")
+        self.reward, self.success, self.weight, self.bounds = reward, success, weight, (low, high)
+        self.__name__ = reward_name(reward)
+
+    def __call__(self, completions: list, **columns) -> list[float | None]:
+        scores = self.reward(completions=completions, **columns)
+        judged = [score for score in scores if score is not None]
+        weighted = [None if score is None else score * self.weight for score in scores]
+        if judged:
+            rate = sum(score >= self.success for score in judged) / len(judged)
+            factor = _RISE if rate < _RARE else _FALL if rate > _COMMON else 1.0
+            self.weight = round(min(self.bounds[1], max(self.bounds[0], self.weight * factor)), 9)
+        return weighted
+
+    def state_dict(self) -> dict:
+        """What a checkpoint has to keep."""
+        return {"weight": self.weight}
+
+    def load_state_dict(self, state: dict) -> None:
+        """Go on from a checkpoint."""
+        self.weight = float(state["weight"])
+
+
+class EnsembleReward:
+    """Several scorers of the same thing, as one reward: their mean, minimum, median or trimmed mean.
+
+    The minimum is the hardest to game: a completion has to convince every scorer. "trimmed" drops the highest and the lowest
+    score of three or more. A scorer's None abstains; where all abstain, so does the ensemble.
+
+    >>> from helpers.rewards import correctness_reward, format_reward
+    >>> both = EnsembleReward([correctness_reward, format_reward], how="minimum")
+    >>> both(completions=["<answer>4</answer>", "<think>2 + 2</think><answer>4</answer>"], answer=["4", "4"])
+    [0.0, 1.0]
+    """
+
+    HOW = ("mean", "minimum", "median", "trimmed")
+
+    def __init__(self, rewards: Sequence[Callable], how: str = "mean", name: str | None = None):
+        if how not in self.HOW:
+            raise ValueError(f"how={how!r} is not known. Known: {', '.join(self.HOW)}.")
+        if not rewards:
+            raise ValueError("an ensemble needs at least one reward.")
+        self.rewards, self.how = list(rewards), how
+        self.__name__ = name or f"{how}_of_{'_and_'.join(reward_name(reward).removesuffix('_reward') for reward in rewards)}"
+
+    def __call__(self, completions: list, **columns) -> list[float | None]:
+        scored = [reward(completions=completions, **columns) for reward in self.rewards]
+        return [self._together([score for score in row if score is not None]) for row in zip(*scored, strict=True)]
+
+    def _together(self, scores: list[float]) -> float | None:
+        if not scores:
+            return None
+        if self.how == "trimmed" and len(scores) > 2:
+            scores = sorted(scores)[1:-1]
+        return {"minimum": min, "median": statistics.median}.get(self.how, statistics.fmean)(scores)
+
+
+class ModelReward:
+    """A Transformers sequence-classification model as a reward: the probability of one label, or the squashed score of a
+    regressor.
+
+    model: a hub name or a folder. The conversation, prompt and completion, goes through the tokenizer's chat template where
+    it has one; otherwise the texts are joined by blank lines. With several labels the score is the softmax probability of
+    `label` (the last, by default), with one it is the sigmoid of the logit, so a full success is 1.0 either way. The model is
+    loaded at the first call, in inference mode, on a GPU where there is one; a pickled copy loads it anew. Texts are cut to
+    `max_length` tokens. OSError says that nothing loadable is there.
+
+    >>> ModelReward("my-org/my-classifier", name="politeness_reward").__name__
+    'politeness_reward'
+    """
+
+    def __init__(self, model: str, label: int = -1, batch_size: int = 32, max_length: int = 1024, name: str = "model_reward"):
+        self.model, self.label, self.batch_size, self.max_length = str(model), label, batch_size, max_length
+        self.__name__ = name
+        self._loaded = None
+
+    def __getstate__(self) -> dict:
+        return self.__dict__ | {"_loaded": None}
+
+    def __call__(self, completions: list, prompts: list | None = None, **columns) -> list[float]:
+        import torch
+
+        model, tokenizer = self._load()
+        texts = [
+            self._text(tokenizer, prompt, completion)
+            for prompt, completion in zip(prompts or [None] * len(completions), completions, strict=True)
+        ]
+        scores: list[float] = []
+        for start in range(0, len(texts), self.batch_size):
+            batch = tokenizer(
+                texts[start : start + self.batch_size],
+                return_tensors="pt",
+                padding=True,
+                truncation=True,
+                max_length=self.max_length,
+            )
+            with torch.inference_mode():
+                logits = model(**{key: batch[key].to(model.device) for key in ("input_ids", "attention_mask")}).logits.float()
+            one = logits.shape[-1] == 1
+            scores += (logits[:, 0].sigmoid() if one else logits.softmax(-1)[:, self.label]).tolist()
+        return scores
+
+    def _load(self):
+        if self._loaded is None:
+            import torch
+            from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+            tokenizer = AutoTokenizer.from_pretrained(self.model)
+            model = AutoModelForSequenceClassification.from_pretrained(self.model).eval()
+            if tokenizer.pad_token_id is None:
+                tokenizer.pad_token = tokenizer.eos_token
+            model.config.pad_token_id = tokenizer.pad_token_id
+            self._loaded = model.to("cuda" if torch.cuda.is_available() else "cpu"), tokenizer
+        return self._loaded
+
+    @staticmethod
+    def _text(tokenizer, prompt, completion) -> str:
+        messages = list(prompt) if isinstance(prompt, (list, tuple)) else [{"role": "user", "content": prompt or ""}]
+        messages = [*messages, {"role": "assistant", "content": completion_text(completion)}]
+        if tokenizer.chat_template:
+            return tokenizer.apply_chat_template(messages, tokenize=False)
+        return "\n\n".join(message["content"] for message in messages if message["content"])
+
+
+def debug_reward(
+    completions: list, prompts: list | None = None, answer: list | None = None, samples: int = 2, **columns
+) -> list[float]:
+    """1.0 for every completion, and the first `samples` of them printed with their prompt and answer.
+
+    To look at what a reward is handed: add it to the list with weight 0. Scores that are all the same teach nothing.
+
+    >>> debug_reward(["<answer>4</answer>", "4"], answer=["4", "4"], samples=1)
+    --- completion 1 of 2, answer '4'
+    <answer>4</answer>
+    [1.0, 1.0]
+    """
+    for position in range(min(samples, len(completions))):
+        told = "" if answer is None else f", answer {answer[position]!r}"
+        print(f"--- completion {position + 1} of {len(completions)}{told}")
+        if prompts is not None:
+            prompt = prompts[position]
+            print(f"> {prompt if isinstance(prompt, str) else prompt[-1].get('content')}")
+        print(completion_text(completions[position]).encode(errors="replace").decode())
+    return [1.0] * len(completions)

@@ -1,0 +1,107 @@
+"""Rewards for how a completion is written. All of them are cheap to please: give them small weights."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from helpers.formats import THINK_ANSWER, TagFormat, completion_text
+
+_STEP = re.compile(
+    r"^[ \t]*(?:(?:step[ \t]+)?\d{1,3}[.):]|[-*•][ \t])[ \t]*(?=\S)"
+    r"|\b(?:first|second|third|next|then|therefore|thus|hence|so|finally)\b(?=[ ,:])",
+    re.IGNORECASE | re.MULTILINE,
+)
+_NO_LETTER = re.compile(r"[\W_]+")
+_CITATION = re.compile(r"\[(\d{1,3})\]")
+
+
+def reasoning_steps_reward(completions: list, steps: int = 3, tags: TagFormat = THINK_ANSWER, **columns) -> list[float]:
+    """The share of `steps` different steps that the reasoning block shows, 1.0 at most.
+
+    A step begins with a number ("2.", "Step 2:"), a bullet, or a word such as "First", "Then", "Therefore", and goes on to the
+    next one. The same step written twice counts once, and one without a letter or digit not at all. Without a reasoning block
+    the whole completion before the answer block is read.
+
+    >>> reasoning_steps_reward(["<think>First, 2 + 2. Then, 4 + 1. Finally, 5.</think>", "<think>5</think>", "1. a\\n1. a"])
+    [1.0, 0.0, 0.333333]
+    """
+    _at_least_one(steps=steps)
+    return [min(1.0, round(_count_steps(completion_text(completion), tags) / steps, 6)) for completion in completions]
+
+
+def citation_reward(
+    completions: list, citations: int = 1, sources: list | None = None, tags: TagFormat | None = None, **columns
+) -> list[float]:
+    """The share of `citations` different sources cited as `[1]`, `[2]`, …, 1.0 at most.
+
+    sources: a column with the texts, or the number, that may be cited in each row; a citation of one that is not there makes
+    the row 0.0. tags: judge the answer block alone. Whether the source says so is another reward's question.
+
+    >>> citation_reward(["Bonn [1].", "Bonn [7].", "Bonn."], sources=[["a", "b"]] * 3)
+    [1.0, 0.0, 0.0]
+    """
+    _at_least_one(citations=citations)
+    scores = []
+    for position, completion in enumerate(completions):
+        text = completion_text(completion)
+        cited = {int(number) for number in _CITATION.findall((tags.extract_answer(text) or "") if tags else text)}
+        known = sources[position] if sources is not None else None
+        count = known if isinstance(known, int) else len(known) if known is not None else max(cited, default=0)
+        scores.append(min(1.0, round(len(cited) / citations, 6)) if all(1 <= n <= count for n in cited) else 0.0)
+    return scores
+
+
+def forbidden_patterns_reward(
+    completions: list, patterns: Sequence[str] = (r"\bas an ai\b", r"\bi(?:'m| am) sorry\b", r"\bi cannot\b"), **columns
+) -> list[float]:
+    """1.0 where none of the regular expressions is found in the completion, else 0.0. Case does not count.
+
+    ValueError names a pattern that is no regular expression.
+
+    >>> forbidden_patterns_reward(["Bonn.", "As an AI, I cannot say."])
+    [1.0, 0.0]
+    """
+    compiled = [_compiled(pattern) for pattern in ([patterns] if isinstance(patterns, str) else patterns)]
+    return [float(not any(p.search(completion_text(completion)) for p in compiled)) for completion in completions]
+
+
+def repetition_reward(completions: list, ngram_size: int = 3, **columns) -> list[float]:
+    """The share of word n-grams that are not repeats of an earlier one: 1.0 without repetition, near 0.0 for a loop.
+
+    The unit-scale, tokenizer-free sister of TRL's get_repetition_penalty_reward (arXiv 2502.03373, C.2), which counts tokens
+    and gives penalties. A text with fewer words than one n-gram repeats nothing.
+
+    >>> repetition_reward(["one two three four", "ha ha ha ha ha ha"])
+    [1.0, 0.25]
+    """
+    _at_least_one(ngram_size=ngram_size)
+    scores = []
+    for completion in completions:
+        words = completion_text(completion).casefold().split()
+        ngrams = list(zip(*(words[start:] for start in range(ngram_size)), strict=False))
+        scores.append(round(len(set(ngrams)) / len(ngrams), 6) if ngrams else 1.0)
+    return scores
+
+
+def _count_steps(text: str, tags: TagFormat) -> int:
+    opening, closing, answer_opening, _ = tags.tags
+    start, end = text.find(opening), text.find(closing)
+    text = text[start + len(opening) : end] if 0 <= start < end else text.partition(answer_opening)[0]
+    marks = list(_STEP.finditer(text))
+    ends = [mark.start() for mark in marks[1:]] + [len(text)]
+    steps = {_NO_LETTER.sub(" ", text[mark.end() : end].casefold()).strip() for mark, end in zip(marks, ends, strict=False)}
+    return len(steps - {""})
+
+
+def _compiled(pattern: str) -> re.Pattern:
+    try:
+        return re.compile(pattern, re.IGNORECASE)
+    except re.error as error:
+        raise ValueError(f"{pattern!r} is not a regular expression: {error}.") from None
+
+
+def _at_least_one(**values: int) -> None:
+    for name, value in values.items():
+        if value < 1:
+            raise ValueError(f"{name}={value} must be 1 or more.")

@@ -1,0 +1,398 @@
+"""The rewards for a right answer: what earns, what does not, and that no completion makes them raise, hang or run code."""
+
+import doctest
+import json
+import random
+import threading
+import warnings
+
+import pytest
+
+from helpers.formats import THINK_ANSWER, TagFormat
+from helpers.rewards import (
+    correctness,
+    correctness_reward,
+    exact_match_reward,
+    fuzzy_match_reward,
+    numeric_reward,
+    proximity_reward,
+    task_reward,
+)
+from helpers.rewards.correctness import judged_answer
+
+COMPARING = [correctness_reward, exact_match_reward, numeric_reward, proximity_reward, fuzzy_match_reward]
+each_reward = pytest.mark.parametrize("reward", COMPARING, ids=lambda reward: reward.__name__)
+
+
+def said(answer: str, tags: TagFormat = THINK_ANSWER) -> str:
+    return tags.render("so", answer)
+
+
+def score(reward, given: str, gold, **columns) -> float | None:
+    return reward([said(given)], answer=[gold], **columns)[0]
+
+
+# --- A right answer ----------------------------------------------------------------------------------------------------
+
+
+THOUSAND = ["1000", "1,000", "$1,000", "1000.0", "1000.", "1e3", "1E+3", "+1000", "1000 dollars", "$ 1,000.00", r"\boxed{1000}"]
+NOT_42 = ["43", "-42", "42 or 43", "42 or", "42 and", "not 42", "42, 43", "42-43", "42 to 43", "42 43", "4 2", "4,2", "42/0"]
+NOT_42 += ["", " ", "nan", "inf", "42e", "42e9", "+-42", "0.42%", "=42", "forty-two", "0x2a", "42 perhaps", "perhaps 42"]
+NOT_42 += [
+    r"\boxed{42 or 43}",
+    r"\boxed{42}, \boxed{43}",
+    r"42 \text{ or } 43",
+    r"42 \pm 1",
+    "42?",
+    "42!",
+    "x=42, x=43",
+    "> 41",
+]
+
+
+@pytest.mark.parametrize(
+    ("given", "gold"),
+    [
+        *[(given, "1000") for given in THOUSAND],
+        *[("1000", gold) for gold in THOUSAND],
+        ("\N{MINUS SIGN}5", "-5"),
+        ("-5", "\N{MINUS SIGN}5"),
+        ("$-5", "-5"),
+        ("- 5", "-5"),
+        ("50%", "0.5"),
+        ("50%", "50"),
+        ("0.5", "50 %"),
+        ("1/2", "0.5"),
+        (r"\frac{1}{2}", "0.5"),
+        (r"$\frac{1}{2}$", r"\dfrac12"),
+        ("-1/2", "-.5"),
+        ("1/3", "2/6"),
+        ("0.333333", "1/3"),
+        ("0.30000000000000004", "0.3"),
+        ("€3.50", "3.5 Euro"),
+        ("5 KM", "5 km."),
+        ("1,234,567", "1234567"),
+        ("0.1", "1e-1"),
+        ("9007199254740993", "9007199254740993.0"),
+        (" Paris ", "paris"),
+        ("New\n York", "new york"),
+        ("x = 3", "X =  3"),
+        ("STRASSE", "straße"),
+        ("(x+1)^2", "x^2+2x+1"),
+        (r"\{1, 2\}", r"\{2, 1\}"),
+        (r"\frac{\sqrt{2}}{2}", r"\frac{1}{\sqrt{2}}"),
+        (r"\boxed{(x-1)(x+1)}", r"$x^2-1$"),
+    ],
+)
+def test_the_same_answer_in_another_spelling_earns(given, gold):
+    assert score(correctness_reward, given, gold) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("given", "gold"),
+    [
+        *[(given, "42") for given in NOT_42],
+        ("nan", "0"),
+        ("nan", "nan"),
+        ("inf", "1e999"),
+        ("-inf", "-1"),
+        (".", "0"),
+        ("$", "0"),
+        ("-", "0"),
+        ("1,00", "100"),
+        ("1,0000", "10000"),
+        ("0.3333", "1/3"),
+        ("42.0000001", "42"),
+        ("9007199254740993", "9007199254740992"),
+        ("5 km", "5 m"),
+        ("1/0", "0"),
+        ("London", "Paris"),
+        ("Paris or London", "Paris"),
+        ("not Paris", "Paris"),
+        ("(x+1)^2", "x^2+1"),
+        (r"\{1\}", r"\{1, 2\}"),
+        ("6*7", "42"),
+    ],
+)
+def test_another_answer_earns_nothing(given, gold):
+    assert score(correctness_reward, given, gold) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("completion", "earned"),
+    [
+        ("<answer>4</answer>", 1.0),
+        ("<think>so</think><answer>3</answer><answer>4</answer>", 0.0),
+        ("<think>so</think><answer>4</answer><answer>3</answer>", 0.0),
+        ("<think>so</think><answer>4</answer><answer></answer>", 0.0),
+        ("<think>so</think><answer></answer><answer>4</answer>", 0.0),
+        ("<think>so</think><answer>4</answer><answer>4.0</answer>", 1.0),
+        ("<think>so</think><answer>3</answer><answer>4</answer><answer>4</answer>", 0.0),
+        ("<think><answer>3</answer></think><answer>4</answer>", 1.0),
+        ("<think><answer>4</answer></think>", 0.0),
+        ("<think><answer>4</answer></think>4", 0.0),
+        ("<think><answer>4</answer></think><answer>3</answer>", 0.0),
+        ("<think>so <answer>4</answer>", 0.0),
+        ("<answer>4</answer></think>", 0.0),
+        ("so</think><answer>4</answer>", 1.0),
+        ("<answer>4</answer><answer>3", 1.0),
+        ("<answer>4", 0.0),
+        ("4", 0.0),
+        ("", 0.0),
+    ],
+)
+def test_what_is_judged_is_the_answer_block_outside_the_reasoning(completion, earned):
+    assert correctness_reward([completion], answer=["4"]) == [earned]
+    assert (judged_answer(completion) in ("4", "4.0")) is bool(earned)
+
+
+def test_three_blocks_earn_only_where_every_two_agree():
+    # Each of the first two agrees with the last, which names no unit, and yet they contradict each other.
+    blocks = "<answer>5 km</answer><answer>5 m</answer><answer>5</answer>"
+    assert judged_answer(blocks) is None
+    assert correctness_reward([blocks], answer=["5"]) == [0.0]
+
+
+@pytest.mark.parametrize("given", ["17 + 25", "17+25", r"\boxed{17 + 25}", "$17 + 25$", "17 + 25 = 42"])
+@pytest.mark.parametrize("question", [["What is 17 + 25?"], None, [None]], ids=["question", "no column", "no question"])
+def test_arithmetic_handed_back_earns_nothing(given, question):
+    assert score(correctness_reward, given, "42", question=question) == 0.0
+
+
+def test_an_expression_copied_from_the_question_earns_nothing_in_its_own_row():
+    questions = ["Expand (x + 1)^2.", "Factor x^2+2x+1.", "Expand (x + 1)^2.", None]
+    golds = ["x^2+2x+1", "(x+1)^2", "x^2+2x+1", "x^2+2x+1"]
+    given = [said("(x+1)^2"), said("(x+1)^2"), said("1+2x+x^2"), said("(x+1)^2")]
+    assert correctness_reward(given, answer=golds, question=questions) == [0.0, 1.0, 1.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("given", "question"), [("84/12", "What is 84/12?"), ("7!/6!", "Compute 7!/6!."), ("|-7|", "What is |-7|?")]
+)
+def test_the_question_of_an_exercise_is_not_its_answer(given, question):
+    assert score(correctness_reward, given, "7", question=[question]) == 0.0
+
+
+# --- Rows without an answer --------------------------------------------------------------------------------------------
+
+
+@each_reward
+@pytest.mark.parametrize("gold", [None, "", " \n", float("nan")])
+def test_a_row_without_an_answer_scores_none_with_one_warning(reward, gold):
+    with pytest.warns(UserWarning, match=f"{reward.__name__}: 2 of 3 rows have no answer") as caught:
+        scores = reward([said("4")] * 3, answer=[gold, "4", gold])
+    assert scores == [None, 1.0, None]
+    assert len(caught) == 1
+
+
+@each_reward
+def test_without_an_answer_column_every_row_scores_none_with_one_warning(reward):
+    with pytest.warns(UserWarning, match="2 of 2") as caught:
+        assert reward([said("4"), "x"]) == [None, None]
+    assert len(caught) == 1
+
+
+@each_reward
+def test_rows_with_answers_bring_no_warning(reward):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert reward([said("4")], answer=["4"]) == [1.0]
+
+
+@pytest.mark.parametrize(("gold", "earned"), [(4, 1.0), (4.0, 1.0), (5, 0.0), (0, 0.0)])
+def test_an_answer_that_is_a_number_is_compared_too(gold, earned):
+    assert score(correctness_reward, "4", gold) == earned
+
+
+# --- The others of the family ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("given", "gold", "as_typed", "any_case"),
+    [("Paris", "Paris", 1, 1), (" Paris\n", "Paris", 1, 1), ("paris", "Paris", 0, 1), ("4.0", "4", 0, 0), ("B", "b ", 0, 1)],
+)
+def test_an_exact_match_is_letter_for_letter(given, gold, as_typed, any_case):
+    assert score(exact_match_reward, given, gold) == as_typed
+    assert score(exact_match_reward, given, gold, ignore_case=True) == any_case
+
+
+WITHIN = [("3.1412", "3.1415927"), ("1001", "1000"), ("999", "1,000 km"), ("50%", "0.5"), ("0", "0")]
+BEYOND = [("3.13", "3.1415927"), ("1001.1", "1000"), ("-1000", "1000"), ("0.0000001", "0"), ("nan", "1"), ("1000 or 2", "1000")]
+
+
+@pytest.mark.parametrize(("given", "gold", "earned"), [(*pair, 1) for pair in WITHIN] + [(*pair, 0) for pair in BEYOND])
+def test_a_number_within_the_tolerance_earns(given, gold, earned):
+    assert score(numeric_reward, given, gold) == earned
+
+
+@pytest.mark.parametrize("reward", [numeric_reward, proximity_reward])
+@pytest.mark.parametrize("huge", ["1e999", "-1e999", "1e-999", "9" * 100])
+def test_the_largest_numbers_are_judged_too(reward, huge):
+    assert score(reward, huge, huge) == 1.0
+    assert score(reward, huge, "1") == pytest.approx(0.0, abs=1e-9)
+    assert score(reward, "1", huge) == pytest.approx(0.0, abs=1e-9)
+
+
+def test_the_tolerance_can_be_chosen():
+    assert score(numeric_reward, "104", "100", relative_tolerance=0.05) == 1.0
+    assert score(numeric_reward, "106", "100", relative_tolerance=0.05) == 0.0
+    assert score(numeric_reward, "100.0", "100", relative_tolerance=0) == 1.0
+
+
+CLOSENESS = [("100", "100", 1), ("100.0 km", "1e2", 1), ("99", "100", 0.495), ("50", "100", 0.25), ("200", "100", 0.25)]
+CLOSENESS += [("-50", "-100", 0.25), ("-100", "100", 0), ("0", "100", 0), ("5", "0", 0), ("0", "0", 1), ("100 or 50", "100", 0)]
+
+
+@pytest.mark.parametrize(("given", "gold", "earned"), CLOSENESS)
+def test_a_closer_number_earns_more(given, gold, earned):
+    assert score(proximity_reward, given, gold) == pytest.approx(earned, abs=1e-9)
+
+
+@pytest.mark.parametrize("reward", [numeric_reward, proximity_reward])
+def test_a_row_whose_answer_is_no_number_scores_none(reward):
+    assert reward([said("4"), said("4"), ""], answer=["Paris", "4", "x+1"]) == [None, 1.0, None]
+
+
+LIKENESS = [("Marie Curie", "marie  curie", 1), ("Mary Curie", "marie curie", 0.818182), ("abcd", "abxd", 0.75)]
+LIKENESS += [("Paris", "xyzvw", 0), ("a", "aaaa", 0.25), ("aaaa", "a", 0.25), ("", "Paris", 0)]
+LIKENESS += [("x" * 10_000 + "a", "x" * 10_000 + "b", 1)]  # no more of a text is read
+
+
+@pytest.mark.parametrize(("given", "gold", "earned"), LIKENESS)
+def test_a_text_earns_by_its_likeness(given, gold, earned):
+    assert score(fuzzy_match_reward, given, gold) == earned
+
+
+def test_below_the_threshold_a_likeness_earns_nothing():
+    assert [score(fuzzy_match_reward, "abcd", "abxd", threshold=limit) for limit in (0.7, 0.75, 0.76)] == [0.75, 0.75, 0.0]
+
+
+# --- reasoning-gym's verifiers -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def entries() -> list[dict]:
+    return list(pytest.importorskip("reasoning_gym").create_dataset("chain_sum", size=12, seed=1))
+
+
+def test_a_row_is_judged_by_its_own_verifier(entries):
+    given = [said(entry["answer"] if n % 2 else "no") for n, entry in enumerate(entries)]
+    assert task_reward(given, entry=[json.dumps(entry) for entry in entries], family=["chain_sum"] * 12) == [
+        pytest.approx(1.0) if n % 2 else pytest.approx(0.0, abs=0.1) for n in range(12)
+    ]
+
+
+def test_the_verifier_sees_the_judged_answer_alone(entries):
+    entry, answer = json.dumps(entries[0]), entries[0]["answer"]
+    hedged = f"<answer>{answer}</answer><answer>{answer}1</answer>"
+    reasoned = f"<think><answer>{answer}</answer></think>"
+    assert task_reward([hedged, reasoned, answer, ""], entry=[entry] * 4, family=["chain_sum"] * 4) == [0.0] * 4
+
+
+def test_rows_of_other_sources_score_none_with_one_warning(entries):
+    given, entry = said(entries[0]["answer"]), json.dumps(entries[0])
+    with pytest.warns(UserWarning, match="task_reward: 2 of 3 rows have no reasoning-gym entry") as caught:
+        assert task_reward([given] * 3, entry=[entry, None, entry], family=["chain_sum", "chain_sum", None]) == [
+            1.0,
+            None,
+            None,
+        ]
+    assert len(caught) == 1
+    with pytest.warns(UserWarning, match="2 of 2"):
+        assert task_reward([given, ""]) == [None, None]
+
+
+def test_an_unknown_family_is_named(entries):
+    with pytest.raises(LookupError, match="no_such_family"):
+        task_reward([said("4")], entry=[json.dumps(entries[0])], family=["no_such_family"])
+
+
+@pytest.mark.parametrize("code", ["open('{path}', 'w')", 'exec(\'open("{path}", "w")\')', "__import__('os').mkdir('{path}')"])
+@pytest.mark.parametrize("family", ["countdown", "spiral_matrix", "polynomial_multiplication"])
+def test_an_answer_that_is_code_is_not_run(tmp_path, family, code):
+    path = tmp_path / "ran"
+    (entry,) = pytest.importorskip("reasoning_gym").create_dataset(family, size=1, seed=1)
+    (earned,) = task_reward([said(code.format(path=path))], entry=[json.dumps(entry, default=str)], family=[family])
+    assert earned < 0.5
+    assert not path.exists()
+
+
+# --- Hostile completions -----------------------------------------------------------------------------------------------
+
+HOSTILE = [
+    "9" * 10**6,
+    "9**9**9**9",
+    "9^{9^{9^{9}}}",
+    "1e999999999",
+    "9" * 50 + "/" + "0" * 40,
+    "1" + ",000" * 5000,
+    "10000000!",
+]
+HOSTILE += [
+    "{" * 10_000 + "}" * 10_000,
+    r"\frac{" * 10_000,
+    r"\boxed{" * 10_000 + "4" + "}" * 10_000,
+    "$" * 10_000,
+    "((((9!)!)!)!)!",
+]
+HOSTILE += [
+    r"\binom{10^8}{10^7}",
+    r"\sum_{n=1}^{10^9} n^n",
+    "(x+1)^{9999999}",
+    "__import__('os').abort()",
+    "exit()",
+    "\ud800",
+    "\x00",
+]
+HOSTILE += [
+    " " * 10**6 + "$" * 10,
+    "٣",
+    "4²",
+    "</think>" * 1000,
+    "<answer>" * 10_000,
+    "</answer><answer>" * 5_000,
+    "or " * 10_000,
+]
+
+
+@each_reward
+@pytest.mark.parametrize("gold", ["4", "x^2 + 1", "\ud800", "8" * 10**4], ids=["number", "algebra", "surrogate", "long"])
+def test_a_hostile_answer_gets_a_score_and_does_not_earn(reward, gold):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of a row answer that is no number
+        scores = reward([said(answer) for answer in HOSTILE] + HOSTILE, answer=[gold] * 2 * len(HOSTILE))
+        unjudged = reward([""], answer=[gold]) == [None]
+    if unjudged:
+        assert scores == [None] * 2 * len(HOSTILE)
+    else:
+        assert all(isinstance(earned, float) and 0 <= earned <= 1 for earned in scores)
+        assert [answer[:20] for answer, earned in zip(HOSTILE * 2, scores, strict=True) if earned == 1 and answer != gold] == []
+
+
+def test_a_batch_with_a_hostile_hundredth_scores_like_each_completion_alone():
+    rng = random.Random(0)
+    kinds = [("42", "42", 1.0), ("43", "42", 0.0), ("1+x", "x+1", 1.0), ("2x", "x^2", 0.0), ("Paris", "paris", 1.0)]
+    kinds = rng.choices(kinds, k=1013) + [(answer, rng.choice(["42", "x+1"]), 0.0) for answer in HOSTILE[:22:2]]
+    rng.shuffle(kinds)
+    scores = correctness_reward([said(given) for given, _, _ in kinds], answer=[gold for _, gold, _ in kinds])
+    assert scores == [earned for _, _, earned in kinds] and len(scores) == 1024
+
+
+def test_threads_get_the_same_scores():
+    batch = [said(given) for given in ("(z+1)^2", "z^2+2z+1", "z^2", "10000007!", "z")]
+    scores = [None] * 4
+
+    def judge(position: int):
+        scores[position] = correctness_reward(batch, answer=["z^2+2z+1"] * 5)
+
+    threads = [threading.Thread(target=judge, args=(position,)) for position in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert scores == [[1.0, 1.0, 0.0, 0.0, 0.0]] * 4
+
+
+def test_the_examples_in_the_docstrings_hold():
+    result = doctest.testmod(correctness)
+    assert result.attempted >= 6 and result.failed == 0

@@ -1,0 +1,396 @@
+"""The laboratory: rewards with weights, tried on cases and measured on groups. Attacks and verdicts have files of their own."""
+
+import json
+import math
+from functools import partial
+
+import numpy as np
+import pandas as pd
+import pytest
+from transformers import AutoTokenizer
+from trl.rewards import get_repetition_penalty_reward, get_soft_overlong_punishment, think_format_reward
+
+from helpers.formats import THINK_ANSWER, TagFormat, completion_text
+from helpers.presets import PRESETS
+from helpers.rewards import (
+    AdaptiveReward,
+    correctness_reward,
+    format_reward,
+    incremental_format_reward,
+    max_length_reward,
+    reward_set,
+    soft_format_reward,
+    substantial_format_reward,
+)
+from helpers.rewards.lab import Lab, load_cases, stored_groups
+from helpers.rewards.verdicts import differences
+
+CASED = [correctness_reward, format_reward, substantial_format_reward, soft_format_reward, incremental_format_reward]
+pytestmark = pytest.mark.filterwarnings("ignore:.*have no answer")
+
+
+def told(name: str, position: int):
+    """A reward that reads its score off the completion: the number at this position, None for a dash."""
+
+    def reward(completions, **columns):
+        said = [completion_text(completion).split()[position] for completion in completions]
+        return [None if word == "-" else float(word) for word in said]
+
+    reward.__name__ = name
+    return reward
+
+
+def lab_of(*weights: float) -> Lab:
+    """Rewards a, b, … with these weights, each reading its own number of a completion."""
+    return Lab([told("abcdef"[at], at) for at in range(len(weights))], list(weights))
+
+
+def rows_for(groups: list) -> pd.DataFrame:
+    return pd.DataFrame({"question": [f"q{at}" for at in range(len(groups))], "answer": ["4"] * len(groups)})
+
+
+def signal_of(groups: list[list[str]], *weights: float) -> dict:
+    return lab_of(*weights).signal(rows_for(groups), groups)
+
+
+# --- A lab -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("functions", "weights", "says"),
+    [
+        ([format_reward], [], "1 rewards and 0 weights"),
+        ([format_reward], [1.0, 0.5], "1 rewards and 2 weights"),
+        ([format_reward, correctness_reward], [1.0], "2 rewards and 1 weights"),
+        ([], [], "0 rewards and 0 weights"),
+        ([format_reward, partial(format_reward, tags=THINK_ANSWER)], [1.0, 1.0], "two rewards are called 'format_reward'"),
+        ([format_reward, AdaptiveReward(format_reward)], [1.0, 1.0], "two rewards are called 'format_reward'"),
+    ],
+)
+def test_rewards_and_weights_that_do_not_fit_are_refused(functions, weights, says):
+    with pytest.raises(ValueError, match=says):
+        Lab(functions, weights)
+
+
+def test_the_callers_rewards_are_not_changed_by_being_tried():
+    adaptive = AdaptiveReward(format_reward)
+    lab = Lab([correctness_reward, adaptive], [1.0, 0.5])
+    lab.cases()
+    lab.attacks(rows_for(["", ""]))
+    lab.signal(rows_for([""]), [["no tags", "no tags"]])
+    lab.speed()
+    assert adaptive.weight == 1.0
+
+
+def test_scores_are_weighted_and_none_adds_nothing():
+    table = lab_of(1.0, 0.5).scores(["1 0.5", "- 1", "0.25 -", "- -"])
+    assert list(table.columns) == ["a", "b", "total"]
+    assert table["total"].tolist()[:3] == [1.25, 0.5, 0.25]
+    np.testing.assert_array_equal(table["a"], [1, np.nan, 0.25, np.nan])
+
+
+def test_scores_keep_what_a_broken_reward_did_right():
+    lab = lab_of(1.0, 0.5)
+    table = lab.scores(["1 1", "0.5", "1 0"])
+    assert table["total"].tolist() == [1.5, 0.5, 1.0]
+    assert [(fault.reward, fault.position, fault.completion) for fault in lab.faults] == [("b", 1, "0.5")]
+
+
+def test_rewards_are_handed_what_trl_hands_them():
+    seen = {}
+
+    def curious_reward(**given):
+        seen.update(given)
+        return [1.0] * len(given["completions"])
+
+    lab = Lab([curious_reward], [1.0])
+    lab.scores(["a b", "c"], answer=["1", "2"], prompts=["p", "q"])
+    assert seen["completions"] == [[{"role": "assistant", "content": "a b"}], [{"role": "assistant", "content": "c"}]]
+    assert seen["answer"] == ["1", "2"] and seen["prompts"] == ["p", "q"]
+    assert [len(ids) for ids in seen["completion_ids"]] == [2, 1]
+    assert lab.faults == []
+
+
+@pytest.mark.parametrize("name", ["prompts", "completion_ids", "trainer_state", "log_extra", "log_metric"])
+def test_a_reward_may_ask_for_anything_trl_always_passes(name):
+    def reward(completions, **columns):
+        return [float(name in columns)] * len(completions)
+
+    assert Lab([reward], [1.0]).scores(["a", "b"])["total"].tolist() == [1.0, 1.0]
+
+
+def test_a_reward_may_log_as_under_trl():
+    def reward(completions, log_extra, log_metric, **columns):
+        log_extra("text", [completion_text(completion) for completion in completions])
+        log_metric("number", 2.0)
+        return [1.0] * len(completions)
+
+    lab = Lab([reward], [1.0])
+    assert lab.scores(["a", "b"])["total"].tolist() == [1.0, 1.0] and lab.faults == []
+
+
+def test_tokens_are_the_tokenizers_where_there_is_one():
+    tokenizer = AutoTokenizer.from_pretrained(PRESETS["pocket"].model_path)
+    texts = ["<think>2 + 2 = 4</think><answer>4</answer>", "4"]
+    counts = [len(tokenizer(text, add_special_tokens=False)["input_ids"]) for text in texts]
+    reward = partial(max_length_reward, maximum=counts[0] - 1, unit="tokens")
+    assert Lab([reward], [1.0], tokenizer=tokenizer).scores(texts)["total"].tolist() == reward(
+        texts, completion_ids=[[0] * count for count in counts]
+    )
+    assert counts[0] > len(texts[0].split())  # so that words would have scored otherwise
+
+
+def test_trls_own_rewards_work():
+    rewards = [get_repetition_penalty_reward(ngram_size=2), think_format_reward, get_soft_overlong_punishment(5, 2)]
+    lab = Lab(rewards, [1.0, 1.0, 1.0])
+    table = lab.scores(["<think>a</think> b", "so so so so", "one two three four five six"])
+    assert lab.faults == []
+    assert table["repetition_penalty_reward"].tolist() == pytest.approx([0.0, -2 / 3, 0.0])
+    assert table["think_format_reward"].tolist() == [1.0, 0.0, 0.0]
+    assert table["soft_overlong_punishment_reward"].tolist() == [0.0, -0.5, -1.0]
+
+
+# --- Cases -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "tags",
+    [THINK_ANSWER, TagFormat("reasoning", "final"), TagFormat("answer", "final"), TagFormat("answer", "think")],
+    ids=lambda tags: tags.spec,
+)
+def test_our_rewards_score_our_cases_as_expected(tags):
+    lab = Lab([partial(reward, tags=tags) for reward in CASED], [1.0] * len(CASED), tags)
+    cases = lab.cases()
+    assert differences(cases).to_dict("records") == [] and lab.faults == []
+    assert all(cases[f"expected {name}"].notna().sum() >= 20 for name in lab.names)
+    assert {0.0, 1.0} <= set(cases["correctness_reward"].dropna())
+    assert cases["total"].to_dict() == cases[lab.names].sum(axis=1).to_dict()
+
+
+def write_cases(tmp_path, *cases: dict | str):
+    path = tmp_path / "mine.jsonl"
+    lines = [case if isinstance(case, str) else json.dumps(case, ensure_ascii=False) for case in cases]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+def test_a_case_file_of_ones_own_brings_its_columns(tmp_path):
+    def near_reward(completions, answer, slack=None, **columns):
+        texts = map(completion_text, completions)
+        return [
+            float(abs(float(text) - float(gold)) <= (room or 0)) for text, gold, room in zip(texts, answer, slack, strict=True)
+        ]
+
+    path = write_cases(
+        tmp_path,
+        {"name": "near", "completion": "5", "answer": "4", "slack": 1, "expected": {"near_reward": 1}},
+        "",
+        {"name": "far", "completion": "6", "answer": "4", "slack": 1, "expected": {"near_reward": 0.0}},
+        {"name": "no slack", "completion": "5", "answer": "4", "expected": {"near_reward": 1}},
+        {"name": "no matter", "completion": "5", "answer": "4"},
+    )
+    lab = Lab([near_reward], [2.0])
+    cases = lab.cases(path)
+    assert cases["total"].to_dict() == {"near": 2.0, "far": 0.0, "no slack": 0.0, "no matter": 0.0} and not lab.faults
+    assert differences(cases).to_dict("records") == [{"case": "no slack", "reward": "near_reward", "expected": 1, "score": 0}]
+
+
+def test_a_line_is_what_ends_in_a_newline(tmp_path):
+    text = "one\u2028two\x85three\x0cfour"
+    path = write_cases(tmp_path, {"name": "odd spaces", "completion": text, "expected": {}})
+    assert [case["completion"] for case in load_cases(path)] == [text]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "not json",
+        "[1]",
+        '"text"',
+        '{"completion": "4"}',
+        '{"name": "a"}',
+        '{"name": 3, "completion": "4"}',
+        '{"name": "a", "completion": null}',
+        '{"name": "a", "completion": "4", "expected": 1}',
+        '{"name": "a", "completion": "4", "expected": null}',
+        '{"name": "a", "completion": "4", "expected": {"a": "1"}}',
+    ],
+)
+def test_a_line_that_is_no_case_is_named(tmp_path, line):
+    path = write_cases(tmp_path, {"name": "fine", "completion": "4"}, "", line)
+    with pytest.raises(ValueError, match=r"mine\.jsonl, line 3"):
+        Lab([format_reward], [1.0]).cases(path)
+
+
+def test_a_file_without_a_case_is_refused(tmp_path):
+    with pytest.raises(ValueError, match=r"mine\.jsonl holds no case"):
+        load_cases(write_cases(tmp_path, "", " "))
+
+
+# --- Signal ------------------------------------------------------------------------------------------------------------
+
+SQUARE = ["0 0", "0 1", "1 0", "1 1"]  # two rewards that have nothing to do with one another
+
+
+def advantages(group: list[str], weights: tuple) -> tuple[np.ndarray, np.ndarray]:
+    """TRL's advantage of one group, group-scaled, and what each reward puts into it (completions by rewards)."""
+    weighted = np.array([[float(word) for word in text.split()] for text in group]) * weights
+    total = weighted.sum(axis=1)
+    spread = total.std(ddof=1) + 1e-4
+    return (total - total.mean()) / spread, (weighted - weighted.mean(axis=0)) / spread
+
+
+def test_signal_by_hand():
+    groups = [["1 0.5", "1 0.5", "0 0.5", "0 0"], ["1 1", "1 1", "1 1", "1 1"]]
+    signal = signal_of(groups, 1.0, 2.0)
+    a, b = signal["rewards"]["a"], signal["rewards"]["b"]
+    assert (signal["groups"], signal["group_size"], signal["judges"]) == (2, 4, ["a"])
+    assert (a["weight"], b["weight"]) == (1.0, 2.0)
+    assert (a["mean"], b["mean"]) == (0.75, 0.6875)
+    assert a["within_group_std"] == pytest.approx(math.sqrt(1 / 3) / 2) and b["within_group_std"] == pytest.approx(0.125)
+    assert (a["zero_spread"], b["zero_spread"]) == (0.5, 0.5)
+    assert signal["total"] == {"mean": 2.125, "zero_spread": 0.5}
+    assert signal["pass_rate"] == [0.5, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("weights", "shares"),
+    [
+        ((1.0, 1.0), (0.5, 0.5)),
+        ((2.0, 1.0), (0.8, 0.2)),
+        ((3.0, 1.0), (0.9, 0.1)),
+        ((1.0, 0.0), (1.0, 0.0)),
+        ((1, -1), (0.5, 0.5)),
+    ],
+)
+def test_rewards_that_have_nothing_in_common_share_the_advantage_by_squared_weight(weights, shares):
+    rewards = signal_of([SQUARE], *weights)["rewards"]
+    assert (rewards["a"]["advantage_share"], rewards["b"]["advantage_share"]) == pytest.approx(shares)
+    assert rewards["a"]["rank_correlation"] == {"b": pytest.approx(0)}
+
+
+@pytest.mark.parametrize("sizes", [(4, 4, 4), (2, 5, 3)], ids=["even", "uneven"])
+def test_advantage_shares_are_those_of_trls_advantage(sizes):
+    draw, weights = np.random.default_rng(0), (1.0, 0.5, -0.25)
+    groups = [[" ".join(map(str, draw.random(3).round(3))) for _ in range(size)] for size in sizes]
+    pairs = [advantages(group, weights) for group in groups]
+    advantage, parts = (np.concatenate(each) for each in zip(*pairs, strict=True))
+    expected = (parts * advantage[:, None]).mean(axis=0) / (advantage**2).mean()
+    signal = signal_of(groups, *weights)
+    shares = [statistics["advantage_share"] for statistics in signal["rewards"].values()]
+    assert shares == pytest.approx(expected) and sum(shares) == pytest.approx(1.0)
+    assert (signal["groups"], signal["group_size"], len(signal["pass_rate"])) == (3, max(sizes), 3)
+
+
+def test_half_a_score_passes():
+    assert signal_of([["0.5", "0.49"], ["0", "1"]], 1.0)["pass_rate"] == [0.5, 0.5]
+
+
+def test_ranks_are_what_is_correlated():
+    rewards = signal_of([["1 10 4", "2 1000 3"], ["3 1001 2", "4 9999 1"]], 1.0, 1.0, 1.0)["rewards"]
+    assert rewards["a"]["rank_correlation"] == {"b": pytest.approx(1.0), "c": pytest.approx(-1.0)}
+
+
+def test_rewards_that_never_differ_teach_nothing():
+    signal = signal_of([["1 0", "1 0"], ["1 0", "1 0"]], 1.0, 1.0)
+    assert signal["total"] == {"mean": 1.0, "zero_spread": 1.0}
+    for statistics in signal["rewards"].values():
+        assert (statistics["advantage_share"], statistics["zero_spread"]) == (0.0, 1.0)
+        assert list(statistics["rank_correlation"].values()) == [None]
+
+
+def test_totals_that_differ_by_rounding_alone_are_equal():
+    signal = signal_of([["1 1 0", "0 0 1"]], 0.1, 0.2, 0.3)
+    assert signal["total"]["zero_spread"] == 1.0
+    assert all(abs(statistics["advantage_share"]) <= 1 for statistics in signal["rewards"].values())
+
+
+def test_rows_that_a_reward_cannot_judge_stay_out_of_its_mean():
+    signal = signal_of([["- 1", "- 0"], ["1 1", "0.5 1"]], 1.0, 1.0)
+    assert signal["rewards"]["a"]["mean"] == 0.75 and signal["rewards"]["b"]["mean"] == 0.75
+    assert signal["rewards"]["a"]["zero_spread"] == 0.5 and signal["total"]["mean"] == 1.125
+
+
+def test_a_completion_that_no_reward_judges_is_left_out_of_its_group_as_in_trl():
+    left_out, without = signal_of([["1 0", "- -", "0 0.5", "1 1"]], 1.0, 1.0), signal_of([["1 0", "0 0.5", "1 1"]], 1.0, 1.0)
+    assert left_out["total"] == without["total"]
+    shares = [[s["advantage_share"] for s in signal["rewards"].values()] for signal in (left_out, without)]
+    assert shares[0] == pytest.approx(shares[1])
+    assert signal_of([["1 1", "- -", "1 1"]], 1.0, 1.0)["total"]["zero_spread"] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("rows", "groups", "says"),
+    [
+        (1, [["1"]], "fewer than two"),
+        (2, [["1", "1"], ["1"]], "fewer than two"),
+        (1, [[]], "fewer than two"),
+        (2, [["1", "1"]], "2 rows and 1 groups"),
+        (0, [], "0 rows and 0 groups"),
+    ],
+)
+def test_groups_without_a_spread_or_a_row_are_refused(rows, groups, says):
+    with pytest.raises(ValueError, match=says):
+        lab_of(1.0).signal(rows_for([[]] * rows), groups)
+
+
+# --- Stored completions, speed -----------------------------------------------------------------------------------------
+
+
+def test_the_completions_of_a_run_become_groups(tmp_path):
+    table = pd.DataFrame(
+        [
+            (1, "a", "1", "x1", 0.0),
+            (1, "b", "2", "y1", 0.0),
+            (1, "a", "1", "x2", 1.0),
+            (1, "b", "2", "y2", 1.0),
+            (2, "a", "1", "x3", 1.0),
+            (2, "a", "1", "x4", 1.0),
+            (2, "b", "2", "alone", 1.0),
+        ],
+        columns=["step", "question", "answer", "completion", "format_reward"],
+    )
+    table.to_parquet(tmp_path / "completions.parquet")
+    rows, groups = stored_groups(pd.read_parquet(tmp_path / "completions.parquet"))
+    assert groups == [["x1", "x2"], ["y1", "y2"], ["x3", "x4"]]
+    assert rows[["step", "question", "answer"]].values.tolist() == [[1, "a", "1"], [1, "b", "2"], [2, "a", "1"]]
+    signal = Lab(*reward_set("math")).signal(rows, groups)
+    assert (signal["groups"], signal["group_size"]) == (3, 2)
+
+
+def test_stored_completions_need_no_step():
+    table = pd.DataFrame({"question": ["b", "a", "b"], "answer": ["4", "1", "4"], "completion": ["x", "y", "z"]})
+    rows, groups = stored_groups(table)
+    assert groups == [["x", "z"]] and rows.to_dict("records") == [{"question": "b", "answer": "4"}]
+
+
+@pytest.mark.parametrize("column", ["question", "completion"])
+def test_a_missing_column_of_stored_completions_is_named(column):
+    table = pd.DataFrame({"question": ["a"], "answer": ["1"], "completion": ["x"]}).drop(columns=column)
+    with pytest.raises(ValueError, match=f"'{column}' is missing"):
+        stored_groups(table)
+
+
+def test_speed_is_a_positive_number_a_reward_on_as_many_as_it_says():
+    seen = []
+
+    def counting_reward(completions, answer, **columns):
+        seen.append((len(completions), len(answer)))
+        return [1.0] * len(completions)
+
+    lab = Lab([counting_reward, format_reward], [1.0, 1.0])
+    lab.signal(rows_for(["", ""]), [["x", "y", "z"], ["x", "y"]])
+    taken = lab.speed()
+    assert list(taken.index) == ["counting_reward", "format_reward"] and (taken > 0).all()
+    assert seen == [(5, 5), (1000, 1000)] and lab.faults == []
+
+
+@pytest.mark.parametrize("completions", [None, ["one"], ["text"] * 2500], ids=["none", "one", "many"])
+def test_speed_needs_no_signal(completions):
+    seen = []
+
+    def counting_reward(completions, **columns):
+        seen.append(len(completions))
+        return [1.0] * len(completions)
+
+    assert (Lab([counting_reward], [1.0]).speed(completions) > 0).all() and seen == [1000]

@@ -1,0 +1,395 @@
+"""Rewards made of rewards: the weight that adapts, ensembles, a classifier on real weights, and what TRL makes of them."""
+
+import json
+import math
+import os
+import pickle
+import subprocess
+from functools import partial
+
+import pytest
+import torch
+from tokenizers.processors import TemplateProcessing
+from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTokenizer, Qwen3ForSequenceClassification
+
+from helpers import PROJECT
+from helpers.formats import THINK_ANSWER
+from helpers.presets import PRESETS
+from helpers.rewards import (
+    AdaptiveReward,
+    EnsembleReward,
+    ModelReward,
+    correctness_reward,
+    debug_reward,
+    format_reward,
+    reward_name,
+)
+
+POCKET = PRESETS["pocket"].model_path
+GOOD, BAD = THINK_ANSWER.render("2 + 2", "4"), "4"
+
+
+def column(completions, scores, **columns):
+    """A reward whose scores stand in the data."""
+    return scores
+
+
+def other_column(completions, others, **columns):
+    return others
+
+
+# --- The weight that adapts --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("successes", "factor"),
+    [(0, 1.2), (1, 1.2), (2, 1.2), (3, 1.0), (5, 1.0), (8, 1.0), (9, 0.9), (10, 0.9)],
+)
+def test_the_weight_rises_below_30_percent_and_falls_above_80(successes, factor):
+    reward = AdaptiveReward(format_reward, weight=2.0)
+    batch = [GOOD] * successes + [BAD] * (10 - successes)
+    assert reward(batch) == [2.0] * successes + [0.0] * (10 - successes)  # this batch still has the weight from before
+    assert reward.weight == pytest.approx(2.0 * factor)
+    assert reward([GOOD]) == [pytest.approx(2.0 * factor)]
+
+
+@pytest.mark.parametrize(("success", "factor"), [(0.5, 0.9), (0.6, 0.9), (0.61, 1.2), (0, 0.9)])
+def test_success_is_a_score_of_at_least_that(success, factor):
+    reward = AdaptiveReward(column, success=success)
+    assert reward([""] * 2, scores=[0.6, 0.6]) == [0.6, 0.6]
+    assert reward.weight == pytest.approx(factor)
+
+
+@pytest.mark.parametrize(("scores", "end"), [([0.0], 2.0), ([1.0], 0.5)])
+def test_the_weight_stays_within_its_bounds(scores, end):
+    reward = AdaptiveReward(column, bounds=(0.5, 2.0))
+    for _ in range(50):
+        reward([""], scores=scores)
+        assert 0.5 <= reward.weight <= 2.0
+    assert reward.weight == end
+
+
+@pytest.mark.parametrize(
+    ("scores", "factor"),
+    [([None, None], 1.0), ([], 1.0), ([None, None, None, 1.0], 0.9), ([None, 0.0, 0.0, 1.0, 1.0], 1.0), ([None, 0.0], 1.2)],
+)
+def test_rows_that_cannot_be_judged_do_not_count(scores, factor):
+    reward = AdaptiveReward(column)
+    assert reward([""] * len(scores), scores=scores) == scores
+    assert reward.weight == pytest.approx(factor)
+
+
+def test_a_restored_weight_goes_on_as_if_nothing_had_happened():
+    batches = [[0.0], [0.0], [0.0, 1.0], [None], [0.0, 1.0], [1.0]]
+    through, first = AdaptiveReward(column), AdaptiveReward(column)
+    whole = [through([""] * len(batch), scores=batch) for batch in batches]
+    start = [first([""] * len(batch), scores=batch) for batch in batches[:3]]
+    second = AdaptiveReward(column)
+    second.load_state_dict(json.loads(json.dumps(first.state_dict())))
+    assert start + [second([""] * len(batch), scores=batch) for batch in batches[3:]] == whole
+    assert second.weight == through.weight != 1.0
+
+
+@pytest.mark.parametrize(
+    ("weight", "bounds"),
+    [(1, (2, 0.5)), (1, (0, 4)), (1, (-1, 4)), (1, (1.5, 4)), (5, (0.25, 4)), (0.1, (0.25, 4)), (math.nan, (0.25, 4))],
+)
+def test_bounds_that_do_not_hold_the_weight_are_refused(weight, bounds):
+    with pytest.raises(ValueError, match=f"weight={weight} and bounds="):
+        AdaptiveReward(format_reward, weight=weight, bounds=bounds)
+
+
+# --- Ensembles ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("scores", "mean", "minimum", "median", "trimmed"),
+    [
+        ([0.2], 0.2, 0.2, 0.2, 0.2),
+        ([0.2, 1.0], 0.6, 0.2, 0.6, 0.6),
+        ([0.0, 0.9, 0.3], 0.4, 0.0, 0.3, 0.3),
+        ([1.0, 0.0, 0.5, 0.1], 0.4, 0.0, 0.3, 0.3),
+        ([0.5, 0.5, 0.5, 0.5], 0.5, 0.5, 0.5, 0.5),
+        ([None, 0.2, 1.0], 0.6, 0.2, 0.6, 0.6),
+        ([None, 0.0, 0.9, 0.3], 0.4, 0.0, 0.3, 0.3),
+        ([None, None, 0.7], 0.7, 0.7, 0.7, 0.7),
+        ([None, None], None, None, None, None),
+    ],
+)
+def test_the_scorers_are_put_together_and_none_abstains(scores, mean, minimum, median, trimmed):
+    scorers = [partial(_fixed, score=score) for score in scores]
+    for how, expected in {"mean": mean, "minimum": minimum, "median": median, "trimmed": trimmed}.items():
+        wanted = None if expected is None else pytest.approx(expected)
+        assert EnsembleReward(scorers, how=how)(completions=["", ""]) == [wanted] * 2
+        assert EnsembleReward(scorers[::-1], how=how)(completions=[""]) == [wanted]
+
+
+def _fixed(completions, score, **columns):
+    return [score] * len(completions)
+
+
+def test_each_row_is_put_together_for_itself():
+    both = EnsembleReward([column, other_column], how="minimum")
+    assert both(completions=[""] * 4, scores=[1.0, 0.5, None, None], others=[0.2, 0.9, 0.3, None]) == [0.2, 0.5, 0.3, None]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [({"how": "max"}, "'max'.*mean, minimum, median, trimmed"), ({"how": None}, "None"), ({}, "at least one")],
+)
+def test_an_ensemble_that_is_none_is_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        EnsembleReward([format_reward] if options else [], **options)
+
+
+def test_scorers_that_disagree_about_the_number_of_rows_are_not_cut_to_the_shorter():
+    with pytest.raises(ValueError):
+        EnsembleReward([format_reward, column])(completions=["", ""], scores=[1.0])
+
+
+def test_an_ensemble_of_adapting_rewards_is_part_of_the_checkpoint_too():
+    ours = EnsembleReward([AdaptiveReward(format_reward), correctness_reward])
+    ours(completions=[BAD], answer=["4"])
+    assert ours.rewards[0].weight == 1.2
+    again = EnsembleReward([AdaptiveReward(format_reward), correctness_reward])
+    again.load_state_dict(json.loads(json.dumps(ours.state_dict())))
+    assert again.rewards[0].weight == 1.2
+
+
+# --- The one to look through -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("samples", "shown"), [(0, 0), (1, 1), (2, 2), (3, 3), (9, 3)])
+def test_the_first_completions_are_printed_and_all_earn_1(capsys, samples, shown):
+    texts = [GOOD, [{"role": "assistant", "content": "five"}], "six"]
+    assert debug_reward(texts, answer=["4", "5", "6"], samples=samples) == [1.0] * 3
+    out = capsys.readouterr().out
+    blocks = [
+        f"--- completion {n} of 3, answer {gold!r}\n{text}\n"
+        for n, gold, text in ((1, "4", GOOD), (2, "5", "five"), (3, "6", "six"))
+    ]
+    assert out == "".join(blocks[:shown])
+
+
+@pytest.mark.parametrize("prompt", ["2 + 2?", [{"role": "system", "content": "no"}, {"role": "user", "content": "2 + 2?"}]])
+def test_the_prompt_is_printed_where_there_is_one(capsys, prompt):
+    debug_reward(["4"], prompts=[prompt])
+    assert capsys.readouterr().out == "--- completion 1 of 1\n> 2 + 2?\n4\n"
+
+
+@pytest.mark.parametrize("where", ["completion", "answer", "prompt", "messages"])
+def test_what_cannot_be_encoded_is_printed_all_the_same(capsys, where):
+    text = {where: "a\ud800\udfffb"}
+    prompt = [{"role": "user", "content": text.get("messages", "?")}] if where == "messages" else text.get("prompt", "?")
+    scores = debug_reward([text.get("completion", "c")], prompts=[prompt], answer=[text.get("answer", "4")])
+    assert scores == [1.0] and "a" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("completion", [None, [], {}, 3, "\x00", "\ud800"])
+def test_a_completion_without_text_is_shown_too(capsys, completion):
+    assert debug_reward([completion], prompts=[""], answer=[None]) == [1.0]
+    assert "completion 1 of 1" in capsys.readouterr().out
+
+
+# --- A classifier ------------------------------------------------------------------------------------------------------
+
+PROMPTS = [
+    [{"role": "system", "content": THINK_ANSWER.system_prompt}, {"role": "user", "content": f"What is {n} + 1?"}]
+    for n in range(9)
+]
+TEXTS = [GOOD, "", "4", "so " * 60, "<think>", GOOD * 5, "I cannot.", "\n" * 20, "7"]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread():
+    """So small a model is fastest on one thread, and many times slower on two that other processes share."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture(scope="module")
+def classifiers(tmp_path_factory) -> dict:
+    """Folders with half the pocket model under a random head, by the number of labels."""
+    folders = {labels: tmp_path_factory.mktemp("models") / "classifier" for labels in (1, 2, 3)}
+    for labels, folder in folders.items():
+        config = AutoConfig.from_pretrained(POCKET, num_labels=labels, num_hidden_layers=2, layer_types=["full_attention"] * 2)
+        torch.manual_seed(labels)
+        model = Qwen3ForSequenceClassification(config).float()
+        torch.nn.init.normal_(model.score.weight, std=0.3)
+        model.save_pretrained(folder)
+        AutoTokenizer.from_pretrained(POCKET).save_pretrained(folder)
+    return folders
+
+
+@torch.inference_mode()
+def logits(folder, text: str, **options) -> torch.Tensor:
+    """What the model says of one text alone, so without padding."""
+    ids = AutoTokenizer.from_pretrained(folder)(text, return_tensors="pt", **options)["input_ids"]
+    return AutoModelForSequenceClassification.from_pretrained(folder)(input_ids=ids).logits[0].float()
+
+
+def templated(folder, prompt: list[dict], completion: str) -> str:
+    messages = [*prompt, {"role": "assistant", "content": completion}]
+    return AutoTokenizer.from_pretrained(folder).apply_chat_template(messages, tokenize=False)
+
+
+def chat(text: str) -> list[dict]:
+    return [{"role": "assistant", "content": text}]
+
+
+def close(scores: list[float]):
+    return pytest.approx(scores, abs=1e-5)
+
+
+@pytest.fixture
+def variant(classifiers, tmp_path):
+    """Save the one-label classifier with another tokenizer: variant(tokenizer) gives the folder."""
+
+    def save(tokenizer):
+        AutoModelForSequenceClassification.from_pretrained(classifiers[1]).save_pretrained(tmp_path)
+        tokenizer.save_pretrained(tmp_path)
+        return tmp_path
+
+    return save
+
+
+@pytest.mark.parametrize(("labels", "label"), [(1, -1), (2, -1), (2, 0), (2, 1), (3, 1)])
+@pytest.mark.parametrize("batch_size", [1, 2, 32])
+def test_each_conversation_scores_what_it_scores_alone(classifiers, labels, label, batch_size):
+    folder = classifiers[labels]
+    said = [logits(folder, templated(folder, prompt, text)) for prompt, text in zip(PROMPTS, TEXTS, strict=True)]
+    expected = [(x.sigmoid()[0] if labels == 1 else x.softmax(-1)[label]).item() for x in said]
+    reward = ModelReward(folder, label=label, batch_size=batch_size)
+    assert reward(completions=[chat(text) for text in TEXTS], prompts=PROMPTS, answer=["4"] * 9) == close(expected)
+    assert reward(completions=TEXTS, prompts=PROMPTS) == close(expected)
+    assert max(expected) - min(expected) > 0.05, "scores that are all alike would show no mix-up"
+
+
+def test_prompts_may_be_texts_or_missing(classifiers):
+    reward = ModelReward(classifiers[1])
+    plain = reward(completions=TEXTS, prompts=["2 + 2?"] * 9)
+    assert plain == close(reward(completions=TEXTS, prompts=[[{"role": "user", "content": "2 + 2?"}]] * 9))
+    missing = reward(completions=TEXTS)
+    assert missing != close(plain) and all(0 <= score <= 1 for score in missing)
+    assert reward(completions=[], prompts=[]) == reward(completions=[]) == []
+
+
+def test_without_a_chat_template_the_texts_are_joined_by_blank_lines(variant):
+    tokenizer = AutoTokenizer.from_pretrained(POCKET)
+    tokenizer.chat_template = None
+    folder = variant(tokenizer)
+    expected = [
+        logits(folder, "\n\n".join([*(m["content"] for m in PROMPTS[0]), text])).sigmoid().item() for text in ("4", "so 5")
+    ]
+    assert ModelReward(folder)(completions=["4", chat("so 5")], prompts=[PROMPTS[0]] * 2) == close(expected)
+
+
+def test_special_tokens_that_the_template_writes_are_not_doubled(variant):
+    # As TRL scores with a model: many tokenizers put a first token before every text, and so do their templates.
+    tokenizer = AutoTokenizer.from_pretrained(POCKET)
+    first = "<|im_start|>"
+    tokenizer.backend_tokenizer.post_processor = TemplateProcessing(
+        single=f"{first} $A", special_tokens=[(first, tokenizer.convert_tokens_to_ids(first))]
+    )
+    folder = variant(tokenizer)
+    once, twice = (logits(folder, templated(folder, PROMPTS[0], "4"), add_special_tokens=added) for added in (False, True))
+    assert once.item() != pytest.approx(twice.item(), abs=1e-3), "a second one would not show"
+    assert ModelReward(folder)(completions=["4"], prompts=PROMPTS[:1]) == close([once.sigmoid().item()])
+
+
+@pytest.mark.parametrize("setting", [{"pad_token": None}, {"padding_side": "left"}, {"padding_side": "right"}], ids=str)
+def test_padding_does_not_matter_however_the_tokenizer_pads(variant, setting):
+    folder = variant(AutoTokenizer.from_pretrained(POCKET, **setting))
+    scores = ModelReward(folder)(completions=TEXTS, prompts=PROMPTS)
+    assert scores == close(ModelReward(folder, batch_size=1)(completions=TEXTS, prompts=PROMPTS))
+
+
+def test_texts_are_cut_to_max_length(classifiers):
+    texts = ["so " * 100 + end for end in ("4", "five and more")]
+    cut, whole = (ModelReward(classifiers[1], max_length=length)(completions=texts) for length in (50, 1024))
+    assert cut[0] == pytest.approx(cut[1], abs=1e-6)
+    assert abs(whole[0] - whole[1]) > 1e-3
+
+
+@pytest.mark.parametrize(
+    "hostile", [None, [], {}, 3, [None], "\ud800", "a\udfffb", "\x00", "<|endoftext|>" * 9, "9" * 10**5, "٣²"]
+)
+def test_a_hostile_completion_gets_a_score_and_changes_no_other(classifiers, hostile):
+    reward = ModelReward(classifiers[2], max_length=256)
+    score, other = reward(completions=[hostile, "4"], prompts=PROMPTS[:2])
+    assert 0 <= score <= 1
+    assert [other] == close(reward(completions=["4"], prompts=[PROMPTS[1]]))
+
+
+def test_a_pickled_copy_is_small_and_gives_the_same_scores(classifiers):
+    reward = ModelReward(classifiers[2], label=0, batch_size=3, max_length=200, name="politeness")
+    scores = reward(completions=TEXTS, prompts=PROMPTS)
+    frozen = pickle.dumps(reward)
+    copied = pickle.loads(frozen)
+    assert len(frozen) < 1000, "the weights are not part of it"
+    assert copied(completions=TEXTS, prompts=PROMPTS) == scores == reward(completions=TEXTS, prompts=PROMPTS)
+    assert reward_name(copied) == "politeness"
+
+
+@pytest.mark.parametrize("name", ["missing", "empty", "no-such-owner/no-such-model"])
+def test_nothing_loadable_is_said_at_the_first_call(tmp_path, name):
+    (tmp_path / "empty").mkdir()
+    reward = ModelReward(name if "/" in name else tmp_path / name)
+    with pytest.raises(OSError):
+        reward(completions=["4"])
+
+
+def test_a_loaded_model_is_named_as_trl_names_it(classifiers):
+    assert reward_name(AutoModelForSequenceClassification.from_pretrained(classifiers[1])) == "classifier"
+
+
+# --- With TRL ----------------------------------------------------------------------------------------------------------
+
+
+STEPS = """
+import json, sys
+from unsloth import FastLanguageModel
+from datasets import Dataset
+from trl import GRPOConfig, GRPOTrainer
+from helpers.rewards import ModelReward, correctness_reward
+
+pocket, classifier, folder, prompts, texts = json.load(sys.stdin)
+model, tokenizer = FastLanguageModel.from_pretrained(pocket, max_seq_length=128, load_in_4bit=True)
+model = FastLanguageModel.get_peft_model(model, r=4, target_modules=["q_proj", "v_proj"], use_gradient_checkpointing=False)
+rows = Dataset.from_list([{"prompt": prompt, "answer": str(n + 1)} for n, prompt in enumerate(prompts)])
+told = {"scores": ModelReward(classifier)(completions=texts, prompts=prompts)}
+for name, functions in {"mixed": [ModelReward(classifier), correctness_reward], "alone": [ModelReward(classifier)]}.items():
+    sizes = {"max_steps": 2, "num_generations": 4, "per_device_train_batch_size": 4, "max_completion_length": 16}
+    config = GRPOConfig(folder, **sizes, logging_steps=1, save_strategy="no", report_to="none", seed=0)
+    trainer = GRPOTrainer(model, functions, config, train_dataset=rows, processing_class=tokenizer)
+    trainer.train()
+    told[name] = trainer.state.log_history[:2]
+print("\\n" + json.dumps(told))
+"""
+
+
+@pytest.fixture(scope="module")
+def trained(classifiers, python, tmp_path_factory) -> dict:
+    """Two steps of GRPO through Unsloth, in a process of their own: it has to be imported before Transformers and TRL."""
+    folder = tmp_path_factory.mktemp("training")
+    given = json.dumps([str(POCKET), str(classifiers[2]), str(folder / "out"), PROMPTS, TEXTS])
+    environment = os.environ | {"PYTHONPATH": str(PROJECT), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run([python, "-c", STEPS], input=given, capture_output=True, text=True, cwd=folder, env=environment)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.mark.parametrize("name", ["mixed", "alone"])
+def test_trl_trains_on_the_classifier_and_logs_it(trained, name):
+    logged = [row["rewards/model_reward/mean"] for row in trained[name]]
+    assert len(logged) == 2 and all(0 < mean < 1 for mean in logged)
+    assert all(math.isfinite(row["loss"]) and math.isfinite(row["grad_norm"]) for row in trained[name])
+    for row, mean in zip(trained[name], logged, strict=True):
+        assert row["reward"] == pytest.approx(mean + row.get("rewards/correctness_reward/mean", 0), abs=1e-5)
+        assert ("rewards/correctness_reward/mean" in row) == (name == "mixed")
+
+
+def test_the_classifier_scores_the_same_beside_unsloth(trained, classifiers):
+    assert trained["scores"] == pytest.approx(ModelReward(classifiers[2])(completions=TEXTS, prompts=PROMPTS), abs=1e-4)

@@ -1,0 +1,311 @@
+"""Judgements in worker processes: right where honest, False where hostile, and always back."""
+
+import contextlib
+import doctest
+import itertools
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from helpers.rewards import symbolic
+
+linux = pytest.mark.skipif(not Path("/proc/self/io").exists(), reason="reads /proc")
+
+
+numbers = itertools.count(1000)
+
+
+def fresh(same: bool = True) -> tuple[str, str]:
+    """Two expressions that are equal, or not, and were never asked before, so that a worker has to answer."""
+    number = next(numbers)
+    return f"{number}x + x", f"{number + 1 if same else number}x"
+
+
+def workers() -> list[int]:
+    """The process ids of the workers of this process that are alive."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+            if parent == os.getpid() and symbolic.__file__.encode() in (entry / "cmdline").read_bytes():
+                found.append(int(entry.name))
+        except OSError:  # gone meanwhile
+            continue
+    return found
+
+
+def kill_the_workers() -> list[int]:
+    """Kill them as somebody else would, and wait until they are dead."""
+    killed = workers()
+    for worker in killed:
+        with contextlib.suppress(ProcessLookupError, ChildProcessError):  # it was replaced meanwhile
+            os.kill(worker, signal.SIGKILL)
+            os.waitid(os.P_PID, worker, os.WEXITED | os.WNOWAIT)
+    return killed
+
+
+# --- Honest questions --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("gold", "given", "same"),
+    [
+        ("x^2 + 2x + 1", "(x+1)^2", True),
+        ("x^2 + 2x + 1", "(x-1)^2", False),
+        ("x+y", "y + x", True),
+        ("ab", "ba", True),
+        (r"\frac{\sqrt{3}}{2}", r"\frac{3}{2\sqrt{3}}", True),
+        (r"\frac{\sqrt{3}}{2}", r"\sqrt{3}", False),
+        (r"\sin^2 x + \cos^2 x", "1", True),
+        ("4", r"\sqrt{16}", True),
+        (r"2\pi", "6.283185", True),
+        (r"2\pi", "6.2", False),
+        (r"\{1, 2, 3\}", r"\{3, 1, 2\}", True),
+        (r"\{1, 2, 3\}", r"\{1, 2\}", False),
+        (r"\{1, 2\}", r"\{1\} \cup \{2\}", True),
+        ("[0, 1)", "[0, 1)", True),
+        ("[0, 1)", "[0, 1]", False),
+        (r"(-\infty, 0] \cup [1, 2)", r"[1, 2) \cup (-\infty, 0]", True),
+        ("(1, 2)", "(2, 1)", False),
+        ("x > 3", "3 < x", True),
+        ("x > 3", "x < 3", False),
+        ("2x+1", "y = 2x+1", True),
+        (r"\infty", r"-\infty", False),
+        ("", "", False),
+        ("Paris", "", False),
+    ],
+)
+def test_whether_two_expressions_are_equal(gold, given, same):
+    assert symbolic.equal([(gold, given)]) == [same]
+
+
+def test_the_answers_come_in_the_order_of_the_questions():
+    # More than one worker's share, with repeats.
+    pairs = [(f"{n}x + x", f"{n + n % 2 + 1}x") for n in range(24)] * 2
+    assert symbolic.equal(pairs) == [n % 2 == 0 for n in range(24)] * 2
+
+
+def test_no_questions_have_no_answers():
+    assert symbolic.equal([]) == []
+    assert symbolic.task_scores([]) == []
+
+
+# --- Hostile ones ------------------------------------------------------------------------------------------------------
+
+BOMBS = [
+    "9^{9^{9^{9}}}",
+    r"\binom{10^8}{10^7}",
+    "10000000!",
+    r"\sum_{n=1}^{10^{9}} n^n",
+    r"\prod_{n=1}^{10^{9}} n",
+    r"\int_0^1 x^{x^{x^x}} dx",
+    "(x+1)^{9999999}",
+    "(x+y+z)^{500}",
+    r"\sqrt[9999999]{9^{99999999}}",
+    "{" * 10_000 + "x" + "}" * 10_000,
+    "(" * 5_000 + "x" + ")" * 5_000,
+    r"\frac{" * 3_000,
+    "x" * 100_000,
+    "1+" * 5_000 + "1",
+    "9" * 100_000,
+    "x_" * 2_000,
+    "\x00",
+    "\ud800",
+    '"\n\\u0000\n',
+    "\u202e42",
+]
+
+
+@pytest.mark.parametrize("bomb", BOMBS, ids=range(len(BOMBS)))
+def test_a_bomb_is_no_right_answer_and_the_next_question_is_answered(bomb):
+    assert symbolic.equal([("x^2 + 2x + 1", bomb), fresh()]) == [False, True]
+
+
+@pytest.mark.parametrize("bomb", BOMBS[:6:2], ids=range(0, 6, 2))
+def test_a_bomb_as_the_gold_answer_equals_nothing(bomb):
+    assert symbolic.equal([(bomb, "x^2 + 2x + 1")]) == [False]
+
+
+CODE = [
+    "__import__('os').system('touch {path}')",
+    "__import__('pathlib').Path('{path}').touch()",
+    "open('{path}', 'w')",
+    "exec(\"open('{path}', 'w')\")",
+    "eval(\"open('{path}', 'w')\")",
+    "[open('{path}', 'w') for x in (1,)]",
+    "sympify(\"open('{path}', 'w')\")",
+    r"\input{{|touch {path}}}",
+    r"}} + open('{path}', 'w') + \boxed{{",
+    r"\operatorname{{open}}('{path}', 'w')",
+    '"], "w"]\nopen("{path}", "w")\n',
+]
+
+
+@pytest.mark.parametrize("code", CODE, ids=range(len(CODE)))
+def test_code_is_not_run(tmp_path, code):
+    path = tmp_path / "ran"
+    code = code.format(path=path)
+    assert symbolic.equal([("4", code), (code, "4"), ("x+1", code)]) == [False] * 3
+    assert not path.exists()
+
+
+# --- Threads and processes ---------------------------------------------------------------------------------------------
+
+
+def test_another_thread_can_ask():
+    answers = []
+    thread = threading.Thread(target=lambda: answers.extend(symbolic.equal([fresh(), ("6x", "10000001!"), fresh(False)])))
+    thread.start()
+    thread.join()
+    assert answers == [True, False, False]
+
+
+def test_several_threads_can_ask_at_once():
+    batches = [[fresh(), fresh(False), fresh()] for _ in range(10)] * 2
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(symbolic.equal, batches)) == [[True, False, True]] * 20
+
+
+@linux
+def test_a_worker_killed_from_outside_is_replaced():
+    symbolic.equal([fresh()])
+    killed = kill_the_workers()
+    assert killed
+    assert symbolic.equal([fresh(), fresh(False)]) == [True, False]
+    assert workers() and not set(workers()) & set(killed)
+
+
+@linux
+def test_a_worker_killed_at_its_work_is_replaced():
+    symbolic.equal([fresh()])
+    with ThreadPoolExecutor(1) as pool:
+        hanging = pool.submit(symbolic.equal, [("4x", f"{10**7 + n}!") for n in range(4)])
+        kill_the_workers()
+        assert hanging.result() == [False] * 4
+    assert symbolic.equal([fresh()]) == [True]
+
+
+@linux
+def test_a_question_is_asked_once():
+    pairs = [fresh(), fresh(False), ("5x", "10000009!")]
+    assert symbolic.equal(pairs) == [True, False, False]
+    kill_the_workers()
+    assert symbolic.equal(pairs * 3) == [True, False, False] * 3
+    assert workers() == []
+
+
+@linux
+def test_a_batch_asks_a_repeated_question_once():
+    def read() -> int:
+        files = [Path(f"/proc/{worker}/io").read_text() for worker in workers()]
+        return sum(int(text.split("rchar: ")[1].split()[0]) for text in files)
+
+    kill_the_workers()
+    long = "h" + "+h" * 2000
+    assert symbolic.equal([("h", "k" + long)]) == [False]
+    (worker,), before = workers(), read()
+    assert symbolic.equal([("h", "m" + long)] * 50) == [False] * 50
+    assert workers() == [worker]
+    assert 4000 < read() - before < 8000
+
+
+@linux
+def test_a_worker_ends_with_the_process_that_started_it():
+    program = "import os; from helpers.rewards import symbolic; print(symbolic.equal([('x+1', '1+x')]), "
+    program += "symbolic._idle.queue[0].process.pid)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300)
+    answer, worker = done.stdout.rsplit(maxsplit=1)
+    assert answer == "[True]" and done.stderr == ""
+    assert not Path(f"/proc/{worker}").exists()
+
+
+@linux
+def test_a_forked_process_starts_its_own_worker():
+    assert symbolic.equal([fresh()]) == [True]
+    ours, right = workers(), False
+    child = os.fork()
+    if not child:
+        try:
+            right = symbolic.equal([fresh()]) == [True] and bool(workers()) and not set(workers()) & set(ours)
+            kill_the_workers()
+        finally:
+            os._exit(0 if right else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert workers() == ours
+    assert symbolic.equal([fresh()]) == [True]
+
+
+# --- reasoning-gym -----------------------------------------------------------------------------------------------------
+
+FAMILIES = ["chain_sum", "gcd", "leg_counting", "spell_backward", "number_sorting", "countdown", "simple_equations", "n_queens"]
+
+
+def made(family: str, size: int = 3) -> list[dict]:
+    return list(pytest.importorskip("reasoning_gym").create_dataset(family, size=size, seed=1))
+
+
+def asked(family: str, answer: str, entry: dict) -> tuple[str, str, str]:
+    return family, answer, json.dumps(entry, default=str)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_family_finds_its_own_answers_right_and_nonsense_not(family):
+    entries = made(family)
+    assert symbolic.task_scores([asked(family, entry["answer"], entry) for entry in entries]) == [1.0] * 3
+    wrong = symbolic.task_scores([asked(family, "no idea", entry) for entry in entries])
+    assert all(score is None or 0 <= score < 0.5 for score in wrong)
+
+
+def test_the_scores_come_in_the_order_of_the_rows():
+    rows = [asked("chain_sum", entry["answer"] if n % 3 else "-1", entry) for n, entry in enumerate(made("chain_sum", 20))]
+    right = [score == 1.0 for score in symbolic.task_scores(rows * 2)]
+    assert right == [n % 3 > 0 for n in range(20)] * 2
+
+
+def test_a_verifier_that_fails_or_hangs_gives_none():
+    (entry,) = made("countdown", 1)
+    scores = symbolic.task_scores([asked("countdown", "9**9**9**9", entry), ("gcd", "1", "{}"), ("gcd", "1", "no JSON")])
+    assert all(score is None or score < 0.1 for score in scores) and len(scores) == 3
+    assert symbolic.task_scores([asked("countdown", entry["answer"] + " ", entry)]) == [1.0]
+
+
+def test_an_unknown_family_is_named():
+    pytest.importorskip("reasoning_gym")
+    with pytest.raises(LookupError, match="no_such_family"):
+        symbolic.task_scores([("no_such_family", "1", "{}")])
+    assert symbolic.equal([fresh()]) == [True]
+
+
+@linux
+def test_without_reasoning_gym_it_says_what_to_install(tmp_path, monkeypatch):
+    (tmp_path / "reasoning_gym.py").write_text("raise ModuleNotFoundError(name='reasoning_gym')")
+    kill_the_workers()
+    with monkeypatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(tmp_path))
+        with pytest.raises(LookupError, match=r"reasoning_gym is not installed.*requirements-optional\.txt"):
+            symbolic.task_scores([("gcd", "never asked", "{}")])
+    kill_the_workers()  # the one that cannot find it
+
+
+@pytest.mark.parametrize(
+    "code", ["open('{path}', 'w')", 'exec(\'open("{path}", "w")\')', "[open('{path}', 'w').close() or 'A']"]
+)
+@pytest.mark.parametrize("family", ["countdown", "simple_integration", "n_queens", "string_insertion"])
+def test_a_verifier_that_evaluates_the_answer_runs_no_code(tmp_path, family, code):
+    path = tmp_path / "ran"
+    (entry,) = made(family, 1)
+    (score,) = symbolic.task_scores([asked(family, code.format(path=path), entry)])
+    assert score is None or score < 0.5
+    assert not path.exists()
+
+
+def test_the_examples_in_the_docstrings_hold():
+    result = doctest.testmod(symbolic)
+    assert result.attempted >= 1 and result.failed == 0
