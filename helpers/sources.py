@@ -286,6 +286,8 @@ def _mapped(rows: Iterator[dict | Broken], columns: dict[str, str], source: str)
 # Names that the rows, the rewards' own arguments or TRL's keywords use already; a source's column of that name is renamed.
 _RESERVED = {"prompt", "question", "answer", "split", "completion", "prompts", "completions", "completion_ids", "tags"}
 _RESERVED |= {"trainer_state", "log_extra", "log_metric", "environments", "image", "images", "tools"}
+_RESERVED |= {"citations", "ignore_case", "language", "maximum", "minimum", "ngram_size", "patterns", "relative_tolerance"}
+_RESERVED |= {"samples", "schema", "steps", "target", "threshold", "tolerance", "unit"}
 
 
 def _free_name(column: str) -> str:

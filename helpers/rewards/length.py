@@ -18,7 +18,9 @@ def target_length_reward(
     >>> target_length_reward(["one two three four", "one two three", ""], target=4)
     [1.0, 0.5, 0.0]
     """
-    _positive(target=target, tolerance=tolerance)
+    _at_least_one(target=target)
+    if not tolerance > 0:
+        raise ValueError(f"tolerance={tolerance} must be above 0.")
     lengths = _lengths(completions, unit, completion_ids)
     return [max(0.0, round(1 - abs(length - target) / (tolerance * target), 6)) for length in lengths]
 
@@ -33,7 +35,7 @@ def min_length_reward(
     >>> min_length_reward(["one two three four", "one"], minimum=4)
     [1.0, 0.25]
     """
-    _positive(minimum=minimum)
+    _at_least_one(minimum=minimum)
     return [min(1.0, round(length / minimum, 6)) for length in _lengths(completions, unit, completion_ids)]
 
 
@@ -47,14 +49,14 @@ def max_length_reward(
     >>> max_length_reward(["one two", "one two three", ""], maximum=2)
     [1.0, 0.5, 1.0]
     """
-    _positive(maximum=maximum)
+    _at_least_one(maximum=maximum)
     return [min(1.0, max(0.0, round(2 - length / maximum, 6))) for length in _lengths(completions, unit, completion_ids)]
 
 
-def _positive(**values: float) -> None:
+def _at_least_one(**values: float) -> None:
     for name, value in values.items():
-        if not value > 0:
-            raise ValueError(f"{name}={value} must be above 0.")
+        if not value >= 1:
+            raise ValueError(f"{name}={value} must be 1 or more.")
 
 
 def _lengths(completions: list, unit: str, completion_ids: list | None) -> list[int]:

@@ -16,10 +16,16 @@ _RARE, _COMMON = 0.30, 0.80  # success rates
 
 
 def reward_name(reward: Callable | str) -> str:
-    """The name TRL logs a reward under: its function's, inside any functools.partial."""
+    """The name TRL logs a reward under: its function's, inside any functools.partial, or the last part of a model's.
+
+    >>> from functools import partial
+    >>> reward_name(partial(debug_reward, samples=1)), reward_name("my-org/my-classifier")
+    ('debug_reward', 'my-classifier')
+    """
     while hasattr(reward, "func"):
         reward = reward.func
-    return getattr(reward, "__name__", None) or (reward if isinstance(reward, str) else type(reward).__name__)
+    path = reward if isinstance(reward, str) else getattr(getattr(reward, "config", None), "_name_or_path", None)
+    return path.split("/")[-1] if path else getattr(reward, "__name__", type(reward).__name__)
 
 
 class AdaptiveReward:
@@ -87,6 +93,15 @@ class EnsembleReward:
         scored = [reward(completions=completions, **columns) for reward in self.rewards]
         return [self._together([score for score in row if score is not None]) for row in zip(*scored, strict=True)]
 
+    def state_dict(self) -> dict:
+        """The states of those members that have one, by position."""
+        return {str(at): m.state_dict() for at, m in enumerate(self.rewards) if hasattr(m, "load_state_dict")}
+
+    def load_state_dict(self, state: dict) -> None:
+        """Go on from a checkpoint."""
+        for at, member in state.items():
+            self.rewards[int(at)].load_state_dict(member)
+
     def _together(self, scores: list[float]) -> float | None:
         if not scores:
             return None
@@ -133,6 +148,7 @@ class ModelReward:
                 padding=True,
                 truncation=True,
                 max_length=self.max_length,
+                add_special_tokens=not tokenizer.chat_template,  # a template writes them itself
             )
             with torch.inference_mode():
                 logits = model(**{key: batch[key].to(model.device) for key in ("input_ids", "attention_mask")}).logits.float()
@@ -143,9 +159,18 @@ class ModelReward:
     def _load(self):
         if self._loaded is None:
             import torch
-            from transformers import AutoModelForSequenceClassification, AutoTokenizer
+            from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTokenizer
 
-            tokenizer = AutoTokenizer.from_pretrained(self.model)
+            try:
+                config = AutoConfig.from_pretrained(self.model)
+                tokenizer = AutoTokenizer.from_pretrained(self.model)
+            except (OSError, ValueError) as error:
+                raise OSError(f"{self.model!r} cannot be loaded as a reward model: {error}") from None
+            if not any(name.endswith("ForSequenceClassification") for name in config.architectures or []):
+                raise ValueError(
+                    f"{self.model!r} is {', '.join(config.architectures or ['unnamed'])}, no sequence-classification model: "
+                    "its head would be random."
+                )
             model = AutoModelForSequenceClassification.from_pretrained(self.model).eval()
             if tokenizer.pad_token_id is None:
                 tokenizer.pad_token = tokenizer.eos_token
@@ -158,8 +183,8 @@ class ModelReward:
         messages = list(prompt) if isinstance(prompt, (list, tuple)) else [{"role": "user", "content": prompt or ""}]
         messages = [*messages, {"role": "assistant", "content": completion_text(completion)}]
         if tokenizer.chat_template:
-            return tokenizer.apply_chat_template(messages, tokenize=False)
-        return "\n\n".join(message["content"] for message in messages if message["content"])
+            return _printable(tokenizer.apply_chat_template(messages, tokenize=False))
+        return _printable("\n\n".join(message["content"] for message in messages if message["content"]))
 
 
 def debug_reward(
@@ -179,6 +204,12 @@ def debug_reward(
         print(f"--- completion {position + 1} of {len(completions)}{told}")
         if prompts is not None:
             prompt = prompts[position]
-            print(f"> {prompt if isinstance(prompt, str) else prompt[-1].get('content')}")
-        print(completion_text(completions[position]).encode(errors="replace").decode())
+            told = prompt[-1].get("content") if isinstance(prompt, (list, tuple)) and prompt else prompt
+            print(_printable(f"> {told or ''}"))
+        print(_printable(completion_text(completions[position])))
     return [1.0] * len(completions)
+
+
+def _printable(text: str) -> str:
+    """The text without lone surrogates, which neither a tokenizer nor a terminal takes."""
+    return text.encode(errors="replace").decode()

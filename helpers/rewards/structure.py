@@ -12,8 +12,8 @@ from helpers.formats import THINK_ANSWER, TagFormat, completion_text
 
 _COST_A_CHARACTER = 0.001  # of text after the last tag
 _LARGEST_COST = 0.25  # as much as one tag earns
-_LONGEST_DOCUMENT = 50_000  # characters; longer JSON or code scores 0 unread
-_FENCE = re.compile(r"^[ \t]*```[ \t]*([\w+#.-]*)[^\n]*\n(.*?)^[ \t]*```[ \t]*$", re.DOTALL | re.MULTILINE)
+_LONGEST_CODE, _LONGEST_JSON = 50_000, 10_000  # characters; what is longer scores 0 unread
+_FENCE = re.compile(r"[ \t]*```[ \t]*([\w+#.-]*)")
 
 
 def format_reward(completions: list, tags: TagFormat = THINK_ANSWER, **columns) -> list[float]:
@@ -110,8 +110,23 @@ def _says_something(text: str) -> bool:
 
 def _document(completion: object, tags: TagFormat | None) -> str:
     text = completion_text(completion)
-    document = (tags.extract_answer(text) or "") if tags else text
-    return document if len(document) <= _LONGEST_DOCUMENT else ""
+    return (tags.extract_answer(text) or "") if tags else text
+
+
+def _fenced(text: str) -> list[tuple[str, str]]:
+    """The fenced blocks of a text, (language, content) each, in one pass; none where one is never closed."""
+    blocks: list[tuple[str, list[str]]] = []
+    inside = False
+    for line in text.splitlines(keepends=True):
+        fence = _FENCE.match(line)
+        if fence and inside and not fence[1]:
+            inside = False
+        elif fence and not inside and "`" not in line[fence.end() :]:
+            blocks.append((fence[1].casefold(), []))
+            inside = True
+        elif inside:
+            blocks[-1][1].append(line)
+    return [] if inside else [(language, "".join(lines)) for language, lines in blocks]
 
 
 @lru_cache(maxsize=32)
@@ -125,13 +140,16 @@ def _validator(schema: str):
 
 
 def _json_score(text: str, validator) -> float:
-    fenced = _FENCE.fullmatch(text.strip())
-    if fenced and fenced[1].casefold() in ("", "json"):
-        text = fenced[2]
+    if len(text) > _LONGEST_JSON:
+        return 0.0
+    text = text.strip()
+    fenced = _fenced(text) if text.startswith("```") and text.endswith("```") else []
+    if len(fenced) == 1 and fenced[0][0] in ("", "json"):
+        text = fenced[0][1]
     try:
         value = json.loads(text, parse_constant=_no_constant)
         return float(isinstance(value, (dict, list)) and (validator is None or validator.is_valid(value)))
-    except (ValueError, RecursionError):  # RecursionError: brackets nested ten thousand deep
+    except (ValueError, RecursionError, OverflowError):  # brackets ten thousand deep; 1e999 where the schema calculates
         return 0.0
 
 
@@ -140,8 +158,8 @@ def _no_constant(name: str):
 
 
 def _code_score(text: str, language: str) -> float:
-    blocks = _FENCE.findall(text)
-    if len(blocks) != 1 or blocks[0][0].casefold() != language.casefold():
+    blocks = _fenced(text) if len(text) <= _LONGEST_CODE else []
+    if len(blocks) != 1 or blocks[0][0] != language.casefold():
         return 0.0
     if language.casefold() != "python":
         return 1.0 if _says_something(blocks[0][1]) else 0.5

@@ -47,7 +47,10 @@ def citation_reward(
         text = completion_text(completion)
         cited = {int(number) for number in _CITATION.findall((tags.extract_answer(text) or "") if tags else text)}
         known = sources[position] if sources is not None else None
-        count = known if isinstance(known, int) else len(known) if known is not None else max(cited, default=0)
+        if known is None or known != known:  # nan, which is how pandas spells a missing value
+            count = max(cited, default=0)
+        else:
+            count = 1 if isinstance(known, str) else len(known) if hasattr(known, "__len__") else known
         scores.append(min(1.0, round(len(cited) / citations, 6)) if all(1 <= n <= count for n in cited) else 0.0)
     return scores
 
