@@ -104,13 +104,13 @@ def quick_verdict(given: str, gold: str, question: str = "") -> bool | None:
     """`same_answer` wherever numbers and text decide it; None for the pairs that math-verify has to judge."""
     if given == gold and gold.isascii() and gold.isdigit():
         return True
-    if _as_text(given) == _as_text(gold):
-        return _as_text(given) not in ("", "nan", "inf", "-inf", "+inf")
-    if question and _copied(given, question):
+    if question and _copied(given, question) and _as_text(given) != _as_text(gold):
         return False
     a, b = parse_number(given), parse_number(gold)
     if a is not None and b is not None:
         return _same_number(a, b)
+    if _as_text(given) == _as_text(gold):
+        return _as_text(given) not in ("", "nan", "inf", "-inf", "+inf")
     if not (looks_mathematical(gold) and looks_mathematical(given)) or (b is not None and _OPERATOR.search(given)):
         return False
     return None
@@ -162,10 +162,11 @@ def _number(match: re.Match) -> Number | None:
     whole, decimals = (match["whole"] or "").replace(",", ""), match["decimals"] or ""
     if not (whole or decimals.strip(".")) or (match["sign"] and match["again"]):
         return None
-    if match["exponent"] or decimals.strip("."):
-        value = Fraction(f"{whole or '0'}.{decimals[1:] or '0'}e{match['exponent'] or '0'}")
-    else:
-        value = int(whole)
+    value: Fraction | int = int(whole or 0)
+    if digits := decimals[1:].rstrip("0"):
+        value = Fraction(int(whole + digits), 10 ** len(digits))
+    if match["exponent"]:
+        value *= Fraction(10) ** int(match["exponent"])
     numeral = whole.lstrip("0") + decimals.rstrip(".") + (match["exponent"] or "")
     if match["denominator"]:
         if not int(match["denominator"]):
@@ -233,6 +234,8 @@ def unboxed(text: str) -> str:
     if len(text) > _LONGEST_BOXED:
         return text
     for _ in range(_DEEPEST_MATH):
+        if not text.startswith(("\\", "$")):
+            break
         for opening, closing in _BOXES:
             inside = text[len(opening) : -len(closing)]
             if text.startswith(opening) and text.endswith(closing) and len(text) > len(opening) and _is_one(inside, opening):
