@@ -127,7 +127,8 @@ def _refuse_impossible(given: dict, folder: Run, numbers: set[str]) -> None:
         settings = presets.from_manifest(folder.manifest["data"]["settings"], **overrides)
     else:
         return  # the first notebook says what is missing
-    if numbers & {"03", "05"}:  # the two that load a model
+    loading = {"03", "05"} if "completions" in given else {"02", "03", "05"}  # 02 loads no model for stored completions
+    if numbers & loading:
         presets.check_machine(settings, this_machine())
 
 

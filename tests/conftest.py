@@ -8,6 +8,8 @@ PROJECT = Path(__file__).resolve().parent.parent
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")  # the tests are about the CPU path; tests/gpu/ is not
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # nothing here may need a network
 
+import unsloth  # noqa: E402, F401  # before trl and transformers, as in every notebook
+
 
 @pytest.fixture(scope="session")
 def executed(tmp_path_factory):
@@ -33,6 +35,17 @@ def cli(capsys):
         return code, out, err
 
     return call
+
+
+@pytest.fixture(scope="module")
+def one_thread():
+    """So small a model is fastest on one thread, and many times slower on two that other processes share."""
+    import torch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
 
 
 @pytest.fixture(scope="session")

@@ -7,6 +7,7 @@ from functools import partial
 import numpy as np
 import pandas as pd
 import pytest
+from told import told
 from transformers import AutoTokenizer
 from trl.rewards import get_repetition_penalty_reward, get_soft_overlong_punishment, think_format_reward
 
@@ -27,17 +28,6 @@ from helpers.rewards.verdicts import differences
 
 CASED = [correctness_reward, format_reward, substantial_format_reward, soft_format_reward, incremental_format_reward]
 pytestmark = pytest.mark.filterwarnings("ignore:.*have no answer")
-
-
-def told(name: str, position: int):
-    """A reward that reads its score off the completion: the number at this position, None for a dash."""
-
-    def reward(completions, **columns):
-        said = [completion_text(completion).split()[position] for completion in completions]
-        return [None if word == "-" else float(word) for word in said]
-
-    reward.__name__ = name
-    return reward
 
 
 def lab_of(*weights: float) -> Lab:

@@ -11,6 +11,8 @@ from helpers.formats import THINK_ANSWER
 from helpers.merging import largest_logit_difference, untrained_matrices
 from helpers.presets import PRESETS
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 FOLDER = PRESETS["pocket"].model_path
 TARGETS = ["q_proj", "v_proj", "down_proj"]
 
@@ -20,15 +22,6 @@ def prompt(question: str) -> list[dict]:
 
 
 PROMPTS = [prompt("What is 1 + 2?"), prompt("What is 45 + 36 + 27?")]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    """So small a model is fastest on one thread, and many times slower on two that other processes share."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 @pytest.fixture(scope="module")

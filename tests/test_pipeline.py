@@ -104,7 +104,7 @@ def test_each_notebook_gets_the_run_and_the_parameters_it_takes(cli, executed):
     assert cli("run", "--run", "a", "--preset", "pocket", *(f"-p{text}" for text in given))[0] == 0
     assert executed == [
         ("01", run | {"preset": "pocket", "seed": 5}),
-        ("02", run),
+        ("02", run | {"seed": 5}),
         ("03", run | {"seed": 5, "max_steps": 3}),
         ("04", run),
         ("05", run | {"seed": 5, "question": "Why?"}),

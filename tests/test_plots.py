@@ -6,6 +6,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
 from helpers import plots
@@ -197,3 +198,37 @@ def test_each_figure_is_saved_as_a_picture_with_something_on_it(draw, tmp_path):
     assert (tmp_path / "figure.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
     pixels = plt.imread(tmp_path / "figure.png")
     assert pixels.shape[:2] == (144, 280) and len(np.unique(pixels.reshape(-1, pixels.shape[2]), axis=0)) > 20
+
+
+# --- The signal of the rewards -------------------------------------------------------------------------------------------
+
+
+def signal(**more) -> dict:
+    """What the laboratory finds about two rewards on three groups of four."""
+    rewards = {
+        "right_reward": {"advantage_share": 0.9, "rank_correlation": {"shape_reward": -0.25}},
+        "shape_reward": {"advantage_share": 0.1, "rank_correlation": {"right_reward": -0.25}},
+    }
+    found = {"rewards": rewards, "judges": ["right_reward"], "group_size": 4, "pass_rate": [0.0, 0.25, 0.25]}
+    return found | {"groups": 3, "total": {"mean": 0.5, "zero_spread": 1 / 3}} | more
+
+
+def test_the_signal_shows_shares_pass_rates_and_correlations():
+    shares, passes, ranks = plots.reward_signal(signal()).axes
+    assert [bar.get_width() for bar in shares.patches] == [0.9, 0.1]
+    assert [to_hex(bar.get_facecolor()).upper() for bar in shares.patches] == [plots.BLUE, plots.GREY]
+    assert [bar.get_height() for bar in passes.patches] == [1, 2, 0, 0, 0]
+    assert "33% of groups have no spread" in passes.get_title(loc="left")
+    assert [text.get_text() for text in ranks.texts] == ["1.00", "-0.25", "-0.25", "1.00"]
+
+
+def test_a_signal_with_nothing_in_it_is_drawn_without_a_warning():
+    rewards = {"flat_reward": {"advantage_share": 0.0, "rank_correlation": {}}}
+    nothing = signal(rewards=rewards, judges=[], pass_rate=[None, 0.0])
+    nothing["rewards"]["other_reward"] = {"advantage_share": -0.2, "rank_correlation": {"flat_reward": None}}
+    rewards["flat_reward"]["rank_correlation"] = {"other_reward": None}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        figure = plots.reward_signal(nothing)
+        figure.draw_without_rendering()
+    assert [text.get_text() for text in figure.axes[2].texts] == ["1.00", "–", "–", "1.00"]

@@ -12,6 +12,8 @@ from helpers.formats import THINK_ANSWER
 from helpers.policy import sample
 from helpers.presets import PRESETS
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 FOLDER = PRESETS["pocket"].model_path
 QUESTIONS = ["What is 45 + 36 + 27?", "What is 1 + 2?", "What is 12 + 30?", "Hm", "What is 9 + 99?", "What is 7 + 80 + 6?"]
 
@@ -21,15 +23,6 @@ def prompt(question: str) -> list[dict]:
 
 
 PROMPTS = [prompt(question) for question in QUESTIONS]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    """So small a model is fastest on one thread, and many times slower on two that other processes share."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 @pytest.fixture(scope="module")

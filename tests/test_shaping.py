@@ -25,6 +25,8 @@ from helpers.rewards import (
     reward_name,
 )
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 POCKET = PRESETS["pocket"].model_path
 GOOD, BAD = THINK_ANSWER.render("2 + 2", "4"), "4"
 
@@ -198,15 +200,6 @@ PROMPTS = [
     for n in range(9)
 ]
 TEXTS = [GOOD, "", "4", "so " * 60, "<think>", GOOD * 5, "I cannot.", "\n" * 20, "7"]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    """So small a model is fastest on one thread, and many times slower on two that other processes share."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 @pytest.fixture(scope="module")

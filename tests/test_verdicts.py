@@ -7,6 +7,7 @@ from functools import partial
 
 import pandas as pd
 import pytest
+from told import told
 
 from helpers.formats import THINK_ANSWER, completion_text
 from helpers.rewards import (
@@ -24,17 +25,6 @@ from helpers.tasks import load_task
 
 SQUARE = ["0 0", "0 1", "1 0", "1 1"]  # two rewards that have nothing to do with one another
 pytestmark = pytest.mark.filterwarnings("ignore:.*have no answer")
-
-
-def told(name: str, position: int):
-    """A reward that reads its score off the completion: the number at this position, None for a dash."""
-
-    def reward(completions, **columns):
-        said = [completion_text(completion).split()[position] for completion in completions]
-        return [None if word == "-" else float(word) for word in said]
-
-    reward.__name__ = name
-    return reward
 
 
 def lab_on(groups: list[list[str]], *weights: float) -> Lab:
