@@ -38,6 +38,7 @@ def _parser() -> argparse.ArgumentParser:
         help="a parameter of a notebook, e.g. -p max_steps=20; may be repeated",
     )
     run.add_argument("--in-place", action="store_true", help="write the outputs into notebooks/ itself, as they are committed")
+    run.add_argument("--resume", action="store_true", help="go on with the run where it stopped, with the parameters it had")
     run.set_defaults(command=_run)
     doctor = commands.add_parser("doctor", help="what this machine is, what is installed, what is missing")
     doctor.add_argument("--preset", default="auto", metavar="PRESET", help="check for this preset (default: auto)")
@@ -52,6 +53,10 @@ def _run(parsed: argparse.Namespace) -> int:
         from helpers import pipeline
     except ImportError as error:
         raise ValueError(f"{error.name} is not installed. Install the suite first: `python -m helpers install`.") from None
+    if parsed.resume:
+        if parsed.preset or parsed.only or parsed.parameters or parsed.in_place:
+            raise ValueError("--resume takes up what was asked for last time; give nothing beside it but --run NAME.")
+        return pipeline.resume(parsed.run)
     return pipeline.run(parsed.run, parsed.preset, parsed.only, parsed.parameters, parsed.in_place)
 
 

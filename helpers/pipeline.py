@@ -6,7 +6,6 @@ import ast
 import difflib
 import json
 import logging
-import shlex
 import sys
 import time
 from pathlib import Path
@@ -19,10 +18,11 @@ from papermill.exceptions import PapermillExecutionError
 
 from helpers import PROJECT, presets
 from helpers.environment import this_machine
-from helpers.runs import Run, atomic_write
+from helpers.runs import Run, atomic_write, write_json
 
 NOTEBOOKS = PROJECT / "notebooks"
 _PIPELINE = ("01", "02", "03", "04", "05")
+_ASKED = "asked.json"  # in the run folder: what was asked for, and which notebooks are done
 _SLOW_CELL = 3.0  # seconds; where the output is no terminal, only cells slower than this get a line
 
 
@@ -40,24 +40,52 @@ def run(name: str, preset: str | None, only: str | None, parameters: list[str], 
         if not any(path.name.startswith("01") for path in paths):
             raise ValueError("--preset is notebook 01's to set, and 01 is not among --only. Later notebooks use the run's own.")
         given["preset"] = preset
-    accepted = {path: _accepted(path) for path in paths}
-    _refuse_unknown(given, accepted)
+    return _run(Run(name), paths, given, in_place)
+
+
+def resume(name: str) -> int:
+    """Go on with what `run` was last asked for, where it stopped: the notebooks not yet done, with the same parameters.
+
+    ValueError where there is nothing to go on with.
+    """
     folder = Run(name)
+    try:
+        asked = json.loads((folder.folder / _ASKED).read_text(encoding="utf-8"))
+        given, done, numbers = asked["parameters"], asked["done"], asked["notebooks"]
+    except (OSError, ValueError, KeyError, TypeError):
+        raise ValueError(
+            f"there is nothing to resume in {folder.show()}: no `python -m helpers run --run {name}` was started there. "
+            "Rerunning notebook 03 itself goes on from its last checkpoint, too."
+        ) from None
+    left = [number for number in numbers if number not in done]
+    if not left:
+        print(f"run {name!r} is finished: {', '.join(numbers)} are done. Start it anew without --resume.")
+        _print_result(folder, evaluated="05" in numbers)
+        return 0
+    print(f"resuming run {name!r} with {', '.join(left)}" + (f" and {given}" if given else ""))
+    return _run(folder, _chosen(",".join(left)), given, done=done)
+
+
+def _run(folder: Run, paths: list[Path], given: dict, in_place: bool = False, done: list[str] = ()) -> int:
+    accepted = {path: _accepted(path) for path in paths}
+    if not done:  # what was done took its parameters, which those that are left need not know
+        _refuse_unknown(given, accepted)
     _refuse_impossible(given, folder, {path.name[:2] for path in paths})
+    asked = {"parameters": given, "notebooks": [*done, *(path.name[:2] for path in paths)], "done": list(done)}
     started = time.monotonic()
-    for done, path in enumerate(paths):
+    for path in paths:
+        write_json(folder.path(_ASKED), asked)
         values = {key: value for key, value in given.items() if key in accepted[path]}
         try:
-            succeeded = _execute(path, folder, {"run": name} | values, in_place)
+            succeeded = _execute(path, folder, {"run": folder.name} | values, in_place)
         except KeyboardInterrupt:
-            left = set().union(*(accepted[later] for later in paths[done:]))
-            again = ["python -m helpers run --run", name, "--only", ",".join(later.name[:2] for later in paths[done:])]
-            again += [f"--preset {preset}"] if preset and "preset" in left else []
-            again += [f"-p {shlex.quote(text)}" for text in parameters if text.partition("=")[0].strip() in left]
-            print(f"\nWhat was saved is whole; go on with `{' '.join(again)}`.", file=sys.stderr)
+            again = f"python -m helpers run --run {folder.name} --resume"
+            print(f"\nWhat was saved is whole; go on with `{again}`.", file=sys.stderr)
             raise
         if not succeeded:
             return 1
+        asked["done"].append(path.name[:2])
+    write_json(folder.path(_ASKED), asked)
     print(f"\n{len(paths)} notebook{'s' * (len(paths) > 1)} in {time.monotonic() - started:.0f} s")
     _print_result(folder, evaluated=any(path.name.startswith("05") for path in paths))
     return 0

@@ -11,11 +11,16 @@ import inspect
 import json
 import os
 import shutil
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
 import pandas as pd
+from peft import set_peft_model_state_dict
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import load_file
 from transformers import TrainerCallback
+from transformers.trainer_callback import ExportableState
 
 from helpers.presets import Preset, as_settings
 from helpers.rewards.faults import Fault, checked_scores
@@ -23,7 +28,7 @@ from helpers.rewards.shaping import reward_name
 from helpers.runs import Run, atomic_folder, atomic_write, write_json
 
 _SETTINGS, _HISTORY, _FINISHED = "settings.json", "metrics.csv", "finished"
-_FAULTS, _REWARD_STATE = "reward_faults.jsonl", "reward_state.json"
+_FAULTS, _TRAINER_STATE = "reward_faults.jsonl", "trainer_state.json"
 _MOST_FAULTS = 0.01  # of the completions
 _ENOUGH = 100  # completions, before a share says anything
 _FAULTS_LOGGED = 1000
@@ -38,11 +43,20 @@ class History(TrainerCallback):
 
     def __init__(self, run: Run, resumed_from: Path | None = None, print_every: int = 10):
         self.path = run.path(f"checkpoints/{_HISTORY}")
-        self.print_every = print_every
+        self.resumed_from, self.print_every = resumed_from, print_every
         self.rows: list[dict] = []
         if resumed_from and self.path.exists():
             kept = pd.read_csv(self.path)
             self.rows = kept[kept["step"] <= checkpoint_step(resumed_from)].to_dict("records")
+
+    def on_train_begin(self, args, state, control, model=None, **kwargs):
+        """Load the checkpoint's adapter. Trainer does so only where the checkpoint has no other one.
+
+        With beta > 0, TRL adds a frozen copy, `ref`, which is saved in a folder of its own; Transformers 5.17 then loads what
+        lies in folders and leaves the adapter being trained at its fresh zeros, under the old optimizer state.
+        """
+        if self.resumed_from:
+            set_peft_model_state_dict(model, load_file(self.resumed_from / "adapter_model.safetensors"))
 
     def on_log(self, args, state, control, logs=None, **kwargs):
         """Keep the row; the summary that Trainer logs at the end has no reward and is no step."""
@@ -69,7 +83,7 @@ class RewardError(RuntimeError):
     """A reward failed on more than 1 % of the completions; the training was stopped after a checkpoint."""
 
 
-class Rewards(TrainerCallback):
+class Rewards(TrainerCallback, ExportableState):
     """Rewards that cannot end a run at step 400, and whose state is part of every checkpoint.
 
     `functions` goes to GRPOTrainer as reward_funcs, the object itself among its callbacks. Where a reward raises, or returns
@@ -91,7 +105,7 @@ class Rewards(TrainerCallback):
         self.functions = [self._checked(name) if _is_ours_to_call(f) else f for name, f in self.rewards.items()]
         self.seen, self.failed, self.faults = dict.fromkeys(names, 0), dict.fromkeys(names, 0), []
         if resumed_from:
-            self._load(resumed_from / _REWARD_STATE)
+            self._load(resumed_from / _TRAINER_STATE)
 
     def _checked(self, name: str) -> Callable:
         def reward(completions: list, trainer_state=None, **columns) -> list[float | None]:
@@ -124,16 +138,14 @@ class Rewards(TrainerCallback):
         if self._failing(_ENOUGH):
             control.should_save = control.should_training_stop = True
 
-    def on_save(self, args, state, control, **kwargs):
-        """Put the state of the rewards that have one beside the checkpoint's weights."""
+    def state(self) -> dict:
+        """What Trainer writes into a checkpoint's trainer_state.json: the state of the rewards that have one."""
         states = {name: reward.state_dict() for name, reward in self.rewards.items() if hasattr(reward, "load_state_dict")}
-        folder = Path(args.output_dir) / f"checkpoint-{state.global_step}"
-        if states and folder.is_dir():
-            write_json(folder / _REWARD_STATE, states)
+        return {"args": {}, "attributes": {"rewards": states}}
 
     def _load(self, path: Path) -> None:
-        states = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-        for name, state in states.items():
+        saved = json.loads(path.read_text(encoding="utf-8")).get("stateful_callbacks", {}).get(type(self).__name__, {})
+        for name, state in saved.get("attributes", {}).get("rewards", {}).items():
             if hasattr(self.rewards.get(name), "load_state_dict"):
                 self.rewards[name].load_state_dict(state)
 
@@ -166,10 +178,22 @@ def checkpoint_step(checkpoint: Path) -> int:
 
 
 def last_checkpoint(folder: Path) -> Path | None:
-    """The newest complete checkpoint: Trainer writes trainer_state.json last."""
+    """The newest whole checkpoint: Trainer writes trainer_state.json last, and a kill may leave half of any file."""
     numbered = [path for path in folder.glob("checkpoint-*") if path.name.partition("-")[2].isdigit()]
-    found = [path for path in numbered if (path / "trainer_state.json").is_file()]
-    return max(found, key=checkpoint_step, default=None)
+    return next((path for path in sorted(numbered, key=checkpoint_step, reverse=True) if _is_whole(path)), None)
+
+
+def _is_whole(checkpoint: Path) -> bool:
+    try:
+        json.loads((checkpoint / _TRAINER_STATE).read_text(encoding="utf-8"))
+        # What torch saves is a zip archive, whose directory comes last; safetensors has the lengths at its start.
+        archives = [zipfile.is_zipfile(path) for path in checkpoint.glob("*.pt*")]
+        for path in checkpoint.glob("*.safetensors"):
+            with safe_open(path, framework="np"):
+                pass
+    except (OSError, ValueError, SafetensorError):
+        return False
+    return all(archives)
 
 
 def begin(run: Run, settings: Preset, seed: int) -> Path | None:

@@ -52,3 +52,15 @@ def one_thread():
 def python():
     """The running interpreter, for tests that start a fresh process."""
     return sys.executable
+
+
+@pytest.fixture
+def machine(tmp_path, monkeypatch):
+    """A machine without a GPU, whatever this one has, and a runs folder of each test's own."""
+    from helpers import environment
+
+    monkeypatch.setenv("GRPO_RUNS_DIR", str(tmp_path / "runs"))
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    environment.this_machine.cache_clear()
+    yield
+    environment.this_machine.cache_clear()

@@ -2,7 +2,6 @@
 
 import io
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,21 +10,12 @@ import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
-from helpers import PROJECT, environment, pipeline
+from helpers import PROJECT, pipeline
 from helpers.presets import PRESETS, as_settings
 from helpers.runs import Run
 
+pytestmark = pytest.mark.usefixtures("machine")
 ALL = ["01", "02", "03", "04", "05"]
-
-
-@pytest.fixture(autouse=True)
-def machine(tmp_path, monkeypatch):
-    """A machine without a GPU, whatever this one has, and a runs folder of each test's own."""
-    monkeypatch.setenv("GRPO_RUNS_DIR", str(tmp_path / "runs"))
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    environment.this_machine.cache_clear()
-    yield
-    environment.this_machine.cache_clear()
 
 
 class Executed(list):
@@ -118,19 +108,51 @@ def test_after_a_notebook_that_failed_none_is_run(cli, executed):
 
 
 @pytest.mark.parametrize(
-    ("at", "given", "again"),
+    ("at", "given", "left"),
     [
-        ("03", ["--preset", "pocket"], "--run a --only 03,04,05`"),
-        ("03", ["-p", "seed=5", "-p", "holdout_size=64"], "--run a --only 03,04,05 -p seed=5`"),
-        ("01", ["-p", "question=What's 1 + 2?"], """--only 01,02,03,04,05 -p 'question=What'"'"'s 1 + 2?'`"""),
-        ("05", ["-p", "max_steps=4"], "--run a --only 05`"),
-        ("01", ["--preset", "pocket"], "--preset pocket"),
+        ("03", ["--preset", "pocket"], ["03", "04", "05"]),
+        ("01", ["-p", "seed=5", "-p", "question=What's 1 + 2?"], ["01", "02", "03", "04", "05"]),
+        ("05", ["-p", "max_steps=4"], ["05"]),
+        ("04", ["--only", "03,04"], ["04"]),
     ],
 )
-def test_an_interruption_tells_how_to_go_on_with_what_was_given(cli, executed, at, given, again):
-    executed.outcomes[at] = KeyboardInterrupt
+@pytest.mark.parametrize("how", ["interrupted", "failed"])
+def test_a_run_that_stopped_is_resumed_with_what_was_given(cli, executed, at, given, left, how):
+    executed.outcomes[at] = KeyboardInterrupt if how == "interrupted" else False
     code, _, err = cli("run", "--run", "a", *given)
-    assert code == 130 and "go on with `python -m helpers run --run a --only" in err and again in err
+    assert code == (130 if how == "interrupted" else 1)
+    assert how == "failed" or "go on with `python -m helpers run --run a --resume`" in err
+    asked = dict(executed)[at]
+    executed.clear()
+    del executed.outcomes[at]
+    code, out, _ = cli("run", "--run", "a", "--resume")
+    assert code == 0 and [number for number, _ in executed] == left
+    assert dict(executed)[at] == asked, "the same parameters"
+    executed.clear()
+    code, out, _ = cli("run", "--run", "a", "--resume")
+    assert code == 0 and executed == [] and "run 'a' is finished" in out
+
+
+def test_a_file_given_by_a_relative_path_is_found_again_from_elsewhere(cli, executed, tmp_path, monkeypatch):
+    (tmp_path / "mine.csv").write_text("question,answer\n1 + 1?,2\n")
+    monkeypatch.chdir(tmp_path)
+    executed.outcomes["02"] = False
+    cli("run", "--run", "a", "-p", "source=mine.csv", "--preset", "pocket")
+    assert dict(executed)["01"]["source"] == str(tmp_path / "mine.csv")
+
+
+@pytest.mark.parametrize("content", [None, "", "[]", '{"parameters": {}}'])
+def test_where_nothing_was_started_there_is_nothing_to_resume(cli, executed, content):
+    if content is not None:
+        Run("a").path("asked.json").write_text(content)
+    code, _, err = cli("run", "--run", "a", "--resume")
+    assert code == 2 and "there is nothing to resume in runs/a" in err and executed == []
+
+
+@pytest.mark.parametrize("beside", [["-p", "seed=1"], ["--only", "03"], ["--preset", "pocket"], ["--in-place"]])
+def test_resume_takes_nothing_beside_it(cli, executed, beside):
+    code, _, err = cli("run", "--run", "a", "--resume", *beside)
+    assert code == 2 and "give nothing beside it but --run NAME" in err and executed == []
 
 
 def test_the_settings_a_run_was_prepared_with_are_checked_before_it_goes_on(cli, executed):
@@ -288,112 +310,3 @@ def test_two_runs_at_once_do_not_disturb_each_other(tiny, python):
         copy = nbformat.read(Run(name).require("notebooks/01_tiny.ipynb"), as_version=4)
         assert copy.cells[-1].outputs[0].text == f"{name} 7\n"
     assert list(tiny.parent.iterdir()) == [tiny], "nothing is left beside the notebooks"
-
-
-# --- The command line --------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("arguments", "code", "said"),
-    [
-        (["--help"], 0, ["run", "doctor", "install"]),
-        (["run", "--help"], 0, ["--preset", "--only", "KEY=VALUE"]),
-        ([], 2, ["usage: python -m helpers"]),
-        (["train"], 2, ["invalid choice: 'train'"]),
-        (["run", "--step", "3"], 2, ["unrecognized arguments: --step"]),
-        (["install", "now"], 2, ["unrecognized arguments: now"]),
-    ],
-)
-def test_usage(capsys, arguments, code, said):
-    from helpers.__main__ import main
-
-    with pytest.raises(SystemExit) as stop:
-        main(arguments)
-    text = "".join(capsys.readouterr())
-    assert stop.value.code == code and all(part in text for part in said)
-
-
-def test_the_module_is_a_program_whose_exit_code_is_the_commands(python):
-    done = subprocess.run([python, "-m", "helpers", "doctor", "--preset", "x"], cwd=PROJECT, capture_output=True, text=True)
-    assert done.returncode == 2 and done.stderr.startswith("error: preset 'x' is not known") and done.stdout == ""
-
-
-def test_without_the_packages_run_says_how_to_install_them(cli, monkeypatch):
-    monkeypatch.setitem(sys.modules, "papermill", None)
-    monkeypatch.delitem(sys.modules, "helpers.pipeline")
-    monkeypatch.delattr("helpers.pipeline")
-    code, _, err = cli("run")
-    assert code == 2 and err == "error: papermill is not installed. Install the suite first: `python -m helpers install`.\n"
-
-
-# --- Doctor and install ------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def lists(tmp_path, monkeypatch):
-    """Lists of requirements of our own, in a copy of the project that has nothing else; write them with lists(text)."""
-    monkeypatch.setattr(environment, "PROJECT", tmp_path)
-
-    def write(text: str) -> None:
-        for name in ("requirements.txt", "requirements-cpu.txt"):
-            (tmp_path / name).write_text(text)
-        environment.pins.cache_clear()
-
-    yield write
-    environment.pins.cache_clear()
-
-
-def program(path: Path, script: str) -> None:
-    path.write_text(f"#!/bin/sh\n{script}\n")
-    path.chmod(0o755)
-
-
-def test_the_doctor_describes_the_machine_and_finds_it_well(cli, lists):
-    version = environment.installed_version("pytest")
-    lists(f"# a note\npytest=={version}  # pinned\n")
-    code, out, err = cli("doctor")
-    machine = environment.this_machine()
-    assert (code, err) == (0, "") and "all well" in out
-    assert f"{machine.system}, {machine.cores} cores" in out and f"Python {machine.python}" in out
-    assert "GPU       none" in out and "preset    pocket: pocket on arithmetic/sums" in out
-    assert any(line.split() == ["pytest", version] for line in out.splitlines())
-
-
-@pytest.mark.parametrize("pin", ["no-such-package==1.0", "pytest==0.1"])
-def test_the_doctor_names_a_package_that_is_not_as_pinned(cli, lists, pin):
-    lists(pin + "\n")
-    code, out, _ = cli("doctor")
-    name, version = pin.split("==")
-    (problem,) = [line for line in out.splitlines() if line.startswith(name)]
-    assert code == 1 and version in problem and "-m helpers install" in out and "all well" not in out
-
-
-def test_the_doctor_refuses_an_unknown_preset(cli):
-    code, out, err = cli("doctor", "--preset", "nonsense")
-    assert (code, out) == (2, "") and err.startswith("error: preset 'nonsense' is not known. Known: auto, pocket")
-
-
-def test_the_doctor_says_that_a_preset_needs_a_gpu(cli, lists):
-    lists("")
-    code, out, _ = cli("doctor", "--preset", "h200")
-    assert code == 1 and "preset 'h200' needs an NVIDIA GPU and none is visible" in out and "all well" not in out
-
-
-def test_the_doctor_says_that_a_preset_needs_a_larger_gpu(cli, lists, tmp_path, monkeypatch):
-    program(tmp_path / "nvidia-smi", "echo 'NVIDIA L4, 23034, 8.9'")
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
-    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
-    environment.this_machine.cache_clear()
-    lists("")
-    code, out, _ = cli("doctor", "--preset", "l4")
-    assert code == 0 and "NVIDIA L4, 24 GB, compute capability 8.9, bf16" in out
-    code, out, _ = cli("doctor", "--preset", "h200")
-    assert code == 1 and "138 GB" in out and "all well" not in out, "`run --preset h200` is refused on this card"
-
-
-def test_an_install_that_fails_is_one_message_and_an_exit_code(cli, lists, tmp_path, monkeypatch):
-    program(tmp_path / "python", "echo 'ERROR: no network' >&2; exit 3")
-    monkeypatch.setattr(environment.sys, "executable", str(tmp_path / "python"))
-    lists("no-such-package==1.0\nunsloth==1.0\nunsloth_zoo==1.0\n")
-    code, _, err = cli("install")
-    assert code != 0 and err.startswith("error: ")

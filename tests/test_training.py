@@ -6,8 +6,9 @@ from types import SimpleNamespace
 
 import pandas as pd
 import pytest
+import torch
 from peft import LoraConfig, get_peft_model
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, AutoTokenizer, TrainerControl, TrainerState
 
 from helpers import training
@@ -43,8 +44,8 @@ def steps_in(run: Run) -> list[int]:
 
 
 def checkpoint(run: Run, step: int, complete: bool = True):
-    folder = run.path(f"checkpoints/checkpoint-{step}/model.safetensors").parent
-    (folder / "model.safetensors").write_text(f"weights of step {step}")
+    folder = run.path(f"checkpoints/checkpoint-{step}/weights").parent
+    (folder / "weights").write_text(f"weights of step {step}")
     if complete:
         (folder / "trainer_state.json").write_text("{}")
     return folder
@@ -146,6 +147,20 @@ def test_the_last_checkpoint_is_the_largest_complete_one(run, complete, incomple
         checkpoint(run, step, complete=False)
     found = last_checkpoint(run.path("checkpoints"))
     assert (found and checkpoint_step(found)) == last
+
+
+@pytest.mark.parametrize("name", ["adapter_model.safetensors", "optimizer.pt", "rng_state.pth", "trainer_state.json"])
+@pytest.mark.parametrize("share", [0, 0.5])
+def test_a_checkpoint_with_half_a_file_is_none(run, name, share):
+    for step in (4, 8):
+        folder = checkpoint(run, step)
+        save_file({"a": torch.zeros(100)}, folder / "adapter_model.safetensors")
+        for saved in ("optimizer.pt", "rng_state.pth"):
+            torch.save({"a": torch.zeros(100)}, folder / saved)
+    assert checkpoint_step(last_checkpoint(run.path("checkpoints"))) == 8
+    whole = (folder / name).read_bytes()
+    (folder / name).write_bytes(whole[: int(share * len(whole))])
+    assert checkpoint_step(last_checkpoint(run.path("checkpoints"))) == 4
 
 
 def test_other_files_are_no_checkpoints(run):

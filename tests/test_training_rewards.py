@@ -120,7 +120,9 @@ def test_an_adaptive_reward_goes_on_where_the_checkpoint_left_it(run):
     adaptive = AdaptiveReward(format_reward)
     train(run, [adaptive], max_steps=3)
     checkpoint = run.path("checkpoints/checkpoint-2")
-    (saved,) = json.loads((checkpoint / "reward_state.json").read_text()).values()
+    (saved,) = json.loads((checkpoint / "trainer_state.json").read_text())["stateful_callbacks"]["Rewards"]["attributes"][
+        "rewards"
+    ].values()
     assert saved["weight"] != 1.0
     again = AdaptiveReward(format_reward)
     train(run, [again], max_steps=3, checkpoint=checkpoint)
@@ -128,12 +130,8 @@ def test_an_adaptive_reward_goes_on_where_the_checkpoint_left_it(run):
     assert again.weight == adaptive.weight and again.weight / saved["weight"] == pytest.approx(1.2)
 
 
-def test_rewards_without_state_leave_no_file(run):
-    train(run, [format_reward])
-    assert not run.path("checkpoints/checkpoint-2/reward_state.json").exists()
-
-
 def test_a_checkpoint_without_reward_state_is_a_fresh_start(run, tmp_path):
+    (tmp_path / "trainer_state.json").write_text("{}")
     adaptive = AdaptiveReward(format_reward)
     Rewards(run, [adaptive], resumed_from=tmp_path)
     assert adaptive.weight == 1.0

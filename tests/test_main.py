@@ -1,0 +1,121 @@
+"""The command line itself: what its commands say of the machine, and how it refuses."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from helpers import PROJECT, environment
+
+pytestmark = pytest.mark.usefixtures("machine")
+
+
+# --- The command line --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["--help"], 0, ["run", "doctor", "install"]),
+        (["run", "--help"], 0, ["--preset", "--only", "KEY=VALUE"]),
+        ([], 2, ["usage: python -m helpers"]),
+        (["train"], 2, ["invalid choice: 'train'"]),
+        (["run", "--step", "3"], 2, ["unrecognized arguments: --step"]),
+        (["install", "now"], 2, ["unrecognized arguments: now"]),
+    ],
+)
+def test_usage(capsys, arguments, code, said):
+    from helpers.__main__ import main
+
+    with pytest.raises(SystemExit) as stop:
+        main(arguments)
+    text = "".join(capsys.readouterr())
+    assert stop.value.code == code and all(part in text for part in said)
+
+
+def test_the_module_is_a_program_whose_exit_code_is_the_commands(python):
+    done = subprocess.run([python, "-m", "helpers", "doctor", "--preset", "x"], cwd=PROJECT, capture_output=True, text=True)
+    assert done.returncode == 2 and done.stderr.startswith("error: preset 'x' is not known") and done.stdout == ""
+
+
+def test_without_the_packages_run_says_how_to_install_them(cli, monkeypatch):
+    monkeypatch.setitem(sys.modules, "papermill", None)
+    monkeypatch.delitem(sys.modules, "helpers.pipeline")
+    monkeypatch.delattr("helpers.pipeline")
+    code, _, err = cli("run")
+    assert code == 2 and err == "error: papermill is not installed. Install the suite first: `python -m helpers install`.\n"
+
+
+# --- Doctor and install ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def lists(tmp_path, monkeypatch):
+    """Lists of requirements of our own, in a copy of the project that has nothing else; write them with lists(text)."""
+    monkeypatch.setattr(environment, "PROJECT", tmp_path)
+
+    def write(text: str) -> None:
+        for name in ("requirements.txt", "requirements-cpu.txt"):
+            (tmp_path / name).write_text(text)
+        environment.pins.cache_clear()
+
+    yield write
+    environment.pins.cache_clear()
+
+
+def program(path: Path, script: str) -> None:
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+
+
+def test_the_doctor_describes_the_machine_and_finds_it_well(cli, lists):
+    version = environment.installed_version("pytest")
+    lists(f"# a note\npytest=={version}  # pinned\n")
+    code, out, err = cli("doctor")
+    machine = environment.this_machine()
+    assert (code, err) == (0, "") and "all well" in out
+    assert f"{machine.system}, {machine.cores} cores" in out and f"Python {machine.python}" in out
+    assert "GPU       none" in out and "preset    pocket: pocket on arithmetic/sums" in out
+    assert any(line.split() == ["pytest", version] for line in out.splitlines())
+
+
+@pytest.mark.parametrize("pin", ["no-such-package==1.0", "pytest==0.1"])
+def test_the_doctor_names_a_package_that_is_not_as_pinned(cli, lists, pin):
+    lists(pin + "\n")
+    code, out, _ = cli("doctor")
+    name, version = pin.split("==")
+    (problem,) = [line for line in out.splitlines() if line.startswith(name)]
+    assert code == 1 and version in problem and "-m helpers install" in out and "all well" not in out
+
+
+def test_the_doctor_refuses_an_unknown_preset(cli):
+    code, out, err = cli("doctor", "--preset", "nonsense")
+    assert (code, out) == (2, "") and err.startswith("error: preset 'nonsense' is not known. Known: auto, pocket")
+
+
+def test_the_doctor_says_that_a_preset_needs_a_gpu(cli, lists):
+    lists("")
+    code, out, _ = cli("doctor", "--preset", "h200")
+    assert code == 1 and "preset 'h200' needs an NVIDIA GPU and none is visible" in out and "all well" not in out
+
+
+def test_the_doctor_says_that_a_preset_needs_a_larger_gpu(cli, lists, tmp_path, monkeypatch):
+    program(tmp_path / "nvidia-smi", "echo 'NVIDIA L4, 23034, 8.9'")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    environment.this_machine.cache_clear()
+    lists("")
+    code, out, _ = cli("doctor", "--preset", "l4")
+    assert code == 0 and "NVIDIA L4, 24 GB, compute capability 8.9, bf16" in out
+    code, out, _ = cli("doctor", "--preset", "h200")
+    assert code == 1 and "138 GB" in out and "all well" not in out, "`run --preset h200` is refused on this card"
+
+
+def test_an_install_that_fails_is_one_message_and_an_exit_code(cli, lists, tmp_path, monkeypatch):
+    program(tmp_path / "python", "echo 'ERROR: no network' >&2; exit 3")
+    monkeypatch.setattr(environment.sys, "executable", str(tmp_path / "python"))
+    lists("no-such-package==1.0\nunsloth==1.0\nunsloth_zoo==1.0\n")
+    code, _, err = cli("install")
+    assert code != 0 and err.startswith("error: ")
