@@ -16,7 +16,7 @@ from nbclient.exceptions import DeadKernelError
 from papermill.engines import NBClientEngine, papermill_engines
 from papermill.exceptions import PapermillExecutionError
 
-from helpers import PROJECT, presets
+from helpers import PROJECT, presets, trackers
 from helpers.environment import this_machine
 from helpers.runs import Run, atomic_write, write_json
 
@@ -149,6 +149,7 @@ def _refuse_unknown(given: dict, accepted: dict[Path, set[str]]) -> None:
 def _refuse_impossible(given: dict, folder: Run, numbers: set[str]) -> None:
     """ValueError for settings that no notebook could run with: those of the preset, or of the run as it was prepared."""
     overrides = {name: value for name, value in given.items() if name in presets.SETTINGS}
+    trackers.check(given.get("report_to", "none"))
     if "01" in numbers:
         settings = presets.resolve(given.get("preset", "auto"), this_machine(), **overrides)
     elif "data" in folder.manifest:
