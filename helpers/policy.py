@@ -1,9 +1,56 @@
-"""Sampling completions from a policy, whichever way it was loaded."""
+"""Loading a policy, through Unsloth or through plain Transformers, and sampling completions from it."""
 
 from __future__ import annotations
 
 import torch
 from tqdm.auto import tqdm
+
+from helpers.presets import Preset
+
+LORA_TARGETS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
+
+
+def load(settings: Preset):
+    """The model and the tokenizer of the settings, in 4 bits if they say so, without an adapter.
+
+    Through Unsloth, or with `backend="transformers"` through Transformers and bitsandbytes, quantised the same way: NF4 with
+    double quantisation, computing in the card's 16 bits. TRL's loss is a Triton kernel, which a CPU runs only as Unsloth
+    replaces it, so without a GPU Unsloth is imported for either.
+    """
+    on_gpu = torch.cuda.is_available()
+    if settings.backend == "unsloth" or not on_gpu:
+        from unsloth import FastLanguageModel
+    if settings.backend == "unsloth":
+        return FastLanguageModel.from_pretrained(
+            settings.model_path, max_seq_length=settings.max_seq_length, load_in_4bit=settings.load_in_4bit
+        )
+    from transformers import AutoModelForCausalLM, AutoTokenizer, BitsAndBytesConfig
+
+    dtype = torch.float16 if on_gpu and not torch.cuda.is_bf16_supported(including_emulation=False) else torch.bfloat16
+    nf4 = {"bnb_4bit_quant_type": "nf4", "bnb_4bit_use_double_quant": True, "bnb_4bit_compute_dtype": dtype}
+    model = AutoModelForCausalLM.from_pretrained(
+        settings.model_path,
+        dtype=dtype,
+        device_map="cuda" if on_gpu else "cpu",
+        quantization_config=BitsAndBytesConfig(load_in_4bit=True, **nf4) if settings.load_in_4bit else None,
+    )
+    for module in model.modules():
+        # On a CPU with AVX-512 bf16, bitsandbytes 0.50 repacks its weights at the first evaluation, and the backward pass of what
+        # is repacked is wrong (measured: gradients of three quarters the norm). Unsloth's layers do not ask.
+        if hasattr(module, "support_avx512bf16_for_cpu"):
+            module.support_avx512bf16_for_cpu = False
+    return model, AutoTokenizer.from_pretrained(settings.model_path)
+
+
+def add_adapter(model, settings: Preset):
+    """The model with fresh LoRA matrices on all its linear layers, through PEFT alone; seed the random numbers before."""
+    from peft import LoraConfig, get_peft_model
+
+    if settings.gradient_checkpointing:
+        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+        model.enable_input_require_grads()
+    rank = {"r": settings.lora_rank, "lora_alpha": settings.lora_alpha}
+    return get_peft_model(model, LoraConfig(**rank, target_modules=LORA_TARGETS, task_type="CAUSAL_LM"))
 
 
 def sample(

@@ -33,6 +33,7 @@ class Preset:
     max_prompt_length: int = 256
     max_completion_length: int = 768
     load_in_4bit: bool = True
+    backend: str = "unsloth"  # or "transformers": Transformers, PEFT and TRL alone
     fast_inference: bool = True
     gpu_memory_utilization: float = 0.6
     gradient_checkpointing: bool = True
@@ -102,6 +103,7 @@ _RANGES = {
     "adam_beta1": (0.0, 0.999999),
     "adam_beta2": (0.0, 0.999999),
 }
+_BACKENDS = ("unsloth", "transformers")
 _LOSS_TYPES = ("grpo", "bnpo", "dr_grpo", "dapo", "cispo", "sapo")
 
 
@@ -134,6 +136,8 @@ def _problems(preset: Preset) -> list[str]:
             found.append(f"{name}={getattr(preset, name)} must be between {low:g} and {high:g}.")
     if preset.loss_type not in _LOSS_TYPES:
         found.append(f"loss_type={preset.loss_type!r} is not one of TRL's: {', '.join(_LOSS_TYPES)}.")
+    if preset.backend not in _BACKENDS:
+        found.append(f"backend={preset.backend!r} is not one of: {', '.join(_BACKENDS)}.")
     return found
 
 

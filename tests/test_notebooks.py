@@ -212,6 +212,18 @@ def test_a_parameter_reaches_the_notebook(executed):
     assert "What is 40 + 2?" in text and "answer: 42" in text
 
 
+def test_without_unsloth_the_same_training_gives_the_same_curve(executed):
+    run = Run("plain")
+    for name in ("data", "data_report.json", "manifest.json"):
+        source = executed.folder / name
+        (shutil.copytree if source.is_dir() else shutil.copy)(source, run.path(name))
+    execute("03", "plain", backend="transformers", max_steps=12, save_steps=4)
+    assert run.section("training")["settings"]["backend"] == "transformers"
+    plain, unsloth = (pd.read_csv(path.require("metrics.csv")) for path in (run, executed))
+    columns = ["reward", "kl", "completions/mean_length", "rewards/correctness_reward/mean"]
+    pd.testing.assert_frame_equal(plain[columns], unsloth[columns], rtol=0.02, atol=0.02)
+
+
 # --- Interrupted ---------------------------------------------------------------------------------------------------------
 
 

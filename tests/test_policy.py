@@ -1,6 +1,7 @@
 """Sampling on the real pocket model: every prompt gets its own answer, and nothing is left changed behind."""
 
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ import torch
 from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from helpers import policy
 from helpers.formats import THINK_ANSWER
 from helpers.policy import sample
 from helpers.presets import PRESETS
@@ -171,3 +173,31 @@ def test_a_bad_argument_is_named_with_its_value(model, tokenizer, bad):
 def test_what_generate_refuses_is_refused(model, tokenizer, bad):
     with pytest.raises(ValueError):
         texts(model, tokenizer, **bad)
+
+
+# --- Backends ------------------------------------------------------------------------------------------------------------
+
+
+def gradients(backend: str, sampled_before: bool) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+    """The logits of a policy with a fresh adapter, and the gradients of their sum of squares."""
+    settings = replace(PRESETS["pocket"], backend=backend)
+    model, tokenizer = policy.load(settings)
+    torch.manual_seed(0)
+    model = policy.add_adapter(model, settings)
+    if sampled_before:
+        sample(model, tokenizer, PROMPTS[:2], max_new_tokens=4, progress=False)
+    model.train()
+    text = tokenizer.apply_chat_template(PROMPTS[0], tokenize=False)
+    logits = model(**tokenizer(text, return_tensors="pt")).logits.float()
+    logits.square().sum().backward()
+    return logits.detach(), {n: p.grad.float() for n, p in model.named_parameters() if p.grad is not None}
+
+
+def test_both_backends_are_the_same_policy_before_and_after_sampling():
+    logits, expected = gradients("unsloth", sampled_before=False)
+    assert expected
+    for backend, sampled_before in (("transformers", False), ("transformers", True), ("unsloth", True)):
+        same, found = gradients(backend, sampled_before)
+        assert torch.equal(same, logits)
+        assert found.keys() == expected.keys()
+        assert all(torch.allclose(found[name], expected[name], rtol=1e-2) for name in expected), (backend, sampled_before)

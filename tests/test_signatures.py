@@ -7,11 +7,12 @@ import ast
 import json
 import os
 import subprocess
+from pathlib import Path
 
 import nbformat
 import pytest
 
-from helpers import PROJECT
+from helpers import PROJECT, policy
 from helpers.pipeline import NOTEBOOKS
 from helpers.presets import PRESETS, as_settings
 
@@ -70,9 +71,9 @@ def literal_keys(node: ast.AST, dictionaries: dict[str, set[str]]) -> set[str]:
     return set().union(*({key.value} if key else literal_keys(value, dictionaries) for key, value in keys))
 
 
-def passed(number: str) -> list[tuple[str, set[str]]]:
-    """Each call of interest in a notebook, with every keyword it can pass."""
-    tree = ast.parse("\n".join(code_cells(number)))
+def passed(source: str) -> list[tuple[str, set[str]]]:
+    """Each call of interest in a source, with every keyword it can pass."""
+    tree = ast.parse(source)
     dictionaries = {"tracking": {"report_to", "run_name", "project"}}
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Dict) and isinstance(node.targets[0], ast.Name):
@@ -114,16 +115,16 @@ def test_they_are_the_gpu_classes(signatures):
     assert signatures["gpu classes"] == "unsloth.models.loader"
 
 
-@pytest.mark.parametrize("number", ["02", "03", "05"])
-def test_every_keyword_is_one_the_gpu_classes_name(signatures, number):
-    calls = passed(number)
-    assert calls, "the calls are written out in the notebook"
+@pytest.mark.parametrize("where", ["notebook 03", "policy.py"])
+def test_every_keyword_is_one_the_gpu_classes_name(signatures, where):
+    calls = passed("\n".join(code_cells("03")) if where == "notebook 03" else Path(policy.__file__).read_text("utf-8"))
+    assert calls
     for name, keywords in calls:
         assert keywords <= set(signatures[CALLED[name]]), name
 
 
 def test_what_notebook_03_passes_was_found():
-    calls = dict(passed("03"))
+    calls = dict(passed("\n".join(code_cells("03"))))
     assert calls.keys() == CALLED.keys()
     assert {"load_in_4bit", "fast_inference", "max_lora_rank", "gpu_memory_utilization"} <= calls[
         "FastLanguageModel.from_pretrained"
