@@ -35,8 +35,8 @@ def load(settings: Preset):
         quantization_config=BitsAndBytesConfig(load_in_4bit=True, **nf4) if settings.load_in_4bit else None,
     )
     for module in model.modules():
-        # On a CPU with AVX-512 bf16, bitsandbytes 0.50 repacks its weights at the first evaluation, and the backward pass of what
-        # is repacked is wrong (measured: gradients of three quarters the norm). Unsloth's layers do not ask.
+        # On a CPU with AVX-512 bf16, bitsandbytes 0.50 repacks its weights at the first evaluation, and the backward pass of
+        # what is repacked is wrong (measured: gradients of three quarters the norm). Unsloth's layers do not ask.
         if hasattr(module, "support_avx512bf16_for_cpu"):
             module.support_avx512bf16_for_cpu = False
     return model, AutoTokenizer.from_pretrained(settings.model_path)

@@ -7,6 +7,7 @@ when it has finished, so an interrupted rerun leaves the last finished training 
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import json
 import os
@@ -89,7 +90,7 @@ class Rewards(TrainerCallback, ExportableState):
     `functions` goes to GRPOTrainer as reward_funcs, the object itself among its callbacks. Where a reward raises, or returns
     anything but one finite number (or None) a completion, the completion scores None and is logged with what happened in
     `checkpoints/reward_faults.jsonl`; training goes on. Once that concerns more than 1 % of the completions (at least 100 of
-    them), a checkpoint is saved and RewardError reports. Rewards that are models, their names, or asynchronous are TRL's to
+    them), a checkpoint is saved and RewardError reports. Asynchronous rewards stay so; models and their names are TRL's to
     call. ValueError where two rewards would be logged under one name.
     """
 
@@ -115,8 +116,14 @@ class Rewards(TrainerCallback, ExportableState):
             self._note(name, faults, getattr(trainer_state, "global_step", 0))
             return scores
 
-        reward.__name__ = name
-        return reward
+        async def awaited(completions: list, **columns) -> list[float | None]:
+            return await asyncio.to_thread(reward, completions, **columns)
+
+        function = self.rewards[name]
+        is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
+        chosen = awaited if is_async else reward
+        chosen.__name__ = name
+        return chosen
 
     def _note(self, name: str, faults: list[Fault], step: int) -> None:
         if faults and not self.failed[name]:
@@ -164,12 +171,10 @@ class Rewards(TrainerCallback, ExportableState):
 
 
 def _is_ours_to_call(reward: object) -> bool:
-    """TRL itself calls models, loads what is named by a string, and awaits what is asynchronous."""
+    """TRL itself calls models, and loads what is named by a string."""
     from torch import nn
 
-    if not callable(reward) or isinstance(reward, nn.Module):
-        return False
-    return not (inspect.iscoroutinefunction(reward) or inspect.iscoroutinefunction(type(reward).__call__))
+    return callable(reward) and not isinstance(reward, nn.Module)
 
 
 def checkpoint_step(checkpoint: Path) -> int:

@@ -79,7 +79,7 @@ def test_a_digit_behind_a_fraction_does_not_join_its_denominator(text):
     ("text", "number"),
     [
         ("42", Number(42, "", "42", False, True)),
-        ("1,000.0 Dollars", Number(1000, "dollars", "1000.0", False, False)),
+        ("1,000.0 Dollars", Number(1000, "$", "1000.0", False, False)),
         ("50%", Number(Fraction(1, 2), "", "50", True, True)),
         ("5 km/h.", Number(5, "km/h", "5", False, True)),
         ("5 cm^2", Number(5, "cm^2", "5", False, True)),

@@ -62,19 +62,22 @@ def test_stored_completions_take_the_place_of_a_model(run):
     assert "Unsloth" not in printed
 
 
-def test_a_case_that_fails_is_a_no_go_and_the_report_of_before_stays(run):
+def test_a_case_that_fails_is_a_no_go_with_the_reason_and_a_report(run):
     cases = run.path("cases.jsonl")
     case = {"name": "mine", "completion": "<answer>3.14</answer>", "answer": "3.1416", "expected": {"correctness_reward": 1}}
     cases.write_text(json.dumps(case), encoding="utf-8")
-    before = run.require("reward_report.json").read_text(encoding="utf-8")
-    with pytest.raises(PapermillExecutionError, match="see the reasons above"):
-        execute(run, cases=str(cases), completions=str(run.require("completions.parquet")))
-    outputs = run.path("notebooks/02_again.ipynb").read_text(encoding="utf-8")
-    assert "correctness_reward gives 0 for 'mine', expected 1" in outputs
-    assert run.require("reward_report.json").read_text(encoding="utf-8") == before
+    table = pd.read_parquet(run.require("completions.parquet"))
+    table[table["step"] <= 4].to_parquet(run.path("early.parquet"))
+    with pytest.raises(PapermillExecutionError, match="correctness_reward gives 0 for 'mine', expected 1"):
+        execute(run, cases=str(cases), completions=str(run.require("early.parquet")))
+    verdict = json.loads(run.require("reward_report.json").read_text(encoding="utf-8"))["verdict"]
+    assert verdict["go"] is False and len(verdict["stops"]) == 1
+    assert run.manifest["rewards"]["go"] is False
 
 
 def test_her_own_reward_is_put_through_all_of_it(run):
+    table = pd.read_parquet(run.require("completions.parquet"))
+    table[table["step"] <= 4].to_parquet(run.path("early.parquet"))
     notebook = nbformat.read(NOTEBOOK, as_version=4)
     (cell,) = [cell for cell in notebook.cells if cell.source.startswith("def my_reward(")]
     cell.source = (
@@ -84,7 +87,7 @@ def test_her_own_reward_is_put_through_all_of_it(run):
     )
     pasted = run.path("pasted.ipynb")
     nbformat.write(notebook, pasted)
-    printed = execute(run, pasted, completions=str(run.require("completions.parquet")))
+    printed = execute(run, pasted, completions=str(run.require("early.parquet")))
     assert "my_reward raised ZeroDivisionError: division by zero for the completion ''" in printed
 
 

@@ -142,11 +142,31 @@ def test_two_rewards_of_one_name_are_refused(run):
         Rewards(run, [format_reward, AdaptiveReward(format_reward)])
 
 
-async def judge_reward(completions, **columns):
-    await asyncio.sleep(0)
-    return [1.0] * len(completions)
+class Judge:
+    """Asynchronous, as one that asks a server would be; fails on what the trained policy likes to write."""
+
+    __name__ = "judge_reward"
+
+    async def __call__(self, completions, **columns):
+        await asyncio.sleep(0)
+        return picky_reward(completions)
 
 
-@pytest.mark.parametrize("reward", ["org/reward-model", nn.Linear(1, 1), judge_reward], ids=["name", "module", "async"])
+def test_an_asynchronous_reward_that_fails_stops_the_training_likewise(run):
+    with pytest.raises(RewardError, match=r"judge_reward failed on .* ZeroDivisionError"):
+        train(run, [Judge(), format_reward], max_steps=50)
+    assert last_checkpoint(run.path("checkpoints")).name == "checkpoint-2"
+
+
+def test_a_fault_does_not_count_as_many_batches_for_an_adaptive_reward(run):
+    adaptive = AdaptiveReward(lambda completions, **columns: picky_reward(completions))
+    (function,) = Rewards(run, [adaptive]).functions
+    chats = [[{"role": "assistant", "content": text}] for text in ("1", "2", "3", "4")]
+    assert function(completions=chats) == [1.0, None, 1.0, 1.0]
+    assert adaptive.weight == 1.0
+    assert function(completions=chats[2:]) == [1.0, 1.0] and adaptive.weight == pytest.approx(0.9)
+
+
+@pytest.mark.parametrize("reward", ["org/reward-model", nn.Linear(1, 1)], ids=["name", "module"])
 def test_what_trl_calls_itself_is_handed_through(run, reward):
     assert Rewards(run, [reward]).functions == [reward]

@@ -17,22 +17,36 @@ _DEEPEST_MATH = 25  # nested braces or brackets; nobody's answer is deeper, a bo
 _DECIMALS_THAT_COUNT = 6  # what math-verify, and so TRL's accuracy_reward, rounds decimals to
 _CURRENCY = "$€£¥₹"
 _NUMBER = re.compile(
-    rf"""(?P<sign>[+-]?)\s?[{_CURRENCY}]?\s?(?P<again>[+-]?)
+    rf"""(?P<sign>[+-]?)\s?(?P<currency>[{_CURRENCY}])?\s?(?P<again>[+-]?)
         (?:(?P<mixed>\d+)\s+(?=\d+\s?/))?
-        (?P<whole>\d{{1,3}}(?:,\d{{3}})+|\d+)?(?P<decimals>\.\d*)?(?:[eE](?P<exponent>[+-]?\d{{1,3}}))?
+        (?P<whole>\d{{1,3}}(?:[, ]\d{{3}})+|\d+)?(?P<decimals>\.\d*)?(?:[eE](?P<exponent>[+-]?\d{{1,3}}))?
         (?:\s?/\s?(?P<denominator>\d+))?
-        \s?(?P<percent>%|percent|per\scent|pct)?\s?[{_CURRENCY}]?\s?
+        \s?(?P<percent>%|percent|per\scent|pct)?\s?(?P<behind>[{_CURRENCY}])?\s?
         (?P<unit>[a-zA-Z°]+(?:[\s/][a-zA-Z]+){{0,2}}(?:\^?[23²³])?)?\.?""",
     re.VERBOSE | re.ASCII,
 )
 # What stands behind a number and is no unit: half of an alternative, or a doubt.
 _NO_UNIT = re.compile(
-    r"\b(?:or|and|not|but|nor|e|x|y|z|to|i|if|is|maybe|perhaps|either|likely|about|approx|around|almost|guess|think|unsure"
-    r"|sure|unknown|wrong|none|else|than|more|less|least|most|minus|plus|times|\w+ly)\b"
+    r"\b(?:or|and|not?|but|nor|e|x|y|z|k|bn|mil|to|i|if|is|maybe|perhaps|either|likely|about|approx|around|almost|guess|think"
+    r"|unsure|sure|unknown|wrong|incorrect|false|wait|none|else|than|more|less|least|most|over|under|below|above|negative"
+    r"|minus|plus|times|point|base|modulo?|factorial|half|halves|halved|doubled|tripled|lakh|crore|zero|one|two|three|four"
+    r"|five|six|seven|eight|nine|ten|\w+ly|(?:fif|six|seven|eigh|nin|ten|hundred|thousand|million)ths?)\b|^(?:squared|cubed|thirds?|quarters?)\b"
 )
 _GLUED_UNIT = re.compile(
-    r"[cdkmµ]?[mglsWVAJN](?:/\w+|\^?[23²³])?|°.?|min|h|hrs?|mph|kmh|km/h|ft|in|yd|mi|lbs?|oz|k?cal|k?Hz|[KCF]|px|[KMGT]B"
+    r"[cdkmµ]?[mglsWVAJN](?:/\w+|\^?[23²³])?|°.?|min|h|hrs?|mph|kmh|ft|in|yd|mi|lbs?|oz|k?cal|k?Hz|[CF]|px"
 )
+_SAME_UNIT = {"meter": "m", "metre": "m", "kilometer": "km", "kilometre": "km", "centimeter": "cm", "centimetre": "cm"}
+_SAME_UNIT |= {"millimeter": "mm", "kilogram": "kg", "gram": "g", "liter": "l", "litre": "l", "hour": "h", "minute": "min"}
+_SAME_UNIT |= {
+    "second": "s",
+    "dollar": "$",
+    "usd": "$",
+    "buck": "$",
+    "euro": "€",
+    "eur": "€",
+    "pound sterling": "£",
+    "gbp": "£",
+}
 _SCALES = {"dozen": 12, "hundred": 100, "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
 
 _BOXES = (
@@ -59,10 +73,16 @@ _SPELLINGS = [  # LaTeX on the left, what a keyboard would type on the right
     (re.compile(r"(?<![\d.,])10\s?\^\s?\{?([+-]?\d{1,3})\}?"), r"1e\1"),
     (re.compile(r"^\s*[a-zA-Z]\s?=\s?(?=[^=]*$)"), ""),
 ]
+# Minus signs, dashes and spaces that look like the plain ones, and the fractions that are one character.
+_TYPED = str.maketrans({"−": "-", "–": "-", "－": "-", "\u00a0": " ", "\u2009": " ", "\u202f": " "})
+_TYPED |= {ord(c): f" {n}/{d}" for c, n, d in (("½", 1, 2), ("¼", 1, 4), ("¾", 3, 4), ("⅓", 1, 3), ("⅔", 2, 3), ("⅕", 1, 5))}
+_CHOICE = re.compile(r"\(?([a-z])\)?")
 _NEEDS_RESPELLING = re.compile(r"[\\{$^×*=~]")
 
 _OPERATOR = re.compile(r"[+*/×÷·]|(?<=[\w})])\s*-|\\(?:times|cdot|div|pm|mp|ast)\b")
-_UNFINISHED = re.compile(rf"{_OPERATOR.pattern}|[!^|√]|\\(?!boxed|text|[,%$])")
+_UNFINISHED = re.compile(rf"{_OPERATOR.pattern}|[!^|√]|\\(?!boxed|text|[,%$])|\d\s(?:dozen|hundred|thousand|million|billion)")
+_NOTATION = re.compile(r"\s|\\(?:left|right)|[\\{}()$]")
+_VALUES = {r"\sqrt", r"\pi", r"\log", r"\ln", r"\sin", r"\cos", r"\tan", r"\exp", r"\left", r"\right", r"\text", r"\boxed"}
 _FRACTION = re.compile(r"-?(\d{1,20})\s?/\s?(\d{1,20})", re.ASCII)
 _MATHEMATICAL = re.compile(r"[\d\\^_=+*/<>()\[\]{}|√π∞∪∩≤≥-]")
 _COMMAND = re.compile(r"\\[a-zA-Z]+")
@@ -104,20 +124,20 @@ def quick_verdict(given: str, gold: str, question: str = "") -> bool | None:
     """`same_answer` wherever numbers and text decide it; None for the pairs that math-verify has to judge."""
     if given == gold and gold.isascii() and gold.isdigit():
         return True
-    if question and _copied(given, question) and _as_text(given) != _as_text(gold):
-        return False
     a, b = parse_number(given), parse_number(gold)
+    if question and _not_worked_out(given, a, question) and _as_text(given) != _as_text(gold):
+        return False
     if a is not None and b is not None:
         return _same_number(a, b)
     if _as_text(given) == _as_text(gold):
         return _as_text(given) not in ("", "nan", "inf", "-inf", "+inf")
-    if not (looks_mathematical(gold) and looks_mathematical(given)) or (b is not None and _OPERATOR.search(given)):
+    if not (looks_mathematical(gold) and looks_mathematical(given)) or (b is not None and _is_a_task(given)):
         return False
     return None
 
 
 def _same_number(given: Number, gold: Number) -> bool:
-    if given.unit and gold.unit and _singular(given.unit) != _singular(gold.unit):
+    if given.unit and gold.unit and given.unit != gold.unit:
         return False
     if given.value == gold.value:
         return True
@@ -129,11 +149,11 @@ def _same_number(given: Number, gold: Number) -> bool:
     return decimals and round(given.value, _DECIMALS_THAT_COUNT) == round(gold.value, _DECIMALS_THAT_COUNT)
 
 
-def _singular(unit: str) -> str:
-    return unit.removesuffix("s").removesuffix("e") if len(unit) > 3 else unit
+def _is_a_task(given: str) -> bool:
+    """Whether an expression leaves something to do where a number was asked for: of those, roots and powers are values."""
+    return bool(_OPERATOR.search(given) or not _VALUES.issuperset(_COMMAND.findall(given)) or re.search(r"!|max|min", given))
 
 
-@lru_cache(maxsize=1 << 16)
 def parse_number(text: str) -> Number | None:
     """A text that is one number, or None.
 
@@ -144,22 +164,26 @@ def parse_number(text: str) -> Number | None:
     >>> str(parse_number("−1,234.50").value), parse_number("42 or 43"), str(parse_number(r"\\boxed{\\frac{1}{2}}").value)
     ('-2469/2', None, '1/2')
     """
-    text = text.strip()
-    if len(text) > _LONGEST_NUMBER:
-        return None
+    return _parsed(text) if len(text) <= _LONGEST_NUMBER else None
+
+
+@lru_cache(maxsize=1 << 16)
+def _parsed(text: str) -> Number | None:
+    text = text.strip("`*_ \t\n\r\u200b\ufeff")  # Markdown's emphasis, and what nobody sees
     if text.startswith("\\"):
         text = unboxed(text)
     if text.isascii() and text.isdigit():
         return Number(int(text), numeral=text.lstrip("0"))
-    text = text.replace("\N{MINUS SIGN}", "-")
+    if not text.isascii():
+        text = text.translate(_TYPED)
     if _NEEDS_RESPELLING.search(text):
         text = _respelled(text)
-    match = _NUMBER.fullmatch(text)
+    match = _NUMBER.fullmatch(text.strip())
     return _number(match) if match else None
 
 
 def _number(match: re.Match) -> Number | None:
-    whole, decimals = (match["whole"] or "").replace(",", ""), match["decimals"] or ""
+    whole, decimals = (match["whole"] or "").replace(",", "").replace(" ", ""), match["decimals"] or ""
     if not (whole or decimals.strip(".")) or (match["sign"] and match["again"]):
         return None
     value: Fraction | int = int(whole or 0)
@@ -169,15 +193,18 @@ def _number(match: re.Match) -> Number | None:
         value *= Fraction(10) ** int(match["exponent"])
     numeral = whole.lstrip("0") + decimals.rstrip(".") + (match["exponent"] or "")
     if match["denominator"]:
-        if not int(match["denominator"]):
-            return None
+        if not int(match["denominator"]) or (match["mixed"] and value >= int(match["denominator"])):
+            return None  # 48 27/1 is no mixed number, it is a product in disguise
         value = Fraction(value, int(match["denominator"])) + int(match["mixed"] or 0)
         numeral = f"{match['mixed'] or ''} {numeral}/{match['denominator']}"
     if match["percent"]:
         value = Fraction(value, 100)
-    scale, unit = _unit(match["unit"], glued=not match.string[match.start("unit") - 1].isspace()) if match["unit"] else (1, "")
-    if unit is None:
-        return None
+    scale, unit = 1, match["currency"] or match["behind"] or ""
+    if match["unit"]:
+        scale, named = _unit(match["unit"], glued=not match.string[match.start("unit") - 1].isspace())
+        if named is None:
+            return None
+        unit = named or unit
     plain = not (decimals.strip(".") or match["denominator"])
     value = -value if "-" in (match["sign"], match["again"]) else value
     return Number(value * scale, unit, numeral, bool(match["percent"]), plain)
@@ -189,7 +216,11 @@ def _unit(text: str, glued: bool) -> tuple[int, str | None]:
         return 1, None
     first, _, rest = text.casefold().partition(" ")
     scale, unit = (_SCALES[first], rest) if first in _SCALES else (1, text.casefold())
-    return scale, None if _NO_UNIT.search(unit) else unit.replace("°", "degrees")
+    if _NO_UNIT.search(unit):
+        return 1, None
+    unit = unit.replace("°", "degrees")
+    singular = unit.removesuffix("s").removesuffix("e") if len(unit) > 3 else unit
+    return scale, _SAME_UNIT.get(unit) or _SAME_UNIT.get(unit.removesuffix("s")) or singular
 
 
 def looks_mathematical(text: str) -> bool:
@@ -211,14 +242,22 @@ def looks_mathematical(text: str) -> bool:
     return depth == 0 and text.count("{") == text.count("}")
 
 
-def _copied(given: str, question: str) -> bool:
-    """Whether an expression that was not worked out stands in the question: handing it back is no answer. 1/2 is worked out."""
-    if given.isalnum() or not _UNFINISHED.search(given):
+def _not_worked_out(given: str, number: Number | None, question: str) -> bool:
+    """Whether the answer hands the task back: an expression of the question's, or a division that comes out even."""
+    if given.isalnum():
+        return False
+    if number is not None and "/" in number.numeral and number.value.denominator == 1 and not number.numeral.endswith("/1"):
+        return True
+    if not _UNFINISHED.search(given):
         return False
     fraction = _FRACTION.fullmatch(_respelled(given))
     if fraction and math.gcd(int(fraction[1]), int(fraction[2])) == 1:
         return False
-    return "".join(unboxed(given).split()) in "".join(question.split())
+    return _bare(unboxed(given)) in _bare(question)
+
+
+def _bare(text: str) -> str:
+    return _NOTATION.sub("", text)
 
 
 def _respelled(text: str) -> str:
@@ -263,4 +302,6 @@ def _is_one(inside: str, opening: str) -> bool:
 def _as_text(text: str) -> str:
     if len(text) > _LONGEST_BOXED:
         return text.strip()
-    return " ".join(unboxed(text).casefold().split()).removesuffix(".")
+    plain = " ".join(unboxed(text.strip("*_` ")).casefold().split()).removesuffix(".")
+    choice = _CHOICE.fullmatch(plain)
+    return choice[1] if choice else plain

@@ -38,15 +38,19 @@ def checked_scores(reward: Callable, completions: list, columns: dict) -> tuple[
     """A reward's scores, with None and a Fault for each completion that it did not score with one finite number.
 
     Where the call raises, or returns something other than one value a completion, the completions are scored one at a time, so
-    that one bad completion does not cost its batch. None is a score: the row cannot be judged.
+    that one bad completion does not cost its batch; a reward with a state keeps the one it had. None is a score: the row cannot
+    be judged.
     """
+    before = reward.state_dict() if hasattr(reward, "load_state_dict") else None
     values, what = _call(reward, completions, columns)
     if what and len(completions) > 1:
         scores, faults = [], []
         for position, completion in enumerate(completions):
+            _restore(reward, before)
             (score,), found = checked_scores(reward, [completion], _row(columns, position, len(completions)))
             scores.append(score)
             faults += [Fault(fault.reward, position, fault.completion, fault.what) for fault in found]
+        _restore(reward, before)
         # Scored alone, all are fine: then it is the batch that the reward cannot do, and that is a fault of every one.
         if not faults:
             name = reward_name(reward)
@@ -61,6 +65,12 @@ def checked_scores(reward: Callable, completions: list, columns: dict) -> tuple[
         if what:
             faults.append(Fault(reward_name(reward), position, completion_text(completions[position]), what))
     return scores, faults
+
+
+def _restore(reward: Callable, state: dict | None) -> None:
+    """An AdaptiveReward learns from batches; completions tried one at a time are none."""
+    if state is not None:
+        reward.load_state_dict(state)
 
 
 def _call(reward: Callable, completions: list, columns: dict) -> tuple[list, str]:

@@ -26,8 +26,8 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 
-from helpers.formats import THINK_ANSWER, TagFormat
-from helpers.rewards import attacks, verdicts
+from helpers.formats import THINK_ANSWER, TagFormat, completion_text
+from helpers.rewards import attacks, symbolic, verdicts
 from helpers.rewards.faults import Fault, checked_scores
 from helpers.rewards.shaping import reward_name
 from helpers.sources import Broken, file_rows, text_lines
@@ -66,6 +66,9 @@ class Lab:
     def __post_init__(self):
         if len(self.functions) != len(self.weights) or not self.functions:
             raise ValueError(f"{len(self.functions)} rewards and {len(self.weights)} weights: each reward needs one weight.")
+        for weight in self.weights:
+            if isinstance(weight, bool) or not isinstance(weight, (int, float)):
+                raise ValueError(f"weight {weight!r} is not a number.")
         self.names = [reward_name(function) for function in self.functions]
         twice = sorted({name for name in self.names if self.names.count(name) > 1})
         if twice:
@@ -106,7 +109,8 @@ class Lab:
         columns such as `answer`. Without one, the suite's own. ValueError names the line that is not such an object.
         """
         loaded = load_cases(path, self.tags)
-        self._refuse_unknown({reward for case in loaded for reward in case["expected"]})
+        for case in loaded:
+            self._refuse_unknown(case)
         table = self.scores([case["completion"] for case in loaded], **_columns(loaded)).set_axis(
             [case["name"] for case in loaded]
         )
@@ -115,13 +119,14 @@ class Lab:
         self.results["cases"] = table
         return table
 
-    def _refuse_unknown(self, expected: set[str]) -> None:
+    def _refuse_unknown(self, case: dict) -> None:
         import helpers.rewards
 
-        known = {*self.names, *helpers.rewards.__all__}
-        for name in sorted(expected - known):
+        known = {*self.names, *(name for name in helpers.rewards.__all__ if name.endswith("_reward"))}
+        for name in sorted(set(case["expected"]) - known):
             near = difflib.get_close_matches(name, known, 1)
-            raise ValueError(f"a case expects a score of {name!r}, which is no reward." + (f" {near[0]!r}?" if near else ""))
+            hint = f" Did you mean {near[0]!r}?" if near else ""
+            raise ValueError(f"case {case['name']!r} expects a score of {name!r}, which is no reward.{hint}")
 
     def attacks(self, rows: pd.DataFrame, length: int = 200, battery: list[attacks.Attack] = attacks.BATTERY) -> pd.DataFrame:
         """What cheating earns on real rows: a row an attack, best first, with the mean scores and an `example`.
@@ -203,6 +208,7 @@ class Lab:
         taken = {}
         for name, function, weight in zip(self.names, self.functions, self.weights, strict=True):
             alone = Lab([function], [weight], self.tags, self.tokenizer)
+            symbolic.forget()  # what `signal` has just judged would cost nothing
             began = time.perf_counter()
             alone.scores(texts, **columns)
             taken[name] = 1000 * (time.perf_counter() - began)
@@ -265,6 +271,9 @@ def stored_groups(stored: pd.DataFrame | str | Path) -> tuple[pd.DataFrame, list
         raise ValueError(
             f"stored completions need the columns question, answer and completion; {sorted(missing)[0]!r} is missing."
         )
+    table = table.assign(completion=[_checked_text(value, row) for row, value in enumerate(table["completion"])])
+    if not table["question"].map(lambda question: isinstance(question, str)).all():
+        raise ValueError("stored completions: `question` must be a text in every row.")
     keys = [key for key in ("step", "question") if key in table]
     groups = [group for _, group in table.groupby(keys, sort=False) if len(group) > 1]
     if not groups:
@@ -272,6 +281,12 @@ def stored_groups(stored: pd.DataFrame | str | Path) -> tuple[pd.DataFrame, list
     columns = [column for column in table.columns if column != "completion"]
     rows = pd.DataFrame([group.iloc[0][columns] for group in groups]).reset_index(drop=True)
     return rows, [group["completion"].tolist() for group in groups]
+
+
+def _checked_text(completion: object, row: int) -> str:
+    if not isinstance(completion, (str, list, tuple, dict)):
+        raise ValueError(f"stored completions: `completion` in row {row} is {completion!r}, neither a text nor chat messages.")
+    return completion_text(completion)
 
 
 def _table(path: Path) -> pd.DataFrame:
@@ -288,7 +303,7 @@ def _table(path: Path) -> pd.DataFrame:
 def _columns(records: list[dict]) -> dict[str, list]:
     """As TRL passes them: every column but the prompt, which is called `prompts`."""
     names = dict.fromkeys(name for record in records for name in record)
-    ours = ("prompt", "completion", "name", "expected", attacks.WRONG)
+    ours = ("prompt", "prompts", "completion", "completions", "completion_ids", "name", "expected", attacks.WRONG)
     columns = {name: [record.get(name) for record in records] for name in names if name not in ours}
     if "prompt" in names:
         prompts = [record.get("prompt") for record in records]
@@ -323,7 +338,7 @@ def _statistics(scores: pd.DataFrame, group_of: np.ndarray, names: list[str], we
     return {
         "groups": int(group_of[-1]) + 1,
         "rewards": rewards,
-        "total": {"mean": float(scores["total"].mean()), "zero_spread": float(constant["total"].mean())},
+        "total": {"mean": _finite(scores["total"].mean()), "zero_spread": float(constant["total"].mean())},
         "judges": judges,
         "pass_rate": [_finite(round(rate, 6)) for rate in rates],
     }

@@ -59,14 +59,15 @@ _most_workers = min(_MOST_WORKERS, os.cpu_count() or 1)
 
 
 def forget(workers: int | None = None) -> None:
-    """Forget every answer, stop the workers, and use at most this many from now on: to measure, or to leave cores alone."""
+    """Forget every answer, in order to measure; with a number, also start anew with at most so many workers."""
     global _most_workers
     with _lock:
         _memory.clear()
-    with contextlib.suppress(queue.Empty):
-        while True:
-            _idle.get_nowait().stop()
-    _most_workers = min(_MOST_WORKERS, workers or os.cpu_count() or 1)
+    if workers is not None:
+        with contextlib.suppress(queue.Empty):
+            while True:
+                _idle.get_nowait().stop()
+        _most_workers = min(_MOST_WORKERS, workers)
 
 
 def _judged(requests: list[tuple]) -> list[float | None]:

@@ -110,7 +110,7 @@ def _judge_attacks(table: pd.DataFrame, lab, verdict: Verdict) -> None:
             f"{row['wins']:.0%} of the rows; {row['paid_by']} pays for it. Lower its weight, or make it ask for more."
         )
     if len(winners) > 3:
-        verdict.stops.append(f"{len(winners) - 3} more attacks win; see the table.")
+        verdict.stops.append(f"{', '.join(map(repr, winners.index[3:]))} win too.")
 
 
 def _judge_signal(signal: dict, lab, verdict: Verdict) -> None:
@@ -127,6 +127,9 @@ def _judge_signal(signal: dict, lab, verdict: Verdict) -> None:
         verdict.stops.append("no reward tells a right answer from a wrong one: the model cannot learn to be right.")
         return
     named = " and ".join(f"`{name}`" for name in judges)
+    if not judged:
+        verdict.stops.append(f"{named} judged none of the completions: it gave None for all. Do the rows have an `answer`?")
+        return
     if passing <= _NEVER:
         verdict.stops.append(
             f"the policy earns {named} on {passing:.1%} of its completions: there is nothing to reinforce. "
