@@ -19,7 +19,7 @@ $(READY): requirements.txt requirements-cpu.txt pyproject.toml
 # Each for itself: reasoning-gym compiles C. What cannot be installed has its tests skipped, which say so.
 optional: $(READY)
 	@for package in $$(grep -v '^#' requirements-optional.txt); do \
-		$(BIN)/pip install --quiet $$package || echo "$$package could not be installed; its tests will be skipped"; done
+		$(BIN)/pip install --quiet --no-warn-conflicts $$package || echo "$$package could not be installed; its tests will be skipped"; done
 
 run: $(READY)
 	@$(BIN)/python -m helpers run --run demo
