@@ -63,3 +63,26 @@ def test_ordinary_spellings_are_understood(given, gold):
 )
 def test_an_answer_may_stand_in_the_question(given, gold, question):
     assert same_answer(given, gold, question)
+
+
+FALSE = ["13 = 12", "11 = 13 = 12", "x=13=12", r"13 = \boxed{12}", "1 = 12%", "12 = 13", "--12", "~12", "5 + 7 = 12"]
+
+
+@pytest.mark.parametrize("given", FALSE)
+def test_two_sides_are_two_answers(given):
+    assert not same_answer(given, "12")
+
+
+@pytest.mark.parametrize(
+    ("given", "gold", "same"),
+    [
+        ("y = x^2+1", "1+x^2", True),
+        ("f(x) = x^2+1", "1+x^2", True),
+        (r"x = \sqrt{16}", "4", True),
+        ("x^2 = x^2+1", "1+x^2", False),
+        ("y = 5 = x^2+1", "1+x^2", False),
+        ("x = 4", "x=4", True),
+    ],
+)
+def test_a_name_before_the_answer_is_none(given, gold, same):
+    assert same_answer(given, gold) is same

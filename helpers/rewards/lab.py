@@ -249,8 +249,8 @@ def load_cases(path: str | Path | None = None, tags: TagFormat = THINK_ANSWER) -
 def _case(line: str, where: str) -> dict:
     try:
         case = json.loads(line)
-    except ValueError as error:
-        raise ValueError(f"{where} is not JSON: {error}.") from None
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{where} is not JSON: {error.msg}, at character {error.colno}.") from None
     if not isinstance(case, dict) or not all(isinstance(case.get(key), str) for key in ("name", "completion")):
         raise ValueError(f"{where} needs the texts `name` and `completion`; it is {line[:100]!r}.")
     expected = case.setdefault("expected", {})
