@@ -104,7 +104,7 @@ class Rewards(TrainerCallback, ExportableState):
         self.run = run
         self.rewards = dict(zip(names, functions, strict=True))
         self.functions = [self._checked(name) if _is_ours_to_call(f) else f for name, f in self.rewards.items()]
-        self.seen, self.failed, self.faults = dict.fromkeys(names, 0), dict.fromkeys(names, 0), []
+        self.seen, self.failed, self.first, self.logged = dict.fromkeys(names, 0), dict.fromkeys(names, 0), {}, 0
         if resumed_from:
             self._load(resumed_from / _TRAINER_STATE)
 
@@ -130,12 +130,13 @@ class Rewards(TrainerCallback, ExportableState):
             print(
                 f"step {step + 1}: {faults[0]}; it scores None. All such completions: {self.run.show(f'checkpoints/{_FAULTS}')}"
             )
+            self.first[name] = faults[0]
         self.failed[name] += len(faults)
-        room = max(0, _FAULTS_LOGGED - len(self.faults))
-        self.faults += faults[:room]
-        if faults[:room]:
+        logged = faults[: _FAULTS_LOGGED - self.logged]
+        self.logged += len(logged)
+        if logged:
             with self.run.path(f"checkpoints/{_FAULTS}").open("a", encoding="utf-8") as log:
-                log.writelines(json.dumps({"step": step + 1} | fault.as_dict()) + "\n" for fault in faults[:room])
+                log.writelines(json.dumps({"step": step + 1} | fault.as_dict()) + "\n" for fault in logged)
 
     def _failing(self, enough: int) -> list[str]:
         return [n for n, seen in self.seen.items() if seen >= enough and self.failed[n] > _MOST_FAULTS * seen]
@@ -161,12 +162,11 @@ class Rewards(TrainerCallback, ExportableState):
         failing = self._failing(_ENOUGH) or self._failing(1)
         if failing:
             name = failing[0]
-            first = next(fault for fault in self.faults if fault.reward == name)
             saved, log = (self.run.show(f"checkpoints/{rest}") for rest in (f"checkpoint-{state.global_step}", _FAULTS))
             raise RewardError(
                 f"{name} failed on {self.failed[name]} of {self.seen[name]} completions, more than {_MOST_FAULTS:.0%}. "
-                f"First: {first}. The training stopped at step {state.global_step} and saved {saved}. Mend the reward, try "
-                f"it in notebook 02, and run notebook 03 again: it goes on from there. All such completions: {log}."
+                f"First: {self.first[name]}. The training stopped at step {state.global_step} and saved {saved}. Mend the "
+                f"reward, try it in notebook 02, and run notebook 03 again: it goes on from there. All such completions: {log}."
             )
 
 

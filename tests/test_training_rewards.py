@@ -4,6 +4,7 @@ import asyncio
 import functools
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -156,6 +157,21 @@ def test_an_asynchronous_reward_that_fails_stops_the_training_likewise(run):
     with pytest.raises(RewardError, match=r"judge_reward failed on .* ZeroDivisionError"):
         train(run, [Judge(), format_reward], max_steps=50)
     assert last_checkpoint(run.path("checkpoints")).name == "checkpoint-2"
+
+
+def test_the_report_names_its_own_first_fault_however_full_the_log_is(run):
+    def bad_reward(completions, **columns):
+        return ["bad"] * len(completions)
+
+    rewards = Rewards(run, [picky_reward, bad_reward])
+    picky, bad = rewards.functions
+    chats = [[{"role": "assistant", "content": "2"}]]
+    bad(completions=chats * 1200)
+    picky(completions=chats * 3)
+    assert len(logged_faults(run)) == 1000 and rewards.failed == {"picky_reward": 3, "bad_reward": 1200}
+    with pytest.raises(RewardError, match=r"picky_reward failed on 3 of 3 completions.*ZeroDivisionError"):
+        rewards.seen["bad_reward"] = 10**6  # by share, only the reward whose faults found no room is failing
+        rewards.on_train_end(None, SimpleNamespace(global_step=1), None)
 
 
 def test_a_fault_does_not_count_as_many_batches_for_an_adaptive_reward(run):

@@ -81,7 +81,7 @@ _CHOICE = re.compile(r"\(?([a-z])\)?")
 _NEEDS_RESPELLING = re.compile(r"[\\{$^×*=~]")
 
 _OPERATOR = re.compile(r"[+*/×÷·]|(?<=[\w})])\s*-|\\(?:times|cdot|div|pm|mp|ast)\b")
-_UNFINISHED = re.compile(rf"{_OPERATOR.pattern}|[!^|√]|\\(?!boxed|text|[,%$])|\d\s(?:dozen|hundred|thousand|million|billion)")
+_UNFINISHED = re.compile(rf"{_OPERATOR.pattern}|[!^|√]|\\(?!boxed|text|[,%$])|\d\s(?:{'|'.join(_SCALES)})\b")
 _NOTATION = re.compile(r"\s|\\(?:left|right)|[\\{}()$]")
 _VALUES = {r"\sqrt", r"\pi", r"\log", r"\ln", r"\sin", r"\cos", r"\tan", r"\exp", r"\left", r"\right", r"\text", r"\boxed"}
 _FRACTION = re.compile(r"-?(\d{1,20})\s?/\s?(\d{1,20})", re.ASCII)
