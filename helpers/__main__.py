@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from dataclasses import replace
 
 from helpers import environment
 
@@ -61,7 +62,7 @@ def _run(parsed: argparse.Namespace) -> int:
 
 
 def _doctor(parsed: argparse.Namespace) -> int:
-    from helpers import presets
+    from helpers import memory, presets
 
     machine = environment.this_machine()
     preset = presets.resolve(parsed.preset, machine)
@@ -76,11 +77,15 @@ def _doctor(parsed: argparse.Namespace) -> int:
         if have:
             print(f"          {name:<24}{have:<18}{'' if have.split('+')[0] == pin else f'pin {pin}'}".rstrip())
     problems = environment.doctor(preset.name)
-    if machine.gpu:
-        try:
-            presets.check_machine(preset, machine)
-        except ValueError as error:
-            problems.append(str(error))
+    try:
+        if machine.gpu or not preset.needs_gb:
+            lines = memory.check(presets.check_machine(preset, machine), machine)
+        else:  # what it would take, on the smallest card it is meant for
+            lines = memory.check(preset, replace(machine, gpu="such a card", gpu_memory_gb=preset.needs_gb))
+    except ValueError as error:
+        problems.append(str(error))
+        lines = []
+    print("\n".join(["", *lines]))
     print("\n".join(["", *problems] if problems else ["", "all well: `python -m helpers run` will work here"]))
     return 1 if problems else 0
 

@@ -6,6 +6,7 @@ all call it.
 
 from __future__ import annotations
 
+import importlib
 import logging
 import os
 import platform
@@ -25,6 +26,7 @@ _GPU_QUERY = ["nvidia-smi", "--query-gpu=name,memory.total,compute_cap", "--form
 # Installed without their dependencies: Unsloth's metadata asks for a torchvision whose default build is CUDA, which makes
 # `import unsloth` raise on a CPU torch, and for a certifi newer than some indexes hold. Its real needs are in the lists.
 _WITHOUT_DEPENDENCIES = ("unsloth", "unsloth_zoo")
+_TOKENS = ("HF_TOKEN", "WANDB_API_KEY")
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,24 @@ def this_machine() -> Machine:
 def in_colab() -> bool:
     """Whether this process runs in Google Colab, by the variable that its runtimes set."""
     return "COLAB_RELEASE_TAG" in os.environ
+
+
+def in_kaggle() -> bool:
+    """Whether this process runs in a Kaggle notebook, by the variable that its sessions set."""
+    return "KAGGLE_KERNEL_RUN_TYPE" in os.environ
+
+
+def vllm_obstacle(machine: Machine) -> str | None:
+    """Why vLLM cannot serve here, in a few words; None where it can, as far as that can be told without starting it."""
+    if machine.gpu is None:
+        return "vLLM needs a GPU and none is visible"
+    if machine.compute_capability < 7.0:
+        return f"vLLM needs compute capability 7.0 and {machine.gpu} has {machine.compute_capability}"
+    if installed_version("vllm") is None:
+        return "vLLM is not installed"
+    if installed_version("vllm-bnb-plugin") is None:
+        return "vllm-bnb-plugin is not installed, without which vLLM reads no 4-bit weights"
+    return None
 
 
 def _memory_bytes() -> int:
@@ -149,6 +169,61 @@ def install(machine: Machine | None = None) -> None:
             )
 
 
+def set_up_hosted() -> None:
+    """In Colab and Kaggle, from a notebook's first cell: tokens from the host's secrets, the install, and whether to restart.
+
+    What the runtime ships stays where it is the pinned version; the second time there is nothing left to do.
+    """
+    tokens = tokens_from_secrets()
+    if tokens:
+        print(f"set from the secrets of this account: {', '.join(tokens)}")
+    before = _loaded_versions()
+    install()
+    importlib.invalidate_caches()
+    replaced = sorted(name for name, version in _loaded_versions().items() if before.get(name, version) != version)
+    if replaced:
+        print(
+            f"RESTART NEEDED: {', '.join(replaced)} had been imported before and were replaced. Restart the session (Colab: "
+            "Runtime > Restart session; Kaggle: Run > Restart session), then run this cell again; it will change nothing."
+        )
+
+
+def _loaded_versions() -> dict[str, str]:
+    """The installed versions of the packages that this process has imported."""
+    loaded = {module.partition(".")[0] for module in list(sys.modules)}
+    packages = {name for module, names in metadata.packages_distributions().items() if module in loaded for name in names}
+    return {name: version for name in packages if (version := installed_version(name))}
+
+
+def tokens_from_secrets() -> list[str]:
+    """Put HF_TOKEN and WANDB_API_KEY from the secrets of Colab or Kaggle into the environment; returns the names that were set.
+
+    A token that is in the environment already stays. One that is not among the secrets, or not open to this notebook, is
+    passed over. No value is printed.
+    """
+    found = []
+    for name in _TOKENS:
+        if not os.environ.get(name) and (value := _secret(name)):
+            os.environ[name] = value
+            found.append(name)
+    return found
+
+
+def _secret(name: str) -> str | None:
+    try:
+        if in_colab():
+            from google.colab import userdata
+
+            return userdata.get(name)
+        if in_kaggle():
+            from kaggle_secrets import UserSecretsClient
+
+            return UserSecretsClient().get_secret(name)
+    except Exception:  # each host has exceptions of its own for absent and for not allowed
+        return None
+    return None
+
+
 def quiet() -> None:
     """Keep progress bars and notices that say nothing about the run out of a notebook. Call before importing the libraries.
 
@@ -160,6 +235,66 @@ def quiet() -> None:
     logging.getLogger("bitsandbytes.backends.cpu.ops").setLevel(logging.ERROR)
 
 
+def pairs_that_disagree(machine: Machine) -> list[str]:
+    """Packages, or a package and the driver, that were not built for one another; a sentence a pair, with the pin.
+
+    A compiled extension names the one torch it was built for among its requirements, and torch the CUDA it was built for.
+    """
+    if machine.gpu is None:
+        return []
+    found, torch = [], installed_version("torch")
+    for name in ("vllm", "torchvision", "xformers"):
+        wanted = _torch_of(name)
+        if torch and wanted and torch.split("+")[0] != wanted:
+            found.append(
+                f"{name} {installed_version(name)} was built for torch {wanted}, and torch {torch} is installed; the pins are "
+                f"{name}=={pins().get(name)} and torch=={pins().get('torch')}."
+            )
+    built, driver = torch_cuda(), driver_cuda()
+    if torch and built is None:
+        found.append(
+            f"torch {torch} is a build without CUDA, and there is {machine.gpu}; the pin is torch=={pins().get('torch')}."
+        )
+    elif built and driver and built[0] > driver[0]:  # within a major version, drivers serve newer builds too
+        found.append(
+            f"torch {torch} was built for CUDA {_dotted(built)}, and the driver serves up to CUDA {_dotted(driver)}: update "
+            f"the NVIDIA driver, or install the build of torch=={pins().get('torch')} for CUDA {driver[0]}."
+        )
+    return found
+
+
+def _torch_of(package: str) -> str | None:
+    try:
+        needs = metadata.requires(package) or []
+    except metadata.PackageNotFoundError:
+        return None
+    return next((match[1] for need in needs if (match := re.match(r"torch\s*\(?==\s*([\d.]+)", need))), None)
+
+
+def torch_cuda() -> tuple[int, int] | None:
+    """(major, minor) of the CUDA that the installed torch was built for, read off its version file; None for a CPU build."""
+    try:
+        text = Path(metadata.distribution("torch").locate_file("torch/version.py")).read_text(encoding="utf-8")
+    except (metadata.PackageNotFoundError, OSError):
+        return None
+    match = re.search(r"^cuda\b.*=\s*['\"](\d+)\.(\d+)", text, re.MULTILINE)
+    return (int(match[1]), int(match[2])) if match else None
+
+
+def driver_cuda() -> tuple[int, int] | None:
+    """(major, minor) of the newest CUDA that the driver serves, as nvidia-smi prints it."""
+    try:
+        printed = subprocess.run(["nvidia-smi"], capture_output=True, text=True, timeout=30).stdout
+    except (OSError, subprocess.SubprocessError):
+        return None
+    match = re.search(r"CUDA Version:\s*(\d+)\.(\d+)", printed)
+    return (int(match[1]), int(match[2])) if match else None
+
+
+def _dotted(version: tuple[int, int]) -> str:
+    return ".".join(map(str, version))
+
+
 def doctor(preset: str) -> list[str]:
     """What is wrong with this machine's set-up, one sentence each with the command that mends it; empty where all is well."""
     machine, problems = this_machine(), []
@@ -169,6 +304,7 @@ def doctor(preset: str) -> list[str]:
         problems.append(
             f"{name} {have} is installed, the pin is {pin}." if have else f"{name} is not installed, the pin is {pin}."
         )
+    problems += pairs_that_disagree(machine)
     if problems:
         problems.append(f"mend with: {Path(sys.executable).name} -m helpers install")
     free = shutil.disk_usage(PROJECT).free / 1e9

@@ -16,7 +16,7 @@ from nbclient.exceptions import DeadKernelError
 from papermill.engines import NBClientEngine, papermill_engines
 from papermill.exceptions import PapermillExecutionError
 
-from helpers import PROJECT, presets, trackers
+from helpers import PROJECT, memory, presets, trackers
 from helpers.environment import this_machine
 from helpers.runs import Run, atomic_write, write_json
 
@@ -158,7 +158,7 @@ def _refuse_impossible(given: dict, folder: Run, numbers: set[str]) -> None:
         return  # the first notebook says what is missing
     loading = {"03", "05"} if "completions" in given else {"02", "03", "05"}  # 02 loads no model for stored completions
     if numbers & loading:
-        presets.check_machine(settings, this_machine())
+        memory.check(presets.check_machine(settings, this_machine()), this_machine())
 
 
 class _ProgressEngine(NBClientEngine):

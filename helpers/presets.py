@@ -10,7 +10,7 @@ import difflib
 from dataclasses import asdict, dataclass, fields, replace
 
 from helpers import PROJECT
-from helpers.environment import Machine
+from helpers.environment import Machine, vllm_obstacle
 
 POCKET_MODEL = "pocket"  # the name under which notebooks and manifests know the embedded model
 _POCKET_FOLDER = PROJECT / "helpers" / "pocket" / "model"
@@ -20,8 +20,9 @@ _POCKET_FOLDER = PROJECT / "helpers" / "pocket" / "model"
 class Preset:
     """Everything a run needs to know. Lengths in tokens, sizes in rows, memory in GB of the whole card.
 
-    `num_generations` completions a prompt form a group; one optimiser step sees `per_device_train_batch_size` times
-    `gradient_accumulation_steps` completions, a whole number of groups.
+    `num_generations` completions a prompt form a group. One optimiser step sees `per_device_train_batch_size` times
+    `gradient_accumulation_steps` completions; one round of sampling makes `per_device_train_batch_size` times
+    `steps_per_generation`, a whole number of groups.
     """
 
     name: str
@@ -32,6 +33,7 @@ class Preset:
     holdout_size: int = 256
     max_prompt_length: int = 256
     max_completion_length: int = 768
+    max_seq_length: int | None = None  # the context; None: a prompt and its completion together
     load_in_4bit: bool = True
     backend: str = "unsloth"  # or "transformers": Transformers, PEFT and TRL alone
     fast_inference: bool = True
@@ -42,6 +44,7 @@ class Preset:
     num_generations: int = 8
     per_device_train_batch_size: int = 8
     gradient_accumulation_steps: int = 2
+    steps_per_generation: int | None = None  # forward passes that one round of sampling serves; None: one optimiser step
     max_steps: int = 300
     learning_rate: float = 1e-5
     lr_scheduler_type: str = "cosine"
@@ -63,14 +66,24 @@ class Preset:
             raise ValueError(f"preset {self.name!r} cannot run: " + " ".join(problems))
 
     @property
-    def max_seq_length(self) -> int:
-        """Tokens of a prompt and its completion together: the context the model is loaded with."""
-        return self.max_prompt_length + self.max_completion_length
+    def context(self) -> int:
+        """Tokens that the model is loaded for: `max_seq_length`, or a prompt and its completion together."""
+        return self.max_seq_length or self.max_prompt_length + self.max_completion_length
 
     @property
     def completions_per_step(self) -> int:
         """Completions that one optimiser step sees."""
         return self.per_device_train_batch_size * self.gradient_accumulation_steps
+
+    @property
+    def completions_per_round(self) -> int:
+        """Completions that one round of sampling makes; TRL calls it the generation batch."""
+        return self.per_device_train_batch_size * (self.steps_per_generation or self.gradient_accumulation_steps)
+
+    @property
+    def max_lora_rank(self) -> int:
+        """The rank that vLLM reserves room for: the next one it knows from `lora_rank` on."""
+        return next((rank for rank in _VLLM_RANKS if rank >= self.lora_rank), _VLLM_RANKS[-1])
 
     @property
     def model_path(self) -> str:
@@ -103,6 +116,7 @@ _RANGES = {
     "adam_beta1": (0.0, 0.999999),
     "adam_beta2": (0.0, 0.999999),
 }
+_VLLM_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)  # vllm.config.lora.MaxLoRARanks, vLLM 0.31
 _BACKENDS = ("unsloth", "transformers")
 _LOSS_TYPES = ("grpo", "bnpo", "dr_grpo", "dapo", "cispo", "sapo")
 
@@ -122,15 +136,12 @@ def _problems(preset: Preset) -> list[str]:
         if not fits:
             return [f"{field.name}={value!r} is not of type {declared}."]
     found = [f"{name}={getattr(preset, name)} must be at least 1." for name in _POSITIVE if getattr(preset, name) < 1]
-    if preset.train_size is not None and preset.train_size < 1:
-        found.append(f"train_size={preset.train_size} must be at least 1.")
+    optional = ("train_size", "max_seq_length", "steps_per_generation")
+    given = {name: value for name in optional if (value := getattr(preset, name)) is not None}
+    found += [f"{name}={value} must be at least 1." for name, value in given.items() if value < 1]
     if preset.num_generations < 2:
         found.append(f"num_generations={preset.num_generations}: a group of one has nothing to compare; use 2 or more.")
-    if not found and preset.completions_per_step % preset.num_generations:
-        found.append(
-            f"per_device_train_batch_size x gradient_accumulation_steps = {preset.completions_per_step} completions a step are "
-            f"not whole groups of num_generations={preset.num_generations}; make the product a multiple of it."
-        )
+    found = found or _misfits(preset)
     for name, (low, high) in _RANGES.items():
         if not low <= getattr(preset, name) <= high:  # false for nan too
             found.append(f"{name}={getattr(preset, name)} must be between {low:g} and {high:g}.")
@@ -138,6 +149,30 @@ def _problems(preset: Preset) -> list[str]:
         found.append(f"loss_type={preset.loss_type!r} is not one of TRL's: {', '.join(_LOSS_TYPES)}.")
     if preset.backend not in _BACKENDS:
         found.append(f"backend={preset.backend!r} is not one of: {', '.join(_BACKENDS)}.")
+    return found
+
+
+def _misfits(preset: Preset) -> list[str]:
+    """Settings that are each possible and together are not."""
+    found = []
+    if preset.completions_per_round % preset.num_generations:
+        rounds = "steps_per_generation" if preset.steps_per_generation else "gradient_accumulation_steps"
+        found.append(
+            f"per_device_train_batch_size x {rounds} = {preset.completions_per_round} completions a step are "
+            f"not whole groups of num_generations={preset.num_generations}; make the product a multiple of it."
+        )
+    needed = preset.max_prompt_length + preset.max_completion_length
+    if preset.context < needed:
+        found.append(
+            f"max_seq_length={preset.max_seq_length} does not hold max_prompt_length + max_completion_length = {needed}; "
+            "raise it, or leave it out."
+        )
+    if preset.fast_inference and preset.lora_rank > _VLLM_RANKS[-1]:
+        found.append(f"lora_rank={preset.lora_rank}: vLLM serves adapters up to rank {_VLLM_RANKS[-1]}.")
+    if preset.fast_inference and preset.backend != "unsloth":
+        found.append(
+            "fast_inference=True samples through the vLLM engine that Unsloth builds; with backend='transformers' leave it off."
+        )
     return found
 
 
@@ -164,10 +199,31 @@ _TABLE = (
         weight_decay=0.0,
         save_steps=25,
     ),
-    # No bf16 and an old compute capability: recent vLLM may not serve a T4, so sampling goes through Transformers.
+    # Cards below 20 GB sample through Transformers: a vLLM engine would leave little to train in, and recent vLLM may not
+    # serve a T4 (compute capability 7.5, no bf16).
+    Preset(
+        "small",
+        needs_gb=7.5,
+        model="unsloth/gemma-3-1b-it",
+        max_completion_length=512,
+        fast_inference=False,
+        lora_rank=16,
+        lora_alpha=32,
+        per_device_train_batch_size=2,
+        gradient_accumulation_steps=4,
+    ),
     Preset("t4", needs_gb=15, model="unsloth/Qwen3-1.7B", fast_inference=False, lora_rank=16, lora_alpha=32),
     Preset("l4", needs_gb=22, model="unsloth/Qwen3-4B"),
-    Preset("a100", needs_gb=39, model="unsloth/Qwen3-8B", max_completion_length=1024),
+    Preset("a100", needs_gb=39, model="unsloth/Llama-3.1-8B-Instruct", max_completion_length=1024),
+    Preset(
+        "h100",
+        needs_gb=79,
+        model="unsloth/Qwen3-8B",
+        max_completion_length=2048,
+        num_generations=16,
+        per_device_train_batch_size=16,
+        gradient_accumulation_steps=2,
+    ),
     Preset(
         "h200",
         needs_gb=138,
@@ -179,6 +235,8 @@ _TABLE = (
         per_device_train_batch_size=32,
         gradient_accumulation_steps=2,
     ),
+    # The two recipes' batches are less than one group: steps_per_generation samples a whole one, which then serves two
+    # optimiser steps.
     Preset(
         "memory_optimized",
         needs_gb=15,
@@ -189,8 +247,8 @@ _TABLE = (
         lora_alpha=32,
         num_generations=8,
         per_device_train_batch_size=1,
-        # The recipe's 1 x 4 completions are half a group of 8; TRL asks for whole groups, hence 1 x 8.
-        gradient_accumulation_steps=8,
+        gradient_accumulation_steps=4,
+        steps_per_generation=8,
         learning_rate=5e-6,
     ),
     Preset(
@@ -200,15 +258,20 @@ _TABLE = (
         max_prompt_length=512,
         max_completion_length=1024,
         num_generations=16,
-        # The recipe's 4 x 2 completions are half a group of 16; TRL asks for whole groups, hence 4 x 4.
         per_device_train_batch_size=4,
-        gradient_accumulation_steps=4,
+        gradient_accumulation_steps=2,
+        steps_per_generation=4,
         learning_rate=1e-5,
     ),
 )
 SETTINGS = [field.name for field in fields(Preset) if field.name not in ("name", "needs_gb")]  # what may be overridden
+# Those that notebook 03 takes, for a training of its own on data that 01 has prepared; the others are 01's.
+OF_TRAINING = [name for name in SETTINGS if name not in (
+    "model", "source", "train_size", "holdout_size", "max_prompt_length", "max_seq_length", "load_in_4bit", "fast_inference",
+    "gpu_memory_utilization", "gradient_checkpointing",
+)]  # fmt: skip
 PRESETS = {preset.name: preset for preset in _TABLE}
-_BY_MEMORY = ("h200", "a100", "l4", "t4")  # what `auto` chooses from, largest first
+_BY_MEMORY = ("h200", "h100", "a100", "l4", "t4", "small")  # what `auto` chooses from, largest first
 
 
 def pick(machine: Machine) -> str:
@@ -248,6 +311,8 @@ def with_overrides(preset: Preset, **overrides) -> Preset:
         and not str(given["source"]).startswith(("arithmetic/", "reasoning-gym/"))
     ):
         given["train_size"] = None  # a preset's number is for what can be generated; of a file or a data set all rows are taken
+    if given.get("backend") == "transformers" and "fast_inference" not in given:
+        given["fast_inference"] = False  # vLLM is Unsloth's to start here
     return replace(preset, **given)
 
 
@@ -257,8 +322,11 @@ def from_manifest(settings: dict, **overrides) -> Preset:
     return with_overrides(Preset(**{key: value for key, value in settings.items() if key in known}), **overrides)
 
 
-def check_machine(preset: Preset, machine: Machine) -> None:
-    """ValueError where the preset cannot run on this machine, before anything is loaded or downloaded."""
+def check_machine(preset: Preset, machine: Machine) -> Preset:
+    """The preset as it will run on this machine: without vLLM where that cannot serve, which is said aloud.
+
+    ValueError where the preset cannot run here, before anything is loaded or downloaded.
+    """
     if machine.gpu is None and preset.needs_gb:
         raise ValueError(
             f"preset {preset.name!r} needs an NVIDIA GPU with {preset.needs_gb:.0f} GB and none is visible. Without one, take "
@@ -271,6 +339,16 @@ def check_machine(preset: Preset, machine: Machine) -> None:
             f"preset {preset.name!r} is meant for a card of {preset.needs_gb:.0f} GB; {machine.gpu} has "
             f"{machine.gpu_memory_gb:.0f} GB. Take `--preset {pick(machine)}`."
         )
+    if machine.gpu and not machine.bf16 and preset.backend == "transformers" and preset.load_in_4bit:
+        raise ValueError(
+            f"backend='transformers' with load_in_4bit=True casts the adapters to bfloat16, which {machine.gpu} has not: take "
+            "backend='unsloth', or load_in_4bit=False."
+        )
+    obstacle = vllm_obstacle(machine) if preset.fast_inference else None
+    if obstacle:
+        print(f"{obstacle}: sampling goes through Transformers, which is slower (fast_inference=False).")
+        return replace(preset, fast_inference=False)
+    return preset
 
 
 def as_settings(preset: Preset) -> dict:

@@ -235,6 +235,14 @@ def _parquet_rows(path: Path) -> Iterator[dict]:
 HUB_SETS = {"openai/gsm8k": {"config": "main", "columns": {"question": "question", "answer": "answer"}, "holdout": "test"}}
 
 
+# Where the hub cannot be reached: word problems of GSM8K's kind, generated on the spot (GSM-Symbolic, arXiv 2410.05229).
+STAND_INS = {"openai/gsm8k": "reasoning-gym/gsm_symbolic"}
+
+
+class Unreachable(ValueError):
+    """A hub data set that cannot be fetched because the hub cannot be reached."""
+
+
 def _hub(source: str, columns: dict[str, str] | None) -> Iterator[dict]:
     import datasets
 
@@ -242,6 +250,12 @@ def _hub(source: str, columns: dict[str, str] | None) -> Iterator[dict]:
     known = HUB_SETS.get(name, {})
     try:
         splits = datasets.load_dataset(name, config or known.get("config"))
+    except ConnectionError as error:
+        reason = str(error).splitlines()[0][:200]
+        raise Unreachable(
+            f"data set {source!r} could not be fetched: the hub cannot be reached ({reason}). Check the network, or take "
+            "source=arithmetic/sums or a file of your own, which need none."
+        ) from None
     except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
         raise ValueError(
             f"data set {source!r} could not be loaded ({type(error).__name__}: {str(error).splitlines()[0][:200]}). Check "

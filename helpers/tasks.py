@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from helpers.formats import THINK_ANSWER, TagFormat
-from helpers.sources import Broken, read_source
+from helpers.sources import STAND_INS, Broken, Unreachable, read_source
 
 _GROUPED_NUMBER = re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.\d+)?")
 _KEPT_EXAMPLES = 3  # dropped rows quoted in the report, for each reason
@@ -48,6 +48,7 @@ def load_task(
     system_prompt: str | None = None,
     count_tokens: Callable[[list[dict]], int] | None = None,
     max_prompt_tokens: int | None = None,
+    stand_in: bool = False,
 ) -> Task:
     """Read a source and split it into rows to train on and rows to hold out.
 
@@ -57,6 +58,8 @@ def load_task(
     system_prompt: in place of the one that `tags` writes; the empty string leaves the system message out.
     count_tokens: tokens of one prompt (see `prompt_token_counter`); prompts over max_prompt_tokens are dropped, because
         TRL does not truncate them.
+    stand_in: where the hub cannot be reached, take the source that can stand in for openai/gsm8k (`sources.STAND_INS`), and
+        say so; `report["source"]` names what was read.
 
     Raises ValueError where the source cannot give the rows asked for; the message names the value and the way out.
     """
@@ -66,7 +69,17 @@ def load_task(
     if max_prompt_tokens is not None and count_tokens is None:
         raise ValueError("max_prompt_tokens needs count_tokens, to know how long a prompt is; see prompt_token_counter.")
     system = tags.system_prompt if system_prompt is None else system_prompt
-    rows, report = _validated(read_source(source, columns, train_size, holdout_size, seed))
+    try:
+        rows, report = _validated(read_source(source, columns, train_size, holdout_size, seed))
+    except Unreachable as unreachable:
+        if not stand_in or source not in STAND_INS:
+            raise
+        source = STAND_INS[source]
+        try:
+            rows, report = _validated(read_source(source, None, train_size, holdout_size, seed))
+        except ValueError as error:
+            raise ValueError(f"{unreachable} Nor can {source} stand in for it: {error}") from None
+        print(f"{unreachable}\nTAKING {source} IN ITS PLACE: similar word problems, generated here; results are not GSM8K's.")
     for row in rows:
         row["prompt"] = _prompt(system, row["question"])
     rows = _within_limit(rows, report, count_tokens, max_prompt_tokens)

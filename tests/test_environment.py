@@ -251,6 +251,7 @@ def test_a_preset_that_needs_a_gpu_is_a_problem_without_one(no_gpu, versions, mo
 def test_with_a_gpu_a_gpu_preset_is_no_problem(smi, versions, monkeypatch):
     versions()
     space(monkeypatch, 50e9)
+    monkeypatch.setattr(environment, "torch_cuda", lambda: (13, 0))
     smi("echo 'Tesla T4, 15360, 7.5'")
     assert doctor("t4") == []
 

@@ -1,6 +1,7 @@
 """The command line itself: what its commands say of the machine, and how it refuses."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -42,7 +43,7 @@ def test_the_module_is_a_program_whose_exit_code_is_the_commands(python):
 
 def test_without_the_packages_run_says_how_to_install_them(cli, monkeypatch):
     monkeypatch.setitem(sys.modules, "papermill", None)
-    monkeypatch.delitem(sys.modules, "helpers.pipeline")
+    monkeypatch.delitem(sys.modules, "helpers.pipeline", raising=False)
     monkeypatch.delattr("helpers.pipeline")
     code, _, err = cli("run")
     assert code == 2 and err == "error: papermill is not installed. Install the suite first: `python -m helpers install`.\n"
@@ -99,6 +100,7 @@ def test_the_doctor_says_that_a_preset_needs_a_gpu(cli, lists):
     lists("")
     code, out, _ = cli("doctor", "--preset", "h200")
     assert code == 1 and "preset 'h200' needs an NVIDIA GPU and none is visible" in out and "all well" not in out
+    assert "--preset pocket" in out and re.search(r"at most, while \w+ +[\d.]+ GB of 138\.0 GB\n", out), "what it would take"
 
 
 def test_the_doctor_says_that_a_preset_needs_a_larger_gpu(cli, lists, tmp_path, monkeypatch):
@@ -106,8 +108,10 @@ def test_the_doctor_says_that_a_preset_needs_a_larger_gpu(cli, lists, tmp_path, 
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
     environment.this_machine.cache_clear()
+    monkeypatch.setattr(environment, "torch_cuda", lambda: (13, 0))
     lists("")
     code, out, _ = cli("doctor", "--preset", "l4")
+    assert re.search(r"frozen weights +2\.7 GB\n", out) and re.search(r"at most, while \w+ +[\d.]+ GB of 24\.2 GB\n", out)
     assert code == 0 and "NVIDIA L4, 24 GB, compute capability 8.9, bf16" in out
     code, out, _ = cli("doctor", "--preset", "h200")
     assert code == 1 and "138 GB" in out and "all well" not in out, "`run --preset h200` is refused on this card"

@@ -7,9 +7,11 @@ import torch
 from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from helpers import merging
 from helpers.formats import THINK_ANSWER
-from helpers.merging import largest_logit_difference, untrained_matrices
+from helpers.merging import check_disk, largest_difference, prompt_logits, untrained_matrices
 from helpers.presets import PRESETS
+from helpers.runs import Run
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -53,6 +55,10 @@ def lora(policy, letter: str) -> dict:
     return {name: matrix for name, matrix in policy.named_parameters() if f"lora_{letter}" in name}
 
 
+def largest_logit_difference(model, other, tokenizer, prompts: list[list[dict]]) -> float:
+    return largest_difference(*(prompt_logits(m, tokenizer, prompts) for m in (model, other)))
+
+
 # --- The difference ----------------------------------------------------------------------------------------------------
 
 
@@ -93,6 +99,15 @@ def test_it_is_the_largest_over_every_token_of_all_prompts_and_the_same_either_w
     assert all(gap[-1] < gap.max() for gap in gaps), "so the last token alone would not do"
     both = largest_logit_difference(model, other, tokenizer, PROMPTS)
     assert both == max(single) == largest_logit_difference(other, model, tokenizer, PROMPTS[::-1])
+
+
+def test_what_is_kept_of_a_model_stands_for_it_when_it_has_changed(model, other, tokenizer):
+    kept = prompt_logits(other, tokenizer, PROMPTS)
+    assert [logits.dtype for logits in kept] == [torch.float32] * 2 and not any(logits.requires_grad for logits in kept)
+    with torch.no_grad():
+        other.model.norm.weight.mul_(2)
+    assert largest_difference(kept, prompt_logits(model, tokenizer, PROMPTS)) == 0.0
+    assert largest_difference(kept, prompt_logits(other, tokenizer, PROMPTS)) > 0.1
 
 
 def test_no_prompts_prove_nothing(model, other, tokenizer):
@@ -147,3 +162,24 @@ def test_a_model_without_an_adapter_has_no_adapter_matrices(other):
     with torch.no_grad():
         other.model.layers[0].mlp.up_proj.weight.zero_()
     assert untrained_matrices(other) == []
+
+
+# --- Room ----------------------------------------------------------------------------------------------------------------
+
+
+def test_a_disk_too_small_for_the_merge_is_refused_with_both_sizes(tmp_path, monkeypatch):
+    monkeypatch.setenv("GRPO_RUNS_DIR", str(tmp_path))
+    run = Run("a")
+    run.path("data")
+    # Qwen3-8B has 8.19 billion weights: 16.4 GB in 16 bits, 32.8 in 32, and 5 % more for what lies beside them.
+    monkeypatch.setattr(merging.shutil, "disk_usage", lambda path: type("Usage", (), {"free": 20e9}))
+    assert check_disk(run, "unsloth/Qwen3-8B", torch.bfloat16) is None
+    with pytest.raises(ValueError, match=r"34\.4 GB and the disk of runs/a has 20\.0 GB free.*GRPO_RUNS_DIR"):
+        check_disk(run, "unsloth/Qwen3-8B", torch.float32)
+
+
+def test_the_pocket_model_has_room(tmp_path, monkeypatch):
+    monkeypatch.setenv("GRPO_RUNS_DIR", str(tmp_path))
+    run = Run("a")
+    run.path("data")
+    assert check_disk(run, FOLDER, torch.float32) is None

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from helpers import presets
 from helpers.environment import Machine
 from helpers.presets import PRESETS, Preset, as_settings, check_machine, from_manifest, pick, resolve, with_overrides
 
@@ -31,16 +32,18 @@ def from_mib(mib: int) -> float:
 
 
 def test_the_presets_are_those_the_house_names():
-    assert list(PRESETS) == ["pocket", "t4", "l4", "a100", "h200", "memory_optimized", "high_performance"]
+    assert list(PRESETS) == ["pocket", "small", "t4", "l4", "a100", "h100", "h200", "memory_optimized", "high_performance"]
     assert all(name == preset.name for name, preset in PRESETS.items())
 
 
 @each_preset
 def test_every_preset_gives_whole_groups_and_its_own_context(preset):
-    completions = preset.per_device_train_batch_size * preset.gradient_accumulation_steps
-    assert preset.completions_per_step == completions >= preset.num_generations >= 2
-    assert completions % preset.num_generations == 0
-    assert preset.max_seq_length == preset.max_prompt_length + preset.max_completion_length
+    batch = preset.per_device_train_batch_size
+    assert preset.completions_per_step == batch * preset.gradient_accumulation_steps
+    assert preset.completions_per_round == batch * (preset.steps_per_generation or preset.gradient_accumulation_steps)
+    assert preset.completions_per_round % preset.num_generations == 0 and 4 <= preset.num_generations <= 16
+    assert preset.context >= preset.max_prompt_length + preset.max_completion_length
+    assert preset.load_in_4bit and preset.max_lora_rank >= preset.lora_rank
     assert 1e-6 <= preset.learning_rate <= 5e-3 and 0 < preset.warmup_steps < 1
     # The KL term is what `kl` in the logs, and the diagnosis of it, needs.
     assert preset.beta > 0
@@ -59,7 +62,9 @@ def test_only_the_pocket_preset_runs_without_a_gpu(preset):
     [
         (0.0, "pocket"),
         (4.0, "pocket"),
-        (from_mib(11264), "pocket"),
+        (7.0, "pocket"),
+        (from_mib(8192), "small"),
+        (from_mib(11264), "small"),
         (from_mib(15360), "t4"),
         (from_mib(16384), "t4"),
         (22.5, "l4"),
@@ -67,7 +72,8 @@ def test_only_the_pocket_preset_runs_without_a_gpu(preset):
         (24.6, "l4"),
         (from_mib(32607), "l4"),
         (from_mib(40960), "a100"),
-        (from_mib(81920), "a100"),
+        (from_mib(81920), "h100"),
+        (from_mib(81559), "h100"),
         (from_mib(143771), "h200"),
     ],
 )
@@ -77,9 +83,10 @@ def test_auto_picks_the_largest_preset_that_fits(memory, name):
 
 
 @pytest.mark.parametrize("memory", [0.0, 16.1, 24.2, 42.9, 85.9, 150.8])
-def test_what_auto_picks_can_run_there_and_larger_presets_cannot(memory):
+def test_what_auto_picks_can_run_there_and_larger_presets_cannot(memory, monkeypatch):
+    monkeypatch.setattr(presets, "vllm_obstacle", lambda machine: None)
     picked = resolve("auto", machine(memory))
-    assert check_machine(picked, machine(memory)) is None
+    assert check_machine(picked, machine(memory)) == picked
     for preset in PRESETS.values():
         if preset.needs_gb > max(memory, picked.needs_gb):
             with pytest.raises(ValueError, match=f"preset '{preset.name}'.*--preset {picked.name}`"):
@@ -87,7 +94,7 @@ def test_what_auto_picks_can_run_there_and_larger_presets_cannot(memory):
 
 
 def test_the_smallest_preset_runs_on_any_card_but_vllm_needs_one():
-    assert check_machine(POCKET, machine(4.0)) is None
+    assert check_machine(POCKET, machine(4.0)) == POCKET
     with pytest.raises(ValueError, match=r"fast_inference=True .* needs a GPU"):
         check_machine(with_overrides(POCKET, fast_inference=True), machine())
 
@@ -254,7 +261,7 @@ def test_any_other_model_is_passed_on_as_it_is(model):
 
 def test_the_pocket_model_has_positions_for_the_preset():
     config = json.loads((Path(POCKET.model_path) / "config.json").read_text(encoding="utf-8"))
-    assert POCKET.max_seq_length <= config["max_position_embeddings"]
+    assert POCKET.context <= config["max_position_embeddings"]
 
 
 @pytest.mark.parametrize(
@@ -269,3 +276,81 @@ def test_the_pocket_model_has_positions_for_the_preset():
 )
 def test_a_presets_number_of_rows_is_for_what_can_be_generated(given, train_size):
     assert with_overrides(POCKET, **given).train_size == train_size
+
+
+# --- The two recipes -------------------------------------------------------------------------------------------------------
+
+
+def test_the_memory_optimized_recipe_is_the_classic_one_in_todays_names():
+    recipe = PRESETS["memory_optimized"]
+    assert (recipe.learning_rate, recipe.adam_beta1, recipe.adam_beta2, recipe.weight_decay) == (5e-6, 0.9, 0.99, 0.1)
+    assert (recipe.warmup_steps, recipe.lr_scheduler_type, recipe.optim) == (0.1, "cosine", "adamw_8bit")
+    assert (recipe.per_device_train_batch_size, recipe.gradient_accumulation_steps, recipe.num_generations) == (1, 4, 8)
+    assert (recipe.max_prompt_length, recipe.max_completion_length, recipe.max_grad_norm) == (256, 512, 0.1)
+
+
+def test_the_high_performance_recipe_is_the_classic_one_in_todays_names():
+    recipe = PRESETS["high_performance"]
+    assert (recipe.learning_rate, recipe.fast_inference) == (1e-5, True)
+    assert (recipe.per_device_train_batch_size, recipe.gradient_accumulation_steps, recipe.num_generations) == (4, 2, 16)
+    assert (recipe.max_prompt_length, recipe.max_completion_length) == (512, 1024)
+
+
+def test_the_presets_are_a_spread_of_models_and_train_on_gsm8k():
+    gpu = [preset for preset in PRESETS.values() if preset.needs_gb]
+    assert {preset.source for preset in gpu} == {"openai/gsm8k"}
+    assert len({preset.model for preset in gpu}) == 7
+    assert {name.split("/")[1].split("-")[0] for name in (preset.model for preset in gpu)} == {
+        "gemma",
+        "Qwen2.5",
+        "Qwen3",
+        "Llama",
+    }
+
+
+# --- Combinations ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_round_of_sampling_may_serve_several_steps_and_is_whole_groups():
+    sizes = {"per_device_train_batch_size": 1, "gradient_accumulation_steps": 4, "num_generations": 8}
+    with pytest.raises(ValueError, match="x gradient_accumulation_steps = 4 completions a step are not whole groups"):
+        with_overrides(POCKET, **sizes)
+    preset = with_overrides(POCKET, **sizes, steps_per_generation=8)
+    assert (preset.completions_per_step, preset.completions_per_round) == (4, 8)
+    with pytest.raises(ValueError, match="x steps_per_generation = 6 completions"):
+        with_overrides(POCKET, **sizes, steps_per_generation=6)
+
+
+def test_the_context_holds_a_prompt_and_its_completion():
+    needed = POCKET.max_prompt_length + POCKET.max_completion_length
+    assert POCKET.context == needed and with_overrides(POCKET, max_seq_length=needed + 8).context == needed + 8
+    with pytest.raises(ValueError, match=f"max_seq_length={needed - 1} does not hold .* = {needed}"):
+        with_overrides(POCKET, max_seq_length=needed - 1)
+
+
+def test_vllm_serves_ranks_it_knows_and_only_with_unsloth():
+    fast = PRESETS["l4"]
+    assert [with_overrides(fast, lora_rank=rank).max_lora_rank for rank in (4, 16, 17, 64, 500)] == [8, 16, 32, 64, 512]
+    with pytest.raises(ValueError, match="lora_rank=513: vLLM serves adapters up to rank 512"):
+        with_overrides(fast, lora_rank=513)
+    assert with_overrides(fast, lora_rank=513, fast_inference=False).lora_rank == 513
+    assert with_overrides(fast, backend="transformers").fast_inference is False
+    with pytest.raises(ValueError, match="fast_inference=True samples through the vLLM engine that Unsloth builds"):
+        with_overrides(fast, backend="transformers", fast_inference=True)
+
+
+def test_where_vllm_cannot_serve_the_same_preset_samples_through_transformers_and_says_so(capsys, monkeypatch):
+    card = machine(24.2)
+    assert check_machine(PRESETS["l4"], card) == replace(PRESETS["l4"], fast_inference=False), "vLLM is not installed here"
+    assert "vLLM is not installed: sampling goes through Transformers" in capsys.readouterr().out
+    monkeypatch.setattr(presets, "vllm_obstacle", lambda machine: None)
+    assert check_machine(PRESETS["l4"], card) == PRESETS["l4"] and not capsys.readouterr().out
+
+
+def test_plain_trl_in_4_bits_is_refused_on_a_card_without_bfloat16():
+    t4 = replace(machine(16.1), gpu="Tesla T4", compute_capability=7.5)
+    plain = with_overrides(PRESETS["t4"], backend="transformers")
+    with pytest.raises(ValueError, match="casts the adapters to bfloat16, which Tesla T4 has not: take backend='unsloth'"):
+        check_machine(plain, t4)
+    assert check_machine(with_overrides(plain, load_in_4bit=False), t4).backend == "transformers"
+    assert check_machine(plain, machine(16.1)) == plain

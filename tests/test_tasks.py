@@ -357,7 +357,7 @@ def test_another_data_set_is_split_by_us_and_its_columns_mapped(hub):
 @pytest.mark.parametrize(
     ("case", "said"),
     [
-        ("unreachable", "'nobody/nothing-there' could not be loaded"),
+        ("unreachable", "'nobody/nothing-there' could not be fetched: the hub cannot be reached"),
         ("unreachable", "arithmetic/sums"),
         ("config", "Available: ['main']"),
         ("too many", "2 to hold out, but train_size=None and holdout_size=256"),

@@ -67,6 +67,14 @@ def checked_scores(reward: Callable, completions: list, columns: dict) -> tuple[
     return scores, faults
 
 
+def tried(reward: Callable, completions: list, columns: dict) -> tuple[list[float | None], list[Fault]]:
+    """`checked_scores` of completions that are no training batch: a reward that learns from batches keeps its state."""
+    before = reward.state_dict() if hasattr(reward, "load_state_dict") else None
+    scored = checked_scores(reward, completions, columns)
+    _restore(reward, before)
+    return scored
+
+
 def _restore(reward: Callable, state: dict | None) -> None:
     """An AdaptiveReward learns from batches; completions tried one at a time are none."""
     if state is not None:

@@ -28,7 +28,7 @@ import pandas as pd
 
 from helpers.formats import THINK_ANSWER, TagFormat, completion_text
 from helpers.rewards import attacks, symbolic, verdicts
-from helpers.rewards.faults import Fault, checked_scores
+from helpers.rewards.faults import Fault, tried
 from helpers.rewards.shaping import reward_name
 from helpers.sources import Broken, file_rows, text_lines
 
@@ -87,10 +87,7 @@ class Lab:
         given.setdefault("prompts", [[{"role": "user", "content": ""}] for _ in completions])
         table = pd.DataFrame(index=range(len(completions)))
         for name, function in zip(self.names, self.functions, strict=True):
-            before = function.state_dict() if hasattr(function, "load_state_dict") else None
-            scored, faults = checked_scores(function, messages, given)
-            if before is not None:  # an AdaptiveReward changes with each batch; being tried is none
-                function.load_state_dict(before)
+            scored, faults = tried(function, messages, given)
             table[name] = np.array([np.nan if score is None else score for score in scored], dtype=float)
             self.faults += faults
         # As in TRL: a reward that abstains adds nothing; where all abstain there is no total.

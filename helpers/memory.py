@@ -1,0 +1,356 @@
+"""Where a GPU's memory goes in GRPO on a 4-bit model with LoRA: an estimate by part, from shapes and settings alone.
+
+Nothing is loaded or measured here. Sizes are in bytes, GB is 10**9 of them. Left out on purpose: mixtures of experts and
+models with more than text, whose shapes these formulas do not describe, and what the allocator loses between its blocks.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+
+from helpers.environment import Machine
+from helpers.presets import Preset
+
+# NF4 with double quantisation (QLoRA, arXiv 2305.14314, section 3): 4 bits, an 8-bit scale for each 64 weights, and a 32-bit
+# one for each 256 of those. Unsloth's dynamic checkpoints (-unsloth-bnb-4bit) keep some layers in 16 bits and are larger.
+_NF4 = (4 + 8 / 64 + 32 / (64 * 256)) / 8
+_16_BIT = 2
+_CONTEXT = 0.8e9  # what CUDA, cuBLAS and the kernels themselves take once loaded: an assumption
+_GRAPHS = 1.0e9  # vLLM's CUDA graphs, which stay while the engine sleeps: an assumption
+_HEADROOM = 0.95  # of the card; the rest is lost between blocks
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The sizes of a dense decoder on which its memory depends, under their names in config.json."""
+
+    hidden_size: int
+    intermediate_size: int
+    num_hidden_layers: int
+    num_attention_heads: int
+    num_key_value_heads: int
+    head_dim: int
+    vocab_size: int
+    tie_word_embeddings: bool
+    max_position_embeddings: int
+
+    @property
+    def matrices(self) -> list[tuple[int, int]]:
+        """(inputs, outputs) of one layer's linear maps: query, key, value, output, gate, up, down."""
+        hidden, mlp = self.hidden_size, self.intermediate_size
+        queries, keys = self.num_attention_heads * self.head_dim, self.num_key_value_heads * self.head_dim
+        return [
+            (hidden, queries),
+            (hidden, keys),
+            (hidden, keys),
+            (queries, hidden),
+            (hidden, mlp),
+            (hidden, mlp),
+            (mlp, hidden),
+        ]
+
+    @property
+    def linear_parameters(self) -> int:
+        """Weights of all layers' linear maps: what 4-bit loading quantises."""
+        return self.num_hidden_layers * sum(inputs * outputs for inputs, outputs in self.matrices)
+
+    @property
+    def embedding_parameters(self) -> int:
+        """Weights of the embedding, and of the output head where it is not the same matrix; they stay in 16 bits."""
+        return self.vocab_size * self.hidden_size * (1 if self.tie_word_embeddings else 2)
+
+    @property
+    def parameters(self) -> int:
+        """All of them but the norms, which are too few to matter here."""
+        return self.linear_parameters + self.embedding_parameters
+
+    def lora_parameters(self, rank: int) -> int:
+        """Weights of an adapter of this rank on every linear map."""
+        return self.num_hidden_layers * sum(rank * (inputs + outputs) for inputs, outputs in self.matrices)
+
+    @property
+    def kv_bytes(self) -> int:
+        """Keys and values of one token in all layers, in 16 bits. Sliding windows are not credited."""
+        return 2 * self.num_hidden_layers * self.num_key_value_heads * self.head_dim * _16_BIT
+
+
+# From each model's config.json, so that an estimate needs no network; of any other model that file is read.
+_SIZES = [field.name for field in fields(Shape)]
+_KNOWN = {
+    name: Shape(**dict(zip(_SIZES, sizes, strict=True)))
+    for name, sizes in {
+        "unsloth/gemma-3-1b-it": (1152, 6912, 26, 4, 1, 256, 262_144, True, 32_768),
+        "unsloth/Qwen2.5-1.5B-Instruct": (1536, 8960, 28, 12, 2, 128, 151_936, True, 32_768),
+        "unsloth/Qwen3-1.7B": (2048, 6144, 28, 16, 8, 128, 151_936, True, 40_960),
+        "unsloth/Llama-3.2-3B-Instruct": (3072, 8192, 28, 24, 8, 128, 128_256, True, 131_072),
+        "unsloth/Qwen3-4B": (2560, 9728, 36, 32, 8, 128, 151_936, True, 40_960),
+        "unsloth/Llama-3.1-8B-Instruct": (4096, 14_336, 32, 32, 8, 128, 128_256, False, 131_072),
+        "unsloth/Qwen3-8B": (4096, 12_288, 36, 32, 8, 128, 151_936, False, 40_960),
+        "unsloth/Qwen3-14B": (5120, 17_408, 40, 40, 8, 128, 151_936, False, 40_960),
+    }.items()
+}
+
+
+def shape_of(model: str) -> Shape | None:
+    """The shape of a model: a hub name, or a folder with its config.json. None where it is no dense text model.
+
+    ValueError where the hub does not have the model, or does not give it to us.
+    """
+    if model in _KNOWN:
+        return _KNOWN[model]
+    path = Path(model) / "config.json"
+    if not Path(model).is_dir():
+        from huggingface_hub import hf_hub_download
+
+        try:
+            path = Path(hf_hub_download(model, "config.json"))
+        except (OSError, ValueError) as error:
+            raise ValueError(
+                f"the model {model!r} could not be fetched ({type(error).__name__}). Three likely causes: the name is "
+                "misspelt, the model is gated and HF_TOKEN is not set, or there is no network."
+            ) from None
+    try:
+        return shape_from_config(json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError):
+        raise ValueError(f"{model}: there is no readable config.json in it, so it is no model that can be loaded.") from None
+
+
+def shape_from_config(config: dict) -> Shape | None:
+    """The shape that a config.json describes, or None where these formulas do not hold for it."""
+    heads = config.get("num_attention_heads")
+    if not heads or not config.get("intermediate_size") or any("expert" in key for key in config):
+        return None
+    return Shape(
+        hidden_size=config["hidden_size"],
+        intermediate_size=config["intermediate_size"],
+        num_hidden_layers=config["num_hidden_layers"],
+        num_attention_heads=heads,
+        num_key_value_heads=config.get("num_key_value_heads") or heads,
+        head_dim=config.get("head_dim") or config["hidden_size"] // heads,
+        vocab_size=config["vocab_size"],
+        # Absent means tied in Transformers, except in the families whose class says otherwise (Llama).
+        tie_word_embeddings=config.get("tie_word_embeddings", config.get("model_type") != "llama"),
+        max_position_embeddings=config.get("max_position_embeddings", 0),
+    )
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Bytes by part. What is held all the time, and what comes on top while sampling and while training."""
+
+    held: dict[str, float]
+    sampling: dict[str, float]
+    training: dict[str, float]
+
+    @property
+    def peaks(self) -> dict[str, float]:
+        """Bytes at the highest point of each phase."""
+        held = sum(self.held.values())
+        return {"sampling": held + sum(self.sampling.values()), "training": held + sum(self.training.values())}
+
+    @property
+    def peak(self) -> float:
+        """Bytes at the highest point of a step."""
+        return max(self.peaks.values())
+
+    def fits(self, card: float) -> bool:
+        """Whether a card of so many bytes holds it, with 5 % left for what the allocator loses."""
+        return self.peak <= _HEADROOM * card
+
+
+def estimate(settings: Preset, shape: Shape, card: float | None) -> Estimate:
+    """The memory of a GRPO step at its longest prompts and completions, on a card of so many bytes; None is a CPU.
+
+    The card matters because vLLM's engine takes `gpu_memory_utilization` of it, whatever it needs; the frozen weights,
+    which training shares with it, are in that part. Asleep while the policy trains (Unsloth's standby), it keeps its graphs.
+    """
+    on_unsloth = settings.backend == "unsloth"
+    weights = shape.linear_parameters * (_NF4 if settings.load_in_4bit else _16_BIT) + shape.embedding_parameters * _16_BIT
+    # Unsloth keeps adapters in 32 bits; TRL casts those on a quantised model to 16. The KL term needs a frozen copy of them.
+    width = _16_BIT if settings.load_in_4bit and not on_unsloth else 4
+    adapter = shape.lora_parameters(settings.lora_rank)
+    moments = 2 if "8bit" in settings.optim else 2 * width
+    held = {
+        "frozen weights": weights,
+        "adapter, and its reference" if settings.beta else "adapter": adapter * width * (2 if settings.beta else 1),
+        "optimizer": adapter * moments,
+    }
+    if card is not None:
+        held["CUDA context"] = _CONTEXT
+    training = {
+        "gradients": adapter * width,
+        "activations": _activations(settings, shape),
+        "logits": _logits(settings, shape),
+    }
+    if settings.fast_inference:
+        sampling = {"vLLM engine": max(0.0, settings.gpu_memory_utilization * (card or 0) - weights)}
+        training["vLLM asleep"] = _GRAPHS
+    else:
+        sampling = {"KV cache": settings.completions_per_round * settings.context * shape.kv_bytes}
+    return Estimate(held, sampling, training)
+
+
+def _activations(settings: Preset, shape: Shape) -> float:
+    """What the backward pass of one batch keeps: every layer's input and one layer's inside, or all insides.
+
+    A layer's inside, in units of tokens x 16 bits: its inputs and their norms, query, key, value, the attention's output, the
+    three of the MLP and their product; and as much again for the gradients of the layer at work. A 4-bit matrix is unpacked
+    to 16 bits while it is used.
+    """
+    tokens = settings.per_device_train_batch_size * settings.context
+    attention = sum(outputs for _, outputs in shape.matrices[:4])
+    inside = tokens * (4 * shape.hidden_size + attention + 4 * shape.intermediate_size) * _16_BIT
+    inputs = tokens * shape.hidden_size * _16_BIT
+    kept = shape.num_hidden_layers * inputs if settings.gradient_checkpointing else shape.num_hidden_layers * inside
+    unpacked = shape.hidden_size * shape.intermediate_size * _16_BIT if settings.load_in_4bit else 0
+    return kept + 2 * inside + unpacked
+
+
+def _logits(settings: Preset, shape: Shape) -> float:
+    """Logits of the completions, in TRL whole and in 16 bits: themselves, scaled by the temperature, and their gradient.
+
+    Unsloth makes them a quarter of a completion at a time (unsloth_zoo's autotune_batch_and_chunks), in 32 bits.
+    """
+    if settings.backend == "unsloth":
+        chunk = settings.context / max(4, settings.context // 4096)
+        return 3 * chunk * shape.vocab_size * 4
+    return 3 * settings.per_device_train_batch_size * settings.max_completion_length * shape.vocab_size * _16_BIT
+
+
+def sequences_in_engine(settings: Preset, shape: Shape, card: float) -> int:
+    """Completions of full length that vLLM's KV cache holds at once; 0 where its share does not hold even the weights."""
+    room = estimate(settings, shape, card).sampling["vLLM engine"] - _GRAPHS
+    return max(0, int(room // (settings.context * shape.kv_bytes)))
+
+
+def sampling_batch(shape: Shape, tokens: int, free: float, most: int = 256) -> int:
+    """Sequences of so many tokens that can be sampled at once through Transformers in so many free bytes; at least 1."""
+    logits = 3 * 4 * shape.vocab_size  # of the last token: the logits, the filtered ones, the probabilities
+    return max(1, min(most, int(0.8 * free // (tokens * shape.kv_bytes + logits))))
+
+
+def smaller(settings: Preset, shape: Shape, card: float | None, limit: float) -> list[tuple[dict, Estimate]]:
+    """Up to three ways to stay below `limit` bytes, each changing as little as it can: settings to override, and the estimate.
+
+    First what leaves the training as it is, then shorter and fewer completions, then another model; each as far as needed.
+    """
+    found = []
+    for ladder in _ladders(settings):
+        for changes in ladder:
+            try:
+                changed = replace(settings, **changes)
+            except ValueError:
+                continue
+            other = _KNOWN[changes["model"]] if "model" in changes else shape
+            after = estimate(changed, other, card)
+            if after.peak <= limit:
+                found.append((changes, after))
+                break
+    return found[:3]
+
+
+def _ladders(settings: Preset) -> list[list[dict]]:
+    """For each kind of change its steps, the smallest first; steps that make no preset are passed over by the caller."""
+    batch, steps, rounds = (
+        settings.per_device_train_batch_size,
+        settings.gradient_accumulation_steps,
+        settings.steps_per_generation,
+    )
+    group, length = settings.num_generations, settings.max_completion_length
+    halves = [2**n for n in range(1, 16)]
+    checkpointing = [] if settings.gradient_checkpointing else [{"gradient_checkpointing": True}]
+    forward = [
+        {"per_device_train_batch_size": batch // n, "gradient_accumulation_steps": steps * n}
+        | ({"steps_per_generation": rounds * n} if rounds else {})
+        for n in halves
+        if batch % n == 0
+    ]
+    engine = [
+        {"gpu_memory_utilization": tenth / 10} for tenth in range(9, 0, -1) if tenth / 10 < settings.gpu_memory_utilization
+    ]
+    shorter = [{"max_completion_length": length // n} for n in halves if length // n >= 32]
+    fewer = [
+        {"num_generations": group // n, "per_device_train_batch_size": batch // n}
+        for n in halves
+        if batch % n == group % n == 0
+    ]
+    models = [{"model": name} for name in sorted(_KNOWN, key=lambda name: -_KNOWN[name].parameters)]
+    least = {"per_device_train_batch_size": 1, "gradient_accumulation_steps": group}
+    least |= {"steps_per_generation": group} if rounds else {}
+    return [
+        checkpointing,
+        forward,
+        engine if settings.fast_inference else [],
+        shorter,
+        fewer,
+        models,
+        [least | change for change in shorter],
+        [least | model | {"max_completion_length": min(256, length)} for model in models],
+    ]
+
+
+def check(settings: Preset, machine: Machine) -> list[str]:
+    """The flight check before anything is loaded: the estimate of a step's memory, as lines of text.
+
+    ValueError where the machine's GPU is too small for it, with up to three settings that fit; where the model has fewer
+    positions than the context; and where the model cannot be had (one small file of it is fetched, config.json).
+    """
+    shape, card, context = shape_of(settings.model_path), card_of(machine), settings.context
+    if shape is None:
+        return [f"no estimate for {settings.model}: its shape is not that of a dense text model. The trial step will tell."]
+    if 0 < shape.max_position_embeddings < context:
+        raise ValueError(
+            f"a prompt and its completion take {context:,} tokens and {settings.model} has {shape.max_position_embeddings:,} "
+            "positions: lower max_completion_length or max_prompt_length."
+        )
+    found = estimate(settings, shape, card)
+    if card and not found.fits(card):
+        raise ValueError(
+            f"{settings.model} with these settings needs an estimated {size(found.peak)}, and {machine.gpu} has {size(card)}. "
+            + ways_out(settings, shape, card, limit=_HEADROOM * card)
+        )
+    if settings.fast_inference and card and not sequences_in_engine(settings, shape, card):
+        share = size(settings.gpu_memory_utilization * card)
+        raise ValueError(
+            f"gpu_memory_utilization={settings.gpu_memory_utilization} leaves vLLM {share} of {size(card)}, in which the "
+            f"weights of {settings.model} and one sequence of {context:,} tokens have no room: raise it, or set "
+            "fast_inference=False."
+        )
+    return table(settings, found, card)
+
+
+def ways_out(settings: Preset, shape: Shape, card: float | None, limit: float) -> str:
+    """One sentence: up to three settings that stay below `limit` bytes, with the estimate of each."""
+    found = smaller(settings, shape, card, limit)
+    if not found:
+        return "None of the smaller settings known here would fit; try a smaller model, or backend and data on a larger card."
+    ways = [
+        f"`{' '.join(f'-p {name}={value}' for name, value in changes.items())}` ({size(after.peak)})"
+        for changes, after in found
+    ]
+    listed = ways[0] if len(ways) == 1 else f"{', '.join(ways[:-1])} or {ways[-1]}"
+    return f"By the same estimate these would fit: {listed}."
+
+
+def card_of(machine: Machine) -> float | None:
+    """The bytes of the machine's GPU; None without one."""
+    return machine.gpu_memory_gb * 1e9 if machine.gpu else None
+
+
+def table(settings: Preset, found: Estimate, card: float | None) -> list[str]:
+    """The estimate as lines of text: a part a line, then the higher of the two phases against the card."""
+    lines = [f"memory of a step of {settings.model}, at {settings.context:,} tokens a sequence (estimated)"]
+    for parts, when in ((found.held, ""), (found.sampling, "while sampling"), (found.training, "while training")):
+        lines += [f"  {name:<28}{size(number):>9}  {when}".rstrip() for name, number in parts.items()]
+    phase = max(found.peaks, key=found.peaks.get)
+    against = f" of {size(card)}" if card else ""
+    return [*lines, f"  {f'at most, while {phase}':<28}{size(found.peak):>9}{against}"]
+
+
+def size(number: float) -> str:
+    """Bytes for the eye: `0.5 MB`, `120 MB`, `3.4 GB`."""
+    if number >= 1e9:
+        return f"{number / 1e9:.1f} GB"
+    return f"{number / 1e6:.0f} MB" if number >= 1e7 else f"{number / 1e6:.1f} MB"
