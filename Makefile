@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: setup optional run test lint lab notebooks clean
+.PHONY: setup optional run test gpu-check lint lab notebooks clean
 
 setup: $(READY)
 
@@ -26,6 +26,11 @@ run: $(READY)
 
 test: $(READY)
 	@$(BIN)/python -m pytest
+
+# On a machine with an NVIDIA GPU: the notebooks on it, then speed and memory side by side (benchmarks/results/gpu.md).
+gpu-check: $(READY)
+	@CUDA_VISIBLE_DEVICES=$${CUDA_VISIBLE_DEVICES:-0} $(BIN)/python -m pytest tests/gpu
+	@CUDA_VISIBLE_DEVICES=$${CUDA_VISIBLE_DEVICES:-0} $(BIN)/python -m benchmarks.gpu
 
 lint: $(READY)
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check .

@@ -130,12 +130,25 @@ def requirements_file(machine: Machine) -> Path:
     return PROJECT / ("requirements.txt" if machine.gpu else "requirements-cpu.txt")
 
 
+def requirements(machine: Machine) -> list[str]:
+    """The pinned lines of the machine's list that apply to it.
+
+    On a card without bfloat16 (T4, V100) vLLM is left out: no preset uses it there, and it is by far the largest part.
+    """
+    lines = requirements_file(machine).read_text(encoding="utf-8").splitlines()
+    without = ("vllm",) if machine.gpu and not machine.bf16 else ()
+    return [
+        line.partition("#")[0].strip()
+        for line in lines
+        if _PIN.match(line)
+        and not line.startswith(without)
+        and (sys.platform == "linux" or 'sys_platform == "linux"' not in line)
+    ]
+
+
 def mismatches(machine: Machine) -> list[tuple[str, str, str | None]]:
     """(package, pinned, installed) for each package of this machine's list that is absent or of another version."""
-    listed = requirements_file(machine).read_text(encoding="utf-8").splitlines()
-    if sys.platform != "linux":
-        listed = [line for line in listed if 'sys_platform == "linux"' not in line]
-    names = {match[1] for line in listed if (match := _PIN.match(line))} | set(_WITHOUT_DEPENDENCIES)
+    names = {_PIN.match(line)[1] for line in requirements(machine)} | set(_WITHOUT_DEPENDENCIES)
     found = [(name, version, installed_version(name)) for name, version in pins().items() if name in names]
     return [(name, pin, have) for name, pin, have in found if have is None or have.split("+")[0] != pin]
 
@@ -150,8 +163,7 @@ def install(machine: Machine | None = None) -> None:
         print("everything is installed already")
         return
     source = requirements_file(machine)
-    wanted = [line for line in source.read_text(encoding="utf-8").splitlines() if _PIN.match(line)]
-    first = [line.partition("#")[0].strip() for line in wanted if _PIN.match(line)[1] not in _WITHOUT_DEPENDENCIES]
+    first = [line for line in requirements(machine) if _PIN.match(line)[1] not in _WITHOUT_DEPENDENCIES]
     print(f"installing {source.name} for {machine.gpu or 'a CPU'}: {len(first) + len(_WITHOUT_DEPENDENCIES)} pinned packages")
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     versions = pins()

@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -13,13 +14,18 @@ from helpers import PROJECT, environment
 from helpers.environment import (
     Machine,
     doctor,
+    driver_cuda,
     install,
     installed_version,
     mismatches,
     package_versions,
+    pairs_that_disagree,
     pins,
+    requirements,
     requirements_file,
     this_machine,
+    torch_cuda,
+    vllm_obstacle,
 )
 
 CPU = Machine(None, 0.0, 0.0, 2, 8.0, "3.11.7", "Linux x86_64", False)
@@ -300,3 +306,92 @@ def test_a_failed_install_raises(versions, python):
     (python.parent / "python").write_text("#!/bin/sh\nexit 3\n")
     with pytest.raises(ValueError, match="exit code 3"):
         install(CPU)
+
+
+# --- Pairs that were not built for one another ---------------------------------------------------------------------------
+
+
+def pairs(monkeypatch, versions, *, built=(13, 0), driver=(13, 0), vllm_torch="2.13.0", machine=GPU, **installed) -> list[str]:
+    versions(**installed)
+    monkeypatch.setattr(environment, "torch_cuda", lambda: built)
+    monkeypatch.setattr(environment, "driver_cuda", lambda: driver)
+    monkeypatch.setattr(
+        environment.metadata, "requires", lambda name: [f"torch=={vllm_torch}"] if name == "vllm" else ["numpy"]
+    )
+    return pairs_that_disagree(machine)
+
+
+def test_a_stack_built_for_itself_has_no_pair_that_disagrees(monkeypatch, versions):
+    assert pairs(monkeypatch, versions) == []
+    assert pairs(monkeypatch, versions, built=(13, 2), driver=(13, 0)) == [], "one major version serves all its minor ones"
+    assert pairs(monkeypatch, versions, vllm_torch="2.9.0", machine=CPU) == [], "without a GPU none of it is used"
+
+
+def test_vllm_for_another_torch_is_named_with_both_and_the_pins(monkeypatch, versions):
+    (said,) = pairs(monkeypatch, versions, vllm_torch="2.11.0", vllm="0.25.1")
+    assert "vllm 0.25.1 was built for torch 2.11.0, and torch 2.13.0 is installed" in said
+    assert "vllm==0.31.0" in said and "torch==2.13.0" in said
+
+
+def test_a_torch_without_cuda_beside_a_gpu_is_named(monkeypatch, versions):
+    (said,) = pairs(monkeypatch, versions, built=None, torch="2.13.0+cpu")
+    assert "torch 2.13.0+cpu is a build without CUDA, and there is NVIDIA L4" in said
+
+
+def test_a_driver_too_old_for_torchs_cuda_is_named(monkeypatch, versions):
+    (said,) = pairs(monkeypatch, versions, built=(13, 0), driver=(12, 4))
+    assert "built for CUDA 13.0, and the driver serves up to CUDA 12.4" in said and "torch==2.13.0 for CUDA 12" in said
+
+
+def test_the_cuda_of_torch_and_of_the_driver_are_read_where_they_stand(smi, monkeypatch, tmp_path):
+    smi('[ -z "$1" ] && echo "| NVIDIA-SMI 580.1   Driver Version: 580.1   CUDA Version: 13.0 |"')
+    assert driver_cuda() == (13, 0)
+    for line, cuda in (
+        ("cuda: Optional[str] = None", None),
+        ("cuda = '12.8'", (12, 8)),
+        ("cuda: Optional[str] = '13.0'", (13, 0)),
+    ):
+        (tmp_path / "version.py").write_text(f"debug = False\n{line}\ngit_version = '1.2'\n")
+        located = SimpleNamespace(locate_file=lambda path: tmp_path / "version.py")
+        monkeypatch.setattr(environment.metadata, "distribution", lambda name, located=located: located)
+        assert torch_cuda() == cuda
+
+
+def test_the_real_torch_here_is_read():
+    import torch
+
+    assert torch_cuda() == (tuple(map(int, torch.version.cuda.split(".")[:2])) if torch.version.cuda else None)
+
+
+# --- vLLM ----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changes", "installed", "said"),
+    [
+        ({}, {}, None),
+        ({"gpu": None}, {}, "needs a GPU"),
+        ({"compute_capability": 6.1}, {}, "needs compute capability 7.0 and NVIDIA L4 has 6.1"),
+        ({}, {"vllm": None}, "vLLM is not installed"),
+        ({}, {"vllm-bnb-plugin": None}, "vllm-bnb-plugin is not installed"),
+    ],
+)
+def test_what_keeps_vllm_from_serving_is_named(versions, changes, installed, said):
+    versions(**installed)
+    obstacle = vllm_obstacle(replace(GPU, **changes))
+    assert obstacle is None if said is None else said in obstacle
+
+
+def test_a_card_without_bfloat16_is_spared_vllm(versions):
+    t4 = replace(GPU, gpu="Tesla T4", compute_capability=7.5)
+    assert {line.split("==")[0] for line in requirements(GPU)} - {line.split("==")[0] for line in requirements(t4)} == {
+        "vllm",
+        "vllm-bnb-plugin",
+    }
+    versions(vllm=None, **{"vllm-bnb-plugin": None})
+    assert mismatches(t4) == [] and len(mismatches(GPU)) == 2
+    assert requirements(CPU) == [line.split("#")[0].strip() for line in lines_of("requirements-cpu.txt")]
+
+
+def lines_of(name: str) -> list[str]:
+    return [line for line in (PROJECT / name).read_text(encoding="utf-8").splitlines() if "==" in line and line[0] != "#"]

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from helpers import memory, policy
+from helpers import PROJECT, memory, policy
 from helpers.environment import Machine
 from helpers.memory import check, estimate, sampling_batch, sequences_in_engine, shape_from_config, shape_of, smaller
 from helpers.presets import PRESETS, with_overrides
@@ -194,3 +194,14 @@ def test_a_batch_for_sampling_fills_the_free_memory_and_no_more():
 @pytest.mark.parametrize(("number", "shown"), [(5.2e5, "0.5 MB"), (1.26e8, "126 MB"), (3.44e9, "3.4 GB")])
 def test_sizes_are_for_the_eye(number, shown):
     assert memory.size(number) == shown
+
+
+def test_the_readme_shows_the_estimates_of_the_presets():
+    rows = [line.split(" | ") for line in (PROJECT / "README.md").read_text(encoding="utf-8").splitlines() if "| `" in line]
+    told = {cells[0].strip("|` "): (cells[2], cells[-1].strip(" |")) for cells in rows if cells[0].strip("|` ") in PRESETS}
+    assert told.keys() == PRESETS.keys()
+    for name, (model, peak) in told.items():
+        preset = PRESETS[name]
+        card = preset.needs_gb * 1e9 if preset.needs_gb else None
+        assert peak == memory.size(estimate(preset, shape_of(preset.model_path), card).peak)
+        assert preset.model.split("/")[-1] in model or name == "pocket"

@@ -4,6 +4,7 @@
 """
 
 import ast
+import inspect
 import json
 import os
 import subprocess
@@ -12,7 +13,8 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from helpers import PROJECT, policy
+from helpers import PROJECT, policy, presets
+from helpers.environment import installed_version, pins
 from helpers.pipeline import NOTEBOOKS
 from helpers.presets import PRESETS, as_settings
 
@@ -21,13 +23,17 @@ CALLED = {
     "FastLanguageModel.get_peft_model": "unsloth.FastLanguageModel.get_peft_model",
     "GRPOConfig": "trl.GRPOConfig.__init__",
     "GRPOTrainer": "trl.GRPOTrainer.__init__",
+    "load_lora": "unsloth_zoo.vllm_utils.load_lora",
 }
+# vLLM cannot be installed without a GPU: these are read off the pinned release, and compared with it where there is one.
+VLLM = json.loads((PROJECT / "tests" / "vllm_signatures.json").read_text(encoding="utf-8"))
+OF_VLLM = {"SamplingParams": "SamplingParams", "model.fast_generate": "LLM.generate", "engine.sleep": "LLM.sleep"}
 SIGNATURES = """
 import inspect, json, sys
-import unsloth, trl
+import unsloth, trl, unsloth_zoo.vllm_utils
 signatures = {}
 for name in sys.argv[1:]:
-    found = {"unsloth": unsloth, "trl": trl}[name.split(".")[0]]
+    found = {"unsloth": unsloth, "trl": trl, "unsloth_zoo": unsloth_zoo}[name.split(".")[0]]
     for part in name.split(".")[1:]:
         found = getattr(found, part)
     parameters = inspect.signature(found).parameters.values()
@@ -39,13 +45,14 @@ print("\\n" + json.dumps(signatures))
 # puts another optimizer in place of an 8-bit one, and its GPU side asks the card for bf16.
 CONFIGURED = """
 import json, sys
+from helpers.environment import this_machine
 from helpers.presets import Preset
 from helpers.runs import Run
 cells, presets = json.load(open(sys.argv[1]))
 built = {}
 for values in presets:
     settings = Preset(**values)
-    folder, seed, tracking, checkpoint = Run("a"), 1, {"report_to": "none"}, None
+    folder, seed, tracking, checkpoint, machine = Run("a"), 1, {"report_to": "none"}, None, this_machine()
     from trl import GRPOConfig
     reward_weights = [1.0, 0.5, 0.5]
     for cell in cells:
@@ -71,19 +78,26 @@ def literal_keys(node: ast.AST, dictionaries: dict[str, set[str]]) -> set[str]:
     return set().union(*({key.value} if key else literal_keys(value, dictionaries) for key, value in keys))
 
 
-def passed(source: str) -> list[tuple[str, set[str]]]:
+def is_dictionary(node: ast.AST) -> bool:
+    """A dict literal, or one of two."""
+    return isinstance(node, ast.Dict) or (
+        isinstance(node, ast.IfExp) and is_dictionary(node.body) and is_dictionary(node.orelse)
+    )
+
+
+def passed(source: str, called=CALLED) -> list[tuple[str, set[str]]]:
     """Each call of interest in a source, with every keyword it can pass."""
     tree = ast.parse(source)
     dictionaries = {"tracking": {"report_to", "run_name", "project"}}
     for node in ast.walk(tree):
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Dict) and isinstance(node.targets[0], ast.Name):
+        if isinstance(node, ast.Assign) and is_dictionary(node.value) and isinstance(node.targets[0], ast.Name):
             dictionaries[node.targets[0].id] = literal_keys(node.value, dictionaries)
     for node in ast.walk(tree):  # options["more"] = value
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):
             subscript = node.targets[0]
             if isinstance(subscript.value, ast.Name) and isinstance(subscript.slice, ast.Constant):
                 dictionaries.setdefault(subscript.value.id, set()).add(subscript.slice.value)
-    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and ast.unparse(node.func) in CALLED]
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and ast.unparse(node.func) in called]
     return [
         (
             ast.unparse(call.func),
@@ -125,15 +139,36 @@ def test_every_keyword_is_one_the_gpu_classes_name(signatures, where):
 
 def test_what_notebook_03_passes_was_found():
     calls = dict(passed("\n".join(code_cells("03"))))
-    assert calls.keys() == CALLED.keys()
+    assert calls.keys() == CALLED.keys() - {"load_lora"}
     assert {"load_in_4bit", "fast_inference", "max_lora_rank", "gpu_memory_utilization"} <= calls[
         "FastLanguageModel.from_pretrained"
     ]
     assert {"num_generations", "beta", "use_vllm", "learning_rate", "report_to", "project"} <= calls["GRPOConfig"]
+    assert {"steps_per_generation", "bf16", "fp16"} <= calls["GRPOConfig"]
+
+
+def test_every_keyword_for_vllm_is_one_of_the_pinned_release():
+    assert VLLM["version"] == pins()["vllm"], "record tests/vllm_signatures.json again from the new release"
+    calls = dict(passed(Path(policy.__file__).read_text("utf-8"), OF_VLLM))
+    assert calls.keys() == OF_VLLM.keys()
+    for name, keywords in calls.items():
+        assert keywords and keywords <= set(VLLM[OF_VLLM[name]]), name
+    assert {"temperature", "max_tokens", "n", "seed"} <= calls["SamplingParams"]
+    assert {"sampling_params", "lora_request"} <= calls["model.fast_generate"]
+    assert list(presets._VLLM_RANKS) == VLLM["max_lora_ranks"]
+
+
+@pytest.mark.skipif(installed_version("vllm") is None, reason="vLLM is not installed: it needs a GPU")
+def test_what_was_recorded_of_vllm_is_what_is_installed():
+    from vllm import LLM, SamplingParams
+
+    assert set(VLLM["SamplingParams"]) <= set(inspect.signature(SamplingParams).parameters)
+    for name in ("generate", "sleep"):
+        assert set(VLLM[f"LLM.{name}"]) <= set(inspect.signature(getattr(LLM, name)).parameters)
 
 
 def test_every_preset_builds_its_configuration(python, tmp_path):
-    cells = [cell for cell in code_cells("03") if cell.startswith("optimizer = {") or "config = GRPOConfig(" in cell]
+    cells = [cell for cell in code_cells("03") if "optimizer = {" in cell or "config = GRPOConfig(" in cell]
     cells = [cell.replace("checkpoint = training.begin(folder, settings, seed)\n", "") for cell in cells]
     cells = [
         cell.replace("GRPOConfig(\n", "GRPOConfig(\n    use_cpu=True,\n") for cell in cells
@@ -147,7 +182,7 @@ def test_every_preset_builds_its_configuration(python, tmp_path):
     assert built.keys() == PRESETS.keys()
     for name, config in built.items():
         preset = PRESETS[name]
-        assert config["generation_batch_size"] == preset.completions_per_step
+        assert config["generation_batch_size"] == preset.completions_per_round
         assert config["use_vllm"] == preset.fast_inference and config["beta"] == preset.beta > 0
         assert config["learning_rate"] == preset.learning_rate and config["optim"].startswith(preset.optim)  # …_fused
         assert (config["num_generations"], config["max_completion_length"]) == (
