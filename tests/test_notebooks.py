@@ -16,7 +16,7 @@ import papermill
 import pytest
 from papermill.exceptions import PapermillExecutionError
 
-from helpers import PROJECT
+from helpers import PROJECT, presets
 from helpers.formats import THINK_ANSWER
 from helpers.pipeline import NOTEBOOKS
 from helpers.runs import Run
@@ -82,6 +82,12 @@ def test_outputs_are_those_of_a_clean_run(path):
             assert not FOREIGN_PATH.search(json.dumps(output)), "the path of one machine"
 
 
+def test_every_setting_is_a_parameter_and_those_of_a_training_are_notebook_03s():
+    taken = [set(papermill.inspect_notebook(str(path))) for path in PATHS]
+    assert set(presets.SETTINGS) <= taken[0] | taken[2]
+    assert set(presets.OF_TRAINING) == taken[2] & set(presets.SETTINGS)
+
+
 def test_the_rewards_trained_with_are_the_rewards_tested():
     def shown(number):
         (path,) = NOTEBOOKS.glob(f"{number}_*.ipynb")
@@ -110,6 +116,15 @@ def test_no_question_is_on_both_sides(executed):
     for table in (train, holdout):
         assert list(table.columns[:3]) == ["prompt", "question", "answer"]
         assert [message["role"] for message in table["prompt"].iloc[0]] == ["system", "user"]
+
+
+def test_the_flight_check_says_what_the_training_will_take(executed):
+    cells = code_cells(executed.require("notebooks/03_grpo_training.ipynb"))
+    printed = {cell.source: "".join(output.get("text", "") for output in cell.outputs) for cell in cells}
+    (parts,) = [text for source, text in printed.items() if "memory.check(" in source]
+    assert "frozen weights" in parts and "at most, while" in parts
+    (forecast,) = [text for source, text in printed.items() if "flight.trial_step(" in source]
+    assert "12 steps: at most" in forecast and f"{12 * 64 * 48:,} sampled tokens" in forecast
 
 
 def test_the_curves_have_trls_columns(executed):
@@ -276,7 +291,7 @@ def runs(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--preset", "t5"], "preset 't5' is not known. Known: auto, pocket, t4, l4, a100, h200"),
+        (["--preset", "t5"], "preset 't5' is not known. Known: auto, pocket, small, t4, l4, a100"),
         (["--run", "a/b"], "'a/b' is not a run name"),
         (["--run", ".."], "'..' is not a run name"),
         (["-p", "max_step=5"], "no chosen notebook has a parameter 'max_step'. Did you mean 'max_steps'?"),
