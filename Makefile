@@ -38,8 +38,9 @@ lint: $(READY)
 lab: $(READY)
 	@$(BIN)/jupyter lab notebooks
 
-# The committed outputs are those of the pocket model, so the GPU is hidden.
+# The committed outputs are those of the pocket model, so the GPU is hidden; completions kept of before would be reused.
 notebooks: $(READY)
+	@rm -rf runs/demo/evaluation
 	@CUDA_VISIBLE_DEVICES= $(BIN)/python -m helpers run --run demo --in-place
 
 clean:

@@ -172,6 +172,8 @@ def main() -> None:
     if args.case:
         _one_case(args)
         return
+    if this_machine().gpu is None and args.models != [POCKET_MODEL]:
+        parser.error("no NVIDIA GPU is visible; on a CPU only `--models pocket` ends within minutes")
     rows = []
     for model in args.models:
         with tempfile.TemporaryDirectory() as folder:

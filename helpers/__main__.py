@@ -1,10 +1,11 @@
-"""The command line: `python -m helpers run | doctor | install`. Heavy imports wait until a command needs them."""
+"""The command line, `python -m helpers COMMAND`: run, doctor, install, compare, generate, report. Heavy imports wait."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 from helpers import environment
 
@@ -46,6 +47,25 @@ def _parser() -> argparse.ArgumentParser:
     doctor.set_defaults(command=_doctor)
     install = commands.add_parser("install", help="install what this machine needs into this interpreter")
     install.set_defaults(command=_install)
+    compare = commands.add_parser("compare", help="two or more trained runs: what differs, accuracies, curves over one another")
+    compare.add_argument("runs", nargs="+", metavar="RUN")
+    compare.set_defaults(command=_compare)
+    generate = commands.add_parser("generate", help="answer a file of questions with a run's merged model")
+    generate.add_argument("--run", default="demo", metavar="NAME", help="the run whose model answers (default: demo)")
+    generate.add_argument(
+        "--input", required=True, metavar="FILE", help="a .jsonl, .csv or .parquet file with a column question"
+    )
+    generate.add_argument(
+        "--output", required=True, metavar="FILE", help="a .jsonl file; what it holds already is not done again"
+    )
+    generate.add_argument("--temperature", type=float, default=0.0, help="0, the default, is greedy decoding")
+    generate.add_argument(
+        "--batch-size", type=int, metavar="N", help="questions at a time (default: what the GPU has room for)"
+    )
+    generate.set_defaults(command=_generate)
+    report = commands.add_parser("report", help="one page of HTML about a run, to send to somebody")
+    report.add_argument("--run", default="demo", metavar="NAME", help="the run (default: demo)")
+    report.set_defaults(command=_report)
     return parser
 
 
@@ -92,6 +112,43 @@ def _doctor(parsed: argparse.Namespace) -> int:
 
 def _install(parsed: argparse.Namespace) -> int:
     environment.install()
+    return 0
+
+
+def _compare(parsed: argparse.Namespace) -> int:
+    from helpers import comparing, plots
+
+    runs = comparing.chosen(parsed.runs)
+    for title, table in (
+        ("settings that differ", comparing.settings_that_differ(runs)),
+        ("holdout accuracy", comparing.outcomes(runs)),
+    ):
+        print(f"{title}\n{comparing.as_text(table)}\n")
+    print("curves:", runs[0].save_figure(plots.overlay(comparing.histories(runs)), f"compare-{'-'.join(parsed.runs)}"[:100]))
+    return 0
+
+
+def _generate(parsed: argparse.Namespace) -> int:
+    from helpers import generate
+    from helpers.runs import Run
+
+    written = generate.answer_file(
+        Run(parsed.run),
+        Path(parsed.input),
+        Path(parsed.output),
+        temperature=parsed.temperature,
+        batch_size=parsed.batch_size,
+    )
+    print(f"{written} answers written to {parsed.output}")
+    return 0
+
+
+def _report(parsed: argparse.Namespace) -> int:
+    from helpers import report
+    from helpers.runs import Run
+
+    run = Run(parsed.run)
+    print(run.show(report.write(run).relative_to(run.folder).as_posix()))
     return 0
 
 

@@ -84,6 +84,13 @@ def in_kaggle() -> bool:
     return "KAGGLE_KERNEL_RUN_TYPE" in os.environ
 
 
+def interactive() -> bool:
+    """Whether a person sits at this notebook: a front end that can be asked for input, as papermill and nbconvert cannot."""
+    ipython = sys.modules.get("IPython")
+    kernel = getattr(ipython.get_ipython() if ipython else None, "kernel", None)
+    return bool(getattr(kernel, "_allow_stdin", False))
+
+
 def vllm_obstacle(machine: Machine) -> str | None:
     """Why vLLM cannot serve here, in a few words; None where it can, as far as that can be told without starting it."""
     if machine.gpu is None:

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pandas as pd
 
+from helpers.diagnosis import Finding, diagnose  # noqa: F401  # the rules that read this table, kept in a file of their own
+
 REQUIRED = ("step", "reward", "reward_std", "loss")
 
 

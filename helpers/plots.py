@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import matplotlib.pyplot as plt
 import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from helpers.metrics import reward_names, smoothed
@@ -13,15 +14,22 @@ BLUE, ORANGE, GREEN, RED, PURPLE, GREY = "#0072B2", "#E69F00", "#009E73", "#D55E
 _CYCLE = (BLUE, ORANGE, GREEN, RED, PURPLE, GREY)
 
 
-def _axes(title: str, ylabel: str, xlabel: str = "step"):
-    figure, axes = plt.subplots(figsize=(7.0, 3.6), layout="constrained")
-    plt.close(figure)  # the caller shows it; left open, Jupyter would draw it twice
+def _axes(title: str, ylabel: str, axes: Axes | None = None, xlabel: str = "step"):
+    if axes is None:
+        figure, axes = plt.subplots(figsize=(7.0, 3.6), layout="constrained")
+        plt.close(figure)  # the caller shows it; left open, Jupyter would draw it twice
     axes.set_title(title, loc="left", fontsize=11)
     axes.set_xlabel(xlabel)
     axes.set_ylabel(ylabel)
     axes.grid(alpha=0.25)
     axes.spines[["top", "right"]].set_visible(False)
-    return figure, axes
+    return axes.figure, axes
+
+
+def _legend(left: Axes, right: Axes) -> None:
+    """One legend for the lines of two axes that share a panel."""
+    handles = [line for axes in (left, right) for line in axes.get_lines() if not line.get_label().startswith("_")]
+    left.legend(handles=handles, frameon=False, loc="center right")
 
 
 def _line(axes, history: pd.DataFrame, column: str, label: str, color: str) -> None:
@@ -34,9 +42,9 @@ def _nothing_logged(axes, what: str) -> None:
     axes.text(0.5, 0.5, what, ha="center", va="center", transform=axes.transAxes, color=GREY)
 
 
-def reward(history: pd.DataFrame) -> Figure:
+def reward(history: pd.DataFrame, axes: Axes | None = None) -> Figure:
     """The weighted reward a step, smoothed, with a band of one `reward_std` (the spread over the whole batch)."""
-    figure, axes = _axes("Reward: weighted sum, mean of the batch", "reward")
+    figure, axes = _axes("Reward: weighted sum, mean of the batch", "reward", axes)
     mean, spread = smoothed(history["reward"]), smoothed(history["reward_std"])
     axes.fill_between(history["step"], mean - spread, mean + spread, color=BLUE, alpha=0.12, label="± reward_std", linewidth=0)
     _line(axes, history, "reward", "reward", BLUE)
@@ -44,9 +52,9 @@ def reward(history: pd.DataFrame) -> Figure:
     return figure
 
 
-def spread(history: pd.DataFrame) -> Figure:
+def spread(history: pd.DataFrame, axes: Axes | None = None) -> Figure:
     """`reward_std` beside `frac_reward_zero_std`, the share of groups whose completions all scored the same."""
-    figure, axes = _axes("What is left to learn from: spread of the rewards", "reward_std")
+    figure, axes = _axes("What is left to learn from: spread of the rewards", "reward_std", axes)
     _line(axes, history, "reward_std", "reward_std (left)", BLUE)
     if "frac_reward_zero_std" in history:
         right = axes.twinx()
@@ -54,15 +62,16 @@ def spread(history: pd.DataFrame) -> Figure:
         _line(right, history, "frac_reward_zero_std", "frac_reward_zero_std (right)", ORANGE)
         right.set_ylabel("share of groups")
         right.set_ylim(-0.02, 1.02)
+        _legend(axes, right)
+    else:
+        axes.legend(frameon=False, loc="center right")
     axes.set_ylim(bottom=0)
-    handles = [line for ax in figure.axes for line in ax.get_lines() if not line.get_label().startswith("_")]
-    axes.legend(handles=handles, frameon=False, loc="center right")
     return figure
 
 
-def kl(history: pd.DataFrame) -> Figure:
+def kl(history: pd.DataFrame, axes: Axes | None = None) -> Figure:
     """The KL divergence from the reference policy, in nats a token; a note in its place where beta was 0."""
-    figure, axes = _axes("KL: how far the policy has moved from where it began", "nats a token")
+    figure, axes = _axes("KL: how far the policy has moved from where it began", "nats a token", axes)
     if "kl" in history and history["kl"].notna().any():
         _line(axes, history, "kl", "kl", GREEN)
         axes.set_ylim(bottom=0)
@@ -71,9 +80,9 @@ def kl(history: pd.DataFrame) -> Figure:
     return figure
 
 
-def each_reward(history: pd.DataFrame) -> Figure:
+def each_reward(history: pd.DataFrame, axes: Axes | None = None) -> Figure:
     """Each reward by itself, before its weight: the mean of the batch."""
-    figure, axes = _axes("Each reward by itself, unweighted", "mean of the batch")
+    figure, axes = _axes("Each reward by itself, unweighted", "mean of the batch", axes)
     for color, name in zip(_CYCLE * 9, reward_names(history), strict=False):
         _line(axes, history, f"rewards/{name}/mean", name, color)
     if reward_names(history):
@@ -83,9 +92,9 @@ def each_reward(history: pd.DataFrame) -> Figure:
     return figure
 
 
-def completion_length(history: pd.DataFrame) -> Figure:
+def completion_length(history: pd.DataFrame, axes: Axes | None = None) -> Figure:
     """Mean completion length in tokens, and the share cut off at the limit."""
-    figure, axes = _axes("Completion length", "tokens")
+    figure, axes = _axes("Completion length", "tokens", axes)
     if "completions/mean_length" not in history:
         _nothing_logged(axes, "not logged")
         return figure
@@ -97,16 +106,46 @@ def completion_length(history: pd.DataFrame) -> Figure:
         _line(right, history, "completions/clipped_ratio", "share cut off (right)", RED)
         right.set_ylim(-0.02, 1.02)
         right.set_ylabel("share of completions")
-    handles = [line for ax in figure.axes for line in ax.get_lines() if not line.get_label().startswith("_")]
-    axes.legend(handles=handles, frameon=False, loc="center right")
+        _legend(axes, right)
+    else:
+        axes.legend(frameon=False, loc="center right")
     return figure
 
 
-def loss(history: pd.DataFrame) -> Figure:
+def loss(history: pd.DataFrame, axes: Axes | None = None) -> Figure:
     """The loss: near 0 by construction, because advantages sum to zero in every group."""
-    figure, axes = _axes("Loss: near zero by construction, not a measure of progress", "loss")
+    figure, axes = _axes("Loss: near zero by construction, not a measure of progress", "loss", axes)
     _line(axes, history, "loss", "loss", GREY)
     axes.axhline(0, color="black", linewidth=0.8)
+    return figure
+
+
+def dashboard(history: pd.DataFrame) -> Figure:
+    """The six curves of a training in one figure: what notebook 03 redraws while it trains."""
+    figure, grid = plt.subplots(2, 3, figsize=(14.0, 6.6), layout="constrained")
+    plt.close(figure)
+    for draw, axes in zip((reward, spread, kl, each_reward, completion_length, loss), grid.flat, strict=True):
+        draw(history, axes)
+        axes.set_title(axes.get_title(loc="left").partition(":")[0], loc="left", fontsize=10)
+    return figure
+
+
+def overlay(histories: dict[str, pd.DataFrame]) -> Figure:
+    """Several runs over one another, by name: reward, KL, completion length, and the share of groups without spread."""
+    figure, grid = plt.subplots(2, 2, figsize=(12.0, 6.6), layout="constrained")
+    plt.close(figure)
+    panels = [
+        ("reward", "reward"),
+        ("kl", "KL, nats a token"),
+        ("completions/mean_length", "completion length, tokens"),
+        ("frac_reward_zero_std", "share of groups without spread"),
+    ]
+    for (column, label), axes in zip(panels, grid.flat, strict=True):
+        _axes(label, label, axes)
+        for color, (name, history) in zip(_CYCLE * 9, histories.items(), strict=False):
+            if column in history:
+                _line(axes, history, column, name, color)
+    grid.flat[0].legend(frameon=False)
     return figure
 
 

@@ -266,10 +266,10 @@ _TABLE = (
 )
 SETTINGS = [field.name for field in fields(Preset) if field.name not in ("name", "needs_gb")]  # what may be overridden
 # Those that notebook 03 takes, for a training of its own on data that 01 has prepared; the others are 01's.
-OF_TRAINING = [name for name in SETTINGS if name not in (
-    "model", "source", "train_size", "holdout_size", "max_prompt_length", "max_seq_length", "load_in_4bit", "fast_inference",
-    "gpu_memory_utilization", "gradient_checkpointing",
-)]  # fmt: skip
+_OF_DATA_AND_MODEL = ["model", "source", "train_size", "holdout_size", "max_prompt_length", "max_seq_length", "load_in_4bit"]
+_OF_DATA_AND_MODEL += ["fast_inference", "gpu_memory_utilization", "gradient_checkpointing", "adam_beta1", "adam_beta2"]
+_OF_DATA_AND_MODEL += ["logging_steps"]
+OF_TRAINING = [name for name in SETTINGS if name not in _OF_DATA_AND_MODEL]
 PRESETS = {preset.name: preset for preset in _TABLE}
 _BY_MEMORY = ("h200", "h100", "a100", "l4", "t4", "small")  # what `auto` chooses from, largest first
 

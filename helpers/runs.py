@@ -132,9 +132,14 @@ class Run:
 
     def record_evaluation(self, **entries: dict) -> dict:
         """Add or replace entries of evaluation.json, one a model evaluated; returns the whole."""
-        evaluation = self._read_object("evaluation.json") | entries
+        evaluation = self.evaluation | entries
         write_json(self.path("evaluation.json"), evaluation)
         return evaluation
+
+    @property
+    def evaluation(self) -> dict:
+        """evaluation.json: an entry a model evaluated; empty before notebook 05."""
+        return self._read_object("evaluation.json")
 
     def save_figure(self, figure, name: str) -> str:
         """Save a Matplotlib figure as figures/<name>.png; returns how to print its path."""

@@ -36,15 +36,15 @@ _FAULTS_LOGGED = 1000
 
 
 class History(TrainerCallback):
-    """Writes each logged step to `checkpoints/metrics.csv` as it comes, and prints a line every `print_every` steps.
+    """Writes each logged step to `checkpoints/metrics.csv` as it comes; `watch.Watch` shows it.
 
     resumed_from: the checkpoint that the training continues from, if any; rows logged after it are dropped, because those
     steps are done again.
     """
 
-    def __init__(self, run: Run, resumed_from: Path | None = None, print_every: int = 10):
+    def __init__(self, run: Run, resumed_from: Path | None = None):
         self.path = run.path(f"checkpoints/{_HISTORY}")
-        self.resumed_from, self.print_every = resumed_from, print_every
+        self.resumed_from = resumed_from
         self.rows: list[dict] = []
         if resumed_from and self.path.exists():
             kept = pd.read_csv(self.path)
@@ -66,18 +66,6 @@ class History(TrainerCallback):
         self.rows.append({"step": state.global_step} | {key: value for key, value in logs.items() if key != "step"})
         with atomic_write(self.path) as temporary:
             pd.DataFrame(self.rows).to_csv(temporary, index=False)
-        if state.global_step % self.print_every == 0 or state.global_step in (1, state.max_steps):
-            print(_progress_line(self.rows[-1], state.max_steps), flush=True)
-
-
-def _progress_line(row: dict, max_steps: int) -> str:
-    parts = [f"step {row['step']:>4}/{max_steps}", f"reward {row['reward']:.3f}"]
-    for label, key in (("spread", "reward_std"), ("same-score groups", "frac_reward_zero_std"), ("kl", "kl")):
-        if row.get(key) is not None:
-            parts.append(f"{label} {row[key]:.3f}")
-    if row.get("completions/mean_length") is not None:
-        parts.append(f"length {row['completions/mean_length']:.0f}")
-    return "  ".join(parts)
 
 
 class RewardError(RuntimeError):

@@ -1,6 +1,7 @@
 """The proof of a merge, on the pocket model: it finds no difference where there is none, and any where there is one."""
 
 import copy
+from dataclasses import replace
 
 import pytest
 import torch
@@ -8,14 +9,16 @@ from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from helpers import merging
+from helpers.environment import Machine
 from helpers.formats import THINK_ANSWER
 from helpers.merging import check_disk, largest_difference, prompt_logits, untrained_matrices
 from helpers.presets import PRESETS
-from helpers.runs import Run
+from helpers.runs import Run, atomic_folder
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
-FOLDER = PRESETS["pocket"].model_path
+POCKET = PRESETS["pocket"]
+FOLDER = POCKET.model_path
 TARGETS = ["q_proj", "v_proj", "down_proj"]
 
 
@@ -183,3 +186,107 @@ def test_the_pocket_model_has_room(tmp_path, monkeypatch):
     run = Run("a")
     run.path("data")
     assert check_disk(run, FOLDER, torch.float32) is None
+
+
+# --- The proof, in a process of its own ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def saved(adapter, tokenizer, tmp_path):
+    """A merged model on disk, and the logits of the adapter on its base."""
+    expected = prompt_logits(adapter, tokenizer, PROMPTS)
+    adapter.merge_and_unload().save_pretrained(tmp_path / "merged")
+    tokenizer.save_pretrained(tmp_path / "merged")
+    return tmp_path / "merged", expected
+
+
+def test_what_was_saved_is_proven_from_disk_by_plain_transformers(saved, tokenizer):
+    folder, expected = saved
+    assert 0 <= merging.verify(folder, tokenizer, PROMPTS, expected, torch.float32) < 1e-3
+
+
+def test_a_merge_that_is_not_the_adapter_on_its_base_is_refused_with_the_difference(saved, tokenizer, model):
+    folder, _ = saved
+    with pytest.raises(ValueError, match=r"logits differ by \d.*more than the 0\.001.*The adapter is whole"):
+        merging.verify(folder, tokenizer, PROMPTS, prompt_logits(model, tokenizer, PROMPTS), torch.float32)
+
+
+def test_a_merge_that_cannot_be_loaded_is_refused(saved, tokenizer):
+    folder, expected = saved
+    (folder / "model.safetensors").write_bytes(b"not weights")
+    with pytest.raises(ValueError, match="cannot be loaded by plain Transformers"):
+        merging.verify(folder, tokenizer, PROMPTS, expected, torch.float32)
+
+
+def test_a_failed_proof_leaves_what_was_merged_before(saved, tokenizer, model, tmp_path):
+    folder, expected = saved
+    before = (folder / "model.safetensors").read_bytes()
+    with pytest.raises(ValueError, match="logits differ"), atomic_folder(folder) as path:
+        model.save_pretrained(path)
+        tokenizer.save_pretrained(path)
+        merging.verify(path, tokenizer, PROMPTS, expected, torch.float32)
+    assert (folder / "model.safetensors").read_bytes() == before and [p.name for p in tmp_path.iterdir()] == ["merged"]
+
+
+# --- The bases, and 4 bits -------------------------------------------------------------------------------------------------
+
+
+def test_the_dequantised_base_is_the_4_bit_policy_and_the_original_one_is_not(tokenizer):
+    from helpers import policy
+
+    in_4_bits = prompt_logits(policy.load(POCKET)[0], tokenizer, PROMPTS)
+    gaps = {}
+    for dequantised in (False, True):
+        base = merging.load_base(POCKET, torch.float32, dequantised)
+        assert {weight.dtype for weight in base.parameters()} == {torch.float32}
+        gaps[dequantised] = largest_difference(in_4_bits, prompt_logits(base, tokenizer, PROMPTS))
+    assert gaps[True] < gaps[False] / 2, "what is left is rounding in 16 bits"
+
+
+def test_a_merged_model_stored_in_4_bits_is_smaller_and_still_answers(saved, tokenizer):
+    folder, expected = saved
+    before = (folder / "model.safetensors").stat().st_size
+    merging.store_in_4_bits(folder, torch.float32)
+    assert (folder / "model.safetensors").stat().st_size < before / 2
+    stored = AutoModelForCausalLM.from_pretrained(folder).eval()
+    assert stored.config.quantization_config.load_in_4bit
+    assert 1e-3 < largest_difference(expected, prompt_logits(stored, tokenizer, PROMPTS)) < 10
+
+
+# --- What is asked for and cannot be done ----------------------------------------------------------------------------------
+
+
+CPU = Machine(None, 0.0, 0.0, 2, 8.0, "3.11.7", "Linux x86_64", False)
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"merge": "8bit"}, "merge='8bit' is not known. Known: original, dequantised, 4bit, adapter"),
+        ({"gguf": "q4_k_m"}, "gguf='q4_k_m' cannot be written here: Unsloth writes GGUF on a machine with an NVIDIA GPU"),
+        ({"push_to_hub": "mine"}, "name it owner/model"),
+        ({"push_to_hub": "me/mine"}, "set HF_TOKEN"),
+    ],
+)
+def test_what_cannot_be_done_is_refused_before_anything_is_loaded(tmp_path, monkeypatch, asked, said):
+    monkeypatch.setenv("GRPO_RUNS_DIR", str(tmp_path))
+    monkeypatch.delenv("HF_TOKEN", raising=False)
+    run = Run("a")
+    run.path("data")
+    nothing = {"merge": "original", "gguf": None, "push_to_hub": None}
+    with pytest.raises(ValueError) as error:
+        merging.check_plan(run, POCKET, CPU, torch.float32, **(nothing | asked))
+    assert said in str(error.value)
+    for merge in merging.WAYS:
+        assert merging.check_plan(run, POCKET, CPU, torch.float32, merge=merge, gguf=None, push_to_hub=None) is None
+
+
+def test_gguf_names_each_thing_that_is_missing(monkeypatch):
+    monkeypatch.setattr(merging.shutil, "which", lambda tool: None if tool == "cmake" else f"/bin/{tool}")
+    card = replace(CPU, gpu="NVIDIA L4", gpu_memory_gb=24.2)
+    assert merging.gguf_obstacles(card, "unsloth") == [
+        "llama.cpp is built for it, which needs cmake: install them with the system's packages."
+    ]
+    assert len(merging.gguf_obstacles(CPU, "transformers")) == 3
+    monkeypatch.setattr(merging.shutil, "which", lambda tool: tool)
+    assert merging.gguf_obstacles(card, "unsloth") == []

@@ -152,7 +152,7 @@ def test_completions_are_kept_with_their_rewards(executed):
 
 def test_the_evaluation_has_intervals_that_contain_the_point(executed):
     evaluation = json.loads(executed.require("evaluation.json").read_text())
-    assert list(evaluation) == ["baseline", "trained", "unmerged", "merged"]
+    assert list(evaluation) == ["baseline", "trained", "merged"]
     for entry in (*evaluation.values(), *(entry["greedy"] for entry in evaluation.values())):
         low, high = entry["ci95"]
         assert entry["n"] == 128 and 0 <= low <= entry["accuracy"] <= high <= 1 and low < high
@@ -162,7 +162,21 @@ def test_the_evaluation_has_intervals_that_contain_the_point(executed):
 
 def test_the_merge_is_proven(executed):
     merge = executed.section("merge")
-    assert merge["logit_difference"] <= 1e-3 < merge["quantisation_gap"]
+    assert merge["logit_difference"] <= 1e-3 < merge["quantisation_gap"]["dequantised"] < merge["quantisation_gap"]["original"]
+    assert (executed.folder / "merged" / "README.md").is_file() and merge["into"] == "original"
+
+
+def test_baseline_and_trained_are_compared_on_the_same_questions(executed):
+    comparison, evaluation = (json.loads(executed.require(f"{name}.json").read_text()) for name in ("comparison", "evaluation"))
+    for decoding, entries in (("sampled", evaluation), ("greedy", {m: e["greedy"] for m, e in evaluation.items()})):
+        found = comparison[decoding]
+        right = {model: round(entry["accuracy"] * entry["n"]) for model, entry in entries.items()}
+        assert (
+            found["won"] + found["both_right"] == right["trained"] and found["lost"] + found["both_right"] == right["baseline"]
+        )
+        assert found["n"] == found["won"] + found["lost"] + found["both_right"] + found["both_wrong"] == 128
+    assert all(evaluation[model]["other"]["source"] == "arithmetic/differences" for model in ("baseline", "trained"))
+    assert list(evaluation["trained"]["pass_at_k"]) == ["1", "2", "4", "8", "16"]
 
 
 def test_the_merged_folder_loads_with_plain_transformers(executed, python):

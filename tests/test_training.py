@@ -113,26 +113,6 @@ def test_a_fresh_start_takes_over_no_row(run):
     assert steps_in(run) == [1]
 
 
-@pytest.mark.parametrize(
-    ("every", "max_steps", "printed"), [(10, 25, [1, 10, 20, 25]), (5, 12, [1, 5, 10, 12]), (100, 3, [1, 3])]
-)
-def test_a_line_for_the_first_the_last_and_every_so_many_steps(run, capsys, every, max_steps, printed):
-    history = History(run, print_every=every)
-    for step in range(1, max_steps + 1):
-        log(history, step, row(step), max_steps)
-    lines = capsys.readouterr().out.splitlines()
-    assert [line.split("/")[0].split()[1] for line in lines] == [str(step) for step in printed]
-    assert all(line.startswith("step ") and f"/{max_steps}  reward " in line for line in lines)
-
-
-def test_a_line_leaves_out_what_was_not_logged(run, capsys):
-    log(History(run), 1, {"reward": 0.5, "kl": None})
-    log(History(run), 1, row(1, **{"completions/mean_length": 21.6}))
-    bare, full = capsys.readouterr().out.splitlines()
-    assert bare == "step    1/50  reward 0.500"
-    assert full == "step    1/50  reward 0.100  spread 0.500  same-score groups 0.250  kl 0.010  length 22"
-
-
 # --- Checkpoints -------------------------------------------------------------------------------------------------------
 
 

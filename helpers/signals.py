@@ -1,0 +1,165 @@
+"""The series of a training history, and whether they changed: every change is judged against the noise of its own series.
+
+A step's reward is the mean of a few groups and moves by itself, so a rise that the eye sees in a plot may be none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+MIN_ROWS = 20  # logged steps: with fewer, a quarter of them is under five, and the noise of its mean a guess
+SHORTEST, LONGEST = 5, 100  # rows in a window: enough to average the noise; not so many that a late fault hides in them
+LIKELY = 2.0  # standard errors, the usual 95 %, where one sign is not all that a rule asks for
+SOLVED = 0.9  # correctness: what is left to gain is less than most groups can show
+
+# Words in the names of rewards. One that asks for full marks comes before one that gives partial credit, which may rise while
+# no answer is right.
+STRICT = ("correct", "accuracy", "exact_match", "numeric", "task", "symbolic", "answer", "solution", "number", "math")
+LENIENT = ("fuzzy", "proximity")
+FORMAT = ("format", "tags", "xml", "structure")
+
+
+@dataclass(frozen=True)
+class Change:
+    """The means of two spans of a series, the standard error of their difference, and the first and last step of each."""
+
+    before: float
+    after: float
+    error: float
+    spans: tuple[tuple[int, int], tuple[int, int]]
+
+    @property
+    def difference(self) -> float:
+        return self.after - self.before
+
+    @property
+    def steps(self) -> tuple[int, int]:
+        return self.spans[0][0], self.spans[1][1]
+
+    def is_rise(self, errors: float, least: float = 0.0) -> bool:
+        """Beyond the noise by so many standard errors, and large enough to matter."""
+        return self.difference > errors * self.error and self.difference >= least
+
+    def is_fall(self, errors: float, least: float = 0.0) -> bool:
+        """The same, downwards; `least` is positive."""
+        return -self.difference > errors * self.error and -self.difference >= least
+
+    def __str__(self) -> str:
+        (a, b), (c, d) = self.spans
+        return f"{self.before:.3g} at steps {a} to {b}, {self.after:.3g} at steps {c} to {d}"
+
+
+def compare(series: pd.Series, before: slice, after: slice) -> Change:
+    """The change between two slices of a series whose index is the step.
+
+    The noise is taken from the differences of neighbouring rows, which a trend hardly touches: variance = mean of the squared
+    differences / 2 (J. von Neumann et al., Annals of Mathematical Statistics 12, 1941).
+
+    >>> change = compare(pd.Series([0.0, 0.2, 0.0, 0.2, 1.0, 1.2], index=range(1, 7)), slice(0, 4), slice(4, 6))
+    >>> print(change, change.is_rise(2.0))
+    0.1 at steps 1 to 4, 1.1 at steps 5 to 6 True
+    """
+    one, two = series.iloc[before], series.iloc[after]
+    variance = float(np.mean(np.diff(series.to_numpy()) ** 2)) / 2 if len(series) > 1 else 0.0
+    error = (variance * (1 / len(one) + 1 / len(two))) ** 0.5
+    return Change(float(one.mean()), float(two.mean()), error, (span(one), span(two)))
+
+
+def span(series: pd.Series) -> tuple[int, int]:
+    """The first and the last step of a series."""
+    return int(series.index[0]), int(series.index[-1])
+
+
+class Signals:
+    """The rows of a history as the rules of diagnosis.py ask for them.
+
+    rows: the logged steps, indexed by step. enough: whether they are enough to tell a trend from noise. window: the rows at the
+    end that count as now. correctness, format: the mean of the rewards that judge the answer and the form, or None.
+    """
+
+    def __init__(self, history: pd.DataFrame, correctness: str | None = None, formats: Sequence[str] = ()):
+        told = [column for column in ("reward", "loss", "grad_norm") if column in history]
+        rows = history.dropna(how="all", subset=told) if told else history  # an evaluation's row is no step
+        self.rows = rows.set_index("step").sort_index() if "step" in rows else rows
+        self.enough = len(rows) >= MIN_ROWS
+        self.window = min(LONGEST, max(SHORTEST, len(rows) // 4))
+        self._series: dict[str, pd.Series] = {}
+        self._means = [c for c in rows.columns if c.startswith("rewards/") and c.endswith("/mean")]
+        form = self._columns(formats) or self._named(FORMAT)
+        judges = [c for words in (STRICT, LENIENT) for c in self._named(words) if c not in form]
+        self.correctness = self._mean(self._columns([correctness]) if correctness else judges[:1])
+        self.format = self._mean(form)
+
+    def _columns(self, names: Sequence[str]) -> list[str]:
+        columns = [f"rewards/{name}/mean" for name in names]
+        for name, column in zip(names, columns, strict=True):
+            if column not in self._means:
+                logged = ", ".join(c.split("/")[1] for c in self._means) or "none"
+                raise ValueError(f"no reward {name!r} was logged (no column {column}). Logged: {logged}.")
+        return columns
+
+    def _named(self, words: Sequence[str]) -> list[str]:
+        return [column for column in self._means if any(word in column.lower() for word in words)]
+
+    def _mean(self, columns: list[str]) -> pd.Series | None:
+        found = [series for column in columns if (series := self.series(column)) is not None]
+        return pd.concat(found, axis=1).mean(axis=1) if found else None
+
+    def series(self, column: str) -> pd.Series | None:
+        """The column without its gaps, or None where nothing finite was logged."""
+        if column not in self._series:
+            values = pd.to_numeric(self.rows[column], errors="coerce") if column in self.rows else pd.Series(dtype=float)
+            self._series[column] = values[np.isfinite(values.to_numpy())]
+        series = self._series[column]
+        return series if len(series) else None
+
+    def last(self, series: pd.Series) -> pd.Series:
+        """The rows that count as now."""
+        return series.iloc[-self.window :]
+
+    @property
+    def share_right(self) -> float | None:
+        """Correctness now; None where it is unknown, or not of unit scale and so no share."""
+        series = self.correctness
+        if series is None or series.min() < 0 or series.max() > 1:
+            return None
+        return float(self.last(series).mean())
+
+    @property
+    def solved(self) -> bool:
+        return (self.share_right or 0.0) >= SOLVED
+
+    @property
+    def spread(self) -> float:
+        """The spread of the total reward, in which its changes are measured; 1 where it was not logged."""
+        spread = self.series("reward_std")
+        return 1.0 if spread is None else float(max(spread.iloc[:SHORTEST].mean(), spread.mean()))
+
+    def change(self, series: pd.Series) -> Change:
+        """From the first window to the last."""
+        return compare(series, slice(0, self.window), slice(-self.window, None))
+
+    def early_change(self, series: pd.Series) -> Change:
+        """From the first few rows to the last window: for what is over soon, and for series with little noise."""
+        return compare(series, slice(0, SHORTEST), slice(-self.window, None))
+
+    def risen(self, series: pd.Series | None) -> bool:
+        """Likely higher than in the first window, or than in fewer first rows if it learned fast."""
+        if series is None or len(series) < 2 * SHORTEST:
+            return False
+        now = slice(-self.window, None)
+        return any(compare(series, slice(0, rows), now).is_rise(LIKELY) for rows in (SHORTEST, MIN_ROWS, self.window))
+
+    def improving(self, series: pd.Series) -> bool:
+        """Likely higher in the last window than in the one before it."""
+        w = min(self.window, len(series) // 2)
+        return w > 0 and compare(series, slice(-2 * w, -w), slice(-w, None)).is_rise(LIKELY)
+
+    def since_best(self, series: pd.Series) -> tuple[slice, slice]:
+        """The window in which the series was highest, and the last one."""
+        end = int(np.nanargmax(series.rolling(min(self.window, len(series))).mean().to_numpy())) + 1
+        return slice(max(0, end - self.window), end), slice(max(0, len(series) - self.window), len(series))
