@@ -18,14 +18,14 @@ SEVERITIES = ("critical", "warning", "info")
 CERTAIN = 3.0  # standard errors: by luck once in 700 comparisons, and a live diagnosis makes thousands
 CHOSEN = 4.5  # standard errors since the best of many windows, whose height is in part luck
 FLAT = 0.25  # of the reward's spread: a training that has certainly gained less has not begun to learn
-FALL = 0.25  # of the same spread: twice what a solved run loses over its last hard questions
+FALL = 0.25  # of the same spread: less is what easier and harder questions make of it
 MOVE = 0.1  # of 1, correctness: a change that matters to a user, however certain a smaller one may be
 FORM_GAIN, FORM_LEARNED = 0.2, 0.8  # of 1: beyond what drifts; and so often kept that a lacking answer is no matter of form
 
 MOST, NEARLY_ALL = 0.5, 0.9  # of the groups or completions
 SPREAD_LOST = 0.3  # share of groups: from a start with signal, not one that never had any
 KL_WINDOW = 9  # rows whose median is the level: four spikes of a heavy-tailed estimate do not move it
-KL_HIGH = 0.5  # nats a token: the reference finds a sampled token 1.6 times less likely; healthy runs stay below 0.1
+KL_HIGH = 0.5  # nats a token: the reference finds a sampled token 1.6 times less likely; healthy pocket runs stay below 0.1
 KL_RUNAWAY = 2.0  # nats a token: 7 times less likely; what is written is no longer the reference's language
 KL_SPIKE, KL_SEEN = 5.0, 0.1  # times the median, and nats: what a reader notices in the plot and asks about
 KL_GROWTH = 1.5  # from block to block, three times, not slowing by half: from zero, a line has 3, 1.7, 1.4, a square 9, 2.8, 2
@@ -33,7 +33,7 @@ LENGTH_FACTOR = 2.0  # doubled or halved: learning a shape changes the pocket mo
 ENTROPY_LEFT = 0.25  # of the first rows': below it, samples of one question hardly differ
 ENTROPY_HALVED = 0.5  # of the first rows': a group that agrees by writing noise has more than before, one collapsed has less
 ROOM = 0.75  # correctness: above it the entropy was spent on being right; below, it is missed
-SPIKE = 10.0  # times the median gradient norm: healthy runs stay within 5
+SPIKE = 10.0  # times the median gradient norm: healthy pocket runs stay within 6, but for a single step of 11
 SPIKES = 3  # one or two are cut down by max_grad_norm and leave no trace
 WARM_UP = 10  # rows in which fp16's loss scaler looks for its scale, skipping steps whose gradient overflows
 

@@ -1,83 +1,38 @@
-"""Each rule on a synthetic history that triggers it and on one that nearly does; and what a history may lack."""
+"""Each rule on a synthetic history that triggers it and on one that nearly does; and what it tells apart."""
 
 import re
 
 import numpy as np
 import pandas as pd
 import pytest
+from histories import (
+    EVERYTHING_WRONG,
+    FLAT,
+    FORM,
+    HACKED,
+    RIGHT,
+    ZERO,
+    N,
+    T,
+    found,
+    history,
+    line,
+    severe,
+    shaken,
+    spiked,
+    until,
+)
 
 from helpers.diagnosis import SEVERITIES
-from helpers.metrics import Finding, diagnose
+from helpers.metrics import diagnose
 
-N = 80
-T = np.arange(1, N + 1)
-RIGHT, FORM = "rewards/accuracy_reward/mean", "rewards/format_reward/mean"
-LENGTH, CLIPPED, ZERO = "completions/mean_length", "completions/clipped_ratio", "frac_reward_zero_std"
+STUCK = np.full(N, 0.3)
+HALF_HALF = np.where(T % 9 < 5, 1.0, 0.0)  # 0.55 in the mean, and as likely below a half
 
 
-def line(first: float, last: float, n: int = N) -> np.ndarray:
-    return np.linspace(first, last, n)
-
-
-def until(step: int, before, after) -> np.ndarray:
-    return np.where(step >= T, before, after)
-
-
-def history(**columns) -> pd.DataFrame:
-    """A training that goes well, with other values in some columns; None drops one. The noise is the same in every test."""
-    noise = np.random.default_rng(0)
-    right, form = (columns.pop(name, None) for name in ("right", "form"))
-    right = line(0.3, 0.7) if right is None else right
-    form = until(20, line(0.4, 1.8), 0.9) if form is None else form
-    right, form = (np.clip(values + noise.normal(0, 0.03, N), 0, 1) for values in (right, form))
-    rows = pd.DataFrame(
-        {
-            "step": T,
-            "loss": noise.normal(0, 1e-3, N),
-            "grad_norm": 0.1 * noise.lognormal(0, 0.4, N),
-            "learning_rate": line(1e-5, 1e-6),
-            LENGTH: 100 * noise.lognormal(0, 0.05, N),
-            CLIPPED: noise.uniform(0, 0.1, N),
-            RIGHT: right,
-            FORM: form,
-            "reward": right + 0.5 * form,
-            "reward_std": 0.5,
-            ZERO: noise.integers(0, 3, N) / 8,
-            "kl": line(0.001, 0.04) * noise.lognormal(0, 0.2, N),
-            "entropy": line(0.4, 0.3) * noise.lognormal(0, 0.05, N),
-        }
-    )
-    for name, values in columns.items():
-        name = {"zero": ZERO, "length": LENGTH, "clipped": CLIPPED}.get(name, name)
-        if values is None:
-            rows = rows.drop(columns=name)
-        else:
-            rows[name] = values
-    return rows
-
-
-def found(rows: pd.DataFrame, rule: str, **options) -> Finding | None:
-    (finding,) = [finding for finding in diagnose(rows, **options) if finding.rule == rule] or [None]
-    return finding
-
-
-def severe(rows: pd.DataFrame, **options) -> dict[str, str]:
-    return {finding.rule: finding.severity for finding in diagnose(rows, **options) if finding.severity != "info"}
-
-
-def shaken(values, size: float) -> np.ndarray:
-    return values + np.random.default_rng(1).normal(0, size, N)
-
-
-HIGH_FORM = np.full(N, 0.95)
-COLLAPSED = {"zero": until(40, 0.1, 0.9), "right": until(40, 0.3, 0.05), "entropy": until(40, 0.4, 0.1)}
-FLAT = {"right": np.full(N, 0.4), "form": np.full(N, 0.5)}
-HACKED = {"right": line(0.6, 0.3), "form": line(0.0, 1.0)}
-SPIKY = history()["grad_norm"].to_numpy()
-
-
-def spiked(times: float, *steps: int) -> np.ndarray:
-    return np.where(np.isin(T, steps), times * np.median(SPIKY), SPIKY)
+def collapsed(right: float = 0.05, start: float = 0.5, entropy: float = 0.16) -> dict:
+    """Groups come to agree, while correctness falls and with it the entropy, from 0.4."""
+    return {"zero": until(40, start, 0.9), "right": until(40, 0.3, right), "entropy": until(40, 0.4, entropy)}
 
 
 def broken(column: str, value: float, steps) -> np.ndarray:
@@ -87,40 +42,88 @@ def broken(column: str, value: float, steps) -> np.ndarray:
 # What is named, how severe, the history that shows it, and one that nearly does.
 CASES = {
     "flat rewards": ("no_learning", "warning", FLAT, {"right": line(0.4, 0.6), "form": np.full(N, 0.5)}),
-    "a reward that falls": ("reward_fall", "warning", {"right": until(40, line(0.1, 1.4), 0.3)}, {"right": line(0.7, 0.65)}),
+    "flat but solved": (
+        "no_learning",
+        "warning",
+        {"right": np.full(N, 0.85), "form": np.full(N, 0.95)},
+        {"right": np.full(N, 0.95), "form": np.full(N, 0.95)},
+    ),
+    "flat total, right rises": ("no_learning", "warning", FLAT, {"reward": shaken(0.8, 0.03)}),
+    "a reward that falls": (
+        "reward_fall",
+        "warning",
+        {"reward": shaken(until(40, line(0.2, 1.8), 0.6), 0.01), RIGHT: None},
+        {"reward": shaken(until(40, line(0.2, 1.8), 0.6), 0.3), RIGHT: None},
+    ),
+    "a fall that matters": (
+        "reward_fall",
+        "critical",
+        {"reward": shaken(until(40, 1.0, 0.86), 0.01), RIGHT: None},
+        {"reward": shaken(until(40, 1.0, 0.9), 0.01), RIGHT: None},
+    ),
     "a reward below its start": ("reward_fall", "critical", {"right": line(0.7, 0.2), "form": line(0.8, 0.3)}, FLAT),
-    "mode collapse": ("mode_collapse", "critical", COLLAPSED, COLLAPSED | {"right": until(40, 0.3, 0.97)}),
-    "collapse needs low entropy": ("mode_collapse", "critical", COLLAPSED, COLLAPSED | {"entropy": 0.4}),
+    "mode collapse": ("mode_collapse", "critical", collapsed(), collapsed(right=0.97)),
+    "collapse on what is wrong": ("mode_collapse", "critical", collapsed(), collapsed(right=0.52)),
+    "collapse of the entropy": ("mode_collapse", "critical", collapsed(), collapsed(entropy=0.26)),
+    "collapse from a start": ("mode_collapse", "critical", collapsed(), collapsed(start=0.7)),
+    "more than half alike": ("zero_spread", "warning", {"zero": shaken(0.6, 0.05)}, {"zero": HALF_HALF}),
     "half of the groups alike": ("zero_spread", "warning", {"zero": shaken(0.65, 0.05)}, {"zero": shaken(0.45, 0.05)}),
     "nearly all groups alike": ("zero_spread", "critical", FLAT | {"zero": 0.95}, FLAT | {"zero": shaken(0.85, 0.02)}),
     "high KL": ("kl", "warning", {"kl": shaken(0.6, 0.03)}, {"kl": shaken(0.4, 0.03)}),
-    "KL that runs away": ("kl", "critical", {"kl": line(0.01, 10)}, {"kl": shaken(1.8, 0.03)}),
+    "KL that runs away": ("kl", "critical", {"kl": line(0.01, 3)}, {"kl": shaken(1.8, 0.03)}),
     "exponential KL": ("kl", "warning", {"kl": 0.4 * 1.05 ** (T - N)}, {"kl": line(0, 0.4)}),
+    "slow exponential KL": ("kl", "warning", {"kl": 0.4 * 1.05 ** (T - N)}, {"kl": 0.16 * 1.03 ** (T - N)}),
     "quick exponential KL": ("kl", "warning", {"kl": np.maximum(0.01, 0.4 * 1.2 ** (T - N))}, {"kl": 0.4 * (T / N) ** 2}),
+    "creeping KL": ("kl", "warning", {"kl": 0.4 * 1.05 ** (T - N)}, {"kl": 0.45 * 1.015 ** (T - N)}),
+    "low exponential KL": ("kl", "warning", {"kl": 0.4 * 1.2 ** (T - N)}, {"kl": 0.09 * 1.3 ** (T - N)}),
     "hacking": ("hacking", "critical", HACKED | {"reward": line(0.6, 0.9)}, HACKED | {"reward": line(0.9, 0.6)}),
+    "hacking needs a fall": ("hacking", "critical", HACKED | {"reward": line(0.6, 0.9)}, FLAT | {"reward": line(0.6, 0.9)}),
+    "a fall of correctness": (
+        "hacking",
+        "critical",
+        {"right": until(40, 0.6, 0.47), "reward": line(1, 2)},
+        {"right": until(40, 0.6, 0.53), "reward": line(1, 2)},
+    ),
     "hacking late": (
         "hacking",
         "critical",
         {"right": until(40, line(0.2, 0.8), 0.2), "reward": line(1, 2)},
         {"reward": line(1, 2)},
     ),
-    "format alone": ("format_only", "warning", {"right": np.full(N, 0.3)}, {"right": line(0.3, 0.45)}),
+    "format alone": ("format_only", "warning", {"right": STUCK}, {"right": line(0.3, 0.45)}),
     "format just learned": (
         "format_only",
         "warning",
-        {"right": np.full(N, 0.3), "form": until(55, 0.3, 0.95)},
-        {"right": np.full(N, 0.3), "form": until(70, 0.3, 0.95)},
+        {"right": STUCK, "form": until(55, 0.3, 0.95)},
+        {"right": STUCK, "form": until(64, 0.3, 0.95)},
     ),
     "length explosion": ("length", "warning", FLAT | {"length": line(100, 260)}, FLAT | {"length": line(100, 170)}),
     "length collapse": ("length", "warning", FLAT | {"length": line(100, 30)}, FLAT | {"length": line(100, 60)}),
     "most completions clipped": ("clipped", "warning", {"clipped": shaken(0.65, 0.05)}, {"clipped": shaken(0.45, 0.05)}),
     "all completions clipped": ("clipped", "critical", {"clipped": 0.97}, {"clipped": shaken(0.85, 0.02)}),
-    "entropy collapse": ("entropy", "warning", FLAT | {"entropy": line(0.4, 0.02)}, FLAT | {"entropy": line(0.4, 0.15)}),
+    "entropy collapse": (
+        "entropy",
+        "warning",
+        FLAT | {"entropy": until(40, 0.4, 0.08)},
+        FLAT | {"entropy": until(40, 0.4, 0.13)},
+    ),
     "entropy spent to learn": ("entropy", "warning", FLAT | {"entropy": line(0.4, 0.02)}, {"entropy": line(0.4, 0.02)}),
-    "gradient spikes": ("gradient", "warning", {"grad_norm": spiked(30, 20, 40, 60)}, {"grad_norm": spiked(8, 20, 40, 60)}),
+    "entropy spent on being right": (
+        "entropy",
+        "warning",
+        {"right": until(40, 0.3, 0.65), "entropy": until(40, 0.4, 0.02)},
+        {"right": until(40, 0.3, 0.82), "entropy": until(40, 0.4, 0.02)},
+    ),
+    "gradient spikes": ("gradient", "warning", {"grad_norm": spiked(13, 20, 40, 60)}, {"grad_norm": spiked(8, 20, 40, 60)}),
+    "two gradient spikes": ("gradient", "warning", {"grad_norm": spiked(13, 20, 40, 60)}, {"grad_norm": spiked(13, 20, 40)}),
     "a NaN loss": ("gradient", "critical", {"loss": broken("loss", np.nan, T[70:])}, {"kl": broken("kl", np.nan, T[70:])}),
     "a NaN gradient": ("gradient", "critical", {"grad_norm": broken("grad_norm", np.nan, [80])}, {}),
-    "an infinite gradient": ("gradient", "warning", {"grad_norm": broken("grad_norm", np.inf, [40])}, {}),
+    "an infinite gradient": (
+        "gradient",
+        "warning",
+        {"grad_norm": broken("grad_norm", np.inf, [12])},
+        {"grad_norm": broken("grad_norm", np.inf, [1, 9])},
+    ),
 }
 
 
@@ -225,10 +228,6 @@ def test_gradients_of_solved_steps_are_not_what_a_spike_is_measured_by():
     assert found(rows, "gradient") is None
 
 
-def test_overflows_at_the_start_are_the_loss_scalers():
-    assert found(history(grad_norm=broken("grad_norm", np.inf, [1, 2, 3])), "gradient").severity == "info"
-
-
 # --- Too few steps -----------------------------------------------------------------------------------------------------
 
 
@@ -257,11 +256,11 @@ def test_one_group_with_spread_among_few_steps_is_no_verdict():
     assert severe(history(zero=np.where(T == 3, 0.5, 1.0))[:8]) == {}
 
 
-def test_where_noise_hides_a_trend_that_is_said_instead_of_a_guess():
-    noise = np.random.default_rng(4).choice([0.0, 1.0], N)
-    rows = history(reward=noise, right=np.full(N, 0.5), form=np.full(N, 0.5))[:30]
-    finding = found(rows.assign(learning_rate=1e-5), "too_few_steps")
-    assert finding is not None and "noise" in finding.what and severe(rows) == {}
+@pytest.mark.parametrize(("noise", "told"), [(0.06, "no_learning"), (0.12, "too_few_steps")])
+def test_where_noise_may_hide_a_rise_that_is_said_instead_of_a_guess(noise, told):
+    rows = history(reward=1 + noise * (-1.0) ** T, **FLAT)
+    assert [f.rule for f in diagnose(rows) if f.rule in ("no_learning", "too_few_steps")] == [told]
+    assert "beside the noise" in found(rows, told).what or noise < 0.1
 
 
 def test_a_warm_up_is_not_called_no_learning():
@@ -271,110 +270,12 @@ def test_a_warm_up_is_not_called_no_learning():
     assert severe(history(**FLAT, learning_rate=np.minimum(T / 40, 1.0))) == {"no_learning": "warning"}
 
 
-# --- What a history may lack -------------------------------------------------------------------------------------------
-
-EVERYTHING_WRONG = HACKED | {
-    "reward": line(0.6, 0.9), "zero": 0.95, "kl": 5.0, "clipped": 1.0, "grad_norm": spiked(99, 20, 40, 60),
-    "length": line(100, 400), "entropy": line(0.4, 0.001), "loss": line(0, 1),
-}  # fmt: skip
-NEEDS = {
-    "kl": "kl", "zero_spread": ZERO, "clipped": CLIPPED, "gradient": "grad_norm", "length": LENGTH, "entropy": "entropy",
-    "hacking": RIGHT,
-}  # fmt: skip
-
-
-@pytest.mark.parametrize(("rule", "column"), NEEDS.items())
-@pytest.mark.parametrize("lacks", ["the column", "every value"])
-def test_a_rule_without_its_column_is_silent_and_the_others_speak(rule, column, lacks):
-    rows = history(**EVERYTHING_WRONG)
-    assert rule in severe(rows)
-    if lacks == "every value" and column != "grad_norm":  # where every norm is NaN, that is the finding
-        rows[column] = np.nan
-    else:
-        rows = rows.drop(columns=column)
-    assert rule not in severe(rows) and len(severe(rows)) >= 3
-
-
-def test_gaps_are_left_out():
-    rows = history(**EVERYTHING_WRONG)
-    gaps = rows.mask(np.random.default_rng(2).random(rows.shape) < 0.1)
-    gaps[["step", "loss", "grad_norm"]] = rows[["step", "loss", "grad_norm"]]
-    assert severe(gaps).keys() == severe(rows).keys()
-
-
-def test_rows_of_an_evaluation_and_the_summary_are_no_steps():
-    rows = history()[:10]
-    extra = pd.DataFrame([{"step": 5, "eval_loss": 0.1}, {"step": 10, "train_runtime": 60.0, "train_loss": 0.1}])
-    assert [str(finding) for finding in diagnose(pd.concat([rows, extra]))] == [str(finding) for finding in diagnose(rows)]
-
-
-@pytest.mark.parametrize("columns", [[], ["step"], ["step", "reward"], ["reward"], ["kl"]])
-def test_any_columns_will_do(columns):
-    assert severe(history()[columns]) == {}
-
-
-def test_the_order_of_rows_does_not_matter():
-    rows = history(**EVERYTHING_WRONG)
-    assert diagnose(rows.sample(frac=1, random_state=3)) == diagnose(rows)
-
-
-def test_the_history_is_not_changed():
-    rows = history(**EVERYTHING_WRONG)
-    before = rows.copy()
-    diagnose(rows)
-    pd.testing.assert_frame_equal(rows, before)
-
-
-# --- Which reward judges what ------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "name",
-    ["correctness_reward", "accuracy_reward", "exact_match_reward", "numeric_reward", "task_reward", "proximity_reward",
-     "fuzzy_match_reward", "check_answer"],
-)  # fmt: skip
-def test_the_reward_that_judges_the_answer_is_known_by_its_name(name):
-    rows = history(**EVERYTHING_WRONG).rename(columns={RIGHT: f"rewards/{name}/mean"})
-    assert severe(rows)["hacking"] == "critical"
-
-
-def test_partial_credit_does_not_judge_where_a_strict_reward_does():
-    rows = history(**EVERYTHING_WRONG)
-    rows.insert(0, "rewards/proximity_reward/mean", line(0.3, 0.6))
-    assert "hacking" in severe(rows)
-
-
-def test_a_format_reward_never_judges_the_answer():
-    rows = history(**EVERYTHING_WRONG).rename(columns={RIGHT: "rewards/answer_format_reward/mean"})
-    assert "hacking" not in severe(rows)
-
-
-def test_rewards_of_any_name_can_be_told():
-    names = {RIGHT: "rewards/judge/mean", FORM: "rewards/shape/mean"}
-    rows, silent = (history(**columns).rename(columns=names) for columns in (HACKED | {"reward": line(0.6, 0.9)}, {}))
-    assert "hacking" not in severe(rows) and severe(rows, correctness="judge")["hacking"] == "critical"
-    assert severe(silent, correctness="judge", formats=["shape"]) == {}
-    alone = history(right=np.full(N, 0.3)).rename(columns=names)
-    assert severe(alone, correctness="judge", formats=["shape"]) == {"format_only": "warning"}
-
-
-@pytest.mark.parametrize("options", [{"correctness": "corectness"}, {"formats": ["form", "format_reward"]}])
-def test_a_reward_that_was_not_logged_is_named_with_those_that_were(options):
-    with pytest.raises(ValueError, match=r"no reward '(corectness|form)' was logged.*accuracy_reward, format_reward"):
-        diagnose(history(), **options)
-
-
-def test_a_reward_that_is_no_share_is_not_taken_for_one():
-    rows = history(zero=0.95)
-    rows[RIGHT] = 2 * rows[RIGHT]  # full marks are 2.0, so 1.4 is no solved task
-    assert found(rows.assign(reward=1.0), "solved") is None
-
-
 # --- What a finding says -----------------------------------------------------------------------------------------------
 
 
-def test_findings_come_with_the_most_severe_first_and_one_a_rule():
-    findings = diagnose(history(**EVERYTHING_WRONG))
+@pytest.mark.parametrize("loss", [line(0, 1), broken("loss", np.nan, [30])], ids=["", "NaN"])
+def test_findings_come_with_the_most_severe_first_and_one_a_rule(loss):
+    findings = diagnose(history(**EVERYTHING_WRONG | {"loss": loss}))
     ranks = [SEVERITIES.index(finding.severity) for finding in findings]
     assert ranks == sorted(ranks) and len({finding.rule for finding in findings}) == len(findings) >= 6
 

@@ -14,7 +14,7 @@ from helpers.evaluation import wilson_interval
 from helpers.metrics import smoothed
 
 plt.switch_backend("agg")
-OF_A_HISTORY = [plots.reward, plots.spread, plots.kl, plots.each_reward, plots.completion_length, plots.loss]
+OF_A_HISTORY = [plots.reward, plots.spread, plots.kl, plots.each_reward, plots.completion_length, plots.loss, plots.dashboard]
 of_a_history = pytest.mark.parametrize("draw", OF_A_HISTORY, ids=lambda draw: draw.__name__)
 REQUIRED = ["step", "loss", "reward", "reward_std"]
 COLUMNS = [
@@ -197,7 +197,8 @@ def test_each_figure_is_saved_as_a_picture_with_something_on_it(draw, tmp_path):
     draw(EVALUATION if draw is plots.accuracy else history()).savefig(tmp_path / "figure.png", dpi=40)
     assert (tmp_path / "figure.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
     pixels = plt.imread(tmp_path / "figure.png")
-    assert pixels.shape[:2] == (144, 280) and len(np.unique(pixels.reshape(-1, pixels.shape[2]), axis=0)) > 20
+    size = (264, 560) if draw is plots.dashboard else (144, 280)
+    assert pixels.shape[:2] == size and len(np.unique(pixels.reshape(-1, pixels.shape[2]), axis=0)) > 20
 
 
 # --- The signal of the rewards -------------------------------------------------------------------------------------------
@@ -232,3 +233,26 @@ def test_a_signal_with_nothing_in_it_is_drawn_without_a_warning():
         figure = plots.reward_signal(nothing)
         figure.draw_without_rendering()
     assert [text.get_text() for text in figure.axes[2].texts] == ["1.00", "–", "–", "1.00"]
+
+
+# --- Several curves in one figure ------------------------------------------------------------------------------------------
+
+
+def test_the_dashboard_has_the_six_curves_each_in_a_panel_of_its_own():
+    table = history()
+    panels = {axes.get_title(loc="left"): axes for axes in plots.dashboard(table).axes if axes.get_title(loc="left")}
+    assert len(panels) == 6
+    columns = {"Reward": "reward", "KL": "kl", "Completion length": "completions/mean_length", "Loss": "loss"}
+    for title, column in columns.items():
+        assert list(panels[title].get_lines()[0].get_ydata()) == list(table[column])
+
+
+def test_runs_are_drawn_over_one_another_under_their_names():
+    tables = {"one": history(30), "two": history(50), "without kl": history(20).drop(columns="kl")}
+    reward, kl, length, share = plots.overlay(tables).axes
+    assert [text.get_text() for text in reward.get_legend().get_texts()] == list(tables)
+    for axes, runs, column in ((reward, 3, "reward"), (kl, 2, "kl"), (length, 3, "completions/mean_length")):
+        raw = axes.get_lines()[::2]  # the running mean comes after each
+        assert [list(line.get_ydata()) for line in raw] == [list(t[column]) for t in tables.values() if column in t]
+        assert len({to_hex(line.get_color()) for line in raw}) == runs
+    assert "without spread" in share.get_title(loc="left")

@@ -1,0 +1,80 @@
+"""Synthetic training histories under TRL's column names, for the tests of what is read from them."""
+
+import numpy as np
+import pandas as pd
+
+from helpers.metrics import Finding, diagnose
+
+N = 80
+T = np.arange(1, N + 1)
+RIGHT, FORM = "rewards/accuracy_reward/mean", "rewards/format_reward/mean"
+LENGTH, CLIPPED, ZERO = "completions/mean_length", "completions/clipped_ratio", "frac_reward_zero_std"
+
+
+def line(first: float, last: float, n: int = N) -> np.ndarray:
+    return np.linspace(first, last, n)
+
+
+def until(step: int, before, after) -> np.ndarray:
+    return np.where(step >= T, before, after)
+
+
+def history(**columns) -> pd.DataFrame:
+    """A training that goes well, with other values in some columns; None drops one. The noise is the same in every test."""
+    noise = np.random.default_rng(0)
+    right, form = (columns.pop(name, None) for name in ("right", "form"))
+    right = line(0.3, 0.7) if right is None else right
+    form = until(20, line(0.4, 1.8), 0.9) if form is None else form
+    right, form = (np.clip(values + noise.normal(0, 0.03, N), 0, 1) for values in (right, form))
+    rows = pd.DataFrame(
+        {
+            "step": T,
+            "loss": noise.normal(0, 1e-3, N),
+            "grad_norm": 0.1 * noise.lognormal(0, 0.4, N),
+            "learning_rate": line(1e-5, 1e-6),
+            LENGTH: 100 * noise.lognormal(0, 0.05, N),
+            CLIPPED: noise.uniform(0, 0.1, N),
+            RIGHT: right,
+            FORM: form,
+            "reward": right + 0.5 * form,
+            "reward_std": 0.5,
+            ZERO: noise.integers(0, 3, N) / 8,
+            "kl": line(0.001, 0.04) * noise.lognormal(0, 0.2, N),
+            "entropy": line(0.4, 0.3) * noise.lognormal(0, 0.05, N),
+        }
+    )
+    for name, values in columns.items():
+        name = {"zero": ZERO, "length": LENGTH, "clipped": CLIPPED}.get(name, name)
+        if values is None:
+            rows = rows.drop(columns=name)
+        else:
+            rows[name] = values
+    return rows
+
+
+def found(rows: pd.DataFrame, rule: str, **options) -> Finding | None:
+    (finding,) = [finding for finding in diagnose(rows, **options) if finding.rule == rule] or [None]
+    return finding
+
+
+def severe(rows: pd.DataFrame, **options) -> dict[str, str]:
+    return {finding.rule: finding.severity for finding in diagnose(rows, **options) if finding.severity != "info"}
+
+
+def shaken(values, size: float) -> np.ndarray:
+    return values + np.random.default_rng(1).normal(0, size, N)
+
+
+FLAT = {"right": np.full(N, 0.4), "form": np.full(N, 0.5)}
+HACKED = {"right": line(0.6, 0.3), "form": line(0.0, 1.0)}
+SPIKY = history()["grad_norm"].to_numpy()
+
+
+def spiked(times: float, *steps: int) -> np.ndarray:
+    return np.where(np.isin(T, steps), times * np.median(SPIKY), SPIKY)
+
+
+EVERYTHING_WRONG = HACKED | {
+    "reward": line(0.6, 0.9), "zero": 0.95, "kl": 5.0, "clipped": 1.0, "grad_norm": spiked(99, 20, 40, 60),
+    "length": line(100, 400), "entropy": line(0.4, 0.001), "loss": line(0, 1),
+}  # fmt: skip
