@@ -190,6 +190,9 @@ def main() -> None:
     print(text)
     if this_machine().gpu and not args.no_table:
         RESULTS.write_text(text, encoding="utf-8")
+    failed = [row for row in rows if "error" in row]
+    if failed:
+        sys.exit(f"{len(failed)} of {len(rows)} cases failed; the table names the error of each")
 
 
 def _in_a_process(model: str, case: str, folder: str, args: argparse.Namespace) -> dict:
@@ -198,7 +201,8 @@ def _in_a_process(model: str, case: str, folder: str, args: argparse.Namespace) 
     command += [str(part) for name, value in options.items() if value for part in (name, value)]
     done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True)
     if done.returncode:
-        return {"model": model, "case": case, "error": (done.stderr.strip().splitlines() or ["no message"])[-1][:200]}
+        said = [line for line in done.stderr.splitlines() if "Error" in line] or [f"exit code {done.returncode}"]
+        return {"model": model, "case": case, "error": said[-1].strip()[:200]}
     return json.loads(done.stdout.splitlines()[-1])
 
 

@@ -96,15 +96,15 @@ def _doctor(parsed: argparse.Namespace) -> int:
         have = environment.installed_version(name)
         if have:
             print(f"          {name:<24}{have:<18}{'' if have.split('+')[0] == pin else f'pin {pin}'}".rstrip())
-    problems = environment.doctor(preset.name)
+    problems, lines = environment.doctor(preset.name), []
     try:
-        if machine.gpu or not preset.needs_gb:
-            lines = memory.check(presets.check_machine(preset, machine), machine)
-        else:  # what it would take, on the smallest card it is meant for
-            lines = memory.check(preset, replace(machine, gpu="such a card", gpu_memory_gb=preset.needs_gb))
+        # On a machine that is too small for it: what it would take on the smallest card it is meant for.
+        smallest = replace(machine, gpu="such a card", gpu_memory_gb=preset.needs_gb)
+        lines = memory.check(preset, smallest if preset.needs_gb > machine.gpu_memory_gb else machine)
+        if machine.gpu:
+            presets.check_machine(preset, machine)
     except ValueError as error:
         problems.append(str(error))
-        lines = []
     print("\n".join(["", *lines]))
     print("\n".join(["", *problems] if problems else ["", "all well: `python -m helpers run` will work here"]))
     return 1 if problems else 0

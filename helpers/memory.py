@@ -245,7 +245,8 @@ def smaller(settings: Preset, shape: Shape, card: float | None, limit: float) ->
                 continue
             other = _KNOWN[changes["model"]] if "model" in changes else shape
             after = estimate(changed, other, card)
-            if after.peak <= limit:
+            room = not changed.fast_inference or card is None or sequences_in_engine(changed, other, card)
+            if after.peak <= limit and room and not any(after.peak == known.peak for _, known in found):
                 found.append((changes, after))
                 break
     return found[:3]
@@ -267,6 +268,8 @@ def _ladders(settings: Preset) -> list[list[dict]]:
         for n in halves
         if batch % n == 0
     ]
+    plainer = [{"load_in_4bit": True}] if not settings.load_in_4bit else []
+    plainer += [{"fast_inference": False}] if settings.fast_inference else []
     engine = [
         {"gpu_memory_utilization": tenth / 10} for tenth in range(9, 0, -1) if tenth / 10 < settings.gpu_memory_utilization
     ]
@@ -276,17 +279,20 @@ def _ladders(settings: Preset) -> list[list[dict]]:
         for n in halves
         if batch % n == group % n == 0
     ]
-    models = [{"model": name} for name in sorted(_KNOWN, key=lambda name: -_KNOWN[name].parameters)]
+    now = _KNOWN.get(settings.model)
+    smaller_ones = [name for name, shape in _KNOWN.items() if now is None or shape.parameters < now.parameters]
+    models = [{"model": name} for name in sorted(smaller_ones, key=lambda name: -_KNOWN[name].parameters)]
     least = {"per_device_train_batch_size": 1, "gradient_accumulation_steps": group}
     least |= {"steps_per_generation": group} if rounds else {}
     return [
         checkpointing,
         forward,
+        plainer,
         engine if settings.fast_inference else [],
         shorter,
         fewer,
         models,
-        [least | change for change in shorter],
+        [least, *(least | change for change in shorter)],
         [least | model | {"max_completion_length": min(256, length)} for model in models],
     ]
 
@@ -308,8 +314,8 @@ def check(settings: Preset, machine: Machine) -> list[str]:
     found = estimate(settings, shape, card)
     if card and not found.fits(card):
         raise ValueError(
-            f"{settings.model} with these settings needs an estimated {size(found.peak)}, and {machine.gpu} has {size(card)}. "
-            + ways_out(settings, shape, card, limit=_HEADROOM * card)
+            f"{settings.model} with these settings needs an estimated {size(found.peak)}, and of {machine.gpu}'s {size(card)} "
+            f"{size(_HEADROOM * card)} can be filled. " + ways_out(settings, shape, card, limit=_HEADROOM * card)
         )
     if settings.fast_inference and card and not sequences_in_engine(settings, shape, card):
         share = size(settings.gpu_memory_utilization * card)

@@ -17,8 +17,8 @@ from papermill.engines import NBClientEngine, papermill_engines
 from papermill.exceptions import PapermillExecutionError
 
 from helpers import PROJECT, memory, presets, trackers
-from helpers.environment import this_machine
-from helpers.runs import Run, atomic_write, write_json
+from helpers.environment import pairs_that_disagree, this_machine
+from helpers.runs import Run, atomic_write, check_seed, write_json
 
 NOTEBOOKS = PROJECT / "notebooks"
 _PIPELINE = ("01", "02", "03", "04", "05")
@@ -150,6 +150,11 @@ def _refuse_impossible(given: dict, folder: Run, numbers: set[str]) -> None:
     """ValueError for settings that no notebook could run with: those of the preset, or of the run as it was prepared."""
     overrides = {name: value for name, value in given.items() if name in presets.SETTINGS}
     trackers.check(given.get("report_to", "none"))
+    check_seed(given.get("seed", 0))
+    for name in ("groups", "batch_size", "samples", "sampled_questions"):
+        value = given.get(name)
+        if value is not None and (type(value) is not int or value < 1):
+            raise ValueError(f"{name}={value!r} is not a number of completions or questions: give an integer of at least 1.")
     if "01" in numbers:
         settings = presets.resolve(given.get("preset", "auto"), this_machine(), **overrides)
     elif "data" in folder.manifest:
@@ -159,6 +164,9 @@ def _refuse_impossible(given: dict, folder: Run, numbers: set[str]) -> None:
     loading = {"03", "05"} if "completions" in given else {"02", "03", "05"}  # 02 loads no model for stored completions
     if numbers & loading:
         memory.check(presets.check_machine(settings, this_machine()), this_machine())
+        disagree = pairs_that_disagree(this_machine()) if settings.needs_gb else []
+        if disagree:
+            raise ValueError(f"{' '.join(disagree)} Mend it with `python -m helpers install`, or take `--preset pocket`.")
 
 
 class _ProgressEngine(NBClientEngine):

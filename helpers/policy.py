@@ -97,6 +97,8 @@ def sample(
     """
     if not temperature >= 0 or samples < 1:  # not >=: false for nan too
         raise ValueError(f"temperature={temperature} must be 0 or more and samples={samples} 1 or more.")
+    if batch_size is not None and batch_size < 1:
+        raise ValueError(f"batch_size={batch_size} must be at least 1, or None.")
     texts = [tokenizer.apply_chat_template(prompt, add_generation_prompt=True, tokenize=False) for prompt in prompts]
     order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
     generate = _with_vllm if getattr(model, "vllm_engine", None) is not None else _with_transformers

@@ -118,6 +118,10 @@ _RANGES = {
 }
 _VLLM_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)  # vllm.config.lora.MaxLoRARanks, vLLM 0.31
 _BACKENDS = ("unsloth", "transformers")
+# Transformers knows more; these need no package and no argument beyond what is here.
+_OPTIMIZERS = ("adamw_torch", "adamw_torch_fused", "adamw_8bit", "adamw_bnb_8bit", "paged_adamw_8bit", "paged_adamw_32bit")
+_OPTIMIZERS += ("lion_8bit", "lion_32bit", "paged_lion_8bit", "ademamix", "ademamix_8bit", "adafactor", "rmsprop", "sgd")
+_SCHEDULES = ("cosine", "linear", "constant", "constant_with_warmup", "cosine_with_restarts", "polynomial", "inverse_sqrt")
 _LOSS_TYPES = ("grpo", "bnpo", "dr_grpo", "dapo", "cispo", "sapo")
 
 
@@ -145,11 +149,13 @@ def _problems(preset: Preset) -> list[str]:
     for name, (low, high) in _RANGES.items():
         if not low <= getattr(preset, name) <= high:  # false for nan too
             found.append(f"{name}={getattr(preset, name)} must be between {low:g} and {high:g}.")
-    if preset.loss_type not in _LOSS_TYPES:
-        found.append(f"loss_type={preset.loss_type!r} is not one of TRL's: {', '.join(_LOSS_TYPES)}.")
-    if preset.backend not in _BACKENDS:
-        found.append(f"backend={preset.backend!r} is not one of: {', '.join(_BACKENDS)}.")
+    for name, known in _CHOICES.items():
+        if getattr(preset, name) not in known:
+            found.append(f"{name}={getattr(preset, name)!r} is not one of: {', '.join(known)}.")
     return found
+
+
+_CHOICES = {"loss_type": _LOSS_TYPES, "backend": _BACKENDS, "optim": _OPTIMIZERS, "lr_scheduler_type": _SCHEDULES}
 
 
 def _misfits(preset: Preset) -> list[str]:
@@ -167,8 +173,16 @@ def _misfits(preset: Preset) -> list[str]:
             f"max_seq_length={preset.max_seq_length} does not hold max_prompt_length + max_completion_length = {needed}; "
             "raise it, or leave it out."
         )
+    if preset.warmup_steps >= max(2, preset.max_steps):
+        found.append(
+            f"warmup_steps={preset.warmup_steps:g} is not less than max_steps={preset.max_steps}: the learning rate would "
+            "never be reached. Below 1 it is a fraction of the steps."
+        )
     if preset.fast_inference and preset.lora_rank > _VLLM_RANKS[-1]:
-        found.append(f"lora_rank={preset.lora_rank}: vLLM serves adapters up to rank {_VLLM_RANKS[-1]}.")
+        found.append(
+            f"lora_rank={preset.lora_rank}: vLLM serves adapters up to rank {_VLLM_RANKS[-1]}; lower it, or set "
+            "fast_inference=false."
+        )
     if preset.fast_inference and preset.backend != "unsloth":
         found.append(
             "fast_inference=True samples through the vLLM engine that Unsloth builds; with backend='transformers' leave it off."
@@ -271,12 +285,13 @@ _OF_DATA_AND_MODEL += ["fast_inference", "gpu_memory_utilization", "gradient_che
 _OF_DATA_AND_MODEL += ["logging_steps"]
 OF_TRAINING = [name for name in SETTINGS if name not in _OF_DATA_AND_MODEL]
 PRESETS = {preset.name: preset for preset in _TABLE}
+OLDEST_CAPABILITY = 7.5  # CUDA 13, for which torch 2.13 is built, has dropped what came before Turing
 _BY_MEMORY = ("h200", "h100", "a100", "l4", "t4", "small")  # what `auto` chooses from, largest first
 
 
 def pick(machine: Machine) -> str:
     """The name of the largest preset that fits the machine's GPU; `pocket` without one, or where none fits."""
-    if machine.gpu is None:
+    if machine.gpu is None or machine.compute_capability < OLDEST_CAPABILITY:
         return "pocket"
     return next((name for name in _BY_MEMORY if PRESETS[name].needs_gb <= machine.gpu_memory_gb), "pocket")
 
@@ -289,7 +304,7 @@ def resolve(name: str, machine: Machine, **overrides) -> Preset:
     if name == "auto":
         name = pick(machine)
     if name not in PRESETS:
-        near = difflib.get_close_matches(str(name), PRESETS, 1)
+        near = difflib.get_close_matches(str(name).lower(), PRESETS, 1)
         raise ValueError(
             f"preset {name!r} is not known. Known: auto, {', '.join(PRESETS)}."
             + (f" Did you mean {near[0]!r}?" if near else "")
@@ -334,6 +349,12 @@ def check_machine(preset: Preset, machine: Machine) -> Preset:
         )
     if machine.gpu is None and preset.fast_inference:
         raise ValueError("fast_inference=True samples with vLLM, which needs a GPU; none is visible. Leave it off.")
+    if preset.needs_gb and machine.compute_capability < OLDEST_CAPABILITY:
+        raise ValueError(
+            f"{machine.gpu} has compute capability {machine.compute_capability}, and the pinned torch serves "
+            f"{OLDEST_CAPABILITY} (Turing: T4, RTX 20) and later. Take `--preset pocket` and hide the GPU with "
+            "CUDA_VISIBLE_DEVICES= in the environment."
+        )
     if preset.needs_gb > machine.gpu_memory_gb:
         raise ValueError(
             f"preset {preset.name!r} is meant for a card of {preset.needs_gb:.0f} GB; {machine.gpu} has "

@@ -182,12 +182,19 @@ def write_json(path: Path, value: object) -> None:
         temporary.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
+def check_seed(seed: object) -> None:
+    """ValueError for what is no seed: an integer from 0 to 2**32 - 1, as NumPy takes it."""
+    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**32:
+        raise ValueError(f"seed={seed!r} is not a seed: give an integer from 0 to {2**32 - 1}.")
+
+
 def seed_everything(seed: int) -> None:
-    """Seed Python's, NumPy's and, where it is already imported, torch's random numbers."""
+    """Seed Python's, NumPy's and, where it is already imported, torch's random numbers. ValueError for what is no seed."""
+    check_seed(seed)
     import numpy as np
 
     random.seed(seed)
-    np.random.seed(seed % 2**32)
+    np.random.seed(seed)
     if "torch" in sys.modules:
         sys.modules["torch"].manual_seed(seed)
 

@@ -142,7 +142,7 @@ def test_too_much_for_the_card_is_refused_with_three_settings_that_fit():
     settings = with_overrides(PRESETS["l4"], model="unsloth/Qwen3-14B", per_device_train_batch_size=64)
     with pytest.raises(ValueError) as error:
         check(settings, L4)
-    assert "needs an estimated" in str(error.value) and "NVIDIA L4 has 24.2 GB" in str(error.value)
+    assert "needs an estimated" in str(error.value) and "of NVIDIA L4's 24.2 GB 23.0 GB can be filled" in str(error.value)
     ways = smaller(settings, shape_of(settings.model), 24.2e9, 0.95 * 24.2e9)
     assert len(ways) == 3
     for changes, after in ways:
@@ -205,3 +205,28 @@ def test_the_readme_shows_the_estimates_of_the_presets():
         card = preset.needs_gb * 1e9 if preset.needs_gb else None
         assert peak == memory.size(estimate(preset, shape_of(preset.model_path), card).peak)
         assert preset.model.split("/")[-1] in model or name == "pocket"
+
+
+@pytest.mark.parametrize("card", [12.0, 24.2, 42.9, 85.9])
+@pytest.mark.parametrize("model", ["unsloth/Qwen3-1.7B", "unsloth/Qwen3-8B", "unsloth/Qwen3-14B"])
+@pytest.mark.parametrize("load_in_4bit", [True, False])
+@pytest.mark.parametrize("fast_inference", [True, False])
+@pytest.mark.parametrize("length", [768, 16_000])
+def test_whatever_is_proposed_passes_the_check_itself(card, model, load_in_4bit, fast_inference, length):
+    machine = replace(L4, gpu_memory_gb=card)
+    changes = {"model": model, "load_in_4bit": load_in_4bit, "fast_inference": fast_inference, "max_completion_length": length}
+    settings = with_overrides(PRESETS["l4"], per_device_train_batch_size=32, **changes)
+    ways = smaller(settings, shape_of(model), card * 1e9, 0.95 * card * 1e9)
+    for change, after in ways:
+        assert check(with_overrides(settings, **change), machine)
+        assert after.fits(card * 1e9)
+        assert shape_of(change.get("model", model)).parameters <= shape_of(model).parameters, "never a larger model"
+    assert len({after.peak for _, after in ways}) == len(ways), "no two of one kind"
+
+
+def test_a_completion_is_not_shortened_where_a_smaller_batch_will_do():
+    settings = with_overrides(
+        PRESETS["l4"], model="unsloth/Qwen3-8B", fast_inference=False, per_device_train_batch_size=24, num_generations=12
+    )
+    first, _ = smaller(settings, shape_of(settings.model), 24.2e9, 0.95 * 24.2e9)[0]
+    assert "max_completion_length" not in first and first["per_device_train_batch_size"] < 24

@@ -316,6 +316,10 @@ def runs(tmp_path, monkeypatch):
         (["--preset", "h200"], "needs an NVIDIA GPU"),
         (["-p", "max_steps=0"], "max_steps=0 must be at least 1"),
         (["-p", "num_generations=7"], "not whole groups of num_generations=7"),
+        (["-p", "seed=-1"], "seed=-1 is not a seed"),
+        (["-p", "seed=abc"], "seed='abc' is not a seed"),
+        (["-p", "groups=0"], "groups=0 is not a number of"),
+        (["-p", "batch_size=-3"], "batch_size=-3 is not a number of"),
     ],
 )
 def test_refused_before_anything_runs(cli, runs, arguments, message):

@@ -354,3 +354,34 @@ def test_plain_trl_in_4_bits_is_refused_on_a_card_without_bfloat16():
         check_machine(plain, t4)
     assert check_machine(with_overrides(plain, load_in_4bit=False), t4).backend == "transformers"
     assert check_machine(plain, machine(16.1)) == plain
+
+
+@pytest.mark.parametrize(
+    ("override", "said"),
+    [
+        ({"optim": "foo"}, "optim='foo' is not one of: adamw_torch"),
+        ({"lr_scheduler_type": "foo"}, "lr_scheduler_type='foo' is not one of: cosine"),
+        ({"warmup_steps": 50}, "warmup_steps=50 is not less than max_steps=50"),
+        ({"warmup_steps": 1000.0}, "warmup_steps=1000 is not less than max_steps=50"),
+    ],
+)
+def test_what_would_fail_or_teach_nothing_later_is_refused_now(override, said):
+    with pytest.raises(ValueError) as error:
+        with_overrides(POCKET, **override)
+    assert said in str(error.value)
+
+
+def test_the_optimizers_and_schedules_are_transformers_own():
+    from transformers import SchedulerType
+    from transformers.training_args import OptimizerNames
+
+    assert set(presets._OPTIMIZERS) <= {name.value for name in OptimizerNames}
+    assert set(presets._SCHEDULES) <= {name.value for name in SchedulerType}
+
+
+@pytest.mark.parametrize(("gpu", "capability"), [("Tesla P100-PCIE-16GB", 6.0), ("Tesla K80", 3.7), ("Tesla V100", 7.0)])
+def test_a_card_that_the_pinned_torch_does_not_serve_is_named(gpu, capability):
+    old = replace(machine(17.2), gpu=gpu, compute_capability=capability)
+    assert pick(old) == "pocket"
+    with pytest.raises(ValueError, match=rf"{gpu} has compute capability {capability}.*serves 7\.5.*--preset pocket"):
+        check_machine(PRESETS["t4"], old)
