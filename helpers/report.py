@@ -139,7 +139,7 @@ def _json(path: Path) -> dict:
 def portable(value, key: str = ""):
     """The same value with every absolute path in it cut to its file name: whose machine it was is nobody's business.
 
-    >>> portable({"source": "/home/ada/sums.csv", "model": "unsloth/Qwen3-4B"})
+    >>> portable({"source": "/data/sums.csv", "model": "unsloth/Qwen3-4B"})
     {'source': 'sums.csv', 'model': 'unsloth/Qwen3-4B'}
     """
     if isinstance(value, dict):

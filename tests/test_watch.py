@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from transformers import TrainerControl, TrainerState
 
-from helpers import watch
+from helpers import PROJECT, watch
 from helpers.environment import interactive
 from helpers.runs import Run
 from helpers.training import History
@@ -162,3 +162,38 @@ def test_a_training_that_goes_on_remembers_what_was_measured_before(run):
 def test_a_patience_that_is_none_is_named(run, patience):
     with pytest.raises(ValueError, match=r"early_stopping=.* is not a number of steps"):
         EarlyStopping(run, History(run), patience)
+
+
+@pytest.mark.parametrize("person", [True, False])
+def test_a_real_kernel_tells_a_person_from_a_batch_and_draws_in_place_for_one(person):
+    """A kernel asked as Jupyter asks it (it may ask back), and as papermill does (it may not)."""
+    from jupyter_client.manager import start_new_kernel
+
+    code = (
+        "import unsloth, os, tempfile; os.environ['GRPO_RUNS_DIR'] = tempfile.mkdtemp()\n"
+        "from transformers import TrainerControl, TrainerState\n"
+        "from helpers.runs import Run\n"
+        "from helpers.training import History\n"
+        "from helpers import watch\n"
+        "watch._REDRAW = 0.0\n"
+        "history = History(Run('a')); shown = watch.Watch(history)\n"
+        "for step in (1, 2, 3):\n"
+        "    for callback in (history, shown):\n"
+        "        state = TrainerState(global_step=step, max_steps=3)\n"
+        "        callback.on_log(None, state, TrainerControl(), logs={'reward': 0.1 * step, 'reward_std': 0.5, 'loss': 0.0})\n"
+    )
+    manager, client = start_new_kernel(cwd=str(PROJECT))
+    seen = []
+    try:
+        reply = client.execute_interactive(code, allow_stdin=person, timeout=120, output_hook=seen.append)
+    finally:
+        client.stop_channels()
+        manager.shutdown_kernel(now=True)
+    assert reply["content"]["status"] == "ok", reply["content"]
+    drawn = [m["content"] for m in seen if m["msg_type"] in ("display_data", "update_display_data")]
+    lines = [m["content"]["text"] for m in seen if m["msg_type"] == "stream" and "step " in m["content"]["text"]]
+    if person:
+        assert not lines and len(drawn) == 3 and "image/png" in drawn[0]["data"]
+        assert len({content["transient"]["display_id"] for content in drawn}) == 1, "one figure, in its place"
+    else:
+        assert not drawn and sum(text.count("reward ") for text in lines) == 3
