@@ -132,6 +132,7 @@ def _generate(parsed: argparse.Namespace) -> int:
     from helpers import generate
     from helpers.runs import Run
 
+    environment.quiet()
     written = generate.answer_file(
         Run(parsed.run),
         Path(parsed.input),

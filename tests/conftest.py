@@ -19,7 +19,7 @@ def executed(tmp_path_factory):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("GRPO_RUNS_DIR", str(tmp_path_factory.mktemp("runs")))
-        sizes = ["max_steps=12", "save_steps=4", "holdout_size=128", "train_size=200"]
+        sizes = ["max_steps=12", "save_steps=4", "holdout_size=128", "train_size=200", "sampled_questions=16"]
         assert pipeline.run("suite", "pocket", None, sizes) == 0
         yield Run("suite")
 
