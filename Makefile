@@ -25,7 +25,7 @@ run: $(READY)
 	@$(BIN)/python -m helpers run --run demo
 
 test: $(READY)
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest -n 2 --dist loadfile
 
 # On a machine with an NVIDIA GPU: the notebooks on it, then speed and memory side by side (benchmarks/results/gpu.md).
 gpu-check: $(READY)
@@ -42,7 +42,7 @@ lab: $(READY)
 notebooks: $(READY)
 	@rm -rf runs/demo/evaluation
 	@CUDA_VISIBLE_DEVICES= $(BIN)/python -m helpers run --run demo --in-place
-	@CUDA_VISIBLE_DEVICES= $(BIN)/python -m helpers run --run demo --in-place --only 06
+	@CUDA_VISIBLE_DEVICES= $(BIN)/python -m helpers run --run demo --in-place --only 06,07,08
 
 clean:
 	rm -rf $(VENV) build *.egg-info .pytest_cache .ruff_cache

@@ -1,11 +1,16 @@
-"""The command line, `python -m helpers COMMAND`: run, doctor, install, compare, generate, report. Heavy imports wait."""
+"""The command line, `python -m helpers COMMAND`: run, doctor, install, compare, generate, report, sweep, reproduce.
+
+Heavy imports wait.
+"""
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 
 from helpers import environment
 
@@ -66,14 +71,28 @@ def _parser() -> argparse.ArgumentParser:
     report = commands.add_parser("report", help="one page of HTML about a run, to send to somebody")
     report.add_argument("--run", default="demo", metavar="NAME", help="the run (default: demo)")
     report.set_defaults(command=_report)
+    sweep = commands.add_parser("sweep", help="run a grid of settings and seeds; a table with intervals, a figure a setting")
+    sweep.add_argument("--grid", required=True, metavar="FILE", help="a YAML file, e.g. benchmarks/grids/knobs.yaml")
+    sweep.add_argument("--jobs", type=int, default=1, metavar="N", help="runs at a time (default: 1)")
+    sweep.add_argument("--dry-run", action="store_true", help="check the grid and say what would be run")
+    sweep.set_defaults(command=_sweep)
+    reproduce = commands.add_parser("reproduce", help="rerun a run as its manifest records it and compare, number for number")
+    reproduce.add_argument("--run", default="demo", metavar="NAME", help="the run (default: demo); the new one is NAME-again")
+    reproduce.add_argument("--only", metavar="NN,NN", help="only these of its notebooks, e.g. 01,03 (default: all it has done)")
+    reproduce.set_defaults(command=_reproduce)
     return parser
 
 
-def _run(parsed: argparse.Namespace) -> int:
+def _module(name: str) -> ModuleType:
+    """A helper that runs notebooks, and so needs what is installed with them."""
     try:
-        from helpers import pipeline
+        return importlib.import_module(f"helpers.{name}")
     except ImportError as error:
         raise ValueError(f"{error.name} is not installed. Install the suite first: `python -m helpers install`.") from None
+
+
+def _run(parsed: argparse.Namespace) -> int:
+    pipeline = _module("pipeline")
     if parsed.resume:
         if parsed.preset or parsed.only or parsed.parameters or parsed.in_place:
             raise ValueError("--resume takes up what was asked for last time; give nothing beside it but --run NAME.")
@@ -151,6 +170,16 @@ def _report(parsed: argparse.Namespace) -> int:
     run = Run(parsed.run)
     print(run.show(report.write(run).relative_to(run.folder).as_posix()))
     return 0
+
+
+def _sweep(parsed: argparse.Namespace) -> int:
+    return _module("sweep").sweep(Path(parsed.grid), parsed.jobs, parsed.dry_run)
+
+
+def _reproduce(parsed: argparse.Namespace) -> int:
+    from helpers.runs import Run
+
+    return _module("reproduce").reproduce(Run(parsed.run), parsed.only)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from huggingface_hub import EvalResult, ModelCardData
 
 from helpers import metrics
 from helpers.formats import THINK_ANSWER, TagFormat
-from helpers.presets import POCKET_MODEL, PRESETS, SETTINGS, as_settings, with_overrides
+from helpers.presets import EMBEDDED, PRESETS, SETTINGS, as_settings, with_overrides
 from helpers.report import MODELS, Facts, interval, percent, plain, portable, read, settings_of, verdict
 from helpers.runs import Run, atomic_write
 from helpers.sources import FILE_TYPES
@@ -82,7 +82,7 @@ def metadata(facts: Facts, name: str = "merged") -> ModelCardData:
         tags=["grpo", "trl", *(["unsloth"] if settings.get("backend", "unsloth") == "unsloth" else []), "lora"],
         base_model=settings["model"] if _is_hub_id(settings["model"]) else None,
         datasets=[data_set] if _is_hub_id(data_set) and not is_file and not generated else None,
-        license="apache-2.0" if settings["model"] == POCKET_MODEL else None,
+        license="apache-2.0" if settings["model"] in EMBEDDED else None,
         metrics=["accuracy"] if results else None,
         model_name=facts.name,
         eval_results=results or None,
@@ -140,7 +140,7 @@ def _code(language: str, text: str) -> str:
 def _introduction(facts: Facts) -> list[str]:
     training = facts.manifest["training"]
     settings, merge = training["settings"], facts.manifest.get("merge", {})
-    pocket = settings["model"] == POCKET_MODEL
+    pocket = settings["model"] in EMBEDDED
     base = "the pocket model of the notebooks" if pocket else _escaped(settings["model"])
     findings = [] if facts.history is None else metrics.diagnose(facts.history)
     stored = {"dequantised": " into the dequantised base", "4bit": " and stored in 4 bits"}.get(merge.get("into"), "")

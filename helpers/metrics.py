@@ -40,3 +40,23 @@ def first_and_last(history: pd.DataFrame, columns: list[str], rows: int = 10) ->
     rows = min(rows, max(1, len(history) // 2))
     table = history[present]
     return pd.DataFrame({f"first {rows} steps": table.head(rows).mean(), f"last {rows} steps": table.tail(rows).mean()})
+
+
+def joined(stages: dict[str, pd.DataFrame]) -> pd.DataFrame:
+    """Trainings that followed one another, by name, as one history: steps go on counting, and `stage` says which it was.
+
+    Columns that a stage did not log are nan there. ValueError where there is no stage, or one without a row or a `step`.
+
+    >>> short = pd.DataFrame({"step": [1, 2], "reward": [0.1, 0.2]})
+    >>> joined({"format": short, "correctness": short})[["step", "stage"]].values.tolist()
+    [[1, 'format'], [2, 'format'], [3, 'correctness'], [4, 'correctness']]
+    """
+    if not stages:
+        raise ValueError("there is no stage to join: give at least one history, by name.")
+    parts, done = [], 0
+    for name, history in stages.items():
+        if history.empty or "step" not in history:
+            raise ValueError(f"the history of stage {name!r} has no {'row' if history.empty else 'column step'}.")
+        parts.append(history.assign(step=history["step"] + done, stage=name))
+        done = parts[-1]["step"].max()
+    return pd.concat(parts, ignore_index=True)

@@ -37,10 +37,39 @@ def run(name: str, preset: str | None, only: str | None, parameters: list[str], 
     paths = _chosen(only)
     given = _parsed(parameters)
     if preset is not None:
-        if not any(path.name.startswith("01") for path in paths):
+        if not any("preset" in _accepted(path) for path in paths):
             raise ValueError("--preset is notebook 01's to set, and 01 is not among --only. Later notebooks use the run's own.")
         given["preset"] = preset
     return _run(Run(name), paths, given, in_place)
+
+
+def execute(name: str, numbers: list[str], given: dict) -> int:
+    """`run` for a program: the numbers of the notebooks, and parameters by name with their values."""
+    return _run(Run(name), _chosen(",".join(numbers)), given)
+
+
+def check(name: str, numbers: list[str], given: dict) -> None:
+    """Refuse what `execute` would refuse before it starts, and do nothing else. ValueError says what and why."""
+    paths = _chosen(",".join(numbers))
+    _refuse_unknown(given, {path: _accepted(path) for path in paths})
+    _refuse_impossible(given, Run(name), set(numbers))
+
+
+def defaults(numbers: list[str]) -> dict[str, object]:
+    """The parameters that these notebooks take, by name, each with the value it has where none is given."""
+    found = {}
+    for path in _chosen(",".join(numbers)):
+        found |= {name: _value(about["default"]) for name, about in papermill.inspect_notebook(str(path)).items()}
+    return found
+
+
+def last_asked(folder: Run) -> dict | None:
+    """What `run` was last asked for in this folder: `parameters`, `notebooks` and, of these, `done`; None where nothing was."""
+    try:
+        asked = json.loads((folder.folder / _ASKED).read_text(encoding="utf-8"))
+        return {key: asked[key] for key in ("parameters", "notebooks", "done")}
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 def resume(name: str) -> int:
@@ -49,14 +78,13 @@ def resume(name: str) -> int:
     ValueError where there is nothing to go on with.
     """
     folder = Run(name)
-    try:
-        asked = json.loads((folder.folder / _ASKED).read_text(encoding="utf-8"))
-        given, done, numbers = asked["parameters"], asked["done"], asked["notebooks"]
-    except (OSError, ValueError, KeyError, TypeError):
+    asked = last_asked(folder)
+    if asked is None:
         raise ValueError(
             f"there is nothing to resume in {folder.show()}: no `python -m helpers run --run {name}` was started there. "
             "Rerunning notebook 03 itself goes on from its last checkpoint, too."
-        ) from None
+        )
+    given, done, numbers = asked["parameters"], asked["done"], asked["notebooks"]
     left = [number for number in numbers if number not in done]
     if not left:
         print(f"run {name!r} is finished: {', '.join(numbers)} are done. Start it anew without --resume.")
@@ -96,7 +124,7 @@ def _chosen(only: str | None) -> list[Path]:
     numbers = [part.strip().zfill(2) for part in only.split(",")] if only else [n for n in _PIPELINE if n in known]
     unknown = [number for number in numbers if number not in known]
     if unknown:
-        raise ValueError(f"--only {only}: there is no notebook {', '.join(unknown)}. There are: {', '.join(known)}.")
+        raise ValueError(f"there is no notebook {', '.join(unknown)}. There are: {', '.join(known)}.")
     return [known[number] for number in sorted(set(numbers))]
 
 
@@ -119,10 +147,10 @@ def _value(text: str) -> object:
             return read(text)
         except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):  # all that literal_eval raises
             continue
-    return _absolute(text)
+    return absolute(text)
 
 
-def _absolute(text: str) -> str:
+def absolute(text: str) -> str:
     """A file or a model's folder named from where the command was given; the notebooks run in a folder of their own."""
     try:
         here = Path(text)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import matplotlib.pyplot as plt
 import pandas as pd
 from matplotlib.axes import Axes
@@ -14,7 +16,8 @@ BLUE, ORANGE, GREEN, RED, PURPLE, GREY = "#0072B2", "#E69F00", "#009E73", "#D55E
 _CYCLE = (BLUE, ORANGE, GREEN, RED, PURPLE, GREY)
 
 
-def _axes(title: str, ylabel: str, axes: Axes | None = None, xlabel: str = "step"):
+def _axes(title: str, ylabel: str, axes: Axes | None = None, xlabel: str = "step", histories: Iterable[pd.DataFrame] = ()):
+    """A panel to draw in, with the stages of the histories that will be drawn there."""
     if axes is None:
         figure, axes = plt.subplots(figsize=(7.0, 3.6), layout="constrained")
         plt.close(figure)  # the caller shows it; left open, Jupyter would draw it twice
@@ -23,7 +26,26 @@ def _axes(title: str, ylabel: str, axes: Axes | None = None, xlabel: str = "step
     axes.set_ylabel(ylabel)
     axes.grid(alpha=0.25)
     axes.spines[["top", "right"]].set_visible(False)
+    _mark_stages(axes, histories)
     return axes.figure, axes
+
+
+def _mark_stages(axes: Axes, histories: Iterable[pd.DataFrame]) -> None:
+    """The name of each stage where it begins, and a dotted line where one follows another; see `metrics.joined`."""
+    marks = {}  # by step and name: several histories may change at the same step, and one mark says it
+    for history in histories:
+        if "stage" in history and history["stage"].nunique() > 1:
+            names = history["stage"].astype(str)
+            begins = names != names.shift()
+            marks |= {
+                (step, name): step > history["step"].min()
+                for step, name in zip(history["step"][begins], names[begins], strict=True)
+            }
+    for (step, name), changes in marks.items():
+        if changes:
+            axes.axvline(step, color=GREY, linewidth=0.8, linestyle=":")
+        place = {"xycoords": ("data", "axes fraction"), "textcoords": "offset points"}
+        axes.annotate(name, (step, 1.0), (3, -2), **place, va="top", fontsize=8, color=GREY)
 
 
 def _legend(left: Axes, right: Axes) -> None:
@@ -44,7 +66,7 @@ def _nothing_logged(axes, what: str) -> None:
 
 def reward(history: pd.DataFrame, axes: Axes | None = None) -> Figure:
     """The weighted reward a step, smoothed, with a band of one `reward_std` (the spread over the whole batch)."""
-    figure, axes = _axes("Reward: weighted sum, mean of the batch", "reward", axes)
+    figure, axes = _axes("Reward: weighted sum, mean of the batch", "reward", axes, histories=[history])
     mean, spread = smoothed(history["reward"]), smoothed(history["reward_std"])
     axes.fill_between(history["step"], mean - spread, mean + spread, color=BLUE, alpha=0.12, label="± reward_std", linewidth=0)
     _line(axes, history, "reward", "reward", BLUE)
@@ -54,7 +76,7 @@ def reward(history: pd.DataFrame, axes: Axes | None = None) -> Figure:
 
 def spread(history: pd.DataFrame, axes: Axes | None = None) -> Figure:
     """`reward_std` beside `frac_reward_zero_std`, the share of groups whose completions all scored the same."""
-    figure, axes = _axes("What is left to learn from: spread of the rewards", "reward_std", axes)
+    figure, axes = _axes("What is left to learn from: spread of the rewards", "reward_std", axes, histories=[history])
     _line(axes, history, "reward_std", "reward_std (left)", BLUE)
     if "frac_reward_zero_std" in history:
         right = axes.twinx()
@@ -71,7 +93,7 @@ def spread(history: pd.DataFrame, axes: Axes | None = None) -> Figure:
 
 def kl(history: pd.DataFrame, axes: Axes | None = None) -> Figure:
     """The KL divergence from the reference policy, in nats a token; a note in its place where beta was 0."""
-    figure, axes = _axes("KL: how far the policy has moved from where it began", "nats a token", axes)
+    figure, axes = _axes("KL: how far the policy has moved from where it began", "nats a token", axes, histories=[history])
     if "kl" in history and history["kl"].notna().any():
         _line(axes, history, "kl", "kl", GREEN)
         axes.set_ylim(bottom=0)
@@ -82,7 +104,7 @@ def kl(history: pd.DataFrame, axes: Axes | None = None) -> Figure:
 
 def each_reward(history: pd.DataFrame, axes: Axes | None = None) -> Figure:
     """Each reward by itself, before its weight: the mean of the batch."""
-    figure, axes = _axes("Each reward by itself, unweighted", "mean of the batch", axes)
+    figure, axes = _axes("Each reward by itself, unweighted", "mean of the batch", axes, histories=[history])
     for color, name in zip(_CYCLE * 9, reward_names(history), strict=False):
         _line(axes, history, f"rewards/{name}/mean", name, color)
     if reward_names(history):
@@ -94,7 +116,7 @@ def each_reward(history: pd.DataFrame, axes: Axes | None = None) -> Figure:
 
 def completion_length(history: pd.DataFrame, axes: Axes | None = None) -> Figure:
     """Mean completion length in tokens, and the share cut off at the limit."""
-    figure, axes = _axes("Completion length", "tokens", axes)
+    figure, axes = _axes("Completion length", "tokens", axes, histories=[history])
     if "completions/mean_length" not in history:
         _nothing_logged(axes, "not logged")
         return figure
@@ -114,7 +136,7 @@ def completion_length(history: pd.DataFrame, axes: Axes | None = None) -> Figure
 
 def loss(history: pd.DataFrame, axes: Axes | None = None) -> Figure:
     """The loss: near 0 by construction, because advantages sum to zero in every group."""
-    figure, axes = _axes("Loss: near zero by construction, not a measure of progress", "loss", axes)
+    figure, axes = _axes("Loss: near zero by construction, not a measure of progress", "loss", axes, histories=[history])
     _line(axes, history, "loss", "loss", GREY)
     axes.axhline(0, color="black", linewidth=0.8)
     return figure
@@ -141,7 +163,7 @@ def overlay(histories: dict[str, pd.DataFrame]) -> Figure:
         ("frac_reward_zero_std", "share of groups without spread"),
     ]
     for (column, label), axes in zip(panels, grid.flat, strict=True):
-        _axes(label, label, axes)
+        _axes(label, label, axes, histories=histories.values())
         for color, (name, history) in zip(_CYCLE * 9, histories.items(), strict=False):
             if column in history:
                 _line(axes, history, column, name, color)
@@ -166,6 +188,36 @@ def accuracy(evaluation: dict[str, dict]) -> Figure:
     axes.set_xticks(range(len(evaluation)), [name.replace("_", " ") for name in evaluation])
     axes.set_ylim(0, 1.12)
     axes.legend(frameon=False, loc="upper left")
+    return figure
+
+
+def sweep(table: pd.DataFrame, knob: str, measure: str) -> Figure:
+    """One measure of a sweep over the values of one knob, with 95 % intervals; a line for each setting of the other knobs.
+
+    table: what `sweep.read` returns. Values stand at equal distances, whatever they are: learning rates as well as losses.
+    ValueError for a knob or measure that the table has not.
+    """
+    names = list(table.columns[1 : list(table.columns).index("seeds")])  # between the point and the number of its seeds
+    measures = [name.removesuffix("_low") for name in table.columns if name.endswith("_low")]
+    for name, known in ((knob, names), (measure, measures)):
+        if name not in known:
+            raise ValueError(f"{name!r} is not in the table of this sweep. It has: {', '.join(known)}.")
+    figure, axes = _axes(f"{measure} by {knob}, with 95 % intervals", measure, xlabel=knob)
+    known = table[table[measure].notna()]
+    values = sorted(table[knob].unique(), key=lambda value: (isinstance(value, str), value))
+    others = [name for name in names if name != knob]
+    groups = [(key, rows) for key, rows in known.groupby(others)] if others else [((), known)]
+    # Of a sweep one knob at a time, only the line through the base point has several values of this one.
+    lines = [(key, rows) for key, rows in groups if rows[knob].nunique() > 1] or groups
+    for color, (key, rows) in zip(_CYCLE * 9, lines, strict=False):
+        rows = rows.sort_values(knob, key=lambda column: column.map(values.index))
+        places, middle = rows[knob].map(values.index), rows[measure]
+        bounds = [(middle - rows[f"{measure}_low"]).fillna(0), (rows[f"{measure}_high"] - middle).fillna(0)]
+        label = ", ".join(f"{name} {value}" for name, value in zip(others, key, strict=True))
+        axes.errorbar(places, middle, yerr=bounds, color=color, marker="o", capsize=4, linewidth=2, label=label)
+    axes.set_xticks(range(len(values)), [str(value) for value in values])
+    if len(lines) > 1:
+        axes.legend(frameon=False)
     return figure
 
 

@@ -13,7 +13,7 @@ from helpers import PROJECT
 from helpers.environment import Machine, vllm_obstacle
 
 POCKET_MODEL = "pocket"  # the name under which notebooks and manifests know the embedded model
-_POCKET_FOLDER = PROJECT / "helpers" / "pocket" / "model"
+EMBEDDED = {POCKET_MODEL: "model", "pocket-extraction": "extraction_model"}  # their folders under helpers/pocket/
 
 
 @dataclass(frozen=True)
@@ -87,8 +87,9 @@ class Preset:
 
     @property
     def model_path(self) -> str:
-        """What `from_pretrained` takes: the embedded model's folder, or the hub name itself."""
-        return str(_POCKET_FOLDER) if self.model == POCKET_MODEL else self.model
+        """What `from_pretrained` takes: an embedded model's folder, or the hub name itself."""
+        folder = EMBEDDED.get(self.model)
+        return str(PROJECT / "helpers" / "pocket" / folder) if folder else self.model
 
 
 _POSITIVE = (

@@ -6,26 +6,18 @@
 
 from __future__ import annotations
 
-import csv
 import difflib
 import hashlib
-import itertools
 import json
 import random
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
+
+from helpers.csvfiles import Broken, csv_rows, distinct_names, listed, text_lines
 
 DEFAULT_GENERATED_ROWS = 1_000
 FILE_TYPES = (".csv", ".jsonl", ".parquet")
-
-
-@dataclass(frozen=True)
-class Broken:
-    """A row that could not be read: why, and where."""
-
-    reason: str
-    where: str
+_PARQUET_BATCH = 4_096  # rows that are Python objects at one time
 
 
 def read_source(
@@ -41,7 +33,7 @@ def read_source(
     if kind == "reasoning-gym":
         return _reasoning_gym(family, (train_size or DEFAULT_GENERATED_ROWS) + holdout_size, seed)
     if source.lower().endswith(FILE_TYPES):
-        return _mapped(file_rows(Path(source)), columns or {}, source)
+        return _mapped(file_rows(Path(source), _mapping(columns).values()), columns, source)
     if Path(source).is_dir() or (source.count("/") == 1 and not source.startswith(".")):
         return _hub(source, columns)
     raise ValueError(
@@ -158,52 +150,20 @@ def _reasoning_gym(family: str, size: int, seed: int) -> Iterator[dict]:
 # --- Files -------------------------------------------------------------------------------------------------------------
 
 
-def file_rows(path: Path) -> Iterator[dict | Broken]:
-    """The rows of a .csv, .jsonl or .parquet file. ValueError says what is wrong with the file."""
+def file_rows(path: Path, wanted: Collection[str] = ("question", "answer")) -> Iterator[dict | Broken]:
+    """The rows of a .csv, .jsonl or .parquet file, read as a stream. ValueError says what is wrong with the file.
+
+    wanted: the columns that will be asked for. One that is there twice is refused; of the others the second `note` becomes
+    `note.1`.
+    """
     if not path.is_file():
         near = difflib.get_close_matches(path.name, [p.name for p in path.parent.glob("*")] if path.parent.is_dir() else [], 1)
         raise ValueError(f"{path}: no such file." + (f" Did you mean {path.with_name(near[0])}?" if near else ""))
     if not path.stat().st_size:
         raise ValueError(f"{path}: the file is empty.")
-    return {".csv": _csv_rows, ".jsonl": _jsonl_rows, ".parquet": _parquet_rows}[path.suffix.lower()](path)
-
-
-def text_lines(path: Path) -> Iterator[str]:
-    """The lines of a UTF-8 file. ValueError names the line that is not UTF-8."""
-    with path.open("rb") as file:
-        for number, line in enumerate(file, 1):
-            try:
-                yield line.decode("utf-8-sig" if number == 1 else "utf-8")
-            except UnicodeDecodeError as error:
-                raise ValueError(
-                    f"{path}: line {number} is not UTF-8 (byte {error.object[error.start]:#04x} at column {error.start + 1}). "
-                    "Save the file as UTF-8, for example with `iconv -f latin1 -t utf-8`."
-                ) from None
-
-
-def _csv_rows(path: Path) -> Iterator[dict | Broken]:
-    lines = itertools.dropwhile(lambda line: not line.strip(), text_lines(path))
-    first = next(lines, "")
-    delimiter = max(",;\t|", key=first.count)
-    csv.field_size_limit(2**24)
-    # strict: a quote that is never closed is an error, not a field that swallows the rest of the file.
-    reader = csv.reader(itertools.chain([first], lines), delimiter=delimiter, strict=True)
-    header: list[str] = []
-    try:
-        for row in reader:
-            if not row:
-                continue
-            if not header:
-                header = [name.strip() for name in row]
-                if len(set(header)) < len(header):
-                    twice = sorted({name for name in header if header.count(name) > 1})
-                    raise ValueError(f"{path}: the header names {', '.join(map(repr, twice))} more than once. Rename one.")
-            elif len(row) != len(header):
-                yield Broken(f"not {len(header)} fields", f"line {reader.line_num}: {len(row)} fields")
-            else:
-                yield dict(zip(header, row, strict=True))
-    except csv.Error as error:
-        raise ValueError(f"{path}: line {reader.line_num} cannot be read as CSV ({error}). Is a quote left open?") from None
+    if path.suffix.lower() == ".jsonl":
+        return _jsonl_rows(path)
+    return (csv_rows if path.suffix.lower() == ".csv" else _parquet_rows)(path, wanted)
 
 
 def _jsonl_rows(path: Path) -> Iterator[dict | Broken]:
@@ -218,13 +178,15 @@ def _jsonl_rows(path: Path) -> Iterator[dict | Broken]:
         yield row if isinstance(row, dict) else Broken("not a JSON object", f"line {number}: {line.strip()}")
 
 
-def _parquet_rows(path: Path) -> Iterator[dict]:
+def _parquet_rows(path: Path, wanted: Collection[str]) -> Iterator[dict]:
     import pyarrow
     import pyarrow.parquet
 
     try:
-        for batch in pyarrow.parquet.ParquetFile(path).iter_batches():
-            yield from batch.to_pylist()
+        file = pyarrow.parquet.ParquetFile(path)
+        names = distinct_names(path, file.schema_arrow.names, wanted)
+        for batch in file.iter_batches(_PARQUET_BATCH):
+            yield from batch.rename_columns(names).to_pylist()
     except (pyarrow.ArrowException, OSError) as error:
         raise ValueError(f"{path}: not a Parquet file, or a damaged one ({error}).") from None
 
@@ -264,20 +226,26 @@ def _hub(source: str, columns: dict[str, str] | None) -> Iterator[dict]:
     held_out = known.get("holdout")
     has_own_holdout = held_out in splits
     for split in [name for name in ("train", held_out) if name in splits] or list(splits)[:1]:
-        for row in _mapped(iter(splits[split]), columns or known.get("columns", {}), source):
+        for row in _mapped(iter(splits[split]), columns or known.get("columns"), source):
             if has_own_holdout and isinstance(row, dict):
                 row["split"] = "holdout" if split == held_out else "train"
             yield row
 
 
-def _mapped(rows: Iterator[dict | Broken], columns: dict[str, str], source: str) -> Iterator[dict | Broken]:
-    """The rows with the mapped columns under the names `question` and `answer`; the first row says whether they exist."""
-    if not isinstance(columns, dict):
+def _mapping(columns: dict[str, str] | None) -> dict[str, str]:
+    """Where `question` and `answer` are: the columns of those names, unless `columns` says otherwise."""
+    columns = columns or {}
+    if not isinstance(columns, dict) or not all(isinstance(column, str) for column in columns.values()):
         raise ValueError(f'columns={columns!r} is not a mapping: write {{"question": "…", "answer": "…"}}.')
     unknown = set(columns) - {"question", "answer"}
     if unknown:
         raise ValueError(f"columns maps {', '.join(sorted(unknown))}, but only 'question' and 'answer' can be mapped.")
-    mapping = {"question": "question", "answer": "answer"} | columns
+    return {"question": "question", "answer": "answer"} | columns
+
+
+def _mapped(rows: Iterator[dict | Broken], columns: dict[str, str] | None, source: str) -> Iterator[dict | Broken]:
+    """The rows with the mapped columns under the names `question` and `answer`; the first row says whether they exist."""
+    mapping = _mapping(columns)
     checked = False
     for row in rows:
         if isinstance(row, Broken):
@@ -285,16 +253,26 @@ def _mapped(rows: Iterator[dict | Broken], columns: dict[str, str], source: str)
             continue
         absent = [column for column in mapping.values() if column not in row]
         if absent and not checked:
-            raise ValueError(
-                f"{source}: no column {', '.join(map(repr, absent))}. It has: {', '.join(map(str, row))}. Map them with "
-                'columns={"question": "…", "answer": "…"}.'
-            )
+            raise ValueError(_no_column(source, absent, mapping, list(row)))
         checked = True
         if absent:
             yield Broken(f"no {', '.join(absent)}", str(row))
             continue
         rest = {_free_name(key): value for key, value in row.items() if key not in mapping.values()}
         yield {name: row[column] for name, column in mapping.items()} | rest
+
+
+def _no_column(source: str, absent: list[str], mapping: dict[str, str], names: list[str]) -> str:
+    """What is missing, what is there, and a mapping to copy, filled in where a name is near."""
+    there = {str(name).casefold(): str(name) for name in names}
+    near = {name: difflib.get_close_matches(str(name).casefold(), list(there), 1) for name in absent}
+    meant = {name: there[found[0]] for name, found in near.items() if found}
+    question = f"Did you mean {', '.join(map(repr, meant.values()))}? " if meant else ""
+    filled = {role: meant.get(name, "…") if name in absent else name for role, name in mapping.items()}
+    return (
+        f"{source}: no column {', '.join(map(repr, absent))}. It has: {listed(names)}. {question}Map them with "
+        f"columns={json.dumps(filled, ensure_ascii=False)}."
+    )
 
 
 # Names that the rows, the rewards' own arguments or TRL's keywords use already; a source's column of that name is renamed.

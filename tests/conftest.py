@@ -8,6 +8,9 @@ PROJECT = Path(__file__).resolve().parent.parent
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")  # the tests are about the CPU path; tests/gpu/ is not
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # nothing here may need a network
 
+if "PYTEST_XDIST_WORKER" in os.environ:  # several tests at a time: threads of one would wait for those of another
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 import unsloth  # noqa: E402, F401  # before trl and transformers, as in every notebook
 
 

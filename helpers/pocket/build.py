@@ -4,6 +4,8 @@ A Qwen3 of about a million parameters, trained from scratch on the built-in arit
 *bad at saying so*: four shapes of answer, of which the asked-for one is the minority. That leaves GRPO something true to
 teach. What is left out on purpose: dropout, gradient clipping, evaluation during training, any data but the generator's.
 It never sees the tenth of all problems that `sources.arithmetic_problem` reserves for the holdout.
+
+`--task extraction` builds its sibling for notebook 07 the same way, from the order messages of `extraction.py`.
 """
 
 from __future__ import annotations
@@ -11,6 +13,8 @@ from __future__ import annotations
 import argparse
 import random
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -18,6 +22,7 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_token
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
 from helpers.formats import THINK_ANSWER
+from helpers.pocket import extraction
 from helpers.sources import arithmetic_problem
 
 SEED = 3407
@@ -36,26 +41,79 @@ CHAT_TEMPLATE = """{%- for message in messages -%}
 {% endif -%}"""
 
 
-def build_tokenizer() -> PreTrainedTokenizerFast:
-    """Byte-level BPE with about 400 tokens: any text encodes, digits stay single, the usual phrases are one token each."""
-    tokenizer = Tokenizer(models.BPE())
+@dataclass(frozen=True)
+class Recipe:
+    """What sets one embedded model apart from the other; everything else about the two is the same.
+
+    draw: a question and a completion to learn from, or None where the problem drawn is a reserved one.
+    pieces: the regular expression for what may become one token. corpus: texts that hold every phrase to be one.
+    """
+
+    folder: str
+    steps: int
+    system_prompt: str
+    draw: Callable[[random.Random], tuple[str, str] | None]
+    pieces: str
+    corpus: tuple[str, ...]
+
+
+def answer_in_shape(shape: str, working: str, answer: str) -> str:
+    """One completion in one of the four shapes of `SHAPES`."""
+    opening, closing, answer_opening, answer_closing = THINK_ANSWER.tags
+    return {
+        "asked_for": THINK_ANSWER.render(working, answer),
+        "answer_outside": f"{opening}{working}{closing}{answer}",
+        "bare": working,
+        "answer_only": f"{answer_opening}{answer}{answer_closing}",
+    }[shape]
+
+
+def arithmetic_pair(rng: random.Random) -> tuple[str, str] | None:
+    """An arithmetic question and a completion to learn from, or None where the problem drawn is a reserved one."""
+    problem = arithmetic_problem(rng.choices(list(FAMILIES), FAMILIES.values())[0], rng)
+    if problem["split"] == "holdout":
+        return None
+    shape = rng.choices(list(SHAPES), SHAPES.values())[0]
+    return problem["question"], answer_in_shape(shape, problem["working"], problem["answer"])
+
+
+ARITHMETIC = Recipe(
+    folder="model",
+    steps=STEPS,
+    system_prompt=THINK_ANSWER.system_prompt,
+    draw=arithmetic_pair,
     # Digits, tags and spaced operators are pieces of their own; whatever stands between them may merge into one token.
-    pieces = r"\d| [-+*=] |</?\w+>|[^\d<>]+|."
+    pieces=r"\d| [-+*=] |</?\w+>|[^\d<>]+|.",
+    corpus=(THINK_ANSWER.system_prompt, "What is 1?", "1 + 1 - 1 * 1 = 1, 1", "system\n", "user\n", "assistant\n"),
+)
+EXTRACTION = Recipe(
+    folder="extraction_model",
+    steps=1500,
+    system_prompt=extraction.SYSTEM_PROMPT,
+    draw=extraction.training_pair,
+    pieces=extraction.pieces(),
+    corpus=tuple(extraction.tokenizer_corpus()),
+)
+RECIPES = {"arithmetic": ARITHMETIC, "extraction": EXTRACTION}
+
+
+def build_tokenizer(recipe: Recipe = ARITHMETIC) -> PreTrainedTokenizerFast:
+    """Byte-level BPE of 400 to 1,000 tokens: any text encodes, digits stay single, the usual phrases are one token each."""
+    tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [
-            pre_tokenizers.Split(Regex(pieces), behavior="isolated"),
+            pre_tokenizers.Split(Regex(recipe.pieces), behavior="isolated"),
             pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
         ]
     )
     tokenizer.decoder = decoders.ByteLevel()
-    corpus = [THINK_ANSWER.system_prompt, "What is 1?", "1 + 1 - 1 * 1 = 1, 1", "system\n", "user\n", "assistant\n"]
     trainer = trainers.BpeTrainer(
-        vocab_size=1_000,  # more than the corpus can fill: training ends when every phrase is one token
+        vocab_size=2_000,  # more than the corpus can fill: training ends when every phrase is one token
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         special_tokens=["<|endoftext|>", "<|im_start|>", "<|im_end|>"],
         show_progress=False,
     )
-    tokenizer.train_from_iterator(corpus * 2, trainer)
+    tokenizer.train_from_iterator(recipe.corpus * 2, trainer)
     # Not "special": a decoder that skips special tokens must still show the tags.
     tokenizer.add_tokens([AddedToken(tag, normalized=False, special=False) for tag in THINK_ANSWER.tags])
     wrapped = PreTrainedTokenizerFast(
@@ -84,30 +142,16 @@ def build_model(vocabulary: int, pad: int, eos: int) -> Qwen3ForCausalLM:
     return Qwen3ForCausalLM(config)
 
 
-def answer_in_shape(shape: str, working: str, answer: str) -> str:
-    """One completion in one of the four shapes of `SHAPES`."""
-    opening, closing, answer_opening, answer_closing = THINK_ANSWER.tags
-    return {
-        "asked_for": THINK_ANSWER.render(working, answer),
-        "answer_outside": f"{opening}{working}{closing}{answer}",
-        "bare": working,
-        "answer_only": f"{answer_opening}{answer}{answer_closing}",
-    }[shape]
-
-
-def training_batch(tokenizer, rng: random.Random) -> dict[str, torch.Tensor]:
+def training_batch(tokenizer, rng: random.Random, recipe: Recipe = ARITHMETIC) -> dict[str, torch.Tensor]:
     """BATCH_SIZE conversations, right-padded; only the assistant's tokens carry labels."""
     rows = []
     while len(rows) < BATCH_SIZE:
-        problem = arithmetic_problem(rng.choices(list(FAMILIES), FAMILIES.values())[0], rng)
-        if problem["split"] == "holdout":
+        pair = recipe.draw(rng)
+        if pair is None:
             continue
-        shape = rng.choices(list(SHAPES), SHAPES.values())[0]
-        completion = answer_in_shape(shape, problem["working"], problem["answer"]) + tokenizer.eos_token
-        messages = [
-            {"role": "system", "content": THINK_ANSWER.system_prompt},
-            {"role": "user", "content": problem["question"]},
-        ]
+        question, completion = pair
+        completion += tokenizer.eos_token
+        messages = [{"role": "system", "content": recipe.system_prompt}, {"role": "user", "content": question}]
         prompt = tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
         rows.append((tokenizer(prompt)["input_ids"], tokenizer(completion)["input_ids"]))
     width = max(len(prompt) + len(completion) for prompt, completion in rows)
@@ -121,7 +165,7 @@ def training_batch(tokenizer, rng: random.Random) -> dict[str, torch.Tensor]:
     return {"input_ids": input_ids, "labels": labels}
 
 
-def train(model: Qwen3ForCausalLM, tokenizer, steps: int = STEPS) -> None:
+def train(model: Qwen3ForCausalLM, tokenizer, steps: int = STEPS, recipe: Recipe = ARITHMETIC) -> None:
     """Supervised training with AdamW, linear warm-up and cosine decay; prints the loss now and then."""
     rng = random.Random(SEED)
     optimizer = torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE, betas=(0.9, 0.98), weight_decay=0.01)
@@ -131,7 +175,7 @@ def train(model: Qwen3ForCausalLM, tokenizer, steps: int = STEPS) -> None:
     started = time.monotonic()
     model.train()
     for step in range(1, steps + 1):
-        loss = model(**training_batch(tokenizer, rng), use_cache=False).loss
+        loss = model(**training_batch(tokenizer, rng, recipe), use_cache=False).loss
         loss.backward()
         optimizer.step()
         schedule.step()
@@ -144,18 +188,21 @@ def train(model: Qwen3ForCausalLM, tokenizer, steps: int = STEPS) -> None:
 def main() -> None:
     """Build the tokenizer and the model, and save both where the notebooks look for them."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--output", type=Path, default=Path(__file__).parent / "model", help="folder to write")
-    parser.add_argument("--steps", type=int, default=STEPS, help=f"training steps (the shipped model took {STEPS})")
+    parser.add_argument("--task", choices=RECIPES, default="arithmetic", help="which of the two models to build")
+    parser.add_argument("--output", type=Path, help="folder to write; by default where the notebooks look for the model")
+    parser.add_argument("--steps", type=int, help=f"training steps (the shipped models took {STEPS} and {EXTRACTION.steps})")
     arguments = parser.parse_args()
+    recipe = RECIPES[arguments.task]
+    output = arguments.output or Path(__file__).parent / recipe.folder
     torch.manual_seed(SEED)
-    tokenizer = build_tokenizer()
+    tokenizer = build_tokenizer(recipe)
     model = build_model(len(tokenizer), tokenizer.pad_token_id, tokenizer.eos_token_id)
     print(f"{model.num_parameters():,} parameters, {len(tokenizer)} tokens")
-    train(model, tokenizer, arguments.steps)
+    train(model, tokenizer, arguments.steps or recipe.steps, recipe)
     model.generation_config.update(do_sample=True, temperature=1.0, pad_token_id=tokenizer.pad_token_id)
-    model.to(torch.bfloat16).save_pretrained(arguments.output)
-    tokenizer.save_pretrained(arguments.output)
-    print(f"saved to {arguments.output}")
+    model.to(torch.bfloat16).save_pretrained(output)
+    tokenizer.save_pretrained(output)
+    print(f"saved to {output}")
 
 
 if __name__ == "__main__":
