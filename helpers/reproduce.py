@@ -11,6 +11,7 @@ import pandas as pd
 
 from helpers import pipeline
 from helpers.formats import TagFormat
+from helpers.metrics import read_metrics
 from helpers.presets import PRESETS, SETTINGS
 from helpers.runs import Run, write_json
 
@@ -44,8 +45,10 @@ def reproduce(run: Run, only: str | None = None) -> int:
     Returns 0 where the data and every value of metrics.csv but times are the same, else 1. ValueError or FileNotFoundError,
     before anything runs, where the run was not trained, cannot run here, or the new folder is something else's.
     """
-    run.require("metrics.csv")
+    read_metrics(run.require("metrics.csv"))
     data, training = run.section("data"), run.section("training")
+    if not isinstance(training.get("settings"), dict):
+        raise ValueError(f"{run.show('manifest.json')} is damaged: its training has no settings, so it cannot be repeated.")
     numbers, given = _notebooks(run, only), parameters(run)
     again = _new_run(run)
     known = pipeline.defaults(numbers)

@@ -15,6 +15,8 @@ import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pandas as pd
@@ -58,7 +60,8 @@ def sweep(path: Path, jobs: int = 1, dry_run: bool = False) -> int:
     if dry_run:
         print("\n".join(f"  {grid.run_name(*task)}" for task in left))
         return 0
-    failed = _run_all(grid, left, jobs)
+    with _ended_like_ctrl_c():
+        failed = _run_all(grid, left, jobs)
     with atomic_write(_path(grid.name, "table.csv")) as temporary:
         table(grid).to_csv(temporary, index=False)
     _show(grid, read(grid.name))
@@ -106,6 +109,18 @@ def _is_done(grid: Grid, point: Point, seed: int) -> bool:
     return bool(
         asked and asked["done"] == grid.notebooks and (Run(grid.run_name(point, seed)).folder / "metrics.csv").is_file()
     )
+
+
+@contextmanager
+def _ended_like_ctrl_c() -> Iterator[None]:
+    """A kill or a closed terminal ends the runs as Ctrl-C does: what is left running would write where the next sweep does."""
+    names = [name for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    before = {name: signal.signal(getattr(signal, name), signal.default_int_handler) for name in names}
+    try:
+        yield
+    finally:
+        for name, handler in before.items():
+            signal.signal(getattr(signal, name), handler)
 
 
 def _run_all(grid: Grid, tasks: list[tuple[Point, int]], jobs: int) -> dict[str, str]:

@@ -103,3 +103,21 @@ def test_another_model_is_refused_before_anything_is_trained(recipes):
     with pytest.raises(PapermillExecutionError, match="is not built-in arithmetic for the pocket model") as caught:
         execute(other, **TINY)
     assert caught.value.ename == "ValueError" and not (other.folder / "recipes").exists()
+
+
+IMPOSSIBLE = {
+    "target": (2, "target=2 is a share of right answers"),
+    "warm_start_examples": (0, "warm_start_examples=0: give a whole number of at least 1"),
+    "holdout_questions": (-8, "holdout_questions=-8: give a whole number of at least 1"),
+    "seeds": (3, "seeds=3: give a list"),
+}
+
+
+@pytest.mark.parametrize(("name", "value", "message"), [(name, *rest) for name, rest in IMPOSSIBLE.items()], ids=IMPOSSIBLE)
+def test_what_cannot_be_measured_is_refused_before_anything_is_loaded(executed, name, value, message):
+    code = [cell.source for cell in nbformat.read(NOTEBOOKS / "08_training_recipes.ipynb", 4).cells if cell.cell_type == "code"]
+    names = {}
+    exec(code[1], names)  # the parameters
+    names |= {"run": executed.name, name: value}
+    with pytest.raises(ValueError, match=message):
+        exec(code[2], names)

@@ -195,6 +195,14 @@ def test_a_preset_that_cannot_run_here_is_refused(cli, machine, executed_noteboo
     assert why in refused(cli) and executed_notebooks == [] and not Run("told-again").folder.exists()
 
 
+def test_a_manifest_without_settings_is_damaged(cli, run, executed_notebooks):
+    manifest = run.manifest
+    del manifest["training"]["settings"]
+    write_json(run.path("manifest.json"), manifest)
+    assert "is damaged: its training has no settings" in cli("reproduce", "--run", run.name)[2]
+    assert not executed_notebooks
+
+
 @pytest.mark.parametrize("only", ["03", "01,03,04", "x"])
 def test_only_some_of_what_was_done_can_be_done_again(cli, run, executed_notebooks, only):
     assert "give some of 01, 02, 03, 05, which are done; 01 and 03 among them" in refused(cli, "--only", only)

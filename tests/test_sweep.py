@@ -202,7 +202,8 @@ def test_what_failed_stops_nothing_else_and_alone_is_tried_again(cli, two_source
     assert "0 runs done, 2 to run" in out and good in out, "the same name, other parameters"
 
 
-def test_an_interrupt_ends_the_runs(two_sources, python):
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl-C", "kill"])
+def test_an_interrupt_ends_the_runs(two_sources, python, sent):
     command = [python, "-m", "helpers", "sweep", "--grid", str(two_sources)]
     process = subprocess.Popen(command, cwd=PROJECT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     logs = runs_folder() / "sweeps" / "tiny" / "logs"
@@ -210,7 +211,7 @@ def test_an_interrupt_ends_the_runs(two_sources, python):
     while not any("01_data_preparation" in log.read_text() for log in logs.glob("*.log")) and time.monotonic() < until:
         time.sleep(0.1)
     children = psutil.Process(process.pid).children(recursive=True)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(sent)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130 and "give the same command again" in err and "Traceback" not in err
     gone, alive = psutil.wait_procs(children, timeout=10)

@@ -147,3 +147,42 @@ def test_a_wrong_column_is_named_and_nothing_is_written(machine):
     assert caught.value.ename == "ValueError" and "no column 'text'" in caught.value.evalue
     assert "received, customer, message, expert_answer" in caught.value.evalue
     assert not (run.folder / "data").exists() and not run.manifest
+
+
+def few(folder, answers):
+    """A CSV like the example, with these answers."""
+    path = folder / "few.csv"
+    rows = [
+        {"message": f"Please send {n} boxes of green tea to Lyon.", "expert_answer": answer} for n, answer in enumerate(answers)
+    ]
+    pd.DataFrame(rows).to_csv(path, index=False)
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("answers", "parameters", "message"),
+    [
+        (None, {"shots": -1}, "shots=-1 must be a whole number from 0 to 3"),
+        (
+            [*[GOLD] * 19, "Lyon"],
+            {"holdout_size": 4},
+            "1 of 20 answers are no JSON object with item, quantity, city; the first is 'Lyon'",
+        ),
+        ([GOLD] * 12, {"holdout_size": 4}, "8 rows to train on: three become examples, and a step takes 8 more"),
+    ],
+    ids=["shots", "an answer that is no record", "too few rows"],
+)
+def test_what_cannot_be_trained_on_is_refused_before_a_model_is_loaded(machine, tmp_path, answers, parameters, message):
+    source = few(tmp_path, answers) if answers else None
+    with pytest.raises(PapermillExecutionError) as caught:
+        execute(Run("few"), source=source, **parameters)
+    assert message in caught.value.evalue
+
+
+def test_an_answer_without_room_is_dropped_and_counted(own, machine, tmp_path):
+    long = GOLD.replace("green tea", "green tea, " * 400)
+    with pytest.raises(PapermillExecutionError, match="8 rows to train on"):
+        execute(Run("long"), source=few(tmp_path, [*[GOLD] * 12, long]), holdout_size=4)
+    notebook = nbformat.read(Run("long").path("notebooks/07_your_own_task.ipynb"), as_version=4)
+    printed = "".join(o.text for c in notebook.cells for o in c.get("outputs", []) if o.output_type == "stream")
+    assert "'answer over" in printed
