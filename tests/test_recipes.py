@@ -114,7 +114,8 @@ IMPOSSIBLE = {
 
 
 @pytest.mark.parametrize(("name", "value", "message"), [(name, *rest) for name, rest in IMPOSSIBLE.items()], ids=IMPOSSIBLE)
-def test_what_cannot_be_measured_is_refused_before_anything_is_loaded(executed, name, value, message):
+def test_what_cannot_be_measured_is_refused_before_anything_is_loaded(executed, monkeypatch, name, value, message):
+    monkeypatch.setenv("GRPO_RUNS_DIR", str(executed.folder.parent))
     code = [cell.source for cell in nbformat.read(NOTEBOOKS / "08_training_recipes.ipynb", 4).cells if cell.cell_type == "code"]
     names = {}
     exec(code[1], names)  # the parameters
