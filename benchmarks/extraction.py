@@ -18,14 +18,15 @@ from unsloth import FastLanguageModel  # before transformers, always
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from helpers import PROJECT, pipeline
-from helpers.evaluation import comparison_lines, wilson_interval
+from helpers import PROJECT
+from helpers.batch import pipeline
+from helpers.data.tasks import load_task
 from helpers.formats import THINK_ANSWER
 from helpers.pocket import build, extraction
-from helpers.policy import sample
 from helpers.presets import PRESETS, with_overrides
+from helpers.results.evaluation import comparison_lines, wilson_interval
 from helpers.runs import Run
-from helpers.tasks import load_task
+from helpers.training.policy import sample
 
 MODEL = "pocket-extraction"
 FOLDER = with_overrides(PRESETS["pocket"], model=MODEL).model_path

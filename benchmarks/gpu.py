@@ -23,8 +23,8 @@ from pathlib import Path
 
 from helpers import PROJECT
 from helpers.environment import package_versions, this_machine
-from helpers.memory import card_of, estimate, shape_of
 from helpers.presets import POCKET_MODEL, PRESETS, Preset, with_overrides
+from helpers.training.memory import card_of, estimate, shape_of
 
 CASES = {  # what each changes of the preset
     "Unsloth + vLLM": {"backend": "unsloth", "fast_inference": True},
@@ -64,7 +64,7 @@ def random_model(name: str, folder: Path) -> Path:
 
 def measure(settings: Preset, steps: int) -> dict:
     """Seconds a step (the median of `steps`, after one that warms up), sampled tokens a second, bytes of the card in use."""
-    from helpers import flight, policy
+    from helpers.training import flight, policy
 
     model, tokenizer = policy.load(settings)
     if settings.backend == "unsloth":
@@ -77,7 +77,7 @@ def measure(settings: Preset, steps: int) -> dict:
         model = policy.add_adapter(model, settings)
     from trl import GRPOConfig
 
-    from helpers.tasks import load_task
+    from helpers.data.tasks import load_task
 
     machine = this_machine()
     config = GRPOConfig(

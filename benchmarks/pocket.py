@@ -14,11 +14,11 @@ from unsloth import FastLanguageModel  # before transformers, always
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from helpers.evaluation import score
+from helpers.data.tasks import load_task
 from helpers.pocket import build
-from helpers.policy import sample
 from helpers.presets import PRESETS
-from helpers.tasks import load_task
+from helpers.results.evaluation import score
+from helpers.training.policy import sample
 
 FOLDER = PRESETS["pocket"].model_path
 QUESTIONS = 512

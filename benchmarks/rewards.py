@@ -18,8 +18,8 @@ from pathlib import Path
 from trl.rewards import accuracy_reward
 
 from helpers import PROJECT
+from helpers.data.tasks import load_task
 from helpers.rewards import answers, correctness_reward, symbolic
-from helpers.tasks import load_task
 
 RESULTS = PROJECT / "benchmarks" / "results" / "rewards.md"
 GROUP = 8

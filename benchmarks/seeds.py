@@ -14,7 +14,8 @@ from pathlib import Path
 
 import nbformat
 
-from helpers import PROJECT, pipeline
+from helpers import PROJECT
+from helpers.batch import pipeline
 from helpers.runs import Run
 
 RESULTS = PROJECT / "benchmarks" / "results" / "seeds.md"

@@ -92,7 +92,7 @@ def _module(name: str) -> ModuleType:
 
 
 def _run(parsed: argparse.Namespace) -> int:
-    pipeline = _module("pipeline")
+    pipeline = _module("batch.pipeline")
     if parsed.resume:
         if parsed.preset or parsed.only or parsed.parameters or parsed.in_place:
             raise ValueError("--resume takes up what was asked for last time; give nothing beside it but --run NAME.")
@@ -101,7 +101,8 @@ def _run(parsed: argparse.Namespace) -> int:
 
 
 def _doctor(parsed: argparse.Namespace) -> int:
-    from helpers import memory, presets
+    from helpers import presets
+    from helpers.training import memory
 
     machine = environment.this_machine()
     preset = presets.resolve(parsed.preset, machine)
@@ -135,7 +136,7 @@ def _install(parsed: argparse.Namespace) -> int:
 
 
 def _compare(parsed: argparse.Namespace) -> int:
-    from helpers import comparing, plots
+    from helpers.metrics import comparing, plots
 
     runs = comparing.chosen(parsed.runs)
     for title, table in (
@@ -148,7 +149,7 @@ def _compare(parsed: argparse.Namespace) -> int:
 
 
 def _generate(parsed: argparse.Namespace) -> int:
-    from helpers import generate
+    from helpers.results import generate
     from helpers.runs import Run
 
     environment.quiet()
@@ -164,7 +165,7 @@ def _generate(parsed: argparse.Namespace) -> int:
 
 
 def _report(parsed: argparse.Namespace) -> int:
-    from helpers import report
+    from helpers.results import report
     from helpers.runs import Run
 
     run = Run(parsed.run)
@@ -173,13 +174,13 @@ def _report(parsed: argparse.Namespace) -> int:
 
 
 def _sweep(parsed: argparse.Namespace) -> int:
-    return _module("sweep").sweep(Path(parsed.grid), parsed.jobs, parsed.dry_run)
+    return _module("batch.sweep").sweep(Path(parsed.grid), parsed.jobs, parsed.dry_run)
 
 
 def _reproduce(parsed: argparse.Namespace) -> int:
     from helpers.runs import Run
 
-    return _module("reproduce").reproduce(Run(parsed.run), parsed.only)
+    return _module("batch.reproduce").reproduce(Run(parsed.run), parsed.only)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ import unsloth  # noqa: E402, F401  # before trl and transformers, as in every n
 @pytest.fixture(scope="session")
 def executed(tmp_path_factory):
     """The five notebooks, run once for the whole session with few steps; returns the run."""
-    from helpers import pipeline
+    from helpers.batch import pipeline
     from helpers.runs import Run
 
     with pytest.MonkeyPatch.context() as patch:

@@ -5,9 +5,9 @@ import json
 import numpy as np
 import pandas as pd
 
-from helpers.evaluation import wilson_interval
 from helpers.formats import THINK_ANSWER
 from helpers.presets import PRESETS, as_settings
+from helpers.results.evaluation import wilson_interval
 from helpers.rewards import correctness_reward, format_reward
 from helpers.rewards.lab import Lab
 from helpers.runs import Run, write_json

@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 
-from helpers.metrics import Finding, diagnose
+from helpers.metrics.diagnosis import Finding, diagnose
 
 N = 80
 T = np.arange(1, N + 1)

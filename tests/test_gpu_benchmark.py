@@ -6,9 +6,9 @@ import pytest
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from benchmarks import gpu
-from helpers.memory import shape_of
-from helpers.policy import sample
 from helpers.presets import PRESETS
+from helpers.training.memory import shape_of
+from helpers.training.policy import sample
 
 POCKET = PRESETS["pocket"]
 PROMPT = [{"role": "user", "content": "What is 1 + 2?"}]

@@ -21,9 +21,9 @@ import torch
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
+from helpers.data.sources import arithmetic_problem
 from helpers.formats import THINK_ANSWER
 from helpers.pocket import extraction
-from helpers.sources import arithmetic_problem
 
 SEED = 3407
 STEPS, BATCH_SIZE, LEARNING_RATE, WARMUP_STEPS = 3000, 64, 3e-3, 100

@@ -1,8 +1,9 @@
-"""Reward functions: unit-scale, TRL's signature, plain-text and chat completions alike.
+"""Stage 02, reward functions: unit-scale, TRL's signature, plain-text and chat completions alike.
 
-A reward takes `completions` and the data's columns, each a list with one entry a completion, and returns as many floats, or
-None where the row itself cannot be judged. Bind tags and other options with `functools.partial(format_reward,
-tags=TagFormat(…))`: TRL logs a partial under the function's own name.
+In: `completions` and the data's columns, each a list with one entry per completion. Out: as many floats, or None where the row
+itself cannot be judged; and from the laboratory (`lab`) `reward_report.json`, a go or a no go. Used by notebook 02, and by all
+that train or measure. Bind tags and other options with `functools.partial(format_reward, tags=TagFormat(…))`: TRL logs a
+partial under the function's own name.
 """
 
 from functools import partial

@@ -26,11 +26,11 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 
+from helpers.data.sources import Broken, file_rows, text_lines
 from helpers.formats import THINK_ANSWER, TagFormat, completion_text
 from helpers.rewards import attacks, symbolic, verdicts
 from helpers.rewards.faults import Fault, tried
 from helpers.rewards.shaping import reward_name
-from helpers.sources import Broken, file_rows, text_lines
 
 CASES = Path(__file__).with_name("cases.jsonl")
 _TIMED = 1000  # completions

@@ -1,0 +1,288 @@
+"""Small sweeps: a grid of settings and seeds becomes runs, N at a time, and one table with a row a point.
+
+Every run is an ordinary one, `python -m helpers run`, in a process of its own. A sweep keeps only its table, figures and logs,
+in `runs/sweeps/<name>/`. What is done is read off the runs themselves: off what each was asked for, not off its name.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import signal
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pandas as pd
+
+from helpers import PROJECT
+from helpers.batch import pipeline
+from helpers.batch.grid import Grid, Point, read_grid
+from helpers.metrics import plots
+from helpers.metrics.history import read_metrics
+from helpers.results.evaluation import wilson_interval
+from helpers.runs import Run, atomic_write, runs_folder
+
+MEASURES = ("accuracy", "final_reward", "completions_to_target", "kl", "training_seconds")
+_TARGET = 0.8  # of the running mean over three logged steps of correctness_reward
+_CORRECTNESS = "rewards/correctness_reward/mean"
+_PATIENCE = 20.0  # seconds that an interrupted run has to save what it is at
+_ERROR_LINE = re.compile(r"(?:error: |\d\d_\w+\.ipynb[,:] ).*")  # how `python -m helpers run` says why it stopped
+# The 97.5 % quantiles of Student's t for 1 to 30 degrees of freedom; beyond, the normal distribution's is taken.
+_T975 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131)
+_T975 += (2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042)
+
+
+def sweep(path: Path, jobs: int = 1, dry_run: bool = False) -> int:
+    """Run what is not yet done of a grid, `jobs` runs at a time, then write and print the table. Returns the exit code.
+
+    A run that failed is told at the end, makes the code 1, and is tried again by the next sweep; one that was asked for with
+    other parameters than the grid now has is run anew. dry_run: check, say what would be run, and run nothing.
+
+    With several jobs each run computes on one thread. (Sums in another order differ in their last digits, and after some steps
+    in their completions: keep to one kind of sweep where that matters.)
+
+    ValueError or FileNotFoundError for all that can be refused, before anything runs: see `grid.read_grid`.
+    """
+    if jobs < 1:
+        raise ValueError(f"--jobs {jobs} is not a number of runs at a time: give an integer of at least 1.")
+    grid = read_grid(path)
+    if jobs > 1 and grid.needs_gpu:
+        raise ValueError(f"--jobs {jobs}: the preset is meant to have the GPU to itself. Leave --jobs out.")
+    tasks = [(point, seed) for point in grid.points for seed in grid.seeds]
+    left = [task for task in tasks if not _is_done(grid, *task)]
+    size = f"{len(grid.points)} points, {len(grid.seeds)} seeds"
+    print(f"sweep {grid.name}: {size}; {len(tasks) - len(left)} runs done, {len(left)} to run", flush=True)
+    if dry_run:
+        print("\n".join(f"  {grid.run_name(*task)}" for task in left))
+        return 0
+    with _ended_like_ctrl_c():
+        failed = _run_all(grid, left, jobs)
+    with atomic_write(_path(grid.name, "table.csv")) as temporary:
+        table(grid).to_csv(temporary, index=False)
+    _show(grid, read(grid.name))
+    for name, why in failed.items():
+        print(f"failed: {name}: {why}\n        the whole output is in {_shown(grid.name, f'logs/{name}.log')}", file=sys.stderr)
+    return 1 if failed else 0
+
+
+def read(name: str) -> pd.DataFrame:
+    """The table of a sweep that has run: see `table` for its columns. FileNotFoundError says how to make it."""
+    Run(name)  # a sweep's name is one that a run could have
+    path = runs_folder() / "sweeps" / name / "table.csv"
+    if not path.is_file():
+        raise FileNotFoundError(
+            f"{_shown(name, 'table.csv')} is not there. Run the sweep first: `python -m helpers sweep --grid FILE`, with "
+            f"`name: {name}` in the file."
+        )
+    return pd.read_csv(path)
+
+
+def _path(name: str, relative: str) -> Path:
+    path = runs_folder() / "sweeps" / name / relative
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+def _shown(name: str, relative: str) -> str:
+    return f"runs/sweeps/{name}/{relative}"
+
+
+# --- Running -----------------------------------------------------------------------------------------------------------
+
+
+def _asked_alike(grid: Grid, point: Point, seed: int) -> dict | None:
+    """What the run folder says was asked for, if it is what the grid asks for now."""
+    asked = pipeline.last_asked(Run(grid.run_name(point, seed)))
+    wanted = [grid.parameters(point, seed), grid.notebooks]
+    # Compared as JSON, where True is not 1.
+    same = asked and json.dumps([asked["parameters"], asked["notebooks"]], sort_keys=True) == json.dumps(wanted, sort_keys=True)
+    return asked if same else None
+
+
+def _is_done(grid: Grid, point: Point, seed: int) -> bool:
+    asked = _asked_alike(grid, point, seed)
+    return bool(
+        asked and asked["done"] == grid.notebooks and (Run(grid.run_name(point, seed)).folder / "metrics.csv").is_file()
+    )
+
+
+@contextmanager
+def _ended_like_ctrl_c() -> Iterator[None]:
+    """A kill or a closed terminal ends the runs as Ctrl-C does: what is left running would write where the next sweep does."""
+    names = [name for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    before = {name: signal.signal(getattr(signal, name), signal.default_int_handler) for name in names}
+    try:
+        yield
+    finally:
+        for name, handler in before.items():
+            signal.signal(getattr(signal, name), handler)
+
+
+def _run_all(grid: Grid, tasks: list[tuple[Point, int]], jobs: int) -> dict[str, str]:
+    """Run the tasks, telling of each as it ends; why a run failed, by its name."""
+    waiting, running, failed = list(tasks), {}, {}
+    threads = {"OMP_NUM_THREADS": "1"} if jobs > 1 else {}
+    try:
+        while waiting or running:
+            while waiting and len(running) < jobs:
+                task = waiting.pop(0)
+                running[grid.run_name(*task)] = (_start(grid, *task, threads), time.monotonic())
+            time.sleep(0.1)
+            for name in [name for name, (process, _) in running.items() if process.poll() is not None]:
+                process, began = running.pop(name)
+                ended = len(tasks) - len(waiting) - len(running)
+                if process.returncode:
+                    failed[name] = _last_error(_path(grid.name, f"logs/{name}.log"), process.returncode)
+                outcome = "failed" if name in failed else "done"
+                print(f"  {ended}/{len(tasks)}  {name}  {outcome}  {time.monotonic() - began:.0f} s", flush=True)
+    except KeyboardInterrupt:
+        print("\nEnding the runs; give the same command again to go on with what is left.", file=sys.stderr)
+        raise
+    finally:
+        _end([process for process, _ in running.values()])
+    return failed
+
+
+def _start(grid: Grid, point: Point, seed: int, threads: dict[str, str]) -> subprocess.Popen:
+    name = grid.run_name(point, seed)
+    command = [sys.executable, "-m", "helpers", "run", "--run", name]
+    if _asked_alike(grid, point, seed):
+        command.append("--resume")
+    else:
+        command += ["--only", ",".join(grid.notebooks)]
+        for key, value in grid.parameters(point, seed).items():
+            command += ["-p", f"{key}={json.dumps(value)}"]
+    environment = os.environ | threads | {"GRPO_RUNS_DIR": str(runs_folder()), "PYTHONUNBUFFERED": "1"}
+    with _path(grid.name, f"logs/{name}.log").open("wb") as log:
+        # In a group of its own: a Ctrl-C reaches this process alone, which then ends the runs in order.
+        own = {"start_new_session": True} if os.name == "posix" else {}
+        return subprocess.Popen(
+            command, cwd=PROJECT, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, **own
+        )
+
+
+def _end(processes: list[subprocess.Popen]) -> None:
+    """Interrupt what still runs, as Ctrl-C would; what has not ended after a while is killed."""
+    for process in processes:
+        process.send_signal(signal.SIGINT if os.name == "posix" else signal.SIGTERM)
+    for process in processes:
+        try:
+            process.wait(_PATIENCE)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _last_error(log: Path, code: int) -> str:
+    """The line of a run's output that says why it ended: the error of a notebook or of the command, or else the last one."""
+    lines = [line.strip() for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
+    said = [line for line in lines if _ERROR_LINE.fullmatch(line)] or lines
+    return said[-1] if said else f"it ended with code {code} and said nothing"
+
+
+# --- The table ---------------------------------------------------------------------------------------------------------
+
+
+def measures(run: Run, evaluated: bool) -> dict[str, float]:
+    """What one finished run is judged by; nan for what was not measured or not reached.
+
+    accuracy: of the trained policy on the holdout, sampled; where `evaluated`, that is, where notebook 05 has run.
+    final_reward: the mean logged reward over the last fifth of the logged steps (at least one).
+    completions_to_target: completions sampled until correctness_reward, as a running mean over three logged steps, is 0.8.
+    kl: at the last step, in nats a token; nan with beta 0. training_seconds: the sum of step_time.
+    """
+    history = read_metrics(run.require("metrics.csv"))
+    kl = history["kl"].iloc[-1] if "kl" in history else math.nan
+    return {
+        "accuracy": run.evaluation["trained"]["accuracy"] if evaluated else math.nan,
+        "final_reward": float(history["reward"].tail(max(1, len(history) // 5)).mean()),
+        "completions_to_target": _completions_to_target(history, run.section("training")["settings"]),
+        "kl": float(kl),
+        "training_seconds": float(history["step_time"].sum()) if "step_time" in history else math.nan,
+    }
+
+
+def _completions_to_target(history: pd.DataFrame, settings: dict) -> float:
+    if _CORRECTNESS not in history:
+        return math.nan
+    reached = history["step"][history[_CORRECTNESS].rolling(3).mean() >= _TARGET]
+    if reached.empty:
+        return math.nan
+    # A round of sampling may serve several optimiser steps: presets.Preset.completions_per_round.
+    passes = settings["gradient_accumulation_steps"]
+    per_round = settings["steps_per_generation"] or passes
+    rounds = math.ceil(int(reached.iloc[0]) * passes / per_round)
+    return float(rounds * per_round * settings["per_device_train_batch_size"])
+
+
+def interval(values: list[float]) -> tuple[float, float]:
+    """The 95 % interval of a mean by Student's t (Biometrika 6, 1908): mean ± t·s/√n. nan for fewer than two values.
+
+    >>> [round(bound, 3) for bound in interval([1.0, 2.0, 3.0])]
+    [-0.484, 4.484]
+    """
+    if len(values) < 2:
+        return math.nan, math.nan
+    freedom = len(values) - 1
+    t = _T975[freedom - 1] if freedom <= len(_T975) else statistics.NormalDist().inv_cdf(0.975)
+    mean, half = statistics.mean(values), t * statistics.stdev(values) / math.sqrt(len(values))
+    return mean - half, mean + half
+
+
+def table(grid: Grid) -> pd.DataFrame:
+    """A row a point: point, each knob's value, seeds (finished), and each of MEASURES with its bounds `_low` and `_high`.
+
+    A measure is the mean over the finished seeds. With two or more its interval is Student's t over the seeds: where the mean
+    over many more seeds would lie, if seeds spread like a normal distribution. It covers all that a seed decides: the rows that
+    are drawn, the adapter's first weights, the sampling. Few seeds make it wide, and it may pass 0 or 1. With one seed only the
+    accuracy has an interval, Wilson's, which covers the choice of holdout questions and nothing of the training.
+
+    completions_to_target is blank unless every finished seed reached the target, because the mean of those that did would
+    flatter; reached_target counts them.
+    """
+    return pd.DataFrame([_row(grid, point) for point in grid.points])
+
+
+def _row(grid: Grid, point: Point) -> dict:
+    evaluated = "05" in grid.notebooks
+    runs = [Run(grid.run_name(point, seed)) for seed in grid.seeds if _is_done(grid, point, seed)]
+    found = [measures(run, evaluated) for run in runs]
+    row = {"point": point.name} | point.knobs | {"seeds": len(found)}
+    for measure in MEASURES:
+        values = [one[measure] for one in found]
+        known = bool(values) and not any(map(math.isnan, values))
+        low, high = interval(values) if known else (math.nan, math.nan)
+        if measure == "accuracy" and known and len(found) == 1:
+            entry = runs[0].evaluation["trained"]
+            low, high = wilson_interval(round(entry["accuracy"] * entry["n"]), entry["n"])
+        row |= {measure: statistics.mean(values) if known else math.nan, f"{measure}_low": low, f"{measure}_high": high}
+    return row | {"reached_target": sum(not math.isnan(one["completions_to_target"]) for one in found)}
+
+
+def _show(grid: Grid, found: pd.DataFrame) -> None:
+    """Print the table, a cell a measure, and draw a figure a knob."""
+    text = found[["point", *grid.knobs, "seeds"]].astype(str)
+    text["seeds"] += f"/{len(grid.seeds)}"
+    for measure in MEASURES:
+        if found[measure].notna().any():
+            bounds = zip(found[measure], found[f"{measure}_low"], found[f"{measure}_high"], strict=True)
+            text[measure] = [_cell(*numbers) for numbers in bounds]
+    print(f"\n{text.to_string(index=False)}\n\nmeans over the seeds, with 95 % intervals\n")
+    measure = "accuracy" if found["accuracy"].notna().any() else "final_reward"
+    for knob in grid.knobs if found[measure].notna().any() else []:
+        with atomic_write(_path(grid.name, f"{knob}.png")) as temporary:
+            plots.sweep(found, knob, measure).savefig(temporary, dpi=120, bbox_inches="tight", format="png")
+    print(f"table and figures: {_shown(grid.name, '')}")
+
+
+def _cell(value: float, low: float, high: float) -> str:
+    if math.isnan(value):
+        return ""
+    return f"{value:.4g}" + ("" if math.isnan(low) else f" ({low:.3g} to {high:.3g})")

@@ -1,0 +1,321 @@
+"""Where rows come from: built-in arithmetic, reasoning-gym, a hub data set, a CSV, JSONL or Parquet file.
+
+`read_source` yields one dict a row, with at least `question` and `answer` (and `split`, where the source has its own), or a
+`Broken` in place of a row that could not be read. It does not judge the values: `tasks.py` does.
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import json
+import random
+from collections.abc import Callable, Collection, Iterator
+from pathlib import Path
+
+from helpers.data.csvfiles import Broken, csv_rows, distinct_names, listed, text_lines
+
+DEFAULT_GENERATED_ROWS = 1_000
+FILE_TYPES = (".csv", ".jsonl", ".parquet")
+_PARQUET_BATCH = 4_096  # rows that are Python objects at one time
+
+
+def read_source(
+    source: str, columns: dict[str, str] | None, train_size: int | None, holdout_size: int, seed: int
+) -> Iterator[dict | Broken]:
+    """The rows of a source, by name or by path; see `tasks.load_task` for the arguments."""
+    source = str(source) if isinstance(source, Path) else source
+    if not isinstance(source, str) or not source.strip():
+        raise ValueError(f"source={source!r} is not a data source: give a name such as 'arithmetic/sums' or a file's path.")
+    kind, _, family = source.partition("/")
+    if kind == "arithmetic":
+        return arithmetic(family, train_size or DEFAULT_GENERATED_ROWS, holdout_size, seed)
+    if kind == "reasoning-gym":
+        return _reasoning_gym(family, (train_size or DEFAULT_GENERATED_ROWS) + holdout_size, seed)
+    if source.lower().endswith(FILE_TYPES):
+        return _mapped(file_rows(Path(source), _mapping(columns).values()), columns, source)
+    if Path(source).is_dir() or (source.count("/") == 1 and not source.startswith(".")):
+        return _hub(source, columns)
+    raise ValueError(
+        f"source={source!r} is not known. Give arithmetic/<family> ({', '.join(FAMILIES)}), reasoning-gym/<family>, "
+        f"a hub data set such as openai/gsm8k, or the path of a {', '.join(FILE_TYPES)} file."
+    )
+
+
+# --- Built-in arithmetic -----------------------------------------------------------------------------------------------
+# A family draws (numbers, operators), read from left to right. Its difficulty is the number of operators, plus one where
+# the answer is negative, plus one for each factor of two digits.
+
+
+def _sums(rng: random.Random) -> tuple[list[int], list[str]]:
+    count = rng.choice((2, 3))
+    return [rng.randrange(1, 100) for _ in range(count)], ["+"] * (count - 1)
+
+
+def _differences(rng: random.Random) -> tuple[list[int], list[str]]:
+    return [rng.randrange(1, 100), rng.randrange(1, 100)], ["-"]
+
+
+def _products(rng: random.Random) -> tuple[list[int], list[str]]:
+    return [rng.randrange(2, 100), rng.randrange(2, 100)], ["*"]
+
+
+def _chains(rng: random.Random) -> tuple[list[int], list[str]]:
+    count = rng.choice((3, 4))
+    return [rng.randrange(1, 100) for _ in range(count)], [rng.choice("+-") for _ in range(count - 1)]
+
+
+FAMILIES: dict[str, Callable] = {"sums": _sums, "differences": _differences, "products": _products, "chains": _chains}
+_APPLY = {"+": lambda a, b: a + b, "-": lambda a, b: a - b, "*": lambda a, b: a * b}
+
+
+def arithmetic_steps(numbers: list[int], operators: list[str]) -> list[str]:
+    """The working, one step an operator.
+
+    >>> arithmetic_steps([12, 34, 5], ["+", "+"])
+    ['12 + 34 = 46', '46 + 5 = 51']
+    """
+    steps, value = [], numbers[0]
+    for operator, number in zip(operators, numbers[1:], strict=True):
+        result = _APPLY[operator](value, number)
+        steps.append(f"{value} {operator} {number} = {result}")
+        value = result
+    return steps
+
+
+def arithmetic_problem(family: str, rng: random.Random) -> dict:
+    """One row of a family: question, answer, family, difficulty, working, split.
+
+    A tenth of all problems is reserved for the holdout by a hash of its numbers in any order: `12 + 34` and `34 + 12` stay
+    on one side, in every run and for every seed. The pocket model's own training kept off the same tenth.
+    """
+    numbers, operators = FAMILIES[family](rng)
+    expression = str(numbers[0]) + "".join(f" {op} {number}" for op, number in zip(operators, numbers[1:], strict=True))
+    steps = arithmetic_steps(numbers, operators)
+    answer = int(steps[-1].rpartition(" = ")[2])
+    extra = sum(number >= 10 for number in numbers) if family == "products" else answer < 0
+    key = f"{sorted(numbers)}{sorted(operators)}".encode()
+    return {
+        "question": f"What is {expression}?",
+        "answer": str(answer),
+        "family": family,
+        "difficulty": len(operators) + extra,
+        "working": ", ".join(steps),
+        "split": "holdout" if hashlib.sha256(key).digest()[0] < 26 else "train",
+    }
+
+
+def arithmetic(family: str, train_size: int, holdout_size: int, seed: int) -> Iterator[dict]:
+    """Distinct problems of a family, train_size for training and holdout_size from the reserved tenth.
+
+    Ends early where the family has no more distinct problems; `tasks.load_task` then says how many there were.
+    """
+    if family not in FAMILIES:
+        raise ValueError(_unknown("arithmetic", family, FAMILIES))
+    rng = random.Random(f"{family}-{seed}")
+    wanted = {"train": train_size, "holdout": holdout_size}
+    seen: set[str] = set()
+    since_new = 0
+    while any(wanted.values()) and since_new < 20_000:
+        row = arithmetic_problem(family, rng)
+        since_new += 1
+        if row["question"] not in seen and wanted[row["split"]]:
+            seen.add(row["question"])
+            wanted[row["split"]] -= 1
+            since_new = 0
+            yield row
+
+
+def _reasoning_gym(family: str, size: int, seed: int) -> Iterator[dict]:
+    try:
+        import reasoning_gym
+        from reasoning_gym.factory import DATASETS
+    except ImportError as error:
+        raise ValueError(
+            f"reasoning-gym/{family} needs the package reasoning-gym, which is not installed ({error}). Install it with "
+            "`pip install -r requirements-optional.txt`; its dependency pycosat compiles C, so a C compiler must be there."
+        ) from None
+    if family not in DATASETS:
+        raise ValueError(_unknown("reasoning-gym", family, DATASETS))
+    for entry in reasoning_gym.create_dataset(family, size=size, seed=seed):
+        yield {
+            "question": entry["question"],
+            "answer": entry["answer"],
+            "family": family,
+            # The row's own score_answer needs the entry it was made with; JSON keeps it in one Parquet column.
+            "entry": json.dumps(entry, default=str),
+        }
+
+
+# --- Files -------------------------------------------------------------------------------------------------------------
+
+
+def file_rows(path: Path, wanted: Collection[str] = ("question", "answer")) -> Iterator[dict | Broken]:
+    """The rows of a .csv, .jsonl or .parquet file, read as a stream. ValueError says what is wrong with the file.
+
+    wanted: the columns that will be asked for. One that is there twice is refused; of the others the second `note` becomes
+    `note.1`.
+    """
+    if not path.is_file():
+        near = difflib.get_close_matches(path.name, [p.name for p in path.parent.glob("*")] if path.parent.is_dir() else [], 1)
+        raise ValueError(f"{path}: no such file." + (f" Did you mean {path.with_name(near[0])}?" if near else ""))
+    if not path.stat().st_size:
+        raise ValueError(f"{path}: the file is empty.")
+    if path.suffix.lower() == ".jsonl":
+        return _jsonl_rows(path)
+    return (csv_rows if path.suffix.lower() == ".csv" else _parquet_rows)(path, wanted)
+
+
+def _jsonl_rows(path: Path) -> Iterator[dict | Broken]:
+    for number, line in enumerate(text_lines(path), 1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            yield Broken("not JSON", f"line {number}: {error}")
+            continue
+        yield row if isinstance(row, dict) else Broken("not a JSON object", f"line {number}: {line.strip()}")
+
+
+def _parquet_rows(path: Path, wanted: Collection[str]) -> Iterator[dict]:
+    import pyarrow
+    import pyarrow.parquet
+
+    try:
+        file = pyarrow.parquet.ParquetFile(path)
+        names = distinct_names(path, file.schema_arrow.names, wanted)
+        for batch in file.iter_batches(_PARQUET_BATCH):
+            yield from batch.rename_columns(names).to_pylist()
+    except (pyarrow.ArrowException, OSError) as error:
+        raise ValueError(f"{path}: not a Parquet file, or a damaged one ({error}).") from None
+
+
+# --- Hub data sets -----------------------------------------------------------------------------------------------------
+
+# What load_dataset needs to be told, for the sets this project names: configuration, columns, and the split held out.
+HUB_SETS = {"openai/gsm8k": {"config": "main", "columns": {"question": "question", "answer": "answer"}, "holdout": "test"}}
+
+
+# Where the hub cannot be reached: word problems of GSM8K's kind, generated on the spot (GSM-Symbolic, arXiv 2410.05229).
+STAND_INS = {"openai/gsm8k": "reasoning-gym/gsm_symbolic"}
+
+
+class Unreachable(ValueError):
+    """A hub data set that cannot be fetched because the hub cannot be reached."""
+
+
+def _hub(source: str, columns: dict[str, str] | None) -> Iterator[dict]:
+    import datasets
+
+    name, _, config = source.partition(":")
+    known = HUB_SETS.get(name, {})
+    try:
+        splits = datasets.load_dataset(name, config or known.get("config"))
+    except ConnectionError as error:
+        reason = str(error).splitlines()[0][:200]
+        raise Unreachable(
+            f"data set {source!r} could not be fetched: the hub cannot be reached ({reason}). Check the network, or take "
+            "source=arithmetic/sums or a file of your own, which need none."
+        ) from None
+    except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
+        raise ValueError(
+            f"data set {source!r} could not be loaded ({type(error).__name__}: {str(error).splitlines()[0][:200]}). Check "
+            "the spelling, the network, and, for a gated set, that HF_TOKEN is set. Without a network use arithmetic/sums."
+        ) from None
+    held_out = known.get("holdout")
+    has_own_holdout = held_out in splits
+    for split in [name for name in ("train", held_out) if name in splits] or list(splits)[:1]:
+        for row in _mapped(iter(splits[split]), columns or known.get("columns"), source):
+            if has_own_holdout and isinstance(row, dict):
+                row["split"] = "holdout" if split == held_out else "train"
+            yield row
+
+
+def _mapping(columns: dict[str, str] | None) -> dict[str, str]:
+    """Where `question` and `answer` are: the columns of those names, unless `columns` says otherwise."""
+    columns = columns or {}
+    if not isinstance(columns, dict) or not all(isinstance(column, str) for column in columns.values()):
+        raise ValueError(f'columns={columns!r} is not a mapping: write {{"question": "…", "answer": "…"}}.')
+    unknown = set(columns) - {"question", "answer"}
+    if unknown:
+        raise ValueError(f"columns maps {', '.join(sorted(unknown))}, but only 'question' and 'answer' can be mapped.")
+    return {"question": "question", "answer": "answer"} | columns
+
+
+def _mapped(rows: Iterator[dict | Broken], columns: dict[str, str] | None, source: str) -> Iterator[dict | Broken]:
+    """The rows with the mapped columns under the names `question` and `answer`; the first row says whether they exist."""
+    mapping = _mapping(columns)
+    checked = False
+    for row in rows:
+        if isinstance(row, Broken):
+            yield row
+            continue
+        absent = [column for column in mapping.values() if column not in row]
+        if absent and not checked:
+            raise ValueError(_no_column(source, absent, mapping, list(row)))
+        checked = True
+        if absent:
+            yield Broken(f"no {', '.join(absent)}", str(row))
+            continue
+        rest = {_free_name(key): value for key, value in row.items() if key not in mapping.values()}
+        yield {name: row[column] for name, column in mapping.items()} | rest
+
+
+def _no_column(source: str, absent: list[str], mapping: dict[str, str], names: list[str]) -> str:
+    """What is missing, what is there, and a mapping to copy, filled in where a name is near."""
+    there = {str(name).casefold(): str(name) for name in names}
+    near = {name: difflib.get_close_matches(str(name).casefold(), list(there), 1) for name in absent}
+    meant = {name: there[found[0]] for name, found in near.items() if found}
+    question = f"Did you mean {', '.join(map(repr, meant.values()))}? " if meant else ""
+    filled = {role: meant.get(name, "…") if name in absent else name for role, name in mapping.items()}
+    return (
+        f"{source}: no column {', '.join(map(repr, absent))}. It has: {listed(names)}. {question}Map them with "
+        f"columns={json.dumps(filled, ensure_ascii=False)}."
+    )
+
+
+# Names that the rows, the rewards' own arguments or TRL's keywords use already; a source's column of that name is renamed.
+_RESERVED = {"prompt", "question", "answer", "split", "completion", "prompts", "completions", "completion_ids", "tags"}
+_RESERVED |= {"trainer_state", "log_extra", "log_metric", "environments", "image", "images", "tools"}
+_RESERVED |= {"citations", "ignore_case", "language", "maximum", "minimum", "ngram_size", "patterns", "relative_tolerance"}
+_RESERVED |= {"samples", "schema", "steps", "target", "threshold", "tolerance", "unit"}
+
+
+def _free_name(column: str) -> str:
+    return f"source_{column}" if column in _RESERVED else column
+
+
+def _unknown(kind: str, family: str, known) -> str:
+    near = difflib.get_close_matches(family, list(known), 3)
+    names = (
+        f"Did you mean {', '.join(near)}?"
+        if near
+        else f"Known: {', '.join(list(known)[:12])}{' …' if len(known) > 12 else ''}."
+    )
+    return f"{kind}/{family} is not a family of {kind}. {names}"
+
+
+def model_files(model: str) -> tuple[Path, str, dict[str, str]]:
+    """Of a model folder or hub name: its tokenizer.json, its chat template, and its special tokens by name."""
+    folder = Path(model)
+    if not folder.is_dir():
+        from huggingface_hub import snapshot_download
+
+        try:
+            folder = Path(snapshot_download(model, allow_patterns=["tokenizer*", "chat_template*", "special_tokens*"]))
+        except (OSError, ValueError) as error:
+            raise ValueError(
+                f"the tokenizer of {model!r} could not be fetched ({type(error).__name__}). Three likely causes: the name is "
+                "misspelt, the model is gated and HF_TOKEN is not set, or there is no network."
+            ) from None
+    tokenizer_file, config_file = folder / "tokenizer.json", folder / "tokenizer_config.json"
+    if not tokenizer_file.is_file() or not config_file.is_file():
+        raise ValueError(f"{model}: tokenizer.json or tokenizer_config.json is missing, so prompts cannot be measured.")
+    config = json.loads(config_file.read_text(encoding="utf-8"))
+    template_file = folder / "chat_template.jinja"
+    template = template_file.read_text(encoding="utf-8") if template_file.is_file() else config.get("chat_template")
+    if not isinstance(template, str):
+        raise ValueError(f"{model} has no chat template. GRPO here needs a chat model: take its -Instruct variant.")
+    special = {key: value for key, value in config.items() if key.endswith("_token")}
+    return tokenizer_file, template, {k: v["content"] if isinstance(v, dict) else v for k, v in special.items() if v}

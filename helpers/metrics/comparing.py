@@ -1,0 +1,69 @@
+"""Runs side by side: the settings that differ, the accuracies with their intervals, the curves over one another."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from helpers.metrics.history import read_metrics
+from helpers.runs import Run
+
+_NOT_A_SETTING = ("name", "needs_gb")
+
+
+def chosen(names: list[str]) -> list[Run]:
+    """The runs of these names. ValueError for fewer than two, or for one given twice; FileNotFoundError for one not trained."""
+    if len(names) < 2 or len(set(names)) < len(names):
+        raise ValueError(f"{', '.join(names) or 'no run'}: name two or more different runs to compare.")
+    runs = [Run(name) for name in names]
+    for run in runs:
+        run.require("metrics.csv")
+    return runs
+
+
+def settings_that_differ(runs: list[Run]) -> pd.DataFrame:
+    """A row for each setting, seed, reward weight or kind of data that is not the same in all runs; a column a run."""
+    columns = {run.name: _settings(run) for run in runs}
+    names = list(dict.fromkeys(name for settings in columns.values() for name in settings))
+    table = pd.DataFrame({run: [settings.get(name, "") for name in names] for run, settings in columns.items()}, index=names)
+    return table[table.astype(str).nunique(axis=1) > 1]
+
+
+def _settings(run: Run) -> dict[str, object]:
+    training, data = run.section("training"), run.manifest.get("data", {})
+    settings = {name: value for name, value in training["settings"].items() if name not in _NOT_A_SETTING}
+    weights = dict(zip(training.get("rewards", []), training.get("weights", []), strict=False))
+    return settings | {
+        "seed": training["seed"],
+        "source": data.get("source", settings.get("source")),
+        "data": training.get("data", "")[:12],
+        "rewards": ", ".join(f"{name} x {weight:g}" for name, weight in weights.items()),
+    }
+
+
+def outcomes(runs: list[Run]) -> pd.DataFrame:
+    """A row a run: steps, the reward over the last ten, and the holdout accuracies with their 95 % intervals as text."""
+    rows = []
+    for run in runs:
+        history, evaluation = read_metrics(run.require("metrics.csv")), run.evaluation
+        row = {
+            "run": run.name,
+            "steps": int(history["step"].max()),
+            "reward, last 10": round(history["reward"].tail(10).mean(), 3),
+        }
+        for model in ("baseline", "trained", "merged"):
+            entry = evaluation.get(model)
+            row[model] = (
+                f"{entry['accuracy']:.1%} ({entry['ci95'][0]:.1%} to {entry['ci95'][1]:.1%})" if entry else "not measured"
+            )
+        rows.append(row)
+    return pd.DataFrame(rows).set_index("run")
+
+
+def histories(runs: list[Run]) -> dict[str, pd.DataFrame]:
+    """The training history of each run, by its name."""
+    return {run.name: read_metrics(run.require("metrics.csv")) for run in runs}
+
+
+def as_text(table: pd.DataFrame) -> str:
+    """A table for the terminal; a sentence where it has no row."""
+    return table.to_string() if len(table) else "nothing differs"

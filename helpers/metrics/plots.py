@@ -1,0 +1,275 @@
+"""Figures of a training history and of an evaluation. Every function returns a Matplotlib Figure and draws nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import matplotlib.pyplot as plt
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from helpers.metrics.history import reward_names, smoothed
+
+# Okabe and Ito's palette: told apart by colour-blind readers too.
+BLUE, ORANGE, GREEN, RED, PURPLE, GREY = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#7F7F7F"
+_CYCLE = (BLUE, ORANGE, GREEN, RED, PURPLE, GREY)
+
+
+def _axes(title: str, ylabel: str, axes: Axes | None = None, xlabel: str = "step", histories: Iterable[pd.DataFrame] = ()):
+    """A panel to draw in, with the stages of the histories that will be drawn there."""
+    if axes is None:
+        figure, axes = plt.subplots(figsize=(7.0, 3.6), layout="constrained")
+        plt.close(figure)  # the caller shows it; left open, Jupyter would draw it twice
+    axes.set_title(title, loc="left", fontsize=11)
+    axes.set_xlabel(xlabel)
+    axes.set_ylabel(ylabel)
+    axes.grid(alpha=0.25)
+    axes.spines[["top", "right"]].set_visible(False)
+    _mark_stages(axes, histories)
+    return axes.figure, axes
+
+
+def _mark_stages(axes: Axes, histories: Iterable[pd.DataFrame]) -> None:
+    """The name of each stage where it begins, and a dotted line where one follows another; see `metrics.joined`."""
+    marks = {}  # by step and name: several histories may change at the same step, and one mark says it
+    for history in histories:
+        if "stage" in history and history["stage"].nunique() > 1:
+            names = history["stage"].astype(str)
+            begins = names != names.shift()
+            marks |= {
+                (step, name): step > history["step"].min()
+                for step, name in zip(history["step"][begins], names[begins], strict=True)
+            }
+    for (step, name), changes in marks.items():
+        if changes:
+            axes.axvline(step, color=GREY, linewidth=0.8, linestyle=":")
+        place = {"xycoords": ("data", "axes fraction"), "textcoords": "offset points"}
+        axes.annotate(name, (step, 1.0), (3, -2), **place, va="top", fontsize=8, color=GREY)
+
+
+def _legend(left: Axes, right: Axes) -> None:
+    """One legend for the lines of two axes that share a panel."""
+    handles = [line for axes in (left, right) for line in axes.get_lines() if not line.get_label().startswith("_")]
+    left.legend(handles=handles, frameon=False, loc="center right")
+
+
+def _line(axes, history: pd.DataFrame, column: str, label: str, color: str) -> None:
+    """The raw values thin, their running mean thick."""
+    axes.plot(history["step"], history[column], color=color, alpha=0.25, linewidth=1)
+    axes.plot(history["step"], smoothed(history[column]), color=color, linewidth=2, label=label)
+
+
+def _nothing_logged(axes, what: str) -> None:
+    axes.text(0.5, 0.5, what, ha="center", va="center", transform=axes.transAxes, color=GREY)
+
+
+def reward(history: pd.DataFrame, axes: Axes | None = None) -> Figure:
+    """The weighted reward a step, smoothed, with a band of one `reward_std` (the spread over the whole batch)."""
+    figure, axes = _axes("Reward: weighted sum, mean of the batch", "reward", axes, histories=[history])
+    mean, spread = smoothed(history["reward"]), smoothed(history["reward_std"])
+    axes.fill_between(history["step"], mean - spread, mean + spread, color=BLUE, alpha=0.12, label="± reward_std", linewidth=0)
+    _line(axes, history, "reward", "reward", BLUE)
+    axes.legend(frameon=False, loc="lower right")
+    return figure
+
+
+def spread(history: pd.DataFrame, axes: Axes | None = None) -> Figure:
+    """`reward_std` beside `frac_reward_zero_std`, the share of groups whose completions all scored the same."""
+    figure, axes = _axes("What is left to learn from: spread of the rewards", "reward_std", axes, histories=[history])
+    _line(axes, history, "reward_std", "reward_std (left)", BLUE)
+    if "frac_reward_zero_std" in history:
+        right = axes.twinx()
+        right.spines["top"].set_visible(False)
+        _line(right, history, "frac_reward_zero_std", "frac_reward_zero_std (right)", ORANGE)
+        right.set_ylabel("share of groups")
+        right.set_ylim(-0.02, 1.02)
+        _legend(axes, right)
+    else:
+        axes.legend(frameon=False, loc="center right")
+    axes.set_ylim(bottom=0)
+    return figure
+
+
+def kl(history: pd.DataFrame, axes: Axes | None = None) -> Figure:
+    """The KL divergence from the reference policy, in nats a token; a note in its place where beta was 0."""
+    figure, axes = _axes("KL: how far the policy has moved from where it began", "nats a token", axes, histories=[history])
+    if "kl" in history and history["kl"].notna().any():
+        _line(axes, history, "kl", "kl", GREEN)
+        axes.set_ylim(bottom=0)
+    else:
+        _nothing_logged(axes, "not logged: TRL computes the KL only when beta is not 0")
+    return figure
+
+
+def each_reward(history: pd.DataFrame, axes: Axes | None = None) -> Figure:
+    """Each reward by itself, before its weight: the mean of the batch."""
+    figure, axes = _axes("Each reward by itself, unweighted", "mean of the batch", axes, histories=[history])
+    for color, name in zip(_CYCLE * 9, reward_names(history), strict=False):
+        _line(axes, history, f"rewards/{name}/mean", name, color)
+    if reward_names(history):
+        axes.legend(frameon=False, loc="lower right")
+    else:
+        _nothing_logged(axes, "not logged")
+    return figure
+
+
+def completion_length(history: pd.DataFrame, axes: Axes | None = None) -> Figure:
+    """Mean completion length in tokens, and the share cut off at the limit."""
+    figure, axes = _axes("Completion length", "tokens", axes, histories=[history])
+    if "completions/mean_length" not in history:
+        _nothing_logged(axes, "not logged")
+        return figure
+    _line(axes, history, "completions/mean_length", "mean length (left)", PURPLE)
+    axes.set_ylim(bottom=0)
+    if "completions/clipped_ratio" in history:
+        right = axes.twinx()
+        right.spines["top"].set_visible(False)
+        _line(right, history, "completions/clipped_ratio", "share cut off (right)", RED)
+        right.set_ylim(-0.02, 1.02)
+        right.set_ylabel("share of completions")
+        _legend(axes, right)
+    else:
+        axes.legend(frameon=False, loc="center right")
+    return figure
+
+
+def loss(history: pd.DataFrame, axes: Axes | None = None) -> Figure:
+    """The loss: near 0 by construction, because advantages sum to zero in every group."""
+    figure, axes = _axes("Loss: near zero by construction, not a measure of progress", "loss", axes, histories=[history])
+    _line(axes, history, "loss", "loss", GREY)
+    axes.axhline(0, color="black", linewidth=0.8)
+    return figure
+
+
+def dashboard(history: pd.DataFrame) -> Figure:
+    """The six curves of a training in one figure: what notebook 03 redraws while it trains."""
+    figure, grid = plt.subplots(2, 3, figsize=(14.0, 6.6), layout="constrained")
+    plt.close(figure)
+    for draw, axes in zip((reward, spread, kl, each_reward, completion_length, loss), grid.flat, strict=True):
+        draw(history, axes)
+        axes.set_title(axes.get_title(loc="left").partition(":")[0], loc="left", fontsize=10)
+    return figure
+
+
+def overlay(histories: dict[str, pd.DataFrame]) -> Figure:
+    """Several runs over one another, by name: reward, KL, completion length, and the share of groups without spread."""
+    figure, grid = plt.subplots(2, 2, figsize=(12.0, 6.6), layout="constrained")
+    plt.close(figure)
+    panels = [
+        ("reward", "reward"),
+        ("kl", "KL, nats a token"),
+        ("completions/mean_length", "completion length, tokens"),
+        ("frac_reward_zero_std", "share of groups without spread"),
+    ]
+    for (column, label), axes in zip(panels, grid.flat, strict=True):
+        _axes(label, label, axes, histories=histories.values())
+        for color, (name, history) in zip(_CYCLE * 9, histories.items(), strict=False):
+            if column in history:
+                _line(axes, history, column, name, color)
+    grid.flat[0].legend(frameon=False)
+    return figure
+
+
+def accuracy(evaluation: dict[str, dict]) -> Figure:
+    """Holdout accuracy of each model evaluated, sampled and greedy, with 95 % intervals."""
+    figure, axes = _axes("Holdout accuracy, with 95 % intervals", "accuracy", xlabel="")
+    width = 0.36
+    for shift, color, label in ((-width / 2, BLUE, "sampled"), (width / 2, ORANGE, "greedy")):
+        measured = [entry if label == "sampled" else entry.get("greedy") for entry in evaluation.values()]
+        entries = [entry for entry in measured if entry]
+        values = [entry["accuracy"] for entry in entries]
+        below = [entry["accuracy"] - entry["ci95"][0] for entry in entries]
+        above = [entry["ci95"][1] - entry["accuracy"] for entry in entries]
+        places = [position + shift for position, entry in enumerate(measured) if entry]
+        axes.bar(places, values, width, color=color, alpha=0.85, label=label, yerr=[below, above], capsize=4)
+        for place, value, high in zip(places, values, above, strict=True):
+            axes.annotate(f"{value:.0%}", (place, value + high), (0, 3), textcoords="offset points", ha="center", fontsize=9)
+    axes.set_xticks(range(len(evaluation)), [name.replace("_", " ") for name in evaluation])
+    axes.set_ylim(0, 1.12)
+    axes.legend(frameon=False, loc="upper left")
+    return figure
+
+
+def sweep(table: pd.DataFrame, knob: str, measure: str) -> Figure:
+    """One measure of a sweep over the values of one knob, with 95 % intervals; a line for each setting of the other knobs.
+
+    table: what `sweep.read` returns. Values stand at equal distances, whatever they are: learning rates as well as losses.
+    ValueError for a knob or measure that the table has not.
+    """
+    names = list(table.columns[1 : list(table.columns).index("seeds")])  # between the point and the number of its seeds
+    measures = [name.removesuffix("_low") for name in table.columns if name.endswith("_low")]
+    for name, known in ((knob, names), (measure, measures)):
+        if name not in known:
+            raise ValueError(f"{name!r} is not in the table of this sweep. It has: {', '.join(known)}.")
+    figure, axes = _axes(f"{measure} by {knob}, with 95 % intervals", measure, xlabel=knob)
+    known = table[table[measure].notna()]
+    values = sorted(table[knob].unique(), key=lambda value: (isinstance(value, str), value))
+    others = [name for name in names if name != knob]
+    groups = [(key, rows) for key, rows in known.groupby(others)] if others else [((), known)]
+    # Of a sweep one knob at a time, only the line through the base point has several values of this one.
+    lines = [(key, rows) for key, rows in groups if rows[knob].nunique() > 1] or groups
+    for color, (key, rows) in zip(_CYCLE * 9, lines, strict=False):
+        rows = rows.sort_values(knob, key=lambda column: column.map(values.index))
+        places, middle = rows[knob].map(values.index), rows[measure]
+        bounds = [(middle - rows[f"{measure}_low"]).fillna(0), (rows[f"{measure}_high"] - middle).fillna(0)]
+        label = ", ".join(f"{name} {value}" for name, value in zip(others, key, strict=True))
+        axes.errorbar(places, middle, yerr=bounds, color=color, marker="o", capsize=4, linewidth=2, label=label)
+    axes.set_xticks(range(len(values)), [str(value) for value in values])
+    if len(lines) > 1:
+        axes.legend(frameon=False)
+    return figure
+
+
+def reward_signal(signal: dict) -> Figure:
+    """What GRPO would learn from, three panels: each reward's share of the advantage, pass rates a question, rank correlations.
+
+    signal: what `rewards.lab.Lab.signal` returns.
+    """
+    figure, (shares, passes, ranks) = plt.subplots(1, 3, figsize=(11.5, 3.4), layout="constrained", width_ratios=[1.15, 1, 0.9])
+    plt.close(figure)
+    names = list(signal["rewards"])
+    labels = [name.removesuffix("_reward").replace("_", "\n") for name in names]
+    _advantage_shares(shares, signal, names, labels)
+    _pass_rates(passes, signal)
+    _rank_correlations(ranks, signal, names, labels)
+    for axes in (shares, passes):
+        axes.spines[["top", "right"]].set_visible(False)
+    return figure
+
+
+def _advantage_shares(axes, signal: dict, names: list[str], labels: list[str]) -> None:
+    values = [signal["rewards"][name]["advantage_share"] for name in names]
+    colors = [BLUE if name in signal["judges"] else GREY for name in names]
+    bars = axes.barh(labels, values, color=colors)
+    axes.bar_label(bars, [f"{value:.0%}" for value in values], padding=3)
+    axes.set_xlim(min(0, *values) * 1.25, max(0.01, *values) * 1.25)
+    axes.invert_yaxis()
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
+    axes.set_title("Who drives the advantage (blue: judges the answer)", loc="left", fontsize=10)
+
+
+def _pass_rates(axes, signal: dict) -> None:
+    rates = [rate for rate in signal["pass_rate"] if rate is not None]
+    steps = signal["group_size"]
+    edges = [(k - 0.5) / steps for k in range(steps + 2)]
+    axes.hist(rates, bins=edges, color=BLUE, edgecolor="white")
+    flat = signal["total"]["zero_spread"]
+    axes.set_title(f"Pass rate a question ({flat:.0%} of groups have no spread)", loc="left", fontsize=10)
+    axes.set_xlabel(f"share of {steps} completions that are right")
+    axes.set_ylabel("questions")
+    axes.yaxis.get_major_locator().set_params(integer=True)
+
+
+def _rank_correlations(axes, signal: dict, names: list[str], labels: list[str]) -> None:
+    matrix = [[1.0 if a == b else signal["rewards"][a]["rank_correlation"][b] for b in names] for a in names]
+    axes.imshow([[0.0 if value is None else value for value in row] for row in matrix], cmap="PuOr", vmin=-1, vmax=1)
+    for y, row in enumerate(matrix):
+        for x, value in enumerate(row):
+            dark = value is not None and abs(value) > 0.7
+            axes.text(
+                x, y, "–" if value is None else f"{value:.2f}", ha="center", va="center", color="white" if dark else "black"
+            )
+    axes.set_xticks(range(len(names)), labels, fontsize=8 if len(names) < 4 else 6)
+    axes.set_yticks(range(len(names)), labels, fontsize=8)
+    axes.set_title("Rank correlation (Spearman)", loc="left", fontsize=10)

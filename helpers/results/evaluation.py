@@ -1,0 +1,365 @@
+"""How good is a model, and how sure are we: accuracy, pass@k and majority vote on the holdout, each with a 95 % interval, and
+two models compared on the same questions. Making the completions that are scored here is `answering.py`'s work.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from helpers.formats import THINK_ANSWER, TagFormat
+from helpers.results.answering import answered, weights_identity
+from helpers.rewards.answers import parse_number, quick_verdict
+from helpers.rewards.correctness import correctness_reward, judged_answer
+from helpers.rewards.structure import format_reward
+
+__all__ = [
+    "answered",
+    "compare",
+    "comparison_lines",
+    "difficulty_summary",
+    "majority_vote",
+    "mcnemar_test",
+    "other_family",
+    "paired_interval",
+    "pass_at_k",
+    "right",
+    "sampled_scores",
+    "samples_summary",
+    "score",
+    "summary",
+    "weights_identity",
+    "wilson_interval",
+]
+
+_Z95 = 1.959963984540054  # the 97.5 % quantile of the normal distribution
+_DRAWS = 2_000  # of the bootstrap
+_SMALLEST_P = 1e-15  # what is smaller is printed as such
+
+
+# --- One proportion ----------------------------------------------------------------------------------------------------
+
+
+def wilson_interval(successes: int, n: int, z: float = _Z95) -> tuple[float, float]:
+    """The Wilson score interval of a proportion (E. B. Wilson, JASA 22, 1927); honest at 0 and at 1, unlike mean ± z·se.
+
+    >>> [round(bound, 3) for bound in wilson_interval(90, 100)]
+    [0.826, 0.945]
+    """
+    if n < 1 or not 0 <= successes <= n:
+        raise ValueError(f"{successes} successes of {n} is not a proportion.")
+    p, z2 = successes / n, z * z
+    centre = (p + z2 / (2 * n)) / (1 + z2 / n)
+    half = z / (1 + z2 / n) * math.sqrt(p * (1 - p) / n + z2 / (4 * n * n))
+    # Rounding may push the bounds of 0/n and n/n past the point itself by 1e-17.
+    return min(p, max(0.0, centre - half)), max(p, min(1.0, centre + half))
+
+
+def right(completions: list[str], answers: list[str], tags: TagFormat = THINK_ANSWER) -> list[bool]:
+    """For each completion, whether `correctness_reward` gives it 1.0. One answer a completion."""
+    if len(completions) != len(answers):
+        raise ValueError(f"{len(completions)} completions do not go with {len(answers)} answers: give one of each a question.")
+    return [reward == 1.0 for reward in correctness_reward(completions, answers, tags)]
+
+
+def score(
+    completions: list[str],
+    answers: list[str],
+    tags: TagFormat = THINK_ANSWER,
+    *,
+    difficulty: list | None = None,
+    count_tokens: Callable[[str], int] | None = None,
+) -> dict:
+    """One entry of evaluation.json: accuracy, ci95 (two bounds), n, in_format (the share that is exactly the format).
+
+    One completion a question; all lists have the same length.
+
+    difficulty: a level a question, number or text; adds `by_difficulty`, accuracy, ci95 and n by level, the lowest first.
+        A question without a level (None, nan) counts in none.
+    count_tokens: the tokens of one text; adds `mean_length`, that of the completions, in tokens.
+    """
+    correct = right(completions, answers, tags)
+    entry = _proportion(correct) | {"in_format": sum(format_reward(completions, tags)) / len(correct)}
+    if count_tokens is not None:
+        entry["mean_length"] = sum(map(count_tokens, completions)) / len(correct)
+    if difficulty is not None:
+        levels: dict[str, list[bool]] = {}
+        for hit, level in zip(correct, difficulty, strict=True):
+            if level is not None and level == level:  # nan is not itself
+                # A column of whole numbers with gaps is one of floats to pandas: 2.0 is level 2.
+                levels.setdefault(f"{level:g}" if isinstance(level, float) else str(level), []).append(hit)
+        entry["by_difficulty"] = {level: _proportion(levels[level]) for level in sorted(levels, key=_numbers_first)}
+    return entry
+
+
+def _proportion(correct: list[bool]) -> dict:
+    low, high = wilson_interval(sum(correct), len(correct))
+    return {"accuracy": sum(correct) / len(correct), "ci95": [low, high], "n": len(correct)}
+
+
+def _numbers_first(level: str) -> tuple:
+    number = parse_number(level)
+    return (1, 0, level) if number is None else (0, number.value, level)
+
+
+def other_family(source: str) -> str:
+    """A built-in family that a training on `source` did not see, to show what was forgotten.
+
+    Sums, unless sums were trained; then differences. The pocket model knows these two alone, and a larger one should still
+    know them after whatever it was trained on.
+    """
+    return "arithmetic/differences" if source == "arithmetic/sums" else "arithmetic/sums"
+
+
+# --- Several samples a question ----------------------------------------------------------------------------------------
+
+
+def pass_at_k(n: int, c: int, k: int) -> float:
+    """The chance that at least one of k samples is right, estimated without bias from n samples of which c are right.
+
+    1 - C(n-c, k) / C(n, k): Chen et al., arXiv 2107.03374, equation 1. In whole numbers until the one division, so nothing
+    overflows or cancels. ValueError unless 0 <= c <= n and 1 <= k <= n.
+
+    >>> pass_at_k(4, 1, 2)
+    0.5
+    """
+    if not (0 <= c <= n and 1 <= k <= n):
+        raise ValueError(f"pass@{k} cannot be told from {c} right of {n} samples: it needs 0 <= c <= n and 1 <= k <= n.")
+    every = math.comb(n, k)
+    return (every - math.comb(n - c, k)) / every
+
+
+def majority_vote(completions: list[str], tags: TagFormat = THINK_ANSWER) -> str:
+    """The completion that stands for the most frequent answer among the samples of one question; "" where none has an answer.
+
+    Answers are one vote where they are equal as numbers or as text (`42` and `42.0`; mathematics is not worked out). What has
+    no answer block, or blocks that disagree, does not vote. Of several with the most votes, the one that reached that number
+    first wins. Self-consistency: Wang et al., arXiv 2203.11171.
+
+    >>> majority_vote(["<answer>7</answer>", "<answer>42</answer>", "no", "<answer>42.0</answer>"])
+    '<answer>42</answer>'
+    """
+    candidates: list[tuple[str, str]] = []  # an answer, and the first completion that gave it
+    votes: list[int] = []
+    winner, most = "", 0
+    for completion in completions:
+        given = judged_answer(completion, tags)
+        if not given:
+            continue
+        same = (i for i, (known, _) in enumerate(candidates) if given == known or quick_verdict(given, known))
+        position = next(same, len(candidates))
+        if position == len(candidates):
+            candidates.append((given, completion))
+            votes.append(0)
+        votes[position] += 1
+        if votes[position] > most:
+            winner, most = candidates[position][1], votes[position]
+    return winner
+
+
+def sampled_scores(
+    groups: list[list[str]], answers: list[str], tags: TagFormat = THINK_ANSWER, ks: tuple[int, ...] = (1, 2, 4, 8, 16)
+) -> dict:
+    """pass@k and the majority vote of `samples` completions a question, as evaluation.json holds them.
+
+    groups: the completions of each question, equally many. A k above their number is left out.
+
+    Returns samples, pass_at_k_questions, pass_at_k (by k, as text: value and ci95) and majority (accuracy, ci95, n). The
+    intervals of pass@k are those of a bootstrap over the questions (percentiles of 2,000 draws, seeded), the majority's is
+    Wilson's. ValueError where there are no groups or groups of several sizes.
+    """
+    sizes = sorted({len(group) for group in groups})
+    if len(sizes) != 1 or not sizes[0]:
+        raise ValueError(f"groups of {sizes} samples: every question needs equally many completions, at least one.")
+    if len(groups) != len(answers):
+        raise ValueError(f"{len(groups)} groups do not go with {len(answers)} answers: give one of each a question.")
+    samples = sizes[0]
+    flat = right([text for group in groups for text in group], [gold for gold in answers for _ in range(samples)], tags)
+    # How many questions have 0, 1, … right samples; nothing else matters to pass@k.
+    counts = np.bincount(np.reshape(flat, (-1, samples)).sum(axis=1), minlength=samples + 1)
+    majority = right([majority_vote(group, tags) for group in groups], answers, tags)
+    return {
+        "samples": samples,
+        "pass_at_k_questions": len(groups),
+        "pass_at_k": {str(k): _mean_pass_at_k(counts, k) for k in ks if k <= samples},
+        "majority": _proportion(majority),
+    }
+
+
+def _mean_pass_at_k(counts: np.ndarray, k: int) -> dict:
+    """The mean over the questions and its interval; counts: questions by the number of their right samples, 0 to n."""
+    questions, n = int(counts.sum()), len(counts) - 1
+    values = np.array([pass_at_k(n, c, k) for c in range(n + 1)])
+    value = float(counts @ values) / questions
+    if value in (0, 1):  # no question differs, so there is nothing to draw from, and the mean is a plain proportion
+        low, high = wilson_interval(round(value * questions), questions)
+    else:
+        # Drawing questions with replacement is drawing how many have each count: a multinomial.
+        draws = np.random.default_rng(0).multinomial(questions, counts / questions, size=_DRAWS) @ values / questions
+        low, high = np.quantile(draws, (0.025, 0.975)).tolist()
+    return {"value": value, "ci95": [min(value, low), max(value, high)]}
+
+
+# --- Two models on the same questions ----------------------------------------------------------------------------------
+
+
+def mcnemar_test(won: int, lost: int) -> float:
+    """The p-value of McNemar's exact two-sided test: how surprising is such a split if winning and losing were a coin's toss.
+
+    Only questions that one model answers and the other does not can tell them apart: `won` and `lost` of them. The sign test
+    (binomial, p = 1/2) on these, doubled; 1.0 where there are none. Q. McNemar, Psychometrika 12, 1947.
+
+    >>> round(mcnemar_test(7, 1), 4)
+    0.0703
+    """
+    discordant, tail, term = won + lost, 0, 1
+    for i in range(min(won, lost) + 1):
+        tail, term = tail + term, term * (discordant - i) // (i + 1)
+    return min(1.0, 2 * tail / 2**discordant)
+
+
+def paired_interval(both: int, won: int, lost: int, neither: int) -> tuple[float, float]:
+    """The 95 % interval of the difference of two accuracies on the same questions, (won - lost) / n.
+
+    Newcombe's square-and-add interval from the two Wilson intervals and their correlation (R. G. Newcombe, Statistics in
+    Medicine 17, 1998, 2635-2650, method 10). Like Wilson's, it has a width where the models never differ.
+
+    >>> [round(bound, 3) for bound in paired_interval(both=1, won=7, lost=1, neither=12)]
+    [0.026, 0.507]
+    """
+    n = both + won + lost + neither
+    after, before = both + won, both + lost
+    (low_after, high_after), (low_before, high_before) = wilson_interval(after, n), wilson_interval(before, n)
+    margins = after * (n - after) * before * (n - before)
+    covariance = both * neither - won * lost
+    if covariance > 0:  # a positive correlation narrows the interval, so it is taken with a continuity correction
+        covariance = max(0.0, covariance - n / 2)
+    correlation = covariance / math.sqrt(margins) if margins else 0.0
+
+    def half(a: float, b: float) -> float:
+        return math.sqrt(max(0.0, a * a - 2 * correlation * a * b + b * b))
+
+    difference = (won - lost) / n
+    below = half(after / n - low_after, high_before - before / n)
+    above = half(high_after - after / n, before / n - low_before)
+    return max(-1.0, difference - below), min(1.0, difference + above)
+
+
+def compare(
+    before: list[str],
+    after: list[str],
+    questions: list[str],
+    answers: list[str],
+    tags: TagFormat = THINK_ANSWER,
+    *,
+    names: tuple[str, str] = ("baseline", "trained"),
+    examples: int = 3,
+) -> dict:
+    """Two models on the same questions, one completion each: an entry of comparison.json.
+
+    Returns before and after (the names), n, won (questions that only the second model answers), lost (only the first),
+    both_right, both_wrong, p_value (`mcnemar_test`), difference of the accuracies (after - before) with difference_ci95
+    (`paired_interval`), and the first `examples` questions of either kind as won_examples and lost_examples.
+    """
+    verdicts = list(zip(right(before, answers, tags), right(after, answers, tags), strict=True))
+    won, lost = verdicts.count((False, True)), verdicts.count((True, False))
+    both, neither = verdicts.count((True, True)), verdicts.count((False, False))
+    interval = paired_interval(both, won, lost, neither)
+    rows = [
+        {"question": question, "answer": answer, "before": first, "after": second}
+        for question, answer, first, second in zip(questions, answers, before, after, strict=True)
+    ]
+
+    def shown(verdict: tuple[bool, bool]) -> list[dict]:
+        return [row for row, found in zip(rows, verdicts, strict=True) if found == verdict][:examples]
+
+    return {
+        "before": names[0],
+        "after": names[1],
+        "n": len(rows),
+        "won": won,
+        "lost": lost,
+        "both_right": both,
+        "both_wrong": neither,
+        "p_value": mcnemar_test(won, lost),
+        "difference": (won - lost) / len(rows),
+        "difference_ci95": list(interval),
+        "won_examples": shown((False, True)),
+        "lost_examples": shown((True, False)),
+    }
+
+
+# --- As text -----------------------------------------------------------------------------------------------------------
+
+
+def summary(evaluation: dict[str, dict]) -> list[str]:
+    """evaluation.json as lines of text, a model a line: accuracy with its interval, greedy accuracy, in-format share, number of
+    questions, and the mean length of a sampled completion in tokens; nan for what was not measured.
+    """
+    lines = [f"{'':<12}{'sampled':>9}   {'95 % interval':<19}{'greedy':>7}{'in format':>12}{'questions':>11}{'tokens':>9}"]
+    for name, entry in evaluation.items():
+        low, high = entry["ci95"]
+        greedy = entry.get("greedy", {}).get("accuracy", math.nan)
+        lines.append(
+            f"{name:<12}{entry['accuracy']:>9.1%}   {f'{low:.1%} to {high:.1%}':<19}{greedy:>7.1%}"
+            f"{entry['in_format']:>12.1%}{entry['n']:>11}{entry.get('mean_length', math.nan):>9.1f}"
+        )
+    return lines
+
+
+def samples_summary(evaluation: dict[str, dict]) -> list[str]:
+    """pass@k, the majority vote and the other family of evaluation.json as lines of text: a measure a line, a model a column.
+
+    Models that were not sampled several times are left out; no line at all where none was.
+    """
+    measured = {name: entry for name, entry in evaluation.items() if "pass_at_k" in entry}
+    columns = {}
+    for name, entry in measured.items():
+        cells = {"samples": f"{entry['samples']} for {entry['pass_at_k_questions']} questions"}
+        cells |= {f"pass@{k}": _cell(point["value"], point["ci95"]) for k, point in entry["pass_at_k"].items()}
+        others = [entry["other"]] if "other" in entry else []
+        columns[name] = cells | {"majority": _cell(entry["majority"]["accuracy"], entry["majority"]["ci95"])}
+        columns[name] |= {other["source"]: _cell(other["accuracy"], other["ci95"]) for other in others}
+    ks = sorted({int(k) for entry in measured.values() for k in entry["pass_at_k"]})
+    families = dict.fromkeys(entry["other"]["source"] for entry in measured.values() if "other" in entry)
+    return _table(["samples", *(f"pass@{k}" for k in ks), "majority", *families], columns)
+
+
+def difficulty_summary(evaluation: dict[str, dict]) -> list[str]:
+    """Sampled accuracy by difficulty as lines of text: a level a line, a model a column, with intervals and questions.
+
+    Models whose questions have no levels are left out; no line at all where none has.
+    """
+    measured = {name: entry["by_difficulty"] for name, entry in evaluation.items() if entry.get("by_difficulty")}
+    sizes = {level: points["n"] for entry in measured.values() for level, points in entry.items()}
+    columns = {"questions": {level: str(n) for level, n in sizes.items()}} if measured else {}
+    for name, entry in measured.items():
+        columns[name] = {level: _cell(points["accuracy"], points["ci95"]) for level, points in entry.items()}
+    return _table(sorted(sizes, key=_numbers_first), columns, corner="difficulty")
+
+
+def comparison_lines(comparison: dict) -> list[str]:
+    """What `compare` returned as lines of text: questions won and lost with the test, and the difference with its interval."""
+    p = comparison["p_value"]
+    surprise = f"p = {p:.3g}" if p >= _SMALLEST_P else f"p < {_SMALLEST_P:g}"
+    low, high = (100 * bound for bound in comparison["difference_ci95"])
+    return [
+        f"{comparison['after']} against {comparison['before']}: won {comparison['won']}, lost {comparison['lost']} of "
+        f"{comparison['n']}; exact McNemar {surprise}",
+        f"accuracy {100 * comparison['difference']:+.1f} points ({low:.1f} to {high:.1f})",
+    ]
+
+
+def _cell(value: float, ci95: list[float]) -> str:
+    return f"{value:.1%} ({100 * ci95[0]:.1f} to {100 * ci95[1]:.1f})"
+
+
+def _table(labels: list[str], columns: dict[str, dict[str, str]], corner: str = "") -> list[str]:
+    """Lines of text, the names of the columns first; a cell that a column lacks stays empty."""
+    if not columns:
+        return []
+    rows = [(corner, list(columns)), *((label, [cells.get(label, "") for cells in columns.values()]) for label in labels)]
+    width = max(12, *(len(label) + 2 for label in labels))
+    return [f"{label:<{width}}" + "".join(f"{text:>24}" for text in texts) for label, texts in rows]

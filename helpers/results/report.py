@@ -1,0 +1,399 @@
+"""One HTML page about a run, to send to a colleague: verdict, curves, findings, evaluation, rewards, settings, versions.
+
+It holds everything it shows: no network, no script, figures as inline SVG. It is read off the run folder alone; a part whose
+file is not there is left out, with a sentence saying which notebook makes it. `card.py` tells the same facts in Markdown.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path, PurePosixPath, PureWindowsPath
+
+import jinja2
+import matplotlib as mpl
+import pandas as pd
+from markupsafe import Markup
+
+from helpers.metrics import plots
+from helpers.metrics.diagnosis import diagnose
+from helpers.metrics.history import first_and_last, read_metrics, reward_names
+from helpers.runs import Run, atomic_write
+
+NOTEBOOKS = {  # what the page is made of, and the notebook that writes it
+    "data_report.json": "01_data_preparation",
+    "reward_report.json": "02_reward_functions",
+    "metrics.csv": "03_grpo_training",
+    "completions.parquet": "03_grpo_training",
+    "evaluation.json": "05_merge_and_inference",
+    "comparison.json": "05_merge_and_inference",
+}
+MODELS = {
+    "baseline": "before training",
+    "trained": "the policy with its adapter",
+    "unmerged": "the adapter on the base in full precision",
+    "merged": "the merged model, read from disk",
+    "adapter": "the adapter on the base in full precision",
+}
+_CURVES = (
+    (plots.reward, ("reward",), "The sum that is trained on. It should rise, then flatten."),
+    (plots.each_reward, (), "Usually the format is learned first, and the answer follows."),
+    (plots.spread, ("reward_std", "frac_reward_zero_std"), "A group whose completions all score the same teaches nothing."),
+    (plots.kl, ("kl",), "It should rise and then level off."),
+    (
+        plots.completion_length,
+        ("completions/mean_length", "completions/clipped_ratio"),
+        "What is cut off at the limit never reaches its answer.",
+    ),
+    (plots.loss, ("loss",), "Advantages sum to zero in every group: it is the gradient that teaches."),
+)
+_INCHES = (4.7, 2.9)  # small, so that the text of a figure stays readable at the width of a phone
+_SIGNIFICANT = 0.05
+_ROUNDING = {"torch.float32": 1e-3}  # the largest logit difference that it explains, see merging.py; 0.5 in 16 bits
+_TEXTS = ("system_prompt", "question")  # parameters that may begin with a slash and are no path
+_SHOWN, _ENDS = 4, (500, 250)  # questions or completions of a kind; characters of a long completion
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a run folder says, without a machine's paths; `absent` maps each file that is not used to the reason why."""
+
+    name: str
+    manifest: dict
+    absent: dict[str, str]
+    data: dict
+    rewards: dict
+    history: pd.DataFrame | None
+    completions: pd.DataFrame | None
+    evaluation: dict
+    comparison: dict
+    has_merged: bool
+
+
+def write(run: Run) -> Path:
+    """Write report.html into the run folder and return its path.
+
+    FileNotFoundError where the run has nothing to report; ValueError where one of its files is damaged, or where the data
+    were prepared anew after the training (see `Run.section`).
+    """
+    page = _environment().get_template("report.html.j2").render(_contents(read(run)))
+    with atomic_write(run.path("report.html")) as temporary:
+        temporary.write_text(page, encoding="utf-8", errors="replace")  # a completion may hold half a surrogate pair
+    return run.folder / "report.html"
+
+
+# --- Reading -----------------------------------------------------------------------------------------------------------
+
+
+def read(run: Run) -> Facts:
+    """Everything that report and card tell. An evaluation older than the training is of another adapter, and left out."""
+    if not any((run.folder / part).exists() for part in NOTEBOOKS):
+        run.require("data_report.json")
+    manifest = run.manifest
+    trained = run.section("training")["written"] if "training" in manifest else None
+    absent = {part: why for part in NOTEBOOKS if (why := _why_absent(run, part, trained))}
+
+    def part(name: str, load: Callable, default):
+        return default if name in absent else load(run.folder / name)
+
+    return Facts(
+        name=run.name,
+        manifest=portable(manifest),
+        absent=absent,
+        data=portable(part("data_report.json", _json, {})),
+        rewards=part("reward_report.json", _json, {}),
+        history=part("metrics.csv", read_metrics, None),
+        completions=part("completions.parquet", pd.read_parquet, None),
+        evaluation=portable(part("evaluation.json", _json, {})),
+        comparison=part("comparison.json", _json, {}),
+        has_merged=(run.folder / "merged").exists(),
+    )
+
+
+def _why_absent(run: Run, part: str, trained: str | None) -> str | None:
+    path, notebook = run.folder / part, NOTEBOOKS[part]
+    rerun = f"notebook {notebook} makes: python -m helpers run --run {run.name} --only {notebook[:2]}"
+    if not path.exists():
+        return f"This run has no {part}, which {rerun}"
+    measures = notebook.startswith("05")
+    if measures and trained and path.stat().st_mtime < datetime.fromisoformat(trained).timestamp():
+        return f"{part} is older than the last training, so it is of another adapter. A new one {rerun}"
+    return None
+
+
+def _json(path: Path) -> dict:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        content, why = None, str(error)
+    else:
+        why = f"it holds a {type(content).__name__}, not an object"
+    if not isinstance(content, dict):
+        raise ValueError(f"{path.name} is damaged ({why}). Rerun notebook {NOTEBOOKS[path.name]}, which writes it.")
+    return content
+
+
+def portable(value, key: str = ""):
+    """The same value with every absolute path in it cut to its file name: whose machine it was is nobody's business.
+
+    >>> portable({"source": "/data/sums.csv", "model": "unsloth/Qwen3-4B"})
+    {'source': 'sums.csv', 'model': 'unsloth/Qwen3-4B'}
+    """
+    if isinstance(value, dict):
+        return {name: portable(entry, name) for name, entry in value.items()}
+    if isinstance(value, list):
+        return [portable(entry, key) for entry in value]
+    if isinstance(value, str) and key not in _TEXTS:
+        absolute = PurePosixPath(value).is_absolute() or PureWindowsPath(value).is_absolute()
+        return PureWindowsPath(value).name if absolute else value  # a Windows path may be written with either slash
+    return value
+
+
+# --- The verdict -------------------------------------------------------------------------------------------------------
+
+
+def verdict(facts: Facts, findings: list) -> list[tuple[str, str]]:
+    """What there is to say first, as (severity, sentence): the result, the worst finding, what is wrong with the merge.
+
+    Severities are those of a finding, and "good".
+    """
+    said = [_result(facts, "sampled")]
+    greedy = _result(facts, "greedy")
+    if greedy[0] == "critical" and said[0][0] != "critical":
+        said.append(greedy)
+    if findings and findings[0].severity != "info":
+        said.append((findings[0].severity, str(findings[0])))
+    return said + _merge_problems(facts)
+
+
+def _result(facts: Facts, decoding: str) -> tuple[str, str]:
+    """Did training help? By McNemar's test where there is one, else by whether the two intervals overlap."""
+    compared = facts.comparison.get(decoding)
+    before, after = _before_and_after(facts, decoding)
+    if not before or not after:
+        measured = before or after
+        if not measured:
+            return "warning", "Whether training helped is not known: nothing was measured on held-out questions."
+        which = "baseline" if before else "trained policy"
+        return "warning", f"Whether training helped is not known: only the {which} was measured, at {_accuracy(measured)}."
+    if compared:
+        significant, p = compared["p_value"] < _SIGNIFICANT, compared["p_value"]
+        named = "p < 1e-15" if p < 1e-15 else f"p = {p:.2g}"
+        proof = f"{compared['won']} questions won, {compared['lost']} lost (exact McNemar {named})"
+    else:
+        significant = before["ci95"][1] < after["ci95"][0] or after["ci95"][1] < before["ci95"][0]
+        proof = f"the two intervals {'do not overlap' if significant else 'overlap'}"
+    what = f"{decoding} accuracy on {after['n']:,} held-out questions"
+    change = f"from {_accuracy(before)} to {_accuracy(after)}: {proof}."
+    if not significant:
+        return "warning", f"Whether training changed {what} cannot be told from chance. It went {change}"
+    raised = after["accuracy"] > before["accuracy"]
+    return ("good", f"Training raised {what} {change}") if raised else ("critical", f"Training lowered {what} {change}")
+
+
+def _before_and_after(facts: Facts, decoding: str) -> tuple[dict | None, dict | None]:
+    """The entries of baseline and trained policy; where the evaluation was not finished, from the comparison's counts."""
+    entries = [facts.evaluation.get(name) for name in ("baseline", "trained")]
+    if decoding == "greedy":
+        entries = [(entry or {}).get("greedy") for entry in entries]
+    compared = facts.comparison.get(decoding)
+    if compared and not all(entries):
+        from helpers.results.evaluation import wilson_interval
+
+        n, both = compared["n"], compared["both_right"]
+        right = [both + compared["lost"], both + compared["won"]]
+        entries = [{"accuracy": count / n, "ci95": wilson_interval(count, n), "n": n} for count in right]
+    return entries[0], entries[1]
+
+
+def _accuracy(entry: dict) -> str:
+    return f"{percent(entry['accuracy'])} ({interval(entry['ci95'])})"
+
+
+def _merge_problems(facts: Facts) -> list[tuple[str, str]]:
+    """Sentences on a merged model that was not verified, is of another training, or differs from what was trained."""
+    merge, trained = facts.manifest.get("merge"), facts.manifest.get("training", {}).get("written", "")
+    if not facts.has_merged:
+        return []
+    if not merge:
+        return [("warning", "The merged model was not verified against its adapter: run notebook 05 before using it.")]
+    if merge["written"] < trained:
+        return [("warning", "The merged model is of an earlier training: run notebook 05 before using it.")]
+    found = []
+    difference, most = merge["logit_difference"], _ROUNDING.get(merge["dtype"], 0.5)
+    if not difference <= most:  # not >: true for nan too
+        differs = f"The merged model differs from its adapter: logits by {difference:.3g}, where rounding explains {most:g}."
+        found.append(("critical", f"{differs} Use the adapter."))
+    policy, merged = facts.evaluation.get("trained"), facts.evaluation.get("merged")
+    if policy and merged and merged["ci95"][1] < policy["ci95"][0]:
+        loses = f"{_accuracy(merged)}, against {_accuracy(policy)} for the policy it was made from."
+        found.append(("warning", f"The merged model is less accurate: {loses}"))
+    return found
+
+
+# --- What the template shows -------------------------------------------------------------------------------------------
+
+
+def percent(value: float | None) -> str:
+    """A share as text; a dash where there is none.
+
+    >>> percent(0.957), percent(None)
+    ('95.7 %', '–')
+    """
+    return "–" if value is None else f"{100 * value:.1f} %"
+
+
+def interval(bounds: list[float]) -> str:
+    """The two bounds of a share, in per cent.
+
+    >>> interval([0.9358, 0.9714])
+    '93.6 to 97.1'
+    """
+    return " to ".join(f"{100 * bound:.1f}" for bound in bounds)
+
+
+def decimal(value: float | None) -> str:
+    """A measured number to two places; a dash where there is none."""
+    return "–" if value is None else f"{value:.2f}"
+
+
+def plain(value: object) -> str:
+    """A setting as a person would write it.
+
+    >>> [plain(value) for value in (1000, 0.0015, True, None, "dapo")]
+    ['1000', '0.0015', 'yes', '–', 'dapo']
+    """
+    if value is None or isinstance(value, bool):
+        return {None: "–", True: "yes", False: "no"}[value]
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def clipped(text: object) -> str:
+    """A long text without its middle: how it begins, and how it ends, which is where the answer is."""
+    text, (head, tail) = str(text), _ENDS
+    left_out = len(text) - head - tail
+    return text if left_out <= 0 else f"{text[:head]} […{left_out:,} characters…] {text[-tail:]}"
+
+
+def _environment() -> jinja2.Environment:
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).parent),
+        autoescape=True,  # questions, completions and names of rewards are anybody's text
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {f.__name__: f for f in (percent, interval, decimal, plain, clipped)}
+    return environment
+
+
+def _contents(facts: Facts) -> dict:
+    findings = [] if facts.history is None else diagnose(facts.history)
+    sections = {name: facts.manifest[name] for name in ("data", "rewards", "training", "merge") if name in facts.manifest}
+    accuracies = "; ".join(f"{name} {_accuracy(entry)}" for name, entry in facts.evaluation.items())
+    latest = sections.get("training") or next(reversed(sections.values()), {})
+    return {
+        "facts": facts,
+        "verdict": verdict(facts, findings),
+        "findings": findings,
+        "critical": sum(finding.severity == "critical" for finding in findings),
+        "curves": [] if facts.history is None else _curves(facts),
+        "bars": _figure(plots.accuracy, facts.evaluation, "accuracy", accuracies) if facts.evaluation else None,
+        "models": MODELS,
+        "powers": _powers(facts.evaluation),
+        "difficulties": _difficulties(facts.evaluation),
+        "shown": _SHOWN,
+        "rewards": _rewards(facts),
+        "beating": [name for name, attack in facts.rewards.get("attacks", {}).items() if attack["wins"] > 0],
+        "samples": _samples(facts),
+        "settings": settings_of(latest),
+        "sections": sections,
+        "versions": latest.get("versions", {}),
+        "differing": _differing([section["versions"] for section in sections.values()]),
+    }
+
+
+def _curves(facts: Facts) -> list[dict]:
+    drawn = []
+    for draw, columns, note in _CURVES:
+        columns = columns or [f"rewards/{name}/mean" for name in reward_names(facts.history)]
+        table = first_and_last(facts.history, [c for c in columns if facts.history.get(c, pd.Series()).notna().any()])
+        ends = [f"{name.removeprefix('rewards/').removesuffix('/mean')} {a:.3g} → {b:.3g}" for name, a, b in table.itertuples()]
+        drawn.append(_figure(draw, facts.history, draw.__name__, "; ".join(ends)) | {"note": note})
+    return drawn
+
+
+def _figure(draw: Callable, values, name: str, said: str) -> dict:
+    """A figure as inline SVG: no fixed size or colour of text, ids of its own, and in words what it shows (`said`)."""
+    # Text stays text, ids do not change from one writing to the next, and a `$` in a name starts no formula.
+    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": name, "text.parse_math": False}):
+        figure = draw(values)
+        title = figure.axes[0].get_title(loc="left")
+        figure.axes[0].set_title("", loc="left")
+        figure.set_size_inches(*_INCHES)
+        drawn = io.StringIO()
+        figure.savefig(drawn, format="svg", transparent=True, metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
+    svg = drawn.getvalue()
+    svg = svg[svg.index("<svg") :]
+    (box,) = re.findall(r'viewBox="[^"]+"', svg[: svg.index(">")])
+    svg = svg[svg.index(">") + 1 :].replace("#000000", "currentColor")
+    svg = re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>{name}-", svg)
+    label = Markup.escape(f"{title}. {said}")
+    return {"title": title, "said": said, "svg": Markup(f'<svg role="img" aria-label="{label}" {box}>{svg}')}
+
+
+def _powers(evaluation: dict) -> dict[str, str]:
+    """The pass@k to show, each with its k: the powers of two, and the largest."""
+    known = sorted({int(k) for entry in evaluation.values() for k in entry.get("pass_at_k", {})})
+    return {f"pass@{k}": str(k) for k in known if k & (k - 1) == 0 or k == known[-1]}
+
+
+def _difficulties(evaluation: dict) -> dict[str, int]:
+    """Each level of difficulty with its number of questions, 2 before 10."""
+    levels = {level: at["n"] for entry in evaluation.values() for level, at in entry.get("by_difficulty", {}).items()}
+    return dict(sorted(levels.items(), key=lambda level: (len(level[0]), level[0])))
+
+
+def _rewards(facts: Facts) -> list[dict]:
+    """A row a reward: its weight in the training (or as tried), what the laboratory measured, its first and last means."""
+    training, tried = facts.manifest.get("training") or {}, facts.rewards.get("rewards", {})
+    weights = dict(zip(training.get("rewards", []), training.get("weights", []), strict=False))
+    weights = weights or {name: lab["weight"] for name, lab in tried.items()}
+    nothing = dict.fromkeys(("mean", "advantage_share", "zero_spread", "ms_per_1000"))
+    columns = [f"rewards/{name}/mean" for name in weights]
+    means = {} if facts.history is None else first_and_last(facts.history, columns).T.to_dict("list")
+    return [
+        {"name": name, "weight": weight, "lab": nothing | tried.get(name, {}), "means": means.get(column, (None, None))}
+        for (name, weight), column in zip(weights.items(), columns, strict=True)
+    ]
+
+
+def _samples(facts: Facts) -> list[dict]:
+    """What was written to one question at the first step logged, and to one at the last, with the weighted reward of each."""
+    if facts.completions is None:
+        return []
+    shown, weights = [], {row["name"]: row["weight"] for row in _rewards(facts) if row["name"] in facts.completions}
+    for step in dict.fromkeys((facts.completions["step"].min(), facts.completions["step"].max())):
+        group = facts.completions[facts.completions["step"] == step]
+        group = group[group["question"] == group["question"].iloc[0]].head(_SHOWN)
+        rewards = group[list(weights)].mul(pd.Series(weights, dtype=float)).sum(axis=1)  # one that abstained adds nothing
+        first = {"step": int(step), "question": group["question"].iloc[0], "answer": group["answer"].iloc[0]}
+        shown.append(first | {"completions": list(zip(group["completion"], rewards, strict=True))})
+    return shown
+
+
+def settings_of(section: dict) -> dict:
+    """The settings recorded in a section of the manifest, to be shown: with the seed, and where the training ended."""
+    settings = {"preset" if key == "name" else key: value for key, value in section.get("settings", {}).items()}
+    settings.pop("needs_gb", None)
+    return settings | {key: section[key] for key in ("seed", "steps", "stopped_early") if key in section}
+
+
+def _differing(versions: list[dict]) -> list[str]:
+    """The packages that were not the same in every notebook."""
+    found = Counter(name for packages in versions for name in set(packages.items()))
+    return sorted({name for (name, _), times in found.items() if times < len(versions)})

@@ -1,0 +1,142 @@
+"""A training on disk: the history that survives an interruption, the checkpoint to go on from, and what a finished one leaves.
+
+A training in progress lives in `checkpoints/` alone. `metrics.csv`, `completions.parquet` and `adapter/` are replaced together
+when it has finished, so an interrupted rerun leaves the last finished training whole.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import zipfile
+from pathlib import Path
+
+import pandas as pd
+from peft import set_peft_model_state_dict
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import load_file
+from transformers import TrainerCallback
+
+from helpers.presets import Preset, as_settings
+from helpers.runs import Run, atomic_folder, atomic_write, write_json
+
+_SETTINGS, _HISTORY, _FINISHED = "settings.json", "metrics.csv", "finished"
+TRAINER_STATE = "trainer_state.json"  # Trainer writes it last into a checkpoint
+
+
+class History(TrainerCallback):
+    """Writes each logged step to `checkpoints/metrics.csv` as it comes; `watch.Watch` shows it.
+
+    resumed_from: the checkpoint that the training continues from, if any; rows logged after it are dropped, because those
+    steps are done again.
+    """
+
+    def __init__(self, run: Run, resumed_from: Path | None = None):
+        self.path = run.path(f"checkpoints/{_HISTORY}")
+        self.resumed_from = resumed_from
+        self.rows: list[dict] = []
+        if resumed_from and self.path.exists():
+            kept = pd.read_csv(self.path)
+            self.rows = kept[kept["step"] <= checkpoint_step(resumed_from)].to_dict("records")
+
+    def on_train_begin(self, args, state, control, model=None, **kwargs):
+        """Load the checkpoint's adapter. Trainer does so only where the checkpoint has no other one.
+
+        With beta > 0, TRL adds a frozen copy, `ref`, which is saved in a folder of its own; Transformers 5.17 then loads what
+        lies in folders and leaves the adapter being trained at its fresh zeros, under the old optimizer state.
+        """
+        if self.resumed_from:
+            set_peft_model_state_dict(model, load_file(self.resumed_from / "adapter_model.safetensors"))
+
+    def on_log(self, args, state, control, logs=None, **kwargs):
+        """Keep the row; the summary that Trainer logs at the end has no reward and is no step."""
+        if not logs or "reward" not in logs:
+            return
+        self.rows.append({"step": state.global_step} | {key: value for key, value in logs.items() if key != "step"})
+        with atomic_write(self.path) as temporary:
+            pd.DataFrame(self.rows).to_csv(temporary, index=False)
+
+
+def checkpoint_step(checkpoint: Path) -> int:
+    """The step of a folder named `checkpoint-<step>`."""
+    return int(checkpoint.name.rpartition("-")[2])
+
+
+def last_checkpoint(folder: Path) -> Path | None:
+    """The newest whole checkpoint: Trainer writes trainer_state.json last, and a kill may leave half of any file."""
+    numbered = [path for path in folder.glob("checkpoint-*") if path.name.partition("-")[2].isdigit()]
+    return next((path for path in sorted(numbered, key=checkpoint_step, reverse=True) if _is_whole(path)), None)
+
+
+def _is_whole(checkpoint: Path) -> bool:
+    try:
+        json.loads((checkpoint / TRAINER_STATE).read_text(encoding="utf-8"))
+        # What torch saves is a zip archive, whose directory comes last; safetensors has the lengths at its start.
+        archives = [zipfile.is_zipfile(path) for path in checkpoint.glob("*.pt*")]
+        for path in checkpoint.glob("*.safetensors"):
+            with safe_open(path, framework="np"):
+                pass
+    except (OSError, ValueError, SafetensorError):
+        return False
+    return all(archives)
+
+
+def begin(run: Run, settings: Preset, seed: int) -> Path | None:
+    """Prepare `checkpoints/` and return the checkpoint to continue from, or None for a fresh start.
+
+    An unfinished training with the same settings, seed and data is continued. Anything else found there is set aside as
+    `checkpoints_previous/`, in place of what was set aside before.
+    """
+    folder = run.path("checkpoints")
+    wanted = {"settings": as_settings(settings), "seed": seed, "data": run.section("data")["fingerprint"]}
+    checkpoint = last_checkpoint(folder)
+    if checkpoint and not (folder / _FINISHED).exists() and _read_settings(folder) == wanted:
+        print(f"continuing the interrupted training from step {checkpoint_step(checkpoint)} of {settings.max_steps}")
+        return checkpoint
+    if checkpoint or (folder / _HISTORY).exists():
+        previous = run.path("checkpoints_previous")
+        shutil.rmtree(previous, ignore_errors=True)
+        os.replace(folder, previous)
+    else:
+        shutil.rmtree(folder, ignore_errors=True)
+    write_json(run.path(f"checkpoints/{_SETTINGS}"), wanted)
+    return None
+
+
+def _read_settings(folder: Path) -> dict | None:
+    try:
+        return json.loads((folder / _SETTINGS).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+
+
+def keep(run: Run, trainer, tokenizer, settings: Preset, seed: int, **recorded) -> None:
+    """Put a finished training in the run folder: adapter, history, completions, and the manifest's section."""
+    history, completions = run.path(f"checkpoints/{_HISTORY}"), _sampled_completions(run)  # what may fail comes first
+    with atomic_folder(run.path("adapter")) as folder:
+        trainer.model.save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
+    with atomic_write(run.path("metrics.csv")) as temporary:
+        shutil.copyfile(history, temporary)
+    with atomic_write(run.path("completions.parquet")) as temporary:
+        completions.to_parquet(temporary, index=False)
+    run.record("training", settings=as_settings(settings), seed=seed, data=run.section("data")["fingerprint"], **recorded)
+    run.path(f"checkpoints/{_FINISHED}").touch()
+
+
+def _sampled_completions(run: Run) -> pd.DataFrame:
+    """TRL's completion logs, one table: step, question, answer, completion, each reward, advantage."""
+    logs = sorted(run.path("checkpoints/completions").glob("completions_*.parquet"))
+    if not logs:
+        raise FileNotFoundError(
+            f"TRL logged no completions: set log_completions=True in GRPOConfig ({run.show('checkpoints')})."
+        )
+    table = pd.concat([pd.read_parquet(log) for log in logs], ignore_index=True)
+    train = pd.read_parquet(run.require("data/train.parquet"), columns=["question", "answer"])
+    gold = dict(zip(train["question"], train["answer"], strict=True))
+    questions = [messages[-1]["content"] for messages in table.pop("prompt")]
+    table.insert(1, "question", questions)
+    table.insert(2, "answer", [gold.get(question) for question in questions])
+    table["completion"] = [messages[-1]["content"] for messages in table["completion"]]
+    return table

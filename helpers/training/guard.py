@@ -1,0 +1,119 @@
+"""Rewards that cannot end a training: what raises or returns no number scores None, and is logged."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+from transformers import TrainerCallback
+from transformers.trainer_callback import ExportableState
+
+from helpers.rewards.faults import Fault, checked_scores
+from helpers.rewards.shaping import reward_name
+from helpers.runs import Run
+from helpers.training.checkpoints import TRAINER_STATE
+
+_FAULTS = "reward_faults.jsonl"
+_MOST_FAULTS = 0.01  # of the completions
+_ENOUGH = 100  # completions, before a share says anything
+_FAULTS_LOGGED = 1000
+
+
+class RewardError(RuntimeError):
+    """A reward failed on more than 1 % of the completions; the training was stopped after a checkpoint."""
+
+
+class GuardedRewards(TrainerCallback, ExportableState):
+    """Rewards that cannot end a run at step 400, and whose state is part of every checkpoint.
+
+    `functions` goes to GRPOTrainer as reward_funcs, the object itself among its callbacks. Where a reward raises, or returns
+    anything but one finite number (or None) a completion, the completion scores None and is logged with what happened in
+    `checkpoints/reward_faults.jsonl`; training goes on. Once that concerns more than 1 % of the completions (at least 100 of
+    them), a checkpoint is saved and RewardError reports. Asynchronous rewards stay so; models and their names are TRL's to
+    call. ValueError where two rewards would be logged under one name.
+    """
+
+    def __init__(self, run: Run, functions: list, resumed_from: Path | None = None):
+        names = [reward_name(function) for function in functions]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(
+                    f"two rewards are called {name!r}, and TRL logs them by name: wrap one in a function of its own."
+                )
+        self.run = run
+        self.rewards = dict(zip(names, functions, strict=True))
+        self.functions = [self._checked(name) if _is_ours_to_call(f) else f for name, f in self.rewards.items()]
+        self.seen, self.failed, self.first, self.logged = dict.fromkeys(names, 0), dict.fromkeys(names, 0), {}, 0
+        if resumed_from:
+            self._load(resumed_from / TRAINER_STATE)
+
+    def _checked(self, name: str) -> Callable:
+        def reward(completions: list, trainer_state=None, **columns) -> list[float | None]:
+            columns["trainer_state"] = trainer_state
+            scores, faults = checked_scores(self.rewards[name], completions, columns)
+            self.seen[name] += len(completions)
+            self._note(name, faults, getattr(trainer_state, "global_step", 0))
+            return scores
+
+        async def awaited(completions: list, **columns) -> list[float | None]:
+            return await asyncio.to_thread(reward, completions, **columns)
+
+        function = self.rewards[name]
+        is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
+        chosen = awaited if is_async else reward
+        chosen.__name__ = name
+        return chosen
+
+    def _note(self, name: str, faults: list[Fault], step: int) -> None:
+        if faults and not self.failed[name]:
+            print(
+                f"step {step + 1}: {faults[0]}; it scores None. All such completions: {self.run.show(f'checkpoints/{_FAULTS}')}"
+            )
+            self.first[name] = faults[0]
+        self.failed[name] += len(faults)
+        logged = faults[: _FAULTS_LOGGED - self.logged]
+        self.logged += len(logged)
+        if logged:
+            with self.run.path(f"checkpoints/{_FAULTS}").open("a", encoding="utf-8") as log:
+                log.writelines(json.dumps({"step": step + 1} | fault.as_dict()) + "\n" for fault in logged)
+
+    def _failing(self, enough: int) -> list[str]:
+        return [n for n, seen in self.seen.items() if seen >= enough and self.failed[n] > _MOST_FAULTS * seen]
+
+    def on_step_end(self, args, state, control, **kwargs):
+        """Stop, with a checkpoint, where a reward fails too often."""
+        if self._failing(_ENOUGH):
+            control.should_save = control.should_training_stop = True
+
+    def state(self) -> dict:
+        """What Trainer writes into a checkpoint's trainer_state.json: the state of the rewards that have one."""
+        states = {name: reward.state_dict() for name, reward in self.rewards.items() if hasattr(reward, "load_state_dict")}
+        return {"args": {}, "attributes": {"rewards": states}}
+
+    def _load(self, path: Path) -> None:
+        saved = json.loads(path.read_text(encoding="utf-8")).get("stateful_callbacks", {}).get(type(self).__name__, {})
+        for name, state in saved.get("attributes", {}).get("rewards", {}).items():
+            if hasattr(self.rewards.get(name), "load_state_dict"):
+                self.rewards[name].load_state_dict(state)
+
+    def on_train_end(self, args, state, control, **kwargs):
+        """RewardError, now that the checkpoint is saved, where a reward failed too often."""
+        failing = self._failing(_ENOUGH) or self._failing(1)
+        if failing:
+            name = failing[0]
+            saved, log = (self.run.show(f"checkpoints/{rest}") for rest in (f"checkpoint-{state.global_step}", _FAULTS))
+            raise RewardError(
+                f"{name} failed on {self.failed[name]} of {self.seen[name]} completions, more than {_MOST_FAULTS:.0%}. "
+                f"First: {self.first[name]}. The training stopped at step {state.global_step} and saved {saved}. Mend the "
+                f"reward, try it in notebook 02, and run notebook 03 again: it goes on from there. All such completions: {log}."
+            )
+
+
+def _is_ours_to_call(reward: object) -> bool:
+    """TRL itself calls models, and loads what is named by a string."""
+    from torch import nn
+
+    return callable(reward) and not isinstance(reward, nn.Module)

@@ -1,0 +1,215 @@
+"""Loading a policy, through Unsloth or through plain Transformers, and sampling completions from it, with vLLM where it is."""
+
+from __future__ import annotations
+
+import gc
+import os
+import tempfile
+from contextlib import contextmanager
+
+import torch
+from tqdm.auto import tqdm
+
+from helpers.presets import Preset
+from helpers.training.memory import sampling_batch, shape_from_config
+
+LORA_TARGETS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
+
+
+def load(settings: Preset):
+    """The model and the tokenizer of the settings, in 4 bits if they say so, without an adapter.
+
+    Through Unsloth, or with `backend="transformers"` through Transformers and bitsandbytes, quantised the same way: NF4 with
+    double quantisation, computing in the card's 16 bits. TRL's loss is a Triton kernel, which a CPU runs only as Unsloth
+    replaces it, so without a GPU Unsloth is imported for either. With `fast_inference`, a vLLM engine that shares the weights
+    comes with the model.
+    """
+    on_gpu = torch.cuda.is_available()
+    if settings.fast_inference:
+        standby()
+    if settings.backend == "unsloth" or not on_gpu:
+        from unsloth import FastLanguageModel
+    if settings.backend == "unsloth":
+        engine = {"fast_inference": True, "max_lora_rank": settings.max_lora_rank}
+        engine["gpu_memory_utilization"] = settings.gpu_memory_utilization
+        return FastLanguageModel.from_pretrained(
+            settings.model_path,
+            max_seq_length=settings.context,
+            load_in_4bit=settings.load_in_4bit,
+            **(engine if settings.fast_inference else {}),
+        )
+    from transformers import AutoModelForCausalLM, AutoTokenizer, BitsAndBytesConfig
+
+    dtype = torch.float16 if on_gpu and not torch.cuda.is_bf16_supported(including_emulation=False) else torch.bfloat16
+    nf4 = {"bnb_4bit_quant_type": "nf4", "bnb_4bit_use_double_quant": True, "bnb_4bit_compute_dtype": dtype}
+    model = AutoModelForCausalLM.from_pretrained(
+        settings.model_path,
+        dtype=dtype,
+        device_map="cuda" if on_gpu else "cpu",
+        quantization_config=BitsAndBytesConfig(load_in_4bit=True, **nf4) if settings.load_in_4bit else None,
+    )
+    for module in model.modules():
+        # On a CPU with AVX-512 bf16, bitsandbytes 0.50 repacks its weights at the first evaluation, and the backward pass of
+        # what is repacked is wrong (measured: gradients of three quarters the norm). Unsloth's layers do not ask.
+        if hasattr(module, "support_avx512bf16_for_cpu"):
+            module.support_avx512bf16_for_cpu = False
+    return model, AutoTokenizer.from_pretrained(settings.model_path)
+
+
+def standby() -> None:
+    """Let vLLM's engine give up its cache while the policy trains, and take what `gpu_memory_utilization` says; before Unsloth
+    is imported, which reads both variables then."""
+    os.environ["UNSLOTH_VLLM_STANDBY"] = "1"
+    os.environ["UNSLOTH_VLLM_STANDBY_UTIL_OVERRIDE"] = "1"
+
+
+def add_adapter(model, settings: Preset):
+    """The model with fresh LoRA matrices on all its linear layers, through PEFT alone; seed the random numbers before."""
+    from peft import LoraConfig, get_peft_model
+
+    if settings.gradient_checkpointing:
+        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+        model.enable_input_require_grads()
+    rank = {"r": settings.lora_rank, "lora_alpha": settings.lora_alpha}
+    return get_peft_model(model, LoraConfig(**rank, target_modules=LORA_TARGETS, task_type="CAUSAL_LM"))
+
+
+def sample(
+    model,
+    tokenizer,
+    prompts: list[list[dict]],
+    *,
+    max_new_tokens: int,
+    temperature: float = 1.0,
+    samples: int = 1,
+    batch_size: int | None = None,
+    seed: int = 3407,
+    progress: bool = True,
+) -> list[list[str]]:
+    """Completions for chat prompts: for each prompt, in the order given, a list of `samples` texts.
+
+    Through the vLLM engine where the model has one, with the adapter as it is now; otherwise through Transformers.
+
+    temperature: 0 is greedy decoding (then one sample a prompt says it all). Prompts are batched by length, so little is
+    padded. batch_size counts prompts times samples; None takes 256 at a time, fewer where a GPU has no room for them. The
+    model's training mode, caching and the global random state are put back afterwards, so sampling in the middle of a training
+    changes nothing about it.
+    """
+    if not temperature >= 0 or samples < 1:  # not >=: false for nan too
+        raise ValueError(f"temperature={temperature} must be 0 or more and samples={samples} 1 or more.")
+    if batch_size is not None and batch_size < 1:
+        raise ValueError(f"batch_size={batch_size} must be at least 1, or None.")
+    texts = [tokenizer.apply_chat_template(prompt, add_generation_prompt=True, tokenize=False) for prompt in prompts]
+    order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
+    generate = _with_vllm if getattr(model, "vllm_engine", None) is not None else _with_transformers
+    if batch_size is None:
+        longest = tokenizer(texts[order[-1]], add_special_tokens=False)["input_ids"] if texts else []
+        batch_size = 1024 if generate is _with_vllm else _batch_that_fits(model, len(longest) + max_new_tokens)
+    step = max(1, batch_size // samples)
+    completions: list[list[str]] = [[] for _ in texts]
+    with (
+        tqdm(total=len(texts), disable=not progress) as bar,
+        generate(
+            model, tokenizer, max_new_tokens=max_new_tokens, temperature=temperature, samples=samples, seed=seed
+        ) as complete,
+    ):
+        for start in range(0, len(order), step):
+            chosen = order[start : start + step]
+            for i, group in zip(chosen, complete([texts[i] for i in chosen]), strict=True):
+                completions[i] = group
+            bar.update(len(chosen))
+    return completions
+
+
+def release(model=None) -> None:
+    """Give back what sampling holds of the GPU: the cache of a model's vLLM engine, if it has one, and torch's free blocks.
+
+    The engine shares the model's weights, which go when nothing refers to the model any more.
+    """
+    engine = getattr(model, "vllm_engine", None)
+    if engine is not None and engine.llm_engine.vllm_config.model_config.enable_sleep_mode:
+        engine.sleep(level=1)
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+
+
+def _batch_that_fits(model, tokens: int) -> int:
+    """Sequences of so many tokens at a time: 256, or as many as the GPU has room for."""
+    shape = shape_from_config(model.config.to_dict())
+    if model.device.type != "cuda" or shape is None:
+        return 256
+    torch.cuda.empty_cache()
+    free, _ = torch.cuda.mem_get_info(model.device)
+    return sampling_batch(shape, tokens, free)
+
+
+@contextmanager
+def _with_transformers(model, tokenizer, *, max_new_tokens: int, temperature: float, samples: int, seed: int):
+    """A function from rendered prompts to their completions, through `generate`; everything is put back at the end."""
+    was_training, had_cache, side = model.training, model.config.use_cache, tokenizer.padding_side
+    # Said aloud, so that what a model ships in its generation config (top_k, a repetition penalty) does not bend the result.
+    decoding = {"do_sample": temperature > 0, "repetition_penalty": 1.0}
+    if temperature > 0:
+        decoding |= {"temperature": temperature, "top_k": 0, "top_p": 1.0}
+
+    def complete(texts: list[str]) -> list[list[str]]:
+        batch = tokenizer(texts, return_tensors="pt", padding=True, add_special_tokens=False).to(model.device)
+        output = model.generate(
+            input_ids=batch["input_ids"],
+            attention_mask=batch["attention_mask"],
+            max_new_tokens=max_new_tokens,
+            num_return_sequences=samples,
+            pad_token_id=tokenizer.pad_token_id,
+            **decoding,
+        )
+        decoded = tokenizer.batch_decode(output[:, batch["input_ids"].shape[1] :], skip_special_tokens=True)
+        return [decoded[i * samples : (i + 1) * samples] for i in range(len(texts))]
+
+    devices = [model.device] if model.device.type == "cuda" else []
+    with torch.random.fork_rng(devices), torch.inference_mode():
+        torch.manual_seed(seed)
+        try:
+            model.eval()
+            model.config.use_cache = True
+            tokenizer.padding_side = "left"
+            yield complete
+        finally:
+            model.train(was_training)
+            model.config.use_cache, tokenizer.padding_side = had_cache, side
+
+
+@contextmanager
+def _with_vllm(model, tokenizer, *, max_new_tokens: int, temperature: float, samples: int, seed: int):
+    """The same through the engine that Unsloth put beside the model; the adapter is handed to it as a LoRA request."""
+    from vllm import SamplingParams
+
+    drawn = 0
+
+    def parameters() -> SamplingParams:
+        # A seed for each prompt: with one for all, every question would be answered with the same random numbers.
+        nonlocal drawn
+        drawn += 1
+        return SamplingParams(
+            n=samples, temperature=temperature, top_p=1.0, top_k=-1, max_tokens=max_new_tokens, seed=seed + drawn
+        )
+
+    def complete(texts: list[str]) -> list[list[str]]:
+        # Ids rather than text, which vLLM would give a second beginning-of-sequence token.
+        ids = tokenizer(texts, add_special_tokens=False)["input_ids"]
+        outputs = model.fast_generate(
+            [{"prompt_token_ids": row} for row in ids],
+            sampling_params=[parameters() for _ in ids],
+            lora_request=request,
+            use_tqdm=False,
+        )
+        return [[tokenizer.decode(o.token_ids, skip_special_tokens=True) for o in answer.outputs] for answer in outputs]
+
+    with tempfile.TemporaryDirectory() as folder:
+        request = None
+        if getattr(model, "peft_config", None):
+            from unsloth_zoo.vllm_utils import load_lora
+
+            model.save_pretrained(folder, selected_adapters=["default"])
+            request = load_lora(model, folder)
+        yield complete

@@ -1,0 +1,313 @@
+"""The command line and the pipeline around papermill: what reaches a notebook, what is printed, what is refused."""
+
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
+
+from helpers import PROJECT
+from helpers.batch import pipeline
+from helpers.presets import PRESETS, as_settings
+from helpers.runs import Run
+
+pytestmark = pytest.mark.usefixtures("machine")
+ALL = ["01", "02", "03", "04", "05"]
+
+
+class Executed(list):
+    """In place of execution: the (number, parameters) of each notebook; `outcomes` says which fail, or what they raise."""
+
+    def __init__(self):
+        self.outcomes = {}
+
+    def __call__(self, path, run, parameters, in_place):
+        number = path.name[:2]
+        self.append((number, parameters))
+        outcome = self.outcomes.get(number, True)
+        if isinstance(outcome, type):
+            raise outcome
+        return outcome
+
+
+@pytest.fixture
+def executed(monkeypatch):
+    monkeypatch.setattr(pipeline, "_execute", Executed())
+    return pipeline._execute
+
+
+# --- Parameters --------------------------------------------------------------------------------------------------------
+
+NUMBERS = {"20": 20, "-5": -5, "1e-3": 1e-3, "0.02": 0.02, "[1, 2]": [1, 2]}
+WORDS = {"True": True, "true": True, "False": False, "null": None, "None": None, '"20"': "20", "'text'": "text"}
+OBJECTS = {'{"a": "b"}': {"a": "b"}, "{'a': 'b'}": {"a": "b"}}
+TEXTS = ["text", "arithmetic/sums", "think/answer", "What is 1 + 2?", "2026-08-01", "007", "C:\\data\\mine.csv", "", "{x"]
+LITERALS_IN_FORM_ONLY = ["{{}}", "{[1]: 2}"]  # their keys cannot be hashed
+
+
+@pytest.mark.parametrize(("text", "value"), (NUMBERS | WORDS | OBJECTS).items())
+def test_a_value_is_a_literal_where_it_is_one(text, value):
+    read = pipeline._value(text)
+    assert read == value and type(read) is type(value)
+
+
+@pytest.mark.parametrize("text", TEXTS + LITERALS_IN_FORM_ONLY)
+def test_a_value_is_the_text_itself_where_it_is_no_literal(text):
+    assert pipeline._value(text) == text
+
+
+def test_parameters_are_split_at_the_first_equals_sign_and_trimmed():
+    given = ["max_steps=20", " beta = 0.1 ", "question=1 + 1 = ?", "source=", "max_steps=30"]
+    assert pipeline._parsed(given) == {"max_steps": 30, "beta": 0.1, "question": "1 + 1 = ?", "source": ""}
+    assert pipeline._parsed([]) == {}
+
+
+@pytest.mark.parametrize("bad", ["max_steps", "=5", " =5", "max-steps=5", "5=5", "a b=1", "", "run=x", " run = x"])
+def test_what_is_no_parameter_is_refused_with_what_to_write(bad):
+    with pytest.raises(ValueError, match="--run NAME" if "run" in bad else "write it as KEY=VALUE, for example"):
+        pipeline._parsed(["seed=1", bad])
+
+
+# --- Notebooks ---------------------------------------------------------------------------------------------------------
+
+
+CHOICES = {None: ALL, "": ALL, "03": ["03"], "3": ["03"], "5,1": ["01", "05"], " 04 , 03,04": ["03", "04"]}
+
+
+@pytest.mark.parametrize(("only", "numbers"), CHOICES.items())
+def test_notebooks_are_chosen_by_number_in_order_and_once(only, numbers):
+    paths = pipeline._chosen(only)
+    assert [path.name[:2] for path in paths] == numbers and all(path.suffix == ".ipynb" for path in paths)
+
+
+@pytest.mark.parametrize(("only", "unknown"), [("99", "99"), ("01,xx", "xx"), ("98,03,99", "98, 99"), ("1,", "00")])
+def test_an_unknown_notebook_is_named_with_those_there_are(only, unknown):
+    with pytest.raises(ValueError, match=rf"there is no notebook {unknown}\. There are: 01, 02, 03, 04, 05"):
+        pipeline._chosen(only)
+
+
+def test_each_notebook_gets_the_run_and_the_parameters_it_takes(cli, executed):
+    given, run = ["seed=5", "max_steps=3", "question=Why?"], {"run": "a"}
+    assert cli("run", "--run", "a", "--preset", "pocket", *(f"-p{text}" for text in given))[0] == 0
+    assert executed == [
+        ("01", run | {"preset": "pocket", "seed": 5}),
+        ("02", run | {"seed": 5}),
+        ("03", run | {"seed": 5, "max_steps": 3}),
+        ("04", run),
+        ("05", run | {"seed": 5, "question": "Why?"}),
+    ]
+
+
+def test_after_a_notebook_that_failed_none_is_run(cli, executed):
+    executed.outcomes["03"] = False
+    code, *_ = cli("run", "--run", "a", "--preset", "pocket")
+    assert code == 1 and [number for number, _ in executed] == ["01", "02", "03"]
+
+
+@pytest.mark.parametrize(
+    ("at", "given", "left"),
+    [
+        ("03", ["--preset", "pocket"], ["03", "04", "05"]),
+        ("01", ["-p", "seed=5", "-p", "question=What's 1 + 2?"], ["01", "02", "03", "04", "05"]),
+        ("05", ["-p", "max_steps=4"], ["05"]),
+        ("04", ["--only", "03,04"], ["04"]),
+    ],
+)
+@pytest.mark.parametrize("how", ["interrupted", "failed"])
+def test_a_run_that_stopped_is_resumed_with_what_was_given(cli, executed, at, given, left, how):
+    executed.outcomes[at] = KeyboardInterrupt if how == "interrupted" else False
+    code, _, err = cli("run", "--run", "a", *given)
+    assert code == (130 if how == "interrupted" else 1)
+    assert how == "failed" or "go on with `python -m helpers run --run a --resume`" in err
+    asked = dict(executed)[at]
+    executed.clear()
+    del executed.outcomes[at]
+    code, out, _ = cli("run", "--run", "a", "--resume")
+    assert code == 0 and [number for number, _ in executed] == left
+    assert dict(executed)[at] == asked, "the same parameters"
+    executed.clear()
+    code, out, _ = cli("run", "--run", "a", "--resume")
+    assert code == 0 and executed == [] and "run 'a' is finished" in out
+
+
+def test_a_file_given_by_a_relative_path_is_found_again_from_elsewhere(cli, executed, tmp_path, monkeypatch):
+    (tmp_path / "mine.csv").write_text("question,answer\n1 + 1?,2\n")
+    monkeypatch.chdir(tmp_path)
+    executed.outcomes["02"] = False
+    cli("run", "--run", "a", "-p", "source=mine.csv", "--preset", "pocket")
+    assert dict(executed)["01"]["source"] == str(tmp_path / "mine.csv")
+
+
+@pytest.mark.parametrize("content", [None, "", "[]", '{"parameters": {}}'])
+def test_where_nothing_was_started_there_is_nothing_to_resume(cli, executed, content):
+    if content is not None:
+        Run("a").path("asked.json").write_text(content)
+    code, _, err = cli("run", "--run", "a", "--resume")
+    assert code == 2 and "there is nothing to resume in runs/a" in err and executed == []
+
+
+@pytest.mark.parametrize("beside", [["-p", "seed=1"], ["--only", "03"], ["--preset", "pocket"], ["--in-place"]])
+def test_resume_takes_nothing_beside_it(cli, executed, beside):
+    code, _, err = cli("run", "--run", "a", "--resume", *beside)
+    assert code == 2 and "give nothing beside it but --run NAME" in err and executed == []
+
+
+def test_the_settings_a_run_was_prepared_with_are_checked_before_it_goes_on(cli, executed):
+    Run("a").record("data", settings=as_settings(PRESETS["pocket"]))
+    code, _, err = cli("run", "--run", "a", "--only", "03", "-p", "num_generations=7")
+    assert code == 2 and "not whole groups of num_generations=7" in err and executed == []
+
+
+def test_the_metrics_of_a_run_from_a_gpu_can_be_looked_at_without_one(cli, executed):
+    Run("a").record("data", settings=as_settings(PRESETS["h200"]))
+    code, _, err = cli("run", "--run", "a", "--only", "04")
+    assert (code, err) == (0, "") and executed == [("04", {"run": "a"})]
+    code, _, err = cli("run", "--run", "a", "--only", "03")
+    assert code == 2 and "needs an NVIDIA GPU" in err
+
+
+@pytest.mark.parametrize("given", [["-p", "holdout_size=16"], ["--preset", "pocket"], ["--run", "mine"]])
+def test_in_place_refuses_what_it_would_leave_out(cli, executed, given):
+    """The committed notebooks keep their own parameters, so nothing given on the command line can reach them."""
+    code, _, err = cli("run", "--in-place", *given)
+    assert code == 2 and "--in-place" in err and executed == []
+
+
+def test_an_evaluation_is_printed_at_the_end(cli, executed):
+    entry = {"accuracy": 0.5, "ci95": [0.4, 0.6], "n": 100, "in_format": 0.25}
+    Run("a").path("evaluation.json").write_text(json.dumps({"baseline": entry}))
+    code, out, _ = cli("run", "--run", "a", "--preset", "pocket")
+    assert code == 0 and "baseline        50.0%   40.0% to 60.0%" in out and "5 notebooks in" in out
+    _, out, _ = cli("run", "--run", "a", "--only", "04")
+    assert "baseline" not in out, "it was measured before, perhaps of another adapter"
+
+
+# --- Progress ----------------------------------------------------------------------------------------------------------
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+CELLS = [new_markdown_cell("# Title\ntext"), new_code_cell("1"), new_markdown_cell("no heading"), new_code_cell("2")]
+CELLS += [new_markdown_cell("## Part\n### The end #1\nmore"), new_code_cell("3")]
+
+
+def drive(progress) -> None:
+    progress.headings = pipeline._headings(new_notebook(cells=CELLS))
+    for index, cell in enumerate(CELLS):
+        progress.start(index, cell)
+        for text in ("loading …\n", "step    1/50  reward 0.100\n", "\n"):
+            progress.write(text)
+        progress.flush()
+        progress.complete()
+
+
+def test_headings_are_the_last_above_each_cell():
+    assert pipeline._headings(new_notebook(cells=CELLS)) == ["Title"] * 4 + ["The end #1"] * 2
+    assert pipeline._headings(new_notebook(cells=CELLS[1:2])) == [""]
+    assert pipeline._headings(new_notebook()) == []
+
+
+def test_in_a_log_a_notebook_has_its_line_at_each_end_and_the_training_steps_between(capsys):
+    progress = pipeline._Progress("03_grpo_training")
+    drive(progress)
+    progress.close("done")
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "03_grpo_training …" and lines[1:-1] == ["    step    1/50  reward 0.100"] * len(CELLS)
+    assert lines[-1].startswith("03_grpo_training ") and lines[-1].split()[1] == "done" and lines[-1].endswith(" s")
+    assert not any("\r" in line or "\x1b" in line for line in lines)
+
+
+def test_in_a_log_a_slow_cell_is_named(capsys, monkeypatch):
+    monkeypatch.setattr(pipeline, "_SLOW_CELL", -1.0)
+    drive(pipeline._Progress("03_grpo_training"))
+    slow = [line for line in capsys.readouterr().out.splitlines() if "cell" in line]
+    assert len(slow) == len(CELLS) and slow[-1].startswith("    cell 6/6  The end #1  ")
+
+
+def test_on_a_terminal_one_line_is_redrawn_and_the_end_stays(monkeypatch):
+    terminal = Terminal()
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "stdout", terminal)
+        progress = pipeline._Progress("03_grpo_training")
+        drive(progress)
+        progress.write("x" * 500 + "\n")
+        progress.close("done")
+    text = terminal.getvalue()
+    assert text.count("\n") == 1 and text.endswith(" s\n")
+    drawn = text.split("\r\x1b[K")[1:]
+    assert "cell 6/6  The end #1" in drawn[-2] and drawn[-1].split()[:2] == ["03_grpo_training", "done"]
+    assert any("step    1/50" in line for line in drawn) and max(map(len, drawn)) < 120
+
+
+# --- papermill ---------------------------------------------------------------------------------------------------------
+
+
+def test_what_is_written_back_has_the_outputs_and_nothing_of_papermill(tmp_path):
+    cell = new_code_cell("1 + 1", execution_count=1, outputs=[new_output("stream", text="2")])
+    cell.metadata.update(papermill={"duration": 1}, execution={"iopub.execute_input": "now"}, tags=["parameters"])
+    text = new_markdown_cell("# Title", metadata={"papermill": {}})
+    content = new_notebook(cells=[text, cell], metadata={"language_info": {"name": "python"}})
+    content.metadata.update(papermill={"duration": 1}, widgets={"state": {}})
+    nbformat.write(content, tmp_path / "executed.ipynb")
+    target = tmp_path / "notebook.ipynb"
+    target.write_text("old")
+    pipeline._write_back(tmp_path / "executed.ipynb", target)
+    written = nbformat.read(target, as_version=4)
+    assert written.metadata == {"language_info": {"name": "python"}}
+    assert [dict(cell.metadata) for cell in written.cells] == [{}, {"tags": ["parameters"]}]
+    assert written.cells[1].outputs == cell.outputs and written.cells[1].execution_count == 1
+    assert [c.id for c in written.cells] == [text.id, cell.id] and [c.source for c in written.cells] == ["# Title", "1 + 1"]
+    assert sorted(path.name for path in tmp_path.glob("*")) == ["executed.ipynb", "notebook.ipynb"]
+
+
+ONE_RUN = """
+import sys
+from pathlib import Path
+from helpers.batch import pipeline
+from helpers.runs import Run
+sys.exit(not pipeline._execute(Path(sys.argv[1]), Run(sys.argv[2]), {"run": sys.argv[2], "extra": 7}, False))
+"""
+# As slow as on a busy machine: both runs have then chosen their sockets before either kernel has opened its own.
+SLOW_KERNEL = "import time; time.sleep(3); from ipykernel.kernelapp import launch_new_instance; launch_new_instance()"
+
+
+@pytest.fixture
+def tiny(tmp_path, monkeypatch, python) -> Path:
+    """A notebook of two cells that prints its parameters, for a kernel that takes its time to start."""
+    kernel = tmp_path / "jupyter" / "kernels" / "slow"
+    kernel.mkdir(parents=True)
+    argv = [python, "-c", SLOW_KERNEL, "-f", "{connection_file}"]
+    (kernel / "kernel.json").write_text(json.dumps({"argv": argv, "display_name": "slow", "language": "python"}))
+    monkeypatch.setenv("JUPYTER_PATH", str(tmp_path / "jupyter"))
+    cells = [new_code_cell('run = "x"\nextra = 0', metadata={"tags": ["parameters"]}), new_code_cell("print(run, extra)")]
+    metadata = {"kernelspec": {"name": "slow", "display_name": "slow"}, "language_info": {"name": "python"}}
+    path = tmp_path / "notebooks" / "01_tiny.ipynb"
+    path.parent.mkdir()
+    nbformat.write(new_notebook(cells=cells, metadata=metadata), path)
+    return path
+
+
+def test_two_runs_at_once_do_not_disturb_each_other(tiny, python):
+    start = [python, "-c", ONE_RUN, str(tiny)]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "cwd": PROJECT}
+    processes = {name: subprocess.Popen([*start, name], **pipes) for name in ("a", "b")}
+    try:
+        said = {name: process.communicate(timeout=30)[0] for name, process in processes.items()}
+    except subprocess.TimeoutExpired:
+        pytest.fail("a run waits for a kernel that never answers: both kernels took the same sockets")
+    finally:
+        for process in processes.values():
+            process.terminate()
+            process.wait()
+    for name, process in processes.items():
+        assert process.returncode == 0, said[name]
+        copy = nbformat.read(Run(name).require("notebooks/01_tiny.ipynb"), as_version=4)
+        assert copy.cells[-1].outputs[0].text == f"{name} 7\n"
+    assert list(tiny.parent.iterdir()) == [tiny], "nothing is left beside the notebooks"

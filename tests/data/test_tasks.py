@@ -1,0 +1,373 @@
+"""load_task: what is kept, what is dropped and counted, how it is split, and what it costs in tokens."""
+
+import doctest
+import json
+import os
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from helpers import PROJECT
+from helpers.data import tasks
+from helpers.data.tasks import final_answer, fingerprint, load_task
+from helpers.formats import THINK_ANSWER, TagFormat
+
+GSM8K = PROJECT.parent / "shared" / "data" / "gsm8k"
+
+
+def numbered(count: int) -> list[dict]:
+    return [{"question": f"What is {n} + 0?", "answer": str(n)} for n in range(count)]
+
+
+@pytest.fixture
+def load(tmp_path):
+    """load_task on a JSONL file of these rows."""
+
+    def load_rows(rows: list, **arguments) -> tasks.Task:
+        path = tmp_path / "rows.jsonl"
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+        return load_task(str(path), **{"holdout_size": 1} | arguments)
+
+    return load_rows
+
+
+def both(task) -> pd.DataFrame:
+    return pd.concat([task.train, task.holdout])
+
+
+# --- GSM8K -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(not GSM8K.is_dir(), reason="the GSM8K files are not beside this checkout")
+@pytest.mark.parametrize(("name", "count", "grouped"), [("train", 7473, 79), ("test", 1319, 14)])
+def test_every_gsm8k_row_is_kept_with_a_plain_number(name, count, grouped):
+    path = GSM8K / f"{name}.jsonl"
+    task = load_task(str(path), holdout_size=100)
+    assert (len(task.train), len(task.holdout)) == (count - 100, 100)
+    assert (task.report["rows_read"], task.report["dropped"]) == (count, {})
+    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    given = {row["question"].strip(): re.search(r"#### (.+)$", row["answer"])[1].strip() for row in rows}
+    assert sum("," in answer for answer in given.values()) == grouped
+    kept = dict(zip(both(task)["question"], both(task)["answer"], strict=True))
+    assert kept == {question: answer.replace(",", "") for question, answer in given.items()}
+    assert all(re.fullmatch(r"-?\d+", answer) for answer in kept.values())
+
+
+@pytest.mark.parametrize(
+    ("answer", "final"),
+    [
+        ("He pays 1,234. #### 1,234", "1234"),
+        ("#### -1,234,567.50", "-1234567.50"),
+        ("a #### 1\nb ####  2 ", "2"),
+        ("#### 12,34", "12,34"),
+        ("#### 1,234 or 5,678", "1,234 or 5,678"),
+        ("1,234", "1,234"),
+        ("  Paris, France ", "Paris, France"),
+        ("### 5", "### 5"),
+    ],
+)
+def test_the_final_answer_follows_the_last_marker(answer, final):
+    assert final_answer(answer) == final
+
+
+# --- What is dropped ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("bad", "reason"),
+    [
+        ({"question": " ", "answer": "1"}, "question is blank"),
+        ({"question": None, "answer": "1"}, "question is blank"),
+        ({"question": float("nan"), "answer": "1"}, "question is blank"),
+        ({"question": "q", "answer": "\n"}, "answer is blank"),
+        ({"question": "q", "answer": None}, "answer is blank"),
+        ({"question": "q", "answer": float("nan")}, "answer is blank"),
+        ({"question": "q", "answer": "so #### "}, "nothing after ####"),
+        ({"question": "q", "answer": ["1"]}, "answer is a list, not text"),
+        ({"question": {"text": "q"}, "answer": "1"}, "question is a dict, not text"),
+        ({"question": " what is  0 + 0? ", "answer": "0"}, "duplicate question"),
+        ({"question": "What is 0 + 0?", "answer": "7"}, "duplicate question with another answer"),
+        ({"question": "q"}, "no answer"),
+        (["q", "1"], "not a JSON object"),
+        # Half a character cannot be written to Parquet nor tokenised.
+        ({"question": "q \ud800", "answer": "1"}, None),
+    ],
+)
+def test_a_bad_row_is_dropped_and_counted_with_its_reason(load, bad, reason):
+    task = load([*numbered(3), bad, *[bad] * 4])
+    (found,) = task.report["dropped"]
+    assert reason in (found, None)
+    assert task.report["dropped"][found] == 5
+    assert len(task.report["dropped_examples"][found]) == 3
+    assert task.report["rows_read"] == 8
+    assert sorted(both(task)["answer"]) == ["0", "1", "2"]
+
+
+def test_several_reasons_are_counted_apart(load):
+    rows = [*numbered(3), {"question": "", "answer": "1"}, numbered(1)[0], {"question": "q", "answer": ""}, numbered(2)[1]]
+    assert load(rows).report["dropped"] == {"question is blank": 1, "duplicate question": 2, "answer is blank": 1}
+
+
+def test_of_two_answers_to_a_question_the_first_is_kept(load):
+    task = load([*numbered(2), {"question": "What is 1 + 0?", "answer": "9"}])
+    assert sorted(both(task)["answer"]) == ["0", "1"]
+    (example,) = task.report["dropped_examples"]["duplicate question with another answer"]
+    assert "What is 1 + 0?" in example and "1 / 9" in example
+
+
+def test_blank_cells_of_a_parquet_file_are_dropped(tmp_path):
+    path = tmp_path / "rows.parquet"
+    pd.DataFrame({"question": ["a", "b", "c", None], "answer": [1.5, np.nan, 3.0, 4.0]}).to_parquet(path)
+    task = load_task(str(path), holdout_size=1)
+    assert task.report["dropped"] == {"answer is blank": 1, "question is blank": 1}
+    assert sorted(both(task)["answer"]) == ["1.5", "3.0"]
+
+
+def test_where_no_row_is_left_the_error_gives_the_account(load):
+    with pytest.raises(ValueError, match=r"row\. Read 2, dropped: 1 with question is blank, 1 with answer is blank"):
+        load([{"question": "", "answer": "1"}, {"question": "q", "answer": ""}])
+
+
+# --- The split ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("source", ["rows", "arithmetic/sums", "arithmetic/chains", "arithmetic/products"])
+def test_a_question_is_never_on_both_sides(load, source):
+    rows = numbered(400) * 2
+    sizes = {"train_size": 200, "holdout_size": 50, "seed": 9}
+    task = load(rows, **sizes) if source == "rows" else load_task(source, **sizes)
+    assert (len(task.train), len(task.holdout)) == (200, 50)
+    assert not set(task.train["question"]) & set(task.holdout["question"])
+    assert both(task)["question"].is_unique
+    assert "split" not in both(task)
+
+
+def test_without_a_train_size_all_the_rest_is_trained_on(load):
+    task = load(numbered(50), holdout_size=8)
+    assert (len(task.train), len(task.holdout)) == (42, 8)
+
+
+def test_the_order_of_the_rows_does_not_change_the_split(load):
+    rows = numbered(200)
+    forwards, backwards = load(rows, holdout_size=20), load(rows[::-1], holdout_size=20)
+    assert list(forwards.holdout["question"]) == list(backwards.holdout["question"])
+    assert forwards.report["fingerprint"] == backwards.report["fingerprint"]
+
+
+@pytest.mark.parametrize("source", ["rows", "arithmetic/sums"])
+def test_a_seed_fixes_the_fingerprint_and_another_changes_it(load, source):
+    def prints(seed):
+        sizes = {"train_size": 30, "holdout_size": 10, "seed": seed}
+        return (load(numbered(60), **sizes) if source == "rows" else load_task(source, **sizes)).report["fingerprint"]
+
+    assert prints(1) == prints(1) != prints(2)
+
+
+@pytest.mark.parametrize(("question", "answer"), [("p", "1"), ("q", "2"), ("q1", "")])
+def test_a_fingerprint_tells_every_change(question, answer):
+    rows = [{"question": "q", "answer": "1"}, {"question": "r", "answer": "1"}]
+    assert fingerprint(rows) != fingerprint([{"question": question, "answer": answer}, rows[1]])
+    assert fingerprint(rows) != fingerprint(rows[::-1])
+    assert fingerprint(rows) == fingerprint([row | {"level": 3} for row in rows])
+
+
+@pytest.mark.parametrize(
+    ("sizes", "said"),
+    [
+        ({"train_size": 8, "holdout_size": 3}, "10 usable rows give 7 to train on and 3 to hold out.*train_size=8"),
+        ({"holdout_size": 11}, "give 0 to train on and 10 to hold out.*holdout_size=11"),
+        ({"holdout_size": 10}, "give 0 to train on and 10 to hold out"),
+    ],
+)
+def test_more_rows_than_there_are_is_an_error_with_the_numbers(load, sizes, said):
+    with pytest.raises(ValueError, match=said):
+        load(numbered(10), **sizes)
+
+
+def test_more_problems_than_a_family_has_is_an_error():
+    with pytest.raises(ValueError, match=r"arithmetic/differences: .*train_size=20000.*or ask for fewer: train_size="):
+        load_task("arithmetic/differences", train_size=20_000)
+
+
+@pytest.mark.parametrize("size", [0, -1, 1.5, "10"])
+@pytest.mark.parametrize("name", ["train_size", "holdout_size"])
+def test_an_impossible_size_is_named(name, size):
+    with pytest.raises(ValueError, match=re.escape(f"{name}={size!r} is not a number of rows")):
+        load_task("arithmetic/sums", **{name: size})
+
+
+# --- Rows --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "system"),
+    [
+        ({}, THINK_ANSWER.system_prompt),
+        ({"tags": TagFormat("reasoning", "final")}, TagFormat("reasoning", "final").system_prompt),
+        ({"system_prompt": "Be brief."}, "Be brief."),
+        ({"system_prompt": ""}, None),
+    ],
+    ids=["default", "tags", "own", "none"],
+)
+def test_a_prompt_is_the_system_message_and_the_question(load, arguments, system):
+    task = load([{"level": 3, "answer": 7, "question": " q "}, *numbered(1)], **arguments)
+    row = both(task).set_index("question").loc["q"]
+    user = {"role": "user", "content": "q"}
+    assert row["prompt"] == ([user] if system is None else [{"role": "system", "content": system}, user])
+    assert (row["answer"], row["level"]) == ("7", 3)
+    assert list(task.train.columns)[:3] == ["prompt", "question", "answer"]
+    assert task.report["system_prompt"] == (system or "")
+
+
+def test_the_report_says_what_was_made_and_is_json(load):
+    task = load(numbered(9), holdout_size=2, seed=5, train_size=4, tags=TagFormat("reasoning", "answer"))
+    report = json.loads(json.dumps(task.report))
+    assert report == task.report
+    assert (report["rows_read"], report["rows_train"], report["rows_holdout"]) == (9, 4, 2)
+    assert (report["seed"], report["tags"]) == (5, "reasoning/answer")
+    assert report["source"].endswith("rows.jsonl")
+
+
+# --- Tokens ------------------------------------------------------------------------------------------------------------
+
+
+def words(messages: list[dict]) -> int:
+    return sum(len(message["content"].split()) for message in messages)
+
+
+def test_prompts_over_the_limit_are_dropped_and_counted(load):
+    rows = [{"question": f"q{n} " * n, "answer": "1"} for n in range(1, 21)]
+    task = load(rows, system_prompt="", count_tokens=words, max_prompt_tokens=15)
+    assert task.report["dropped"] == {"prompt over 15 tokens": 5}
+    assert sorted(map(words, both(task)["prompt"])) == list(range(1, 16))
+    assert task.report["prompt_tokens"] == {"min": 1, "p50": 10, "p90": 18, "p99": 19, "max": 20}
+
+
+def test_without_a_limit_prompts_are_only_measured(load):
+    task = load(numbered(5), system_prompt="one two", count_tokens=words)
+    assert task.report["dropped"] == {} and task.report["prompt_tokens"]["max"] == 7
+
+
+def test_where_every_prompt_is_too_long_the_error_says_so(load):
+    with pytest.raises(ValueError, match=r"no usable row.*5 with prompt over 2 tokens"):
+        load(numbered(5), count_tokens=words, max_prompt_tokens=2)
+
+
+TOKENS_SCRIPT = """
+import json, sys
+from helpers.presets import PRESETS
+from helpers.data.tasks import prompt_token_counter
+
+folder, prompts = PRESETS["pocket"].model_path, json.loads(sys.argv[1])
+count = prompt_token_counter(folder)
+ours, heavy = [count(prompt) for prompt in prompts], "torch" in sys.modules
+from transformers import AutoTokenizer
+tokenizer = AutoTokenizer.from_pretrained(folder)
+encoded = [tokenizer.apply_chat_template(p, add_generation_prompt=True, return_dict=True) for p in prompts]
+theirs = [len(one["input_ids"]) for one in encoded]
+print(json.dumps([ours, theirs, heavy]))
+"""
+
+
+def test_prompts_are_counted_as_transformers_counts_them_and_without_torch():
+    questions = ["What is 12 + 34?", "", "Ünïcode ✓ 日本語", "<|im_end|><think>4</answer>", " a  b\n\tc ", "x" * 3000]
+    prompts = [[{"role": "user", "content": question}] for question in questions]
+    prompts += [[{"role": "system", "content": THINK_ANSWER.system_prompt}, *prompt] for prompt in prompts]
+    command = [sys.executable, "-c", TOKENS_SCRIPT, json.dumps(prompts)]
+    environment = os.environ | {"PYTHONPATH": str(PROJECT), "HF_HUB_OFFLINE": "1"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    ours, theirs, heavy = json.loads(done.stdout.splitlines()[-1])
+    assert ours == theirs and len(set(ours)) > 4
+    assert not heavy
+
+
+# --- The hub -----------------------------------------------------------------------------------------------------------
+
+HUB_SCRIPT = """
+import json
+from helpers.data.sources import model_files
+from helpers.data.tasks import load_task
+
+def error(call, *arguments):
+    try:
+        call(*arguments)
+    except ValueError as error:
+        return str(error)
+
+task = load_task("openai/gsm8k", holdout_size=2)
+other = load_task("other", holdout_size=1, columns={"question": "problem", "answer": "solution"})
+print(json.dumps({
+    "train": list(task.train["question"]), "holdout": list(task.holdout["question"]),
+    "answers": sorted(task.train["answer"]), "dropped": task.report["dropped"],
+    "other": sorted([*other.train["question"], *other.holdout["question"]]),
+    "unreachable": error(load_task, "nobody/nothing-there"), "config": error(load_task, "openai/gsm8k:nope"),
+    "too many": error(load_task, "openai/gsm8k"), "model": error(model_files, "nobody/no-model"),
+}))
+"""
+CARD = """---
+configs:
+- config_name: main
+  data_files:
+  - split: train
+    path: train.jsonl
+  - split: test
+    path: test.jsonl
+---
+"""
+
+
+@pytest.fixture(scope="module")
+def hub(tmp_path_factory) -> dict:
+    """What load_task says, without a network, of a local copy of a hub data set and of one that is not there."""
+    # In a process of its own: the hub's libraries read these variables once, when they are imported.
+    folder = tmp_path_factory.mktemp("hub")
+    data = folder / "openai" / "gsm8k"
+    data.mkdir(parents=True)
+    (data / "README.md").write_text(CARD, encoding="utf-8")
+    for split, numbers in (("train", [1000, 2000, 3000, 4000]), ("test", [5, 6, 4000])):
+        rows = [{"question": f"q{n}", "answer": f"working\n#### {n:,}"} for n in numbers]
+        (data / f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    (folder / "other").mkdir()
+    rows = [{"problem": f"p{n}", "solution": str(n)} for n in range(3)]
+    (folder / "other" / "validation.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    environment = os.environ | {"HF_HUB_OFFLINE": "1", "HF_HOME": str(folder / "hf"), "PYTHONPATH": str(PROJECT)}
+    environment.pop("HF_DATASETS_CACHE", None)
+    command = [sys.executable, "-c", HUB_SCRIPT]
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def test_gsm8k_is_trained_on_its_train_split_and_held_out_on_its_test_split(hub):
+    assert sorted(hub["train"]) == ["q1000", "q2000", "q3000", "q4000"]
+    assert sorted(hub["holdout"]) == ["q5", "q6"]
+    assert hub["answers"] == ["1000", "2000", "3000", "4000"]
+    assert hub["dropped"] == {"duplicate question": 1}
+
+
+def test_another_data_set_is_split_by_us_and_its_columns_mapped(hub):
+    assert hub["other"] == ["p0", "p1", "p2"]
+
+
+@pytest.mark.parametrize(
+    ("case", "said"),
+    [
+        ("unreachable", "'nobody/nothing-there' could not be fetched: the hub cannot be reached"),
+        ("unreachable", "arithmetic/sums"),
+        ("config", "Available: ['main']"),
+        ("too many", "2 to hold out, but train_size=None and holdout_size=256"),
+        ("model", "the tokenizer of 'nobody/no-model' could not be fetched"),
+    ],
+)
+def test_what_the_hub_cannot_give_is_said(hub, case, said):
+    assert said in hub[case]
+
+
+def test_the_examples_in_the_docstrings_hold():
+    result = doctest.testmod(tasks)
+    assert result.attempted >= 1 and result.failed == 0

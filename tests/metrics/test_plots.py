@@ -1,0 +1,258 @@
+"""Figures: whatever a history lacks, each is drawn from the data it was given, left closed, and can be saved."""
+
+import warnings
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.colors import to_hex
+from matplotlib.figure import Figure
+
+from helpers.metrics import plots
+from helpers.metrics.history import smoothed
+from helpers.results.evaluation import wilson_interval
+
+plt.switch_backend("agg")
+OF_A_HISTORY = [plots.reward, plots.spread, plots.kl, plots.each_reward, plots.completion_length, plots.loss, plots.dashboard]
+of_a_history = pytest.mark.parametrize("draw", OF_A_HISTORY, ids=lambda draw: draw.__name__)
+REQUIRED = ["step", "loss", "reward", "reward_std"]
+COLUMNS = [
+    *["frac_reward_zero_std", "kl", "completions/mean_length", "completions/clipped_ratio"],
+    *["rewards/format/mean", "rewards/correctness/mean"],
+]
+
+
+def history(rows: int = 40) -> pd.DataFrame:
+    numbers = np.random.default_rng(0)
+    columns = {name: numbers.random(rows) for name in [*REQUIRED[1:], *COLUMNS]}
+    return pd.DataFrame({"step": np.arange(1, rows + 1) * 5} | columns)
+
+
+def with_gaps() -> pd.DataFrame:
+    table = history()
+    table.iloc[::3, 1:] = np.nan
+    return table
+
+
+def blank(column: str) -> pd.DataFrame:
+    return history().assign(**{column: np.nan})
+
+
+HISTORIES = {
+    "full": history(),
+    "one row": history(1),
+    "two rows": history(2),
+    "no kl": history().drop(columns="kl"),
+    "no frac_reward_zero_std": history().drop(columns="frac_reward_zero_std"),
+    "no lengths": history().drop(columns=["completions/mean_length", "completions/clipped_ratio"]),
+    "no clipped_ratio": history().drop(columns="completions/clipped_ratio"),
+    "required columns": history()[REQUIRED],
+    "gaps": with_gaps(),
+    "kl all nan": blank("kl"),
+    "reward_std all nan": blank("reward_std"),
+    "one row of nan": history(1).assign(**dict.fromkeys([*REQUIRED[1:], *COLUMNS], np.nan)),
+}
+
+
+@pytest.fixture(autouse=True)
+def no_figure_stays_open():
+    assert plt.get_fignums() == []
+    yield
+    assert plt.get_fignums() == []
+
+
+@of_a_history
+@pytest.mark.parametrize("table", HISTORIES.values(), ids=HISTORIES)
+def test_each_figure_is_drawn_whatever_the_history_lacks(draw, table):
+    before = table.copy()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # a notebook would show it to the reader
+        figure = draw(table)
+        figure.draw_without_rendering()
+    assert isinstance(figure, Figure) and figure.axes[0].get_title(loc="left")
+    pd.testing.assert_frame_equal(table, before)
+
+
+@pytest.mark.parametrize(
+    ("draw", "axis", "columns"),
+    [
+        (plots.reward, 0, ["reward"]),
+        (plots.spread, 0, ["reward_std"]),
+        (plots.spread, 1, ["frac_reward_zero_std"]),
+        (plots.kl, 0, ["kl"]),
+        (plots.each_reward, 0, ["rewards/format/mean", "rewards/correctness/mean"]),
+        (plots.completion_length, 0, ["completions/mean_length"]),
+        (plots.completion_length, 1, ["completions/clipped_ratio"]),
+        (plots.loss, 0, ["loss"]),
+    ],
+)
+@pytest.mark.parametrize("table", [history(), with_gaps()], ids=["full", "gaps"])
+def test_the_lines_are_the_data_and_its_running_mean(draw, axis, columns, table):
+    lines = [line for line in draw(table).axes[axis].get_lines() if len(line.get_xdata()) == len(table)]
+    assert len(lines) == 2 * len(columns)
+    for (raw, mean), column in zip(zip(lines[::2], lines[1::2], strict=True), columns, strict=True):
+        for line, expected in ((raw, table[column]), (mean, smoothed(table[column]))):
+            np.testing.assert_array_equal(line.get_xdata(), table["step"])
+            np.testing.assert_array_equal(line.get_ydata(), expected)
+        assert raw.get_color() == mean.get_color() and raw.get_alpha() < 1
+
+
+@of_a_history
+def test_every_value_is_inside_the_axes(draw):
+    for axes in draw(history()).axes:
+        low, high = axes.get_ylim()
+        for line in axes.get_lines():
+            assert low <= min(line.get_ydata()) and max(line.get_ydata()) <= high
+
+
+def test_the_band_is_one_reward_std_to_each_side():
+    table = history()
+    (band,) = plots.reward(table).axes[0].collections
+    mean, std = smoothed(table["reward"]), smoothed(table["reward_std"])
+    corners = {(x, round(y, 9)) for x, y in band.get_paths()[0].vertices}
+    for side in (mean - std, mean + std):
+        assert {(x, round(y, 9)) for x, y in zip(table["step"], side, strict=True)} <= corners
+
+
+@pytest.mark.parametrize(
+    ("draw", "labels"),
+    [
+        (plots.spread, ["reward_std (left)", "frac_reward_zero_std (right)"]),
+        (plots.each_reward, ["format", "correctness"]),
+        (plots.completion_length, ["mean length (left)", "share cut off (right)"]),
+    ],
+)
+def test_one_legend_names_every_line_and_its_colour(draw, labels):
+    figure = draw(history())
+    legends = [axes.get_legend() for axes in figure.axes if axes.get_legend()]
+    assert [text.get_text() for legend in legends for text in legend.get_texts()] == labels
+    drawn = {line.get_label(): line.get_color() for axes in figure.axes for line in axes.get_lines()}
+    colors = [handle.get_color() for handle in legends[0].legend_handles]
+    assert colors == [drawn[label] for label in labels] and len(set(colors)) == len(labels)
+
+
+@pytest.mark.parametrize("table", [HISTORIES["no kl"], HISTORIES["kl all nan"]], ids=["absent", "all nan"])
+def test_without_kl_a_note_says_why(table):
+    (axes,) = plots.kl(table).axes
+    assert axes.get_lines()[:] == [] and "beta" in axes.texts[0].get_text()
+
+
+def test_without_the_share_of_equal_groups_there_is_one_axis():
+    assert len(plots.spread(HISTORIES["no frac_reward_zero_std"]).axes) == 1
+
+
+# --- Accuracy ----------------------------------------------------------------------------------------------------------
+
+
+def entry(correct: int, n: int = 100) -> dict:
+    return {"accuracy": correct / n, "ci95": list(wilson_interval(correct, n)), "n": n, "in_format": 1.0}
+
+
+EVALUATION = {
+    "baseline": entry(32) | {"greedy": entry(0)},
+    "trained": entry(91) | {"greedy": entry(100)},
+    "merged_16bit": entry(90) | {"greedy": entry(97)},
+}
+
+
+def bars(figure: Figure) -> dict[str, list]:
+    """Label to (height, low end of the whisker, high end) of each bar."""
+    found = {}
+    for container in figure.axes[0].containers:
+        if hasattr(container, "patches"):
+            whiskers = [segment[:, 1] for segment in container.errorbar.lines[2][0].get_segments()]
+            heights = [patch.get_height() for patch in container.patches]
+            found[container.get_label()] = [(h, *ends) for h, ends in zip(heights, whiskers, strict=True)]
+    return found
+
+
+def test_accuracy_draws_each_point_with_its_interval():
+    figure = plots.accuracy(EVALUATION)
+    drawn = bars(figure)
+    assert list(drawn) == ["sampled", "greedy"]
+    for label, entries in (("sampled", EVALUATION.values()), ("greedy", [e["greedy"] for e in EVALUATION.values()])):
+        expected = [(e["accuracy"], *e["ci95"]) for e in entries]
+        np.testing.assert_allclose(drawn[label], expected, atol=1e-12)
+    axes = figure.axes[0]
+    assert [tick.get_text() for tick in axes.get_xticklabels()] == ["baseline", "trained", "merged 16bit"]
+    assert [text.get_text() for text in axes.texts] == ["32%", "91%", "90%", "0%", "100%", "97%"]
+
+
+def test_accuracy_shows_no_greedy_value_that_was_not_measured():
+    drawn = bars(plots.accuracy({"baseline": entry(32), "trained": entry(91) | {"greedy": entry(100)}}))
+    assert [round(height, 2) for height, *_ in drawn["greedy"] if height > 0] == [1.0]
+
+
+@pytest.mark.parametrize("evaluation", [{}, {"baseline": EVALUATION["baseline"]}], ids=["none", "one"])
+def test_accuracy_of_few_models(evaluation):
+    assert isinstance(plots.accuracy(evaluation), Figure)
+
+
+# --- Saving ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("draw", [*OF_A_HISTORY, plots.accuracy], ids=lambda draw: draw.__name__)
+def test_each_figure_is_saved_as_a_picture_with_something_on_it(draw, tmp_path):
+    draw(EVALUATION if draw is plots.accuracy else history()).savefig(tmp_path / "figure.png", dpi=40)
+    assert (tmp_path / "figure.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+    pixels = plt.imread(tmp_path / "figure.png")
+    size = (264, 560) if draw is plots.dashboard else (144, 280)
+    assert pixels.shape[:2] == size and len(np.unique(pixels.reshape(-1, pixels.shape[2]), axis=0)) > 20
+
+
+# --- The signal of the rewards -------------------------------------------------------------------------------------------
+
+
+def signal(**more) -> dict:
+    """What the laboratory finds about two rewards on three groups of four."""
+    rewards = {
+        "right_reward": {"advantage_share": 0.9, "rank_correlation": {"shape_reward": -0.25}},
+        "shape_reward": {"advantage_share": 0.1, "rank_correlation": {"right_reward": -0.25}},
+    }
+    found = {"rewards": rewards, "judges": ["right_reward"], "group_size": 4, "pass_rate": [0.0, 0.25, 0.25]}
+    return found | {"groups": 3, "total": {"mean": 0.5, "zero_spread": 1 / 3}} | more
+
+
+def test_the_signal_shows_shares_pass_rates_and_correlations():
+    shares, passes, ranks = plots.reward_signal(signal()).axes
+    assert [bar.get_width() for bar in shares.patches] == [0.9, 0.1]
+    assert [to_hex(bar.get_facecolor()).upper() for bar in shares.patches] == [plots.BLUE, plots.GREY]
+    assert [bar.get_height() for bar in passes.patches] == [1, 2, 0, 0, 0]
+    assert "33% of groups have no spread" in passes.get_title(loc="left")
+    assert [text.get_text() for text in ranks.texts] == ["1.00", "-0.25", "-0.25", "1.00"]
+
+
+def test_a_signal_with_nothing_in_it_is_drawn_without_a_warning():
+    rewards = {"flat_reward": {"advantage_share": 0.0, "rank_correlation": {}}}
+    nothing = signal(rewards=rewards, judges=[], pass_rate=[None, 0.0])
+    nothing["rewards"]["other_reward"] = {"advantage_share": -0.2, "rank_correlation": {"flat_reward": None}}
+    rewards["flat_reward"]["rank_correlation"] = {"other_reward": None}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        figure = plots.reward_signal(nothing)
+        figure.draw_without_rendering()
+    assert [text.get_text() for text in figure.axes[2].texts] == ["1.00", "–", "–", "1.00"]
+
+
+# --- Several curves in one figure ------------------------------------------------------------------------------------------
+
+
+def test_the_dashboard_has_the_six_curves_each_in_a_panel_of_its_own():
+    table = history()
+    panels = {axes.get_title(loc="left"): axes for axes in plots.dashboard(table).axes if axes.get_title(loc="left")}
+    assert len(panels) == 6
+    columns = {"Reward": "reward", "KL": "kl", "Completion length": "completions/mean_length", "Loss": "loss"}
+    for title, column in columns.items():
+        assert list(panels[title].get_lines()[0].get_ydata()) == list(table[column])
+
+
+def test_runs_are_drawn_over_one_another_under_their_names():
+    tables = {"one": history(30), "two": history(50), "without kl": history(20).drop(columns="kl")}
+    reward, kl, length, share = plots.overlay(tables).axes
+    assert [text.get_text() for text in reward.get_legend().get_texts()] == list(tables)
+    for axes, runs, column in ((reward, 3, "reward"), (kl, 2, "kl"), (length, 3, "completions/mean_length")):
+        raw = axes.get_lines()[::2]  # the running mean comes after each
+        assert [list(line.get_ydata()) for line in raw] == [list(t[column]) for t in tables.values() if column in t]
+        assert len({to_hex(line.get_color()) for line in raw}) == runs
+    assert "without spread" in share.get_title(loc="left")

@@ -1,0 +1,115 @@
+"""What a history may lack, which of its rewards judges what, and when a change is one."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from histories import (
+    CLIPPED,
+    EVERYTHING_WRONG,
+    FORM,
+    HACKED,
+    LENGTH,
+    RIGHT,
+    ZERO,
+    N,
+    found,
+    history,
+    line,
+    severe,
+)
+
+from helpers.metrics.diagnosis import diagnose
+
+# --- What a history may lack -------------------------------------------------------------------------------------------
+
+NEEDS = {
+    "kl": "kl", "zero_spread": ZERO, "clipped": CLIPPED, "gradient": "grad_norm", "length": LENGTH, "entropy": "entropy",
+    "hacking": RIGHT,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("rule", "column"), NEEDS.items())
+@pytest.mark.parametrize("lacks", ["the column", "every value"])
+def test_a_rule_without_its_column_is_silent_and_the_others_speak(rule, column, lacks):
+    rows = history(**EVERYTHING_WRONG)
+    assert rule in severe(rows)
+    if lacks == "every value" and column != "grad_norm":  # where every norm is NaN, that is the finding
+        rows[column] = np.nan
+    else:
+        rows = rows.drop(columns=column)
+    assert rule not in severe(rows) and len(severe(rows)) >= 3
+
+
+def test_gaps_are_left_out():
+    rows = history(**EVERYTHING_WRONG)
+    gaps = rows.mask(np.random.default_rng(2).random(rows.shape) < 0.1)
+    gaps[["step", "loss", "grad_norm"]] = rows[["step", "loss", "grad_norm"]]
+    assert severe(gaps).keys() == severe(rows).keys()
+
+
+def test_rows_of_an_evaluation_and_the_summary_are_no_steps():
+    rows = history()[:10]
+    extra = pd.DataFrame([{"step": 5, "eval_loss": 0.1}, {"step": 10, "train_runtime": 60.0, "train_loss": 0.1}])
+    assert [str(finding) for finding in diagnose(pd.concat([rows, extra]))] == [str(finding) for finding in diagnose(rows)]
+
+
+@pytest.mark.parametrize("columns", [[], ["step"], ["step", "reward"], ["reward"], ["kl"]])
+def test_any_columns_will_do(columns):
+    assert severe(history()[columns]) == {}
+
+
+def test_the_order_of_rows_does_not_matter():
+    rows = history(**EVERYTHING_WRONG)
+    assert diagnose(rows.sample(frac=1, random_state=3)) == diagnose(rows)
+
+
+def test_the_history_is_not_changed():
+    rows = history(**EVERYTHING_WRONG)
+    before = rows.copy()
+    diagnose(rows)
+    pd.testing.assert_frame_equal(rows, before)
+
+
+# --- Which reward judges what ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["correctness_reward", "accuracy_reward", "exact_match_reward", "numeric_reward", "task_reward", "proximity_reward",
+     "fuzzy_match_reward", "check_answer"],
+)  # fmt: skip
+def test_the_reward_that_judges_the_answer_is_known_by_its_name(name):
+    rows = history(**EVERYTHING_WRONG).rename(columns={RIGHT: f"rewards/{name}/mean"})
+    assert severe(rows)["hacking"] == "critical"
+
+
+def test_partial_credit_does_not_judge_where_a_strict_reward_does():
+    rows = history(**EVERYTHING_WRONG)
+    rows.insert(0, "rewards/proximity_reward/mean", line(0.3, 0.6))
+    assert "hacking" in severe(rows)
+
+
+def test_a_format_reward_never_judges_the_answer():
+    rows = history(**EVERYTHING_WRONG).rename(columns={RIGHT: "rewards/answer_format_reward/mean"})
+    assert "hacking" not in severe(rows)
+
+
+def test_rewards_of_any_name_can_be_told():
+    names = {RIGHT: "rewards/judge/mean", FORM: "rewards/shape/mean"}
+    rows, silent = (history(**columns).rename(columns=names) for columns in (HACKED | {"reward": line(0.6, 0.9)}, {}))
+    assert "hacking" not in severe(rows) and severe(rows, correctness="judge")["hacking"] == "critical"
+    assert severe(silent, correctness="judge", formats=["shape"]) == {}
+    alone = history(right=np.full(N, 0.3)).rename(columns=names)
+    assert severe(alone, correctness="judge", formats=["shape"]) == {"format_only": "warning"}
+
+
+@pytest.mark.parametrize("options", [{"correctness": "corectness"}, {"formats": ["form", "format_reward"]}])
+def test_a_reward_that_was_not_logged_is_named_with_those_that_were(options):
+    with pytest.raises(ValueError, match=r"no reward '(corectness|form)' was logged.*accuracy_reward, format_reward"):
+        diagnose(history(), **options)
+
+
+def test_a_reward_that_is_no_share_is_not_taken_for_one():
+    rows = history(zero=0.95)
+    rows[RIGHT] = 2 * rows[RIGHT]  # full marks are 2.0, so 1.4 is no solved task
+    assert found(rows.assign(reward=1.0), "solved") is None

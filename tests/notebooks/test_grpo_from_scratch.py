@@ -1,0 +1,368 @@
+"""Notebook 06 against TRL, number for number: the cells a reader sees are run on GRPOTrainer's own batches.
+
+What is compared is the notebook's source itself, so the two cannot drift apart. Everything is in fp32.
+"""
+
+import itertools
+import json
+import shutil
+
+import nbformat
+import papermill
+import pytest
+import torch
+
+import unsloth  # isort: skip  # noqa: F401  # before trl, which on a CPU needs its patches
+
+from datasets import Dataset
+from peft import LoraConfig, get_peft_model
+from transformers import AutoModelForCausalLM, AutoTokenizer
+from trl import GRPOConfig, GRPOTrainer
+
+from helpers.batch.pipeline import NOTEBOOKS
+from helpers.data.tasks import load_task
+from helpers.presets import PRESETS
+from helpers.runs import Run, seed_everything
+from helpers.training.policy import LORA_TARGETS
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+POCKET = PRESETS["pocket"]
+(PATH,) = NOTEBOOKS.glob("06_*.ipynb")
+CELLS = nbformat.read(PATH, as_version=4).cells
+WITHIN = 1e-5
+LIMIT, GROUP, QUESTIONS = 20, 4, 2
+CLIP = (0.05, 0.08)  # so narrow that a few steps reach it
+
+
+def defined(*tags, **names):
+    """What the notebook's cells with one of these tags define, given some names that its other cells would define."""
+    names = {"torch": torch} | names
+    for cell in CELLS:
+        if set(tags) & set(cell.metadata.get("tags", [])):
+            exec(cell.source, names)
+    return names
+
+
+GRPO = defined("algorithm")
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return AutoTokenizer.from_pretrained(POCKET.model_path)
+
+
+def new_policy():
+    """fp32, and LoRA whose B is not zero, so that A has a gradient from the first step on."""
+    seed_everything(5)
+    model = AutoModelForCausalLM.from_pretrained(POCKET.model_path, dtype=torch.float32)
+    policy = get_peft_model(model, LoraConfig(r=4, lora_alpha=8, target_modules=LORA_TARGETS, task_type="CAUSAL_LM"))
+    with torch.no_grad():
+        for name, weight in policy.named_parameters():
+            if "lora_B" in name:
+                weight.normal_(std=0.02)
+    return policy
+
+
+def graded(completions, **columns):
+    """Different for nearly every completion; an integer a character, so that sums are exact in any order."""
+    return [float(sum(map(ord, completion[-1]["content"])) % 17) / 16 for completion in completions]
+
+
+class Compared(GRPOTrainer):
+    """Does what GRPOTrainer does, and notes beside it what the notebook's cells make of the same batch."""
+
+    def compute_loss(self, model, inputs, **kwargs):
+        self.loss_seen = super().compute_loss(model, inputs, **kwargs)
+        return self.loss_seen
+
+    def training_step(self, model, inputs, num_items_in_batch):
+        weights = {name: weight for name, weight in model.named_parameters() if weight.requires_grad}
+        before = {name: None if weight.grad is None else weight.grad.clone() for name, weight in weights.items()}
+        seen = {}
+        prepare = self._prepare_inputs
+        self._prepare_inputs = lambda batch: seen.setdefault("inputs", prepare(batch))
+        step_loss = super().training_step(model, inputs, num_items_in_batch)
+        self._prepare_inputs = prepare
+        theirs = {name: weight.grad - (0 if before[name] is None else before[name]) for name, weight in weights.items()}
+        after = {name: weight.grad.clone() for name, weight in weights.items()}
+        model.zero_grad()
+        ours = self.ours(model, seen["inputs"])
+        ours["loss"].backward()
+        ours["gradient"] = max((weights[name].grad - theirs[name]).abs().max().item() for name in weights)
+        ours["size"] = max(theirs[name].abs().max().item() for name in weights)
+        ours["loss_gap"] = abs(ours["loss"].item() - self.loss_seen.item())
+        ours["kl_theirs"] = self._metrics["train"]["kl"][-1] if self.beta else None
+        ours["clipped"] = self._metrics["train"]["clip_ratio/region_mean"][-1]
+        ours["advantages_theirs"] = seen["inputs"]["advantages"]
+        for name, weight in weights.items():
+            weight.grad = after[name]
+        self.compared.append(ours)
+        return step_loss
+
+    def ours(self, model, inputs):
+        """Loss and KL of the notebook for what TRL is about to train on."""
+        batch = {
+            "ids": torch.cat([inputs["prompt_ids"], inputs["completion_ids"]], dim=1),
+            "attention_mask": torch.cat([inputs["prompt_mask"], inputs["completion_mask"]], dim=1),
+            "length": inputs["completion_ids"].shape[1],
+        }
+        mask = inputs["completion_mask"]
+        log_probs = GRPO["token_log_probs"](model, **batch, temperature=self.temperature)
+        old = inputs.get("old_per_token_logps", log_probs.detach())
+        reference = inputs.get("ref_per_token_logps", log_probs.detach())
+        if self.beta:
+            with torch.no_grad():
+                model.set_adapter("ref")
+                again = GRPO["token_log_probs"](model, **batch, temperature=self.temperature)
+                model.set_adapter("default")
+            assert ((again - reference) * mask).abs().max() < WITHIN
+        loss, kl = GRPO["grpo_loss"](
+            log_probs,
+            old,
+            reference,
+            inputs["advantages"],
+            mask,
+            beta=self.beta,
+            clip=CLIP,
+            loss_type=self.loss_type,
+            limit=LIMIT,
+            parts=self.args.gradient_accumulation_steps,
+            step_tokens=inputs["num_items_in_batch"],
+        )
+        return {"loss": loss, "kl": kl.item()}
+
+
+def compare(folder, tokenizer, steps, **options):
+    """Train with TRL, and return what was noted at each forward pass, and the rewards of each round of sampling."""
+    rows = load_task("arithmetic/sums", train_size=24, holdout_size=1).train
+    rounds = []
+
+    def noted(completions, **columns):
+        rounds.append(graded(completions))
+        return rounds[-1]
+
+    trainer = Compared(
+        model=new_policy(),
+        processing_class=tokenizer,
+        args=GRPOConfig(
+            output_dir=str(folder),
+            use_cpu=True,
+            bf16=False,
+            seed=5,
+            max_steps=steps,
+            learning_rate=3e-3,
+            num_generations=GROUP,
+            max_completion_length=LIMIT,
+            epsilon=CLIP[0],
+            epsilon_high=CLIP[1],
+            logging_steps=steps + 1,  # so that TRL's metrics are still there when they are read
+            save_strategy="no",
+            report_to="none",
+            disable_tqdm=True,
+            **{"per_device_train_batch_size": GROUP * QUESTIONS} | options,
+        ),
+        reward_funcs=noted,
+        train_dataset=Dataset.from_pandas(rows),
+    )
+    trainer.compared = []
+    trainer.train()
+    return trainer.compared, rounds
+
+
+def agree(compared, rounds, scale):
+    for ours in compared:
+        assert ours["loss_gap"] < WITHIN
+        assert ours["gradient"] < min(WITHIN, ours["size"] / 1000), "of the largest entry, and not by its smallness"
+        if ours["kl_theirs"] is not None:
+            assert abs(ours["kl"] - ours["kl_theirs"]) < WITHIN
+    if compared[0]["kl_theirs"] is not None:  # TRL's reference is the adapter as it was at first: no distance then
+        assert max(ours["kl"] for ours in compared) > 1e-4
+    for at, rewards in enumerate(rounds):  # TRL shuffles a round before it trains on it
+        per_round = len(compared) // len(rounds)
+        trained_on = [ours["advantages_theirs"] for ours in compared[at * per_round : (at + 1) * per_round]]
+        theirs = torch.cat(trained_on)[: len(rewards)].sort().values
+        mine = GRPO["advantages"](torch.tensor(rewards).view(-1, GROUP), scale).flatten().sort().values
+        assert (theirs - mine).abs().max() < WITHIN and mine.abs().max() > 0.01
+
+
+EVERY = list(itertools.product(["grpo", "bnpo", "dr_grpo", "dapo"], ["group", "batch", "none"], [0.0, 0.5]))
+
+
+@pytest.mark.parametrize(("loss_type", "scale", "beta"), EVERY)
+def test_the_same_numbers_as_trl_with_clipping_active(tmp_path, tokenizer, loss_type, scale, beta):
+    options = {"loss_type": loss_type, "scale_rewards": scale, "beta": beta, "num_iterations": 3}
+    compared, rounds = compare(tmp_path, tokenizer, 3, **options)
+    assert len(compared) == 3 and len(rounds) == 1
+    assert compared[0]["clipped"] == 0 and compared[2]["clipped"] > 0.01, "the third iteration must meet the bounds"
+    agree(compared, rounds, scale)
+
+
+@pytest.mark.parametrize("loss_type", ["grpo", "bnpo", "dr_grpo", "dapo"])
+def test_the_same_numbers_where_a_step_is_two_forward_passes(tmp_path, tokenizer, loss_type):
+    options = {"loss_type": loss_type, "beta": 0.5, "temperature": 0.8, "gradient_accumulation_steps": 2}
+    compared, rounds = compare(tmp_path, tokenizer, 2, **options | {"per_device_train_batch_size": GROUP})
+    assert len(compared) == 4 and len(rounds) == 2
+    agree(compared, rounds, "group")
+
+
+def test_without_its_adapter_the_model_is_the_reference(tokenizer):
+    policy, base = new_policy(), AutoModelForCausalLM.from_pretrained(POCKET.model_path, dtype=torch.float32)
+    ids = tokenizer("What is 2 + 3?", return_tensors="pt")["input_ids"]
+    batch = {"ids": ids, "attention_mask": torch.ones_like(ids), "length": 4}
+    with torch.no_grad():
+        with policy.disable_adapter():
+            reference = GRPO["token_log_probs"](policy, **batch)
+        assert torch.allclose(reference, GRPO["token_log_probs"](base, **batch), atol=1e-6)
+        assert (GRPO["token_log_probs"](policy, **batch) - reference).abs().max() > 1e-3
+
+
+def test_sampling_cold_is_what_generate_finds_greedily(tokenizer):
+    policy = new_policy().eval()
+    prompts = [f"<|im_start|>user\nWhat is {n}?<|im_end|>\n<|im_start|>assistant\n" for n in ("2 + 3", "41 + 7 + 9", "5 + 50")]
+    batch = tokenizer(prompts, return_tensors="pt", padding=True, padding_side="left")
+    ids, mask = GRPO["sample"](policy, batch["input_ids"], batch["attention_mask"], 16, temperature=1e-4)
+    greedy = policy.generate(**batch, max_new_tokens=16, do_sample=False, repetition_penalty=1.0)
+    greedy = greedy[:, batch["input_ids"].shape[1] :]
+    for row, kept, expected in zip(ids, mask, greedy, strict=True):
+        n = int(kept.sum())
+        assert row[:n].equal(expected[:n])
+        assert kept.equal((torch.arange(len(kept)) < n).long()), "ones, then zeros"
+        assert n == 16 or row[n - 1] == tokenizer.eos_token_id
+
+
+def test_a_rollout_keeps_what_each_policy_gave_and_whose_advantage_is_whose(tokenizer):
+    texts_seen = []
+
+    def reward(texts, answers):
+        texts_seen.extend(zip(texts, answers, strict=True))
+        return torch.tensor([float(len(text)) for text in texts])
+
+    def correct(texts, answers):
+        return torch.tensor([float(answer in text) for text, answer in zip(texts, answers, strict=True)])
+
+    names = defined("algorithm", "support", tokenizer=tokenizer, settings=POCKET, correct=correct)
+    policy, rows = new_policy(), load_task("arithmetic/sums", train_size=3, holdout_size=1).train
+    batch, old, reference, advantage, mask, logged = names["rollout"](policy, rows, GROUP, reward, "none")
+    base = AutoModelForCausalLM.from_pretrained(POCKET.model_path, dtype=torch.float32)
+    with torch.no_grad():
+        assert ((old - GRPO["token_log_probs"](policy, **batch)) * mask).abs().max() < WITHIN
+        assert ((reference - GRPO["token_log_probs"](base, **batch)) * mask).abs().max() < WITHIN
+    assert ((old - reference) * mask).abs().max() > 1e-3
+    assert [answer for _, answer in texts_seen] == [answer for answer in rows["answer"] for _ in range(GROUP)]
+    lengths = torch.tensor([float(len(text)) for text, _ in texts_seen]).view(-1, GROUP)
+    assert torch.allclose(advantage, (lengths - lengths.mean(dim=1, keepdim=True)).flatten())
+    assert advantage.abs().max() > 1 and logged["reward"] == lengths.mean()
+    written = tokenizer.batch_decode(batch["ids"][:, -batch["length"] :] * mask, skip_special_tokens=True)
+    assert all(text in whole for (text, _), whole in zip(texts_seen, written, strict=True))
+
+
+# --- The exercises ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def exercises():
+    return defined("exercise")
+
+
+def leave_one_out_by_loop(rewards):
+    rows = [[row[i] - (sum(row) - row[i]) / (len(row) - 1) for i in range(len(row))] for row in rewards.tolist()]
+    return torch.tensor(rows)
+
+
+def truncated_by_loop(ids, mask, end):
+    mask = mask.clone()
+    for i, row in enumerate(ids.tolist()):
+        if end not in [token for token, kept in zip(row, mask[i].tolist(), strict=True) if kept]:
+            mask[i] = 0
+    return mask
+
+
+RIGHT = {
+    "leave_one_out": [
+        lambda r: (r - r.mean(1, keepdim=True)) * r.shape[1] / (r.shape[1] - 1),
+        leave_one_out_by_loop,
+        lambda r: r.double().numpy() - (r.double().sum(1, keepdim=True) - r.double()).numpy() / (r.shape[1] - 1),
+        lambda r: [row - (row.sum() - row) / (len(row) - 1) for row in r],
+    ],
+    "without_truncated": [
+        lambda ids, mask, end: mask * ((ids == end) & (mask == 1)).any(1, keepdim=True),
+        truncated_by_loop,
+        lambda ids, mask, end: [m if end in i[m.bool()] else 0 * m for i, m in zip(ids, mask, strict=True)],
+    ],
+    "sequence_ratio": [
+        lambda new, old, mask: (((new - old) * mask).sum(1) / mask.sum(1)).exp(),
+        lambda new, old, mask: (((new - old).exp() ** mask).prod(1, keepdim=True)) ** (1 / mask.sum(1, keepdim=True)),
+    ],
+}
+WRONG = {
+    "leave_one_out": [
+        lambda r: r - r.mean(1, keepdim=True),
+        lambda r: r - r.mean(),
+        lambda r: r.mean(1),
+        lambda r: r - (r.sum(1, keepdim=True) - r) / 7,
+        lambda r: r.no_such_thing(),
+        lambda r: "right",
+    ],
+    "without_truncated": [
+        lambda ids, mask, end: mask,
+        lambda ids, mask, end: mask * 0,
+        lambda ids, mask, end: mask * (ids == 2).any(1, keepdim=True),
+        lambda ids, mask, end: mask * 1.9,
+    ],
+    "sequence_ratio": [
+        lambda new, old, mask: (new - old).mean(1).exp(),
+        lambda new, old, mask: ((new - old) * mask).sum(1).exp(),
+        lambda new, old, mask: (new - old).exp() * mask,
+        lambda new, old, mask: (((new - old) * mask).sum(1) / mask.sum(1)).exp()[None],
+    ],
+}
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_a_check_takes_any_right_solution_and_no_wrong_one(exercises, name):
+    check = exercises[f"check_{name}"]
+    assert check(exercises[name]).startswith("not solved yet")
+    assert {check(solution) for solution in RIGHT[name]} == {"right"}
+    for solution in WRONG[name]:
+        assert check(solution) != "right" and not check(solution).startswith("not solved")
+
+
+# --- The notebook ------------------------------------------------------------------------------------------------------------
+
+
+def test_it_trains(executed):
+    shutil.copytree(executed.folder, executed.folder.with_name("scratch"))
+    run = Run("scratch")
+    copy = run.path(f"notebooks/{PATH.name}")
+    sizes = {"run": run.name, "max_steps": 20, "trial_steps": 2, "holdout_questions": 128}
+    papermill.execute_notebook(str(PATH), str(copy), sizes, cwd=str(NOTEBOOKS), progress_bar=False)
+    printed = "".join(
+        output.get("text", "") for cell in nbformat.read(copy, 4).cells if cell.cell_type == "code" for output in cell.outputs
+    )
+    accuracy = [float(line.split()[4].rstrip("%")) for line in printed.splitlines() if "  holdout accuracy " in line]
+    assert len(accuracy) == 3 and accuracy[0] < 45 and accuracy[-1] > 60, "0, 10 and 20 steps"
+    assert all((run.folder / "figures" / f"{name}.png").is_file() for name in ("from_scratch", "from_scratch_accuracy"))
+
+
+REFUSED = {
+    "another model": ({"model": "unsloth/Qwen3-4B"}, {}, "is of unsloth/Qwen3-4B; this notebook needs"),
+    "another loss": ({"loss_type": "sapo"}, {}, "trained with loss_type='sapo'; here are grpo"),
+    "too short": ({}, {"trial_steps": 1}, "trial_steps=1: give a whole number of at least 2"),
+    "no holdout": ({}, {"holdout_questions": 0}, "holdout_questions=0: give a whole number of at least 1"),
+}
+
+
+@pytest.mark.parametrize(("settings", "parameters", "message"), REFUSED.values(), ids=REFUSED)
+def test_what_it_cannot_do_is_refused_before_anything_trains(executed, tmp_path, monkeypatch, settings, parameters, message):
+    monkeypatch.setenv("GRPO_RUNS_DIR", str(tmp_path))
+    run = Run("refused")
+    shutil.copytree(executed.folder, run.folder)
+    manifest = run.manifest
+    manifest["training"]["settings"] |= settings
+    run.path("manifest.json").write_text(json.dumps(manifest))
+    cells = [cell for cell in CELLS if cell.cell_type == "code"]
+    names = {}
+    exec(cells[1].source, names)  # the parameters
+    names |= {"run": run.name} | parameters
+    with pytest.raises(ValueError, match=message):
+        exec(cells[2].source, names)

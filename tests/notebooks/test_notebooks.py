@@ -1,0 +1,398 @@
+"""The notebooks through papermill, on the real libraries and the pocket model: what they write, and how they refuse."""
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import nbformat
+import pandas as pd
+import papermill
+import pytest
+from papermill.exceptions import PapermillExecutionError
+
+from helpers import PROJECT, presets
+from helpers.batch.pipeline import NOTEBOOKS
+from helpers.formats import THINK_ANSWER
+from helpers.runs import Run
+
+PATHS = sorted(NOTEBOOKS.glob("[0-9][0-9]_*.ipynb"))
+FOREIGN_PATH = re.compile(rf"{re.escape(str(PROJECT))}|/(?:root|home/\w+|Users/\w+|tmp|content)/\S+")
+REWARDS = ("correctness", "substantial_format", "incremental_format")
+each_notebook = pytest.mark.parametrize("path", PATHS, ids=[path.stem for path in PATHS])
+
+
+def code_cells(path):
+    return [cell for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code"]
+
+
+def execute(number, run, **parameters):
+    """One notebook as a batch user runs it: papermill itself, no helper of ours around it."""
+    (path,) = NOTEBOOKS.glob(f"{number}_*.ipynb")
+    copy = Run(run).path(f"notebooks/{path.name}")
+    papermill.execute_notebook(str(path), str(copy), {"run": run} | parameters, cwd=str(NOTEBOOKS), progress_bar=False)
+
+
+def hashes(folder):
+    return {
+        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and "notebooks" not in path.parts
+    }
+
+
+# --- As committed ------------------------------------------------------------------------------------------------------
+
+
+def test_they_are_numbered_without_a_gap():
+    assert [path.name[:2] for path in PATHS] == [f"{i + 1:02}" for i in range(len(PATHS))] and len(PATHS) >= 6
+
+
+@each_notebook
+def test_structure(path):
+    notebook = nbformat.read(path, as_version=4)
+    nbformat.validate(notebook)
+    assert notebook.metadata.language_info.name == "python"  # without it papermill fails before it starts
+    first = notebook.cells[0].source
+    assert first.startswith("# ") and "**You will learn**" in first and "**Time and hardware:**" in first
+    tagged = [cell for cell in notebook.cells if "parameters" in cell.metadata.get("tags", [])]
+    assert len(tagged) == 1
+    assert code_cells(path)[0].source == code_cells(PATHS[0])[0].source, "the Colab cell is the same in all"
+    for before, cell in zip(notebook.cells, notebook.cells[1:], strict=False):
+        if cell.cell_type == "code":
+            assert len(cell.source.splitlines()) <= 25
+            assert before.cell_type == "markdown", f"no sentence before: {cell.source[:60]}"
+
+
+@each_notebook
+def test_outputs_are_those_of_a_clean_run(path):
+    cells = code_cells(path)
+    assert all(cell.execution_count for cell in cells), "a cell was never run"
+    assert [cell.execution_count for cell in cells] == list(range(1, len(cells) + 1)), "run out of order"
+    assert any(cell.outputs for cell in cells)
+    for cell in cells:
+        for output in cell.outputs:
+            assert output.output_type != "error"
+            assert output.get("name") != "stderr", f"something was written to stderr: {output.text[:200]}"
+            assert not FOREIGN_PATH.search(json.dumps(output)), "the path of one machine"
+
+
+def test_every_setting_is_a_parameter_and_those_of_a_training_are_notebook_03s():
+    taken = [set(papermill.inspect_notebook(str(path))) for path in PATHS]
+    assert set(presets.SETTINGS) <= taken[0] | taken[2]
+    assert set(presets.OF_TRAINING) == taken[2] & set(presets.SETTINGS)
+
+
+def test_the_rewards_trained_with_are_the_rewards_tested():
+    def shown(number):
+        (path,) = NOTEBOOKS.glob(f"{number}_*.ipynb")
+        text = "\n".join(cell.source for cell in code_cells(path))
+        return re.findall(r"reward_functions = \[.*?\]\n|reward_weights = \[.*?\]", text, re.DOTALL)
+
+    assert shown("02") == shown("03") and len(shown("03")) == 2
+
+
+def test_the_lines_a_reader_came_for_are_in_notebook_03():
+    (path,) = NOTEBOOKS.glob("03_*.ipynb")
+    text = "\n".join(cell.source for cell in code_cells(path))
+    for line in ("FastLanguageModel.from_pretrained(", "load_in_4bit=", "get_peft_model(", "GRPOConfig(", "GRPOTrainer("):
+        assert line in text
+    assert re.search(r"trainer\.train\(", text)
+    assert text.index("from unsloth import") < text.index("from trl import")
+
+
+# --- What a run leaves ---------------------------------------------------------------------------------------------------
+
+
+def test_no_question_is_on_both_sides(executed):
+    train, holdout = (pd.read_parquet(executed.require(f"data/{side}.parquet")) for side in ("train", "holdout"))
+    assert (len(train), len(holdout)) == (200, 128)
+    assert not set(train["question"]) & set(holdout["question"])
+    for table in (train, holdout):
+        assert list(table.columns[:3]) == ["prompt", "question", "answer"]
+        assert [message["role"] for message in table["prompt"].iloc[0]] == ["system", "user"]
+
+
+def test_the_flight_check_says_what_the_training_will_take(executed):
+    cells = code_cells(executed.require("notebooks/03_grpo_training.ipynb"))
+    printed = {cell.source: "".join(output.get("text", "") for output in cell.outputs) for cell in cells}
+    (parts,) = [text for source, text in printed.items() if "memory.check(" in source]
+    assert "frozen weights" in parts and "at most, while" in parts
+    (forecast,) = [text for source, text in printed.items() if "flight.trial_step(" in source]
+    assert "12 steps: at most" in forecast and f"{12 * 64 * 48:,} sampled tokens" in forecast
+
+
+def test_the_curves_have_trls_columns(executed):
+    history = pd.read_csv(executed.require("metrics.csv"))
+    assert list(history["step"]) == list(range(1, 13))
+    named = {"reward", "reward_std", "frac_reward_zero_std", "kl", "loss", "grad_norm", "completions/mean_length"}
+    named |= {f"rewards/{name}_reward/mean" for name in REWARDS}
+    assert named <= set(history.columns)
+    assert history[sorted(named)].notna().all(axis=None)
+    # The logged reward is the weighted sum of the single ones, with the weights that the notebook shows.
+    single = [history[f"rewards/{name}_reward/mean"] for name in REWARDS]
+    assert (history["reward"] - (single[0] + 0.5 * single[1] + 0.5 * single[2])).abs().max() < 1e-4
+
+
+def test_completions_are_kept_with_their_rewards(executed):
+    table = pd.read_parquet(executed.require("completions.parquet"))
+    assert len(table) == 12 * 64 and set(table["step"]) == set(range(1, 13))
+    train = pd.read_parquet(executed.require("data/train.parquet"))
+    assert set(table["question"]) <= set(train["question"])
+    from helpers.rewards import correctness_reward
+
+    again = correctness_reward(list(table["completion"]), answer=list(table["answer"]))
+    assert again == list(table["correctness_reward"])
+
+
+def test_the_evaluation_has_intervals_that_contain_the_point(executed):
+    evaluation = json.loads(executed.require("evaluation.json").read_text())
+    assert list(evaluation) == ["baseline", "trained", "merged"]
+    for entry in (*evaluation.values(), *(entry["greedy"] for entry in evaluation.values())):
+        low, high = entry["ci95"]
+        assert entry["n"] == 128 and 0 <= low <= entry["accuracy"] <= high <= 1 and low < high
+    # 12 steps are few, but this model learns its format in fewer than 20: no overlap of the intervals.
+    assert evaluation["trained"]["ci95"][0] > evaluation["baseline"]["ci95"][1]
+
+
+def test_the_merge_is_proven(executed):
+    merge = executed.section("merge")
+    assert merge["logit_difference"] <= 1e-3 < merge["quantisation_gap"]["dequantised"] < merge["quantisation_gap"]["original"]
+    assert (executed.folder / "merged" / "README.md").is_file() and merge["into"] == "original"
+
+
+def test_baseline_and_trained_are_compared_on_the_same_questions(executed):
+    comparison, evaluation = (json.loads(executed.require(f"{name}.json").read_text()) for name in ("comparison", "evaluation"))
+    for decoding, entries in (("sampled", evaluation), ("greedy", {m: e["greedy"] for m, e in evaluation.items()})):
+        found = comparison[decoding]
+        right = {model: round(entry["accuracy"] * entry["n"]) for model, entry in entries.items()}
+        assert (
+            found["won"] + found["both_right"] == right["trained"] and found["lost"] + found["both_right"] == right["baseline"]
+        )
+        assert found["n"] == found["won"] + found["lost"] + found["both_right"] + found["both_wrong"] == 128
+    assert all(evaluation[model]["other"]["source"] == "arithmetic/differences" for model in ("baseline", "trained"))
+    assert list(evaluation["trained"]["pass_at_k"]) == ["1", "2", "4", "8", "16"]
+
+
+def test_the_merged_folder_loads_with_plain_transformers(executed, python):
+    script = """
+import json, sys
+from transformers import AutoModelForCausalLM, AutoTokenizer
+model, tokenizer = (kind.from_pretrained(sys.argv[1]) for kind in (AutoModelForCausalLM, AutoTokenizer))
+messages = json.loads(sys.argv[2])
+inputs = tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_tensors="pt", return_dict=True)
+text = tokenizer.decode(model.generate(**inputs, max_new_tokens=32, do_sample=False)[0][inputs["input_ids"].shape[1]:])
+print(json.dumps([text, [m for m in ("unsloth", "peft") if m in sys.modules]]))
+"""
+    prompt = [{"role": "system", "content": THINK_ANSWER.system_prompt}, {"role": "user", "content": "What is 12 + 30?"}]
+    call = [python, "-c", script, str(executed.require("merged")), json.dumps(prompt)]
+    output = subprocess.run(call, capture_output=True, text=True, check=True).stdout
+    text, loaded = json.loads(output.splitlines()[-1])
+    assert "42" in text and loaded == []
+
+
+def test_the_manifest_says_how_to_repeat_it(executed):
+    manifest = executed.manifest
+    assert list(manifest) == ["name", "data", "rewards", "training", "merge"]
+    assert manifest["training"]["settings"]["max_steps"] == 12 and manifest["training"]["seed"] == 3407
+    assert manifest["training"]["data"] == manifest["data"]["fingerprint"]
+    assert {"torch", "trl", "unsloth", "transformers"} <= set(manifest["training"]["versions"])
+
+
+def test_figures_are_pictures(executed):
+    names = {"prompt_lengths", "reward", "each_reward", "spread", "kl", "completion_length", "loss", "accuracy"}
+    names.add("reward_signal")
+    assert {path.stem for path in (executed.folder / "figures").glob("*.png")} == names
+    assert all(path.stat().st_size > 5_000 for path in (executed.folder / "figures").glob("*.png"))
+
+
+@pytest.mark.parametrize("number", ["01", "04"])
+def test_no_torch_where_none_is_needed(executed, number, python):
+    (path,) = NOTEBOOKS.glob(f"{number}_*.ipynb")
+    source = "\n".join(cell.source for cell in code_cells(path)[1:])
+    script = f"display = print\nrun_code = {source!r}.replace('run = \"demo\"', 'run = \"suite\"')\n"
+    script += "import matplotlib; matplotlib.use('agg')\nexec(run_code)\nimport sys; print('torch' in sys.modules)"
+    environment = os.environ | {"GRPO_RUNS_DIR": str(executed.folder.parent)}
+    if number == "01":  # as it was prepared, so that the run stays what the other tests expect
+        script = script.replace('preset = "auto"', 'preset = "pocket"').replace('run = "suite"\'', 'run = "no_torch"\'')
+    done = subprocess.run([python, "-c", script], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "False"
+
+
+def test_a_rerun_replaces_only_what_the_notebook_owns(executed):
+    before = hashes(executed.folder)
+    execute("02", "suite")
+    after = hashes(executed.folder)
+    changed = {name for name in before | after if before.get(name) != after.get(name)}
+    assert changed <= {"manifest.json", "reward_report.json", "figures/reward_signal.png"}
+    assert executed.manifest["training"] is not None
+
+
+def test_a_parameter_reaches_the_notebook(executed):
+    shutil.copytree(executed.folder, executed.folder.with_name("asked"))
+    execute("05", "asked", question="What is 40 + 2?")
+    text = Run("asked").path("notebooks/05_merge_and_inference.ipynb").read_text()
+    assert "What is 40 + 2?" in text and "answer: 42" in text
+
+
+def test_without_unsloth_the_same_training_gives_the_same_curve(executed):
+    run = Run("plain")
+    for name in ("data", "data_report.json", "manifest.json"):
+        source = executed.folder / name
+        (shutil.copytree if source.is_dir() else shutil.copy)(source, run.path(name))
+    execute("03", "plain", backend="transformers", max_steps=12, save_steps=4)
+    assert run.section("training")["settings"]["backend"] == "transformers"
+    plain, unsloth = (pd.read_csv(path.require("metrics.csv")) for path in (run, executed))
+    columns = ["reward", "kl", "completions/mean_length", "rewards/correctness_reward/mean"]
+    pd.testing.assert_frame_equal(plain[columns], unsloth[columns], rtol=0.02, atol=0.02)
+
+
+# --- Interrupted ---------------------------------------------------------------------------------------------------------
+
+
+def test_an_interrupted_training_loses_nothing_and_goes_on(executed, python):
+    run = Run("interrupted")
+    shutil.copytree(executed.folder, run.folder)
+    kept = [name for name in hashes(run.folder) if not name.startswith(("checkpoints", "manifest", "asked"))]
+    before = hashes(run.folder)
+    command = [python, "-m", "helpers", "run", "--run", run.name, "--only", "03"]
+    command += ["-p", "seed=5", "-p", "max_steps=12", "-p", "save_steps=4"]
+    process = subprocess.Popen(
+        command,
+        cwd=PROJECT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        # A shell that runs the tests in the background ignores Ctrl-C, and a child inherits that.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
+    deadline = time.monotonic() + 240
+    settings = run.folder / "checkpoints" / "settings.json"
+    while time.monotonic() < deadline and process.poll() is None:
+        fresh = settings.exists() and json.loads(settings.read_text())["seed"] == 5
+        if fresh and (run.folder / "checkpoints" / "checkpoint-4" / "trainer_state.json").exists():
+            break
+        time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130 and f"--run {run.name} --resume" in errors, errors
+    assert [name for name in kept if hashes(run.folder).get(name) != before[name]] == []
+    command = [python, "-m", "helpers", "run", "--run", run.name, "--resume"]
+    again = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True)
+    assert again.returncode == 0, again.stderr
+    copy = (run.folder / "notebooks" / "03_grpo_training.ipynb").read_text()
+    assert "continuing the interrupted training from step" in copy
+    history = pd.read_csv(run.require("metrics.csv"))
+    assert list(history["step"]) == list(range(1, 13)), "each step once"
+    assert run.section("training")["seed"] == 5
+
+
+# --- Refused -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def runs(tmp_path, monkeypatch):
+    monkeypatch.setenv("GRPO_RUNS_DIR", str(tmp_path / "runs"))
+    return tmp_path / "runs"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--preset", "t5"], "preset 't5' is not known. Known: auto, pocket, small, t4, l4, a100"),
+        (["--run", "a/b"], "'a/b' is not a run name"),
+        (["--run", ".."], "'..' is not a run name"),
+        (["-p", "max_step=5"], "no chosen notebook has a parameter 'max_step'. Did you mean 'max_steps'?"),
+        (["-p", "max_prompt_tokens=5"], "no chosen notebook has a parameter 'max_prompt_tokens'"),
+        (["-p", "max_steps"], "write it as KEY=VALUE"),
+        (["--only", "09"], "there is no notebook 09"),
+        (["--only", "03", "--preset", "pocket"], "--preset is notebook 01's to set"),
+        (["--preset", "h200"], "needs an NVIDIA GPU"),
+        (["-p", "max_steps=0"], "max_steps=0 must be at least 1"),
+        (["-p", "num_generations=7"], "not whole groups of num_generations=7"),
+        (["-p", "seed=-1"], "seed=-1 is not a seed"),
+        (["-p", "seed=abc"], "seed='abc' is not a seed"),
+        (["-p", "groups=0"], "groups=0 is not a number of"),
+        (["-p", "batch_size=-3"], "batch_size=-3 is not a number of"),
+    ],
+)
+def test_refused_before_anything_runs(cli, runs, arguments, message):
+    code, _, err = cli("run", *arguments)
+    assert code == 2 and message in err
+    assert "Traceback" not in err and not runs.exists()
+
+
+@pytest.mark.parametrize("number", ["02", "03", "04", "05"])
+def test_a_notebook_before_the_one_it_needs_names_that_one(runs, number):
+    needed = {"02": "01_data_preparation", "03": "01_data_preparation", "04": "03_grpo_training", "05": "03_grpo_training"}
+    with pytest.raises(PapermillExecutionError) as error:
+        execute(number, "early")
+    assert error.value.ename == "FileNotFoundError" and f"Run notebook {needed[number]} first" in error.value.evalue
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "no such file"),
+        (b"", "the file is empty"),
+        (b"question,answer\ncaf\xe9,1\n", "line 2 is not UTF-8"),
+        (b"problem,solution\n1 + 1,2\n", "no column 'question', 'answer'. It has: problem, solution"),
+        (b"question,answer\n1 + 1,\n1 + 2, \n", "2 with answer is blank"),
+    ],
+)
+def test_a_bad_file_is_refused_in_one_sentence(cli, runs, tmp_path, content, message):
+    path = tmp_path / "mine.csv"
+    if content is not None:
+        path.write_bytes(content)
+    code, _, err = cli("run", "--run", "bad", "--only", "01", "-p", f"source={path}")
+    assert code == 1 and message in err and "Traceback" not in err
+    assert not (runs / "bad" / "data").exists()
+
+
+def test_a_damaged_manifest_is_named_and_nothing_else_is_touched(cli, executed):
+    run = Run("damaged")
+    shutil.copytree(executed.folder, run.folder)
+    run.path("manifest.json").write_text('{"name": ')
+    before = hashes(run.folder)
+    code, _, err = cli("run", "--run", "damaged", "--only", "02")
+    assert code == 2 and "runs/damaged/manifest.json is damaged" in err and "Delete that file" in err
+    assert hashes(run.folder) == before
+
+
+def test_own_data_from_a_csv_with_other_column_names(cli, runs, tmp_path):
+    path = tmp_path / "mine.csv"
+    rows = "".join(f"What is {n} + 1?,{n + 1},easy\n" for n in range(40))
+    path.write_text("problem,solution,level\n" + rows + "What is 0 + 1?,1,easy\nWhat is 99 + 1?,,hard\n")
+    columns = json.dumps({"question": "problem", "answer": "solution"})
+    given = ["-p", f"source={path}", "-p", f"columns={columns}", "-p", "holdout_size=8", "-p", "train_size=30"]
+    code, _, err = cli("run", "--run", "own", "--only", "01", "--preset", "pocket", *given)
+    assert code == 0, err
+    report = json.loads(Run("own").require("data_report.json").read_text())
+    assert report["dropped"] == {"duplicate question": 1, "answer is blank": 1}
+    assert (report["rows_train"], report["rows_holdout"]) == (30, 8)
+
+
+# --- Colab ---------------------------------------------------------------------------------------------------------------
+
+
+def test_the_colab_cell_clones_and_installs_there_and_does_nothing_elsewhere(tmp_path, python):
+    if not (PROJECT / ".git").exists():
+        pytest.skip("the project is not a git checkout here, so there is nothing to clone")
+    script = code_cells(PATHS[0])[0].source + "\nimport helpers, os; print(os.getcwd(), helpers.__file__, sep='\\n')"
+    environment = {name: value for name, value in os.environ.items() if name != "COLAB_RELEASE_TAG"}
+    elsewhere = subprocess.run([python, "-c", script], cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert elsewhere.returncode == 0 and list(tmp_path.iterdir()) == [], elsewhere.stderr
+    colab = environment | {"COLAB_RELEASE_TAG": "release-colab_test", "GRPO_REPOSITORY": PROJECT.as_uri()}
+    for _ in range(2):  # the second time everything is there
+        there = subprocess.run([python, "-c", script], cwd=tmp_path, env=colab, capture_output=True, text=True)
+        assert there.returncode == 0, there.stderr
+        folder, module = there.stdout.splitlines()[-2:]
+        assert folder == str(tmp_path / "grpo-notebooks") and module.startswith(folder)
+        assert "everything is installed already" in there.stdout
+    assert sys.executable == python

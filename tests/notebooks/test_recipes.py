@@ -1,0 +1,124 @@
+"""Notebook 08 on the real libraries, with as few steps as it takes: every recipe is run, counted and compared."""
+
+import shutil
+
+import nbformat
+import numpy as np
+import pandas as pd
+import papermill
+import pytest
+from papermill.exceptions import PapermillExecutionError
+
+from helpers.batch.pipeline import NOTEBOOKS
+from helpers.metrics.diagnosis import diagnose
+from helpers.runs import Run, write_json
+
+RECIPES = ["plain", "warm start", "stages", "moving weights", "easy to hard", "rated, any order"]
+TINY = {"seeds": [1, 2], "max_steps": 3, "holdout_questions": 16, "warm_start_examples": 8, "rated_questions": 8}
+TARGET = 0.3  # about what the untrained policy gets: some trainings reach it within three steps, others do not
+WEIGHTS = [f"weight/{name}_reward" for name in ("correctness", "substantial_format", "incremental_format")]
+
+
+def execute(run: Run, **parameters) -> str:
+    """The notebook as a batch user runs it; returns all that it printed."""
+    copy = run.path("notebooks/08_training_recipes.ipynb")
+    source = str(NOTEBOOKS / copy.name)
+    papermill.execute_notebook(source, str(copy), {"run": run.name} | parameters, cwd=str(NOTEBOOKS), progress_bar=False)
+    outputs = [o for c in nbformat.read(copy, as_version=4).cells if c.cell_type == "code" for o in c.outputs]
+    assert not [output for output in outputs if output.get("name") == "stderr"]
+    return "".join(output.text for output in outputs if output.output_type == "stream")
+
+
+@pytest.fixture(scope="module")
+def recipes(executed, tmp_path_factory):
+    """A run with the data of the session's run, on which the notebook was executed, and what that printed."""
+    folder = tmp_path_factory.mktemp("recipes")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GRPO_RUNS_DIR", str(folder))
+        patch.setenv("OMP_NUM_THREADS", "1")
+        run = Run("recipes")
+        shutil.copytree(executed.folder / "data", run.folder / "data")
+        shutil.copyfile(executed.folder / "manifest.json", run.path("manifest.json"))
+        yield run, execute(run, target=TARGET, **TINY)
+
+
+@pytest.fixture(scope="module")
+def histories(recipes):
+    return pd.read_csv(recipes[0].require("recipes/histories.csv"))
+
+
+def test_each_recipe_and_seed_has_a_row(recipes):
+    results = pd.read_csv(recipes[0].require("recipes/results.csv"))
+    assert list(zip(results["recipe"], results["seed"], strict=True)) == [(name, seed) for name in RECIPES for seed in (1, 2)]
+    assert (results["accuracy"].mul(16) % 1 == 0).all() and (results["accuracy_low"] < results["accuracy_high"]).all()
+    assert list(results["completions_before"]) == [0] * 8 + [64] * 4, "eight samples of each of eight rated questions"
+    assert (results["seconds"] > 0).all()
+
+
+def test_the_cost_is_counted_from_the_histories(recipes, histories):
+    for _, row in pd.read_csv(recipes[0].require("recipes/results.csv")).iterrows():
+        history = histories[(histories["recipe"] == row["recipe"]) & (histories["seed"] == row["seed"])]
+        assert list(history["step"]) == [1, 2, 3]
+        assert list(history["completions"]) == [row["completions_before"] + 32 * step for step in (1, 2, 3)]
+        right = history["rewards/correctness_reward/mean"].rolling(3).mean()
+        first = history.loc[right >= TARGET, "completions"].head(1).tolist() or [np.nan]
+        assert row["completions_to_target"] == pytest.approx(first[0], nan_ok=True)
+
+
+def test_every_recipe_gets_its_sentence(recipes):
+    _, printed = recipes
+    said = printed.partition("recipes/histories.csv\n")[2]
+    for recipe in RECIPES[1:]:
+        sentences = said.partition(f"{recipe}\n")[2].splitlines()[:3]
+        assert any("completions" in line for line in sentences) and any("points of accuracy" in line for line in sentences)
+    assert "plain run" in said or "contains 0" in said
+
+
+def test_the_stages_are_one_history(histories):
+    staged = histories[(histories["recipe"] == "stages") & (histories["seed"] == 1)]
+    assert list(staged["stage"]) == ["format", "format + correctness", "format + correctness"]
+    form = 0.5 * staged["rewards/substantial_format_reward/mean"] + 0.5 * staged["rewards/incremental_format_reward/mean"]
+    right = np.array([0, 1, 1]) * staged["rewards/correctness_reward/mean"]
+    assert staged["reward"].tolist() == pytest.approx((form + right).tolist(), abs=1e-4)
+    assert diagnose(staged)
+
+
+def test_the_weights_move_with_the_success_and_the_reward_is_their_sum(histories):
+    moving = histories[(histories["recipe"] == "moving weights") & (histories["seed"] == 2)]
+    weights = moving[WEIGHTS]
+    assert list(weights.iloc[0]) == pytest.approx([0.5, 0.75, 0.75])
+    assert weights.sum(axis=1).tolist() == pytest.approx([2.0] * 3, abs=1e-5)
+    assert weights.iloc[:, 0].is_monotonic_increasing and weights.iloc[-1, 0] > weights.iloc[0, 0]
+    single = moving[[f"rewards/{name.removeprefix('weight/')}/mean" for name in WEIGHTS]]
+    assert moving["reward"].tolist() == pytest.approx((weights.to_numpy() * single.to_numpy()).sum(axis=1).tolist(), abs=1e-4)
+
+
+def test_another_model_is_refused_before_anything_is_trained(recipes):
+    run, _ = recipes
+    other = Run("other")
+    shutil.copytree(run.folder / "data", other.folder / "data")
+    manifest = run.manifest
+    manifest["data"]["settings"]["model"] = "unsloth/Qwen3-4B"
+    write_json(other.path("manifest.json"), manifest)
+    with pytest.raises(PapermillExecutionError, match="is not built-in arithmetic for the pocket model") as caught:
+        execute(other, **TINY)
+    assert caught.value.ename == "ValueError" and not (other.folder / "recipes").exists()
+
+
+IMPOSSIBLE = {
+    "target": (2, "target=2 is a share of right answers"),
+    "warm_start_examples": (0, "warm_start_examples=0: give a whole number of at least 1"),
+    "holdout_questions": (-8, "holdout_questions=-8: give a whole number of at least 1"),
+    "seeds": (3, "seeds=3: give a list"),
+}
+
+
+@pytest.mark.parametrize(("name", "value", "message"), [(name, *rest) for name, rest in IMPOSSIBLE.items()], ids=IMPOSSIBLE)
+def test_what_cannot_be_measured_is_refused_before_anything_is_loaded(executed, monkeypatch, name, value, message):
+    monkeypatch.setenv("GRPO_RUNS_DIR", str(executed.folder.parent))
+    code = [cell.source for cell in nbformat.read(NOTEBOOKS / "08_training_recipes.ipynb", 4).cells if cell.cell_type == "code"]
+    names = {}
+    exec(code[1], names)  # the parameters
+    names |= {"run": executed.name, name: value}
+    with pytest.raises(ValueError, match=message):
+        exec(code[2], names)

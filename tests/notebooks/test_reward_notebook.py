@@ -1,0 +1,106 @@
+"""Notebook 02: what it reports, that it needs no model, and that it refuses to go on with rewards that do not hold."""
+
+import json
+import shutil
+
+import nbformat
+import pandas as pd
+import papermill
+import pytest
+from papermill.exceptions import PapermillExecutionError
+
+from helpers.batch.pipeline import NOTEBOOKS
+from helpers.rewards.attacks import BATTERY, RIGHT, WRONG
+from helpers.runs import Run
+
+REWARDS = {"correctness_reward": 1.0, "substantial_format_reward": 0.5, "incremental_format_reward": 0.5}
+NOTEBOOK = NOTEBOOKS / "02_reward_functions.ipynb"
+
+
+@pytest.fixture
+def run(executed) -> Run:
+    """A copy of the executed run, to write to."""
+    run = Run("reward_notebook")
+    shutil.rmtree(run.folder, ignore_errors=True)
+    shutil.copytree(executed.folder, run.folder)
+    return run
+
+
+def execute(run: Run, source=NOTEBOOK, **parameters) -> str:
+    """Everything the notebook printed."""
+    copy = run.path("notebooks/02_again.ipynb")
+    parameters = {"run": run.name} | parameters
+    papermill.execute_notebook(str(source), str(copy), parameters, cwd=str(NOTEBOOKS), progress_bar=False)
+    outputs = [output for cell in nbformat.read(copy, as_version=4).cells for output in cell.get("outputs", [])]
+    assert not [output for output in outputs if output.get("name") == "stderr"]
+    return "".join(output.text for output in outputs if output.output_type == "stream")
+
+
+def test_the_report_has_an_entry_a_reward_and_a_verdict(executed):
+    report = json.loads(executed.require("reward_report.json").read_text(encoding="utf-8"))
+    assert {name: entry["weight"] for name, entry in report["rewards"].items()} == REWARDS
+    for entry in report["rewards"].values():
+        assert entry["cases"]["right"] == 1.0 and entry["cases"]["nothing"] == 0.0
+        assert entry["within_group_std"] > 0 and entry["ms_per_1000"] > 0 and entry["faults"] == 0
+    assert sum(entry["advantage_share"] for entry in report["rewards"].values()) == pytest.approx(1.0)
+    assert report["attacks"].keys() == {RIGHT, WRONG} | {attack.name for attack in BATTERY}
+    assert not any(attack["wins"] for attack in report["attacks"].values())
+    assert report["signal"]["groups"] == 32 and report["signal"]["judges"] == ["correctness_reward"]
+    assert 0.1 < sum(report["signal"]["pass_rate"]) / 32 < 0.6  # the untrained pocket model
+    assert report["verdict"]["go"] is True
+    assert executed.manifest["rewards"]["go"] is True
+
+
+def test_stored_completions_take_the_place_of_a_model(run):
+    table = pd.read_parquet(run.require("completions.parquet"))
+    stored = run.path("stored.jsonl")
+    columns = ["step", "question", "answer", "completion"]
+    stored.write_text(table[table["step"] <= 2][columns].to_json(orient="records", lines=True), encoding="utf-8")
+    printed = execute(run, completions=str(stored))
+    report = json.loads(run.require("reward_report.json").read_text(encoding="utf-8"))
+    assert report["signal"]["groups"] == 16 and report["signal"]["group_size"] == 8
+    assert "Unsloth" not in printed
+
+
+def test_a_case_that_fails_is_a_no_go_with_the_reason_and_a_report(run):
+    cases = run.path("cases.jsonl")
+    case = {"name": "mine", "completion": "<answer>3.14</answer>", "answer": "3.1416", "expected": {"correctness_reward": 1}}
+    cases.write_text(json.dumps(case), encoding="utf-8")
+    table = pd.read_parquet(run.require("completions.parquet"))
+    table[table["step"] <= 4].to_parquet(run.path("early.parquet"))
+    with pytest.raises(PapermillExecutionError, match="correctness_reward gives 0 for 'mine', expected 1"):
+        execute(run, cases=str(cases), completions=str(run.require("early.parquet")))
+    verdict = json.loads(run.require("reward_report.json").read_text(encoding="utf-8"))["verdict"]
+    assert verdict["go"] is False and len(verdict["stops"]) == 1
+    assert run.manifest["rewards"]["go"] is False
+
+
+def test_her_own_reward_is_put_through_all_of_it(run):
+    table = pd.read_parquet(run.require("completions.parquet"))
+    table[table["step"] <= 4].to_parquet(run.path("early.parquet"))
+    notebook = nbformat.read(NOTEBOOK, as_version=4)
+    (cell,) = [cell for cell in notebook.cells if cell.source.startswith("def my_reward(")]
+    cell.source = (
+        "def my_reward(completions, **columns):\n"
+        "    return [1 / len(completion_text(completion)) for completion in completions]\n"
+        "mine = Lab([*reward_functions, my_reward], [*reward_weights, 0.5], fmt)\n"
+    )
+    pasted = run.path("pasted.ipynb")
+    nbformat.write(notebook, pasted)
+    printed = execute(run, pasted, completions=str(run.require("early.parquet")))
+    assert "my_reward raised ZeroDivisionError: division by zero for the completion ''" in printed
+
+
+@pytest.mark.parametrize(
+    ("parameters", "says"),
+    [
+        ({"cases": "nowhere.jsonl"}, "nowhere.jsonl: no such file. Cases are a JSON object a line"),
+        ({"completions": "nowhere.parquet"}, "nowhere.parquet: no such file"),
+        ({"completions": "table.xlsx"}, "table.xlsx: stored completions come as a .parquet, .csv or .jsonl file"),
+    ],
+    ids=["cases", "completions", "kind"],
+)
+def test_a_file_that_is_not_there_is_named(run, parameters, says):
+    with pytest.raises(PapermillExecutionError) as caught:
+        execute(run, **parameters)
+    assert caught.value.ename == "ValueError" and says in caught.value.evalue

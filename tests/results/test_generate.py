@@ -1,0 +1,99 @@
+"""A file of questions answered by a merged model: in order, resumably, and with bad files refused."""
+
+import json
+import shutil
+
+import pytest
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from helpers.presets import PRESETS, as_settings
+from helpers.results import generate
+from helpers.runs import Run, write_json
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+POCKET = PRESETS["pocket"]
+QUESTIONS = [f"What is {a} + {b}?" for a, b in ((1, 2), (45, 36), (9, 9), (20, 31), (7, 80))]
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch) -> Run:
+    """A run whose merged model is the pocket model itself."""
+    monkeypatch.setenv("GRPO_RUNS_DIR", str(tmp_path / "runs"))
+    run = Run("a")
+    shutil.copytree(POCKET.model_path, run.path("merged"))
+    run.path("adapter").mkdir()
+    run.record("data", tags="think/answer", fingerprint="f")
+    run.record("training", settings=as_settings(POCKET), seed=1, data="f")
+    write_json(run.path("data_report.json"), {"system_prompt": "Think step by step."})
+    return run
+
+
+@pytest.fixture
+def questions(tmp_path):
+    file = tmp_path / "questions.jsonl"
+    file.write_text("".join(json.dumps({"question": q, "id": i}) + "\n" for i, q in enumerate(QUESTIONS)))
+    return file
+
+
+def lines(path) -> list[dict]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def alone(question: str) -> str:
+    """The question through plain Transformers, so without batch or padding."""
+    model, tokenizer = (c.from_pretrained(POCKET.model_path) for c in (AutoModelForCausalLM, AutoTokenizer))
+    messages = [{"role": "system", "content": "Think step by step."}, {"role": "user", "content": question}]
+    inputs = tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_tensors="pt", return_dict=True)
+    output = model.generate(**inputs, max_new_tokens=POCKET.max_completion_length, do_sample=False)
+    return tokenizer.decode(output[0, inputs["input_ids"].shape[1] :], skip_special_tokens=True)
+
+
+def test_every_question_is_answered_in_order_with_its_own_columns(cli, run, questions, tmp_path):
+    target = tmp_path / "deep" / "answers.jsonl"
+    code, out, _ = cli("generate", "--run", "a", "--input", str(questions), "--output", str(target))
+    assert code == 0 and out.splitlines()[-1].startswith("5 answers written")
+    answered = lines(target)
+    assert [(row["id"], row["question"]) for row in answered] == list(enumerate(QUESTIONS))
+    assert answered[1]["completion"] == alone(QUESTIONS[1]) and set(answered[0]) == {"question", "id", "completion", "answer"}
+
+
+def test_an_interrupted_run_goes_on_with_the_line_that_was_cut_off(run, questions, tmp_path, monkeypatch):
+    monkeypatch.setattr(generate, "_BATCH", 2)
+    whole, cut = tmp_path / "whole.jsonl", tmp_path / "cut.jsonl"
+    assert generate.answer_file(run, questions, whole, temperature=1.0) == 5
+    content = whole.read_bytes().splitlines(keepends=True)
+    cut.write_bytes(b"".join(content[:2]) + content[2][:20])
+    assert generate.answer_file(run, questions, cut, temperature=1.0) == 3
+    assert cut.read_bytes() == whole.read_bytes(), "as if it had never stopped"
+    assert generate.answer_file(run, questions, cut) == 0, "nothing is left to do"
+
+
+def test_answers_of_another_file_are_not_mixed_with_these(run, questions, tmp_path):
+    target = tmp_path / "answers.jsonl"
+    target.write_text('{"question": "another", "completion": "x", "answer": null}\n')
+    with pytest.raises(ValueError, match="line 1 does not answer question 1 of the input"):
+        generate.answer_file(run, questions, target)
+    assert lines(target)[0]["question"] == "another", "and it is as it was"
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ('{"problem": "q"}\n', "row 1 cannot be answered: it has no question"),
+        ('{"question": "q"}\nnonsense\n', "row 2 cannot be answered: not JSON"),
+        ("", "the file is empty"),
+        ('{"question": "  "}\n', "it has no question"),
+    ],
+)
+def test_a_file_without_questions_is_refused_before_the_model_loads(cli, run, tmp_path, content, said):
+    source = tmp_path / "bad.jsonl"
+    source.write_text(content)
+    code, _, err = cli("generate", "--run", "a", "--input", str(source), "--output", str(tmp_path / "o.jsonl"))
+    assert code == 2 and said in err
+
+
+def test_the_output_is_json_lines_and_the_model_must_be_there(cli, run, questions, tmp_path):
+    code, _, err = cli("generate", "--run", "a", "--input", str(questions), "--output", str(tmp_path / "o.csv"))
+    assert code == 2 and "name a .jsonl file" in err
+    code, _, err = cli("generate", "--run", "other", "--input", str(questions), "--output", str(tmp_path / "o.jsonl"))
+    assert code == 2 and "runs/other/merged is not there. Run notebook 05" in err

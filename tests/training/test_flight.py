@@ -1,0 +1,210 @@
+"""The trial step: a real one, at full length, that leaves no trace; and what is said when the memory does not suffice."""
+
+import os
+import random
+import re
+import subprocess
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from unsloth import FastLanguageModel  # isort: skip
+
+from datasets import Dataset
+from trl import GRPOConfig, GRPOTrainer
+
+from helpers import PROJECT
+from helpers.data.tasks import load_task
+from helpers.environment import this_machine
+from helpers.presets import PRESETS
+from helpers.rewards import AdaptiveReward, format_reward
+from helpers.training import flight
+
+SETTINGS = replace(
+    PRESETS["pocket"], max_completion_length=20, num_generations=4, per_device_train_batch_size=8, lora_rank=4, max_steps=3
+)
+ROWS = load_task("arithmetic/sums", train_size=60, holdout_size=8).train
+
+
+def load():
+    model, tokenizer = FastLanguageModel.from_pretrained(SETTINGS.model_path, max_seq_length=256, load_in_4bit=True)
+    model = FastLanguageModel.get_peft_model(
+        model, r=4, lora_alpha=4, target_modules=["q_proj", "v_proj"], use_gradient_checkpointing=False, random_state=1
+    )
+    return model, tokenizer
+
+
+@pytest.fixture
+def policy():
+    return load()
+
+
+def config(folder, **changes) -> GRPOConfig:
+    return GRPOConfig(
+        output_dir=str(folder),
+        seed=7,
+        max_steps=SETTINGS.max_steps,
+        num_generations=SETTINGS.num_generations,
+        per_device_train_batch_size=SETTINGS.per_device_train_batch_size,
+        max_completion_length=SETTINGS.max_completion_length,
+        learning_rate=1e-2,
+        warmup_steps=0,
+        beta=0.02,
+        logging_steps=1,
+        report_to="none",
+        disable_tqdm=True,
+        save_strategy="no",
+        log_completions=True,
+        num_completions_to_print=0,
+        **changes,
+    )
+
+
+def fly(policy, folder, rewards, rows=ROWS, settings=SETTINGS) -> flight.Trial:
+    return flight.trial_step(*policy, config(folder), rewards, rows, settings, this_machine())
+
+
+class Seen:
+    """A reward that keeps what it was called with."""
+
+    __name__ = "seen_reward"
+
+    def __init__(self):
+        self.calls = []
+
+    def __call__(self, prompts, completions, completion_ids, **columns):
+        self.calls.append((prompts, completion_ids))
+        return [float(i % 2) for i in range(len(completions))]
+
+
+def test_the_step_is_on_the_longest_prompts_with_every_completion_at_its_limit(policy, tmp_path):
+    long = "What is 11 + 22 + 33 + 44?"
+    prompts = list(ROWS["prompt"])
+    prompts[17] = prompts[40] = [prompts[0][0], {"role": "user", "content": long}]
+    rows = ROWS.assign(prompt=prompts)
+    seen = Seen()
+    trial = fly(policy, tmp_path / "never", [seen], rows)
+    ((prompts, ids),) = seen.calls
+    assert [prompt[-1]["content"] for prompt in prompts] == [long] * 8, "two prompts, four completions each"
+    assert [len(row) for row in ids] == [SETTINGS.max_completion_length] * 8
+    assert trial.seconds > 0 and trial.peak is None
+    assert not (tmp_path / "never").exists(), "nothing is written where the training will write"
+
+
+def test_it_leaves_no_trace(policy, tmp_path):
+    model, _ = policy
+    reward = AdaptiveReward(format_reward)
+    model.train()
+    before = {name: weight.detach().clone() for name, weight in model.state_dict().items()}
+    generators = [torch.get_rng_state(), random.getstate(), np.random.get_state()[1]]
+    fly(policy, tmp_path, [reward])
+    after = model.state_dict()
+    assert after.keys() == before.keys(), "TRL's reference adapter is gone"
+    assert all(torch.equal(after[name], weight) and after[name].dtype == weight.dtype for name, weight in before.items())
+    assert all(parameter.grad is None for parameter in model.parameters())
+    assert model.training and reward.weight == 1.0
+    assert torch.equal(torch.get_rng_state(), generators[0]) and random.getstate() == generators[1]
+    assert np.array_equal(np.random.get_state()[1], generators[2])
+
+
+def test_the_training_after_it_is_the_one_that_would_have_been(tmp_path):
+    def history(tried: bool) -> list[dict]:
+        torch.manual_seed(3)
+        model, tokenizer = FastLanguageModel.from_pretrained(SETTINGS.model_path, max_seq_length=256, load_in_4bit=True)
+        model = FastLanguageModel.get_peft_model(model, r=4, target_modules=["q_proj"], random_state=1)
+        if tried:
+            fly((model, tokenizer), tmp_path, [format_reward])
+        trainer = GRPOTrainer(
+            model=model,
+            processing_class=tokenizer,
+            args=config(tmp_path),
+            reward_funcs=[format_reward],
+            train_dataset=Dataset.from_pandas(ROWS),
+        )
+        trainer.train()
+        return [{key: row[key] for key in ("reward", "kl", "grad_norm", "loss")} for row in trainer.state.log_history[:-1]]
+
+    without = history(tried=False)
+    assert history(tried=True) == without and len(without) == 3
+
+
+def test_a_reward_that_raises_is_the_trainings_to_report(policy, tmp_path):
+    def broken_reward(completions, **columns):
+        raise KeyError("nothing")
+
+    assert fly(policy, tmp_path, [broken_reward, format_reward]).seconds > 0
+
+
+def test_fewer_rows_than_a_round_takes_are_repeated(policy, tmp_path):
+    assert fly(policy, tmp_path, [format_reward], ROWS[:1]).seconds > 0
+
+
+class Interrupts:
+    """What no reward may do and a person can: it ends the step from within."""
+
+    __name__ = "interrupts_reward"
+
+    def __call__(self, completions, **columns):
+        raise SystemExit("something else")
+
+
+def test_another_error_is_not_called_a_lack_of_memory_and_puts_everything_back(policy, tmp_path):
+    model, _ = policy
+    before = {name: weight.detach().clone() for name, weight in model.state_dict().items()}
+    with pytest.raises(SystemExit, match="something else"):
+        fly(policy, tmp_path, [Interrupts()])
+    assert model.state_dict().keys() == before.keys()
+    assert all(torch.equal(model.state_dict()[name], weight) for name, weight in before.items())
+
+
+def test_the_forecast_multiplies_and_says_at_most():
+    settings = replace(SETTINGS, max_steps=500, per_device_train_batch_size=8, gradient_accumulation_steps=2)
+    step, whole = flight.forecast(flight.Trial(36.0, None), settings, this_machine())
+    assert "36.0 s" in step
+    assert "500 steps: at most 5.0 hours" in whole and f"{500 * 16 * 20:,} sampled tokens" in whole
+    assert "at most 25.0 minutes" in flight.forecast(flight.Trial(3.0, None), settings, this_machine())[1]
+
+
+def test_with_a_gpu_the_forecast_sets_what_was_measured_beside_what_was_estimated():
+    card = replace(this_machine(), gpu="NVIDIA L4", gpu_memory_gb=24.2)
+    *_, line = flight.forecast(flight.Trial(3.0, 2_345_000_000), replace(SETTINGS, model="unsloth/Qwen3-1.7B"), card)
+    assert re.fullmatch(r"memory in use at its height: 2\.3 GB, estimated \d\.\d GB", line)
+
+
+# Memory that really runs out: the process may have 0.6 GB more than it has when the step starts.
+RUNS_OUT = """
+import resource, sys
+from dataclasses import replace
+sys.path.insert(0, "tests")
+import test_flight as t
+policy = t.load()
+sizes = {"per_device_train_batch_size": 65536, "num_generations": 65536, "max_completion_length": 64}
+settings = replace(t.SETTINGS, **sizes)
+args = t.config(sys.argv[1])
+args.max_completion_length = 64
+args.per_device_train_batch_size = args.generation_batch_size = args.num_generations = 65536
+used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + 600_000_000,) * 2)
+try:
+    t.flight.trial_step(*policy, args, [t.format_reward], t.ROWS, settings, t.this_machine())
+except ValueError as error:
+    print("SAID", error)
+    print("ADAPTERS", list(policy[0].peft_config))
+"""
+
+
+def test_memory_that_runs_out_is_one_sentence_with_settings_that_fit(python, tmp_path):
+    done = subprocess.run(
+        [python, "-c", "import unsloth\n" + RUNS_OUT, str(tmp_path)],
+        cwd=PROJECT,
+        env=os.environ | {"CUDA_VISIBLE_DEVICES": ""},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    (said,) = [line for line in done.stdout.splitlines() if line.startswith("SAID")]
+    assert "ran out of memory in the trial step (estimated" in said and "these would fit" in said
+    assert len(re.findall(r"`-p \w+=", said)) == len(re.findall(r"\([\d.]+ [GM]B\)", said)) == 3, said
+    assert "per_device_train_batch_size" in said and "ADAPTERS ['default']" in done.stdout

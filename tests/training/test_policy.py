@@ -1,0 +1,203 @@
+"""Sampling on the real pocket model: every prompt gets its own answer, and nothing is left changed behind."""
+
+import random
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from peft import LoraConfig, get_peft_model
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from helpers.formats import THINK_ANSWER
+from helpers.presets import PRESETS
+from helpers.training import policy
+from helpers.training.policy import sample
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+FOLDER = PRESETS["pocket"].model_path
+QUESTIONS = ["What is 45 + 36 + 27?", "What is 1 + 2?", "What is 12 + 30?", "Hm", "What is 9 + 99?", "What is 7 + 80 + 6?"]
+
+
+def prompt(question: str) -> list[dict]:
+    return [{"role": "system", "content": THINK_ANSWER.system_prompt}, {"role": "user", "content": question}]
+
+
+PROMPTS = [prompt(question) for question in QUESTIONS]
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return AutoTokenizer.from_pretrained(FOLDER)
+
+
+def load():
+    # In 32 bits no padding can flip the order of two tokens by rounding.
+    return AutoModelForCausalLM.from_pretrained(FOLDER, dtype=torch.float32)
+
+
+@pytest.fixture(scope="module")
+def model():
+    return load()
+
+
+@pytest.fixture(scope="module")
+def adapter():
+    lora = LoraConfig(r=4, target_modules=["q_proj", "up_proj"], lora_dropout=0.5, task_type="CAUSAL_LM")
+    policy = get_peft_model(load(), lora)
+    torch.manual_seed(0)
+    for name, weight in policy.named_parameters():
+        if "lora_B" in name:
+            torch.nn.init.normal_(weight, std=0.3)
+    return policy.eval()
+
+
+def texts(model, tokenizer, prompts=PROMPTS, **options) -> list[list[str]]:
+    return sample(model, tokenizer, prompts, **({"max_new_tokens": 40, "progress": False} | options))
+
+
+@torch.inference_mode()
+def alone(model, tokenizer, prompt: list[dict]) -> str:
+    """One prompt through plain `generate`, so without padding."""
+    inputs = tokenizer.apply_chat_template(prompt, add_generation_prompt=True, return_tensors="pt", return_dict=True)
+    output = model.generate(**inputs, max_new_tokens=40, do_sample=False)
+    return tokenizer.decode(output[0, inputs["input_ids"].shape[1] :], skip_special_tokens=True)
+
+
+# --- What is sampled ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["model", "adapter"])
+@pytest.mark.parametrize("batch_size", [1, 4, 128])
+def test_greedy_is_what_each_prompt_gives_alone_in_the_order_given(request, tokenizer, kind, batch_size):
+    model = request.getfixturevalue(kind)
+    expected = [[alone(model, tokenizer, prompt)] for prompt in PROMPTS]
+    assert texts(model, tokenizer, temperature=0, batch_size=batch_size) == expected
+    assert len({text for (text,) in expected}) > 3, "prompts that all get one answer would show no mix-up"
+
+
+@pytest.mark.parametrize("order", [[5, 4, 3, 2, 1, 0], [3, 0, 5, 1, 4, 2]])
+def test_another_order_of_prompts_gives_the_same_answers_in_that_order(model, tokenizer, order):
+    expected = texts(model, tokenizer, temperature=0)
+    assert texts(model, tokenizer, [PROMPTS[i] for i in order], temperature=0) == [expected[i] for i in order]
+
+
+def test_the_seed_does_not_matter_to_greedy(model, tokenizer):
+    assert texts(model, tokenizer, temperature=0, seed=1) == texts(model, tokenizer, temperature=0, seed=2)
+
+
+def test_greedy_is_not_bent_by_generation_settings_that_came_with_the_model(model, tokenizer, monkeypatch):
+    expected = texts(model, tokenizer, temperature=0)
+    # Qwen2.5-Instruct ships with 1.1; TRL trains without it.
+    monkeypatch.setattr(model.generation_config, "repetition_penalty", 3.0)
+    assert texts(model, tokenizer, temperature=0) == expected
+
+
+@pytest.mark.parametrize(("samples", "batch_size"), [(1, 128), (3, 128), (3, 2), (5, 7)])
+def test_every_prompt_gets_as_many_texts_as_asked_for_and_its_own(model, tokenizer, samples, batch_size):
+    prompts = [prompt(f"What is {n} + 1?") for n in (5, 40, 7)]
+    groups = texts(model, tokenizer, prompts, samples=samples, batch_size=batch_size, temperature=0.3)
+    assert [len(group) for group in groups] == [samples] * 3
+    for n, group in zip((5, 40, 7), groups, strict=True):
+        assert all(f"{n} + 1" in text for text in group)
+
+
+def test_the_seed_decides_the_texts(model, tokenizer):
+    first = texts(model, tokenizer, samples=8, seed=1)
+    torch.manual_seed(99)  # what the caller drew before has no say
+    assert texts(model, tokenizer, samples=8, seed=1) == first
+    assert texts(model, tokenizer, samples=8, seed=2) != first
+
+
+def test_samples_of_one_prompt_differ_and_more_so_when_it_is_hot(model, tokenizer):
+    def different(temperature):
+        groups = texts(model, tokenizer, samples=32, temperature=temperature)
+        return sum(len(set(group)) for group in groups)
+
+    assert len(PROMPTS) < different(1.0) < different(3.0)
+
+
+def test_a_completion_holds_neither_the_prompt_nor_special_tokens_and_ends_at_the_limit(model, tokenizer):
+    for (text,) in texts(model, tokenizer, temperature=0):
+        assert "What is" not in text and "<|" not in text
+    for (text,) in texts(model, tokenizer, temperature=0, max_new_tokens=3):
+        assert len(tokenizer(text, add_special_tokens=False)["input_ids"]) <= 3
+
+
+def test_no_prompts_no_completions(model, tokenizer):
+    assert texts(model, tokenizer, []) == []
+
+
+# --- What is put back --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("fails", [False, True], ids=["done", "raised"])
+@pytest.mark.parametrize(("training", "cache", "side"), [(True, False, "right"), (False, True, "left")])
+def test_everything_is_put_back(adapter, tokenizer, fails, training, cache, side):
+    adapter.train(training)
+    adapter.config.use_cache, tokenizer.padding_side = cache, side
+    generators = [torch.get_rng_state(), random.getstate(), np.random.get_state()]
+    modes = [module.training for module in adapter.modules()]
+    if fails:
+        with pytest.raises(ValueError, match="max_new_tokens"):  # from generate itself
+            texts(adapter, tokenizer, max_new_tokens=0)
+    else:
+        texts(adapter, tokenizer, max_new_tokens=4)
+    assert torch.equal(torch.get_rng_state(), generators[0]) and random.getstate() == generators[1]
+    assert all(np.array_equal(now, then) for now, then in zip(np.random.get_state(), generators[2], strict=True))
+    assert [module.training for module in adapter.modules()] == modes
+    assert (adapter.config.use_cache, tokenizer.padding_side) == (cache, side)
+    adapter.eval()
+
+
+def test_a_policy_in_training_is_sampled_without_dropout_and_without_gradients(adapter, tokenizer):
+    expected = texts(adapter, tokenizer, temperature=0)
+    adapter.train()
+    assert texts(adapter, tokenizer, temperature=0) == expected
+    assert adapter.training and all(weight.grad is None for weight in adapter.parameters())
+    adapter.eval()
+
+
+# --- Refused -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("bad", [{"temperature": -0.1}, {"temperature": float("nan")}, {"samples": 0}, {"samples": -1}])
+def test_a_bad_argument_is_named_with_its_value(model, tokenizer, bad):
+    ((name, value),) = bad.items()
+    with pytest.raises(ValueError, match=f"{name}={value}"):
+        texts(model, tokenizer, **bad)
+
+
+@pytest.mark.parametrize("bad", [{"max_new_tokens": 0}, {"temperature": 0, "samples": 2}])
+def test_what_generate_refuses_is_refused(model, tokenizer, bad):
+    with pytest.raises(ValueError):
+        texts(model, tokenizer, **bad)
+
+
+# --- Backends ------------------------------------------------------------------------------------------------------------
+
+
+def gradients(backend: str, sampled_before: bool) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+    """The logits of a policy with a fresh adapter, and the gradients of their sum of squares."""
+    settings = replace(PRESETS["pocket"], backend=backend)
+    model, tokenizer = policy.load(settings)
+    torch.manual_seed(0)
+    model = policy.add_adapter(model, settings)
+    if sampled_before:
+        sample(model, tokenizer, PROMPTS[:2], max_new_tokens=4, progress=False)
+    model.train()
+    text = tokenizer.apply_chat_template(PROMPTS[0], tokenize=False)
+    logits = model(**tokenizer(text, return_tensors="pt")).logits.float()
+    logits.square().sum().backward()
+    return logits.detach(), {n: p.grad.float() for n, p in model.named_parameters() if p.grad is not None}
+
+
+def test_both_backends_are_the_same_policy_before_and_after_sampling():
+    logits, expected = gradients("unsloth", sampled_before=False)
+    assert expected
+    for backend, sampled_before in (("transformers", False), ("transformers", True), ("unsloth", True)):
+        same, found = gradients(backend, sampled_before)
+        assert torch.equal(same, logits)
+        assert found.keys() == expected.keys()
+        assert all(torch.allclose(found[name], expected[name], rtol=1e-2) for name in expected), (backend, sampled_before)
