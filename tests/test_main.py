@@ -44,7 +44,7 @@ def test_the_module_is_a_program_whose_exit_code_is_the_commands(python):
 def test_without_the_packages_run_says_how_to_install_them(cli, monkeypatch):
     monkeypatch.setitem(sys.modules, "papermill", None)
     monkeypatch.delitem(sys.modules, "helpers.batch.pipeline", raising=False)
-    monkeypatch.delattr("helpers.batch.pipeline")
+    monkeypatch.delattr("helpers.batch.pipeline", raising=False)
     code, _, err = cli("run")
     assert code == 2 and err == "error: papermill is not installed. Install the suite first: `python -m helpers install`.\n"
 
