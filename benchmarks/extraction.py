@@ -24,7 +24,8 @@ from helpers.data.tasks import load_task
 from helpers.formats import THINK_ANSWER
 from helpers.pocket import build, extraction
 from helpers.presets import PRESETS, with_overrides
-from helpers.results.evaluation import comparison_lines, wilson_interval
+from helpers.results.evaluation import comparison_lines
+from helpers.results.intervals import wilson_interval
 from helpers.runs import Run
 from helpers.training.policy import sample
 

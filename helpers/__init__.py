@@ -1,4 +1,18 @@
-"""What the notebooks share. Importing this package imports nothing heavy: no torch, no pandas."""
+"""What the notebooks share: a folder a stage, in the order of the notebooks. A stage imports only from those above it.
+
+| notebook | folder | tests |
+|---|---|---|
+| 01 Data preparation | `helpers/data/` | `tests/data/` |
+| 02 Reward functions | `helpers/rewards/` | `tests/rewards/` |
+| 03 GRPO training | `helpers/training/` | `tests/training/` |
+| 04 Training metrics | `helpers/metrics/` | `tests/metrics/` |
+| 05 Merge and inference | `helpers/results/` | `tests/results/` |
+| `python -m helpers run`, `sweep`, `reproduce` | `helpers/batch/` | `tests/batch/` |
+| the embedded models | `helpers/pocket/` | `tests/pocket/` |
+
+Every stage uses `environment` (the machine), `runs` (the run folder), `presets` (the settings) and `formats` (the tags). The
+lessons, notebooks 06 to 08, take from all stages. Importing this package imports nothing heavy: no torch, no pandas.
+"""
 
 import os
 from pathlib import Path

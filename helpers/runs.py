@@ -81,9 +81,10 @@ class Run:
     @property
     def manifest(self) -> dict:
         """What is recorded of this run so far; empty before the first notebook. ValueError where the file is damaged."""
-        return self._read_object("manifest.json")
+        return self.read_object("manifest.json")
 
-    def _read_object(self, relative: str) -> dict:
+    def read_object(self, relative: str) -> dict:
+        """A JSON object of the run; empty where the file is not there. ValueError where it is damaged."""
         path = self.folder / relative
         if not path.exists():
             return {}
@@ -139,7 +140,7 @@ class Run:
     @property
     def evaluation(self) -> dict:
         """evaluation.json: an entry a model evaluated; empty before notebook 05."""
-        return self._read_object("evaluation.json")
+        return self.read_object("evaluation.json")
 
     def save_figure(self, figure, name: str) -> str:
         """Save a Matplotlib figure as figures/<name>.png; returns how to print its path."""

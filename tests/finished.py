@@ -7,7 +7,7 @@ import pandas as pd
 
 from helpers.formats import THINK_ANSWER
 from helpers.presets import PRESETS, as_settings
-from helpers.results.evaluation import wilson_interval
+from helpers.results.intervals import wilson_interval
 from helpers.rewards import correctness_reward, format_reward
 from helpers.rewards.lab import Lab
 from helpers.runs import Run, write_json

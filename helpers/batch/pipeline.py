@@ -152,10 +152,14 @@ def _value(text: str) -> object:
 
 
 def absolute(text: str) -> str:
-    """A file or a model's folder named from where the command was given; the notebooks run in a folder of their own."""
+    """A file, a function in a file (`file.py:function`) or a model's folder, named from where the command was given.
+
+    The notebooks run in a folder of their own.
+    """
+    file, colon, function = text.rpartition(":") if ".py:" in text else (text, "", "")
     try:
-        here = Path(text)
-        return str(here.resolve()) if here.is_file() or (here / "config.json").is_file() else text
+        here = Path(file)
+        return f"{here.resolve()}{colon}{function}" if here.is_file() or (here / "config.json").is_file() else text
     except (OSError, ValueError):  # no path at all: a long question, for example
         return text
 

@@ -26,7 +26,7 @@ from helpers.batch import pipeline
 from helpers.batch.grid import Grid, Point, read_grid
 from helpers.metrics import plots
 from helpers.metrics.history import read_metrics
-from helpers.results.evaluation import wilson_interval
+from helpers.results.intervals import student_interval, wilson_interval
 from helpers.runs import Run, atomic_write, runs_folder
 
 MEASURES = ("accuracy", "final_reward", "completions_to_target", "kl", "training_seconds")
@@ -34,9 +34,6 @@ _TARGET = 0.8  # of the running mean over three logged steps of correctness_rewa
 _CORRECTNESS = "rewards/correctness_reward/mean"
 _PATIENCE = 20.0  # seconds that an interrupted run has to save what it is at
 _ERROR_LINE = re.compile(r"(?:error: |\d\d_\w+\.ipynb[,:] ).*")  # how `python -m helpers run` says why it stopped
-# The 97.5 % quantiles of Student's t for 1 to 30 degrees of freedom; beyond, the normal distribution's is taken.
-_T975 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131)
-_T975 += (2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042)
 
 
 def sweep(path: Path, jobs: int = 1, dry_run: bool = False) -> int:
@@ -222,20 +219,6 @@ def _completions_to_target(history: pd.DataFrame, settings: dict) -> float:
     return float(rounds * per_round * settings["per_device_train_batch_size"])
 
 
-def interval(values: list[float]) -> tuple[float, float]:
-    """The 95 % interval of a mean by Student's t (Biometrika 6, 1908): mean ± t·s/√n. nan for fewer than two values.
-
-    >>> [round(bound, 3) for bound in interval([1.0, 2.0, 3.0])]
-    [-0.484, 4.484]
-    """
-    if len(values) < 2:
-        return math.nan, math.nan
-    freedom = len(values) - 1
-    t = _T975[freedom - 1] if freedom <= len(_T975) else statistics.NormalDist().inv_cdf(0.975)
-    mean, half = statistics.mean(values), t * statistics.stdev(values) / math.sqrt(len(values))
-    return mean - half, mean + half
-
-
 def table(grid: Grid) -> pd.DataFrame:
     """A row a point: point, each knob's value, seeds (finished), and each of MEASURES with its bounds `_low` and `_high`.
 
@@ -258,7 +241,7 @@ def _row(grid: Grid, point: Point) -> dict:
     for measure in MEASURES:
         values = [one[measure] for one in found]
         known = bool(values) and not any(map(math.isnan, values))
-        low, high = interval(values) if known else (math.nan, math.nan)
+        low, high = student_interval(values) if known else (math.nan, math.nan)
         if measure == "accuracy" and known and len(found) == 1:
             entry = runs[0].evaluation["trained"]
             low, high = wilson_interval(round(entry["accuracy"] * entry["n"]), entry["n"])

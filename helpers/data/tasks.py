@@ -21,6 +21,8 @@ import pandas as pd
 
 from helpers.data.sources import STAND_INS, Broken, Unreachable, read_source
 from helpers.formats import THINK_ANSWER, TagFormat
+from helpers.presets import Preset, as_settings
+from helpers.runs import Run, atomic_write, write_json
 
 _GROUPED_NUMBER = re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.\d+)?")
 _KEPT_EXAMPLES = 3  # dropped rows quoted in the report, for each reason
@@ -99,6 +101,19 @@ def load_task(
         "fingerprint": fingerprint(train + holdout),
     }
     return Task(_table(train), _table(holdout), report)
+
+
+def save(run: Run, task: Task, settings: Preset) -> None:
+    """Put a task into the run folder: both tables, `data_report.json`, and the manifest's section `data`."""
+    for name, table in (("train", task.train), ("holdout", task.holdout)):
+        with atomic_write(run.path(f"data/{name}.parquet")) as temporary:
+            table.to_parquet(temporary, index=False)
+    write_json(run.path("data_report.json"), task.report)
+    run.record(
+        "data",
+        settings=as_settings(settings),
+        **{name: task.report[name] for name in ("seed", "source", "tags", "fingerprint")},
+    )
 
 
 def final_answer(answer: str) -> str:

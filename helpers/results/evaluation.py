@@ -4,64 +4,67 @@ two models compared on the same questions. Making the completions that are score
 
 from __future__ import annotations
 
+import importlib
 import math
+import runpy
 from collections.abc import Callable
 
 import numpy as np
 
 from helpers.formats import THINK_ANSWER, TagFormat
-from helpers.results.answering import answered, weights_identity
+from helpers.results.intervals import mcnemar_test, paired_interval, wilson_interval
 from helpers.rewards.answers import parse_number, quick_verdict
 from helpers.rewards.correctness import correctness_reward, judged_answer
+from helpers.rewards.faults import tried
 from helpers.rewards.structure import format_reward
 
-__all__ = [
-    "answered",
-    "compare",
-    "comparison_lines",
-    "difficulty_summary",
-    "majority_vote",
-    "mcnemar_test",
-    "other_family",
-    "paired_interval",
-    "pass_at_k",
-    "right",
-    "sampled_scores",
-    "samples_summary",
-    "score",
-    "summary",
-    "weights_identity",
-    "wilson_interval",
-]
-
-_Z95 = 1.959963984540054  # the 97.5 % quantile of the normal distribution
 _DRAWS = 2_000  # of the bootstrap
+_FULL = 1 - 1e-9  # a full success: 0.1 + 0.2 + 0.7 is not quite 1.0
 _SMALLEST_P = 1e-15  # what is smaller is printed as such
 
 
-# --- One proportion ----------------------------------------------------------------------------------------------------
+# --- Accuracy ----------------------------------------------------------------------------------------------------------
 
 
-def wilson_interval(successes: int, n: int, z: float = _Z95) -> tuple[float, float]:
-    """The Wilson score interval of a proportion (E. B. Wilson, JASA 22, 1927); honest at 0 and at 1, unlike mean ± z·se.
+def right(
+    completions: list[str], answers: list[str], tags: TagFormat = THINK_ANSWER, judge: Callable | None = None
+) -> list[bool]:
+    """For each completion, whether the judge gives it full success, 1.0. One answer per completion.
 
-    >>> [round(bound, 3) for bound in wilson_interval(90, 100)]
-    [0.826, 0.945]
+    judge: a reward function, called with `completions` and `answer` as TRL would; None takes `correctness_reward` with these
+        tags. What it scores None is not right. ValueError where it raises or gives no number.
     """
-    if n < 1 or not 0 <= successes <= n:
-        raise ValueError(f"{successes} successes of {n} is not a proportion.")
-    p, z2 = successes / n, z * z
-    centre = (p + z2 / (2 * n)) / (1 + z2 / n)
-    half = z / (1 + z2 / n) * math.sqrt(p * (1 - p) / n + z2 / (4 * n * n))
-    # Rounding may push the bounds of 0/n and n/n past the point itself by 1e-17.
-    return min(p, max(0.0, centre - half)), max(p, min(1.0, centre + half))
-
-
-def right(completions: list[str], answers: list[str], tags: TagFormat = THINK_ANSWER) -> list[bool]:
-    """For each completion, whether `correctness_reward` gives it 1.0. One answer a completion."""
     if len(completions) != len(answers):
         raise ValueError(f"{len(completions)} completions do not go with {len(answers)} answers: give one of each a question.")
-    return [reward == 1.0 for reward in correctness_reward(completions, answers, tags)]
+    if judge is None:
+        return [reward == 1.0 for reward in correctness_reward(completions, answers, tags)]
+    messages = [[{"role": "assistant", "content": text}] for text in completions]
+    scores, faults = tried(judge, messages, {"answer": answers})
+    if faults:
+        raise ValueError(f"the judge {faults[0]}. A judge is a reward: one finite number, or None, per completion.")
+    return [score is not None and score >= _FULL for score in scores]
+
+
+def judge_named(name: str | None) -> Callable | None:
+    """The reward function that `file.py:function` or `package.module:function` names; None for None.
+
+    ValueError where there is no such file, module or function.
+    """
+    if name is None:
+        return None
+    where, colon, function = str(name).rpartition(":")
+    if not colon or not where or not function.isidentifier():
+        raise ValueError(f"judge={name!r}: write it as file.py:function, for example my_rewards.py:extraction_reward.")
+    try:
+        if where.endswith(".py"):
+            judge = runpy.run_path(where).get(function)
+        else:
+            judge = getattr(importlib.import_module(where), function, None)
+    except Exception as error:  # whatever a user's file may raise
+        raise ValueError(f"judge={name!r}: {where} cannot be read ({type(error).__name__}: {error}).") from None
+    if not callable(judge):
+        raise ValueError(f"judge={name!r}: {where} has no function {function}.")
+    return judge
 
 
 def score(
@@ -69,6 +72,7 @@ def score(
     answers: list[str],
     tags: TagFormat = THINK_ANSWER,
     *,
+    judge: Callable | None = None,
     difficulty: list | None = None,
     count_tokens: Callable[[str], int] | None = None,
 ) -> dict:
@@ -76,11 +80,12 @@ def score(
 
     One completion a question; all lists have the same length.
 
+    judge: see `right`.
     difficulty: a level a question, number or text; adds `by_difficulty`, accuracy, ci95 and n by level, the lowest first.
         A question without a level (None, nan) counts in none.
     count_tokens: the tokens of one text; adds `mean_length`, that of the completions, in tokens.
     """
-    correct = right(completions, answers, tags)
+    correct = right(completions, answers, tags, judge)
     entry = _proportion(correct) | {"in_format": sum(format_reward(completions, tags)) / len(correct)}
     if count_tokens is not None:
         entry["mean_length"] = sum(map(count_tokens, completions)) / len(correct)
@@ -160,11 +165,16 @@ def majority_vote(completions: list[str], tags: TagFormat = THINK_ANSWER) -> str
 
 
 def sampled_scores(
-    groups: list[list[str]], answers: list[str], tags: TagFormat = THINK_ANSWER, ks: tuple[int, ...] = (1, 2, 4, 8, 16)
+    groups: list[list[str]],
+    answers: list[str],
+    tags: TagFormat = THINK_ANSWER,
+    ks: tuple[int, ...] = (1, 2, 4, 8, 16),
+    *,
+    judge: Callable | None = None,
 ) -> dict:
     """pass@k and the majority vote of `samples` completions a question, as evaluation.json holds them.
 
-    groups: the completions of each question, equally many. A k above their number is left out.
+    groups: the completions of each question, equally many. A k above their number is left out. judge: see `right`.
 
     Returns samples, pass_at_k_questions, pass_at_k (by k, as text: value and ci95) and majority (accuracy, ci95, n). The
     intervals of pass@k are those of a bootstrap over the questions (percentiles of 2,000 draws, seeded), the majority's is
@@ -176,10 +186,10 @@ def sampled_scores(
     if len(groups) != len(answers):
         raise ValueError(f"{len(groups)} groups do not go with {len(answers)} answers: give one of each a question.")
     samples = sizes[0]
-    flat = right([text for group in groups for text in group], [gold for gold in answers for _ in range(samples)], tags)
+    flat = right([text for group in groups for text in group], [gold for gold in answers for _ in range(samples)], tags, judge)
     # How many questions have 0, 1, … right samples; nothing else matters to pass@k.
     counts = np.bincount(np.reshape(flat, (-1, samples)).sum(axis=1), minlength=samples + 1)
-    majority = right([majority_vote(group, tags) for group in groups], answers, tags)
+    majority = right([majority_vote(group, tags) for group in groups], answers, tags, judge)
     return {
         "samples": samples,
         "pass_at_k_questions": len(groups),
@@ -205,48 +215,6 @@ def _mean_pass_at_k(counts: np.ndarray, k: int) -> dict:
 # --- Two models on the same questions ----------------------------------------------------------------------------------
 
 
-def mcnemar_test(won: int, lost: int) -> float:
-    """The p-value of McNemar's exact two-sided test: how surprising is such a split if winning and losing were a coin's toss.
-
-    Only questions that one model answers and the other does not can tell them apart: `won` and `lost` of them. The sign test
-    (binomial, p = 1/2) on these, doubled; 1.0 where there are none. Q. McNemar, Psychometrika 12, 1947.
-
-    >>> round(mcnemar_test(7, 1), 4)
-    0.0703
-    """
-    discordant, tail, term = won + lost, 0, 1
-    for i in range(min(won, lost) + 1):
-        tail, term = tail + term, term * (discordant - i) // (i + 1)
-    return min(1.0, 2 * tail / 2**discordant)
-
-
-def paired_interval(both: int, won: int, lost: int, neither: int) -> tuple[float, float]:
-    """The 95 % interval of the difference of two accuracies on the same questions, (won - lost) / n.
-
-    Newcombe's square-and-add interval from the two Wilson intervals and their correlation (R. G. Newcombe, Statistics in
-    Medicine 17, 1998, 2635-2650, method 10). Like Wilson's, it has a width where the models never differ.
-
-    >>> [round(bound, 3) for bound in paired_interval(both=1, won=7, lost=1, neither=12)]
-    [0.026, 0.507]
-    """
-    n = both + won + lost + neither
-    after, before = both + won, both + lost
-    (low_after, high_after), (low_before, high_before) = wilson_interval(after, n), wilson_interval(before, n)
-    margins = after * (n - after) * before * (n - before)
-    covariance = both * neither - won * lost
-    if covariance > 0:  # a positive correlation narrows the interval, so it is taken with a continuity correction
-        covariance = max(0.0, covariance - n / 2)
-    correlation = covariance / math.sqrt(margins) if margins else 0.0
-
-    def half(a: float, b: float) -> float:
-        return math.sqrt(max(0.0, a * a - 2 * correlation * a * b + b * b))
-
-    difference = (won - lost) / n
-    below = half(after / n - low_after, high_before - before / n)
-    above = half(high_after - after / n, before / n - low_before)
-    return max(-1.0, difference - below), min(1.0, difference + above)
-
-
 def compare(
     before: list[str],
     after: list[str],
@@ -254,16 +222,19 @@ def compare(
     answers: list[str],
     tags: TagFormat = THINK_ANSWER,
     *,
+    judge: Callable | None = None,
     names: tuple[str, str] = ("baseline", "trained"),
     examples: int = 3,
 ) -> dict:
     """Two models on the same questions, one completion each: an entry of comparison.json.
 
+    judge: see `right`.
+
     Returns before and after (the names), n, won (questions that only the second model answers), lost (only the first),
     both_right, both_wrong, p_value (`mcnemar_test`), difference of the accuracies (after - before) with difference_ci95
     (`paired_interval`), and the first `examples` questions of either kind as won_examples and lost_examples.
     """
-    verdicts = list(zip(right(before, answers, tags), right(after, answers, tags), strict=True))
+    verdicts = list(zip(right(before, answers, tags, judge), right(after, answers, tags, judge), strict=True))
     won, lost = verdicts.count((False, True)), verdicts.count((True, False))
     both, neither = verdicts.count((True, True)), verdicts.count((False, False))
     interval = paired_interval(both, won, lost, neither)

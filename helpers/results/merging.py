@@ -1,6 +1,7 @@
 """Bases to merge into, the proof that a merged model is the adapter on its base, and what a merge needs of the machine.
 
-`python -m helpers.merging FOLDER FILE` is the proof's own process: it loads what lies in FOLDER with plain Transformers.
+`python -m helpers.results.merging FOLDER FILE` is the proof's own process: it loads what lies in FOLDER with plain
+Transformers.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from helpers.environment import Machine
 from helpers.presets import Preset
 from helpers.runs import Run
 from helpers.training.memory import shape_of
+from helpers.training.policy import nf4
 
 WAYS = ("original", "dequantised", "4bit", "adapter")  # what notebook 05 can make of an adapter
 _SPARE = 1.05  # of the weights' bytes: the tokenizer, and a little room
@@ -34,15 +36,13 @@ def load_base(settings: Preset, dtype: torch.dtype, dequantised: bool):
     The adapter was trained on the 4-bit ones, so on the unpacked it does what it did in training; the original ones are the
     better base, which it has not seen.
     """
-    from transformers import AutoModelForCausalLM, BitsAndBytesConfig
+    from transformers import AutoModelForCausalLM
     from transformers.utils import logging
 
     options = {"dtype": dtype, "device_map": _device()}
     if not (dequantised and settings.load_in_4bit):
         return AutoModelForCausalLM.from_pretrained(settings.model_path, **options)
-    nf4 = {"bnb_4bit_quant_type": "nf4", "bnb_4bit_use_double_quant": True, "bnb_4bit_compute_dtype": dtype}
-    config = BitsAndBytesConfig(load_in_4bit=True, **nf4)
-    model = AutoModelForCausalLM.from_pretrained(settings.model_path, quantization_config=config, **options)
+    model = AutoModelForCausalLM.from_pretrained(settings.model_path, quantization_config=nf4(dtype), **options)
     level = logging.get_verbosity()
     logging.set_verbosity_error()  # it warns that it does what it is asked to
     try:
@@ -179,11 +179,9 @@ def _adapted_by_unsloth(settings: Preset, adapter: Path):
 
 def store_in_4_bits(folder: Path, dtype: torch.dtype) -> None:
     """Replace the merged model in `folder`, which has been verified, by itself in 4 bits (NF4)."""
-    from transformers import AutoModelForCausalLM, BitsAndBytesConfig
+    from transformers import AutoModelForCausalLM
 
-    nf4 = {"bnb_4bit_quant_type": "nf4", "bnb_4bit_use_double_quant": True, "bnb_4bit_compute_dtype": dtype}
-    config = BitsAndBytesConfig(load_in_4bit=True, **nf4)
-    model = AutoModelForCausalLM.from_pretrained(folder, quantization_config=config, dtype=dtype, device_map=_device())
+    model = AutoModelForCausalLM.from_pretrained(folder, quantization_config=nf4(dtype), dtype=dtype, device_map=_device())
     for file in Path(folder).glob("*.safetensors*"):
         file.unlink()
     model.save_pretrained(folder)

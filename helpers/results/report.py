@@ -203,7 +203,7 @@ def _before_and_after(facts: Facts, decoding: str) -> tuple[dict | None, dict | 
         entries = [(entry or {}).get("greedy") for entry in entries]
     compared = facts.comparison.get(decoding)
     if compared and not all(entries):
-        from helpers.results.evaluation import wilson_interval
+        from helpers.results.intervals import wilson_interval
 
         n, both = compared["n"], compared["both_right"]
         right = [both + compared["lost"], both + compared["won"]]

@@ -8,6 +8,8 @@ import numpy as np
 import pandas as pd
 
 from helpers.rewards import attacks
+from helpers.rewards.shaping import reward_name
+from helpers.runs import Run
 
 _TOLERANCE = 1e-3  # of an expected score
 _FEW_DRIVE = 0.10  # of the advantage variance; below it the answer hardly counts
@@ -52,6 +54,34 @@ def judge(lab) -> Verdict:
         elif lab.results:
             verdict.notes.append(f"{step} was not run.")
     return verdict
+
+
+def against_report(run: Run, functions: list, weights: list[float]) -> str:
+    """Whether these rewards and weights are those of the run's `reward_report.json`, in one sentence or two.
+
+    Names and weights are compared, not what the functions do. ValueError where the report is damaged.
+    """
+    report = run.read_object("reward_report.json")
+    if not report:
+        return (
+            f"NOT TESTED: {run.show('reward_report.json')} is not there; notebook 2 writes it, and attacks the rewards first."
+        )
+    now = dict(zip(map(reward_name, functions), weights, strict=True))
+    tested = {name: entry["weight"] for name, entry in report["rewards"].items()}
+    told = [f"{name} was not tested" for name in now if name not in tested]
+    told += [f"{name} was tested and is not trained with" for name in tested if name not in now]
+    told += [
+        f"{name} has weight {now[name]:g} and was tested with {tested[name]:g}"
+        for name in now
+        if name in tested and now[name] != tested[name]
+    ]
+    if told:
+        return f"NOT WHAT NOTEBOOK 2 TESTED: {'; '.join(told)}. Its verdict says nothing about this training."
+    if not report["verdict"]["go"]:
+        return "These are the rewards that notebook 2 tested, and its verdict was NO GO: " + " ".join(
+            report["verdict"]["stops"]
+        )
+    return "These are the rewards and weights that notebook 2 tested and approved."
 
 
 def _judge_faults(lab, verdict: Verdict) -> None:

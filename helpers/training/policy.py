@@ -38,15 +38,14 @@ def load(settings: Preset):
             load_in_4bit=settings.load_in_4bit,
             **(engine if settings.fast_inference else {}),
         )
-    from transformers import AutoModelForCausalLM, AutoTokenizer, BitsAndBytesConfig
+    from transformers import AutoModelForCausalLM, AutoTokenizer
 
     dtype = torch.float16 if on_gpu and not torch.cuda.is_bf16_supported(including_emulation=False) else torch.bfloat16
-    nf4 = {"bnb_4bit_quant_type": "nf4", "bnb_4bit_use_double_quant": True, "bnb_4bit_compute_dtype": dtype}
     model = AutoModelForCausalLM.from_pretrained(
         settings.model_path,
         dtype=dtype,
         device_map="cuda" if on_gpu else "cpu",
-        quantization_config=BitsAndBytesConfig(load_in_4bit=True, **nf4) if settings.load_in_4bit else None,
+        quantization_config=nf4(dtype) if settings.load_in_4bit else None,
     )
     for module in model.modules():
         # On a CPU with AVX-512 bf16, bitsandbytes 0.50 repacks its weights at the first evaluation, and the backward pass of
@@ -54,6 +53,21 @@ def load(settings: Preset):
         if hasattr(module, "support_avx512bf16_for_cpu"):
             module.support_avx512bf16_for_cpu = False
     return model, AutoTokenizer.from_pretrained(settings.model_path)
+
+
+def nf4(dtype: torch.dtype):
+    """The suite's quantisation as Transformers takes it: 4-bit NormalFloat with double quantisation, computing in `dtype`.
+
+    QLoRA, arXiv 2305.14314, section 3. Unsloth's `load_in_4bit` does the same to a 16-bit checkpoint.
+    """
+    from transformers import BitsAndBytesConfig
+
+    return BitsAndBytesConfig(
+        load_in_4bit=True,
+        bnb_4bit_quant_type="nf4",
+        bnb_4bit_use_double_quant=True,
+        bnb_4bit_compute_dtype=dtype,
+    )
 
 
 def standby() -> None:

@@ -16,7 +16,7 @@ from helpers.batch import sweep
 from helpers.batch.grid import read_grid
 from helpers.metrics import plots
 from helpers.presets import PRESETS, as_settings
-from helpers.results.evaluation import wilson_interval
+from helpers.results.intervals import student_interval, wilson_interval
 from helpers.runs import Run, runs_folder, write_json
 
 pytestmark = pytest.mark.usefixtures("machine")
@@ -293,10 +293,10 @@ def test_completions_are_counted_by_rounds_of_sampling():
 def test_the_interval_is_students(n, quantile):
     values = [0.0] * (n - 1) + [1.0]
     mean, spread = 1 / n, math.sqrt(1 / n)  # s² = (1 - 1/n) / (n - 1) = 1/n
-    low, high = sweep.interval(values)
+    low, high = student_interval(values)
     half = quantile * spread / math.sqrt(n)
     assert (low, high) == pytest.approx((mean - half, mean + half), abs=2e-4)
-    assert all(math.isnan(bound) for bound in sweep.interval([1.0]))
+    assert all(math.isnan(bound) for bound in student_interval([1.0]))
 
 
 def test_a_finished_sweep_is_shown_read_and_drawn(cli, finished, tmp_path, monkeypatch):

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from helpers.metrics import plots
 from helpers.metrics.history import smoothed
-from helpers.results.evaluation import wilson_interval
+from helpers.results.intervals import wilson_interval
 
 plt.switch_backend("agg")
 OF_A_HISTORY = [plots.reward, plots.spread, plots.kl, plots.each_reward, plots.completion_length, plots.loss, plots.dashboard]

@@ -12,7 +12,7 @@ from papermill.exceptions import PapermillExecutionError
 from helpers.batch import pipeline
 from helpers.formats import THINK_ANSWER, completion_text
 from helpers.pocket import extraction
-from helpers.results.evaluation import wilson_interval
+from helpers.results.intervals import wilson_interval
 from helpers.runs import Run
 
 NOTEBOOK = pipeline.NOTEBOOKS / "07_your_own_task.ipynb"

@@ -14,7 +14,7 @@ from helpers.data.tasks import load_task
 from helpers.formats import THINK_ANSWER
 from helpers.pocket import build, extraction
 from helpers.presets import PRESETS, with_overrides
-from helpers.results.evaluation import wilson_interval
+from helpers.results.intervals import wilson_interval
 from helpers.training.policy import sample
 
 FOLDER = Path(with_overrides(PRESETS["pocket"], model="pocket-extraction").model_path)

@@ -10,7 +10,8 @@ import pytest
 from helpers.data.sources import FAMILIES
 from helpers.formats import THINK_ANSWER, TagFormat
 from helpers.results import evaluation
-from helpers.results.evaluation import difficulty_summary, other_family, right, score, summary, wilson_interval
+from helpers.results.evaluation import difficulty_summary, other_family, right, score, summary
+from helpers.results.intervals import wilson_interval
 
 Z95 = 1.959963984540054
 

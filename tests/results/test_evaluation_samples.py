@@ -12,14 +12,12 @@ from helpers.results.evaluation import (
     compare,
     comparison_lines,
     majority_vote,
-    mcnemar_test,
-    paired_interval,
     pass_at_k,
     right,
     sampled_scores,
     samples_summary,
-    wilson_interval,
 )
+from helpers.results.intervals import mcnemar_test, paired_interval, wilson_interval
 
 
 def says(answer: str, tags: TagFormat = THINK_ANSWER) -> str:
