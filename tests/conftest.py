@@ -27,6 +27,27 @@ def executed(tmp_path_factory):
         yield Run("suite")
 
 
+@pytest.fixture(scope="session")
+def tokenizer():
+    """The pocket model's tokenizer."""
+    from transformers import AutoTokenizer
+
+    from helpers.presets import PRESETS
+
+    return AutoTokenizer.from_pretrained(PRESETS["pocket"].model_path)
+
+
+@pytest.fixture(scope="module")
+def model():
+    """The pocket model in 32 bits, in which no padding can flip the order of two tokens by rounding."""
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    from helpers.presets import PRESETS
+
+    return AutoModelForCausalLM.from_pretrained(PRESETS["pocket"].model_path, dtype=torch.float32)
+
+
 @pytest.fixture
 def cli(capsys):
     """The command line, in this process: cli("run", "--run", "x") gives (exit code, standard output, standard error)."""

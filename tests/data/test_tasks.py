@@ -15,6 +15,8 @@ from helpers import PROJECT
 from helpers.data import tasks
 from helpers.data.tasks import final_answer, fingerprint, load_task
 from helpers.formats import THINK_ANSWER, TagFormat
+from helpers.presets import PRESETS
+from helpers.runs import Run
 
 GSM8K = PROJECT.parent / "shared" / "data" / "gsm8k"
 
@@ -371,3 +373,14 @@ def test_what_the_hub_cannot_give_is_said(hub, case, said):
 def test_the_examples_in_the_docstrings_hold():
     result = doctest.testmod(tasks)
     assert result.attempted >= 1 and result.failed == 0
+
+
+def test_a_saved_task_is_what_the_next_notebooks_read(machine):
+    task, run, settings = load_task("arithmetic/sums", train_size=8, holdout_size=4, seed=7), Run("saved"), PRESETS["pocket"]
+    tasks.save(run, task, settings)
+    assert list(pd.read_parquet(run.require("data/train.parquet"))["question"]) == list(task.train["question"])
+    assert len(pd.read_parquet(run.require("data/holdout.parquet"))) == 4
+    section = run.section("data")
+    assert section["fingerprint"] == task.report["fingerprint"] == run.read_object("data_report.json")["fingerprint"]
+    assert (section["seed"], section["source"], section["tags"]) == (7, "arithmetic/sums", "think/answer")
+    assert section["settings"]["model"] == "pocket"

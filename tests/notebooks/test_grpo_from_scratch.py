@@ -16,7 +16,7 @@ import unsloth  # isort: skip  # noqa: F401  # before trl, which on a CPU needs 
 
 from datasets import Dataset
 from peft import LoraConfig, get_peft_model
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM
 from trl import GRPOConfig, GRPOTrainer
 
 from helpers.batch.pipeline import NOTEBOOKS
@@ -44,11 +44,6 @@ def defined(*tags, **names):
 
 
 GRPO = defined("algorithm")
-
-
-@pytest.fixture(scope="module")
-def tokenizer():
-    return AutoTokenizer.from_pretrained(POCKET.model_path)
 
 
 def new_policy():

@@ -12,6 +12,7 @@ from papermill.exceptions import PapermillExecutionError
 from helpers.batch import pipeline
 from helpers.formats import THINK_ANSWER, completion_text
 from helpers.pocket import extraction
+from helpers.results.evaluation import judge_named, right
 from helpers.results.intervals import wilson_interval
 from helpers.runs import Run
 
@@ -186,3 +187,23 @@ def test_an_answer_without_room_is_dropped_and_counted(own, machine, tmp_path):
     notebook = nbformat.read(Run("long").path("notebooks/07_your_own_task.ipynb"), as_version=4)
     printed = "".join(o.text for c in notebook.cells for o in c.get("outputs", []) if o.output_type == "stream")
     assert "'answer over" in printed
+
+
+# --- The reward goes on to notebook 05; last, because 05 replaces the evaluation --------------------------------------------
+
+
+def test_notebook_05_merges_and_judges_by_the_same_reward(own):
+    run, printed = own
+    file = run.require("reward.py")
+    assert f"-p judge={run.show('reward.py')}:extraction_reward" in printed
+    texts = [
+        THINK_ANSWER.render("so", GOLD),
+        THINK_ANSWER.render("so", '{"quantity":3,"city":"Lyon","item":"green tea"}'),
+        GOLD,
+    ]
+    assert right(texts, [GOLD] * 3) == [True, False, False], "as text, a record is right only in the expert's spelling"
+    assert right(texts, [GOLD] * 3, judge=judge_named(f"{file}:extraction_reward")) == [True, True, False]
+    before = run.evaluation["trained"]
+    assert pipeline.run(run.name, None, "05", [f"judge={file}:extraction_reward", "samples=2", "sampled_questions=8"]) == 0
+    trained, merged = run.evaluation["trained"], run.evaluation["merged"]
+    assert trained["ci95"][0] <= before["accuracy"] <= trained["ci95"][1] and merged["n"] == 64

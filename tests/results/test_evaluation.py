@@ -9,8 +9,8 @@ import pytest
 
 from helpers.data.sources import FAMILIES
 from helpers.formats import THINK_ANSWER, TagFormat
-from helpers.results import evaluation
-from helpers.results.evaluation import difficulty_summary, other_family, right, score, summary
+from helpers.results import evaluation, intervals
+from helpers.results.evaluation import difficulty_summary, judge_named, other_family, right, score, summary
 from helpers.results.intervals import wilson_interval
 
 Z95 = 1.959963984540054
@@ -214,5 +214,54 @@ def test_without_levels_there_is_nothing_to_print():
 
 
 def test_the_examples_in_the_docstrings_run():
-    result = doctest.testmod(evaluation)
-    assert result.attempted >= 5 and not result.failed
+    results = [doctest.testmod(module) for module in (evaluation, intervals)]
+    assert [result.failed for result in results] == [0, 0] and min(result.attempted for result in results) >= 2
+
+
+# --- A judge of one's own -------------------------------------------------------------------------------------------------
+
+
+def half_for_text_reward(completions, answer, **columns):
+    """Full success, in floats not quite 1.0, where the answer is in the completion; 0.5 otherwise, None where it is y."""
+    texts = [completion[0]["content"] for completion in completions]
+    return [None if gold == "y" else 0.7 + 0.2 + 0.1 if gold in text else 0.5 for text, gold in zip(texts, answer, strict=True)]
+
+
+def test_a_reward_of_ones_own_decides_what_is_right():
+    completions, answers = ["it is {a}", "it is b", "c"], ["{a}", "x", "y"]
+    assert right(completions, answers) == [False] * 3
+    assert right(completions, answers, judge=half_for_text_reward) == [True, False, False]
+    entry = score(completions, answers, judge=half_for_text_reward, difficulty=[1, 1, 2])
+    assert entry["accuracy"] == pytest.approx(1 / 3) and entry["by_difficulty"]["1"]["accuracy"] == 0.5
+
+
+def test_a_judge_that_raises_is_named_with_the_completion():
+    def broken_reward(completions, answer, **columns):
+        raise KeyError("quantity")
+
+    with pytest.raises(ValueError, match=r"the judge broken_reward raised KeyError: 'quantity' for the completion 'x'"):
+        right(["x"], ["1"], judge=broken_reward)
+
+
+def test_a_judge_is_found_by_file_or_module_and_function(tmp_path):
+    file = tmp_path / "mine.py"
+    file.write_text("def always_reward(completions, **columns):\n    return [1.0] * len(completions)\n")
+    assert right(["x"], ["1"], judge=judge_named(f"{file}:always_reward")) == [True]
+    assert judge_named("helpers.rewards:format_reward").__name__ == "format_reward"
+    assert judge_named(None) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("mine.py", "write it as file.py:function"),
+        ("mine.py:", "write it as file.py:function"),
+        ("absent.py:f", r"absent\.py cannot be read \(FileNotFoundError"),
+        ("absent.module:f", r"absent\.module cannot be read \(ModuleNotFoundError"),
+        ("helpers.rewards:no_reward", "helpers.rewards has no function no_reward"),
+        (3, "write it as file.py:function"),
+    ],
+)
+def test_a_judge_that_is_not_there_is_named(name, says):
+    with pytest.raises(ValueError, match=says):
+        judge_named(name)

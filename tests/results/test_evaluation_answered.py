@@ -8,12 +8,11 @@ import pandas as pd
 import pytest
 import torch
 from safetensors.torch import save_file
-from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from helpers.formats import THINK_ANSWER
 from helpers.presets import PRESETS
 from helpers.results import answering
-from helpers.results.evaluation import answered, weights_identity
+from helpers.results.answering import answered, weights_identity
 from helpers.runs import Run
 from helpers.training.policy import sample
 
@@ -29,16 +28,6 @@ def prompt(question: str) -> list[dict]:
 
 PROMPTS = [prompt(f"What is {n} + {(7 * n) % 10}?") for n in range(11, 21)]
 CHUNKS = 4  # of 3 prompts, the last of 1
-
-
-@pytest.fixture(scope="module")
-def tokenizer():
-    return AutoTokenizer.from_pretrained(FOLDER)
-
-
-@pytest.fixture(scope="module")
-def model():
-    return AutoModelForCausalLM.from_pretrained(FOLDER, dtype=torch.float32)
 
 
 @pytest.fixture

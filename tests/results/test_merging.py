@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 from peft import LoraConfig, get_peft_model
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM
 
 from helpers.environment import Machine
 from helpers.formats import THINK_ANSWER
@@ -27,16 +27,6 @@ def prompt(question: str) -> list[dict]:
 
 
 PROMPTS = [prompt("What is 1 + 2?"), prompt("What is 45 + 36 + 27?")]
-
-
-@pytest.fixture(scope="module")
-def tokenizer():
-    return AutoTokenizer.from_pretrained(FOLDER)
-
-
-@pytest.fixture(scope="module")
-def model():
-    return AutoModelForCausalLM.from_pretrained(FOLDER, dtype=torch.float32)
 
 
 @pytest.fixture

@@ -21,7 +21,8 @@ from helpers.rewards import (
     reward_set,
 )
 from helpers.rewards.lab import Lab
-from helpers.rewards.verdicts import differences, marked
+from helpers.rewards.verdicts import against_report, differences, marked
+from helpers.runs import Run, write_json
 
 SQUARE = ["0 0", "0 1", "1 0", "1 1"]  # two rewards that have nothing to do with one another
 pytestmark = pytest.mark.filterwarnings("ignore:.*have no answer")
@@ -328,3 +329,43 @@ def test_the_report_of_a_lab_that_tried_nothing():
     report = Lab([correctness_reward], [2.0]).report()
     assert report["rewards"] == {"correctness_reward": {"weight": 2.0, "faults": 0}}
     assert report["verdict"]["go"] is False and report.keys() == {"rewards", "verdict"}
+
+
+# --- What 03 trains with, against what 02 tested ---------------------------------------------------------------------------
+
+
+@pytest.fixture
+def tested(tmp_path, monkeypatch) -> Run:
+    """A run whose rewards, correctness at 1 and format at 0.5, were tested; nothing speaks against them."""
+    monkeypatch.setenv("GRPO_RUNS_DIR", str(tmp_path))
+    run = Run("tested")
+    rewards = {"correctness_reward": {"weight": 1.0}, "format_reward": {"weight": 0.5}}
+    write_json(run.path("reward_report.json"), {"rewards": rewards, "verdict": {"go": True, "stops": [], "notes": []}})
+    return run
+
+
+def test_the_same_rewards_and_weights_are_said_to_be_the_same(tested):
+    assert against_report(tested, [partial(correctness_reward), format_reward], [1.0, 0.5]).endswith("tested and approved.")
+
+
+@pytest.mark.parametrize(
+    ("functions", "weights", "says"),
+    [
+        ([correctness_reward], [1.0], "format_reward was tested and is not trained with"),
+        ([correctness_reward, format_reward], [1.0, 0.7], "format_reward has weight 0.7 and was tested with 0.5"),
+        ([correctness_reward, format_reward, debug_reward], [1.0, 0.5, 1.0], "debug_reward was not tested"),
+    ],
+)
+def test_what_differs_from_the_tested_rewards_is_named(tested, functions, weights, says):
+    told = against_report(tested, functions, weights)
+    assert told.startswith("NOT WHAT NOTEBOOK 2 TESTED") and says in told
+
+
+def test_a_no_go_is_said_again_and_a_missing_report_too(tested):
+    report = tested.read_object("reward_report.json")
+    write_json(tested.path("reward_report.json"), report | {"verdict": {"go": False, "stops": ["It pays to copy."]}})
+    assert "NO GO: It pays to copy." in against_report(tested, [correctness_reward, format_reward], [1.0, 0.5])
+    assert against_report(Run("new"), [format_reward], [1.0]).startswith("NOT TESTED: runs/new/reward_report.json is not there")
+    tested.path("reward_report.json").write_text("{")
+    with pytest.raises(ValueError, match=r"reward_report\.json is damaged"):
+        against_report(tested, [format_reward], [1.0])

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from peft import LoraConfig, get_peft_model
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM
 
 from helpers.formats import THINK_ANSWER
 from helpers.presets import PRESETS
@@ -27,19 +27,9 @@ def prompt(question: str) -> list[dict]:
 PROMPTS = [prompt(question) for question in QUESTIONS]
 
 
-@pytest.fixture(scope="module")
-def tokenizer():
-    return AutoTokenizer.from_pretrained(FOLDER)
-
-
 def load():
     # In 32 bits no padding can flip the order of two tokens by rounding.
     return AutoModelForCausalLM.from_pretrained(FOLDER, dtype=torch.float32)
-
-
-@pytest.fixture(scope="module")
-def model():
-    return load()
 
 
 @pytest.fixture(scope="module")
