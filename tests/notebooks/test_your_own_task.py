@@ -196,7 +196,7 @@ def test_notebook_05_merges_and_judges_by_the_same_reward(own):
     run, printed = own
     file = run.require("reward.py")
     assert f"-p judge={run.show('reward.py')}:extraction_reward" in printed
-    texts = [
+    texts = [THINK_ANSWER.render("so", GOLD), THINK_ANSWER.render("so", GOLD.replace(": ", ":")), GOLD]
         THINK_ANSWER.render("so", GOLD),
         THINK_ANSWER.render("so", '{"quantity":3,"city":"Lyon","item":"green tea"}'),
         GOLD,
