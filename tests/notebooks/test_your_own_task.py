@@ -197,10 +197,6 @@ def test_notebook_05_merges_and_judges_by_the_same_reward(own):
     file = run.require("reward.py")
     assert f"-p judge={run.show('reward.py')}:extraction_reward" in printed
     texts = [THINK_ANSWER.render("so", GOLD), THINK_ANSWER.render("so", GOLD.replace(": ", ":")), GOLD]
-        THINK_ANSWER.render("so", GOLD),
-        THINK_ANSWER.render("so", '{"quantity":3,"city":"Lyon","item":"green tea"}'),
-        GOLD,
-    ]
     assert right(texts, [GOLD] * 3) == [True, False, False], "as text, a record is right only in the expert's spelling"
     assert right(texts, [GOLD] * 3, judge=judge_named(f"{file}:extraction_reward")) == [True, True, False]
     before = run.evaluation["trained"]
