@@ -169,13 +169,10 @@ def test_what_was_recorded_of_vllm_is_what_is_installed():
 
 
 def test_every_preset_builds_its_configuration(python, tmp_path):
-    cells = [cell for cell in code_cells("03") if "optimizer = {" in cell or "config = GRPOConfig(" in cell]
-    cells = [cell.replace("checkpoint = training.begin(folder, settings, seed)\n", "") for cell in cells]
-    cells = [
-        cell.replace("GRPOConfig(\n", "GRPOConfig(\n    use_cpu=True,\n") for cell in cells
-    ]  # bf16 asks for a GPU, otherwise
-    assert len(cells) == 2
-    (tmp_path / "given.json").write_text(json.dumps([cells, [as_settings(preset) for preset in PRESETS.values()]]))
+    (cell,) = (cell for cell in code_cells("03") if "config = GRPOConfig(" in cell)
+    cell = cell.replace("checkpoint = checkpoints.begin(folder, settings, seed)\n", "")
+    cell = cell.replace("GRPOConfig(\n", "GRPOConfig(\n    use_cpu=True,\n")  # bf16 asks for a GPU, otherwise
+    (tmp_path / "given.json").write_text(json.dumps([[cell], [as_settings(preset) for preset in PRESETS.values()]]))
     names = ["learning_rate", "num_generations", "use_vllm", "beta", "optim", "generation_batch_size", "max_completion_length"]
     built = in_a_fresh_process(
         python, tmp_path, CONFIGURED, "given.json", ",".join(names), GRPO_RUNS_DIR=str(tmp_path / "runs")
