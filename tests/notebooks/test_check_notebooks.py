@@ -1,0 +1,137 @@
+"""The check of committed notebooks: each kind of bad one is refused in a sentence that names file and cell."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+from check_notebooks import MACHINE_PATH, PROJECT, problems
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
+
+SCRIPT = PROJECT / "tests" / "check_notebooks.py"
+
+
+@pytest.fixture
+def notebook(tmp_path, monkeypatch):
+    """Writes a clean notebook of a text cell and two code cells, with what is given put in; returns its name."""
+    monkeypatch.chdir(tmp_path)
+
+    def write(*outputs, source="print(4)", counts=(1, 2), metadata=None) -> Path:
+        printed = new_output("stream", name="stdout", text="4\n")
+        cells = [
+            new_markdown_cell("# A sum"),
+            new_code_cell("2 + 2", execution_count=counts[0], outputs=[printed]),
+            new_code_cell(source, execution_count=counts[1], outputs=list(outputs)),
+        ]
+        metadata = {"language_info": {"name": "python"}} if metadata is None else metadata
+        nbformat.write(new_notebook(cells=cells, metadata=metadata), "sum.ipynb")
+        return Path("sum.ipynb")
+
+    return write
+
+
+def told(text: str):
+    return new_output("stream", name="stdout", text=text)
+
+
+def shown(kind: str, data):
+    return new_output("display_data", data={kind: data})
+
+
+TRACEBACK = new_output("error", ename="ValueError", evalue="no rows", traceback=["ValueError: no rows"])
+WARNING = new_output("stream", name="stderr", text="FutureWarning: soon\n")
+PNG = shown("image/png", "iVBORw0KGgo/tmp/AAAA")  # as chance may spell it
+
+
+@pytest.mark.parametrize("outputs", [[], [told("runs/demo\n")], [PNG], [shown("text/html", "<b>4</b>")]])
+def test_a_clean_notebook_passes(notebook, outputs):
+    assert problems(notebook(*outputs)) == []
+
+
+@pytest.mark.parametrize(
+    ("output", "sentence"),
+    [
+        (TRACEBACK, "a traceback is stored, ValueError: 'no rows'"),
+        (WARNING, "it wrote to stderr, 'FutureWarning: soon'"),
+        (told("saved /home/beatrix/runs/demo\n"), "its output names a path of one machine, '/home/beatrix/runs/demo'"),
+        (shown("text/html", "<td>/tmp/x/y</td>"), "path of one machine, '/tmp/x/y'"),
+        (shown("image/svg+xml", "<text>/root/x</text>"), "path of one machine, '/root/x'"),
+        (shown("application/json", {"path": "C:\\Users\\beatrix\\runs"}), "path of one machine"),
+    ],
+)
+def test_a_bad_output_is_named_with_its_cell(notebook, output, sentence):
+    (problem,) = problems(notebook(told("4"), output))
+    assert problem.startswith("sum.ipynb, cell 3: ") and sentence in problem
+
+
+def test_a_path_in_the_source_is_named_with_its_cell(notebook):
+    (problem,) = problems(notebook(source="open('/Users/beatrix/mine.csv')"))
+    assert problem.startswith("sum.ipynb, cell 3: its source names a path of one machine, '/Users/beatrix/mine.csv'")
+
+
+def test_a_notebook_without_outputs_is_refused(notebook):
+    path = notebook()
+    stripped = nbformat.read(path, as_version=4)
+    for cell in stripped.cells[1:]:
+        cell.outputs, cell.execution_count = [], None
+    nbformat.write(stripped, path)
+    (problem,) = problems(path)
+    assert problem.startswith("sum.ipynb: no cell has an output") and "make notebooks" in problem
+
+
+@pytest.mark.parametrize("counts", [(1, None), (2, 1), (1, 3)])
+def test_cells_run_out_of_order_or_not_at_all_are_refused(notebook, counts):
+    (problem,) = problems(notebook(counts=counts))
+    assert problem.startswith("sum.ipynb: its cells were not all run once")
+
+
+def test_a_notebook_that_papermill_could_not_start_is_refused(notebook):
+    (problem,) = problems(notebook(metadata={}))
+    assert problem.startswith("sum.ipynb: metadata.language_info has no name")
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", '{"cells": [{}], "metadata": {}}', "<<<<<<< HEAD"])
+def test_what_is_no_notebook_is_said_in_one_sentence(tmp_path, text):
+    path = tmp_path / "bad.ipynb"
+    path.write_text(text)
+    (problem,) = problems(path)
+    assert problem.startswith(f"{path}: this is no notebook")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("/home/anna/x", "/Users/anna/x", "/root/x", "/tmp/x", "/content/x", "file:///tmp/x"),
+        *("C:\\Users\\anna", "d:/Users/anna", str(PROJECT), f"{PROJECT}/runs", f'"{PROJECT}"'),
+    ],
+)
+def test_a_path_of_a_machine_is_seen(text):
+    assert MACHINE_PATH.search(f"saved to {text} now")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "runs/demo/tmp/x",
+        "../tmp/x",
+        "~/tmp/x",
+        "https://example.org/home/anna/x",
+        "/tmp",
+        "<think>/answer",
+        "C:\\data",
+        "and/or",
+    ],
+)
+def test_what_is_no_path_of_a_machine_is_left_alone(text):
+    assert not MACHINE_PATH.search(f"see {text} there")
+
+
+def test_the_command_prints_every_problem_of_every_notebook_and_fails(notebook):
+    clean, bad = notebook(), Path("bad.ipynb")
+    command = [sys.executable, str(SCRIPT)]
+    assert subprocess.run([*command, clean], capture_output=True, text=True, check=True).stdout == ""
+    notebook(TRACEBACK, WARNING).rename(bad)
+    notebook()
+    done = subprocess.run([*command, clean, bad], capture_output=True, text=True)
+    assert done.returncode == 1 and [line[:18] for line in done.stdout.splitlines()] == ["bad.ipynb, cell 3:"] * 2
