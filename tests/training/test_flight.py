@@ -177,7 +177,7 @@ def test_with_a_gpu_the_forecast_sets_what_was_measured_beside_what_was_estimate
 RUNS_OUT = """
 import resource, sys
 from dataclasses import replace
-sys.path.insert(0, "tests")
+sys.path[:0] = ["tests", "tests/training"]  # conftest, and this file
 import test_flight as t
 policy = t.load()
 sizes = {"per_device_train_batch_size": 65536, "num_generations": 65536, "max_completion_length": 64}
