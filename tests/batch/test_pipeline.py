@@ -8,6 +8,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
+from executions import Executions
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
 from helpers import PROJECT
@@ -19,75 +20,19 @@ pytestmark = pytest.mark.usefixtures("machine")
 ALL = ["01", "02", "03", "04", "05"]
 
 
-class Executed(list):
-    """In place of execution: the (number, parameters) of each notebook; `outcomes` says which fail, or what they raise."""
-
-    def __init__(self):
-        self.outcomes = {}
-
-    def __call__(self, path, run, parameters, in_place):
-        number = path.name[:2]
-        self.append((number, parameters))
-        outcome = self.outcomes.get(number, True)
-        if isinstance(outcome, type):
-            raise outcome
-        return outcome
-
-
 @pytest.fixture
 def executed(monkeypatch):
-    monkeypatch.setattr(pipeline, "_execute", Executed())
+    monkeypatch.setattr(pipeline, "_execute", Executions())
     return pipeline._execute
-
-
-# --- Parameters --------------------------------------------------------------------------------------------------------
-
-NUMBERS = {"20": 20, "-5": -5, "1e-3": 1e-3, "0.02": 0.02, "[1, 2]": [1, 2]}
-WORDS = {"True": True, "true": True, "False": False, "null": None, "None": None, '"20"': "20", "'text'": "text"}
-OBJECTS = {'{"a": "b"}': {"a": "b"}, "{'a': 'b'}": {"a": "b"}}
-TEXTS = ["text", "arithmetic/sums", "think/answer", "What is 1 + 2?", "2026-08-01", "007", "C:\\data\\mine.csv", "", "{x"]
-LITERALS_IN_FORM_ONLY = ["{{}}", "{[1]: 2}"]  # their keys cannot be hashed
-
-
-@pytest.mark.parametrize(("text", "value"), (NUMBERS | WORDS | OBJECTS).items())
-def test_a_value_is_a_literal_where_it_is_one(text, value):
-    read = pipeline._value(text)
-    assert read == value and type(read) is type(value)
-
-
-@pytest.mark.parametrize("text", TEXTS + LITERALS_IN_FORM_ONLY)
-def test_a_value_is_the_text_itself_where_it_is_no_literal(text):
-    assert pipeline._value(text) == text
-
-
-def test_parameters_are_split_at_the_first_equals_sign_and_trimmed():
-    given = ["max_steps=20", " beta = 0.1 ", "question=1 + 1 = ?", "source=", "max_steps=30"]
-    assert pipeline._parsed(given) == {"max_steps": 30, "beta": 0.1, "question": "1 + 1 = ?", "source": ""}
-    assert pipeline._parsed([]) == {}
-
-
-@pytest.mark.parametrize("bad", ["max_steps", "=5", " =5", "max-steps=5", "5=5", "a b=1", "", "run=x", " run = x"])
-def test_what_is_no_parameter_is_refused_with_what_to_write(bad):
-    with pytest.raises(ValueError, match="--run NAME" if "run" in bad else "write it as KEY=VALUE, for example"):
-        pipeline._parsed(["seed=1", bad])
 
 
 # --- Notebooks ---------------------------------------------------------------------------------------------------------
 
 
-CHOICES = {None: ALL, "": ALL, "03": ["03"], "3": ["03"], "5,1": ["01", "05"], " 04 , 03,04": ["03", "04"]}
-
-
-@pytest.mark.parametrize(("only", "numbers"), CHOICES.items())
-def test_notebooks_are_chosen_by_number_in_order_and_once(only, numbers):
-    paths = pipeline._chosen(only)
-    assert [path.name[:2] for path in paths] == numbers and all(path.suffix == ".ipynb" for path in paths)
-
-
-@pytest.mark.parametrize(("only", "unknown"), [("99", "99"), ("01,xx", "xx"), ("98,03,99", "98, 99"), ("1,", "00")])
-def test_an_unknown_notebook_is_named_with_those_there_are(only, unknown):
-    with pytest.raises(ValueError, match=rf"there is no notebook {unknown}\. There are: 01, 02, 03, 04, 05"):
-        pipeline._chosen(only)
+def test_without_only_the_pipeline_is_run_and_an_unknown_notebook_is_named(cli, executed):
+    assert [path.name[:2] for path in pipeline._chosen(None)] == ALL
+    code, _, err = cli("run", "--only", "98,03,99")
+    assert code == 2 and "there is no notebook 98, 99. There are: 01, 02, 03, 04, 05" in err and executed == []
 
 
 def test_each_notebook_gets_the_run_and_the_parameters_it_takes(cli, executed):
@@ -147,10 +92,10 @@ def test_where_nothing_was_started_there_is_nothing_to_resume(cli, executed, con
     if content is not None:
         Run("a").path("asked.json").write_text(content)
     code, _, err = cli("run", "--run", "a", "--resume")
-    assert code == 2 and "there is nothing to resume in runs/a" in err and executed == []
+    assert code == 2 and f"there is nothing to resume in {Run('a').show()}" in err and executed == []
 
 
-@pytest.mark.parametrize("beside", [["-p", "seed=1"], ["--only", "03"], ["--preset", "pocket"], ["--in-place"]])
+@pytest.mark.parametrize("beside", [["-p", "seed=1"], ["--only", "03"], ["--preset", "pocket"], ["--in-place"], ["--fresh"]])
 def test_resume_takes_nothing_beside_it(cli, executed, beside):
     code, _, err = cli("run", "--run", "a", "--resume", *beside)
     assert code == 2 and "give nothing beside it but --run NAME" in err and executed == []

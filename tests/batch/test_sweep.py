@@ -304,7 +304,7 @@ def test_a_finished_sweep_is_shown_read_and_drawn(cli, finished, tmp_path, monke
     code, out, _ = cli("sweep", "--grid", str(tmp_path / "grid.yaml"))
     assert code == 0 and "6 runs done, 6 to run" in out and "0.9 (0.652 to 1.15)" in out and " 3/3 " in out and " 0/3" in out
     folder = runs_folder() / "sweeps" / "tiny"
-    assert sorted(path.name for path in folder.iterdir()) == ["beta.png", "lora_rank.png", "table.csv"]
+    assert sorted(path.name for path in folder.iterdir()) == [".lock", "beta.png", "lora_rank.png", "table.csv"]
     pd.testing.assert_frame_equal(sweep.read("tiny"), sweep.table(finished), check_dtype=False)
     with pytest.raises(FileNotFoundError, match=r"runs/sweeps/other/table\.csv is not there\. Run the sweep first"):
         sweep.read("other")
