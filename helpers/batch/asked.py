@@ -154,11 +154,11 @@ def refuse_to_lose(run: Run, chosen: list[str], differences: list[str]) -> None:
     if not found or not why:
         return
     step, started = found
-    again = "--resume" if resumable else "and the parameters it had"
+    again = f"`python -m helpers run --run {run.name}{' --resume`' if resumable else '` with the parameters it had'}"
     raise ValueError(
         f"run {run.name!r} has a training that was interrupted after step {step} of {started['settings'].get('max_steps')}, "
-        f"and this call would give it up: {why}. Go on with it by `python -m helpers run --run {run.name}` {again}, take "
-        "another run name, or give --fresh as well to start anew."
+        f"and this call would give it up: {why}. Go on with it by {again}, take another run name, or give --fresh as well to "
+        "start anew."
     )
 
 

@@ -190,7 +190,7 @@ def test_a_call_that_gives_up_an_interrupted_training_needs_fresh(cli, executed,
     code, _, err = cli("run", "--run", "a", *call)
     assert code == 2 and executed == [] and run.path("asked.json").read_bytes() == before
     assert "a training that was interrupted after step 20 of 30, and this call would give it up: " + why in err
-    assert "`python -m helpers run --run a` --resume, take another run name, or give --fresh" in err
+    assert "`python -m helpers run --run a --resume`, take another run name, or give --fresh" in err
     assert cli("run", "--run", "a", *call, "--fresh")[0] == 0 and executed
     aside = "03" in dict(executed)
     assert run.path("checkpoints_previous/x").parent.joinpath("checkpoint-20").exists() == aside

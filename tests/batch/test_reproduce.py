@@ -221,7 +221,7 @@ def test_a_manifest_without_settings_is_damaged(cli, run, executed_notebooks):
     assert not executed_notebooks
 
 
-@pytest.mark.parametrize("only", ["03", "01,03,04", "x"])
+@pytest.mark.parametrize("only", ["03", "01,03,04", "99"])
 def test_only_some_of_what_was_done_can_be_done_again(cli, run, executed_notebooks, only):
     assert "give some of 01, 02, 03, 05, which are done; 01 and 03 among them" in refused(cli, "--only", only)
     assert executed_notebooks == []
