@@ -23,3 +23,8 @@ PROJECT = Path(__file__).resolve().parent.parent  # the checkout: notebooks/, re
 # torch's threads wait for one another by spinning. With another program on the same cores the default spin (300,000 turns)
 # makes the small steps of the pocket model many times slower; 10,000 costs nothing on idle cores. Read when torch is imported.
 os.environ.setdefault("GOMP_SPINCOUNT", "10000")
+
+# A relative GRPO_RUNS_DIR, or one with a literal `~`, means one folder to a command and another to the kernels that it starts
+# in notebooks/. It is made absolute here, once, for this process and for all that it starts.
+if os.environ.get("GRPO_RUNS_DIR"):
+    os.environ["GRPO_RUNS_DIR"] = str(Path(os.path.expanduser(os.environ["GRPO_RUNS_DIR"])).resolve())

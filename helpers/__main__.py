@@ -7,20 +7,46 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import os
+import shlex
 import sys
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
+from typing import TYPE_CHECKING
 
 from helpers import environment
+
+if TYPE_CHECKING:
+    from helpers import presets
+
+
+_CLOSED_PIPE = 141  # as the shell counts a program that SIGPIPE ended
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one command; returns the exit code. Errors meant for the person are printed as one message, without a traceback."""
+    try:
+        try:
+            return _main(arguments)
+        finally:
+            sys.stdout.flush()  # a closed pipe shows itself here at the latest, and not while Python ends
+    except BrokenPipeError:  # `| head` has read enough; what is left to say goes nowhere
+        for stream in (sys.stdout, sys.stderr):
+            try:
+                stream.flush()
+            except BrokenPipeError:
+                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+        return _CLOSED_PIPE
+
+
+def _main(arguments: list[str] | None) -> int:
     parsed = _parser().parse_args(arguments)
     try:
         return parsed.command(parsed)
-    except (ValueError, FileNotFoundError) as error:
+    except BrokenPipeError:
+        raise
+    except (ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
@@ -36,19 +62,15 @@ def _parser() -> argparse.ArgumentParser:
         "--preset", metavar="PRESET", help="settings for a kind of machine; auto, the default, picks by GPU memory"
     )
     run.add_argument("--only", metavar="NN,NN", help="only these notebooks, e.g. 03,04 (default: 01 to 05)")
-    run.add_argument(
-        "-p",
-        dest="parameters",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="a parameter of a notebook, e.g. -p max_steps=20; may be repeated",
-    )
+    _add_parameters(run, "a parameter of a notebook, e.g. -p max_steps=20; may be repeated")
     run.add_argument("--in-place", action="store_true", help="write the outputs into notebooks/ itself, as they are committed")
     run.add_argument("--resume", action="store_true", help="go on with the run where it stopped, with the parameters it had")
+    run.add_argument("--fresh", action="store_true", help="start anew where an interrupted training would be given up")
     run.set_defaults(command=_run)
     doctor = commands.add_parser("doctor", help="what this machine is, what is installed, what is missing")
     doctor.add_argument("--preset", default="auto", metavar="PRESET", help="check for this preset (default: auto)")
+    doctor.add_argument("--model", metavar="NAME", help="a hub name or a folder, to estimate the memory for")
+    _add_parameters(doctor, "a setting to estimate the memory with, e.g. -p max_completion_length=2048; may be repeated")
     doctor.set_defaults(command=_doctor)
     install = commands.add_parser("install", help="install what this machine needs into this interpreter")
     install.set_defaults(command=_install)
@@ -83,6 +105,10 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _add_parameters(parser: argparse.ArgumentParser, what: str) -> None:
+    parser.add_argument("-p", dest="parameters", action="append", default=[], metavar="KEY=VALUE", help=what)
+
+
 def _module(name: str) -> ModuleType:
     """A helper that runs notebooks, and so needs what is installed with them."""
     try:
@@ -94,40 +120,81 @@ def _module(name: str) -> ModuleType:
 def _run(parsed: argparse.Namespace) -> int:
     pipeline = _module("batch.pipeline")
     if parsed.resume:
-        if parsed.preset or parsed.only or parsed.parameters or parsed.in_place:
+        if any((parsed.preset, parsed.only is not None, parsed.parameters, parsed.in_place, parsed.fresh)):
             raise ValueError("--resume takes up what was asked for last time; give nothing beside it but --run NAME.")
         return pipeline.resume(parsed.run)
-    return pipeline.run(parsed.run, parsed.preset, parsed.only, parsed.parameters, parsed.in_place)
+    return pipeline.run(parsed.run, parsed.preset, parsed.only, parsed.parameters, parsed.in_place, parsed.fresh)
 
 
 def _doctor(parsed: argparse.Namespace) -> int:
     from helpers import presets
-    from helpers.training import memory
 
-    machine = environment.this_machine()
-    preset = presets.resolve(parsed.preset, machine)
+    machine, given = environment.this_machine(), _settings(parsed)
+    name = given.pop("preset", parsed.preset)
+    preset = presets.resolve(name, machine, **given)
     print(f"machine   {machine.system}, {machine.cores} cores, {machine.memory_gb:.0f} GB, Python {machine.python}")
     gpu = f"{machine.gpu}, {machine.gpu_memory_gb:.0f} GB, compute capability {machine.compute_capability}, "
     gpu += "bf16" if machine.bf16 else "fp16 only"
     print(f"GPU       {gpu if machine.gpu else 'none'}")
     print(f"preset    {preset.name}: {preset.model} on {preset.source}")
     print(f"packages  {environment.requirements_file(machine).name} against what is installed")
-    for name, pin in environment.pins().items():
-        have = environment.installed_version(name)
+    for package, pin in environment.pins().items():
+        have = environment.installed_version(package)
         if have:
-            print(f"          {name:<24}{have:<18}{'' if have.split('+')[0] == pin else f'pin {pin}'}".rstrip())
-    problems, lines = environment.doctor(preset.name), []
+            print(f"          {package:<24}{have:<18}{'' if have.split('+')[0] == pin else f'pin {pin}'}".rstrip())
+    estimate, problems = _memory(preset, machine)
+    problems = environment.doctor(preset.name) + problems
+    print("\n".join(["", *estimate]))
+    command = ["python", "-m", "helpers", "run", *(["--preset", name] if name != "auto" else [])]
+    command += [part for key, value in given.items() for part in ("-p", f"{key}={value}")]
+    print("\n".join(["", *problems] if problems else ["", f"all well: `{shlex.join(command)}` will work here"]))
+    return 1 if problems else 0
+
+
+def _settings(parsed: argparse.Namespace) -> dict:
+    """The settings given to `doctor`, and `preset` if it is among them. ValueError, as `run` has it, for anything else."""
+    from helpers.batch import asked
+    from helpers.presets import SETTINGS
+
+    given = asked.parameters(parsed.parameters)
+    if parsed.model is not None:
+        given["model"] = asked.absolute(parsed.model)
+    others = [name for name in given if name not in (*SETTINGS, "preset")]
+    try:
+        parameters = _module("batch.pipeline").defaults(None) if others else {}
+    except ValueError:  # before the install
+        parameters = {}
+    for name in others:
+        if name in parameters:
+            raise ValueError(
+                f"{name} is a parameter of a notebook and not a setting of a preset, so it changes nothing here: leave it out. "
+                f"The settings are: {', '.join(SETTINGS)}."
+            )
+    asked.refuse_unknown(others, SETTINGS)
+    return given
+
+
+def _memory(preset: presets.Preset, machine: environment.Machine) -> tuple[list[str], list[str]]:
+    """The estimate of a step's memory as lines, and why such a run would be refused here."""
+    from helpers import presets
+    from helpers.training import memory
+
+    lines = []
     try:
         # On a machine that is too small for it: what it would take on the smallest card it is meant for.
         smallest = replace(machine, gpu="such a card", gpu_memory_gb=preset.needs_gb)
         lines = memory.check(preset, smallest if preset.needs_gb > machine.gpu_memory_gb else machine)
-        if machine.gpu:
+        if machine.gpu or not preset.needs_gb:  # else `environment.doctor` has said it
             presets.check_machine(preset, machine)
+        shape, room = memory.shape_of(preset.model_path), 1e9 * machine.memory_gb
+        if not (machine.gpu or preset.needs_gb) and shape and (needed := memory.estimate(preset, shape, None).peak) > room:
+            sizes = f"{memory.size(needed)}, and this machine has {memory.size(room)}"
+            return lines, [f"{preset.model} with these settings needs an estimated {sizes}. Give smaller ones."]
     except ValueError as error:
-        problems.append(str(error))
-    print("\n".join(["", *lines]))
-    print("\n".join(["", *problems] if problems else ["", "all well: `python -m helpers run` will work here"]))
-    return 1 if problems else 0
+        return lines, [str(error)]
+    except ImportError as error:
+        return lines, [f"there is no estimate for {preset.model} before the install: {error.name} fetches its shape."]
+    return lines, []
 
 
 def _install(parsed: argparse.Namespace) -> int:

@@ -316,6 +316,8 @@ def _dotted(version: tuple[int, int]) -> str:
 
 def doctor(preset: str) -> list[str]:
     """What is wrong with this machine's set-up, one sentence each with the command that mends it; empty where all is well."""
+    from helpers.runs import runs_folder, show_in_runs  # which reads versions off this module
+
     machine, problems = this_machine(), []
     if sys.version_info < (3, 11):
         problems.append(f"Python {machine.python} is too old: make a virtual environment with Python 3.11 or newer.")
@@ -326,9 +328,13 @@ def doctor(preset: str) -> list[str]:
     problems += pairs_that_disagree(machine)
     if problems:
         problems.append(f"mend with: {Path(sys.executable).name} -m helpers install")
-    free = shutil.disk_usage(PROJECT).free / 1e9
+    there = next(folder for folder in (runs_folder(), *runs_folder().parents) if folder.exists())
+    free = shutil.disk_usage(there).free / 1e9
     if free < 2:
-        problems.append(f"only {free:.1f} GB of disk are free; a pocket run needs 0.1 GB, the install 3 GB. Delete old runs/.")
+        problems.append(
+            f"only {free:.1f} GB of disk are free for {show_in_runs('')}; a pocket run needs 0.1 GB, the install 3 GB. "
+            "Delete old runs."
+        )
     if machine.gpu is None and preset not in ("auto", "pocket"):
         problems.append(f"preset {preset!r} needs an NVIDIA GPU and none is visible. Take `--preset pocket`, which runs here.")
     return problems

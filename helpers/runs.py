@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import platform
 import random
 import re
 import shutil
@@ -18,9 +19,17 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None
+
 from helpers import PROJECT
 from helpers.environment import package_versions
 
+SWEEPS = "sweeps"  # in the runs folder: what sweeps keep; so no run can have this name
+_LOCK = ".lock"
+_held: set[Path] = set()  # the locks of this process
 _RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _WRITTEN_BY = {  # what each notebook leaves behind, so that an absent file can say where it comes from
     "data/train.parquet": "01_data_preparation",
@@ -37,7 +46,17 @@ _WRITTEN_BY = {  # what each notebook leaves behind, so that an absent file can 
 
 def runs_folder() -> Path:
     """Where the runs lie: `runs/` in the project, or the folder that GRPO_RUNS_DIR names."""
-    return Path(os.environ.get("GRPO_RUNS_DIR") or PROJECT / "runs").resolve()
+    named = os.environ.get("GRPO_RUNS_DIR")
+    return Path(os.path.expanduser(named)).resolve() if named else (PROJECT / "runs").resolve()
+
+
+def show_in_runs(relative: str) -> str:
+    """How to print a path in the runs folder: from `runs/` on, so that no output holds the path of one machine.
+
+    A folder that GRPO_RUNS_DIR names is printed whole: whoever named it has to find it.
+    """
+    folder = runs_folder()
+    return (Path("runs") / relative if folder == (PROJECT / "runs").resolve() else folder / relative).as_posix()
 
 
 class Run:
@@ -53,6 +72,8 @@ class Run:
                 f"run={name!r} is not a run name. Use letters, digits, '.', '_' and '-', starting with a letter or digit, "
                 "at most 64 characters; no slash and no '..'."
             )
+        if name.lower() == SWEEPS:
+            raise ValueError(f"run={name!r} is not a run name: {show_in_runs(SWEEPS)}/ holds the sweeps. Take another one.")
         self.name = name
         self.folder = runs_folder() / name
 
@@ -63,8 +84,8 @@ class Run:
         return path
 
     def show(self, relative: str = "") -> str:
-        """How to print a path: from `runs/` on, so that no output holds the path of one machine."""
-        return (Path("runs") / self.name / relative).as_posix()
+        """How to print a path in this run folder: see `show_in_runs`."""
+        return show_in_runs(f"{self.name}/{relative}")
 
     def require(self, relative: str) -> Path:
         """The full path of a file or folder to read. FileNotFoundError names the notebook to run first."""
@@ -147,6 +168,52 @@ class Run:
         with atomic_write(self.path(f"figures/{name}.png")) as path:
             figure.savefig(path, dpi=120, bbox_inches="tight", format="png")
         return self.show(f"figures/{name}.png")
+
+
+@contextlib.contextmanager
+def held(folder: Path, what: str) -> Iterator[None]:
+    """Keep other processes out of a folder, which is made, for the length of a block; the same process may hold it twice.
+
+    ValueError where another process has it, with who and since when. The lock is the system's own, on the file `.lock`: it
+    ends with its process, however that ends. Where the system or the disk has none (Windows, some network disks), nothing is
+    held and nothing refused.
+    """
+    path = folder / _LOCK
+    if fcntl is None or path in _held:
+        yield
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    with path.open("a+", encoding="utf-8") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.seek(0)
+            holder = file.read().strip() or "another process"
+            raise ValueError(f"{what} is being executed by {holder}. Wait for its end, or take another name.") from None
+        except OSError as error:
+            print(f"{what}: this disk has no locks ({error}), so see to it that nothing else executes it.", file=sys.stderr)
+        file.truncate(0)
+        since = datetime.now().astimezone().isoformat(sep=" ", timespec="seconds")
+        print(f"process {os.getpid()} on {platform.node()} since {since}", file=file, flush=True)
+        _held.add(path)
+        try:
+            yield
+        finally:
+            _held.discard(path)
+
+
+def empty(folder: Path) -> None:
+    """Remove what is in a folder that this process holds, and keep its lock."""
+    for path in folder.iterdir():
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        elif path.name != _LOCK:
+            path.unlink()
+
+
+def is_free(folder: Path) -> bool:
+    """Whether there is nothing in a folder, or nothing but a lock."""
+    return not folder.exists() or all(path.name == _LOCK for path in folder.iterdir())
 
 
 @contextlib.contextmanager

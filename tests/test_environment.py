@@ -80,7 +80,7 @@ def listed(name: str) -> dict[str, str]:
 
 def test_the_ground_floor_imports_nothing_heavy():
     code = (
-        "import sys, helpers, helpers.environment, helpers.formats, helpers.runs, helpers.presets, helpers.sources\n"
+        "import sys, helpers, helpers.environment, helpers.formats, helpers.runs, helpers.presets, helpers.data.sources\n"
         "import helpers.rewards\n"
         "print(sorted({'torch', 'numpy', 'pandas', 'pyarrow', 'datasets', 'transformers'} & set(sys.modules)))"
     )

@@ -1,14 +1,17 @@
 """The command line itself: what its commands say of the machine, and how it refuses."""
 
+import json
 import os
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from helpers import PROJECT, environment
+from helpers import PROJECT, environment, presets
+from helpers.training import memory
 
 pytestmark = pytest.mark.usefixtures("machine")
 
@@ -47,6 +50,23 @@ def test_without_the_packages_run_says_how_to_install_them(cli, monkeypatch):
     monkeypatch.delattr("helpers.batch.pipeline", raising=False)
     code, _, err = cli("run")
     assert code == 2 and err == "error: papermill is not installed. Install the suite first: `python -m helpers install`.\n"
+
+
+@pytest.mark.parametrize("command", ["doctor", "doctor --preset nonsense", "--help"])
+@pytest.mark.parametrize("both", [False, True], ids=["output", "output and errors"])
+@pytest.mark.parametrize("buffered", [False, True], ids=["at once", "buffered"])
+def test_a_pipe_that_nobody_reads_ends_a_command_quietly(python, command, both, buffered):
+    reading, writing = os.pipe()
+    os.close(reading)  # before anything is written, where `| head -1` may be late
+    streams = {"stdout": writing, "stderr": writing if both else subprocess.PIPE}
+    environment = os.environ | {"PYTHONUNBUFFERED": "" if buffered else "1"}
+    done = subprocess.run([python, "-m", "helpers", *command.split()], cwd=PROJECT, env=environment, text=True, **streams)
+    os.close(writing)
+    refused = "nonsense" in command
+    # argparse passes over a help text that it cannot write.
+    codes = (0, 141) if command == "--help" else (2,) if refused and not both else (141,)
+    assert done.returncode in codes
+    assert not done.stderr or (refused and done.stderr.count("\n") == 1), done.stderr
 
 
 # --- Doctor and install ------------------------------------------------------------------------------------------------
@@ -94,6 +114,77 @@ def test_the_doctor_names_a_package_that_is_not_as_pinned(cli, lists, pin):
 def test_the_doctor_refuses_an_unknown_preset(cli):
     code, out, err = cli("doctor", "--preset", "nonsense")
     assert (code, out) == (2, "") and err.startswith("error: preset 'nonsense' is not known. Known: auto, pocket")
+
+
+def test_the_doctor_estimates_ones_own_model_and_lengths(cli, lists):
+    lists("")
+    own = ["--preset", "h200", "--model", "unsloth/Qwen3-4B", "-p", "max_completion_length=1024", "-p", "lora_rank=16"]
+    code, out, _ = cli("doctor", *own)
+    settings = presets.with_overrides(
+        presets.PRESETS["h200"], model="unsloth/Qwen3-4B", max_completion_length=1024, lora_rank=16
+    )
+    wanted = memory.check(settings, replace(environment.this_machine(), gpu="such a card", gpu_memory_gb=138.0))
+    assert "preset    h200: unsloth/Qwen3-4B on openai/gsm8k" in out and "\n".join(wanted) in out and code == 1
+    assert "memory of a step of unsloth/Qwen3-4B, at 1,280 tokens a sequence" in out
+
+
+def test_the_doctor_reads_the_model_of_a_folder_and_says_what_to_run(cli, lists, tmp_path, monkeypatch):
+    lists("")
+    config = json.loads((PROJECT / "helpers" / "pocket" / "model" / "config.json").read_text())
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "config.json").write_text(json.dumps(config))
+    monkeypatch.chdir(tmp_path)
+    code, out, _ = cli("doctor", "--model", "mine", "-p", "preset=pocket", "-p", "max_completion_length=32")
+    assert code == 0 and f"pocket: {tmp_path}/mine on arithmetic/sums" in out and "at 96 tokens a sequence" in out
+    command = f"run --preset pocket -p max_completion_length=32 -p model={tmp_path}/mine"
+    assert f"all well: `python -m helpers {command}` will work here" in out
+
+
+UNFIT = {
+    "lora_rnk=5": "no chosen notebook has a parameter 'lora_rnk'. Did you mean 'lora_rank'?",
+    "num_generations=7": "completions a step are not whole groups of num_generations=7",
+    "lora_rank=0": "lora_rank=0 must be at least 1",
+    "lora_rank": "write it as KEY=VALUE",
+    "compare=x": "compare is a parameter of a notebook and not a setting of a preset, so it changes nothing here",
+    "seed=5": "seed is a parameter of a notebook and not a setting",
+    "preset=poket": "preset 'poket' is not known",
+}
+
+
+@pytest.mark.parametrize(("given", "why"), UNFIT.items())
+def test_the_doctor_refuses_what_run_refuses_and_what_is_no_setting(cli, given, why):
+    code, out, err = cli("doctor", "-p", given)
+    assert (code, out) == (2, "") and err.startswith("error: ") and why in err
+    if "not a setting" not in why:
+        refused = cli("run", "-p", given)
+        assert refused[0] == 2 and refused[2].partition(" They take")[0] == err.partition(" They take")[0]
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        (["-p", "fast_inference=true"], "fast_inference=True samples with vLLM, which needs a GPU"),
+        (["--model", "unsloth/Qwen3-14B", "-p", "max_completion_length=4096"], "needs an estimated .* and this machine has"),
+        (["-p", "max_completion_length=99999"], "lower max_completion_length"),
+    ],
+)
+def test_the_doctor_finds_settings_that_this_machine_cannot_hold(cli, lists, given, why):
+    lists("")
+    code, out, _ = cli("doctor", *given)
+    assert code == 1 and re.search(why, out) and "all well" not in out
+
+
+def test_before_the_install_the_doctor_takes_settings_too(cli, lists, monkeypatch):
+    lists("")
+    for name in ("papermill", "huggingface_hub"):
+        monkeypatch.setitem(sys.modules, name, None)
+    for name in ("batch.pipeline",):
+        monkeypatch.delitem(sys.modules, f"helpers.{name}", raising=False)
+    monkeypatch.delattr("helpers.batch.pipeline", raising=False)
+    assert cli("doctor", "-p", "max_completion_length=32")[0] == 0
+    assert "no chosen notebook has a parameter 'max_step'. Did you mean 'max_steps'?" in cli("doctor", "-p", "max_step=1")[2]
+    code, out, _ = cli("doctor", "--model", "me/mine")
+    assert code == 1 and "no estimate for me/mine before the install: huggingface_hub" in out
 
 
 def test_the_doctor_says_that_a_preset_needs_a_gpu(cli, lists):

@@ -2,8 +2,10 @@
 
 import json
 import os
+import platform
 import random
 import re
+import subprocess
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -12,7 +14,7 @@ import pytest
 
 from helpers import PROJECT
 from helpers.environment import installed_version, package_versions, pins
-from helpers.runs import Run, atomic_folder, atomic_write, runs_folder, seed_everything, write_json
+from helpers.runs import Run, atomic_folder, atomic_write, empty, held, is_free, runs_folder, seed_everything, write_json
 
 
 @pytest.fixture(autouse=True)
@@ -65,12 +67,45 @@ def test_a_path_to_write_has_its_folder_made():
     assert path.parent.is_dir() and not path.exists()
 
 
-def test_what_is_printed_never_holds_the_path_of_this_machine(runs):
-    assert Run("a").show("data/train.parquet") == "runs/a/data/train.parquet"
-    assert Run("a").show() == "runs/a"
+@pytest.mark.parametrize("named", [None, str(PROJECT / "runs"), f"{PROJECT}/helpers/../runs/"])
+def test_what_is_printed_never_holds_the_path_of_this_machine(monkeypatch, named):
+    if named is None:
+        monkeypatch.delenv("GRPO_RUNS_DIR")
+    else:  # as a sweep gives it on to its runs
+        monkeypatch.setenv("GRPO_RUNS_DIR", named)
+    name = "no-such-run-as-this"
+    assert Run(name).show("data/train.parquet") == f"runs/{name}/data/train.parquet"
+    assert Run(name).show() == f"runs/{name}"
     with pytest.raises(FileNotFoundError) as error:
+        Run(name).require("adapter")
+    assert str(PROJECT) not in str(error.value)
+
+
+def test_a_folder_that_somebody_named_is_printed_as_it_is_found(runs):
+    assert Run("a").show() == f"{runs.as_posix()}/a" and Run("a").show("adapter") == f"{runs.as_posix()}/a/adapter"
+    with pytest.raises(FileNotFoundError, match=re.escape(f"{runs.as_posix()}/a/adapter is not there")):
         Run("a").require("adapter")
-    assert str(runs) not in str(error.value)
+
+
+WHERE = "import os, helpers; os.chdir('/'); from helpers.runs import Run; print(os.environ['GRPO_RUNS_DIR'], Run('a').folder)"
+
+
+@pytest.mark.parametrize(
+    ("named", "meant"), [("mine", "{here}/mine"), ("~/mine", "{home}/mine"), ("../x{y}", "{above}/x{{y}}")]
+)
+def test_the_runs_folder_is_made_absolute_where_the_process_starts(tmp_path, python, named, meant):
+    here, home = tmp_path / "here", tmp_path / "home"
+    here.mkdir()
+    environment = os.environ | {"GRPO_RUNS_DIR": named, "HOME": str(home), "PYTHONPATH": str(PROJECT)}
+    done = subprocess.run([python, "-c", WHERE], cwd=here, env=environment, capture_output=True, text=True, check=True)
+    folder = meant.format(here=here, home=home, above=tmp_path)
+    assert done.stdout.split() == [folder, f"{folder}/a"], "what it hands on, and where it writes"
+
+
+@pytest.mark.parametrize("name", ["sweeps", "Sweeps"])
+def test_the_folder_of_the_sweeps_is_no_run(name):
+    with pytest.raises(ValueError, match=f"run='{name}' is not a run name: .*/sweeps/ holds the sweeps"):
+        Run(name)
 
 
 @pytest.mark.parametrize(
@@ -91,7 +126,7 @@ def test_an_absent_file_names_the_notebook_and_the_command(relative, notebook):
     with pytest.raises(FileNotFoundError) as error:
         Run("mine").require(relative)
     message = str(error.value)
-    assert message.startswith(f"runs/mine/{relative} is not there") and notebook in message
+    assert message.startswith(f"{Run('mine').folder.as_posix()}/{relative} is not there") and notebook in message
     assert f"--run mine --only {notebook[:2]}`" in message
 
 
@@ -99,6 +134,62 @@ def test_an_absent_file_of_no_known_notebook_gives_no_nonsense_command():
     with pytest.raises(FileNotFoundError) as error:
         Run("mine").require("figures/reward.png")
     assert re.findall(r"--only (?!\d\d)\S*", str(error.value)) == []
+
+
+# --- Locks -------------------------------------------------------------------------------------------------------------
+
+HOLD = """
+import sys
+from helpers.runs import Run, held
+with held(Run("a").folder, "run 'a'"):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def holder(python):
+    """Another process that holds run `a`; it lets go when its standard input ends."""
+    process = subprocess.Popen([python, "-c", HOLD], cwd=PROJECT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert process.stdout.readline() == "held\n"
+    yield process
+    process.kill()
+    process.communicate()
+
+
+def test_what_another_process_holds_is_refused_with_who_and_since_when(holder):
+    who = rf"run 'a' is being executed by process {holder.pid} on {re.escape(platform.node())} since \d{{4}}-\d\d-\d\d \d\d:"
+    with pytest.raises(ValueError, match=who), held(Run("a").folder, "run 'a'"):
+        pytest.fail("it was let in")
+    with held(Run("b").folder, "run 'b'"):
+        pass
+
+
+@pytest.mark.parametrize("end", ["kill", "leave"])
+def test_a_process_that_has_ended_holds_nothing(holder, end):
+    if end == "kill":
+        holder.kill()
+    holder.communicate()
+    with held(Run("a").folder, "run 'a'"):
+        assert f"process {os.getpid()} " in Run("a").path(".lock").read_text()
+
+
+def test_one_process_may_hold_a_folder_twice_and_others_wait_for_the_outer(python):
+    with held(Run("a").folder, "run 'a'"):
+        with held(Run("a").folder, "run 'a'"):
+            pass
+        other = subprocess.run([python, "-c", HOLD], cwd=PROJECT, input="", capture_output=True, text=True)
+        assert other.returncode == 1 and "is being executed by process" in other.stderr
+    assert subprocess.run([python, "-c", HOLD], cwd=PROJECT, input="", capture_output=True).returncode == 0
+
+
+def test_a_held_folder_is_emptied_but_for_its_lock(runs):
+    Run("a").path("data/x").touch()
+    Run("a").path("y").touch()
+    assert is_free(Run("b").folder) and not is_free(Run("a").folder)
+    with held(Run("a").folder, "run 'a'"):
+        empty(Run("a").folder)
+        assert names(runs / "a") == [".lock"] and is_free(runs / "a")
 
 
 # --- Atomic writes -----------------------------------------------------------------------------------------------------
@@ -274,7 +365,7 @@ class Figure:
 
 def test_a_figure_is_saved_under_its_name():
     run = Run("a")
-    assert run.save_figure(Figure(), "reward") == "runs/a/figures/reward.png"
+    assert run.save_figure(Figure(), "reward") == f"{run.folder.as_posix()}/figures/reward.png"
     assert run.require("figures/reward.png").read_text() == "png"
     assert names(run.folder / "figures") == ["reward.png"]
 

@@ -25,7 +25,7 @@ from pathlib import Path
 import yaml
 
 from helpers import presets
-from helpers.batch import pipeline
+from helpers.batch import asked, pipeline
 from helpers.environment import this_machine
 from helpers.runs import Run, check_seed
 
@@ -122,7 +122,7 @@ def _number(value: object) -> object:
 
 def _from_here(parameters: dict) -> dict:
     """Parameters with the paths of files made to hold from anywhere, as `run -p` takes them."""
-    return {name: pipeline.absolute(value) if isinstance(value, str) else value for name, value in parameters.items()}
+    return {name: asked.absolute(value) if isinstance(value, str) else value for name, value in parameters.items()}
 
 
 # --- Checks ------------------------------------------------------------------------------------------------------------

@@ -2,75 +2,71 @@
 
 from __future__ import annotations
 
-import ast
-import difflib
+import contextlib
 import json
 import logging
+import signal
 import sys
+import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import nbformat
 import papermill
 from nbclient.exceptions import DeadKernelError
+from papermill.clientwrap import PapermillNotebookClient
 from papermill.engines import NBClientEngine, papermill_engines
 from papermill.exceptions import PapermillExecutionError
+from papermill.iorw import LocalHandler, papermill_io
 
 from helpers import PROJECT, presets
+from helpers.batch import asked
 from helpers.environment import pairs_that_disagree, this_machine
-from helpers.runs import Run, atomic_write, check_seed, write_json
+from helpers.runs import Run, atomic_write, check_seed, held
 from helpers.training import memory, trackers
 
 NOTEBOOKS = PROJECT / "notebooks"
-_PIPELINE = ("01", "02", "03", "04", "05")
-_ASKED = "asked.json"  # in the run folder: what was asked for, and which notebooks are done
 _SLOW_CELL = 3.0  # seconds; where the output is no terminal, only cells slower than this get a line
 
 
-def run(name: str, preset: str | None, only: str | None, parameters: list[str], in_place: bool = False) -> int:
+def run(
+    name: str, preset: str | None, only: str | None, parameters: list[str], in_place: bool = False, fresh: bool = False
+) -> int:
     """Execute the chosen notebooks into runs/<name>/notebooks/ and print what came out. Returns the exit code.
 
-    Everything that can be refused is refused before the first notebook starts: ValueError for a bad run name, preset,
-    notebook number or parameter.
+    Everything that can be refused is refused before the first notebook starts and before anything is written: ValueError for
+    a bad run name, preset, notebook number or parameter, for a run that another process holds, and, unless `fresh`, for a
+    call that would give up an interrupted training. fresh: such a training is set aside, in `checkpoints_previous/`.
     """
     if in_place and (name != "demo" or preset is not None or parameters):
         raise ValueError("--in-place runs the notebooks with the parameters they are committed with; give none beside it.")
-    paths = _chosen(only)
-    given = _parsed(parameters)
+    paths = _chosen(None if only is None else asked.numbers(only))
+    given = asked.parameters(parameters)
     if preset is not None:
         if not any("preset" in _accepted(path) for path in paths):
             raise ValueError("--preset is notebook 01's to set, and 01 is not among --only. Later notebooks use the run's own.")
         given["preset"] = preset
-    return _run(Run(name), paths, given, in_place)
+    return _run(Run(name), paths, given, in_place, fresh=fresh)
 
 
 def execute(name: str, numbers: list[str], given: dict) -> int:
     """`run` for a program: the numbers of the notebooks, and parameters by name with their values."""
-    return _run(Run(name), _chosen(",".join(numbers)), given)
+    return _run(Run(name), _chosen(numbers), given)
 
 
 def check(name: str, numbers: list[str], given: dict) -> None:
     """Refuse what `execute` would refuse before it starts, and do nothing else. ValueError says what and why."""
-    paths = _chosen(",".join(numbers))
-    _refuse_unknown(given, {path: _accepted(path) for path in paths})
+    asked.refuse_unknown(given, set().union(*(_accepted(path) for path in _chosen(numbers))))
     _refuse_impossible(given, Run(name), set(numbers))
 
 
-def defaults(numbers: list[str]) -> dict[str, object]:
-    """The parameters that these notebooks take, by name, each with the value it has where none is given."""
+def defaults(numbers: list[str] | None) -> dict[str, object]:
+    """The parameters that these notebooks (None: 01 to 05) take, by name, each with the value it has where none is given."""
     found = {}
-    for path in _chosen(",".join(numbers)):
-        found |= {name: _value(about["default"]) for name, about in papermill.inspect_notebook(str(path)).items()}
+    for path in _chosen(numbers):
+        found |= {name: asked.value(about["default"]) for name, about in _parameters_of(path).items()}
     return found
-
-
-def last_asked(folder: Run) -> dict | None:
-    """What `run` was last asked for in this folder: `parameters`, `notebooks` and, of these, `done`; None where nothing was."""
-    try:
-        asked = json.loads((folder.folder / _ASKED).read_text(encoding="utf-8"))
-        return {key: asked[key] for key in ("parameters", "notebooks", "done")}
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
 
 
 def resume(name: str) -> int:
@@ -79,32 +75,47 @@ def resume(name: str) -> int:
     ValueError where there is nothing to go on with.
     """
     folder = Run(name)
-    asked = last_asked(folder)
-    if asked is None:
+    last = asked.last(folder)
+    if last is None:
         raise ValueError(
             f"there is nothing to resume in {folder.show()}: no `python -m helpers run --run {name}` was started there. "
             "Rerunning notebook 03 itself goes on from its last checkpoint, too."
         )
-    given, done, numbers = asked["parameters"], asked["done"], asked["notebooks"]
-    left = [number for number in numbers if number not in done]
+    given, left = last["parameters"], asked.left(last)
     if not left:
-        print(f"run {name!r} is finished: {', '.join(numbers)} are done. Start it anew without --resume.")
-        _print_result(folder, evaluated="05" in numbers)
+        print(f"run {name!r} is finished: {', '.join(last['notebooks'])} are done. Start it anew without --resume.")
+        _print_result(folder, evaluated="05" in last["notebooks"])
         return 0
     print(f"resuming run {name!r} with {', '.join(left)}" + (f" and {given}" if given else ""))
-    return _run(folder, _chosen(",".join(left)), given, done=done)
+    return _run(folder, _chosen(left), given, resumed=last)
 
 
-def _run(folder: Run, paths: list[Path], given: dict, in_place: bool = False, done: list[str] = ()) -> int:
-    accepted = {path: _accepted(path) for path in paths}
-    if not done:  # what was done took its parameters, which those that are left need not know
-        _refuse_unknown(given, accepted)
-    _refuse_impossible(given, folder, {path.name[:2] for path in paths})
-    asked = {"parameters": given, "notebooks": [*done, *(path.name[:2] for path in paths)], "done": list(done)}
+def _run(
+    folder: Run, paths: list[Path], given: dict, in_place: bool = False, fresh: bool = False, resumed: dict | None = None
+) -> int:
+    numbers, accepted = [path.name[:2] for path in paths], {path: _accepted(path) for path in paths}
+    if not resumed:  # what was done took its parameters, which those that are left need not know
+        asked.refuse_unknown(given, set().union(*accepted.values()))
+    settings = _refuse_impossible(given, folder, set(numbers))
+    with held(folder.folder, f"run {folder.name!r}"), ended_like_ctrl_c():
+        if not resumed:
+            if fresh:
+                asked.set_training_aside(folder, numbers)
+            else:
+                asked.refuse_to_lose(folder, numbers, _differences(folder, numbers, given, settings))
+            asked.tell_replaced(folder, numbers, given)
+        call = resumed or {"parameters": given, "notebooks": numbers, "done": [], "used": asked.used(folder)}
+        return _execute_all(folder, accepted, given, call, in_place)
+
+
+def _execute_all(folder: Run, accepted: dict[Path, set[str]], given: dict, call: dict, in_place: bool) -> int:
+    """Execute the notebooks in order, noting in asked.json what is done; the exit code."""
+    for left_by_a_kill in folder.folder.glob("notebooks/.*.tmp"):
+        left_by_a_kill.unlink()
     started = time.monotonic()
-    for path in paths:
-        write_json(folder.path(_ASKED), asked)
-        values = {key: value for key, value in given.items() if key in accepted[path]}
+    for path, known in accepted.items():
+        asked.write(folder, call)
+        values = {key: value for key, value in given.items() if key in known}
         try:
             succeeded = _execute(path, folder, {"run": folder.name} | values, in_place)
         except KeyboardInterrupt:
@@ -113,74 +124,59 @@ def _run(folder: Run, paths: list[Path], given: dict, in_place: bool = False, do
             raise
         if not succeeded:
             return 1
-        asked["done"].append(path.name[:2])
-    write_json(folder.path(_ASKED), asked)
-    print(f"\n{len(paths)} notebook{'s' * (len(paths) > 1)} in {time.monotonic() - started:.0f} s")
-    _print_result(folder, evaluated=any(path.name.startswith("05") for path in paths))
+        call["done"].append(path.name[:2])
+        call["used"][path.name[:2]] = values
+    asked.write(folder, call)
+    print(f"\n{len(accepted)} notebook{'s' * (len(accepted) > 1)} in {time.monotonic() - started:.0f} s")
+    _print_result(folder, evaluated=any(path.name.startswith("05") for path in accepted))
     return 0
 
 
-def _chosen(only: str | None) -> list[Path]:
+@contextlib.contextmanager
+def ended_like_ctrl_c() -> Iterator[None]:
+    """A kill or a closed terminal ends the block as Ctrl-C does, so that kernels and runs are ended, and waited for.
+
+    Whatever was left running would write where the next call does. A signal that is ignored (nohup) stays so.
+    """
+    known = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    main = threading.current_thread() is threading.main_thread()  # only there may handlers be set
+    before = {number: signal.getsignal(number) for number in known if main and signal.getsignal(number) != signal.SIG_IGN}
+    for number in before:
+        signal.signal(number, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _chosen(numbers: list[str] | None) -> list[Path]:
     known = {path.name[:2]: path for path in sorted(NOTEBOOKS.glob("[0-9][0-9]_*.ipynb"))}
-    numbers = [part.strip().zfill(2) for part in only.split(",")] if only else [n for n in _PIPELINE if n in known]
+    numbers = asked.PIPELINE if numbers is None else numbers
     unknown = [number for number in numbers if number not in known]
     if unknown:
         raise ValueError(f"there is no notebook {', '.join(unknown)}. There are: {', '.join(known)}.")
-    return [known[number] for number in sorted(set(numbers))]
+    return [known[number] for number in numbers]
 
 
-def _parsed(parameters: list[str]) -> dict:
-    values = {}
-    for parameter in parameters:
-        key, equals, text = parameter.partition("=")
-        if not equals or not key.strip().isidentifier():
-            raise ValueError(f"-p {parameter}: write it as KEY=VALUE, for example -p max_steps=20.")
-        if key.strip() == "run":
-            raise ValueError("-p run=…: name the run with --run NAME.")
-        values[key.strip()] = _value(text.strip())
-    return values
+def _parameters_of(path: Path) -> dict[str, dict]:
+    return papermill.inspect_notebook(_literal(path))
 
 
-def _value(text: str) -> object:
-    """A Python or JSON literal where the text is one (20, 1e-3, True, null, {"question": "q"}); otherwise the text itself."""
-    for read in (json.loads, ast.literal_eval):
-        try:
-            return read(text)
-        except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):  # all that literal_eval raises
-            continue
-    return absolute(text)
-
-
-def absolute(text: str) -> str:
-    """A file, a function in a file (`file.py:function`) or a model's folder, named from where the command was given.
-
-    The notebooks run in a folder of their own.
-    """
-    file, colon, function = text.rpartition(":") if ".py:" in text else (text, "", "")
-    try:
-        here = Path(file)
-        return f"{here.resolve()}{colon}{function}" if here.is_file() or (here / "config.json").is_file() else text
-    except (OSError, ValueError):  # no path at all: a long question, for example
-        return text
+def _literal(path: Path) -> str:
+    """A path for papermill, which fills parameters into braces."""
+    return str(path).replace("{", "{{").replace("}", "}}")
 
 
 def _accepted(path: Path) -> set[str]:
-    return set(papermill.inspect_notebook(str(path)))
+    return set(_parameters_of(path))
 
 
-def _refuse_unknown(given: dict, accepted: dict[Path, set[str]]) -> None:
-    known = set().union(*accepted.values())
-    for name in given:
-        if name not in known:
-            near = difflib.get_close_matches(name, known, 1)
-            hint = f"Did you mean {near[0]!r}? " if near else ""
-            raise ValueError(
-                f"no chosen notebook has a parameter {name!r}. {hint}They take: {', '.join(sorted(known - {'run'}))}."
-            )
+def _refuse_impossible(given: dict, folder: Run, numbers: set[str]) -> presets.Preset | None:
+    """ValueError for settings that no notebook could run with: those of the preset, or of the run as it was prepared.
 
-
-def _refuse_impossible(given: dict, folder: Run, numbers: set[str]) -> None:
-    """ValueError for settings that no notebook could run with: those of the preset, or of the run as it was prepared."""
+    Returns the settings that the notebooks will record; None where nothing was prepared.
+    """
     overrides = {name: value for name, value in given.items() if name in presets.SETTINGS}
     trackers.check(given.get("report_to", "none"))
     check_seed(given.get("seed", 0))
@@ -193,17 +189,50 @@ def _refuse_impossible(given: dict, folder: Run, numbers: set[str]) -> None:
     elif "data" in folder.manifest:
         settings = presets.from_manifest(folder.manifest["data"]["settings"], **overrides)
     else:
-        return  # the first notebook says what is missing
+        return None  # the first notebook says what is missing
     loading = {"03", "05"} if "completions" in given else {"02", "03", "05"}  # 02 loads no model for stored completions
     if numbers & loading:
-        memory.check(presets.check_machine(settings, this_machine()), this_machine())
+        checked = presets.check_machine(settings, this_machine())
+        memory.check(checked, this_machine())
         disagree = pairs_that_disagree(this_machine()) if settings.needs_gb else []
         if disagree:
             raise ValueError(f"{' '.join(disagree)} Mend it with `python -m helpers install`, or take `--preset pocket`.")
+    return checked if "03" in numbers else settings
+
+
+def _differences(folder: Run, numbers: list[str], given: dict, settings: presets.Preset | None) -> list[str]:
+    """In what the data and the training of this call would not be those of an interrupted training; empty without one."""
+    found, data = asked.interrupted_training(folder), folder.manifest.get("data", {})
+    if not found or not settings or not {"01", "03"} & set(numbers):
+        return []
+    before = found[1] if "03" in numbers else data
+    seed = given.get("seed", defaults(["03"])["seed"])
+    said = asked.changes(before["settings"], presets.as_settings(settings)) + asked.changes(
+        {"seed": before.get("seed")}, {"seed": seed}
+    )
+    if "01" in numbers:
+        plain = {"run", "preset", "seed", *presets.SETTINGS}  # compared above
+        usual = {name: value for name, value in defaults(["01"]).items() if name not in plain}
+        had = asked.used(folder).get("01", {"tags": data.get("tags", usual["tags"])})
+        had, has = ({name: one.get(name, value) for name, value in usual.items()} for one in (had, given))
+        said += asked.changes({"seed of the data": data.get("seed")}, {"seed of the data": seed}) + asked.changes(had, has)
+    return said
+
+
+class _WholeFiles(LocalHandler):
+    """papermill's files, each written whole or not at all: it rewrites the copy of a notebook at each cell."""
+
+    def write(self, buf, path):
+        """See papermill's LocalHandler."""
+        with atomic_write(Path(path)) as temporary:
+            temporary.write_text(buf, encoding="utf-8")
+
+
+papermill_io.register(PROJECT.anchor, _WholeFiles())  # that is, for absolute paths
 
 
 class _ProgressEngine(NBClientEngine):
-    """papermill's own engine, telling a `_Progress` which cell it is in."""
+    """papermill's own engine, telling a `_Progress` which cell it is in, and leaving no kernel behind."""
 
     @classmethod
     def execute_managed_notebook(cls, nb_man, kernel_name, progress=None, **kwargs):
@@ -220,7 +249,19 @@ class _ProgressEngine(NBClientEngine):
 
         nb_man.cell_start, nb_man.cell_complete = cell_start, cell_complete
         progress.headings = _headings(nb_man.nb)  # with the cell of parameters that papermill has put in
-        super().execute_managed_notebook(nb_man, kernel_name, **kwargs)
+        client = PapermillNotebookClient(
+            nb_man,
+            kernel_name=kernel_name,
+            log=logging.getLogger("papermill"),
+            stdout_file=progress,
+            extra_arguments=["--IPKernelApp.log_level=50"],  # its notices would land in the middle of the progress
+        )
+        try:
+            client.execute()
+        finally:
+            # nbclient ends its kernel itself, except where it is interrupted while the kernel starts.
+            if client.km is not None and client.km.has_kernel:
+                client._cleanup_kernel()
 
 
 papermill_engines.register("progress", _ProgressEngine)
@@ -293,15 +334,13 @@ def _execute(path: Path, run: Run, parameters: dict, in_place: bool) -> bool:
     logging.getLogger("papermill").setLevel(logging.ERROR)
     try:
         papermill.execute_notebook(
-            str(path),
-            str(copy),
+            _literal(path),
+            _literal(copy),
             parameters={} if in_place else parameters,
             engine_name="progress",
             progress_bar=False,
             cwd=str(path.parent),
-            stdout_file=progress,
             progress=progress,
-            extra_arguments=["--IPKernelApp.log_level=50"],  # its notices would land in the middle of the progress
         )
     except PapermillExecutionError as error:
         progress.close("failed")

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
 
-from helpers.batch import pipeline
+from helpers.batch import asked, pipeline
 from helpers.formats import TagFormat
 from helpers.metrics.history import read_metrics
 from helpers.presets import PRESETS, SETTINGS
-from helpers.runs import Run, write_json
+from helpers.runs import Run, check_seed, empty, held, is_free, write_json
 
 _MARK = "reproduction.json"  # in the new run: which run it repeats, and in the end what was found
 _TIMES = ("_time", "_runtime", "_per_second")  # how the names of columns end that no two runs share
@@ -49,29 +48,37 @@ def reproduce(run: Run, only: str | None = None) -> int:
     data, training = run.section("data"), run.section("training")
     if not isinstance(training.get("settings"), dict):
         raise ValueError(f"{run.show('manifest.json')} is damaged: its training has no settings, so it cannot be repeated.")
+    for name, section in (("data", data), ("training", training)):
+        for key in ("seed", "versions", "git", *(("source", "tags", "fingerprint") if name == "data" else ())):
+            if key not in section:
+                raise ValueError(f"{run.show('manifest.json')} is damaged: its {name} has no {key}, so it cannot be repeated.")
+        check_seed(section["seed"])
     numbers, given = _notebooks(run, only), parameters(run)
     again = _new_run(run)
     known = pipeline.defaults(numbers)
     given = {name: value for name, value in given.items() if name in known}  # of those that are not run none is asked
     pipeline.check(again.name, numbers, given)
-    shutil.rmtree(again.folder, ignore_errors=True)
-    write_json(again.path(_MARK), {"of": run.name})
-    if _execute(again, numbers, given, data["seed"], training["seed"]):
-        return 1
-    return compare(run, again)
+    with held(again.folder, f"run {again.name!r}"):  # all that can be refused has been: the earlier reproduction may go
+        empty(again.folder)
+        write_json(again.path(_MARK), {"of": run.name})
+        if _execute(again, numbers, given, data["seed"], training["seed"]):
+            return 1
+        return compare(run, again)
 
 
 def parameters(run: Run) -> dict:
     """What to give the notebooks for such a run: what it was asked for, and over that what its manifest records as used.
 
-    ValueError for a preset that this version of the project does not have. Without asked.json (a run by hand, or one that was
-    asked for anew in part) `columns` is lost, and so is what 02, 04 and 05 were given; the data's fingerprint then tells.
+    ValueError for a preset that this version of the project does not have. Without asked.json (a run by hand) `columns` is
+    lost, and so is what 02, 04 and 05 were given; the data's fingerprint then tells.
     """
     data, training = run.section("data"), run.section("training")
     preset = training["settings"]["name"]
     if preset not in PRESETS:
         raise ValueError(f"{run.show('manifest.json')} names a preset {preset!r}, which this version of the project has not.")
-    given = (pipeline.last_asked(run) or {"parameters": {}})["parameters"]
+    used, given = asked.used(run), {}  # of 01 to 05 last: where a lesson was given another value, theirs counts
+    for number in sorted(used, key=lambda number: (number in asked.PIPELINE, number)):
+        given |= used[number]
     given = {name: value for name, value in given.items() if name not in (*SETTINGS, *_LEFT_OUT)}
     given |= {name: value for name in SETTINGS if (value := training["settings"].get(name)) is not None}
     given |= {"preset": preset, "source": data["source"], "tags": data["tags"], "seed": training["seed"]}
@@ -82,11 +89,12 @@ def parameters(run: Run) -> dict:
 
 
 def _notebooks(run: Run, only: str | None) -> list[str]:
-    asked = pipeline.last_asked(run) or {"done": []}
-    done = {number for section, number in _SECTIONS.items() if section in run.manifest} | set(asked["done"])
+    last = asked.last(run) or {"done": [], "used": {}}
+    done = {number for section, number in _SECTIONS.items() if section in run.manifest}
+    done |= {*last["done"], *({*last["used"]} & {*asked.PIPELINE})}
     if only is None:
         return sorted(done)
-    chosen = sorted({number.strip().zfill(2) for number in only.split(",")})
+    chosen = asked.numbers(only)
     if not {"01", "03"} <= set(chosen) or not set(chosen) <= done:
         raise ValueError(f"--only {only}: give some of {', '.join(sorted(done))}, which are done; 01 and 03 among them.")
     return chosen
@@ -95,7 +103,7 @@ def _notebooks(run: Run, only: str | None) -> list[str]:
 def _new_run(run: Run) -> Run:
     """`<name>-again`, which may be there only as an earlier reproduction of this run."""
     again = Run(f"{run.name}-again")
-    if again.folder.exists():
+    if not is_free(again.folder):
         try:
             made_for = json.loads((again.folder / _MARK).read_text(encoding="utf-8"))["of"]
         except (OSError, ValueError, KeyError, TypeError):

@@ -15,19 +15,17 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pandas as pd
 
 from helpers import PROJECT
-from helpers.batch import pipeline
+from helpers.batch import asked, pipeline
 from helpers.batch.grid import Grid, Point, read_grid
 from helpers.metrics import plots
 from helpers.metrics.history import read_metrics
 from helpers.results.intervals import student_interval, wilson_interval
-from helpers.runs import Run, atomic_write, runs_folder
+from helpers.runs import SWEEPS, Run, atomic_write, held, runs_folder, show_in_runs
 
 MEASURES = ("accuracy", "final_reward", "completions_to_target", "kl", "training_seconds")
 _TARGET = 0.8  # of the running mean over three logged steps of correctness_reward
@@ -45,34 +43,40 @@ def sweep(path: Path, jobs: int = 1, dry_run: bool = False) -> int:
     With several jobs each run computes on one thread. (Sums in another order differ in their last digits, and after some steps
     in their completions: keep to one kind of sweep where that matters.)
 
-    ValueError or FileNotFoundError for all that can be refused, before anything runs: see `grid.read_grid`.
+    ValueError or FileNotFoundError for all that can be refused, before anything runs: see `grid.read_grid`, and `runs.held` for
+    a sweep that another process is running.
     """
     if jobs < 1:
         raise ValueError(f"--jobs {jobs} is not a number of runs at a time: give an integer of at least 1.")
     grid = read_grid(path)
     if jobs > 1 and grid.needs_gpu:
         raise ValueError(f"--jobs {jobs}: the preset is meant to have the GPU to itself. Leave --jobs out.")
-    tasks = [(point, seed) for point in grid.points for seed in grid.seeds]
-    left = [task for task in tasks if not _is_done(grid, *task)]
-    size = f"{len(grid.points)} points, {len(grid.seeds)} seeds"
-    print(f"sweep {grid.name}: {size}; {len(tasks) - len(left)} runs done, {len(left)} to run", flush=True)
     if dry_run:
-        print("\n".join(f"  {grid.run_name(*task)}" for task in left))
+        print("\n".join(f"  {grid.run_name(*task)}" for task in _left(grid)))
         return 0
-    with _ended_like_ctrl_c():
-        failed = _run_all(grid, left, jobs)
-    with atomic_write(_path(grid.name, "table.csv")) as temporary:
-        table(grid).to_csv(temporary, index=False)
-    _show(grid, read(grid.name))
+    with held(runs_folder() / SWEEPS / grid.name, f"sweep {grid.name!r}"), pipeline.ended_like_ctrl_c():
+        failed = _run_all(grid, _left(grid), jobs)
+        with atomic_write(_path(grid.name, "table.csv")) as temporary:
+            table(grid).to_csv(temporary, index=False)
+        _show(grid, read(grid.name))
     for name, why in failed.items():
         print(f"failed: {name}: {why}\n        the whole output is in {_shown(grid.name, f'logs/{name}.log')}", file=sys.stderr)
     return 1 if failed else 0
 
 
+def _left(grid: Grid) -> list[tuple[Point, int]]:
+    """The points and seeds that are not done, after a line that counts them."""
+    tasks = [(point, seed) for point in grid.points for seed in grid.seeds]
+    left = [task for task in tasks if not _is_done(grid, *task)]
+    size = f"{len(grid.points)} points, {len(grid.seeds)} seeds"
+    print(f"sweep {grid.name}: {size}; {len(tasks) - len(left)} runs done, {len(left)} to run", flush=True)
+    return left
+
+
 def read(name: str) -> pd.DataFrame:
     """The table of a sweep that has run: see `table` for its columns. FileNotFoundError says how to make it."""
     Run(name)  # a sweep's name is one that a run could have
-    path = runs_folder() / "sweeps" / name / "table.csv"
+    path = runs_folder() / SWEEPS / name / "table.csv"
     if not path.is_file():
         raise FileNotFoundError(
             f"{_shown(name, 'table.csv')} is not there. Run the sweep first: `python -m helpers sweep --grid FILE`, with "
@@ -82,13 +86,13 @@ def read(name: str) -> pd.DataFrame:
 
 
 def _path(name: str, relative: str) -> Path:
-    path = runs_folder() / "sweeps" / name / relative
+    path = runs_folder() / SWEEPS / name / relative
     path.parent.mkdir(parents=True, exist_ok=True)
     return path
 
 
 def _shown(name: str, relative: str) -> str:
-    return f"runs/sweeps/{name}/{relative}"
+    return show_in_runs(f"{SWEEPS}/{name}/{relative}")
 
 
 # --- Running -----------------------------------------------------------------------------------------------------------
@@ -96,30 +100,17 @@ def _shown(name: str, relative: str) -> str:
 
 def _asked_alike(grid: Grid, point: Point, seed: int) -> dict | None:
     """What the run folder says was asked for, if it is what the grid asks for now."""
-    asked = pipeline.last_asked(Run(grid.run_name(point, seed)))
+    found = asked.last(Run(grid.run_name(point, seed)))
     wanted = [grid.parameters(point, seed), grid.notebooks]
     # Compared as JSON, where True is not 1.
-    same = asked and json.dumps([asked["parameters"], asked["notebooks"]], sort_keys=True) == json.dumps(wanted, sort_keys=True)
-    return asked if same else None
+    same = found and json.dumps([found["parameters"], found["notebooks"]], sort_keys=True) == json.dumps(wanted, sort_keys=True)
+    return found if same else None
 
 
 def _is_done(grid: Grid, point: Point, seed: int) -> bool:
-    asked = _asked_alike(grid, point, seed)
-    return bool(
-        asked and asked["done"] == grid.notebooks and (Run(grid.run_name(point, seed)).folder / "metrics.csv").is_file()
-    )
-
-
-@contextmanager
-def _ended_like_ctrl_c() -> Iterator[None]:
-    """A kill or a closed terminal ends the runs as Ctrl-C does: what is left running would write where the next sweep does."""
-    names = [name for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
-    before = {name: signal.signal(getattr(signal, name), signal.default_int_handler) for name in names}
-    try:
-        yield
-    finally:
-        for name, handler in before.items():
-            signal.signal(getattr(signal, name), handler)
+    found = _asked_alike(grid, point, seed)
+    trained = Run(grid.run_name(point, seed)).folder / "metrics.csv"
+    return bool(found and found["done"] == grid.notebooks and trained.is_file())
 
 
 def _run_all(grid: Grid, tasks: list[tuple[Point, int]], jobs: int) -> dict[str, str]:
@@ -153,7 +144,7 @@ def _start(grid: Grid, point: Point, seed: int, threads: dict[str, str]) -> subp
     if _asked_alike(grid, point, seed):
         command.append("--resume")
     else:
-        command += ["--only", ",".join(grid.notebooks)]
+        command += ["--fresh", "--only", ",".join(grid.notebooks)]
         for key, value in grid.parameters(point, seed).items():
             command += ["-p", f"{key}={json.dumps(value)}"]
     environment = os.environ | threads | {"GRPO_RUNS_DIR": str(runs_folder()), "PYTHONUNBUFFERED": "1"}

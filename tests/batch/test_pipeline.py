@@ -2,13 +2,18 @@
 
 import io
 import json
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import nbformat
+import psutil
 import pytest
+from executions import Executions
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
+from papermill.iorw import papermill_io
 
 from helpers import PROJECT
 from helpers.batch import pipeline
@@ -19,75 +24,19 @@ pytestmark = pytest.mark.usefixtures("machine")
 ALL = ["01", "02", "03", "04", "05"]
 
 
-class Executed(list):
-    """In place of execution: the (number, parameters) of each notebook; `outcomes` says which fail, or what they raise."""
-
-    def __init__(self):
-        self.outcomes = {}
-
-    def __call__(self, path, run, parameters, in_place):
-        number = path.name[:2]
-        self.append((number, parameters))
-        outcome = self.outcomes.get(number, True)
-        if isinstance(outcome, type):
-            raise outcome
-        return outcome
-
-
 @pytest.fixture
 def executed(monkeypatch):
-    monkeypatch.setattr(pipeline, "_execute", Executed())
+    monkeypatch.setattr(pipeline, "_execute", Executions())
     return pipeline._execute
-
-
-# --- Parameters --------------------------------------------------------------------------------------------------------
-
-NUMBERS = {"20": 20, "-5": -5, "1e-3": 1e-3, "0.02": 0.02, "[1, 2]": [1, 2]}
-WORDS = {"True": True, "true": True, "False": False, "null": None, "None": None, '"20"': "20", "'text'": "text"}
-OBJECTS = {'{"a": "b"}': {"a": "b"}, "{'a': 'b'}": {"a": "b"}}
-TEXTS = ["text", "arithmetic/sums", "think/answer", "What is 1 + 2?", "2026-08-01", "007", "C:\\data\\mine.csv", "", "{x"]
-LITERALS_IN_FORM_ONLY = ["{{}}", "{[1]: 2}"]  # their keys cannot be hashed
-
-
-@pytest.mark.parametrize(("text", "value"), (NUMBERS | WORDS | OBJECTS).items())
-def test_a_value_is_a_literal_where_it_is_one(text, value):
-    read = pipeline._value(text)
-    assert read == value and type(read) is type(value)
-
-
-@pytest.mark.parametrize("text", TEXTS + LITERALS_IN_FORM_ONLY)
-def test_a_value_is_the_text_itself_where_it_is_no_literal(text):
-    assert pipeline._value(text) == text
-
-
-def test_parameters_are_split_at_the_first_equals_sign_and_trimmed():
-    given = ["max_steps=20", " beta = 0.1 ", "question=1 + 1 = ?", "source=", "max_steps=30"]
-    assert pipeline._parsed(given) == {"max_steps": 30, "beta": 0.1, "question": "1 + 1 = ?", "source": ""}
-    assert pipeline._parsed([]) == {}
-
-
-@pytest.mark.parametrize("bad", ["max_steps", "=5", " =5", "max-steps=5", "5=5", "a b=1", "", "run=x", " run = x"])
-def test_what_is_no_parameter_is_refused_with_what_to_write(bad):
-    with pytest.raises(ValueError, match="--run NAME" if "run" in bad else "write it as KEY=VALUE, for example"):
-        pipeline._parsed(["seed=1", bad])
 
 
 # --- Notebooks ---------------------------------------------------------------------------------------------------------
 
 
-CHOICES = {None: ALL, "": ALL, "03": ["03"], "3": ["03"], "5,1": ["01", "05"], " 04 , 03,04": ["03", "04"]}
-
-
-@pytest.mark.parametrize(("only", "numbers"), CHOICES.items())
-def test_notebooks_are_chosen_by_number_in_order_and_once(only, numbers):
-    paths = pipeline._chosen(only)
-    assert [path.name[:2] for path in paths] == numbers and all(path.suffix == ".ipynb" for path in paths)
-
-
-@pytest.mark.parametrize(("only", "unknown"), [("99", "99"), ("01,xx", "xx"), ("98,03,99", "98, 99"), ("1,", "00")])
-def test_an_unknown_notebook_is_named_with_those_there_are(only, unknown):
-    with pytest.raises(ValueError, match=rf"there is no notebook {unknown}\. There are: 01, 02, 03, 04, 05"):
-        pipeline._chosen(only)
+def test_without_only_the_pipeline_is_run_and_an_unknown_notebook_is_named(cli, executed):
+    assert [path.name[:2] for path in pipeline._chosen(None)] == ALL
+    code, _, err = cli("run", "--only", "98,03,99")
+    assert code == 2 and "there is no notebook 98, 99. There are: 01, 02, 03, 04, 05" in err and executed == []
 
 
 def test_each_notebook_gets_the_run_and_the_parameters_it_takes(cli, executed):
@@ -147,10 +96,10 @@ def test_where_nothing_was_started_there_is_nothing_to_resume(cli, executed, con
     if content is not None:
         Run("a").path("asked.json").write_text(content)
     code, _, err = cli("run", "--run", "a", "--resume")
-    assert code == 2 and "there is nothing to resume in runs/a" in err and executed == []
+    assert code == 2 and f"there is nothing to resume in {Run('a').show()}" in err and executed == []
 
 
-@pytest.mark.parametrize("beside", [["-p", "seed=1"], ["--only", "03"], ["--preset", "pocket"], ["--in-place"]])
+@pytest.mark.parametrize("beside", [["-p", "seed=1"], ["--only", "03"], ["--preset", "pocket"], ["--in-place"], ["--fresh"]])
 def test_resume_takes_nothing_beside_it(cli, executed, beside):
     code, _, err = cli("run", "--run", "a", "--resume", *beside)
     assert code == 2 and "give nothing beside it but --run NAME" in err and executed == []
@@ -270,34 +219,46 @@ def test_what_is_written_back_has_the_outputs_and_nothing_of_papermill(tmp_path)
 ONE_RUN = """
 import sys
 from pathlib import Path
+from helpers.__main__ import main
 from helpers.batch import pipeline
-from helpers.runs import Run
-sys.exit(not pipeline._execute(Path(sys.argv[1]), Run(sys.argv[2]), {"run": sys.argv[2], "extra": 7}, False))
+pipeline.NOTEBOOKS = Path(sys.argv[1])
+sys.exit(main(["run", "--only", "01", "--run", *sys.argv[2:]]))
 """
 # As slow as on a busy machine: both runs have then chosen their sockets before either kernel has opened its own.
 SLOW_KERNEL = "import time; time.sleep(3); from ipykernel.kernelapp import launch_new_instance; launch_new_instance()"
 
 
 @pytest.fixture
-def tiny(tmp_path, monkeypatch, python) -> Path:
-    """A notebook of two cells that prints its parameters, for a kernel that takes its time to start."""
+def notebook(tmp_path):
+    """Writes notebook 01 of a project of its own, a cell a text; returns the folder to give to ONE_RUN."""
+
+    def write(*cells: str, folder: str = "notebooks", kernel: str = "python3") -> Path:
+        first = new_code_cell('run = "x"\nextra = 0', metadata={"tags": ["parameters"]})
+        metadata = {"kernelspec": {"name": kernel, "display_name": kernel}, "language_info": {"name": "python"}}
+        (tmp_path / folder).mkdir()
+        content = new_notebook(cells=[first, *map(new_code_cell, cells)], metadata=metadata)
+        nbformat.write(content, tmp_path / folder / "01_tiny.ipynb")
+        return tmp_path / folder
+
+    return write
+
+
+@pytest.fixture
+def slow_kernel(tmp_path, monkeypatch, python) -> str:
+    """The name of a kernel that takes its time to start."""
     kernel = tmp_path / "jupyter" / "kernels" / "slow"
     kernel.mkdir(parents=True)
     argv = [python, "-c", SLOW_KERNEL, "-f", "{connection_file}"]
     (kernel / "kernel.json").write_text(json.dumps({"argv": argv, "display_name": "slow", "language": "python"}))
     monkeypatch.setenv("JUPYTER_PATH", str(tmp_path / "jupyter"))
-    cells = [new_code_cell('run = "x"\nextra = 0', metadata={"tags": ["parameters"]}), new_code_cell("print(run, extra)")]
-    metadata = {"kernelspec": {"name": "slow", "display_name": "slow"}, "language_info": {"name": "python"}}
-    path = tmp_path / "notebooks" / "01_tiny.ipynb"
-    path.parent.mkdir()
-    nbformat.write(new_notebook(cells=cells, metadata=metadata), path)
-    return path
+    return "slow"
 
 
-def test_two_runs_at_once_do_not_disturb_each_other(tiny, python):
-    start = [python, "-c", ONE_RUN, str(tiny)]
+def test_two_runs_at_once_do_not_disturb_each_other(notebook, slow_kernel, python):
+    folder = notebook("print(run, extra)", kernel=slow_kernel)
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "cwd": PROJECT}
-    processes = {name: subprocess.Popen([*start, name], **pipes) for name in ("a", "b")}
+    start = [python, "-c", ONE_RUN, str(folder)]
+    processes = {name: subprocess.Popen([*start, name, "-p", "extra=7"], **pipes) for name in ("a", "b")}
     try:
         said = {name: process.communicate(timeout=30)[0] for name, process in processes.items()}
     except subprocess.TimeoutExpired:
@@ -310,4 +271,79 @@ def test_two_runs_at_once_do_not_disturb_each_other(tiny, python):
         assert process.returncode == 0, said[name]
         copy = nbformat.read(Run(name).require("notebooks/01_tiny.ipynb"), as_version=4)
         assert copy.cells[-1].outputs[0].text == f"{name} 7\n"
-    assert list(tiny.parent.iterdir()) == [tiny], "nothing is left beside the notebooks"
+    assert [path.name for path in folder.iterdir()] == ["01_tiny.ipynb"], "nothing is left beside the notebooks"
+
+
+def test_a_failed_notebook_keeps_its_traceback_even_where_paths_have_braces(notebook, python, tmp_path, monkeypatch):
+    monkeypatch.setenv("GRPO_RUNS_DIR", str(tmp_path / "runs {run} {}"))
+    command = [python, "-c", ONE_RUN, str(notebook("print(1)\n1 / 0", folder="note{x}books")), "a"]
+    done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True)
+    copy = tmp_path / "runs {run} {}" / "a" / "notebooks" / "01_tiny.ipynb"
+    assert done.returncode == 1 and f"The whole traceback is in {copy}" in done.stderr
+    outputs = [output for cell in nbformat.read(copy, as_version=4).cells for output in cell.get("outputs", [])]
+    assert [output.get("ename") for output in outputs] == [None, "ZeroDivisionError"]
+    assert sorted(path.name for path in tmp_path.glob("*")) == ["note{x}books", "runs {run} {}"]
+    assert [path.name for path in copy.parent.iterdir()] == ["01_tiny.ipynb"]
+
+
+def test_a_copy_is_written_whole_or_not_at_all(tmp_path):
+    copy = tmp_path / "copy.ipynb"
+    papermill_io.write("old", str(copy))
+    with pytest.raises(UnicodeEncodeError):
+        papermill_io.write("n" * 100_000 + "\ud800", str(copy))
+    assert copy.read_text() == "old" and list(tmp_path.iterdir()) == [copy]
+
+
+def test_what_a_kill_left_of_a_copy_is_cleared_away(cli, executed):
+    left = Run("a").path("notebooks/.03_grpo_training.ipynb.123.tmp")
+    left.write_text('{"cells": [')
+    assert cli("run", "--run", "a", "--preset", "pocket")[0] == 0 and not left.exists()
+
+
+@pytest.mark.parametrize("when", ["in a cell", "while the kernel starts"])
+@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT], ids=["kill", "Ctrl-C"])
+def test_an_ended_command_has_ended_its_kernel(notebook, slow_kernel, python, tmp_path, when, sent):
+    begun = tmp_path / "begun"
+    folder = notebook(
+        f"import pathlib, time; pathlib.Path({str(begun)!r}).touch(); time.sleep(600)",
+        kernel="python3" if when == "in a cell" else slow_kernel,
+    )
+    process = subprocess.Popen([python, "-c", ONE_RUN, str(folder), "a"], cwd=PROJECT, stderr=subprocess.PIPE, text=True)
+    children, until = [], time.monotonic() + 60
+    while not (children and (begun.exists() or when != "in a cell")) and time.monotonic() < until:
+        time.sleep(0.05)
+        children = [child for child in psutil.Process(process.pid).children(recursive=True) if "-f" in child.cmdline()]
+    process.send_signal(sent)
+    _, err = process.communicate(timeout=60)
+    assert children and not any(child.is_running() for child in children), "the end of the kernel was waited for"
+    assert process.returncode == 130 and "go on with `python -m helpers run --run a --resume`" in err
+    assert "pipeline.py" not in err, "no traceback of ours; a kernel that was starting may leave its own"
+
+
+# --- Two at once -------------------------------------------------------------------------------------------------------
+
+HOLD = """
+import sys
+from pathlib import Path
+from helpers.runs import held, runs_folder
+with held(runs_folder() / sys.argv[1], "it"):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("call", [["run", "--preset", "pocket"], ["run", "--resume"], ["run", "--only", "04", "--fresh"]])
+def test_a_run_that_another_process_executes_is_refused_and_left_alone(cli, executed, python, call):
+    executed.outcomes["03"] = False
+    assert cli("run", "--run", "a", "--preset", "pocket")[0] == 1
+    executed.clear()
+    before = Run("a").path("asked.json").read_bytes()
+    command = [python, "-c", HOLD, "a"]
+    with subprocess.Popen(command, cwd=PROJECT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout.readline() == "held\n"
+        code, _, err = cli(*call, "--run", "a")
+        other.stdin.close()
+    assert code == 2 and f"run 'a' is being executed by process {other.pid} on " in err and " since 20" in err
+    assert executed == [] and Run("a").path("asked.json").read_bytes() == before
+    executed.outcomes.clear()
+    assert cli(*call, "--run", "a")[0] == 0 and executed, "and once that has ended, it runs"

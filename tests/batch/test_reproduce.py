@@ -169,6 +169,24 @@ def test_data_and_training_keep_each_its_own_seed(run, monkeypatch):
     assert [(number, given["seed"]) for number, given in calls] == [("01", 1), ("03", 2)]
 
 
+def test_a_later_call_forgets_nothing_that_made_the_run(cli, run, executed_notebooks, monkeypatch):
+    columns = {"question": "q"}
+    first = {
+        "parameters": {"columns": columns, "samples": 4},
+        "notebooks": ["01", "03", "04", "05"],
+        "done": ["01", "03", "04", "05"],
+    }
+    write_json(run.path("asked.json"), first)
+    with monkeypatch.context() as patch:
+        patch.setattr(pipeline, "_execute", lambda *call: True)
+        assert cli("run", "--run", "told", "--only", "02")[0] == 0
+        assert cli("run", "--run", "told", "--only", "06", "-p", "seed=1")[0] == 0
+    assert cli("run", "--run", "told", "--only", "05", "-p", "samples=9")[0] == 1, "it failed, so what is there was made with 4"
+    given = reproduce.parameters(run)
+    assert (given["columns"], given["samples"], given["seed"]) == (columns, 4, 3407)
+    assert reproduce._notebooks(run, None) == ["01", "02", "03", "04", "05"]
+
+
 # --- Refused -----------------------------------------------------------------------------------------------------------
 
 
@@ -179,7 +197,7 @@ def refused(cli, *more: str) -> str:
 
 
 def test_what_was_not_trained_is_refused(cli, machine, executed_notebooks):
-    assert "runs/told/metrics.csv is not there. Run notebook 03_grpo_training first" in refused(cli)
+    assert "told/metrics.csv is not there. Run notebook 03_grpo_training first" in refused(cli)
     run = finished_run()
     change(run, "manifest.json", lambda manifest: manifest.pop("training"))
     assert "03" in refused(cli) and executed_notebooks == []
@@ -203,7 +221,7 @@ def test_a_manifest_without_settings_is_damaged(cli, run, executed_notebooks):
     assert not executed_notebooks
 
 
-@pytest.mark.parametrize("only", ["03", "01,03,04", "x"])
+@pytest.mark.parametrize("only", ["03", "01,03,04", "99"])
 def test_only_some_of_what_was_done_can_be_done_again(cli, run, executed_notebooks, only):
     assert "give some of 01, 02, 03, 05, which are done; 01 and 03 among them" in refused(cli, "--only", only)
     assert executed_notebooks == []
@@ -215,8 +233,24 @@ def test_a_folder_that_is_no_reproduction_is_kept(cli, run, executed_notebooks, 
     mine.write_text("x")
     if mark:
         Run("told-again").path("reproduction.json").write_text(mark)
-    assert "runs/told-again is there and is no reproduction of 'told'" in refused(cli)
+    assert "told-again is there and is no reproduction of 'told'" in refused(cli)
     assert mine.exists() and executed_notebooks == []
+
+
+@pytest.mark.parametrize("key", ["data.seed", "data.fingerprint", "training.versions", "training.seed"])
+def test_an_earlier_reproduction_outlives_a_refusal(cli, run, executed_notebooks, key):
+    old = Run("told-again").path("old.txt")
+    old.write_text("x")
+    write_json(Run("told-again").path("reproduction.json"), {"of": "told", "reproduced": True})
+    section, _, name = key.partition(".")
+    change(run, "manifest.json", lambda manifest: manifest[section].pop(name))
+    assert f"its {section} has no {name}" in refused(cli)
+    assert old.exists() and executed_notebooks == []
+
+
+def test_a_folder_that_holds_only_a_lock_is_free(cli, run, executed_notebooks):
+    Run("told-again").path(".lock").touch()
+    assert cli("reproduce", "--run", "told")[0] == 1 and [number for number, _ in executed_notebooks] == ["01"]
 
 
 def test_an_earlier_reproduction_is_replaced(cli, run, executed_notebooks):

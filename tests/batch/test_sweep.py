@@ -188,7 +188,7 @@ def test_what_failed_stops_nothing_else_and_alone_is_tried_again(cli, two_source
     code, out, err = cli(*command)
     assert code == 1 and f"{good}  done" in out and f"{bad}  failed" in out
     assert re.search(rf"failed: {bad}: 01_data_preparation.ipynb, cell \d+: ValueError: .*few.csv", err)
-    assert f"runs/sweeps/tiny/logs/{bad}.log" in err and "step    2/2" in (
+    assert f"{runs_folder().as_posix()}/sweeps/tiny/logs/{bad}.log" in err and "step    2/2" in (
         (runs_folder() / "sweeps" / "tiny" / "logs" / f"{good}.log").read_text()
     )
     table = sweep.read("tiny")
@@ -220,6 +220,17 @@ def test_an_interrupt_ends_the_runs(two_sources, python, sent):
     assert gone and not alive
     (log,) = logs.glob("*.log")
     assert "go on with" in log.read_text(), "the run was interrupted, not killed"
+
+
+def test_a_sweep_that_another_process_runs_is_refused(cli, two_sources, python):
+    hold = "import sys; from helpers.runs import held, runs_folder\nwith held(runs_folder() / 'sweeps' / 'tiny', 'it'):\n"
+    hold += "    print('held', flush=True); sys.stdin.read()"
+    with subprocess.Popen([python, "-c", hold], cwd=PROJECT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout.readline() == "held\n"
+        code, _, err = cli("sweep", "--grid", str(two_sources))
+        other.stdin.close()
+    assert code == 2 and f"sweep 'tiny' is being executed by process {other.pid} on " in err
+    assert [path.name for path in runs_folder().iterdir()] == ["sweeps"], "no run was started"
 
 
 # --- The table ---------------------------------------------------------------------------------------------------------
@@ -304,9 +315,9 @@ def test_a_finished_sweep_is_shown_read_and_drawn(cli, finished, tmp_path, monke
     code, out, _ = cli("sweep", "--grid", str(tmp_path / "grid.yaml"))
     assert code == 0 and "6 runs done, 6 to run" in out and "0.9 (0.652 to 1.15)" in out and " 3/3 " in out and " 0/3" in out
     folder = runs_folder() / "sweeps" / "tiny"
-    assert sorted(path.name for path in folder.iterdir()) == ["beta.png", "lora_rank.png", "table.csv"]
+    assert sorted(path.name for path in folder.iterdir()) == [".lock", "beta.png", "lora_rank.png", "table.csv"]
     pd.testing.assert_frame_equal(sweep.read("tiny"), sweep.table(finished), check_dtype=False)
-    with pytest.raises(FileNotFoundError, match=r"runs/sweeps/other/table\.csv is not there\. Run the sweep first"):
+    with pytest.raises(FileNotFoundError, match=r"/sweeps/other/table\.csv is not there\. Run the sweep first"):
         sweep.read("other")
 
 

@@ -10,7 +10,7 @@ from huggingface_hub import ModelCard, ModelCardData
 
 from helpers import presets
 from helpers.__main__ import _parser
-from helpers.batch import pipeline
+from helpers.batch import asked
 from helpers.environment import this_machine
 from helpers.presets import PRESETS, as_settings
 from helpers.results import card, report
@@ -148,7 +148,7 @@ def test_writing_again_gives_the_same_bytes(run):
 
 
 def test_a_folder_or_a_training_that_is_not_there_is_named(run):
-    with pytest.raises(FileNotFoundError, match="runs/told/gguf is not there"):
+    with pytest.raises(FileNotFoundError, match="told/gguf is not there"):
         card.write(run, "gguf")
     change(run, "manifest.json", lambda manifest: manifest.pop("training"))
     with pytest.raises(FileNotFoundError, match="Run notebook 03_grpo_training first"):
@@ -165,7 +165,7 @@ def asked_for(text: str) -> tuple:
     """The run, the preset and the parameters that the card's command asks for, as the command line reads them."""
     (line,) = re.findall(r"^python -m helpers run .*?$(?<!\\)", text, re.M | re.S)
     parsed = _parser().parse_args(shlex.split(line.replace("\\\n", ""))[3:])
-    return parsed.run, parsed.preset, pipeline._parsed(parsed.parameters)
+    return parsed.run, parsed.preset, asked.parameters(parsed.parameters)
 
 
 @pytest.mark.parametrize(

@@ -167,7 +167,7 @@ def test_a_disk_too_small_for_the_merge_is_refused_with_both_sizes(tmp_path, mon
     # Qwen3-8B has 8.19 billion weights: 16.4 GB in 16 bits, 32.8 in 32, and 5 % more for what lies beside them.
     monkeypatch.setattr(merging.shutil, "disk_usage", lambda path: type("Usage", (), {"free": 20e9}))
     assert check_disk(run, "unsloth/Qwen3-8B", torch.bfloat16) is None
-    with pytest.raises(ValueError, match=r"34\.4 GB and the disk of runs/a has 20\.0 GB free.*GRPO_RUNS_DIR"):
+    with pytest.raises(ValueError, match=r"34\.4 GB and the disk of \S+/a has 20\.0 GB free.*GRPO_RUNS_DIR"):
         check_disk(run, "unsloth/Qwen3-8B", torch.float32)
 
 

@@ -104,7 +104,7 @@ def picky_reward(completions, **columns):
 def test_a_reward_that_keeps_failing_stops_the_training_after_a_checkpoint(run):
     with pytest.raises(RewardError, match=r"picky_reward failed on \d+ of 128 completions.*ZeroDivisionError") as caught:
         train(run, [correctness_reward, picky_reward], max_steps=50)
-    assert "runs/a/checkpoints/checkpoint-2" in str(caught.value)
+    assert run.show("checkpoints/checkpoint-2") in str(caught.value)
     checkpoint = last_checkpoint(run.path("checkpoints"))
     assert checkpoint.name == "checkpoint-2"
     assert all("2" in fault["completion"] and "ZeroDivisionError" in fault["what"] for fault in logged_faults(run))
