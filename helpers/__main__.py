@@ -128,6 +128,7 @@ def _run(parsed: argparse.Namespace) -> int:
 
 def _doctor(parsed: argparse.Namespace) -> int:
     from helpers import presets
+    from helpers.runs import runs_folder
 
     machine, given = environment.this_machine(), _settings(parsed)
     name = given.pop("preset", parsed.preset)
@@ -143,7 +144,7 @@ def _doctor(parsed: argparse.Namespace) -> int:
         if have:
             print(f"          {package:<24}{have:<18}{'' if have.split('+')[0] == pin else f'pin {pin}'}".rstrip())
     estimate, problems = _memory(preset, machine)
-    problems = environment.doctor(preset.name) + problems
+    problems = environment.doctor(preset.name, runs_folder()) + problems
     print("\n".join(["", *estimate]))
     command = ["python", "-m", "helpers", "run", *(["--preset", name] if name != "auto" else [])]
     command += [part for key, value in given.items() for part in ("-p", f"{key}={value}")]

@@ -314,10 +314,11 @@ def _dotted(version: tuple[int, int]) -> str:
     return ".".join(map(str, version))
 
 
-def doctor(preset: str) -> list[str]:
-    """What is wrong with this machine's set-up, one sentence each with the command that mends it; empty where all is well."""
-    from helpers.runs import runs_folder, show_in_runs  # which reads versions off this module
+def doctor(preset: str, runs: Path = PROJECT / "runs") -> list[str]:
+    """What is wrong with this machine's set-up, one sentence each with the command that mends it; empty where all is well.
 
+    runs: the folder of the runs, whose disk must have room.
+    """
     machine, problems = this_machine(), []
     if sys.version_info < (3, 11):
         problems.append(f"Python {machine.python} is too old: make a virtual environment with Python 3.11 or newer.")
@@ -328,12 +329,11 @@ def doctor(preset: str) -> list[str]:
     problems += pairs_that_disagree(machine)
     if problems:
         problems.append(f"mend with: {Path(sys.executable).name} -m helpers install")
-    there = next(folder for folder in (runs_folder(), *runs_folder().parents) if folder.exists())
+    there = next(folder for folder in (runs, *runs.parents) if folder.exists())
     free = shutil.disk_usage(there).free / 1e9
     if free < 2:
         problems.append(
-            f"only {free:.1f} GB of disk are free for {show_in_runs('')}; a pocket run needs 0.1 GB, the install 3 GB. "
-            "Delete old runs."
+            f"only {free:.1f} GB of disk are free for the runs; a pocket run needs 0.1 GB, the install 3 GB. Delete old runs."
         )
     if machine.gpu is None and preset not in ("auto", "pocket"):
         problems.append(f"preset {preset!r} needs an NVIDIA GPU and none is visible. Take `--preset pocket`, which runs here.")

@@ -58,10 +58,13 @@ def write(run: Run, folder: str = "merged") -> Path:
 
 
 def _asked(run: Run) -> dict:
-    """The parameters that the run was asked for, without a machine's paths; none where no command asked."""
+    """The parameters that the run's notebooks had, without a machine's paths; none where no command asked."""
     try:
-        return portable(json.loads((run.folder / "asked.json").read_text(encoding="utf-8"))["parameters"])
-    except (OSError, ValueError, KeyError, TypeError):  # the card is none the worse
+        asked = json.loads((run.folder / "asked.json").read_text(encoding="utf-8"))
+        earlier = {number: used for number, used in asked.get("used", {}).items() if number not in asked["notebooks"]}
+        parameters = {name: value for _, used in sorted(earlier.items()) for name, value in used.items()}
+        return portable(parameters | asked["parameters"])
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):  # the card is none the worse
         return {}
 
 

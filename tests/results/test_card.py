@@ -236,3 +236,12 @@ def test_the_card_of_the_executed_notebooks(executed):
     sizes = {"max_steps": 12, "save_steps": 4, "holdout_size": 128, "train_size": 200, "sampled_questions": 16}
     assert asked_for(text) == ("suite", "pocket", {"seed": 3407} | sizes)
     assert report.read(executed).absent == {}
+
+
+def test_a_later_call_for_less_does_not_take_columns_from_the_command(run):
+    columns = {"question": "problem", "answer": "solution"}
+    used = {"01": {"columns": columns, "groups": 8}, "05": {"batch_size": 4}}
+    asked = {"parameters": {"batch_size": 8}, "notebooks": ["05"], "done": [], "used": used}
+    change(run, "asked.json", lambda found: found.update(asked))
+    parameters = asked_for(written(run).text)[2]
+    assert parameters["columns"] == columns and (parameters["groups"], parameters["batch_size"]) == (8, 8)
