@@ -17,13 +17,14 @@ import unsloth  # noqa: E402, F401  # before trl and transformers, as in every n
 @pytest.fixture(scope="session")
 def executed(tmp_path_factory):
     """The five notebooks, run once for the whole session with few steps; returns the run."""
+    from executions import SMALL
+
     from helpers.batch import pipeline
     from helpers.runs import Run
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("GRPO_RUNS_DIR", str(tmp_path_factory.mktemp("runs")))
-        sizes = ["max_steps=12", "save_steps=4", "holdout_size=128", "train_size=200", "sampled_questions=16"]
-        assert pipeline.run("suite", "pocket", None, sizes) == 0
+        assert pipeline.run("suite", "pocket", None, SMALL) == 0
         yield Run("suite")
 
 

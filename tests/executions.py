@@ -1,4 +1,18 @@
-"""In place of executing notebooks, which takes ten seconds each: what would have been executed."""
+"""Executing the notebooks in tests: the small run that all compare with, the end of one, and what stands in for one."""
+
+import os
+import signal
+import subprocess
+
+SMALL = ["max_steps=12", "save_steps=4", "holdout_size=128", "train_size=200", "sampled_questions=16"]
+
+
+def kill(process: subprocess.Popen) -> None:
+    """Nobody gets to say goodbye: the program, then the kernels, which jupyter starts in sessions of their own."""
+    children = subprocess.run(["pgrep", "-P", str(process.pid)], capture_output=True, text=True).stdout.split()
+    for pid in (process.pid, *map(int, children)):
+        os.kill(pid, signal.SIGKILL)
+    process.wait()
 
 
 class Executions(list):

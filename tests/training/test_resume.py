@@ -1,15 +1,14 @@
 """A training killed at any moment goes on as if nothing had happened."""
 
-import os
 import random
 import shutil
-import signal
 import subprocess
 import time
 
 import pandas as pd
 import pytest
 import torch
+from executions import kill
 from peft import LoraConfig, get_peft_model
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
@@ -28,14 +27,6 @@ def start(python: str, run: Run, *arguments: str) -> subprocess.Popen:
     command = [python, "-m", "helpers", "run", "--run", run.name, *arguments]
     log = run.path("killed.log").open("a")
     return subprocess.Popen(command, cwd=PROJECT, stdout=log, stderr=log, start_new_session=True)
-
-
-def kill(process: subprocess.Popen) -> None:
-    """Nobody gets to say goodbye: the program, then the kernels, which jupyter starts in sessions of their own."""
-    children = subprocess.run(["pgrep", "-P", str(process.pid)], capture_output=True, text=True).stdout.split()
-    for pid in (process.pid, *map(int, children)):
-        os.kill(pid, signal.SIGKILL)
-    process.wait()
 
 
 def steps_on_disk(run: Run) -> int:

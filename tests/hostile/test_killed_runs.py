@@ -1,0 +1,67 @@
+"""A run of all five notebooks, killed with -9 at random moments and resumed, ends as one that was never stopped.
+
+GRPO_KILLS=20 takes twenty moments instead of two.
+"""
+
+import os
+import random
+import shutil
+import subprocess
+
+import pandas as pd
+import pytest
+import torch
+from executions import SMALL, kill
+from safetensors.torch import load_file
+
+from helpers import PROJECT
+from helpers.runs import Run
+
+KILLS = int(os.environ.get("GRPO_KILLS", "2"))
+LONGEST = 45  # seconds until a kill; a run of this size takes about as long on a busy machine
+
+
+def start(python: str, run: Run, *arguments: str) -> subprocess.Popen:
+    """In a process group of its own, so that the kernel can be killed with it."""
+    command = [python, "-m", "helpers", "run", "--run", run.name, *arguments]
+    log = run.path("killed.log").open("a")
+    return subprocess.Popen(command, cwd=PROJECT, stdout=log, stderr=log, start_new_session=True)
+
+
+@pytest.mark.skipif(shutil.which("pgrep") is None, reason="needs pgrep to find the kernel")
+def test_killed_at_random_moments_a_run_ends_as_if_it_had_not_been(executed, python):
+    rng, run, killed = random.Random(11), Run("hostile"), []
+    asked = ["--preset", "pocket", *(part for size in SMALL for part in ("-p", size))]
+    while True:
+        begun = (run.folder / "asked.json").exists()
+        process = start(python, run, *(["--resume"] if begun else asked))
+        try:
+            code = process.wait(rng.uniform(1, LONGEST) if len(killed) < KILLS else 600)
+        except subprocess.TimeoutExpired:
+            killed.append(run.path("killed.log").read_text().splitlines()[-1:])
+            kill(process)
+            continue
+        assert code == 0, run.path("killed.log").read_text()
+        if len(killed) >= KILLS:
+            break
+        shutil.rmtree(run.folder)  # it was faster than the moments: once more from the start
+    left = [path.name for path in run.folder.rglob(".*") if path.name != ".lock"]
+    assert left == [], f"left behind after {killed}"
+    assert_same(executed, run, f"killed {killed}")
+
+
+def assert_same(never: Run, often: Run, how: str) -> None:
+    """The same rows, curve, completions, weights and accuracies; sums may differ in their last digits."""
+    assert never.section("data")["fingerprint"] == often.section("data")["fingerprint"], how
+    ours, theirs = (pd.read_csv(run.require("metrics.csv")) for run in (often, never))
+    assert list(ours["step"]) == list(theirs["step"]), how
+    columns = ["reward", "reward_std", "kl", "completions/mean_length", "learning_rate", "rewards/correctness_reward/mean"]
+    pd.testing.assert_frame_equal(ours[columns], theirs[columns], rtol=1e-3)
+    ours, theirs = (pd.read_parquet(run.require("completions.parquet")) for run in (often, never))
+    assert list(ours["completion"]) == list(theirs["completion"]), how
+    for file in ("adapter/adapter_model.safetensors", "merged/model.safetensors"):
+        ours, theirs = (load_file(run.require(file)) for run in (often, never))
+        assert ours.keys() == theirs.keys(), how
+        assert all(torch.allclose(ours[name], theirs[name], atol=1e-4) for name in theirs), (file, how)
+    for model, entry in never.evaluation.items():
+        assert often.evaluation[model]["accuracy"] == pytest.approx(entry["accuracy"], abs=0.02), how
