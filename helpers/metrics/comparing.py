@@ -20,6 +20,16 @@ def chosen(names: list[str]) -> list[Run]:
     return runs
 
 
+def check_names(names: list[str], run: str | None = None) -> None:
+    """ValueError or FileNotFoundError unless these are different trained runs, none of them the run they are drawn beside."""
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise ValueError(f'compare={names!r} is not a list of runs: give their names, such as ["seed-1", "seed-2"].')
+    for name in names:
+        if names.count(name) > 1 or name == run:
+            raise ValueError(f"compare={names!r}: {name!r} is there twice, or is the run itself. Name other runs.")
+        Run(name).require("metrics.csv")
+
+
 def settings_that_differ(runs: list[Run]) -> pd.DataFrame:
     """A row for each setting, seed, reward weight or kind of data that is not the same in all runs; a column a run."""
     columns = {run.name: _settings(run) for run in runs}
