@@ -307,13 +307,16 @@ def _points(given: list[dict], knobs: list[str], fixed: dict, notebooks: list[st
     Where that is given no knob, it is the base point, and a value of a knob that it already has is that point, not another.
     """
     usual = pipeline.defaults(notebooks)
-    points, seen, base, first = [], {}, None, None
+    points, seen, base, first, checked = [], {}, None, None, []
     for chosen in given:
         label = ", ".join(f"{knob}={value}" for knob, value in chosen.items()) or "the base point"
         try:
             parameters = fixed | _from_here(chosen)
             pipeline.check("sweep", notebooks, parameters)
-            rules.check(parameters)
+            others = {name: value for name, value in parameters.items() if name == "source" or name not in presets.SETTINGS}
+            if others not in checked:  # the same file need not be looked at for every point
+                rules.check(others)
+                checked.append(others)
             settings, resolved = _resolved(parameters, usual)
         except ValueError as error:
             raise ValueError(f"point {label}: {error}" if chosen else str(error)) from None

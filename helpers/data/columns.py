@@ -12,9 +12,7 @@ _OURS = ("prompt", "question", "answer")
 _MOST_NAMED = 100  # dropped columns that the report names
 
 
-def kept_columns(
-    train: list[dict], holdout: list[dict], left_out: dict[str, str]
-) -> tuple[list[pd.DataFrame], dict[str, str]]:
+def kept_columns(train: list[dict], holdout: list[dict], left_out: dict[str, str]) -> tuple[list[pd.DataFrame], dict[str, str]]:
     """The rows as two tables with the columns that Parquet can store; and why each other one was dropped, by its name.
 
     left_out: columns that the rows lack already, and why. What was dropped is printed, too.
@@ -52,5 +50,5 @@ def _obstacle(column: pd.Series) -> str | None:
         pyarrow.parquet.read_table(pyarrow.BufferReader(file.getvalue())).to_pandas()
     except Exception as error:  # Arrow's own, OverflowError, UnicodeEncodeError, TypeError: whatever the values provoke
         said = str(error if isinstance(error, UnicodeError) or not error.args else error.args[0])
-        return f"Parquet cannot store it: {shortened(said.split("\n")[0] or type(error).__name__)}"
+        return f"Parquet cannot store it: {shortened(said.split('\n')[0] or type(error).__name__)}"
     return None

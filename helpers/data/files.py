@@ -51,7 +51,9 @@ def regular_file(path: Path) -> Path:
     if stat.S_ISDIR(mode):
         raise ValueError(f"{name} is a folder; name a file.")
     if not stat.S_ISREG(mode):
-        raise ValueError(f"{name} is a pipe or a device. It is read more than once: write what it gives to a file, and name that.")
+        raise ValueError(
+            f"{name} is a pipe or a device. It is read more than once: write what it gives to a file, and name that."
+        )
     return path
 
 
