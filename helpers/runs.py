@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import platform
 import random
 import re
 import shutil
@@ -69,6 +70,8 @@ class Run:
     def require(self, relative: str) -> Path:
         """The full path of a file or folder to read. FileNotFoundError names the notebook to run first."""
         path = self.folder / relative
+        if not path.exists() and path.parent.is_dir():
+            clear_leftovers(path.parent)
         if path.exists():
             return path
         notebook = _WRITTEN_BY.get(relative)
@@ -149,24 +152,79 @@ class Run:
         return self.show(f"figures/{name}.png")
 
 
+_LEFTOVER = re.compile(r"\.(?P<name>.+)\.(?P<pid>\d+)(@(?P<host>[^@]+))?\.(?P<kind>tmp|old)")
+_in_use: set[Path] = set()  # this process's own
+
+
+def _neighbour(path: Path, kind: str) -> Path:
+    return path.with_name(f".{path.name}.{os.getpid()}@{platform.node() or 'host'}.{kind}")
+
+
+def clear_leftovers(folder: Path) -> None:
+    """Of writers that were killed, in this folder: what they replaced is restored where nothing took its place; the rest goes.
+
+    A process on this machine that still runs keeps its own, and so does one on another machine that shares the disk.
+    """
+    with os.scandir(folder) as entries:  # listed whole before anything is renamed
+        left = [(match, folder / entry.name) for entry in entries if (match := _LEFTOVER.fullmatch(entry.name))]
+    for match, path in left:
+        if path in _in_use or (match["host"] or platform.node()) != platform.node() or _writing(int(match["pid"]), path):
+            continue
+        target = folder / match["name"]
+        with contextlib.suppress(FileNotFoundError):  # another process clears, too
+            if match["kind"] == "old" and not target.exists():
+                os.replace(path, target)
+                print(f"restored {target.name}: a process was killed while it was being replaced")
+            elif path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink()
+
+
+def _writing(pid: int, path: Path) -> bool:
+    """Whether the process that left this is still there, and not another one that has been given its number."""
+    if pid == os.getpid():
+        return False  # and not in use: left by an earlier process of this number
+    import psutil
+
+    try:
+        process = psutil.Process(pid)
+        return process.status() != psutil.STATUS_ZOMBIE and process.create_time() < path.stat().st_ctime
+    except (psutil.NoSuchProcess, FileNotFoundError):
+        return False
+    except psutil.AccessDenied:
+        return True
+
+
 @contextlib.contextmanager
 def atomic_write(path: Path) -> Iterator[Path]:
-    """A temporary neighbour to write to; it takes the file's place when the block ends without an error."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    """A temporary neighbour to write to; it takes the file's place when the block ends without an error.
+
+    What a killed process has left beside it is cleared first: see `clear_leftovers`.
+    """
+    clear_leftovers(path.parent)
+    temporary = _neighbour(path, "tmp")
+    _in_use.add(temporary)
     try:
         yield temporary
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
+        _in_use.discard(temporary)
 
 
 @contextlib.contextmanager
 def atomic_folder(path: Path) -> Iterator[Path]:
-    """A fresh neighbour folder to fill; it takes the folder's place when the block ends without an error."""
-    temporary, replaced = (path.with_name(f".{path.name}.{os.getpid()}.{end}") for end in ("tmp", "old"))
-    for left_by_a_crash in (temporary, replaced):
-        shutil.rmtree(left_by_a_crash, ignore_errors=True)
-    temporary.mkdir(parents=True)
+    """A fresh neighbour folder to fill; it takes the folder's place when the block ends without an error.
+
+    A folder cannot be replaced in one step: between two renames only the neighbour `.old` holds what was there. A kill just
+    then is mended by the next writer or reader, see `clear_leftovers`.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    clear_leftovers(path.parent)
+    temporary, replaced = (_neighbour(path, kind) for kind in ("tmp", "old"))
+    _in_use.update((temporary, replaced))
+    temporary.mkdir()
     try:
         yield temporary
         if path.exists():
@@ -174,7 +232,10 @@ def atomic_folder(path: Path) -> Iterator[Path]:
         os.replace(temporary, path)
         shutil.rmtree(replaced, ignore_errors=True)
     finally:
+        if replaced.exists() and not path.exists():
+            os.replace(replaced, path)
         shutil.rmtree(temporary, ignore_errors=True)
+        _in_use.difference_update((temporary, replaced))
 
 
 def write_json(path: Path, value: object) -> None:

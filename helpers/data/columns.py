@@ -50,5 +50,6 @@ def _obstacle(column: pd.Series) -> str | None:
         pyarrow.parquet.read_table(pyarrow.BufferReader(file.getvalue())).to_pandas()
     except Exception as error:  # Arrow's own, OverflowError, UnicodeEncodeError, TypeError: whatever the values provoke
         said = str(error if isinstance(error, UnicodeError) or not error.args else error.args[0])
-        return f"Parquet cannot store it: {shortened(said.split('\n')[0] or type(error).__name__)}"
+        said = said.splitlines()[0] if said.strip() else type(error).__name__
+        return f"Parquet cannot store it: {shortened(said)}"
     return None
