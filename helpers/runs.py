@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
-from helpers import PROJECT
+from helpers import PROJECT, shapes
 from helpers.environment import package_versions
 
 _RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -68,11 +68,17 @@ class Run:
         return (Path("runs") / self.name / relative).as_posix()
 
     def require(self, relative: str) -> Path:
-        """The full path of a file or folder to read. FileNotFoundError names the notebook to run first."""
+        """The full path of a file or folder to read. FileNotFoundError names the notebook to run first.
+
+        ValueError for a Parquet file, or a folder with weights, that was cut off.
+        """
         path = self.folder / relative
         if not path.exists() and path.parent.is_dir():
             clear_leftovers(path.parent)
         if path.exists():
+            why = _cut_off(path)
+            if why:
+                raise ValueError(self._damaged(relative, why))
             return path
         notebook = _WRITTEN_BY.get(relative)
         which, only = (f"notebook {notebook}", f" --only {notebook[:2]}") if notebook else ("the notebooks before this one", "")
@@ -84,17 +90,17 @@ class Run:
     @property
     def manifest(self) -> dict:
         """What is recorded of this run so far; empty before the first notebook. ValueError where the file is damaged."""
-        return self.read_object("manifest.json")
+        return self.read_object("manifest.json", shapes.MANIFEST)
 
-    def read_object(self, relative: str) -> dict:
-        """A JSON object of the run; empty where the file is not there. ValueError where it is damaged."""
+    def read_object(self, relative: str, shape: shapes.Shape = None) -> dict:
+        """A JSON object of the run; empty where the file is not there. ValueError where it is damaged, or of another shape."""
         path = self.folder / relative
         if not path.exists():
             return {}
         try:
             content = json.loads(path.read_text(encoding="utf-8"))
-            why = None if isinstance(content, dict) else f"it holds a {type(content).__name__}, not an object"
-        except ValueError as error:
+            why = shapes.misfit(content, shape or {})
+        except (ValueError, RecursionError, OSError) as error:
             why = str(error)
         if why:
             raise ValueError(
@@ -102,6 +108,33 @@ class Run:
                 "the notebooks, or take another run name; the adapter and the merged model do not depend on it."
             )
         return content
+
+    def table(self, relative: str, columns: tuple[str, ...] = ()):
+        """A Parquet file of the run as a DataFrame. FileNotFoundError as `require`; ValueError where it is damaged.
+
+        columns: those that it must have; one without a row is damaged, too.
+        """
+        import pandas as pd
+
+        try:
+            table = pd.read_parquet(self.require(relative))
+            absent = [name for name in columns if name not in table.columns]
+            why = f"it has no column {', '.join(absent)}" if absent else None if len(table) else "it has no row"
+        except FileNotFoundError:
+            raise
+        except Exception as error:  # Arrow's own, OSError, ValueError: whatever damaged bytes provoke
+            if "is damaged" in str(error):
+                raise
+            why = str(error).splitlines()[0][:200]
+        if why:
+            raise ValueError(self._damaged(relative, why))
+        return table
+
+    def _damaged(self, relative: str, why: str) -> str:
+        notebook = _WRITTEN_BY.get(relative, "which wrote it")
+        only = f" --only {notebook[:2]}" if notebook[:2].isdigit() else ""
+        again = f"Run notebook {notebook} again: `python -m helpers run --run {self.name}{only}`."
+        return f"{self.show(relative)} is damaged ({why}). {again}"
 
     def record(self, section: str, **values) -> None:
         """Replace one section of the manifest, adding when and with which packages and revision it was written."""
@@ -143,13 +176,35 @@ class Run:
     @property
     def evaluation(self) -> dict:
         """evaluation.json: an entry a model evaluated; empty before notebook 05."""
-        return self.read_object("evaluation.json")
+        return self.read_object("evaluation.json", shapes.EVALUATION_SO_FAR)
 
     def save_figure(self, figure, name: str) -> str:
         """Save a Matplotlib figure as figures/<name>.png; returns how to print its path."""
         with atomic_write(self.path(f"figures/{name}.png")) as path:
             figure.savefig(path, dpi=120, bbox_inches="tight", format="png")
         return self.show(f"figures/{name}.png")
+
+
+def _cut_off(path: Path) -> str | None:
+    """Why a Parquet file, or the weights in a folder, cannot be whole, by what their ends say; None where they may be."""
+    if path.is_dir():
+        found = ((file, _cut_off(file)) for file in sorted(path.glob("*.safetensors")))
+        return next((f"{file.name}: {why}" for file, why in found if why), None)
+    if path.suffix not in (".parquet", ".safetensors") or not path.is_file():
+        return None
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        if path.suffix == ".parquet":
+            whole = size >= 12 and file.read(4) == b"PAR1" and file.seek(-4, os.SEEK_END) and file.read(4) == b"PAR1"
+            return None if whole else "it is cut off, or no Parquet file"
+        # The format: the length of a JSON header in 8 bytes, the header, the tensors it lists with their ends.
+        length = int.from_bytes(file.read(8), "little")
+        try:
+            header = json.loads(file.read(length)) if length < size else None
+            ends = [about["data_offsets"][1] for name, about in header.items() if name != "__metadata__"]
+        except (ValueError, TypeError, AttributeError, LookupError, RecursionError):
+            return "it is cut off, or no safetensors file"
+    return None if size == 8 + length + max(ends, default=0) else "it is cut off"
 
 
 _LEFTOVER = re.compile(r"\.(?P<name>.+)\.(?P<pid>\d+)(@(?P<host>[^@]+))?\.(?P<kind>tmp|old)")

@@ -6,6 +6,7 @@ import pandas as pd
 
 from helpers.metrics.history import read_metrics
 from helpers.runs import Run
+from helpers.shapes import EVALUATION
 
 _NOT_A_SETTING = ("name", "needs_gb")
 
@@ -40,6 +41,9 @@ def settings_that_differ(runs: list[Run]) -> pd.DataFrame:
 
 def _settings(run: Run) -> dict[str, object]:
     training, data = run.section("training"), run.manifest.get("data", {})
+    absent = [name for name in ("settings", "seed") if name not in training]
+    if absent:
+        raise ValueError(f"{run.show('manifest.json')} is damaged: its training has no {absent[0]}, so it cannot be compared.")
     settings = {name: value for name, value in training["settings"].items() if name not in _NOT_A_SETTING}
     weights = dict(zip(training.get("rewards", []), training.get("weights", []), strict=False))
     return settings | {
@@ -54,7 +58,8 @@ def outcomes(runs: list[Run]) -> pd.DataFrame:
     """A row a run: steps, the reward over the last ten, and the holdout accuracies with their 95 % intervals as text."""
     rows = []
     for run in runs:
-        history, evaluation = read_metrics(run.require("metrics.csv")), run.evaluation
+        history = read_metrics(run.require("metrics.csv"))
+        evaluation = run.read_object("evaluation.json", EVALUATION)
         row = {
             "run": run.name,
             "steps": int(history["step"].max()),
