@@ -20,6 +20,7 @@ import numpy as np
 import pandas as pd
 
 from helpers.data.columns import MOST_COLUMNS, kept_columns
+from helpers.data.files import Unreadable
 from helpers.data.sources import STAND_INS, Broken, Unreachable, read_source
 from helpers.formats import THINK_ANSWER, TagFormat
 from helpers.presets import Preset, as_settings
@@ -343,6 +344,8 @@ def _clean(row: dict) -> str | None:
             value = None
         if value is None or (isinstance(value, str) and not value.strip()):
             return f"{name} is blank"
+        if isinstance(value, Unreadable):
+            return f"{name} cannot be read"
         if not isinstance(value, (str, int, float)):
             return f"{name} is a {type(value).__name__}, not text"
         if not str(value).isascii() and _has_lone_surrogate(str(value)):

@@ -61,7 +61,7 @@ def _asked(run: Run) -> dict:
     """The parameters that the run was asked for, without a machine's paths; none where no command asked."""
     try:
         return portable(json.loads((run.folder / "asked.json").read_text(encoding="utf-8"))["parameters"])
-    except (OSError, ValueError, KeyError, TypeError):  # the card is none the worse
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):  # the card is none the worse
         return {}
 
 

@@ -31,6 +31,11 @@ def answer_file(
     fmt = TagFormat.parse(_needed(run, "manifest.json", data, "tags"))
     system = _needed(run, "data_report.json", run.read_object("data_report.json", {"system_prompt": str}), "system_prompt")
     rows = _questions(source)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.open("ab").close()
+    except OSError as error:
+        raise ValueError(f"--output {target} cannot be written ({error.strerror}).") from None
     done = _done(target, rows)
     if done == len(rows):
         return 0
@@ -63,10 +68,8 @@ def _check(source: Path, target: Path, temperature: float, batch_size: int | Non
             regular_file(target)
             if target.samefile(source):
                 raise ValueError(f"--output {target} is the input itself: name another file.")
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.open("ab").close()
     except OSError as error:
-        raise ValueError(f"--output {shortened(target)} cannot be written ({error.strerror}).") from None
+        raise ValueError(f"--output {shortened(target)}: there can be no such file ({error.strerror}).") from None
 
 
 def _needed(run: Run, file: str, content: dict, name: str):

@@ -21,7 +21,7 @@ from types import FunctionType, SimpleNamespace
 
 import regex
 
-_ONE, _ALL = 0.25, 1.0  # seconds of processor time for one completion, and for all slow ones of a batch
+_ONE, _ALL = 0.25, 0.75  # seconds of processor time for one completion, and for all slow ones of a batch
 _SLOW = 0.02  # what takes less is not counted, so that no honest batch, however large, runs out of time
 _LEAST = 0.002  # for each completion, when the time of the batch is used up
 
