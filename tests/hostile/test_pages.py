@@ -1,9 +1,7 @@
 """Hostile text in every field of what is shown: nothing of it is run, and nothing is fetched; and no secret is written."""
 
 import json
-import shutil
 
-import pandas as pd
 import pytest
 from browser import browse as in_chromium
 from browser import in_a_browser
@@ -14,7 +12,7 @@ from helpers.results import card, report
 from helpers.rewards import correctness_reward
 from helpers.rewards.lab import Lab
 from helpers.rewards.verdicts import marked
-from helpers.runs import write_json
+from helpers.runs import Run, write_json
 
 EVIL = "</style></title></textarea><script>console.log('pwned')</script><img src=x onerror=\"console.log('pwned')\">"
 EVIL += "<svg onload=console.log('pwned')><a href='javascript:console.log(1)'>x</a>{{7*7}}{% raw %}\r```\r\n\u2028]]>'\"`$\\"
@@ -37,12 +35,10 @@ def run(machine):
     run = finished_run()
     for name in ("manifest.json", "data_report.json", "reward_report.json", "comparison.json", "evaluation.json"):
         content = json.loads((run.folder / name).read_text(encoding="utf-8"))
-        if name == "manifest.json":  # the name of the run is checked when it is made; its preset says what the settings are
-            kept = {section: content[section]["settings"]["name"] for section in ("data", "training")}
         hostile = poisoned(content)
-        if name == "manifest.json":
-            for section, preset in kept.items():
-                hostile[section]["settings"] |= {"name": preset, "model": EVIL, "source": EVIL}
+        if name == "manifest.json":  # settings of another kind are no settings: only free text is anybody's
+            for section in ("data", "training"):
+                hostile[section]["settings"] = content[section]["settings"] | {"model": EVIL, "source": EVIL}
             hostile["training"]["rewards"] = content["training"]["rewards"]
         write_json(run.path(name), hostile)
     table = run.table("completions.parquet")
@@ -78,8 +74,8 @@ def test_hostile_text_is_shown_as_it_is(run, tmp_path):
 def test_a_card_keeps_its_fences_closed(run):
     text = card.write(run).read_text(encoding="utf-8")
     assert "\r" not in text.partition("## Use")[2].partition("## Data")[0]
-    fence = text.partition("## Use")[2].split("`python\n")[0].split("\n")[-1] + "`"
-    assert len(fence) > 3 and text.count(f"\n{fence}\n") == 1, "longer than the fences in the prompt"
+    opened = [line for line in text.splitlines() if line.startswith("````") and line != "````"]
+    assert opened == ["````python", "````bash"] and text.count("\n````\n") == 2, "longer than the fences in the prompt"
 
 
 @in_a_browser
@@ -96,7 +92,7 @@ def test_no_script_runs_and_nothing_is_asked_for(run, tmp_path, name):
     assert all("page.html" in line for line in asked), asked
 
 
-def test_no_secret_is_written(machine, monkeypatch, tmp_path):
+def test_no_secret_is_written(machine, cli, monkeypatch):
     secret = "hf_0123456789abcdefghijklmnopqrstuvwxyz"
     for name in ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "WANDB_API_KEY", "OPENAI_API_KEY"):
         monkeypatch.setenv(name, secret)
@@ -105,7 +101,8 @@ def test_no_secret_is_written(machine, monkeypatch, tmp_path):
     card.write(run)
     Lab([correctness_reward], [1.0]).cases()
     browse.completions(run.table("completions.parquet"), ["correctness_reward"])
-    shutil.copytree(run.folder, tmp_path / "copy")
     written = [path for path in run.folder.rglob("*") if path.is_file()]
     assert len(written) > 8 and not [path.name for path in written if secret.encode() in path.read_bytes()]
-    assert isinstance(run.table("completions.parquet"), pd.DataFrame)
+    code, out, err = cli("run", "--run", "b", "-p", f"HF_TOKEN={secret}")
+    assert code == 2 and "no chosen notebook has a parameter 'HF_TOKEN'" in err and secret not in out + err
+    assert not Run("b").folder.exists()
