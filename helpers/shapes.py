@@ -79,7 +79,7 @@ def _kind(value: object) -> str:
     return _NAMES.get(type(value), f"the number {value}")
 
 
-_SETTINGS = {"name": str, "model": str}
+_SETTINGS = {"name?": str, "model?": str}
 _SECTION = {"written?": moment, "versions?": {"*": (str, type(None))}, "git?": dict}
 MANIFEST = {
     "name?": str,
@@ -88,6 +88,7 @@ MANIFEST = {
     "merge?": _SECTION | {"dtype?": str, "logit_difference?": number, "into?": str},
     "*": _SECTION,
 }
+TOLD = {part: {"settings?": {"name": str, "model": str}} for part in ("data?", "training?")}  # what report and card need of it
 _PROPORTION = {"accuracy": number, "ci95": [number, number], "n": count}
 _POINT = {"value": number, "ci95": [number, number]}
 _MEASURED = _PROPORTION | {

@@ -24,7 +24,7 @@ from helpers.metrics import plots
 from helpers.metrics.diagnosis import diagnose
 from helpers.metrics.history import first_and_last, read_metrics, reward_names
 from helpers.runs import Run, atomic_write
-from helpers.shapes import SHAPES, misfit
+from helpers.shapes import SHAPES, TOLD, misfit
 
 NOTEBOOKS = {  # what the page is made of, and the notebook that writes it
     "data_report.json": "01_data_preparation",
@@ -95,7 +95,7 @@ def read(run: Run) -> Facts:
     """Everything that report and card tell. An evaluation older than the training is of another adapter, and left out."""
     if not any((run.folder / part).exists() for part in NOTEBOOKS):
         run.require("data_report.json")
-    manifest = run.manifest
+    manifest = run.manifest and run.read_object("manifest.json", TOLD)  # both shapes
     trained = run.section("training")["written"] if "training" in manifest else None
     absent = {part: why for part in NOTEBOOKS if (why := _why_absent(run, part, trained))}
 
