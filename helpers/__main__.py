@@ -97,6 +97,7 @@ def _parser() -> argparse.ArgumentParser:
     sweep.add_argument("--grid", required=True, metavar="FILE", help="a YAML file, e.g. benchmarks/grids/knobs.yaml")
     sweep.add_argument("--jobs", type=int, default=1, metavar="N", help="runs at a time (default: 1)")
     sweep.add_argument("--dry-run", action="store_true", help="check the grid and say what would be run")
+    sweep.add_argument("--yes", action="store_true", help="run more than 10,000 points and seeds, if that many are meant")
     sweep.set_defaults(command=_sweep)
     reproduce = commands.add_parser("reproduce", help="rerun a run as its manifest records it and compare, number for number")
     reproduce.add_argument("--run", default="demo", metavar="NAME", help="the run (default: demo); the new one is NAME-again")
@@ -242,7 +243,7 @@ def _report(parsed: argparse.Namespace) -> int:
 
 
 def _sweep(parsed: argparse.Namespace) -> int:
-    return _module("batch.sweep").sweep(Path(parsed.grid), parsed.jobs, parsed.dry_run)
+    return _module("batch.sweep").sweep(Path(parsed.grid), parsed.jobs, parsed.dry_run, parsed.yes)
 
 
 def _reproduce(parsed: argparse.Namespace) -> int:

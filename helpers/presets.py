@@ -335,6 +335,9 @@ def with_overrides(preset: Preset, **overrides) -> Preset:
 def from_manifest(settings: dict, **overrides) -> Preset:
     """The preset that `asdict` wrote into a manifest, with some fields overridden."""
     known = {field.name for field in fields(Preset)}
+    absent = [name for name in ("name", "needs_gb") if name not in settings]
+    if absent:
+        raise ValueError(f"the settings recorded in the manifest have no {absent[0]}, so they are no preset's: run 01 again.")
     return with_overrides(Preset(**{key: value for key, value in settings.items() if key in known}), **overrides)
 
 

@@ -24,7 +24,7 @@ try:
 except ImportError:  # Windows
     fcntl = None
 
-from helpers import PROJECT
+from helpers import PROJECT, shapes
 from helpers.environment import package_versions
 
 SWEEPS = "sweeps"  # in the runs folder: what sweeps keep; so no run can have this name
@@ -88,9 +88,17 @@ class Run:
         return show_in_runs(f"{self.name}/{relative}")
 
     def require(self, relative: str) -> Path:
-        """The full path of a file or folder to read. FileNotFoundError names the notebook to run first."""
+        """The full path of a file or folder to read. FileNotFoundError names the notebook to run first.
+
+        ValueError for a Parquet file, or a folder with weights, that was cut off.
+        """
         path = self.folder / relative
+        if not path.exists() and path.parent.is_dir():
+            clear_leftovers(path.parent)
         if path.exists():
+            why = _cut_off(path)
+            if why:
+                raise ValueError(self._damaged(relative, why))
             return path
         notebook = _WRITTEN_BY.get(relative)
         which, only = (f"notebook {notebook}", f" --only {notebook[:2]}") if notebook else ("the notebooks before this one", "")
@@ -102,17 +110,17 @@ class Run:
     @property
     def manifest(self) -> dict:
         """What is recorded of this run so far; empty before the first notebook. ValueError where the file is damaged."""
-        return self.read_object("manifest.json")
+        return self.read_object("manifest.json", shapes.MANIFEST)
 
-    def read_object(self, relative: str) -> dict:
-        """A JSON object of the run; empty where the file is not there. ValueError where it is damaged."""
+    def read_object(self, relative: str, shape: shapes.Shape = None) -> dict:
+        """A JSON object of the run; empty where the file is not there. ValueError where it is damaged, or of another shape."""
         path = self.folder / relative
         if not path.exists():
             return {}
         try:
             content = json.loads(path.read_text(encoding="utf-8"))
-            why = None if isinstance(content, dict) else f"it holds a {type(content).__name__}, not an object"
-        except ValueError as error:
+            why = shapes.misfit(content, shape or {})
+        except (ValueError, RecursionError, OSError) as error:
             why = str(error)
         if why:
             raise ValueError(
@@ -120,6 +128,33 @@ class Run:
                 "the notebooks, or take another run name; the adapter and the merged model do not depend on it."
             )
         return content
+
+    def table(self, relative: str, columns: tuple[str, ...] = ()):
+        """A Parquet file of the run as a DataFrame. FileNotFoundError as `require`; ValueError where it is damaged.
+
+        columns: those that it must have; one without a row is damaged, too.
+        """
+        import pandas as pd
+
+        try:
+            table = pd.read_parquet(self.require(relative))
+            absent = [name for name in columns if name not in table.columns]
+            why = f"it has no column {', '.join(absent)}" if absent else None if len(table) else "it has no row"
+        except FileNotFoundError:
+            raise
+        except Exception as error:  # Arrow's own, OSError, ValueError: whatever damaged bytes provoke
+            if "is damaged" in str(error):
+                raise
+            why = str(error).splitlines()[0][:200]
+        if why:
+            raise ValueError(self._damaged(relative, why))
+        return table
+
+    def _damaged(self, relative: str, why: str) -> str:
+        notebook = _WRITTEN_BY.get(relative, "which wrote it")
+        only = f" --only {notebook[:2]}" if notebook[:2].isdigit() else ""
+        again = f"Run notebook {notebook} again: `python -m helpers run --run {self.name}{only}`."
+        return f"{self.show(relative)} is damaged ({why}). {again}"
 
     def record(self, section: str, **values) -> None:
         """Replace one section of the manifest, adding when and with which packages and revision it was written."""
@@ -161,13 +196,79 @@ class Run:
     @property
     def evaluation(self) -> dict:
         """evaluation.json: an entry a model evaluated; empty before notebook 05."""
-        return self.read_object("evaluation.json")
+        return self.read_object("evaluation.json", shapes.EVALUATION_SO_FAR)
 
     def save_figure(self, figure, name: str) -> str:
         """Save a Matplotlib figure as figures/<name>.png; returns how to print its path."""
         with atomic_write(self.path(f"figures/{name}.png")) as path:
             figure.savefig(path, dpi=120, bbox_inches="tight", format="png")
         return self.show(f"figures/{name}.png")
+
+
+def _cut_off(path: Path) -> str | None:
+    """Why a Parquet file, or the weights in a folder, cannot be whole, by what their ends say; None where they may be."""
+    if path.is_dir():
+        found = ((file, _cut_off(file)) for file in sorted(path.glob("*.safetensors")))
+        return next((f"{file.name}: {why}" for file, why in found if why), None)
+    if path.suffix not in (".parquet", ".safetensors") or not path.is_file():
+        return None
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        if path.suffix == ".parquet":
+            whole = size >= 12 and file.read(4) == b"PAR1" and file.seek(-4, os.SEEK_END) and file.read(4) == b"PAR1"
+            return None if whole else "it is cut off, or no Parquet file"
+        # The format: the length of a JSON header in 8 bytes, the header, the tensors it lists with their ends.
+        length = int.from_bytes(file.read(8), "little")
+        try:
+            header = json.loads(file.read(length)) if length < size else None
+            ends = [about["data_offsets"][1] for name, about in header.items() if name != "__metadata__"]
+        except (ValueError, TypeError, AttributeError, LookupError, RecursionError):
+            return "it is cut off, or no safetensors file"
+    return None if size == 8 + length + max(ends, default=0) else "it is cut off"
+
+
+_LEFTOVER = re.compile(r"\.(?P<name>.+)\.(?P<pid>\d+)(@(?P<host>[^@]+))?\.(?P<kind>tmp|old)")
+_in_use: set[Path] = set()  # this process's own
+
+
+def _neighbour(path: Path, kind: str) -> Path:
+    return path.with_name(f".{path.name}.{os.getpid()}@{platform.node() or 'host'}.{kind}")
+
+
+def clear_leftovers(folder: Path) -> None:
+    """Of writers that were killed, in this folder: what they replaced is restored where nothing took its place; the rest goes.
+
+    A process on this machine that still runs keeps its own, and so does one on another machine that shares the disk.
+    """
+    with os.scandir(folder) as entries:  # listed whole before anything is renamed
+        left = [(match, folder / entry.name) for entry in entries if (match := _LEFTOVER.fullmatch(entry.name))]
+    for match, path in left:
+        if path in _in_use or (match["host"] or platform.node()) != platform.node() or _writing(int(match["pid"]), path):
+            continue
+        target = folder / match["name"]
+        with contextlib.suppress(FileNotFoundError):  # another process clears, too
+            if match["kind"] == "old" and not target.exists():
+                os.replace(path, target)
+                print(f"restored {target.name}: a process was killed while it was being replaced")
+            elif path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink()
+
+
+def _writing(pid: int, path: Path) -> bool:
+    """Whether the process that left this is still there, and not another one that has been given its number."""
+    if pid == os.getpid():
+        return False  # and not in use: left by an earlier process of this number
+    import psutil
+
+    try:
+        process = psutil.Process(pid)
+        return process.status() != psutil.STATUS_ZOMBIE and process.create_time() < path.stat().st_ctime
+    except (psutil.NoSuchProcess, FileNotFoundError):
+        return False
+    except psutil.AccessDenied:
+        return True
 
 
 @contextlib.contextmanager
@@ -218,22 +319,33 @@ def is_free(folder: Path) -> bool:
 
 @contextlib.contextmanager
 def atomic_write(path: Path) -> Iterator[Path]:
-    """A temporary neighbour to write to; it takes the file's place when the block ends without an error."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    """A temporary neighbour to write to; it takes the file's place when the block ends without an error.
+
+    What a killed process has left beside it is cleared first: see `clear_leftovers`.
+    """
+    clear_leftovers(path.parent)
+    temporary = _neighbour(path, "tmp")
+    _in_use.add(temporary)
     try:
         yield temporary
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
+        _in_use.discard(temporary)
 
 
 @contextlib.contextmanager
 def atomic_folder(path: Path) -> Iterator[Path]:
-    """A fresh neighbour folder to fill; it takes the folder's place when the block ends without an error."""
-    temporary, replaced = (path.with_name(f".{path.name}.{os.getpid()}.{end}") for end in ("tmp", "old"))
-    for left_by_a_crash in (temporary, replaced):
-        shutil.rmtree(left_by_a_crash, ignore_errors=True)
-    temporary.mkdir(parents=True)
+    """A fresh neighbour folder to fill; it takes the folder's place when the block ends without an error.
+
+    A folder cannot be replaced in one step: between two renames only the neighbour `.old` holds what was there. A kill just
+    then is mended by the next writer or reader, see `clear_leftovers`.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    clear_leftovers(path.parent)
+    temporary, replaced = (_neighbour(path, kind) for kind in ("tmp", "old"))
+    _in_use.update((temporary, replaced))
+    temporary.mkdir()
     try:
         yield temporary
         if path.exists():
@@ -241,7 +353,10 @@ def atomic_folder(path: Path) -> Iterator[Path]:
         os.replace(temporary, path)
         shutil.rmtree(replaced, ignore_errors=True)
     finally:
+        if replaced.exists() and not path.exists():
+            os.replace(replaced, path)
         shutil.rmtree(temporary, ignore_errors=True)
+        _in_use.difference_update((temporary, replaced))
 
 
 def write_json(path: Path, value: object) -> None:

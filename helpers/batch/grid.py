@@ -10,6 +10,8 @@
       num_generations: [4, 8, 16]
 
 or, in place of `one_at_a_time`, `product: {beta: [0, 0.02], lora_rank: [8, 16]}`, every combination.
+
+A grid is plain YAML: of aliases, tags and deep nesting, which a few lines could unfold to fill the memory, it needs none.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ import difflib
 import hashlib
 import itertools
 import json
+import math
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,12 +29,17 @@ import yaml
 
 from helpers import presets
 from helpers.batch import asked, pipeline
+from helpers.batch import parameters as rules
+from helpers.data.files import regular_file
 from helpers.environment import this_machine
 from helpers.runs import Run, check_seed
 
 _KEYS = ("name", "preset", "notebooks", "seeds", "fixed", "one_at_a_time", "product")
 _ELSEWHERE = {"run": "name", "seed": "seeds", "preset": "preset"}  # parameters that have a key of their own
 _LONGEST_NAME = 32  # of a sweep: its runs' names, of 64 characters, hold point and seed too
+_MOST_RUNS = 10_000  # without --yes
+_LARGEST_FILE = 2**20  # bytes; the grids here have less than a thousandth of that
+_DEEPEST = 8  # levels: a value that is a mapping within a list within a knob is at 5
 _EXPONENT = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)[eE][+-]?\d+")
 
 
@@ -71,16 +79,21 @@ class Grid:
         return _run_name(self.name, point.name, seed)
 
 
-def read_grid(path: Path) -> Grid:
+def read_grid(path: Path, many: bool = False) -> Grid:
     """Read a grid and check all that can be checked before anything runs: its keys, its parameters, and every point's settings.
 
     Numbers such as 1e-3, which YAML 1.1 reads as text, are taken as the numbers they are.
+    many: take a grid of more than 10,000 runs, too; otherwise it is refused as a slip.
     FileNotFoundError without the file; ValueError, beginning with the file's name, for everything else.
     """
-    if not path.is_file():
-        raise FileNotFoundError(f"there is no grid file {path}. The top of helpers/batch/grid.py shows what one looks like.")
     try:
-        return _grid(_content(path))
+        regular_file(path)
+    except ValueError as error:
+        raise FileNotFoundError(
+            f"there is no grid file: {error} The top of helpers/batch/grid.py shows what one looks like."
+        ) from None
+    try:
+        return _grid(_content(path), many)
     except ValueError as error:
         raise ValueError(f"{path.name}: {error}") from None
 
@@ -88,17 +101,53 @@ def read_grid(path: Path) -> Grid:
 # --- YAML --------------------------------------------------------------------------------------------------------------
 
 
+class _Loader(yaml.SafeLoader):
+    """PyYAML's safe loader, which names the line of a value that its type cannot hold, such as the date 2024-13-45."""
+
+    def construct_object(self, node, deep=False):
+        """See PyYAML; errors of other kinds than its own become ValueErrors."""
+        try:
+            return super().construct_object(node, deep)
+        except yaml.YAMLError:
+            raise
+        except Exception as error:
+            if not isinstance(node, yaml.ScalarNode):
+                raise
+            raise ValueError(f"line {node.start_mark.line + 1}: {node.value[:40]!r} cannot be read ({error}).") from None
+
+
 def _content(path: Path) -> object:
+    if path.stat().st_size > _LARGEST_FILE:
+        raise ValueError(f"the file has {path.stat().st_size:,} bytes; a grid has at most {_LARGEST_FILE:,}.")
     try:
         text = path.read_text(encoding="utf-8")
-        _refuse_repeated_keys(yaml.compose(text, yaml.SafeLoader))
-        return yaml.safe_load(text)
+        _refuse_more_than_values(text)
+        _refuse_repeated_keys(yaml.compose(text, _Loader))
+        return yaml.load(text, _Loader)
     except UnicodeDecodeError:
         raise ValueError("this is not text in UTF-8.") from None
+    except OSError as error:
+        raise ValueError(f"the file cannot be read ({error.strerror}).") from None
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = f"line {mark.line + 1}: " if mark else ""
         raise ValueError(f"{line}this is not YAML: {getattr(error, 'problem', None) or str(error).splitlines()[0]}.") from None
+
+
+def _refuse_more_than_values(text: str) -> None:
+    """ValueError for aliases, tags and deep nesting, before anything is built of the text: events come as it is read."""
+    depth = 0
+    for event in yaml.parse(text, _Loader):
+        line, why = event.start_mark.line + 1, None
+        if isinstance(event, yaml.AliasEvent):
+            why = f"the alias *{event.anchor} is not taken here: write the values out."
+        elif getattr(event, "tag", None) not in (None, "!"):
+            why = f"the tag {event.tag} is not taken here: write the value alone; text goes in quotes."
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > _DEEPEST:
+            why = f"more than {_DEEPEST} levels of lists and mappings within one another; a grid needs three or four."
+        if why:
+            raise ValueError(f"line {line}: {why}")
 
 
 def _refuse_repeated_keys(node: yaml.Node | None) -> None:
@@ -128,7 +177,7 @@ def _from_here(parameters: dict) -> dict:
 # --- Checks ------------------------------------------------------------------------------------------------------------
 
 
-def _grid(content: object) -> Grid:
+def _grid(content: object, many: bool) -> Grid:
     if not isinstance(content, dict):
         raise ValueError(f"a grid is a mapping with the keys {', '.join(_KEYS)}; this is {_kind(content)}.")
     for key in content:
@@ -140,6 +189,7 @@ def _grid(content: object) -> Grid:
     notebooks, seeds = _notebooks(content.get("notebooks", [1, 3])), _seeds(content.get("seeds"))
     fixed = _fixed(content)
     axes = _axes(content, fixed)
+    _refuse_many(axes, "product" in content, len(seeds), many)
     if "product" in content:
         given = [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
     else:
@@ -150,6 +200,17 @@ def _grid(content: object) -> Grid:
     if len(runs) < len(points):
         raise ValueError("two points would have the same run name: give a value as a number or as text, not as both.")
     return grid
+
+
+def _refuse_many(axes: dict[str, list], product: bool, seeds: int, many: bool) -> None:
+    sizes = [len(values) for values in axes.values()]
+    runs = seeds * (math.prod(sizes) if product else 1 + sum(sizes))
+    if runs > _MOST_RUNS and not many:
+        counted = " x ".join(map(str, sizes)) if product else f"{sum(sizes):,} values"
+        raise ValueError(
+            f"{counted} and {seeds} seed{'s' * (seeds > 1)} make {runs:,} runs, more than {_MOST_RUNS:,}. Vary less, or say "
+            "--yes if that many are meant."
+        )
 
 
 def _name(name: object) -> str:
@@ -178,8 +239,8 @@ def _seeds(seeds: object) -> list[int]:
         raise ValueError(f"seeds: {'missing' if seeds is None else repr(seeds)}: give a list, such as [1, 2, 3].")
     for seed in seeds:
         check_seed(seed)
-        if seeds.count(seed) > 1:
-            raise ValueError(f"seeds: {seed} is there twice; the same run again tells nothing.")
+    if len(set(seeds)) < len(seeds):
+        raise ValueError(f"seeds: {max(seeds, key=seeds.count)} is there twice; the same run again tells nothing.")
     return seeds
 
 
@@ -246,12 +307,16 @@ def _points(given: list[dict], knobs: list[str], fixed: dict, notebooks: list[st
     Where that is given no knob, it is the base point, and a value of a knob that it already has is that point, not another.
     """
     usual = pipeline.defaults(notebooks)
-    points, seen, base, first = [], {}, None, None
+    points, seen, base, first, checked = [], {}, None, None, []
     for chosen in given:
         label = ", ".join(f"{knob}={value}" for knob, value in chosen.items()) or "the base point"
         try:
             parameters = fixed | _from_here(chosen)
             pipeline.check("sweep", notebooks, parameters)
+            others = {name: value for name, value in parameters.items() if name == "source" or name not in presets.SETTINGS}
+            if others not in checked:  # the same file need not be looked at for every point
+                rules.check(others)
+                checked.append(others)
             settings, resolved = _resolved(parameters, usual)
         except ValueError as error:
             raise ValueError(f"point {label}: {error}" if chosen else str(error)) from None

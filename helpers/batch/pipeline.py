@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 
 import nbformat
@@ -22,9 +23,10 @@ from papermill.iorw import LocalHandler, papermill_io
 
 from helpers import PROJECT, presets
 from helpers.batch import asked
+from helpers.batch import parameters as rules
 from helpers.environment import pairs_that_disagree, this_machine
-from helpers.runs import Run, atomic_write, check_seed, held
-from helpers.training import memory, trackers
+from helpers.runs import Run, atomic_write, held
+from helpers.training import memory
 
 NOTEBOOKS = PROJECT / "notebooks"
 _SLOW_CELL = 3.0  # seconds; where the output is no terminal, only cells slower than this get a line
@@ -159,6 +161,7 @@ def _chosen(numbers: list[str] | None) -> list[Path]:
     return [known[number] for number in numbers]
 
 
+@lru_cache
 def _parameters_of(path: Path) -> dict[str, dict]:
     return papermill.inspect_notebook(_literal(path))
 
@@ -173,22 +176,19 @@ def _accepted(path: Path) -> set[str]:
 
 
 def _refuse_impossible(given: dict, folder: Run, numbers: set[str]) -> presets.Preset | None:
-    """ValueError for settings that no notebook could run with: those of the preset, or of the run as it was prepared.
+    """ValueError for parameters that no notebook could run with: settings of the preset, or of the run as it was prepared, and
+    all others by the rule of the notebook that takes them.
 
     Returns the settings that the notebooks will record; None where nothing was prepared.
     """
     overrides = {name: value for name, value in given.items() if name in presets.SETTINGS}
-    trackers.check(given.get("report_to", "none"))
-    check_seed(given.get("seed", 0))
-    for name in ("groups", "batch_size", "samples", "sampled_questions"):
-        value = given.get(name)
-        if value is not None and (type(value) is not int or value < 1):
-            raise ValueError(f"{name}={value!r} is not a number of completions or questions: give an integer of at least 1.")
+    settings = None
     if "01" in numbers:
         settings = presets.resolve(given.get("preset", "auto"), this_machine(), **overrides)
     elif "data" in folder.manifest:
         settings = presets.from_manifest(folder.manifest["data"]["settings"], **overrides)
-    else:
+    rules.check(given, folder.name, settings.backend if settings else "unsloth")
+    if settings is None:
         return None  # the first notebook says what is missing
     loading = {"03", "05"} if "completions" in given else {"02", "03", "05"}  # 02 loads no model for stored completions
     if numbers & loading:

@@ -34,11 +34,12 @@ _PATIENCE = 20.0  # seconds that an interrupted run has to save what it is at
 _ERROR_LINE = re.compile(r"(?:error: |\d\d_\w+\.ipynb[,:] ).*")  # how `python -m helpers run` says why it stopped
 
 
-def sweep(path: Path, jobs: int = 1, dry_run: bool = False) -> int:
+def sweep(path: Path, jobs: int = 1, dry_run: bool = False, many: bool = False) -> int:
     """Run what is not yet done of a grid, `jobs` runs at a time, then write and print the table. Returns the exit code.
 
     A run that failed is told at the end, makes the code 1, and is tried again by the next sweep; one that was asked for with
     other parameters than the grid now has is run anew. dry_run: check, say what would be run, and run nothing.
+    many: take more than 10,000 runs, too.
 
     With several jobs each run computes on one thread. (Sums in another order differ in their last digits, and after some steps
     in their completions: keep to one kind of sweep where that matters.)
@@ -48,7 +49,7 @@ def sweep(path: Path, jobs: int = 1, dry_run: bool = False) -> int:
     """
     if jobs < 1:
         raise ValueError(f"--jobs {jobs} is not a number of runs at a time: give an integer of at least 1.")
-    grid = read_grid(path)
+    grid = read_grid(path, many)
     if jobs > 1 and grid.needs_gpu:
         raise ValueError(f"--jobs {jobs}: the preset is meant to have the GPU to itself. Leave --jobs out.")
     if dry_run:

@@ -12,6 +12,7 @@ import codecs
 import csv
 import itertools
 import re
+from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -121,8 +122,15 @@ def distinct_names(path: Path, names: list[str], wanted: Collection[str]) -> lis
     twice = sorted({name for name in wanted if names.count(name) > 1})
     if twice:
         raise ValueError(f"{path}: the header names {', '.join(map(repr, twice))} more than once. Rename one.")
-    before = [names[:position].count(name) for position, name in enumerate(names)]
-    return [f"{name}.{count}" if name and count else name for name, count in zip(names, before, strict=True)]
+    seen, taken, distinct = Counter(), set(names), []
+    for name in names:
+        other = name
+        while name and seen[name] and other in taken:
+            other, seen[name] = f"{name}.{seen[name]}", seen[name] + 1
+        seen[name] = seen[name] or 1
+        taken.add(other)
+        distinct.append(other)
+    return distinct
 
 
 def listed(names: Collection[str], most: int = 20) -> str:

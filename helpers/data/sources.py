@@ -10,34 +10,62 @@ import difflib
 import hashlib
 import json
 import random
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from helpers.data.csvfiles import Broken, csv_rows, distinct_names, listed, text_lines
+from helpers.data.csvfiles import Broken, listed, text_lines
+from helpers.data.files import FILE_TYPES, file_rows, shortened
 
+__all__ = ["FILE_TYPES", "Broken", "file_rows", "text_lines"]  # of the files beside this one, for those that read rows
 DEFAULT_GENERATED_ROWS = 1_000
-FILE_TYPES = (".csv", ".jsonl", ".parquet")
-_PARQUET_BATCH = 4_096  # rows that are Python objects at one time
+_COMPARED = 1_000  # names of columns that a misspelt one is compared with
+_LONGEST_HUB_NAME = 255  # characters of owner/name:config; the hub takes fewer
 
 
 def read_source(
     source: str, columns: dict[str, str] | None, train_size: int | None, holdout_size: int, seed: int
 ) -> Iterator[dict | Broken]:
     """The rows of a source, by name or by path; see `tasks.load_task` for the arguments."""
-    source = str(source) if isinstance(source, Path) else source
-    if not isinstance(source, str) or not source.strip():
-        raise ValueError(f"source={source!r} is not a data source: give a name such as 'arithmetic/sums' or a file's path.")
-    kind, _, family = source.partition("/")
+    source, kind = _kind(source)
+    family = source.partition("/")[2]
     if kind == "arithmetic":
         return arithmetic(family, train_size or DEFAULT_GENERATED_ROWS, holdout_size, seed)
     if kind == "reasoning-gym":
         return _reasoning_gym(family, (train_size or DEFAULT_GENERATED_ROWS) + holdout_size, seed)
-    if source.lower().endswith(FILE_TYPES):
+    if kind == "file":
         return _mapped(file_rows(Path(source), _mapping(columns).values()), columns, source)
-    if Path(source).is_dir() or (source.count("/") == 1 and not source.startswith(".")):
-        return _hub(source, columns)
+    return _hub(source, columns)
+
+
+def check_source(source: str, columns: dict[str, str] | None = None) -> None:
+    """ValueError for a source that `read_source` would refuse, as far as a moment without a network tells.
+
+    Of a file the first row is read, so that a column that is not there is named; of a generated source the family is known;
+    whether the hub has a data set only the hub can say.
+    """
+    _mapping(columns)
+    source, kind = _kind(source)
+    if kind == "arithmetic":
+        arithmetic_family(source.partition("/")[2])
+    elif kind == "file":
+        next(iter(read_source(source, columns, None, 1, 0)), None)
+
+
+def _kind(source: object) -> tuple[str, str]:
+    """The source as text, and what it is: arithmetic, reasoning-gym, file or hub. ValueError where it is none of them."""
+    source = str(source) if isinstance(source, Path) else source
+    if not isinstance(source, str) or not source.strip():
+        raise ValueError(f"source={source!r} is not a data source: give a name such as 'arithmetic/sums' or a file's path.")
+    kind = source.partition("/")[0]
+    if kind in ("arithmetic", "reasoning-gym"):
+        return source, kind
+    if source.lower().endswith(FILE_TYPES):
+        return source, "file"
+    named = source.count("/") == 1 and not source.startswith(".")
+    if len(source) <= _LONGEST_HUB_NAME and "\0" not in source and (named or Path(source).is_dir()):
+        return source, "hub"
     raise ValueError(
-        f"source={source!r} is not known. Give arithmetic/<family> ({', '.join(FAMILIES)}), reasoning-gym/<family>, "
+        f"source={shortened(source)!r} is not known. Give arithmetic/<family> ({', '.join(FAMILIES)}), reasoning-gym/<family>, "
         f"a hub data set such as openai/gsm8k, or the path of a {', '.join(FILE_TYPES)} file."
     )
 
@@ -105,13 +133,19 @@ def arithmetic_problem(family: str, rng: random.Random) -> dict:
     }
 
 
+def arithmetic_family(family: str) -> Callable:
+    """How the problems of a family are drawn; ValueError where it is not known."""
+    if family not in FAMILIES:
+        raise ValueError(_unknown("arithmetic", family, FAMILIES))
+    return FAMILIES[family]
+
+
 def arithmetic(family: str, train_size: int, holdout_size: int, seed: int) -> Iterator[dict]:
     """Distinct problems of a family, train_size for training and holdout_size from the reserved tenth.
 
     Ends early where the family has no more distinct problems; `tasks.load_task` then says how many there were.
     """
-    if family not in FAMILIES:
-        raise ValueError(_unknown("arithmetic", family, FAMILIES))
+    arithmetic_family(family)
     rng = random.Random(f"{family}-{seed}")
     wanted = {"train": train_size, "holdout": holdout_size}
     seen: set[str] = set()
@@ -145,50 +179,6 @@ def _reasoning_gym(family: str, size: int, seed: int) -> Iterator[dict]:
             # The row's own score_answer needs the entry it was made with; JSON keeps it in one Parquet column.
             "entry": json.dumps(entry, default=str),
         }
-
-
-# --- Files -------------------------------------------------------------------------------------------------------------
-
-
-def file_rows(path: Path, wanted: Collection[str] = ("question", "answer")) -> Iterator[dict | Broken]:
-    """The rows of a .csv, .jsonl or .parquet file, read as a stream. ValueError says what is wrong with the file.
-
-    wanted: the columns that will be asked for. One that is there twice is refused; of the others the second `note` becomes
-    `note.1`.
-    """
-    if not path.is_file():
-        near = difflib.get_close_matches(path.name, [p.name for p in path.parent.glob("*")] if path.parent.is_dir() else [], 1)
-        raise ValueError(f"{path}: no such file." + (f" Did you mean {path.with_name(near[0])}?" if near else ""))
-    if not path.stat().st_size:
-        raise ValueError(f"{path}: the file is empty.")
-    if path.suffix.lower() == ".jsonl":
-        return _jsonl_rows(path)
-    return (csv_rows if path.suffix.lower() == ".csv" else _parquet_rows)(path, wanted)
-
-
-def _jsonl_rows(path: Path) -> Iterator[dict | Broken]:
-    for number, line in enumerate(text_lines(path), 1):
-        if not line.strip():
-            continue
-        try:
-            row = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            yield Broken("not JSON", f"line {number}: {error}")
-            continue
-        yield row if isinstance(row, dict) else Broken("not a JSON object", f"line {number}: {line.strip()}")
-
-
-def _parquet_rows(path: Path, wanted: Collection[str]) -> Iterator[dict]:
-    import pyarrow
-    import pyarrow.parquet
-
-    try:
-        file = pyarrow.parquet.ParquetFile(path)
-        names = distinct_names(path, file.schema_arrow.names, wanted)
-        for batch in file.iter_batches(_PARQUET_BATCH):
-            yield from batch.rename_columns(names).to_pylist()
-    except (pyarrow.ArrowException, OSError) as error:
-        raise ValueError(f"{path}: not a Parquet file, or a damaged one ({error}).") from None
 
 
 # --- Hub data sets -----------------------------------------------------------------------------------------------------
@@ -234,19 +224,20 @@ def _hub(source: str, columns: dict[str, str] | None) -> Iterator[dict]:
 
 def _mapping(columns: dict[str, str] | None) -> dict[str, str]:
     """Where `question` and `answer` are: the columns of those names, unless `columns` says otherwise."""
-    columns = columns or {}
-    if not isinstance(columns, dict) or not all(isinstance(column, str) for column in columns.values()):
-        raise ValueError(f'columns={columns!r} is not a mapping: write {{"question": "…", "answer": "…"}}.')
+    columns = {} if columns is None else columns
+    if not isinstance(columns, dict) or not all(isinstance(name, str) for pair in columns.items() for name in pair):
+        said = shortened(repr(columns))
+        raise ValueError(f'columns={said} is not a mapping of names to names: write {{"question": "…", "answer": "…"}}.')
     unknown = set(columns) - {"question", "answer"}
     if unknown:
-        raise ValueError(f"columns maps {', '.join(sorted(unknown))}, but only 'question' and 'answer' can be mapped.")
+        raise ValueError(f"columns maps {listed(sorted(unknown))}, but only 'question' and 'answer' can be mapped.")
     return {"question": "question", "answer": "answer"} | columns
 
 
 def _mapped(rows: Iterator[dict | Broken], columns: dict[str, str] | None, source: str) -> Iterator[dict | Broken]:
     """The rows with the mapped columns under the names `question` and `answer`; the first row says whether they exist."""
     mapping = _mapping(columns)
-    checked = False
+    checked, names = False, _FreeNames()
     for row in rows:
         if isinstance(row, Broken):
             yield row
@@ -258,13 +249,14 @@ def _mapped(rows: Iterator[dict | Broken], columns: dict[str, str] | None, sourc
         if absent:
             yield Broken(f"no {', '.join(absent)}", str(row))
             continue
-        rest = {_free_name(key): value for key, value in row.items() if key not in mapping.values()}
-        yield {name: row[column] for name, column in mapping.items()} | rest
+        rest = {key: value for key, value in row.items() if key not in mapping.values()}
+        names.learn(rest)
+        yield {name: row[column] for name, column in mapping.items()} | {names[key]: value for key, value in rest.items()}
 
 
 def _no_column(source: str, absent: list[str], mapping: dict[str, str], names: list[str]) -> str:
     """What is missing, what is there, and a mapping to copy, filled in where a name is near."""
-    there = {str(name).casefold(): str(name) for name in names}
+    there = {str(name).casefold(): str(name) for name in names[:_COMPARED]}
     near = {name: difflib.get_close_matches(str(name).casefold(), list(there), 1) for name in absent}
     meant = {name: there[found[0]] for name, found in near.items() if found}
     question = f"Did you mean {', '.join(map(repr, meant.values()))}? " if meant else ""
@@ -282,8 +274,21 @@ _RESERVED |= {"citations", "ignore_case", "language", "maximum", "minimum", "ngr
 _RESERVED |= {"samples", "schema", "steps", "target", "threshold", "tolerance", "unit"}
 
 
-def _free_name(column: str) -> str:
-    return f"source_{column}" if column in _RESERVED else column
+class _FreeNames(dict):
+    """What each column of a source is called here: its own name, or where that is taken, the name behind `source_`."""
+
+    def __init__(self):
+        super().__init__()
+        self.taken = set(_RESERVED)
+
+    def learn(self, columns: dict) -> None:
+        """Name the columns not yet known; those that can keep their names come first."""
+        for column in sorted((column for column in columns if column not in self), key=_RESERVED.__contains__):
+            name = column
+            while name in self.taken:
+                name = f"source_{name}"
+            self[column] = name
+            self.taken.add(name)
 
 
 def _unknown(kind: str, family: str, known) -> str:

@@ -19,6 +19,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import pandas as pd
 
+from helpers.data.columns import MOST_COLUMNS, kept_columns
+from helpers.data.files import Unreadable
 from helpers.data.sources import STAND_INS, Broken, Unreachable, read_source
 from helpers.formats import THINK_ANSWER, TagFormat
 from helpers.presets import Preset, as_settings
@@ -36,8 +38,8 @@ class Task:
     """A task ready to train on.
 
     train, holdout: tables with the columns `prompt` (list of {role, content}), `question`, `answer` (str), then the source's
-    own columns; a third column set aside by none: what the source gave, it keeps.
-    report: what was read, dropped (and why), and how long the prompts are; JSON-ready.
+    own columns, as far as Parquet can store them.
+    report: what was read, dropped (rows and columns, and why), and how long the prompts are; JSON-ready.
     """
 
     train: pd.DataFrame
@@ -89,7 +91,8 @@ def load_task(
     for row in train + holdout:
         row.pop("split", None)
         row["prompt"] = _prompt(system, row["question"])
-    report = account.report | limits.report
+    (train_table, holdout_table), dropped = kept_columns(train, holdout, account.left_out)
+    report = account.report | limits.report | ({"columns_dropped": dropped} if dropped else {})
     report |= {
         "source": source,
         "seed": seed,
@@ -100,7 +103,7 @@ def load_task(
         "rows_holdout": len(holdout),
         "fingerprint": fingerprint(train + holdout),
     }
-    return Task(_table(train), _table(holdout), report)
+    return Task(train_table, holdout_table, report)
 
 
 def save(run: Run, task: Task, settings: Preset) -> None:
@@ -187,11 +190,25 @@ class _Account:
 
     def __init__(self):
         self.read, self.dropped, self.examples = 0, Counter(), {}
+        self.columns, self.left_out = set(), {}  # of the source: those that are kept; and why the others are not
 
     def drop(self, reason: str, example: object) -> None:
         self.dropped[reason] += 1
         if len(self.examples.setdefault(reason, [])) < _KEPT_EXAMPLES:
             self.examples[reason].append(str(example)[:200])
+
+    def storable(self, row: dict) -> dict:
+        """The row with those columns that have a name that can be written, the first MOST_COLUMNS that the source shows."""
+        for name in row.keys() - self.columns - self.left_out.keys():
+            if not str(name).isascii() and _has_lone_surrogate(str(name)):
+                self.left_out[name] = "its name has a lone surrogate, which is no text"
+        for name in row:
+            if name not in self.columns and name not in self.left_out:
+                if len(self.columns) < MOST_COLUMNS:
+                    self.columns.add(name)
+                else:
+                    self.left_out[name] = f"beyond the first {MOST_COLUMNS} columns"
+        return {name: value for name, value in row.items() if name in self.columns} if self.left_out else row
 
     @property
     def usable(self) -> int:
@@ -294,6 +311,7 @@ def _validated(source_rows: Iterable[dict | Broken], account: _Account) -> Itera
         if isinstance(row, Broken):
             account.drop(row.reason, row.where)
             continue
+        row = account.storable(row)
         problem = _clean(row)
         if problem:
             account.drop(problem, f"row {account.read}: {row.get('question')!r} -> {row.get('answer')!r}")
@@ -326,9 +344,11 @@ def _clean(row: dict) -> str | None:
             value = None
         if value is None or (isinstance(value, str) and not value.strip()):
             return f"{name} is blank"
+        if isinstance(value, Unreadable):
+            return f"{name} cannot be read"
         if not isinstance(value, (str, int, float)):
             return f"{name} is a {type(value).__name__}, not text"
-        if not str(value).isascii() and any("\ud800" <= character <= "\udfff" for character in str(value)):
+        if not str(value).isascii() and _has_lone_surrogate(str(value)):
             return f"{name} has a lone surrogate, which is no text"
         if "\0" in str(value):
             return f"{name} has a NUL character, which is no text"
@@ -337,6 +357,10 @@ def _clean(row: dict) -> str | None:
     if not row["answer"]:
         return "nothing after ####"
     return None
+
+
+def _has_lone_surrogate(text: str) -> bool:
+    return any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def _prompt(system: str, question: str) -> list[dict]:
@@ -355,9 +379,3 @@ def _too_few(source: str, account: _Account, train: int, holdout: int, train_siz
     fewer = max(1, rows // 5)
     fewer = f"train_size={rows - fewer} and holdout_size={fewer}, for example"
     return f"{said}Bring more rows, or ask for fewer: {fewer}. {account}"
-
-
-def _table(rows: list[dict]) -> pd.DataFrame:
-    table = pd.DataFrame(rows)
-    first = ["prompt", "question", "answer"]
-    return table[first + [column for column in table.columns if column not in first]]

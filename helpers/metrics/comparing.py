@@ -6,6 +6,7 @@ import pandas as pd
 
 from helpers.metrics.history import read_metrics
 from helpers.runs import Run
+from helpers.shapes import EVALUATION
 
 _NOT_A_SETTING = ("name", "needs_gb")
 
@@ -20,6 +21,16 @@ def chosen(names: list[str]) -> list[Run]:
     return runs
 
 
+def check_names(names: list[str], run: str | None = None) -> None:
+    """ValueError or FileNotFoundError unless these are different trained runs, none of them the run they are drawn beside."""
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise ValueError(f'compare={names!r} is not a list of runs: give their names, such as ["seed-1", "seed-2"].')
+    for name in names:
+        if names.count(name) > 1 or name == run:
+            raise ValueError(f"compare={names!r}: {name!r} is there twice, or is the run itself. Name other runs.")
+        Run(name).require("metrics.csv")
+
+
 def settings_that_differ(runs: list[Run]) -> pd.DataFrame:
     """A row for each setting, seed, reward weight or kind of data that is not the same in all runs; a column a run."""
     columns = {run.name: _settings(run) for run in runs}
@@ -30,6 +41,9 @@ def settings_that_differ(runs: list[Run]) -> pd.DataFrame:
 
 def _settings(run: Run) -> dict[str, object]:
     training, data = run.section("training"), run.manifest.get("data", {})
+    absent = [name for name in ("settings", "seed") if name not in training]
+    if absent:
+        raise ValueError(f"{run.show('manifest.json')} is damaged: its training has no {absent[0]}, so it cannot be compared.")
     settings = {name: value for name, value in training["settings"].items() if name not in _NOT_A_SETTING}
     weights = dict(zip(training.get("rewards", []), training.get("weights", []), strict=False))
     return settings | {
@@ -44,7 +58,8 @@ def outcomes(runs: list[Run]) -> pd.DataFrame:
     """A row a run: steps, the reward over the last ten, and the holdout accuracies with their 95 % intervals as text."""
     rows = []
     for run in runs:
-        history, evaluation = read_metrics(run.require("metrics.csv")), run.evaluation
+        history = read_metrics(run.require("metrics.csv"))
+        evaluation = run.read_object("evaluation.json", EVALUATION)
         row = {
             "run": run.name,
             "steps": int(history["step"].max()),

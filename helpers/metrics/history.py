@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 REQUIRED = ("step", "reward", "reward_std", "loss")
@@ -13,12 +14,18 @@ def read_metrics(path: Path) -> pd.DataFrame:
     """metrics.csv as a DataFrame, sorted by step. ValueError where it is empty or lacks a column that every run logs."""
     try:
         history = pd.read_csv(path)
-    except (pd.errors.EmptyDataError, pd.errors.ParserError, UnicodeDecodeError) as error:
+    except (pd.errors.EmptyDataError, pd.errors.ParserError, UnicodeDecodeError, IsADirectoryError) as error:
         raise ValueError(f"{path.name} cannot be read ({error}). Rerun notebook 03_grpo_training.") from None
     absent = [column for column in REQUIRED if column not in history.columns]
     if absent or history.empty:
         why = f"has no column {', '.join(absent)}" if absent else "has no row"
         raise ValueError(f"{path.name} {why}. Rerun notebook 03_grpo_training.")
+    logged = history.drop(columns="stage", errors="ignore").dropna(axis=1, how="all")
+    strange = [name for name in logged if not pd.api.types.is_numeric_dtype(logged[name])]
+    if not strange and not np.isfinite(history["step"]).all():
+        strange = ["step"]
+    if strange:
+        raise ValueError(f"{path.name} holds what is no number in column {strange[0]!r}. Rerun notebook 03_grpo_training.")
     return history.sort_values("step", ignore_index=True)
 
 

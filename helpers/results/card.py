@@ -64,7 +64,7 @@ def _asked(run: Run) -> dict:
         earlier = {number: used for number, used in asked.get("used", {}).items() if number not in asked["notebooks"]}
         parameters = {name: value for _, used in sorted(earlier.items()) for name, value in used.items()}
         return portable(parameters | asked["parameters"])
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):  # the card is none the worse
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):  # the card is none the worse
         return {}
 
 
@@ -134,7 +134,14 @@ def _table(head: list[str], rows: list[list[object]]) -> str:
 
 
 def _code(language: str, text: str) -> str:
-    return f"```{language}\n{text}\n```"
+    """A fenced block that its content cannot end: Markdown ends a line at a carriage return, too."""
+    text = "".join(character if character == "\n" or character.isprintable() else _spelt(character) for character in text)
+    fence = "`" * max([3, *(len(run) + 1 for run in re.findall("`+", text))])
+    return f"{fence}{language}\n{text}\n{fence}"
+
+
+def _spelt(character: str) -> str:
+    return repr(character)[1:-1]
 
 
 # --- The parts of the card ---------------------------------------------------------------------------------------------
@@ -185,7 +192,7 @@ def _rewards(facts: Facts) -> list[str]:
     said = facts.rewards.get("verdict")
     lines = ["## Rewards", _table(["reward", "weight"], rows)]
     if said:
-        reasons = [_escaped(reason) for reason in (*said["stops"], *said["notes"])]
+        reasons = [_escaped(reason) for reason in (*said["stops"], *said.get("notes", []))]
         lines.append(" ".join([f"The laboratory, before training: **{'go' if said['go'] else 'no go'}**.", *reasons]))
     return lines
 

@@ -60,7 +60,7 @@ def judge_named(name: str | None) -> Callable | None:
             judge = runpy.run_path(where).get(function)
         else:
             judge = getattr(importlib.import_module(where), function, None)
-    except Exception as error:  # whatever a user's file may raise
+    except (Exception, SystemExit) as error:  # whatever a user's file may raise
         raise ValueError(f"judge={name!r}: {where} cannot be read ({type(error).__name__}: {error}).") from None
     if not callable(judge):
         raise ValueError(f"judge={name!r}: {where} has no function {function}.")

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from helpers.data.files import regular_file, shortened
 from helpers.data.sources import Broken, file_rows
 from helpers.formats import TagFormat
 from helpers.presets import from_manifest
 from helpers.runs import Run
 
 _BATCH = 64  # questions between two writes
+_HOTTEST = 10.0  # the highest temperature that a preset may have
 
 
 def answer_file(
@@ -22,23 +24,24 @@ def answer_file(
     the answer block holds, or null). Lines that are there already are kept and not done again, so a run that was interrupted
     goes on where it stopped. ValueError names what is wrong with either file.
     """
+    _check(source, target, temperature, batch_size)
     merged = run.require("merged")
-    settings, data = from_manifest(run.section("training")["settings"]), run.section("data")
+    training, data = run.section("training"), run.section("data")
+    settings = from_manifest(_needed(run, "manifest.json", training, "settings"))
+    fmt = TagFormat.parse(_needed(run, "manifest.json", data, "tags"))
+    system = _needed(run, "data_report.json", run.read_object("data_report.json", {"system_prompt": str}), "system_prompt")
     rows = _questions(source)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.open("ab").close()
+    except OSError as error:
+        raise ValueError(f"--output {target} cannot be written ({error.strerror}).") from None
     done = _done(target, rows)
     if done == len(rows):
         return 0
-    import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-
     from helpers.training.policy import sample
 
-    fmt = TagFormat.parse(data["tags"])
-    system = json.loads(run.require("data_report.json").read_text(encoding="utf-8"))["system_prompt"]
-    model = AutoModelForCausalLM.from_pretrained(
-        merged, dtype="auto", device_map="cuda" if torch.cuda.is_available() else "cpu"
-    )
-    tokenizer = AutoTokenizer.from_pretrained(merged)
+    model, tokenizer = _loaded(run, merged)
     limits = {"max_new_tokens": settings.max_completion_length, "temperature": temperature, "batch_size": batch_size}
     with target.open("a", encoding="utf-8") as file:
         for start in range(done, len(rows), _BATCH):
@@ -50,6 +53,47 @@ def answer_file(
             file.flush()
             print(f"{start + len(some)} of {len(rows)}", flush=True)
     return len(rows) - done
+
+
+def _check(source: Path, target: Path, temperature: float, batch_size: int | None) -> None:
+    if not 0 <= temperature <= _HOTTEST:  # false for nan too
+        raise ValueError(f"--temperature {temperature}: give a number from 0, which is greedy decoding, to {_HOTTEST:g}.")
+    if batch_size is not None and (type(batch_size) is not int or batch_size < 1):
+        raise ValueError(f"--batch-size {batch_size}: give an integer of at least 1.")
+    if target.suffix.lower() != ".jsonl":
+        raise ValueError(f"--output {shortened(target)}: answers are written as JSON lines; name a .jsonl file.")
+    regular_file(source)
+    try:
+        if target.exists():
+            regular_file(target)
+            if target.samefile(source):
+                raise ValueError(f"--output {target} is the input itself: name another file.")
+    except OSError as error:
+        raise ValueError(f"--output {shortened(target)}: there can be no such file ({error.strerror}).") from None
+
+
+def _needed(run: Run, file: str, content: dict, name: str):
+    if name not in content:
+        raise ValueError(
+            f"{run.show(file)} is damaged: it has no {name}. Run the notebooks again: see `python -m helpers run`."
+        )
+    return content[name]
+
+
+def _loaded(run: Run, merged: Path):
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        model = AutoModelForCausalLM.from_pretrained(merged, dtype="auto", device_map=device)
+        return model, AutoTokenizer.from_pretrained(merged)
+    except Exception as error:  # whatever damaged files provoke in three libraries
+        said = f"{type(error).__name__}: {shortened(str(error).strip().partition(chr(10))[0], 200)}"
+        raise ValueError(
+            f"{run.show('merged')} cannot be loaded ({said}). Run notebook 05_merge_and_inference again: "
+            f"`python -m helpers run --run {run.name} --only 05`."
+        ) from None
 
 
 def _prompt(system: str, question: str) -> list[dict]:
@@ -70,31 +114,41 @@ def _questions(source: Path) -> list[dict]:
 
 
 def _done(target: Path, rows: list[dict]) -> int:
-    """How many answers the target holds already; a last line that was cut off is taken away."""
-    if target.suffix.lower() != ".jsonl":
-        raise ValueError(f"--output {target}: answers are written as JSON lines; name a .jsonl file.")
-    if not target.exists():
-        target.parent.mkdir(parents=True, exist_ok=True)
-        return 0
+    """How many answers the target holds already; a last line of ours that was cut off is taken away, and nothing else."""
     kept = []
-    for line in target.read_bytes().splitlines(keepends=True):
-        try:
-            answered = json.loads(line)
-        except ValueError:
-            break
-        number = len(kept)
-        if not line.endswith(b"\n") or number >= len(rows) or answered.get("question") != json.loads(_plain(rows[number])):
+    lines = target.read_bytes().splitlines(keepends=True)
+    for line, row in zip(lines, rows, strict=False):
+        if not line.endswith(b"\n") or not _answers(line, row):
             break
         kept.append(line)
-    rest = target.read_bytes()[sum(map(len, kept)) :]
-    if rest.count(b"\n"):
+    rest = b"".join(lines[len(kept) :])
+    if rest and (len(kept) == len(rows) or not _cut_off(rest, rows[len(kept)])):
         raise ValueError(
             f"--output {target}: line {len(kept) + 1} does not answer question {len(kept) + 1} of the input. It is of another "
             "file, or was edited: name another output."
         )
-    target.write_bytes(b"".join(kept))
+    if rest:
+        target.write_bytes(b"".join(kept))
     return len(kept)
 
 
-def _plain(row: dict) -> str:
-    return json.dumps(row["question"], default=str)
+def _answers(line: bytes, row: dict) -> bool:
+    """Whether a whole line is an answer of ours to this row."""
+    try:
+        answered = json.loads(line)
+    except (ValueError, RecursionError):
+        return False
+    own = json.loads(json.dumps(row | {"completion": "", "answer": None}, default=str))
+    return (
+        isinstance(answered, dict)
+        and answered.keys() == own.keys()
+        and isinstance(answered["completion"], str)
+        and all(answered[name] == own[name] for name in own.keys() - {"completion", "answer"})
+    )
+
+
+def _cut_off(rest: bytes, row: dict) -> bool:
+    """Whether this is the beginning of the line that answers the row, as far as it does not depend on the model."""
+    line = json.dumps(row | {"completion": ""}, default=str).encode()
+    known = line[: line.index(b'"completion": "') + len(b'"completion": "')]
+    return b"\n" not in rest and (known.startswith(rest) or rest.startswith(known))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -25,6 +26,8 @@ from helpers.training.memory import shape_of
 from helpers.training.policy import nf4
 
 WAYS = ("original", "dequantised", "4bit", "adapter")  # what notebook 05 can make of an adapter
+_QUANTISATION = re.compile(r"[A-Za-z0-9_]{2,32}")
+_REPOSITORY = re.compile(r"[\w-][\w.-]*/[\w.-]+")  # as the hub names one: owner/model
 _SPARE = 1.05  # of the weights' bytes: the tokenizer, and a little room
 # The largest logit difference that rounding explains: measured, 2e-5 in 32 bits on the pocket model; an assumption in 16.
 _TOLERANCE = {torch.float32: 1e-3, torch.bfloat16: 0.5, torch.float16: 0.5}
@@ -130,16 +133,24 @@ def verify(folder: Path, tokenizer, prompts: list[list[dict]], expected: list[to
 
 def check_plan(run: Run, settings: Preset, machine: Machine, dtype: torch.dtype, *, merge: str, gguf, push_to_hub) -> None:
     """ValueError where notebook 05 could not do what its parameters ask for, before anything is loaded."""
-    if merge not in WAYS:
-        raise ValueError(f"merge={merge!r} is not known. Known: {', '.join(WAYS)}.")
+    check_wishes(settings.backend, machine, merge=merge, gguf=gguf, push_to_hub=push_to_hub)
     if merge != "adapter":
         check_disk(run, settings.model_path, dtype)
-    obstacles = gguf_obstacles(machine, settings.backend) if gguf else []
+
+
+def check_wishes(backend: str, machine: Machine, *, merge: str = "original", gguf=None, push_to_hub=None) -> None:
+    """`check_plan` without a run: what can be told of these parameters before there is anything to merge."""
+    if not isinstance(merge, str) or merge not in WAYS:
+        raise ValueError(f"merge={merge!r} is not known. Known: {', '.join(WAYS)}.")
+    if gguf is not None and (not isinstance(gguf, str) or not _QUANTISATION.fullmatch(gguf)):
+        raise ValueError(f"gguf={gguf!r} is no way of quantising. Give llama.cpp's name of one, such as q4_k_m, q8_0 or f16.")
+    obstacles = gguf_obstacles(machine, backend) if gguf else []
     if obstacles:
         raise ValueError(
             f"gguf={gguf!r} cannot be written here: {' '.join(obstacles)} Leave gguf out, or convert it elsewhere."
         )
-    if push_to_hub and ("/" not in str(push_to_hub) or not os.environ.get("HF_TOKEN")):
+    named = isinstance(push_to_hub, str) and _REPOSITORY.fullmatch(push_to_hub)
+    if push_to_hub is not None and not (named and os.environ.get("HF_TOKEN")):
         raise ValueError(
             f"push_to_hub={push_to_hub!r}: name it owner/model, and set HF_TOKEN, a token that may write, in the environment."
         )

@@ -24,6 +24,7 @@ from helpers.metrics import plots
 from helpers.metrics.diagnosis import diagnose
 from helpers.metrics.history import first_and_last, read_metrics, reward_names
 from helpers.runs import Run, atomic_write
+from helpers.shapes import SHAPES, TOLD, misfit
 
 NOTEBOOKS = {  # what the page is made of, and the notebook that writes it
     "data_report.json": "01_data_preparation",
@@ -94,7 +95,7 @@ def read(run: Run) -> Facts:
     """Everything that report and card tell. An evaluation older than the training is of another adapter, and left out."""
     if not any((run.folder / part).exists() for part in NOTEBOOKS):
         run.require("data_report.json")
-    manifest = run.manifest
+    manifest = run.manifest and run.read_object("manifest.json", TOLD)  # both shapes
     trained = run.section("training")["written"] if "training" in manifest else None
     absent = {part: why for part in NOTEBOOKS if (why := _why_absent(run, part, trained))}
 
@@ -108,7 +109,7 @@ def read(run: Run) -> Facts:
         data=portable(part("data_report.json", _json, {})),
         rewards=part("reward_report.json", _json, {}),
         history=part("metrics.csv", read_metrics, None),
-        completions=part("completions.parquet", pd.read_parquet, None),
+        completions=None if "completions.parquet" in absent else _completions(run),
         evaluation=portable(part("evaluation.json", _json, {})),
         comparison=part("comparison.json", _json, {}),
         has_merged=(run.folder / "merged").exists(),
@@ -129,13 +130,19 @@ def _why_absent(run: Run, part: str, trained: str | None) -> str | None:
 def _json(path: Path) -> dict:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        content, why = None, str(error)
-    else:
-        why = f"it holds a {type(content).__name__}, not an object"
-    if not isinstance(content, dict):
+        why = misfit(content, SHAPES[path.name])
+    except (ValueError, RecursionError, OSError) as error:
+        why = str(error)
+    if why:
         raise ValueError(f"{path.name} is damaged ({why}). Rerun notebook {NOTEBOOKS[path.name]}, which writes it.")
     return content
+
+
+def _completions(run: Run) -> pd.DataFrame:
+    table = run.table("completions.parquet", ("step", "question", "answer", "completion"))
+    if not pd.api.types.is_numeric_dtype(table["step"]) or table["step"].isna().any():
+        raise ValueError("completions.parquet is damaged (a step is no number). Rerun notebook 03_grpo_training.")
+    return table
 
 
 def portable(value, key: str = ""):

@@ -26,6 +26,7 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 
+from helpers.data.files import regular_file
 from helpers.data.sources import Broken, file_rows, text_lines
 from helpers.formats import THINK_ANSWER, TagFormat, completion_text
 from helpers.rewards import attacks, symbolic, verdicts
@@ -223,9 +224,12 @@ class Lab:
 
 def load_cases(path: str | Path | None = None, tags: TagFormat = THINK_ANSWER) -> list[dict]:
     """The cases of a JSON-lines file; the suite's own, with these tags, without one. See `Lab.cases`."""
-    file = Path(path or CASES)
-    if not file.is_file():
-        raise ValueError(f"{path}: no such file. Cases are a JSON object a line, with name, completion and expected.")
+    if path is not None and not isinstance(path, str | Path):
+        raise ValueError(f"cases={path!r} is not the path of a file: a JSON object a line, with name, completion and expected.")
+    try:
+        file = regular_file(Path(path or CASES))
+    except ValueError as error:
+        raise ValueError(f"{error} Cases are a JSON object a line, with name, completion and expected.") from None
     own_tags = dict(zip(THINK_ANSWER.tags, tags.tags, strict=True))
     cases, seen = [], Counter()
     for number, line in enumerate(text_lines(file), start=1):
@@ -248,6 +252,8 @@ def _case(line: str, where: str) -> dict:
         case = json.loads(line)
     except json.JSONDecodeError as error:
         raise ValueError(f"{where} is not JSON: {error.msg}, at character {error.colno}.") from None
+    except (ValueError, RecursionError) as error:  # an integer of 5,000 digits, brackets 10,000 deep
+        raise ValueError(f"{where} cannot be read as JSON: {error}.") from None
     if not isinstance(case, dict) or not all(isinstance(case.get(key), str) for key in ("name", "completion")):
         raise ValueError(f"{where} needs the texts `name` and `completion`; it is {line[:100]!r}.")
     expected = case.setdefault("expected", {})
@@ -262,6 +268,8 @@ def stored_groups(stored: pd.DataFrame | str | Path) -> tuple[pd.DataFrame, list
     Its columns are `question`, `completion`, what the rewards need, such as `answer`, and `step` if any: a group is a question
     at a step, as in the `completions.parquet` of a run. ValueError where a column is missing or no group has two completions.
     """
+    if not isinstance(stored, pd.DataFrame | str | Path):
+        raise ValueError(f"completions={stored!r} is not the path of a file of stored completions.")
     table = stored if isinstance(stored, pd.DataFrame) else _table(Path(stored))
     missing = {"question", "completion"} - set(table.columns)
     if missing:

@@ -6,9 +6,11 @@ import ast
 import json
 import re
 import warnings
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from helpers.formats import THINK_ANSWER, TagFormat, completion_text
+from helpers.rewards import bounded
+from helpers.rewards.bounded import Budget
 
 _COST_A_CHARACTER = 0.001  # of text after the last tag
 _LARGEST_COST = 0.25  # as much as one tag earns
@@ -77,14 +79,19 @@ def json_format_reward(
     """1.0 where the answer block is one JSON object or array that fulfils the JSON Schema, if one is given; else 0.0.
 
     tags=None judges the whole completion. A ```json fence around the document is free; `NaN`, comments and a second document
-    are not JSON. jsonschema.SchemaError is raised for a schema that is none.
+    are not JSON, and what cannot be shown to fulfil the schema in time scores 0.0, with a warning (see `bounded`).
+    jsonschema.SchemaError is raised for a schema that is none.
 
     >>> schema = {"type": "object", "required": ["city"], "properties": {"city": {"type": "string"}}}
     >>> json_format_reward(['<answer>{"city": "Bonn"}</answer>', '<answer>{"city": 3}</answer>'], schema=schema)
     [1.0, 0.0]
     """
     validator = _validator(json.dumps(schema)) if schema is not None else None
-    return [_json_score(_document(completion, tags), validator) for completion in completions]
+    budget = Budget("json_format_reward")
+    texts = [_document(completion, tags) for completion in completions]
+    scores = [budget.judged(partial(_json_score, text, validator)) for text in texts]
+    budget.tell(len(completions))
+    return scores
 
 
 def code_format_reward(completions: list, language: str = "python", tags: TagFormat | None = None, **columns) -> list[float]:
@@ -131,12 +138,7 @@ def _fenced(text: str) -> list[tuple[str, str]]:
 
 @lru_cache(maxsize=32)
 def _validator(schema: str):
-    from jsonschema.validators import validator_for
-
-    schema = json.loads(schema)
-    kind = validator_for(schema)
-    kind.check_schema(schema)
-    return kind(schema)
+    return bounded.validator(json.loads(schema))
 
 
 def _json_score(text: str, validator) -> float:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import partial
 
 from helpers.formats import THINK_ANSWER, TagFormat, completion_text
+from helpers.rewards.bounded import Budget, compiled, search
 
 _STEP = re.compile(
     r"^[ \t]*(?:(?:step[ \t]+)?\d{1,3}[.):]|[-*•][ \t])[ \t]*(?=\S)"
@@ -60,13 +62,21 @@ def forbidden_patterns_reward(
 ) -> list[float]:
     """1.0 where none of the regular expressions is found in the completion, else 0.0. Case does not count.
 
-    ValueError names a pattern that is no regular expression.
+    ValueError names a pattern that is no regular expression. A completion that cannot be searched in time scores 0.0, with a
+    warning (see `bounded`): that the pattern is absent was not shown.
 
     >>> forbidden_patterns_reward(["Bonn.", "As an AI, I cannot say."])
     [1.0, 0.0]
     """
-    compiled = [_compiled(pattern) for pattern in ([patterns] if isinstance(patterns, str) else patterns)]
-    return [float(not any(p.search(completion_text(completion)) for p in compiled)) for completion in completions]
+    wanted = [compiled(pattern, re.IGNORECASE) for pattern in ([patterns] if isinstance(patterns, str) else patterns)]
+    budget = Budget("forbidden_patterns_reward")
+
+    def score(text: str) -> float:
+        return float(not any(search(pattern, text) for pattern in wanted))
+
+    scores = [budget.judged(partial(score, completion_text(completion))) for completion in completions]
+    budget.tell(len(completions))
+    return scores
 
 
 def repetition_reward(completions: list, ngram_size: int = 3, **columns) -> list[float]:
@@ -95,13 +105,6 @@ def _count_steps(text: str, tags: TagFormat) -> int:
     ends = [mark.start() for mark in marks[1:]] + [len(text)]
     steps = {_NO_LETTER.sub(" ", text[mark.end() : end].casefold()).strip() for mark, end in zip(marks, ends, strict=False)}
     return len(steps - {""})
-
-
-def _compiled(pattern: str) -> re.Pattern:
-    try:
-        return re.compile(pattern, re.IGNORECASE)
-    except re.error as error:
-        raise ValueError(f"{pattern!r} is not a regular expression: {error}.") from None
 
 
 def _at_least_one(**values: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -10,6 +11,7 @@ import pandas as pd
 from helpers.rewards import attacks
 from helpers.rewards.shaping import reward_name
 from helpers.runs import Run
+from helpers.shapes import REWARD_REPORT
 
 _TOLERANCE = 1e-3  # of an expected score
 _FEW_DRIVE = 0.10  # of the advantage variance; below it the answer hardly counts
@@ -61,7 +63,7 @@ def against_report(run: Run, functions: list, weights: list[float]) -> str:
 
     Names and weights are compared, not what the functions do. ValueError where the report is damaged.
     """
-    report = run.read_object("reward_report.json")
+    report = run.read_object("reward_report.json", REWARD_REPORT)
     if not report:
         return (
             f"NOT TESTED: {run.show('reward_report.json')} is not there; notebook 2 writes it, and attacks the rewards first."
@@ -107,6 +109,7 @@ def differences(cases: pd.DataFrame) -> pd.DataFrame:
 def marked(cases: pd.DataFrame):
     """The cases to look at, as a pandas Styler: every score that is not the expected one in red, with what was expected."""
     rewards = [column for column in cases.columns if f"expected {column}" in cases]
+    cases = cases.rename(index=html.escape)  # pandas writes names as they stand, and they are of somebody's file
     shown = cases[[*rewards, "total"]].map(lambda score: f"{score:.3f}" if pd.notna(score) else "None")
     styles = pd.DataFrame("", index=shown.index, columns=shown.columns)
     for name, reward, expected, _ in differences(cases).itertuples(index=False):

@@ -301,11 +301,17 @@ def check(settings: Preset, machine: Machine) -> list[str]:
     """The flight check before anything is loaded: the estimate of a step's memory, as lines of text.
 
     ValueError where the machine's GPU is too small for it, with up to three settings that fit; where the model has fewer
-    positions than the context; and where the model cannot be had (one small file of it is fetched, config.json).
+    positions than the context, or is narrower than the adapter's rank; and where the model cannot be had (one small file of
+    it is fetched, config.json).
     """
     shape, card, context = shape_of(settings.model_path), card_of(machine), settings.context
     if shape is None:
         return [f"no estimate for {settings.model}: its shape is not that of a dense text model. The trial step will tell."]
+    if settings.lora_rank > shape.hidden_size:
+        raise ValueError(
+            f"lora_rank={settings.lora_rank:,} is more than the width of {settings.model}, {shape.hidden_size:,}: such an "
+            "adapter would be larger than what it adapts. Ranks of 8 to 128 are usual."
+        )
     if 0 < shape.max_position_embeddings < context:
         raise ValueError(
             f"a prompt and its completion take {context:,} tokens and {settings.model} has {shape.max_position_embeddings:,} "

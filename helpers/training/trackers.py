@@ -15,10 +15,11 @@ TRACKERS = {"none": "", "tensorboard": "TENSORBOARD_LOGGING_DIR", "wandb": "WAND
 
 def check(report_to: str) -> None:
     """ValueError for a tracker that is not known or not installed."""
-    if report_to not in TRACKERS:
+    if not isinstance(report_to, str) or report_to not in TRACKERS:
         near = difflib.get_close_matches(str(report_to), TRACKERS, 1)
         hint = f" Did you mean {near[0]!r}?" if near else ""
-        raise ValueError(f"report_to={report_to!r} is not known. Known: {', '.join(TRACKERS)}.{hint}")
+        one = "" if isinstance(report_to, str) else " It takes one of them, as a text."
+        raise ValueError(f"report_to={report_to!r} is not known. Known: {', '.join(TRACKERS)}.{one or hint}")
     if report_to != "none" and importlib.util.find_spec(report_to) is None:
         raise ValueError(f"report_to={report_to!r} needs the package {report_to}: pip install {report_to}")
 

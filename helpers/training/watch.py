@@ -61,6 +61,12 @@ class Watch(TrainerCallback):
         self.drawn = time.monotonic()
 
 
+def check_early_stopping(patience: int | None) -> None:
+    """ValueError for what is no patience: an integer of at least 2, in steps. None, for a training to its end, is fine."""
+    if patience is not None and (type(patience) is not int or patience < 2):
+        raise ValueError(f"early_stopping={patience!r} is not a number of steps: give an integer of at least 2, or None.")
+
+
 class EarlyStopping(TrainerCallback):
     """Stops a training, after a checkpoint, that no longer learns or is going wrong.
 
@@ -83,8 +89,7 @@ class EarlyStopping(TrainerCallback):
         measure: Callable[[], float] | None = None,
         resumed_from=None,
     ):
-        if isinstance(patience, bool) or not isinstance(patience, int) or patience < 2:
-            raise ValueError(f"early_stopping={patience!r} is not a number of steps: give an integer of at least 2, or None.")
+        check_early_stopping(patience)
         self.history, self.diagnose, self.patience, self.measure = history, diagnose, patience, measure
         self.reason = None
         self.path = run.path(f"checkpoints/{_HOLDOUT}")
