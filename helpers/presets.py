@@ -341,6 +341,12 @@ def from_manifest(settings: dict, **overrides) -> Preset:
     return with_overrides(Preset(**{key: value for key, value in settings.items() if key in known}), **overrides)
 
 
+def check_early_stopping(patience: int | None) -> None:
+    """ValueError for what is no patience: an integer of at least 2, in steps. None, for a training to its end, is fine."""
+    if patience is not None and (type(patience) is not int or patience < 2):
+        raise ValueError(f"early_stopping={patience!r} is not a number of steps: give an integer of at least 2, or None.")
+
+
 def check_machine(preset: Preset, machine: Machine) -> Preset:
     """The preset as it will run on this machine: without vLLM where that cannot serve, which is said aloud.
 

@@ -10,6 +10,7 @@ from helpers.data.files import shortened
 from helpers.data.sources import check_source
 from helpers.environment import this_machine
 from helpers.formats import TagFormat
+from helpers.presets import check_early_stopping
 from helpers.runs import check_seed
 from helpers.training import trackers
 
@@ -55,10 +56,7 @@ def _check_tried(given: dict) -> None:
 
 def _check_trained_and_merged(given: dict, run: str | None, backend: str) -> None:
     """What notebooks 03, 04 and 05 are asked for."""
-    if "early_stopping" in given:
-        from helpers.training.watch import check_early_stopping
-
-        check_early_stopping(given["early_stopping"])
+    check_early_stopping(given.get("early_stopping"))
     if "compare" in given:
         from helpers.metrics.comparing import check_names
 

@@ -9,6 +9,7 @@ import pandas as pd
 from transformers import TrainerCallback
 
 from helpers.environment import interactive
+from helpers.presets import check_early_stopping
 from helpers.runs import Run, atomic_write
 from helpers.training.checkpoints import History, checkpoint_step
 
@@ -59,12 +60,6 @@ class Watch(TrainerCallback):
         else:
             self.handle.update(figure)
         self.drawn = time.monotonic()
-
-
-def check_early_stopping(patience: int | None) -> None:
-    """ValueError for what is no patience: an integer of at least 2, in steps. None, for a training to its end, is fine."""
-    if patience is not None and (type(patience) is not int or patience < 2):
-        raise ValueError(f"early_stopping={patience!r} is not a number of steps: give an integer of at least 2, or None.")
 
 
 class EarlyStopping(TrainerCallback):

@@ -260,7 +260,7 @@ def test_two_runs_at_once_do_not_disturb_each_other(notebook, slow_kernel, pytho
     start = [python, "-c", ONE_RUN, str(folder)]
     processes = {name: subprocess.Popen([*start, name, "-p", "extra=7"], **pipes) for name in ("a", "b")}
     try:
-        said = {name: process.communicate(timeout=30)[0] for name, process in processes.items()}
+        said = {name: process.communicate(timeout=120)[0] for name, process in processes.items()}
     except subprocess.TimeoutExpired:
         pytest.fail("a run waits for a kernel that never answers: both kernels took the same sockets")
     finally:
@@ -314,7 +314,7 @@ def test_an_ended_command_has_ended_its_kernel(notebook, slow_kernel, python, tm
         time.sleep(0.05)
         children = [child for child in psutil.Process(process.pid).children(recursive=True) if "-f" in child.cmdline()]
     process.send_signal(sent)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=180)
     assert children and not any(child.is_running() for child in children), "the end of the kernel was waited for"
     assert process.returncode == 130 and "go on with `python -m helpers run --run a --resume`" in err
     assert "pipeline.py" not in err, "no traceback of ours; a kernel that was starting may leave its own"
