@@ -1,4 +1,6 @@
 import os
+import shutil
+import signal
 import sys
 from pathlib import Path
 
@@ -8,6 +10,10 @@ PROJECT = Path(__file__).resolve().parent.parent
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")  # the tests are about the CPU path; tests/gpu/ is not
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # nothing here may need a network
 
+# A shell's background job ignores Ctrl-C, and so would every program that a test starts in order to press it.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
 if "PYTEST_XDIST_WORKER" in os.environ:  # several tests at a time: threads of one would wait for those of another
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 
@@ -16,15 +22,23 @@ import unsloth  # noqa: E402, F401  # before trl and transformers, as in every n
 
 @pytest.fixture(scope="session")
 def executed(tmp_path_factory):
-    """The five notebooks, run once for the whole session with few steps; returns the run."""
+    """The five notebooks, run once with few steps for all the processes of the session; returns this process's copy of the run."""
     from executions import SMALL
+    from filelock import FileLock
 
     from helpers.batch import pipeline
     from helpers.runs import Run
 
+    own = tmp_path_factory.mktemp("runs")
+    together = tmp_path_factory.getbasetemp()
+    together = (together.parent if "PYTEST_XDIST_WORKER" in os.environ else together) / "executed"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("GRPO_RUNS_DIR", str(tmp_path_factory.mktemp("runs")))
-        assert pipeline.run("suite", "pocket", None, SMALL) == 0
+        with FileLock(f"{together}.lock"):
+            if not together.exists():
+                patch.setenv("GRPO_RUNS_DIR", str(together))
+                assert pipeline.run("suite", "pocket", None, SMALL) == 0
+        shutil.copytree(together / "suite", own / "suite")
+        patch.setenv("GRPO_RUNS_DIR", str(own))
         yield Run("suite")
 
 

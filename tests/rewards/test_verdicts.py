@@ -365,7 +365,9 @@ def test_a_no_go_is_said_again_and_a_missing_report_too(tested):
     report = tested.read_object("reward_report.json")
     write_json(tested.path("reward_report.json"), report | {"verdict": {"go": False, "stops": ["It pays to copy."]}})
     assert "NO GO: It pays to copy." in against_report(tested, [correctness_reward, format_reward], [1.0, 0.5])
-    assert against_report(Run("new"), [format_reward], [1.0]).startswith("NOT TESTED: runs/new/reward_report.json is not there")
+    assert against_report(Run("new"), [format_reward], [1.0]).startswith(
+        f"NOT TESTED: {tested.folder.parent}/new/reward_report.json is"
+    )
     tested.path("reward_report.json").write_text("{")
     with pytest.raises(ValueError, match=r"reward_report\.json is damaged"):
         against_report(tested, [format_reward], [1.0])
