@@ -22,7 +22,7 @@ import unsloth  # noqa: E402, F401  # before trl and transformers, as in every n
 
 @pytest.fixture(scope="session")
 def executed(tmp_path_factory):
-    """The five notebooks, run once with few steps for all the processes of the session; returns this process's copy of the run."""
+    """The five notebooks, run once with few steps for all processes of the session; returns this process's copy of the run."""
     from executions import SMALL
     from filelock import FileLock
 
