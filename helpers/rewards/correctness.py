@@ -13,7 +13,7 @@ from rapidfuzz.distance import Levenshtein
 
 from helpers.formats import THINK_ANSWER, TagFormat, completion_text
 from helpers.rewards import symbolic
-from helpers.rewards.answers import parse_number, quick_verdict, unboxed
+from helpers.rewards.answers import parse_number, quick_verdict, to_compute
 
 _MOST_BLOCKS = 8  # more answer blocks than this are no answer, and comparing every two would cost
 _LONGEST_TEXT = 10_000  # characters that fuzzy_match_reward and task_reward read of an answer
@@ -40,7 +40,7 @@ def correctness_reward(
         given = None if gold is None else judged_answer(completion, tags)
         verdict = bool(given) and quick_verdict(given, gold, asks if isinstance(asks, str) else "")
         if verdict is None:
-            undecided[len(scores)] = unboxed(gold), unboxed(given)
+            undecided[len(scores)] = to_compute(given, gold)
         scores.append(None if gold is None else float(verdict or 0))
     for position, equal in zip(undecided, symbolic.equal(list(undecided.values())), strict=True):
         scores[position] = float(equal)
