@@ -38,7 +38,7 @@ _VALUE = r"[+-]?\d[\d,]*(?:\.\d+)?"
 _SPAN = re.compile(rf"(?:from\s|between\s)?({_VALUE}\s?%?)\s?(?:-|\bto\b)\s?({_VALUE}\s?%?)(?:\s?([a-zA-Z°$€£%][^\d+*/=^]*))?")
 _RATIO = re.compile(r"\d+(?:\.\d+)?(?:\s?:\s?\d+(?:\.\d+)?)+")
 _DOTTED = re.compile(r"v?\d+(?:\.\d+){2,}(?:[-+.]?[a-zA-Z]\w*)*|v\d+(?:\.\d+)+", re.IGNORECASE)
-_PHONE = re.compile(r"(?:\+?\d{1,3}[ .-]?)?(?:\(\d{2,4}\)[ .-]?|\d{2,4}[ .-])\d{3}[ .-]?\d{3,4}|\d{3}-\d{4}")
+_PHONE = re.compile(r"(?=\+|.*\d[-)])(?:\+?\d{1,3}[ -])?(?:\(\d{2,4}\)[ -]?|\d{2,4}[ -])\d{3}[ -]?\d{3,4}")
 _BASED = re.compile(r"\(?([\dA-Fa-f]+(?:\.[\dA-Fa-f]+)?)\)?\s*(?:_\s*\{?\s*(\d{1,2})\s*\}?|\(?\s*(?:in\s)?base\s(\d{1,2})\)?)")
 _HEXADECIMAL = re.compile(r"(?:0[xX]|#)[0-9a-fA-F]+|[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}|0b[01]+|0o[0-7]+")
 _ZEROS = re.compile(r"0\d{4,}")  # a code; a competition's answers such as 033 are numbers
