@@ -18,6 +18,7 @@ _UNFINISHED = re.compile(
 )
 _NOTATION = re.compile(r"\s|\\(?:left|right)|[\\{}()$]")
 _FRACTION = re.compile(r"-?(\d{1,20})\s?/\s?(\d{1,20})", re.ASCII)
+_RADIANS = re.compile(r"(?:\\(?:text|mathrm)\s*\{\s*)?\brad(?:ians?)?\b\s*\}?")
 _DEGREES = {"°", "degree", "degrees", "deg"}
 
 
@@ -44,9 +45,7 @@ def quick_verdict(given: str, gold: str, question: str = "", kind: str | None = 
     if question and _not_worked_out(given, question) and as_text(given) != as_text(gold):
         return False
     verdict = _JUDGES[kind](given, gold)
-    if verdict is None and not looks_mathematical(mathematics.latex(given)) and not re.fullmatch(r"\s*[a-zA-Z]\s*", given):
-        return False
-    return verdict
+    return verdict if verdict is not None or _readable(given) else False
 
 
 def to_compute(given: str, gold: str) -> tuple[str, str]:
@@ -56,7 +55,9 @@ def to_compute(given: str, gold: str) -> tuple[str, str]:
     if one and one.unit in _DEGREES and "\\pi" in gold:
         return gold, rf"\frac{{{one.value}\pi}}{{180}}"
     if other and other.unit in _DEGREES:
-        return rf"\frac{{{other.value}\pi}}{{180}}", re.sub(r"\\?\b(?:text\s*\{\s*)?rad(?:ians?)?\b\s*\}?", "", given)
+        return rf"\frac{{{other.value}\pi}}{{180}}", _RADIANS.sub("", given)
+    if sets.collections(gold) and mathematics.is_relation(given) and not mathematics.is_relation(gold):
+        return given, gold  # math-verify takes an interval for an inequality, and not the other way round
     compared = None if sets.collections(gold) else mathematics.sides(given, gold)
     return compared[::-1] if compared else (gold, given)
 
@@ -73,6 +74,9 @@ def _same_number(given: str, gold: str) -> bool | None:
         return False
     if "=" in given and not mathematics.named(given):  # of 13 = 12, math-verify judges the last side
         return False
+    compared = mathematics.sides(mathematics.latex(given), gold)
+    if compared is None or not mathematics.same_letters(*compared):
+        return False
     return None if sets.collections(given) is None and kinds.token(plain(given)) is None else False
 
 
@@ -85,7 +89,8 @@ def _same_quantity(given: str, gold: str) -> bool | None:
         return one[1] == other[1] and math.isclose(one[0], other[0], rel_tol=1e-12)
     if b is not None and b.unit in _DEGREES and "\\pi" in mathematics.latex(given):
         return None
-    return (a is None or b is None) and as_text(given) == as_text(gold) != ""
+    one, other = ("".join(plain(text).removesuffix(".").split()) for text in (given, gold))
+    return one == other != ""
 
 
 def _same_mathematics(given: str, gold: str) -> bool | None:
@@ -102,11 +107,16 @@ def _same_mathematics(given: str, gold: str) -> bool | None:
     a, b = map(parse_number, compared)
     if a is not None and b is not None:
         return numbers.same_number(a, b) and (not a.unit or not b.unit or units.same_unit(a.unit, b.unit))
-    if sets.collections(given) and not mathematics._RELATION.search(gold):
+    if sets.collections(given) and not mathematics.is_relation(gold):
         return False
     if b is not None and mathematics.is_a_task(compared[0]):
         return False
-    return None if looks_mathematical(given) or re.fullmatch(r"[a-zA-Z]", given) else False
+    return None
+
+
+def _readable(given: str) -> bool:
+    given = _RADIANS.sub("", mathematics.latex(given))
+    return looks_mathematical(given) or bool(re.fullmatch(r"\s*[a-zA-Z]\s*", given))
 
 
 def _same_choice(given: str, gold: str) -> bool:

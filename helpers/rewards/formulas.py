@@ -31,7 +31,9 @@ def is_formula(text: str) -> bool:
     (True, True, False, False, True)
     """
     bare = _bare(text)
-    return bare.casefold() not in _ENGLISH and bool(_FORMULA.fullmatch(bare) or _REACTION.fullmatch(bare))
+    several = len(re.findall(r"[A-Z]", bare)) > 1  # 2NO, but not 2N
+    known = _FORMULA.fullmatch(bare.lstrip("0123456789") if several else bare) or _REACTION.fullmatch(bare)
+    return bare.casefold() not in _ENGLISH and bool(known)
 
 
 def same_formula(given: str, gold: str) -> bool | None:

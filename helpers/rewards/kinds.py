@@ -34,8 +34,11 @@ _CHOICE = re.compile(
 _OPTION = re.compile(r"(?:\((?P<boxed>[A-Za-z])\)|(?P<bare>[A-Za-z])(?P<mark>[.):])(?=\s))\s*(?P<text>\S.*)", re.DOTALL)
 _INITIAL = re.compile(r"[E-Z]\.\s|[A-Za-z]\.\s[a-z]|[a-z]\.\s")  # E. coli, J. Smith
 _SEVERAL = re.compile(r"\(?[A-Z]\)?(?:(?:\s*,\s*(?:and\s+)?|\s*;\s*|\s+and\s+|\s*&\s*)\(?[A-Z]\)?)+")
-_VALUE = r"[+-]?\d[\d,]*(?:\.\d+)?"
+_VALUE = r"[+-]?[$€£]?\d+(?:,\d{3})*(?:\.\d+)?"
 _SPAN = re.compile(rf"(?:from\s|between\s)?({_VALUE}\s?%?)\s?(?:-|\bto\b)\s?({_VALUE}\s?%?)(?:\s?([a-zA-Z°$€£%][^\d+*/=^]*))?")
+_GROUPS = re.compile(r"\d+(?:\s?-\s?\d+){2,}")  # 1-0-0, 12-34-56
+_SIZE = re.compile(r"\d+(?:\.\d+)?(?:\s?(?:x|×|\bby\b|\\times)\s?\d+(?:\.\d+)?)+")
+_SLASHED = re.compile(r"(\d+)/(\d+)")
 _RATIO = re.compile(r"\d+(?:\.\d+)?(?:\s?:\s?\d+(?:\.\d+)?)+")
 _DOTTED = re.compile(r"v?\d+(?:\.\d+){2,}(?:[-+.]?[a-zA-Z]\w*)*|v\d+(?:\.\d+)+", re.IGNORECASE)
 _PHONE = re.compile(r"(?=\+|.*\d[-)])(?:\+?\d{1,3}[ -])?(?:\(\d{2,4}\)[ -]?|\d{2,4}[ -])\d{3}[ -]?\d{3,4}")
@@ -49,7 +52,12 @@ _CODE = re.compile(
     r"[a-z]\w*[a-z0-9][A-Z]\w*|\S*\w_\w{2,}\S*|_+\w+|\S*\w\(.*\)\S*|\S*[a-zA-Z]\w+\.[a-zA-Z]\w+\S*|\S*[/\\]\w{2,}[/\\]\S*|\S*[a-zA-Z]\S*(?:==|::|=>|\|\||&&|@|~)\S*"
     r"|\S*\w[*&]+|\S*[\]}]\S*[a-zA-Z]{2,}\S*|(?=\w*\d)(?=\w*[a-z])(?=\w*[A-Z])\w*[a-z0-9][A-Z]\w*"
 )
-_PLAIN_WORDS = re.compile(r"[A-Z]+(?:[/-][A-Z]+)+|[A-Za-z]{2,}(?:[/-][A-Za-z]{2,})+|[A-Za-z]{2,}")
+_NAME = re.compile(  # AC/DC, N/A, F-16, 4K, mp3: letters that are no variables
+    r"[A-Z]+(?:[/-][A-Z]+)+|[A-Za-z]{2,}(?:[/-][A-Za-z]{2,})+|[A-Za-z]{2,}|n/a|[A-Z]{1,3}-?\d{2,}[A-Za-z]?|[\w.,]*\d\s+[A-Za-z]{2,}"
+    r"|(?=\d*[a-zA-Z])(?=[a-zA-Z]*\d|\w*[A-Z])(?!\d+[a-z]{1,3}$)[a-zA-Z0-9]+"
+)
+_PRODUCT = re.compile(r"[b-df-hj-np-tv-z]{2}")  # xy, and not: no, up
+_CONSTANT = re.compile(r"[+-]?\s?(?:infinity|pi)")
 
 
 def kind_of(gold: str) -> str:
@@ -65,7 +73,7 @@ def kind_of(gold: str) -> str:
 def _kind(gold: str) -> str:
     if gold.isdecimal() and gold.isascii() and not _ZEROS.fullmatch(gold):
         return "number"
-    text = plain(gold)
+    text = plain(gold) if gold.endswith("..") else plain(gold).removesuffix(".")
     if letters(text) and not _INITIAL.match(text):
         return "choice"
     if dates.moment(text):
@@ -85,10 +93,9 @@ def _kind(gold: str) -> str:
         return "token"
     if sets.collections(gold) is not None:
         return "set"
-    if _PLAIN_WORDS.fullmatch(text) and not re.fullmatch(r"[a-z]{2}|[A-Z]{2}", text):
-        return "text"
-    readable = mathematics.latex(gold)
-    return "mathematics" if mathematics.looks_mathematical(readable) or re.fullmatch(r"[a-zA-Z]{1,2}", readable) else "text"
+    if _CONSTANT.fullmatch(text) or _PRODUCT.fullmatch(text) or re.fullmatch(r"[a-zA-Z]", text):
+        return "mathematics"
+    return "mathematics" if mathematics.looks_mathematical(mathematics.latex(gold)) and not _NAME.fullmatch(text) else "text"
 
 
 def checked(kind: str) -> str:
@@ -142,8 +149,12 @@ def token(text: str) -> str | None:
     if span := _SPAN.fullmatch(text):
         unit = " ".join((span[3] or "").split())
         return f"{span[1].strip()}-{span[2].strip()}{unit and ' '}{unit}".replace(" %", "%") if not unit or _is_unit(unit) else None
-    if _RATIO.fullmatch(text):
+    if _RATIO.fullmatch(text) or _GROUPS.fullmatch(text):
         return text.replace(" ", "")
+    if _SIZE.fullmatch(text):
+        return re.sub(r"\s?(?:x|×|by|\\times)\s?", "x", text)
+    if (slashed := _SLASHED.fullmatch(text)) and slashed[2].strip("0") not in ("", "1") and not int(slashed[1]) % int(slashed[2]):
+        return text  # 50/50, 20/20: what comes out even is no fraction
     if _DOTTED.fullmatch(text):
         return text.casefold().removeprefix("v")
     if based := _BASED.fullmatch(text):
@@ -160,6 +171,8 @@ def token(text: str) -> str | None:
 def same_token(given: str, gold: str) -> bool:
     """Whether two code-like answers are the same, character for character but for the spellings that `token` knows."""
     one, other = plain(given).removesuffix("."), plain(gold).removesuffix(".")
+    if _PHONE.fullmatch(other) and re.fullmatch(r"[\d() +-]+", one):
+        return re.findall(r"\d+", one) == re.findall(r"\d+", other)
     return one == other or (token(one) == token(other) is not None)
 
 
@@ -168,9 +181,6 @@ def _is_unit(text: str) -> bool:
 
 
 def _is_code(text: str) -> bool:
-    return " " not in text and len(text) > 1 and "\\" not in text and bool(_CODE.fullmatch(text)) and not _algebra(text)
-
-
-def _algebra(text: str) -> bool:
-    """f(x), sin(x), a_1: letters that mathematics writes so."""
-    return bool(re.fullmatch(r"(?:[a-zA-Z]{1,2}|sin|cos|tan|log|ln|exp|sqrt)?[_^]?\{?\w?\}?\(.*\).*|[a-zA-Z]_\{?\w{1,3}\}?.*", text))
+    if " " in text or len(text) < 2 or "\\" in text or not _CODE.fullmatch(text):
+        return False
+    return not mathematics.looks_mathematical(mathematics.latex(text))  # f(x), a_1

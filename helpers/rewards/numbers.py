@@ -85,7 +85,8 @@ def same_number(given: Number, gold: Number) -> bool:
     """
     if given.value == gold.value:
         return True
-    if given.percent != gold.percent and given.numeral == gold.numeral:  # "what per cent": 50% against 50
+    if given.percent != gold.percent and given.numeral == gold.numeral and not (given.unit or gold.unit):
+        # "What per cent": 50% against 50.
         return (given.value < 0) == (gold.value < 0) if gold.percent else gold.whole and given.value >= 0 and gold.value >= 0
     if any(number.whole and number.value.denominator == 1 for number in (given, gold)):
         return False

@@ -57,7 +57,7 @@ def collections(text: str) -> tuple[Collection, ...] | None:
         return found and (found,)
     if not all(_whole(part.strip()) for part in parts):
         return None
-    return tuple(_bracketed(part.strip()) for part in parts)
+    return tuple(_bracketed(part.strip(), name if name.startswith("(") else "") for part in parts)
 
 
 def same_collections(given: str, gold: str) -> bool | None:
@@ -68,6 +68,8 @@ def same_collections(given: str, gold: str) -> bool | None:
     """
     one, other = collections(given), collections(gold)
     if one is None or other is None:
+        if other and mathematics.is_relation(given) and all(part.ordered and len(part.elements) == 2 for part in other):
+            return None  # x > 3 for (3, ∞)
         return _scalar(given, other) if other else False
     if len(one) == len(other):
         unmatched, undecided = list(one), False
@@ -139,7 +141,7 @@ def _scalar(given: str, gold: tuple[Collection, ...]) -> bool | None:
 
 def _whole(text: str) -> bool:
     """Whether the first bracket is closed by the last character."""
-    if not text or text[0] not in _BRACKETS or text[-1] not in _BRACKETS[text[0]] or len(split(text[1:-1])) < 2 != (text[0] == "{"):
+    if not text or text[0] not in _BRACKETS or text[-1] not in _BRACKETS[text[0]] or len(split(text[1:-1])) < 1 + (text[0] != "{"):
         return False
     depth = 0
     for at, character in enumerate(text):
@@ -149,9 +151,9 @@ def _whole(text: str) -> bool:
     return False
 
 
-def _bracketed(text: str) -> Collection:
+def _bracketed(text: str, name: str) -> Collection:
     elements = [element for part in split(text[1:-1]) for element in _signs(part)]
-    names, values = zip(*(_unnamed(element) if text[0] == "{" else ("", element.strip()) for element in elements), strict=True)
+    names, values = zip(*(_unnamed(element) if text[0] == "{" else (name, element.strip()) for element in elements), strict=True)
     return Collection(text[0], text[-1], values, names)
 
 

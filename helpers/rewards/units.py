@@ -14,7 +14,7 @@ CURRENCY = "[$€£¥₹]"
 _WORD = r"[a-zA-Z°μΩÅ¢'\"][a-zA-ZμΩÅ'\"]*(?:\^[+-]?\d)?"
 PATTERN = rf"(?:/\s?|per\s)?(?:°\s?)?{_WORD}\.?(?:\s?[\s/*·]\s?\(?{_WORD}\)?){{0,4}}"
 
-_CURRENCIES = {"dollar": "$", "usd": "$", "us$": "$", "buck": "$", "euro": "€", "eur": "€", "pound sterling": "£", "gbp": "£"}
+_CURRENCIES = {"dollar": "$", "usd": "$", "us$": "$", "buck": "$", "euro": "€", "eur": "€", "pound sterling": "£", "pounds sterling": "£", "gbp": "£"}
 _CURRENCIES |= {"yen": "¥", "jpy": "¥", "rupee": "₹", "inr": "₹", "rs": "₹"}
 _CURRENCY_FIRST = re.compile(r"(?:(US\$|USD|EUR|GBP|JPY|INR|Rs\.?)\s?)(?=[\d.])")
 _SHORT_SCALES = {"k": 10**3, "K": 10**3, "m": 10**6, "M": 10**6, "b": 10**9, "B": 10**9, "bn": 10**9}  # behind a currency
@@ -24,7 +24,7 @@ _PARTS = {"half": Fraction(1, 2), "halve": Fraction(1, 2), "quarter": Fraction(1
 _NO_UNIT = re.compile(
     r"\b(?:or|and|not?|but|nor|e|i|x|y|z|k|bn|mil|to|is|maybe|perhaps|either|likely|about|approx|around|almost|guess|think"
     r"|unsure|sure|unknown|wrong|incorrect|false|wait|none|else|than|more|less|least|most|over|under|below|above|negative"
-    r"|minus|plus|times|point|base|modulo?|factorial|halves|halved|doubled|tripled|bce?|ad|ce|pairs?|couples?|scores?|pi|tau"
+    r"|minus|plus|times|point|base|modulo?|factorial|halves|halved|doubled|tripled|bce?|ad|ce|[ap]\.?m|pairs?|couples?|scores?|pi|tau"
     r"|roots?|logs?|ln|choose|if|in(?=\s)|on|at|with|from|by|\w+ly)\b"
     r"|^(?:squared?|cubed?|of)$|^(?:squared|cubed|of)\b"
 )
@@ -32,7 +32,7 @@ _GLUED = re.compile(
     r"[kMGTcdmnpμu]?(?:[mglLsWVAJNBbFΩ]|Hz|Pa|eV|Wh|mol|cal|bar)(?:/\w+|\^[+-]?\d)*|°.?|¢|min|h|hrs?|mph|kmh|kph|ft|in|yd|mi"
     r"|lbs?|oz|px|rpm|K?B|dB|atm|psi|KM|CM|KG|[CF]|['\"]"
 )
-_TITLE = re.compile(r"[A-Z][a-z]{2,}")
+_TITLE = re.compile(r"\b[A-Z][a-z]{2,}\b")
 
 
 def currency_first(text: str) -> str:
@@ -58,7 +58,7 @@ def read(text: str, glued: bool, currency: str = "", years: bool = False) -> tup
     unit = " ".join(words)
     if not unit:
         return multiplied, currency
-    if _NO_UNIT.search(unit.casefold() if len(unit) > 2 else unit) or any(map(_is_number, words)):
+    if _NO_UNIT.search(unit.casefold() if len(unit) > 1 else unit) or any(map(_is_number, words)):
         return None
     name = _currency(unit)
     if name is None and any(_TITLE.fullmatch(word) and not _known(word) for word in words):
@@ -201,7 +201,7 @@ def _resolved(unit: str):
         unit = pattern.sub(spelling, unit)
     unit = " ".join(unit.split()).removesuffix(".")
     per = re.sub(r"\bper\b", "/", unit)
-    for name in (per, re.sub(r"[A-Za-z]{4,}", lambda word: word[0].casefold(), per), per.casefold() if per.isupper() else per):
+    for name in (per, _TITLE.sub(lambda word: word[0].casefold(), per), per.casefold() if per.isupper() else per):
         try:
             return _registry().parse_units(name)
         except Exception:  # not defined, or no unit at all: pint raises many kinds
