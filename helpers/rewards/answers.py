@@ -17,6 +17,7 @@ _UNFINISHED = re.compile(
     r"[+*/×÷·!^|√]|(?<=[\w})])\s*-|\\(?!boxed|text|[,%$])|\d\s(?:dozen|hundred|thousand|million|billion|trillion|lakh|crore)\b"
 )
 _NOTATION = re.compile(r"\s|\\(?:left|right)|[\\{}()$]")
+_NO_ANSWER = ("", "nan", "inf", "-inf", "+inf")
 _FRACTION = re.compile(r"-?(\d{1,20})\s?/\s?(\d{1,20})", re.ASCII)
 _RADIANS = re.compile(r"(?:\\(?:text|mathrm)\s*\{\s*)?\brad(?:ians?)?\b\s*\}?")
 _DEGREES = {"°", "degree", "degrees", "deg"}
@@ -39,9 +40,13 @@ def same_answer(given: str, gold: str, question: str = "", kind: str | None = No
 
 def quick_verdict(given: str, gold: str, question: str = "", kind: str | None = None) -> bool | None:
     """`same_answer` wherever it can be told at once; None for the pairs that math-verify has to judge."""
-    if given == gold and gold.isascii() and gold.isdigit():
-        return True
-    kind = kind_of(gold) if kind is None else kinds.checked(kind)
+    return verdict_of(given, gold, kind_of(gold) if kind is None else kinds.checked(kind), question)
+
+
+def verdict_of(given: str, gold: str, kind: str, question: str = "") -> bool | None:
+    """`quick_verdict` where the kind is known."""
+    if given == gold:
+        return (gold.isascii() and gold.isdigit()) or as_text(gold) not in _NO_ANSWER
     if question and _not_worked_out(given, question) and as_text(given) != as_text(gold):
         return False
     verdict = _JUDGES[kind](given, gold)
@@ -50,6 +55,7 @@ def quick_verdict(given: str, gold: str, question: str = "", kind: str | None = 
 
 def to_compute(given: str, gold: str) -> tuple[str, str]:
     """What math-verify is asked where `quick_verdict` is None: the row's answer and the given one, in LaTeX."""
+    (given, _), (gold, _) = mathematics.without_unit(given), mathematics.without_unit(gold)
     given, gold = mathematics.latex(given), mathematics.latex(gold)
     one, other = parse_number(given), parse_number(gold)
     if one and one.unit in _DEGREES and "\\pi" in gold:
@@ -69,7 +75,7 @@ def _same_number(given: str, gold: str) -> bool | None:
             return _same_quantity(given, gold)
         return numbers.same_number(a, b)
     if as_text(given) == as_text(gold):
-        return as_text(given) not in ("", "nan", "inf", "-inf", "+inf")
+        return as_text(given) not in _NO_ANSWER
     if b is None or mathematics.is_a_task(given):
         return False
     if "=" in given and not mathematics.named(given):  # of 13 = 12, math-verify judges the last side
@@ -96,7 +102,10 @@ def _same_quantity(given: str, gold: str) -> bool | None:
 def _same_mathematics(given: str, gold: str) -> bool | None:
     one, other = mathematics.bare(given), mathematics.bare(gold)
     if one == other:
-        return as_text(given) not in ("", "nan", "inf", "-inf", "+inf")
+        return as_text(given) not in _NO_ANSWER
+    (given, unit), (gold, wanted) = mathematics.without_unit(given), mathematics.without_unit(gold)
+    if unit and wanted and not units.same_unit(unit, wanted) and units.magnitude(1, unit) != (units.magnitude(1, wanted) or 0):
+        return False
     given, gold = mathematics.latex(given), mathematics.latex(gold)
     number = parse_number(given)
     if number is not None and number.unit in _DEGREES and "\\pi" in gold:
@@ -115,7 +124,7 @@ def _same_mathematics(given: str, gold: str) -> bool | None:
 
 
 def _readable(given: str) -> bool:
-    given = _RADIANS.sub("", mathematics.latex(given))
+    given = _RADIANS.sub("", mathematics.latex(mathematics.without_unit(given)[0]))
     return looks_mathematical(given) or bool(re.fullmatch(r"\s*[a-zA-Z]\s*", given))
 
 
@@ -132,11 +141,12 @@ def _same_choice(given: str, gold: str) -> bool:
 
 def _same_formula(given: str, gold: str) -> bool:
     verdict = formulas.same_formula(given, gold)
-    return _same_text(given, gold) if verdict is None else verdict
+    lazily = plain(given).islower() and plain(gold).isupper()  # h2o, fbi; co may be CO or Co
+    return lazily and _same_text(given, gold) if verdict is None else verdict
 
 
 def _same_text(given: str, gold: str) -> bool:
-    return as_text(given) == as_text(gold) and as_text(gold) not in ("", "nan", "inf", "-inf", "+inf")
+    return as_text(given) == as_text(gold) and as_text(gold) not in _NO_ANSWER
 
 
 _JUDGES = {

@@ -13,7 +13,7 @@ from rapidfuzz.distance import Levenshtein
 
 from helpers.formats import THINK_ANSWER, TagFormat, completion_text
 from helpers.rewards import symbolic
-from helpers.rewards.answers import parse_number, quick_verdict, to_compute
+from helpers.rewards.answers import parse_number, quick_verdict, to_compute, verdict_of
 from helpers.rewards.kinds import KINDS, SYMBOLIC, checked, kind_of
 
 _MOST_BLOCKS = 8  # more answer blocks than this are no answer, and comparing every two would cost
@@ -46,11 +46,11 @@ def correctness_reward(
     scores: list[float | None] = []
     undecided = {}
     stated = _kinds(kind, golds)
-    if any((said or kind_of(gold)) in SYMBOLIC for gold, said in zip(golds, stated, strict=True) if gold is not None):
+    if not SYMBOLIC.isdisjoint(stated):
         symbolic.warm_up()
     for completion, gold, asks, said in zip(completions, golds, asked, stated, strict=True):
         given = None if gold is None else judged_answer(completion, tags)
-        verdict = bool(given) and quick_verdict(given, gold, asks if isinstance(asks, str) else "", said)
+        verdict = bool(given) and verdict_of(given, gold, said, asks if isinstance(asks, str) else "")
         if verdict is None:
             undecided[len(scores)] = to_compute(given, gold)
         scores.append(None if gold is None else float(verdict or 0))
@@ -201,11 +201,13 @@ def _golds(name: str, answer: list | None, rows: int) -> list[str | None]:
     return golds
 
 
-def _kinds(kind: str | list | None, golds: list) -> list[str | None]:
-    """A kind a row, None where it is to be recognised."""
-    if kind is None or isinstance(kind, str):
-        return [kind if kind is None else checked(kind)] * len(golds)
-    known = [said if said in KINDS else None for said in kind]
+def _kinds(kind: str | list | None, golds: list) -> list[str]:
+    """A kind a row: the one that is said, or else recognised."""
+    recognised = {gold: kind_of(gold or "") for gold in set(golds)}
+    if kind is None:
+        return [recognised[gold] for gold in golds]
+    if isinstance(kind, str):
+        return [checked(kind)] * len(golds)
     foreign = {said for said in kind if isinstance(said, str) and said not in KINDS}
     if foreign:
         warnings.warn(
@@ -213,7 +215,7 @@ def _kinds(kind: str | list | None, golds: list) -> list[str | None]:
             f"are recognised. Known: {', '.join(KINDS)}.",
             stacklevel=3,
         )
-    return known
+    return [said if said in KINDS else recognised[gold] for said, gold in zip(kind, golds, strict=True)]
 
 
 def _warn_missing(name: str, missing: int, rows: int, what: str) -> None:

@@ -7,7 +7,7 @@ such as 01/02/2024 may be read in two ways, so it is equal to the same digits al
 from __future__ import annotations
 
 import re
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import NamedTuple
 
 from helpers.rewards.spelling import as_text, plain
@@ -26,7 +26,7 @@ _DATES = [
         rf"{_YEAR}[\s-]{_MONTH}[\s-]{_DAY}",
     )
 ]
-_NUMERIC = re.compile(r"(\d{1,2})([-/.])(\d{1,2})\2(\d{4}|\d\d)")
+_NUMERIC = re.compile(r"(\d{1,2})([-/.])(\d{1,2})\2(\d{4}|(?<!\.)\d\d)")
 _TIME = re.compile(
     r"(?P<hour>\d{1,2})(?:(?P<colon>[:.])(?P<minute>\d\d)(?::(?P<second>\d\d))?)?\s?(?P<half>[ap]\.?m\b\.?)?"
     r"\s?(?P<zone>Z|[A-Z]{2,4}T|UTC|GMT|[+-]\d\d:?\d\d)?",
@@ -98,7 +98,7 @@ def _time(text: str) -> Moment | None:
     if half and not 1 <= hour <= 12 or hour > 23 or minute > 59 or second > 59:
         return None
     # Without am or pm an hour up to 12 may be either, unless it is written as on a clock of 24 hours.
-    known = bool(half) or hour == 0 or hour > 12 or match["hour"].startswith("0")
+    known = bool(half) or hour == 0 or hour > 12 or match["hour"].startswith("0") or bool(match["second"])
     if half:
         hour = hour % 12 + 12 * (half == "p")
     zone = match["zone"] and match["zone"].upper()
@@ -106,21 +106,26 @@ def _time(text: str) -> Moment | None:
 
 
 def _date(text: str) -> Moment | None:
-    from dateutil.parser import parserinfo
-
-    names, weekday = parserinfo(), None
-    if (match := _WEEKDAY.match(text)) and (weekday := names.weekday(match["name"])) is not None:
+    weekday = None
+    if (match := _WEEKDAY.match(text)) and (weekday := _names().weekday(match["name"])) is not None:
         text = text[match.end() :]
     if numeric := _NUMERIC.fullmatch(text):
         return _numeric(numeric)
     for pattern in _DATES:
         if match := pattern.fullmatch(text):
             parts = match.groupdict()
-            month = int(parts["month"]) if parts["month"].isdigit() else names.month(parts["month"])
+            month = int(parts["month"]) if parts["month"].isdigit() else _names().month(parts["month"])
             year, day = (int(parts[name]) if parts.get(name) else None for name in ("year", "day"))
             if month is not None and _exists(year, month, day):
                 return Moment(year, month, day, weekday)
     return None
+
+
+@cache
+def _names():
+    from dateutil.parser import parserinfo
+
+    return parserinfo()
 
 
 def _numeric(match: re.Match) -> Moment | None:

@@ -31,7 +31,7 @@ def is_formula(text: str) -> bool:
     (True, True, False, False, True)
     """
     bare = _bare(text)
-    several = len(re.findall(r"[A-Z]", bare)) > 1  # 2NO, but not 2N
+    several = len(re.findall(r"[A-Z]", bare)) > 1 and not re.match(r"\d+\s", text)  # 2NO, but not 2N, nor 44 BC
     known = _FORMULA.fullmatch(bare.lstrip("0123456789") if several else bare) or _REACTION.fullmatch(bare)
     return bare.casefold() not in _ENGLISH and bool(known)
 

@@ -31,7 +31,7 @@ _CHOICE = re.compile(
     rf"(?i:(?:option|choice|answer)\s*:?\s*)?(?:[(\[]\s*(?P<boxed>[A-Za-z])\s*[)\]]|(?P<bare>{_LETTER})(?:[.)!]|$))"
     rf"|(?P<low>[a-df-hj])[.)]?"
 )
-_OPTION = re.compile(r"(?:\((?P<boxed>[A-Za-z])\)|(?P<bare>[A-Za-z])(?P<mark>[.):])(?=\s))\s*(?P<text>\S.*)", re.DOTALL)
+_OPTION = re.compile(r"(?:\((?P<boxed>[A-Za-z])\)|(?P<bare>[A-Za-z])(?P<mark>[.):])(?=\s))\s*(?P<text>[^\s,;&].*)", re.DOTALL)
 _INITIAL = re.compile(r"[E-Z]\.\s|[A-Za-z]\.\s[a-z]|[a-z]\.\s")  # E. coli, J. Smith
 _SEVERAL = re.compile(r"\(?[A-Z]\)?(?:(?:\s*,\s*(?:and\s+)?|\s*;\s*|\s+and\s+|\s*&\s*)\(?[A-Z]\)?)+")
 _VALUE = r"[+-]?[$€£]?\d+(?:,\d{3})*(?:\.\d+)?"
@@ -95,7 +95,10 @@ def _kind(gold: str) -> str:
         return "set"
     if _CONSTANT.fullmatch(text) or _PRODUCT.fullmatch(text) or re.fullmatch(r"[a-zA-Z]", text):
         return "mathematics"
-    return "mathematics" if mathematics.looks_mathematical(mathematics.latex(gold)) and not _NAME.fullmatch(text) else "text"
+    expression, _ = mathematics.without_unit(gold)
+    return (
+        "mathematics" if mathematics.looks_mathematical(mathematics.latex(expression)) and not _NAME.fullmatch(text) else "text"
+    )
 
 
 def checked(kind: str) -> str:
@@ -123,7 +126,9 @@ def letters(text: str) -> tuple[str, ...]:
         return tuple(sorted(found)) if len(found) == 2 else tuple(found)
     option = _OPTION.fullmatch(text)
     # What follows must be the option's text: no second letter, no second thought.
-    if not option or re.search(r"(?i)\b(?:or|not|but|no|wrong|incorrect|and\s+\(?[A-Z]\)?)\b|\([A-Za-z]\)|\b[B-HJ-Z]\b", option["text"]):
+    if not option or re.search(
+        r"(?i)\b(?:or|not|but|no|wrong|incorrect|and\s+\(?[A-Z]\)?)\b|\([A-Za-z]\)|\b[B-HJ-Z]\b", option["text"]
+    ):
         return ()
     return ((option["boxed"] or option["bare"]).upper(),)
 
@@ -148,12 +153,20 @@ def token(text: str) -> str | None:
         return re.sub(r"\D+", "-", text).strip("-")
     if span := _SPAN.fullmatch(text):
         unit = " ".join((span[3] or "").split())
-        return f"{span[1].strip()}-{span[2].strip()}{unit and ' '}{unit}".replace(" %", "%") if not unit or _is_unit(unit) else None
+        return (
+            f"{span[1].strip()}-{span[2].strip()}{unit and ' '}{unit}".replace(" %", "%")
+            if not unit or _is_unit(unit)
+            else None
+        )
     if _RATIO.fullmatch(text) or _GROUPS.fullmatch(text):
         return text.replace(" ", "")
     if _SIZE.fullmatch(text):
         return re.sub(r"\s?(?:x|×|by|\\times)\s?", "x", text)
-    if (slashed := _SLASHED.fullmatch(text)) and slashed[2].strip("0") not in ("", "1") and not int(slashed[1]) % int(slashed[2]):
+    if (
+        (slashed := _SLASHED.fullmatch(text))
+        and slashed[2].strip("0") not in ("", "1")
+        and not int(slashed[1]) % int(slashed[2])
+    ):
         return text  # 50/50, 20/20: what comes out even is no fraction
     if _DOTTED.fullmatch(text):
         return text.casefold().removeprefix("v")
@@ -163,7 +176,7 @@ def token(text: str) -> str | None:
         return text.casefold()
     if place := _PLACE.fullmatch(text):
         return f"{place[1]}th"
-    if place := units.ordinal(text) if len(text) < 40 else None:
+    if re.fullmatch(r"[A-Za-z -]{1,40}(?:st|nd|rd|th)", text) and (place := units.ordinal(text)):
         return f"{place}th"
     return text if _ZEROS.fullmatch(text) or _GRADE.fullmatch(text) else None
 

@@ -30,7 +30,7 @@ _LATEX = [  # what a keyboard writes on the left, LaTeX on the right
     (re.compile(r"\\(?:dfrac|tfrac|cfrac)(?![a-zA-Z])"), r"\\frac"),
     (re.compile(r"\\lvert|\\rvert|\\mid(?![a-zA-Z])"), "|"),
     (re.compile(r"(?<![a-zA-Z\\])exp\s*\(([^()]*)\)"), r"e^{\1}"),
-    (re.compile(r"∞|\\?(?<![a-zA-Z])(?:infinity|inf|oo)(?![a-zA-Z])|\+∞"), r"\\infty "),
+    (re.compile(r"∞|\\?(?<![a-zA-Z])(?:infinity|inf)(?![a-zA-Z])|\+∞"), r"\\infty "),
     (re.compile(r"(?<=[,(\[\s])\+\s*\\infty"), r"\\infty"),
     (re.compile(r"∪|(?<=[)\]}])\s*U\s*(?=[(\[{\\])"), r"\\cup "),
     (re.compile(r"∩"), r"\\cap "),
@@ -108,6 +108,17 @@ def latex(text: str) -> str:
     return text
 
 
+_UNIT = re.compile(r"(.*?)(?:\\[,;:! ]|~|\s)*\\(?:text|mathrm|mbox)\s*\{\s*([a-zA-Z/ .]+)\}(?:\^\{?(\d)\}?)?", re.DOTALL)
+
+
+def without_unit(text: str) -> tuple[str, str]:
+    r"""An expression and the unit behind it, "" without one: `10\sqrt{3}\text{ cm}^2`."""
+    match = _UNIT.fullmatch(plain(text))
+    if not match or not match[1].strip() or match[2].strip() in ("or", "and"):
+        return text, ""
+    return match[1], match[2].strip() + (f"^{match[3]}" if match[3] else "")
+
+
 def bare(text: str) -> str:
     """The expression in LaTeX, without spaces: two equal ones are equal without any computing."""
     return re.sub(r"\\(?:left|right)(?![a-zA-Z])|\\[,;:! ]|\s", "", latex(text))
@@ -115,7 +126,11 @@ def bare(text: str) -> str:
 
 def is_a_task(given: str) -> bool:
     """Whether an expression leaves something to do where a number was asked for: of those, roots and powers are values."""
-    return bool(_OPERATOR.search(given) or not _VALUES.issuperset(_COMMAND.findall(given)) or re.search(r"!|--|max|min|[\d)]\s*\(|\)\s*\d", given))
+    return bool(
+        _OPERATOR.search(given)
+        or not _VALUES.issuperset(_COMMAND.findall(given))
+        or re.search(r"!|--|max|min|[\d)]\s*\(|\)\s*\d", given)
+    )
 
 
 def named(text: str) -> tuple[str, str] | None:

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from helpers.rewards import units
-from helpers.rewards.spelling import plain
+from helpers.rewards.spelling import plain, unboxed
 
 _LONGEST = 100  # characters; what is longer is no number, so no completion can cost more than a regex on 100
 _DECIMALS_THAT_COUNT = 6  # what math-verify, and so TRL's accuracy_reward, rounds decimals to
@@ -24,27 +24,34 @@ _NUMBER = re.compile(
         (?P<unit>{units.PATTERN})?\.?""",
     re.VERBOSE | re.ASCII,
 )
-_SPELLINGS = [  # LaTeX on the left, what a keyboard would type on the right
+_SPELLINGS = [  # what must be in the text; LaTeX; what a keyboard would type
     (
+        "frac",
         re.compile(r"\\[dtc]?frac\s*\{\s*(-?\d+)\s*\}\s*\{\s*(-?\d+)\s*\}(?!\s*\d)|\\[dtc]?frac\s*(\d)\s*(\d)(?!\d)"),
         r" \1\3/\2\4",
     ),
-    (re.compile(r"\\[dtc]?frac\s*\{([^{}\d]+)\}\s*\{([^{}]+)\}"), r"\1/\2"),  # of units
-    (re.compile(r"\\(?:text|textbf|mathrm|mathbf|operatorname)\s*\{([^{}]*)\}"), r" \1 "),
-    (re.compile(r"\{,\}|(?<=\d)\\[,!](?=\d)"), ","),
-    (re.compile(r"(?:\\[;:,! ]|(?<=.)~|\\left|\\right)"), " "),
-    (re.compile(r"\\([%$])"), r"\1"),
-    (re.compile(r"\^\s*\{?\s*\\circ\s*\}?|\\degree"), "°"),
-    (re.compile(r"\\mu\s*(?=[a-zA-Z])"), "μ"),
-    (re.compile(r"\\(?:Omega|ohm)\b"), "Ω"),
-    (re.compile(r"\b(\d[\d,]*(?:\.\d+)?)\s?(?:\\times|\\cdot|[×·*x])\s?10\s?(?:\^|\*\*)\s?\{?([+-]?\d{1,3})\}?"), r"\1e\2"),
-    (re.compile(r"(?<![\d.,^])10\s?\^\s?\{?([+-]?\d{1,3})\}?"), r"1e\1"),
-    (re.compile(r"^\s*[a-zA-Z]\s?=\s?(?=[^=]*$)"), ""),
-    (re.compile(r"(\.\d*)\\(?:overline|bar)\s*\{?(\d+)\}?$"), r"\1(\2)"),
-    (re.compile(r"\s*\^\s*\{?([+-]?\d)\}?"), r"^\1"),  # m ^{2}
-    (re.compile(r"\\cdot(?![a-zA-Z])"), "·"),
+    ("frac", re.compile(r"\\[dtc]?frac\s*\{([^{}\d]+)\}\s*\{([^{}]+)\}"), r"\1/\2"),  # of units
+    ("{", re.compile(r"\\(?:text|textbf|mathrm|mathbf|operatorname)\s*\{([^{}]*)\}"), r" \1 "),
+    (",", re.compile(r"\{,\}|(?<=\d)\\,(?=\d)"), ","),
+    ("\\!", re.compile(r"(?<=\d)\\!(?=\d)"), ","),
+    ("\\", re.compile(r"\\(?:[;:,! ]|left|right)"), " "),
+    ("~", re.compile(r"(?<=.)~"), " "),
+    ("\\", re.compile(r"\\([%$])"), r"\1"),
+    ("\\", re.compile(r"\^\s*\{?\s*\\circ\s*\}?|\\degree"), "°"),
+    ("\\mu", re.compile(r"\\mu\s*(?=[a-zA-Z])"), "μ"),
+    ("\\", re.compile(r"\\(?:Omega|ohm)\b"), "Ω"),
+    (
+        "10",
+        re.compile(r"\b(\d[\d,]*(?:\.\d+)?)\s?(?:\\times|\\cdot|[×·*x])\s?10\s?(?:\^|\*\*)\s?\{?([+-]?\d{1,3})\}?"),
+        r"\1e\2",
+    ),
+    ("10", re.compile(r"(?<![\d.,^])10\s?\^\s?\{?([+-]?\d{1,3})\}?"), r"1e\1"),
+    ("=", re.compile(r"^\s*[a-zA-Z]\s?=\s?(?=[^=]*$)"), ""),
+    (".", re.compile(r"(\.\d*)\\(?:overline|bar)\s*\{?(\d+)\}?$"), r"\1(\2)"),
+    ("^", re.compile(r"\s*\^\s*\{?([+-]?\d)\}?"), r"^\1"),  # m ^{2}
+    ("\\cdot", re.compile(r"\\cdot(?![a-zA-Z])"), "·"),
 ]
-_NEEDS_RESPELLING = re.compile(r"[\\{$^×*=~]")
+_NEEDS_RESPELLING = re.compile(r"[\\{^×*=~]")
 _EUROPEAN = re.compile(r"(?<![\d.,])(\d{1,3}(?:\.\d{3})+),(\d+)(?![\d.,])")  # a point, then a comma: the comma is the decimal
 _SEPARATORS = str.maketrans("", "", ", ")
 
@@ -97,25 +104,26 @@ def same_number(given: Number, gold: Number) -> bool:
 
 def respelled(text: str) -> str:
     """The text with LaTeX's spellings of a number and its unit as a keyboard would type them."""
-    for pattern, typed_as in _SPELLINGS:
-        text = pattern.sub(typed_as, text)
+    for needed, pattern, spelling in _SPELLINGS:
+        if needed in text:
+            text = pattern.sub(spelling, text)
     return text.strip()
 
 
 @lru_cache(maxsize=1 << 16)
 def _parsed(text: str) -> Number | None:
     text = text.strip()
-    if text.startswith("\\boxed{") and text[7:-1].isdigit() and text.isascii():
-        text = text[7:-1]
+    if text.startswith(("\\", "$")):
+        text = unboxed(text)
     if text.isascii() and text.isdigit():
         return Number(int(text), numeral=text.lstrip("0"))
-    text = plain(text)
+    if not text.isascii() or text.startswith(("*", "`")):
+        text = plain(text)
     if _NEEDS_RESPELLING.search(text):
-        text = respelled(plain(text))
-    if "," in text:
+        text = respelled(unboxed(text))
+    if "," in text and "." in text:
         text = _EUROPEAN.sub(lambda match: f"{match[1].replace('.', '')}.{match[2]}", text)
-    text = units.currency_first(text.strip())
-    match = _NUMBER.fullmatch(text)
+    match = _NUMBER.fullmatch(units.currency_first(text) if text[:1].isalpha() else text)
     return (match and _number(match)) or _in_words(text)
 
 
@@ -168,9 +176,14 @@ def _repeating(whole: str, decimals: str, block: str | None) -> Fraction | None:
 # --- In words ----------------------------------------------------------------------------------------------------------
 
 
+_FIRST_WORD = re.compile(  # so that number-parser is not loaded for every text
+    r"(?i)(?:negative|minus|an?\b|half|zero|one|tw|thi|thr|thou|fou|for|fi[fv]|si|se|ei|ni|te|el|hu|[mbtq]\w*ill)[a-z -]*(?:%|$|[ .])"
+)
+
+
 def _in_words(text: str) -> Number | None:
     """`negative five`, `two thirds`, `one and a half`, `three point one four`, `twelve apples`, `half a million`."""
-    if not text[:1].isalpha() or not text.isascii():
+    if not _FIRST_WORD.match(text):
         return None
     words = re.sub(r"(?<=[a-z])-(?=[a-z])", " ", text.removesuffix(".")).split()
     if len(words) > _MOST_WORDS or not all(word[0].isalpha() or word[0] == "%" for word in words):

@@ -141,7 +141,12 @@ def _scalar(given: str, gold: tuple[Collection, ...]) -> bool | None:
 
 def _whole(text: str) -> bool:
     """Whether the first bracket is closed by the last character."""
-    if not text or text[0] not in _BRACKETS or text[-1] not in _BRACKETS[text[0]] or len(split(text[1:-1])) < 1 + (text[0] != "{"):
+    if (
+        not text
+        or text[0] not in _BRACKETS
+        or text[-1] not in _BRACKETS[text[0]]
+        or len(split(text[1:-1])) < 1 + (text[0] != "{")
+    ):
         return False
     depth = 0
     for at, character in enumerate(text):
@@ -153,7 +158,9 @@ def _whole(text: str) -> bool:
 
 def _bracketed(text: str, name: str) -> Collection:
     elements = [element for part in split(text[1:-1]) for element in _signs(part)]
-    names, values = zip(*(_unnamed(element) if text[0] == "{" else (name, element.strip()) for element in elements), strict=True)
+    names, values = zip(
+        *(_unnamed(element) if text[0] == "{" else (name, element.strip()) for element in elements), strict=True
+    )
     return Collection(text[0], text[-1], values, names)
 
 

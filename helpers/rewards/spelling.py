@@ -21,12 +21,14 @@ _BOXES = (
     (r"\[", r"\]"),
 )
 _EMPHASIS = re.compile(r"(\*{1,3}|`)(?=[^*`\s])(.*[^*`\s])\1", re.DOTALL)
-_FINAL = re.compile(r"(?:[.,;\s]|(?<=[^\W\d_]{2})!+)+$")  # the exclamation mark of a word, not that of 5! or n!
+_FINAL = re.compile(r"(?:[.,;\s]|(?<=[^\W\d_]{2}|'[^\W\d_])!+)+$")  # the exclamation mark of a word, not that of 5! or n!
 _INVISIBLE = dict.fromkeys([*range(0x200B, 0x2010), *range(0x202A, 0x202F), 0x2060, 0xFEFF, 0xAD])
 # What Unicode's compatibility form (NFKC) leaves apart and a keyboard has one key for.
 _KEYS = {"-": "−–—‐‑‒－﹣", "'": "‘’‚‛′ʼ", '"': "“”„‟″«»", "/": "⁄∕", ":": "∶", "≤": "⩽≦", "≥": "⩾≧", "·": "⋅∙"}
 _TYPED = _INVISIBLE | {ord(look): key for key, looks in _KEYS.items() for look in looks}
 _RAISED = re.compile(r"\^\{([^{}]*)\}\^\{([^{}]*)\}|_\{([^{}]*)\}_\{([^{}]*)\}")
+
+_QUOTED = re.compile(r"(['\"])((?:(?!\1).|(?<=\w)\1(?=\w))+)\1", re.DOTALL)  # an apostrophe inside a word is no quote
 
 
 def typed(text: str) -> str:
@@ -121,8 +123,8 @@ def as_text(text: str) -> str:
     text = " ".join(_letters(plain(text)).casefold().split())
     for _ in range(3):
         bare = _FINAL.sub("", text)
-        if len(bare) > 2 and bare[0] == bare[-1] and bare[0] in "'\"" and bare[0] not in bare[1:-1]:
-            bare = bare[1:-1].strip()
+        if quoted := _QUOTED.fullmatch(bare):
+            bare = quoted[2].strip()
         if bare == text:
             break
         text = bare

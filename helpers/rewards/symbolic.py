@@ -361,10 +361,13 @@ def _same_equation(gold, given) -> bool:
 
 @lru_cache(maxsize=4096)
 def _parsed(text: str) -> tuple:
+    from latex2sympy2_extended import NormalizationConfig
     from math_verify import LatexExtractionConfig, parse
 
-    # As TRL's accuracy_reward reads a completion: the content of one box. Plain text is never evaluated as Python.
-    boxed = LatexExtractionConfig(boxed_match_priority=0, try_extract_without_anchor=False)
+    # As TRL's accuracy_reward reads a completion: the content of one box. Plain text is never evaluated as Python. Units stay:
+    # math-verify's list of them takes the t off `1 + t`.
+    normalised = NormalizationConfig(units=False, basic_latex=True, malformed_operators=True, nits=True, boxed="all")
+    boxed = LatexExtractionConfig(normalization_config=normalised, boxed_match_priority=0, try_extract_without_anchor=False)
     return tuple(parse(f"\\boxed{{{text}}}", [boxed], fallback_mode="no_fallback", parsing_timeout=None))
 
 

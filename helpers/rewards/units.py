@@ -14,7 +14,17 @@ CURRENCY = "[$€£¥₹]"
 _WORD = r"[a-zA-Z°μΩÅ¢'\"][a-zA-ZμΩÅ'\"]*(?:\^[+-]?\d)?"
 PATTERN = rf"(?:/\s?|per\s)?(?:°\s?)?{_WORD}\.?(?:\s?[\s/*·]\s?\(?{_WORD}\)?){{0,4}}"
 
-_CURRENCIES = {"dollar": "$", "usd": "$", "us$": "$", "buck": "$", "euro": "€", "eur": "€", "pound sterling": "£", "pounds sterling": "£", "gbp": "£"}
+_CURRENCIES = {
+    "dollar": "$",
+    "usd": "$",
+    "us$": "$",
+    "buck": "$",
+    "euro": "€",
+    "eur": "€",
+    "pound sterling": "£",
+    "pounds sterling": "£",
+    "gbp": "£",
+}
 _CURRENCIES |= {"yen": "¥", "jpy": "¥", "rupee": "₹", "inr": "₹", "rs": "₹"}
 _CURRENCY_FIRST = re.compile(r"(?:(US\$|USD|EUR|GBP|JPY|INR|Rs\.?)\s?)(?=[\d.])")
 _SHORT_SCALES = {"k": 10**3, "K": 10**3, "m": 10**6, "M": 10**6, "b": 10**9, "B": 10**9, "bn": 10**9}  # behind a currency
