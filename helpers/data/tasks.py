@@ -71,8 +71,8 @@ def load_task(
         max_completion_tokens, because no completion could give them. Only rows that may be used are measured.
     stand_in: where the hub cannot be reached, take the source that can stand in for openai/gsm8k (`sources.STAND_INS`), and
         say so; `report["source"]` names what was read.
-    kind: how the answers are to be judged, one of `rewards.kinds.KINDS`; written to a column `kind`, which correctness_reward
-        reads. Without it each answer's kind is recognised, as `report["answer_kinds"]` shows.
+    kind: one of `rewards.kinds.KINDS`, written to a column `kind` that correctness_reward reads; None to have each answer's
+        kind recognised. `report["answer_kinds"]` shows them.
 
     Raises ValueError where the source cannot give the rows asked for; the message names the value and the way out.
     """
@@ -85,15 +85,13 @@ def load_task(
     system = tags.system_prompt if system_prompt is None else system_prompt
     limits = _Limits(count_tokens, max_prompt_tokens, max_completion_tokens, system, tags)
     sizes = {"train_size": train_size, "holdout_size": holdout_size, "seed": seed}
-    kind = kind and checked(kind)
+    stated = {"kind": checked(kind)} if kind else {}
     source, rows = _opened(source, columns, stand_in, **sizes)
     account = _Account()
     train, holdout = _drawn(rows, source, limits, account, **sizes)
     for row in train + holdout:
         row.pop("split", None)
-        row["prompt"] = _prompt(system, row["question"])
-        if kind:
-            row["kind"] = kind
+        row |= {"prompt": _prompt(system, row["question"])} | stated
     report = account.report | limits.report
     report |= {
         "source": source,

@@ -32,8 +32,8 @@ def correctness_reward(
     """1.0 where the judged answer means what the row's answer means, else 0.0; None where the row has no answer.
 
     The row's own answer decides how it is judged: as a number, a quantity, mathematics, a set, a choice, a date, a token, a
-    formula or a text (`kinds.py` has the rules in a table). Blocks that disagree with one another score 0: naming two answers is
-    hedging. `completions` are strings or chat messages; `answer`, and `question` where there is one, hold a text a completion.
+    formula or a text (`kinds.py` has the rules in a table). Blocks that disagree with one another score 0: naming two answers
+    is hedging. `completions` are strings or chat messages; `answer`, and `question` where there is one, hold a text a completion.
 
     kind: one of `kinds.KINDS` for all rows, in place of recognising it; or a column with a kind a row, None to recognise it.
         ValueError for another name; what a data set's own column of that name says is passed over, with one warning.
@@ -211,8 +211,8 @@ def _kinds(kind: str | list | None, golds: list) -> list[str]:
     foreign = {said for said in kind if isinstance(said, str) and said not in KINDS}
     if foreign:
         warnings.warn(
-            f"correctness_reward: the column `kind` holds {sorted(foreign)[0]!r}, which is no kind of answer; these rows' kinds "
-            f"are recognised. Known: {', '.join(KINDS)}.",
+            f"correctness_reward: the column `kind` holds {sorted(foreign)[0]!r}, which is no kind of answer; these rows' "
+            f"kinds are recognised. Known: {', '.join(KINDS)}.",
             stacklevel=3,
         )
     return [said if said in KINDS else recognised[gold] for said, gold in zip(kind, golds, strict=True)]

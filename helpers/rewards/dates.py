@@ -95,7 +95,7 @@ def _time(text: str) -> Moment | None:
         return None
     hour, minute, second = (int(match[name] or 0) for name in ("hour", "minute", "second"))
     half = (match["half"] or "").casefold()[:1]
-    if half and not 1 <= hour <= 12 or hour > 23 or minute > 59 or second > 59:
+    if (half and not 1 <= hour <= 12) or hour > 23 or minute > 59 or second > 59:
         return None
     # Without am or pm an hour up to 12 may be either, unless it is written as on a clock of 24 hours.
     known = bool(half) or hour == 0 or hour > 12 or match["hour"].startswith("0") or bool(match["second"])

@@ -149,7 +149,7 @@ def token(text: str) -> str | None:
     if len(text) > LONGEST:
         return None
     text = text.strip().removesuffix(".")
-    if _PHONE.fullmatch(text) and not _SPAN.fullmatch(text) or re.fullmatch(r"\d{3}[- ]\d{4}", text):
+    if (_PHONE.fullmatch(text) and not _SPAN.fullmatch(text)) or re.fullmatch(r"\d{3}[- ]\d{4}", text):
         return re.sub(r"\D+", "-", text).strip("-")
     if span := _SPAN.fullmatch(text):
         unit = " ".join((span[3] or "").split())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from functools import lru_cache
 
 from helpers.rewards.spelling import plain
@@ -48,10 +49,9 @@ _LATEX = [  # what a keyboard writes on the left, LaTeX on the right
         r"\\\1 ",
     ),
 ]
-_GREEK = dict(zip("αβγδεζηθλμνξπρσφψωΔΩΓΘΛΣΦ", (
-    "alpha beta gamma delta epsilon zeta eta theta lambda mu nu xi pi rho sigma phi psi omega Delta Omega Gamma Theta Lambda "
-    "Sigma Phi"
-).split(), strict=True))  # fmt: skip
+_GREEK = {chr(code): unicodedata.name(chr(code)).split()[-1].lower() for code in (*range(0x3B1, 0x3C2), *range(0x3C3, 0x3CA))}
+_GREEK |= {chr(code): unicodedata.name(chr(code)).split()[-1].title() for code in range(0x391, 0x3AA) if code != 0x3A2}
+_GREEK = {letter: name.replace("amda", "ambda") for letter, name in _GREEK.items()}  # Unicode writes lamda
 _NAMED = re.compile(r"\s*(\\?[a-zA-Z]\w*'?\s*(?:\([\w, ]*\))?)\s*=([^=<>]+)")  # y = …, f(x) = …
 _RELATION = re.compile(r"[<>≤≥≠]|\\(?:leq?|geq?|neq?|lt|gt)(?![a-zA-Z])")
 _STEP = re.compile(r"(>|\\geq |\\gt |<|\\leq |=)")

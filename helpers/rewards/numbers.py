@@ -177,7 +177,8 @@ def _repeating(whole: str, decimals: str, block: str | None) -> Fraction | None:
 
 
 _FIRST_WORD = re.compile(  # so that number-parser is not loaded for every text
-    r"(?i)(?:negative|minus|an?\b|half|zero|one|tw|thi|thr|thou|fou|for|fi[fv]|si|se|ei|ni|te|el|hu|[mbtq]\w*ill)[a-z -]*(?:%|$|[ .])"
+    r"(?i)(?:negative|minus|an?\b|half|zero|one|tw|thi|thr|thou|fou|for|fi[fv]|si|se|ei|ni|te|el|hu|[mbtq]\w*ill)"
+    r"[a-z -]*(?:%|$|[ .])"
 )
 
 

@@ -1,4 +1,4 @@
-"""Sets, tuples, intervals and lists of solutions: the brackets must be the same, and in a set or a list order does not count."""
+"""Sets, tuples, intervals and lists of solutions: the brackets must be the same, and the order of a set does not count."""
 
 from __future__ import annotations
 

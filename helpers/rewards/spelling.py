@@ -1,4 +1,4 @@
-"""One way of writing: what differs between two answers only because of a keyboard, a font, Markdown or LaTeX is taken off here."""
+"""One way of writing: what two answers differ in only for a keyboard, a font, Markdown or LaTeX is taken off here."""
 
 from __future__ import annotations
 

@@ -131,7 +131,8 @@ def test_a_column_of_another_meaning_is_passed_over_with_one_warning():
     ],
 )
 def test_a_library_is_loaded_where_an_answer_needs_it(gold, given, loaded):
-    program = f"import sys; from helpers.rewards import correctness_reward; correctness_reward([{said(given)!r}], answer=[{gold!r}]); "
+    program = "import sys; from helpers.rewards import correctness_reward; "
+    program += f"correctness_reward([{said(given)!r}], answer=[{gold!r}]); "
     program += "print(*(name for name in ('pint', 'dateutil', 'number_parser', 'sympy', 'torch') if name in sys.modules))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
     assert set(done.stdout.split()) == loaded, done.stderr
