@@ -87,8 +87,7 @@ def load_task(
     sizes = {"train_size": train_size, "holdout_size": holdout_size, "seed": seed}
     stated = {"kind": checked(kind)} if kind else {}
     source, rows = _opened(source, columns, stand_in, **sizes)
-    account = _Account()
-    train, holdout = _drawn(rows, source, limits, account, **sizes)
+    train, holdout = _drawn(rows, source, limits, account := _Account(), **sizes)
     for row in train + holdout:
         row.pop("split", None)
         row |= {"prompt": _prompt(system, row["question"])} | stated

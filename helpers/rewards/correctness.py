@@ -33,7 +33,8 @@ def correctness_reward(
 
     The row's own answer decides how it is judged: as a number, a quantity, mathematics, a set, a choice, a date, a token, a
     formula or a text (`kinds.py` has the rules in a table). Blocks that disagree with one another score 0: naming two answers
-    is hedging. `completions` are strings or chat messages; `answer`, and `question` where there is one, hold a text a completion.
+    is hedging. `completions` are strings or chat messages; `answer`, and `question` where there is one, hold a text per
+    completion.
 
     kind: one of `kinds.KINDS` for all rows, in place of recognising it; or a column with a kind a row, None to recognise it.
         ValueError for another name; what a data set's own column of that name says is passed over, with one warning.
