@@ -371,3 +371,31 @@ def test_what_the_hub_cannot_give_is_said(hub, case, said):
 def test_the_examples_in_the_docstrings_hold():
     result = doctest.testmod(tasks)
     assert result.attempted >= 1 and result.failed == 0
+
+
+# --- Kinds of answers --------------------------------------------------------------------------------------------------
+
+
+def test_the_report_says_how_many_answers_of_each_kind_there_are(load):
+    answers = ["4", "5", "6", "7", "Paris", "5 km", "2024-01-02", "4"]
+    rows = [{"question": f"q{n}", "answer": answer} for n, answer in enumerate(answers)]
+    task = load(rows)
+    kinds = task.report["answer_kinds"]
+    assert {kind: entry["rows"] for kind, entry in kinds.items()} == {"number": 5, "text": 1, "quantity": 1, "date": 1}
+    assert len(kinds["number"]["examples"]) == 3 and set(kinds["number"]["examples"]) < {"4", "5", "6", "7"}
+    assert "kind" not in both(task)
+
+
+def test_a_kind_that_is_said_is_written_to_a_column(load):
+    task = load(numbered(5), kind="text")
+    assert list(both(task)["kind"]) == ["text"] * 5
+    assert list(task.report["answer_kinds"]) == ["text"]
+    with pytest.raises(ValueError, match="kind='words' is no kind of answer"):
+        load(numbered(5), kind="words")
+
+
+def test_a_column_of_kinds_is_kept_and_counted(load):
+    rows = [row | {"kind": "text" if n % 2 else None} for n, row in enumerate(numbered(6))]
+    task = load(rows)
+    assert {kind: entry["rows"] for kind, entry in task.report["answer_kinds"].items()} == {"number": 3, "text": 3}
+    assert sorted(both(task)["kind"].fillna("")) == [""] * 3 + ["text"] * 3
