@@ -186,7 +186,10 @@ def _in_words(text: str) -> Number | None:
     """`negative five`, `two thirds`, `one and a half`, `three point one four`, `twelve apples`, `half a million`."""
     if not _FIRST_WORD.match(text):
         return None
-    words = re.sub(r"(?<=[a-z])-(?=[a-z])", " ", text.removesuffix(".")).split()
+    words = text.removesuffix(".").split()
+    if any("-" in word and not all(map(units.is_number, word.split("-"))) for word in words):  # zero-sum, no forty-two
+        return None
+    words = " ".join(words).replace("-", " ").split()
     if len(words) > _MOST_WORDS or not all(word[0].isalpha() or word[0] == "%" for word in words):
         return None
     low = [word.casefold() for word in words]
@@ -194,14 +197,14 @@ def _in_words(text: str) -> Number | None:
     if sign < 0:
         low, words = low[1:], words[1:]
     value, used = _leading(low)
-    if not used:
+    if not used or units.scale(low[0]):  # a million, but not million
         return None
     rest, percent, whole = words[used:], False, value.denominator == 1
     if rest and re.match(r"percent\b|%|per cent", " ".join(rest)):
         value, percent, rest = Fraction(value, 100), True, rest[1 + (rest[0] == "per") :]
     scale, unit = 1, ""
     if rest:
-        while rest and rest[0] in ("a", "of"):  # half a million
+        if rest[0] == "a" and rest[1:] and units.scale(rest[1]):  # half a million
             rest = rest[1:]
         found = units.read(" ".join(rest), glued=False) if rest else None
         if found is None:

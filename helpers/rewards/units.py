@@ -68,7 +68,7 @@ def read(text: str, glued: bool, currency: str = "", years: bool = False) -> tup
     unit = " ".join(words)
     if not unit:
         return multiplied, currency
-    if _NO_UNIT.search(unit.casefold() if len(unit) > 1 else unit) or any(map(_is_number, words)):
+    if _NO_UNIT.search(unit.casefold() if len(unit) > 1 else unit) or any(map(is_number, words)):
         return None
     name = _currency(unit)
     if name is None and any(_TITLE.fullmatch(word) and not _known(word) for word in words):
@@ -137,7 +137,8 @@ def ordinal(word: str) -> int | None:
     return number_parser.parse_ordinal(words, language="en")
 
 
-def _is_number(word: str) -> bool:
+def is_number(word: str) -> bool:
+    """Whether a word says a number or a place: two, thirds, twentieth, thousand."""
     singular = word.casefold().removesuffix("s")
     if singular == "second":  # the unit, not the ordinal
         return False
