@@ -19,7 +19,7 @@ from trl.rewards import accuracy_reward
 
 from helpers import PROJECT
 from helpers.data.tasks import load_task
-from helpers.rewards import answers, correctness_reward, symbolic
+from helpers.rewards import answers, correctness_reward, numbers, symbolic
 
 RESULTS = PROJECT / "benchmarks" / "results" / "rewards.md"
 GROUP = 8
@@ -98,7 +98,7 @@ def median_rate(judge, completions: list, golds: list) -> tuple[float, list]:
     """The median of five passes, each over texts that no cache has seen."""
     rates = []
     for _ in range(5):
-        answers._parsed.cache_clear()
+        numbers._parsed.cache_clear()
         passed, verdicts = rate(judge, completions, golds)
         rates.append(passed)
     return statistics.median(rates), verdicts

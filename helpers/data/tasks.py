@@ -27,7 +27,7 @@ from helpers.presets import Preset, as_settings
 from helpers.runs import Run, atomic_write, write_json
 
 _GROUPED_NUMBER = re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.\d+)?")
-_KEPT_EXAMPLES = 3  # dropped rows quoted in the report, for each reason
+_KEPT_EXAMPLES = 3  # rows quoted in the report, for each reason to drop one and for each kind of answer
 # Rows trained on where train_size does not say: some twenty times what 300 steps of 16 questions see, in memory that any
 # machine has.
 MOST_TRAINED = 100_000
@@ -60,6 +60,8 @@ def load_task(
     max_prompt_tokens: int | None = None,
     max_completion_tokens: int | None = None,
     stand_in: bool = False,
+    kind: str | None = None,
+    kind_of: Callable[[dict], str] | None = None,
 ) -> Task:
     """Read a source and split it into rows to train on and rows to hold out.
 
@@ -73,6 +75,10 @@ def load_task(
         max_completion_tokens, because no completion could give them. Only rows that may be used are measured.
     stand_in: where the hub cannot be reached, take the source that can stand in for openai/gsm8k (`sources.STAND_INS`), and
         say so; `report["source"]` names what was read.
+    kind: how all answers are to be judged, one of `rewards.kinds.KINDS`; written to a column `kind`, which correctness_reward
+        reads. Without it each answer's kind is recognised.
+    kind_of: the kind of a row's answer (`rewards.kinds.kind_of_row`); with it `report["answer_kinds"]` says how many rows have
+        which.
 
     Raises ValueError where the source cannot give the rows asked for; the message names the value and the way out.
     """
@@ -85,12 +91,12 @@ def load_task(
     system = tags.system_prompt if system_prompt is None else system_prompt
     limits = _Limits(count_tokens, max_prompt_tokens, max_completion_tokens, system, tags)
     sizes = {"train_size": train_size, "holdout_size": holdout_size, "seed": seed}
+    stated = {"kind": kind} if kind else {}
     source, rows = _opened(source, columns, stand_in, **sizes)
-    account = _Account()
-    train, holdout = _drawn(rows, source, limits, account, **sizes)
+    train, holdout = _drawn(rows, source, limits, account := _Account(), **sizes)
     for row in train + holdout:
         row.pop("split", None)
-        row["prompt"] = _prompt(system, row["question"])
+        row |= {"prompt": _prompt(system, row["question"])} | stated
     (train_table, holdout_table), dropped = kept_columns(train, holdout, account.left_out)
     report = account.report | limits.report | ({"columns_dropped": dropped} if dropped else {})
     report |= {
@@ -101,6 +107,7 @@ def load_task(
         "rows_unused": account.usable - len(train) - len(holdout),
         "rows_train": len(train),
         "rows_holdout": len(holdout),
+        **({"answer_kinds": answer_kinds(train + holdout, kind_of)} if kind_of else {}),
         "fingerprint": fingerprint(train + holdout),
     }
     return Task(train_table, holdout_table, report)
@@ -138,6 +145,22 @@ def fingerprint(rows: Iterable[dict]) -> str:
     for row in rows:
         digest.update(f"{row['question']}\x1f{row['answer']}\x1e".encode("utf-8", "surrogatepass"))
     return digest.hexdigest()
+
+
+def answer_kinds(rows: Iterable[dict], kind_of: Callable[[dict], str]) -> dict[str, dict]:
+    """For each kind of answer that the rows have, the most frequent first: how many `rows`, and three different `examples`.
+
+    >>> answer_kinds([{"answer": "4"}, {"answer": "Paris"}, {"answer": "5"}], lambda row: type(row["answer"]).__name__)
+    {'str': {'rows': 3, 'examples': ['4', 'Paris', '5']}}
+    """
+    counts, examples = Counter(), {}
+    for row in rows:
+        kind = kind_of(row)
+        counts[kind] += 1
+        shown = examples.setdefault(kind, [])
+        if len(shown) < _KEPT_EXAMPLES and row["answer"][:200] not in shown:
+            shown.append(row["answer"][:200])
+    return {kind: {"rows": count, "examples": examples[kind]} for kind, count in counts.most_common()}
 
 
 def prompt_token_counter(model: str) -> Callable[[list[dict] | str], int]:

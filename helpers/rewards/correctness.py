@@ -13,7 +13,8 @@ from rapidfuzz.distance import Levenshtein
 
 from helpers.formats import THINK_ANSWER, TagFormat, completion_text
 from helpers.rewards import symbolic
-from helpers.rewards.answers import parse_number, quick_verdict, unboxed
+from helpers.rewards.answers import parse_number, quick_verdict, to_compute, verdict_of
+from helpers.rewards.kinds import KINDS, SYMBOLIC, checked, kind_of
 
 _MOST_BLOCKS = 8  # more answer blocks than this are no answer, and comparing every two would cost
 _LONGEST_TEXT = 10_000  # characters that fuzzy_match_reward and task_reward read of an answer
@@ -21,13 +22,22 @@ _A_FAR_MISS = 0.5  # what proximity_reward gives at most for a wrong number
 
 
 def correctness_reward(
-    completions: list, answer: list | None = None, tags: TagFormat = THINK_ANSWER, question: list | None = None, **columns
+    completions: list,
+    answer: list | None = None,
+    tags: TagFormat = THINK_ANSWER,
+    question: list | None = None,
+    kind: str | list | None = None,
+    **columns,
 ) -> list[float | None]:
     """1.0 where the judged answer means what the row's answer means, else 0.0; None where the row has no answer.
 
-    Numbers are compared by value, other mathematics with math-verify, the rest as text (`answers.same_answer` says how). Blocks
-    that disagree with one another score 0: naming two answers is hedging. `completions` are strings or chat messages;
-    `answer`, and `question` where there is one, hold a text a completion.
+    The row's own answer decides how it is judged: as a number, a quantity, mathematics, a set, a choice, a date, a token, a
+    formula or a text (`kinds.py` has the rules in a table). Blocks that disagree with one another score 0: naming two answers
+    is hedging. `completions` are strings or chat messages; `answer`, and `question` where there is one, hold a text per
+    completion.
+
+    kind: one of `kinds.KINDS` for all rows, in place of recognising it; or a column with a kind a row, None to recognise it.
+        ValueError for another name; what a data set's own column of that name says is passed over, with one warning.
 
     >>> correctness_reward(["<think>2 + 2</think><answer>$4.00</answer>", "4"], answer=["4", "4"])
     [1.0, 0.0]
@@ -36,11 +46,14 @@ def correctness_reward(
     asked = question or [""] * len(completions)
     scores: list[float | None] = []
     undecided = {}
-    for completion, gold, asks in zip(completions, golds, asked, strict=True):
+    stated = _kinds(kind, golds)
+    if not SYMBOLIC.isdisjoint(stated):
+        symbolic.warm_up()
+    for completion, gold, asks, said in zip(completions, golds, asked, stated, strict=True):
         given = None if gold is None else judged_answer(completion, tags)
-        verdict = bool(given) and quick_verdict(given, gold, asks if isinstance(asks, str) else "")
+        verdict = bool(given) and verdict_of(given, gold, said, asks if isinstance(asks, str) else "")
         if verdict is None:
-            undecided[len(scores)] = unboxed(gold), unboxed(given)
+            undecided[len(scores)] = to_compute(given, gold)
         scores.append(None if gold is None else float(verdict or 0))
     for position, equal in zip(undecided, symbolic.equal(list(undecided.values())), strict=True):
         scores[position] = float(equal)
@@ -187,6 +200,23 @@ def _golds(name: str, answer: list | None, rows: int) -> list[str | None]:
     if missing:
         _warn_missing(name, missing, rows, "no answer")
     return golds
+
+
+def _kinds(kind: str | list | None, golds: list) -> list[str]:
+    """A kind a row: the one that is said, or else recognised."""
+    recognised = {gold: kind_of(gold or "") for gold in set(golds)}
+    if kind is None:
+        return [recognised[gold] for gold in golds]
+    if isinstance(kind, str):
+        return [checked(kind)] * len(golds)
+    foreign = {said for said in kind if isinstance(said, str) and said not in KINDS}
+    if foreign:
+        warnings.warn(
+            f"correctness_reward: the column `kind` holds {sorted(foreign)[0]!r}, which is no kind of answer; these rows' "
+            f"kinds are recognised. Known: {', '.join(KINDS)}.",
+            stacklevel=3,
+        )
+    return [said if said in KINDS else recognised[gold] for said, gold in zip(kind, golds, strict=True)]
 
 
 def _warn_missing(name: str, missing: int, rows: int, what: str) -> None:

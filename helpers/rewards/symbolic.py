@@ -13,6 +13,7 @@ import contextlib
 import json
 import os
 import queue
+import re
 import signal
 import subprocess
 import sys
@@ -22,11 +23,16 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 
 SECONDS = 0.5  # of processor time that a worker gives one judgement; an honest one takes 5 to 50 ms
-_KILLED_AFTER = 0.8  # seconds of processor time; the kernel does it, also inside one long operation
+_GRACE = 0.3  # seconds of processor time more, then the kernel ends it, also inside one long operation
+_LEAST_SECONDS = 0.03  # each judgement of a batch that runs out of time halves what the next ones get, down to this
+_MOST_KILLED = 2  # workers in one batch; what is then not yet judged is not judged
+# What may take long is judged last, so that it costs no honest answer its verdict.
+_HEAVY = re.compile(r"\d{5}|\^[^+=,]*\^|\^\s*\{?\d\d\d|!|\\(?:sum|prod|int|binom|sqrt\[|lim)")
 _GIVEN_UP_AFTER = 5.0  # seconds; for a worker that sleeps, or a system that cannot count processor time
 _START_SECONDS = 60
 _PAIRS_A_WORKER = 8  # below that, starting one more costs more than it saves
 _MOST_WORKERS = 8
+_WARM_WORKERS = 2  # more are started when a batch is large enough
 _MEMORY = 4 << 30  # bytes of address space
 _REMEMBERED = 1 << 14
 
@@ -35,7 +41,9 @@ def equal(pairs: list[tuple[str, str]]) -> list[bool]:
     """For each pair (gold, given) of mathematical texts: whether math-verify finds them equal. False where it cannot tell in
     time.
 
-    Every distinct pair is judged once, every distinct text parsed once a worker; the answers are remembered.
+    Every distinct pair is judged once, every distinct text parsed once a worker; the answers are remembered. A batch is
+    bounded too: the more of its judgements ran out of time, the less time the next ones get, so that a batch of nothing but
+    bombs takes some two seconds. What was not judged for that is False, and asked again in the next batch.
 
     >>> equal([("x^2 + 2x + 1", "(x+1)^2"), ("x", "y")])
     [True, False]
@@ -74,27 +82,99 @@ def _judged(requests: list[tuple]) -> list[float | None]:
     with _lock:
         known = {request: _memory[request] for request in requests if request in _memory}
     new = [request for request in dict.fromkeys(requests) if request not in known]
+    new.sort(key=lambda request: bool(_HEAVY.search(request[-1])))
     if new:
-        threads = max(1, min(_most_workers, len(new) // _PAIRS_A_WORKER))
+        _wait_for_the_warm()
+        threads, patience = max(1, min(_most_workers, len(new) // _PAIRS_A_WORKER)), _Patience()
         with ThreadPoolExecutor(threads) as pool:
-            known.update(zip(new, pool.map(_judge, new), strict=True))
+            known.update(zip(new, pool.map(lambda request: _judge(request, patience), new), strict=True))
         with _lock:
             if len(_memory) + len(new) > _REMEMBERED:
                 _memory.clear()
-            # None is not remembered: the worker was killed, perhaps from outside, and the next call may find out more.
+            # None is not remembered: the worker was killed, perhaps from outside, or the time of the batch was up. The next
+            # call may find out more.
             _memory.update((request, known[request]) for request in new if known[request] is not None)
     return [known[request] for request in requests]
 
 
-def _judge(request: tuple) -> float | None:
+class _Patience:
+    """The time that a judgement of one batch gets: less and less, the more of them ran out of it."""
+
+    def __init__(self):
+        self.seconds, self.killed = SECONDS, 0
+
+    def lost(self, worker_too: bool) -> None:
+        self.seconds, self.killed = max(_LEAST_SECONDS, self.seconds / 2), self.killed + worker_too
+
+
+def _judge(request: tuple, patience: _Patience) -> float | None:
+    if patience.killed >= _MOST_KILLED:
+        return None
+    worker = _taken()
+    if worker is None:
+        _wait_for_the_warm()
+        worker = _taken() or _Worker()
+    seconds = patience.seconds
     try:
-        worker = _idle.get_nowait()
-    except queue.Empty:
-        worker = _Worker()
-    try:
-        return worker.ask(request)
+        score = worker.ask(request, seconds)
     finally:
+        killed = worker.process is None
+        if killed:  # by the time the next batch comes it is loaded again
+            _begin(worker)
+        else:
+            _put_back(worker)
+    if score is None:
+        patience.lost(killed)
+        return None if killed or seconds < SECONDS else 0.0  # with all the time there is: it is no right answer
+    return score
+
+
+_warming: list[threading.Thread] = []
+
+
+def warm_up() -> None:
+    """Start the workers that judge mathematics and let them load, without waiting for them. Later calls do nothing.
+
+    Starting takes a second or more, which the first answer would wait for.
+    """
+    with _lock:
+        if _warming or not _idle.empty():
+            return
+        for _ in range(min(_WARM_WORKERS, _most_workers)):
+            _begin(_Worker())
+
+
+def _begin(worker: _Worker) -> None:
+    thread = threading.Thread(target=_load_worker, args=(worker,), daemon=True)
+    _warming.append(thread)
+    thread.start()
+
+
+def _load_worker(worker: _Worker) -> None:
+    with contextlib.suppress(LookupError, OSError):  # said by the first answer that needs it
+        worker.ask(("equal", "1", "1"), SECONDS)
+    _put_back(worker)
+
+
+def _wait_for_the_warm() -> None:
+    for thread in list(_warming):
+        thread.join()
+        with contextlib.suppress(ValueError):  # another thread waited for it too
+            _warming.remove(thread)
+
+
+def _taken() -> _Worker | None:
+    try:
+        return _idle.get_nowait()
+    except queue.Empty:
+        return None
+
+
+def _put_back(worker: _Worker) -> None:
+    if _idle.qsize() < _most_workers:
         _idle.put(worker)
+    else:
+        worker.stop()
 
 
 class _Worker:
@@ -104,16 +184,16 @@ class _Worker:
         self.process, self.owner, self.loaded = None, None, set()
         atexit.register(self.stop)
 
-    def ask(self, request: tuple) -> float | None:
-        """The worker's answer, or None where there was none in time. LookupError for what it says it cannot do at all."""
+    def ask(self, request: tuple, seconds: float) -> float | None:
+        """The worker's answer, or None where there was none in `seconds`. LookupError for what it says it cannot do at all."""
         if self.process is None or self.process.poll() is not None or self.owner != os.getpid():
             self._start()
         if request[0] not in self.loaded:
-            problem = self._exchange(["load", request[0]], _START_SECONDS)
+            problem = self._exchange([0, "load", request[0]], _START_SECONDS)
             if problem != "":
                 raise LookupError(problem or "a process that judges answers did not start: it said nothing for a minute.")
             self.loaded.add(request[0])
-        reply = self._exchange(request, _GIVEN_UP_AFTER)
+        reply = self._exchange([seconds, *request], _GIVEN_UP_AFTER)
         if isinstance(reply, str):
             raise LookupError(reply)
         return reply
@@ -216,23 +296,25 @@ _judging = False
 _HARMLESS = ("os.listdir", "os.scandir", "os.walk")
 
 
-def _answer(kind: str, *arguments) -> float | str:
+def _answer(seconds: float, kind: str, *arguments) -> float | str | None:
     try:
         if kind == "load":
             return _load(*arguments)
-        return _within_time(_equal if kind == "equal" else _task, arguments)
+        return _within_time(seconds, _equal if kind == "equal" else _task, arguments)
     except _Impossible as error:
         return str(error)
-    except (Exception, _OutOfTime):  # whatever a completion did to the parser, it is no right answer
+    except _OutOfTime:
+        return None
+    except Exception:  # whatever a completion did to the parser, it is no right answer
         return 0.0
 
 
-def _within_time(judge, arguments: tuple) -> float:
+def _within_time(seconds: float, judge, arguments: tuple) -> float:
     global _judging
-    timers = {"ITIMER_VIRTUAL": _KILLED_AFTER, "ITIMER_PROF": SECONDS} if os.name == "posix" else {}
+    timers = {"ITIMER_VIRTUAL": seconds + _GRACE, "ITIMER_PROF": seconds} if os.name == "posix" else {}
     try:
-        for timer, seconds in timers.items():
-            signal.setitimer(getattr(signal, timer), seconds)
+        for timer, limit in timers.items():
+            signal.setitimer(getattr(signal, timer), limit)
         _judging = True
         return judge(*arguments)
     finally:
@@ -261,15 +343,31 @@ def _load(kind: str) -> str:
 def _equal(gold: str, given: str) -> float:
     from math_verify import verify
 
-    return float(verify(list(_parsed(gold)), list(_parsed(given)), timeout_seconds=None))
+    wanted, said = _parsed(gold), _parsed(given)
+    return float(verify(list(wanted), list(said), timeout_seconds=None) and all(map(_same_equation, wanted, said)))
+
+
+def _same_equation(gold, given) -> bool:
+    """Of two equations: whether one is a multiple of the other. math-verify compares their solutions, and finds x^2+1=0 and
+    x^2+5=0, which have no real ones, equal.
+    """
+    from sympy import Eq, simplify
+
+    if not (isinstance(gold, Eq) and isinstance(given, Eq)):
+        return True
+    ratio = simplify((gold.lhs - gold.rhs) / (given.lhs - given.rhs))
+    return bool(ratio.is_number and ratio.is_finite and ratio != 0)
 
 
 @lru_cache(maxsize=4096)
 def _parsed(text: str) -> tuple:
+    from latex2sympy2_extended import NormalizationConfig
     from math_verify import LatexExtractionConfig, parse
 
-    # As TRL's accuracy_reward reads a completion: the content of one box. Plain text is never evaluated as Python.
-    boxed = LatexExtractionConfig(boxed_match_priority=0, try_extract_without_anchor=False)
+    # As TRL's accuracy_reward reads a completion: the content of one box. Plain text is never evaluated as Python. Units stay:
+    # math-verify's list of them takes the t off `1 + t`.
+    normalised = NormalizationConfig(units=False, basic_latex=True, malformed_operators=True, nits=True, boxed="all")
+    boxed = LatexExtractionConfig(normalization_config=normalised, boxed_match_priority=0, try_extract_without_anchor=False)
     return tuple(parse(f"\\boxed{{{text}}}", [boxed], fallback_mode="no_fallback", parsing_timeout=None))
 
 

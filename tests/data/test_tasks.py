@@ -16,6 +16,7 @@ from helpers.data import tasks
 from helpers.data.tasks import final_answer, fingerprint, load_task
 from helpers.formats import THINK_ANSWER, TagFormat
 from helpers.presets import PRESETS
+from helpers.rewards.kinds import kind_of_row
 from helpers.runs import Run
 
 GSM8K = PROJECT.parent / "shared" / "data" / "gsm8k"
@@ -262,6 +263,7 @@ def test_where_every_prompt_is_too_long_the_error_says_so(load):
 TOKENS_SCRIPT = """
 import json, sys
 from helpers.presets import PRESETS
+from helpers.rewards.kinds import kind_of_row
 from helpers.data.tasks import prompt_token_counter
 
 folder, prompts = PRESETS["pocket"].model_path, json.loads(sys.argv[1])
@@ -384,3 +386,30 @@ def test_a_saved_task_is_what_the_next_notebooks_read(machine):
     assert section["fingerprint"] == task.report["fingerprint"] == run.read_object("data_report.json")["fingerprint"]
     assert (section["seed"], section["source"], section["tags"]) == (7, "arithmetic/sums", "think/answer")
     assert section["settings"]["model"] == "pocket"
+
+
+# --- Kinds of answers --------------------------------------------------------------------------------------------------
+
+
+def test_the_report_says_how_many_answers_of_each_kind_there_are(load):
+    answers = ["4", "5", "6", "7", "Paris", "5 km", "2024-01-02", "4"]
+    rows = [{"question": f"q{n}", "answer": answer} for n, answer in enumerate(answers)]
+    task = load(rows, kind_of=kind_of_row)
+    kinds = task.report["answer_kinds"]
+    assert {kind: entry["rows"] for kind, entry in kinds.items()} == {"number": 5, "text": 1, "quantity": 1, "date": 1}
+    assert len(kinds["number"]["examples"]) == 3 and set(kinds["number"]["examples"]) < {"4", "5", "6", "7"}
+    assert "kind" not in both(task)
+
+
+def test_a_kind_that_is_said_is_written_to_a_column(load):
+    task = load(numbered(5), kind="text", kind_of=kind_of_row)
+    assert list(both(task)["kind"]) == ["text"] * 5
+    assert list(task.report["answer_kinds"]) == ["text"]
+    assert "answer_kinds" not in load(numbered(5)).report
+
+
+def test_a_column_of_kinds_is_kept_and_counted(load):
+    rows = [row | {"kind": "text" if n % 2 else None} for n, row in enumerate(numbered(6))]
+    task = load(rows, kind_of=kind_of_row)
+    assert {kind: entry["rows"] for kind, entry in task.report["answer_kinds"].items()} == {"number": 3, "text": 3}
+    assert sorted(both(task)["kind"].fillna("")) == [""] * 3 + ["text"] * 3

@@ -202,7 +202,8 @@ def test_an_answer_that_the_question_names_is_an_answer(given, gold, question):
         ("43", "42", False),
         ("Paris", "paris", True),
         ("London", "Paris", False),
-        ("x+1", "x + 1", None),
+        ("x+1", "x + 1", True),
+        ("x+1", "1 + x", None),
         ("x^2", "x^3", None),
         ("x + 1", "Paris", False),
         ("Paris", "x+1", False),
@@ -344,4 +345,4 @@ def test_where_the_verdict_is_meant_to_be_another_than_trls(given, gold, ours, t
 
 def test_the_examples_in_the_docstrings_hold():
     result = doctest.testmod(answers)
-    assert result.attempted >= 3 and result.failed == 0
+    assert result.attempted >= 2 and result.failed == 0

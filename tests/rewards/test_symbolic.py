@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -156,6 +157,24 @@ def test_code_is_not_run(tmp_path, code):
     assert not path.exists()
 
 
+@pytest.mark.parametrize(
+    "bomb", ["9^{{9^{{9^{{{n}}}}}}}", "{n}0000000!", "(x+y+z)^{{5{n:02}}}", r"\binom{{10^8}}{{{n}0000000}}"]
+)
+def test_a_batch_of_bombs_is_bounded_and_costs_no_honest_answer_its_verdict(bomb):
+    symbolic.equal([fresh()])
+    honest = [fresh(n % 3 > 0) for n in range(8)]
+    began = time.monotonic()
+    verdicts = symbolic.equal([("x^2 + 2x + 1", bomb.format(n=n)) for n in range(1, 65)] + honest)
+    assert verdicts == [False] * 64 + [n % 3 > 0 for n in range(8)]
+    assert time.monotonic() - began < 15  # each for itself would take half a minute
+
+
+def test_what_the_time_of_a_batch_did_not_suffice_for_is_asked_again():
+    heavy = "10000000x + x", "10000001x"  # looks heavy, so it is judged after the bombs
+    symbolic.equal([("x", f"{n}0000003!") for n in range(1, 65)] + [heavy])
+    assert symbolic.equal([heavy]) == [True]
+
+
 # --- Threads and processes ---------------------------------------------------------------------------------------------
 
 
@@ -190,6 +209,16 @@ def test_a_worker_killed_at_its_work_is_replaced():
         kill_the_workers()
         assert hanging.result() == [False] * 4
     assert symbolic.equal([fresh()]) == [True]
+
+
+@linux
+def test_workers_are_started_before_the_first_answer_needs_them():
+    program = "import sys, time; from helpers.rewards import correctness_reward, symbolic\n"
+    program += "correctness_reward(['<answer>no</answer>'], answer=[sys.argv[1]])\n"
+    program += "symbolic._wait_for_the_warm(); print(symbolic._idle.qsize() > 0)"
+    for gold, started in (("x^2 + 1", "True"), ("42", "False")):
+        done = subprocess.run([sys.executable, "-c", program, gold], capture_output=True, text=True, timeout=300)
+        assert (done.stdout.strip(), done.stderr) == (started, "")
 
 
 @linux

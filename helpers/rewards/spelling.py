@@ -1,0 +1,139 @@
+"""One way of writing: what two answers differ in only for a keyboard, a font, Markdown or LaTeX is taken off here."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from functools import lru_cache
+
+LONGEST = 1000  # characters; what is longer is nobody's short answer, and is compared as it stands
+_DEEPEST = 25  # boxes in boxes
+
+_BOXES = (
+    (r"\boxed{", "}"),
+    (r"\text{", "}"),
+    (r"\mathrm{", "}"),
+    (r"\textbf{", "}"),
+    (r"\ce{", "}"),
+    ("$$", "$$"),
+    ("$", "$"),
+    (r"\(", r"\)"),
+    (r"\[", r"\]"),
+)
+_EMPHASIS = re.compile(r"(\*{1,3}|`)(?=[^*`\s])(.*[^*`\s])\1", re.DOTALL)
+_FINAL = re.compile(r"(?:[.,;\s]|(?<=[^\W\d_]{2}|'[^\W\d_])!+)+$")  # the exclamation mark of a word, not that of 5! or n!
+_INVISIBLE = dict.fromkeys([*range(0x200B, 0x2010), *range(0x202A, 0x202F), 0x2060, 0xFEFF, 0xAD])
+# What Unicode's compatibility form (NFKC) leaves apart and a keyboard has one key for.
+_KEYS = {"-": "−–—‐‑‒－﹣", "'": "‘’‚‛′ʼ", '"': "“”„‟″«»", "/": "⁄∕", ":": "∶", "≤": "⩽≦", "≥": "⩾≧", "·": "⋅∙"}
+_TYPED = _INVISIBLE | {ord(look): key for key, looks in _KEYS.items() for look in looks}
+_RAISED = re.compile(r"\^\{([^{}]*)\}\^\{([^{}]*)\}|_\{([^{}]*)\}_\{([^{}]*)\}")
+
+_QUOTED = re.compile(r"(['\"])((?:(?!\1).|(?<=\w)\1(?=\w))+)\1", re.DOTALL)  # an apostrophe inside a word is no quote
+
+
+def typed(text: str) -> str:
+    """The text as a plain keyboard would write it: NFKC, straight quotes, one dash; `x²` is `x^{2}`, `⅞` is ` 7/8`.
+
+    >>> typed("x² − ４½ “a”…"), typed("H₂O")
+    ('x^{2} - 4 1/2 "a"...', 'H_{2}O')
+    """
+    if text.isascii() or len(text) > LONGEST:
+        return text
+    text = "".join(map(_character, text.translate(_TYPED)))
+    while (joined := _RAISED.sub(_join, text)) != text:
+        text = joined
+    return unicodedata.normalize("NFKC", text).translate(_TYPED)
+
+
+@lru_cache(maxsize=4096)
+def _character(character: str) -> str:
+    """Superscripts and fractions, which NFKC would melt into the digits before them."""
+    form, _, _ = unicodedata.decomposition(character).partition(" ")
+    if form not in ("<super>", "<sub>", "<fraction>"):
+        return character
+    plain = unicodedata.normalize("NFKC", character).translate(_TYPED)
+    if form == "<fraction>":
+        return f" {plain}"
+    return f"{'^' if form == '<super>' else '_'}{{{plain}}}" if len(plain) == 1 else character
+
+
+def _join(match: re.Match) -> str:
+    up, more, down, rest = match.groups()
+    return f"^{{{up}{more}}}" if up is not None else f"_{{{down}{rest}}}"
+
+
+def unboxed(text: str) -> str:
+    """The text without the `\\boxed{}`, `\\text{}`, dollars or LaTeX brackets that surround the whole of it."""
+    text = text.strip()
+    if len(text) > LONGEST:
+        return text
+    for _ in range(_DEEPEST):
+        if not text.startswith(("\\", "$")):
+            break
+        for opening, closing in _BOXES:
+            inside = text[len(opening) : -len(closing)]
+            if text.startswith(opening) and text.endswith(closing) and len(text) > len(opening) and _is_one(inside, opening):
+                text = inside.strip()
+                break
+        else:
+            break
+    return text
+
+
+def _is_one(inside: str, opening: str) -> bool:
+    """Whether the text between an opening and a closing never closes it: `\\boxed{1}, \\boxed{2}` are two boxes."""
+    if not opening.endswith("{"):
+        return opening not in inside
+    if "{" not in inside and "}" not in inside:
+        return True
+    depth = 0
+    for character in inside:
+        depth += (character == "{") - (character == "}")
+        if depth < 0:
+            return False
+    return depth == 0
+
+
+def plain(text: str) -> str:
+    """The text as typed, out of its boxes and Markdown's emphasis; case, spacing and punctuation inside stay.
+
+    >>> plain("**Paris**"), plain("A*"), plain(r"$\\boxed{x²}$")
+    ('Paris', 'A*', 'x^{2}')
+    """
+    if len(text) > LONGEST:
+        return text.strip()
+    text = typed(text).strip()
+    for _ in range(3):
+        emphasised = _EMPHASIS.fullmatch(text)
+        bare = unboxed(emphasised[2] if emphasised else text)
+        if bare == text:
+            break
+        text = bare
+    return text
+
+
+def as_text(text: str) -> str:
+    """What two texts are compared by: plain, without regard to case, spacing, surrounding quotes and final punctuation.
+
+    >>> as_text("“New  York!”"), as_text("O’Brien.")
+    ('new york', "o'brien")
+    """
+    if len(text) > LONGEST:
+        return text.strip()
+    text = " ".join(_letters(plain(text)).casefold().split())
+    for _ in range(3):
+        bare = _FINAL.sub("", text)
+        if quoted := _QUOTED.fullmatch(bare):
+            bare = quoted[2].strip()
+        if bare == text:
+            break
+        text = bare
+    return text
+
+
+def _letters(text: str) -> str:
+    r"""`\text{New} York\%` without the LaTeX around words."""
+    if "\\" not in text:
+        return text
+    text = re.sub(r"\\(?:text|textbf|textit|mathrm|mathbf|operatorname)\s*\{([^{}]*)\}", r"\1", text)
+    return re.sub(r"\\([%$&#_{}])", r"\1", text)
