@@ -11,6 +11,7 @@ from helpers.data.sources import check_source
 from helpers.environment import this_machine
 from helpers.formats import TagFormat
 from helpers.presets import check_early_stopping
+from helpers.rewards.kinds import checked
 from helpers.runs import check_seed
 from helpers.training import trackers
 
@@ -36,6 +37,8 @@ def check(given: dict, run: str | None = None, backend: str = "unsloth") -> None
             raise ValueError(f"{name}={shortened(repr(given[name]))} is not a text.")
     if "tags" in given:
         TagFormat.parse(given["tags"])
+    if "kind" in given:
+        checked(given["kind"])
     if "source" in given:
         check_source(given["source"], given.get("columns"))
     _check_tried(given)

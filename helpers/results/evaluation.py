@@ -10,6 +10,7 @@ import runpy
 from collections.abc import Callable
 
 import numpy as np
+import pandas as pd
 
 from helpers.formats import THINK_ANSWER, TagFormat
 from helpers.results.intervals import mcnemar_test, paired_interval, wilson_interval
@@ -64,6 +65,21 @@ def judge_named(name: str | None) -> Callable | None:
         raise ValueError(f"judge={name!r}: {where} cannot be read ({type(error).__name__}: {error}).") from None
     if not callable(judge):
         raise ValueError(f"judge={name!r}: {where} has no function {function}.")
+    return judge
+
+
+def judge_of_kinds(rows: pd.DataFrame, tags: TagFormat = THINK_ANSWER) -> Callable | None:
+    """`correctness_reward` as the training had it where the rows state in a column `kind` how they are judged; else None.
+
+    rows: the holdout, with `answer` and perhaps `kind`. Two rows with one answer and different kinds are judged as the last.
+    """
+    if "kind" not in rows:
+        return None
+    stated = dict(zip(rows["answer"], rows["kind"], strict=True))
+
+    def judge(completions: list, answer: list[str], **columns) -> list[float | None]:
+        return correctness_reward(completions, answer, tags, kind=[stated.get(gold) for gold in answer])
+
     return judge
 
 

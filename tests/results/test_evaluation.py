@@ -5,12 +5,13 @@ import json
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from helpers.data.sources import FAMILIES
 from helpers.formats import THINK_ANSWER, TagFormat
 from helpers.results import evaluation, intervals
-from helpers.results.evaluation import difficulty_summary, judge_named, other_family, right, score, summary
+from helpers.results.evaluation import difficulty_summary, judge_named, judge_of_kinds, other_family, right, score, summary
 from helpers.results.intervals import wilson_interval
 
 Z95 = 1.959963984540054
@@ -265,3 +266,11 @@ def test_a_judge_is_found_by_file_or_module_and_function(tmp_path):
 def test_a_judge_that_is_not_there_is_named(name, says):
     with pytest.raises(ValueError, match=says):
         judge_named(name)
+
+
+def test_rows_that_state_their_kind_are_judged_as_in_training():
+    rows = pd.DataFrame({"answer": ["1e3", "5"], "kind": ["text", None]})
+    texts = [THINK_ANSWER.render("so", text) for text in ("1000", "5.0")]
+    assert right(texts, list(rows["answer"])) == [True, True]
+    assert right(texts, list(rows["answer"]), judge=judge_of_kinds(rows)) == [False, True]
+    assert judge_of_kinds(rows[["answer"]]) is None
