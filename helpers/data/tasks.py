@@ -82,12 +82,8 @@ def load_task(
 
     Raises ValueError where the source cannot give the rows asked for; the message names the value and the way out.
     """
-    for name, size, least in (("train_size", train_size, 1), ("holdout_size", holdout_size, 1)):
-        if size is not None and (type(size) is not int or size < least):
-            raise ValueError(f"{name}={size!r} is not a number of rows: give an integer of at least {least}.")
-    for name, limit in (("max_prompt_tokens", max_prompt_tokens), ("max_completion_tokens", max_completion_tokens)):
-        if limit is not None and count_tokens is None:
-            raise ValueError(f"{name} needs count_tokens, to know how long a text is; see prompt_token_counter.")
+    for name, size in (("train_size", train_size), ("holdout_size", holdout_size)):
+        _check_rows(name, size)
     system = tags.system_prompt if system_prompt is None else system_prompt
     limits = _Limits(count_tokens, max_prompt_tokens, max_completion_tokens, system, tags)
     sizes = {"train_size": train_size, "holdout_size": holdout_size, "seed": seed}
@@ -111,6 +107,11 @@ def load_task(
         "fingerprint": fingerprint(train + holdout),
     }
     return Task(train_table, holdout_table, report)
+
+
+def _check_rows(name: str, size: int | None) -> None:
+    if size is not None and (type(size) is not int or size < 1):
+        raise ValueError(f"{name}={size!r} is not a number of rows: give an integer of at least 1.")
 
 
 def save(run: Run, task: Task, settings: Preset) -> None:
@@ -256,6 +257,11 @@ class _Limits:
     system: str
     tags: TagFormat
     lengths: list[int] = field(default_factory=list)
+
+    def __post_init__(self):
+        for name, limit in (("max_prompt_tokens", self.prompt), ("max_completion_tokens", self.completion)):
+            if limit is not None and self.count_tokens is None:
+                raise ValueError(f"{name} needs count_tokens, to know how long a text is; see prompt_token_counter.")
 
     def exceeded(self, row: dict) -> str | None:
         """The limit that the row is over, if any."""
