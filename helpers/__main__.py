@@ -155,12 +155,12 @@ def _doctor(parsed: argparse.Namespace) -> int:
 
 def _settings(parsed: argparse.Namespace) -> dict:
     """The settings given to `doctor`, and `preset` if it is among them. ValueError, as `run` has it, for anything else."""
-    from helpers.batch import asked
+    from helpers.batch import arguments
     from helpers.presets import SETTINGS
 
-    given = asked.parameters(parsed.parameters)
+    given = arguments.parameters(parsed.parameters)
     if parsed.model is not None:
-        given["model"] = asked.absolute(parsed.model)
+        given["model"] = arguments.absolute(parsed.model)
     others = [name for name in given if name not in (*SETTINGS, "preset")]
     try:
         parameters = _module("batch.pipeline").defaults(None) if others else {}
@@ -172,7 +172,7 @@ def _settings(parsed: argparse.Namespace) -> dict:
                 f"{name} is a parameter of a notebook and not a setting of a preset, so it changes nothing here: leave it out. "
                 f"The settings are: {', '.join(SETTINGS)}."
             )
-    asked.refuse_unknown(others, SETTINGS)
+    arguments.refuse_unknown(others, SETTINGS)
     return given
 
 

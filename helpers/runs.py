@@ -68,8 +68,9 @@ class Run:
 
     def __init__(self, name: str):
         if not isinstance(name, str) or not _RUN_NAME.fullmatch(name) or ".." in name:
+            shown = repr(name) if len(repr(name)) <= 100 else f"{repr(name)[:100]}…"
             raise ValueError(
-                f"run={name!r} is not a run name. Use letters, digits, '.', '_' and '-', starting with a letter or digit, "
+                f"run={shown} is not a run name. Use letters, digits, '.', '_' and '-', starting with a letter or digit, "
                 "at most 64 characters; no slash and no '..'."
             )
         if name.lower() == SWEEPS:

@@ -28,8 +28,7 @@ from pathlib import Path
 import yaml
 
 from helpers import presets
-from helpers.batch import asked, pipeline
-from helpers.batch import parameters as rules
+from helpers.batch import arguments, checks, pipeline
 from helpers.data.files import regular_file
 from helpers.environment import this_machine
 from helpers.runs import Run, check_seed
@@ -171,7 +170,7 @@ def _number(value: object) -> object:
 
 def _from_here(parameters: dict) -> dict:
     """Parameters with the paths of files made to hold from anywhere, as `run -p` takes them."""
-    return {name: asked.absolute(value) if isinstance(value, str) else value for name, value in parameters.items()}
+    return {name: arguments.absolute(value) if isinstance(value, str) else value for name, value in parameters.items()}
 
 
 # --- Checks ------------------------------------------------------------------------------------------------------------
@@ -315,7 +314,7 @@ def _points(given: list[dict], knobs: list[str], fixed: dict, notebooks: list[st
             pipeline.check("sweep", notebooks, parameters)
             others = {name: value for name, value in parameters.items() if name == "source" or name not in presets.SETTINGS}
             if others not in checked:  # the same file need not be looked at for every point
-                rules.check(others)
+                checks.check(others)
                 checked.append(others)
             settings, resolved = _resolved(parameters, usual)
         except ValueError as error:

@@ -22,8 +22,7 @@ from papermill.exceptions import PapermillExecutionError
 from papermill.iorw import LocalHandler, papermill_io
 
 from helpers import PROJECT, presets
-from helpers.batch import asked
-from helpers.batch import parameters as rules
+from helpers.batch import arguments, checks
 from helpers.environment import pairs_that_disagree, this_machine
 from helpers.runs import Run, atomic_write, held
 from helpers.training import memory
@@ -43,8 +42,8 @@ def run(
     """
     if in_place and (name != "demo" or preset is not None or parameters):
         raise ValueError("--in-place runs the notebooks with the parameters they are committed with; give none beside it.")
-    paths = _chosen(None if only is None else asked.numbers(only))
-    given = asked.parameters(parameters)
+    paths = _chosen(None if only is None else arguments.numbers(only))
+    given = arguments.parameters(parameters)
     if preset is not None:
         if not any("preset" in _accepted(path) for path in paths):
             raise ValueError("--preset is notebook 01's to set, and 01 is not among --only. Later notebooks use the run's own.")
@@ -59,7 +58,7 @@ def execute(name: str, numbers: list[str], given: dict) -> int:
 
 def check(name: str, numbers: list[str], given: dict) -> None:
     """Refuse what `execute` would refuse before it starts, and do nothing else. ValueError says what and why."""
-    asked.refuse_unknown(given, set().union(*(_accepted(path) for path in _chosen(numbers))))
+    arguments.refuse_unknown(given, set().union(*(_accepted(path) for path in _chosen(numbers))))
     _refuse_impossible(given, Run(name), set(numbers))
 
 
@@ -67,7 +66,7 @@ def defaults(numbers: list[str] | None) -> dict[str, object]:
     """The parameters that these notebooks (None: 01 to 05) take, by name, each with the value it has where none is given."""
     found = {}
     for path in _chosen(numbers):
-        found |= {name: asked.value(about["default"]) for name, about in _parameters_of(path).items()}
+        found |= {name: arguments.value(about["default"]) for name, about in _parameters_of(path).items()}
     return found
 
 
@@ -77,13 +76,13 @@ def resume(name: str) -> int:
     ValueError where there is nothing to go on with.
     """
     folder = Run(name)
-    last = asked.last(folder)
+    last = arguments.last(folder)
     if last is None:
         raise ValueError(
             f"there is nothing to resume in {folder.show()}: no `python -m helpers run --run {name}` was started there. "
             "Rerunning notebook 03 itself goes on from its last checkpoint, too."
         )
-    given, left = last["parameters"], asked.left(last)
+    given, left = last["parameters"], arguments.left(last)
     if not left:
         print(f"run {name!r} is finished: {', '.join(last['notebooks'])} are done. Start it anew without --resume.")
         _print_result(folder, evaluated="05" in last["notebooks"])
@@ -97,16 +96,16 @@ def _run(
 ) -> int:
     numbers, accepted = [path.name[:2] for path in paths], {path: _accepted(path) for path in paths}
     if not resumed:  # what was done took its parameters, which those that are left need not know
-        asked.refuse_unknown(given, set().union(*accepted.values()))
+        arguments.refuse_unknown(given, set().union(*accepted.values()))
     settings = _refuse_impossible(given, folder, set(numbers))
     with held(folder.folder, f"run {folder.name!r}"), ended_like_ctrl_c():
         if not resumed:
             if fresh:
-                asked.set_training_aside(folder, numbers)
+                arguments.set_training_aside(folder, numbers)
             else:
-                asked.refuse_to_lose(folder, numbers, _differences(folder, numbers, given, settings))
-            asked.tell_replaced(folder, numbers, given)
-        call = resumed or {"parameters": given, "notebooks": numbers, "done": [], "used": asked.used(folder)}
+                arguments.refuse_to_lose(folder, numbers, _differences(folder, numbers, given, settings))
+            arguments.tell_replaced(folder, numbers, given)
+        call = resumed or {"parameters": given, "notebooks": numbers, "done": [], "used": arguments.used(folder)}
         return _execute_all(folder, accepted, given, call, in_place)
 
 
@@ -116,22 +115,39 @@ def _execute_all(folder: Run, accepted: dict[Path, set[str]], given: dict, call:
         left_by_a_kill.unlink()
     started = time.monotonic()
     for path, known in accepted.items():
-        asked.write(folder, call)
+        arguments.write(folder, call)
         values = {key: value for key, value in given.items() if key in known}
+        succeeded = False
         try:
             succeeded = _execute(path, folder, {"run": folder.name} | values, in_place)
         except KeyboardInterrupt:
+            _end.asked = True
+        except Exception:
+            if not _end.asked:  # else no failure of the notebook: a kernel that was ended while it started, for example
+                raise
+        if _end.asked:
             again = f"python -m helpers run --run {folder.name} --resume"
-            print(f"\nWhat was saved is whole; go on with `{again}`.", file=sys.stderr)
-            raise
+            lost = path.name.startswith("03") and not arguments.interrupted_training(folder)
+            told = " The training had saved no checkpoint yet, so it will begin anew." if lost else ""
+            print(f"\nWhat was saved is whole; go on with `{again}`.{told}", file=sys.stderr)
+            raise KeyboardInterrupt
         if not succeeded:
             return 1
         call["done"].append(path.name[:2])
         call["used"][path.name[:2]] = values
-    asked.write(folder, call)
+    arguments.write(folder, call)
     print(f"\n{len(accepted)} notebook{'s' * (len(accepted) > 1)} in {time.monotonic() - started:.0f} s")
     _print_result(folder, evaluated=any(path.name.startswith("05") for path in accepted))
     return 0
+
+
+class _End:
+    """Whether the end was asked for, and whether a kernel is starting, which an interruption could leave behind."""
+
+    asked = kernel_starts = False
+
+
+_end = _End()
 
 
 @contextlib.contextmanager
@@ -140,11 +156,18 @@ def ended_like_ctrl_c() -> Iterator[None]:
 
     Whatever was left running would write where the next call does. A signal that is ignored (nohup) stays so.
     """
-    known = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    _end.asked = False
+
+    def end(number, frame):
+        _end.asked = True
+        if not _end.kernel_starts:
+            raise KeyboardInterrupt
+
+    known = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
     main = threading.current_thread() is threading.main_thread()  # only there may handlers be set
     before = {number: signal.getsignal(number) for number in known if main and signal.getsignal(number) != signal.SIG_IGN}
     for number in before:
-        signal.signal(number, signal.default_int_handler)
+        signal.signal(number, end)
     try:
         yield
     finally:
@@ -154,7 +177,7 @@ def ended_like_ctrl_c() -> Iterator[None]:
 
 def _chosen(numbers: list[str] | None) -> list[Path]:
     known = {path.name[:2]: path for path in sorted(NOTEBOOKS.glob("[0-9][0-9]_*.ipynb"))}
-    numbers = asked.PIPELINE if numbers is None else numbers
+    numbers = arguments.PIPELINE if numbers is None else numbers
     unknown = [number for number in numbers if number not in known]
     if unknown:
         raise ValueError(f"there is no notebook {', '.join(unknown)}. There are: {', '.join(known)}.")
@@ -187,7 +210,7 @@ def _refuse_impossible(given: dict, folder: Run, numbers: set[str]) -> presets.P
         settings = presets.resolve(given.get("preset", "auto"), this_machine(), **overrides)
     elif "data" in folder.manifest:
         settings = presets.from_manifest(folder.manifest["data"]["settings"], **overrides)
-    rules.check(given, folder.name, settings.backend if settings else "unsloth")
+    checks.check(given, folder.name, settings.backend if settings else "unsloth")
     if settings is None:
         return None  # the first notebook says what is missing
     loading = {"03", "05"} if "completions" in given else {"02", "03", "05"}  # 02 loads no model for stored completions
@@ -202,20 +225,22 @@ def _refuse_impossible(given: dict, folder: Run, numbers: set[str]) -> presets.P
 
 def _differences(folder: Run, numbers: list[str], given: dict, settings: presets.Preset | None) -> list[str]:
     """In what the data and the training of this call would not be those of an interrupted training; empty without one."""
-    found, data = asked.interrupted_training(folder), folder.manifest.get("data", {})
+    found, data = arguments.interrupted_training(folder), folder.manifest.get("data", {})
     if not found or not settings or not {"01", "03"} & set(numbers):
         return []
     before = found[1] if "03" in numbers else data
     seed = given.get("seed", defaults(["03"])["seed"])
-    said = asked.changes(before["settings"], presets.as_settings(settings)) + asked.changes(
+    said = arguments.changes(before["settings"], presets.as_settings(settings)) + arguments.changes(
         {"seed": before.get("seed")}, {"seed": seed}
     )
     if "01" in numbers:
         plain = {"run", "preset", "seed", *presets.SETTINGS}  # compared above
         usual = {name: value for name, value in defaults(["01"]).items() if name not in plain}
-        had = asked.used(folder).get("01", {"tags": data.get("tags", usual["tags"])})
+        had = arguments.used(folder).get("01", {"tags": data.get("tags", usual["tags"])})
         had, has = ({name: one.get(name, value) for name, value in usual.items()} for one in (had, given))
-        said += asked.changes({"seed of the data": data.get("seed")}, {"seed of the data": seed}) + asked.changes(had, has)
+        said += arguments.changes({"seed of the data": data.get("seed")}, {"seed of the data": seed}) + arguments.changes(
+            had, has
+        )
     return said
 
 
@@ -240,6 +265,9 @@ class _ProgressEngine(NBClientEngine):
         start, complete = nb_man.cell_start, nb_man.cell_complete
 
         def cell_start(cell, cell_index=None, **more):
+            _end.kernel_starts = False
+            if _end.asked:
+                raise KeyboardInterrupt
             progress.start(cell_index, cell)
             start(cell, cell_index, **more)
 
@@ -256,9 +284,11 @@ class _ProgressEngine(NBClientEngine):
             stdout_file=progress,
             extra_arguments=["--IPKernelApp.log_level=50"],  # its notices would land in the middle of the progress
         )
+        _end.kernel_starts = True
         try:
             client.execute()
         finally:
+            _end.kernel_starts = False
             # nbclient ends its kernel itself, except where it is interrupted while the kernel starts.
             if client.km is not None and client.km.has_kernel:
                 client._cleanup_kernel()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from helpers.batch import asked, pipeline
+from helpers.batch import arguments, pipeline
 from helpers.formats import TagFormat
 from helpers.metrics.history import read_metrics
 from helpers.presets import PRESETS, SETTINGS
@@ -76,8 +76,8 @@ def parameters(run: Run) -> dict:
     preset = training["settings"]["name"]
     if preset not in PRESETS:
         raise ValueError(f"{run.show('manifest.json')} names a preset {preset!r}, which this version of the project has not.")
-    used, given = asked.used(run), {}  # of 01 to 05 last: where a lesson was given another value, theirs counts
-    for number in sorted(used, key=lambda number: (number in asked.PIPELINE, number)):
+    used, given = arguments.used(run), {}  # of 01 to 05 last: where a lesson was given another value, theirs counts
+    for number in sorted(used, key=lambda number: (number in arguments.PIPELINE, number)):
         given |= used[number]
     given = {name: value for name, value in given.items() if name not in (*SETTINGS, *_LEFT_OUT)}
     given |= {name: value for name in SETTINGS if (value := training["settings"].get(name)) is not None}
@@ -89,12 +89,12 @@ def parameters(run: Run) -> dict:
 
 
 def _notebooks(run: Run, only: str | None) -> list[str]:
-    last = asked.last(run) or {"done": [], "used": {}}
+    last = arguments.last(run) or {"done": [], "used": {}}
     done = {number for section, number in _SECTIONS.items() if section in run.manifest}
-    done |= {*last["done"], *({*last["used"]} & {*asked.PIPELINE})}
+    done |= {*last["done"], *({*last["used"]} & {*arguments.PIPELINE})}
     if only is None:
         return sorted(done)
-    chosen = asked.numbers(only)
+    chosen = arguments.numbers(only)
     if not {"01", "03"} <= set(chosen) or not set(chosen) <= done:
         raise ValueError(f"--only {only}: give some of {', '.join(sorted(done))}, which are done; 01 and 03 among them.")
     return chosen

@@ -20,7 +20,7 @@ from pathlib import Path
 import pandas as pd
 
 from helpers import PROJECT
-from helpers.batch import asked, pipeline
+from helpers.batch import arguments, pipeline
 from helpers.batch.grid import Grid, Point, read_grid
 from helpers.metrics import plots
 from helpers.metrics.history import read_metrics
@@ -101,7 +101,7 @@ def _shown(name: str, relative: str) -> str:
 
 def _asked_alike(grid: Grid, point: Point, seed: int) -> dict | None:
     """What the run folder says was asked for, if it is what the grid asks for now."""
-    found = asked.last(Run(grid.run_name(point, seed)))
+    found = arguments.last(Run(grid.run_name(point, seed)))
     wanted = [grid.parameters(point, seed), grid.notebooks]
     # Compared as JSON, where True is not 1.
     same = found and json.dumps([found["parameters"], found["notebooks"]], sort_keys=True) == json.dumps(wanted, sort_keys=True)

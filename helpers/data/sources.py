@@ -33,7 +33,7 @@ def read_source(
     if kind == "reasoning-gym":
         return _reasoning_gym(family, (train_size or DEFAULT_GENERATED_ROWS) + holdout_size, seed)
     if kind == "file":
-        return _mapped(file_rows(Path(source), _mapping(columns).values()), columns, source)
+        return _mapped(file_rows(Path(source), check_columns(columns).values()), columns, source)
     return _hub(source, columns)
 
 
@@ -43,7 +43,7 @@ def check_source(source: str, columns: dict[str, str] | None = None) -> None:
     Of a file the first row is read, so that a column that is not there is named; of a generated source the family is known;
     whether the hub has a data set only the hub can say.
     """
-    _mapping(columns)
+    check_columns(columns)
     source, kind = _kind(source)
     if kind == "arithmetic":
         arithmetic_family(source.partition("/")[2])
@@ -56,6 +56,8 @@ def _kind(source: object) -> tuple[str, str]:
     source = str(source) if isinstance(source, Path) else source
     if not isinstance(source, str) or not source.strip():
         raise ValueError(f"source={source!r} is not a data source: give a name such as 'arithmetic/sums' or a file's path.")
+    if "://" in source:
+        raise ValueError(f"source={shortened(source)!r} is an address. Download the file, and give its path.")
     kind = source.partition("/")[0]
     if kind in ("arithmetic", "reasoning-gym"):
         return source, kind
@@ -222,7 +224,7 @@ def _hub(source: str, columns: dict[str, str] | None) -> Iterator[dict]:
             yield row
 
 
-def _mapping(columns: dict[str, str] | None) -> dict[str, str]:
+def check_columns(columns: dict[str, str] | None) -> dict[str, str]:
     """Where `question` and `answer` are: the columns of those names, unless `columns` says otherwise."""
     columns = {} if columns is None else columns
     if not isinstance(columns, dict) or not all(isinstance(name, str) for pair in columns.items() for name in pair):
@@ -231,12 +233,15 @@ def _mapping(columns: dict[str, str] | None) -> dict[str, str]:
     unknown = set(columns) - {"question", "answer"}
     if unknown:
         raise ValueError(f"columns maps {listed(sorted(unknown))}, but only 'question' and 'answer' can be mapped.")
-    return {"question": "question", "answer": "answer"} | columns
+    mapping = {"question": "question", "answer": "answer"} | columns
+    if mapping["question"] == mapping["answer"]:
+        raise ValueError(f"columns takes question and answer both from {mapping['answer']!r}: name the column of each.")
+    return mapping
 
 
 def _mapped(rows: Iterator[dict | Broken], columns: dict[str, str] | None, source: str) -> Iterator[dict | Broken]:
     """The rows with the mapped columns under the names `question` and `answer`; the first row says whether they exist."""
-    mapping = _mapping(columns)
+    mapping = check_columns(columns)
     checked, names = False, _FreeNames()
     for row in rows:
         if isinstance(row, Broken):

@@ -63,6 +63,10 @@ def against_report(run: Run, functions: list, weights: list[float]) -> str:
 
     Names and weights are compared, not what the functions do. ValueError where the report is damaged.
     """
+    if len(functions) != len(weights):
+        raise ValueError(
+            f"{len(functions)} rewards and {len(weights)} weights: each reward needs one weight, in the same order."
+        )
     report = run.read_object("reward_report.json", REWARD_REPORT)
     if not report:
         return (

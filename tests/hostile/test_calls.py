@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from helpers.batch import parameters
+from helpers.batch import checks
 from helpers.batch.grid import read_grid
 from helpers.data.files import regular_file
 from helpers.data.tasks import load_task, save
@@ -23,7 +23,57 @@ pytestmark = pytest.mark.usefixtures("machine")
 
 # --- The command line: arguments, with {here} for the test's folder, and a part of the message --------------------------
 
+RUN_01 = ["run", "--run", "a", "--preset", "pocket", "--only", "01"]
+RUN = ["run", "--run", "a", "--preset", "pocket"]
 COMMANDS = [
+    (["run", "--only", ""], "--only '' is not a list of notebooks"),
+    (["run", "--only", "03,"], "--only '03,' is not a list"),
+    (["run", "--only", "3-4"], "--only '3-4' is not a list"),
+    (["run", "--only", "99"], "there is no notebook 99"),
+    (["run", "--run", "../x"], "is not a run name"),
+    (["run", "--run", "sweeps"], "holds the sweeps"),
+    (["run", "--run", "x" * 10_000], "is not a run name"),
+    (["run", "--preset", "t5"], "preset 't5' is not known"),
+    (["run", "--resume", "--fresh"], "--resume takes up what was asked for last time"),
+    (["run", "--run", "never", "--resume"], "there is nothing to resume"),
+    ([*RUN, "-p", "max_steps"], "write it as KEY=VALUE"),
+    ([*RUN, "-p", "max_step=3"], "Did you mean 'max_steps'?"),
+    ([*RUN, "-p", "run=x"], "name the run with --run NAME"),
+    ([*RUN, "-p", "max_steps=0"], "max_steps=0 must be at least 1"),
+    ([*RUN, "-p", "learning_rate=nan"], "learning_rate='nan' is not of type float"),
+    ([*RUN, "-p", "lora_rank=100000"], "lora_rank=100,000 is more than the width of pocket"),
+    ([*RUN, "-p", 'report_to=["none"]'], "report_to=['none']"),
+    ([*RUN, "-p", "early_stopping=0"], "early_stopping=0 is not a number of steps"),
+    ([*RUN, "-p", "merge=typo"], "merge='typo' is not known"),
+    ([*RUN, "-p", "gguf=q4_k_m"], "gguf='q4_k_m' cannot be written here"),
+    ([*RUN, "-p", "push_to_hub=mine"], "push_to_hub='mine'"),
+    ([*RUN, "-p", 'compare=["a"]'], "compare"),
+    ([*RUN, "-p", "cases={here}/none.jsonl"], "none.jsonl"),
+    ([*RUN, "-p", "judge=mine"], "judge='mine': write it as file.py:function"),
+    ([*RUN, "-p", "seed=-1"], "seed=-1 is not a seed"),
+    ([*RUN, "-p", "samples=0"], "samples=0 is not a number"),
+    ([*RUN, "-p", "tags=think"], "tags"),
+    ([*RUN, "-p", "question=3"], "question=3 is not a text"),
+    ([*RUN, "-p", "kind=words"], "kind='words' is no kind of answer"),
+    ([*RUN, "-p", "columns=5"], "columns=5 is not a mapping of names"),
+    ([*RUN_01, "-p", "source=https://example.com/x.csv"], "is an address. Download the file"),
+    ([*RUN_01, "-p", "source={here}/none.csv"], "none.csv"),
+    ([*RUN_01, "-p", "source={here}/pipe.csv"], "is a pipe or a device"),
+    (
+        [*RUN_01, "-p", "source={here}/q.jsonl", "-p", 'columns={"question": "question", "answer": "question"}'],
+        "both from 'question'",
+    ),
+    (["run", "--only", "03", "--preset", "pocket"], "--preset is notebook 01's to set"),
+    (["doctor", "--preset", "x"], "preset 'x' is not known"),
+    (["doctor", "-p", "max_completion_length=-1"], "max_completion_length=-1 must be at least 1"),
+    (["doctor", "-p", "compare=[]"], "is a parameter of a notebook and not a setting"),
+    (["doctor", "-p", "nonsense=1"], "nonsense"),
+    (["reproduce", "--run", "never"], "never"),
+    (["compare", "a"], "name two or more different runs"),
+    (["compare", "a", "a"], "name two or more different runs"),
+    (["compare", "never", "neither"], "never/metrics.csv is not there"),
+    (["report", "--run", "never"], "never"),
+    (["generate", "--run", "never", "--input", "{here}/q.jsonl", "--output", "{here}/a.jsonl"], "never/merged is not there"),
     (["sweep", "--grid", "{here}"], "is a folder; name a file"),
     (["sweep", "--grid", "x" * 10_000], "there can be no such file"),
     (["sweep", "--grid", "{here}/q.jsonl/grid.yaml"], "there can be no such file"),
@@ -179,14 +229,14 @@ def test_a_parameter_is_refused_before_the_first_notebook(here, monkeypatch, giv
     monkeypatch.delenv("HF_TOKEN", raising=False)
     given = {name: value.replace("{here}", str(here)) if isinstance(value, str) else value for name, value in given.items()}
     with pytest.raises((ValueError, FileNotFoundError)) as error:
-        parameters.check(given, run="mine")
+        checks.check(given, run="mine")
     assert said in str(error.value) and len(str(error.value)) < 800
 
 
 def test_good_parameters_pass(monkeypatch):
     monkeypatch.setenv("HF_TOKEN", "x")
     good = {"merge": "4bit", "push_to_hub": "me/model", "early_stopping": 10, "tags": "a/b", "compare": [], "cases": None}
-    parameters.check(good | {"source": "arithmetic/sums", "judge": "helpers.rewards:format_reward"}, run="mine")
+    checks.check(good | {"source": "arithmetic/sums", "judge": "helpers.rewards:format_reward"}, run="mine")
     check_wishes("unsloth", this_machine(), merge="adapter")
 
 

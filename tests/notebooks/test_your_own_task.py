@@ -196,7 +196,8 @@ def test_notebook_05_merges_and_judges_by_the_same_reward(own):
     run, printed = own
     file = run.require("reward.py")
     assert f"-p judge={run.show('reward.py')}:extraction_reward" in printed
-    texts = [THINK_ANSWER.render("so", GOLD), THINK_ANSWER.render("so", GOLD.replace(": ", ":")), GOLD]
+    records = [GOLD, '{"city": "Lyon", "item": "green tea", "quantity": 3}']
+    texts = [*(THINK_ANSWER.render("so", record) for record in records), GOLD]
     assert right(texts, [GOLD] * 3) == [True, False, False], "as text, a record is right only in the expert's spelling"
     assert right(texts, [GOLD] * 3, judge=judge_named(f"{file}:extraction_reward")) == [True, True, False]
     before = run.evaluation["trained"]

@@ -10,7 +10,7 @@ from huggingface_hub import ModelCard, ModelCardData
 
 from helpers import presets
 from helpers.__main__ import _parser
-from helpers.batch import asked
+from helpers.batch import arguments
 from helpers.environment import this_machine
 from helpers.presets import PRESETS, as_settings
 from helpers.results import card, report
@@ -165,7 +165,7 @@ def asked_for(text: str) -> tuple:
     """The run, the preset and the parameters that the card's command asks for, as the command line reads them."""
     (line,) = re.findall(r"^python -m helpers run .*?$(?<!\\)", text, re.M | re.S)
     parsed = _parser().parse_args(shlex.split(line.replace("\\\n", ""))[3:])
-    return parsed.run, parsed.preset, asked.parameters(parsed.parameters)
+    return parsed.run, parsed.preset, arguments.parameters(parsed.parameters)
 
 
 @pytest.mark.parametrize(

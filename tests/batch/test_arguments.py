@@ -6,7 +6,7 @@ import pytest
 from executions import Executions
 from finished import finished_run
 
-from helpers.batch import asked, pipeline
+from helpers.batch import arguments, pipeline
 from helpers.presets import PRESETS, as_settings
 from helpers.runs import Run, write_json
 
@@ -31,25 +31,25 @@ LITERALS_IN_FORM_ONLY = ["{{}}", "{[1]: 2}"]  # their keys cannot be hashed
 
 @pytest.mark.parametrize(("text", "value"), (NUMBERS | WORDS | OBJECTS).items())
 def test_a_value_is_a_literal_where_it_is_one(text, value):
-    read = asked.value(text)
+    read = arguments.value(text)
     assert read == value and type(read) is type(value)
 
 
 @pytest.mark.parametrize("text", TEXTS + LITERALS_IN_FORM_ONLY)
 def test_a_value_is_the_text_itself_where_it_is_no_literal(text):
-    assert asked.value(text) == text
+    assert arguments.value(text) == text
 
 
 def test_parameters_are_split_at_the_first_equals_sign_and_trimmed():
     given = ["max_steps=20", " beta = 0.1 ", "question=1 + 1 = ?", "source=", "max_steps=30"]
-    assert asked.parameters(given) == {"max_steps": 30, "beta": 0.1, "question": "1 + 1 = ?", "source": ""}
-    assert asked.parameters([]) == {}
+    assert arguments.parameters(given) == {"max_steps": 30, "beta": 0.1, "question": "1 + 1 = ?", "source": ""}
+    assert arguments.parameters([]) == {}
 
 
 @pytest.mark.parametrize("bad", ["max_steps", "=5", " =5", "max-steps=5", "5=5", "a b=1", "", "run=x", " run = x"])
 def test_what_is_no_parameter_is_refused_with_what_to_write(bad):
     with pytest.raises(ValueError, match="--run NAME" if "run" in bad else "write it as KEY=VALUE, for example"):
-        asked.parameters(["seed=1", bad])
+        arguments.parameters(["seed=1", bad])
 
 
 # --- Notebooks ---------------------------------------------------------------------------------------------------------
@@ -59,7 +59,7 @@ def test_what_is_no_parameter_is_refused_with_what_to_write(bad):
     ("only", "numbers"), {"03": ["03"], "3": ["03"], "5,1": ["01", "05"], " 04 , 03,04": ["03", "04"]}.items()
 )
 def test_notebooks_are_chosen_by_number_in_order_and_once(only, numbers):
-    assert asked.numbers(only) == numbers
+    assert arguments.numbers(only) == numbers
 
 
 MALFORMED = ["", " ", ",", "03,", ",03", "03,,04", "3-4", "03 04", "03;04", "01,xx", "all", "003", "-3", "٣", "03,04\n05"]
@@ -90,10 +90,10 @@ def test_each_notebooks_last_parameters_are_kept(cli, executed):
     prepared()
     columns = {"question": "q"}
     assert cli("run", "--run", "a", "--only", "01,04", "-p", f"columns={json.dumps(columns)}", "-p", "seed=1")[0] == 0
-    assert asked.used(Run("a")) == {"01": {"columns": columns, "seed": 1}, "04": {}}
+    assert arguments.used(Run("a")) == {"01": {"columns": columns, "seed": 1}, "04": {}}
     assert cli("run", "--run", "a", "--only", "03", "-p", "max_steps=7")[0] == 0
-    assert asked.used(Run("a")) == {"01": {"columns": columns, "seed": 1}, "04": {}, "03": {"max_steps": 7}}
-    assert asked.last(Run("a"))["notebooks"] == asked.last(Run("a"))["done"] == ["03"]
+    assert arguments.used(Run("a")) == {"01": {"columns": columns, "seed": 1}, "04": {}, "03": {"max_steps": 7}}
+    assert arguments.last(Run("a"))["notebooks"] == arguments.last(Run("a"))["done"] == ["03"]
 
 
 def test_what_failed_has_used_nothing(cli, executed):
@@ -101,13 +101,13 @@ def test_what_failed_has_used_nothing(cli, executed):
     cli("run", "--run", "a", "--only", "03", "-p", "max_steps=7")
     executed.outcomes["03"] = False
     assert cli("run", "--run", "a", "--only", "03", "-p", "max_steps=9")[0] == 1
-    assert asked.used(Run("a")) == {"03": {"max_steps": 7}} and asked.left(asked.last(Run("a"))) == ["03"]
+    assert arguments.used(Run("a")) == {"03": {"max_steps": 7}} and arguments.left(arguments.last(Run("a"))) == ["03"]
 
 
 def test_a_file_of_an_earlier_version_is_read():
     write_json(Run("a").path("asked.json"), {"parameters": {"seed": 1}, "notebooks": ["01", "03"], "done": ["01"]})
-    assert asked.used(Run("a")) == {"01": {"seed": 1}} and asked.left(asked.last(Run("a"))) == ["03"]
-    assert asked.used(Run("b")) == {} and asked.left(asked.last(Run("b"))) == []
+    assert arguments.used(Run("a")) == {"01": {"seed": 1}} and arguments.left(arguments.last(Run("a"))) == ["03"]
+    assert arguments.used(Run("b")) == {} and arguments.left(arguments.last(Run("b"))) == []
 
 
 REFUSED = [
@@ -147,16 +147,16 @@ def test_a_training_to_go_on_with_is_the_one_that_notebook_03_goes_on_with():
     from helpers.training import checkpoints
 
     run, pocket = prepared(), PRESETS["pocket"]
-    assert checkpoints.begin(run, pocket, 3407) is None and asked.interrupted_training(run) is None, "nothing was saved"
+    assert checkpoints.begin(run, pocket, 3407) is None and arguments.interrupted_training(run) is None, "nothing was saved"
     for step in (9, 20):
         write_json(run.path(f"checkpoints/checkpoint-{step}/trainer_state.json"), {})
     assert checkpoints.begin(run, pocket, 3407).name == "checkpoint-20"
-    assert asked.interrupted_training(run) == (20, {"settings": as_settings(pocket), "seed": 3407, "data": "f"})
+    assert arguments.interrupted_training(run) == (20, {"settings": as_settings(pocket), "seed": 3407, "data": "f"})
     run.record("data", fingerprint="g")
-    assert asked.interrupted_training(run) is None, "it was trained on other data than there are now"
+    assert arguments.interrupted_training(run) is None, "it was trained on other data than there are now"
     run.record("data", fingerprint="f")
     run.path("checkpoints/finished").touch()
-    assert asked.interrupted_training(run) is None
+    assert arguments.interrupted_training(run) is None
 
 
 SAME = ["--preset", "pocket", "-p", "max_steps=30", "-p", "tags=reasoning/answer"]
@@ -212,5 +212,5 @@ def test_what_resume_would_have_taken_up_is_told_before_it_is_replaced(cli, exec
     executed.outcomes["05"] = False
     cli("run", "--run", "a", "-p", "samples=2")
     code, out, _ = cli("run", "--run", "a", *call)
-    said = "note: run 'a' was asked for 01, 02, 03, 04, 05 with {'samples': 2} and stopped before 05. This call takes its place"
+    said = "note: run 'a' was asked for 01, 02, 03, 04, 05 with {'samples': 2} and did not finish 05. This call takes its place"
     assert (said in out) == told and (code == 0) == (call[0] == "--only")

@@ -7,7 +7,7 @@ its parameter is given.
 from __future__ import annotations
 
 from helpers.data.files import shortened
-from helpers.data.sources import check_source
+from helpers.data.sources import check_columns, check_source
 from helpers.environment import this_machine
 from helpers.formats import TagFormat
 from helpers.presets import check_early_stopping
@@ -41,6 +41,8 @@ def check(given: dict, run: str | None = None, backend: str = "unsloth") -> None
         checked(given["kind"])
     if "source" in given:
         check_source(given["source"], given.get("columns"))
+    elif "columns" in given:
+        check_columns(given["columns"])
     _check_tried(given)
     _check_trained_and_merged(given, run, backend)
 

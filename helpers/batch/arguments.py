@@ -181,6 +181,6 @@ def tell_replaced(run: Run, chosen: list[str], given: dict) -> None:
     if waiting and not (set(waiting) <= set(chosen) and not changes(asked["parameters"], given)):
         had = f" with {asked['parameters']}" if asked["parameters"] else ""
         print(
-            f"note: run {run.name!r} was asked for {', '.join(asked['notebooks'])}{had} and stopped before {waiting[0]}. "
+            f"note: run {run.name!r} was asked for {', '.join(asked['notebooks'])}{had} and did not finish {waiting[0]}. "
             "This call takes its place: --resume will go on with this one."
         )
