@@ -6,13 +6,13 @@ In the examples the row's answer stands on the right: `given` = `answer` is righ
 |---|---|---|
 | number | the value, however it is spelt; decimals to six places: `0.\overline{3}` = `1/3`, `twelve` = `12`, `50%` = `0.5`, `5 km` = `5` | a multiple, a part, or arithmetic not carried out: `5 lakhs` ≠ `5`, `6*7` ≠ `42` |
 | quantity | value and unit after conversion; the unit may be left out: `5000 m` = `5 km`, `50 cents` = `$0.50`, `5` = `5 km` | another unit or thing counted: `5 mW` ≠ `5 MW`, `5 oranges` ≠ `5 apples`, `5000` ≠ `5 km` |
-| mathematics | an equal expression, as math-verify finds; the name before may be left out: `(x+1)^2` = `x^2+2x+1`, `3` = `y=3` | another variable, relation or case: `x=3` ≠ `y=3`, `x > 1` ≠ `x \geq 1`, `p+1` ≠ `P+1` |
-| set | equal elements; in sets and lists of solutions in any order: `{2, 1}` = `\{1,2\}`, `x = 3 or x = 2` = `x = 2 or x = 3` | other brackets, another number of elements, the order of a tuple: `(1,2)` ≠ `{1,2}`, `(2,1)` ≠ `(1,2)` |
+| mathematics | an equal expression, as math-verify finds; the name before may be left out: `(x+1)^2` = `x^2+2x+1`, `3` = `y=3`. With primes, derivatives, vectors, memberships, remainders or a product of capitals nothing is computed, and the spelling must be the same: `IR = V` = `V = IR` | another variable, relation or case, also of the name: `x=3` ≠ `y=3`, `x > 1` ≠ `x \geq 1`, `p+1` ≠ `P+1`, `X = 3` ≠ `x = 3`; another order where it may count: `f(x)` ≠ `f'(x)`, `BA^{-1}` ≠ `A^{-1}B`, `\frac{dx}{dy}` ≠ `\frac{dy}{dx}`, `A \in x` ≠ `x \in A` |
+| set | equal elements; in sets and lists of solutions in any order: `{2, 1}` = `\{1,2\}`, `x = 3 or x = 2` = `x = 2 or x = 3` | other brackets, another number of elements, the order of a tuple, a name in another case: `(1,2)` ≠ `{1,2}`, `(2,1)` ≠ `(1,2)`, `X = 3 or X = 2` ≠ `x = 3 or x = 2` |
 | choice | the same letters: `(A)` = `A`, `A) Paris` = `A`, `C and A` = `(A), (C)` | another letter, several for one, a grade: `A or B` ≠ `A`, `A*` ≠ `A` |
 | date | the same date or time of day, whatever its format: `Jan 5` = `January 5`, `15:30` = `3:30 PM` | one that says less or more, or 01/02/2024 in words: `2024` ≠ `2024-01-02`, `3pm` ≠ `3am` |
-| token | the same characters, with one dash and without spaces around it: `5–10` = `5-10`, `v1.2.3` = `1.2.3` | anything computed from it, or in another case: `1` ≠ `1-0`, `192.168.1.0` ≠ `192.168.0.1`, `my_Var` ≠ `my_var` |
-| formula | the same symbols in the same order: `H₂O` = `H_2O`, `Ca²⁺` = `Ca^{2+}` | other numbers, order or case: `NO2` ≠ `N2O`, `CO` ≠ `Co` |
-| text | the same words without regard to case, quotes, spacing and final punctuation: `“paris”` = `Paris`, `Yes!` = `Yes` | other words, accents or hyphens, or a choice of two: `Paris or London` ≠ `Paris` |
+| token | the same characters, with one dash and without spaces around it: `5–10` = `5-10`, `v1.2.3` = `1.2.3`, `7 remainder 2` = `7 R 2` | anything computed from it, in another order or case: `1` ≠ `1-0`, `6 in 1` ≠ `1 in 6`, `192.168.1.0` ≠ `192.168.0.1`, `my_Var` ≠ `my_var` |
+| formula | the same symbols in the same order: `H₂O` = `H_2O`, `Ca²⁺` = `Ca^{2+}` | other numbers, order or case: `NO2` ≠ `N2O`, `CO` ≠ `Co`, `h2o` ≠ `H2O` |
+| text | the same words without regard to quotes, spacing and final punctuation, and to case in ordinary words: `“paris”` = `Paris`, `Yes!` = `Yes` | other words, accents or hyphens, or a choice of two: `Paris or London` ≠ `Paris`; a symbol, code or abbreviation in another case: `line ab` ≠ `line AB`, `aa` ≠ `Aa`, `grep -V` ≠ `grep -v` |
 """  # noqa: E501
 
 from __future__ import annotations
@@ -35,18 +35,21 @@ _OPTION = re.compile(r"(?:\((?P<boxed>[A-Za-z])\)|(?P<bare>[A-Za-z])(?P<mark>[.)
 _INITIAL = re.compile(r"[E-Z]\.\s|[A-Za-z]\.\s[a-z]|[a-z]\.\s")  # E. coli, J. Smith
 _SEVERAL = re.compile(r"\(?[A-Z]\)?(?:(?:\s*,\s*(?:and\s+)?|\s*;\s*|\s+and\s+|\s*&\s*)\(?[A-Z]\)?)+")
 _VALUE = r"[+-]?[$€£]?\d+(?:,\d{3})*(?:\.\d+)?"
-_SPAN = re.compile(rf"(?:from\s|between\s)?({_VALUE}\s?%?)\s?(?:-|\bto\b)\s?({_VALUE}\s?%?)(?:\s?([a-zA-Z°$€£%][^\d+*/=^]*))?")
+_SPAN = re.compile(
+    rf"(?:from\s|between\s)?({_VALUE}\s?%?)\s?(?:-|\bto\b|(?<=\s)and\b)\s?({_VALUE}\s?%?)(?:\s?([a-zA-Z°$€£%][^\d+*/=^]*))?"
+)
 _GROUPS = re.compile(r"\d+(?:\s?-\s?\d+){2,}")  # 1-0-0, 12-34-56
 _SIZE = re.compile(r"\d+(?:\.\d+)?(?:\s?(?:x|×|\bby\b|\\times)\s?\d+(?:\.\d+)?)+")
 _SLASHED = re.compile(r"(\d+)/(\d+)")
 _RATIO = re.compile(r"\d+(?:\.\d+)?(?:\s?:\s?\d+(?:\.\d+)?)+")
-_DOTTED = re.compile(r"v?\d+(?:\.\d+){2,}(?:[-+.]?[a-zA-Z]\w*)*|v\d+(?:\.\d+)+", re.IGNORECASE)
+_DOTTED = re.compile(r"(?:version\s|v)?\d+(?:\.\d+){2,}(?:[-+.]?[a-zA-Z]\w*)*|v\d+(?:\.\d+)+", re.IGNORECASE)
 _PHONE = re.compile(r"(?=\+|.*\d[-)])(?:\+?\d{1,3}[ -])?(?:\(\d{2,4}\)[ -]?|\d{2,4}[ -])\d{3}[ -]?\d{3,4}")
 _BASED = re.compile(r"\(?([\dA-Fa-f]+(?:\.[\dA-Fa-f]+)?)\)?\s*(?:_\s*\{?\s*(\d{1,2})\s*\}?|\(?\s*(?:in\s)?base\s(\d{1,2})\)?)")
 _HEXADECIMAL = re.compile(r"(?:0[xX]|#)[0-9a-fA-F]+|[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}|0b[01]+|0o[0-7]+")
 _ZEROS = re.compile(r"0\d{4,}")  # a code; a competition's answers such as 033 are numbers
 _DECADE = re.compile(r"(?:the\s)?(?:'?\d0|\d{3}0)'?s")
-_PLACE = re.compile(r"(\d+)(?:st|nd|rd|th)")
+_PLACE = re.compile(r"(\d+)(?:st|nd|rd|th)(?:\splace)?")
+_REMAINDER = re.compile(r"(\d+)\s*(?:R|r|remainder)\s*(\d+)|(\d+)\s+(?i:(in|of|out\sof|per|over|choose|mod))\s+(\d+)")
 _GRADE = re.compile(r"[A-F](?:\*{1,2}|[+#-]{1,2})")
 _CODE = re.compile(
     r"[a-z]\w*[a-z0-9][A-Z]\w*|\S*\w_\w{2,}\S*|_+\w+|\S*\w\(.*\)\S*|\S*[a-zA-Z]\w+\.[a-zA-Z]\w+\S*|\S*[/\\]\w{2,}[/\\]\S*|\S*[a-zA-Z]\S*(?:==|::|=>|\|\||&&|@|~)\S*"
@@ -156,7 +159,7 @@ def token(text: str) -> str | None:
     text = text.strip().removesuffix(".")
     if (_PHONE.fullmatch(text) and not _SPAN.fullmatch(text)) or re.fullmatch(r"\d{3}[- ]\d{4}", text):
         return re.sub(r"\D+", "-", text).strip("-")
-    if span := _SPAN.fullmatch(text):
+    if (span := _SPAN.fullmatch(text)) and text.startswith("between ") >= (" and " in text):
         unit = " ".join((span[3] or "").split())
         return (
             f"{span[1].strip()}-{span[2].strip()}{unit and ' '}{unit}".replace(" %", "%")
@@ -174,11 +177,14 @@ def token(text: str) -> str | None:
     ):
         return text  # 50/50, 20/20: what comes out even is no fraction
     if _DOTTED.fullmatch(text):
-        return text.casefold().removeprefix("v")
+        return text.casefold().removeprefix("version ").removeprefix("v")
     if based := _BASED.fullmatch(text):
         return f"{based[1]}_{based[2] or based[3]}".upper()
     if _HEXADECIMAL.fullmatch(text):
         return text.casefold()
+    if ordered := _REMAINDER.fullmatch(text):  # 7 R 2, 1 in 6
+        one, rest, several, word, of = ordered.groups()
+        return f"{one} R {rest}" if one else f"{several} {word.casefold()} {of}"
     if place := _PLACE.fullmatch(text):
         return f"{place[1]}th"
     if re.fullmatch(r"[A-Za-z -]{1,40}(?:st|nd|rd|th)", text) and (place := units.ordinal(text)):

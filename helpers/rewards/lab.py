@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import math
 import re
 import time
 from collections import Counter
@@ -256,9 +257,16 @@ def _case(line: str, where: str) -> dict:
         raise ValueError(f"{where} cannot be read as JSON: {error}.") from None
     if not isinstance(case, dict) or not all(isinstance(case.get(key), str) for key in ("name", "completion")):
         raise ValueError(f"{where} needs the texts `name` and `completion`; it is {line[:100]!r}.")
+    try:
+        case["name"].encode()
+    except UnicodeEncodeError:
+        raise ValueError(f"{where}: `name` is {case['name'][:100]!a}, which no file can hold: half a character.") from None
     expected = case.setdefault("expected", {})
     if not isinstance(expected, dict) or not all(isinstance(score, (int, float)) for score in expected.values()):
         raise ValueError(f'{where}: `expected` must map rewards to scores, such as {{"correctness_reward": 1}}.')
+    for name, score in expected.items():
+        if not math.isfinite(score):
+            raise ValueError(f"{where}: the expected score of {name!r} is {score}; it must be a finite number.")
     return case
 
 

@@ -21,6 +21,9 @@ _FUNCTIONS = re.compile(
 _LATEX = [  # what a keyboard writes on the left, LaTeX on the right
     (re.compile(r"√\s*\(([^()]*)\)|\\?\bsqrt\s*\(([^()]*)\)"), r"\\sqrt{\1\2}"),
     (re.compile(r"√\s*(\d+|[a-zA-Z])"), r"\\sqrt{\1}"),
+    (re.compile(r"\{([^{}]*[^{}a-zA-Z\\])\\over(?![a-zA-Z])([^{}]*)\}"), r"\\frac{\1}{\2}"),
+    (re.compile(r"\{([^{}]*)\\choose(?![a-zA-Z])([^{}]*)\}"), r"\\binom{\1}{\2}"),
+    (re.compile(r"≡"), r"\\equiv "),
     (re.compile(r"\*\*"), "^"),
     (re.compile(r"\^\(([^()]*)\)"), r"^{\1}"),
     (re.compile(r"\^(-?\d{2,})"), r"^{\1}"),
@@ -52,7 +55,7 @@ _LATEX = [  # what a keyboard writes on the left, LaTeX on the right
 _GREEK = {chr(code): unicodedata.name(chr(code)).split()[-1].lower() for code in (*range(0x3B1, 0x3C2), *range(0x3C3, 0x3CA))}
 _GREEK |= {chr(code): unicodedata.name(chr(code)).split()[-1].title() for code in range(0x391, 0x3AA) if code != 0x3A2}
 _GREEK = {letter: name.replace("amda", "ambda") for letter, name in _GREEK.items()}  # Unicode writes lamda
-_NAMED = re.compile(r"\s*(\\?[a-zA-Z]\w*'?\s*(?:\([\w, ]*\))?)\s*=([^=<>]+)")  # y = …, f(x) = …
+_NAMED = re.compile(r"\s*(\\?[a-zA-Z]\w*'*\s*(?:\([\w, ]*\))?)\s*=([^=<>]+)")  # y = …, f(x) = …
 _RELATION = re.compile(r"[<>≤≥≠]|\\(?:leq?|geq?|neq?|lt|gt)(?![a-zA-Z])")
 _STEP = re.compile(r"(>|\\geq |\\gt |<|\\leq |=)")
 _RISING = {">": "<", r"\geq ": r"\leq ", r"\gt ": "<"}
@@ -124,6 +127,51 @@ def bare(text: str) -> str:
     return re.sub(r"\\(?:left|right)(?![a-zA-Z])|\\[,;:! ]|\s", "", latex(text))
 
 
+# What math-verify takes for a product of numbers, or drops: it is compared as it is spelt.
+_SPELT = re.compile(
+    r"'|\\(?:prime|partial|nabla|mathbf|boldsymbol|bm|vec|top|dagger|int|subset(?:eq)?|supset(?:eq)?|in|ni|notin|p?mod|bmod|equiv)"
+    r"(?![a-zA-Z])|\^\s*\{?\s*(?:T|\*|\\cdot)(?![a-zA-Z])|\\?%\s*[\w(]|(?<![a-zA-Z\\])[a-zA-Z]\w*\["
+    r"|\{\s*d(?:\^\{?\w\}?)?\s*[a-zA-Z]?\s*\}\s*\{\s*d\s*[a-zA-Z]|(?<![a-zA-Z])d(?:\^\d)?[a-zA-Z]\s*/\s*d[a-zA-Z]"
+)
+_CAPITALS = re.compile(
+    r"[A-Z](?:_(?:\w|\{\w*\}))?(?:\^(?:-?\w|\{[^{}]*\}))?[A-Z]|([A-Z])\([^()]*(?!\1)[A-Z]|([A-Z])[^()]*\)(?!\2)[A-Z]"
+)  # A^{-1}B, A(B+C)
+
+
+def is_spelt(text: str) -> bool:
+    r"""Whether a text holds what math-verify does not respect: primes, derivatives, vectors, matrix products, memberships.
+
+    >>> is_spelt("f'(x)"), is_spelt(r"A^{-1} \cdot B"), is_spelt(r"\frac{dy}{dx}"), is_spelt("x(x+1)")
+    (True, True, True, False)
+    """
+    text = re.sub(r"\\(?:mathrm|text|rm)\s*\{\s*(\w)\s*\}", r"\1", text)
+    factors = re.sub(r"\\(?:cdot|times|left|right)(?![a-zA-Z])|\*|\s", "", text)
+    return bool(_SPELT.search(text) or _CAPITALS.search(_COMMAND.sub("#", factors)))
+
+
+def same_spelling(given: str, gold: str) -> bool:
+    r"""Whether two expressions are spelt alike, but for spaces, LaTeX that says nothing, and the sides of = and of ≠.
+
+    >>> same_spelling("y''", "y'"), same_spelling("IR = V", "V = IR"), same_spelling("x ≡ 3 (mod 7)", r"x \equiv 3 \pmod{7}")
+    (False, True, True)
+    """
+    one, other = _sides(given), _sides(gold)
+    return one == other or (len(one) == 3 and one[::-1] == other)
+
+
+def _sides(text: str) -> list[str]:
+    """Left, sign and right of an equation, or the expression alone, each in one spelling."""
+    text = re.sub(r"\(\\?mod(\w+)\)|\\pmod\{?(\w+)\}?", r"(mod \1\2)", bare(text))
+    text = re.sub(r"\^?\{?\\prime\}?", "'", text)
+    text = re.sub(r"(?<=[\^_])\{(\w)\}", r"\1", text)
+    return re.split(r"(=|≠)", re.sub(r"\\neq|\\ne(?!g|arrow|xists)", "≠", text))
+
+
+def is_a_tower(given: str) -> bool:
+    """Whether an exponent has an exponent: nobody's number, and large."""
+    return bool(re.search(r"\^\s*[{(]?[^{}()^]*\^", given))
+
+
 def is_a_task(given: str) -> bool:
     """Whether an expression leaves something to do where a number was asked for: of those, roots and powers are values."""
     return bool(
@@ -163,7 +211,7 @@ def sides(given: str, gold: str) -> tuple[str, str] | None:
             return (given, gold) if given.count("=") == gold.count("=") else None
         # Of x = 13 = 12, and of 13 = 12, math-verify judges the last side.
         return (said[1], gold) if said and given.rstrip().endswith(said[1]) else None if "=" in given else (given, gold)
-    if said and said[0].casefold() == wanted[0].casefold():
+    if said and said[0] == wanted[0]:
         return said[1], wanted[1]
     if "=" not in given:
         return given, wanted[1]

@@ -30,6 +30,7 @@ _SPELLINGS = [  # what must be in the text; LaTeX; what a keyboard would type
         re.compile(r"\\[dtc]?frac\s*\{\s*(-?\d+)\s*\}\s*\{\s*(-?\d+)\s*\}(?!\s*\d)|\\[dtc]?frac\s*(\d)\s*(\d)(?!\d)"),
         r" \1\3/\2\4",
     ),
+    ("\\over", re.compile(r"^(-?)\{\s*(-?\d+)\s*\\over\s*(-?\d+)\s*\}$"), r"\1\2/\3"),
     ("frac", re.compile(r"\\[dtc]?frac\s*\{([^{}\d]+)\}\s*\{([^{}]+)\}"), r"\1/\2"),  # of units
     ("{", re.compile(r"\\(?:text|textbf|mathrm|mathbf|operatorname)\s*\{([^{}]*)\}"), r" \1 "),
     (",", re.compile(r"\{,\}|(?<=\d)\\,(?=\d)"), ","),
@@ -53,6 +54,7 @@ _SPELLINGS = [  # what must be in the text; LaTeX; what a keyboard would type
 ]
 _NEEDS_RESPELLING = re.compile(r"[\\{^×*=~]")
 _EUROPEAN = re.compile(r"(?<![\d.,])(\d{1,3}(?:\.\d{3})+),(\d+)(?![\d.,])")  # a point, then a comma: the comma is the decimal
+_MINUS = re.compile(r"(?i)(?:minus|negative)\s+(?=[\d.$€£])")
 _SEPARATORS = str.maketrans("", "", ", ")
 
 
@@ -115,6 +117,8 @@ def _parsed(text: str) -> Number | None:
     text = text.strip()
     if text.startswith(("\\", "$")):
         text = unboxed(text)
+    if text[:1] in "mMnN":
+        text = _MINUS.sub("-", text)
     if text.isascii() and text.isdigit():
         return Number(int(text), numeral=text.lstrip("0"))
     if not text.isascii() or text.startswith(("*", "`")):

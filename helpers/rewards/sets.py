@@ -124,6 +124,8 @@ def _same_element(given: str, given_name: str, gold: str, gold_name: str, one_na
         return numbers.same_number(a, b) and (not a.unit or not b.unit or a.unit == b.unit)
     if mathematics.bare(given) == mathematics.bare(gold):
         return True
+    if mathematics.is_spelt(given) or mathematics.is_spelt(gold):
+        return mathematics.same_spelling(given, gold)
     if re.search(r"[<>≤≥=]|\\[lgn]eq?(?![a-z])", given + gold):
         return False
     computable = mathematics.looks_mathematical(gold) or b is not None
@@ -188,9 +190,9 @@ def _clear(value: str) -> bool:
 
 
 def _unnamed(text: str) -> tuple[str, str]:
-    """The name before an equals sign, in lower case, and what stands behind it."""
+    """The name before an equals sign and what stands behind it."""
     match = _NAME.fullmatch(text)
-    return ("".join(match[1].split()).casefold(), match[2].strip()) if match else ("", text.strip())
+    return ("".join(match[1].split()), match[2].strip()) if match else ("", text.strip())
 
 
 def _signs(text: str) -> list[str]:

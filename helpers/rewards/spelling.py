@@ -118,9 +118,14 @@ def as_text(text: str) -> str:
     >>> as_text("“New  York!”"), as_text("O’Brien.")
     ('new york', "o'brien")
     """
+    return as_written(text).casefold() if len(text) <= LONGEST else text.strip()
+
+
+def as_written(text: str) -> str:
+    """`as_text` with its case."""
     if len(text) > LONGEST:
         return text.strip()
-    text = " ".join(_letters(plain(text)).casefold().split())
+    text = " ".join(_letters(plain(text)).split())
     for _ in range(3):
         bare = _FINAL.sub("", text)
         if quoted := _QUOTED.fullmatch(bare):
@@ -133,7 +138,73 @@ def as_text(text: str) -> str:
 
 def _letters(text: str) -> str:
     r"""`\text{New} York\%` without the LaTeX around words."""
+    text = re.sub(r"([\^_])\{(\w)\}", r"\1\2", text)  # 2s^{2} 2p^{6}
     if "\\" not in text:
         return text
     text = re.sub(r"\\(?:text|textbf|textit|mathrm|mathbf|operatorname)\s*\{([^{}]*)\}", r"\1", text)
     return re.sub(r"\\([%$&#_{}])", r"\1", text)
+
+
+# --- Case ----------------------------------------------------------------------------------------------------------------
+
+_ALWAYS = {"yes", "no", "true", "false", "none"}
+_LITTLE = re.compile(r"a|an|as|at|by|d[aeiu]|e[lnt]|he|i[fnst]|l[ae]|my|o[fnr]|so|to|up|us|we", re.IGNORECASE)
+_SYMBOLS = re.compile(r"[=<>^_\\{}\[\]|$@#~+*%]|(?<!\S)-")  # mathematics or code: every letter counts
+_ORDINARY = re.compile(r"(?!(?:([^\W\d_])\1)+$)(?=.*(?:[aeiouy]|[^\x00-\x7f]))[^\W\d_]{3,}", re.IGNORECASE)  # no mgh, no aabb
+_CAMEL = re.compile(r"[A-Z][a-z]+[A-Z][a-z]{2,}")  # McDonald, and not NaCl
+_ROMAN = re.compile(r"[IVX]{2,}")
+_LONG = 5  # letters; a word of so many may be written in capitals throughout
+
+
+def same_words(given: str, gold: str) -> bool:
+    """Whether two texts are the same words. Case is passed over in ordinary words alone: never in a symbol or an abbreviation.
+
+    >>> same_words("PARIS", "Paris"), same_words("aa", "Aa"), same_words("line ab", "line AB"), same_words("A king", "a King")
+    (True, False, False, True)
+    """
+    one, other = _listed(as_written(given)), _listed(as_written(gold))
+    if one == other:
+        return True
+    if one.casefold() != other.casefold() or _SYMBOLS.search(other) or len(one) > LONGEST:
+        return False
+    words, wanted = _PIECE.findall(one), _PIECE.findall(other)
+    several = len(words) == len(wanted) > 1
+    if several and other.isupper() and any(map(_ORDINARY.fullmatch, wanted)):
+        return True
+    beside = any(map(_ordinary, wanted)) and not any(map(str.isdigit, other))
+    return len(words) == len(wanted) and all(
+        said == word or _same_case(said.capitalize() if several and one.isupper() else said, word, beside, f"{word}." in other)
+        for said, word in zip(words, wanted, strict=True)
+    )
+
+
+_PIECE = re.compile(r"\w+(?:'\w+)*")
+
+
+def _ordinary(word: str) -> bool:
+    return bool(_ORDINARY.fullmatch(word.replace("'", ""))) and (word.islower() or _titled(word))
+
+
+def _titled(word: str) -> bool:
+    return word.istitle() or word.replace("'", "").istitle()  # O'Brien, Don't
+
+
+def _same_case(given: str, gold: str, beside: bool, initial: bool) -> bool:
+    """Whether two words that differ in case are one. beside: an ordinary word stands beside them. initial: J. in a name."""
+    regular = given.islower() or _titled(given) or (given.isupper() and len(given) >= _LONG)
+    if gold.casefold() in _ALWAYS:
+        return True
+    if len(gold) <= 2:
+        if gold.isupper():
+            return beside and (initial or (bool(_ROMAN.fullmatch(gold)) and given.islower()))
+        return beside and regular and (bool(_LITTLE.fullmatch(gold)) or gold.istitle())
+    if gold.isupper() and gold.isalpha() and len(gold) >= _LONG:
+        return regular
+    if beside and _ROMAN.fullmatch(gold):
+        return given.islower()
+    return regular and (_ordinary(gold) or bool(_CAMEL.fullmatch(gold.replace("'", ""))))
+
+
+def _listed(text: str) -> str:
+    """`red, green, and blue` as `red, green, blue`."""
+    return re.sub(r",?\s(?:and|&)\s", ", ", text) if ", " in text else text

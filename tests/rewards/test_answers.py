@@ -346,3 +346,40 @@ def test_where_the_verdict_is_meant_to_be_another_than_trls(given, gold, ours, t
 def test_the_examples_in_the_docstrings_hold():
     result = doctest.testmod(answers)
     assert result.attempted >= 2 and result.failed == 0
+
+
+# --- What may not cost, and what may not count -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("given", ["1e400 m", "1e999 km", "1e-400 km", "1e400 °F", "1e400 ft 10 in", "$1e400"])
+@pytest.mark.parametrize("gold", ["5 km", "5 ft 10 in", "25 °C", "$3.50", "3 hours"])
+def test_a_quantity_that_no_float_holds_is_wrong_and_no_error(given, gold):
+    assert not same_answer(given, gold)
+
+
+def test_quantities_beyond_a_float_are_converted_exactly():
+    assert same_answer("1e403 m", "1e400 km")
+    assert not same_answer("1.000001e403 m", "1e400 km")
+
+
+@pytest.mark.parametrize("given", ["11^{11^{11}}", "10^{10^{10}}", "2^{3^22}", "9" * 1_000_000])
+def test_a_tower_and_a_text_of_digits_are_refused_at_once(given):
+    assert quick_verdict(given, "42") is False
+
+
+@pytest.mark.parametrize(
+    ("given", "gold"),
+    [
+        (r"\mathbf{B}\mathbf{A}", r"\mathbf{A}\mathbf{B}"),
+        ("C(A+B)", "(A+B)C"),
+        (r"B A^\top", r"A^\top B"),
+        (r"\frac{\mathrm{d}x}{\mathrm{d}y}", r"\frac{\mathrm{d}y}{\mathrm{d}x}"),
+        (r"\int y\,dx", r"\int x\,dy"),
+        (r"\{f, g\}", r"\{f', g\}"),
+        ("LINE AB", "line ab"),
+        ("The answer is not 18", "18"),
+        ("10 and 20", "10-20"),
+    ],
+)
+def test_order_case_and_marks_that_may_count_do(given, gold):
+    assert not same_answer(given, gold)

@@ -384,3 +384,18 @@ def test_speed_needs_no_signal(completions):
         return [1.0] * len(completions)
 
     assert (Lab([counting_reward], [1.0]).speed(completions) > 0).all() and seen == [1000]
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ('{"name": "a\\\\ud800", "completion": "x"}', "`name` is 'a.*ud800', which no file can hold"),
+        ('{"name": "a", "completion": "x", "expected": {"correctness_reward": NaN}}', "'correctness_reward' is nan"),
+        ('{"name": "a", "completion": "x", "expected": {"correctness_reward": 1e999}}', "'correctness_reward' is inf"),
+    ],
+)
+def test_a_case_that_cannot_be_shown_or_met_is_named_with_its_line(tmp_path, line, problem):
+    file = tmp_path / "cases.jsonl"
+    file.write_text(line.replace("\\\\", "\\") + "\n", encoding="utf-8")
+    with pytest.raises(ValueError, match=f"cases.jsonl, line 1.*{problem}"):
+        load_cases(file)
