@@ -17,7 +17,7 @@ from helpers.data.csvfiles import Broken, csv_rows, distinct_names, text_lines
 
 FILE_TYPES = (".csv", ".jsonl", ".parquet")
 _PARQUET_BATCH = 4_096  # rows that are Python objects at one time
-_SHOWN = 80  # characters of a path or name in a message
+_SHOWN = 200  # characters of a path or name in a message
 
 
 @dataclass(frozen=True)

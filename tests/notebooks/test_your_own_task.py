@@ -196,9 +196,9 @@ def test_notebook_05_merges_and_judges_by_the_same_reward(own):
     run, printed = own
     file = run.require("reward.py")
     assert f"-p judge={run.show('reward.py')}:extraction_reward" in printed
-    records = [GOLD, '{"city": "Lyon", "item": "green tea", "quantity": 3}']
+    records = [GOLD, GOLD.replace("3", "3.0")]
     texts = [*(THINK_ANSWER.render("so", record) for record in records), GOLD]
-    assert right(texts, [GOLD] * 3) == [True, False, False], "as text, a record is right only in the expert's spelling"
+    assert right(texts, [GOLD] * 3) == [True, False, False], "to the general judge a record is no JSON"
     assert right(texts, [GOLD] * 3, judge=judge_named(f"{file}:extraction_reward")) == [True, True, False]
     before = run.evaluation["trained"]
     assert pipeline.run(run.name, None, "05", [f"judge={file}:extraction_reward", "samples=2", "sampled_questions=8"]) == 0
