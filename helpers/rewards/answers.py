@@ -53,7 +53,8 @@ def verdict_of(given: str, gold: str, kind: str, question: str = "") -> bool | N
         return False
     if len(given) > LONGEST:
         return as_text(given) == as_text(gold)
-    given = _without_lead(given, gold)
+    if given[:1].isalpha():
+        given = _without_lead(given, gold)
     verdict = _JUDGES[kind](given, gold)
     return verdict if verdict is not None or _readable(given) else False
 
@@ -187,7 +188,7 @@ def _not_worked_out(given: str, question: str) -> bool:
 
 def _without_lead(given: str, gold: str) -> str:
     """`The answer is 5` as `5`."""
-    return given if _LEAD.match(gold) else _LEAD.sub("", given, count=1) if _LEAD.match(given) else given
+    return _LEAD.sub("", given, count=1) if _LEAD.match(given) and not _LEAD.match(gold) else given
 
 
 def _bare(text: str) -> str:
