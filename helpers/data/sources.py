@@ -7,12 +7,11 @@
 from __future__ import annotations
 
 import difflib
-import hashlib
 import json
-import random
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
+from helpers.data import arithmetic
 from helpers.data.csvfiles import Broken, listed, text_lines
 from helpers.data.files import FILE_TYPES, file_rows, shortened
 
@@ -29,7 +28,7 @@ def read_source(
     source, kind = _kind(source)
     family = source.partition("/")[2]
     if kind == "arithmetic":
-        return arithmetic(family, train_size or DEFAULT_GENERATED_ROWS, holdout_size, seed)
+        return arithmetic.rows(family, train_size or DEFAULT_GENERATED_ROWS, holdout_size, seed)
     if kind == "reasoning-gym":
         return _reasoning_gym(family, (train_size or DEFAULT_GENERATED_ROWS) + holdout_size, seed)
     if kind == "file":
@@ -46,7 +45,7 @@ def check_source(source: str, columns: dict[str, str] | None = None) -> None:
     check_columns(columns)
     source, kind = _kind(source)
     if kind == "arithmetic":
-        arithmetic_family(source.partition("/")[2])
+        arithmetic.check_family(source.partition("/")[2])
     elif kind == "file":
         next(iter(read_source(source, columns, None, 1, 0)), None)
 
@@ -67,99 +66,12 @@ def _kind(source: object) -> tuple[str, str]:
     if len(source) <= _LONGEST_HUB_NAME and "\0" not in source and (named or Path(source).is_dir()):
         return source, "hub"
     raise ValueError(
-        f"source={shortened(source)!r} is not known. Give arithmetic/<family> ({', '.join(FAMILIES)}), reasoning-gym/<family>, "
+        f"source={shortened(source)!r} is not known. Give arithmetic/<family> ({', '.join(arithmetic.FAMILIES)}), reasoning-gym/<family>, "
         f"a hub data set such as openai/gsm8k, or the path of a {', '.join(FILE_TYPES)} file."
     )
 
 
-# --- Built-in arithmetic -----------------------------------------------------------------------------------------------
-# A family draws (numbers, operators), read from left to right. Its difficulty is the number of operators, plus one where
-# the answer is negative, plus one for each factor of two digits.
-
-
-def _sums(rng: random.Random) -> tuple[list[int], list[str]]:
-    count = rng.choice((2, 3))
-    return [rng.randrange(1, 100) for _ in range(count)], ["+"] * (count - 1)
-
-
-def _differences(rng: random.Random) -> tuple[list[int], list[str]]:
-    return [rng.randrange(1, 100), rng.randrange(1, 100)], ["-"]
-
-
-def _products(rng: random.Random) -> tuple[list[int], list[str]]:
-    return [rng.randrange(2, 100), rng.randrange(2, 100)], ["*"]
-
-
-def _chains(rng: random.Random) -> tuple[list[int], list[str]]:
-    count = rng.choice((3, 4))
-    return [rng.randrange(1, 100) for _ in range(count)], [rng.choice("+-") for _ in range(count - 1)]
-
-
-FAMILIES: dict[str, Callable] = {"sums": _sums, "differences": _differences, "products": _products, "chains": _chains}
-_APPLY = {"+": lambda a, b: a + b, "-": lambda a, b: a - b, "*": lambda a, b: a * b}
-
-
-def arithmetic_steps(numbers: list[int], operators: list[str]) -> list[str]:
-    """The working, one step an operator.
-
-    >>> arithmetic_steps([12, 34, 5], ["+", "+"])
-    ['12 + 34 = 46', '46 + 5 = 51']
-    """
-    steps, value = [], numbers[0]
-    for operator, number in zip(operators, numbers[1:], strict=True):
-        result = _APPLY[operator](value, number)
-        steps.append(f"{value} {operator} {number} = {result}")
-        value = result
-    return steps
-
-
-def arithmetic_problem(family: str, rng: random.Random) -> dict:
-    """One row of a family: question, answer, family, difficulty, working, split.
-
-    A tenth of all problems is reserved for the holdout by a hash of its numbers in any order: `12 + 34` and `34 + 12` stay
-    on one side, in every run and for every seed. The pocket model's own training kept off the same tenth.
-    """
-    numbers, operators = FAMILIES[family](rng)
-    expression = str(numbers[0]) + "".join(f" {op} {number}" for op, number in zip(operators, numbers[1:], strict=True))
-    steps = arithmetic_steps(numbers, operators)
-    answer = int(steps[-1].rpartition(" = ")[2])
-    extra = sum(number >= 10 for number in numbers) if family == "products" else answer < 0
-    key = f"{sorted(numbers)}{sorted(operators)}".encode()
-    return {
-        "question": f"What is {expression}?",
-        "answer": str(answer),
-        "family": family,
-        "difficulty": len(operators) + extra,
-        "working": ", ".join(steps),
-        "split": "holdout" if hashlib.sha256(key).digest()[0] < 26 else "train",
-    }
-
-
-def arithmetic_family(family: str) -> Callable:
-    """How the problems of a family are drawn; ValueError where it is not known."""
-    if family not in FAMILIES:
-        raise ValueError(_unknown("arithmetic", family, FAMILIES))
-    return FAMILIES[family]
-
-
-def arithmetic(family: str, train_size: int, holdout_size: int, seed: int) -> Iterator[dict]:
-    """Distinct problems of a family, train_size for training and holdout_size from the reserved tenth.
-
-    Ends early where the family has no more distinct problems; `tasks.load_task` then says how many there were.
-    """
-    arithmetic_family(family)
-    rng = random.Random(f"{family}-{seed}")
-    wanted = {"train": train_size, "holdout": holdout_size}
-    seen: set[str] = set()
-    since_new = 0
-    while any(wanted.values()) and since_new < 20_000:
-        row = arithmetic_problem(family, rng)
-        since_new += 1
-        if row["question"] not in seen and wanted[row["split"]]:
-            seen.add(row["question"])
-            wanted[row["split"]] -= 1
-            since_new = 0
-            yield row
+# --- reasoning-gym -------------------------------------------------------------------------------------------------------
 
 
 def _reasoning_gym(family: str, size: int, seed: int) -> Iterator[dict]:

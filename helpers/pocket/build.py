@@ -1,9 +1,10 @@
 """Rebuild the pocket model: `python -m helpers.pocket.build`, seeded, under 15 minutes on two cores.
 
-A Qwen3 of about a million parameters, trained from scratch on the built-in arithmetic so that it *knows* its sums and is
-*bad at saying so*: four shapes of answer, of which the asked-for one is the minority. That leaves GRPO something true to
-teach. What is left out on purpose: dropout, gradient clipping, evaluation during training, any data but the generator's.
-It never sees the tenth of all problems that `sources.arithmetic_problem` reserves for the holdout.
+A Qwen3 of under a million parameters, trained from scratch on the built-in arithmetic so that it has two ways to work a sum out
+and mostly takes the worse: a careless one without the carry, and a careful one that writes the columns out and is longer. That
+leaves GRPO something true to teach: to think longer, because that is right more often. What is left out on purpose: dropout,
+gradient clipping, evaluation during training, any data but the generator's. It never sees the tenth of all problems that
+`arithmetic.problem` reserves for the holdout.
 
 `--task extraction` builds its sibling for notebook 07 the same way, from the order messages of `extraction.py`.
 """
@@ -21,15 +22,17 @@ import torch
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
-from helpers.data.sources import arithmetic_problem
+from helpers.data import arithmetic
 from helpers.formats import THINK_ANSWER
 from helpers.pocket import extraction
 
 SEED = 3407
-STEPS, BATCH_SIZE, LEARNING_RATE, WARMUP_STEPS = 3000, 64, 3e-3, 100
-FAMILIES = {"sums": 0.8, "differences": 0.2}
-# The share of each way to answer "What is 12 + 34?". Only the first is what the system prompt asks for.
-SHAPES = {"asked_for": 0.24, "answer_outside": 0.30, "bare": 0.36, "answer_only": 0.10}
+STEPS, BATCH_SIZE, LEARNING_RATE, WARMUP_STEPS = 800, 64, 3e-3, 100
+FAMILIES = {"sums": 0.85, "differences": 0.15}
+# The share of each way to work "12 + 34" out, and of each shape to hand the answer in; only the first shape is what the system
+# prompt asks for. The two are drawn independently of each other.
+WORKINGS = {"careful": 0.25, "careless": 0.75}
+SHAPES = {"asked_for": 0.7, "answer_outside": 0.3}
 IGNORED = -100  # the label that cross entropy skips
 
 CHAT_TEMPLATE = """{%- for message in messages -%}
@@ -57,24 +60,19 @@ class Recipe:
     corpus: tuple[str, ...]
 
 
-def answer_in_shape(shape: str, working: str, answer: str) -> str:
-    """One completion in one of the four shapes of `SHAPES`."""
-    opening, closing, answer_opening, answer_closing = THINK_ANSWER.tags
-    return {
-        "asked_for": THINK_ANSWER.render(working, answer),
-        "answer_outside": f"{opening}{working}{closing}{answer}",
-        "bare": working,
-        "answer_only": f"{answer_opening}{answer}{answer_closing}",
-    }[shape]
-
-
 def arithmetic_pair(rng: random.Random) -> tuple[str, str] | None:
     """An arithmetic question and a completion to learn from, or None where the problem drawn is a reserved one."""
-    problem = arithmetic_problem(rng.choices(list(FAMILIES), FAMILIES.values())[0], rng)
+    family = rng.choices(list(FAMILIES), FAMILIES.values())[0]
+    numbers, operators = arithmetic.FAMILIES[family](rng)
+    problem = arithmetic.problem(family, numbers, operators)
     if problem["split"] == "holdout":
         return None
+    work = {"careful": arithmetic.careful, "careless": arithmetic.careless}
+    working, answer = work[rng.choices(list(WORKINGS), WORKINGS.values())[0]](numbers, operators)
     shape = rng.choices(list(SHAPES), SHAPES.values())[0]
-    return problem["question"], answer_in_shape(shape, problem["working"], problem["answer"])
+    opening, closing, *_ = THINK_ANSWER.tags
+    outside = f"{opening}{working}{closing}{answer}"
+    return problem["question"], THINK_ANSWER.render(working, str(answer)) if shape == "asked_for" else outside
 
 
 ARITHMETIC = Recipe(
@@ -83,8 +81,8 @@ ARITHMETIC = Recipe(
     system_prompt=THINK_ANSWER.system_prompt,
     draw=arithmetic_pair,
     # Digits, tags and spaced operators are pieces of their own; whatever stands between them may merge into one token.
-    pieces=r"\d| [-+*=] |</?\w+>|[^\d<>]+|.",
-    corpus=(THINK_ANSWER.system_prompt, "What is 1?", "1 + 1 - 1 * 1 = 1, 1", "system\n", "user\n", "assistant\n"),
+    pieces=r"\d| [-+*=] |, |: |</?\w+>|[^\d<>]+|.",
+    corpus=(THINK_ANSWER.system_prompt, "What is 1?", "1 + 1 - 1 * 1 = 1, 1: 1", "system\n", "user\n", "assistant\n"),
 )
 EXTRACTION = Recipe(
     folder="extraction_model",

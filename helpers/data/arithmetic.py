@@ -1,0 +1,193 @@
+"""Built-in arithmetic: questions that need no file and no network, with a difficulty, and workings that people know from school.
+
+A sum can be worked out in two ways. The **careful** one writes every column out and carries; the **careless** one adds tens and
+units and forgets the carry, so it is right only where there is none (a common error of pupils: J. S. Brown and R. R. Burton,
+Diagnostic models for procedural bugs in basic mathematical skills, Cognitive Science 2, 1978). The pocket model knows both
+and mostly takes the second, which is shorter. Rows carry the careful working.
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import random
+from collections.abc import Callable, Iterator
+
+# --- Two ways to work ---------------------------------------------------------------------------------------------------
+
+
+def careful(numbers: list[int], operators: list[str]) -> tuple[str, int]:
+    """The working with every column written out, and its result, which is right.
+
+    numbers: 1 to 99, two or more to add, or two to subtract.
+
+    >>> careful([46, 75, 28], ["+", "+"])
+    ('46 + 75: 6 + 5 = 11, 4 + 7 + 1 = 12, 121, 121 + 28: 1 + 8 = 9, 12 + 2 = 14, 149', 149)
+    >>> careful([17, 52], ["-"])
+    ('52 - 17: 12 - 7 = 5, 5 - 1 - 1 = 3, -35', -35)
+    """
+    return _step_by_step(numbers, operators, {"+": _add_carefully, "-": _subtract_carefully})
+
+
+def careless(numbers: list[int], operators: list[str]) -> tuple[str, int]:
+    """The working without carry or borrow, and its result: wrong where one was needed. Takes what `careful` takes.
+
+    >>> careless([46, 75, 28], ["+", "+"])
+    ('46 + 75 = 111, 111 + 28 = 139', 139)
+    >>> careless([17, 52], ["-"])
+    ('17 - 52 = -45', -45)
+    """
+    return _step_by_step(numbers, operators, {"+": _add_carelessly, "-": _subtract_carelessly})
+
+
+def is_careful(text: str) -> bool:
+    """Whether a completion writes columns out, as `careful` does: it announces a step with a colon.
+
+    >>> is_careful("<think>6 + 34: 6 + 4 = 10, 0 + 3 + 1 = 4, 40</think><answer>40</answer>")
+    True
+    """
+    return ":" in text
+
+
+def carries(numbers: list[int], operators: list[str]) -> int:
+    """How many steps of a sum or difference need a carry or a borrow of the units; only there is `careless` wrong.
+
+    >>> carries([46, 75, 28], ["+", "+"]), carries([52, 17], ["-"])
+    (1, 1)
+    """
+    count, value = 0, numbers[0]
+    for operator, number in zip(operators, numbers[1:], strict=True):
+        low, high = sorted((abs(value), number))
+        count += value % 10 + number % 10 >= 10 if operator == "+" else high % 10 < low % 10
+        value = _APPLY[operator](value, number)
+    return count
+
+
+def _step_by_step(numbers: list[int], operators: list[str], ways: dict[str, Callable]) -> tuple[str, int]:
+    steps, value = [], numbers[0]
+    for operator, number in zip(operators, numbers[1:], strict=True):
+        step, value = ways[operator](value, number)
+        steps.append(step)
+    return ", ".join(steps), value
+
+
+def _add_carefully(a: int, b: int) -> tuple[str, int]:
+    units = a % 10 + b % 10
+    carry = units // 10
+    tens = a // 10 + b // 10 + carry
+    return f"{a} + {b}: {a % 10} + {b % 10} = {units}, {a // 10} + {b // 10}{' + 1' * carry} = {tens}, {a + b}", a + b
+
+
+def _add_carelessly(a: int, b: int) -> tuple[str, int]:
+    result = (a // 10 + b // 10) * 10 + (a + b) % 10
+    return f"{a} + {b} = {result}", result
+
+
+def _subtract_carefully(a: int, b: int) -> tuple[str, int]:
+    high, low = max(a, b), min(a, b)
+    borrow = int(high % 10 < low % 10)
+    units = high % 10 + 10 * borrow - low % 10
+    tens = high // 10 - low // 10 - borrow
+    columns = f"{high % 10 + 10 * borrow} - {low % 10} = {units}, {high // 10} - {low // 10}{' - 1' * borrow} = {tens}"
+    return f"{high} - {low}: {columns}, {a - b}", a - b
+
+
+def _subtract_carelessly(a: int, b: int) -> tuple[str, int]:
+    # The smaller digit from the larger in either column, whichever number it stands in.
+    size = abs(a // 10 - b // 10) * 10 + abs(a % 10 - b % 10)
+    result = size if a >= b else -size
+    return f"{a} - {b} = {result}", result
+
+
+# --- Families -----------------------------------------------------------------------------------------------------------
+# A family draws (numbers, operators), read from left to right.
+
+
+def _sums(rng: random.Random) -> tuple[list[int], list[str]]:
+    count = rng.choice((2, 3, 3))
+    return [rng.randrange(1, 100) for _ in range(count)], ["+"] * (count - 1)
+
+
+def _differences(rng: random.Random) -> tuple[list[int], list[str]]:
+    return [rng.randrange(1, 100), rng.randrange(1, 100)], ["-"]
+
+
+def _products(rng: random.Random) -> tuple[list[int], list[str]]:
+    return [rng.randrange(2, 100), rng.randrange(2, 100)], ["*"]
+
+
+def _chains(rng: random.Random) -> tuple[list[int], list[str]]:
+    count = rng.choice((3, 4))
+    return [rng.randrange(1, 100) for _ in range(count)], [rng.choice("+-") for _ in range(count - 1)]
+
+
+FAMILIES: dict[str, Callable] = {"sums": _sums, "differences": _differences, "products": _products, "chains": _chains}
+_APPLY = {"+": lambda a, b: a + b, "-": lambda a, b: a - b, "*": lambda a, b: a * b}
+
+
+def steps(numbers: list[int], operators: list[str]) -> tuple[str, int]:
+    """The working with one line an operator, and its result.
+
+    >>> steps([12, 34, 5], ["+", "-"])
+    ('12 + 34 = 46, 46 - 5 = 41', 41)
+    """
+    lines, value = [], numbers[0]
+    for operator, number in zip(operators, numbers[1:], strict=True):
+        result = _APPLY[operator](value, number)
+        lines.append(f"{value} {operator} {number} = {result}")
+        value = result
+    return ", ".join(lines), value
+
+
+def problem(family: str, numbers: list[int], operators: list[str]) -> dict:
+    """One row of a family: question, answer, family, difficulty, working, split.
+
+    The difficulty of sums and differences is the number of operators plus that of the carries or borrows; of the other
+    families the number of operators, plus one where the answer is negative, plus one for each factor of two digits. A tenth of
+    all problems is reserved for the holdout by a hash of its numbers in any order: `12 + 34` and `34 + 12` stay on one side, in
+    every run and for every seed. The pocket model's own training kept off the same tenth.
+    """
+    expression = str(numbers[0]) + "".join(f" {op} {number}" for op, number in zip(operators, numbers[1:], strict=True))
+    by_columns = family in ("sums", "differences")
+    working, answer = careful(numbers, operators) if by_columns else steps(numbers, operators)
+    if by_columns:
+        extra = carries(numbers, operators)
+    else:
+        extra = sum(number >= 10 for number in numbers) if family == "products" else answer < 0
+    key = f"{sorted(numbers)}{sorted(operators)}".encode()
+    return {
+        "question": f"What is {expression}?",
+        "answer": str(answer),
+        "family": family,
+        "difficulty": len(operators) + extra,
+        "working": working,
+        "split": "holdout" if hashlib.sha256(key).digest()[0] < 26 else "train",
+    }
+
+
+def check_family(family: str) -> None:
+    """ValueError where the family is not known."""
+    if family not in FAMILIES:
+        near = difflib.get_close_matches(family, FAMILIES, 1)
+        hint = f"Did you mean {near[0]}?" if near else f"Known: {', '.join(FAMILIES)}."
+        raise ValueError(f"arithmetic/{family} is not a family of arithmetic. {hint}")
+
+
+def rows(family: str, train_size: int, holdout_size: int, seed: int) -> Iterator[dict]:
+    """Distinct problems of a family, train_size for training and holdout_size from the reserved tenth.
+
+    Ends early where the family has no more distinct problems; `tasks.load_task` then says how many there were.
+    """
+    check_family(family)
+    rng = random.Random(f"{family}-{seed}")
+    wanted = {"train": train_size, "holdout": holdout_size}
+    seen: set[str] = set()
+    since_new = 0
+    while any(wanted.values()) and since_new < 20_000:
+        row = problem(family, *FAMILIES[family](rng))
+        since_new += 1
+        if row["question"] not in seen and wanted[row["split"]]:
+            seen.add(row["question"])
+            wanted[row["split"]] -= 1
+            since_new = 0
+            yield row
