@@ -14,6 +14,7 @@ from unsloth import FastLanguageModel  # before trl, always
 # isort: split
 import pandas as pd
 from datasets import Dataset
+from transformers import TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
 
 from helpers import PROJECT
@@ -22,7 +23,8 @@ from helpers.environment import quiet
 from helpers.formats import completion_text
 from helpers.presets import PRESETS
 from helpers.rewards import correctness_reward, substantial_format_reward
-from helpers.runs import atomic_write, seed_everything
+from helpers.runs import Run, atomic_write, seed_everything
+from helpers.training.guard import GuardedRewards
 from helpers.training.policy import LORA_TARGETS
 
 DATA = PROJECT / "notebooks" / "data"
@@ -49,6 +51,18 @@ TRAININGS = {
 }
 
 
+class Rows(TrainerCallback):
+    """Keeps what is logged."""
+
+    def __init__(self):
+        self.rows = []
+
+    def on_log(self, args, state, control, logs=None, **kwargs):
+        """Of a step, not the summary at the end."""
+        if logs and "reward" in logs:
+            self.rows.append({"step": state.global_step} | logs)
+
+
 def train(rewards: dict, changes: dict, seed: int = 3407) -> pd.DataFrame:
     """The history of one training: one row a step, under TRL's names."""
     seed_everything(seed)
@@ -62,6 +76,7 @@ def train(rewards: dict, changes: dict, seed: int = 3407) -> pd.DataFrame:
         random_state=seed,
     )
     options = {name: getattr(POCKET, name) for name in (*_OF_THE_GROUP, *_OF_THE_OPTIMISER)} | changes
+    guarded, logged = GuardedRewards(Run("sick"), list(rewards)), Rows()  # the guard counts the groups that agree
     with tempfile.TemporaryDirectory() as folder:
         trainer = GRPOTrainer(
             model=model,
@@ -76,11 +91,12 @@ def train(rewards: dict, changes: dict, seed: int = 3407) -> pd.DataFrame:
                 bf16=True,
                 **options,
             ),
-            reward_funcs=list(rewards),
+            reward_funcs=guarded.functions,
             train_dataset=Dataset.from_pandas(load_task(POCKET.source, POCKET.train_size, POCKET.holdout_size).train),
+            callbacks=[guarded, logged],
         )
         trainer.train()
-    return pd.DataFrame([row for row in trainer.state.log_history if "reward" in row])
+    return pd.DataFrame(logged.rows)
 
 
 _OF_THE_GROUP = ["num_generations", "per_device_train_batch_size", "gradient_accumulation_steps", "max_completion_length"]
