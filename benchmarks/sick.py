@@ -29,7 +29,7 @@ from helpers.training.policy import LORA_TARGETS
 
 DATA = PROJECT / "notebooks" / "data"
 POCKET = PRESETS["pocket"]
-USUAL = {correctness_reward: 1.0, substantial_format_reward: 0.3}  # as in notebook 03
+USUAL = {correctness_reward: 1.0, substantial_format_reward: 0.25}  # as in notebook 03
 KEPT = ["step", "loss", "reward", "reward_std", "frac_reward_zero_std", "kl", "entropy", "grad_norm"]
 KEPT += ["completions/mean_length", "completions/clipped_ratio"]
 
