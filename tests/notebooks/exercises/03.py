@@ -18,9 +18,9 @@ WRONG = {
         ("2.6", "check the mean (0.469)"),
     ],
     "betas": [
-        ('{"A": 0.3, "B": 0.001, "C": 3}', "the wrong way round"),
-        ('{"A": 3, "B": 0.3, "C": 0.001}', "the lowest KL had the largest beta"),
-        ('{"A": 1, "B": 2, "C": 3}', "each of them once"),
+        ('{"A": 1, "B": 0.01, "C": 10}', "the wrong way round"),
+        ('{"A": 10, "B": 1, "C": 0.01}', "the lowest KL had the largest beta"),
+        ('{"A": 0.1, "B": 2, "C": 3}', "each of them once"),
     ],
 }
 
