@@ -10,7 +10,7 @@ WRONG = {
         ('"collapsed spread"', "look at correctness"),
         ('"truncated answers"', "nothing is cut off"),
         ('"hacked reward"', "rises with the reward"),
-        ('"exploding KL"', "look at its axis"),
+        ('"exploding KL"', "Look at its axis"),
         ('"overfitting"', "Choose one of"),
     ],
     "loss_of_step": [
