@@ -65,7 +65,7 @@ def checkpoint_step(checkpoint: Path) -> int:
 
 
 def last_checkpoint(folder: Path, before: float = math.inf) -> Path | None:
-    """The newest whole checkpoint before this step: Trainer writes trainer_state.json last, and a kill may leave half a file."""
+    """The newest whole checkpoint before a step: Trainer writes trainer_state.json last, and a kill may leave half a file."""
     numbered = [path for path in folder.glob("checkpoint-*") if path.name.partition("-")[2].isdigit()]
     chosen = [path for path in sorted(numbered, key=checkpoint_step, reverse=True) if checkpoint_step(path) < before]
     return next(filter(_is_whole, chosen), None)
