@@ -1,4 +1,4 @@
-"""The exercises of notebook 06: what their cells use, wrong answers with the words that must answer them, and more right ones."""
+"""The exercises of notebook 06: what their cells use, wrong answers with the words that must answer them, right ones."""
 
 import torch
 
