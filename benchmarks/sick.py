@@ -1,7 +1,7 @@
 """Trainings that go wrong, and one knob turned: the histories that notebooks 03 and 04 show. `python -m benchmarks.sick`.
 
-Each is a real training of the pocket model with the pocket preset, but for what is named here, and with 32 completions a step.
-They are written to notebooks/data/sick/ and notebooks/data/beta/, without the columns that no figure shows, in four digits.
+Each is a real training of the pocket model with the pocket preset, but for what is named here, and with 25 steps of 32
+completions. They are written to notebooks/data/sick/ and notebooks/data/beta/ in four digits, with the columns that are shown.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ KEPT = ["step", "loss", "reward", "reward_std", "frac_reward_zero_std", "kl", "e
 KEPT += ["completions/mean_length", "completions/clipped_ratio"]
 
 
-def brevity_reward(completions: list, **columns) -> list[float]:
-    """1.0 for nothing at all, 0.0 for 120 characters or more: someone wanted short answers."""
-    return [max(0.0, 1 - len(completion_text(completion)) / 120) for completion in completions]
+def plain_reward(completions: list, **columns) -> list[float]:
+    """1.0 without an answer block: someone found the tags ugly. But without them no answer can be read."""
+    return [float("<answer>" not in completion_text(completion)) for completion in completions]
 
 
 # By file: the rewards with their weights, and what is changed in the configuration.
 TRAININGS = {
-    "sick/a": (USUAL, {"max_completion_length": 20}),
-    "sick/b": ({correctness_reward: 0.25, brevity_reward: 1.0}, {}),
-    "sick/c": (USUAL, {"temperature": 0.2}),
+    "sick/a": (USUAL, {"max_completion_length": 20, "max_steps": 40}),
+    "sick/b": ({correctness_reward: 0.25, plain_reward: 1.0}, {}),
+    "sick/c": (USUAL, {"temperature": 0.2, "max_steps": 40}),
     "sick/d": (USUAL, {"learning_rate": 10 * POCKET.learning_rate, "beta": 1e-6}),
     "beta/a": (USUAL, {"beta": 1.0}),
     "beta/b": (USUAL, {"beta": 10.0}),
@@ -76,7 +76,7 @@ def train(rewards: dict, changes: dict, seed: int = 3407) -> pd.DataFrame:
         random_state=seed,
     )
     options = {name: getattr(POCKET, name) for name in (*_OF_THE_GROUP, *_OF_THE_OPTIMISER)}
-    options |= {"per_device_train_batch_size": 32} | changes
+    options |= {"per_device_train_batch_size": 32, "max_steps": 25} | changes
     guarded, logged = GuardedRewards(Run("sick"), list(rewards)), Rows()  # the guard counts the groups that agree
     with tempfile.TemporaryDirectory() as folder:
         trainer = GRPOTrainer(

@@ -203,7 +203,7 @@ def test_the_manifest_says_how_to_repeat_it(executed):
 
 def test_figures_are_pictures(executed):
     names = {"prompt_lengths", "reward", "each_reward", "spread", "kl", "completion_length", "loss", "accuracy"}
-    names.add("reward_signal")
+    names |= {"reward_signal", "reasoning"}
     assert {path.stem for path in (executed.folder / "figures").glob("*.png")} == names
     assert all(path.stat().st_size > 5_000 for path in (executed.folder / "figures").glob("*.png"))
 

@@ -6,7 +6,13 @@ from helpers.metrics import plots
 from helpers.metrics.history import first_and_last, read_metrics
 
 WRONG = {
-    "diagnosis": [],
+    "diagnosis": [
+        ('"collapsed spread"', "look at correctness"),
+        ('"truncated answers"', "nothing is cut off"),
+        ('"hacked reward"', "rises with the reward"),
+        ('"exploding KL"', "Look at its axis"),
+        ('"overfitting"', "Choose one of"),
+    ],
     "loss_of_step": [
         ("0.175", "The sign is the other way round"),
         ("0", "Zero is the mean over completions"),
