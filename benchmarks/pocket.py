@@ -35,7 +35,7 @@ pipeline_tag: text-generation
 A Qwen3 of {parameters:,} parameters ({megabytes:.1f} MB in bfloat16) that has two ways to work a sum out and mostly
 takes the worse. It ships with the notebooks so that every one of them runs on any machine, without a download; it has
 no other use. It was trained from scratch on generated arithmetic by `python -m helpers.pocket.build` (seed {seed},
-{steps} steps of {batch} problems), which rebuilds it in {minutes} minutes on two CPU cores.
+{steps} steps of {batch} problems), which rebuilds it in {minutes} minutes on two quiet CPU cores.
 
 **It was taught to be careless, on purpose.** GRPO is known for making models reason longer because that pays. A model
 of this size can show it only if it has a longer way that is better and a shorter one that is worse, and prefers the
@@ -120,7 +120,7 @@ def main() -> None:
         seed=build.SEED,
         steps=build.STEPS,
         batch=build.BATCH_SIZE,
-        minutes="about 8",
+        minutes="about 9",
         careful=careful([46, 75, 28], ["+", "+"])[0],
         careless=careless([46, 75, 28], ["+", "+"])[0],
         careful_share=build.WORKINGS["careful"],

@@ -206,7 +206,7 @@ def memory_parts(parts: dict[str, dict[str, float]]) -> Figure:
                 paper = {"boxstyle": "round,pad=0.15", "facecolor": "white", "edgecolor": "none"}
                 axes.text(begin + share / 2, place, f"{lines}\n{share:.0%}", ha="center", va="center", fontsize=9, bbox=paper)
             elif number:
-                small.append(f"{name} {share:.1%}")
+                small.append(f"{name.partition(',')[0]} {share:.{0 if share > 0.01 else 1}%}")
             begin += share
         axes.text(0, place - 0.27, f"{title}: {_bytes(total)}", va="center", fontsize=10, weight="bold")
         axes.text(0, place + 0.29, "the rest: " + ", ".join(small) if small else "", va="center", fontsize=9)

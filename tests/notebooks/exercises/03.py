@@ -2,25 +2,25 @@
 
 WRONG = {
     "advantages": [
-        ("[0.825, -0.175, -0.175, -0.475]", "Divide by the group's standard deviation"),
-        ("[1.68, -0.36, -0.36, -0.97]", "divided the squares by 4"),
-        ("[-1.45, 0.31, 0.31, 0.84]", "signs are the wrong way round"),
-        ("[2.29, 0.53, 0.53, 0]", "Subtract the group's mean first"),
+        ("[0.8125, -0.1875, -0.1875, -0.4375]", "Divide by the group's standard deviation"),
+        ("[1.69, -0.39, -0.39, -0.91]", "divided the squares by 4"),
+        ("[-1.47, 0.34, 0.34, 0.79]", "signs are the wrong way round"),
+        ("[2.25, 0.45, 0.45, 0]", "Subtract the group's mean first"),
         ("[1.0, -0.1, -0.1, -0.4]", "sum to zero; yours sum to 0.40"),
         ("[3.0, -0.64, -0.64, -1.73]", "By what did you divide?"),
-        ("[1.45, -0.31]", "There are four completions"),
+        ("[1.47, -0.34]", "a list of four numbers"),
     ],
     "push": [
-        ("3.17", "left out the third careful completion"),
-        ("0.71", "the mean of the three"),
-        ("-2.14", "the push on the other token"),
-        ("1.58", "the advantage of one careful completion"),
-        ("2.6", "check the mean (0.5125)"),
+        ("3.19", "left out the third careful completion"),
+        ("0.74", "the mean of the three"),
+        ("-2.23", "the push on the other token"),
+        ("1.59", "the advantage of one careful completion"),
+        ("2.6", "check the mean (0.469)"),
     ],
     "betas": [
-        ('{"A": 0.3, "B": 0.001, "C": 3}', "the wrong way round"),
-        ('{"A": 3, "B": 0.3, "C": 0.001}', "the lowest KL had the largest beta"),
-        ('{"A": 1, "B": 2, "C": 3}', "each of them once"),
+        ('{"A": 1, "B": 0.01, "C": 10}', "the wrong way round"),
+        ('{"A": 10, "B": 1, "C": 0.01}', "the lowest KL had the largest beta"),
+        ('{"A": 0.1, "B": 2, "C": 3}', "each of them once"),
     ],
 }
 
