@@ -24,12 +24,17 @@ from helpers.runs import Run
 RESULTS = PROJECT / "benchmarks" / "results" / "seeds.md"
 
 
-def measured(seed: int) -> str:
-    """Train and evaluate with one seed; returns its row of the table."""
+def trained(seed: int) -> Run:
+    """The run that trains and evaluates with this seed."""
     run = Run(f"benchmark-seed-{seed}")
     shutil.rmtree(run.folder, ignore_errors=True)
     if pipeline.run(run.name, "pocket", "01,03,05", [f"seed={seed}"]):
         raise SystemExit(f"seed {seed} failed; see {run.show('notebooks')}")
+    return run
+
+
+def row(seed: int, run: Run) -> str:
+    """The row of the table for a run that is finished."""
     evaluation = json.loads(run.require("evaluation.json").read_text(encoding="utf-8"))
     before, after = evaluation["baseline"], evaluation["trained"]
     cells = [_percent(evaluation[name]) for name in ("baseline", "trained", "merged")]
@@ -65,7 +70,7 @@ def _anywhere(run: Run) -> float:
 
 def _training_seconds(run: Run) -> float:
     notebook = nbformat.read(run.require("notebooks/03_grpo_training.ipynb"), as_version=4)
-    (cell,) = [cell for cell in notebook.cells if "trainer.train(" in cell.source]
+    (cell,) = [cell for cell in notebook.cells if cell.cell_type == "code" and "= trainer.train(" in cell.source]
     return cell.metadata.papermill.duration
 
 
@@ -74,7 +79,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     seeds = parser.parse_args().seeds
-    rows = [measured(seed) for seed in seeds]
+    rows = [row(seed, trained(seed)) for seed in seeds]
     n = json.loads(Run(f"benchmark-seed-{seeds[0]}").require("evaluation.json").read_text(encoding="utf-8"))["baseline"]["n"]
     text = f"""# The pocket preset with {len(seeds)} seeds
 

@@ -207,13 +207,13 @@ _TABLE = (
         lora_alpha=32,
         per_device_train_batch_size=64,
         gradient_accumulation_steps=1,
-        max_steps=40,
+        max_steps=32,
         learning_rate=1e-3,
         beta=0.01,
         optim="adamw_torch",
         max_grad_norm=1.0,
         weight_decay=0.0,
-        save_steps=20,
+        save_steps=16,
     ),
     # Cards below 20 GB sample through Transformers: a vLLM engine would leave little to train in, and recent vLLM may not
     # serve a T4 (compute capability 7.5, no bf16).

@@ -7,6 +7,7 @@ when it has finished, so an interrupted rerun leaves the last finished training 
 from __future__ import annotations
 
 import json
+import math
 import os
 import shutil
 import zipfile
@@ -63,10 +64,11 @@ def checkpoint_step(checkpoint: Path) -> int:
     return int(checkpoint.name.rpartition("-")[2])
 
 
-def last_checkpoint(folder: Path) -> Path | None:
-    """The newest whole checkpoint: Trainer writes trainer_state.json last, and a kill may leave half of any file."""
+def last_checkpoint(folder: Path, before: float = math.inf) -> Path | None:
+    """The newest whole checkpoint before a step: Trainer writes trainer_state.json last, and a kill may leave half a file."""
     numbered = [path for path in folder.glob("checkpoint-*") if path.name.partition("-")[2].isdigit()]
-    return next((path for path in sorted(numbered, key=checkpoint_step, reverse=True) if _is_whole(path)), None)
+    chosen = [path for path in sorted(numbered, key=checkpoint_step, reverse=True) if checkpoint_step(path) < before]
+    return next(filter(_is_whole, chosen), None)
 
 
 def _is_whole(checkpoint: Path) -> bool:
@@ -90,11 +92,12 @@ def begin(run: Run, settings: Preset, seed: int) -> Path | None:
     """
     folder = run.path("checkpoints")
     wanted = {"settings": as_settings(settings), "seed": seed, "data": run.section("data")["fingerprint"]}
-    checkpoint = last_checkpoint(folder)
+    # Of a training that was interrupted after its last step, an earlier one: Trainer would take a step too many.
+    checkpoint = last_checkpoint(folder, before=settings.max_steps)
     if checkpoint and not (folder / _FINISHED).exists() and _read_settings(folder) == wanted:
         print(f"continuing the interrupted training from step {checkpoint_step(checkpoint)} of {settings.max_steps}")
         return checkpoint
-    if checkpoint or (folder / _HISTORY).exists():
+    if last_checkpoint(folder) or (folder / _HISTORY).exists():
         previous = run.path("checkpoints_previous")
         shutil.rmtree(previous, ignore_errors=True)
         os.replace(folder, previous)

@@ -5,7 +5,10 @@ What is compared is the notebook's source itself, so the two cannot drift apart.
 
 import itertools
 import json
+import re
+import runpy
 import shutil
+from pathlib import Path
 
 import nbformat
 import papermill
@@ -145,7 +148,6 @@ def compare(folder, tokenizer, steps, **options):
             bf16=False,
             seed=5,
             max_steps=steps,
-            learning_rate=3e-3,
             num_generations=GROUP,
             max_completion_length=LIMIT,
             epsilon=CLIP[0],
@@ -154,7 +156,7 @@ def compare(folder, tokenizer, steps, **options):
             save_strategy="no",
             report_to="none",
             disable_tqdm=True,
-            **{"per_device_train_batch_size": GROUP * QUESTIONS} | options,
+            **{"per_device_train_batch_size": GROUP * QUESTIONS, "learning_rate": 3e-3} | options,
         ),
         reward_funcs=noted,
         train_dataset=Dataset.from_pandas(rows),
@@ -195,6 +197,7 @@ def test_the_same_numbers_as_trl_with_clipping_active(tmp_path, tokenizer, loss_
 @pytest.mark.parametrize("loss_type", ["grpo", "bnpo", "dr_grpo", "dapo"])
 def test_the_same_numbers_where_a_step_is_two_forward_passes(tmp_path, tokenizer, loss_type):
     options = {"loss_type": loss_type, "beta": 0.5, "temperature": 0.8, "gradient_accumulation_steps": 2}
+    options |= {"learning_rate": 2e-2}  # so that one step is far enough for a KL to compare
     compared, rounds = compare(tmp_path, tokenizer, 2, **options | {"per_device_train_batch_size": GROUP})
     assert len(compared) == 4 and len(rounds) == 2
     agree(compared, rounds, "group")
@@ -232,12 +235,16 @@ def test_a_rollout_keeps_what_each_policy_gave_and_whose_advantage_is_whose(toke
         texts_seen.extend(zip(texts, answers, strict=True))
         return torch.tensor([float(len(text)) for text in texts])
 
-    def correct(texts, answers):
-        return torch.tensor([float(answer in text) for text, answer in zip(texts, answers, strict=True)])
+    def correct(texts, answer, tags):
+        return [float(gold in text) for text, gold in zip(texts, answer, strict=True)]
 
-    names = defined("algorithm", "support", tokenizer=tokenizer, settings=POCKET, correct=correct)
+    def above_the_mean(rewards):
+        return GRPO["advantages"](rewards, "none")
+
+    given = {"tokenizer": tokenizer, "settings": POCKET, "correctness_reward": correct, "fmt": None}
+    names = defined("algorithm", "support", **given)
     policy, rows = new_policy(), load_task("arithmetic/sums", train_size=3, holdout_size=1).train
-    batch, old, reference, advantage, mask, logged = names["rollout"](policy, rows, GROUP, reward, "none")
+    batch, old, reference, advantage, mask, logged = names["rollout"](policy, rows, GROUP, reward, above_the_mean)
     base = AutoModelForCausalLM.from_pretrained(POCKET.model_path, dtype=torch.float32)
     with torch.no_grad():
         assert ((old - GRPO["token_log_probs"](policy, **batch)) * mask).abs().max() < WITHIN
@@ -253,90 +260,46 @@ def test_a_rollout_keeps_what_each_policy_gave_and_whose_advantage_is_whose(toke
 
 # --- The exercises ---------------------------------------------------------------------------------------------------------
 
-
-@pytest.fixture(scope="module")
-def exercises():
-    return defined("exercise")
+EXERCISES = runpy.run_path(str(Path(__file__).with_name("exercises") / "06.py"))  # the wrong answers: test_exercises.py
 
 
-def leave_one_out_by_loop(rewards):
-    rows = [[row[i] - (sum(row) - row[i]) / (len(row) - 1) for i in range(len(row))] for row in rewards.tolist()]
-    return torch.tensor(rows)
-
-
-def truncated_by_loop(ids, mask, end):
-    mask = mask.clone()
-    for i, row in enumerate(ids.tolist()):
-        if end not in [token for token, kept in zip(row, mask[i].tolist(), strict=True) if kept]:
-            mask[i] = 0
-    return mask
-
-
-RIGHT = {
-    "leave_one_out": [
-        lambda r: (r - r.mean(1, keepdim=True)) * r.shape[1] / (r.shape[1] - 1),
-        leave_one_out_by_loop,
-        lambda r: r.double().numpy() - (r.double().sum(1, keepdim=True) - r.double()).numpy() / (r.shape[1] - 1),
-        lambda r: [row - (row.sum() - row) / (len(row) - 1) for row in r],
-    ],
-    "without_truncated": [
-        lambda ids, mask, end: mask * ((ids == end) & (mask == 1)).any(1, keepdim=True),
-        truncated_by_loop,
-        lambda ids, mask, end: [m if end in i[m.bool()] else 0 * m for i, m in zip(ids, mask, strict=True)],
-    ],
-    "sequence_ratio": [
-        lambda new, old, mask: (((new - old) * mask).sum(1) / mask.sum(1)).exp(),
-        lambda new, old, mask: (((new - old).exp() ** mask).prod(1, keepdim=True)) ** (1 / mask.sum(1, keepdim=True)),
-    ],
-}
-WRONG = {
-    "leave_one_out": [
-        lambda r: r - r.mean(1, keepdim=True),
-        lambda r: r - r.mean(),
-        lambda r: r.mean(1),
-        lambda r: r - (r.sum(1, keepdim=True) - r) / 7,
-        lambda r: r.no_such_thing(),
-        lambda r: "right",
-    ],
-    "without_truncated": [
-        lambda ids, mask, end: mask,
-        lambda ids, mask, end: mask * 0,
-        lambda ids, mask, end: mask * (ids == 2).any(1, keepdim=True),
-        lambda ids, mask, end: mask * 1.9,
-    ],
-    "sequence_ratio": [
-        lambda new, old, mask: (new - old).mean(1).exp(),
-        lambda new, old, mask: ((new - old) * mask).sum(1).exp(),
-        lambda new, old, mask: (new - old).exp() * mask,
-        lambda new, old, mask: (((new - old) * mask).sum(1) / mask.sum(1)).exp()[None],
-    ],
-}
-
-
-@pytest.mark.parametrize("name", RIGHT)
-def test_a_check_takes_any_right_solution_and_no_wrong_one(exercises, name):
-    check = exercises[f"check_{name}"]
-    assert check(exercises[name]).startswith("not solved yet")
-    assert {check(solution) for solution in RIGHT[name]} == {"right"}
-    for solution in WRONG[name]:
-        assert check(solution) != "right" and not check(solution).startswith("not solved")
+@pytest.mark.parametrize("name", EXERCISES["RIGHT"])
+def test_a_check_takes_any_right_solution_whatever_it_returns_its_numbers_in(name):
+    names = EXERCISES["context"](None)
+    check = f"check_{name}"
+    (source,) = [cell.source for cell in CELLS if "check" in cell.metadata.get("tags", []) and f"def {check}(" in cell.source]
+    exec(source, names)
+    for solution in EXERCISES["RIGHT"][name]:
+        assert names[check](solution).startswith("Right")
 
 
 # --- The notebook ------------------------------------------------------------------------------------------------------------
 
 
-def test_it_trains(executed):
+@pytest.fixture(scope="module")
+def printed(executed):
+    """What the notebook prints when it is run on a finished run, in few steps."""
     shutil.copytree(executed.folder, executed.folder.with_name("scratch"))
     run = Run("scratch")
     copy = run.path(f"notebooks/{PATH.name}")
     sizes = {"run": run.name, "max_steps": 20, "trial_steps": 2, "holdout_questions": 128}
     papermill.execute_notebook(str(PATH), str(copy), sizes, cwd=str(NOTEBOOKS), progress_bar=False)
-    printed = "".join(
-        output.get("text", "") for cell in nbformat.read(copy, 4).cells if cell.cell_type == "code" for output in cell.outputs
-    )
+    assert all((run.folder / "figures" / f"{name}.png").is_file() for name in ("from_scratch", "from_scratch_accuracy"))
+    cells = [cell for cell in nbformat.read(copy, 4).cells if cell.cell_type == "code"]
+    return "".join(output.get("text", "") for cell in cells for output in cell.outputs)
+
+
+def test_it_trains(printed):
     accuracy = [float(line.split()[4].rstrip("%")) for line in printed.splitlines() if "  holdout accuracy " in line]
     assert len(accuracy) == 3 and accuracy[0] < 45 and accuracy[-1] > 60, "0, 10 and 20 steps"
-    assert all((run.folder / "figures" / f"{name}.png").is_file() for name in ("from_scratch", "from_scratch_accuracy"))
+
+
+def test_it_prints_its_distance_to_trl(printed):
+    found = re.findall(r"^(\w+) +largest entry (\S+)   max \|Δ\| to TRL (\S+)$", printed, re.MULTILINE)
+    assert [what for what, *_ in found] == ["advantages", "KL", "loss", "gradient"]
+    assert all(float(largest) > 0 and float(gap) < WITHIN for _, largest, gap in found)
+    (clipped,) = re.findall(r"^tokens clipped: (\S+)%$", printed, re.MULTILINE)
+    assert float(clipped) > 0, "the clip must have something to do"
 
 
 REFUSED = {

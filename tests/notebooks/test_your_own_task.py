@@ -148,7 +148,8 @@ def resolved(machine, monkeypatch):
 def test_the_examples_own_values_apply_to_the_small_model_alone(resolved):
     here = environment.this_machine()
     settings, example = resolved(here)
-    assert (settings.model, settings.max_steps, settings.learning_rate, example) == ("pocket-extraction", 50, 1e-3, True)
+    assert example and settings.model == "pocket-extraction"
+    assert (settings.max_steps, settings.learning_rate, settings.beta) == (50, 1e-3, 0.02)
     assert resolved(here, max_steps=7, learning_rate=2e-4)[0].learning_rate == 2e-4
     for given in ({"preset": "auto"}, {"preset": "h100", "model": "unsloth/Qwen3-8B"}):
         settings, example = resolved(H100, **given)

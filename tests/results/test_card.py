@@ -96,7 +96,7 @@ def test_the_card_tells_data_rewards_settings_evaluation_and_merge(run):
         "| dropped | 3 (empty answer) |",
         "| `correctness_reward` | 1 |\n| `format_reward` | 0.5 |",
         "The laboratory, before training: **go**.",
-        "| `learning_rate` | 0.0015 |",
+        "| `learning_rate` | 0.001 |",
         "| merged: the merged model, read from disk | 95.3 % (93.1 to 96.8) | 95.3 % (93.1 to 96.8) | 50.0 % | 512 |",
         "(float32): the logits differ by at most 1.7e-05",
         "| trl | 1.15.0 |",

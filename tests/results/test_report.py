@@ -191,7 +191,7 @@ def test_the_page_has_every_part_in_order_and_its_numbers(run):
         "What the laboratory said go Nothing found spoke against training.",
         "Step 1: What is 0 + 1? → 1 completion reward it is 1 1.00",
         "Step 50: What is 0 + 1? → 1 completion reward <think>so</think><answer>1</answer> 1.50",
-        "learning_rate 0.0015",
+        "learning_rate 0.001",
         "preset pocket",
         "Of 1515 rows read, 3 were dropped (empty answer). The system prompt: Think step by step inside <think>",
         "39d12b00ee4c3ef50872",

@@ -185,7 +185,13 @@ def test_the_same_training_is_continued_and_nothing_is_touched(run, capsys):
     capsys.readouterr()
     found = begin(run, replace(POCKET), 1)
     assert found == run.folder / "checkpoints" / "checkpoint-4" and contents(run.folder) == before
-    assert capsys.readouterr().out == "continuing the interrupted training from step 4 of 50\n"
+    assert capsys.readouterr().out == f"continuing the interrupted training from step 4 of {POCKET.max_steps}\n"
+
+
+def test_a_training_interrupted_after_its_last_step_goes_on_from_an_earlier_one(run):
+    interrupted(run, replace(POCKET, max_steps=6))
+    checkpoint(run, 6)  # from here Trainer would take step 7 of 6
+    assert checkpoint_step(begin(run, replace(POCKET, max_steps=6), 1)) == 4
 
 
 def other_seed(run):

@@ -12,13 +12,13 @@ WRONG = {
         ("'one in eight'", "between 0 and 1"),
         ("0.3", "Divide the sequences"),
     ],
-    "pass_at_16": [
-        ("16 * evaluation['baseline']['pass_at_k']['1']['value']", "do not simply add up"),
-        ("evaluation['baseline']['pass_at_k']['1']['value'] ** 16", "all sixteen samples are right"),
-        ("(1 - evaluation['baseline']['pass_at_k']['1']['value']) ** 16", "all sixteen are wrong"),
-        ("1 - evaluation['baseline']['pass_at_k']['1']['value'] ** 16", "at least one wrong"),
+    "pass_at_8": [
+        ("8 * evaluation['baseline']['pass_at_k']['1']['value']", "do not simply add up"),
+        ("evaluation['baseline']['pass_at_k']['1']['value'] ** 8", "all eight samples are right"),
+        ("(1 - evaluation['baseline']['pass_at_k']['1']['value']) ** 8", "all eight are wrong"),
+        ("1 - evaluation['baseline']['pass_at_k']['1']['value'] ** 8", "at least one wrong"),
         ("[0.5]", "one number between 0 and 1"),
-        ("0.5", "sixteen wrong ones in a row"),
+        ("0.5", "eight wrong ones in a row"),
     ],
     "wilson": [
         (
