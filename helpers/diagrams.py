@@ -35,7 +35,8 @@ class Shown:
         from PIL import Image
 
         picture, small = io.BytesIO(), io.BytesIO()
-        self.figure.savefig(picture, dpi=96 * _DOTS_A_CSS_PIXEL, bbox_inches="tight", format="png")
+        cut = None if self.figure.get_layout_engine() else "tight"  # a layout has fitted all in; cutting draws it once more
+        self.figure.savefig(picture, dpi=96 * _DOTS_A_CSS_PIXEL, bbox_inches=cut, format="png")
         image = Image.open(picture)
         # 128 colours are enough for a drawing and make the file a third of the size.
         image.convert("RGB").quantize(128, dither=Image.Dither.NONE).save(small, format="png", optimize=True)
