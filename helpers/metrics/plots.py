@@ -53,10 +53,10 @@ def _mark_stages(axes: Axes, histories: Iterable[pd.DataFrame]) -> None:
         axes.annotate(name, (step, 1.0), (3, -2), **place, va="top", fontsize=9, color=GREY)
 
 
-def _legend(left: Axes, right: Axes) -> None:
+def _legend(left: Axes, right: Axes, loc: str) -> None:
     """One legend for the lines of two axes that share a panel."""
     handles = [line for axes in (left, right) for line in axes.get_lines() if not line.get_label().startswith("_")]
-    left.legend(handles=handles, loc="center right", framealpha=0.85, edgecolor="none", handlelength=2.8)
+    left.legend(handles=handles, loc=loc, framealpha=0.85, edgecolor="none", handlelength=2.8)
 
 
 def _line(axes, history: pd.DataFrame, column: str, label: str, color: str, stroke="-", middle=smoothed) -> None:
@@ -89,7 +89,7 @@ def spread(history: pd.DataFrame, axes: Axes | None = None) -> Figure:
         _line(right, history, "frac_reward_zero_std", "frac_reward_zero_std (right)", ORANGE, _SECOND)
         right.set_ylabel("share of groups")
         right.set_ylim(-0.02, 1.02)
-        _legend(axes, right)
+        _legend(axes, right, "center left")  # where one falls from the top and the other rises from the bottom
     else:
         axes.legend(frameon=False, loc="center right")
     axes.set_ylim(bottom=0)
@@ -137,7 +137,7 @@ def completion_length(history: pd.DataFrame, axes: Axes | None = None) -> Figure
         _line(right, history, "completions/clipped_ratio", "share cut off (right)", RED, _SECOND)
         right.set_ylim(-0.02, 1.02)
         right.set_ylabel("share of completions")
-        _legend(axes, right)
+        _legend(axes, right, "center right")
     else:
         axes.legend(frameon=False, loc="center right")
     return figure

@@ -14,7 +14,7 @@ from helpers.data.tasks import load_task
 from helpers.formats import completion_text
 from helpers.metrics.diagnosis import diagnose
 from helpers.presets import PRESETS
-from helpers.rewards import correctness_reward, incremental_format_reward, substantial_format_reward
+from helpers.rewards import correctness_reward, substantial_format_reward
 from helpers.runs import seed_everything
 from helpers.training.policy import LORA_TARGETS
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 POCKET = PRESETS["pocket"]
 ROWS = load_task("arithmetic/sums", train_size=POCKET.train_size, holdout_size=8).train
 # As in notebook 03.
-REWARDS = {correctness_reward: 1.0, substantial_format_reward: 0.5, incremental_format_reward: 0.5}
+REWARDS = {correctness_reward: 1.0, substantial_format_reward: 0.25}
 
 
 def constant_reward(completions, **columns):
@@ -57,7 +57,7 @@ def train(folder, rewards: dict, steps: int, completions: int = 32, **changes) -
             seed=11,
             max_steps=steps,
             per_device_train_batch_size=completions,
-            max_completion_length=32,
+            max_completion_length=POCKET.max_completion_length,
             reward_weights=list(rewards.values()),
             logging_steps=1,
             save_strategy="no",
@@ -98,7 +98,7 @@ def severe(history: pd.DataFrame) -> dict[str, str]:
 
 def test_a_training_that_goes_well_learns_and_gives_no_warning_at_any_step(healthy):
     rewards = healthy["reward"].dropna()
-    assert len(rewards) == 24 and rewards[-5:].mean() > rewards[:5].mean() + 0.5
+    assert len(rewards) == 24 and rewards[-5:].mean() > rewards[:5].mean() + 0.4
     assert [severe(healthy[:n]) for n in range(1, len(healthy) + 1)] == [{}] * len(healthy)
     assert "too_few_steps" not in {finding.rule for finding in diagnose(healthy)}
 
