@@ -224,6 +224,16 @@ def test_the_first_idea_pays_for_copying_and_the_reward_does_not(rewards):
     assert rewards["extraction_reward"]([copied, 2 * THINK_ANSWER.render("", GOLD), GOLD, ""], answer=[GOLD] * 4) == [0.0] * 4
 
 
+def test_what_is_said_beside_the_numbers_holds_in_the_committed_outputs():
+    cells = nbformat.read(NOTEBOOK, as_version=4).cells
+    printed = "".join(o.get("text", "") for cell in cells for o in cell.get("outputs", []))
+    right = {int(shots): float(share) for shots, share in re.findall(r"(\d)-shot: ([\d.]+)% right", printed)}
+    assert right[0] > 25 and round(right[1]) == 9 and right[3] == 0
+    (baseline,) = re.findall(r"^baseline .*$", printed, re.MULTILINE)
+    assert re.findall(r"[\d.]+%", baseline)[3] == "0.0%", "greedily the untrained model was never right"
+    assert re.search(r"^prompt tokens: .* p50 46.* max 312$", printed, re.MULTILINE), "six times as long as the rest"
+
+
 # --- Bad input ---------------------------------------------------------------------------------------------------------
 
 
