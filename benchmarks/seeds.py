@@ -85,7 +85,7 @@ def main() -> None:
 
 `python -m benchmarks.seeds --seeds {" ".join(map(str, seeds))}` on {os.cpu_count()} cores, {platform.machine()}, no GPU.
 Sampled at temperature 1, {n} questions held out; accuracies with 95 % Wilson intervals. Before training: the share in the
-format, the share with the right number wherever it stands ("found"), and pass@16 (128 questions). Then the share of careful
+format, the share with the right number wherever it stands ("found"), and pass@16 (64 questions). Then the share of careful
 workings and the mean length in tokens, before → after, and the seconds that the cell with `trainer.train()` took.
 
 | seed | baseline (4-bit) | trained (4-bit) | merged (fp32) | in format | found | pass@16 | careful | tokens | training, s |
