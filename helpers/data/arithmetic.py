@@ -1,4 +1,4 @@
-"""Built-in arithmetic: questions that need no file and no network, with a difficulty, and workings that people know from school.
+"""Built-in arithmetic: questions that need no file and no network, each with a difficulty and a working.
 
 A sum can be worked out in two ways. The **careful** one writes every column out and carries; the **careless** one adds tens and
 units and forgets the carry, so it is right only where there is none (a common error of pupils: J. S. Brown and R. R. Burton,

@@ -66,8 +66,8 @@ def _kind(source: object) -> tuple[str, str]:
     if len(source) <= _LONGEST_HUB_NAME and "\0" not in source and (named or Path(source).is_dir()):
         return source, "hub"
     raise ValueError(
-        f"source={shortened(source)!r} is not known. Give arithmetic/<family> ({', '.join(arithmetic.FAMILIES)}), reasoning-gym/<family>, "
-        f"a hub data set such as openai/gsm8k, or the path of a {', '.join(FILE_TYPES)} file."
+        f"source={shortened(source)!r} is not known. Give arithmetic/<family> ({', '.join(arithmetic.FAMILIES)}), "
+        f"reasoning-gym/<family>, a hub data set such as openai/gsm8k, or the path of a {', '.join(FILE_TYPES)} file."
     )
 
 

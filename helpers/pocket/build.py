@@ -27,8 +27,8 @@ from helpers.formats import THINK_ANSWER
 from helpers.pocket import extraction
 
 SEED = 3407
-STEPS, BATCH_SIZE, LEARNING_RATE, WARMUP_STEPS = 800, 64, 3e-3, 100
-FAMILIES = {"sums": 0.85, "differences": 0.15}
+STEPS, BATCH_SIZE, LEARNING_RATE, WARMUP_STEPS = 1200, 64, 3e-3, 100
+FAMILIES = {"sums": 0.8, "differences": 0.2}
 # The share of each way to work "12 + 34" out, and of each shape to hand the answer in; only the first shape is what the system
 # prompt asks for. The two are drawn independently of each other.
 WORKINGS = {"careful": 0.25, "careless": 0.75}

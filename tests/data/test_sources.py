@@ -1,20 +1,15 @@
 """Where rows come from: arithmetic, reasoning-gym, files and hub data sets, and what is said where they cannot be read."""
 
-import doctest
 import importlib.util
 import json
-import random
 import shutil
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
-from helpers.data import sources
-from helpers.data.sources import FAMILIES, Broken, arithmetic_problem, arithmetic_steps, model_files, read_source
+from helpers.data.sources import Broken, model_files, read_source
 from helpers.presets import PRESETS
-
-each_family = pytest.mark.parametrize("family", FAMILIES)
 
 
 def read(source, columns=None, train_size=None, holdout_size=1, seed=1) -> list:
@@ -31,103 +26,6 @@ def file(tmp_path):
         return path
 
     return write
-
-
-# --- Arithmetic --------------------------------------------------------------------------------------------------------
-
-
-def expression(row: dict) -> str:
-    assert row["question"].startswith("What is ") and row["question"].endswith("?")
-    return row["question"].removeprefix("What is ").removesuffix("?")
-
-
-@each_family
-def test_every_family_gives_right_answers_and_workings(family):
-    rows = read(f"arithmetic/{family}", train_size=300, holdout_size=40)
-    for row in rows:
-        assert row["answer"] == str(eval(expression(row))), row
-        steps = row["working"].split(", ")
-        assert all(eval(left) == int(right) for left, right in (step.split(" = ") for step in steps))
-        assert steps[-1].endswith(f"= {row['answer']}")
-        assert len(steps) == sum(piece in "+-*" for piece in expression(row).split())
-        assert row["family"] == family
-
-
-@each_family
-def test_difficulty_counts_operators_negative_answers_and_long_factors(family):
-    seen = set()
-    for row in read(f"arithmetic/{family}", train_size=300):
-        pieces = expression(row).split()
-        extra = sum(len(n) == 2 for n in pieces[::2]) if family == "products" else row["answer"].startswith("-")
-        assert row["difficulty"] == len(pieces[1::2]) + extra
-        seen.add(row["difficulty"])
-    assert len(seen) >= 2
-
-
-@each_family
-def test_questions_are_distinct_and_as_many_as_asked_for(family):
-    rows = read(f"arithmetic/{family}", train_size=500, holdout_size=60)
-    assert len({row["question"] for row in rows}) == 560
-    assert [row["split"] for row in rows].count("holdout") == 60
-
-
-@each_family
-def test_the_same_numbers_in_another_order_stay_on_one_side(family):
-    sides, orders = {}, {}
-    rng = random.Random(5)
-    for _ in range(6000):
-        row = arithmetic_problem(family, rng)
-        pieces = expression(row).split()
-        key = tuple(sorted(pieces))
-        orders.setdefault(key, set()).add(row["question"])
-        assert sides.setdefault(key, row["split"]) == row["split"], row
-    assert sum(len(questions) > 1 for questions in orders.values()) > 5
-    assert 0.07 < list(sides.values()).count("holdout") / len(sides) < 0.14
-
-
-@each_family
-def test_no_seed_trains_on_what_another_holds_out(family):
-    sides = {}
-    for seed in range(5):
-        for row in read(f"arithmetic/{family}", train_size=300, holdout_size=40, seed=seed):
-            assert sides.setdefault(tuple(sorted(expression(row).split())), row["split"]) == row["split"]
-    assert set(sides.values()) == {"train", "holdout"}
-
-
-@each_family
-def test_a_seed_gives_the_same_problems_again_and_another_seed_others(family):
-    source = f"arithmetic/{family}"
-    assert read(source, train_size=50, seed=1) == read(source, train_size=50, seed=1)
-    assert read(source, train_size=50, seed=1) != read(source, train_size=50, seed=2)
-
-
-def test_an_arithmetic_source_without_a_size_has_1000_rows_to_train_on():
-    assert [row["split"] for row in read("arithmetic/sums")].count("train") == 1000
-
-
-@pytest.mark.parametrize(
-    ("family", "said"),
-    [("sum", "Did you mean sums"), ("", "Known: sums, differences, products, chains"), ("zzz", "Known: sums")],
-)
-def test_an_unknown_family_names_those_there_are(family, said):
-    with pytest.raises(ValueError, match=said):
-        read(f"arithmetic/{family}")
-
-
-@pytest.mark.parametrize(
-    ("family", "counts", "operators", "least"),
-    [("sums", {2, 3}, "+", 1), ("differences", {2}, "-", 1), ("products", {2}, "*", 2), ("chains", {3, 4}, "+-", 1)],
-)
-def test_a_family_draws_from_its_numbers_and_operators(family, counts, operators, least):
-    pieces = [expression(row).split() for row in read(f"arithmetic/{family}", train_size=3000)]
-    numbers = {int(number) for piece in pieces for number in piece[::2]}
-    assert {len(piece[::2]) for piece in pieces} == counts
-    assert {sign for piece in pieces for sign in piece[1::2]} == set(operators)
-    assert (min(numbers), max(numbers)) == (least, 99)
-
-
-def test_steps_go_from_left_to_right():
-    assert arithmetic_steps([2, 3, 4], ["-", "*"]) == ["2 - 3 = -1", "-1 * 4 = -4"]
 
 
 # --- reasoning-gym -----------------------------------------------------------------------------------------------------
@@ -351,8 +249,3 @@ def test_a_missing_model_file_is_named(model, file_name, said):
     (model / file_name).unlink()
     with pytest.raises(ValueError, match=said):
         model_files(str(model))
-
-
-def test_the_examples_in_the_docstrings_hold():
-    result = doctest.testmod(sources)
-    assert result.attempted >= 1 and result.failed == 0

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from helpers.data.sources import FAMILIES
+from helpers.data.arithmetic import FAMILIES
 from helpers.formats import THINK_ANSWER, TagFormat
 from helpers.results import evaluation, intervals
 from helpers.results.evaluation import difficulty_summary, judge_named, judge_of_kinds, other_family, right, score, summary

@@ -1,0 +1,192 @@
+"""The built-in arithmetic: right answers, a reserved tenth, and the two ways to work a sum out."""
+
+import doctest
+import random
+
+import pytest
+
+from helpers.data import arithmetic
+from helpers.data.sources import read_source
+
+each_family = pytest.mark.parametrize("family", arithmetic.FAMILIES)
+by_columns = pytest.mark.parametrize("family", ["sums", "differences"])
+
+
+def read(source, train_size=None, holdout_size=1, seed=1) -> list:
+    return list(read_source(source, None, train_size, holdout_size, seed))
+
+
+def drawn(family, count=2000):
+    rng = random.Random(7)
+    return [arithmetic.FAMILIES[family](rng) for _ in range(count)]
+
+
+def true_result(numbers, operators) -> int:
+    return eval(" ".join(f"{n} {op}" for n, op in zip(numbers, [*operators, ""], strict=True)))
+
+
+# --- Two ways to work ---------------------------------------------------------------------------------------------------
+
+
+@by_columns
+def test_careful_working_is_right_line_by_line(family):
+    for numbers, operators in drawn(family):
+        text, result = arithmetic.careful(numbers, operators)
+        assert result == true_result(numbers, operators) and text.endswith(f", {result}")
+        lines = [line.rpartition(": ")[2] for line in text.split(", ")]
+        assert all(eval(left) == int(right) for left, _, right in (line.partition(" = ") for line in lines) if right), text
+        assert text.count(":") == len(operators) and arithmetic.is_careful(text)
+
+
+@by_columns
+def test_careless_working_is_wrong_exactly_where_the_units_carry_or_borrow(family):
+    for numbers, operators in drawn(family):
+        text, result = arithmetic.careless(numbers, operators)
+        assert text.endswith(f"= {result}") and not arithmetic.is_careful(text)
+        if len(operators) == 1:  # with two steps the first may go wrong and change what the second has to carry
+            assert (result == true_result(numbers, operators)) == (arithmetic.carries(numbers, operators) == 0)
+        elif not arithmetic.carries(numbers, operators):
+            assert result == true_result(numbers, operators)
+
+
+def test_careless_sums_of_three_are_wrong_wherever_there_is_a_carry():
+    carried = [problem for problem in drawn("sums") if arithmetic.carries(*problem)]
+    right = [arithmetic.careless(*problem)[1] == true_result(*problem) for problem in carried]
+    assert len(carried) > 1000 and not any(right)
+
+
+def test_the_careful_way_is_the_longer_one():
+    for numbers, operators in drawn("sums", 300):
+        assert len(arithmetic.careful(numbers, operators)[0]) > 1.5 * len(arithmetic.careless(numbers, operators)[0])
+
+
+def test_rows_of_sums_and_differences_carry_the_careful_working():
+    for family in ("sums", "differences"):
+        for row in read(f"arithmetic/{family}", train_size=50):
+            assert arithmetic.is_careful(row["working"]) and row["working"].endswith(f", {row['answer']}")
+
+
+def test_the_examples_in_the_docstrings_are_true():
+    result = doctest.testmod(arithmetic)
+    assert result.attempted >= 5 and not result.failed
+
+
+# --- Families -----------------------------------------------------------------------------------------------------------
+
+
+def expression(row: dict) -> str:
+    assert row["question"].startswith("What is ") and row["question"].endswith("?")
+    return row["question"].removeprefix("What is ").removesuffix("?")
+
+
+@each_family
+def test_every_family_gives_right_answers_and_workings(family):
+    rows = read(f"arithmetic/{family}", train_size=300, holdout_size=40)
+    for row in rows:
+        assert row["answer"] == str(eval(expression(row))), row
+        assert row["family"] == family
+        if family in ("products", "chains"):
+            steps = row["working"].split(", ")
+            assert all(eval(left) == int(right) for left, right in (step.split(" = ") for step in steps))
+            assert steps[-1].endswith(f"= {row['answer']}")
+            assert len(steps) == sum(piece in "+-*" for piece in expression(row).split())
+
+
+@pytest.mark.parametrize("family", ["products", "chains"])
+def test_difficulty_counts_operators_negative_answers_and_long_factors(family):
+    seen = set()
+    for row in read(f"arithmetic/{family}", train_size=300):
+        pieces = expression(row).split()
+        extra = sum(len(n) == 2 for n in pieces[::2]) if family == "products" else row["answer"].startswith("-")
+        assert row["difficulty"] == len(pieces[1::2]) + extra
+        seen.add(row["difficulty"])
+    assert len(seen) >= 2
+
+
+@pytest.mark.parametrize(
+    ("question", "difficulty"),
+    [
+        ("12 + 34", 1),
+        ("46 + 75", 2),
+        ("12 + 34 + 21", 2),
+        ("46 + 75 + 28", 3),
+        ("46 + 75 + 29", 4),
+        ("52 - 21", 1),
+        ("52 - 17", 2),
+    ],
+)
+def test_difficulty_of_sums_and_differences_counts_operators_and_carries(question, difficulty):
+    pieces = question.split()
+    family = "sums" if "+" in pieces else "differences"
+    row = arithmetic.problem(family, [int(number) for number in pieces[::2]], pieces[1::2])
+    assert row["difficulty"] == difficulty
+
+
+def test_a_borrow_counts_whichever_number_is_larger():
+    assert arithmetic.carries([17, 52], ["-"]) == arithmetic.carries([52, 17], ["-"]) == 1
+
+
+@each_family
+def test_questions_are_distinct_and_as_many_as_asked_for(family):
+    rows = read(f"arithmetic/{family}", train_size=500, holdout_size=60)
+    assert len({row["question"] for row in rows}) == 560
+    assert [row["split"] for row in rows].count("holdout") == 60
+
+
+@each_family
+def test_the_same_numbers_in_another_order_stay_on_one_side(family):
+    sides, orders = {}, {}
+    rng = random.Random(5)
+    for _ in range(6000):
+        row = arithmetic.problem(family, *arithmetic.FAMILIES[family](rng))
+        pieces = expression(row).split()
+        key = tuple(sorted(pieces))
+        orders.setdefault(key, set()).add(row["question"])
+        assert sides.setdefault(key, row["split"]) == row["split"], row
+    assert sum(len(questions) > 1 for questions in orders.values()) > 5
+    assert 0.07 < list(sides.values()).count("holdout") / len(sides) < 0.14
+
+
+@each_family
+def test_no_seed_trains_on_what_another_holds_out(family):
+    sides = {}
+    for seed in range(5):
+        for row in read(f"arithmetic/{family}", train_size=300, holdout_size=40, seed=seed):
+            assert sides.setdefault(tuple(sorted(expression(row).split())), row["split"]) == row["split"]
+    assert set(sides.values()) == {"train", "holdout"}
+
+
+@each_family
+def test_a_seed_gives_the_same_problems_again_and_another_seed_others(family):
+    source = f"arithmetic/{family}"
+    assert read(source, train_size=50, seed=1) == read(source, train_size=50, seed=1)
+    assert read(source, train_size=50, seed=1) != read(source, train_size=50, seed=2)
+
+
+def test_an_arithmetic_source_without_a_size_has_1000_rows_to_train_on():
+    assert [row["split"] for row in read("arithmetic/sums")].count("train") == 1000
+
+
+@pytest.mark.parametrize(
+    ("family", "said"),
+    [("sum", "Did you mean sums"), ("", "Known: sums, differences, products, chains"), ("zzz", "Known: sums")],
+)
+def test_an_unknown_family_names_those_there_are(family, said):
+    with pytest.raises(ValueError, match=said):
+        read(f"arithmetic/{family}")
+
+
+@pytest.mark.parametrize(
+    ("family", "counts", "operators", "least"),
+    [("sums", {2, 3}, "+", 1), ("differences", {2}, "-", 1), ("products", {2}, "*", 2), ("chains", {3, 4}, "+-", 1)],
+)
+def test_a_family_draws_from_its_numbers_and_operators(family, counts, operators, least):
+    pieces = [expression(row).split() for row in read(f"arithmetic/{family}", train_size=3000)]
+    numbers = {int(number) for piece in pieces for number in piece[::2]}
+    assert {len(piece[::2]) for piece in pieces} == counts
+    assert {sign for piece in pieces for sign in piece[1::2]} == set(operators)
+    assert (min(numbers), max(numbers)) == (least, 99)
+
+
+def test_steps_go_from_left_to_right():
+    assert arithmetic.steps([2, 3, 4], ["-", "*"]) == ("2 - 3 = -1, -1 * 4 = -4", -4)

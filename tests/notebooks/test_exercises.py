@@ -1,0 +1,132 @@
+"""Every exercise of every notebook: its solution passes its own check, and plausible wrong answers are refused, each by name.
+
+An exercise is three code cells tagged `check`, `exercise` and `solution`. `exercises/NN.py` beside this file has, for notebook
+NN, the wrong answers (`WRONG`) and the names that its cells take over from earlier cells (`context`).
+"""
+
+import contextlib
+import importlib.util
+import io
+import json
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from helpers import PROJECT
+
+NOTEBOOKS = sorted((PROJECT / "notebooks").glob("0*.ipynb"))
+NUMBERS = [path.name[:2] for path in NOTEBOOKS]
+SOLUTION = re.compile(r"### BEGIN SOLUTION\n.*?### END SOLUTION\n", re.DOTALL)
+
+
+@cache
+def exercises(number: str) -> dict[str, dict]:
+    """The exercises of a notebook by name: {"check": source, "exercise": source, "solution": source, "text": markdown, ...}."""
+    (path,) = (path for path in NOTEBOOKS if path.name.startswith(number))
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    found: dict[str, dict] = {}
+    text = ""
+    for cell in cells:
+        source, tags = "".join(cell["source"]), cell["metadata"].get("tags", [])
+        if cell["cell_type"] == "markdown" and source.startswith("### Exercise"):
+            text = source
+        if "check" in tags:
+            name = re.search(r"^def check_(\w+)\(", source, re.MULTILINE)[1]
+            found[name] = {"text": text}
+        for tag in {"check", "exercise", "solution"} & set(tags):
+            found[name] |= {tag: source, f"{tag} cell": cell}
+    return found
+
+
+@cache
+def answers(number: str):
+    """The module `exercises/NN.py`."""
+    path = Path(__file__).parent / "exercises" / f"{number}.py"
+    spec = importlib.util.spec_from_file_location(f"exercises_{number}", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+EVERY = [(number, name) for number in NUMBERS for name in exercises(number)]
+each_exercise = pytest.mark.parametrize(("number", "name"), EVERY, ids="-".join)
+
+
+def printed(source: str, names: dict) -> str:
+    """Run a cell's source with these names, which it may change; returns what it prints."""
+    output = io.StringIO()
+    with contextlib.redirect_stdout(output):
+        exec(compile(source, "cell", "exec"), names)
+    return output.getvalue()
+
+
+@pytest.fixture(scope="module")
+def contexts(executed):
+    """For a notebook's number, a fresh dictionary of what its exercises take from earlier cells."""
+    made = {}
+
+    def context(number: str) -> dict:
+        if number not in made:
+            made[number] = answers(number).context(executed)
+        return dict(made[number])
+
+    return context
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+def test_a_notebook_has_two_to_four_exercises(number):
+    assert 2 <= len(exercises(number)) <= 4
+    assert set(answers(number).WRONG) == set(exercises(number))
+
+
+@each_exercise
+def test_an_exercise_states_minutes_difficulty_and_a_folded_hint(number, name):
+    text = exercises(number)[name]["text"]
+    assert re.match(rf"### Exercise {int(number)}\.\d: \S", text)
+    assert re.search(r"\*\*\d+ minutes?, (easy|medium|hard)\.\*\*", text)
+    assert "<details><summary>Hint</summary>" in text and "</details>" in text
+
+
+@each_exercise
+def test_the_solution_is_folded_marked_and_passes_its_check(number, name, contexts):
+    parts = exercises(number)[name]
+    assert len(SOLUTION.findall(parts["solution"])) == 1 and "### BEGIN SOLUTION" not in parts["exercise"] + parts["check"]
+    assert parts["solution cell"]["metadata"]["jupyter"] == {"source_hidden": True, "outputs_hidden": True}
+    assert parts["check cell"]["metadata"]["jupyter"]["source_hidden"]
+    hidden = parts["check"].count("### BEGIN HIDDEN TESTS"), parts["check"].count("### END HIDDEN TESTS")
+    assert hidden == (1, 1)
+    names = contexts(number)
+    printed(parts["check"], names)
+    assert printed(parts["solution"], names).startswith("Right")
+
+
+@each_exercise
+def test_an_exercise_that_nobody_has_answered_says_so(number, name, contexts):
+    parts, names = exercises(number)[name], contexts(number)
+    printed(parts["check"], names)
+    assert printed(parts["exercise"], names).startswith("Not answered yet")
+
+
+@each_exercise
+def test_plausible_wrong_answers_are_refused_with_the_likely_mistake(number, name, contexts):
+    parts, names, wrong = exercises(number)[name], contexts(number), answers(number).WRONG[name]
+    assert len(wrong) >= 2
+    printed(parts["check"], names)
+    for source, said in wrong:
+        of_this = dict(names)
+        # What the solution's cell does, with a wrong answer in the place of the right one.
+        body = source if re.match(rf"\s*(def {name}\b|{name} =|import |from )", source) else f"{name} = {source}"
+        message = printed(SOLUTION.sub(lambda _, body=body: body + "\n", parts["solution"]), of_this)
+        assert not message.startswith(("Right", "Not answered")), (source, message)
+        assert said in message, (source, message)
+
+
+@each_exercise
+@pytest.mark.parametrize("answer", ["'abc'", "float('nan')", "[]", "object()", "{}", "lambda *a, **k: None"])
+def test_nonsense_gets_a_message_and_no_traceback(number, name, answer, contexts):
+    parts, names = exercises(number)[name], contexts(number)
+    printed(parts["check"], names)
+    message = printed(SOLUTION.sub(f"{name} = {answer}\n", parts["solution"]), names)
+    assert message.strip() and not message.startswith("Right")
