@@ -9,13 +9,16 @@ import argparse
 import json
 import os
 import platform
+import re
 import shutil
 from pathlib import Path
 
 import nbformat
+import pandas as pd
 
 from helpers import PROJECT
 from helpers.batch import pipeline
+from helpers.data.arithmetic import is_careful
 from helpers.runs import Run
 
 RESULTS = PROJECT / "benchmarks" / "results" / "seeds.md"
@@ -28,13 +31,36 @@ def measured(seed: int) -> str:
     if pipeline.run(run.name, "pocket", "01,03,05", [f"seed={seed}"]):
         raise SystemExit(f"seed {seed} failed; see {run.show('notebooks')}")
     evaluation = json.loads(run.require("evaluation.json").read_text(encoding="utf-8"))
-    cells = []
-    for name in ("baseline", "trained", "merged"):
-        entry = evaluation[name]
-        low, high = entry["ci95"]
-        cells.append(f"{entry['accuracy']:.1%} ({low:.1%} to {high:.1%})")
-    gain = evaluation["trained"]["accuracy"] - evaluation["baseline"]["accuracy"]
-    return f"| {seed} | {' | '.join(cells)} | {100 * gain:+.1f} | {_training_seconds(run):.0f} |"
+    before, after = evaluation["baseline"], evaluation["trained"]
+    cells = [_percent(evaluation[name]) for name in ("baseline", "trained", "merged")]
+    cells += [f"{before['in_format']:.0%}", f"{_anywhere(run):.0%}", f"{before['pass_at_k']['16']['value']:.0%}"]
+    cells += [" → ".join(f"{_careful(run, name):.0%}" for name in ("baseline", "trained"))]
+    cells += [f"{before['mean_length']:.1f} → {after['mean_length']:.1f}", f"{_training_seconds(run):.0f}"]
+    return f"| {seed} | {' | '.join(cells)} |"
+
+
+def _percent(entry: dict) -> str:
+    low, high = entry["ci95"]
+    return f"{entry['accuracy']:.1%} ({low:.1%} to {high:.1%})"
+
+
+def _sampled(run: Run, name: str) -> dict[str, str]:
+    """The completion that 05 kept of each question held out."""
+    kept = pd.read_parquet(run.require(f"evaluation/{name}-sampled.parquet"))
+    return {question: texts[0] for question, texts in zip(kept["question"], kept["completions"], strict=True)}
+
+
+def _careful(run: Run, name: str) -> float:
+    texts = _sampled(run, name).values()
+    return sum(map(is_careful, texts)) / len(texts)
+
+
+def _anywhere(run: Run) -> float:
+    """The share of the untrained model's completions whose last number is the right one, in whatever block it stands."""
+    holdout = pd.read_parquet(run.require("data/holdout.parquet"))
+    answers = dict(zip(holdout["question"], holdout["answer"], strict=True))
+    texts = _sampled(run, "baseline")
+    return sum(re.findall(r"-?\d+", text)[-1:] == [answers[question]] for question, text in texts.items()) / len(texts)
 
 
 def _training_seconds(run: Run) -> float:
@@ -53,11 +79,12 @@ def main() -> None:
     text = f"""# The pocket preset with {len(seeds)} seeds
 
 `python -m benchmarks.seeds --seeds {" ".join(map(str, seeds))}` on {os.cpu_count()} cores, {platform.machine()}, no GPU.
-Accuracy on {n} questions held out, sampled at temperature 1, with 95 % Wilson intervals; the gain in points; the seconds that
-the cell with `trainer.train()` took.
+Sampled at temperature 1, {n} questions held out; accuracies with 95 % Wilson intervals. Before training: the share in the
+format, the share with the right number wherever it stands ("found"), and pass@16 (128 questions). Then the share of careful
+workings and the mean length in tokens, before → after, and the seconds that the cell with `trainer.train()` took.
 
-| seed | baseline (4-bit) | trained (4-bit) | merged (fp32) | gain | training, s |
-|---|---|---|---|---|---|
+| seed | baseline (4-bit) | trained (4-bit) | merged (fp32) | in format | found | pass@16 | careful | tokens | training, s |
+|---|---|---|---|---|---|---|---|---|---|
 """ + "\n".join(rows)
     Path(RESULTS).parent.mkdir(parents=True, exist_ok=True)
     RESULTS.write_text(text + "\n", encoding="utf-8")

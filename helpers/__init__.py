@@ -10,9 +10,9 @@
 | `python -m helpers run`, `sweep`, `reproduce` | `helpers/batch/` | `tests/batch/` |
 | the embedded models | `helpers/pocket/` | `tests/pocket/` |
 
-Every stage uses `environment` (the machine), `runs` (the run folder), `shapes` (of its files), `presets` (the settings) and
-`formats` (the tags). The lessons, notebooks 06 to 08, take from all stages. Importing this package imports nothing heavy: no
-torch, no pandas.
+Every stage uses `environment` (the machine), `runs` (the run folder), `shapes` (of its files), `presets` (the settings),
+`formats` (the tags) and `diagrams` (what a drawing explains, and how a figure is shown). The lessons, notebooks 06 to 08, take
+from all stages. Importing this package imports nothing heavy: no torch, no pandas.
 """
 
 import os

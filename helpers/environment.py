@@ -86,9 +86,17 @@ def in_kaggle() -> bool:
 
 def interactive() -> bool:
     """Whether a person sits at this notebook: a front end that can be asked for input, as papermill and nbconvert cannot."""
+    return bool(getattr(_kernel(), "_allow_stdin", False))
+
+
+def in_notebook() -> bool:
+    """Whether this process is the kernel of a notebook, whoever runs it: what is displayed can be replaced in its place."""
+    return _kernel() is not None
+
+
+def _kernel():
     ipython = sys.modules.get("IPython")
-    kernel = getattr(ipython.get_ipython() if ipython else None, "kernel", None)
-    return bool(getattr(kernel, "_allow_stdin", False))
+    return getattr(ipython.get_ipython() if ipython else None, "kernel", None)
 
 
 def vllm_obstacle(machine: Machine) -> str | None:

@@ -20,6 +20,8 @@ MACHINE_PATH = re.compile(
     r"|\b[A-Za-z]:[\\/]+Users[\\/]+\w+"
 )
 _WAY_OUT = "execute it again: make notebooks"
+_IMAGE = re.compile(r"<img\b[^>]*>", re.IGNORECASE)
+_ALT = re.compile(r"""\balt\s*=\s*(["'])\s*[^"'\s]""", re.IGNORECASE)
 
 
 def problems(path: Path) -> list[str]:
@@ -55,13 +57,25 @@ def _of_a_cell(cell: dict) -> Iterator[str]:
             yield f"it wrote to stderr, {''.join(output['text']).strip()[:80]!r}; mend the cause and {_WAY_OUT}"
         elif match := MACHINE_PATH.search(_readable(output)):
             yield f"its output names a path of one machine, {match.group()!r}; print it relative to the project and {_WAY_OUT}"
+        if _unsaid(output):
+            yield f"a figure has no alt text; end the cell with helpers.diagrams' shown(figure, 'what it shows') and {_WAY_OUT}"
 
 
 def _readable(output: dict) -> str:
     """What an output says in text; a picture is left out, because chance may spell a path in its base64."""
     data = output.get("data", {})
-    shown = [data[kind] for kind in data if not kind.startswith("image/") or kind == "image/svg+xml"]
-    return "\n".join("".join(part) if isinstance(part, list) else str(part) for part in [output.get("text", ""), *shown])
+    shown = [data[kind] for kind in data if not kind.startswith("image/")]
+    text = "\n".join("".join(part) if isinstance(part, list) else str(part) for part in [output.get("text", ""), *shown])
+    return re.sub(r"data:image/\w+;base64,[\w+/=]*", "", text)
+
+
+def _unsaid(output: dict) -> bool:
+    """Whether an output has a picture that no sentence stands for."""
+    data = output.get("data", {})
+    html = data.get("text/html", "")
+    if any(kind.startswith("image/") for kind in data):
+        return True  # JupyterLab shows such a picture without alt text, whatever its metadata say
+    return any(not _ALT.search(image) for image in _IMAGE.findall(html if isinstance(html, str) else "".join(html)))
 
 
 def main(paths: list[str]) -> int:

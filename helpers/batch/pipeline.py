@@ -277,7 +277,7 @@ class _ProgressEngine(NBClientEngine):
 
         nb_man.cell_start, nb_man.cell_complete = cell_start, cell_complete
         progress.headings = _headings(nb_man.nb)  # with the cell of parameters that papermill has put in
-        client = PapermillNotebookClient(
+        client = _Client(
             nb_man,
             kernel_name=kernel_name,
             log=logging.getLogger("papermill"),
@@ -295,6 +295,18 @@ class _ProgressEngine(NBClientEngine):
 
 
 papermill_engines.register("progress", _ProgressEngine)
+
+
+class _Client(PapermillNotebookClient):
+    """papermill's own client, which also passes on the line of a training step: it is displayed, each in place of the last."""
+
+    def process_message(self, msg, cell, cell_index):
+        """See nbclient's NotebookClient."""
+        if msg["msg_type"] in ("display_data", "update_display_data"):
+            text = msg["content"]["data"].get("text/plain", "")
+            if text.startswith("step "):
+                self.stdout_file.write(f"{text}\n")
+        return super().process_message(msg, cell, cell_index)
 
 
 class _Progress:

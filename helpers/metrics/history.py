@@ -39,12 +39,21 @@ def smoothed(series: pd.Series, window: int = 9) -> pd.Series:
     return series.rolling(min(window, max(1, len(series))), center=True, min_periods=1).mean()
 
 
+def running_median(series: pd.Series, window: int = 9) -> pd.Series:
+    """The centred running median, which single spikes do not move; near the ends that of what there is."""
+    return series.rolling(min(window, max(1, len(series))), center=True, min_periods=1).median()
+
+
 def first_and_last(history: pd.DataFrame, columns: list[str], rows: int = 10) -> pd.DataFrame:
-    """The mean of each column over the first and the last `rows` rows, one line a column; absent columns are left out."""
+    """The mean of each column over the first and the last `rows` rows, one line a column; absent columns are left out.
+
+    Of `kl` it is the median: one spike of this heavy-tailed estimate can be larger than all other rows together.
+    """
     present = [column for column in columns if column in history.columns]
     rows = min(rows, max(1, len(history) // 2))
-    table = history[present]
-    return pd.DataFrame({f"first {rows} steps": table.head(rows).mean(), f"last {rows} steps": table.tail(rows).mean()})
+    how = {column: "median" if column == "kl" else "mean" for column in present}
+    parts = {f"first {rows} steps": history.head(rows), f"last {rows} steps": history.tail(rows)}
+    return pd.DataFrame({name: part[present].agg(how) for name, part in parts.items()}, index=present)
 
 
 def joined(stages: dict[str, pd.DataFrame]) -> pd.DataFrame:

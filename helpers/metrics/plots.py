@@ -1,4 +1,7 @@
-"""Figures of a training history and of an evaluation. Every function returns a Matplotlib Figure and draws nothing else."""
+"""Figures of a training history and of an evaluation. Every function returns a Matplotlib Figure and draws nothing else.
+
+Text is 9 points or more, no figure is wider than a page, and lines differ in their stroke or marker as well as in colour.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +12,13 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from helpers.metrics.history import reward_names, smoothed
+from helpers.diagrams import BLUE, GREEN, GREY, ORANGE, PURPLE, RED
+from helpers.metrics.history import reward_names, running_median, smoothed
 
-# Okabe and Ito's palette: told apart by colour-blind readers too.
-BLUE, ORANGE, GREEN, RED, PURPLE, GREY = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#7F7F7F"
-_CYCLE = (BLUE, ORANGE, GREEN, RED, PURPLE, GREY)
+# Color and stroke of the first line, the second, and so on.
+LOOKS = ((BLUE, "-"), (ORANGE, "--"), (GREEN, "-."), (RED, ":"), (PURPLE, (0, (6, 1))), (GREY, (0, (3, 1, 1, 1, 1, 1))))
+_SECOND = LOOKS[1][1]  # the stroke of what is read on the right axis
+_PAGE = 8.6  # inches: on a wider figure a page would shrink the letters
 
 
 def _axes(title: str, ylabel: str, axes: Axes | None = None, xlabel: str = "step", histories: Iterable[pd.DataFrame] = ()):
@@ -45,19 +50,19 @@ def _mark_stages(axes: Axes, histories: Iterable[pd.DataFrame]) -> None:
         if changes:
             axes.axvline(step, color=GREY, linewidth=0.8, linestyle=":")
         place = {"xycoords": ("data", "axes fraction"), "textcoords": "offset points"}
-        axes.annotate(name, (step, 1.0), (3, -2), **place, va="top", fontsize=8, color=GREY)
+        axes.annotate(name, (step, 1.0), (3, -2), **place, va="top", fontsize=9, color=GREY)
 
 
 def _legend(left: Axes, right: Axes) -> None:
     """One legend for the lines of two axes that share a panel."""
     handles = [line for axes in (left, right) for line in axes.get_lines() if not line.get_label().startswith("_")]
-    left.legend(handles=handles, frameon=False, loc="center right")
+    left.legend(handles=handles, loc="center right", framealpha=0.85, edgecolor="none", handlelength=2.8)
 
 
-def _line(axes, history: pd.DataFrame, column: str, label: str, color: str) -> None:
-    """The raw values thin, their running mean thick."""
-    axes.plot(history["step"], history[column], color=color, alpha=0.25, linewidth=1)
-    axes.plot(history["step"], smoothed(history[column]), color=color, linewidth=2, label=label)
+def _line(axes, history: pd.DataFrame, column: str, label: str, color: str, stroke="-", middle=smoothed) -> None:
+    """The raw values thin, their running middle thick."""
+    axes.plot(history["step"], history[column], color=color, alpha=0.3, linewidth=1)
+    axes.plot(history["step"], middle(history[column]), color=color, linestyle=stroke, linewidth=2, label=label)
 
 
 def _nothing_logged(axes, what: str) -> None:
@@ -81,7 +86,7 @@ def spread(history: pd.DataFrame, axes: Axes | None = None) -> Figure:
     if "frac_reward_zero_std" in history:
         right = axes.twinx()
         right.spines["top"].set_visible(False)
-        _line(right, history, "frac_reward_zero_std", "frac_reward_zero_std (right)", ORANGE)
+        _line(right, history, "frac_reward_zero_std", "frac_reward_zero_std (right)", ORANGE, _SECOND)
         right.set_ylabel("share of groups")
         right.set_ylim(-0.02, 1.02)
         _legend(axes, right)
@@ -92,10 +97,14 @@ def spread(history: pd.DataFrame, axes: Axes | None = None) -> Figure:
 
 
 def kl(history: pd.DataFrame, axes: Axes | None = None) -> Figure:
-    """The KL divergence from the reference policy, in nats a token; a note in its place where beta was 0."""
+    """The KL divergence from the reference policy, in nats a token, with its running median, which single spikes do not bend.
+
+    A note in its place where beta was 0.
+    """
     figure, axes = _axes("KL: how far the policy has moved from where it began", "nats a token", axes, histories=[history])
     if "kl" in history and history["kl"].notna().any():
-        _line(axes, history, "kl", "kl", GREEN)
+        _line(axes, history, "kl", "running median", GREEN, middle=running_median)
+        axes.legend(frameon=False, loc="upper left")
         axes.set_ylim(bottom=0)
     else:
         _nothing_logged(axes, "not logged: TRL computes the KL only when beta is not 0")
@@ -105,10 +114,10 @@ def kl(history: pd.DataFrame, axes: Axes | None = None) -> Figure:
 def each_reward(history: pd.DataFrame, axes: Axes | None = None) -> Figure:
     """Each reward by itself, before its weight: the mean of the batch."""
     figure, axes = _axes("Each reward by itself, unweighted", "mean of the batch", axes, histories=[history])
-    for color, name in zip(_CYCLE * 9, reward_names(history), strict=False):
-        _line(axes, history, f"rewards/{name}/mean", name, color)
+    for (color, stroke), name in zip(LOOKS * 9, reward_names(history), strict=False):
+        _line(axes, history, f"rewards/{name}/mean", name, color, stroke)
     if reward_names(history):
-        axes.legend(frameon=False, loc="lower right")
+        axes.legend(frameon=False, loc="lower right", handlelength=2.8)
     else:
         _nothing_logged(axes, "not logged")
     return figure
@@ -125,7 +134,7 @@ def completion_length(history: pd.DataFrame, axes: Axes | None = None) -> Figure
     if "completions/clipped_ratio" in history:
         right = axes.twinx()
         right.spines["top"].set_visible(False)
-        _line(right, history, "completions/clipped_ratio", "share cut off (right)", RED)
+        _line(right, history, "completions/clipped_ratio", "share cut off (right)", RED, _SECOND)
         right.set_ylim(-0.02, 1.02)
         right.set_ylabel("share of completions")
         _legend(axes, right)
@@ -144,9 +153,9 @@ def loss(history: pd.DataFrame, axes: Axes | None = None) -> Figure:
 
 def dashboard(history: pd.DataFrame) -> Figure:
     """The six curves of a training in one figure: what notebook 03 redraws while it trains."""
-    figure, grid = plt.subplots(2, 3, figsize=(14.0, 6.6), layout="constrained")
+    figure, grid = plt.subplots(3, 2, figsize=(_PAGE, 8.4), layout="constrained")
     plt.close(figure)
-    for draw, axes in zip((reward, spread, kl, each_reward, completion_length, loss), grid.flat, strict=True):
+    for draw, axes in zip((reward, each_reward, spread, completion_length, kl, loss), grid.flat, strict=True):
         draw(history, axes)
         axes.set_title(axes.get_title(loc="left").partition(":")[0], loc="left", fontsize=10)
     return figure
@@ -154,7 +163,7 @@ def dashboard(history: pd.DataFrame) -> Figure:
 
 def overlay(histories: dict[str, pd.DataFrame]) -> Figure:
     """Several runs over one another, by name: reward, KL, completion length, and the share of groups without spread."""
-    figure, grid = plt.subplots(2, 2, figsize=(12.0, 6.6), layout="constrained")
+    figure, grid = plt.subplots(2, 2, figsize=(_PAGE, 6.2), layout="constrained")
     plt.close(figure)
     panels = [
         ("reward", "reward"),
@@ -164,10 +173,60 @@ def overlay(histories: dict[str, pd.DataFrame]) -> Figure:
     ]
     for (column, label), axes in zip(panels, grid.flat, strict=True):
         _axes(label, label, axes, histories=histories.values())
-        for color, (name, history) in zip(_CYCLE * 9, histories.items(), strict=False):
+        for (color, stroke), (name, history) in zip(LOOKS * 9, histories.items(), strict=False):
             if column in history:
-                _line(axes, history, column, name, color)
-    grid.flat[0].legend(frameon=False)
+                _line(axes, history, column, name, color, stroke, running_median if column == "kl" else smoothed)
+    grid.flat[0].legend(frameon=False, handlelength=2.8)
+    return figure
+
+
+def gallery(histories: dict[str, pd.DataFrame]) -> Figure:
+    """Several trainings under one another, a row each, by name: what to look at first where one may be sick."""
+    figure, grid = plt.subplots(
+        len(histories), 4, figsize=(_PAGE, 0.6 + 1.55 * len(histories)), layout="constrained", sharex=True, squeeze=False
+    )
+    plt.close(figure)
+    columns = [
+        ("reward", {"reward": "weighted sum", "rewards/correctness_reward/mean": "correctness"}),
+        ("shares", {"frac_reward_zero_std": "groups without spread", "completions/clipped_ratio": "cut off"}),
+        ("KL, nats a token", {"kl": "kl"}),
+        ("length, tokens", {"completions/mean_length": "mean length"}),
+    ]
+    for row, (name, history) in zip(grid, histories.items(), strict=True):
+        for axes, (title, lines) in zip(row, columns, strict=True):
+            for (color, stroke), (column, label) in zip(LOOKS, lines.items(), strict=False):
+                if column in history:
+                    _line(axes, history, column, label, color, stroke, running_median if column == "kl" else smoothed)
+            axes.set_ylim((-0.05, 1.05) if title == "shares" else (0, axes.get_ylim()[1]))
+            axes.grid(alpha=0.25)
+            axes.spines[["top", "right"]].set_visible(False)
+            axes.tick_params(labelsize=9)
+        row[0].set_ylabel(name, fontsize=11, weight="bold", rotation=0, ha="right", va="center")
+    for first, axes, (title, lines) in zip(grid[0], grid[-1], columns, strict=True):
+        first.set_title(title, loc="left", fontsize=10)
+        axes.set_xlabel("step", fontsize=9)
+        if len(lines) > 1:
+            axes.legend(fontsize=9, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.28), handlelength=2.8)
+    return figure
+
+
+def reasoning(history: pd.DataFrame, careful: pd.Series) -> Figure:
+    """Whether a policy that thinks longer is right more often: shares on the left, the length in tokens on the right.
+
+    careful: the share of completions that write every column of a sum out, by step; `helpers.data.arithmetic.is_careful`.
+    history: with `correctness_reward` among its rewards.
+    """
+    figure, (left, right) = plt.subplots(1, 2, figsize=(_PAGE, 3.5), layout="constrained")
+    plt.close(figure)
+    _axes("Right answers, and careful workings", "share of completions", left)
+    _line(left, history, "rewards/correctness_reward/mean", "right", BLUE)
+    left.plot(careful.index, careful, color=ORANGE, linestyle="--", marker="o", label="worked carefully")
+    left.set_ylim(-0.02, 1.05)
+    left.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
+    left.legend(frameon=False, loc="lower right", handlelength=2.8)
+    _axes("Length of a completion", "tokens", right)
+    _line(right, history, "completions/mean_length", "mean length", PURPLE)
+    right.set_ylim(bottom=0)
     return figure
 
 
@@ -175,14 +234,14 @@ def accuracy(evaluation: dict[str, dict]) -> Figure:
     """Holdout accuracy of each model evaluated, sampled and greedy, with 95 % intervals."""
     figure, axes = _axes("Holdout accuracy, with 95 % intervals", "accuracy", xlabel="")
     width = 0.36
-    for shift, color, label in ((-width / 2, BLUE, "sampled"), (width / 2, ORANGE, "greedy")):
+    for shift, color, label, hatch in ((-width / 2, BLUE, "sampled", ""), (width / 2, ORANGE, "greedy", "//")):
         measured = [entry if label == "sampled" else entry.get("greedy") for entry in evaluation.values()]
         entries = [entry for entry in measured if entry]
         values = [entry["accuracy"] for entry in entries]
         below = [entry["accuracy"] - entry["ci95"][0] for entry in entries]
         above = [entry["ci95"][1] - entry["accuracy"] for entry in entries]
         places = [position + shift for position, entry in enumerate(measured) if entry]
-        axes.bar(places, values, width, color=color, alpha=0.85, label=label, yerr=[below, above], capsize=4)
+        axes.bar(places, values, width, color=color, hatch=hatch, alpha=0.85, label=label, yerr=[below, above], capsize=4)
         for place, value, high in zip(places, values, above, strict=True):
             axes.annotate(f"{value:.0%}", (place, value + high), (0, 3), textcoords="offset points", ha="center", fontsize=9)
     axes.set_xticks(range(len(evaluation)), [name.replace("_", " ") for name in evaluation])
@@ -209,12 +268,13 @@ def sweep(table: pd.DataFrame, knob: str, measure: str) -> Figure:
     groups = [(key, rows) for key, rows in known.groupby(others)] if others else [((), known)]
     # Of a sweep one knob at a time, only the line through the base point has several values of this one.
     lines = [(key, rows) for key, rows in groups if rows[knob].nunique() > 1] or groups
-    for color, (key, rows) in zip(_CYCLE * 9, lines, strict=False):
+    for (color, stroke), marker, (key, rows) in zip(LOOKS * 9, "osD^vP" * 9, lines, strict=False):
         rows = rows.sort_values(knob, key=lambda column: column.map(values.index))
         places, middle = rows[knob].map(values.index), rows[measure]
         bounds = [(middle - rows[f"{measure}_low"]).fillna(0), (rows[f"{measure}_high"] - middle).fillna(0)]
         label = ", ".join(f"{name} {value}" for name, value in zip(others, key, strict=True))
-        axes.errorbar(places, middle, yerr=bounds, color=color, marker="o", capsize=4, linewidth=2, label=label)
+        look = {"color": color, "linestyle": stroke, "marker": marker}
+        axes.errorbar(places, middle, yerr=bounds, capsize=4, linewidth=2, label=label, **look)
     axes.set_xticks(range(len(values)), [str(value) for value in values])
     if len(lines) > 1:
         axes.legend(frameon=False)
@@ -226,7 +286,7 @@ def reward_signal(signal: dict) -> Figure:
 
     signal: what `rewards.lab.Lab.signal` returns.
     """
-    figure, (shares, passes, ranks) = plt.subplots(1, 3, figsize=(11.5, 3.4), layout="constrained", width_ratios=[1.15, 1, 0.9])
+    figure, (shares, passes, ranks) = plt.subplots(1, 3, figsize=(_PAGE, 3.5), layout="constrained", width_ratios=[1.1, 1, 1])
     plt.close(figure)
     names = list(signal["rewards"])
     labels = [name.removesuffix("_reward").replace("_", "\n") for name in names]
@@ -240,13 +300,16 @@ def reward_signal(signal: dict) -> Figure:
 
 def _advantage_shares(axes, signal: dict, names: list[str], labels: list[str]) -> None:
     values = [signal["rewards"][name]["advantage_share"] for name in names]
-    colors = [BLUE if name in signal["judges"] else GREY for name in names]
-    bars = axes.barh(labels, values, color=colors)
+    judges = [name in signal["judges"] for name in names]
+    bars = axes.barh(
+        labels, values, color=[BLUE if judge else "lightgrey" for judge in judges], edgecolor="black", linewidth=0.8
+    )
     axes.bar_label(bars, [f"{value:.0%}" for value in values], padding=3)
     axes.set_xlim(min(0, *values) * 1.25, max(0.01, *values) * 1.25)
     axes.invert_yaxis()
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
-    axes.set_title("Who drives the advantage (blue: judges the answer)", loc="left", fontsize=10)
+    axes.tick_params(labelsize=9)
+    axes.set_title("Who drives the advantage\n(dark: judges the answer)", loc="left", fontsize=10)
 
 
 def _pass_rates(axes, signal: dict) -> None:
@@ -255,9 +318,10 @@ def _pass_rates(axes, signal: dict) -> None:
     edges = [(k - 0.5) / steps for k in range(steps + 2)]
     axes.hist(rates, bins=edges, color=BLUE, edgecolor="white")
     flat = signal["total"]["zero_spread"]
-    axes.set_title(f"Pass rate a question ({flat:.0%} of groups have no spread)", loc="left", fontsize=10)
-    axes.set_xlabel(f"share of {steps} completions that are right")
-    axes.set_ylabel("questions")
+    axes.set_title(f"Pass rate of each question\n({flat:.0%} of groups have no spread)", loc="left", fontsize=10)
+    axes.set_xlabel(f"share of {steps} completions that are right", fontsize=9)
+    axes.set_ylabel("questions", fontsize=9)
+    axes.tick_params(labelsize=9)
     axes.yaxis.get_major_locator().set_params(integer=True)
 
 
@@ -268,8 +332,14 @@ def _rank_correlations(axes, signal: dict, names: list[str], labels: list[str]) 
         for x, value in enumerate(row):
             dark = value is not None and abs(value) > 0.7
             axes.text(
-                x, y, "–" if value is None else f"{value:.2f}", ha="center", va="center", color="white" if dark else "black"
+                x,
+                y,
+                "–" if value is None else f"{value:.2f}",
+                ha="center",
+                va="center",
+                fontsize=9,
+                color="white" if dark else "black",
             )
-    axes.set_xticks(range(len(names)), labels, fontsize=8 if len(names) < 4 else 6)
-    axes.set_yticks(range(len(names)), labels, fontsize=8)
-    axes.set_title("Rank correlation (Spearman)", loc="left", fontsize=10)
+    axes.set_xticks(range(len(names)), labels, fontsize=9, rotation=90)
+    axes.set_yticks(range(len(names)), labels, fontsize=9)
+    axes.set_title("Rank correlation\n(Spearman)", loc="left", fontsize=10)

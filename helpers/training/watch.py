@@ -1,4 +1,4 @@
-"""Watching a training: curves that redraw in Jupyter, a line a step in a batch, findings as they come, and stopping early."""
+"""Watching a training: curves that redraw in Jupyter, a changing line in a batch, findings as they come, and stopping early."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from collections.abc import Callable
 import pandas as pd
 from transformers import TrainerCallback
 
-from helpers.environment import interactive
+from helpers.diagrams import shown
+from helpers.environment import in_notebook, interactive
 from helpers.presets import check_early_stopping
 from helpers.runs import Run, atomic_write
 from helpers.training.checkpoints import History, checkpoint_step
@@ -19,7 +20,10 @@ Diagnose = Callable[[pd.DataFrame], list]  # a history to findings, each with `r
 
 
 class Watch(TrainerCallback):
-    """Shows a training as it goes: in Jupyter one figure that redraws in place, elsewhere a line for each logged step.
+    """Shows a training as it goes, in one place: to a person a figure that is redrawn, in a batch the line of the last step.
+
+    At the end the figure stands there in both, so that an executed notebook keeps one picture rather than a line for each
+    step. Outside a notebook each step is a printed line.
 
     diagnose: takes the history as a table and gives findings (`helpers.metrics.diagnosis.diagnose`, the rules of notebook 04).
         One that is a warning or critical is printed once, at the step where it first stands.
@@ -31,16 +35,20 @@ class Watch(TrainerCallback):
     def __init__(self, history: History, diagnose: Diagnose, draw: Callable, live: bool | None = None):
         self.history, self.diagnose, self.draw = history, diagnose, draw
         self.live = interactive() if live is None else live
+        self.in_place = self.live or in_notebook()
         self.handle, self.drawn, self.told = None, 0.0, set()
 
     def on_log(self, args, state, control, logs=None, **kwargs):
-        """Redraw, or print the step; then what is newly found."""
+        """Redraw, or tell the step; then what is newly found."""
         if not logs or "reward" not in logs:
             return
-        if not self.live:
+        if self.live:
+            if time.monotonic() - self.drawn > _REDRAW:
+                self._draw()
+        elif self.in_place:
+            self._put({"text/plain": progress_line(self.history.rows[-1], state.max_steps)})
+        else:
             print(progress_line(self.history.rows[-1], state.max_steps), flush=True)
-        elif time.monotonic() - self.drawn > _REDRAW:
-            self._draw()
         for finding in self.diagnose(pd.DataFrame(self.history.rows)):
             if finding.severity != "info" and finding.rule not in self.told:
                 self.told.add(finding.rule)
@@ -48,18 +56,24 @@ class Watch(TrainerCallback):
 
     def on_train_end(self, args, state, control, **kwargs):
         """The figure as it is at the end."""
-        if self.live and self.history.rows:
+        if self.in_place and self.history.rows:
             self._draw()
 
     def _draw(self) -> None:
+        rows = self.history.rows
+        begin, now = (f"{row['reward']:.2f} at step {row['step']}" for row in (rows[0], rows[-1]))
+        said = f"Six curves of this training, each explained in notebook 4. The reward: {begin}, {now}."
+        self._put(shown(self.draw(pd.DataFrame(rows)), said)._repr_mimebundle_())
+        self.drawn = time.monotonic()
+
+    def _put(self, bundle: dict) -> None:
+        """Display a bundle of MIME types in place of the one before it."""
         from IPython.display import display
 
-        figure = self.draw(pd.DataFrame(self.history.rows))
         if self.handle is None:
-            self.handle = display(figure, display_id=True)
+            self.handle = display(bundle, raw=True, display_id=True)
         else:
-            self.handle.update(figure)
-        self.drawn = time.monotonic()
+            self.handle.update(bundle, raw=True)
 
 
 class EarlyStopping(TrainerCallback):

@@ -274,6 +274,29 @@ def test_two_runs_at_once_do_not_disturb_each_other(notebook, slow_kernel, pytho
     assert [path.name for path in folder.iterdir()] == ["01_tiny.ipynb"], "nothing is left beside the notebooks"
 
 
+STEPS = """
+from types import SimpleNamespace
+from helpers.metrics.plots import dashboard
+from helpers.training.watch import Watch
+history = SimpleNamespace(rows=[])
+watch = Watch(history, lambda table: [], dashboard)
+for step in (1, 2, 3):
+    row = {"step": step, "reward": step / 10, "reward_std": 0.5, "loss": 0.0}
+    history.rows.append(row)
+    watch.on_log(None, SimpleNamespace(global_step=step, max_steps=3), None, logs=row)
+watch.on_train_end(None, None, None)
+"""
+
+
+def test_the_steps_of_a_training_go_to_the_log_and_the_notebook_keeps_one_figure(notebook, python):
+    command = [python, "-c", ONE_RUN, str(notebook(STEPS)), "a"]
+    done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=True)
+    told = [line.split("  spread")[0] for line in done.stdout.splitlines() if line.startswith("    step")]
+    assert told == [f"    step    {step}/3  reward 0.{step}00" for step in (1, 2, 3)]
+    (output,) = nbformat.read(Run("a").require("notebooks/01_tiny.ipynb"), as_version=4).cells[-1].outputs
+    assert "<img alt=" in output.data["text/html"] and output.data["text/plain"].endswith("0.10 at step 1, 0.30 at step 3.")
+
+
 def test_a_failed_notebook_keeps_its_traceback_even_where_paths_have_braces(notebook, python, tmp_path, monkeypatch):
     monkeypatch.setenv("GRPO_RUNS_DIR", str(tmp_path / "runs {run} {}"))
     command = [python, "-c", ONE_RUN, str(notebook("print(1)\n1 / 0", folder="note{x}books")), "a"]

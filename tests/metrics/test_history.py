@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from helpers.metrics.history import REQUIRED, first_and_last, read_metrics, reward_names, smoothed
+from helpers.metrics.history import REQUIRED, first_and_last, read_metrics, reward_names, running_median, smoothed
 
 COLUMNS = {"step": [1, 2, 3], "loss": [0.0, 0.1, -0.1], "reward": [0.1, 0.4, 0.7], "reward_std": [0.5, 0.4, 0.2]}
 HISTORY = pd.DataFrame(COLUMNS)
@@ -121,6 +121,11 @@ def test_a_gap_is_left_out_of_the_mean():
     assert len(smoothed(pd.Series([], dtype=float))) == 0
 
 
+def test_a_running_median_is_not_moved_by_single_spikes():
+    assert running_median(pd.Series([0.1, 0.1, 9.0, 0.1, 0.3, 0.3]), 3).to_list() == [0.1, 0.1, 0.1, 0.3, 0.3, 0.3]
+    assert running_median(pd.Series([2.0])).to_list() == [2.0] and len(running_median(pd.Series([], dtype=float))) == 0
+
+
 # --- First and last ----------------------------------------------------------------------------------------------------
 
 
@@ -133,6 +138,11 @@ def test_first_and_last_never_share_a_row_where_there_are_two(length, rows, used
     assert list(table.columns) == [f"first {used} steps", f"last {used} steps"]
     assert table.loc["reward"].to_list() == [(used - 1) / 2, length - 1 - (used - 1) / 2]
     assert table.loc["kl"].to_list() == [1.0, 1.0]
+
+
+def test_of_the_kl_it_is_the_median():
+    history = pd.DataFrame({"reward": [1.0, 1.0, 4.0] * 2, "kl": [0.1, 0.1, 7.0] * 2})
+    assert first_and_last(history, ["kl", "reward"]).iloc[:, 0].to_list() == [0.1, 2.0]
 
 
 def test_absent_columns_are_left_out_and_the_order_asked_for_is_kept():

@@ -10,7 +10,7 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
 from helpers.metrics import plots
-from helpers.metrics.history import smoothed
+from helpers.metrics.history import running_median, smoothed
 from helpers.results.intervals import wilson_interval
 
 plt.switch_backend("agg")
@@ -92,7 +92,8 @@ def test_the_lines_are_the_data_and_its_running_mean(draw, axis, columns, table)
     lines = [line for line in draw(table).axes[axis].get_lines() if len(line.get_xdata()) == len(table)]
     assert len(lines) == 2 * len(columns)
     for (raw, mean), column in zip(zip(lines[::2], lines[1::2], strict=True), columns, strict=True):
-        for line, expected in ((raw, table[column]), (mean, smoothed(table[column]))):
+        middle = running_median if draw is plots.kl else smoothed
+        for line, expected in ((raw, table[column]), (mean, middle(table[column]))):
             np.testing.assert_array_equal(line.get_xdata(), table["step"])
             np.testing.assert_array_equal(line.get_ydata(), expected)
         assert raw.get_color() == mean.get_color() and raw.get_alpha() < 1
@@ -130,6 +131,7 @@ def test_one_legend_names_every_line_and_its_colour(draw, labels):
     drawn = {line.get_label(): line.get_color() for axes in figure.axes for line in axes.get_lines()}
     colors = [handle.get_color() for handle in legends[0].legend_handles]
     assert colors == [drawn[label] for label in labels] and len(set(colors)) == len(labels)
+    assert len({handle.get_linestyle() for handle in legends[0].legend_handles}) == len(labels), "more than colour"
 
 
 @pytest.mark.parametrize("table", [HISTORIES["no kl"], HISTORIES["kl all nan"]], ids=["absent", "all nan"])
@@ -197,7 +199,7 @@ def test_each_figure_is_saved_as_a_picture_with_something_on_it(draw, tmp_path):
     draw(EVALUATION if draw is plots.accuracy else history()).savefig(tmp_path / "figure.png", dpi=40)
     assert (tmp_path / "figure.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
     pixels = plt.imread(tmp_path / "figure.png")
-    size = (264, 560) if draw is plots.dashboard else (144, 280)
+    size = (336, 344) if draw is plots.dashboard else (144, 280)
     assert pixels.shape[:2] == size and len(np.unique(pixels.reshape(-1, pixels.shape[2]), axis=0)) > 20
 
 
@@ -217,7 +219,7 @@ def signal(**more) -> dict:
 def test_the_signal_shows_shares_pass_rates_and_correlations():
     shares, passes, ranks = plots.reward_signal(signal()).axes
     assert [bar.get_width() for bar in shares.patches] == [0.9, 0.1]
-    assert [to_hex(bar.get_facecolor()).upper() for bar in shares.patches] == [plots.BLUE, plots.GREY]
+    assert [to_hex(bar.get_facecolor()).upper() for bar in shares.patches] == [plots.BLUE, to_hex("lightgrey").upper()]
     assert [bar.get_height() for bar in passes.patches] == [1, 2, 0, 0, 0]
     assert "33% of groups have no spread" in passes.get_title(loc="left")
     assert [text.get_text() for text in ranks.texts] == ["1.00", "-0.25", "-0.25", "1.00"]
@@ -252,7 +254,58 @@ def test_runs_are_drawn_over_one_another_under_their_names():
     reward, kl, length, share = plots.overlay(tables).axes
     assert [text.get_text() for text in reward.get_legend().get_texts()] == list(tables)
     for axes, runs, column in ((reward, 3, "reward"), (kl, 2, "kl"), (length, 3, "completions/mean_length")):
-        raw = axes.get_lines()[::2]  # the running mean comes after each
+        raw, middle = axes.get_lines()[::2], axes.get_lines()[1::2]
+        assert len({line.get_linestyle() for line in middle}) == runs, "more than colour"
         assert [list(line.get_ydata()) for line in raw] == [list(t[column]) for t in tables.values() if column in t]
         assert len({to_hex(line.get_color()) for line in raw}) == runs
     assert "without spread" in share.get_title(loc="left")
+
+
+def test_the_gallery_has_a_row_for_each_training_and_names_what_it_shows():
+    tables = {
+        "A": history(30).rename(columns={"rewards/correctness/mean": "rewards/correctness_reward/mean"}),
+        "B": history(20),
+    }
+    grid = np.array(plots.gallery(tables).axes).reshape(2, 4)
+    assert [axes.get_ylabel() for axes in grid[:, 0]] == ["A", "B"]
+    assert [axes.get_title(loc="left") for axes in grid[0]] == ["reward", "shares", "KL, nats a token", "length, tokens"]
+    for row, table, lines in zip(grid, tables.values(), (4, 2), strict=True):
+        assert len(row[0].get_lines()) == lines, "B has no correctness_reward"
+        for axes, column in zip(row, ["reward", "frac_reward_zero_std", "kl", "completions/mean_length"], strict=True):
+            np.testing.assert_array_equal(axes.get_lines()[0].get_ydata(), table[column])
+    np.testing.assert_array_equal(grid[0][2].get_lines()[1].get_ydata(), running_median(tables["A"]["kl"]))
+
+
+def test_reasoning_shows_right_answers_careful_workings_and_their_length():
+    table = history(30).rename(columns={"rewards/correctness/mean": "rewards/correctness_reward/mean"})
+    left, right = plots.reasoning(table, pd.Series([0.2, 0.9], index=[5, 150], name="careful")).axes
+    np.testing.assert_array_equal(left.get_lines()[0].get_ydata(), table["rewards/correctness_reward/mean"])
+    (careful,) = (line for line in left.get_lines() if line.get_label() == "worked carefully")
+    assert list(careful.get_xdata()) == [5, 150] and list(careful.get_ydata()) == [0.2, 0.9]
+    np.testing.assert_array_equal(right.get_lines()[0].get_ydata(), table["completions/mean_length"])
+
+
+# --- For every reader ----------------------------------------------------------------------------------------------------
+
+
+SHOWN = {draw.__name__: draw(history()) for draw in OF_A_HISTORY} | {
+    "accuracy": plots.accuracy(EVALUATION),
+    "overlay": plots.overlay({"one": history(), "two": history()}),
+    "gallery": plots.gallery({"A": history(), "B": history()}),
+    "reasoning": plots.reasoning(
+        history().assign(**{"rewards/correctness_reward/mean": 0.5}), pd.Series([0.2, 0.9], index=[5, 150])
+    ),
+    "reward_signal": plots.reward_signal(signal()),
+}
+
+
+@pytest.mark.parametrize("figure", SHOWN.values(), ids=SHOWN)
+def test_no_letter_is_smaller_than_nine_points_on_the_page(figure):
+    assert figure.get_figwidth() <= 8.6, "a page would shrink it"
+    figure.draw_without_rendering()
+    sizes = {
+        text.get_text(): text.get_fontsize()
+        for text in figure.findobj(lambda artist: hasattr(artist, "get_fontsize"))
+        if text.get_text().strip()
+    }
+    assert len(sizes) >= 3 and {name: size for name, size in sizes.items() if size < 9} == {}

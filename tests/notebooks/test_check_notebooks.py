@@ -41,10 +41,10 @@ def shown(kind: str, data):
 
 TRACEBACK = new_output("error", ename="ValueError", evalue="no rows", traceback=["ValueError: no rows"])
 WARNING = new_output("stream", name="stderr", text="FutureWarning: soon\n")
-PNG = shown("image/png", "iVBORw0KGgo/tmp/AAAA")  # as chance may spell it
+SAID = shown("text/html", '<img alt="It rises." src="data:image/png;base64,iVBORw0KGgo/tmp/AAAA">')  # as chance may spell it
 
 
-@pytest.mark.parametrize("outputs", [[], [told("runs/demo\n")], [PNG], [shown("text/html", "<b>4</b>")]])
+@pytest.mark.parametrize("outputs", [[], [told("runs/demo\n")], [SAID], [shown("text/html", "<b>4</b>")]])
 def test_a_clean_notebook_passes(notebook, outputs):
     assert problems(notebook(*outputs)) == []
 
@@ -56,13 +56,34 @@ def test_a_clean_notebook_passes(notebook, outputs):
         (WARNING, "it wrote to stderr, 'FutureWarning: soon'"),
         (told("saved /home/beatrix/runs/demo\n"), "its output names a path of one machine, '/home/beatrix/runs/demo'"),
         (shown("text/html", "<td>/tmp/x/y</td>"), "path of one machine, '/tmp/x/y'"),
-        (shown("image/svg+xml", "<text>/root/x</text>"), "path of one machine, '/root/x'"),
         (shown("application/json", {"path": "C:\\Users\\beatrix\\runs"}), "path of one machine"),
     ],
 )
 def test_a_bad_output_is_named_with_its_cell(notebook, output, sentence):
     (problem,) = problems(notebook(told("4"), output))
     assert problem.startswith("sum.ipynb, cell 3: ") and sentence in problem
+
+
+@pytest.mark.parametrize(
+    "output",
+    [
+        shown("image/png", "iVBORw0KGgo"),
+        shown("image/svg+xml", "<svg/>"),
+        shown("text/html", '<img src="data:image/png;base64,iVBORw0KGgo">'),
+        shown("text/html", '<img alt=" " src="x.png">'),
+        shown("text/html", ['<img alt="It rises." src="x.png">\n', "<IMG ALT='' SRC='y.png'>"]),
+    ],
+)
+def test_a_figure_without_alt_text_is_named_with_its_cell(notebook, output):
+    (problem,) = problems(notebook(told("4"), output))
+    assert problem.startswith("sum.ipynb, cell 3: a figure has no alt text") and "helpers.diagrams" in problem
+
+
+def test_what_is_shown_by_the_house_has_its_alt_text(notebook):
+    from helpers import diagrams
+
+    bundle = diagrams.shown(diagrams.merge(), 'Two thin matrices, "B" & A, are added to W.')._repr_mimebundle_()
+    assert problems(notebook(new_output("display_data", data=bundle))) == []
 
 
 def test_a_path_in_the_source_is_named_with_its_cell(notebook):

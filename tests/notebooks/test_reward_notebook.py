@@ -13,7 +13,7 @@ from helpers.batch.pipeline import NOTEBOOKS
 from helpers.rewards.attacks import BATTERY, RIGHT, WRONG
 from helpers.runs import Run
 
-REWARDS = {"correctness_reward": 1.0, "substantial_format_reward": 0.5, "incremental_format_reward": 0.5}
+REWARDS = {"correctness_reward": 1.0, "substantial_format_reward": 0.3}
 NOTEBOOK = NOTEBOOKS / "02_reward_functions.ipynb"
 
 
@@ -49,6 +49,26 @@ def test_the_report_has_an_entry_a_reward_and_a_verdict(executed):
     assert 0.1 < sum(report["signal"]["pass_rate"]) / 32 < 0.6  # the untrained pocket model
     assert report["verdict"]["go"] is True
     assert executed.manifest["rewards"]["go"] is True
+
+
+def told(run: Run, part: str) -> str:
+    """What the cell with this in its source printed or showed as text, in the executed copy."""
+    cells = nbformat.read(run.require("notebooks/02_reward_functions.ipynb"), as_version=4).cells
+    (cell,) = [cell for cell in cells if cell.cell_type == "code" and part in cell.source]
+    return "".join(output.get("text") or output["data"]["text/plain"] for output in cell.outputs)
+
+
+def test_longer_completions_are_right_more_often_so_correctness_alone_pays_for_care(executed):
+    table = told(executed, 'groupby("length")')
+    right = {line.split("  ")[0]: float(line.split()[-1]) for line in table.splitlines()[2:]}
+    assert right["longer than its group"] > right["not longer"] + 0.3
+
+
+def test_a_reward_for_length_is_a_no_go_and_what_is_made_of_it_a_go(executed):
+    of_length = told(executed, "mine.verdict()")
+    assert of_length.startswith("NO GO") and "'filler up to the bound' earns" in of_length and "my_reward pays" in of_length
+    repaired = told(executed, "repaired.verdict()")
+    assert repaired.startswith("GO") and "correctness_reward and sound_reward rank completions alike" in repaired
 
 
 def test_stored_completions_take_the_place_of_a_model(run):

@@ -2,6 +2,10 @@
 
 import ast
 import json
+import os
+import re
+import subprocess
+import sys
 
 import nbformat
 import pandas as pd
@@ -9,9 +13,12 @@ import papermill
 import pytest
 from papermill.exceptions import PapermillExecutionError
 
+from helpers import PROJECT, environment
 from helpers.batch import pipeline
+from helpers.environment import Machine
 from helpers.formats import THINK_ANSWER, completion_text
 from helpers.pocket import extraction
+from helpers.presets import PRESETS
 from helpers.results.evaluation import judge_named, right
 from helpers.results.intervals import wilson_interval
 from helpers.runs import Run
@@ -35,7 +42,7 @@ def own(tmp_path_factory):
         patch.setenv("GRPO_RUNS_DIR", str(tmp_path_factory.mktemp("runs")))
         patch.setenv("OMP_NUM_THREADS", "1")
         run = Run("own")
-        notebook = execute(run, max_steps=6, holdout_size=64)
+        notebook = execute(run, max_steps=6, holdout_size=64, early_stopping=6)
         outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
         assert not [output for output in outputs if output.get("name") == "stderr"]
         yield run, "".join(output.text for output in outputs if output.output_type == "stream")
@@ -106,6 +113,84 @@ def test_the_evaluation_has_intervals_and_a_paired_test(own):
     assert sum(comparison[key] for key in ("won", "lost", "both_right", "both_wrong")) == 64
 
 
+def test_it_tries_a_step_and_measures_the_holdout_as_notebook_03_does(own):
+    run, printed = own
+    assert "one step with every completion at its limit" in printed and "6 steps: at most" in printed
+    measured = pd.read_csv(run.path("checkpoints/holdout.csv"))
+    assert list(measured["step"]) == [3, 6] and measured["accuracy"].between(0, 1).all()
+    assert list(re.findall(r"(\d)-shot: [\d.]+% right", printed)) == ["0", "1", "3"]
+
+
+# --- The settings ------------------------------------------------------------------------------------------------------
+
+H100 = Machine("NVIDIA H100", 85.0, 9.0, 16, 256.0, "3.11.7", "Linux x86_64", False)
+
+
+@pytest.fixture
+def resolved(machine, monkeypatch):
+    """The settings that the notebook chooses on a machine, without running the rest of it: resolved(machine, model=…)."""
+    cells = nbformat.read(NOTEBOOK, as_version=4).cells
+    (parameters,) = [cell.source for cell in cells if "parameters" in cell.metadata.get("tags", [])]
+    (choosing,) = [cell.source for cell in cells if "settings = presets.resolve(" in cell.source and cell.cell_type == "code"]
+
+    def resolved(machine, **given):
+        names = {"path": "orders.csv"}
+        exec(parameters, names)
+        names |= given
+        with monkeypatch.context() as patch:
+            patch.setattr(environment, "this_machine", lambda: machine)
+            exec(choosing, names)
+        return names["settings"], names["example"]
+
+    return resolved
+
+
+def test_the_examples_own_values_apply_to_the_small_model_alone(resolved):
+    here = environment.this_machine()
+    settings, example = resolved(here)
+    assert (settings.model, settings.max_steps, settings.learning_rate, example) == ("pocket-extraction", 50, 1e-3, True)
+    assert resolved(here, max_steps=7, learning_rate=2e-4)[0].learning_rate == 2e-4
+    for given in ({"preset": "auto"}, {"preset": "h100", "model": "unsloth/Qwen3-8B"}):
+        settings, example = resolved(H100, **given)
+        assert (settings.max_steps, settings.learning_rate) == (PRESETS["h100"].max_steps, PRESETS["h100"].learning_rate)
+        assert settings.model == "unsloth/Qwen3-8B" and settings.max_seq_length is None and not example
+    settings, _ = resolved(H100, preset="auto", num_generations=4, lora_rank=8, beta=0.0, learning_rate=3e-6)
+    assert (settings.num_generations, settings.lora_rank, settings.beta, settings.learning_rate) == (4, 8, 0.0, 3e-6)
+
+
+def test_the_small_models_preset_is_refused_for_another_model(resolved):
+    with pytest.raises(ValueError, match="would ruin 'unsloth/Qwen3-8B': take preset='auto'"):
+        resolved(environment.this_machine(), model="unsloth/Qwen3-8B")
+    assert resolved(environment.this_machine(), model="org/tiny", learning_rate=1e-4)[0].model == "org/tiny"
+
+
+# --- The program to copy -----------------------------------------------------------------------------------------------
+
+
+def test_the_program_trains_as_it_stands_but_for_model_and_size(machine, tmp_path, monkeypatch):
+    cells = [cell.source for cell in nbformat.read(NOTEBOOK, as_version=4).cells if cell.cell_type == "markdown"]
+    (program,) = re.findall(r"```python\n(.*?)```", "\n".join(cells), re.DOTALL)
+    # What the small model on a CPU needs instead; everything else runs as a reader would copy it.
+    here = {'"a100"': '"pocket"', '"unsloth/Qwen3-8B"': '"pocket-extraction"', "fast_inference=True": "fast_inference=False"}
+    here |= {"max_completion_length=1024": "max_completion_length=40", "max_steps=300": "max_steps=2"}
+    for there, instead in here.items():
+        assert program.count(there) == 1
+        program = program.replace(there, instead)
+    (tmp_path / "mine.py").write_text(program, encoding="utf-8")
+    pd.read_csv(extraction.ORDERS_CSV).head(400).to_csv(tmp_path / "mine.csv", index=False)
+    called = [sys.executable, "mine.py"]
+    done = subprocess.run(called, cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(PROJECT)}, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    run = Run("mine")
+    assert list(pd.read_csv(run.require("metrics.csv"))["step"]) == [1, 2]
+    settings = run.section("training")["settings"]
+    assert (settings["learning_rate"], settings["beta"], settings["num_generations"]) == (1e-5, 0.02, 8)
+    judge = judge_named(f"{tmp_path / 'mine.py'}:my_reward")
+    texts = [THINK_ANSWER.render("so", GOLD), THINK_ANSWER.render("so", "no"), "no block"]
+    assert judge(texts, answer=[GOLD] * 3) == pytest.approx([1.0, 0.1, 0.0])
+    assert "--run mine --only 04,05 -p judge=mine.py:my_reward" in program and pipeline.run("mine", None, "04", []) == 0
+
+
 # --- The reward --------------------------------------------------------------------------------------------------------
 
 
@@ -169,7 +254,7 @@ def few(folder, answers):
             {"holdout_size": 4},
             "1 of 20 answers are no JSON object with item, quantity, city; the first is 'Lyon'",
         ),
-        ([GOLD] * 12, {"holdout_size": 4}, "8 rows to train on: three become examples, and a step takes 8 more"),
+        ([GOLD] * 12, {"holdout_size": 4}, "8 rows to train on: 3 become examples, and a step takes 8 more"),
     ],
     ids=["shots", "an answer that is no record", "too few rows"],
 )

@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 from types import SimpleNamespace
 
+import pandas as pd
 import pytest
 
 from unsloth import FastLanguageModel  # isort: skip
@@ -18,7 +19,7 @@ from helpers.data.tasks import load_task
 from helpers.presets import PRESETS
 from helpers.rewards import AdaptiveReward, correctness_reward, format_reward
 from helpers.runs import Run
-from helpers.training.checkpoints import last_checkpoint
+from helpers.training.checkpoints import History, last_checkpoint
 from helpers.training.guard import GuardedRewards, RewardError
 
 POCKET = replace(PRESETS["pocket"], max_completion_length=32)
@@ -38,12 +39,13 @@ def policy():
     return FastLanguageModel.get_peft_model(model, r=4, lora_alpha=4, target_modules=["q_proj"], **options), tokenizer
 
 
-def train(run: Run, functions: list, max_steps: int = 2, checkpoint=None) -> tuple[GRPOTrainer, GuardedRewards]:
+def train(run: Run, functions: list, max_steps=2, checkpoint=None, weights=None) -> tuple[GRPOTrainer, GuardedRewards]:
     model, tokenizer = policy()
     rewards = GuardedRewards(run, functions, resumed_from=checkpoint)
     config = GRPOConfig(
         output_dir=str(run.path("checkpoints")),
         max_steps=max_steps,
+        reward_weights=weights,
         save_steps=2,
         num_generations=8,
         per_device_train_batch_size=64,
@@ -58,7 +60,7 @@ def train(run: Run, functions: list, max_steps: int = 2, checkpoint=None) -> tup
         args=config,
         reward_funcs=rewards.functions,
         train_dataset=Dataset.from_pandas(ROWS),
-        callbacks=[rewards],
+        callbacks=[rewards, History(run)],
     )
     trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
     return trainer, rewards
@@ -66,6 +68,27 @@ def train(run: Run, functions: list, max_steps: int = 2, checkpoint=None) -> tup
 
 def logged_faults(run: Run) -> list[dict]:
     return [json.loads(line) for line in run.require("checkpoints/reward_faults.jsonl").read_text().splitlines()]
+
+
+def certain_reward(completions, **columns):
+    return [1.0] * len(completions)
+
+
+def other_reward(completions, **columns):
+    """The same for all of a group in every second group of eight, and None once."""
+    return [None if i == 0 else float((i // 8) % 2 == 0 or i % 2) for i in range(len(completions))]
+
+
+def test_groups_that_agree_are_counted_whatever_the_weights(run):
+    trainer, _ = train(run, [certain_reward], weights=[1.3])
+    assert list(pd.read_csv(run.require("checkpoints/metrics.csv"))["frac_reward_zero_std"]) == [1.0, 1.0]
+    # What this is for: in the number of TRL itself, rounding hides groups that agree.
+    assert {row["frac_reward_zero_std"] for row in trainer.state.log_history if "reward" in row} == {0.0}
+
+
+def test_a_none_counts_as_nothing_earned_as_in_the_advantage(run):
+    train(run, [certain_reward, other_reward], weights=[1.0, 0.5])
+    assert list(pd.read_csv(run.require("checkpoints/metrics.csv"))["frac_reward_zero_std"]) == [3 / 8, 3 / 8]
 
 
 class Once:

@@ -54,25 +54,30 @@ def test_a_line_leaves_out_what_was_not_logged():
 
 
 def test_in_jupyter_one_figure_is_redrawn_in_place_and_no_line_is_printed(run, capsys, monkeypatch):
-    shown = []
+    shown, drawn = [], []
 
     class Handle:
-        def update(self, figure):
-            shown.append(("again", figure))
+        def update(self, bundle, raw):
+            shown.append(("again", bundle))
 
-    def display(figure, display_id):
-        shown.append(("first", figure))
+    def display(bundle, raw, display_id):
+        shown.append(("first", bundle))
         return Handle()
+
+    def draw(table):
+        drawn.append(dashboard(table))
+        return drawn[-1]
 
     monkeypatch.setitem(sys.modules, "IPython.display", SimpleNamespace(display=display))
     monkeypatch.setattr(watch, "_REDRAW", 0.0)
     history = History(run)
-    watching = Watch(history, diagnose, dashboard, live=True)
+    watching = Watch(history, diagnose, draw, live=True)
     for step in (1, 2, 3):
         log(step, history, watching)
     watching.on_train_end(None, None, None)
     assert [how for how, _ in shown] == ["first", "again", "again", "again"] and capsys.readouterr().out == ""
-    figure = shown[-1][1]
+    assert shown[-1][1]["text/plain"].endswith("The reward: 1.01 at step 1, 1.03 at step 3.")
+    figure = drawn[-1]
     titles = [axes.get_title(loc="left") for axes in figure.axes if axes.get_title(loc="left")]
     assert len(titles) == 6
     reward = next(axes for axes in figure.axes if axes.get_title(loc="left") == "Reward")
@@ -186,6 +191,7 @@ def test_a_real_kernel_tells_a_person_from_a_batch_and_draws_in_place_for_one(pe
         "    for callback in (history, shown):\n"
         "        state = TrainerState(global_step=step, max_steps=3)\n"
         "        callback.on_log(None, state, TrainerControl(), logs={'reward': 0.1 * step, 'reward_std': 0.5, 'loss': 0.0})\n"
+        "shown.on_train_end(None, None, None)\n"
     )
     manager, client = start_new_kernel(cwd=str(PROJECT))
     seen = []
@@ -197,8 +203,9 @@ def test_a_real_kernel_tells_a_person_from_a_batch_and_draws_in_place_for_one(pe
     assert reply["content"]["status"] == "ok", reply["content"]
     drawn = [m["content"] for m in seen if m["msg_type"] in ("display_data", "update_display_data")]
     lines = [m["content"]["text"] for m in seen if m["msg_type"] == "stream" and "step " in m["content"]["text"]]
-    if person:
-        assert not lines and len(drawn) == 3 and "image/png" in drawn[0]["data"]
-        assert len({content["transient"]["display_id"] for content in drawn}) == 1, "one figure, in its place"
-    else:
-        assert not drawn and sum(text.count("reward ") for text in lines) == 3
+    assert not lines and len(drawn) == 4
+    assert len({content["transient"]["display_id"] for content in drawn}) == 1, "each in the place of the one before"
+    pictures = ["<img alt=" in content["data"].get("text/html", "") for content in drawn]
+    assert pictures == ([True] * 4 if person else [False] * 3 + [True])
+    if not person:
+        assert [content["data"]["text/plain"][:11] for content in drawn[:3]] == [f"step    {step}/3" for step in (1, 2, 3)]

@@ -1,0 +1,124 @@
+"""Trainings that go wrong, and one knob turned: the histories that notebooks 03 and 04 show. `python -m benchmarks.sick`.
+
+Each is a real training of the pocket model with the pocket preset, but for what is named here. They are written to
+notebooks/data/sick/ and notebooks/data/beta/, without the columns that no figure shows, in four digits.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+
+from unsloth import FastLanguageModel  # before trl, always
+
+# isort: split
+import pandas as pd
+from datasets import Dataset
+from transformers import TrainerCallback
+from trl import GRPOConfig, GRPOTrainer
+
+from helpers import PROJECT
+from helpers.data.tasks import load_task
+from helpers.environment import quiet
+from helpers.formats import completion_text
+from helpers.presets import PRESETS
+from helpers.rewards import correctness_reward, substantial_format_reward
+from helpers.runs import Run, atomic_write, seed_everything
+from helpers.training.guard import GuardedRewards
+from helpers.training.policy import LORA_TARGETS
+
+DATA = PROJECT / "notebooks" / "data"
+POCKET = PRESETS["pocket"]
+USUAL = {correctness_reward: 1.0, substantial_format_reward: 0.3}  # as in notebook 03
+KEPT = ["step", "loss", "reward", "reward_std", "frac_reward_zero_std", "kl", "entropy", "grad_norm"]
+KEPT += ["completions/mean_length", "completions/clipped_ratio"]
+
+
+def brevity_reward(completions: list, **columns) -> list[float]:
+    """1.0 for nothing at all, 0.0 for 120 characters or more: someone wanted short answers."""
+    return [max(0.0, 1 - len(completion_text(completion)) / 120) for completion in completions]
+
+
+# By file: the rewards with their weights, and what is changed in the configuration.
+TRAININGS = {
+    "sick/a": (USUAL, {"max_completion_length": 32}),
+    "sick/b": ({correctness_reward: 0.3, brevity_reward: 1.0}, {}),
+    "sick/c": (USUAL, {"temperature": 0.05}),
+    "sick/d": (USUAL, {"learning_rate": 10 * POCKET.learning_rate, "beta": 1e-6}),
+    "beta/a": (USUAL, {"beta": 0.3}),
+    "beta/b": (USUAL, {"beta": 3.0}),
+    "beta/c": (USUAL, {"beta": 0.001}),
+}
+
+
+class Rows(TrainerCallback):
+    """Keeps what is logged."""
+
+    def __init__(self):
+        self.rows = []
+
+    def on_log(self, args, state, control, logs=None, **kwargs):
+        """Of a step, not the summary at the end."""
+        if logs and "reward" in logs:
+            self.rows.append({"step": state.global_step} | logs)
+
+
+def train(rewards: dict, changes: dict, seed: int = 3407) -> pd.DataFrame:
+    """The history of one training: one row a step, under TRL's names."""
+    seed_everything(seed)
+    model, tokenizer = FastLanguageModel.from_pretrained(POCKET.model_path, max_seq_length=POCKET.context, load_in_4bit=True)
+    model = FastLanguageModel.get_peft_model(
+        model,
+        r=POCKET.lora_rank,
+        lora_alpha=POCKET.lora_alpha,
+        target_modules=LORA_TARGETS,
+        use_gradient_checkpointing=False,
+        random_state=seed,
+    )
+    options = {name: getattr(POCKET, name) for name in (*_OF_THE_GROUP, *_OF_THE_OPTIMISER)} | changes
+    guarded, logged = GuardedRewards(Run("sick"), list(rewards)), Rows()  # the guard counts the groups that agree
+    with tempfile.TemporaryDirectory() as folder:
+        trainer = GRPOTrainer(
+            model=model,
+            processing_class=tokenizer,
+            args=GRPOConfig(
+                output_dir=folder,
+                seed=seed,
+                reward_weights=list(rewards.values()),
+                save_strategy="no",
+                report_to="none",
+                disable_tqdm=True,
+                bf16=True,
+                **options,
+            ),
+            reward_funcs=guarded.functions,
+            train_dataset=Dataset.from_pandas(load_task(POCKET.source, POCKET.train_size, POCKET.holdout_size).train),
+            callbacks=[guarded, logged],
+        )
+        trainer.train()
+    return pd.DataFrame(logged.rows)
+
+
+_OF_THE_GROUP = ["num_generations", "per_device_train_batch_size", "gradient_accumulation_steps", "max_completion_length"]
+_OF_THE_GROUP += ["temperature", "beta", "loss_type", "max_steps", "logging_steps"]
+_OF_THE_OPTIMISER = ["learning_rate", "lr_scheduler_type", "warmup_steps", "optim", "adam_beta1", "adam_beta2"]
+_OF_THE_OPTIMISER += ["weight_decay", "max_grad_norm", "gradient_checkpointing"]
+
+
+def main() -> None:
+    """Train what is asked for and write the histories."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("names", nargs="*", default=list(TRAININGS), help=", ".join(TRAININGS))
+    quiet()
+    for name in parser.parse_args().names:
+        history = train(*TRAININGS[name])
+        rewards = [column for column in history.columns if column.startswith("rewards/") and column.endswith("/mean")]
+        path = DATA / f"{name}.csv"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with atomic_write(path) as temporary:
+            history[[*KEPT, *rewards]].to_csv(temporary, index=False, float_format="%.4g")
+        print(name, history[["reward", "kl", "completions/mean_length"]].tail(10).mean().round(3).to_dict(), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,46 @@
+"""Exercises of notebook 01: wrong answers, each with words that the check must say to it, and what the cells use."""
+
+import nbformat
+
+from helpers.batch.pipeline import NOTEBOOKS
+from helpers.data.tasks import load_task
+
+_HEADER = "question,answer\n"
+_WHOLE = 'What is 12 + 30?,42\nWhat is 9 + 9?,18\nHow many metres are 1.234 km?,"#### 1,234"\nWhat is 7 + 8?,15\n'
+
+WRONG = {
+    "leak": [
+        ("0.1", "That is the chance that the twin is held out as well"),
+        ("0.5", "a row leaks where its twin is trained on"),
+        ("2 * 0.1 * 0.9", "The 100 rows held out are asked for"),
+        ("0.9 * 0.1", "Ask about the twin alone"),
+        ("1", "Not quite all"),
+        ("90", "divide by 100"),
+        ("0.7", "ask where its twin can be"),
+        ("-0.9", "must be a number between 0 and 1"),
+        ("float('nan')", "must be a number between 0 and 1"),
+        ("'90 %'", "must be a number between 0 and 1"),
+        ("True", "must be a number between 0 and 1"),
+    ],
+    "mended": [
+        (repr(_HEADER + _WHOLE.replace('"', "")), "Put a field that contains a comma in quotes"),
+        (repr(_HEADER + _WHOLE.replace("15", "")), "answer is blank"),
+        (repr(_HEADER + _WHOLE + ",50\n"), "Nobody can mend that row"),
+        (repr(_HEADER + _WHOLE + "What is 9 + 9?,19\n"), "Each question needs one row, with one answer"),
+        (repr(_HEADER + _WHOLE.replace("18", "19")), "'what is 9 + 9?' now has the answer '19'"),
+        (repr(_HEADER + _WHOLE.replace("What is 7 + 8?,15\n", "")), "this one can be mended"),
+        (repr(_HEADER + _WHOLE + "What is 2 + 2?,4\n"), "no such new questions"),
+        (repr(_WHOLE), "load_task refuses the file: no column 'question', 'answer'"),
+        ("''", "load_task refuses the file: the file is empty"),
+        ("['a row']", "must be the text of the file, a string; it is a list"),
+    ],
+}
+
+
+def context(run) -> dict:
+    """`loaded`, as the notebook defines it."""
+    cells = nbformat.read(NOTEBOOKS / "01_data_preparation.ipynb", as_version=4).cells
+    (source,) = [cell.source for cell in cells if "\ndef loaded(" in cell.source]
+    names = {"load_task": load_task}
+    exec(source, names)
+    return {"loaded": names["loaded"]}

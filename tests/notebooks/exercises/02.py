@@ -1,0 +1,62 @@
+"""Exercises of notebook 02: wrong answers, each with words that the check must say to it, and what the cells use."""
+
+import nbformat
+import pandas as pd
+
+from helpers import presets
+from helpers.batch.pipeline import NOTEBOOKS
+from helpers.formats import TagFormat, completion_text
+from helpers.rewards.lab import Lab
+
+
+def _reward(expression: str) -> str:
+    """A reward that gives each completion's `text` this score, `gold` being the row's answer."""
+    pairs = "zip(map(completion_text, completions), answer)"
+    return f"lambda completions, answer, **columns: [float({expression}) for text, gold in {pairs}]"
+
+
+WRONG = {
+    "best_attack": [
+        ("'every number from 1 to 100'", "the `=` of one working only"),
+        ("'filler up to the bound'", "holds no `=`"),
+        ("'right, but never closed'", "there is no answer block"),
+        ("'the tags many times'", "earn 0.3 once"),
+        ("'honest and right'", "must be one of the five names"),
+        ("5", "must be one of the five names"),
+    ],
+    "share": [
+        ("0.5", "multiply the format by 0.3 first"),
+        ("1 / 1.3", "the share of the weights"),
+        ("0.1875 / (0.1875 + 0.09 * 0.1875)", "the two rewards go together"),
+        ("1 - 0.8527", "Correctness has the rest"),
+        ("85.27", "divide by 100"),
+        ("0.33", "subtract the mean of the group"),
+        ("float('nan')", "must be a number between 0 and 1"),
+        ("[0.85]", "must be a number between 0 and 1"),
+    ],
+    "strict_reward": [
+        (_reward("gold in text"), "A hole is left"),
+        (_reward("gold in str(fmt.extract_answer(text))"), "A hole is left, 'two answers in one block'"),
+        (_reward("fmt.extract_answer(text) == gold"), "A hole is left, 'wrong block, then right block'"),
+        (_reward("gold in fmt.answer_blocks(text)"), "A hole is left"),
+        (_reward("1"), "A hole is left, 'honest and wrong'"),
+        (_reward("0"), "An honest right answer earns 0.00, not 1.0"),
+        (_reward("float('nan')"), "returned nan, which is no finite number"),
+        (_reward("1 / len(text)"), "ZeroDivisionError"),
+        ("lambda completions: [1.0, 0.0]", "TRL calls a reward with"),
+        ("lambda completions, **columns: 1.0", "A reward returns a list"),
+        ("lambda completions, **columns: [1.0]", "A reward returns a list"),
+        ("0.5", "TRL calls a reward with"),
+    ],
+}
+
+
+def context(run) -> dict:
+    """The data of the run, and the rewards as the notebook defines them."""
+    data = run.section("data")
+    names = {"fmt": TagFormat.parse(data["tags"]), "settings": presets.from_manifest(data["settings"])}
+    names |= {"train": pd.read_parquet(run.require("data/train.parquet")), "Lab": Lab, "completion_text": completion_text}
+    for cell in nbformat.read(NOTEBOOKS / "02_reward_functions.ipynb", as_version=4).cells:
+        if cell.source.startswith("def contains_answer_reward(") or "\nreward_functions = [" in cell.source:
+            exec(cell.source, names)
+    return names

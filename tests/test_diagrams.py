@@ -1,0 +1,128 @@
+"""Diagrams: what they say, in letters large enough, inside the picture, none over another; and the alt text of figures."""
+
+import base64
+import html
+import io
+import re
+import statistics
+
+import matplotlib.pyplot as plt
+import pytest
+import torch
+from matplotlib.colors import to_hex
+from matplotlib.figure import Figure
+from PIL import Image
+
+from helpers import diagrams
+
+plt.switch_backend("agg")
+REWARDS = [1.3, 0.3, 0.0, 0.3, 1.3, 0.3, 0.0, 1.0]
+PARTS = {"frozen weights": 5.6e9, "adapter": 0.7e9, "activations": 3e9, "logits": 0.0}
+DRAWN = {
+    "grpo_loop": diagrams.grpo_loop(),
+    "group_advantages": diagrams.group_advantages(REWARDS),
+    "memory_parts": diagrams.memory_parts({"a card": PARTS}),
+    "merge": diagrams.merge(),
+}
+each = pytest.mark.parametrize("figure", DRAWN.values(), ids=DRAWN)
+
+
+def texts(figure: Figure) -> list:
+    """Everything written in a figure, with its box in pixels."""
+    figure.draw_without_rendering()
+    found = [text for text in figure.findobj(lambda artist: hasattr(artist, "get_fontsize")) if text.get_text().strip()]
+    return [(text, text.get_window_extent()) for text in found if text.get_visible()]
+
+
+def said(figure: Figure) -> str:
+    return "\n".join(text.get_text() for text, _ in texts(figure))
+
+
+@each
+def test_every_word_is_large_enough_and_in_the_picture(figure):
+    width, height = figure.bbox.size
+    for text, box in texts(figure):
+        assert text.get_fontsize() >= 9, text
+        assert box.x0 >= -1 and box.y0 >= -1 and box.x1 <= width + 1 and box.y1 <= height + 1, text
+    assert figure.get_figwidth() <= 8.6, "wider, and a page would shrink its letters"
+    assert plt.get_fignums() == []
+
+
+@pytest.mark.parametrize("name", ["grpo_loop", "merge", "memory_parts"])
+def test_no_word_lies_over_another(name):
+    boxes = texts(DRAWN[name])
+    for i, (one, box) in enumerate(boxes):
+        for other, another in boxes[i + 1 :]:
+            assert not box.overlaps(another), f"{one.get_text()!r} and {other.get_text()!r}"
+
+
+def test_the_loop_names_its_stations_and_its_order():
+    words = said(DRAWN["grpo_loop"])
+    for station in ("Question", "Policy", "Group", "Rewards", "Advantages", "Update", "Reference"):
+        assert station in words
+    assert re.findall(r"^\d", words, flags=re.M) == ["1", "2", "3", "4", "5"]
+
+
+def test_advantages_are_those_of_trl():
+    rewards = torch.tensor(REWARDS)
+    expected = (rewards - rewards.mean()) / (rewards.std() + 1e-4)  # trl.GRPOTrainer, scale_rewards="group"
+    assert diagrams.advantages(REWARDS) == pytest.approx(expected.tolist(), abs=1e-6)
+    assert diagrams.advantages([0.5] * 4) == [0.0] * 4
+
+
+def test_a_group_shows_its_mean_and_an_arrow_for_each_completion():
+    left, right = diagrams.group_advantages(REWARDS, [f"completion {n}" for n in range(8)]).axes
+    assert [bar.get_width() for bar in left.patches] == REWARDS
+    assert list(left.get_lines()[0].get_xdata()) == [statistics.fmean(REWARDS)] * 2
+    assert [label.get_text() for label in left.get_yticklabels()] == [f"completion {n}" for n in range(8)]
+    for bar, text, value in zip(right.patches, right.texts, diagrams.advantages(REWARDS), strict=True):
+        assert bar.get_width() == value and text.get_text() == f"{'▲' if value > 0 else '▼'} {value:+.2f}"
+    assert len({to_hex(bar.get_facecolor()) for bar in right.patches}) == 2
+
+
+def test_a_group_that_agrees_teaches_nothing_and_says_so():
+    _, right = diagrams.group_advantages([1.0] * 4).axes
+    assert [text.get_text() for text in right.texts] == ["0, nothing to learn"] * 4
+
+
+@pytest.mark.parametrize(
+    ("rewards", "labels", "told"),
+    [
+        ([1.0], None, "two or more"),
+        ([1.0, float("nan")], None, "finite"),
+        ([1.0, 0.0], ["one"], "1 labels for 2 rewards"),
+    ],
+)
+def test_what_is_no_group_is_refused(rewards, labels, told):
+    with pytest.raises(ValueError, match=told):
+        diagrams.group_advantages(rewards, labels)
+
+
+def test_memory_shows_the_share_of_each_part_and_tells_parts_apart_without_colour():
+    (axes,) = diagrams.memory_parts({"a card": PARTS, "another": PARTS}).axes
+    bars = [bar for bar in axes.patches if bar.get_height() == pytest.approx(0.36)]
+    total = sum(PARTS.values())
+    assert sorted(bar.get_width() for bar in bars[:4]) == pytest.approx(sorted(part / total for part in PARTS.values()))
+    assert sum(bar.get_width() for bar in bars) == pytest.approx(2)
+    looks = [(to_hex(bar.get_facecolor()), bar.get_hatch()) for bar in bars]
+    assert looks[:4] == looks[4:] and len({hatch for _, hatch in looks}) == 4
+    words = said(diagrams.memory_parts({"a card": PARTS}))
+    assert "a card: 9.3 GB" in words and "frozen weights\n60%" in words and "logits" not in words
+
+
+def test_what_is_shown_carries_its_alt_text_and_is_as_wide_as_it_was_drawn():
+    alt = 'Rewards "rise"\n   & advantages < 1.'
+    bundle = diagrams.shown(DRAWN["merge"], alt)._repr_mimebundle_()
+    assert bundle["text/plain"] == 'Rewards "rise" & advantages < 1.'
+    found = re.fullmatch(r'<img alt="([^"]+)" width="(\d+)" src="data:image/png;base64,([^"]+)">', bundle["text/html"])
+    assert html.unescape(found[1]) == bundle["text/plain"]
+    picture = Image.open(io.BytesIO(base64.b64decode(found[3])))
+    assert picture.width == pytest.approx(1.5 * int(found[2]), abs=2), "sharper than the page by half"
+    assert int(found[2]) == pytest.approx(8.4 * 96, abs=40), "a point is a point on the page"
+    assert len(set(picture.convert("L").getdata())) > 10, "something is drawn"
+
+
+@pytest.mark.parametrize("alt", ["", "  \n", None])
+def test_a_figure_without_alt_text_is_not_shown(alt):
+    with pytest.raises(ValueError, match="no alt text"):
+        diagrams.shown(DRAWN["merge"], alt)
