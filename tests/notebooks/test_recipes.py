@@ -68,7 +68,7 @@ def test_the_cost_is_counted_from_the_histories(recipes, histories):
 def test_the_share_of_careful_workings_is_measured_and_teaches_nothing(histories):
     plain = histories[histories["recipe"] == "plain"]
     correct, form, careful = (plain[f"rewards/{name}/mean"] for name in REWARDS)
-    assert plain["reward"].tolist() == pytest.approx((correct + 0.3 * form).tolist(), abs=1e-4)
+    assert plain["reward"].tolist() == pytest.approx((correct + 0.25 * form).tolist(), abs=1e-4)
     assert careful.between(0.05, 0.95).all(), "both workings occur in three steps from the untrained policy"
 
 
@@ -84,7 +84,7 @@ def test_every_recipe_gets_its_paired_differences(recipes):
 def test_the_stages_are_one_history(histories):
     staged = histories[(histories["recipe"] == "stages") & (histories["seed"] == 1)]
     assert list(staged["stage"]) == ["format", "format + correctness", "format + correctness"]
-    form = 0.3 * staged["rewards/substantial_format_reward/mean"]
+    form = 0.25 * staged["rewards/substantial_format_reward/mean"]
     right = np.array([0, 1, 1]) * staged["rewards/correctness_reward/mean"]
     assert staged["reward"].tolist() == pytest.approx((form + right).tolist(), abs=1e-4)
     assert diagnose(staged)
@@ -93,8 +93,8 @@ def test_the_stages_are_one_history(histories):
 def test_the_weights_move_with_the_success_and_the_reward_is_their_sum(histories):
     moving = histories[(histories["recipe"] == "moving weights") & (histories["seed"] == 2)]
     weights = moving[[f"weight/{name}" for name in REWARDS]]
-    assert list(weights.iloc[0]) == pytest.approx([0.325, 0.975, 0])
-    assert weights.sum(axis=1).tolist() == pytest.approx([1.3] * 3, abs=1e-5)
+    assert list(weights.iloc[0]) == pytest.approx([0.3125, 0.9375, 0])
+    assert weights.sum(axis=1).tolist() == pytest.approx([1.25] * 3, abs=1e-5)
     assert weights.iloc[:, 0].is_monotonic_increasing and weights.iloc[-1, 0] > weights.iloc[0, 0]
     single = moving[[f"rewards/{name}/mean" for name in REWARDS]]
     assert moving["reward"].tolist() == pytest.approx((weights.to_numpy() * single.to_numpy()).sum(axis=1).tolist(), abs=1e-4)
