@@ -57,8 +57,9 @@ def sweep(path: Path, jobs: int = 1, dry_run: bool = False, many: bool = False) 
         return 0
     with held(runs_folder() / SWEEPS / grid.name, f"sweep {grid.name!r}"), pipeline.ended_like_ctrl_c():
         failed = _run_all(grid, _left(grid), jobs)
-        with atomic_write(_path(grid.name, "table.csv")) as temporary:
-            table(grid).to_csv(temporary, index=False)
+        for name, content in {"runs": each_run(grid), "table": table(grid)}.items():
+            with atomic_write(_path(grid.name, f"{name}.csv")) as temporary:
+                content.to_csv(temporary, index=False)
         _show(grid, read(grid.name))
     for name, why in failed.items():
         print(f"failed: {name}: {why}\n        the whole output is in {_shown(grid.name, f'logs/{name}.log')}", file=sys.stderr)
@@ -209,6 +210,17 @@ def _completions_to_target(history: pd.DataFrame, settings: dict) -> float:
     per_round = settings["steps_per_generation"] or passes
     rounds = math.ceil(int(reached.iloc[0]) * passes / per_round)
     return float(rounds * per_round * settings["per_device_train_batch_size"])
+
+
+def each_run(grid: Grid) -> pd.DataFrame:
+    """A row a finished run: point, each knob's value, seed, and each of MEASURES. Two points compare best seed by seed."""
+    rows = [
+        {"point": point.name} | point.knobs | {"seed": seed} | measures(Run(grid.run_name(point, seed)), "05" in grid.notebooks)
+        for point in grid.points
+        for seed in grid.seeds
+        if _is_done(grid, point, seed)
+    ]
+    return pd.DataFrame(rows, columns=["point", *grid.knobs, "seed", *MEASURES])
 
 
 def table(grid: Grid) -> pd.DataFrame:

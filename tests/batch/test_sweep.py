@@ -315,8 +315,16 @@ def test_a_finished_sweep_is_shown_read_and_drawn(cli, finished, tmp_path, monke
     code, out, _ = cli("sweep", "--grid", str(tmp_path / "grid.yaml"))
     assert code == 0 and "6 runs done, 6 to run" in out and "0.9 (0.652 to 1.15)" in out and " 3/3 " in out and " 0/3" in out
     folder = runs_folder() / "sweeps" / "tiny"
-    assert sorted(path.name for path in folder.iterdir()) == [".lock", "beta.png", "lora_rank.png", "table.csv"]
+    assert sorted(path.name for path in folder.iterdir()) == [".lock", "beta.png", "lora_rank.png", "runs.csv", "table.csv"]
     pd.testing.assert_frame_equal(sweep.read("tiny"), sweep.table(finished), check_dtype=False)
+    runs = pd.read_csv(folder / "runs.csv")
+    assert list(zip(runs["point"], runs["seed"], strict=True))[2:] == [
+        ("base", 3),
+        ("beta-0", 2),
+        ("beta-0.1", 1),
+        ("beta-0.1", 2),
+    ]
+    assert list(runs["accuracy"]) == [0.8, 0.9, 1.0, 0.9, 0.75, 0.75] and list(runs["final_reward"][:3]) == [1.5, 2.0, 2.5]
     with pytest.raises(FileNotFoundError, match=r"/sweeps/other/table\.csv is not there\. Run the sweep first"):
         sweep.read("other")
 

@@ -13,10 +13,10 @@ from helpers.batch.pipeline import NOTEBOOKS
 from helpers.metrics.diagnosis import diagnose
 from helpers.runs import Run, write_json
 
-RECIPES = ["plain", "warm start", "stages", "moving weights", "easy to hard", "rated, any order"]
-TINY = {"seeds": [1, 2], "max_steps": 3, "holdout_questions": 16, "warm_start_examples": 8, "rated_questions": 8}
-TARGET = 0.3  # about what the untrained policy gets: some trainings reach it within three steps, others do not
-WEIGHTS = [f"weight/{name}_reward" for name in ("correctness", "substantial_format", "incremental_format")]
+RECIPES = ["plain", "warm start", "stages", "moving weights", "easy to hard", "hard to easy", "carries only"]
+TINY = {"seeds": [1, 2], "max_steps": 3, "holdout_questions": 16, "warm_start_examples": 8, "rated_questions": 24}
+TARGET = 0.3  # a little above what the untrained policy has: some trainings reach it within three steps, others do not
+REWARDS = ["correctness_reward", "substantial_format_reward", "careful_share"]
 
 
 def execute(run: Run, **parameters) -> str:
@@ -49,35 +49,42 @@ def histories(recipes):
 
 def test_each_recipe_and_seed_has_a_row(recipes):
     results = pd.read_csv(recipes[0].require("recipes/results.csv"))
-    assert list(zip(results["recipe"], results["seed"], strict=True)) == [(name, seed) for name in RECIPES for seed in (1, 2)]
-    assert (results["accuracy"].mul(16) % 1 == 0).all() and (results["accuracy_low"] < results["accuracy_high"]).all()
-    assert list(results["completions_before"]) == [0] * 8 + [64] * 4, "eight samples of each of eight rated questions"
+    rows = set(zip(results["recipe"], results["seed"], strict=True))
+    assert len(results) == len(rows) and rows == {(name, seed) for name in RECIPES for seed in (1, 2)}
+    for measure in ("accuracy", "careful"):
+        assert (results[measure].mul(16) % 1 == 0).all() and results[measure].between(0, 1).all()
     assert (results["seconds"] > 0).all()
 
 
 def test_the_cost_is_counted_from_the_histories(recipes, histories):
     for _, row in pd.read_csv(recipes[0].require("recipes/results.csv")).iterrows():
         history = histories[(histories["recipe"] == row["recipe"]) & (histories["seed"] == row["seed"])]
-        assert list(history["step"]) == [1, 2, 3]
-        assert list(history["completions"]) == [row["completions_before"] + 32 * step for step in (1, 2, 3)]
-        right = history["rewards/correctness_reward/mean"].rolling(3).mean()
-        first = history.loc[right >= TARGET, "completions"].head(1).tolist() or [np.nan]
+        assert list(history["step"]) == [1, 2, 3] and list(history["completions"]) == [32, 64, 96]
+        careful = history["rewards/careful_share/mean"].rolling(3).mean()
+        first = history.loc[careful >= TARGET, "completions"].head(1).tolist() or [np.nan]
         assert row["completions_to_target"] == pytest.approx(first[0], nan_ok=True)
 
 
-def test_every_recipe_gets_its_sentence(recipes):
-    _, printed = recipes
-    said = printed.partition("recipes/histories.csv\n")[2]
+def test_the_share_of_careful_workings_is_measured_and_teaches_nothing(histories):
+    plain = histories[histories["recipe"] == "plain"]
+    correct, form, careful = (plain[f"rewards/{name}/mean"] for name in REWARDS)
+    assert plain["reward"].tolist() == pytest.approx((correct + 0.25 * form).tolist(), abs=1e-4)
+    assert careful.between(0.05, 0.95).all(), "both workings occur in three steps from the untrained policy"
+
+
+def test_every_recipe_gets_its_paired_differences(recipes):
+    run, printed = recipes
+    accuracy = pd.read_csv(run.require("recipes/results.csv")).pivot(index="seed", columns="recipe", values="accuracy")
     for recipe in RECIPES[1:]:
-        sentences = said.partition(f"{recipe}\n")[2].splitlines()[:3]
-        assert any("completions" in line for line in sentences) and any("points of accuracy" in line for line in sentences)
-    assert "plain run" in said or "contains 0" in said
+        line = printed.partition(f"{recipe}\n  points of accuracy: ")[2].splitlines()[0]
+        mean = 100 * (accuracy[recipe] - accuracy["plain"]).mean()
+        assert f"{mean:+.1f}" in line and ("shown: " in line or "every seed" in line)
 
 
 def test_the_stages_are_one_history(histories):
     staged = histories[(histories["recipe"] == "stages") & (histories["seed"] == 1)]
     assert list(staged["stage"]) == ["format", "format + correctness", "format + correctness"]
-    form = 0.5 * staged["rewards/substantial_format_reward/mean"] + 0.5 * staged["rewards/incremental_format_reward/mean"]
+    form = 0.25 * staged["rewards/substantial_format_reward/mean"]
     right = np.array([0, 1, 1]) * staged["rewards/correctness_reward/mean"]
     assert staged["reward"].tolist() == pytest.approx((form + right).tolist(), abs=1e-4)
     assert diagnose(staged)
@@ -85,11 +92,11 @@ def test_the_stages_are_one_history(histories):
 
 def test_the_weights_move_with_the_success_and_the_reward_is_their_sum(histories):
     moving = histories[(histories["recipe"] == "moving weights") & (histories["seed"] == 2)]
-    weights = moving[WEIGHTS]
-    assert list(weights.iloc[0]) == pytest.approx([0.5, 0.75, 0.75])
-    assert weights.sum(axis=1).tolist() == pytest.approx([2.0] * 3, abs=1e-5)
+    weights = moving[[f"weight/{name}" for name in REWARDS]]
+    assert list(weights.iloc[0]) == pytest.approx([0.3125, 0.9375, 0])
+    assert weights.sum(axis=1).tolist() == pytest.approx([1.25] * 3, abs=1e-5)
     assert weights.iloc[:, 0].is_monotonic_increasing and weights.iloc[-1, 0] > weights.iloc[0, 0]
-    single = moving[[f"rewards/{name.removeprefix('weight/')}/mean" for name in WEIGHTS]]
+    single = moving[[f"rewards/{name}/mean" for name in REWARDS]]
     assert moving["reward"].tolist() == pytest.approx((weights.to_numpy() * single.to_numpy()).sum(axis=1).tolist(), abs=1e-4)
 
 
@@ -100,13 +107,13 @@ def test_another_model_is_refused_before_anything_is_trained(recipes):
     manifest = run.manifest
     manifest["data"]["settings"]["model"] = "unsloth/Qwen3-4B"
     write_json(other.path("manifest.json"), manifest)
-    with pytest.raises(PapermillExecutionError, match="is not built-in arithmetic for the pocket model") as caught:
+    with pytest.raises(PapermillExecutionError, match="is not arithmetic/sums for the pocket model") as caught:
         execute(other, **TINY)
     assert caught.value.ename == "ValueError" and not (other.folder / "recipes").exists()
 
 
 IMPOSSIBLE = {
-    "target": (2, "target=2 is a share of right answers"),
+    "target": (2, "target=2 is a share of careful workings"),
     "warm_start_examples": (0, "warm_start_examples=0: give a whole number of at least 1"),
     "holdout_questions": (-8, "holdout_questions=-8: give a whole number of at least 1"),
     "seeds": (3, "seeds=3: give a list"),

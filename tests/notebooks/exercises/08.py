@@ -1,0 +1,36 @@
+"""Plausible wrong answers to the exercises of notebook 08, each with words that its message must contain."""
+
+WRONG = {
+    "worst": [
+        ('"hard to easy"', "while the learning rate is high"),
+        ('"carries only"', "You missed the easy questions"),
+        ('"plain"', "none of the three names"),
+        ("3", "none of the three names"),
+    ],
+    "interval": [
+        ("(4 - 36.9, 4 + 36.9)", "compared two groups of three"),
+        ("(-19.8, 27.8)", "compared two groups of three"),
+        ("(-6.484, -1.516)", "subtracted the recipe"),
+        ("(2.868, 5.132)", "used 1.96"),
+        ("(1.972, 6.028)", "divided by n"),
+        ("(-0.303, 8.303)", "left out the root"),
+        ("(0.01516, 0.06484)", "gave shares"),
+        ("(3, 5)", "not the bounds"),
+        ("(4,)", "not two numbers"),
+        ('(float("nan"), 6.484)', "no bound"),
+    ],
+    "seeds_needed": [
+        ("7", "used 1.96"),
+        ("8", "still contains 0"),
+        ("3", "Too few"),
+        ("10", "not the smallest"),
+        ("8.5", "not a whole number"),
+        ('float("inf")', "not a whole number"),
+        ('"nine"', "not a whole number"),
+    ],
+}
+
+
+def context(run) -> dict:
+    """Nothing: the checks of this notebook need no earlier cell."""
+    return {}
