@@ -122,4 +122,5 @@ def test_a_reward_that_pays_what_is_wrong_is_hacking(hacked):
     assert (first.severity, first.rule) == ("critical", "hacking")
     assert hacked["reward"][-5:].mean() > hacked["reward"][:5].mean()
     right = hacked["rewards/correctness_reward/mean"].dropna()
-    assert math.isclose(right[:6].mean(), float(first.evidence.split("correctness ")[1].split()[0]), abs_tol=6e-4)  # it is printed with three digits
+    told = float(first.evidence.split("correctness ")[1].split()[0])
+    assert math.isclose(right[:6].mean(), told, abs_tol=6e-4)  # it is told with three digits
