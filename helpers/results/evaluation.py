@@ -19,7 +19,6 @@ from helpers.rewards.correctness import correctness_reward, judged_answer
 from helpers.rewards.faults import tried
 from helpers.rewards.structure import format_reward
 
-_DRAWS = 2_000  # of the bootstrap
 _FULL = 1 - 1e-9  # a full success: 0.1 + 0.2 + 0.7 is not quite 1.0
 _SMALLEST_P = 1e-15  # what is smaller is printed as such
 
@@ -192,9 +191,10 @@ def sampled_scores(
 
     groups: the completions of each question, equally many. A k above their number is left out. judge: see `right`.
 
-    Returns samples, pass_at_k_questions, pass_at_k (by k, as text: value and ci95) and majority (accuracy, ci95, n). The
-    intervals of pass@k are those of a bootstrap over the questions (percentiles of 2,000 draws, seeded), the majority's is
-    Wilson's. ValueError where there are no groups or groups of several sizes.
+    Returns samples, pass_at_k_questions, pass_at_k (by k, as text: value and ci95) and majority (accuracy, ci95, n). All
+    intervals are `wilson_interval`'s for that many questions, so those of pass@k are rather too wide where a question's
+    chance is neither 0 nor 1. A bootstrap over the questions would be narrower, but next to 0 and 1 it is sure of what no
+    question of the sample happened to show. ValueError where there are no groups or groups of several sizes.
     """
     sizes = sorted({len(group) for group in groups})
     if len(sizes) != 1 or not sizes[0]:
@@ -217,15 +217,8 @@ def sampled_scores(
 def _mean_pass_at_k(counts: np.ndarray, k: int) -> dict:
     """The mean over the questions and its interval; counts: questions by the number of their right samples, 0 to n."""
     questions, n = int(counts.sum()), len(counts) - 1
-    values = np.array([pass_at_k(n, c, k) for c in range(n + 1)])
-    value = float(counts @ values) / questions
-    if value in (0, 1):  # no question differs, so there is nothing to draw from, and the mean is a plain proportion
-        low, high = wilson_interval(round(value * questions), questions)
-    else:
-        # Drawing questions with replacement is drawing how many have each count: a multinomial.
-        draws = np.random.default_rng(0).multinomial(questions, counts / questions, size=_DRAWS) @ values / questions
-        low, high = np.quantile(draws, (0.025, 0.975)).tolist()
-    return {"value": value, "ci95": [min(value, low), max(value, high)]}
+    total = float(counts @ np.array([pass_at_k(n, c, k) for c in range(n + 1)]))
+    return {"value": total / questions, "ci95": list(wilson_interval(total, questions))}
 
 
 # --- Two models on the same questions ----------------------------------------------------------------------------------

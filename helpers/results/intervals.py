@@ -11,8 +11,12 @@ _T975 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 
 _T975 += (2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042)
 
 
-def wilson_interval(successes: int, n: int, z: float = _Z95) -> tuple[float, float]:
+def wilson_interval(successes: float, n: int, z: float = _Z95) -> tuple[float, float]:
     """The Wilson score interval of a proportion (E. B. Wilson, JASA 22, 1927); honest at 0 and at 1, unlike mean ± z·se.
+
+    successes: a count; or the sum of n values between 0 and 1, for the interval of their mean. Such values vary by at most
+        mean·(1 - mean), which is the variance of zeros and ones (R. Bhatia and C. Davis, American Mathematical Monthly 107,
+        2000, 353-357), so the interval is then rather too wide than too narrow. ValueError where 0 <= successes <= n fails.
 
     >>> [round(bound, 3) for bound in wilson_interval(90, 100)]
     [0.826, 0.945]

@@ -118,7 +118,31 @@ def test_the_gain_is_largest_where_there_is_a_carry(committed):
 def test_the_habit_carried_over_and_the_skill_did_not(committed):
     before, after = (numbers(committed('workings(name, "other"'), name) for name in ("baseline", "trained"))
     assert before[1] < 27 and after[1] > 75
-    assert after[2] / after[3] < 2 / 3 and after[-1] <= before[-1]
+    assert after[2] / after[3] == pytest.approx(1 / 3, abs=0.08), "about one in three of the careful differences is right"
+    assert before[-1] - after[-1] == pytest.approx(10, abs=4), "the number in any format fell by about ten points"
+    share, _, _ = numbers(committed("{other}, {name:<9}"), "arithmetic/differences, baseline")
+    _, low, high = numbers(committed("{other}, {name:<9}"), "arithmetic/differences, trained")
+    assert low < share < high, "the accuracy before lies within the interval after"
+
+
+def test_the_card_says_what_the_notebook_quotes_of_careful_differences():
+    card = (NOTEBOOKS.parent / "helpers/pocket/model/README.md").read_text(encoding="utf-8")
+    (row,) = [line for line in card.splitlines() if line.startswith("| differences | 4-bit | sampled |")]
+    assert float(row.split("|")[8].strip(" %")) == pytest.approx(68, abs=1)
+
+
+def test_the_dequantised_base_is_several_times_nearer_to_the_policy(committed):
+    gaps = {base: numbers(committed("gaps, expected"), base)[-1] for base in ("original", "dequantised")}
+    assert gaps["original"] > 3 * gaps["dequantised"] > 0
+
+
+def test_the_rounded_p_of_the_table_is_as_good_as_the_exact_one():
+    cells = nbformat.read(NOTEBOOKS / NAME, as_version=4).cells
+    (source,) = [cell.source for cell in cells if cell.source.startswith("def check_pass_at_8(")]
+    exec(source, names := {})
+    evaluation = {"baseline": {"pass_at_k": {"1": {"value": 0.310546875}, "8": {"value": 0.865}}}}
+    assert names["check_pass_at_8"](1 - (1 - 0.311) ** 8, evaluation).startswith("Right")
+    assert not names["check_pass_at_8"](0.94, evaluation).startswith("Right")
 
 
 def test_the_merge_cost_nothing_that_shows(committed):
