@@ -47,7 +47,8 @@ TRAININGS = {
     "sick/d": (USUAL, {"learning_rate": 10 * POCKET.learning_rate, "beta": 1e-6}),
     "beta/a": (USUAL, {"beta": 1.0}),
     "beta/b": (USUAL, {"beta": 10.0}),
-    "beta/c": (USUAL, {}),  # also the healthy one of notebook 04's first exercise
+    "beta/c": (USUAL, {}),
+    "sick/exam": (USUAL, {}),  # the same, healthy: for notebook 04's first exercise, where the path must not tell
 }
 
 

@@ -160,7 +160,7 @@ def _kl_spikes(kl: pd.Series) -> Iterator[Finding]:
             f"{len(spikes)} of {len(kl)} rows, the largest {spikes.max():.2g} at step {int(spikes.idxmax())}, over a median of "
             f"{kl.median():.2g}"
         )
-        advice = "One token that the reference finds improbable makes one: the estimate exp(d) - d - 1 has a heavy tail."
+        advice = "One token that the reference finds far likelier makes one: the estimate exp(d) - d - 1 has a heavy tail."
         yield Finding("info", "kl", "Single steps have a high KL, which is no drift.", evidence, advice, span(spikes))
 
 
@@ -348,7 +348,9 @@ def _loss(signals: Signals) -> Iterator[Finding]:
     change = signals.change(loss)
     if change.is_rise(CERTAIN):
         what = "The loss rises, which is healthy."
-        advice = "It starts near 0, as advantages sum to zero in a group, and beta times the KL is added: judge by the reward."
+        advice = (
+            "Advantages cancel in it but for the completions' lengths, and beta times the KL is added: judge by the reward."
+        )
         yield Finding("info", "loss", what, str(change), advice, change.steps)
 
 

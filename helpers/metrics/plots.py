@@ -54,9 +54,11 @@ def _mark_stages(axes: Axes, histories: Iterable[pd.DataFrame]) -> None:
 
 
 def _legend(left: Axes, right: Axes, loc: str) -> None:
-    """One legend for the lines of two axes that share a panel."""
+    """One legend for the lines of two axes that share a panel; it leaves a line at the bottom free."""
     handles = [line for axes in (left, right) for line in axes.get_lines() if not line.get_label().startswith("_")]
-    left.legend(handles=handles, loc=loc, framealpha=0.85, edgecolor="none", handlelength=2.8)
+    left.legend(
+        handles=handles, loc=loc, bbox_to_anchor=(0, 0.04, 1, 0.96), framealpha=0.85, edgecolor="none", handlelength=2.8
+    )
 
 
 def _line(axes, history: pd.DataFrame, column: str, label: str, color: str, stroke="-", middle=smoothed) -> None:
@@ -88,8 +90,10 @@ def spread(history: pd.DataFrame, axes: Axes | None = None) -> Figure:
         right.spines["top"].set_visible(False)
         _line(right, history, "frac_reward_zero_std", "frac_reward_zero_std (right)", ORANGE, _SECOND)
         right.set_ylabel("share of groups")
-        right.set_ylim(-0.02, 1.02)
-        _legend(axes, right, "center left")  # where one falls from the top and the other rises from the bottom
+        right.set_ylim(0, 1.4)
+        right.set_yticks([0, 0.25, 0.5, 0.75, 1])
+        axes.set_ylim(top=axes.get_ylim()[1] * 1.4)
+        _legend(axes, right, "upper right")  # above all curves: one falls from the top, the other rises to it
     else:
         axes.legend(frameon=False, loc="center right")
     axes.set_ylim(bottom=0)
@@ -137,15 +141,15 @@ def completion_length(history: pd.DataFrame, axes: Axes | None = None) -> Figure
         _line(right, history, "completions/clipped_ratio", "share cut off (right)", RED, _SECOND)
         right.set_ylim(-0.02, 1.02)
         right.set_ylabel("share of completions")
-        _legend(axes, right, "center right")
+        _legend(axes, right, "lower right")  # above the line of nothing cut off, below the lengths
     else:
         axes.legend(frameon=False, loc="center right")
     return figure
 
 
 def loss(history: pd.DataFrame, axes: Axes | None = None) -> Figure:
-    """The loss: near 0 by construction, because advantages sum to zero in every group."""
-    figure, axes = _axes("Loss: near zero by construction, not a measure of progress", "loss", axes, histories=[history])
+    """The loss: small beside the advantages, which sum to zero in every group, and cancel but for the completions' lengths."""
+    figure, axes = _axes("Loss: not a measure of progress", "loss", axes, histories=[history])
     _line(axes, history, "loss", "loss", GREY)
     axes.axhline(0, color="black", linewidth=0.8)
     return figure

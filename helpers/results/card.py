@@ -24,7 +24,7 @@ _FIGURES = {  # in the run's figures/; those that are there are copied beside th
     "spread": "The spread of the rewards, and the share of groups that teach nothing.",
     "kl": "The divergence from the model that training began with.",
     "completion_length": "The length of the completions, and the share cut off.",
-    "loss": "The loss, near zero by construction.",
+    "loss": "The loss, which is no measure of progress.",
     "accuracy": "Accuracy on held-out questions, with 95 % intervals.",
 }
 _HUB_ID = re.compile(r"[\w-]+/[\w.-]+")

@@ -20,7 +20,7 @@ def severe(name: str) -> dict[str, str]:
 
 def test_they_are_small_and_have_what_is_drawn():
     assert [f"{path.parent.name}/{path.stem}" for path in FILES] == [
-        *("beta/a", "beta/b", "beta/c", "sick/a", "sick/b", "sick/c", "sick/d")
+        *("beta/a", "beta/b", "beta/c", "sick/a", "sick/b", "sick/c", "sick/d", "sick/exam")
     ]
     assert sum(path.stat().st_size for path in FILES) < 200_000
     drawn = {"reward", "rewards/correctness_reward/mean", "frac_reward_zero_std", "completions/clipped_ratio", "kl"}
@@ -48,6 +48,6 @@ def test_what_is_said_of_the_sick_ones_holds():
 
 
 def test_the_healthy_one_is_healthy_and_a_larger_beta_holds_back():
-    assert severe("beta/c") == {}
+    assert severe("sick/exam") == {} and stored("sick/exam").equals(stored("beta/c"))
     ends = [stored(f"beta/{name}").tail(10).median(numeric_only=True) for name in "bac"]  # from the largest beta
     assert ends[0]["kl"] < ends[1]["kl"] < ends[2]["kl"] and ends[0]["reward"] < ends[1]["reward"] < ends[2]["reward"]
