@@ -173,8 +173,8 @@ def test_a_call_that_goes_on_with_an_interrupted_training_needs_no_word(cli, exe
 
 
 OTHERWISE = {
-    "a plain call": ([], "max_steps was 30 and would be 50; tags was 'reasoning/answer' and would be 'think/answer'"),
-    "other settings": (["--only", "03", "-p", "max_steps=30", "-p", "beta=0"], "beta was 0.02 and would be 0"),
+    "a plain call": ([], "max_steps was 30 and would be 32; tags was 'reasoning/answer' and would be 'think/answer'"),
+    "other settings": (["--only", "03", "-p", "max_steps=30", "-p", "beta=0"], "beta was 0.01 and would be 0"),
     "another seed": (["--only", "03", "-p", "max_steps=30", "-p", "seed=5"], "seed was 3407 and would be 5"),
     "other data": (["--only", "01", "-p", "tags=reasoning/answer", "-p", "train_size=9"], "train_size was 1000 and would be 9"),
     "other columns": ([*SAME, "-p", 'columns={"question": "q"}'], "columns was None and would be {'question': 'q'}"),

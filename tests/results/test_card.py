@@ -90,7 +90,7 @@ def test_the_card_tells_data_rewards_settings_evaluation_and_merge(run):
     text = written(run).text
     for part in (
         "- Training raised sampled accuracy on 512 held-out questions from 32.6 % (28.7 to 36.8) to 95.7 % (93.6 to 97.1): 326",
-        "LoRA adapter of rank 16 on 4-bit weights, trained for 50 steps and merged.",
+        "LoRA adapter of rank 16 on 4-bit weights, trained for 32 steps and merged.",
         '{"role": "system", "content": \'Think step by step inside <think> and </think>.',
         "| fingerprint | 39d12b00ee4c3ef50872 |",
         "| dropped | 3 (empty answer) |",
