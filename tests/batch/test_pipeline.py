@@ -293,7 +293,8 @@ def test_the_steps_of_a_training_go_to_the_log_and_the_notebook_keeps_one_figure
     done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=True)
     told = [line.split("  spread")[0] for line in done.stdout.splitlines() if line.startswith("    step")]
     assert told == [f"    step    {step}/3  reward 0.{step}00" for step in (1, 2, 3)]
-    (output,) = nbformat.read(Run("a").require("notebooks/01_tiny.ipynb"), as_version=4).cells[-1].outputs
+    outputs = nbformat.read(Run("a").require("notebooks/01_tiny.ipynb"), as_version=4).cells[-1].outputs
+    (output,) = [output for output in outputs if output.output_type == "display_data"]
     assert "<img alt=" in output.data["text/html"] and output.data["text/plain"].endswith("0.10 at step 1, 0.30 at step 3.")
 
 
