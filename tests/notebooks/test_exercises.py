@@ -1,7 +1,7 @@
 """Every exercise of every notebook: its solution passes its own check, and plausible wrong answers are refused, each by name.
 
 An exercise is three code cells tagged `check`, `exercise` and `solution`. `exercises/NN.py` beside this file has, for notebook
-NN, the wrong answers (`WRONG`) and the names that its cells take over from earlier cells (`context`).
+NN, the wrong answers (`WRONG`), right ones in other forms (`RIGHT`) and the names that its cells take over from earlier cells (`context`).
 """
 
 import contextlib
@@ -18,6 +18,7 @@ from helpers import PROJECT
 
 NOTEBOOKS = sorted((PROJECT / "notebooks").glob("0*.ipynb"))
 NUMBERS = [path.name[:2] for path in NOTEBOOKS]
+HIDDEN = re.compile(r" *### BEGIN HIDDEN TESTS\n.*?### END HIDDEN TESTS\n", re.DOTALL)
 SOLUTION = re.compile(r"### BEGIN SOLUTION\n.*?### END SOLUTION\n", re.DOTALL)
 
 
@@ -124,7 +125,27 @@ def test_plausible_wrong_answers_are_refused_with_the_likely_mistake(number, nam
 
 
 @each_exercise
-@pytest.mark.parametrize("answer", ["'abc'", "float('nan')", "[]", "object()", "{}", "lambda *a, **k: None"])
+def test_right_answers_in_other_forms_pass(number, name, contexts):
+    parts, names = exercises(number)[name], contexts(number)
+    printed(parts["check"], names)
+    for answer in answers(number).RIGHT.get(name, []):
+        of_this = names | {name: eval(answer, dict(names)) if isinstance(answer, str) else answer}
+        message = printed(SOLUTION.sub("", parts["solution"]), of_this)
+        assert message.startswith("Right"), (answer, message)
+
+
+@each_exercise
+def test_an_edition_without_the_hidden_tests_takes_any_answer_and_calls_none_right(number, name, contexts):
+    parts, names = exercises(number)[name], contexts(number)
+    printed(HIDDEN.sub("", parts["check"]), names)
+    assert printed(parts["exercise"], names).startswith("Not answered yet")
+    assert printed(parts["solution"], names).startswith("Noted")
+
+
+@each_exercise
+@pytest.mark.parametrize(
+    "answer", ["10**400", "float('inf')", "'abc'", "float('nan')", "[]", "object()", "{}", "lambda *a, **k: None"]
+)
 def test_nonsense_gets_a_message_and_no_traceback(number, name, answer, contexts):
     parts, names = exercises(number)[name], contexts(number)
     printed(parts["check"], names)

@@ -20,6 +20,7 @@ WRONG = {
         ("-0.9", "must be a number between 0 and 1"),
         ("float('nan')", "must be a number between 0 and 1"),
         ("'90 %'", "must be a number between 0 and 1"),
+        ("10**400", "must be a number between 0 and 1"),
         ("True", "must be a number between 0 and 1"),
     ],
     "mended": [
@@ -33,6 +34,15 @@ WRONG = {
         (repr(_WHOLE), "load_task refuses the file: no column 'question', 'answer'"),
         ("''", "load_task refuses the file: the file is empty"),
         ("['a row']", "must be the text of the file, a string; it is a list"),
+    ],
+}
+
+# The right answer in other forms: each must pass.
+RIGHT = {
+    "leak": ["0.9", "0.9009", "__import__('fractions').Fraction(900, 999)", "__import__('numpy').float32(900 / 999)"],
+    "mended": [
+        repr("\n" + _HEADER + _WHOLE),
+        repr(_HEADER + _WHOLE.replace('"#### 1,234"', "1234").replace("What is 12", "what is 12")),
     ],
 }
 

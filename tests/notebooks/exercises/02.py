@@ -39,6 +39,10 @@ WRONG = {
         (_reward("gold in str(fmt.extract_answer(text))"), "A hole is left, 'two answers in one block'"),
         (_reward("fmt.extract_answer(text) == gold"), "A hole is left, 'wrong block, then right block'"),
         (_reward("gold in fmt.answer_blocks(text)"), "A hole is left"),
+        (_reward("len(found := fmt.answer_blocks(text)) == 1 and found[0].split()[-1:] == [gold]"), "'8 or 7' earns 1.00"),
+        (_reward("len(found := fmt.answer_blocks(text)) == 1 and found[0].endswith(gold)"), "A hole is left"),
+        (_reward("fmt.answer_blocks(text) == [gold] or -1"), "a wrong one -1.00"),
+        ("lambda completions, answer, **columns: [fmt.answer_blocks(text) for text in completions]", "a list of messages"),
         (_reward("1"), "A hole is left, 'honest and wrong'"),
         (_reward("0"), "An honest right answer earns 0.00, not 1.0"),
         (_reward("float('nan')"), "returned nan, which is no finite number"),
@@ -47,6 +51,19 @@ WRONG = {
         ("lambda completions, **columns: 1.0", "A reward returns a list"),
         ("lambda completions, **columns: [1.0]", "A reward returns a list"),
         ("0.5", "TRL calls a reward with"),
+    ],
+}
+
+# The right answer in other forms: each must pass.
+RIGHT = {
+    "best_attack": ["'the whole shape three times'"],
+    "share": ["0.88", "__import__('fractions').Fraction(8814, 10000)", "__import__('numpy').float32(0.8814)"],
+    "strict_reward": [
+        _reward("[block.strip() for block in fmt.answer_blocks(text)] == [gold]"),
+        "lambda prompts, completions, answer, **columns: [int(fmt.answer_blocks(one[0]['content']) == [gold]) "
+        "for one, gold in zip(completions, answer)]",
+        "lambda completions, answer, **columns: [fmt.answer_blocks(completion_text(completions.pop(0))) == [answer.pop(0)] "
+        "for _ in [*answer]]",
     ],
 }
 

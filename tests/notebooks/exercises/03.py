@@ -8,6 +8,9 @@ WRONG = {
         ("[2.25, 0.45, 0.45, 0]", "Subtract the group's mean first"),
         ("[1.0, -0.1, -0.1, -0.4]", "sum to zero; yours sum to 0.40"),
         ("[3.0, -0.64, -0.64, -1.73]", "By what did you divide?"),
+        ("[-0.79, -0.34, -0.34, 1.47]", "in another order"),
+        ("[0, 0, 0, 0]", "has four zeros"),
+        ("[10**400] * 4", "a list of four numbers"),
         ("[1.47, -0.34]", "a list of four numbers"),
     ],
     "push": [
@@ -15,13 +18,24 @@ WRONG = {
         ("0.74", "the mean of the three"),
         ("-2.23", "the push on the other token"),
         ("1.59", "the advantage of one careful completion"),
+        ("2.385", "divide by 7"),
+        ("1.09", "divided by the group's standard deviation"),
+        ("10**400", "Give one number"),
         ("2.6", "check the mean (0.469)"),
     ],
     "betas": [
         ('{"A": 1, "B": 0.01, "C": 10}', "the wrong way round"),
+        ('{"A": 0.01, "B": 10, "C": 1}', "Not all of yours fit"),
         ('{"A": 10, "B": 1, "C": 0.01}', "the lowest KL had the largest beta"),
         ('{"A": 0.1, "B": 2, "C": 3}', "each of them once"),
     ],
+}
+
+# The right answer in other forms: each must pass.
+RIGHT = {
+    "advantages": ["(1.47, -0.34, -0.34, -0.79)", "__import__('numpy').array([1.471, -0.34, -0.34, -0.792])"],
+    "push": ["2.23", "2.2", "__import__('fractions').Fraction(223, 100)"],
+    "betas": ["{'C': 0.01, 'B': 10.0, 'A': 1.0}", "{'A': __import__('numpy').int64(1), 'B': 10, 'C': 0.01}"],
 }
 
 

@@ -7,7 +7,7 @@ from helpers.metrics.history import first_and_last, read_metrics
 
 WRONG = {
     "diagnosis": [
-        ('"collapsed spread"', "look at correctness"),
+        ('"collapsed spread"', "correctness has risen"),
         ('"truncated answers"', "nothing is cut off"),
         ('"hacked reward"', "rises with the reward"),
         ('"exploding KL"', "Look at its axis"),
@@ -15,6 +15,9 @@ WRONG = {
     ],
     "loss_of_step": [
         ("0.175", "The sign is the other way round"),
+        ("0.18", "The sign is the other way round"),
+        ("14", "the sum over the tokens"),
+        ("10**400", "Give one number"),
         ("0", "Zero is the mean over completions"),
         ("-14", "the sum over the tokens"),
         ("-7.0", "divided by the two completions"),
@@ -23,8 +26,16 @@ WRONG = {
     "wasted": [
         ('1 - history["frac_reward_zero_std"].tail(10).mean()', "the share that did teach"),
         ('history["reward_std"].tail(10).mean()', "the spread over the whole batch"),
+        ("10**400", "Give one number"),
         ("7", "between 0 and 1"),
     ],
+}
+
+# The right answer in other forms: each must pass.
+RIGHT = {
+    "diagnosis": ["'Healthy'", "' healthy '"],
+    "loss_of_step": ["-0.18", "-0.17", "__import__('fractions').Fraction(-7, 40)"],
+    "wasted": ["round(history['frac_reward_zero_std'].tail(10).mean(), 2)"],
 }
 
 

@@ -26,6 +26,8 @@ WRONG = {
         ("0.75", "share of the sum of the logits"),
         ("0.231", "the second token's"),
         ("62.85", "per cent"),
+        ("0.84", "at temperature 1"),
+        ("10**400", "not a number"),
         ("0.5", "0.5 is not it"),
         ("float('nan')", "not a number"),
         ("'0.63'", "not a number"),
@@ -43,6 +45,7 @@ WRONG = {
             "lambda r: (r - r.mean(1, keepdim=True)) * r.shape[1] / (r.shape[1] - 1) / r.std(1, keepdim=True)",
             "Do not divide by the spread",
         ),
+        ("lambda r: (r - r.mean(1, keepdim=True)) / (r.std(1, keepdim=True) + 1e-4)", "GRPO's advantages"),
         ("lambda r: r.mean(1)", "The shape is (5,), and should be (5, 8)"),
         ("lambda r: r * float('nan')", "Off by"),
         ("lambda r: r.no_such_thing()", "raised AttributeError"),
@@ -94,11 +97,12 @@ RIGHT = {
     ],
     "without_truncated": [
         _truncated_by_loop,
+        lambda ids, mask, end: mask * ((ids == end) & mask).any(dim=1, keepdim=True),
         lambda ids, mask, end: [m if end in i[m.bool()] else 0 * m for i, m in zip(ids, mask, strict=True)],
     ],
     "sequence_ratio": [
         lambda new, old, mask: (((new - old).exp() ** mask).prod(1, keepdim=True)) ** (1 / mask.sum(1, keepdim=True)),
         lambda new, old, mask: (((new - old) * mask).sum(1, keepdim=True) / mask.sum(1, keepdim=True)).exp(),
     ],
-    "hotter": [0.6285, 0.63, 0.628],
+    "hotter": [0.6285, 0.63, 0.628, torch.tensor([3.0, 1.0, 0.0]).div(2).softmax(0)[0]],
 }

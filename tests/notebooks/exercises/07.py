@@ -29,6 +29,23 @@ WRONG = {
             "lambda given, wanted: {0: 1, 1: 0.5}.get(abs(given - wanted), 0) if type(given) is int else str(wanted) == given",
             "The text '17'",
         ),
+        (
+            "lambda given, wanted: {0: 1, 1: 0.5, 2: 0.5}.get(abs(given - wanted), 0) if type(given) is int else 0",
+            "Two more must earn nothing",
+        ),
+        (
+            "lambda given, wanted: {0: 1, 1: 0.5}.get(abs(given - wanted), 0) if isinstance(given, int) and given is not True "
+            "else 0",
+            "False earns",
+        ),
+        (
+            "lambda given, wanted: {0: 1, 1: 0.5}.get(abs(given - wanted), 0) if given and type(given) is int else 0",
+            "0 is a whole",
+        ),
+        (
+            "lambda given, wanted: {0: 1, 1: 0.5}.get(abs(int(given) - wanted), 0) if type(given) in (int, float) else 0",
+            "given=nan",
+        ),
         ("lambda given, wanted: float(type(given) is int and given == wanted)", "One less must earn"),
         ("lambda given, wanted: 1.0 if given == wanted else None", "TypeError on given=18"),
         ("1.0", "never raise"),
@@ -41,9 +58,21 @@ WRONG = {
         ("(0.5, 0.0)", "0.1 + 0.2 + 0.7"),
         ("(float('nan'), 0.0)", "0.1 + 0.2 + 0.7"),
         ("(0.1 + 0.2 + 0.7 * 2 / 3, float('nan'))", "a share"),
+        ("(0, 0.77)", "comes first"),
+        ("(10**400, 0)", "two numbers"),
         ("0.77", "two numbers"),
         ("(0.77, 'none')", "two numbers"),
     ],
+}
+
+# The right answer in other forms: each must pass.
+RIGHT = {
+    "accepted": ["'ACD'", "'a, c, d'", "'dca'"],
+    "quantity_score": [
+        "lambda given, wanted: 0 if type(given) is not int else 1 if given == wanted else "
+        "0.5 if given in (wanted - 1, wanted + 1) else 0",
+    ],
+    "predicted": ["[0.77, 0]", "__import__('numpy').array([0.767, 0])"],
 }
 
 
