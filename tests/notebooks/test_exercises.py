@@ -1,7 +1,8 @@
 """Every exercise of every notebook: its solution passes its own check, and plausible wrong answers are refused, each by name.
 
 An exercise is three code cells tagged `check`, `exercise` and `solution`. `exercises/NN.py` beside this file has, for notebook
-NN, the wrong answers (`WRONG`), right ones in other forms (`RIGHT`) and the names that its cells take over from earlier cells (`context`).
+NN, the wrong answers (`WRONG`), right ones in other forms (`RIGHT`), and the names that its cells take over from earlier cells
+(`context`).
 """
 
 import contextlib
