@@ -89,7 +89,7 @@ def test_it_is_the_largest_over_every_token_of_all_prompts_and_the_same_either_w
         gaps.append((model(**inputs).logits - other(**inputs).logits).abs().amax(dim=(0, 2)))
     single = [largest_logit_difference(model, other, tokenizer, [prompt]) for prompt in PROMPTS]
     assert single == pytest.approx([gap.max().item() for gap in gaps], rel=1e-5) and min(single) > 0.1
-    assert all(gap[-1] < gap.max() for gap in gaps), "so the last token alone would not do"
+    assert any(gap[-1] < gap.max() for gap in gaps), "so the last token alone would not do"
     both = largest_logit_difference(model, other, tokenizer, PROMPTS)
     assert both == max(single) == largest_logit_difference(other, model, tokenizer, PROMPTS[::-1])
 

@@ -7,7 +7,7 @@ from helpers.metrics.history import first_and_last, read_metrics
 
 WRONG = {
     "diagnosis": [
-        ('"collapsed spread"', "look at correctness"),
+        ('"collapsed spread"', "correctness has risen"),
         ('"truncated answers"', "nothing is cut off"),
         ('"hacked reward"', "rises with the reward"),
         ('"exploding KL"', "Look at its axis"),
