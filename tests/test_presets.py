@@ -361,8 +361,8 @@ def test_plain_trl_in_4_bits_is_refused_on_a_card_without_bfloat16():
     [
         ({"optim": "foo"}, "optim='foo' is not one of: adamw_torch"),
         ({"lr_scheduler_type": "foo"}, "lr_scheduler_type='foo' is not one of: cosine"),
-        ({"warmup_steps": 50}, "warmup_steps=50 is not less than max_steps=50"),
-        ({"warmup_steps": 1000.0}, "warmup_steps=1000 is not less than max_steps=50"),
+        ({"warmup_steps": 32}, "warmup_steps=32 is not less than max_steps=32"),
+        ({"warmup_steps": 1000.0}, "warmup_steps=1000 is not less than max_steps=32"),
     ],
 )
 def test_what_would_fail_or_teach_nothing_later_is_refused_now(override, said):

@@ -53,7 +53,7 @@ def answers(number: str):
 
 
 EVERY = [(number, name) for number in NUMBERS for name in exercises(number)]
-each_exercise = pytest.mark.parametrize(("number", "name"), EVERY, ids="-".join)
+each_exercise = pytest.mark.parametrize(("number", "name"), EVERY, ids=["-".join(pair) for pair in EVERY])
 
 
 def printed(source: str, names: dict) -> str:

@@ -74,6 +74,10 @@ def certain_reward(completions, **columns):
     return [1.0] * len(completions)
 
 
+def hopeless_reward(completions, **columns):
+    return [0.0] * len(completions)
+
+
 def other_reward(completions, **columns):
     """The same for all of a group in every second group of eight, and None once."""
     return [None if i == 0 else float((i // 8) % 2 == 0 or i % 2) for i in range(len(completions))]
@@ -142,13 +146,13 @@ def test_a_reward_that_fails_in_the_last_step_is_reported_too(run):
 
 
 def test_an_adaptive_reward_goes_on_where_the_checkpoint_left_it(run):
-    adaptive = AdaptiveReward(format_reward)
+    adaptive = AdaptiveReward(hopeless_reward)
     train(run, [adaptive], max_steps=3)
     checkpoint = run.path("checkpoints/checkpoint-2")
     callbacks = json.loads((checkpoint / "trainer_state.json").read_text())["stateful_callbacks"]
     (saved,) = callbacks["GuardedRewards"]["attributes"]["rewards"].values()
     assert saved["weight"] != 1.0
-    again = AdaptiveReward(format_reward)
+    again = AdaptiveReward(hopeless_reward)
     train(run, [again], max_steps=3, checkpoint=checkpoint)
     # One step after the checkpoint, the weight is the saved one times one factor, not the first one times it.
     assert again.weight == adaptive.weight and again.weight / saved["weight"] == pytest.approx(1.2)
