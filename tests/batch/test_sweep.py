@@ -46,19 +46,19 @@ def test_each_knob_alone_shares_one_base_point(grid_file):
     grid = read_grid(grid_file(fixed={"max_steps": 5}))
     assert names(grid) == ["tiny-base-seed-1", "tiny-beta-0-seed-1", "tiny-beta-0.1-seed-1", "tiny-lora_rank-8-seed-1"]
     assert [point.knobs for point in grid.points] == [
-        {"beta": 0.02, "lora_rank": 16},
+        {"beta": 0.01, "lora_rank": 16},
         {"beta": 0, "lora_rank": 16},
         {"beta": 0.1, "lora_rank": 16},
-        {"beta": 0.02, "lora_rank": 8},
+        {"beta": 0.01, "lora_rank": 8},
     ]
     assert grid.notebooks == ["01", "03"]
     assert grid.parameters(grid.points[3], 2) == {"max_steps": 5, "preset": "pocket", "lora_rank": 8, "seed": 2}
 
 
 def test_several_knobs_may_name_the_base_and_what_is_fixed_moves_it(grid_file):
-    knobs = {"beta": [0.02, 0.1], "lora_rank": [8, 16], "loss_type": ["dapo"]}
+    knobs = {"beta": [0.01, 0.1], "lora_rank": [8, 16], "loss_type": ["dapo"]}
     assert names(read_grid(grid_file(one_at_a_time=knobs)))[1:] == ["tiny-beta-0.1-seed-1", "tiny-lora_rank-8-seed-1"]
-    moved = read_grid(grid_file(fixed={"loss_type": "grpo"}, one_at_a_time={"beta": [0.02, 0.1]}))
+    moved = read_grid(grid_file(fixed={"loss_type": "grpo"}, one_at_a_time={"beta": [0.01, 0.1]}))
     assert [point.name for point in moved.points] == ["base", "beta-0.1"]
 
 
@@ -75,9 +75,9 @@ def test_notebooks_may_be_written_in_any_way_yaml_reads_them(grid_file, written)
 
 
 def test_an_exponent_that_yaml_reads_as_text_is_the_number(grid_file):
-    text = "name: t\npreset: pocket\nseeds: [1]\nfixed: {weight_decay: 1e-2}\none_at_a_time:\n  learning_rate: [1e-3, 3E-4]\n"
+    text = "name: t\npreset: pocket\nseeds: [1]\nfixed: {weight_decay: 1e-2}\none_at_a_time:\n  learning_rate: [2e-3, 3E-4]\n"
     grid = read_grid(grid_file(text))
-    assert [point.given for point in grid.points[1:]] == [{"learning_rate": 1e-3}, {"learning_rate": 3e-4}]
+    assert [point.given for point in grid.points[1:]] == [{"learning_rate": 2e-3}, {"learning_rate": 3e-4}]
     assert grid.fixed["weight_decay"] == 0.01
 
 
@@ -138,10 +138,10 @@ REFUSED = {
     "the base": ({"fixed": {"num_generations": 7}}, "grid.yaml: preset 'pocket' cannot run"),
     "fixed and varied": ({"fixed": {"beta": 0.1}}, "beta is both fixed and varied"),
     "twice": ({"one_at_a_time": {"beta": [0, 0.0]}}, "point beta=0.0 is the same as beta=0"),
-    "the base twice": ({"one_at_a_time": {"beta": [0.02, None]}}, "point beta=None is the same as beta=0.02"),
+    "the base twice": ({"one_at_a_time": {"beta": [0.01, None]}}, "point beta=None is the same as beta=0.01"),
     "a point twice": (
-        {"one_at_a_time": None, "product": {"beta": [0, None, 0.02]}},
-        "beta=0.02 is the same as beta=None",
+        {"one_at_a_time": None, "product": {"beta": [0, None, 0.01]}},
+        "beta=0.01 is the same as beta=None",
     ),
 }
 
@@ -165,7 +165,7 @@ def test_no_file_and_no_jobs_are_refused(cli, grid_file):
 
 def test_the_grid_that_is_shipped_is_accepted(cli):
     code, out, _ = cli("sweep", "--grid", str(PROJECT / "benchmarks" / "grids" / "knobs.yaml"), "--dry-run")
-    assert code == 0 and "sweep knobs: 14 points, 3 seeds; 0 runs done, 42 to run" in out and not runs_folder().exists()
+    assert code == 0 and "sweep knobs: 6 points, 3 seeds; 0 runs done, 18 to run" in out and not runs_folder().exists()
 
 
 # --- Running -----------------------------------------------------------------------------------------------------------
@@ -333,7 +333,7 @@ def test_a_figure_shows_one_knob_with_the_others_at_the_base(finished):
     axes = plots.sweep(sweep.table(finished), "beta", "accuracy").axes[0]
     (line,) = axes.containers
     assert line.lines[0].get_ydata().tolist() == pytest.approx([0.9, 0.9, 0.75])
-    assert [label.get_text() for label in axes.get_xticklabels()] == ["0.0", "0.02", "0.1"]
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["0.0", "0.01", "0.1"]
     (bars,) = line.lines[2]
     assert bars.get_segments()[1][:, 1].tolist() == pytest.approx([0.65157, 1.14843], abs=1e-5)
     for knob, measure in (("gamma", "accuracy"), ("beta", "speed")):

@@ -39,7 +39,7 @@ WRONG = {
         (_reward("gold in str(fmt.extract_answer(text))"), "A hole is left, 'two answers in one block'"),
         (_reward("fmt.extract_answer(text) == gold"), "A hole is left, 'wrong block, then right block'"),
         (_reward("gold in fmt.answer_blocks(text)"), "A hole is left"),
-        (_reward("len(found := fmt.answer_blocks(text)) == 1 and found[0].split()[-1:] == [gold]"), "'8 or 7' earns 1.00"),
+        (_reward("len(found := fmt.answer_blocks(text)) == 1 and found[0].split()[-1:] == [gold]"), "earns"),
         (_reward("len(found := fmt.answer_blocks(text)) == 1 and found[0].endswith(gold)"), "A hole is left"),
         (_reward("fmt.answer_blocks(text) == [gold] or -1"), "a wrong one -1.00"),
         ("lambda completions, answer, **columns: [fmt.answer_blocks(text) for text in completions]", "a list of messages"),
