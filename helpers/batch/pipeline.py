@@ -126,6 +126,8 @@ def _execute_all(folder: Run, accepted: dict[Path, set[str]], given: dict, call:
             if not _end.asked:  # else no failure of the notebook: a kernel that was ended while it started, for example
                 raise
         if _end.asked:
+            # What a task of the ended kernel still raises is no news; asyncio would print its traceback.
+            logging.getLogger("asyncio").setLevel(logging.CRITICAL)
             again = f"python -m helpers run --run {folder.name} --resume"
             lost = path.name.startswith("03") and not arguments.interrupted_training(folder)
             told = " The training had saved no checkpoint yet, so it will begin anew." if lost else ""
