@@ -11,7 +11,7 @@ from __future__ import annotations
 import difflib
 import hashlib
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 
 # --- Two ways to work ---------------------------------------------------------------------------------------------------
 
@@ -168,9 +168,18 @@ def problem(family: str, numbers: list[int], operators: list[str]) -> dict:
 def check_family(family: str) -> None:
     """ValueError where the family is not known."""
     if family not in FAMILIES:
-        near = difflib.get_close_matches(family, FAMILIES, 1)
-        hint = f"Did you mean {near[0]}?" if near else f"Known: {', '.join(FAMILIES)}."
-        raise ValueError(f"arithmetic/{family} is not a family of arithmetic. {hint}")
+        raise ValueError(unknown_family("arithmetic", family, FAMILIES))
+
+
+def unknown_family(kind: str, family: str, known: Collection[str]) -> str:
+    """What to say of a family that a kind of generated source does not have: the nearest names, or the first ones."""
+    near = difflib.get_close_matches(family, list(known), 3)
+    names = (
+        f"Did you mean {', '.join(near)}?"
+        if near
+        else f"Known: {', '.join(list(known)[:12])}{' …' if len(known) > 12 else ''}."
+    )
+    return f"{kind}/{family} is not a family of {kind}. {names}"
 
 
 def rows(family: str, train_size: int, holdout_size: int, seed: int) -> Iterator[dict]:

@@ -84,7 +84,7 @@ def _reasoning_gym(family: str, size: int, seed: int) -> Iterator[dict]:
             "`pip install -r requirements-optional.txt`; its dependency pycosat compiles C, so a C compiler must be there."
         ) from None
     if family not in DATASETS:
-        raise ValueError(_unknown("reasoning-gym", family, DATASETS))
+        raise ValueError(arithmetic.unknown_family("reasoning-gym", family, DATASETS))
     for entry in reasoning_gym.create_dataset(family, size=size, seed=seed):
         yield {
             "question": entry["question"],
@@ -206,16 +206,6 @@ class _FreeNames(dict):
                 name = f"source_{name}"
             self[column] = name
             self.taken.add(name)
-
-
-def _unknown(kind: str, family: str, known) -> str:
-    near = difflib.get_close_matches(family, list(known), 3)
-    names = (
-        f"Did you mean {', '.join(near)}?"
-        if near
-        else f"Known: {', '.join(list(known)[:12])}{' …' if len(known) > 12 else ''}."
-    )
-    return f"{kind}/{family} is not a family of {kind}. {names}"
 
 
 def model_files(model: str) -> tuple[Path, str, dict[str, str]]:
