@@ -1,5 +1,6 @@
 """The command line and the pipeline around papermill: what reaches a notebook, what is printed, what is refused."""
 
+import contextlib
 import io
 import json
 import signal
@@ -332,6 +333,15 @@ def runs(child: psutil.Process) -> bool:
         return False
 
 
+def kernels_of(process: subprocess.Popen) -> list[psutil.Process]:
+    """Its kernels; a child that ends while it is looked at is none."""
+    found = []
+    for child in psutil.Process(process.pid).children(recursive=True):
+        with contextlib.suppress(psutil.Error):
+            found += [child] if "-f" in child.cmdline() else []
+    return found
+
+
 @pytest.mark.parametrize("when", ["in a cell", "while the kernel starts"])
 @pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT], ids=["kill", "Ctrl-C"])
 def test_an_ended_command_has_ended_its_kernel(notebook, slow_kernel, python, tmp_path, when, sent):
@@ -344,7 +354,7 @@ def test_an_ended_command_has_ended_its_kernel(notebook, slow_kernel, python, tm
     children, until = [], time.monotonic() + 60
     while not (children and (begun.exists() or when != "in a cell")) and time.monotonic() < until:
         time.sleep(0.05)
-        children = [child for child in psutil.Process(process.pid).children(recursive=True) if "-f" in child.cmdline()]
+        children = kernels_of(process)
     process.send_signal(sent)
     _, err = process.communicate(timeout=180)
     assert children and not any(map(runs, children)), "the end of the kernel was waited for"
