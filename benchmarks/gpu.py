@@ -1,70 +1,83 @@
-"""Speed and memory of a GRPO step on a GPU: Unsloth with vLLM, Unsloth alone, and TRL alone, side by side in one run.
-
-    python -m benchmarks.gpu --models unsloth/Qwen3-1.7B unsloth/Qwen3-8B
-    python -m benchmarks.gpu --models pocket --steps 1          # the same script on any machine, to see that it works
+"""Speed and memory of a GRPO step on one card: Unsloth and TRL, each with vLLM and without. `make gpu-check` measures them.
 
 No model is downloaded: weights of a real architecture's shapes are drawn at random, and the pocket tokenizer reads and writes
-for them. Neither speed nor memory depends on the values. Every completion is forced to its limit, so that each way of sampling
-does the same work. Each case runs in a process of its own; the table goes to benchmarks/results/gpu.md.
+for them. Neither speed nor memory depends on the values. Every prompt is as long as the settings allow and every completion is
+forced to its limit, so that each way of sampling does the same work, and the memory is that of a step at full length.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
-import platform
 import shutil
 import statistics
-import subprocess
 import sys
 import tempfile
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from helpers import PROJECT
-from helpers.environment import package_versions, this_machine
-from helpers.presets import POCKET_MODEL, PRESETS, Preset, with_overrides
-from helpers.training.memory import card_of, estimate, shape_of
+from helpers.environment import Machine, this_machine
+from helpers.presets import PRESETS, Preset, with_overrides
+from helpers.runs import atomic_folder
+from helpers.training.memory import Shape, card_of, estimate, shape_of
 
-CASES = {  # what each changes of the preset
-    "Unsloth + vLLM": {"backend": "unsloth", "fast_inference": True},
-    "Unsloth": {"backend": "unsloth", "fast_inference": False},
-    "TRL alone": {"backend": "transformers", "fast_inference": False},
+CASES = {  # what each changes of the preset; in the last but one TRL starts the engine, which no preset asks for
+    "Unsloth + vLLM": {"backend": "unsloth", "engine": "vllm"},
+    "Unsloth": {"backend": "unsloth", "engine": "transformers"},
+    "TRL + vLLM": {"backend": "transformers", "engine": "transformers"},
+    "TRL": {"backend": "transformers", "engine": "transformers"},
 }
-RESULTS = PROJECT / "benchmarks" / "results" / "gpu.md"
+SMALLEST = "Qwen/Qwen3-0.6B"
+_WHOLE = 3  # tokens of a random model that are whole completions
+_SHAPES = {SMALLEST: Shape(1024, 3072, 28, 16, 8, 128, 151_936, True, 40_960)}  # its config.json
 
 
 def random_model(name: str, folder: Path) -> Path:
-    """A Qwen3 of a known model's shape with random weights in 16 bits, and the pocket tokenizer, in `folder`.
+    """A Qwen3 of a known model's shape with random weights in 16 bits, and the pocket tokenizer, in `folder`; made once.
 
-    What the tokenizer has no words for are spellings of the format's tags with a number: so that random completions earn
-    different rewards, and a training on them has a gradient.
+    A few tokens are far likelier than all others: the end, and some that are spelt as a whole completion in the format. So
+    some completions earn and others do not, and a training has a gradient.
     """
+    if (folder / "config.json").exists():
+        return folder
     import torch
     from transformers import AutoModelForCausalLM, Qwen3Config
 
     pocket = Path(PRESETS["pocket"].model_path)
     known = json.loads((pocket / "config.json").read_text(encoding="utf-8"))
-    shape = shape_of(name)
+    shape, first = _SHAPES.get(name) or shape_of(name), known["vocab_size"]
+    shape = replace(shape, vocab_size=max(shape.vocab_size, first + _WHOLE))
     config = Qwen3Config(**asdict(shape), **{key: known[key] for key in ("eos_token_id", "pad_token_id", "rms_norm_eps")})
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    torch.manual_seed(0)
-    with torch.device(device):
-        AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16).save_pretrained(folder)
     tokenizer = json.loads((pocket / "tokenizer.json").read_text(encoding="utf-8"))
-    vocabulary = tokenizer["model"]["vocab"]
-    tags = ("<think>", "</think>", "<answer>", "</answer>")
-    vocabulary |= {f"{tags[i % 4]}{i}": i for i in range(known["vocab_size"], shape.vocab_size)}
-    (folder / "tokenizer.json").write_text(json.dumps(tokenizer), encoding="utf-8")
-    for file in ("tokenizer_config.json", "chat_template.jinja"):
-        if (pocket / file).exists():
-            shutil.copy(pocket / file, folder / file)
+    whole = {f"<think>{i}</think><answer>{i}</answer>": i for i in range(first, first + _WHOLE)}
+    tokenizer["model"]["vocab"] |= whole | {f"w{i}": i for i in range(first + _WHOLE, shape.vocab_size)}
+    torch.manual_seed(0)
+    with atomic_folder(folder) as path:
+        with torch.device("cuda" if torch.cuda.is_available() else "cpu"):
+            model = AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16)
+        # One dimension says the same of all tokens, louder than what the layers add, and of the likely ones still more.
+        for weight in {model.get_input_embeddings().weight, model.get_output_embeddings().weight}:
+            weight.data[:, 0] = 100.0
+            weight.data[[known["eos_token_id"], *whole.values()], 0] = 170.0
+        model.model.norm.weight.data[0] = 0.01
+        model.save_pretrained(path)
+        (path / "tokenizer.json").write_text(json.dumps(tokenizer), encoding="utf-8")
+        for file in ("tokenizer_config.json", "chat_template.jinja"):
+            if (pocket / file).exists():
+                shutil.copy(pocket / file, path / file)
     return folder
 
 
-def measure(settings: Preset, steps: int) -> dict:
-    """Seconds a step (the median of `steps`, after one that warms up), sampled tokens a second, bytes of the card in use."""
-    from helpers.training import flight, policy
+def settings_of(case: str, preset: Preset, model: str) -> Preset:
+    """The preset with a case's changes, for this model: a folder, or the name of an embedded one."""
+    return with_overrides(preset, model=model, **CASES[case])
+
+
+def measure(case: str, settings: Preset, steps: int) -> dict:
+    """Seconds a step (the median of `steps`, after one that warms up), sampled tokens a second, bytes of the card in use.
+
+    Returned with the case and, of a case that a preset can ask for, the estimate in bytes; peak is None without a GPU.
+    """
+    from helpers.training import cpu_engine, policy
 
     model, tokenizer = policy.load(settings)
     if settings.backend == "unsloth":
@@ -75,136 +88,115 @@ def measure(settings: Preset, steps: int) -> dict:
         model = FastLanguageModel.get_peft_model(model, r=settings.lora_rank, lora_alpha=settings.lora_alpha, **options)
     else:
         model = policy.add_adapter(model, settings)
+    from datasets import Dataset
+    from transformers import PrinterCallback
+    from trl import GRPOTrainer
+
+    from helpers.training.flight import Clock, PeakMemory
+
+    prompts = [_longest_prompt(tokenizer, settings.max_prompt_length)] * (settings.completions_per_round * (steps + 1))
+    clock = Clock()
+    with tempfile.TemporaryDirectory() as folder, PeakMemory() as peak:
+        trainer = GRPOTrainer(
+            model=model,
+            processing_class=tokenizer,
+            args=_config(case, settings, steps + 1, folder),
+            reward_funcs=[_alternating_reward],
+            train_dataset=Dataset.from_dict({"prompt": prompts}),
+            callbacks=[clock],
+            rollout_func=cpu_engine.rollout(model, tokenizer),
+        )
+        trainer.remove_callback(PrinterCallback)
+        trainer.train()
+    seconds = statistics.median(clock.seconds[1:])
+    tokens = settings.completions_per_step * settings.max_completion_length
+    expected = estimate(settings, shape_of(settings.model_path), card_of(this_machine())).peak
+    return {
+        "case": case,
+        "seconds": seconds,
+        "tokens_per_second": tokens / seconds,
+        "peak": peak.bytes,
+        "estimate": None if case == "TRL + vLLM" else expected,
+    }
+
+
+def _config(case: str, settings: Preset, steps: int, folder: str):
     from trl import GRPOConfig
 
-    from helpers.data.tasks import load_task
-
-    machine = this_machine()
-    config = GRPOConfig(
-        output_dir=tempfile.mkdtemp(),
+    machine, limit = this_machine(), settings.max_completion_length
+    unsloths_vllm, trls_vllm = settings.engine == "vllm" and machine.gpu is not None, case == "TRL + vLLM"
+    options = {"vllm_mode": "colocate", "vllm_enable_sleep_mode": True, "vllm_max_model_length": settings.context}
+    options |= {"vllm_gpu_memory_utilization": settings.gpu_memory_utilization}
+    full_length = {"min_tokens": limit, "ignore_eos": True} if "vLLM" in case else {"min_new_tokens": limit}
+    return GRPOConfig(
+        output_dir=folder,
+        max_steps=steps,
         num_generations=settings.num_generations,
         per_device_train_batch_size=settings.per_device_train_batch_size,
         gradient_accumulation_steps=settings.gradient_accumulation_steps,
-        max_completion_length=settings.max_completion_length,
+        max_completion_length=limit,
+        generation_kwargs=full_length,
         gradient_checkpointing=settings.gradient_checkpointing,
-        use_vllm=settings.fast_inference,
+        use_vllm=unsloths_vllm or trls_vllm,
         optim=settings.optim,
         beta=settings.beta,
         disable_tqdm=True,
+        save_strategy="no",
+        report_to=[],
         **({"bf16": machine.bf16, "fp16": not machine.bf16} if machine.gpu else {}),
+        **(options if trls_vllm else {}),
     )
-    rows = load_task("arithmetic/sums", train_size=settings.completions_per_round, holdout_size=1).train
-    trials = [
-        flight.trial_step(model, tokenizer, config, [_alternating_reward], rows, settings, machine) for _ in range(steps + 1)
-    ]
-    seconds = statistics.median(trial.seconds for trial in trials[1:])
-    sampled = settings.completions_per_round * settings.max_completion_length
-    peaks = [trial.peak for trial in trials if trial.peak is not None]
-    return {"seconds": seconds, "tokens_per_second": sampled / seconds, "peak": max(peaks, default=None)}
+
+
+def _longest_prompt(tokenizer, tokens: int) -> list[dict]:
+    """A chat prompt of at most so many tokens, and nearly as many."""
+
+    def prompt(count: int) -> list[dict]:
+        return [{"role": "user", "content": " ".join(["What is 1 + 2?"] * count)}]
+
+    def length(count: int) -> int:
+        text = tokenizer.apply_chat_template(prompt(count), add_generation_prompt=True, tokenize=False)
+        return len(tokenizer(text, add_special_tokens=False)["input_ids"])
+
+    return prompt(max((count for count in range(1, tokens) if length(count) <= tokens), default=1))
 
 
 def _alternating_reward(completions: list, **columns) -> list[float]:
     return [float(i % 2) for i in range(len(completions))]
 
 
-def settings_of(model: str, case: str, args: argparse.Namespace) -> Preset:
-    """The l4 preset (or, for the pocket model, its own) with the case's changes and this run's sizes."""
-    base = PRESETS["pocket" if model == POCKET_MODEL else "l4"]
-    sizes = {"max_completion_length": args.length, "gpu_memory_utilization": args.utilization}
-    return with_overrides(base, model=model, **CASES[case], **{key: value for key, value in sizes.items() if value})
-
-
-def table(rows: list[dict], command: str) -> str:
-    """The results in Markdown: a case a row, with its ratio to TRL alone and the estimate beside the measured memory."""
-    machine = this_machine()
+def table(rows: list[dict]) -> list[str]:
+    """The measurements in Markdown: a case a row, with its ratio to TRL alone and the estimate beside the measured memory."""
     lines = [
-        "# A step of GRPO, side by side",
-        "",
-        f"`{command}` on {machine.gpu or 'a CPU'} ({machine.cores} cores), Python {platform.python_version()}; "
-        + ", ".join(f"{name} {version}" for name, version in package_versions().items() if name in _TOLD)
-        + ".",
-        "",
-        "| model | case | s a step | sampled tokens a second | times TRL alone | peak, GB | estimate, GB | estimate / peak |",
-        "|---|---|---|---|---|---|---|---|",
+        "| case | s a step | sampled tokens a second | times TRL | peak, GB | estimate, GB | estimate / peak |",
+        "|---|---|---|---|---|---|---|",
     ]
-    alone = {
-        row["model"]: row["tokens_per_second"] for row in rows if row["case"] == "TRL alone" and "tokens_per_second" in row
-    }
+    alone = next((row["tokens_per_second"] for row in rows if row["case"] == "TRL"), None)
     for row in rows:
-        if "error" in row:
-            lines.append(f"| {row['model']} | {row['case']} | {row['error']} | | | | | |")
-            continue
-        ratio = f"{row['tokens_per_second'] / alone[row['model']]:.2f}" if row["model"] in alone else ""
-        measured = [f"{row['seconds']:.2f}", f"{row['tokens_per_second']:,.0f}", ratio]
-        expected = row["estimate"] / 1e9
-        memory = ["", f"{expected:.1f}", ""]
-        if row["peak"]:
-            memory = [f"{row['peak'] / 1e9:.1f}", f"{expected:.1f}", f"{row['estimate'] / row['peak']:.2f}"]
-        lines.append(f"| {' | '.join([row['model'], row['case'], *measured, *memory])} |")
-    return "\n".join(lines) + "\n"
+        cells = [row["case"], f"{row['seconds']:.2f}", f"{row['tokens_per_second']:,.0f}"]
+        cells.append(f"{row['tokens_per_second'] / alone:.2f}" if alone else "")
+        cells += [_gigabytes(row[name]) for name in ("peak", "estimate")]
+        cells.append(f"{ratio:.2f}" if (ratio := estimate_to_peak(row)) else "")
+        lines.append(f"| {' | '.join(cells)} |")
+    return lines
 
 
-_TOLD = ("torch", "transformers", "trl", "peft", "bitsandbytes", "unsloth", "vllm")
+def _gigabytes(size: float | None) -> str:
+    """Two digits at the least, so that the pocket model's are no 0.0; nothing for what was not measured."""
+    return f"{size / 1e9:{'.1f' if size >= 1e9 else '.2g'}}" if size else ""
 
 
-def _one_case(args: argparse.Namespace) -> None:
-    """In a process of its own: measure, and print the result as the last line."""
-    model, case = args.models[0], args.case
-    settings = settings_of(model, case, args)
-    if args.folder:
-        settings = replace(settings, model=args.folder)
-    result = measure(settings, args.steps)
-    expected = estimate(settings, shape_of(settings.model_path), card_of(this_machine())).peak
-    print("\n" + json.dumps({"model": model, "case": case, "estimate": expected} | result))
+def estimate_to_peak(row: dict) -> float | None:
+    """The estimated memory of a measured case as a multiple of the measured; None where either is absent."""
+    return row["estimate"] / row["peak"] if row["estimate"] and row["peak"] else None
 
 
-def main() -> None:
-    """Run every case of every model and write the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--models", nargs="+", default=["unsloth/Qwen3-1.7B", "unsloth/Qwen3-4B", "unsloth/Qwen3-8B"])
-    parser.add_argument("--steps", type=int, default=3, help="steps measured, after one that warms up (default: 3)")
-    parser.add_argument("--length", type=int, help="tokens a completion (default: the preset's)")
-    parser.add_argument("--utilization", type=float, help="the share of the card that vLLM takes (default: the preset's)")
-    parser.add_argument("--no-table", action="store_true", help="print the results and leave the table as it is")
-    parser.add_argument("--case", help=argparse.SUPPRESS)
-    parser.add_argument("--folder", help=argparse.SUPPRESS)
-    args = parser.parse_args()
-    if args.case:
-        _one_case(args)
-        return
-    if this_machine().gpu is None and args.models != [POCKET_MODEL]:
-        parser.error("no NVIDIA GPU is visible; on a CPU only `--models pocket` ends within minutes")
-    rows = []
-    for model in args.models:
-        with tempfile.TemporaryDirectory() as folder:
-            if model != POCKET_MODEL:
-                builder = (
-                    f"from pathlib import Path; from benchmarks.gpu import random_model as r; r({model!r}, Path({folder!r}))"
-                )
-                subprocess.run([sys.executable, "-c", builder], check=True, cwd=PROJECT)
-            cases = CASES if this_machine().gpu else [case for case in CASES if not CASES[case]["fast_inference"]]
-            for case in cases:
-                rows.append(_in_a_process(model, case, "" if model == POCKET_MODEL else folder, args))
-                print(json.dumps(rows[-1]), flush=True)
-    text = table(rows, " ".join(["python -m benchmarks.gpu", *sys.argv[1:]]))
-    print(text)
-    if this_machine().gpu and not args.no_table:
-        RESULTS.write_text(text, encoding="utf-8")
-    failed = [row for row in rows if "error" in row]
-    if failed:
-        sys.exit(f"{len(failed)} of {len(rows)} cases failed; the table names the error of each")
-
-
-def _in_a_process(model: str, case: str, folder: str, args: argparse.Namespace) -> dict:
-    command = [sys.executable, "-m", "benchmarks.gpu", "--models", model, "--case", case, "--steps", str(args.steps)]
-    options = {"--folder": folder, "--length": args.length, "--utilization": args.utilization}
-    command += [str(part) for name, value in options.items() if value for part in (name, value)]
-    done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True)
-    if done.returncode:
-        said = [line for line in done.stderr.splitlines() if "Error" in line] or [f"exit code {done.returncode}"]
-        return {"model": model, "case": case, "error": said[-1].strip()[:200]}
-    return json.loads(done.stdout.splitlines()[-1])
+def preset_for(machine: Machine) -> Preset:
+    """The preset whose sizes are measured: the one for a card of 22 GB, for a smaller one that of a T4, pocket without any."""
+    if machine.gpu is None:
+        return PRESETS["pocket"]
+    return PRESETS["l4" if machine.gpu_memory_gb >= PRESETS["l4"].needs_gb else "t4"]
 
 
 if __name__ == "__main__":
-    main()
+    random_model(sys.argv[1], Path(sys.argv[2]))

@@ -10,9 +10,9 @@
 | `python -m helpers run`, `sweep`, `reproduce` | `helpers/batch/` | `tests/batch/` |
 | the embedded models | `helpers/pocket/` | `tests/pocket/` |
 
-Every stage uses `environment` (the machine), `runs` (the run folder), `shapes` (of its files), `presets` (the settings),
-`formats` (the tags) and `diagrams` (what a drawing explains, and how a figure is shown). The lessons, notebooks 06 to 08, take
-from all stages. Importing this package imports nothing heavy: no torch, no pandas.
+Every stage uses `environment` (the machine) with `cards` (its GPUs), `runs` (the run folder), `shapes` (of its files),
+`presets` (the settings), `formats` (the tags) and `diagrams` (what a drawing explains, and how a figure is shown). The lessons,
+notebooks 06 to 08, take from all stages. Importing this package imports nothing heavy: no torch, no pandas.
 """
 
 import os
@@ -24,6 +24,10 @@ PROJECT = Path(__file__).resolve().parent.parent  # the checkout: notebooks/, re
 # torch's threads wait for one another by spinning. With another program on the same cores the default spin (300,000 turns)
 # makes the small steps of the pocket model many times slower; 10,000 costs nothing on idle cores. Read when torch is imported.
 os.environ.setdefault("GOMP_SPINCOUNT", "10000")
+
+# Where CI is set, torch 2.13 raises for its own compiled code (inductor::_alloc_from_pool, with the memory planning of Unsloth
+# on a GPU), and only there: _functorch/config.py, error_on_custom_op_aliasing. Read when torch is imported.
+os.environ.setdefault("TORCHINDUCTOR_ERROR_ON_CUSTOM_OP_ALIASING", "0")
 
 # A relative GRPO_RUNS_DIR, or one with a literal `~`, means one folder to a command and another to the kernels that it starts
 # in notebooks/. It is made absolute here, once, for this process and for all that it starts.

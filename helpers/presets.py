@@ -7,6 +7,7 @@ Every field can be overridden by a notebook parameter of the same name.
 from __future__ import annotations
 
 import difflib
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, fields, replace
 
 from helpers import PROJECT
@@ -21,8 +22,8 @@ class Preset:
     """Everything a run needs to know. Lengths in tokens, sizes in rows, memory in GB of the whole card.
 
     `num_generations` completions a prompt form a group. One optimiser step sees `per_device_train_batch_size` times
-    `gradient_accumulation_steps` completions; one round of sampling makes `per_device_train_batch_size` times
-    `steps_per_generation`, a whole number of groups.
+    `gradient_accumulation_steps` completions in each process; one round of sampling makes `per_device_train_batch_size` times
+    `steps_per_generation` in each, together a whole number of groups.
     """
 
     name: str
@@ -36,7 +37,7 @@ class Preset:
     max_seq_length: int | None = None  # the context; None: a prompt and its completion together
     load_in_4bit: bool = True
     backend: str = "unsloth"  # or "transformers": Transformers, PEFT and TRL alone
-    fast_inference: bool = True
+    engine: str = "auto"  # what samples: "vllm", "transformers", or vLLM on a GPU that it serves
     gpu_memory_utilization: float = 0.6
     gradient_checkpointing: bool = True
     lora_rank: int = 32
@@ -56,9 +57,23 @@ class Preset:
     max_grad_norm: float = 0.1
     beta: float = 0.02
     loss_type: str = "dapo"
+    # The rest of the objective, at TRL's values. None is left out: Unsloth's GPU configuration fills in values of its own.
+    epsilon: float = 0.2  # the ratio of new to old probability counts down to 1 - epsilon,
+    epsilon_high: float = 0.2  # and up to 1 + epsilon_high; with cispo, up to epsilon_high itself
+    scale_rewards: str = "group"
+    multi_objective_aggregation: str = "sum_then_normalize"
+    importance_sampling_level: str = "token"
+    mask_truncated_completions: bool = False
+    num_iterations: int = 1  # optimiser steps on the same completions; TRL's mu
+    vllm_importance_sampling_correction: bool = False  # TRL: True; without a GPU nothing computes it
     temperature: float = 1.0
+    top_p: float = 1.0  # below 1, or top_k or min_p above 0, what is sampled is not what is trained: see flight.trial_step
+    top_k: int = 0
+    min_p: float = 0.0
     logging_steps: int = 1
     save_steps: int = 50
+    processes: int = 1  # as the training was launched (training/spread.py), not to be overridden; nor the stage of ZeRO
+    zero_stage: int = 0
 
     def __post_init__(self):
         problems = _problems(self)
@@ -72,13 +87,21 @@ class Preset:
 
     @property
     def completions_per_step(self) -> int:
-        """Completions that one optimiser step sees."""
-        return self.per_device_train_batch_size * self.gradient_accumulation_steps
+        """Completions that one optimiser step sees, of all processes."""
+        return self.processes * self.per_device_train_batch_size * self.gradient_accumulation_steps
 
     @property
     def completions_per_round(self) -> int:
-        """Completions that one round of sampling makes; TRL calls it the generation batch."""
-        return self.per_device_train_batch_size * (self.steps_per_generation or self.gradient_accumulation_steps)
+        """Completions that one round of sampling makes, of all processes; TRL calls it the generation batch."""
+        passes = self.steps_per_generation or self.gradient_accumulation_steps
+        return self.processes * self.per_device_train_batch_size * passes
+
+    @property
+    def batch(self) -> str:
+        """The effective batch in words: `2 processes × 32 × 1 = 64 completions a step`."""
+        processes = f"{self.processes} process{'es' * (self.processes > 1)}"
+        product = f"{self.per_device_train_batch_size} × {self.gradient_accumulation_steps} = {self.completions_per_step}"
+        return f"{processes} × {product} completions a step"
 
     @property
     def max_lora_rank(self) -> int:
@@ -92,24 +115,20 @@ class Preset:
         return str(PROJECT / "helpers" / "pocket" / folder) if folder else self.model
 
 
-_POSITIVE = (
-    "holdout_size",
-    "max_prompt_length",
-    "max_completion_length",
-    "lora_rank",
-    "lora_alpha",
-    "per_device_train_batch_size",
-    "gradient_accumulation_steps",
-    "max_steps",
-    "logging_steps",
-    "save_steps",
-)
+_POSITIVE = ("holdout_size", "max_prompt_length", "max_completion_length", "lora_rank")
+_POSITIVE += ("lora_alpha", "per_device_train_batch_size", "gradient_accumulation_steps", "num_iterations")
+_POSITIVE += ("max_steps", "logging_steps", "save_steps")
 
 
 _RANGES = {
     "learning_rate": (1e-12, 1.0),
     "temperature": (1e-3, 10.0),
+    "top_p": (1e-3, 1.0),
+    "top_k": (0, 10**9),
+    "min_p": (0.0, 1.0),
     "beta": (0.0, 100.0),
+    "epsilon": (1e-6, 1.0),
+    "epsilon_high": (1e-6, 100.0),
     "gpu_memory_utilization": (0.05, 1.0),
     "warmup_steps": (0.0, 1e9),
     "weight_decay": (0.0, 10.0),
@@ -118,12 +137,14 @@ _RANGES = {
     "adam_beta2": (0.0, 0.999999),
 }
 _VLLM_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)  # vllm.config.lora.MaxLoRARanks, vLLM 0.31
+_VLLM_TEMPERATURES = (0.01, 2.0)  # vllm/sampling_params.py, vLLM 0.31: below it takes 0.01, above it refuses
 _BACKENDS = ("unsloth", "transformers")
+_ENGINES = ("auto", "transformers", "vllm")
 # Transformers knows more; these need no package and no argument beyond what is here.
 _OPTIMIZERS = ("adamw_torch", "adamw_torch_fused", "adamw_8bit", "adamw_bnb_8bit", "paged_adamw_8bit", "paged_adamw_32bit")
 _OPTIMIZERS += ("lion_8bit", "lion_32bit", "paged_lion_8bit", "ademamix", "ademamix_8bit", "adafactor", "rmsprop", "sgd")
 _SCHEDULES = ("cosine", "linear", "constant", "constant_with_warmup", "cosine_with_restarts", "polynomial", "inverse_sqrt")
-_LOSS_TYPES = ("grpo", "bnpo", "dr_grpo", "dapo", "cispo", "sapo")
+_LOSS_TYPES = ("grpo", "bnpo", "dr_grpo", "dapo", "cispo", "sapo", "luspo", "vespo")
 
 
 def _problems(preset: Preset) -> list[str]:
@@ -156,16 +177,26 @@ def _problems(preset: Preset) -> list[str]:
     return found
 
 
-_CHOICES = {"loss_type": _LOSS_TYPES, "backend": _BACKENDS, "optim": _OPTIMIZERS, "lr_scheduler_type": _SCHEDULES}
+_CHOICES = {
+    "loss_type": _LOSS_TYPES,
+    "scale_rewards": ("group", "batch", "none"),
+    "multi_objective_aggregation": ("sum_then_normalize", "normalize_then_sum"),
+    "importance_sampling_level": ("token", "sequence"),
+    "backend": _BACKENDS,
+    "engine": _ENGINES,
+    "optim": _OPTIMIZERS,
+    "lr_scheduler_type": _SCHEDULES,
+}
 
 
 def _misfits(preset: Preset) -> list[str]:
     """Settings that are each possible and together are not."""
-    found = []
+    found = list(_objective(preset))
     if preset.completions_per_round % preset.num_generations:
         rounds = "steps_per_generation" if preset.steps_per_generation else "gradient_accumulation_steps"
+        processes = f"{preset.processes} processes x " if preset.processes > 1 else ""
         found.append(
-            f"per_device_train_batch_size x {rounds} = {preset.completions_per_round} completions a step are "
+            f"{processes}per_device_train_batch_size x {rounds} = {preset.completions_per_round} completions a step are "
             f"not whole groups of num_generations={preset.num_generations}; make the product a multiple of it."
         )
     needed = preset.max_prompt_length + preset.max_completion_length
@@ -179,16 +210,67 @@ def _misfits(preset: Preset) -> list[str]:
             f"warmup_steps={preset.warmup_steps:g} is not less than max_steps={preset.max_steps}: the learning rate would "
             "never be reached. Below 1 it is a fraction of the steps."
         )
-    if preset.fast_inference and preset.lora_rank > _VLLM_RANKS[-1]:
+    if preset.engine != "transformers" and preset.lora_rank > _VLLM_RANKS[-1]:
         found.append(
             f"lora_rank={preset.lora_rank}: vLLM serves adapters up to rank {_VLLM_RANKS[-1]}; lower it, or set "
-            "fast_inference=false."
+            "engine='transformers'."
         )
-    if preset.fast_inference and preset.backend != "unsloth":
+    if preset.engine != "transformers" and not _VLLM_TEMPERATURES[0] <= preset.temperature <= _VLLM_TEMPERATURES[1]:
         found.append(
-            "fast_inference=True samples through the vLLM engine that Unsloth builds; with backend='transformers' leave it off."
+            f"temperature={preset.temperature}: vLLM samples at {_VLLM_TEMPERATURES[0]:g} to {_VLLM_TEMPERATURES[1]:g}; set "
+            "engine='transformers' for another."
+        )
+    if preset.engine == "vllm" and preset.backend != "unsloth":
+        found.append(
+            "engine='vllm' goes with backend='unsloth', which builds the engine; with backend='transformers' leave it out."
         )
     return found
+
+
+# Read off GRPOTrainer._compute_loss of TRL 1.15, which says nothing of it.
+_IGNORED = {
+    "cispo": ["epsilon"],
+    "sapo": ["epsilon", "epsilon_high"],
+    "vespo": ["epsilon", "epsilon_high"],
+}
+
+
+def _objective(preset: Preset) -> Iterator[str]:
+    """What does not go together in the objective, one sentence each: ignored, or of another effect than its name says."""
+    loss, of_loss = preset.loss_type, f"loss_type={preset.loss_type!r}"
+    ignored = [(name, of_loss) for name in _IGNORED.get(loss, [])]
+    if preset.multi_objective_aggregation == "normalize_then_sum":
+        ignored.append(("scale_rewards", "multi_objective_aggregation='normalize_then_sum'"))
+    for name, by in ignored:
+        value, usual = getattr(preset, name), getattr(Preset, name)
+        if value != usual:
+            yield f"{name}={value!r} would be ignored by {by}; leave it at {usual!r}."
+    if loss == "cispo" and preset.epsilon_high < 1:
+        yield (
+            f"epsilon_high={preset.epsilon_high}: {of_loss} cuts the ratio off at epsilon_high itself, so below 1 always; set "
+            "epsilon_high=5.0 (ScaleRL), for example."
+        )
+    if loss == "dr_grpo" and preset.scale_rewards == "group":
+        yield (
+            f"scale_rewards='group': {of_loss} is defined without it, and Unsloth drops it, on a GPU only; set "
+            "scale_rewards='none'."
+        )
+    if loss == "luspo" and preset.importance_sampling_level == "token":
+        yield f"importance_sampling_level='token': {of_loss} has one ratio per completion; set 'sequence'."
+    if loss == "vespo" and preset.importance_sampling_level == "sequence":
+        yield (
+            f"importance_sampling_level='sequence': {of_loss} has one weight per completion already, and only the KL would "
+            "change; leave it at 'token'."
+        )
+    if loss in ("bnpo", "dr_grpo", "dapo", "cispo") and preset.importance_sampling_level == "sequence":
+        yield (
+            f"importance_sampling_level='sequence': with {of_loss} a completion would count by its length; GSPO is "
+            "loss_type='grpo'."
+        )
+    if preset.vllm_importance_sampling_correction and loss == "vespo":
+        yield f"vllm_importance_sampling_correction=True: TRL refuses it with {of_loss} and one ratio per completion."
+    if preset.vllm_importance_sampling_correction and preset.engine == "transformers":
+        yield "vllm_importance_sampling_correction=True: with engine='transformers' there is nothing to correct; leave it out."
 
 
 _TABLE = (
@@ -201,7 +283,7 @@ _TABLE = (
         holdout_size=256,
         max_prompt_length=64,
         max_completion_length=72,
-        fast_inference=False,
+        engine="transformers",
         gradient_checkpointing=False,
         lora_rank=16,
         lora_alpha=32,
@@ -222,13 +304,13 @@ _TABLE = (
         needs_gb=7.5,
         model="unsloth/gemma-3-1b-it",
         max_completion_length=512,
-        fast_inference=False,
+        engine="transformers",
         lora_rank=16,
         lora_alpha=32,
         per_device_train_batch_size=2,
         gradient_accumulation_steps=4,
     ),
-    Preset("t4", needs_gb=15, model="unsloth/Qwen3-1.7B", fast_inference=False, lora_rank=16, lora_alpha=32),
+    Preset("t4", needs_gb=15, model="unsloth/Qwen3-1.7B", engine="transformers", lora_rank=16, lora_alpha=32),
     Preset("l4", needs_gb=22, model="unsloth/Qwen3-4B"),
     Preset("a100", needs_gb=39, model="unsloth/Llama-3.1-8B-Instruct", max_completion_length=1024),
     Preset(
@@ -258,7 +340,7 @@ _TABLE = (
         needs_gb=15,
         model="unsloth/Qwen2.5-1.5B-Instruct",
         max_completion_length=512,
-        fast_inference=False,
+        engine="transformers",
         lora_rank=16,
         lora_alpha=32,
         num_generations=8,
@@ -280,11 +362,16 @@ _TABLE = (
         learning_rate=1e-5,
     ),
 )
-SETTINGS = [field.name for field in fields(Preset) if field.name not in ("name", "needs_gb")]  # what may be overridden
+# What may be overridden.
+SETTINGS = [f.name for f in fields(Preset) if f.name not in ("name", "needs_gb", "processes", "zero_stage")]
 # Those that notebook 03 takes, for a training of its own on data that 01 has prepared; the others are 01's.
 _OF_DATA_AND_MODEL = ["model", "source", "train_size", "holdout_size", "max_prompt_length", "max_seq_length", "load_in_4bit"]
-_OF_DATA_AND_MODEL += ["fast_inference", "gpu_memory_utilization", "gradient_checkpointing", "adam_beta1", "adam_beta2"]
+_OF_DATA_AND_MODEL += ["gpu_memory_utilization", "gradient_checkpointing", "adam_beta1", "adam_beta2"]
 _OF_DATA_AND_MODEL += ["logging_steps"]
+# What may be chosen of the loss, which nothing reads that only samples.
+_OBJECTIVE = ["loss_type", "epsilon", "epsilon_high", "scale_rewards", "multi_objective_aggregation"]
+_OBJECTIVE += ["importance_sampling_level", "mask_truncated_completions", "num_iterations"]
+_OBJECTIVE += ["vllm_importance_sampling_correction"]
 OF_TRAINING = [name for name in SETTINGS if name not in _OF_DATA_AND_MODEL]
 PRESETS = {preset.name: preset for preset in _TABLE}
 OLDEST_CAPABILITY = 7.5  # CUDA 13, for which torch 2.13 is built, has dropped what came before Turing
@@ -317,29 +404,40 @@ def resolve(name: str, machine: Machine, **overrides) -> Preset:
 
 def with_overrides(preset: Preset, **overrides) -> Preset:
     """The preset with these fields replaced, validated; None keeps a field. ValueError names an unknown field."""
+    return replace(preset, **_given(overrides))
+
+
+def _given(overrides: dict) -> dict:
     for field in overrides:
         if field not in SETTINGS:
             near = difflib.get_close_matches(field, SETTINGS, 1)
             raise ValueError(f"{field!r} is not a setting." + (f" Did you mean {near[0]!r}?" if near else ""))
     given = {field: value for field, value in overrides.items() if value is not None}
-    if (
-        "source" in given
-        and "train_size" not in given
-        and not str(given["source"]).startswith(("arithmetic/", "reasoning-gym/"))
-    ):
+    generated = str(given.get("source", "arithmetic/")).startswith(("arithmetic/", "reasoning-gym/"))
+    if not generated and "train_size" not in given:
         given["train_size"] = None  # a preset's number is for what can be generated; of a file or a data set all rows are taken
-    if given.get("backend") == "transformers" and "fast_inference" not in given:
-        given["fast_inference"] = False  # vLLM is Unsloth's to start here
-    return replace(preset, **given)
+    if given.get("backend") == "transformers" and "engine" not in given:
+        given["engine"] = "transformers"  # vLLM is Unsloth's to start here
+    return given
+
+
+def completed(settings: dict) -> dict:
+    """Recorded settings with those that have come since at their defaults, and without those that have gone."""
+    return {field.name: settings.get(field.name, getattr(Preset, field.name, None)) for field in fields(Preset)}
 
 
 def from_manifest(settings: dict, **overrides) -> Preset:
-    """The preset that `asdict` wrote into a manifest, with some fields overridden."""
-    known = {field.name for field in fields(Preset)}
+    """The preset that `asdict` wrote into a manifest, with some fields overridden; checked with the overrides in place."""
     absent = [name for name in ("name", "needs_gb") if name not in settings]
     if absent:
         raise ValueError(f"the settings recorded in the manifest have no {absent[0]}, so they are no preset's: run 01 again.")
-    return with_overrides(Preset(**{key: value for key, value in settings.items() if key in known}), **overrides)
+    return Preset(**completed(settings) | _given(overrides))
+
+
+def for_sampling(settings: dict, **overrides) -> Preset:
+    """`from_manifest` for what only loads a model and samples: how it was or would be trained is neither checked nor kept."""
+    kept, given = ({name: one[name] for name in one if name not in _OBJECTIVE} for one in (settings, overrides))
+    return from_manifest(kept, **given)
 
 
 def check_early_stopping(patience: int | None) -> None:
@@ -349,17 +447,16 @@ def check_early_stopping(patience: int | None) -> None:
 
 
 def check_machine(preset: Preset, machine: Machine) -> Preset:
-    """The preset as it will run on this machine: without vLLM where that cannot serve, which is said aloud.
+    """The preset as it will run on this machine: its engine is "vllm" or "transformers" then.
 
-    ValueError where the preset cannot run here, before anything is loaded or downloaded.
+    "auto" becomes vLLM on a GPU that it serves; where it cannot, that is said aloud. ValueError where the preset, or the engine
+    that was asked for, cannot run here, before anything is loaded or downloaded.
     """
     if machine.gpu is None and preset.needs_gb:
         raise ValueError(
             f"preset {preset.name!r} needs an NVIDIA GPU with {preset.needs_gb:.0f} GB and none is visible. Without one, take "
             "`--preset pocket`, which runs on a CPU."
         )
-    if machine.gpu is None and preset.fast_inference:
-        raise ValueError("fast_inference=True samples with vLLM, which needs a GPU; none is visible. Leave it off.")
     if preset.needs_gb and machine.compute_capability < OLDEST_CAPABILITY:
         raise ValueError(
             f"{machine.gpu} has compute capability {machine.compute_capability}, and the pinned torch serves "
@@ -376,11 +473,19 @@ def check_machine(preset: Preset, machine: Machine) -> Preset:
             f"backend='transformers' with load_in_4bit=True casts the adapters to bfloat16, which {machine.gpu} has not: take "
             "backend='unsloth', or load_in_4bit=False."
         )
-    obstacle = vllm_obstacle(machine) if preset.fast_inference else None
+    if preset.engine == "transformers" or (preset.engine == "auto" and machine.gpu is None):
+        return replace(preset, engine="transformers")
+    if machine.gpu is None and preset.vllm_importance_sampling_correction:
+        raise ValueError("vllm_importance_sampling_correction=True needs vLLM on a GPU; on a CPU leave it out.")
+    obstacle = vllm_obstacle(machine)
+    if obstacle and preset.engine == "vllm":
+        raise ValueError(
+            f"engine='vllm': {obstacle}. Take engine='transformers'"
+            + (", or install it: python -m helpers install --optional." if obstacle == "vLLM is not installed" else ".")
+        )
     if obstacle:
-        print(f"{obstacle}: sampling goes through Transformers, which is slower (fast_inference=False).")
-        return replace(preset, fast_inference=False)
-    return preset
+        print(f"{obstacle}: sampling goes through Transformers, which is slower (engine='transformers').")
+    return replace(preset, engine="transformers" if obstacle else "vllm")
 
 
 def as_settings(preset: Preset) -> dict:

@@ -7,6 +7,7 @@ what was there before.
 from __future__ import annotations
 
 import contextlib
+import getpass
 import json
 import os
 import platform
@@ -15,6 +16,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,7 +27,7 @@ except ImportError:  # Windows
     fcntl = None
 
 from helpers import PROJECT, shapes
-from helpers.environment import package_versions
+from helpers.environment import package_versions, unsloth_switches
 
 SWEEPS = "sweeps"  # in the runs folder: what sweeps keep; so no run can have this name
 _LOCK = ".lock"
@@ -158,13 +160,20 @@ class Run:
         return f"{self.show(relative)} is damaged ({why}). {again}"
 
     def record(self, section: str, **values) -> None:
-        """Replace one section of the manifest, adding when and with which packages and revision it was written."""
-        manifest = {"name": self.name} | self.manifest
-        manifest[section] = values | {
-            "written": datetime.now(UTC).isoformat(timespec="seconds"),
-            "versions": package_versions(),
-            "git": git_revision(),
-        }
+        """Replace one section of the manifest, adding when and with which packages and revision it was written.
+
+        And with which of Unsloth's switches, where any is set: see SWITCHES.md.
+        """
+        manifest, switches = {"name": self.name} | self.manifest, unsloth_switches()
+        manifest[section] = (
+            values
+            | {
+                "written": datetime.now(UTC).isoformat(timespec="seconds"),
+                "versions": package_versions(),
+                "git": git_revision(),
+            }
+            | ({"switches": switches} if switches else {})
+        )
         write_json(self.path("manifest.json"), manifest)
 
     def section(self, name: str) -> dict:
@@ -276,9 +285,12 @@ def _writing(pid: int, path: Path) -> bool:
 def held(folder: Path, what: str) -> Iterator[None]:
     """Keep other processes out of a folder, which is made, for the length of a block; the same process may hold it twice.
 
-    ValueError where another process has it, with who and since when. The lock is the system's own, on the file `.lock`: it
-    ends with its process, however that ends. Where the system or the disk has none (Windows, some network disks), nothing is
-    held and nothing refused.
+    ValueError where another process has it, with its number, machine and user, and since when. The lock is the system's own
+    (flock), on the file `.lock`: it ends with its process, however that ends. On a disk that several machines share it holds
+    between them where the disk passes locks on: NFS 4, Lustre mounted with `flock`, CephFS, GPFS; a machine that drops off
+    loses its locks when its lease ends (NFS: 90 s). Where the system or the disk has none (Windows, some network disks),
+    nothing is held and nothing refused; a mount with locks of its own (NFS with `nolock`, Lustre with `localflock`) does not
+    see other machines.
     """
     path = folder / _LOCK
     if fcntl is None or path in _held:
@@ -287,21 +299,45 @@ def held(folder: Path, what: str) -> Iterator[None]:
     folder.mkdir(parents=True, exist_ok=True)
     with path.open("a+", encoding="utf-8") as file:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            file.seek(0)
-            holder = file.read().strip() or "another process"
-            raise ValueError(f"{what} is being executed by {holder}. Wait for its end, or take another name.") from None
+            for _ in range(5):  # `holder` may be looking, for a moment
+                with contextlib.suppress(BlockingIOError):
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                time.sleep(0.05)
+            else:
+                file.seek(0)
+                who = file.read().strip() or "another process"
+                raise ValueError(f"{what} is being executed by {who}. Wait for its end, or take another name.")
         except OSError as error:
             print(f"{what}: this disk has no locks ({error}), so see to it that nothing else executes it.", file=sys.stderr)
         file.truncate(0)
         since = datetime.now().astimezone().isoformat(sep=" ", timespec="seconds")
-        print(f"process {os.getpid()} on {platform.node()} since {since}", file=file, flush=True)
+        print(f"process {os.getpid()} on {platform.node()} (user {_user()}) since {since}", file=file, flush=True)
         _held.add(path)
         try:
             yield
         finally:
             _held.discard(path)
+
+
+def holder(folder: Path) -> str | None:
+    """Which process holds a folder, on which machine, by which user, since when; None where none does, or nobody can tell."""
+    try:
+        with (folder / _LOCK).open(encoding="utf-8") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return file.read().strip() or "another process"
+    except (OSError, AttributeError):  # no such file, no locks, no fcntl
+        return None
+    return None
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError, ImportError):  # a number without a name, as in some containers
+        return str(os.getuid())
 
 
 def empty(folder: Path) -> None:

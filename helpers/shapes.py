@@ -80,12 +80,18 @@ def _kind(value: object) -> str:
 
 
 _SETTINGS = {"name?": str, "model?": str}
-_SECTION = {"written?": moment, "versions?": {"*": (str, type(None))}, "git?": dict}
+_SECTION = {"written?": moment, "versions?": {"*": (str, type(None))}, "switches?": {"*": str}, "git?": dict}
+_SERVED = {"n": count, "same": whole, "share": number}
+_NAME = (str, type(None))
+_BASE = {"name": str, "layers": whole, "layers_in_4_bits": whole}
+_BASE |= dict.fromkeys(("original", "revision", "quantised", "fingerprint"), _NAME)
+_TRAINING = {"settings?": _SETTINGS, "seed?": whole, "rewards?": [str], "weights?": [number], "data?": str, "base?": _BASE}
 MANIFEST = {
     "name?": str,
     "data?": _SECTION | {"source?": str, "tags?": str, "seed?": whole, "fingerprint?": str, "settings?": _SETTINGS},
-    "training?": _SECTION | {"settings?": _SETTINGS, "seed?": whole, "rewards?": [str], "weights?": [number], "data?": str},
-    "merge?": _SECTION | {"dtype?": str, "logit_difference?": number, "into?": str},
+    "training?": _SECTION | _TRAINING,
+    "merge?": _SECTION | {"dtype?": str, "kept?": number, "unexplained?": number, "logit_difference?": number, "into?": str},
+    "served?": _SECTION | {"merged?": _SERVED, "adapter?": _SERVED},
     "*": _SECTION,
 }
 TOLD = {part: {"settings?": {"name": str, "model": str}} for part in ("data?", "training?")}  # what report and card need of it

@@ -4,7 +4,7 @@ import os
 import signal
 import subprocess
 
-SMALL = ["max_steps=12", "save_steps=4", "holdout_size=128", "train_size=200", "sampled_questions=16"]
+SMALL = ["max_steps=12", "save_steps=4", "holdout_size=128", "train_size=200", "sampled_questions=16", "serve=false"]
 
 
 def kill(process: subprocess.Popen) -> None:

@@ -74,6 +74,23 @@ def spiked(times: float, *steps: int) -> np.ndarray:
     return np.where(np.isin(T, steps), times * np.median(SPIKY), SPIKY)
 
 
+def gaps(sizes, kept: float = 1.0, tokens: int = 1, seed: int = 0) -> dict[str, np.ndarray]:
+    """The columns `sampling/*` of steps with 32 completions of 40 tokens, as TRL computes them.
+
+    sizes: of each step, the standard deviation of the gap between the log-probabilities of a token. kept: the share of the
+    probability that sampling keeps. tokens: that a ratio is over; 40 makes it the default `sequence_mask`, 1 `token_mask`.
+    """
+    noise = np.random.default_rng(seed).normal(size=(len(sizes), 32, 40))
+    size = np.asarray(sizes)[:, None, None]
+    gap = (size * noise - size**2 / 2 + np.log(kept)).reshape(len(sizes), -1)
+    ratio = np.exp(gap.reshape(len(sizes), -1, tokens).sum(axis=2))
+    ratio[ratio > 3] = 0
+    stem, over = "sampling/sampling_logp_difference", "sampling/importance_sampling_ratio"
+    return {f"{stem}/{name}": getattr(np.abs(gap), name)(axis=1) for name in ("mean", "max")} | {
+        f"{over}/{name}": getattr(ratio, name)(axis=1) for name in ("min", "mean", "max")
+    }
+
+
 EVERYTHING_WRONG = HACKED | {
     "reward": line(0.6, 0.9), "zero": 0.95, "kl": 5.0, "clipped": 1.0, "grad_norm": spiked(99, 20, 40, 60),
     "length": line(100, 400), "entropy": line(0.4, 0.001), "loss": line(0, 1),

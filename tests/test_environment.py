@@ -1,5 +1,6 @@
 """What machine this is and what is installed on it: read off a fake GPU and the real lists of pins."""
 
+import importlib.util
 import os
 import re
 import subprocess
@@ -66,6 +67,8 @@ def versions(monkeypatch):
     def pretend(**exceptions):
         known = pins() | {"grpo-notebooks": "0.1.0"} | exceptions
         monkeypatch.setattr(environment, "installed_version", known.get)
+        monkeypatch.setattr(environment, "torch_cuda", lambda: None if "+cpu" in (known["torch"] or "") else (13, 0))
+        monkeypatch.setattr(environment, "driver_cuda", lambda: (13, 0))
 
     return pretend
 
@@ -99,8 +102,14 @@ def test_the_environment_is_read_before_anything_is_installed():
 
 # --- The machine -------------------------------------------------------------------------------------------------------
 
+
+def listed_by_smi(cards: str) -> str:
+    """The lines as nvidia-smi has them, which begin with the UUIDs: GPU-0…, GPU-1…"""
+    return "\n".join(f"GPU-{number}a5b-11, {line}" for number, line in enumerate(cards.splitlines()))
+
+
 # Answers only the question that is asked, in the form asked for.
-ASKED = '[ "$*" = "--query-gpu=name,memory.total,compute_cap --format=csv,noheader,nounits" ] || exit 2; '
+ASKED = '[ "$*" = "--query-gpu=uuid,name,memory.total,compute_cap --format=csv,noheader,nounits" ] || exit 2; '
 
 
 @pytest.mark.parametrize(
@@ -113,14 +122,21 @@ ASKED = '[ "$*" = "--query-gpu=name,memory.total,compute_cap --format=csv,nohead
     ],
 )
 def test_the_first_gpu_is_read_off_nvidia_smi(smi, line, gpu, memory, capability, bf16):
-    machine = smi(f"{ASKED}printf '{line}\\n'")
+    machine = smi(f"{ASKED}printf '{listed_by_smi(line)}\\n'")
     assert (machine.gpu, machine.gpu_memory_gb, machine.compute_capability) == (gpu, memory, capability)
     assert machine.bf16 is bf16
 
 
 @pytest.mark.parametrize(
     "script",
-    ["exit 9", "true", "echo 'No devices were found'", "echo 'NVIDIA X, [N/A], 8.0'", "echo 'NVIDIA X, 100'", "kill -9 $$"],
+    [
+        "exit 9",
+        "true",
+        "echo 'No devices were found'",
+        "echo 'GPU-0, NVIDIA X, [N/A], 8.0'",
+        "echo 'GPU-0, NVIDIA X, 100'",
+        "kill -9 $$",
+    ],
 )
 def test_a_broken_nvidia_smi_is_told_and_means_no_gpu(smi, capsys, script):
     machine = smi(script)
@@ -133,7 +149,7 @@ def test_a_broken_nvidia_smi_is_told_and_means_no_gpu(smi, capsys, script):
 def test_a_hidden_gpu_is_not_there(smi, monkeypatch, visible, gpu):
     if visible is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-    assert smi("echo 'Tesla T4, 15360, 7.5'").gpu == gpu
+    assert smi("echo 'GPU-0, Tesla T4, 15360, 7.5'").gpu == gpu
 
 
 def test_without_nvidia_smi_there_is_no_gpu_and_no_complaint(no_gpu, capsys):
@@ -181,7 +197,7 @@ def test_the_cpu_list_is_a_part_of_the_full_one_without_what_needs_cuda():
     cpu = listed("requirements-cpu.txt")
     assert cpu.items() <= pins().items()
     assert {"torch", "trl", "transformers"} <= set(cpu)
-    assert not {"vllm", "xformers", "triton", "torchvision"} & set(cpu)
+    assert not {"vllm", "triton", "torchvision"} & set(cpu)
     # Unsloth's metadata asks for a torchvision that breaks it on a CPU, so it is installed by itself.
     assert not WITHOUT_DEPENDENCIES & set(cpu)
 
@@ -206,9 +222,9 @@ def test_package_versions_are_those_of_installed_pins_only(versions):
 # --- The doctor --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("machine", [CPU, GPU], ids=["cpu", "gpu"])
-def test_where_every_pin_is_met_nothing_mismatches(versions, machine):
-    versions(torch="2.13.0+cpu")
+@pytest.mark.parametrize(("machine", "torch"), [(CPU, "2.13.0+cpu"), (CPU, "2.13.0"), (GPU, "2.13.0"), (GPU, "2.13.0+cu130")])
+def test_where_every_pin_is_met_nothing_mismatches(versions, machine, torch):
+    versions(torch=torch)
     assert mismatches(machine) == []
 
 
@@ -258,8 +274,92 @@ def test_with_a_gpu_a_gpu_preset_is_no_problem(smi, versions, monkeypatch):
     versions()
     space(monkeypatch, 50e9)
     monkeypatch.setattr(environment, "torch_cuda", lambda: (13, 0))
-    smi("echo 'Tesla T4, 15360, 7.5'")
+    smi("echo 'GPU-0, Tesla T4, 15360, 7.5'")
     assert doctor("t4") == []
+
+
+TWO = "NVIDIA L4, 23034, 8.9\nTesla T4, 15360, 7.5"
+
+
+@pytest.mark.parametrize(
+    ("cards", "visible", "told"),
+    [(TWO, None, True), (TWO, "1,0", True), (TWO, "1", False), ("\n".join([TWO] * 2), "0,2", False), (TWO, "GPU-1a", False)],
+)
+def test_of_several_cards_of_different_size_the_one_that_counts_is_named(smi, monkeypatch, capsys, cards, visible, told):
+    if visible is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    machine = smi(f"{ASKED}printf '{listed_by_smi(cards)}\n'")
+    said = capsys.readouterr().err
+    assert (machine.gpu, told) == ("Tesla T4" if visible in ("1,0", "1", "GPU-1a") else "NVIDIA L4", bool(said))
+    if told:
+        assert "2 cards of different size are visible" in said and "NVIDIA L4, 24 GB" in said and "Tesla T4, 16 GB" in said
+        assert "CUDA_VISIBLE_DEVICES=0" in said and "CUDA_DEVICE_ORDER=PCI_BUS_ID" in said
+
+
+@pytest.mark.parametrize(
+    ("visible", "gpu", "memory"),
+    [
+        (" 1", "Tesla T4", 16.1),
+        ("GPU-1a5b-11,0", "Tesla T4", 16.1),
+        ("1,-1,0", "Tesla T4", 16.1),
+        ("-1,0", None, 0.0),
+        ("2,0", None, 0.0),
+        ("NoDevFiles", None, 0.0),
+        ("GPU-7", None, 0.0),
+        ("MIG-6a1f", "NVIDIA L4 (a MIG slice)", 21.5),
+        ("MIG-9", None, 0.0),
+    ],
+)
+def test_an_entry_of_the_visible_cards_is_what_cuda_takes_it_for(smi, monkeypatch, visible, gpu, memory):
+    """From the first entry that names no card, CUDA sees none."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    slices = "GPU 0: NVIDIA L4 (UUID: GPU-0a5b-11)\n  MIG 3g.20gb     Device  0: (UUID: MIG-6a1f-02)"
+    machine = smi(f"[ $1 = -L ] && echo '{slices}' && exit; printf '{listed_by_smi(TWO)}\n'")
+    assert (machine.gpu, machine.gpu_memory_gb) == (gpu, memory)
+
+
+def test_another_card_that_cannot_be_read_changes_nothing(smi, capsys):
+    machine = smi("printf 'GPU-0, NVIDIA L4, 23034, 8.9\nGPU-1, NVIDIA GB10, [N/A], 12.1\n'")
+    assert machine.gpu == "NVIDIA L4" and capsys.readouterr().err == ""
+
+
+# --- What vLLM prints ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(not importlib.util.find_spec("vllm"), reason="needs vLLM")
+@pytest.mark.parametrize(("first", "chatter"), [("", False), ("os.environ['VLLM_LOGGING_LEVEL'] = 'INFO'; ", True)])
+def test_vllm_keeps_its_news_to_itself_and_not_its_warnings(first, chatter):
+    code = (
+        f"import os; {first}from helpers.environment import quiet; quiet()\n"
+        "import vllm.logger\n"
+        "os.environ['VLLM_LOGGING_LEVEL'] = 'INFO'  # as unsloth_zoo's patch_vllm does\n"
+        "from vllm.config.logging import LoggingConfig\n"
+        "vllm.logger.configure_logging_if_needed(LoggingConfig())  # as an engine does that starts\n"
+        "logger = vllm.logger.init_logger('vllm.v1.executor.abstract')\n"
+        "logger.info('It took 0.1 seconds to fall asleep.'); logger.warning('mind this')\n"
+    )
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("VLLM_")}
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=PROJECT, env=environment, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    said = done.stdout + done.stderr
+    assert "mind this" in said and ("fall asleep" in said) is chatter
+
+
+def test_what_a_user_has_asked_of_vllms_logging_stays(monkeypatch):
+    for name in ("VLLM_CONFIGURE_LOGGING", "VLLM_LOGGING_LEVEL", "VLLM_LOGGING_CONFIG_PATH"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("VLLM_LOGGING_CONFIG_PATH", "mine.json")  # which vLLM refuses beside VLLM_CONFIGURE_LOGGING=0
+    for name in ("HF_HUB_DISABLE_PROGRESS_BARS", "TOKENIZERS_PARALLELISM"):
+        monkeypatch.setenv(name, "")
+    environment.quiet()
+    assert "VLLM_CONFIGURE_LOGGING" not in os.environ
+    monkeypatch.delenv("VLLM_LOGGING_CONFIG_PATH")
+    monkeypatch.setenv("VLLM_CONFIGURE_LOGGING", "")
+    monkeypatch.delenv("VLLM_CONFIGURE_LOGGING")
+    environment.quiet()
+    assert os.environ["VLLM_CONFIGURE_LOGGING"] == "0"
 
 
 def test_a_full_disk_is_a_problem(no_gpu, versions, monkeypatch):
@@ -370,7 +470,7 @@ def test_the_real_torch_here_is_read():
     ("changes", "installed", "said"),
     [
         ({}, {}, None),
-        ({"gpu": None}, {}, "needs a GPU"),
+        ({}, {"vllm": "0.30.0"}, "vllm 0.30.0 is installed and the suite is pinned to 0.31.0 (python -m helpers install)"),
         ({"compute_capability": 6.1}, {}, "needs compute capability 7.0 and NVIDIA L4 has 6.1"),
         ({}, {"vllm": None}, "vLLM is not installed"),
         ({}, {"vllm-bnb-plugin": None}, "vllm-bnb-plugin is not installed"),

@@ -1,12 +1,24 @@
-"""The GPU benchmark's own parts, on a CPU: the random model, one case measured, the table."""
+"""`make gpu-check` without a GPU: the random model, a case measured, the table; the check rehearsed, resumed, failing, late."""
 
+import fcntl
 import json
+import shutil
+import subprocess
+import sys
+import time
+from dataclasses import replace
 
+import psutil
 import pytest
+import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from benchmarks import gpu
-from helpers.presets import PRESETS
+from benchmarks import gpu, gpu_check, gpu_objective, gpu_parts
+from helpers import environment
+from helpers.environment import vllm_obstacle
+from helpers.presets import PRESETS, as_settings, with_overrides
+from helpers.rewards import substantial_format_reward
+from helpers.runs import Run, write_json
 from helpers.training.memory import shape_of
 from helpers.training.policy import sample
 
@@ -21,43 +33,389 @@ def folder(tmp_path_factory):
     with open(f"{POCKET.model_path}/config.json", encoding="utf-8") as file:
         config = json.load(file)
     (shaped / "config.json").write_text(json.dumps(config | {"vocab_size": 1000}), encoding="utf-8")
-    return gpu.random_model(str(shaped), tmp_path_factory.mktemp("random"))
+    return gpu.random_model(str(shaped), tmp_path_factory.mktemp("random") / "model")
 
 
-def test_the_random_model_has_the_shape_and_every_id_can_be_read(folder):
+def test_the_random_model_has_the_shape_and_some_of_its_completions_earn(folder):
     model, tokenizer = AutoModelForCausalLM.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
     assert shape_of(str(folder)).vocab_size == 1000 == len(tokenizer) == model.get_output_embeddings().weight.shape[0]
     assert model.generation_config.eos_token_id == tokenizer.eos_token_id == 2
     assert tokenizer.apply_chat_template(PROMPT, tokenize=False, add_generation_prompt=True).count("What is 1 + 2?") == 1
-    (texts,) = sample(model, tokenizer, [PROMPT], max_new_tokens=16, samples=8, progress=False)
-    assert len(set(texts)) == 8 and any("<answer>" in text for text in texts), "they differ, and some will earn"
+    (texts,) = sample(model, tokenizer, [PROMPT], max_new_tokens=8, samples=32, progress=False)
+    assert {0.0, 1.0} == set(substantial_format_reward(completions=texts)), "a group that disagrees has a gradient"
 
 
-def test_a_case_is_measured_at_the_sizes_of_the_preset():
-    settings = gpu.with_overrides(POCKET, max_completion_length=8, num_generations=4, per_device_train_batch_size=8)
-    result = gpu.measure(settings, steps=1)
-    assert result["seconds"] > 0 and result["tokens_per_second"] == pytest.approx(64 / result["seconds"])
-    assert result["peak"] is None, "no GPU"
+def test_prompts_fill_the_room_that_the_settings_leave_them(tokenizer):
+    prompt = gpu._longest_prompt(tokenizer, 256)
+    ids = tokenizer.apply_chat_template(prompt, add_generation_prompt=True)["input_ids"]
+    assert 256 - 30 < len(ids) <= 256
 
 
-def test_the_table_sets_each_case_beside_trl_alone_and_the_estimate_beside_the_peak():
+def test_the_table_sets_each_case_beside_trl_and_the_estimate_beside_the_peak():
     rows = [
-        {"model": "m", "case": "Unsloth + vLLM", "seconds": 2.0, "tokens_per_second": 900.0, "peak": 10e9, "estimate": 11e9},
-        {"model": "m", "case": "Unsloth", "error": "OutOfMemoryError"},
-        {"model": "m", "case": "TRL alone", "seconds": 6.0, "tokens_per_second": 300.0, "peak": 20e9, "estimate": 18e9},
+        {"case": "Unsloth + vLLM", "seconds": 2.0, "tokens_per_second": 900.0, "peak": 10e9, "estimate": 11e9},
+        {"case": "TRL + vLLM", "seconds": 3.0, "tokens_per_second": 600.0, "peak": 30e9, "estimate": None},
+        {"case": "TRL", "seconds": 6.0, "tokens_per_second": 300.0, "peak": 20e9, "estimate": 18e9},
     ]
-    text = gpu.table(rows, "the command")
-    assert "| m | Unsloth + vLLM | 2.00 | 900 | 3.00 | 10.0 | 11.0 | 1.10 |" in text
-    assert "| m | Unsloth | OutOfMemoryError |" in text and "| m | TRL alone | 6.00 | 300 | 1.00 | 20.0 | 18.0 | 0.90 |" in text
-    assert "`the command` on a CPU" in text
+    lines = gpu.table(rows)
+    assert "| Unsloth + vLLM | 2.00 | 900 | 3.00 | 10.0 | 11.0 | 1.10 |" in lines
+    assert "| TRL + vLLM | 3.00 | 600 | 2.00 | 30.0 |  |  |" in lines
+    assert "| TRL | 6.00 | 300 | 1.00 | 20.0 | 18.0 | 0.90 |" in lines
 
 
-def test_the_cases_are_presets_that_can_run():
-    args = type("Args", (), {"length": 128, "utilization": None})
-    cases = {case: gpu.settings_of("unsloth/Qwen3-8B", case, args) for case in gpu.CASES}
-    assert {case: (s.backend, s.fast_inference) for case, s in cases.items()} == {
-        "Unsloth + vLLM": ("unsloth", True),
-        "Unsloth": ("unsloth", False),
-        "TRL alone": ("transformers", False),
-    }
-    assert {(s.model, s.max_completion_length) for s in cases.values()} == {("unsloth/Qwen3-8B", 128)}
+def test_an_estimate_out_of_tolerance_is_a_problem(tmp_path):
+    results = tmp_path / "gpu.json"
+    (tmp_path / "logs").mkdir()
+    rows = {"a": {"case": "Unsloth", "estimate": 12e9, "peak": 10e9}, "b": {"case": "TRL", "estimate": 9e9, "peak": 10e9}}
+    write_json(results, {name: {"data": {"row": row}} for name, row in rows.items()})
+    check = gpu_parts.Check("estimates", results, tmp_path, rehearse=False)
+    gpu_parts.estimates(check)
+    assert check.problems == ["the estimate for Unsloth is 1.20 of what was measured, not within 15%."]
+    assert len(check.lines) == 2
+
+
+@pytest.mark.parametrize("rehearse", [True, False])
+def test_where_nothing_was_measured_no_estimate_passes(tmp_path, rehearse):
+    check = gpu_parts.Check("estimates", tmp_path / "gpu.json", tmp_path, rehearse)
+    gpu_parts.estimates(check)
+    assert bool(check.problems) == (not rehearse) and bool(check.needs_gpu) == rehearse
+
+
+@pytest.mark.parametrize(
+    ("before", "trained", "learned"),
+    [((0.1, 0.2), (0.3, 0.4), True), ((0.1, 0.3), (0.2, 0.4), False), ((0.3, 0.4), (0.1, 0.2), False)],
+)
+def test_a_pocket_model_that_did_not_learn_is_a_problem(tmp_path, monkeypatch, before, trained, learned):
+    found = {"baseline": {"ci95": before}, "trained": {"ci95": trained}}
+    monkeypatch.setattr(gpu_parts, "_execute", lambda *asked: True)
+    monkeypatch.setattr(gpu_parts, "_outcome", lambda check, run: found)
+    check = gpu_parts.Check(gpu_parts.POCKET, tmp_path / "gpu.json", tmp_path, rehearse=False)
+    gpu_parts.notebooks_on_the_pocket_model(check)
+    assert bool(check.problems) != learned
+
+
+@pytest.mark.parametrize(
+    ("proven", "asked"), [("original", ["dequantised"]), ("dequantised", ["original"]), (None, ["original", "dequantised"])]
+)
+def test_a_merge_into_either_base_is_asked_for_unless_it_was_proven(tmp_path, monkeypatch, proven, asked):
+    monkeypatch.setenv("GRPO_RUNS_DIR", str(tmp_path))
+    (tmp_path / "logs").mkdir()
+    called = []
+    for name, does in {"_prepare": None, "_execute": True}.items():
+        monkeypatch.setattr(gpu_parts, name, lambda *asked, does=does: does)
+    monkeypatch.setattr(gpu_parts, "_helpers", lambda *words: called.append(words) or 0)
+    write_json(tmp_path / "gpu.json", {gpu_parts.REAL: {"data": {"merge": {"into": proven}}}} if proven else {})
+    gpu_parts.merge(gpu_parts.Check("merge", tmp_path / "gpu.json", tmp_path, rehearse=False))
+    assert [word for words in called for word in words if word.startswith("merge=")] == [f"merge={base}" for base in asked]
+
+
+def test_small_numbers_are_not_rounded_to_nothing():
+    row = {"case": "TRL", "seconds": 6.0, "tokens_per_second": 300.0, "peak": None, "estimate": 18e6}
+    assert gpu.table([row])[-1] == "| TRL | 6.00 | 300 | 1.00 |  | 0.018 |  |"
+
+
+# --- The objective ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def compared(tmp_path, monkeypatch):
+    """Compare a run of the pocket preset, changed by `recorded`, with live arguments and what the trainer keeps."""
+    monkeypatch.setenv("GRPO_RUNS_DIR", str(tmp_path))
+
+    def rows(args: dict, trainer: dict | None = None, defaults: dict | None = None, gpu: str | None = None, **recorded):
+        run = Run("live")
+        run.path("adapter").mkdir(exist_ok=True)
+        settings = as_settings(with_overrides(POCKET, engine="vllm", **recorded))
+        run.record("training", settings=settings, seed=1, weights=[1.0, 0.1])
+        write_json(
+            run.path("live_objective.json"), {"gpu": gpu, "args": args, "trainer": trainer or {}, "defaults": defaults or {}}
+        )
+        return gpu_objective.compare(run)
+
+    return rows
+
+
+def test_a_setting_that_the_live_trainer_has_otherwise_is_named(compared):
+    args = {"beta": 0.02, "epsilon": 0.2, "epsilon_high": 0.28, "loss_type": "dapo", "sync_ref_model": False}
+    trainer = {"beta": 0.02, "epsilon": 0.2, "loss_type": "grpo", "sync_ref_model": False}
+    rows = compared(args, trainer, {"sync_ref_model": False}, beta=0.01, epsilon=0.2, epsilon_high=0.2, loss_type="dapo")
+    assert [row.problem for row in rows if row.problem] == [
+        "beta: the manifest records 0.01, and the live arguments have 0.02.",
+        "epsilon_high: the manifest records 0.2, and the live arguments have 0.28.",
+        "loss_type: the manifest records 'dapo', and the live trainer has 'grpo'.",
+    ]
+
+
+def test_a_setting_that_is_not_recorded_has_to_have_trls_default(compared):
+    (row,) = compared({"delta": 4.0}, defaults={"delta": None})
+    assert row.problem == "delta: nothing is recorded, and TRL's default is None, and the live arguments have 4.0."
+
+
+@pytest.mark.parametrize(
+    ("name", "recorded", "live", "said"),
+    [
+        ("top_k", 0, -1, "no limit"),
+        ("top_k", 20, -1, "**differs**"),
+        ("optim", "adamw_torch", "adamw_torch_fused", "same update"),
+        ("optim", "adamw_8bit", "adamw_torch", "**differs**"),
+        ("optim", "adamw_torch", "adamw_torch", "same"),
+    ],
+)
+def test_values_that_come_to_the_same_are_no_problem_and_told(compared, name, recorded, live, said):
+    (row,) = rows = compared({name: live}, **{name: recorded})
+    assert gpu_objective.table(rows)[-1].endswith(f"| {said} |") and bool(row.problem) == (said == "**differs**")
+
+
+def test_what_follows_from_the_recorded_settings_is_compared(compared):
+    sizes = {"per_device_train_batch_size": 16, "gradient_accumulation_steps": 2, "steps_per_generation": None}
+    args = {"seed": 1, "steps_per_generation": 2, "generation_batch_size": 32, "use_vllm": True}
+    args |= {"reward_weights": [1.0, 0.1], "generation_kwargs": "{}", "router_aux_loss_coef": 0.0}
+    weights = {"reward_weights": gpu_objective._plain(torch.tensor([1.0, 0.1]))}
+    assert not [row for row in compared(args, weights, gpu="a card", **sizes) if row.problem]
+    other = {"seed": 2, "steps_per_generation": 1, "generation_batch_size": 16, "use_vllm": False}
+    other |= {"reward_weights": [1.0, 1.0], "generation_kwargs": "{'x': 1}", "router_aux_loss_coef": 0.01}
+    assert all(row.problem for row in compared(other, gpu="a card", **sizes))
+    assert compared({"use_vllm": True}, **sizes)[0].problem, "without a card vLLM is started beside the trainer"
+    assert args.keys() <= set(gpu_objective.OBJECTIVE), "all of them are asked of the trainer"
+
+
+# --- The command --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def work(tmp_path, monkeypatch):
+    """The rehearsal's own folder."""
+    monkeypatch.setenv("GRPO_RUNS_DIR", str(tmp_path / "runs"))
+    return tmp_path / "runs" / "gpu-rehearsal"
+
+
+def test_the_rehearsal_goes_through_every_part_and_then_has_nothing_to_do(executed, work, capsys):
+    for run in (gpu_parts.REAL, gpu_parts.POCKET, gpu_parts.OBJECTIVE):  # executed before; what is left is gone on with
+        shutil.copytree(executed.folder, work / run)
+    assert gpu_check.main(["--rehearse"]) == 0, [path.read_text() for path in work.glob("logs/*.log")]
+    done = json.loads((work / "gpu.json").read_text(encoding="utf-8"))
+    assert list(done) == [part.name for part in gpu_parts.PARTS]
+    needs = {name for name, part in done.items() if part["outcome"] == "needs a GPU"}
+    without_vllm = {"speed-unsloth-vllm"} if vllm_obstacle(gpu_check.this_machine()) else set()
+    assert needs == {"speed-trl-vllm", "estimates"} | without_vllm
+    row = done["speed-unsloth"]["data"]["row"]
+    assert row["peak"] is None and row["estimate"] > 0 and row["tokens_per_second"] * row["seconds"] == pytest.approx(8 * 16)
+    text = (work / "gpu.md").read_text(encoding="utf-8")
+    assert "random weights of the pocket model's shapes" in text and "Qwen3" not in text
+    assert text.count("```\n            ") == 2 and "\nmerged " in text, "both evaluations as they were printed"
+    assert "# What a GPU shows: a rehearsal without one" in text and "Not done yet" not in text
+    assert "| beta | 0.01 | 0.01 | 0.01 | same |" in text and "| TRL | " in text and "into original" in text
+    capsys.readouterr()
+    assert gpu_check.main(["--rehearse"]) == 0
+    assert capsys.readouterr().out.count("is written already") == len(gpu_parts.PARTS)
+
+
+def test_without_a_gpu_the_check_says_what_to_do(work, capsys):
+    with pytest.raises(SystemExit):
+        gpu_check.main([])
+    assert "no NVIDIA GPU is visible; `--rehearse` runs the same script without one" in capsys.readouterr().err
+
+
+def test_no_version_is_insisted_on(work, monkeypatch):
+    card = replace(gpu_check.this_machine(), gpu="a card", gpu_memory_gb=80.0, compute_capability=9.0)
+    monkeypatch.setattr(environment, "installed_version", {"vllm": "0.25.1"}.get)
+    assert "the suite is pinned to" in vllm_obstacle(card)
+    for name, value in gpu_check._environment(work, rehearse=True).items():
+        monkeypatch.setenv(name, value)
+    assert vllm_obstacle(card) is None
+
+
+def test_nothing_is_downloaded(work, monkeypatch):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "0")
+    assert gpu_check._environment(work, rehearse=False)["HF_HUB_OFFLINE"] == "1"
+
+
+@pytest.mark.parametrize(("given", "minutes"), [([], 25), (["--minutes", "9"], 9), (["--rehearse"], 100)])
+def test_a_call_takes_25_minutes_unless_told_otherwise(work, tmp_path, monkeypatch, given, minutes):
+    card = replace(gpu_check.this_machine(), gpu="a card", gpu_memory_gb=80.0)
+    if "--rehearse" not in given:
+        monkeypatch.setattr(gpu_check, "this_machine", lambda: card)
+    called = []
+    monkeypatch.setattr(gpu_check, "check", lambda *how: called.append(how) or {})
+    gpu_check.main([*given, "--output", str(tmp_path / "gpu.md")])
+    assert called[0][3] == minutes
+
+
+@pytest.mark.parametrize("minutes", ["0", "-5", "nan", "15.9"])
+def test_a_call_too_short_for_any_part_is_refused(work, capsys, minutes):
+    with pytest.raises(SystemExit, match="2"):
+        gpu_check.main(["--rehearse", "--minutes", minutes])
+    assert "the shortest part may take 16 minutes; give at least as many" in capsys.readouterr().err
+    assert not (work / "gpu.md").exists()
+
+
+def test_a_second_check_beside_a_running_one_is_refused_in_a_sentence(work, capsys):
+    work.mkdir(parents=True)
+    with (work / ".lock").open("w") as file:
+        print("process 7 on here since noon", file=file, flush=True)
+        fcntl.flock(file, fcntl.LOCK_EX)
+        with pytest.raises(SystemExit, match="2"):
+            gpu_check.main(["--rehearse"])
+    assert capsys.readouterr().err == "error: the check is being executed by process 7 on here since noon.\n"
+
+
+@pytest.mark.parametrize("content", ["{", "[]", '{"rest": {}}', '{"rest": 1}'])
+def test_a_damaged_file_is_named_and_all_can_be_done_again(work, capsys, monkeypatch, content):
+    work.mkdir(parents=True)
+    (work / "gpu.json").write_text(content)
+    with pytest.raises(SystemExit, match="2"):
+        gpu_check.main(["--rehearse"])
+    said = f"error: {work / 'gpu.json'} is damaged: delete it, or call with --fresh, and all parts are done again.\n"
+    assert capsys.readouterr().err == said
+    monkeypatch.setattr(gpu_check, "PARTS", (part("only", "pass"),))
+    monkeypatch.setattr(gpu_check, "_command", lambda part, *where: [sys.executable, "-c", part.does])
+    assert gpu_check.main(["--rehearse", "--fresh"]) == 0 and list(gpu_check.read(work / "gpu.json")) == ["only"]
+
+
+@pytest.mark.parametrize(("outcome", "code"), [("passed", 0), ("needs a GPU", 0), ("failed", 1), ("over", 1)])
+def test_the_exit_code_and_how_to_do_a_part_again(work, monkeypatch, capsys, outcome, code):
+    monkeypatch.setattr(gpu_check, "PARTS", (part("only", "pass"),))
+    work.mkdir(parents=True)
+    write_json(work / "gpu.json", {"only": written(outcome)})
+    assert gpu_check.main(["--rehearse"]) == code
+    again = f"""only                 is written already: {outcome}. Again: make gpu-check ARGS="--rehearse --fresh only"\n"""
+    assert (again in capsys.readouterr().out) == bool(code)
+
+
+def written(outcome: str, **what) -> dict:
+    """What is written of a part."""
+    return {"outcome": outcome, "seconds": 1.0, "found": "x", "lines": [], "problems": [], "needs_gpu": [], "data": {}} | what
+
+
+def part(name: str, program: str, seconds: int = 60, reads: tuple = ()) -> gpu_check.Part:
+    """A part that is no part of the check's, but a program."""
+    return gpu_check.Part(name, 1, f"The part {name}", seconds, program, reads)
+
+
+@pytest.fixture
+def programs(tmp_path, monkeypatch):
+    """Parts whose process is the program in their `does`; the rest of the command is its own."""
+    monkeypatch.setattr(gpu_check, "_command", lambda part, *where: [sys.executable, "-c", part.does])
+    results, work = tmp_path / "out.md", tmp_path / "work"
+    return lambda *parts, minutes=25.0: gpu_check.check(parts, results, work, minutes), results
+
+
+def test_a_failure_is_explained_and_the_next_part_runs_and_a_second_call_does_what_is_missing(programs, tmp_path):
+    check, results = programs
+    counted = f"open({str(tmp_path / 'ran')!r}, 'a').write('x')"
+    parts = part("good", counted), part("bad", "import json; json.loads('no')"), part("last", counted)
+    done = check(*parts[:2])
+    assert done["bad"]["problems"] == ["json.decoder.JSONDecodeError: Expecting value: line 1 column 1 (char 0)"]
+    assert "json.decoder.JSONDecodeError" in (tmp_path / "work" / "logs" / "bad.log").read_text(encoding="utf-8")
+    outcomes = {name: one["outcome"] for name, one in check(*parts).items()}
+    assert outcomes == {"good": "passed", "bad": "failed", "last": "passed"}
+    assert (tmp_path / "ran").read_text() == "xx", "good was not done again"
+    text = results.read_text(encoding="utf-8")
+    assert "- json.decoder.JSONDecodeError: Expecting value" in text and f"- The log: `{done['bad']['log']}`" in text
+    assert text.count("--fresh") == 1 and """- Again: `make gpu-check ARGS="--fresh bad"`""" in text
+
+
+LATE = """
+import pathlib, subprocess, sys, time
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
+pathlib.Path(sys.argv[1]).write_text(str(child.pid))
+time.sleep(600)
+"""
+
+
+def test_a_part_over_its_budget_is_ended_with_its_children(programs, tmp_path, monkeypatch):
+    check, results = programs
+    pid = tmp_path / "pid"
+    monkeypatch.setattr(gpu_check, "_command", lambda part, *where: [sys.executable, "-c", part.does, str(pid)])
+    done = check(part("late", LATE, seconds=10), part("next", "pass"))
+    assert done["late"]["outcome"] == "over" and "It was ended after 10 s, its budget." in results.read_text(encoding="utf-8")
+    assert done["next"]["outcome"] == "passed"
+    child = int(pid.read_text())
+    assert not psutil.pid_exists(child) or psutil.Process(child).status() == psutil.STATUS_ZOMBIE
+
+
+def test_what_no_longer_fits_is_said_and_left_for_the_next_call(programs, capsys):
+    check, _ = programs
+    parts = part("long", "pass", seconds=600), part("short", "pass", seconds=60)
+    assert list(check(*parts, minutes=2)) == ["short"]
+    assert "long                 left out: 120 s are left, and it may take 600. Call again." in capsys.readouterr().out
+    assert set(check(*parts)) == {"long", "short"}
+
+
+def test_a_part_that_is_cut_by_the_calls_end_is_taken_up_by_the_next(programs):
+    check, results = programs
+    done = check(part("long", "import time; time.sleep(600)", seconds=2), minutes=1.5 / 60)
+    assert done["long"]["outcome"] == "cut short" and "**Cut short**" in (text := results.read_text(encoding="utf-8"))
+    assert "when the time of the call was over: the next call takes it up." in text and "budget" not in text
+    assert check(part("long", "pass"))["long"]["outcome"] == "passed"
+
+
+def test_a_part_that_reads_others_waits_for_them_and_is_done_again_after_them(programs, tmp_path, capsys):
+    check, results = programs
+    counted = f"open({str(tmp_path / 'ran')!r}, 'a').write('x')"
+    parts = part("speed", "pass"), part("estimates", counted, reads=("speed",))
+    for outcome, there in (("cut short", []), (None, []), ("failed", ["speed", "estimates"])):
+        write_json(results.with_suffix(".json"), {"speed": written(outcome)} if outcome else {})
+        done = check(replace(parts[0], seconds=6000), parts[1], minutes=2)
+        assert [name for name in done if done[name]["outcome"] != "cut short"] == there
+    assert capsys.readouterr().out.count("left out: it reads speed, not written yet. Call again.") == 2
+    gpu_check.forget(["speed"], results, tmp_path)
+    check(*parts)
+    assert (tmp_path / "ran").read_text() == "xx"
+
+
+PARTS_OWN = """
+import subprocess, sys
+from benchmarks import gpu_parts
+def does(check):
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
+    check.say(str(child.pid))
+    child.wait()
+gpu_parts.PARTS = (gpu_parts.Part("late", 1, "", 60, does),)
+gpu_parts.main("late", "no.json", sys.argv[1])
+"""
+CHECK = """
+import sys
+from pathlib import Path
+from benchmarks import gpu_check
+gpu_check._command = lambda part, *where: [sys.executable, "-c", part.does, sys.argv[1]]
+gpu_check.run(gpu_check.Part("late", 1, "", 60, sys.argv[2]), Path("no.json"), Path(sys.argv[1]), 60, True)
+"""
+
+
+def test_a_part_ends_with_a_check_that_is_killed(tmp_path):
+    process = subprocess.Popen([sys.executable, "-c", CHECK, str(tmp_path), PARTS_OWN], cwd=gpu_check.PROJECT)
+    said = tmp_path / "logs" / "late.json"
+    while not said.exists():
+        assert process.poll() is None
+        time.sleep(0.1)
+    family = psutil.Process(process.pid).children(recursive=True)
+    assert int(json.loads(said.read_text())["lines"][0]) in {one.pid for one in family}
+    process.kill()
+    process.wait()
+    deadline = time.monotonic() + 60
+    while any(one.is_running() and one.status() != psutil.STATUS_ZOMBIE for one in family):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+@pytest.mark.parametrize(
+    ("log", "sentence"),
+    [
+        ("03_x.ipynb, cell 42: ValueError: no\nThe whole traceback is in x", "03_x.ipynb, cell 42: ValueError: no"),
+        ("error: preset 't5' is not known.\n", "error: preset 't5' is not known."),
+        ("Traceback:\n  File x\n\x1b[31mOutOfMemoryError\x1b[0m: CUDA is full\nnote", "OutOfMemoryError: CUDA is full"),
+        ("Killed\n", "Killed"),
+        ("", "it ended with code 9 and said nothing"),
+    ],
+)
+def test_a_log_is_put_in_a_sentence(log, sentence):
+    assert gpu_check.why(log, 9) == sentence
+
+
+def test_a_part_can_be_done_again(work):
+    state = work / "gpu.json"
+    (work / "objective").mkdir(parents=True)
+    write_json(state, {"objective": written("failed"), "rest": written("passed")})
+    gpu_check.forget(["objective"], work / "gpu.md", work)
+    assert list(gpu_check.read(state)) == ["rest"] and not (work / "objective").exists()

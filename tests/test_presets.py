@@ -53,8 +53,8 @@ def test_every_preset_gives_whole_groups_and_its_own_context(preset):
 def test_only_the_pocket_preset_runs_without_a_gpu(preset):
     assert (preset.needs_gb == 0) == (preset.name == "pocket")
     if preset.needs_gb < 20:
-        # vLLM is not there on a CPU and may not serve a T4.
-        assert preset.fast_inference is False
+        # vLLM starts longer than the pocket model samples, and may not serve a T4.
+        assert preset.engine == "transformers"
 
 
 @pytest.mark.parametrize(
@@ -86,17 +86,15 @@ def test_auto_picks_the_largest_preset_that_fits(memory, name):
 def test_what_auto_picks_can_run_there_and_larger_presets_cannot(memory, monkeypatch):
     monkeypatch.setattr(presets, "vllm_obstacle", lambda machine: None)
     picked = resolve("auto", machine(memory))
-    assert check_machine(picked, machine(memory)) == picked
+    assert check_machine(picked, machine(memory)) == replace(picked, engine="vllm" if memory > 20 else "transformers")
     for preset in PRESETS.values():
         if preset.needs_gb > max(memory, picked.needs_gb):
             with pytest.raises(ValueError, match=f"preset '{preset.name}'.*--preset {picked.name}`"):
                 check_machine(preset, machine(memory))
 
 
-def test_the_smallest_preset_runs_on_any_card_but_vllm_needs_one():
+def test_the_smallest_preset_runs_on_any_card():
     assert check_machine(POCKET, machine(4.0)) == POCKET
-    with pytest.raises(ValueError, match=r"fast_inference=True .* needs a GPU"):
-        check_machine(with_overrides(POCKET, fast_inference=True), machine())
 
 
 @each_preset
@@ -118,7 +116,7 @@ def test_a_near_preset_is_suggested():
 
 
 def test_overrides_replace_and_none_keeps():
-    preset = resolve("pocket", machine(), max_steps=5, learning_rate=1, train_size=None, beta=None, fast_inference=False)
+    preset = resolve("pocket", machine(), max_steps=5, learning_rate=1, train_size=None, beta=None, engine="transformers")
     assert preset == replace(POCKET, max_steps=5, learning_rate=1)
     assert resolve("auto", machine(16.1), max_steps=7) == replace(PRESETS["t4"], max_steps=7)
     assert POCKET.max_steps != 5
@@ -291,7 +289,7 @@ def test_the_memory_optimized_recipe_is_the_classic_one_in_todays_names():
 
 def test_the_high_performance_recipe_is_the_classic_one_in_todays_names():
     recipe = PRESETS["high_performance"]
-    assert (recipe.learning_rate, recipe.fast_inference) == (1e-5, True)
+    assert (recipe.learning_rate, recipe.engine) == (1e-5, "auto")
     assert (recipe.per_device_train_batch_size, recipe.gradient_accumulation_steps, recipe.num_generations) == (4, 2, 16)
     assert (recipe.max_prompt_length, recipe.max_completion_length) == (512, 1024)
 
@@ -333,18 +331,18 @@ def test_vllm_serves_ranks_it_knows_and_only_with_unsloth():
     assert [with_overrides(fast, lora_rank=rank).max_lora_rank for rank in (4, 16, 17, 64, 500)] == [8, 16, 32, 64, 512]
     with pytest.raises(ValueError, match="lora_rank=513: vLLM serves adapters up to rank 512"):
         with_overrides(fast, lora_rank=513)
-    assert with_overrides(fast, lora_rank=513, fast_inference=False).lora_rank == 513
-    assert with_overrides(fast, backend="transformers").fast_inference is False
-    with pytest.raises(ValueError, match="fast_inference=True samples through the vLLM engine that Unsloth builds"):
-        with_overrides(fast, backend="transformers", fast_inference=True)
+    assert with_overrides(fast, lora_rank=513, engine="transformers").lora_rank == 513
+    assert with_overrides(fast, backend="transformers").engine == "transformers"
+    with pytest.raises(ValueError, match="engine='vllm' goes with backend='unsloth'"):
+        with_overrides(fast, backend="transformers", engine="vllm")
 
 
 def test_where_vllm_cannot_serve_the_same_preset_samples_through_transformers_and_says_so(capsys, monkeypatch):
     card = machine(24.2)
-    assert check_machine(PRESETS["l4"], card) == replace(PRESETS["l4"], fast_inference=False), "vLLM is not installed here"
+    assert check_machine(PRESETS["l4"], card) == replace(PRESETS["l4"], engine="transformers"), "vLLM is not installed here"
     assert "vLLM is not installed: sampling goes through Transformers" in capsys.readouterr().out
     monkeypatch.setattr(presets, "vllm_obstacle", lambda machine: None)
-    assert check_machine(PRESETS["l4"], card) == PRESETS["l4"] and not capsys.readouterr().out
+    assert check_machine(PRESETS["l4"], card) == replace(PRESETS["l4"], engine="vllm") and not capsys.readouterr().out
 
 
 def test_plain_trl_in_4_bits_is_refused_on_a_card_without_bfloat16():
@@ -385,3 +383,15 @@ def test_a_card_that_the_pinned_torch_does_not_serve_is_named(gpu, capability):
     assert pick(old) == "pocket"
     with pytest.raises(ValueError, match=rf"{gpu} has compute capability {capability}.*serves 7\.5.*--preset pocket"):
         check_machine(PRESETS["t4"], old)
+
+
+def test_the_correction_of_vllms_probabilities_is_for_a_gpu(monkeypatch):
+    asked = with_overrides(PRESETS["l4"], vllm_importance_sampling_correction=True)
+    with pytest.raises(ValueError, match="nothing to correct"):  # vLLM is not installed here, so Transformers would sample
+        check_machine(asked, machine(24.2))
+    monkeypatch.setattr(presets, "vllm_obstacle", lambda machine: None)
+    assert check_machine(asked, machine(24.2)).vllm_importance_sampling_correction
+    with pytest.raises(ValueError, match="vllm_importance_sampling_correction=True needs vLLM on a GPU"):
+        check_machine(with_overrides(POCKET, engine="vllm", vllm_importance_sampling_correction=True), machine())
+    with pytest.raises(ValueError, match="TRL refuses it with loss_type='vespo'"):
+        with_overrides(asked, loss_type="vespo")

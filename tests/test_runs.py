@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from helpers import PROJECT
-from helpers.environment import installed_version, package_versions, pins
+from helpers.environment import installed_version, package_versions, pins, unsloth_switches
 from helpers.runs import Run, atomic_folder, atomic_write, empty, held, is_free, runs_folder, seed_everything, write_json
 
 
@@ -158,7 +158,8 @@ def holder(python):
 
 
 def test_what_another_process_holds_is_refused_with_who_and_since_when(holder):
-    who = rf"run 'a' is being executed by process {holder.pid} on {re.escape(platform.node())} since \d{{4}}-\d\d-\d\d \d\d:"
+    where = re.escape(platform.node())
+    who = rf"run 'a' is being executed by process {holder.pid} on {where} \(user .+\) since \d{{4}}-\d\d-\d\d \d\d:"
     with pytest.raises(ValueError, match=who), held(Run("a").folder, "run 'a'"):
         pytest.fail("it was let in")
     with held(Run("b").folder, "run 'b'"):
@@ -304,6 +305,15 @@ def test_a_record_says_when_with_which_packages_and_from_which_commit():
     assert {"transformers", "trl", "torch"} <= set(section["versions"]) | {p for p in pins() if not installed_version(p)}
     git = section["git"]
     assert git == {} or (re.fullmatch("[0-9a-f]{40}", git["revision"]) and isinstance(git["dirty"], bool))
+
+
+def test_a_record_says_which_switches_of_unsloth_were_set(monkeypatch):
+    run = Run("a")
+    run.record("data")
+    assert "switches" not in run.section("data") or unsloth_switches()
+    monkeypatch.setenv("UNSLOTH_GRPO_ZERO_VARIANCE_EXCLUDE", "1")
+    run.record("data")
+    assert run.section("data")["switches"]["UNSLOTH_GRPO_ZERO_VARIANCE_EXCLUDE"] == "1"
 
 
 @pytest.mark.parametrize("content", [b"", b'{"name": "a"', b"[]", b"null", b"\xff\xfe", b'"text"'])

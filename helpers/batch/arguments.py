@@ -19,6 +19,7 @@ from helpers.runs import Run, write_json
 PIPELINE = ("01", "02", "03", "04", "05")
 _ASKED = "asked.json"
 _NUMBERS = re.compile(r"\s*[0-9]{1,2}\s*(,\s*[0-9]{1,2}\s*)*")
+_RENAMED = {"fast_inference": "engine", "use_vllm": "engine"}  # as Unsloth and TRL call it
 _CHECKPOINTS = "checkpoints"  # this folder and the names in it are training.checkpoints', which would import torch
 
 
@@ -76,7 +77,7 @@ def refuse_unknown(given: Iterable[str], known: Iterable[str]) -> None:
     known = set(known)
     for name in given:
         if name not in known:
-            near = difflib.get_close_matches(name, known, 1)
+            near = [_RENAMED[name]] if name in _RENAMED else difflib.get_close_matches(name, known, 1)
             hint = f"Did you mean {near[0]!r}? " if near else ""
             raise ValueError(
                 f"no chosen notebook has a parameter {name!r}. {hint}They take: {', '.join(sorted(known - {'run'}))}."
@@ -100,6 +101,12 @@ def last(run: Run) -> dict | None:
         return found | {"used": {number: found["parameters"] for number in found["done"]} if used is None else used}
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
+
+
+def asked_alike(run: Run, parameters: dict, notebooks: list[str]) -> dict | None:
+    """What `last` says, if it is these parameters and notebooks. Compared as JSON, where True is not 1."""
+    found, wanted = last(run), json.dumps([parameters, notebooks], sort_keys=True)
+    return found if found and json.dumps([found["parameters"], found["notebooks"]], sort_keys=True) == wanted else None
 
 
 def write(run: Run, asked: dict) -> None:

@@ -70,6 +70,10 @@ def _check_trained_and_merged(given: dict, run: str | None, backend: str) -> Non
         from helpers.results.evaluation import judge_named
 
         judge_named(given["judge"])
+    if "serve" in given:
+        from helpers.results.serving import obstacle
+
+        obstacle(given["serve"], this_machine())
     wishes = {name: given[name] for name in ("merge", "gguf", "push_to_hub") if name in given}
     if wishes:
         from helpers.results.merging import check_wishes

@@ -73,16 +73,28 @@ class Grid:
         """What a run is given."""
         return self.fixed | point.given | {"seed": seed}
 
+    @property
+    def tasks(self) -> list[tuple[Point, int]]:
+        """Every point with every seed: a run each."""
+        return [(point, seed) for point in self.points for seed in self.seeds]
+
+    def command(self, point: Point, seed: int) -> list[str]:
+        """What makes a run, after `python -m helpers`; given again, it goes on with what was interrupted, or does nothing."""
+        given = [part for key, value in self.parameters(point, seed).items() for part in ("-p", f"{key}={json.dumps(value)}")]
+        name = self.run_name(point, seed)
+        return ["run", "--once", "--fresh", "--run", name, "--only", ",".join(self.notebooks), *given]
+
     def run_name(self, point: Point, seed: int) -> str:
         """`<name>-<point>-seed-<seed>`; a point's name that does not fit, or is no part of a run name, ends in a hash."""
         return _run_name(self.name, point.name, seed)
 
 
-def read_grid(path: Path, many: bool = False) -> Grid:
+def read_grid(path: Path, many: bool = False, elsewhere: bool = False) -> Grid:
     """Read a grid and check all that can be checked before anything runs: its keys, its parameters, and every point's settings.
 
     Numbers such as 1e-3, which YAML 1.1 reads as text, are taken as the numbers they are.
     many: take a grid of more than 10,000 runs, too; otherwise it is refused as a slip.
+    elsewhere: it will run on other machines, so this one need not be able to; the preset must be named then.
     FileNotFoundError without the file; ValueError, beginning with the file's name, for everything else.
     """
     try:
@@ -92,7 +104,7 @@ def read_grid(path: Path, many: bool = False) -> Grid:
             f"there is no grid file: {error} The top of helpers/batch/grid.py shows what one looks like."
         ) from None
     try:
-        return _grid(_content(path), many)
+        return _grid(_content(path), many, elsewhere)
     except ValueError as error:
         raise ValueError(f"{path.name}: {error}") from None
 
@@ -176,7 +188,7 @@ def _from_here(parameters: dict) -> dict:
 # --- Checks ------------------------------------------------------------------------------------------------------------
 
 
-def _grid(content: object, many: bool) -> Grid:
+def _grid(content: object, many: bool, elsewhere: bool) -> Grid:
     if not isinstance(content, dict):
         raise ValueError(f"a grid is a mapping with the keys {', '.join(_KEYS)}; this is {_kind(content)}.")
     for key in content:
@@ -187,13 +199,15 @@ def _grid(content: object, many: bool) -> Grid:
     name = _name(content.get("name"))
     notebooks, seeds = _notebooks(content.get("notebooks", [1, 3])), _seeds(content.get("seeds"))
     fixed = _fixed(content)
+    if elsewhere and fixed.get("preset", "auto") == "auto":
+        raise ValueError("`preset:` must name one: which of them `auto` is depends on the machine, and others will run this.")
     axes = _axes(content, fixed)
     _refuse_many(axes, "product" in content, len(seeds), many)
     if "product" in content:
         given = [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
     else:
         given = [{}] + [{knob: value} for knob, values in axes.items() for value in values]
-    points, preset = _points(given, list(axes), fixed, notebooks)
+    points, preset = _points(given, list(axes), fixed, notebooks, elsewhere)
     grid = Grid(name, notebooks, seeds, fixed, points, needs_gpu=preset.needs_gb > 0)
     runs = {Run(grid.run_name(point, seeds[0])).name for point in points}
     if len(runs) < len(points):
@@ -300,7 +314,9 @@ def _kind(value: object) -> str:
 # --- Points ------------------------------------------------------------------------------------------------------------
 
 
-def _points(given: list[dict], knobs: list[str], fixed: dict, notebooks: list[str]) -> tuple[list[Point], presets.Preset]:
+def _points(
+    given: list[dict], knobs: list[str], fixed: dict, notebooks: list[str], elsewhere: bool
+) -> tuple[list[Point], presets.Preset]:
     """The points, each checked, and the settings of the first.
 
     Where that is given no knob, it is the base point, and a value of a knob that it already has is that point, not another.
@@ -311,7 +327,7 @@ def _points(given: list[dict], knobs: list[str], fixed: dict, notebooks: list[st
         label = ", ".join(f"{knob}={value}" for knob, value in chosen.items()) or "the base point"
         try:
             parameters = fixed | _from_here(chosen)
-            pipeline.check("sweep", notebooks, parameters)
+            pipeline.check("sweep", notebooks, parameters, elsewhere)
             others = {name: value for name, value in parameters.items() if name == "source" or name not in presets.SETTINGS}
             if others not in checked:  # the same file need not be looked at for every point
                 checks.check(others)

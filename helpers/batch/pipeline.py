@@ -9,7 +9,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from pathlib import Path
 
@@ -25,20 +25,27 @@ from helpers import PROJECT, presets
 from helpers.batch import arguments, checks
 from helpers.environment import pairs_that_disagree, this_machine
 from helpers.runs import Run, atomic_write, held
-from helpers.training import memory
+from helpers.training import memory, ranks, server, spread
 
 NOTEBOOKS = PROJECT / "notebooks"
 _SLOW_CELL = 3.0  # seconds; where the output is no terminal, only cells slower than this get a line
 
 
 def run(
-    name: str, preset: str | None, only: str | None, parameters: list[str], in_place: bool = False, fresh: bool = False
+    name: str,
+    preset: str | None,
+    only: str | None,
+    parameters: list[str],
+    in_place: bool = False,
+    fresh: bool = False,
+    once: bool = False,
 ) -> int:
     """Execute the chosen notebooks into runs/<name>/notebooks/ and print what came out. Returns the exit code.
 
     Everything that can be refused is refused before the first notebook starts and before anything is written: ValueError for
     a bad run name, preset, notebook number or parameter, for a run that another process holds, and, unless `fresh`, for a
     call that would give up an interrupted training. fresh: such a training is set aside, in `checkpoints_previous/`.
+    once: where the same was asked for last time, what is done of it is not done again, as with `resume`.
     """
     if in_place and (name != "demo" or preset is not None or parameters):
         raise ValueError("--in-place runs the notebooks with the parameters they are committed with; give none beside it.")
@@ -48,6 +55,8 @@ def run(
         if not any("preset" in _accepted(path) for path in paths):
             raise ValueError("--preset is notebook 01's to set, and 01 is not among --only. Later notebooks use the run's own.")
         given["preset"] = preset
+    if once and not in_place and arguments.asked_alike(Run(name), given, [path.name[:2] for path in paths]):
+        return resume(name)
     return _run(Run(name), paths, given, in_place, fresh=fresh)
 
 
@@ -56,10 +65,20 @@ def execute(name: str, numbers: list[str], given: dict) -> int:
     return _run(Run(name), _chosen(numbers), given)
 
 
-def check(name: str, numbers: list[str], given: dict) -> None:
-    """Refuse what `execute` would refuse before it starts, and do nothing else. ValueError says what and why."""
+def execute_here(
+    folder: Run, numbers: list[str], given: dict, how: Callable, fresh: bool = False, resumed: dict | None = None
+) -> int:
+    """`execute` with another way to execute one notebook: a function as `_execute` is. resumed: the call to go on with."""
+    return _run(folder, _chosen(numbers), given, fresh=fresh, resumed=resumed, how=how)
+
+
+def check(name: str, numbers: list[str], given: dict, elsewhere: bool = False) -> None:
+    """Refuse what `execute` would refuse before it starts, and do nothing else. ValueError says what and why.
+
+    elsewhere: it will run on another machine, so what this one lacks is no reason.
+    """
     arguments.refuse_unknown(given, set().union(*(_accepted(path) for path in _chosen(numbers))))
-    _refuse_impossible(given, Run(name), set(numbers))
+    _refuse_impossible(given, Run(name), set(numbers), elsewhere)
 
 
 def defaults(numbers: list[str] | None) -> dict[str, object]:
@@ -92,13 +111,20 @@ def resume(name: str) -> int:
 
 
 def _run(
-    folder: Run, paths: list[Path], given: dict, in_place: bool = False, fresh: bool = False, resumed: dict | None = None
+    folder: Run,
+    paths: list[Path],
+    given: dict,
+    in_place: bool = False,
+    fresh: bool = False,
+    resumed: dict | None = None,
+    how: Callable | None = None,
 ) -> int:
     numbers, accepted = [path.name[:2] for path in paths], {path: _accepted(path) for path in paths}
     if not resumed:  # what was done took its parameters, which those that are left need not know
         arguments.refuse_unknown(given, set().union(*accepted.values()))
     settings = _refuse_impossible(given, folder, set(numbers))
-    with held(folder.folder, f"run {folder.name!r}"), ended_like_ctrl_c():
+    # Of several processes, what a signal ends is left to the launcher: one that waits for another cannot end itself.
+    with held(folder.folder, f"run {folder.name!r}"), ended_like_ctrl_c() if ranks.world() == 1 else contextlib.nullcontext():
         if not resumed:
             if fresh:
                 arguments.set_training_aside(folder, numbers)
@@ -106,10 +132,10 @@ def _run(
                 arguments.refuse_to_lose(folder, numbers, _differences(folder, numbers, given, settings))
             arguments.tell_replaced(folder, numbers, given)
         call = resumed or {"parameters": given, "notebooks": numbers, "done": [], "used": arguments.used(folder)}
-        return _execute_all(folder, accepted, given, call, in_place)
+        return _execute_all(folder, accepted, given, call, in_place, how or _execute)
 
 
-def _execute_all(folder: Run, accepted: dict[Path, set[str]], given: dict, call: dict, in_place: bool) -> int:
+def _execute_all(folder: Run, accepted: dict[Path, set[str]], given: dict, call: dict, in_place: bool, how: Callable) -> int:
     """Execute the notebooks in order, noting in asked.json what is done; the exit code."""
     for left_by_a_kill in folder.folder.glob("notebooks/.*.tmp"):
         left_by_a_kill.unlink()
@@ -119,7 +145,7 @@ def _execute_all(folder: Run, accepted: dict[Path, set[str]], given: dict, call:
         values = {key: value for key, value in given.items() if key in known}
         succeeded = False
         try:
-            succeeded = _execute(path, folder, {"run": folder.name} | values, in_place)
+            succeeded = how(path, folder, {"run": folder.name} | values, in_place)
         except KeyboardInterrupt:
             _end.asked = True
         except Exception:
@@ -200,7 +226,7 @@ def _accepted(path: Path) -> set[str]:
     return set(_parameters_of(path))
 
 
-def _refuse_impossible(given: dict, folder: Run, numbers: set[str]) -> presets.Preset | None:
+def _refuse_impossible(given: dict, folder: Run, numbers: set[str], elsewhere: bool = False) -> presets.Preset | None:
     """ValueError for parameters that no notebook could run with: settings of the preset, or of the run as it was prepared, and
     all others by the rule of the notebook that takes them.
 
@@ -211,10 +237,12 @@ def _refuse_impossible(given: dict, folder: Run, numbers: set[str]) -> presets.P
     if "01" in numbers:
         settings = presets.resolve(given.get("preset", "auto"), this_machine(), **overrides)
     elif "data" in folder.manifest:
-        settings = presets.from_manifest(folder.manifest["data"]["settings"], **overrides)
+        read = spread.from_manifest if "03" in numbers else presets.for_sampling
+        settings = read(folder.manifest["data"]["settings"], **overrides)
     checks.check(given, folder.name, settings.backend if settings else "unsloth")
-    if settings is None:
-        return None  # the first notebook says what is missing
+    if settings is None or elsewhere:
+        return settings  # the first notebook says what is missing
+    server.check(given.get("vllm_server"), settings, this_machine())
     loading = {"03", "05"} if "completions" in given else {"02", "03", "05"}  # 02 loads no model for stored completions
     if numbers & loading:
         checked = presets.check_machine(settings, this_machine())
@@ -232,9 +260,8 @@ def _differences(folder: Run, numbers: list[str], given: dict, settings: presets
         return []
     before = found[1] if "03" in numbers else data
     seed = given.get("seed", defaults(["03"])["seed"])
-    said = arguments.changes(before["settings"], presets.as_settings(settings)) + arguments.changes(
-        {"seed": before.get("seed")}, {"seed": seed}
-    )
+    said = arguments.changes(spread.comparable(before["settings"]), spread.comparable(presets.as_settings(settings)))
+    said += arguments.changes({"seed": before.get("seed")}, {"seed": seed})
     if "01" in numbers:
         plain = {"run", "preset", "seed", *presets.SETTINGS}  # compared above
         usual = {name: value for name, value in defaults(["01"]).items() if name not in plain}

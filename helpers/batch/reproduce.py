@@ -53,6 +53,11 @@ def reproduce(run: Run, only: str | None = None) -> int:
             if key not in section:
                 raise ValueError(f"{run.show('manifest.json')} is damaged: its {name} has no {key}, so it cannot be repeated.")
         check_seed(section["seed"])
+    if (processes := training["settings"].get("processes", 1)) > 1:
+        raise ValueError(
+            f"run {run.name!r} was trained by {processes} processes, each with random numbers of its own, and reproduce has "
+            "one. Train it again under another name, as it was launched, and look at both with `python -m helpers compare`."
+        )
     numbers, given = _notebooks(run, only), parameters(run)
     again = _new_run(run)
     known = pipeline.defaults(numbers)
@@ -155,16 +160,16 @@ def _equal(one: str | None, other: str | None) -> bool:
 
 
 def circumstances(before: Run, after: Run) -> list[str]:
-    """What was not the same around the two trainings, a line each: rewards, packages, revision, machine."""
+    """What was not the same around the two trainings, a line each: rewards, packages, switches, revision, machine."""
     one, two = before.section("training"), after.section("training")
     lines = []
     for name in ("rewards", "weights", "machine"):
         if name in one and one[name] != two.get(name):
             lines.append(f"{name}: {one[name]} there, {two.get(name, 'not recorded')} here")
-    for package in dict.fromkeys([*one["versions"], *two["versions"]]):
-        versions = [section["versions"].get(package, "absent") for section in (one, two)]
-        if versions[0] != versions[1]:
-            lines.append(f"{package}: {versions[0]} there, {versions[1]} here")
+    there, here = (section["versions"] | section.get("switches", {}) for section in (one, two))
+    for name in dict.fromkeys([*there, *here]):
+        if there.get(name) != here.get(name):
+            lines.append(f"{name}: {there.get(name, 'absent')} there, {here.get(name, 'absent')} here")
     revisions = [_revision(section["git"]) for section in (one, two)]
     if revisions[0] != revisions[1]:
         lines.append(f"git: {revisions[0]} there, {revisions[1]} here")

@@ -6,21 +6,17 @@ in `runs/sweeps/<name>/`. What is done is read off the runs themselves: off what
 
 from __future__ import annotations
 
-import json
+import contextlib
 import math
-import os
-import re
-import signal
+import shlex
 import statistics
-import subprocess
 import sys
 import time
 from pathlib import Path
 
 import pandas as pd
 
-from helpers import PROJECT
-from helpers.batch import arguments, pipeline
+from helpers.batch import arguments, on_ray, pipeline, processes
 from helpers.batch.grid import Grid, Point, read_grid
 from helpers.metrics import plots
 from helpers.metrics.history import read_metrics
@@ -30,48 +26,88 @@ from helpers.runs import SWEEPS, Run, atomic_write, held, runs_folder, show_in_r
 MEASURES = ("accuracy", "final_reward", "completions_to_target", "kl", "training_seconds")
 _TARGET = 0.8  # of the running mean over three logged steps of correctness_reward
 _CORRECTNESS = "rewards/correctness_reward/mean"
-_PATIENCE = 20.0  # seconds that an interrupted run has to save what it is at
-_ERROR_LINE = re.compile(r"(?:error: |\d\d_\w+\.ipynb[,:] ).*")  # how `python -m helpers run` says why it stopped
 
 
-def sweep(path: Path, jobs: int = 1, dry_run: bool = False, many: bool = False) -> int:
+def sweep(
+    path: Path, jobs: int = 1, dry_run: bool = False, many: bool = False, on: str | None = None, address: str = "auto"
+) -> int:
     """Run what is not yet done of a grid, `jobs` runs at a time, then write and print the table. Returns the exit code.
 
     A run that failed is told at the end, makes the code 1, and is tried again by the next sweep; one that was asked for with
     other parameters than the grid now has is run anew. dry_run: check, say what would be run, and run nothing.
-    many: take more than 10,000 runs, too.
+    many: take more than 10,000 runs, too. on: "ray" for a task a run on the cluster at `address`, see `on_ray.cluster`.
 
-    With several jobs each run computes on one thread. (Sums in another order differ in their last digits, and after some steps
-    in their completions: keep to one kind of sweep where that matters.)
+    With several jobs, and on Ray's CPUs, each run computes on one thread. (Sums in another order differ in their last digits,
+    and after some steps in their completions: keep to one kind of sweep where that matters.)
 
     ValueError or FileNotFoundError for all that can be refused, before anything runs: see `grid.read_grid`, and `runs.held` for
     a sweep that another process is running.
     """
     if jobs < 1:
         raise ValueError(f"--jobs {jobs} is not a number of runs at a time: give an integer of at least 1.")
-    grid = read_grid(path, many)
-    if jobs > 1 and grid.needs_gpu:
-        raise ValueError(f"--jobs {jobs}: the preset is meant to have the GPU to itself. Leave --jobs out.")
+    grid = read_grid(path, many, elsewhere=on is not None)
+    if jobs > 1 and (on or grid.needs_gpu):
+        why = "Ray runs as many at a time as its nodes have room for" if on else "the preset is meant to have the GPU to itself"
+        raise ValueError(f"--jobs {jobs}: {why}. Leave --jobs out.")
     if dry_run:
         print("\n".join(f"  {grid.run_name(*task)}" for task in _left(grid)))
         return 0
-    with held(runs_folder() / SWEEPS / grid.name, f"sweep {grid.name!r}"), pipeline.ended_like_ctrl_c():
-        failed = _run_all(grid, _left(grid), jobs)
-        for name, content in {"runs": each_run(grid), "table": table(grid)}.items():
-            with atomic_write(_path(grid.name, f"{name}.csv")) as temporary:
-                content.to_csv(temporary, index=False)
+    place = on_ray.cluster(address, grid.needs_gpu) if on else contextlib.nullcontext()
+    with place as cluster, held(runs_folder() / SWEEPS / grid.name, f"sweep {grid.name!r}"), pipeline.ended_like_ctrl_c():
+        left = {grid.run_name(*task): task for task in _left(grid)}
+        runs = {name: grid.command(*task) for name, task in left.items()}
+        logs = _path(grid.name, "logs")
+        for name in runs:
+            (logs / f"{name}.log").unlink(missing_ok=True)
+        failed = on_ray.run_all(cluster, runs, logs) if on else _run_here(runs, logs, jobs)
+        for name in [name for name, task in left.items() if not is_done(grid, *task)]:
+            failed.setdefault(name, f"it ended well, but without metrics.csv: delete {show_in_runs(name)}")
+        _write_tables(grid)
         _show(grid, read(grid.name))
     for name, why in failed.items():
         print(f"failed: {name}: {why}\n        the whole output is in {_shown(grid.name, f'logs/{name}.log')}", file=sys.stderr)
     return 1 if failed else 0
 
 
+def emit(path: Path, many: bool = False) -> int:
+    """Print a command line a run, quoted for a shell, in the order of the grid; 0.
+
+    Each is to be given in a checkout, in its environment. Given again it does nothing where the run is done, and goes on with
+    one that was interrupted.
+    """
+    grid = read_grid(path, many, elsewhere=True)
+    for task in grid.tasks:
+        print(shlex.join(["python", "-m", "helpers", *grid.command(*task)]))
+    return 0
+
+
+def collect(path: Path, many: bool = False) -> int:
+    """Write and print the table of what has finished, whoever ran it, and name what has not; 0. ValueError if nothing has."""
+    grid = read_grid(path, many, elsewhere=True)
+    left = _left(grid)
+    if len(left) == len(grid.tasks):
+        raise ValueError(
+            f"no run of {grid.name!r} has finished in {show_in_runs('')} as the grid asks for it now. `--emit commands` prints "
+            "what makes them."
+        )
+    _write_tables(grid)
+    _show(grid, read(grid.name))
+    if left:
+        print(f"not finished: {', '.join(grid.run_name(*task) for task in left)}")
+    return 0
+
+
+def _write_tables(grid: Grid) -> None:
+    for name, content in {"runs": each_run(grid), "table": table(grid)}.items():
+        with atomic_write(_path(grid.name, f"{name}.csv")) as temporary:
+            content.to_csv(temporary, index=False)
+
+
 def _left(grid: Grid) -> list[tuple[Point, int]]:
     """The points and seeds that are not done, after a line that counts them."""
-    tasks = [(point, seed) for point in grid.points for seed in grid.seeds]
-    left = [task for task in tasks if not _is_done(grid, *task)]
+    left = [task for task in grid.tasks if not is_done(grid, *task)]
     size = f"{len(grid.points)} points, {len(grid.seeds)} seeds"
-    print(f"sweep {grid.name}: {size}; {len(tasks) - len(left)} runs done, {len(left)} to run", flush=True)
+    print(f"sweep {grid.name}: {size}; {len(grid.tasks) - len(left)} runs done, {len(left)} to run", flush=True)
     return left
 
 
@@ -100,81 +136,40 @@ def _shown(name: str, relative: str) -> str:
 # --- Running -----------------------------------------------------------------------------------------------------------
 
 
-def _asked_alike(grid: Grid, point: Point, seed: int) -> dict | None:
-    """What the run folder says was asked for, if it is what the grid asks for now."""
-    found = arguments.last(Run(grid.run_name(point, seed)))
-    wanted = [grid.parameters(point, seed), grid.notebooks]
-    # Compared as JSON, where True is not 1.
-    same = found and json.dumps([found["parameters"], found["notebooks"]], sort_keys=True) == json.dumps(wanted, sort_keys=True)
-    return found if same else None
+def is_done(grid: Grid, point: Point, seed: int) -> bool:
+    """Whether the run has finished as the grid asks for it now."""
+    run = Run(grid.run_name(point, seed))
+    found = arguments.asked_alike(run, grid.parameters(point, seed), grid.notebooks)
+    return bool(found and found["done"] == grid.notebooks and (run.folder / "metrics.csv").is_file())
 
 
-def _is_done(grid: Grid, point: Point, seed: int) -> bool:
-    found = _asked_alike(grid, point, seed)
-    trained = Run(grid.run_name(point, seed)).folder / "metrics.csv"
-    return bool(found and found["done"] == grid.notebooks and trained.is_file())
+def _run_here(runs: dict[str, list[str]], logs: Path, jobs: int) -> dict[str, str]:
+    """Run what is waiting, telling of each run as it ends; why a run failed, by its name.
 
-
-def _run_all(grid: Grid, tasks: list[tuple[Point, int]], jobs: int) -> dict[str, str]:
-    """Run the tasks, telling of each as it ends; why a run failed, by its name."""
-    waiting, running, failed = list(tasks), {}, {}
+    runs: the command of each, by its name.
+    """
+    waiting, running, failed = list(runs), {}, {}
     threads = {"OMP_NUM_THREADS": "1"} if jobs > 1 else {}
     try:
         while waiting or running:
             while waiting and len(running) < jobs:
-                task = waiting.pop(0)
-                running[grid.run_name(*task)] = (_start(grid, *task, threads), time.monotonic())
+                name = waiting.pop(0)
+                process = processes.start(runs[name], logs / f"{name}.log", runs_folder(), threads)
+                running[name] = (process, time.monotonic())
             time.sleep(0.1)
             for name in [name for name, (process, _) in running.items() if process.poll() is not None]:
                 process, began = running.pop(name)
-                ended = len(tasks) - len(waiting) - len(running)
+                ended = len(runs) - len(waiting) - len(running)
                 if process.returncode:
-                    failed[name] = _last_error(_path(grid.name, f"logs/{name}.log"), process.returncode)
+                    failed[name] = processes.last_error(logs / f"{name}.log", process.returncode)
                 outcome = "failed" if name in failed else "done"
-                print(f"  {ended}/{len(tasks)}  {name}  {outcome}  {time.monotonic() - began:.0f} s", flush=True)
+                print(f"  {ended}/{len(runs)}  {name}  {outcome}  {time.monotonic() - began:.0f} s", flush=True)
     except KeyboardInterrupt:
         print("\nEnding the runs; give the same command again to go on with what is left.", file=sys.stderr)
         raise
     finally:
-        _end([process for process, _ in running.values()])
+        processes.end([process for process, _ in running.values()])
     return failed
-
-
-def _start(grid: Grid, point: Point, seed: int, threads: dict[str, str]) -> subprocess.Popen:
-    name = grid.run_name(point, seed)
-    command = [sys.executable, "-m", "helpers", "run", "--run", name]
-    if _asked_alike(grid, point, seed):
-        command.append("--resume")
-    else:
-        command += ["--fresh", "--only", ",".join(grid.notebooks)]
-        for key, value in grid.parameters(point, seed).items():
-            command += ["-p", f"{key}={json.dumps(value)}"]
-    environment = os.environ | threads | {"GRPO_RUNS_DIR": str(runs_folder()), "PYTHONUNBUFFERED": "1"}
-    with _path(grid.name, f"logs/{name}.log").open("wb") as log:
-        # In a group of its own: a Ctrl-C reaches this process alone, which then ends the runs in order.
-        own = {"start_new_session": True} if os.name == "posix" else {}
-        return subprocess.Popen(
-            command, cwd=PROJECT, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, **own
-        )
-
-
-def _end(processes: list[subprocess.Popen]) -> None:
-    """Interrupt what still runs, as Ctrl-C would; what has not ended after a while is killed."""
-    for process in processes:
-        process.send_signal(signal.SIGINT if os.name == "posix" else signal.SIGTERM)
-    for process in processes:
-        try:
-            process.wait(_PATIENCE)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-
-
-def _last_error(log: Path, code: int) -> str:
-    """The line of a run's output that says why it ended: the error of a notebook or of the command, or else the last one."""
-    lines = [line.strip() for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
-    said = [line for line in lines if _ERROR_LINE.fullmatch(line)] or lines
-    return said[-1] if said else f"it ended with code {code} and said nothing"
 
 
 # --- The table ---------------------------------------------------------------------------------------------------------
@@ -208,17 +203,16 @@ def _completions_to_target(history: pd.DataFrame, settings: dict) -> float:
     # A round of sampling may serve several optimiser steps: presets.Preset.completions_per_round.
     passes = settings["gradient_accumulation_steps"]
     per_round = settings["steps_per_generation"] or passes
-    rounds = math.ceil(int(reached.iloc[0]) * passes / per_round)
-    return float(rounds * per_round * settings["per_device_train_batch_size"])
+    rounds = math.ceil(int(reached.iloc[0]) * passes / (per_round * settings.get("num_iterations", 1)))
+    return float(rounds * per_round * settings["per_device_train_batch_size"] * settings.get("processes", 1))
 
 
 def each_run(grid: Grid) -> pd.DataFrame:
     """A row a finished run: point, each knob's value, seed, and each of MEASURES. Two points compare best seed by seed."""
     rows = [
         {"point": point.name} | point.knobs | {"seed": seed} | measures(Run(grid.run_name(point, seed)), "05" in grid.notebooks)
-        for point in grid.points
-        for seed in grid.seeds
-        if _is_done(grid, point, seed)
+        for point, seed in grid.tasks
+        if is_done(grid, point, seed)
     ]
     return pd.DataFrame(rows, columns=["point", *grid.knobs, "seed", *MEASURES])
 
@@ -239,7 +233,7 @@ def table(grid: Grid) -> pd.DataFrame:
 
 def _row(grid: Grid, point: Point) -> dict:
     evaluated = "05" in grid.notebooks
-    runs = [Run(grid.run_name(point, seed)) for seed in grid.seeds if _is_done(grid, point, seed)]
+    runs = [Run(grid.run_name(point, seed)) for seed in grid.seeds if is_done(grid, point, seed)]
     found = [measures(run, evaluated) for run in runs]
     row = {"point": point.name} | point.knobs | {"seeds": len(found)}
     for measure in MEASURES:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -80,8 +81,8 @@ def _reasoning_gym(family: str, size: int, seed: int) -> Iterator[dict]:
         from reasoning_gym.factory import DATASETS
     except ImportError as error:
         raise ValueError(
-            f"reasoning-gym/{family} needs the package reasoning-gym, which is not installed ({error}). Install it with "
-            "`pip install -r requirements-optional.txt`; its dependency pycosat compiles C, so a C compiler must be there."
+            f"reasoning-gym/{family} needs the package reasoning-gym, which is not installed ({error}). Install it with `pip "
+            "install reasoning-gym` (requirements-optional.txt has the pin); it takes a C compiler, for its dependency pycosat."
         ) from None
     if family not in DATASETS:
         raise ValueError(arithmetic.unknown_family("reasoning-gym", family, DATASETS))
@@ -113,7 +114,8 @@ def _hub(source: str, columns: dict[str, str] | None) -> Iterator[dict]:
     import datasets
 
     name, _, config = source.partition(":")
-    known = HUB_SETS.get(name, {})
+    # A folder's own test split, test.jsonl beside train.jsonl for example, is held out, too.
+    known = HUB_SETS.get(name, {"holdout": "test"} if Path(name).is_dir() else {})
     try:
         splits = datasets.load_dataset(name, config or known.get("config"))
     except ConnectionError as error:
@@ -209,7 +211,10 @@ class _FreeNames(dict):
 
 
 def model_files(model: str) -> tuple[Path, str, dict[str, str]]:
-    """Of a model folder or hub name: its tokenizer.json, its chat template, and its special tokens by name."""
+    """Of a model folder or hub name: its tokenizer.json, its chat template, and its special tokens by name.
+
+    ValueError where the hub does not give them to us, or where they are no chat model's.
+    """
     folder = Path(model)
     if not folder.is_dir():
         from huggingface_hub import snapshot_download
@@ -217,10 +222,7 @@ def model_files(model: str) -> tuple[Path, str, dict[str, str]]:
         try:
             folder = Path(snapshot_download(model, allow_patterns=["tokenizer*", "chat_template*", "special_tokens*"]))
         except (OSError, ValueError) as error:
-            raise ValueError(
-                f"the tokenizer of {model!r} could not be fetched ({type(error).__name__}). Three likely causes: the name is "
-                "misspelt, the model is gated and HF_TOKEN is not set, or there is no network."
-            ) from None
+            raise ValueError(hub_failure(f"the tokenizer of {model!r}", error)) from None
     tokenizer_file, config_file = folder / "tokenizer.json", folder / "tokenizer_config.json"
     if not tokenizer_file.is_file() or not config_file.is_file():
         raise ValueError(f"{model}: tokenizer.json or tokenizer_config.json is missing, so prompts cannot be measured.")
@@ -231,3 +233,29 @@ def model_files(model: str) -> tuple[Path, str, dict[str, str]]:
         raise ValueError(f"{model} has no chat template. GRPO here needs a chat model: take its -Instruct variant.")
     special = {key: value for key, value in config.items() if key.endswith("_token")}
     return tokenizer_file, template, {k: v["content"] if isinstance(v, dict) else v for k, v in special.items() if v}
+
+
+def hub_failure(what: str, error: Exception) -> str:
+    """Why the hub has not given us a model's files, and what to do, for the exception that its library raised."""
+    from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError
+
+    if isinstance(error, GatedRepoError):
+        token = "the account of HF_TOKEN has not done so" if os.environ.get("HF_TOKEN") else "HF_TOKEN is not set"
+        return (
+            f"{what} could not be fetched: the model is gated. Accept its terms on its page at the hub, and set HF_TOKEN to a "
+            f"token of the account that did ({token})."
+        )
+    if isinstance(error, RepositoryNotFoundError):
+        return (
+            f"{what} could not be fetched: the hub has no model of that name, or not for us. It is misspelt, private, or has "
+            "moved: look up its present name and give it with `-p model=OWNER/NAME`."
+        )
+    if (answer := getattr(error, "response", None)) is not None:
+        return (
+            f"{what} could not be fetched: the hub answers {answer.status_code}. After 401 or 403 look at HF_TOKEN, which must "
+            "be valid or not set; after 429 or 5xx try again later."
+        )
+    return (
+        f"{what} could not be fetched ({type(error).__name__}): it is not on this machine, and the hub cannot be reached. "
+        "Check the network, or take a model in a folder."
+    )

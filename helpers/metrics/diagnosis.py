@@ -1,6 +1,7 @@
 """The rules that read a training history: what goes wrong in GRPO, the numbers that show it, and what to try.
 
-A rule whose columns are absent says nothing. With few rows, only what cannot be a matter of luck is judged.
+A rule whose columns are absent says nothing, or nothing worse: what was not logged is no evidence (Unsloth on a GPU logs no
+entropy, TRL without beta no KL). With few rows, only what cannot be a matter of luck is judged.
 """
 
 from __future__ import annotations
@@ -35,6 +36,11 @@ ENTROPY_HALVED = 0.5  # of the first rows': a group that agrees by writing noise
 ROOM = 0.75  # correctness: above it the entropy was spent on being right; below, it is missed
 SPIKE = 10.0  # times the median gradient norm: healthy pocket runs stay within 6, but for a single step of 11
 SPIKES = 3  # one or two are cut down by max_grad_norm and leave no trace
+GAP_NOISE = 0.05  # nats a token: rounding to bf16 alone makes 0.01 to 0.04 (huggingface/trl issue 6789)
+GAP_FACTOR = 2.0  # of the first rows': less is what a policy's falling or rising entropy makes of the rounding
+GAP_HIGH = 0.08  # nats a token: twice the most that rounding makes
+RATIO_LOW = 0.98  # rounding leaves the ratio's mean within 0.002 of 1 (the same issue)
+ONE_SIDED = 0.5  # of the gap: rounding and old weights err both ways; tokens left out make every ratio smaller
 WARM_UP = 10  # rows in which fp16's loss scaler looks for its scale, skipping steps whose gradient overflows
 
 
@@ -104,6 +110,59 @@ def _numbers(signals: Signals) -> Iterator[Finding]:
         advice = "In fp16 a few such steps at the start are the loss scaler's search; if more come, use bf16 or a lower rate."
         severity = "info" if finite[WARM_UP:].all() else "warning"
         yield Finding(severity, "gradient", what, evidence, advice, (first, last))
+
+
+def _sampling(signals: Signals) -> Iterator[Finding]:
+    """The engine that samples beside the model that trains: tokens that it leaves out; else a growing, else a wide gap.
+
+    From what TRL logs with vllm_importance_sampling_correction; the ratios are those after truncation or masking.
+    """
+    gap = signals.series("sampling/sampling_logp_difference/mean")
+    if gap is None or len(gap) < SHORTEST:
+        return
+    last, change, ratio = signals.last(gap), signals.early_change(gap), _cut_ratio(signals)
+    if ratio is not None:
+        first, end = span(last)
+        what = "The engine leaves tokens out that the trainer counts, so every gradient is biased."
+        evidence = (
+            f"the importance ratio's mean is {ratio:.3g} and would be 1, the gap {last.mean():.2g} nats a token, "
+            f"at steps {first} to {end}"
+        )
+        advice = "Sample with top_p=1, top_k=0 and no min_p: each of them leaves out what is unlikely."
+        yield Finding("warning", "sampling", what, evidence, advice, (first, end))
+    elif signals.enough and change.is_rise(CERTAIN) and change.after >= max(GAP_NOISE, GAP_FACTOR * change.before):
+        what = "The engine that samples and the model that trains drift apart."
+        evidence = f"their log-probabilities of a token differ by {change} (nats, in the mean)"
+        advice = (
+            "See that the engine gets the new weights after each step; else lower the learning rate or raise its precision."
+        )
+        yield Finding("warning", "sampling", what, evidence, advice, change.steps)
+    elif last.mean() - CERTAIN * last.std() / len(last) ** 0.5 > GAP_HIGH:
+        first, end = span(last)
+        what = "The engine that samples and the model that trains differ by more than rounding."
+        evidence = f"their log-probabilities of a token differ by {last.mean():.2g} nats in the mean, at steps {first} to {end}"
+        advice = "Compare their weights, precision and temperature, and sample with top_p=1, top_k=0 and no min_p."
+        yield Finding("warning", "sampling", what, evidence, advice, (first, end))
+
+
+def _cut_ratio(signals: Signals) -> float | None:
+    """The importance ratio's mean now, where tokens that are never sampled must explain why it is below 1; else None.
+
+    Where every token can be sampled, the mean of p / q is 1 for any p and q. TRL logs the ratios of tokens, or by default those
+    of completions, and does not say which. Of tokens, no ratio's log is above the widest gap, and that of their mean no further
+    from 0 than the mean gap (Jensen). A completion's adds up all its gaps: what goes both ways cancels, what was cut does not.
+    """
+    gap, widest = (signals.series(f"sampling/sampling_logp_difference/{name}") for name in ("mean", "max"))
+    ratio, largest = (signals.series(f"sampling/importance_sampling_ratio/{name}") for name in ("mean", "max"))
+    columns = [gap, widest, ratio, largest, signals.series("completions/mean_length")]
+    if any(column is None or len(column) < SHORTEST for column in columns):
+        return None
+    gap, widest, ratio, largest, length = map(signals.last, columns)
+    log_ratio, log_largest = np.log(np.maximum([ratio.mean(), largest.median()], np.finfo(np.float32).tiny))
+    of_tokens = log_largest <= widest.median() and -log_ratio <= gap.mean()
+    one_sided = -log_ratio / (1 if of_tokens else length.mean()) >= ONE_SIDED * gap.mean()
+    low = ratio.mean() + CERTAIN * ratio.std() / len(ratio) ** 0.5 < RATIO_LOW
+    return float(ratio.mean()) if low and one_sided else None
 
 
 def _kl_level(signals: Signals) -> pd.Series | None:
@@ -202,7 +261,7 @@ def _agreement(signals: Signals) -> Iterator[Finding]:
         what = "Groups agree because they are right, as at the end of a good training."
         advice = "There is little left to learn from these questions: stop, or go on with harder ones."
         yield Finding("info", "solved", what, evidence, advice, steps)
-    elif now - start >= SPREAD_LOST and _entropy_left(signals) <= ENTROPY_HALVED and (right or 0.0) <= now / 2:
+    elif now - start >= SPREAD_LOST and _entropy_fell(signals, ENTROPY_HALVED) and (right or 0.0) <= now / 2:
         what = "The policy has collapsed on answers that are not right."
         advice = "Go back to a checkpoint with spread; lower the learning rate, raise temperature and beta, check the rewards."
         yield Finding("critical", "mode_collapse", what, evidence, advice, steps)
@@ -212,12 +271,12 @@ def _agreement(signals: Signals) -> Iterator[Finding]:
         yield Finding("critical" if now >= NEARLY_ALL else "warning", "zero_spread", what, evidence, advice, steps)
 
 
-def _entropy_left(signals: Signals) -> float:
-    """The share of the first rows' entropy that is left; 0 where it was not logged."""
+def _entropy_fell(signals: Signals, share: float) -> bool:
+    """Whether less than so much of the first rows' entropy is left; not where too little of it was logged to tell."""
     series = signals.series("entropy")
-    if series is None or len(series) < 2 * SHORTEST or series.iloc[:SHORTEST].mean() <= 0:
-        return 0.0
-    return float(signals.last(series).mean() / series.iloc[:SHORTEST].mean())
+    if series is None or len(series) < 2 * SHORTEST:
+        return False
+    return bool(signals.last(series).mean() < share * series.iloc[:SHORTEST].mean())
 
 
 # --- What takes enough rows --------------------------------------------------------------------------------------------
@@ -226,7 +285,7 @@ def _entropy_left(signals: Signals) -> float:
 def _reward(signals: Signals) -> Iterator[Finding]:
     """The reward falls from its height, or has not risen, or moves too much for so few rows."""
     reward = signals.series("reward")
-    if reward is None or len(reward) < 2 * SHORTEST:
+    if reward is None or len(reward) < 2 * SHORTEST or signals.spread is None:
         return
     fall = compare(reward, *signals.since_best(reward))
     if fall.is_fall(CHOSEN, max(FALL * signals.spread, 1e-9)) and _falls(signals, LIKELY):
@@ -245,9 +304,9 @@ def _falls(signals: Signals, errors: float) -> bool:
 
 
 def _warming_up(signals: Signals) -> bool:
-    """Whether the learning rate has been past its warm-up for fewer rows than a trend takes."""
+    """Whether the learning rate has been past its warm-up for fewer rows than a trend takes, or was not logged."""
     rate = signals.series("learning_rate")
-    return rate is not None and len(rate) - int(np.argmax(rate)) <= MIN_ROWS
+    return rate is None or len(rate) - int(np.argmax(rate)) <= MIN_ROWS
 
 
 def _flat(signals: Signals, reward: pd.Series) -> Finding:
@@ -310,7 +369,7 @@ def _length(signals: Signals) -> Iterator[Finding]:
 def _entropy(signals: Signals) -> Iterator[Finding]:
     """Entropy spent before the task is solved: without it no better answer is found (Cui et al., arXiv 2505.22617)."""
     entropy, right = signals.series("entropy"), signals.share_right
-    if entropy is None or _entropy_left(signals) > ENTROPY_LEFT or (right or 0.0) >= ROOM:
+    if not _entropy_fell(signals, ENTROPY_LEFT) or (right or 0.0) >= ROOM:
         return
     if right is None and signals.risen(signals.series("reward")):  # it may be solved
         return
@@ -324,11 +383,10 @@ def _entropy(signals: Signals) -> Iterator[Finding]:
 
 def _spikes(signals: Signals) -> Iterator[Finding]:
     norms, agreed = signals.series("grad_norm"), signals.series("frac_reward_zero_std")
-    if norms is None or not _finite(signals.rows).all():
+    if norms is None or agreed is None or not _finite(signals.rows).all():
         return
     # Where all groups agree only the KL has a gradient, and beside that every other step would be a spike.
-    teaching = norms > 0 if agreed is None else agreed.reindex(norms.index) < 1
-    usual = norms[teaching].median()
+    usual = norms[agreed.reindex(norms.index) < 1].median()
     spikes = norms[norms > SPIKE * usual]
     if len(spikes):
         evidence = (
@@ -356,6 +414,6 @@ def _loss(signals: Signals) -> Iterator[Finding]:
 
 # In the order in which findings of one severity are told: causes before their effects.
 _RULES = (
-    _numbers, _kl, _hacking, _clipped, _agreement, _reward, _format_only, _length, _entropy, _spikes, _loss,
+    _numbers, _sampling, _kl, _hacking, _clipped, _agreement, _reward, _format_only, _length, _entropy, _spikes, _loss,
 )  # fmt: skip
-_AT_ONCE = (_numbers, _kl, _clipped, _agreement)
+_AT_ONCE = (_numbers, _sampling, _kl, _clipped, _agreement)

@@ -134,10 +134,10 @@ class Signals:
         return (self.share_right or 0.0) >= SOLVED
 
     @property
-    def spread(self) -> float:
-        """The spread of the total reward, in which its changes are measured; 1 where it was not logged."""
+    def spread(self) -> float | None:
+        """The spread of the total reward, in which its changes are measured; None where it was not logged."""
         spread = self.series("reward_std")
-        return 1.0 if spread is None else float(max(spread.iloc[:SHORTEST].mean(), spread.mean()))
+        return None if spread is None else float(max(spread.iloc[:SHORTEST].mean(), spread.mean()))
 
     def change(self, series: pd.Series) -> Change:
         """From the first window to the last."""

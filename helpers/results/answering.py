@@ -31,8 +31,8 @@ def answered(
 
     They are kept in `evaluation/<name>.parquet` of the run, `chunk` prompts at a time, and taken from there when the same is
     asked for again: after a kill it goes on, and what was finished costs nothing. The file is trusted only where it was made
-    for the same identity, prompts, samples, temperature, max_new_tokens, seed and chunk; any other, or a damaged one, is
-    replaced. batch_size is free to change, so that what ran out of memory can go on with a smaller one.
+    for the same identity, engine, prompts, samples, temperature, max_new_tokens, seed and chunk; any other, or a damaged one,
+    is replaced. batch_size is free to change, so that what ran out of memory can go on with a smaller one.
 
     identity: whatever else decides the texts, JSON-able: which model, in 4 bits or not, which adapter (see
         `weights_identity`).
@@ -40,12 +40,13 @@ def answered(
     """
     from tqdm.auto import tqdm
 
-    from helpers.training.policy import sample
+    from helpers.training.policy import engine_of, sample
 
     if chunk < 1:
         raise ValueError(f"chunk={chunk} prompts at a time must be at least 1.")
     prompts = [list(prompt) for prompt in prompts]  # a Parquet file gives arrays
     settings = {"samples": samples, "temperature": temperature, "max_new_tokens": max_new_tokens, "seed": seed, "chunk": chunk}
+    settings["engine"] = engine_of(model)
     made_for = json.dumps([identity, settings, prompts], sort_keys=True)
     path = run.path(f"evaluation/{name}.parquet")
     completions = _kept(path, made_for)
@@ -64,7 +65,7 @@ def answered(
                 temperature=temperature,
                 samples=samples,
                 batch_size=batch_size,
-                seed=seed + start,  # vLLM counts on from it, a seed a prompt, and so meets no seed of another chunk
+                seed=seed + start,
                 progress=False,
             )
             _keep(path, made_for, prompts, completions)

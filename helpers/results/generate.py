@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 from helpers.data.files import regular_file, shortened
 from helpers.data.sources import Broken, file_rows
+from helpers.environment import this_machine, vllm_obstacle
 from helpers.formats import TagFormat
-from helpers.presets import from_manifest
+from helpers.presets import Preset, for_sampling
 from helpers.runs import Run
 
 _BATCH = 64  # questions between two writes
@@ -16,18 +18,28 @@ _HOTTEST = 10.0  # the highest temperature that a preset may have
 
 
 def answer_file(
-    run: Run, source: Path, target: Path, *, temperature: float = 0.0, batch_size: int | None = None, seed: int = 3407
+    run: Run,
+    source: Path,
+    target: Path,
+    *,
+    temperature: float = 0.0,
+    batch_size: int | None = None,
+    seed: int = 3407,
+    engine: str = "transformers",
 ) -> int:
     """Answer each `question` of a file with the run's merged model; returns how many answers were written now.
 
     target: JSON lines, one for each question in the order of the file: the row's own columns, `completion` and `answer` (what
     the answer block holds, or null). Lines that are there already are kept and not done again, so a run that was interrupted
-    goes on where it stopped. ValueError names what is wrong with either file.
+    goes on where it stopped. engine: "transformers" or "vllm". ValueError names what is wrong with either file.
     """
     _check(source, target, temperature, batch_size)
     merged = run.require("merged")
     training, data = run.section("training"), run.section("data")
-    settings = from_manifest(_needed(run, "manifest.json", training, "settings"))
+    # Plain TRL or not, the merged model is the same; only with Unsloth can vLLM be had.
+    settings = for_sampling(_needed(run, "manifest.json", training, "settings"), engine=engine, backend="unsloth")
+    if engine == "vllm" and (obstacle := vllm_obstacle(this_machine())):
+        raise ValueError(f"--engine vllm: {obstacle}.")
     fmt = TagFormat.parse(_needed(run, "manifest.json", data, "tags"))
     system = _needed(run, "data_report.json", run.read_object("data_report.json", {"system_prompt": str}), "system_prompt")
     rows = _questions(source)
@@ -39,9 +51,17 @@ def answer_file(
     done = _done(target, rows)
     if done == len(rows):
         return 0
+    from helpers.training import cpu_engine
     from helpers.training.policy import sample
 
-    model, tokenizer = _loaded(run, merged)
+    settings = replace(settings, model=str(merged), load_in_4bit=False)
+    model, tokenizer = _loaded(run, settings)
+    if settings.engine == "vllm":
+        # Its context is fixed when it starts, so it is what the longest question needs.
+        texts = [tokenizer.apply_chat_template(_prompt(system, str(row["question"])), tokenize=False) for row in rows]
+        longest = max(len(tokenizer(text)["input_ids"]) for text in texts) + 8  # what opens the answer
+        needed = longest + settings.max_completion_length
+        cpu_engine.attach(model, replace(settings, max_seq_length=max(settings.context, needed)))
     limits = {"max_new_tokens": settings.max_completion_length, "temperature": temperature, "batch_size": batch_size}
     with target.open("a", encoding="utf-8") as file:
         for start in range(done, len(rows), _BATCH):
@@ -80,13 +100,17 @@ def _needed(run: Run, file: str, content: dict, name: str):
     return content[name]
 
 
-def _loaded(run: Run, merged: Path):
+def _loaded(run: Run, settings: Preset):
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    device = "cuda" if torch.cuda.is_available() else "cpu"
+    from helpers.training import policy
+
+    on_gpu, merged = torch.cuda.is_available(), settings.model_path
     try:
-        model = AutoModelForCausalLM.from_pretrained(merged, dtype="auto", device_map=device)
+        if on_gpu and settings.engine == "vllm":
+            return policy.load(settings)
+        model = AutoModelForCausalLM.from_pretrained(merged, dtype="auto", device_map="cuda" if on_gpu else "cpu")
         return model, AutoTokenizer.from_pretrained(merged)
     except Exception as error:  # whatever damaged files provoke in three libraries
         said = f"{type(error).__name__}: {shortened(str(error).strip().partition(chr(10))[0], 200)}"

@@ -55,7 +55,7 @@ _CURVES = (
 )
 _INCHES = (4.7, 2.9)  # small, so that the text of a figure stays readable at the width of a phone
 _SIGNIFICANT = 0.05
-_ROUNDING = {"torch.float32": 1e-3}  # the largest logit difference that it explains, see merging.py; 0.5 in 16 bits
+_KEPT = 0.9  # of what the adapter does; a merged model that does less is worth a word
 _TEXTS = ("system_prompt", "question")  # parameters that may begin with a slash and are no path
 _SHOWN, _ENDS = 4, (500, 250)  # questions or completions of a kind; characters of a long completion
 
@@ -191,7 +191,7 @@ def _result(facts: Facts, decoding: str) -> tuple[str, str]:
     if compared:
         significant, p = compared["p_value"] < _SIGNIFICANT, compared["p_value"]
         named = "p < 1e-15" if p < 1e-15 else f"p = {p:.2g}"
-        proof = f"{compared['won']} questions won, {compared['lost']} lost (exact McNemar {named})"
+        proof = f"{_count(compared['won'], 'question')} won, {compared['lost']} lost (exact McNemar {named})"
     else:
         significant = before["ci95"][1] < after["ci95"][0] or after["ci95"][1] < before["ci95"][0]
         proof = f"the two intervals {'do not overlap' if significant else 'overlap'}"
@@ -201,6 +201,10 @@ def _result(facts: Facts, decoding: str) -> tuple[str, str]:
         return "warning", f"Whether training changed {what} cannot be told from chance. It went {change}"
     raised = after["accuracy"] > before["accuracy"]
     return ("good", f"Training raised {what} {change}") if raised else ("critical", f"Training lowered {what} {change}")
+
+
+def _count(n: int, what: str) -> str:
+    return f"{n:,} {what}" + ("" if n == 1 else "s")
 
 
 def _before_and_after(facts: Facts, decoding: str) -> tuple[dict | None, dict | None]:
@@ -232,10 +236,12 @@ def _merge_problems(facts: Facts) -> list[tuple[str, str]]:
     if merge["written"] < trained:
         return [("warning", "The merged model is of an earlier training: run notebook 05 before using it.")]
     found = []
-    difference, most = merge["logit_difference"], _ROUNDING.get(merge["dtype"], 0.5)
-    if not difference <= most:  # not >: true for nan too
-        differs = f"The merged model differs from its adapter: logits by {difference:.3g}, where rounding explains {most:g}."
-        found.append(("critical", f"{differs} Use the adapter."))
+    kept = merge.get("kept", 1.0)  # not in a merge of an earlier version, which had a proof of its own
+    if not kept >= _KEPT:  # not <: true for nan too
+        lost = (
+            f"The merged model does only {percent(kept)} of what the adapter does to the logits: 16 bits rounded the rest away."
+        )
+        found.append(("warning", f"{lost} Use the adapter."))
     policy, merged = facts.evaluation.get("trained"), facts.evaluation.get("merged")
     if policy and merged and merged["ci95"][1] < policy["ci95"][0]:
         loses = f"{_accuracy(merged)}, against {_accuracy(policy)} for the policy it was made from."

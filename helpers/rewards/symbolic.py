@@ -146,8 +146,8 @@ def warm_up() -> None:
 
 def _begin(worker: _Worker) -> None:
     thread = threading.Thread(target=_load_worker, args=(worker,), daemon=True)
-    _warming.append(thread)
     thread.start()
+    _warming.append(thread)  # another thread may join whatever stands here, and only what has started can be joined
 
 
 def _load_worker(worker: _Worker) -> None:
@@ -335,8 +335,8 @@ def _load(kind: str) -> str:
         else:
             import reasoning_gym  # noqa: F401
     except ImportError as error:
-        requirements = "requirements.txt" if kind == "equal" else "requirements-optional.txt"
-        raise _Impossible(f"{error.name} is not installed: pip install -r {requirements}") from None
+        wanted = "-r requirements.txt" if kind == "equal" else "reasoning-gym (the pin is in requirements-optional.txt)"
+        raise _Impossible(f"{error.name} is not installed: pip install {wanted}") from None
     return ""
 
 

@@ -21,6 +21,9 @@ from transformers import TrainerCallback
 
 from helpers.presets import Preset, as_settings
 from helpers.runs import Run, atomic_folder, atomic_write, write_json
+from helpers.training import ranks
+from helpers.training.base import describe
+from helpers.training.spread import comparable
 
 _SETTINGS, _HISTORY, _FINISHED = "settings.json", "metrics.csv", "finished"
 TRAINER_STATE = "trainer_state.json"  # Trainer writes it last into a checkpoint
@@ -29,12 +32,14 @@ TRAINER_STATE = "trainer_state.json"  # Trainer writes it last into a checkpoint
 class History(TrainerCallback):
     """Writes each logged step to `checkpoints/metrics.csv` as it comes; `watch.Watch` shows it.
 
+    Of several processes rank 0 writes; after the first step all compare their weights, see `ranks.check_equal_weights`.
+
     resumed_from: the checkpoint that the training continues from, if any; rows logged after it are dropped, because those
     steps are done again.
     """
 
     def __init__(self, run: Run, resumed_from: Path | None = None):
-        self.path = run.path(f"checkpoints/{_HISTORY}")
+        self.path = run.folder / "checkpoints" / _HISTORY
         self.resumed_from = resumed_from
         self.rows: list[dict] = []
         if resumed_from and self.path.exists():
@@ -47,16 +52,33 @@ class History(TrainerCallback):
         With beta > 0, TRL adds a frozen copy, `ref`, which is saved in a folder of its own; Transformers 5.17 then loads what
         lies in folders and leaves the adapter being trained at its fresh zeros, under the old optimizer state.
         """
-        if self.resumed_from:
+        self.first_step = state.global_step + 1
+        if self.resumed_from and not _sharded(model):
             set_peft_model_state_dict(model, load_file(self.resumed_from / "adapter_model.safetensors"))
 
+    def on_step_end(self, args, state, control, model=None, **kwargs):
+        """RuntimeError where the processes have not made the same step."""
+        if state.global_step == self.first_step and not _sharded(model):
+            ranks.check_equal_weights(model)
+
     def on_log(self, args, state, control, logs=None, **kwargs):
-        """Keep the row; the summary that Trainer logs at the end has no reward and is no step."""
+        """Keep the row; the summary that Trainer logs at the end has no reward and is no step.
+
+        With beta 0 nothing computes a KL, but Unsloth's trainer on a GPU logs one of 0.0 (rl_replacements.py): no measurement.
+        """
         if not logs or "reward" not in logs:
             return
-        self.rows.append({"step": state.global_step} | {key: value for key, value in logs.items() if key != "step"})
-        with atomic_write(self.path) as temporary:
-            pd.DataFrame(self.rows).to_csv(temporary, index=False)
+        dropped = {"step", "kl"} if getattr(args, "beta", None) == 0 else {"step"}
+        self.rows.append({"step": state.global_step} | {key: value for key, value in logs.items() if key not in dropped})
+        if ranks.is_first():
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with atomic_write(self.path) as temporary:
+                pd.DataFrame(self.rows).to_csv(temporary, index=False)
+
+
+def _sharded(model) -> bool:
+    """Whether DeepSpeed's ZeRO-3 has dealt the weights out; each process then holds a part, and DeepSpeed loads and saves."""
+    return any(hasattr(weight, "ds_id") for weight in model.parameters())
 
 
 def checkpoint_step(checkpoint: Path) -> int:
@@ -87,16 +109,30 @@ def _is_whole(checkpoint: Path) -> bool:
 def begin(run: Run, settings: Preset, seed: int) -> Path | None:
     """Prepare `checkpoints/` and return the checkpoint to continue from, or None for a fresh start.
 
-    An unfinished training with the same settings, seed and data is continued. Anything else found there is set aside as
-    `checkpoints_previous/`, in place of what was set aside before.
+    An unfinished training with the same settings, seed and data is continued; another engine may sample the rest of it, and
+    another number of processes share the same steps. Anything else found there is set aside as `checkpoints_previous/`, in
+    place of what was set aside before. Of several processes rank 0 does so for all; ValueError in one that does not see it.
     """
+    name = ranks.from_first(lambda: _begin(run, settings, seed))
+    checkpoint = run.folder / "checkpoints" / name if name else None
+    unseen = [rank for rank, seen in enumerate(ranks.gathered(not checkpoint or checkpoint.is_dir())) if not seen]
+    if unseen:
+        raise ValueError(
+            f"rank {unseen[0]} does not see {run.show(f'checkpoints/{name}')}: all machines of a training need one runs "
+            "folder, on storage that they share; GRPO_RUNS_DIR names it."
+        )
+    return checkpoint
+
+
+def _begin(run: Run, settings: Preset, seed: int) -> str | None:
     folder = run.path("checkpoints")
     wanted = {"settings": as_settings(settings), "seed": seed, "data": run.section("data")["fingerprint"]}
     # Of a training that was interrupted after its last step, an earlier one: Trainer would take a step too many.
     checkpoint = last_checkpoint(folder, before=settings.max_steps)
-    if checkpoint and not (folder / _FINISHED).exists() and _read_settings(folder) == wanted:
+    started = _read_settings(folder)
+    if checkpoint and started and not (folder / _FINISHED).exists() and _comparable(started) == _comparable(wanted):
         print(f"continuing the interrupted training from step {checkpoint_step(checkpoint)} of {settings.max_steps}")
-        return checkpoint
+        return checkpoint.name
     if last_checkpoint(folder) or (folder / _HISTORY).exists():
         previous = run.path("checkpoints_previous")
         shutil.rmtree(previous, ignore_errors=True)
@@ -105,6 +141,10 @@ def begin(run: Run, settings: Preset, seed: int) -> Path | None:
         shutil.rmtree(folder, ignore_errors=True)
     write_json(run.path(f"checkpoints/{_SETTINGS}"), wanted)
     return None
+
+
+def _comparable(started: dict) -> dict:
+    return started | {"settings": comparable(started["settings"])}
 
 
 def _read_settings(folder: Path) -> dict | None:
@@ -116,14 +156,22 @@ def _read_settings(folder: Path) -> dict | None:
 
 def keep(run: Run, trainer, tokenizer, settings: Preset, seed: int, **recorded) -> None:
     """Put a finished training in the run folder: adapter, history, completions, and the manifest's section."""
+    if sharded := _sharded(trainer.model):
+        weights = trainer.accelerator.get_state_dict(trainer.model_wrapped)
+    else:
+        ranks.check_equal_weights(trainer.model)
+    if not ranks.is_first():
+        return
     history, completions = run.path(f"checkpoints/{_HISTORY}"), _sampled_completions(run)  # what may fail comes first
+    base = describe(trainer.model, settings)
     with atomic_folder(run.path("adapter")) as folder:
-        trainer.model.save_pretrained(folder)
+        trainer.model.save_pretrained(folder, **({"state_dict": weights} if sharded else {}))
         tokenizer.save_pretrained(folder)
     with atomic_write(run.path("metrics.csv")) as temporary:
         shutil.copyfile(history, temporary)
     with atomic_write(run.path("completions.parquet")) as temporary:
         completions.to_parquet(temporary, index=False)
+    recorded["base"] = base
     run.record("training", settings=as_settings(settings), seed=seed, data=run.section("data")["fingerprint"], **recorded)
     run.path(f"checkpoints/{_FINISHED}").touch()
 

@@ -1,4 +1,4 @@
-"""One step at full length before a training: whether the memory suffices, and what the training will take in time and tokens.
+"""Two steps at full length before a training: whether the memory suffices, and what the training will take in time and tokens.
 
 What can be told without loading anything is `memory.check`'s to tell.
 """
@@ -23,6 +23,7 @@ from helpers.environment import Machine
 from helpers.presets import Preset
 from helpers.rewards.faults import tried
 from helpers.rewards.shaping import reward_name
+from helpers.training import cpu_engine, gap
 from helpers.training.memory import card_of, estimate, shape_of, size, ways_out
 
 _LEFT_AFTER_OOM = 0.8  # of an estimate that proved too low: what is proposed instead stays below that share
@@ -30,30 +31,42 @@ _LEFT_AFTER_OOM = 0.8  # of an estimate that proved too low: what is proposed in
 
 @dataclass(frozen=True)
 class Trial:
-    """One step as it was measured: seconds, and the bytes of the card in use at its height (None without a GPU)."""
+    """What was measured: the seconds of the first step, with what is done once (compiling, checks), and of one after it; the
+    bytes of the card in use at their height (None without a GPU), and what is to be said of the engine that samples (nothing
+    where Transformers does).
+    """
 
+    first: float
     seconds: float
     peak: int | None
+    engine: tuple[str, ...] = ()
 
 
 def trial_step(
     model, tokenizer, config, reward_functions: list, train: pd.DataFrame, settings: Preset, machine: Machine
 ) -> Trial:
-    """Take one real step on the longest prompts, with every completion at its limit, and leave no trace of it.
+    """Take two real steps on the longest prompts, with every completion at its limit, and leave no trace of them.
 
-    The step is what `config` will train with: sampling, rewards, loss, gradients, optimizer. Afterwards the adapter's weights,
-    the rewards' states and the random numbers are what they were. ValueError, with settings that would fit, where the memory
+    They are what `config` will train with: sampling, rewards, loss, gradients, optimizer. Where one round of sampling serves
+    several steps, there are as many as lead to a second round. Where vLLM samples, its log-probabilities are then compared with
+    the trainer's, which is no part of the measured memory. Afterwards the adapter's weights, the rewards' states and the random
+    numbers are what they were. ValueError, with settings that would fit, where the memory
     does not suffice: better now than when the first such batch comes, hours later.
     """
     weights = {name: weight.detach().clone() for name, weight in model.named_parameters() if weight.requires_grad}
-    adapters, training, clock = set(model.peft_config), model.training, _Clock()
+    adapters, training, clock = set(model.peft_config), model.training, Clock()
     devices = [model.device] if model.device.type == "cuda" else []
     drawn = random.getstate(), np.random.get_state()  # torch's are forked below
+    engine = ()
     try:
-        with torch.random.fork_rng(devices), tempfile.TemporaryDirectory() as folder, _PeakMemory() as peak:
+        with torch.random.fork_rng(devices), tempfile.TemporaryDirectory() as folder:
             rewards = [_only_tried(function) for function in reward_functions]
-            trainer = _trainer(model, tokenizer, _one_step(config, settings, folder), rewards, _longest(train, settings), clock)
-            trainer.train()
+            few, rows = _few_steps(config, settings, folder), _longest(train, settings)
+            with PeakMemory() as peak:
+                trainer = _trainer(model, tokenizer, few, rewards, rows, clock)
+                trainer.train()
+            if settings.engine == "vllm":
+                engine = _against_the_engine(model, tokenizer, list(rows["prompt"]) * settings.num_generations, config)
     except (RuntimeError, MemoryError) as error:
         if not _is_out_of_memory(error):
             raise
@@ -71,7 +84,8 @@ def trial_step(
         gc.collect()
         if devices:
             torch.cuda.empty_cache()
-    return Trial(clock.seconds, peak.bytes)
+    first, *later = clock.seconds
+    return Trial(first, max(later), peak.bytes, engine)  # the longest is one that samples
 
 
 def forecast(trial: Trial, settings: Preset, machine: Machine) -> list[str]:
@@ -80,23 +94,32 @@ def forecast(trial: Trial, settings: Preset, machine: Machine) -> list[str]:
     hours = settings.max_steps * trial.seconds / 3600
     whole = f"{hours:.1f} hours" if hours >= 1 else f"{hours * 60:.1f} minutes"
     lines = [
-        f"one step with every completion at its limit: {trial.seconds:.1f} s",
+        f"every completion at its limit: first step {trial.first:.1f} s, with what is done once; then {trial.seconds:.1f} s",
         f"{settings.max_steps} steps: at most {whole} and {sampled:,} sampled tokens; less, the sooner completions end",
     ]
     if trial.peak is not None:
         shape = shape_of(settings.model_path)
         expected = f", estimated {size(estimate(settings, shape, card_of(machine)).peak)}" if shape else ""
         lines.append(f"memory in use at its height: {size(trial.peak)}{expected}")
-    return lines
+    return [*lines, *trial.engine]
 
 
-def _one_step(config, settings: Preset, folder: str):
-    """The configuration of the training, for one step that is neither logged nor saved."""
-    one = copy.copy(config)
-    one.output_dir, one.max_steps, one.save_strategy, one.report_to, one.log_completions = folder, 1, "no", [], False
+def _against_the_engine(model, tokenizer, prompts: list, config) -> tuple[str, ...]:
+    try:
+        return tuple(gap.lines(gap.measure(model, tokenizer, prompts, config), config))
+    except torch.OutOfMemoryError:  # it holds logits that no step of the training holds
+        return ("vLLM was not compared with the trainer: the comparison ran out of memory, which the steps before it did not.",)
+
+
+def _few_steps(config, settings: Preset, folder: str):
+    """The configuration of the training, for as many steps as lead to a second round of sampling, neither logged nor saved."""
+    few = copy.copy(config)
+    served = -(-config.steps_per_generation * config.num_iterations // config.gradient_accumulation_steps)
+    few.output_dir, few.max_steps, few.save_strategy, few.report_to, few.log_completions = folder, served + 1, "no", [], False
     limit = settings.max_completion_length
-    one.generation_kwargs = {"min_tokens": limit, "ignore_eos": True} if settings.fast_inference else {"min_new_tokens": limit}
-    return one
+    of_vllm = {"min_tokens": limit, "ignore_eos": True}
+    few.generation_kwargs = of_vllm if settings.engine == "vllm" or config.use_vllm else {"min_new_tokens": limit}
+    return few
 
 
 def _longest(train: pd.DataFrame, settings: Preset) -> Dataset:
@@ -117,6 +140,7 @@ def _trainer(model, tokenizer, config, rewards: list, train: Dataset, clock: Tra
         reward_funcs=rewards,
         train_dataset=train,
         callbacks=[clock],
+        rollout_func=cpu_engine.rollout(model, tokenizer),
     )
     trainer.remove_callback(PrinterCallback)
     return trainer
@@ -134,17 +158,20 @@ def _only_tried(function):
     return reward
 
 
-class _Clock(TrainerCallback):
-    """The seconds of a step, its sampling included."""
+class Clock(TrainerCallback):
+    """The seconds of each step, its sampling included."""
+
+    def __init__(self):
+        self.seconds = []
 
     def on_step_begin(self, args, state, control, **kwargs):
         self.began = time.monotonic()
 
     def on_step_end(self, args, state, control, **kwargs):
-        self.seconds = time.monotonic() - self.began
+        self.seconds.append(time.monotonic() - self.began)
 
 
-class _PeakMemory:
+class PeakMemory:
     """The most bytes of the card that were in use, looked up every 20 ms: vLLM's memory does not pass through torch."""
 
     bytes: int | None = None

@@ -16,6 +16,7 @@ from transformers.trainer_callback import ExportableState
 from helpers.rewards.faults import Fault, checked_scores
 from helpers.rewards.shaping import reward_name
 from helpers.runs import Run
+from helpers.training import ranks
 from helpers.training.checkpoints import TRAINER_STATE
 
 _FAULTS = "reward_faults.jsonl"
@@ -38,6 +39,9 @@ class GuardedRewards(TrainerCallback, ExportableState):
     them), a checkpoint is saved and RewardError reports. Asynchronous rewards stay so; models and their names are TRL's to
     call. ValueError where two rewards would be logged under one name.
 
+    Where several processes train together, each counts what it has seen, and after every step all add up the counts of all: so
+    they stop at the same step for the same reason. Rank 0 logs the faults of each.
+
     It also counts the groups that agree, for `frac_reward_zero_std`, and so belongs before what reads the log. TRL 1.15 asks
     whether the spread of float32 sums is 0 to the last bit: with a weight such as 0.3 rounding hides every group that agrees.
     """
@@ -53,20 +57,28 @@ class GuardedRewards(TrainerCallback, ExportableState):
         self.rewards = dict(zip(names, functions, strict=True))
         self.functions = [self._checked(name) if _is_ours_to_call(f) else f for name, f in self.rewards.items()]
         self.seen, self.failed, self.first, self.logged = dict.fromkeys(names, 0), dict.fromkeys(names, 0), {}, 0
-        self.round, self.agreeing = (
-            {},
-            [],
-        )  # the scores of the rewards that have judged the batch; its share of groups that agree
+        # The scores of each round of sampling in a step, by reward; the share of groups that agree in each.
+        self.rounds: list[dict[str, list]] = []
+        self.agreeing: list[float] = []
+        self.news: dict[str, list[tuple[int, list[Fault], int]]] = {name: [] for name in names}  # not yet told the other ranks
+        self.adaptive = [reward for function in functions for reward in _adaptive(function)]
+        for reward in self.adaptive:
+            reward.alone = ranks.world() == 1
         if resumed_from:
             self._load(resumed_from / TRAINER_STATE)
+        for reward in self.adaptive:  # what has judged before, on each rank by itself, may have left them apart
+            reward.load_state_dict(ranks.from_first(reward.state_dict))
 
     def _checked(self, name: str) -> Callable:
         def reward(completions: list, trainer_state=None, **columns) -> list[float | None]:
             columns["trainer_state"] = trainer_state
             scores, faults = checked_scores(self.rewards[name], completions, columns)
-            self.seen[name] += len(completions)
-            self._note(name, faults, getattr(trainer_state, "global_step", 0))
-            self.round[name] = scores
+            self.news[name].append((len(completions), faults, getattr(trainer_state, "global_step", 0)))
+            if ranks.world() == 1:
+                self._share()
+            if not self.rounds or name in self.rounds[-1]:
+                self.rounds.append({})
+            self.rounds[-1][name] = scores
             return scores
 
         async def awaited(completions: list, **columns) -> list[float | None]:
@@ -78,7 +90,17 @@ class GuardedRewards(TrainerCallback, ExportableState):
         chosen.__name__ = name
         return chosen
 
-    def _note(self, name: str, faults: list[Fault], step: int) -> None:
+    def _share(self) -> None:
+        """Tell all ranks what each has seen since the last time, and count it."""
+        told = ranks.gathered(self.news)
+        self.news = {name: [] for name in self.news}
+        for rank, news in enumerate(told):
+            for name, batches in news.items():
+                for seen, faults, step in batches:
+                    self.seen[name] += seen
+                    self._note(name, faults, step, {"rank": rank} if len(told) > 1 else {})
+
+    def _note(self, name: str, faults: list[Fault], step: int, whose: dict) -> None:
         if faults and not self.failed[name]:
             print(
                 f"step {step + 1}: {faults[0]}; it scores None. All such completions: {self.run.show(f'checkpoints/{_FAULTS}')}"
@@ -87,25 +109,30 @@ class GuardedRewards(TrainerCallback, ExportableState):
         self.failed[name] += len(faults)
         logged = faults[: _FAULTS_LOGGED - self.logged]
         self.logged += len(logged)
-        if logged:
+        if logged and ranks.is_first():
             with self.run.path(f"checkpoints/{_FAULTS}").open("a", encoding="utf-8") as log:
-                log.writelines(json.dumps({"step": step + 1} | fault.as_dict()) + "\n" for fault in logged)
+                log.writelines(json.dumps({"step": step + 1} | whose | fault.as_dict()) + "\n" for fault in logged)
 
     def _count_agreeing(self, args) -> None:
         weights = dict(zip(self.rewards, args.reward_weights or [1.0] * len(self.rewards), strict=True))
-        scores = [[weights[name] * (math.nan if s is None else s) for s in found] for name, found in self.round.items()]
-        totals = np.nansum(np.array(scores, dtype=float), axis=0)
-        if len(self.round) == len(self.rewards) and len(totals) % args.num_generations == 0:
-            groups = totals.reshape(-1, args.num_generations)
-            self.agreeing.append(float(np.mean(np.ptp(groups, axis=1) < _EQUAL)))
-        self.round = {}
+        for told in zip(*ranks.gathered(self.rounds), strict=True):  # a group may be of two processes
+            together = {name: [score for one in told for score in one[name]] for name in told[0]}
+            scores = [[weights[name] * (math.nan if s is None else s) for s in found] for name, found in together.items()]
+            totals = np.nansum(np.array(scores, dtype=float), axis=0)
+            if len(together) == len(self.rewards) and len(totals) % args.num_generations == 0:
+                groups = totals.reshape(-1, args.num_generations)
+                self.agreeing.append(float(np.mean(np.ptp(groups, axis=1) < _EQUAL)))
+        self.rounds = []
 
     def _failing(self, enough: int) -> list[str]:
         return [n for n, seen in self.seen.items() if seen >= enough and self.failed[n] > _MOST_FAULTS * seen]
 
     def on_step_end(self, args, state, control, **kwargs):
         """Count the groups that agree. Stop, with a checkpoint, where a reward fails too often."""
-        if self.round:
+        self._share()
+        for reward in self.adaptive if ranks.world() > 1 else []:
+            reward.settle(ranks.gathered(reward.counted))
+        if self.rounds:
             self._count_agreeing(args)
         if self._failing(_ENOUGH):
             control.should_save = control.should_training_stop = True
@@ -129,6 +156,7 @@ class GuardedRewards(TrainerCallback, ExportableState):
 
     def on_train_end(self, args, state, control, **kwargs):
         """RewardError, now that the checkpoint is saved, where a reward failed too often."""
+        self._share()
         failing = self._failing(_ENOUGH) or self._failing(1)
         if failing:
             name = failing[0]
@@ -138,6 +166,14 @@ class GuardedRewards(TrainerCallback, ExportableState):
                 f"First: {self.first[name]}. The training stopped at step {state.global_step} and saved {saved}. Mend the "
                 f"reward, try it in notebook 02, and run notebook 03 again: it goes on from there. All such completions: {log}."
             )
+
+
+def _adaptive(reward: object) -> list:
+    """What in a reward learns from batches (`shaping.AdaptiveReward`), in an ensemble or a partial, too."""
+    if hasattr(reward, "settle"):
+        return [reward]
+    inside = [reward.func] if hasattr(reward, "func") else getattr(reward, "rewards", [])
+    return [found for one in inside for found in _adaptive(one)]
 
 
 def _is_ours_to_call(reward: object) -> bool:

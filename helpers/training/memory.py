@@ -10,6 +10,7 @@ import json
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
+from helpers.data.sources import hub_failure
 from helpers.environment import Machine
 from helpers.presets import Preset
 
@@ -19,6 +20,7 @@ _NF4 = (4 + 8 / 64 + 32 / (64 * 256)) / 8
 _16_BIT = 2
 _CONTEXT = 0.8e9  # what CUDA, cuBLAS and the kernels themselves take once loaded: an assumption
 _GRAPHS = 1.0e9  # vLLM's CUDA graphs, which stay while the engine sleeps: an assumption
+_BUCKET = 0.5e9 * _16_BIT  # DeepSpeed's reduce_bucket_size, 5e8 elements
 _HEADROOM = 0.95  # of the card; the rest is lost between blocks
 
 
@@ -98,8 +100,14 @@ def shape_of(model: str) -> Shape | None:
 
     ValueError where the hub does not have the model, or does not give it to us.
     """
-    if model in _KNOWN:
-        return _KNOWN[model]
+    return _KNOWN[model] if model in _KNOWN else shape_from_config(config_of(model))
+
+
+def config_of(model: str) -> dict:
+    """The config.json of a model: of a hub name, or of a folder. ValueError where there is none, or the hub does not give it.
+
+    Read without Transformers, which the notebooks import after Unsloth.
+    """
     path = Path(model) / "config.json"
     if not Path(model).is_dir():
         from huggingface_hub import hf_hub_download
@@ -107,12 +115,9 @@ def shape_of(model: str) -> Shape | None:
         try:
             path = Path(hf_hub_download(model, "config.json"))
         except (OSError, ValueError) as error:
-            raise ValueError(
-                f"the model {model!r} could not be fetched ({type(error).__name__}). Three likely causes: the name is "
-                "misspelt, the model is gated and HF_TOKEN is not set, or there is no network."
-            ) from None
+            raise ValueError(hub_failure(f"the model {model!r}", error)) from None
     try:
-        return shape_from_config(json.loads(path.read_text(encoding="utf-8")))
+        return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         raise ValueError(f"{model}: there is no readable config.json in it, so it is no model that can be loaded.") from None
 
@@ -165,30 +170,39 @@ def estimate(settings: Preset, shape: Shape, card: float | None) -> Estimate:
 
     The card matters because vLLM's engine takes `gpu_memory_utilization` of it, whatever it needs; the frozen weights,
     which training shares with it, are in that part. Asleep while the policy trains (Unsloth's standby), it keeps its graphs.
+
+    Of several processes, the memory of one: DDP adds a copy of the gradients, in which they are averaged. ZeRO deals out among
+    the processes the optimizer's states (stage 1 and on), the gradients (2) and the adapter (3); the frozen weights are
+    counted whole (Rajbhandari et al. 2020, arXiv 1910.02054, section 5).
     """
     on_unsloth = settings.backend == "unsloth"
     weights = shape.linear_parameters * (_NF4 if settings.load_in_4bit else _16_BIT) + shape.embedding_parameters * _16_BIT
-    # Unsloth keeps adapters in 32 bits; TRL casts those on a quantised model to 16. The KL term needs a frozen copy of them.
+    # Unsloth keeps adapters in 32 bits; TRL casts those on a quantised model to 16.
     width = _16_BIT if settings.load_in_4bit and not on_unsloth else 4
     adapter = shape.lora_parameters(settings.lora_rank)
+    # TRL keeps a frozen copy for the KL; Unsloth on a GPU takes the model without its adapter instead.
+    copied = settings.beta and not (on_unsloth and card is not None)
     moments = 2 if "8bit" in settings.optim else 2 * width
+    part = {stage: settings.processes if settings.zero_stage >= stage else 1 for stage in (1, 2, 3)}
     held = {
-        "frozen weights": weights,
-        "adapter, and its reference" if settings.beta else "adapter": adapter * width * (2 if settings.beta else 1),
-        "optimizer": adapter * moments,
+        "frozen weights": weights,  # whole also with ZeRO-3: each process loads the model, and TRL gathers it to sample
+        "adapter, and its reference" if copied else "adapter": adapter * width * (2 if copied else 1) / part[3],
+        "optimizer": adapter * moments / part[1],
     }
     if card is not None:
         held["CUDA context"] = _CONTEXT
     training = {
-        "gradients": adapter * width,
+        "gradients": adapter * width / part[2],
         "activations": _activations(settings, shape),
         "logits": _logits(settings, shape),
     }
-    if settings.fast_inference:
-        sampling = {"vLLM engine": max(0.0, settings.gpu_memory_utilization * (card or 0) - weights)}
+    if settings.processes > 1:
+        training["gradient buckets"] = min(adapter * width, _BUCKET) if settings.zero_stage else adapter * width
+    if uses_card_for_vllm(settings, card):
+        sampling = {"vLLM engine": max(0.0, settings.gpu_memory_utilization * card - weights)}
         training["vLLM asleep"] = _GRAPHS
     else:
-        sampling = {"KV cache": settings.completions_per_round * settings.context * shape.kv_bytes}
+        sampling = {"KV cache": settings.completions_per_round / settings.processes * settings.context * shape.kv_bytes}
     return Estimate(held, sampling, training)
 
 
@@ -219,6 +233,11 @@ def _logits(settings: Preset, shape: Shape) -> float:
     return 3 * settings.per_device_train_batch_size * settings.max_completion_length * shape.vocab_size * _16_BIT
 
 
+def uses_card_for_vllm(settings: Preset, card: float | None) -> bool:
+    """Whether a vLLM engine takes its share of the card; until `presets.check_machine` has settled it, "auto" means vLLM."""
+    return card is not None and settings.engine != "transformers"
+
+
 def sequences_in_engine(settings: Preset, shape: Shape, card: float) -> int:
     """Completions of full length that vLLM's KV cache holds at once; 0 where its share does not hold even the weights."""
     room = estimate(settings, shape, card).sampling["vLLM engine"] - _GRAPHS
@@ -245,7 +264,7 @@ def smaller(settings: Preset, shape: Shape, card: float | None, limit: float) ->
                 continue
             other = _KNOWN[changes["model"]] if "model" in changes else shape
             after = estimate(changed, other, card)
-            room = not changed.fast_inference or card is None or sequences_in_engine(changed, other, card)
+            room = not uses_card_for_vllm(changed, card) or sequences_in_engine(changed, other, card)
             if after.peak <= limit and room and not any(after.peak == known.peak for _, known in found):
                 found.append((changes, after))
                 break
@@ -269,7 +288,7 @@ def _ladders(settings: Preset) -> list[list[dict]]:
         if batch % n == 0
     ]
     plainer = [{"load_in_4bit": True}] if not settings.load_in_4bit else []
-    plainer += [{"fast_inference": False}] if settings.fast_inference else []
+    plainer += [{"engine": "transformers"}] if settings.engine != "transformers" else []
     engine = [
         {"gpu_memory_utilization": tenth / 10} for tenth in range(9, 0, -1) if tenth / 10 < settings.gpu_memory_utilization
     ]
@@ -288,7 +307,7 @@ def _ladders(settings: Preset) -> list[list[dict]]:
         checkpointing,
         forward,
         plainer,
-        engine if settings.fast_inference else [],
+        engine if settings.engine != "transformers" else [],
         shorter,
         fewer,
         models,
@@ -297,14 +316,16 @@ def _ladders(settings: Preset) -> list[list[dict]]:
     ]
 
 
-def check(settings: Preset, machine: Machine) -> list[str]:
+def check(settings: Preset, machine: Machine, shape: Shape | None = None) -> list[str]:
     """The flight check before anything is loaded: the estimate of a step's memory, as lines of text.
+
+    shape: that of the model where it is known already; otherwise it is looked up.
 
     ValueError where the machine's GPU is too small for it, with up to three settings that fit; where the model has fewer
     positions than the context, or is narrower than the adapter's rank; and where the model cannot be had (one small file of
     it is fetched, config.json).
     """
-    shape, card, context = shape_of(settings.model_path), card_of(machine), settings.context
+    shape, card, context = shape or shape_of(settings.model_path), card_of(machine), settings.context
     if shape is None:
         return [f"no estimate for {settings.model}: its shape is not that of a dense text model. The trial step will tell."]
     if settings.lora_rank > shape.hidden_size:
@@ -323,12 +344,12 @@ def check(settings: Preset, machine: Machine) -> list[str]:
             f"{settings.model} with these settings needs an estimated {size(found.peak)}, and of {machine.gpu}'s {size(card)} "
             f"{size(_HEADROOM * card)} can be filled. " + ways_out(settings, shape, card, limit=_HEADROOM * card)
         )
-    if settings.fast_inference and card and not sequences_in_engine(settings, shape, card):
+    if uses_card_for_vllm(settings, card) and not sequences_in_engine(settings, shape, card):
         share = size(settings.gpu_memory_utilization * card)
         raise ValueError(
             f"gpu_memory_utilization={settings.gpu_memory_utilization} leaves vLLM {share} of {size(card)}, in which the "
             f"weights of {settings.model} and one sequence of {context:,} tokens have no room: raise it, or set "
-            "fast_inference=False."
+            "engine='transformers'."
         )
     return table(settings, found, card)
 

@@ -11,38 +11,44 @@ import torch
 from tqdm.auto import tqdm
 
 from helpers.presets import Preset
+from helpers.training import cpu_engine
+from helpers.training.base import Base
 from helpers.training.memory import sampling_batch, shape_from_config
 
 LORA_TARGETS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 
 
-def load(settings: Preset):
+def load(settings: Preset, base: Base | None = None):
     """The model and the tokenizer of the settings, in 4 bits if they say so, without an adapter.
 
-    Through Unsloth, or with `backend="transformers"` through Transformers and bitsandbytes, quantised the same way: NF4 with
-    double quantisation, computing in the card's 16 bits. TRL's loss is a Triton kernel, which a CPU runs only as Unsloth
-    replaces it, so without a GPU Unsloth is imported for either. With `fast_inference`, a vLLM engine that shares the weights
-    comes with the model.
+    base: what an adapter to be put on it was trained on; see `base.py`. Through Unsloth, or with `backend="transformers"`
+    through Transformers and bitsandbytes, quantised the same way: NF4 with double quantisation, computing in the card's 16
+    bits. TRL's loss is a Triton kernel, which a CPU runs only as Unsloth replaces it, so without a GPU Unsloth is imported for
+    either. With `engine="vllm"` a vLLM engine comes with the model: on a GPU Unsloth's, which shares the weights, otherwise
+    that of `cpu_engine`.
     """
-    on_gpu = torch.cuda.is_available()
-    if settings.fast_inference:
+    on_gpu, name = torch.cuda.is_available(), base.name if base else settings.model_path
+    unsloths_engine = settings.engine == "vllm" and on_gpu
+    if unsloths_engine:
         standby()
     if settings.backend == "unsloth" or not on_gpu:
         from unsloth import FastLanguageModel
     if settings.backend == "unsloth":
-        engine = {"fast_inference": True, "max_lora_rank": settings.max_lora_rank}
-        engine["gpu_memory_utilization"] = settings.gpu_memory_utilization
-        return FastLanguageModel.from_pretrained(
-            settings.model_path,
+        options = {"fast_inference": True, "max_lora_rank": settings.max_lora_rank}
+        options["gpu_memory_utilization"] = settings.gpu_memory_utilization
+        model, tokenizer = FastLanguageModel.from_pretrained(
+            name,
             max_seq_length=settings.context,
             load_in_4bit=settings.load_in_4bit,
-            **(engine if settings.fast_inference else {}),
+            **(options if unsloths_engine else {}),
         )
+        cpu_engine.attach(model, settings)
+        return model, tokenizer
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     dtype = torch.float16 if on_gpu and not torch.cuda.is_bf16_supported(including_emulation=False) else torch.bfloat16
     model = AutoModelForCausalLM.from_pretrained(
-        settings.model_path,
+        name,
         dtype=dtype,
         device_map="cuda" if on_gpu else "cpu",
         quantization_config=nf4(dtype) if settings.load_in_4bit else None,
@@ -52,13 +58,14 @@ def load(settings: Preset):
         # what is repacked is wrong (measured: gradients of three quarters the norm). Unsloth's layers do not ask.
         if hasattr(module, "support_avx512bf16_for_cpu"):
             module.support_avx512bf16_for_cpu = False
-    return model, AutoTokenizer.from_pretrained(settings.model_path)
+    return model, AutoTokenizer.from_pretrained(name)
 
 
 def nf4(dtype: torch.dtype):
     """The suite's quantisation as Transformers takes it: 4-bit NormalFloat with double quantisation, computing in `dtype`.
 
-    QLoRA, arXiv 2305.14314, section 3. Unsloth's `load_in_4bit` does the same to a 16-bit checkpoint.
+    QLoRA, arXiv 2305.14314, section 3. Unsloth's `load_in_4bit` does the same to a 16-bit checkpoint. One
+    that is stored in 4 bits keeps its own quantisation, whatever is passed.
     """
     from transformers import BitsAndBytesConfig
 
@@ -88,6 +95,22 @@ def add_adapter(model, settings: Preset):
     return get_peft_model(model, LoraConfig(**rank, target_modules=LORA_TARGETS, task_type="CAUSAL_LM"))
 
 
+def freeze_reference(model) -> None:
+    """Hold the policy as it is now as the reference of the KL: a frozen copy of its adapter, `ref`.
+
+    For an adapter that is trained already; a fresh one changes nothing, so that the model without it is the same reference.
+    TRL's `GRPOTrainer` makes the copy; Unsloth's for a GPU makes none (unsloth/models/rl.py, "Skip add_adapter"), and takes one
+    that is there. Call this between the trainer's constructor and `train()`; where there is a copy, nothing is done.
+    """
+    if "ref" in model.peft_config:
+        return
+    with torch.random.fork_rng([model.device] if model.device.type == "cuda" else []):  # it is initialised before it is copied
+        model.add_adapter("ref", model.peft_config["default"])
+    for name, weight in model.named_parameters():
+        if ".default." in name:
+            model.get_parameter(name.replace(".default.", ".ref.")).data.copy_(weight.data)
+
+
 def sample(
     model,
     tokenizer,
@@ -106,8 +129,8 @@ def sample(
 
     temperature: 0 is greedy decoding (then one sample a prompt says it all). Prompts are batched by length, so little is
     padded. batch_size counts prompts times samples; None takes 256 at a time, fewer where a GPU has no room for them. The
-    model's training mode, caching and the global random state are put back afterwards, so sampling in the middle of a training
-    changes nothing about it.
+    model's training mode, gradient checkpointing, caching and the global random state are put back afterwards, and an engine
+    beside a model in training gives its cache back: sampling in the middle of a training changes nothing about it.
     """
     if not temperature >= 0 or samples < 1:  # not >=: false for nan too
         raise ValueError(f"temperature={temperature} must be 0 or more and samples={samples} 1 or more.")
@@ -115,7 +138,7 @@ def sample(
         raise ValueError(f"batch_size={batch_size} must be at least 1, or None.")
     texts = [tokenizer.apply_chat_template(prompt, add_generation_prompt=True, tokenize=False) for prompt in prompts]
     order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
-    generate = _with_vllm if getattr(model, "vllm_engine", None) is not None else _with_transformers
+    generate = _with_vllm if engine_of(model) == "vllm" else _with_transformers
     if batch_size is None:
         longest = tokenizer(texts[order[-1]], add_special_tokens=False)["input_ids"] if texts else []
         batch_size = 1024 if generate is _with_vllm else _batch_that_fits(model, len(longest) + max_new_tokens)
@@ -135,13 +158,19 @@ def sample(
     return completions
 
 
+def engine_of(model) -> str:
+    """What samples from this model: "vllm" where it has an engine, else "transformers"."""
+    return "transformers" if getattr(model, "vllm_engine", None) is None else "vllm"
+
+
 def release(model=None) -> None:
     """Give back what sampling holds of the GPU: the cache of a model's vLLM engine, if it has one, and torch's free blocks.
 
     The engine shares the model's weights, which go when nothing refers to the model any more.
     """
     engine = getattr(model, "vllm_engine", None)
-    if engine is not None and engine.llm_engine.vllm_config.model_config.enable_sleep_mode:
+    can_sleep = engine is not None and engine.llm_engine.vllm_config.model_config.enable_sleep_mode
+    if can_sleep and not engine.llm_engine.is_sleeping():  # it would warn that it sleeps already
         engine.sleep(level=1)
     gc.collect()
     if torch.cuda.is_available():
@@ -181,7 +210,7 @@ def _with_transformers(model, tokenizer, *, max_new_tokens: int, temperature: fl
         return [decoded[i * samples : (i + 1) * samples] for i in range(len(texts))]
 
     devices = [model.device] if model.device.type == "cuda" else []
-    with torch.random.fork_rng(devices), torch.inference_mode():
+    with torch.random.fork_rng(devices), torch.no_grad():  # ZeRO-3 trains on what it gathers here
         torch.manual_seed(seed)
         try:
             model.eval()
@@ -189,28 +218,35 @@ def _with_transformers(model, tokenizer, *, max_new_tokens: int, temperature: fl
             tokenizer.padding_side = "left"
             yield complete
         finally:
-            model.train(was_training)
+            if was_training and hasattr(model, "for_training"):
+                # Unsloth's `generate` turns gradient checkpointing off, and on again only where it met a model in training.
+                model.for_training(use_gradient_checkpointing=getattr(model, "_unsloth_gradient_checkpointing", None))
+            else:
+                model.train(was_training)
             model.config.use_cache, tokenizer.padding_side = had_cache, side
 
 
 @contextmanager
 def _with_vllm(model, tokenizer, *, max_new_tokens: int, temperature: float, samples: int, seed: int):
-    """The same through the engine that Unsloth put beside the model; the adapter is handed to it as a LoRA request."""
+    """The same through the model's vLLM engine, with the adapter as it is now."""
     from vllm import SamplingParams
 
-    drawn = 0
+    context = model.vllm_engine.llm_engine.vllm_config.model_config.max_model_len
+    draw = torch.Generator().manual_seed(seed)
 
     def parameters() -> SamplingParams:
-        # A seed for each prompt: with one for all, every question would be answered with the same random numbers.
-        nonlocal drawn
-        drawn += 1
-        return SamplingParams(
-            n=samples, temperature=temperature, top_p=1.0, top_k=-1, max_tokens=max_new_tokens, seed=seed + drawn
-        )
+        # vLLM gives sample i of a request the seed `seed + i`. Far apart, so that no two completions share random numbers.
+        own = torch.randint(2**62, (), generator=draw).item()
+        return SamplingParams(n=samples, temperature=temperature, top_p=1.0, top_k=-1, max_tokens=max_new_tokens, seed=own)
 
     def complete(texts: list[str]) -> list[list[str]]:
         # Ids rather than text, which vLLM would give a second beginning-of-sequence token.
         ids = tokenizer(texts, add_special_tokens=False)["input_ids"]
+        if (longest := max(map(len, ids))) + max_new_tokens > context:
+            raise ValueError(
+                f"a prompt of {longest} tokens and a completion of {max_new_tokens} do not fit into the engine's context of "
+                f"{context}: raise max_seq_length in notebook 1, or sample with engine='transformers'."
+            )
         outputs = model.fast_generate(
             [{"prompt_token_ids": row} for row in ids],
             sampling_params=[parameters() for _ in ids],
@@ -219,11 +255,29 @@ def _with_vllm(model, tokenizer, *, max_new_tokens: int, temperature: float, sam
         )
         return [[tokenizer.decode(o.token_ids, skip_special_tokens=True) for o in answer.outputs] for answer in outputs]
 
+    devices = [model.device] if model.device.type == "cuda" else []
+    with torch.random.fork_rng(devices), adapter_request(model) as request:
+        try:
+            yield complete
+        finally:
+            if model.training:
+                release(model)  # the next optimiser step needs the room
+
+
+@contextmanager
+def adapter_request(model):
+    """The model's adapter as it is now, as its vLLM engine takes it for `lora_request`; None where none is to be handed over.
+
+    Unsloth gives `load_lora` only to adapters that it made.
+    """
+    if not getattr(model, "peft_config", None):
+        yield None
+        return
     with tempfile.TemporaryDirectory() as folder:
-        request = None
-        if getattr(model, "peft_config", None):
+        model.save_pretrained(folder, selected_adapters=["default"])
+        if hasattr(model, "load_lora"):
+            yield model.load_lora(folder)
+        else:
             from unsloth_zoo.vllm_utils import load_lora
 
-            model.save_pretrained(folder, selected_adapters=["default"])
-            request = load_lora(model, folder)
-        yield complete
+            yield load_lora(model, folder)

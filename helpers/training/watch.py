@@ -12,6 +12,7 @@ from helpers.diagrams import shown
 from helpers.environment import in_notebook, interactive
 from helpers.presets import check_early_stopping
 from helpers.runs import Run, atomic_write
+from helpers.training import ranks
 from helpers.training.checkpoints import History, checkpoint_step
 
 _REDRAW = 2.0  # seconds between two drawings; one takes about half a second
@@ -29,7 +30,7 @@ class Watch(TrainerCallback):
         One that is a warning or critical is printed once, at the step where it first stands.
     draw: takes the same table and gives the figure (`helpers.metrics.plots.dashboard`).
 
-    Put it after `history` among the callbacks, whose rows it shows.
+    Put it after `history` among the callbacks, whose rows it shows. Of several processes only rank 0 shows anything.
     """
 
     def __init__(self, history: History, diagnose: Diagnose, draw: Callable, live: bool | None = None):
@@ -40,7 +41,7 @@ class Watch(TrainerCallback):
 
     def on_log(self, args, state, control, logs=None, **kwargs):
         """Redraw, or tell the step; then what is newly found."""
-        if not logs or "reward" not in logs:
+        if not logs or "reward" not in logs or not ranks.is_first():
             return
         if self.live:
             if time.monotonic() - self.drawn > _REDRAW:
@@ -56,7 +57,7 @@ class Watch(TrainerCallback):
 
     def on_train_end(self, args, state, control, **kwargs):
         """The figure as it is at the end."""
-        if self.in_place and self.history.rows:
+        if self.in_place and self.history.rows and ranks.is_first():
             self._draw()
 
     def _draw(self) -> None:
@@ -86,7 +87,7 @@ class EarlyStopping(TrainerCallback):
         patience; None judges by findings alone.
 
     What was measured is kept in `checkpoints/holdout.csv`, and taken up again by a training that is continued. `reason` says
-    why it stopped, or is None.
+    why it stopped, or is None. Where several processes train together, each measures and what rank 0 found counts for all.
     """
 
     def __init__(
@@ -101,30 +102,37 @@ class EarlyStopping(TrainerCallback):
         check_early_stopping(patience)
         self.history, self.diagnose, self.patience, self.measure = history, diagnose, patience, measure
         self.reason = None
-        self.path = run.path(f"checkpoints/{_HOLDOUT}")
+        self.path = run.folder / "checkpoints" / _HOLDOUT
         self.measured: list[dict] = []
         self.standing: dict[str, int] = {}  # rule to the step since which its critical finding stands
         if resumed_from and self.path.exists():
             kept = pd.read_csv(self.path)
             self.measured = kept[kept["step"] <= checkpoint_step(resumed_from)].to_dict("records")
+        self.measured = ranks.from_first(lambda: self.measured)
 
     def on_log(self, args, state, control, logs=None, **kwargs):
         """Stop where a critical finding has stood for the patience."""
         if not logs or "reward" not in logs:
             return
-        critical = {f.rule: f for f in self.diagnose(pd.DataFrame(self.history.rows)) if f.severity == "critical"}
+        critical = ranks.from_first(self._critical)
         self.standing = {rule: self.standing.get(rule, state.global_step) for rule in critical}
         for rule, since in self.standing.items():
             if state.global_step - since >= self.patience:
                 self._stop(control, f"for {state.global_step - since} steps this has stood: {critical[rule]}")
 
+    def _critical(self) -> dict:
+        return {f.rule: f for f in self.diagnose(pd.DataFrame(self.history.rows)) if f.severity == "critical"}
+
     def on_step_end(self, args, state, control, **kwargs):
         """Measure the holdout when it is time, and stop where it has not improved for the patience."""
         if self.measure is None or state.global_step % max(1, self.patience // 2):
             return
-        self.measured.append({"step": state.global_step, "accuracy": self.measure()})
-        with atomic_write(self.path) as temporary:
-            pd.DataFrame(self.measured).to_csv(temporary, index=False)
+        measured = self.measure()  # by all ranks, whose random numbers and sharded weights it may need
+        self.measured.append({"step": state.global_step, "accuracy": ranks.from_first(lambda: measured)})
+        if ranks.is_first():
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with atomic_write(self.path) as temporary:
+                pd.DataFrame(self.measured).to_csv(temporary, index=False)
         best = max(self.measured, key=lambda row: row["accuracy"])  # the first of equals
         if state.global_step - best["step"] >= self.patience:
             then, now = best["accuracy"], self.measured[-1]["accuracy"]

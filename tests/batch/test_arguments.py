@@ -172,6 +172,28 @@ def test_a_call_that_goes_on_with_an_interrupted_training_needs_no_word(cli, exe
     assert (code, err) == (0, "") and "03" in dict(executed) and run.path("checkpoints/checkpoint-20").exists()
 
 
+def test_a_training_interrupted_before_there_were_settings_of_the_objective_goes_on(cli, executed):
+    run = interrupted(executed, cli, *SAME, max_steps=30)
+    started = json.loads(run.path("checkpoints/settings.json").read_text())
+    started["settings"] = before_there_was_a_choice(started["settings"], fast_inference=False)
+    write_json(run.path("checkpoints/settings.json"), started)
+    assert cli("run", "--run", "a", *SAME)[::2] == (0, "") and "03" in dict(executed)
+
+
+def before_there_was_a_choice(settings: dict, **more) -> dict:
+    return {name: value for name, value in settings.items() if name not in ("epsilon", "epsilon_high", "scale_rewards")} | more
+
+
+def test_a_run_prepared_before_then_is_refused_where_it_would_train_and_nowhere_else(cli, executed):
+    run = prepared()
+    old = before_there_was_a_choice(as_settings(PRESETS["pocket"]), loss_type="dr_grpo")
+    run.record("data", settings=old, fingerprint="f")
+    assert cli("run", "--run", "a", "--only", "04")[::2] == (0, "")
+    code, _, err = cli("run", "--run", "a", "--only", "03")
+    assert code == 2 and "set scale_rewards='none'" in err
+    assert cli("run", "--run", "a", "--only", "03", "-p", "scale_rewards=none")[::2] == (0, "")
+
+
 OTHERWISE = {
     "a plain call": ([], "max_steps was 30 and would be 32; tags was 'reasoning/answer' and would be 'think/answer'"),
     "other settings": (["--only", "03", "-p", "max_steps=30", "-p", "beta=0"], "beta was 0.01 and would be 0"),

@@ -125,6 +125,7 @@ def test_other_data_packages_and_revision_are_told(run, capsys):
     def other(manifest):
         manifest["data"]["fingerprint"] = manifest["training"]["data"] = "f" * 20
         manifest["training"]["versions"]["trl"] = "9.9.9"
+        manifest["training"]["switches"] = {"UNSLOTH_GRPO_LOSS_AGGREGATION": "prompt"}
         manifest["training"]["git"] = {"revision": "abcdef0123456789", "dirty": True}
         manifest["training"]["weights"] = [1.0, 0.25]
 
@@ -134,6 +135,7 @@ def test_other_data_packages_and_revision_are_told(run, capsys):
     assert "not reproduced: the data differ (39d12b00ee4c3ef5 there, ffffffffffffffff here)" in out
     assert "the 50 logged steps are the same" in out and "weights: [1.0, 0.5] there, [1.0, 0.25] here" in out
     assert "trl: 1.15.0 there, 9.9.9 here" in out.replace(run.manifest["training"]["versions"]["trl"], "1.15.0")
+    assert "UNSLOTH_GRPO_LOSS_AGGREGATION: absent there, prompt here" in out
     assert "abcdef012345 with changes here" in out and "OMP_NUM_THREADS" in out
 
 

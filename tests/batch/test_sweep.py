@@ -1,10 +1,14 @@
 """Sweeps: what a grid is refused for, what is run and what is not run again, and the numbers of the table."""
 
+import contextlib
 import math
+import os
+import pty
 import re
 import signal
 import subprocess
 import time
+from pathlib import Path
 
 import pandas as pd
 import psutil
@@ -12,12 +16,12 @@ import pytest
 import yaml
 
 from helpers import PROJECT
-from helpers.batch import sweep
+from helpers.batch import sweep, watch
 from helpers.batch.grid import read_grid
 from helpers.metrics import plots
 from helpers.presets import PRESETS, as_settings
 from helpers.results.intervals import student_interval, wilson_interval
-from helpers.runs import Run, runs_folder, write_json
+from helpers.runs import Run, held, holder, runs_folder, write_json
 
 pytestmark = pytest.mark.usefixtures("machine")
 GOOD = {"name": "tiny", "preset": "pocket", "seeds": [1, 2], "one_at_a_time": {"beta": [0, 0.1], "lora_rank": [8, 16]}}
@@ -204,7 +208,7 @@ def test_what_failed_stops_nothing_else_and_alone_is_tried_again(cli, two_source
     assert "0 runs done, 2 to run" in out and good in out, "the same name, other parameters"
 
 
-@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl-C", "kill"])
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=["Ctrl-C", "kill", "kill -9"])
 def test_an_interrupt_ends_the_runs(two_sources, python, sent):
     command = [python, "-m", "helpers", "sweep", "--grid", str(two_sources)]
     process = subprocess.Popen(command, cwd=PROJECT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
@@ -215,11 +219,15 @@ def test_an_interrupt_ends_the_runs(two_sources, python, sent):
     children = psutil.Process(process.pid).children(recursive=True)
     process.send_signal(sent)
     _, err = process.communicate(timeout=60)
-    assert process.returncode == 130 and "give the same command again" in err and "Traceback" not in err
-    gone, alive = psutil.wait_procs(children, timeout=10)
+    if sent == signal.SIGKILL:
+        assert process.returncode == -signal.SIGKILL
+    else:
+        assert process.returncode == 130 and "give the same command again" in err and "Traceback" not in err
+    gone, alive = psutil.wait_procs(children, timeout=30)
     assert gone and not alive
     (log,) = logs.glob("*.log")
     assert "go on with" in log.read_text(), "the run was interrupted, not killed"
+    assert holder(runs_folder() / "sweeps" / "tiny") is None and holder(runs_folder() / log.stem) is None
 
 
 def test_a_sweep_that_another_process_runs_is_refused(cli, two_sources, python):
@@ -231,6 +239,121 @@ def test_a_sweep_that_another_process_runs_is_refused(cli, two_sources, python):
         other.stdin.close()
     assert code == 2 and f"sweep 'tiny' is being executed by process {other.pid} on " in err
     assert [path.name for path in runs_folder().iterdir()] == ["sweeps"], "no run was started"
+
+
+# --- Elsewhere ---------------------------------------------------------------------------------------------------------
+
+
+ONE = {"max_steps": 4, "holdout_size": 8, "num_generations": 4, "per_device_train_batch_size": 8}
+
+
+def test_an_emitted_line_is_done_once_whatever_happens_to_it(cli, grid_file, python, monkeypatch):
+    grid = str(grid_file(seeds=[7], one_at_a_time=None, product={"lora_rank": [8]}, fixed=ONE))
+    code, line, _ = cli("sweep", "--grid", grid, "--emit", "commands")
+    name = "tiny-lora_rank-8-seed-7"
+    assert code == 0 and line.startswith(f"python -m helpers run --once --fresh --run {name} ") and line.count("\n") == 1
+    monkeypatch.setenv("PATH", f"{Path(python).parent}:{os.environ['PATH']}")
+    shell = {"shell": True, "cwd": PROJECT, "text": True, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    assert cli("sweep", "--grid", grid, "--collect")[0] == 2, "nothing has finished"
+    with subprocess.Popen(f"exec {line}", **shell) as first:
+        while not re.match(r" *step +1/4", printed := first.stdout.readline()):
+            assert printed, "it ended"
+        watched = cli("sweep", "--grid", grid, "--watch")[1]
+        assert "0 done, 1 running, 0 failed, 0 waiting" in watched
+        assert re.search(rf"{name}  running .* step [1-4]/4, process {first.pid} on ", watched)
+        second = subprocess.run(line, **shell)
+        assert second.returncode == 2 and f"run {name!r} is being executed by process {first.pid} on " in second.stdout
+        first.kill()
+    assert "1 failed" in cli("sweep", "--grid", grid, "--watch")[1]
+    third = subprocess.run(line, **shell)
+    assert third.returncode == 0 and "resuming run" in third.stdout and "with 03" in third.stdout
+    trained = (Run(name).folder / "metrics.csv").stat().st_mtime_ns
+    fourth = subprocess.run(line, **shell)
+    assert fourth.returncode == 0 and f"run {name!r} is finished" in fourth.stdout
+    assert (Run(name).folder / "metrics.csv").stat().st_mtime_ns == trained
+    code, out, _ = cli("sweep", "--grid", grid, "--collect")
+    assert code == 0 and " 1/1 " in out and sweep.read("tiny")["final_reward"].notna().all()
+
+
+def test_what_runs_elsewhere_is_not_judged_by_this_machine(cli, grid_file):
+    gpu = {"preset": "h200", "seeds": [1, 2], "one_at_a_time": {"beta": [0.1]}}
+    code, out, _ = cli("sweep", "--grid", str(grid_file(**gpu)), "--emit", "commands")
+    assert code == 0 and out.count('preset="h200"') == out.count("\n") == 4
+    for preset in (None, "auto"):
+        code, out, err = cli("sweep", "--grid", str(grid_file(preset=preset)), "--emit", "commands")
+        assert code == 2 and out == "" and "`preset:` must name one" in err
+
+
+def test_collecting_takes_what_has_finished_and_names_the_rest(cli, finished, tmp_path):
+    code, out, _ = cli("sweep", "--grid", str(tmp_path / "grid.yaml"), "--collect")
+    assert code == 0 and "6 runs done, 6 to run" in out and "0.9 (0.652 to 1.15)" in out
+    assert "not finished: tiny-beta-0-seed-1, tiny-beta-0-seed-3, tiny-beta-0.1-seed-3, tiny-lora_rank-8-seed-1" in out
+    pd.testing.assert_frame_equal(sweep.read("tiny"), sweep.table(finished), check_dtype=False)
+
+
+@pytest.mark.parametrize("other", ["--emit=commands", "--collect", "--watch"])
+def test_what_runs_nothing_takes_no_place_to_run(cli, grid_file, other):
+    for place in (["--jobs", "2"], ["--on", "ray"]):
+        code, _, err = cli("sweep", "--grid", str(grid_file()), other, *place)
+        assert code == 2 and f"{other.partition('=')[0]} runs nothing" in err
+    code, _, err = cli("sweep", "--grid", str(grid_file()), "--address", "there:6379")
+    assert code == 2 and "--address there:6379 is for --on ray" in err
+
+
+# --- Watching ----------------------------------------------------------------------------------------------------------
+
+
+def test_watching_tells_what_is_done_running_failed_and_waiting(cli, finished, tmp_path):
+    grid = finished
+    running, failed = (Run(grid.run_name(grid.points[3], seed)) for seed in (1, 2))
+    for run, seed in ((running, 1), (failed, 2)):
+        asked = {"parameters": grid.parameters(grid.points[3], seed), "notebooks": grid.notebooks, "done": ["01"]}
+        write_json(run.path("asked.json"), asked)
+    write_json(running.path("checkpoints/settings.json"), {"settings": {"max_steps": 50}})
+    pd.DataFrame({"step": [1, 2, 10], "reward": 0.5}).to_csv(running.path("checkpoints/metrics.csv"), index=False)
+    log = runs_folder() / "sweeps" / "tiny" / "logs" / f"{failed.name}.log"
+    log.parent.mkdir(parents=True)
+    log.write_text("01_data_preparation …\n03_grpo_training.ipynb, cell 9: OutOfMemoryError: CUDA\nThe whole traceback\n")
+    with held(running.folder, "it"):
+        code, out, _ = cli("sweep", "--grid", str(tmp_path / "grid.yaml"), "--watch")
+    assert code == 0 and "6 done, 1 running, 1 failed, 4 waiting" in out and "\x1b" not in out
+    lines = out.splitlines()
+    assert re.search(rf"{running.name} +running .* step 10/50, process {os.getpid()} on ", lines[1])
+    assert lines[2].split()[:2] == [failed.name, "failed"] and lines[2].endswith("cell 9: OutOfMemoryError: CUDA")
+
+
+def test_the_time_left_is_that_of_the_runs_that_are_done_or_else_of_the_steps():
+    run = watch.State
+    going, waiting = run("r", "running", "", 10.0, 0.25), run("w", "waiting")
+    assert watch.seconds_left([run("d", "done", "", 30.0), going, waiting]) == (30 - 10) + 30
+    assert watch.seconds_left([going, going, waiting, waiting]) == 30 + 40, "four times 10 s each, two at a time"
+    assert watch.seconds_left([run("d", "done", "", 5.0), going]) == 0, "it takes longer than the others"
+    assert watch.seconds_left([waiting, run("d", "done", "", 5.0)]) is None, "nothing goes on"
+    assert watch.seconds_left([run("r", "running", "", 3.0)]) is None
+
+
+def test_a_terminal_is_redrawn_in_place_until_all_have_ended(finished, tmp_path, python):
+    for seed in (1, 3):
+        finish(finished, 1, seed, 0.5, [])
+    finish(finished, 2, 3, 0.5, [])
+    for seed in (1, 2):
+        finish(finished, 3, seed, 0.5, [])
+    last = Run(finished.run_name(finished.points[3], 3))
+    ours, theirs = pty.openpty()
+    with held(last.folder, "it"):
+        command = [python, "-m", "helpers", "sweep", "--grid", str(tmp_path / "grid.yaml"), "--watch"]
+        process = subprocess.Popen(command, cwd=PROJECT, stdout=theirs, env=os.environ | {"COLUMNS": "100", "LINES": "6"})
+        os.close(theirs)
+        seen = b""
+        while b"1 running" not in seen:
+            seen += os.read(ours, 4096)
+    finish(finished, 3, 3, 0.5, [])
+    while process.poll() is None:
+        with contextlib.suppress(OSError):  # the other end is closed
+            seen += os.read(ours, 65536)
+    screens = seen.decode().split("\x1b[J")
+    assert process.returncode == 0 and "12 done, 0 running" in screens[-1]
+    assert re.search(r"\x1b\[\d+A$", screens[-2]) and all(screen.count("\n") <= 6 for screen in screens)
 
 
 # --- The table ---------------------------------------------------------------------------------------------------------
@@ -297,6 +420,8 @@ def test_completions_are_counted_by_rounds_of_sampling():
     history = pd.DataFrame({"step": [1, 2, 3], sweep._CORRECTNESS: 0.9})
     settings = as_settings(PRESETS["memory_optimized"])
     assert sweep._completions_to_target(history, settings) == 2 * 8, "three steps of four, rounds of eight"
+    assert sweep._completions_to_target(history, settings | {"num_iterations": 2}) == 8, "each round for twice as many steps"
+    assert sweep._completions_to_target(history, settings | {"processes": 2}) == 2 * 2 * 8
     assert math.isnan(sweep._completions_to_target(history.drop(columns=sweep._CORRECTNESS), settings))
 
 
@@ -311,7 +436,7 @@ def test_the_interval_is_students(n, quantile):
 
 
 def test_a_finished_sweep_is_shown_read_and_drawn(cli, finished, tmp_path, monkeypatch):
-    monkeypatch.setattr(sweep, "_run_all", lambda grid, tasks, jobs: {})
+    monkeypatch.setattr(sweep, "_run_here", lambda runs, logs, jobs: {})
     code, out, _ = cli("sweep", "--grid", str(tmp_path / "grid.yaml"))
     assert code == 0 and "6 runs done, 6 to run" in out and "0.9 (0.652 to 1.15)" in out and " 3/3 " in out and " 0/3" in out
     folder = runs_folder() / "sweeps" / "tiny"

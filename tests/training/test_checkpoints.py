@@ -54,6 +54,15 @@ def checkpoint(run: Run, step: int, complete: bool = True):
 # --- The history -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(("beta", "there"), [(0.0, False), (0.02, True)])
+def test_a_kl_that_nothing_computes_is_no_measurement(run, beta, there):
+    """Unsloth's trainer on a GPU logs 0.0 with beta 0, which a figure would show as a policy that has not moved."""
+    state, args = TrainerState(global_step=1, max_steps=5), SimpleNamespace(beta=beta)
+    history = History(run)
+    history.on_log(args, state, TrainerControl(), logs=row(1, kl=0.0))
+    assert ("kl" in history.rows[0]) is there and ("kl" in read_metrics(run.require("checkpoints/metrics.csv"))) is there
+
+
 def test_each_row_is_on_disk_as_soon_as_it_is_logged(run):
     history = History(run)
     for step in (1, 2, 3):
@@ -186,6 +195,17 @@ def test_the_same_training_is_continued_and_nothing_is_touched(run, capsys):
     found = begin(run, replace(POCKET), 1)
     assert found == run.folder / "checkpoints" / "checkpoint-4" and contents(run.folder) == before
     assert capsys.readouterr().out == f"continuing the interrupted training from step 4 of {POCKET.max_steps}\n"
+
+
+def test_a_training_of_before_there_were_settings_of_the_objective_is_continued_with_their_defaults(run):
+    interrupted(run)
+    path = run.require("checkpoints/settings.json")
+    started = json.loads(path.read_text())
+    for name in ("epsilon", "epsilon_high", "scale_rewards", "num_iterations"):
+        del started["settings"][name]
+    path.write_text(json.dumps(started | {"settings": started["settings"] | {"fast_inference": False}}))
+    assert begin(run, POCKET, 1) == run.folder / "checkpoints" / "checkpoint-4"
+    assert begin(run, replace(POCKET, epsilon_high=0.28), 1) is None
 
 
 def test_a_training_interrupted_after_its_last_step_goes_on_from_an_earlier_one(run):

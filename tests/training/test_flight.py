@@ -1,9 +1,10 @@
-"""The trial step: a real one, at full length, that leaves no trace; and what is said when the memory does not suffice."""
+"""The trial steps: real ones, at full length, that leave no trace; and what is said when the memory does not suffice."""
 
 import os
 import random
 import re
 import subprocess
+import time
 from dataclasses import replace
 
 import numpy as np
@@ -66,6 +67,21 @@ def fly(policy, folder, rewards, rows=ROWS, settings=SETTINGS) -> flight.Trial:
     return flight.trial_step(*policy, config(folder), rewards, rows, settings, this_machine())
 
 
+@pytest.mark.parametrize(("passes", "accumulated", "iterations"), [(2, 1, 1), (3, 2, 1), (1, 1, 2)])
+def test_where_a_round_of_sampling_serves_several_steps_the_forecast_is_from_one_that_samples(
+    policy, tmp_path, passes, accumulated, iterations
+):
+    class Slow(Seen):
+        def __call__(self, prompts, completions, completion_ids, **columns):
+            time.sleep(1.0 if self.calls else 0.0)  # in the second round of sampling
+            return super().__call__(prompts, completions, completion_ids)
+
+    shape = {"steps_per_generation": passes, "gradient_accumulation_steps": accumulated}
+    given = config(tmp_path, num_iterations=iterations, **shape)
+    trial = flight.trial_step(*policy, given, [seen := Slow()], ROWS, replace(SETTINGS, **shape), this_machine())
+    assert len(seen.calls) == 2 and trial.seconds >= 1.0
+
+
 class Seen:
     """A reward that keeps what it was called with."""
 
@@ -79,17 +95,18 @@ class Seen:
         return [float(i % 2) for i in range(len(completions))]
 
 
-def test_the_step_is_on_the_longest_prompts_with_every_completion_at_its_limit(policy, tmp_path):
+def test_the_steps_are_on_the_longest_prompts_with_every_completion_at_its_limit(policy, tmp_path):
     long = "What is 11 + 22 + 33 + 44?"
     prompts = list(ROWS["prompt"])
     prompts[17] = prompts[40] = [prompts[0][0], {"role": "user", "content": long}]
     rows = ROWS.assign(prompt=prompts)
     seen = Seen()
     trial = fly(policy, tmp_path / "never", [seen], rows)
-    ((prompts, ids),) = seen.calls
-    assert [prompt[-1]["content"] for prompt in prompts] == [long] * 8, "two prompts, four completions each"
-    assert [len(row) for row in ids] == [SETTINGS.max_completion_length] * 8
-    assert trial.seconds > 0 and trial.peak is None
+    assert len(seen.calls) == 2, "the first step, and one that is not the first"
+    for prompts, ids in seen.calls:
+        assert [prompt[-1]["content"] for prompt in prompts] == [long] * 8, "two prompts, four completions each"
+        assert [len(row) for row in ids] == [SETTINGS.max_completion_length] * 8
+    assert trial.first > 0 and trial.seconds > 0 and trial.peak is None
     assert not (tmp_path / "never").exists(), "nothing is written where the training will write"
 
 
@@ -161,15 +178,15 @@ def test_another_error_is_not_called_a_lack_of_memory_and_puts_everything_back(p
 
 def test_the_forecast_multiplies_and_says_at_most():
     settings = replace(SETTINGS, max_steps=500, per_device_train_batch_size=8, gradient_accumulation_steps=2)
-    step, whole = flight.forecast(flight.Trial(36.0, None), settings, this_machine())
-    assert "36.0 s" in step
+    step, whole = flight.forecast(flight.Trial(120.0, 36.0, None), settings, this_machine())
+    assert step == "every completion at its limit: first step 120.0 s, with what is done once; then 36.0 s"
     assert "500 steps: at most 5.0 hours" in whole and f"{500 * 16 * 20:,} sampled tokens" in whole
-    assert "at most 25.0 minutes" in flight.forecast(flight.Trial(3.0, None), settings, this_machine())[1]
+    assert "at most 25.0 minutes" in flight.forecast(flight.Trial(3.0, 3.0, None), settings, this_machine())[1]
 
 
 def test_with_a_gpu_the_forecast_sets_what_was_measured_beside_what_was_estimated():
     card = replace(this_machine(), gpu="NVIDIA L4", gpu_memory_gb=24.2)
-    *_, line = flight.forecast(flight.Trial(3.0, 2_345_000_000), replace(SETTINGS, model="unsloth/Qwen3-1.7B"), card)
+    *_, line = flight.forecast(flight.Trial(3.0, 3.0, 2_345_000_000), replace(SETTINGS, model="unsloth/Qwen3-1.7B"), card)
     assert re.fullmatch(r"memory in use at its height: 2\.3 GB, estimated \d\.\d GB", line)
 
 

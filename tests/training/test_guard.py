@@ -90,6 +90,19 @@ def test_groups_that_agree_are_counted_whatever_the_weights(run):
     assert {row["frac_reward_zero_std"] for row in trainer.state.log_history if "reward" in row} == {0.0}
 
 
+def test_each_round_of_a_step_counts_its_groups(run):
+    def given_reward(completions, **columns):
+        return [float(text) for text in completions]
+
+    guarded = GuardedRewards(run, [given_reward, certain_reward])
+    for texts in (["1"] * 8, ["1", "0"] * 4):
+        for function in guarded.functions:
+            function(completions=texts)
+    args = SimpleNamespace(reward_weights=None, num_generations=4)
+    guarded.on_step_end(args, SimpleNamespace(global_step=1), SimpleNamespace())
+    assert guarded.agreeing == [1.0, 0.0]
+
+
 def test_a_none_counts_as_nothing_earned_as_in_the_advantage(run):
     train(run, [certain_reward, other_reward], weights=[1.0, 0.5])
     assert list(pd.read_csv(run.require("checkpoints/metrics.csv"))["frac_reward_zero_std"]) == [3 / 8, 3 / 8]

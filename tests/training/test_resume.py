@@ -11,7 +11,7 @@ import torch
 from executions import kill
 from peft import LoraConfig, get_peft_model
 from safetensors.torch import load_file
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, TrainerState
 
 from helpers import PROJECT
 from helpers.presets import PRESETS
@@ -70,7 +70,7 @@ def test_the_adapter_of_the_checkpoint_is_loaded_beside_a_reference_adapter(exec
     base = AutoModelForCausalLM.from_pretrained(PRESETS["pocket"].model_path)
     targets = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
     model = get_peft_model(base, LoraConfig(r=PRESETS["pocket"].lora_rank, target_modules=targets))
-    History(executed, resumed_from=checkpoint).on_train_begin(None, None, None, model=model)
+    History(executed, resumed_from=checkpoint).on_train_begin(None, TrainerState(global_step=4), None, model=model)
     saved = load_file(checkpoint / "adapter_model.safetensors")
     fresh = dict(model.named_parameters())
     assert saved

@@ -1,0 +1,243 @@
+"""vLLM's server, started for real where vLLM is installed: its answers, its faults, and that nothing of it is left."""
+
+import socket
+import subprocess
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import psutil
+import pytest
+import torch
+from finished import change, finished_run
+from peft import LoraConfig, get_peft_model
+
+from helpers import PROJECT
+from helpers.data.tasks import load_task
+from helpers.environment import Machine, this_machine, vllm_obstacle
+from helpers.presets import PRESETS
+from helpers.results import card, serving
+from helpers.training.policy import sample
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+POCKET = PRESETS["pocket"]
+CPU = Machine(None, 0.0, 0.0, 2, 8.0, "3.11.7", "Linux x86_64", False)
+real = pytest.mark.skipif(vllm_obstacle(this_machine()) is not None, reason=f"no server: {vllm_obstacle(this_machine())}")
+PROMPTS = [list(p) for p in load_task("arithmetic/sums", train_size=1, holdout_size=64, seed=5).holdout["prompt"]]
+
+
+def family(pid: int) -> list[psutil.Process]:
+    """A process with all its children; the server of a test is one of this process's own."""
+    return [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]
+
+
+def still_there(processes: list[psutil.Process], seconds: float = 20) -> list[psutil.Process]:
+    """Those that are not gone after a while; one that nobody has waited for is gone, too."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        left = [p for p in processes if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
+        if not left:
+            break
+        time.sleep(0.1)
+    return left
+
+
+# --- One server for all of these: the pocket model, and a random adapter on it ---------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def adapted(model):
+    """The pocket model with a random adapter that changes its answers."""
+    torch.manual_seed(0)
+    policy = get_peft_model(model, LoraConfig(r=4, lora_alpha=8, target_modules=["q_proj", "down_proj"], task_type="CAUSAL_LM"))
+    for name, matrix in policy.named_parameters():
+        if "lora_B" in name:
+            torch.nn.init.normal_(matrix, std=0.4)
+    return policy.eval()
+
+
+@pytest.fixture(scope="module")
+def server(adapted, tmp_path_factory):
+    """(address, processes, the context manager), entered; a test may leave it."""
+    folder = tmp_path_factory.mktemp("adapter, 1=one")  # a path that `name=path` could not hold
+    adapted.save_pretrained(folder)
+    running = serving.server(POCKET.model_path, POCKET, torch.float32, adapter=folder)
+    before = {child.pid for child in psutil.Process().children()}
+    address = running.__enter__()
+    (started,) = [child for child in psutil.Process().children() if child.pid not in before]
+    yield address, family(started.pid), running
+    running.__exit__(None, None, None)
+
+
+def differences(answers: list[str], model, tokenizer) -> list[tuple[str, str, str]]:
+    """(question, what was served, what Transformers gives) for the answers that are not the same."""
+    expected = sample(model, tokenizer, PROMPTS, max_new_tokens=POCKET.max_completion_length, temperature=0, progress=False)
+    return [(p[-1]["content"], a, e) for p, a, (e,) in zip(PROMPTS, answers, expected, strict=True) if a != e]
+
+
+@real
+def test_the_served_adapter_and_its_base_answer_as_transformers_does(server, adapted, tokenizer):
+    address, _, _ = server
+    answers = serving.answers(address, PROMPTS, POCKET.max_completion_length)
+    below = serving.answers(address, PROMPTS, POCKET.max_completion_length, model=serving.BASE)
+    found = differences(answers, adapted, tokenizer)
+    assert len(found) <= 0.01 * len(PROMPTS), found
+    with adapted.disable_adapter():
+        found = differences(below, adapted, tokenizer)
+    assert len(found) <= 0.01 * len(PROMPTS), found
+    assert sum(map(str.__ne__, answers, below)) > len(PROMPTS) / 2, "the adapter does something"
+    assert all("<think>" in text for text in below), "the tags are part of the text"
+
+
+@real
+def test_a_prompt_longer_than_the_context_is_refused_with_its_question(server):
+    with pytest.raises(ValueError, match=r"refuses 'What is \+ 1 \+ 1.*maximum context length is 136"):
+        serving.answers(server[0], [[{"role": "user", "content": "What is" + " + 1" * 200}]], 8)
+
+
+@real
+def test_a_port_in_use_is_said_before_anything_is_started(server):
+    port = int(server[0].rpartition(":")[2])
+    with pytest.raises(ValueError, match=rf"port {port} cannot be served on .*: give another one"):
+        serving.server(POCKET.model_path, POCKET, torch.float32, port=port).__enter__()
+
+
+@real
+def test_an_exception_in_the_block_ends_the_server_and_all_its_children(server):
+    """The last one of these: it ends the server of the others."""
+    _, processes, running = server
+    assert len(processes) > 1 and still_there(processes, 0.1) == processes
+    lost = ConnectionError("lost")
+    with pytest.raises(ValueError, match=r"vLLM's server of model does not answer \(lost\)\. Its log says: "):
+        running.__exit__(type(lost), lost, None)
+    assert still_there(processes) == []
+
+
+# --- Servers that do not come to answer --------------------------------------------------------------------------------------
+
+
+@real
+def test_a_server_that_dies_while_starting_is_told_with_what_its_log_says(tmp_path):
+    folder = tmp_path / "no_model"
+    folder.mkdir()
+    with pytest.raises(
+        ValueError, match=r"server of no_model ended with exit code 1\. Its log says: Invalid repository ID or local"
+    ):
+        serving.server(folder, POCKET, torch.float32).__enter__()
+
+
+@real
+def test_a_server_that_does_not_answer_in_time_is_ended():
+    with pytest.raises(ValueError, match=r"does not answer \(within 0\.5 s\)"):
+        serving.server(POCKET.model_path, POCKET, torch.float32, timeout=0.5).__enter__()
+    assert [child for child in psutil.Process().children() if "helpers.results.serving" in child.cmdline()] == []
+
+
+@real
+def test_a_server_does_not_outlive_a_killed_process(python):
+    script = f"""
+import torch
+from helpers.presets import PRESETS
+from helpers.results import card, serving
+with serving.server({POCKET.model_path!r}, PRESETS["pocket"], torch.float32):
+    raise AssertionError("it answers already")
+"""
+    parent = subprocess.Popen([python, "-c", script], cwd=PROJECT)
+    while parent.poll() is None and len(processes := family(parent.pid)) < 3:  # the server's own first child is there
+        time.sleep(0.1)
+    parent.kill()
+    parent.wait()
+    assert len(processes) >= 3 and still_there(processes) == []
+
+
+# What vLLM 0.31 wrote, shortened in between.
+LOGS = {
+    "Available memory on node 0 (14.12/15.59 GiB) on kv cache allocation is less than requested memory for kv (100.0 GiB). "
+    "Decrease --kv-cache-memory-bytes, VLLM_CPU_KVCACHE_SPACE, or reduce CPU memory used by other processes.": """
+(EngineCore pid=7) ERROR 11-21 20:04:29 [core.py:1433] EngineCore failed to start.
+(EngineCore pid=7) ERROR 11-21 20:04:29 [core.py:1433] Traceback (most recent call last):
+(EngineCore pid=7) ERROR 11-21 20:04:29 [core.py:1433]     raise ValueError(
+(EngineCore pid=7) ERROR 11-21 20:04:29 [core.py:1433] ValueError: {said}
+    raise RuntimeError(
+RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {{}}
+""",
+    "User-specified max_model_len (13600) is greater than the derived max_model_len (1024).": """
+pydantic_core._pydantic_core.ValidationError: 1 validation error for ModelConfig
+  Value error, {said}
+    For further information visit https://errors.pydantic.dev/2.14/v/value_error
+""",
+    "Killed": "Starting to load model …\n{said}\n\n",
+    "nothing": "",
+}
+
+
+@pytest.mark.parametrize("said", LOGS)
+def test_of_a_log_the_cause_is_told(tmp_path, said):
+    with (tmp_path / "log").open("w+b") as log:
+        log.write(LOGS[said].format(said=said).encode())
+        assert serving._said(log) == f"Its log says: {said}"
+
+
+# --- Where vLLM is not installed ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(vllm_obstacle(CPU) is None, reason="vLLM is installed")
+def test_without_vllm_the_reason_is_said_and_asking_for_it_is_refused():
+    assert serving.obstacle(None, CPU) == "vLLM is not installed"
+    with pytest.raises(ValueError, match=r"serve=True: vLLM is not installed\. Leave serve out"):
+        serving.obstacle(True, CPU)
+
+
+@pytest.mark.parametrize("wrong", ["yes", 1, "false"])
+def test_what_is_no_wish_is_refused(wrong):
+    with pytest.raises(ValueError, match=rf"serve={wrong!r} is not known: give True, False, or None"):
+        serving.obstacle(wrong, CPU)
+    assert serving.obstacle(False, CPU) == "serve=False"
+
+
+# --- What is told of it --------------------------------------------------------------------------------------------------
+
+
+def test_the_card_tells_the_share_until_the_model_is_merged_again(machine):
+    run = finished_run()
+    assert "Served by vLLM" not in card.write(run).read_text(encoding="utf-8")
+    run.record("served", merged={"n": 64, "same": 63, "share": 63 / 64})
+    assert "letter for letter those of Transformers for 63 of 64 questions" in card.write(run).read_text(encoding="utf-8")
+    change(run, "manifest.json", lambda m: m["merge"].update(written="2999-01-01T00:00:00+00:00"))
+    assert "Served by vLLM" not in card.write(run).read_text(encoding="utf-8")
+
+
+# --- Another server on the port ---------------------------------------------------------------------------------------------
+
+
+def test_a_port_that_another_server_has_taken_and_does_not_listen_on_yet_is_in_use():
+    with socket.socket() as other:
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as vLLM does while it loads
+        other.bind(("127.0.0.1", 0))
+        port = other.getsockname()[1]
+        with pytest.raises(ValueError, match=f"port {port} cannot be served on"):
+            serving._free(port)
+
+
+def test_the_answer_of_another_server_is_not_taken_for_ones_own():
+    class Other(BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b'{"data": [{"id": "policy"}, {"id": "theirs"}]}')
+
+        def log_message(self, *arguments): ...
+
+    process = subprocess.Popen(["sleep", "60"])
+    try:
+        with HTTPServer(("127.0.0.1", 0), Other) as other:
+            threading.Thread(target=other.serve_forever, daemon=True).start()
+            address = f"http://127.0.0.1:{other.server_port}"
+            serving._wait(process, address, "theirs", timeout=10)
+            with pytest.raises(ConnectionError, match=f"another server answers at {address}"):
+                serving._wait(process, address, "ours", timeout=10)
+            other.shutdown()
+    finally:
+        process.kill()
+        process.wait()

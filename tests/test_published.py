@@ -1,0 +1,266 @@
+"""The published recipes: that they resolve, say what they leave out and fit their card; their data; the verdict; the page."""
+
+import json
+from collections import Counter
+from dataclasses import fields, replace
+
+import pandas as pd
+import pytest
+
+from benchmarks import published
+from helpers import PROJECT, presets
+from helpers.batch import pipeline
+from helpers.data.tasks import load_task
+from helpers.runs import Run
+
+SHARED = PROJECT.parent / "shared" / "data" / "gsm8k"
+RECIPES = published.recipes()
+VERL = {name: one for name, one in RECIPES.items() if name.startswith("verl-gsm8k-")}
+ONE_AND_A_HALF = RECIPES["verl-gsm8k-1.5b"]
+
+
+@pytest.fixture
+def gsm8k(tmp_path):
+    """A folder of GSM8K's form: its own files where they are beside this checkout, otherwise a few rows made up."""
+    if SHARED.is_dir():
+        return SHARED.resolve()
+    folder = tmp_path / "gsm8k"
+    folder.mkdir()
+    for name, first, count in (("train", 100, 40), ("test", 200, 8)):
+        rows = [
+            {"question": f"Ada has {n} pens and buys {n}. How many?", "answer": f"She has <<{n}+{n}={2 * n}>>.\n#### {2 * n}"}
+            for n in range(first, first + count)
+        ]
+        (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return folder
+
+
+# --- Recipes -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_a_recipe_resolves_fits_its_card_and_says_what_it_cannot_set(name):
+    one = RECIPES[name]
+    said = published.plan(one)
+    assert any(line.startswith("  at most") for line in said), "the estimate"
+    given = {setting: value for setting, value in one.parameters.items() if setting != "preset"}
+    assert given | one.cannot_be_set == one.stated | one.ours
+    assert {f"  {setting}: {value}" for setting, value in (given | one.cannot_be_set).items()} <= set(said)
+    assert {setting: getattr(one.settings, setting) for setting in given if setting in presets.SETTINGS} == {
+        setting: getattr(one.settings, setting) if value is None else value
+        for setting, value in given.items()
+        if setting in presets.SETTINGS
+    }
+    assert one.left_to_preset == {}, "what enters a training is in the file, not in a preset that may change"
+
+
+def test_what_cannot_be_set_is_a_setting_of_trl():
+    from trl import GRPOConfig
+
+    names = {name for one in RECIPES.values() for name in one.cannot_be_set}
+    assert names <= {field.name for field in fields(GRPOConfig)}, "anything else is a slip of the pen"
+
+
+def test_a_setting_that_no_notebook_takes_is_named_and_not_given():
+    one = replace(ONE_AND_A_HALF, stated=ONE_AND_A_HALF.stated | {"clip_ratio": 0.2})
+    lines = published.plan(one)
+    assert "clip_ratio" not in one.parameters
+    assert "  clip_ratio: 0.2" in lines[lines.index("stated, and cannot be set here") :]
+
+
+def test_a_setting_that_is_left_out_is_told_to_be_the_presets():
+    stated = {name: value for name, value in ONE_AND_A_HALF.stated.items() if name != "weight_decay"}
+    lines = published.plan(replace(ONE_AND_A_HALF, stated=stated))
+    assert "  weight_decay: 0.1" in lines[lines.index("left to the preset h100") :]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"card": ONE_AND_A_HALF.card | {"gpu": "NVIDIA L4", "gpu_memory_gb": 10}}, "needs an estimated .* of NVIDIA L4's"),
+        ({"stated": ONE_AND_A_HALF.stated | {"num_generations": 7}}, "not whole groups of num_generations=7"),
+    ],
+)
+def test_a_recipe_that_cannot_run_on_its_card_is_refused(change, said):
+    with pytest.raises(ValueError, match=said):
+        published.plan(replace(ONE_AND_A_HALF, **change))
+
+
+def test_verls_batches_are_64_questions_and_one_epoch():
+    assert [one.published for one in VERL.values()] == [54.3, 77.9, 86.1, 93.4, 94.6]
+    for one in VERL.values():
+        settings = one.settings
+        assert settings.completions_per_step == settings.completions_per_round == 64 * settings.num_generations == 320
+        assert settings.max_steps == settings.train_size // 64
+        assert (settings.lora_rank, settings.max_prompt_length, settings.max_completion_length) == (32, 512, 1024)
+
+
+@pytest.mark.parametrize(
+    ("size", "parameters"), [("0.5b", 511.63e6), ("1.5b", 1.58e9), ("3b", 3.15e9), ("14b", 14.91e9)]
+)  # as the logs count them, adapter included
+def test_the_shapes_have_as_many_parameters_as_the_logs_say(size, parameters):
+    shape = RECIPES[f"verl-gsm8k-{size}"].shape
+    assert shape.parameters + shape.lora_parameters(32) == pytest.approx(parameters, rel=0.005)
+
+
+# --- Data --------------------------------------------------------------------------------------------------------------
+
+
+def test_the_test_file_of_a_folder_is_the_holdout(gsm8k):
+    lines = {name: (gsm8k / f"{name}.jsonl").read_text(encoding="utf-8").splitlines() for name in ("train", "test")}
+    task = load_task(str(gsm8k), holdout_size=len(lines["test"]))
+    for table, name in ((task.train, "train"), (task.holdout, "test")):
+        assert Counter(table["question"]) == Counter(json.loads(line)["question"].strip() for line in lines[name])
+
+
+def test_a_recipes_data_path_trains_the_pocket_model_for_two_steps(gsm8k, tmp_path, monkeypatch):
+    monkeypatch.setenv("GRPO_RUNS_DIR", str(tmp_path / "runs"))
+    sizes = {name: len((gsm8k / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()) for name in ("train", "test")}
+    small = {"preset": "pocket", "model": "pocket", "engine": "transformers", "max_steps": 2, "max_completion_length": 24}
+    small |= {"per_device_train_batch_size": 10, "gradient_accumulation_steps": 1, "steps_per_generation": 1}
+    # Its small vocabulary makes more tokens of a question than Qwen's does: 512 would drop four of the test questions.
+    small |= {"max_prompt_length": 1000, "max_seq_length": None, "train_size": None, "holdout_size": sizes["test"]}
+    given = ONE_AND_A_HALF.with_data(str(gsm8k)).parameters | small
+    assert pipeline.execute("recipe", ["01", "03"], given) == 0
+    run = Run("recipe")
+    read = run.read_object("data_report.json")
+    assert (read["source"], read["rows_train"], read["rows_holdout"]) == (str(gsm8k), sizes["train"], sizes["test"])
+    settings = run.section("training")["settings"]
+    assert {name: settings[name] for name in ("learning_rate", "loss_type", "beta", "num_generations", "lora_rank")} == {
+        name: ONE_AND_A_HALF.stated[name] for name in ("learning_rate", "loss_type", "beta", "num_generations", "lora_rank")
+    }
+    assert list(pd.read_csv(run.path("metrics.csv"))["step"]) == [1, 2]
+
+
+def test_data_that_is_no_folder_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="is no folder: give one with a train and a test file"):
+        ONE_AND_A_HALF.with_data(str(tmp_path / "gone"))
+
+
+@pytest.mark.parametrize(
+    ("files", "said"),
+    [
+        ({"train": "question"}, "lacks a train or a test file"),
+        ({"test": "question"}, "lacks a train or a test file"),
+        ({"train": "problem", "test": "problem"}, "no column 'question'"),
+        ({}, "could not be loaded"),
+    ],
+)
+def test_a_dry_run_refuses_data_that_the_recipe_cannot_take(tmp_path, files, said):
+    for name, column in files.items():
+        (tmp_path / f"{name}.jsonl").write_text(json.dumps({column: "What is 1 + 1?", "answer": "2"}) + "\n", encoding="utf-8")
+    with pytest.raises(SystemExit, match="error: ") as ended:
+        published.main(["--recipe", "verl-gsm8k-1.5b", "--dry-run", "--data", str(tmp_path)])
+    assert said in str(ended.value)
+
+
+def test_data_that_is_named_is_ours_and_not_the_sources(gsm8k):
+    lines = published.plan(ONE_AND_A_HALF.with_data(str(gsm8k)))
+    ours = lines.index("settings that it leaves to us")
+    assert f"  source: {gsm8k}" in lines[ours:] and not any("source: " in line for line in lines[1:ours])
+
+
+# --- The table ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("theirs", "lies"), [(0.70, "below"), (0.75, "within"), (0.779, "within"), (0.80, "within"), (0.81, "above")]
+)
+def test_the_verdict_says_where_theirs_lies(theirs, lies):
+    assert published.verdict(theirs, 0.75, 0.80) == lies
+
+
+def evaluation(right: int, n: int) -> dict:
+    from helpers.results.intervals import wilson_interval
+
+    trained = {"accuracy": right / n, "ci95": list(wilson_interval(right, n)), "n": n}
+    return {
+        "baseline": {"accuracy": 0.1, "greedy": {"accuracy": 0.603, "ci95": [0.5, 0.7], "n": n}},
+        "trained": {"accuracy": 0.2, "ci95": [0.1, 0.3], "n": n, "greedy": trained},
+    }
+
+
+@pytest.mark.parametrize(("right", "lies"), [(1028, "within"), (1080, "below"), (990, "above")])
+def test_a_row_sets_the_greedy_accuracy_beside_theirs(right, lies):
+    found = published.row(ONE_AND_A_HALF, evaluation(right, 1319), "a GPU")
+    assert (found["theirs, %"], found["before, %"], found["questions"], found["on"]) == ("77.9", "60.3", "1,319", "a GPU")
+    assert found["ours, %"] == f"{100 * right / 1319:.1f}" and found["theirs lies"] == lies
+    if right == 1028:
+        assert found["95 % interval"] == "75.6 to 80.1"
+
+
+def test_an_evaluation_of_other_questions_is_no_row():
+    with pytest.raises(ValueError, match="256 questions were evaluated, and the recipe has 1,319"):
+        published.row(ONE_AND_A_HALF, evaluation(200, 256), "a GPU")
+
+
+def test_a_finished_run_gives_a_row(executed):
+    found = published.row(replace(ONE_AND_A_HALF, questions=128), executed.evaluation, "a CPU")
+    entry = executed.evaluation["trained"]["greedy"]
+    assert found["ours, %"] == f"{100 * entry['accuracy']:.1f}"
+
+
+def test_the_page_counts_as_reproduced_only_what_is():
+    nothing = published.page({})
+    assert "No row has been reproduced, because none has been run yet." in nothing
+    assert nothing.count(published.NOT_RUN) == len(RECIPES) and published.read_page(nothing) == {}
+    rows = {
+        name: published.row(replace(RECIPES[name], published=77.9), evaluation(right, 1319), "a GPU")
+        for name, right in (("verl-gsm8k-1.5b", 1028), ("verl-gsm8k-3b", 1080))
+    }
+    text = published.page(rows)
+    assert "theirs lies within our interval: verl-gsm8k-1.5b." in text
+    assert published.read_page(text) == rows and text.count(published.NOT_RUN) == len(RECIPES) - 2
+    only_below = published.page({"verl-gsm8k-3b": rows["verl-gsm8k-3b"]})
+    assert "theirs lies within our interval: none." in only_below
+
+
+def test_the_page_in_the_repository_is_up_to_date():
+    text = published.RESULTS.read_text(encoding="utf-8")
+    assert published.page(published.read_page(text)) == text
+
+
+# --- The command -------------------------------------------------------------------------------------------------------
+
+
+def test_a_dry_run_prints_the_plan(capsys):
+    published.main(["--recipe", "verl-gsm8k-1.5b", "--dry-run"])
+    out = capsys.readouterr().out
+    assert "  model: Qwen/Qwen2.5-1.5B-Instruct" in out and "flight check on one NVIDIA H100 80GB" in out
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ("verl-gsm8k-1.5b", "needs an NVIDIA GPU with 80 GB and none is visible; --dry-run"),
+        ("verl-gsm8k-15b", "there is no recipe 'verl-gsm8k-15b'. Did you mean 'verl-gsm8k-1.5b'?"),
+    ],
+)
+def test_what_cannot_be_run_is_said_in_a_sentence(asked, said):
+    with pytest.raises(SystemExit, match="error: ") as ended:
+        published.main(["--recipe", asked])
+    assert said in str(ended.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (("stated:", "said:"), "new.yaml: 'stated' is missing"),
+        (("shape:", "form:"), "new.yaml: 'shape' is missing"),
+        (("preset: h100\n", ""), "new.yaml is no family of recipes (.*'preset'"),
+        (("points:", "points: ["), "new.yaml is no family of recipes (while parsing"),
+    ],
+)
+def test_a_file_that_holds_no_recipes_is_named(tmp_path, monkeypatch, change, said):
+    text = (published.FOLDER / "verl-gsm8k.yaml").read_text(encoding="utf-8")
+    (tmp_path / "new.yaml").write_text(text.replace(*change), encoding="utf-8")
+    monkeypatch.setattr(published, "FOLDER", tmp_path)
+    with pytest.raises(SystemExit, match=said.replace("(", r"\(", 1)):
+        published.main(["--recipe", "verl-gsm8k-1.5b", "--dry-run"])
+
+
+def test_a_recipe_without_a_source_asks_for_its_data(monkeypatch):
+    one = RECIPES["rasbt-math500-kl"]
+    monkeypatch.setattr(published, "this_machine", lambda machine=one.machine: machine)
+    with pytest.raises(ValueError, match=r"needs --data with a folder with train\.json"):
+        published.run(one)

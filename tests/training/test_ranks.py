@@ -1,0 +1,132 @@
+"""Several processes that agree: for real, over gloo, in two processes that share nothing else."""
+
+import json
+from types import SimpleNamespace
+
+import pytest
+from together import together
+
+from helpers.rewards import AdaptiveReward, EnsembleReward, format_reward
+from helpers.training import ranks
+from helpers.training.guard import GuardedRewards
+
+RIGHT = "<think>2</think><answer>2</answer>"
+# What each of two ranks does and finds, as one line of JSON from rank 0.
+PROGRAM = """
+import json, os, sys
+from types import SimpleNamespace
+import torch
+from helpers.runs import Run
+from helpers.training import ranks
+from helpers.training.guard import GuardedRewards, RewardError
+from helpers.rewards import AdaptiveReward, format_reward
+
+ranks.join()
+rank = ranks.rank()
+found = {"gathered": ranks.gathered(rank), "first": ranks.from_first(lambda: f"of rank {rank}"), "world": ranks.world()}
+
+model = torch.nn.Linear(2, 2, bias=False)
+torch.nn.init.constant_(model.weight, 1.0)
+ranks.check_equal_weights(model)
+torch.nn.init.constant_(model.weight, 1.0 + rank / 1000)
+for name, check in (("weights", lambda: ranks.check_equal_weights(model)), ("alike", lambda: ranks.check_alike(data=rank))):
+    try:
+        check()
+    except (RuntimeError, ValueError) as error:
+        found[name] = str(error)
+
+def broken_reward(completions, **columns):
+    return ["no number" if text == "break" else 0.0 for text in completions]
+
+adaptive = AdaptiveReward(format_reward, weight=1.0 + rank)  # as sampling before the training may leave it
+rewards = GuardedRewards(Run("a"), [adaptive, broken_reward])
+args, state = SimpleNamespace(reward_weights=None, num_generations=4), SimpleNamespace(global_step=0)
+control, weights, stopped, agreeing = SimpleNamespace(should_save=False, should_training_stop=False), [], [], []
+for step in range(4):
+    # Rank 0 is always right, rank 1 never: a process alone would go one way or the other. A group of four is of both.
+    texts = (["RIGHT"] if rank == 0 else ["wrong"]) * 14
+    if rank == 1 and step == 3:
+        texts[:4] = ["break"] * 4
+    for function in rewards.functions:
+        function(completions=texts, trainer_state=SimpleNamespace(global_step=step))
+    rewards.on_step_end(args, state, control)
+    weights.append(adaptive.weight)
+    stopped.append(control.should_training_stop)
+    agreeing += rewards.agreeing
+    rewards.agreeing = []
+try:
+    rewards.on_train_end(args, state, control)
+except RewardError as error:
+    found["error"] = str(error)
+found |= {"weights_now": weights, "stopped": stopped, "seen": rewards.seen, "failed": rewards.failed, "agreeing": agreeing}
+every = ranks.gathered(found)
+if rank == 0:
+    print(json.dumps(every))
+ranks.leave()
+"""
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("ranks")
+    program = folder / "program.py"
+    program.write_text(PROGRAM.replace("RIGHT", RIGHT))
+    code, out, err = together(str(program), GRPO_RUNS_DIR=str(folder / "runs"))
+    assert code == 0, err
+    faults = (folder / "runs/a/checkpoints/reward_faults.jsonl").read_text().splitlines()
+    return SimpleNamespace(ranks=json.loads(out.splitlines()[-1]), faults=[json.loads(line) for line in faults])
+
+
+def test_two_ranks_know_each_other_and_take_what_the_first_decides(found):
+    for number, one in enumerate(found.ranks):
+        assert (one["gathered"], one["world"], one["first"]) == ([0, 1], 2, "of rank 0"), number
+
+
+def test_weights_and_installations_that_differ_are_named_on_every_rank(found):
+    for one in found.ranks:
+        assert one["weights"].startswith("the ranks' weights have parted: rank 0: ") and ", rank 1: " in one["weights"]
+        assert one["alike"].startswith("rank 1 differs: data is 1 there and 0 on rank 0.")
+
+
+def test_an_adaptive_weight_moves_by_the_success_of_all_ranks(found):
+    # Half of all succeed, which is neither rare nor common; alone, rank 0 would fall to 0.9 and rank 1 rise to 1.2.
+    assert [one["weights_now"] for one in found.ranks] == [[1.0] * 4] * 2
+
+
+def test_all_ranks_stop_at_one_step_for_the_faults_of_one(found):
+    for one in found.ranks:
+        assert one["stopped"] == [False, False, False, True]
+        assert (one["seen"]["broken_reward"], one["failed"]["broken_reward"]) == (112, 4)  # 4 x 2 x 14
+        assert one["error"].startswith("broken_reward failed on 4 of 112 completions, more than 1%.")
+    assert [(fault["rank"], fault["step"], fault["position"]) for fault in found.faults] == [(1, 4, n) for n in range(4)]
+
+
+def test_groups_of_both_ranks_are_counted_whole(found):
+    # 28 completions in groups of 4: the fourth group is half of each rank, and the only one that does not agree.
+    assert [one["agreeing"] for one in found.ranks] == [[6 / 7] * 4] * 2
+
+
+def test_a_process_that_has_not_joined_is_alone_whatever_its_environment_says(monkeypatch):
+    monkeypatch.setenv("RANK", "3")
+    monkeypatch.setenv("WORLD_SIZE", "8")
+    assert (ranks.rank(), ranks.world(), ranks.is_first()) == (0, 1, True)
+    assert ranks.gathered("mine") == ["mine"] and ranks.from_first(lambda: 4) == 4 and ranks.fails_first()
+
+
+def test_adaptive_rewards_are_found_inside_others(tmp_path, monkeypatch):
+    monkeypatch.setenv("GRPO_RUNS_DIR", str(tmp_path))
+    from helpers.runs import Run
+
+    inside = AdaptiveReward(format_reward)
+    assert GuardedRewards(Run("a"), [EnsembleReward([inside, format_reward]), format_reward]).adaptive == [inside]
+
+
+def test_what_was_counted_and_not_yet_settled_survives_a_checkpoint():
+    reward = AdaptiveReward(format_reward)
+    reward.alone = False
+    reward([RIGHT, "wrong"])
+    assert reward.weight == 1.0 and reward.counted == (1, 2)
+    again = AdaptiveReward(format_reward)
+    again.load_state_dict(json.loads(json.dumps(reward.state_dict())))
+    again.settle([again.counted, (8, 8)])  # 9 of 10
+    assert again.weight == 0.9 and again.counted == (0, 0)
