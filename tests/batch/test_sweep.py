@@ -437,8 +437,9 @@ def test_the_interval_is_students(n, quantile):
 
 def test_a_finished_sweep_is_shown_read_and_drawn(cli, finished, tmp_path, monkeypatch):
     monkeypatch.setattr(sweep, "_run_here", lambda runs, logs, jobs: {})
-    code, out, _ = cli("sweep", "--grid", str(tmp_path / "grid.yaml"))
-    assert code == 0 and "6 runs done, 6 to run" in out and "0.9 (0.652 to 1.15)" in out and " 3/3 " in out and " 0/3" in out
+    code, out, err = cli("sweep", "--grid", str(tmp_path / "grid.yaml"))
+    assert code == 1 and err.count("it ended well, but without metrics.csv") == 6, "nothing ran, so six are still not there"
+    assert "6 runs done, 6 to run" in out and "0.9 (0.652 to 1.15)" in out and " 3/3 " in out and " 0/3" in out
     folder = runs_folder() / "sweeps" / "tiny"
     assert sorted(path.name for path in folder.iterdir()) == [".lock", "beta.png", "lora_rank.png", "runs.csv", "table.csv"]
     pd.testing.assert_frame_equal(sweep.read("tiny"), sweep.table(finished), check_dtype=False)
