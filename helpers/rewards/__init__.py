@@ -18,6 +18,7 @@ from helpers.rewards.correctness import (
     proximity_reward,
     task_reward,
 )
+from helpers.rewards.judge import JudgeReward
 from helpers.rewards.length import max_length_reward, min_length_reward, target_length_reward
 from helpers.rewards.shaping import AdaptiveReward, EnsembleReward, ModelReward, debug_reward, reward_name
 from helpers.rewards.structure import (
@@ -34,6 +35,7 @@ __all__ = [
     "REWARD_SETS",
     "AdaptiveReward",
     "EnsembleReward",
+    "JudgeReward",
     "ModelReward",
     "citation_reward",
     "code_format_reward",
