@@ -1,12 +1,17 @@
 """A real HTTP server on 127.0.0.1 that speaks the wire format of /v1/chat/completions, well or badly, as a test tells it."""
 
+import asyncio
 import json
 import re
 import socket
 import threading
+import warnings
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+from helpers.rewards import JudgeReward
+
+RUBRIC = "10 where the completion is polite."
 MARK = re.compile(r"^The code of the marks is (\w+)\.$", re.M)
 
 
@@ -108,3 +113,24 @@ def floods(server: Server, handler) -> None:
     handler.end_headers()
     while not server.over.is_set():
         handler.wfile.write(b" " * 65536)
+
+
+def judge_of(server: Server, **options) -> JudgeReward:
+    return JudgeReward(server.url, "judge", RUBRIC, **({"backoff": 0.001} | options))
+
+
+def run(judge: JudgeReward, completions: list, **columns) -> list:
+    return asyncio.run(judge(completions=completions, **columns))
+
+
+def unjudged(judge: JudgeReward, completions: list, **columns) -> tuple[list, str]:
+    """The scores, and the one warning of the batch."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        scores = run(judge, completions, **columns)
+    (told,) = [str(w.message) for w in caught if "not judged" in str(w.message)]
+    return scores, told
+
+
+def by_length(request: dict, number: int):
+    return score(min(10, len(parts(request)["completion"])))

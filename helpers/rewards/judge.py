@@ -256,9 +256,10 @@ class JudgeReward:
             except _Again as again:
                 pause = _JITTER.uniform(0.5, 1) * self.backoff * 2**attempt
                 pause = max(pause, again.after or 0)
-                if attempt == self.retries or now() + pause > ends:
-                    asks = f", asks to wait {again.after:.0f} s" if again.after else ""
-                    return Verdict(cause=f"{again}{asks}")
+                if attempt == self.retries:
+                    return Verdict(cause=str(again))
+                if now() + pause > ends:
+                    return Verdict(cause=f"{again}, to be tried again in {pause:.0f} s, for which there is no time")
             await asyncio.sleep(pause)
         raise AssertionError("the last attempt returns")
 
