@@ -137,9 +137,12 @@ def _json(text: str) -> object:
     except RecursionError:
         raise ValueError("the tests are nested too deeply to be read.") from None
     except ValueError as error:  # and JSONDecodeError
-        if text.lstrip()[:1] in ("[", "{"):
+        if text.lstrip()[:1] not in ("[", "{"):
+            return None
+        try:
+            found = ast.literal_eval(text.strip())  # a list as Python writes it, from a CSV
+        except (ValueError, SyntaxError, RecursionError, MemoryError):
             raise ValueError(f"the tests are not JSON: {error}.") from None
-        return None
     if not isinstance(found, (list, dict)):
         raise ValueError(f"the tests are {_short(found)}: a list of tests is needed.")
     return found
@@ -200,7 +203,9 @@ def _checked(text: str, entry_point: str | None) -> list[Test]:
                 raise ValueError(f"line {statement.lineno} of the tests cannot be read as data: {said}.") from None
         elif not _is_idle(statement):
             what = ast.unparse(statement).splitlines()[0][:_SHOWN]
-            raise ValueError(f"line {statement.lineno} of the tests, `{what}`, is no assert: set-up code and loops are not run.")
+            raise ValueError(
+                f"line {statement.lineno} of the tests, `{what}`, is no assert: set-up code and loops are not run."
+            )
     return tests
 
 
@@ -266,6 +271,8 @@ def _called(node: ast.expr, candidate: str | None, entry_point: str | None, **as
         return Test(**{**vars(inner), "wraps": (*inner.wraps, name)})
     if node.keywords:
         raise _NoTest(f"`{_source(node)}` has arguments by name")
+    if candidate and name != candidate:
+        raise _NoTest(f"`{_source(node)}` does not call {candidate}")
     return Test(entry_point if name == candidate else name, tuple(_literal(argument) for argument in node.args), **asked)
 
 
@@ -315,6 +322,12 @@ def _product(one: object, other: object) -> object:
     return _small(one) * _small(other)
 
 
+def _remainder(one: object, other: object) -> object:
+    if isinstance(one, (str, bytes)):
+        raise ValueError("a text is not formatted")
+    return one % other
+
+
 def _power(base: object, exponent: object) -> object:
     if isinstance(exponent, int) and abs(exponent) > 1000:
         raise ValueError("the exponent is above 1,000")
@@ -360,6 +373,6 @@ _COMPARES = {
 _WRAPS = {f.__name__: f for f in (bool, int, float, str, list, tuple, set, sorted, len, round, abs, sum, min, max)}
 _SIGNED = {ast.USub: operator.neg, ast.UAdd: operator.pos, ast.Not: operator.not_}
 _ARITHMETIC = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: _product, ast.Div: operator.truediv}
-_ARITHMETIC |= {ast.FloorDiv: operator.floordiv, ast.Mod: lambda a, b: _small(a) % b if not isinstance(a, str) else _no(a)}
+_ARITHMETIC |= {ast.FloorDiv: operator.floordiv, ast.Mod: _remainder}
 _ARITHMETIC |= {ast.Pow: _power}
 _MADE = {f.__name__: f for f in (float, int, complex, str, list, tuple, set, frozenset, dict, sorted, sum, len, abs)}
