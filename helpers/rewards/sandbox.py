@@ -23,7 +23,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-SOURCE_MOST = 200_000  # characters of a program; a policy's has some hundreds
+SOURCE_MOST = 50_000  # characters of a program; a policy's has some thousands
 _MOST_DEEP = 100  # levels of containers in a value
 _LARGEST_INT = 14_280  # bits: 4,299 digits
 PLAIN = (type(None), bool, int, float, complex, str, bytes)
