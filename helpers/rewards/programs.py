@@ -9,7 +9,9 @@ warning a batch counts them, and under TRL the shares are metrics (`tests_reward
 
 from __future__ import annotations
 
+import math
 import threading
+import time
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable
@@ -25,7 +27,8 @@ from helpers.rewards.structure import _document, _fenced
 __all__ = ["executes_reward", "output_match_reward", "program_of", "read_tests", "tests_reward"]
 
 _ALIASES = {"python": ("python", "py", "python3")}
-_KEPT = 4096  # programs whose outcomes are remembered
+_KEPT = 1024  # programs whose outcomes are remembered, at most 64 kB each
+_STALE = 60.0  # seconds, after which a program that timed out is run again: it may have been the machine
 _SHOWN = 160  # characters of a reason
 
 
@@ -237,7 +240,7 @@ def _read(tests: object, entry_point: str | None) -> list[Test] | str:
 
 # --- Running, with a memory ----------------------------------------------------------------------------------------------
 
-_remembered: OrderedDict[tuple, tuple[list[Outcome], object]] = OrderedDict()
+_remembered: OrderedDict[tuple, tuple[list[Outcome], float, object]] = OrderedDict()  # the outcomes, until when, the back end
 _lock = threading.Lock()
 
 
@@ -248,20 +251,17 @@ def forget() -> None:
 
 
 def _run(jobs: list[Job], limits: Limits | None, backend: str | Backend) -> list[list[Outcome]]:
-    """`run_code`, each distinct job once, and none whose outcomes are remembered.
-
-    A time-out is not remembered: it may have been the machine's.
-    """
+    """`run_code`, each distinct job once, and none whose outcomes are remembered."""
     where = backend if isinstance(backend, str) else id(backend)  # kept alive by what is remembered, so nobody else has its id
     keys = [(sha256(repr(job).encode(errors="backslashreplace")).digest(), repr(limits), where) for job in jobs]
     with _lock:
-        known = {key: _remembered[key][0] for key in keys if key in _remembered}
+        known = {key: _remembered[key][0] for key in keys if key in _remembered and _remembered[key][1] > time.monotonic()}
     new = {key: job for key, job in zip(keys, jobs, strict=True) if key not in known}
     ran = dict(zip(new, run_code(list(new.values()), limits, backend) if new else [], strict=True))
     with _lock:
         for key, outcomes in ran.items():
-            if not any(outcome.kind == "timeout" for outcome in outcomes):
-                _remembered[key] = outcomes, backend
+            late = any(outcome.kind == "timeout" for outcome in outcomes)
+            _remembered[key] = outcomes, time.monotonic() + _STALE if late else math.inf, backend
         for key in known.keys() & _remembered.keys():
             _remembered.move_to_end(key)
         while len(_remembered) > _KEPT:

@@ -254,7 +254,11 @@ class Late:
         return [[Outcome("timeout")] * len(job.inputs) for job in jobs] if self.calls == 1 else run_code(jobs, limits)
 
 
-def test_a_time_out_is_not_remembered():
+def test_a_time_out_is_remembered_for_the_batch_and_not_for_good(monkeypatch):
+    late = Late()
+    assert [tests_reward([RIGHT_ADD], tests=[ADD], backend=late) for _ in range(2)] == [[0.0], [0.0]] and late.calls == 1
+    programs.forget()
+    monkeypatch.setattr(programs, "_STALE", 0.0)
     late = Late()
     assert [tests_reward([RIGHT_ADD], tests=[ADD], backend=late) for _ in range(3)] == [[0.0], [1.0], [1.0]] and late.calls == 2
 
