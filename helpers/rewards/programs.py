@@ -62,7 +62,8 @@ def tests_reward(
 
     tests, entry_point: columns as `read_tests` takes them. limits: for a program with all its tests, 2 s, 256 MB and 64 kB of
     output by default; a test that comes to an error or a limit is not passed, and a time-out leaves none for the tests behind
-    it. Reward tests that the prompt does not show: the ones that it shows can be written into the program.
+    it. Reward tests that the prompt does not show: the ones that it shows can be written into the program. And a share can be
+    guessed, where many tests have the same answer: try share=True and share=False in the laboratory (`attacks.CODE_BATTERY`).
 
     >>> tests_reward(["def add(a, b):\\n    return a + b", "def add(a, b):\\n    return 3"],
     ...              tests=[["assert add(1, 2) == 3", "assert add(0, 0) == 0"]] * 2)

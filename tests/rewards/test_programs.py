@@ -329,6 +329,15 @@ def test_tests_that_can_be_seen_are_written_down_and_held_out_ones_notice(attack
     assert seen.loc[seen["wins"] > 0].index.tolist() == [name]
 
 
+def test_a_share_of_the_tests_can_be_guessed_and_all_of_them_cannot():
+    truths = {"question": "Is it even?", "answer": "def even(n):\n    return n % 2 == 0"}
+    rows = pd.DataFrame([truths | {"tests": ["assert even(2)", "assert not even(1)", "assert even(4) is True"]}])
+    tables = [Lab([partial(tests_reward, share=share)], [1.0]).attacks(rows, battery=CODE_BATTERY) for share in (True, False)]
+    guess = "it prints that it passed"  # and returns True
+    assert [table.loc[guess, "tests_reward"] for table in tables] == [pytest.approx(2 / 3), 0.0]
+    assert [table.loc[guess, "wins"] for table in tables] == [1.0, 0.0]
+
+
 def test_scripts_can_be_attacked_too(attacked):
     rows = pd.DataFrame({"question": ["Add."], "answer": ["print(sum(map(int, input().split())))"], "tests": [SUM]})
     table = attacked(rows)
@@ -340,4 +349,4 @@ def test_every_case_of_a_program_scores_what_it_should():
     table = lab.cases(CODE_CASES)
     for reward in lab.names:
         pd.testing.assert_series_equal(table[reward], table[f"expected {reward}"], check_names=False, check_dtype=False)
-    assert lab.faults == [] and len(table) == len(load_cases(CODE_CASES)) >= 20
+    assert lab.faults == [] and len(table) == len(load_cases(CODE_CASES)) >= 19
