@@ -329,6 +329,7 @@ def test_tests_that_can_be_seen_are_written_down_and_held_out_ones_notice(attack
     assert seen.loc[seen["wins"] > 0].index.tolist() == [name]
 
 
+@pytest.mark.filterwarnings("ignore:tests_reward.*cannot run")
 def test_a_share_of_the_tests_can_be_guessed_and_all_of_them_cannot():
     truths = {"question": "Is it even?", "answer": "def even(n):\n    return n % 2 == 0"}
     rows = pd.DataFrame([truths | {"tests": ["assert even(2)", "assert not even(1)", "assert even(4) is True"]}])
