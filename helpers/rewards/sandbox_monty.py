@@ -64,7 +64,7 @@ def _no_search_for_telemetry() -> Iterator[None]:
 
 # --- The workers: started once, kept over the calls of run_code ----------------------------------------------------------
 
-_pools: dict[tuple[int, int], object] = {}  # by process, because a fork shares no worker, and by number of workers
+_pools: dict[tuple[int, int], object] = {}  # by process and number of workers
 _lock = threading.Lock()
 
 
@@ -73,6 +73,11 @@ def _pool(workers: int):
 
     key = (os.getpid(), workers)
     with _lock:
+        if any(process != key[0] for process, _ in _pools):  # its threads are not here, and it would wait for them forever
+            raise ValueError(
+                "the sandbox 'monty' was started before this process was forked, and does not outlive that. Start the process "
+                "with multiprocessing.get_context('spawn'), or fork before the first program runs."
+            )
         if key not in _pools:
             pool = Monty(min_processes=1, max_processes=workers)
             pool.__enter__()
