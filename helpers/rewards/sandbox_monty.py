@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import ctypes
 import importlib.util
 import os
 import signal
@@ -42,8 +43,13 @@ class MontySandbox:
             refused = [sandbox_gaps.before(job.source) for job in jobs]
 
         def outcomes(job: Job, refusal: Outcome | None) -> list[Outcome]:
-            program = _Program(pool, job, limits)
-            return program.outcomes() if refusal is None else [refusal] * program.count
+            count = 1 if job.call is None else len(job.inputs)
+            if refusal is not None:
+                return [refusal] * count
+            for _ in range(2):  # a worker may have died of something else while it waited; the next is a new one
+                with contextlib.suppress(self._monty.MontyCrashedError):
+                    return _Program(pool, job, limits).outcomes()
+            return [Outcome("unsupported", message="the workers of monty die before they get the program.")] * count
 
         with _no_search_for_telemetry(), ThreadPoolExecutor(workers or 1) as threads:
             return list((threads.map if workers > 1 else map)(outcomes, jobs, refused))
@@ -83,6 +89,18 @@ def _pool(workers: int):
             pool.__enter__()
             _pools[key] = pool
         return _pools[key]
+
+
+def _keep_in_child() -> None:
+    """In a forked process: never free what is our parent's, which would end its workers and then wait for threads that are
+    not here.
+    """
+    for pool in _pools.values():
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(pool))
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_keep_in_child)
 
 
 @atexit.register
