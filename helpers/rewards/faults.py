@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 
 from helpers.formats import completion_text
-from helpers.rewards.shaping import reward_name
+from helpers.rewards.shaping import reward_name, stateful
 
 _SHOWN = 200  # characters of a completion in a message
 
@@ -41,7 +41,7 @@ def checked_scores(reward: Callable, completions: list, columns: dict) -> tuple[
     that one bad completion does not cost its batch; a reward with a state keeps the one it had. None is a score: the row cannot
     be judged.
     """
-    before = reward.state_dict() if hasattr(reward, "load_state_dict") else None
+    before = _state(reward)
     values, what = _call(reward, completions, columns)
     if what and len(completions) > 1:
         scores, faults = [], []
@@ -69,16 +69,21 @@ def checked_scores(reward: Callable, completions: list, columns: dict) -> tuple[
 
 def tried(reward: Callable, completions: list, columns: dict) -> tuple[list[float | None], list[Fault]]:
     """`checked_scores` of completions that are no training batch: a reward that learns from batches keeps its state."""
-    before = reward.state_dict() if hasattr(reward, "load_state_dict") else None
+    before = _state(reward)
     scored = checked_scores(reward, completions, columns)
     _restore(reward, before)
     return scored
 
 
+def _state(reward: Callable) -> dict | None:
+    kept = stateful(reward)
+    return kept.state_dict() if kept else None
+
+
 def _restore(reward: Callable, state: dict | None) -> None:
     """An AdaptiveReward learns from batches; completions tried one at a time are none."""
     if state is not None:
-        reward.load_state_dict(state)
+        stateful(reward).load_state_dict(state)
 
 
 def _call(reward: Callable, completions: list, columns: dict) -> tuple[list, str]:

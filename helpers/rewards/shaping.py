@@ -28,6 +28,16 @@ def reward_name(reward: Callable | str) -> str:
     return path.split("/")[-1] if path else getattr(reward, "__name__", type(reward).__name__)
 
 
+def stateful(reward: object) -> object | None:
+    """What in a reward, inside any functools.partial, keeps a state over a training; None where nothing does.
+
+    A model keeps none that a checkpoint should hold: its weights stay as they are.
+    """
+    while hasattr(reward, "func"):
+        reward = reward.func
+    return reward if hasattr(reward, "load_state_dict") and not hasattr(reward, "named_parameters") else None
+
+
 class AdaptiveReward:
     """A reward times a weight that rises while success is rare and falls once it is common.
 
@@ -105,12 +115,12 @@ class EnsembleReward:
 
     def state_dict(self) -> dict:
         """The states of those members that have one, by position."""
-        return {str(at): m.state_dict() for at, m in enumerate(self.rewards) if hasattr(m, "load_state_dict")}
+        return {str(at): member.state_dict() for at, member in enumerate(map(stateful, self.rewards)) if member}
 
     def load_state_dict(self, state: dict) -> None:
         """Go on from a checkpoint."""
         for at, member in state.items():
-            self.rewards[int(at)].load_state_dict(member)
+            stateful(self.rewards[int(at)]).load_state_dict(member)
 
     def _together(self, scores: list[float]) -> float | None:
         if not scores:

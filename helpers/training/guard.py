@@ -14,7 +14,7 @@ from transformers import TrainerCallback
 from transformers.trainer_callback import ExportableState
 
 from helpers.rewards.faults import Fault, checked_scores
-from helpers.rewards.shaping import reward_name
+from helpers.rewards.shaping import reward_name, stateful
 from helpers.runs import Run
 from helpers.training import ranks
 from helpers.training.checkpoints import TRAINER_STATE
@@ -145,14 +145,15 @@ class GuardedRewards(TrainerCallback, ExportableState):
 
     def state(self) -> dict:
         """What Trainer writes into a checkpoint's trainer_state.json: the state of the rewards that have one."""
-        states = {name: reward.state_dict() for name, reward in self.rewards.items() if hasattr(reward, "load_state_dict")}
+        kept = {name: stateful(reward) for name, reward in self.rewards.items()}
+        states = {name: reward.state_dict() for name, reward in kept.items() if reward}
         return {"args": {}, "attributes": {"rewards": states}}
 
     def _load(self, path: Path) -> None:
         saved = json.loads(path.read_text(encoding="utf-8")).get("stateful_callbacks", {}).get(type(self).__name__, {})
         for name, state in saved.get("attributes", {}).get("rewards", {}).items():
-            if hasattr(self.rewards.get(name), "load_state_dict"):
-                self.rewards[name].load_state_dict(state)
+            if reward := stateful(self.rewards.get(name)):
+                reward.load_state_dict(state)
 
     def on_train_end(self, args, state, control, **kwargs):
         """RewardError, now that the checkpoint is saved, where a reward failed too often."""

@@ -158,15 +158,16 @@ def test_a_reward_that_fails_in_the_last_step_is_reported_too(run):
     assert last_checkpoint(run.path("checkpoints")).name == "checkpoint-1"
 
 
-def test_an_adaptive_reward_goes_on_where_the_checkpoint_left_it(run):
+@pytest.mark.parametrize("bound", [lambda reward: reward, lambda reward: functools.partial(reward, some="option")])
+def test_an_adaptive_reward_goes_on_where_the_checkpoint_left_it(run, bound):
     adaptive = AdaptiveReward(hopeless_reward)
-    train(run, [adaptive], max_steps=3)
+    train(run, [bound(adaptive)], max_steps=3)
     checkpoint = run.path("checkpoints/checkpoint-2")
     callbacks = json.loads((checkpoint / "trainer_state.json").read_text())["stateful_callbacks"]
     (saved,) = callbacks["GuardedRewards"]["attributes"]["rewards"].values()
     assert saved["weight"] != 1.0
     again = AdaptiveReward(hopeless_reward)
-    train(run, [again], max_steps=3, checkpoint=checkpoint)
+    train(run, [bound(again)], max_steps=3, checkpoint=checkpoint)
     # One step after the checkpoint, the weight is the saved one times one factor, not the first one times it.
     assert again.weight == adaptive.weight and again.weight / saved["weight"] == pytest.approx(1.2)
 
