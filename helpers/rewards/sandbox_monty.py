@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import ctypes
 import importlib.util
 import os
 import signal
@@ -42,8 +43,13 @@ class MontySandbox:
             refused = [sandbox_gaps.before(job.source) for job in jobs]
 
         def outcomes(job: Job, refusal: Outcome | None) -> list[Outcome]:
-            program = _Program(pool, job, limits)
-            return program.outcomes() if refusal is None else [refusal] * program.count
+            count = 1 if job.call is None else len(job.inputs)
+            if refusal is not None:
+                return [refusal] * count
+            for _ in range(2):  # a worker may have died of something else while it waited; the next is a new one
+                with contextlib.suppress(self._monty.MontyCrashedError):
+                    return _Program(pool, job, limits).outcomes()
+            return [Outcome("unsupported", message="the workers of monty die before they get the program.")] * count
 
         with _no_search_for_telemetry(), ThreadPoolExecutor(workers or 1) as threads:
             return list((threads.map if workers > 1 else map)(outcomes, jobs, refused))
@@ -64,7 +70,7 @@ def _no_search_for_telemetry() -> Iterator[None]:
 
 # --- The workers: started once, kept over the calls of run_code ----------------------------------------------------------
 
-_pools: dict[tuple[int, int], object] = {}  # by process, because a fork shares no worker, and by number of workers
+_pools: dict[tuple[int, int], object] = {}  # by process and number of workers
 _lock = threading.Lock()
 
 
@@ -73,11 +79,28 @@ def _pool(workers: int):
 
     key = (os.getpid(), workers)
     with _lock:
+        if any(process != key[0] for process, _ in _pools):  # its threads are not here, and it would wait for them forever
+            raise ValueError(
+                "the sandbox 'monty' was started before this process was forked, and does not outlive that. Start the process "
+                "with multiprocessing.get_context('spawn'), or fork before the first program runs."
+            )
         if key not in _pools:
             pool = Monty(min_processes=1, max_processes=workers)
             pool.__enter__()
             _pools[key] = pool
         return _pools[key]
+
+
+def _keep_in_child() -> None:
+    """In a forked process: never free what is our parent's, which would end its workers and then wait for threads that are
+    not here.
+    """
+    for pool in _pools.values():
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(pool))
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_keep_in_child)
 
 
 @atexit.register
