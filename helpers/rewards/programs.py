@@ -20,7 +20,7 @@ from functools import partial
 from hashlib import sha256
 
 from helpers.formats import TagFormat
-from helpers.rewards.asserts import Test, read_tests
+from helpers.rewards.asserts import Test, as_lists, read_tests
 from helpers.rewards.sandbox import Backend, Job, Limits, Outcome, run_code
 from helpers.rewards.structure import _document, _fenced
 
@@ -187,7 +187,7 @@ class _Batch:
                 row.refuse("unreadable", "the data has no column `tests`")
                 continue
             function = entry_point[at] if isinstance(entry_point, (list, tuple)) else entry_point
-            key = repr((tests[at], function))  # a group shares its tests
+            key = repr((as_lists(tests[at]), function))  # a group shares its tests
             if key not in read:
                 read[key] = _read(tests[at], function)
             if isinstance(read[key], str):

@@ -4,6 +4,7 @@ import pickle
 import warnings
 from functools import partial
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -170,6 +171,13 @@ def test_each_row_has_its_own_tests_and_entry_point():
     points = ["double", "square", "square", "double"]
     assert tests_reward(both, tests=[check] * 4, entry_point=points) == [1.0, 1.0, 0.0, 0.0]
     assert tests_reward(bodies[:1] * 2, tests=[check] * 2, entry_point="double") == [1.0, 1.0]
+
+
+def test_long_arrays_of_two_rows_are_not_taken_for_one():
+    """Parquet gives arrays, whose repr leaves out what lies in the middle of a long one."""
+    rows = [[{"call": "f", "args": [], "value": np.array([*range(1000), n, *range(1000)])}] for n in (1, 2)]
+    program = "def f():\n    return [*range(1000), 2, *range(1000)]"
+    assert tests_reward([program] * 2, tests=[np.array(tests) for tests in rows]) == [0.0, 1.0]
 
 
 # --- What cannot be judged -----------------------------------------------------------------------------------------
