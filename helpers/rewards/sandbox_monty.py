@@ -19,6 +19,7 @@ from helpers.rewards import sandbox_gaps
 from helpers.rewards.sandbox import Job, Limits, Outcome, not_plain_outcome, outcome_of, timeout_outcome
 
 _POLICY = {"sleep": "zero", "random_start": {"seed": 0}}  # a verdict is the same each time, and time.sleep(100) holds nobody
+_SLOW = 0.005  # seconds; threads that hand over more often than that wait for one another longer than they work
 _DEEPEST = 1000  # calls, as in CPython
 _INPUTS, _VALUE = "_inputs_of_this_call", "_value_of_this_call"
 
@@ -51,8 +52,14 @@ class MontySandbox:
                     return _Program(pool, job, limits).outcomes()
             return [Outcome("unsupported", message="the workers of monty die before they get the program.")] * count
 
-        with _no_search_for_telemetry(), ThreadPoolExecutor(workers or 1) as threads:
-            return list((threads.map if workers > 1 else map)(outcomes, jobs, refused))
+        with _no_search_for_telemetry(), ThreadPoolExecutor(self.workers) as threads:
+            found: list[list[Outcome]] = []
+            for job, refusal in zip(jobs, refused, strict=True):
+                began = time.monotonic()
+                found.append(outcomes(job, refusal))
+                if workers > 1 and time.monotonic() - began > _SLOW:
+                    break
+            return found + list(threads.map(outcomes, jobs[len(found) :], refused[len(found) :]))
 
 
 @contextlib.contextmanager
