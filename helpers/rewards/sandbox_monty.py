@@ -149,7 +149,8 @@ class _Program:
         return self.pool.checkout(limits=limits, os_policy=_POLICY, assert_message_annotations=False)
 
     def _script(self) -> list[Outcome]:
-        lines = iter((self.job.stdin or "").split("\n"))
+        stdin = self.job.stdin or ""
+        lines = iter(stdin.removesuffix("\n").split("\n") if stdin else [])
 
         with self._checkout() as session:
             turn = _Turn(self, session, self.limits.output)
