@@ -12,7 +12,7 @@ from helpers.formats import THINK_ANSWER
 from helpers.rewards import executes_reward, output_match_reward, program_of, programs, reward_set, tests_reward
 from helpers.rewards.attacks import CODE_BATTERY, RIGHT, WRONG
 from helpers.rewards.lab import CODE_CASES, Lab, load_cases
-from helpers.rewards.sandbox import Limits, Outcome, run_code
+from helpers.rewards.sandbox import Limits, Outcome, backend_named, run_code
 
 ADD = ["assert add(1, 2) == 3", "assert add(0, 0) == 0", "assert add(-1, 1) == 0", "assert add(2, 2) == 4"]
 RIGHT_ADD = "def add(a, b):\n    return a + b\n"
@@ -124,6 +124,22 @@ def test_a_program_earns_the_tests_that_it_passes():
     share, whole = tests_reward(completions, **columns), tests_reward(completions, share=False, **columns)
     runs = executes_reward(completions, **columns)
     assert dict(zip(EARNED, zip(share, whole, runs, strict=True), strict=True)) == EARNED
+
+
+def test_the_other_back_end_gives_the_same_scores_and_those_that_monty_cannot():
+    try:
+        backend_named("sandlock")
+    except ValueError as why:
+        pytest.skip(f"no sandlock: {why}")
+    ended = {code: earned for code, earned in EARNED.items() if "while" not in code}
+    columns = {"tests": [ADD] * len(ended), "backend": "sandlock", "limits": ROOMY}
+    completions = [fenced(code) for code in ended]
+    assert tests_reward(completions, **columns) == [share for share, _, _ in ended.values()]
+    assert executes_reward(completions, **columns) == [runs for _, _, runs in ended.values()]
+    lacking = [fenced("import heapq\n" + RIGHT_ADD)]
+    assert tests_reward(lacking, tests=[ADD], backend="sandlock", limits=ROOMY) == [1.0]
+    pair = [{"stdin": "ab", "stdout": "ba"}]
+    assert output_match_reward([fenced("print(input()[::-1])")], **(columns | {"tests": [pair]})) == [1.0]
 
 
 def test_without_tests_a_program_is_run_as_a_script():
