@@ -288,6 +288,7 @@ def _guarded_tool(name: str, tool: Callable) -> Callable:
     def call(self, *values, **arguments) -> str:
         return self._call(name, values, arguments)
 
+    call.__doc__ = inspect.getdoc(tool)  # it may be inherited
     signature, receiver = inspect.signature(tool), inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
     call.__signature__ = signature.replace(parameters=[receiver, *signature.parameters.values()])  # a static tool has no self
     return call

@@ -49,6 +49,14 @@ def test_tools_keep_their_name_signature_and_docstring():
     assert type(guard()) is type(guard())  # get_reward is asked only of exactly this class
 
 
+def test_a_docstring_that_is_inherited_counts_as_it_does_for_trl():
+    class Louder(sick.Healthy):
+        def say(self, word: str) -> str:
+            return word.upper()
+
+    assert schema_of(Guarded(Louder)().say) == schema_of(Louder().say) == schema_of(sick.Healthy().say)
+
+
 def test_only_an_environment_that_judges_itself_has_get_reward():
     class Unjudged(sick.Healthy):
         get_reward = None
@@ -170,11 +178,12 @@ def test_what_comes_late_changes_nothing_of_the_next_episode():
     go_on, went_on = threading.Event(), threading.Event()
 
     def late(self, word):
-        if word == "late":
-            go_on.wait(10)
-            self._said.append(word)
-            went_on.set()
-        return word
+        try:
+            return go_on.wait(10) and word if word == "late" else word
+        finally:  # runs although the thread is told to end
+            if word == "late":
+                self._said.append(word)
+                went_on.set()
 
     environment, _ = begun(late, seconds=0.2)
     refusal(environment.say, word="late")

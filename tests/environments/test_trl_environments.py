@@ -1,5 +1,6 @@
 """TRL's own tool loop on guarded environments: a step of a real training, with the embedded model and a template of our own."""
 
+import itertools
 import json
 import re
 
@@ -22,7 +23,8 @@ TEMPLATE = """{%- for tool in tools or [] -%}
 {% endfor -%}
 {%- for message in messages -%}
 <|im_start|>{{ message.role }}
-{{ message.content }}{% for call in message.tool_calls or [] %}<tool_call>{{ call.function | tojson }}</tool_call>{% endfor %}<|im_end|>
+{{ message.content }}{% for call in message.tool_calls or [] %}<tool_call>{{ call.function | tojson }}</tool_call>{% endfor -%}
+<|im_end|>
 {% endfor -%}
 {%- if add_generation_prompt -%}
 <|im_start|>assistant
@@ -54,7 +56,7 @@ def trained(trainer_class, tokenizer, folder, guard, play=None, **options) -> GR
         max_steps=1,
         num_generations=2,
         per_device_train_batch_size=8,
-        max_completion_length=options.pop("max_completion_length", 400),
+        max_completion_length=options.pop("max_completion_length", 800),
         logging_steps=1,
         save_strategy="no",
         report_to="none",
@@ -93,9 +95,14 @@ def log(trainer: GRPOTrainer) -> dict:
 
 
 def test_trl_trains_on_a_guarded_environment_as_it_would_on_the_bare_one(tokenizer, tmp_path):
+    def play():
+        asked = itertools.count()  # one member of each group does not try, so that there is something to learn
+        return lambda words: halving(words) if "<tool_call>" in words or next(asked) % 2 else "I give up."
+
     guard = Guarded(Guessing)
-    guarded, bare = (trained(Scripted, tokenizer, tmp_path, factory, halving) for factory in (guard, Guessing))
-    assert log(guarded)["rewards/Guessing/mean"] == 1.0 and log(guarded)["tools/failure_frequency"] == 0.0
+    guarded, bare = (trained(Scripted, tokenizer, tmp_path, factory, play()) for factory in (guard, Guessing))
+    assert log(guarded)["rewards/Guessing/mean"] == 0.5 and log(guarded)["tools/failure_frequency"] == 0.0
+    assert log(guarded)["grad_norm"] > 0
     kept = ["rewards/Guessing/mean", "tools/call_frequency", "completions/mean_length", "loss", "num_tokens", "grad_norm"]
     assert [log(guarded)[key] for key in kept] == [log(bare)[key] for key in kept]
     assert guard.counts["episodes"] == 8 and guard.counts["calls"] == 8 * log(guarded)["tools/call_frequency"]
