@@ -307,14 +307,15 @@ def _rows_differ(lab: Laboratory) -> str | None:
 
 def _order_is_free(lab: Laboratory) -> str | None:
     forward = list(range(len(lab.rows)))
-    if lab._outcomes(RANDOM, forward) == lab._outcomes(RANDOM, forward[::-1]):
+    if all(lab._outcomes(player, forward) == lab._outcomes(player, forward[::-1]) for player in (ORACLE, RANDOM)):
         return None
     return "an episode depends on the one before it: let `reset` set everything, and keep nothing in the class or the module."
 
 
 def _side_by_side(lab: Laboratory) -> str | None:
-    alone = [lab._seated(RANDOM, at).played().outcome() for at in range(len(lab.rows))]
-    going = together = [lab._seated(RANDOM, at) for at in range(len(lab.rows))]
+    seats = [(player, at) for at in range(len(lab.rows)) for player in (ORACLE, RANDOM)]
+    alone = [lab._seated(*seat).played().outcome() for seat in seats]
+    going = together = [lab._seated(*seat) for seat in seats]
     while going:
         going = [episode for episode in going if episode.turn()]
     if [episode.outcome() for episode in together] == alone:

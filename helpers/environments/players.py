@@ -11,6 +11,8 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from helpers.environments.arguments import fits
+
 # Underscores hide these from TRL; the rest are methods that every environment has, or that somebody may have left public.
 _NOT_TOOLS = ["reset", "get_reward", "close", "__init__", "__class__", "__dict__", "_right", "_number", "_answer", "_regret"]
 _NOT_TOOLS += ["_inner", "_guard", "_call", "_worker", "eval", "exec", "os.system", "", " ", "get_reward()", "self.get_reward"]
@@ -58,7 +60,9 @@ def malformed(view: View) -> Iterator:
             yield name, {}
         yield name, wanted | {"colour": "red"}
         for argument, of in schema["properties"].items():
-            yield name, wanted | {argument: {"not": ["this"]} if of.get("type") != "object" else "\ud800"}
+            for bad in ({"not": ["this"]}, "\ud800", -1.5):
+                if not fits(bad, of):
+                    yield name, wanted | {argument: bad}
         yield name, "3"
         yield name, [1, 2]
         yield name, None

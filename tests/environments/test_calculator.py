@@ -8,9 +8,9 @@ from helpers.environments.calculator import evaluate
 
 def test_the_chain_that_is_asked_for_has_the_answer_that_counts():
     environment = Calculator(steps=2)
-    assert environment.reset(seed=3) == "Start with 42, multiply by 71, multiply by 87. What is the result?"
-    assert environment.calculate("(42 * 71) * 87") == "259434" and environment.get_reward() == 0.0
-    environment.answer(259434)
+    assert environment.reset(seed=3) == "Start with 42, multiply by 81, add 59. What is the result?"
+    assert environment.calculate("42 * 81 + 59") == "3461" and environment.get_reward() == 0.0
+    environment.answer(3461)
     assert environment.get_reward() == 1.0
 
 
@@ -19,7 +19,7 @@ def test_a_wrong_answer_earns_a_little_and_only_the_first_counts():
     environment.reset(seed=3)
     environment.answer(1)
     with pytest.raises(ToolError, match="answered already"):
-        environment.answer(259434)
+        environment.answer(3461)
     assert environment.get_reward() == 0.1
 
 
@@ -35,8 +35,8 @@ def test_an_expression_has_its_value(expression, value):
 
 @pytest.mark.parametrize(
     "expression",
-    ["", "2 **9999", "9/3", "1.5", "True", "x", "__import__('os')", "(1).__class__", "[1]", "1, 2", "1 if 1 else 2", "1\n2", "(", "\0",
-     "007", "lambda: 1", "'a' * 999", "1j", "+1", "~1", "(" * 150, "9" * 201, "\ud800"],
+    ["", "2 **9999", "9/3", "1.5", "True", "x", "__import__('os')", "(1).__class__", "[1]", "1, 2", "1 if 1 else 2", "1\n2",
+     "(", "\0", "007", "lambda: 1", "'a' * 999", "1j", "+1", "~1", "(" * 150, "9" * 201, "\ud800"],
 )  # fmt: skip
 def test_whatever_else_is_refused_in_a_sentence(expression):
     with pytest.raises(ToolError, match=r"is not an expression|is not allowed|has at most 200 characters"):

@@ -2,6 +2,7 @@
 
 import itertools
 import random
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -12,8 +13,8 @@ from helpers.environments.laboratory import CHECKS, LOOPING, NOTHING, ORACLE, RA
 
 
 def saying(view):
-    """Wins the healthy environment: says the word that was asked for."""
-    yield "say", {"word": view.observation.split()[-1].strip(".")}
+    """Wins: says the word that is asked for."""
+    yield "say", {"word": view.observation.split()[1][::-1]}
 
 
 def saying_else(view):
@@ -21,11 +22,12 @@ def saying_else(view):
 
 
 class Echo:
-    """Say the word of the question: 1.0; another: 0.1. The first one counts."""
+    """Say the word of the question backwards: 1.0; another: 0.1. The first one counts."""
 
     def reset(self, seed: int, **columns) -> str:
-        self._right, self._said = f"w{random.Random(seed).randrange(10**6)}", None
-        return f"Say {self._right}."
+        word, self._said = f"w{random.Random(seed).randrange(10**6)}", None
+        self._right = word[::-1]
+        return f"Say {word} backwards."
 
     def say(self, word: str) -> str:
         """Say a word.
@@ -184,28 +186,29 @@ class Raising(Echo):
         Args:
             word: The word.
         """
-        if not word.startswith("w"):
+        if not word.endswith("w"):
             raise KeyError(word)
         return super().say(word)
 
 
-WRONG = {
-    Unwinnable: ("the oracle wins", "nobody can learn to win. It was told last: Yes."),
-    Generous: ("answering at once does not win", "there is nothing to learn from several turns"),
-    Paternal: ("doing nothing earns less than trying", "GRPO would teach silence"),
-    Chatty: ("looping does not pay", "'loops for ever' earns 1.00"),
-    LastCounts: ("what is decided stays decided", "let only the first answer count"),
-    Random: ("the same seed gives the same episode", "draw all that is random from `seed`"),
-    Constant: ("other rows give other episodes", "could be learnt by heart"),
-    InTheClass: ("episodes side by side do not touch", "keep their state in the instance"),
-    Remembering: ("an instance that was reset is as a new one", "TRL reuses them"),
-    Spending: ("asking for the reward changes nothing", "let `get_reward` only read"),
-    Percent: ("rewards are of unit scale", "a full success is 1"),
-    Raising: ("no tool fails", "raised KeyError: 'something'"),
-}
+WRONG = [
+    (Unwinnable, "the oracle wins", "nobody can learn to win. It was told last: Yes."),
+    (Generous, "answering at once does not win", "there is nothing to learn from several turns"),
+    (Generous, "random does not win", "chance wins"),
+    (Paternal, "doing nothing earns less than trying", "GRPO would teach silence"),
+    (Chatty, "looping does not pay", "'loops for ever' earns 1.00"),
+    (LastCounts, "what is decided stays decided", "let only the first answer count"),
+    (Random, "the same seed gives the same episode", "draw all that is random from `seed`"),
+    (Constant, "other rows give other episodes", "could be learnt by heart"),
+    (InTheClass, "episodes side by side do not touch", "keep their state in the instance"),
+    (Remembering, "an instance that was reset is as a new one", "TRL reuses them"),
+    (Spending, "asking for the reward changes nothing", "let `get_reward` only read"),
+    (Percent, "rewards are of unit scale", "a full success is 1"),
+    (Raising, "no tool fails", "raised KeyError: 'something'"),
+]
 
 
-@pytest.mark.parametrize(("kind", "check", "says"), [(kind, *said) for kind, said in WRONG.items()])
+@pytest.mark.parametrize(("kind", "check", "says"), WRONG)
 def test_what_is_wrong_is_found_and_the_way_out_is_said(kind, check, says):
     assert says in failing(kind)[check]
     assert not lab_of(kind).verdict().go
@@ -220,25 +223,30 @@ def test_the_order_of_episodes_must_not_matter():
     assert "an episode depends on the one before it" in failing(Ordered)["the order of episodes does not matter"]
 
 
-def test_chance_must_not_win():
-    class Coin(Echo):
-        def get_reward(self) -> float:
-            return float(self._said is not None)
-
-    assert "chance wins" in failing(Coin)["random does not win"]
-
-
 def test_malformed_calls_and_cheating_must_not_pay():
-    class Mercy(Echo):
-        """Pays for whoever does not say a word of the question, which is what a malformed call amounts to."""
+    class Growing(Echo):
+        """Pays the more, the more often anybody asked: so those who come after the one that does nothing earn more."""
 
         asked = itertools.count()
 
         def get_reward(self) -> float:
-            return 0.05 * (next(self.asked) % 2) if self._said is None else super().get_reward()
+            return 0.001 * next(self.asked)
 
-    found = failing(Mercy)
-    assert "malformed calls do not pay" in found or "cheating does not pay" in found
+    found = failing(Growing)
+    assert "GRPO would teach that" in found["malformed calls do not pay"] and found["cheating does not pay"]
+
+
+def test_arguments_that_may_be_anything_are_not_called_malformed():
+    class Anything(Echo):
+        def say(self, word: Any) -> str:
+            """Say anything.
+
+            Args:
+                word: Anything.
+            """
+            return super().say(str(word))
+
+    assert failing(Anything) == {}
 
 
 @pytest.mark.parametrize("does", [sick.sleeping, sick.spinning])
@@ -252,7 +260,7 @@ def test_an_environment_that_hangs_is_named_at_once_and_not_waited_for(does):
 def test_a_loop_that_the_guard_does_not_end_is_noticed(monkeypatch):
     lab = lab_of(Echo)
     lab.play()
-    episode, reward = lab.episodes[LOOPING][0]
+    episode, _ = lab.episodes[LOOPING][0]
     episode.replies[-1] = ("Yes.", False)
     assert "looping ends" in lab.checks().index[~lab.found["holds"].astype(bool)]
 
