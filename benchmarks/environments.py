@@ -26,13 +26,13 @@ from helpers.runs import atomic_write
 
 RESULTS = PROJECT / "benchmarks" / "results" / "environments.md"
 POCKET = PRESETS["pocket"]
-EPISODES, TOKENS, REPEATS = 64, 24, 9
+EPISODES, TOKENS, REPEATS = 64, 24, 25
 CASES = {Calculator: players.calculating, Guessing: players.halving, Table: players.looking_up}
 
 
-def in_the_tools(environments: list, schemas: dict, player) -> tuple[float, int]:
-    """Seconds that all episodes spend in `reset`, the tools and `get_reward`, and how many calls they made."""
-    calls, began = 0, time.perf_counter()
+def in_the_tools(environments: list, schemas: dict, player) -> tuple[float, float, int]:
+    """Seconds of the processor, and by the clock, for `reset`, tools and `get_reward` of all episodes; the number of calls."""
+    calls, began, clock = 0, time.process_time(), time.perf_counter()
     for seed, environment in enumerate(environments):
         turns = player(players.View(environment.reset(seed=seed), schemas, random.Random(seed)))
         reply = None
@@ -42,18 +42,20 @@ def in_the_tools(environments: list, schemas: dict, player) -> tuple[float, int]
                 calls += 1
         except StopIteration:
             environment.get_reward()
-    return time.perf_counter() - began, calls
+    return time.process_time() - began, time.perf_counter() - clock, calls
 
 
-def measured(kind: type, player) -> tuple[float, float, float]:
-    """Median seconds for all episodes bare and guarded, and the calls of one."""
-    guard = Guarded(kind)
-    bare, guarded, seconds = [kind() for _ in range(EPISODES)], [guard() for _ in range(EPISODES)], {"bare": [], "guarded": []}
+def measured(kind: type, player) -> tuple[float, float, float, float]:
+    """Median processor seconds for all episodes bare and guarded, what the guard takes by the clock, and the calls of one."""
+    guard, seconds = Guarded(kind), {"bare": [], "guarded": []}
+    bare, guarded = [kind() for _ in range(EPISODES)], [guard() for _ in range(EPISODES)]
     for _ in range(REPEATS):
         for name, environments in (("bare", bare), ("guarded", guarded)):
-            taken, calls = in_the_tools(environments, guard.schemas, player)
+            *taken, calls = in_the_tools(environments, guard.schemas, player)
             seconds[name].append(taken)
-    return statistics.median(seconds["bare"]), statistics.median(seconds["guarded"]), calls / EPISODES
+    bare, bare_clock = map(statistics.median, zip(*seconds["bare"], strict=True))
+    guarded, guarded_clock = map(statistics.median, zip(*seconds["guarded"], strict=True))
+    return bare, guarded, guarded_clock - bare_clock, calls / EPISODES
 
 
 @torch.inference_mode()
@@ -79,23 +81,25 @@ def main() -> None:
     turn = sampling()
     rows = []
     for kind, player in CASES.items():
-        bare, guarded, calls = measured(kind, player)
+        bare, guarded, clock, calls = measured(kind, player)
         episode = turn * (calls + 1) / EPISODES  # after the last call the policy writes once more
         cost = (guarded - bare) / EPISODES
         rows.append(
             f"| {kind.__name__} | {calls:.1f} | {1000 * episode:.1f} | {1e6 * bare / EPISODES:.0f} | "
-            f"{1e6 * guarded / EPISODES:.0f} | {1e6 * cost / (calls + 2):.0f} | {cost / (episode + bare / EPISODES):.1%} |"
+            f"{1e6 * guarded / EPISODES:.0f} | {1e6 * cost / (calls + 2):.0f} | {1e6 * clock / EPISODES / (calls + 2):.0f} | "
+            f"{cost / (episode + bare / EPISODES):.1%} |"
         )
     report = f"""# The guard of an environment: what it costs an episode
 
 `python -m benchmarks.environments` on {platform.machine()}, {torch.get_num_threads()} threads.
 {EPISODES} episodes at a time: in each turn the embedded model samples {TOKENS} tokens for all of them in one batch
-({1000 * turn:.0f} ms of processor time). Guarded and bare take turns; medians of {REPEATS} rounds, by the clock. A call is
-`reset`, a tool, or `get_reward`. The share is of an episode's sampling and tools together. A batch is the hardest case: it
-makes sampling cheap, and tools run one by one.
+({1000 * turn:.0f} ms). Guarded and bare take turns; medians of {REPEATS} rounds. All times are processor time, which other
+programs cannot lengthen; what the guard takes by the clock, waiting for the other thread included, stands beside it. A call
+is `reset`, a tool, or `get_reward`. The share is of an episode's sampling and tools together. A batch is the hardest case:
+it makes sampling cheap, and tools run one by one.
 
-| environment | calls | sampling, ms | tools bare, µs | tools guarded, µs | guard, µs a call | share |
-|---|---|---|---|---|---|---|
+| environment | calls | sampling, ms | tools bare, µs | tools guarded, µs | guard, µs a call | by the clock | share |
+|---|---|---|---|---|---|---|---|
 {chr(10).join(rows)}
 """
     print(report)
