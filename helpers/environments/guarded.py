@@ -85,9 +85,13 @@ class Guarded:
         turns: int = 16,
         run: Run | None = None,
     ):
-        for name, value, least in (("seconds", seconds, 0), ("turns", turns, 1), ("result_characters", result_characters, 100)):
-            if not value >= least or not value:
-                raise ValueError(f"{name}={value!r} must be {'more than 0' if not least else f'at least {least}'}.")
+        for name, value, least in (
+            ("seconds", seconds, 0.01),
+            ("turns", turns, 1),
+            ("result_characters", result_characters, 100),
+        ):
+            if isinstance(value, bool) or not isinstance(value, (int, float)) or not least <= value < 1e9:
+                raise ValueError(f"{name}={value!r} must be a number of at least {least}.")
         instance, problems = examined(factory)
         if problems:
             raise ValueError(" ".join(problems))
@@ -165,80 +169,71 @@ def _json(result: object) -> str:
 # --- Episodes ----------------------------------------------------------------------------------------------------------
 
 
-class _Episode:
-    """An instance as TRL sees it; `_guarded_kind` adds the tools. TRL looks at the class, so they must be functions of it."""
+class _Play:
+    """The episodes of one instance, one after another."""
 
-    _guard: Guarded
+    def __init__(self, guard: Guarded):
+        self.guard, self.worker, self.inner = guard, None, None
+        self.dead, self.earned, self.calls = "no episode has begun", None, 0
 
-    def __init__(self):
-        self._worker = self._inner = None
-        self._dead, self._earned, self._calls = "no episode has begun", None, 0
-
-    def __getattr__(self, name: str):
-        """What the environment has beside its tools, for reward functions that take `environments`."""
-        inner = self.__dict__.get("_inner")
-        if inner is None:
-            raise AttributeError(f"{type(self).__name__} has no {name!r} before its first episode")
-        return getattr(inner, name)
-
-    def reset(self, **columns) -> str | None:
-        """Begin an episode; one that cannot begin is dead: it has no text of its own, and earns 0.0."""
-        guard = self._guard
+    def reset(self, columns: dict) -> str | None:
+        """Begin an episode; one that cannot begin is dead: it has no text of its own, and every call says so."""
+        guard = self.guard
         guard.give_up_if_broken()
         guard.counts["episodes"] += 1
-        self._dead, self._calls = "", 0
-        if self._worker is None and not self._begin():
+        self.dead, self.calls = "", 0
+        if self.worker is None and not self.begin():
             return None
-        return self._run("reset", columns, lambda: self._inner.reset(**columns), _observation)
+        return self.run("reset", columns, lambda: self.inner.reset(**columns), _observation)
 
-    def _begin(self) -> bool:
-        self._worker = Worker()
-        weakref.finalize(self, self._worker.release)
-        self._inner = self._run("__init__", {}, self._guard.factory, lambda instance: instance)
-        return self._inner is not None
+    def begin(self) -> bool:
+        self.worker = Worker()
+        weakref.finalize(self, self.worker.release)
+        self.inner = self.run("__init__", {}, self.guard.factory, lambda instance: instance)
+        return self.inner is not None
 
-    def _run(self, call: str, arguments: dict, function: Callable, finish: Callable) -> object:
+    def run(self, call: str, arguments: dict, function: Callable, finish: Callable) -> object:
         """The outcome of what an episode cannot do without; None, and the episode is dead, where there is none."""
         try:
-            value, error = self._worker.call(self._guard.seconds, function, finish)
+            value, error = self.worker.call(self.guard.seconds, function, finish)
         except OutOfTime:
-            self._hang(call, arguments)
+            self.hang(call, arguments)
             return None
         if error is not None:
-            self._guard.note(call, arguments, f"raised {_said(error)}")
-            self._worker.release()
-            self._die(f"{call} failed", earns=None)
+            self.guard.note(call, arguments, f"raised {_said(error)}")
+            self.worker.release()
+            self.die(f"{call} failed", earns=None)
         return value
 
-    def _hang(self, call: str, arguments: dict) -> None:
-        self._guard.note(call, arguments, f"did not return within {self._guard.seconds:g} seconds")
-        self._worker.abandon()
-        self._guard.abandoned.append(self._worker)
-        self._die(f"{call} did not answer in {self._guard.seconds:g} seconds")
+    def hang(self, call: str, arguments: dict) -> None:
+        self.guard.note(call, arguments, f"did not return within {self.guard.seconds:g} seconds")
+        self.worker.abandon()
+        self.guard.abandoned.append(self.worker)
+        self.die(f"{call} did not answer in {self.guard.seconds:g} seconds")
 
-    def _die(self, why: str, earns: float | None = 0.0) -> None:
+    def die(self, why: str, earns: float | None = 0.0) -> None:
         """What still runs in the old thread may change the old instance at any time: the next episode gets a new one."""
-        self._guard.counts["dead"] += 1
-        self._dead, self._earned, self._worker = why, earns, None
+        self.guard.counts["dead"] += 1
+        self.dead, self.earned, self.worker = why, earns, None
 
-    def _call(self, name: str, values: tuple, arguments: dict) -> str:
-        guard, schema = self._guard, self._guard.schemas[name]
+    def call(self, name: str, values: tuple, arguments: dict) -> str:
+        guard, schema = self.guard, self.guard.schemas[name]
         guard.counts["calls"] += 1
         arguments = dict(zip(schema["properties"], values, strict=False)) | arguments
-        if self._dead:
-            raise ToolError(f"The episode is over: {self._dead}.")
-        if self._calls >= guard.turns:
+        if self.dead:
+            raise ToolError(f"The episode is over: {self.dead}.")
+        if self.calls >= guard.turns:
             guard.counts["too many"] += 1
             raise ToolError(f"The episode is over: {guard.turns} calls were allowed.")
-        self._calls += 1
+        self.calls += 1
         if wrong := misfit(name, schema, arguments):
             guard.counts["refused"] += 1
             raise ToolError(_encodable(wrong))
         try:
-            text, error = self._worker.call(guard.seconds, lambda: getattr(self._inner, name)(**arguments), guard.text_of)
+            text, error = self.worker.call(guard.seconds, lambda: getattr(self.inner, name)(**arguments), guard.text_of)
         except OutOfTime:
-            self._hang(name, arguments)
-            raise ToolError(f"{self._dead}. The episode is over.") from None
+            self.hang(name, arguments)
+            raise ToolError(f"{self.dead}. The episode is over.") from None
         if isinstance(error, ToolError):
             guard.counts["refused"] += 1
             raise ToolError(guard.text_of(str(error)))
@@ -247,12 +242,12 @@ class _Episode:
             raise ToolError(guard.text_of(f"{name} failed: {_said(error)}"))
         return text
 
-    def _reward(self) -> float | None:
-        """What the environment gives; for an episode that died, 0.0 where a tool hung, else None."""
-        if self._dead:
-            return self._earned
-        score = self._run("get_reward", {}, lambda: self._inner.get_reward(), _finite)
-        return self._earned if self._dead else score
+    def reward(self) -> float | None:
+        """What the environment gives; for an episode that died, 0.0 where a call hung, else None."""
+        if self.dead:
+            return self.earned
+        score = self.run("get_reward", {}, lambda: self.inner.get_reward(), _finite)
+        return self.earned if self.dead else score
 
 
 def _observation(text: object) -> str | None:
@@ -273,20 +268,39 @@ def _said(error: BaseException) -> str:
         return type(error).__name__
 
 
+class _Episode:
+    """An instance as TRL sees it; `_guarded_kind` adds the tools. TRL looks at the class, so they must be functions of it."""
+
+    _guard: Guarded
+
+    def __init__(self):
+        self._play = _Play(self._guard)
+
+    def __getattr__(self, name: str):
+        """What the environment has beside its tools, for reward functions that take `environments`."""
+        inner = self._play.inner if "_play" in self.__dict__ else None
+        if inner is None:
+            raise AttributeError(f"{type(self).__name__} has no {name!r} before its first episode")
+        return getattr(inner, name)
+
+    def reset(self, **columns) -> str | None:
+        return self._play.reset(columns)
+
+
 def _guarded_kind(guard: Guarded, instance: Environment) -> type:
     """A class with the environment's name and tools, each of which asks the guard first."""
     members = {"_guard": guard, "__doc__": type(instance).__doc__} | {
         name: _guarded_tool(name, getattr(instance, name)) for name in guard.schemas
     }
     if inspect.isfunction(getattr(type(instance), "get_reward", None)):
-        members["get_reward"] = lambda self: self._reward()  # only then does TRL add a reward of the environment's own
+        members["get_reward"] = lambda self: self._play.reward()  # only then does TRL add a reward of the environment's own
     return type(type(instance).__name__, (_Episode,), members)
 
 
 def _guarded_tool(name: str, tool: Callable) -> Callable:
     @functools.wraps(getattr(tool, "__func__", tool))
     def call(self, *values, **arguments) -> str:
-        return self._call(name, values, arguments)
+        return self._play.call(name, values, arguments)
 
     call.__doc__ = inspect.getdoc(tool)  # it may be inherited
     signature, receiver = inspect.signature(tool), inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)

@@ -72,8 +72,8 @@ def _after(guess: int, low: int, high: int) -> float:
 def _best(left: int) -> float:
     """Guesses that the best strategy takes on average with so many numbers left: it halves.
 
-    >>> [_best(left) for left in (0, 1, 3)]
-    [0.0, 1.0, 1.6666666666666667]
+    >>> [round(_best(left), 3) for left in (0, 1, 3)]
+    [0.0, 1.0, 1.667]
     """
     if left == 0:
         return 0.0

@@ -44,6 +44,7 @@ class Episode:
 
     environment: object
     row: dict
+    schemas: dict[str, dict]
     player: Player
     seed: str
     limit: int
@@ -56,7 +57,7 @@ class Episode:
         began = time.perf_counter()
         self.observation = self.environment.reset(**self.row)
         self.seconds = time.perf_counter() - began
-        view = View(self.observation or "", self.environment._guard.schemas, random.Random(self.seed))
+        view = View(self.observation or "", self.schemas, random.Random(self.seed))
         self._calls, self._last = self.player(view), None
         return self
 
@@ -125,6 +126,7 @@ class Laboratory:
         rows = rows.to_dict("records") if isinstance(rows, pd.DataFrame) else rows or [{"seed": seed} for seed in range(_ROWS)]
         prompt = {"prompt": [{"role": "user", "content": ""}]}  # TRL passes it, too
         self.guard, self.rows = guard, [prompt | row for row in rows[:_ROWS]]
+        self.died_before, self.faults_before = guard.counts["dead"], len(guard.faults)
         self.players = {
             ORACLE: oracle,
             AT_ONCE: at_once,
@@ -142,10 +144,11 @@ class Laboratory:
 
     def _seated(self, player: str, at: int, environment: object = None) -> Episode:
         """An episode about to begin, in a new instance unless one is given; a player that never ends gets twice the turns."""
-        if self.guard.counts["dead"] >= _DEAD:
+        if self.guard.counts["dead"] - self.died_before >= _DEAD:
             raise _Sick
         chosen, seed = self.players[player], f"{player} {at}"
-        return Episode(environment or self.guard(), self.rows[at], chosen, seed, 2 * self.guard.turns + 2).begin()
+        limit = 2 * self.guard.turns + 2
+        return Episode(environment or self.guard(), self.rows[at], self.guard.schemas, chosen, seed, limit).begin()
 
     def _outcomes(self, player: str, order: list[int]) -> list[tuple]:
         """The outcomes by row, all played in one instance, in this order."""
@@ -363,10 +366,12 @@ def _unit_scale(lab: Laboratory) -> str | None:
 
 
 def _no_faults(lab: Laboratory) -> str | None:
-    if not lab.guard.faults:
+    faults = lab.guard.faults[lab.faults_before :]
+    if not faults:
         return None
-    many, first = lab.guard.counts["faults"], lab.guard.faults[0]
-    return f"{many} calls went wrong, such as {first}. Raise ToolError where it was the player who did something wrong."
+    return (
+        f"{len(faults)} calls went wrong, such as {faults[0]}. Raise ToolError where it was the player who did something wrong."
+    )
 
 
 CHECKS: dict[str, Callable[[Laboratory], str | None]] = {

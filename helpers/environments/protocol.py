@@ -58,8 +58,12 @@ def check_environment(factory: Callable[[], Environment], columns: Collection[st
     """What is wrong with an environment, a sentence each, with the way out; empty where TRL can use it.
 
     factory: what goes to `GRPOTrainer(environment_factory=…)`. It is called once. columns: those of the training data; `prompt`
-    is one of them. None leaves `reset` unchecked.
+    is one of them. None leaves `reset` unchecked. A dictionary of factories is TRL's way to mix environments, chosen by the
+    column `environment`, which `reset` does not see.
     """
+    if isinstance(factory, dict):
+        seen = None if columns is None else set(columns) - {"environment"}
+        return [f"{name}: {said}" for name, one in factory.items() for said in examined(one, seen)[1]]
     return examined(factory, columns)[1]
 
 

@@ -1,9 +1,11 @@
 """Calls against the schemas that Transformers makes of signatures."""
 
+import doctest
 from typing import Literal
 
 import pytest
 
+from helpers.environments import arguments, calculator, guessing
 from helpers.environments.arguments import misfit
 from helpers.environments.protocol import schema_of
 
@@ -81,3 +83,9 @@ def test_brackets_without_end_are_no_reason_to_fail():
 
 def test_a_tool_without_arguments_takes_none():
     assert misfit("look", {"type": "object", "properties": {}}, {"at": 1}) == "look takes no 'at'; it takes nothing."
+
+
+@pytest.mark.parametrize("module", [arguments, calculator, guessing])
+def test_docstring_examples(module):
+    result = doctest.testmod(module)
+    assert result.attempted and not result.failed

@@ -168,7 +168,7 @@ def test_a_tool_that_never_returns_ends_its_episode_and_no_other(does):
 
 def test_a_loop_in_python_is_ended_and_leaves_no_core_busy():
     environment, guard = begun(sick.spinning, seconds=0.2)
-    thread = environment._worker.thread
+    thread = environment._play.worker.thread
     refusal(environment.say, word="a")
     thread.join(timeout=10)
     assert not thread.is_alive() and guard.stuck == 0
@@ -227,6 +227,17 @@ def test_what_a_reward_function_reads_of_an_environment_is_still_there():
     assert 1 <= environment._number <= 100
     with pytest.raises(AttributeError):
         environment._nonsense  # noqa: B018
+
+
+def test_attributes_of_an_environment_are_not_hidden_by_those_of_the_guard():
+    class Counting(sick.Healthy):
+        def reset(self, seed: int, **columns):
+            self._calls = self._dead = self._worker = self._inner = self._run = self._guarded = "mine"
+
+    environment = Guarded(Counting)()
+    environment.reset(seed=1)
+    for name in ("_calls", "_dead", "_worker", "_inner", "_run", "_guarded"):
+        assert getattr(environment, name) == "mine"
 
 
 def test_all_calls_of_an_instance_are_made_in_one_thread_for_sqlite_insists():
@@ -292,15 +303,18 @@ def test_sixteen_threads_that_hang_are_enough():
 
 def test_an_environment_that_nobody_holds_takes_its_thread_with_it():
     environment, _ = begun(lambda self, word: word)
-    thread, gone = environment._worker.thread, weakref.ref(environment)
+    thread, gone = environment._play.worker.thread, weakref.ref(environment)
     del environment
     gc.collect()
     thread.join(timeout=10)
     assert gone() is None and not thread.is_alive()
 
 
-@pytest.mark.parametrize("options", [{"seconds": 0}, {"seconds": float("nan")}, {"turns": 0}, {"result_characters": 10}])
-def test_limits_that_make_no_sense_are_refused(options):
-    (name,) = options
-    with pytest.raises(ValueError, match=f"{name}=.* must be"):
-        Guarded(Guessing, **options)
+NONSENSE = [("seconds", 0), ("seconds", float("nan")), ("seconds", float("inf")), ("seconds", "10"), ("seconds", None)]
+NONSENSE += [("turns", 0), ("turns", True), ("result_characters", 10)]
+
+
+@pytest.mark.parametrize(("name", "value"), NONSENSE)
+def test_limits_that_make_no_sense_are_refused(name, value):
+    with pytest.raises(ValueError, match=f"{name}={value!r} must be a number of at least"):
+        Guarded(Guessing, **{name: value})

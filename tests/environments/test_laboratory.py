@@ -249,6 +249,10 @@ def test_arguments_that_may_be_anything_are_not_called_malformed():
     assert failing(Anything) == {}
 
 
+def test_episodes_that_cannot_begin_are_named_at_once():
+    assert "3 episodes died: BrokenReset.reset(" in str(lab_of(sick.broken_reset(OSError("gone"))).verdict())
+
+
 @pytest.mark.parametrize("does", [sick.sleeping, sick.spinning])
 def test_an_environment_that_hangs_is_named_at_once_and_not_waited_for(does):
     lab = lab_of(sick.doing(does), seconds=0.1)

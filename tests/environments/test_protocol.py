@@ -65,6 +65,12 @@ def test_the_prompt_is_passed_too_so_a_reset_must_take_it():
     ]
 
 
+def test_environments_that_are_mixed_are_checked_one_by_one():
+    mixed = {"game": Guessing, "sick": sick.Closing}
+    (said,) = check_environment(mixed, ["prompt", "seed", "environment"])
+    assert said.startswith("sick: `close` is public")
+
+
 def test_the_tools_are_those_that_trl_would_list():
     class Mixed(sick.Healthy):
         @staticmethod

@@ -112,7 +112,7 @@ def test_members_of_a_group_start_alike_and_play_in_instances_of_their_own(token
     trainer = trained(Scripted, tokenizer, tmp_path, Guarded(Guessing), halving)
     numbers = [environment._number for environment in trainer.environments]
     assert numbers[0::2] == numbers[1::2] and len(set(numbers)) > 1
-    assert len({id(environment._inner) for environment in trainer.environments}) == 8
+    assert len({id(environment._play.inner) for environment in trainer.environments}) == 8
 
 
 def test_the_embedded_model_itself_samples_calls_nothing_and_earns_nothing(tokenizer, tmp_path):
