@@ -1,8 +1,8 @@
 """Environments that cannot end, hang or flood a training.
 
-TRL 1.15 runs tools one after another without a time-out (grpo_trainer.py 1915 to 1930), catches what tools raise but not what
-`reset` and `get_reward` do, passes any result but a list on as `str(result)` (1955), and drops a turn without a word where its
-result does not fit into `max_completion_length` (1987 to 1997).
+TRL 1.15 runs tools one after another without a time-out (grpo_trainer.py 1914 to 1929), catches what tools raise but not what
+`reset` and `get_reward` do, passes any result but a list on as `str(result)` (1957), and drops a turn without a word where its
+result does not fit into `max_completion_length` (1993 to 2003).
 """
 
 from __future__ import annotations

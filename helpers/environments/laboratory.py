@@ -90,7 +90,7 @@ class Episode:
 
 
 def called(environment: object, name: str, arguments: object) -> tuple[str, bool]:
-    """One call as TRL makes it (grpo_trainer.py 1917 to 1930, 1955): the reply, and whether it failed."""
+    """One call as TRL makes it (grpo_trainer.py 1918 to 1929, 1957): the reply, and whether it failed."""
     tools = {tool: getattr(environment, tool) for tool in tools_of(type(environment))}
     try:
         if name not in tools:

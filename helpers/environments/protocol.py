@@ -154,7 +154,7 @@ def _listed(names: Collection[str]) -> str:
 def check_template(tokenizer) -> list[str]:
     """What a tokenizer lacks for tools in TRL, a sentence each, with the way out; empty where it can be trained with.
 
-    Three things, in the order in which TRL asks (grpo_trainer.py 627, 739, 753): the template renders calls and results, it is
+    Three things, in the order in which TRL asks (grpo_trainer.py 627, 742, 753): the template renders calls and results, it is
     known how a call is parsed, and a conversation that goes on begins as it did before. The tokenizer is left as it is.
     """
     from trl import chat_template_utils as trl

@@ -157,6 +157,18 @@ def test_trls_loop_ends_with_the_turns_only_where_it_is_told_so(tokenizer, tmp_p
     assert guard.counts["calls"] == 24 and guard.counts["too many"] == 0
 
 
+def test_trl_drops_a_result_that_does_not_fit_without_a_word(tokenizer, tmp_path):
+    # Here the budget ends inside results, not inside what the policy writes; then nothing that is logged shows the cut.
+    trainer = trained(Scripted, tokenizer, tmp_path, Guarded(Guessing), halving, max_completion_length=400)
+    assert log(trainer)["rewards/Guessing/mean"] < 1.0
+    assert log(trainer)["completions/clipped_ratio"] == log(trainer)["tools/failure_frequency"] == 0.0
+
+
+def test_a_call_that_cannot_be_parsed_is_text_for_trl_and_no_failed_call(tokenizer, tmp_path):
+    trainer = trained(Scripted, tokenizer, tmp_path, Guarded(Guessing), lambda words: '<tool_call>{"name": "guess"</tool_call>')
+    assert log(trainer)["tools/call_frequency"] == log(trainer)["tools/failure_frequency"] == 0.0
+
+
 def test_trl_refuses_the_template_that_we_refuse(tmp_path):
     plain = AutoTokenizer.from_pretrained(POCKET)
     assert "does not render tool calls" in check_template(plain)[0]
