@@ -71,7 +71,7 @@ class Guarded:
     that raises costs one failed call; ToolError is no fault but the environment's word to the policy. Where `reset` or
     `get_reward` raises, or gives no finite number, the episode is dead and its reward None, which TRL leaves out. Where more
     than 1 % of the episodes (at least 100) died, or 16 threads hang, the next `reset` raises BrokenEnvironment: better stop
-    than train on nothing.
+    than train on nothing. `training.guard.GuardedEpisodes`, among the callbacks, saves a checkpoint before.
 
     ValueError, in the words of `check_environment`, where TRL could not use the environment at all.
     """

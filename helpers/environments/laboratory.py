@@ -123,7 +123,10 @@ class Laboratory:
             )
         if not inspect.isfunction(getattr(guard.kind, "get_reward", None)):
             raise ValueError(f"{guard.__name__} has no `get_reward`: the laboratory asks it what an episode earned.")
-        rows = rows.to_dict("records") if isinstance(rows, pd.DataFrame) else rows or [{"seed": seed} for seed in range(_ROWS)]
+        rows = rows.to_dict("records") if isinstance(rows, pd.DataFrame) else rows
+        rows = [{"seed": seed} for seed in range(_ROWS)] if rows is None else rows
+        if not rows:
+            raise ValueError("the laboratory needs at least one row.")
         prompt = {"prompt": [{"role": "user", "content": ""}]}  # TRL passes it, too
         self.guard, self.rows = guard, [prompt | row for row in rows[:_ROWS]]
         self.died_before, self.faults_before = guard.counts["dead"], len(guard.faults)

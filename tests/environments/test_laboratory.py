@@ -283,6 +283,9 @@ def test_what_the_laboratory_needs_is_said():
     with pytest.raises(ValueError, match="Echo needs `at_once`"):
         Laboratory(Guarded(Echo), oracle=saying)
 
+    with pytest.raises(ValueError, match="at least one row"):
+        Laboratory(Guarded(Guessing), pd.DataFrame({"seed": []}))
+
     class Unjudged(Echo):
         get_reward = None
 

@@ -11,8 +11,9 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from trl import GRPOConfig, GRPOTrainer
 from trl.chat_template_utils import qwen3_template
 
-from helpers.environments import Guarded, Guessing, check_template
+from helpers.environments import BrokenEnvironment, Guarded, Guessing, check_template
 from helpers.presets import PRESETS
+from helpers.training.guard import GuardedEpisodes
 
 pytestmark = [pytest.mark.usefixtures("one_thread"), pytest.mark.filterwarnings("ignore:You are using 'environment_factory'")]
 
@@ -49,11 +50,11 @@ class Scripted(GRPOTrainer):
         return [self.processing_class(text, add_special_tokens=False)["input_ids"] for text in texts], None
 
 
-def trained(trainer_class, tokenizer, folder, guard, play=None, **options) -> GRPOTrainer:
+def trained(trainer_class, tokenizer, folder, guard, play=None, callbacks=(), **options) -> GRPOTrainer:
     """A trainer after one step on four questions, each asked twice."""
     config = GRPOConfig(
         output_dir=str(folder),
-        max_steps=1,
+        max_steps=options.pop("max_steps", 1),
         num_generations=2,
         per_device_train_batch_size=8,
         max_completion_length=options.pop("max_completion_length", 800),
@@ -71,6 +72,7 @@ def trained(trainer_class, tokenizer, folder, guard, play=None, **options) -> GR
         args=config,
         train_dataset=ROWS,
         environment_factory=guard,
+        callbacks=list(callbacks),
     )
     trainer.play = play
     trainer.train()
@@ -132,6 +134,16 @@ def test_a_hanging_and_a_raising_tool_are_failed_calls_and_the_step_goes_on(toke
     guard = Guarded(sick.doing(does), seconds=0.2)
     trainer = trained(Scripted, tokenizer, tmp_path, guard, play)
     assert log(trainer)["tools/failure_frequency"] == 1.0 and guard.counts["dead"] == 2 and guard.counts["faults"] == 8
+
+
+def test_a_broken_environment_ends_the_training_with_a_checkpoint_and_a_sentence(tokenizer, tmp_path):
+    def play(conversation):
+        return "I give up." if "error" in conversation else called("say", word="a")
+
+    guard = Guarded(sick.doing(sick.sleeping), seconds=0.05)
+    with pytest.raises(BrokenEnvironment, match="16 calls still hang"):
+        trained(Scripted, tokenizer, tmp_path, guard, play, [GuardedEpisodes(guard)], max_steps=5)
+    assert [path.name for path in tmp_path.glob("checkpoint-*")] == ["checkpoint-2"]
 
 
 def test_what_the_guard_says_of_a_bad_call_is_what_the_policy_reads(tokenizer, tmp_path):
