@@ -156,18 +156,18 @@ def test_the_first_fault_of_a_call_is_printed_with_the_place_of_the_log(run, cap
 
 @pytest.mark.parametrize("does", [sick.sleeping, sick.spinning])
 def test_a_tool_that_never_returns_ends_its_episode_and_no_other(does):
-    environment, guard = begun(does, seconds=0.2)
+    environment, guard = begun(does, seconds=0.5)
     other = guard()
     other.reset(seed=1)
-    assert refusal(environment.say, word="a") == "say did not answer in 0.2 seconds. The episode is over."
-    assert refusal(environment.say, word="b") == "The episode is over: say did not answer in 0.2 seconds."
+    assert refusal(environment.say, word="a") == "say did not answer in 0.5 seconds. The episode is over."
+    assert refusal(environment.say, word="b") == "The episode is over: say did not answer in 0.5 seconds."
     assert environment.get_reward() == 0.0  # hanging a tool must not pay
-    assert guard.counts["dead"] == 1 and "did not return within 0.2 seconds" in guard.faults[0].what
+    assert guard.counts["dead"] == 1 and "did not return within 0.5 seconds" in guard.faults[0].what
     assert other.get_reward() == 0.0 and environment.reset(seed=2) == "Say 2."
 
 
 def test_a_loop_in_python_is_ended_and_leaves_no_core_busy():
-    environment, guard = begun(sick.spinning, seconds=0.2)
+    environment, guard = begun(sick.spinning, seconds=0.5)
     thread = environment._play.worker.thread
     refusal(environment.say, word="a")
     thread.join(timeout=10)
@@ -185,7 +185,7 @@ def test_what_comes_late_changes_nothing_of_the_next_episode():
                 self._said.append(word)
                 went_on.set()
 
-    environment, _ = begun(late, seconds=0.2)
+    environment, _ = begun(late, seconds=0.5)
     refusal(environment.say, word="late")
     environment.reset(seed=2)
     go_on.set()
@@ -292,11 +292,12 @@ def test_where_more_than_one_in_a_hundred_episodes_dies_the_next_reset_gives_up(
 
 
 def test_sixteen_threads_that_hang_are_enough():
-    environment, _ = begun(sick.sleeping, seconds=0.02)
-    for _ in range(15):
+    environment, guard = begun(sick.sleeping, seconds=0.1)
+    for _ in range(60):  # on a busy machine an episode may not even begin in time, and that thread ends
         refusal(environment.say, word="a")
+        if guard.stuck == 16:
+            break
         environment.reset(seed=1)
-    refusal(environment.say, word="a")
     with pytest.raises(BrokenEnvironment, match="16 calls still hang"):
         environment.reset(seed=1)
 

@@ -131,7 +131,7 @@ def test_a_hanging_and_a_raising_tool_are_failed_calls_and_the_step_goes_on(toke
             return "I give up."
         return called("say", word="late" if "Say 0." in conversation else "a")
 
-    guard = Guarded(sick.doing(does), seconds=0.2)
+    guard = Guarded(sick.doing(does), seconds=0.5)
     trainer = trained(Scripted, tokenizer, tmp_path, guard, play)
     assert log(trainer)["tools/failure_frequency"] == 1.0 and guard.counts["dead"] == 2 and guard.counts["faults"] == 8
 
@@ -140,7 +140,7 @@ def test_a_broken_environment_ends_the_training_with_a_checkpoint_and_a_sentence
     def play(conversation):
         return "I give up." if "error" in conversation else called("say", word="a")
 
-    guard = Guarded(sick.doing(sick.sleeping), seconds=0.05)
+    guard = Guarded(sick.doing(sick.sleeping), seconds=0.25)
     with pytest.raises(BrokenEnvironment, match="16 calls still hang"):
         trained(Scripted, tokenizer, tmp_path, guard, play, [GuardedEpisodes(guard)], max_steps=5)
     assert [path.name for path in tmp_path.glob("checkpoint-*")] == ["checkpoint-2"]
