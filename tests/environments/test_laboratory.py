@@ -166,6 +166,17 @@ class Remembering(Echo):
         return super().reset(seed + 1000 * self._episodes)
 
 
+class Unfinished(Echo):
+    """Begins afresh only where the last episode was won."""
+
+    def reset(self, seed: int, **columns) -> str:
+        left = getattr(self, "_said", None)
+        lost = left is not None and left != self._right
+        said = super().reset(seed)
+        self._said = left if lost else None
+        return said
+
+
 class Spending(Echo):
     """The reward may be asked for once."""
 
@@ -202,6 +213,7 @@ WRONG = [
     (Constant, "other rows give other episodes", "could be learnt by heart"),
     (InTheClass, "episodes side by side do not touch", "keep their state in the instance"),
     (Remembering, "an instance that was reset is as a new one", "TRL reuses them"),
+    (Unfinished, "an instance that was reset is as a new one", "let `reset` set everything"),
     (Spending, "asking for the reward changes nothing", "let `get_reward` only read"),
     (Percent, "rewards are of unit scale", "a full success is 1"),
     (Raising, "no tool fails", "raised KeyError: 'something'"),
