@@ -176,7 +176,9 @@ def main() -> None:
     sys.argv = [_PROGRAM]
     __builtins__.exit = __builtins__.quit = sys.exit
     script = job["call"] is None
-    names = {"__name__": "__main__", "__builtins__": __builtins__}
+    module = type(sys)("__main__" if script else "program")  # so that a block for scripts is none of a function's business
+    sys.modules[module.__name__] = module
+    names = vars(module)
     _send(wire, {"kind": "ready"})
     with _Tried() as tried:
         exec(compile(job["source"], _PROGRAM, "exec"), names)

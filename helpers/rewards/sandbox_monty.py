@@ -173,7 +173,7 @@ class _Program:
         """Call with one input after the other, until one ends the session."""
         with self._session() as session:
             turn = _Turn(self, session, self.limits.output)
-            broken, _ = turn.feed(self.job.source)
+            broken, _ = turn.feed(self.job.source, inputs={"__name__": "program"})  # a block for scripts is not run
             broken = broken or sandbox_gaps.not_there(self.job.source, self.job.call)
             if broken:  # the program does not get as far as its inputs
                 found.append(broken)

@@ -120,6 +120,13 @@ def test_a_builtin_is_no_function_of_the_program(backend):
 
 
 @BACKENDS
+def test_a_block_for_scripts_is_not_run_for_a_function(backend):
+    source = "from dataclasses import dataclass\n@dataclass\nclass A:\n    x: int\ndef f():\n    return [__name__, A(1).x]\n"
+    [outcome] = call(source + "if __name__ == '__main__':\n    print(input())\n", (), backend=backend)
+    assert outcome.value == ["program", 1] and outcome.output == ""
+
+
+@BACKENDS
 def test_a_program_that_fails_fails_for_every_input(backend):
     outcomes = call("x = [][1]\n" + SAME, (1,), (2,), backend=backend)
     assert [(outcome.kind, outcome.error, outcome.line) for outcome in outcomes] == [("error", "IndexError", 1)] * 2
