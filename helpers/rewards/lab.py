@@ -30,11 +30,12 @@ import pandas as pd
 from helpers.data.files import regular_file
 from helpers.data.sources import Broken, file_rows, text_lines
 from helpers.formats import THINK_ANSWER, TagFormat, completion_text
-from helpers.rewards import attacks, symbolic, verdicts
+from helpers.rewards import attacks, programs, symbolic, verdicts
 from helpers.rewards.faults import Fault, tried
 from helpers.rewards.shaping import reward_name
 
 CASES = Path(__file__).with_name("cases.jsonl")
+CODE_CASES = Path(__file__).with_name("code_cases.jsonl")  # for rewards that run code: lab.cases(CODE_CASES)
 _TIMED = 1000  # completions
 _ROWS_ATTACKED = 16
 _SAME = 1e-6  # scores closer than this are equal
@@ -208,6 +209,7 @@ class Lab:
         for name, function, weight in zip(self.names, self.functions, self.weights, strict=True):
             alone = Lab([function], [weight], self.tags, self.tokenizer)
             symbolic.forget()  # what `signal` has just judged would cost nothing
+            programs.forget()
             began = time.perf_counter()
             alone.scores(texts, **columns)
             taken[name] = 1000 * (time.perf_counter() - began)

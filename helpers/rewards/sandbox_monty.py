@@ -153,7 +153,8 @@ class _Program:
             yield session
 
     def _script(self) -> list[Outcome]:
-        lines = iter((self.job.stdin or "").split("\n"))
+        stdin = self.job.stdin or ""
+        lines = iter(stdin.removesuffix("\n").split("\n") if stdin else [])
 
         with self._session() as session:
             turn = _Turn(self, session, self.limits.output)
