@@ -147,8 +147,9 @@ def test_a_script_reads_many_lines(backend):
 
 @BACKENDS
 def test_a_script_that_reads_too_much(backend):
-    outcome = script("input()\nprint('one')\ninput()", "a", backend)
-    assert (outcome.kind, outcome.error, outcome.output) == ("error", "EOFError", "one\n")
+    for stdin in ("a", "a\n"):
+        outcome = script("input()\nprint('one')\ninput()", stdin, backend)
+        assert (outcome.kind, outcome.error, outcome.output) == ("error", "EOFError", "one\n")
 
 
 @BACKENDS
