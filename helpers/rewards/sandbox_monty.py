@@ -96,8 +96,13 @@ def _pool(workers: int):
                 "with multiprocessing.get_context('spawn'), or fork before the first program runs."
             )
         if key not in _pools:
-            pool = Monty(min_processes=1, max_processes=workers, binary_path=_quiet_worker())
-            pool.__enter__()
+            try:
+                pool = Monty(min_processes=1, max_processes=workers, binary_path=_quiet_worker())
+                pool.__enter__()
+            except (FileNotFoundError, RuntimeError) as error:  # as with pydantic-monty-client alone
+                raise ValueError(
+                    f"the sandbox 'monty' lacks its worker: `pip install pydantic-monty==1.4.0`. ({error})"
+                ) from None
             _pools[key] = pool
         return _pools[key]
 
