@@ -151,7 +151,7 @@ def main() -> None:
     text = f"""# Programs in a sandbox
 
 `python -m benchmarks.sandbox{" --humaneval HumanEval.jsonl" if solutions else ""}` on {os.cpu_count()} cores,
-{platform.machine()}, Linux {platform.release().split("-")[0]}, Python {platform.python_version()}; load of the machine when it began: {load:.1f}.
+{platform.machine()}, Linux {platform.release().split("-")[0]}, Python {platform.python_version()}; load at first: {load:.1f}.
 Small functions, each another, each called with one or three lists of numbers; {ROUNDS} rounds. A program has a session
 (monty) or a process (sandlock) of its own; its values are checked and counted here.
 

@@ -152,6 +152,14 @@ _LOOKS = {
 }
 
 
+def not_there(source: str, name: str) -> Outcome | None:
+    """The outcome where a function of a builtin's name is asked for, and the program has none: monty would call the builtin."""
+    binding = rf"\b(?:def|class|as|import)\s+{name}\b|^\s*{name}\s*(?::[^=\n]*)?=[^=]|,\s*{name}\b"
+    if not hasattr(builtins, name) or re.search(binding, source, re.M):
+        return None
+    return Outcome("error", error="NameError", message=f"name {name!r} is not defined")
+
+
 # --- After it raised ---------------------------------------------------------------------------------------------------
 
 

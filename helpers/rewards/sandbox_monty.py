@@ -128,7 +128,7 @@ class _Program:
     def __init__(self, pool, job: Job, limits: Limits):
         self.pool, self.job, self.limits = pool, job, limits
         self.count = 1 if job.call is None else len(job.inputs)
-        self.ends = time.monotonic() + limits.seconds
+        self.ends = 0.0
 
     def outcomes(self) -> list[Outcome]:
         """One outcome per input, or one for a script."""
@@ -139,20 +139,24 @@ class _Program:
             self._calls(found)
         return found + [found[-1]] * (self.count - len(found)) if found else []
 
-    def _checkout(self):
+    @contextlib.contextmanager
+    def _session(self):
+        """A session for this program alone. Its time begins when it has one, not while it waits for a worker."""
         limits = {
-            "max_feed_duration_secs": max(0.001, self.ends - time.monotonic()),
+            "max_feed_duration_secs": float(self.limits.seconds),
             "max_memory": self.limits.memory,
             "max_recursion_depth": _DEEPEST,
             "max_suspensions": 1000 + (self.job.stdin or "").count("\n"),  # one for every line that it reads
         }
-        return self.pool.checkout(limits=limits, os_policy=_POLICY, assert_message_annotations=False)
+        with self.pool.checkout(limits=limits, os_policy=_POLICY, assert_message_annotations=False) as session:
+            self.ends = time.monotonic() + self.limits.seconds
+            yield session
 
     def _script(self) -> list[Outcome]:
         stdin = self.job.stdin or ""
         lines = iter(stdin.removesuffix("\n").split("\n") if stdin else [])
 
-        with self._checkout() as session:
+        with self._session() as session:
             turn = _Turn(self, session, self.limits.output)
 
             def read_line(prompt: str = "") -> str:
@@ -168,9 +172,10 @@ class _Program:
 
     def _calls(self, found: list[Outcome]) -> None:
         """Call with one input after the other, until one ends the session."""
-        with self._checkout() as session:
+        with self._session() as session:
             turn = _Turn(self, session, self.limits.output)
-            broken, _ = turn.feed(self.job.source)
+            broken, _ = turn.feed(self.job.source, inputs={"__name__": "program"})  # a block for scripts is not run
+            broken = broken or sandbox_gaps.not_there(self.job.source, self.job.call)
             if broken:  # the program does not get as far as its inputs
                 found.append(broken)
                 return
