@@ -116,10 +116,13 @@ def _quiet_worker() -> str | None:
         return None
     from pydantic_monty._binary import find_monty_binary
 
+    worker = shutil.which(named := find_monty_binary())
+    if worker is None:
+        raise FileNotFoundError(f"{named} is no program")
     folder = tempfile.mkdtemp(prefix="monty-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     script = Path(folder, "monty")
-    script.write_text(f'#!/bin/sh\nexec {shlex.quote(find_monty_binary())} "$@" 2>/dev/null\n', encoding="utf-8")
+    script.write_text(f'#!/bin/sh\nexec {shlex.quote(worker)} "$@" 2>/dev/null\n', encoding="utf-8")
     script.chmod(0o700)
     return str(script)
 
