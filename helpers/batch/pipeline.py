@@ -103,9 +103,8 @@ def resume(name: str) -> int:
         )
     given, left = last["parameters"], arguments.left(last)
     if not left:
-        print(
-            f"run {name!r} is finished: {', '.join(last['notebooks'])} are done. A call of `run` without --resume and --once starts it anew."
-        )
+        done = ", ".join(last["notebooks"])
+        print(f"run {name!r} is finished: {done} are done. A call without --resume and --once starts it anew.")
         _print_result(folder, evaluated="05" in last["notebooks"])
         return 0
     return _run(folder, _chosen(left), given, resumed=last)
