@@ -99,10 +99,9 @@ def _pool(workers: int):
             try:
                 pool = Monty(min_processes=1, max_processes=workers, binary_path=_quiet_worker())
                 pool.__enter__()
-            except (FileNotFoundError, RuntimeError) as error:  # as with pydantic-monty-client alone
-                raise ValueError(
-                    f"the sandbox 'monty' lacks its worker: `pip install pydantic-monty==1.4.0`. ({error})"
-                ) from None
+            except (OSError, RuntimeError) as error:  # as with pydantic-monty-client alone
+                why = f"the sandbox 'monty' cannot start its worker: {error}. `pip install pydantic-monty==1.4.0`."
+                raise ValueError(why) from None
             _pools[key] = pool
         return _pools[key]
 
@@ -116,11 +115,12 @@ def _quiet_worker() -> str | None:
         return None
     from pydantic_monty._binary import find_monty_binary
 
-    worker = shutil.which(named := find_monty_binary())
-    if worker is None:
-        raise FileNotFoundError(f"{named} is no program")
-    folder = tempfile.mkdtemp(prefix="monty-")
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    worker = find_monty_binary()
+    if not os.path.isfile(worker):
+        raise FileNotFoundError(f"{worker} is not there")
+    folder, owner = tempfile.mkdtemp(prefix="monty-"), os.getpid()
+    # Not where a forked process ends: its parent still needs the script.
+    atexit.register(lambda: os.getpid() == owner and shutil.rmtree(folder, ignore_errors=True))
     script = Path(folder, "monty")
     script.write_text(f'#!/bin/sh\nexec {shlex.quote(worker)} "$@" 2>/dev/null\n', encoding="utf-8")
     script.chmod(0o700)
