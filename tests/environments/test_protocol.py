@@ -39,7 +39,7 @@ def test_nothing_is_said_of_what_trl_can_use(kind):
         (sick.RewardNeedsArguments, ["get_reward needs `completions`"]),
         (Guessing(), ["Guessing is an object, not a factory", "without brackets"]),
     ],
-    ids=str,
+    ids=lambda value: getattr(value, "__name__", type(value).__name__),
 )
 def test_each_thing_wrong_is_said_with_the_way_out(kind, says):
     said = check_environment(kind, COLUMNS)
