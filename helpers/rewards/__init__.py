@@ -18,7 +18,9 @@ from helpers.rewards.correctness import (
     proximity_reward,
     task_reward,
 )
+from helpers.rewards.judge import JudgeReward
 from helpers.rewards.length import max_length_reward, min_length_reward, target_length_reward
+from helpers.rewards.programs import executes_reward, output_match_reward, program_of, read_tests, tests_reward
 from helpers.rewards.shaping import AdaptiveReward, EnsembleReward, ModelReward, debug_reward, reward_name
 from helpers.rewards.structure import (
     code_format_reward,
@@ -34,12 +36,14 @@ __all__ = [
     "REWARD_SETS",
     "AdaptiveReward",
     "EnsembleReward",
+    "JudgeReward",
     "ModelReward",
     "citation_reward",
     "code_format_reward",
     "correctness_reward",
     "debug_reward",
     "exact_match_reward",
+    "executes_reward",
     "forbidden_patterns_reward",
     "format_reward",
     "fuzzy_match_reward",
@@ -48,8 +52,11 @@ __all__ = [
     "max_length_reward",
     "min_length_reward",
     "numeric_reward",
+    "output_match_reward",
     "parse_number",
+    "program_of",
     "proximity_reward",
+    "read_tests",
     "reasoning_steps_reward",
     "repetition_reward",
     "reward_name",
@@ -59,13 +66,14 @@ __all__ = [
     "substantial_format_reward",
     "target_length_reward",
     "task_reward",
+    "tests_reward",
 ]
 
 # Starting points, to be attacked in notebook 02 on your own rows before they train anything.
 REWARD_SETS = {
     "math": {correctness_reward: 1.0, substantial_format_reward: 0.5, incremental_format_reward: 0.5},
-    # The shape of a program only: whether it works is for a reward that runs your tests, in a sandbox.
-    "code": {code_format_reward: 1.0, forbidden_patterns_reward: 0.25, repetition_reward: 0.25},
+    # The column `tests` holds what the program must pass; running without an error is the slope that leads there.
+    "code": {tests_reward: 1.0, executes_reward: 0.25, code_format_reward: 0.25},
     "summaries": {
         fuzzy_match_reward: 1.0,
         partial(target_length_reward, target=80): 0.5,
@@ -92,6 +100,11 @@ def reward_set(name: str, tags: TagFormat = THINK_ANSWER) -> tuple[list, list[fl
     """
     if name not in REWARD_SETS:
         raise ValueError(f"reward set {name!r} is not known. Known: {', '.join(REWARD_SETS)}.")
-    untagged = {code_format_reward, citation_reward}  # these judge the whole completion unless told otherwise
+    untagged = {
+        tests_reward,
+        executes_reward,
+        code_format_reward,
+        citation_reward,
+    }  # these judge the whole completion unless told otherwise
     chosen = REWARD_SETS[name]
     return [function if function in untagged else partial(function, tags=tags) for function in chosen], list(chosen.values())

@@ -30,7 +30,7 @@ import pandas as pd
 from helpers.data.files import regular_file
 from helpers.data.sources import Broken, file_rows, text_lines
 from helpers.formats import THINK_ANSWER, TagFormat, completion_text
-from helpers.rewards import attacks, symbolic, verdicts
+from helpers.rewards import attacks, programs, symbolic, verdicts
 from helpers.rewards.faults import Fault, tried
 from helpers.rewards.shaping import reward_name
 
@@ -208,6 +208,7 @@ class Lab:
         for name, function, weight in zip(self.names, self.functions, self.weights, strict=True):
             alone = Lab([function], [weight], self.tags, self.tokenizer)
             symbolic.forget()  # what `signal` has just judged would cost nothing
+            programs.forget()
             began = time.perf_counter()
             alone.scores(texts, **columns)
             taken[name] = 1000 * (time.perf_counter() - began)

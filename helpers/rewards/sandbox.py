@@ -23,8 +23,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-SOURCE_MOST = 200_000  # characters of a program; a policy's has some hundreds
+SOURCE_MOST = 50_000  # characters of a program; a policy's has some thousands
 _MOST_DEEP = 100  # levels of containers in a value
+_LARGEST_INT = 14_280  # bits: 4,299 digits
 PLAIN = (type(None), bool, int, float, complex, str, bytes)
 CONTAINERS = (list, tuple, set, frozenset)
 
@@ -58,7 +59,8 @@ class Job:
     """A program and what to do with it.
 
     With `call`, the name of a function in it: the function is called with each of `inputs`, a tuple of argument tuples; one
-    outcome per input. Without: the program is run as a script that reads `stdin`; one outcome, whose `output` is what it printed.
+    outcome per input. Without: the program is run as a script that reads `stdin`; one outcome, whose `output` is what it
+    printed. What ends a program (its time, its memory, a flood of output, a crash) ends it for the inputs that follow, too.
     """
 
     source: str
@@ -224,8 +226,8 @@ def not_plain(value: object, most: float = math.inf) -> str | None:
 
 
 def _bytes_of(item: object, kind: type) -> int:
-    if kind is int:
-        return item.bit_length() // 3 + 1  # about its decimal digits
+    if kind is int:  # about its decimal digits; more than Python prints is more than a verdict can use
+        return item.bit_length() // 3 + 1 if item.bit_length() < _LARGEST_INT else math.inf
     return len(item) if kind in (str, bytes) else 1
 
 
@@ -237,4 +239,14 @@ def outcome_of(value: object, limits: Limits, output: str = "") -> Outcome:
         return Outcome("output", message=f"it returned more than {limits.output} bytes.", output=output)
     if odd is None:
         return Outcome("value", value=value, output=output)
+    return not_plain_outcome(odd, output)
+
+
+def not_plain_outcome(odd: str, output: str = "") -> Outcome:
+    """The outcome of a call that returned something else than plain data."""
     return Outcome("error", error="TypeError", message=f"it returned {odd}; only plain data counts.", output=output)
+
+
+def timeout_outcome(limits: Limits, output: str = "") -> Outcome:
+    """The outcome of a program that did not end in time."""
+    return Outcome("timeout", message=f"it took longer than {limits.seconds:g} seconds.", output=output)

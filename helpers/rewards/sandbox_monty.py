@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import atexit
-import builtins
 import contextlib
 import os
-import re
 import signal
-import sys
 import threading
 import time
+import warnings
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from helpers.rewards.sandbox import Job, Limits, Outcome, outcome_of
+from helpers.rewards import sandbox_gaps
+from helpers.rewards.sandbox import Job, Limits, Outcome, not_plain_outcome, outcome_of, timeout_outcome
 
 _POLICY = {"sleep": "zero", "random_start": {"seed": 0}}  # a verdict is the same each time, and time.sleep(100) holds nobody
 _DEEPEST = 1000  # calls, as in CPython
-_INPUTS = "_inputs_of_this_call"
+_INPUTS, _VALUE = "_inputs_of_this_call", "_value_of_this_call"
 
 
 class MontySandbox:
@@ -36,10 +35,18 @@ class MontySandbox:
         """As `Backend.run`."""
         pool = _pool(self.workers)
         workers = min(self.workers, len(jobs))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of CPython's compiler, about the policy's program
+            refused = [sandbox_gaps.before(job.source) for job in jobs]
+
+        def outcomes(job: Job, refusal: Outcome | None) -> list[Outcome]:
+            program = _Program(pool, job, limits)
+            return program.outcomes() if refusal is None else [refusal] * program.count
+
         if workers < 2:
-            return [_Program(pool, job, limits).outcomes() for job in jobs]
+            return list(map(outcomes, jobs, refused))
         with ThreadPoolExecutor(workers) as threads:
-            return list(threads.map(lambda job: _Program(pool, job, limits).outcomes(), jobs))
+            return list(threads.map(outcomes, jobs, refused))
 
 
 # --- The workers: started once, kept over the calls of run_code ----------------------------------------------------------
@@ -73,10 +80,11 @@ def close() -> None:
 
 
 class _Program:
-    """One job on its way through a session; a new session follows where one broke."""
+    """One job on its way through a session of its own."""
 
     def __init__(self, pool, job: Job, limits: Limits):
         self.pool, self.job, self.limits = pool, job, limits
+        self.count = 1 if job.call is None else len(job.inputs)
         self.ends = time.monotonic() + limits.seconds
 
     def outcomes(self) -> list[Outcome]:
@@ -84,11 +92,9 @@ class _Program:
         if self.job.call is None:
             return self._script()
         found: list[Outcome] = []
-        while len(found) < len(self.job.inputs):
-            if time.monotonic() >= self.ends:
-                return found + [_timeout(self.limits)] * (len(self.job.inputs) - len(found))
-            self._session(found)
-        return found
+        if self.count:
+            self._calls(found)
+        return found + [found[-1]] * (self.count - len(found)) if found else []
 
     def _checkout(self):
         limits = {
@@ -115,21 +121,22 @@ class _Program:
             broken, _ = turn.feed(self.job.source, external_lookup={"input": read_line})
         return [broken or Outcome("value", output=turn.output)]
 
-    def _session(self, found: list[Outcome]) -> None:
-        """Call with the inputs that have no outcome yet, until none is left or the session breaks."""
+    def _calls(self, found: list[Outcome]) -> None:
+        """Call with one input after the other, until one ends the session."""
         with self._checkout() as session:
             turn = _Turn(self, session, self.limits.output)
             broken, _ = turn.feed(self.job.source)
-            if broken:  # the program itself does not get through: the same for every input
-                found.extend([broken] * (len(self.job.inputs) - len(found)))
+            if broken:  # the program does not get as far as its inputs
+                found.append(broken)
                 return
-            while len(found) < len(self.job.inputs) and not turn.ended:
+            for arguments in self.job.inputs:
                 if time.monotonic() >= self.ends:
+                    found.append(timeout_outcome(self.limits))
                     return
                 turn = _Turn(self, session, self.limits.output)
-                inputs = {_INPUTS: tuple(self.job.inputs[len(found)])}
-                broken, value = turn.feed(f"{self.job.call}(*{_INPUTS})", inputs=inputs)
-                found.append(broken or outcome_of(value, self.limits, turn.output))
+                found.append(turn.call(self.job.call, tuple(arguments)))
+                if turn.ended:
+                    return
 
 
 class _Turn:
@@ -175,6 +182,18 @@ class _Turn:
                 return self._went_wrong(error), None
         return (self._flood(), None) if self.flooded else (None, value)
 
+    def call(self, name: str, arguments: tuple) -> Outcome:
+        """The outcome of a call."""
+        broken, value = self.feed(f"{_VALUE} = {name}(*{_INPUTS})\n{_VALUE}", inputs={_INPUTS: arguments})
+        if broken:
+            return broken
+        outcome = outcome_of(value, self.program.limits, self.output)
+        if outcome.kind == "value" and sandbox_gaps.doubtful(value, self.program.job.source):
+            broken, names = self.feed(sandbox_gaps.LOOK_CLOSER % _VALUE)
+            if odd := sandbox_gaps.odd_type(names):
+                return not_plain_outcome(odd, self.output)
+        return outcome
+
     @property
     def program_errors(self) -> type:
         """What a session raises for a program."""
@@ -209,13 +228,13 @@ class _Turn:
             return self._flood()
         if self.late or (isinstance(error, MontyCrashedError) and error.timed_out):
             self.ended = True
-            return _timeout(limits, self.output)
+            return timeout_outcome(limits, self.output)
         inner, text = error.exception(), str(error)
         name = type(inner).__name__
         frames = error.traceback() if hasattr(error, "traceback") else []
         if name == "TimeoutError" and not frames and "time limit exceeded" in text:
             self.ended = True
-            return _timeout(limits, self.output)
+            return timeout_outcome(limits, self.output)
         if name == "MemoryError" and "limit" in text:
             self.ended = True
             return Outcome("memory", message=f"it needed more than {limits.memory} bytes of memory.", output=self.output)
@@ -223,8 +242,8 @@ class _Turn:
             self.ended = True
             return Outcome("error", error="Crash", message="it crashed the interpreter.", output=self.output)
         if self.at_end and "EOF when reading a line" in text:
-            return Outcome("error", error="EOFError", message=text, output=self.output)
-        if why := _unsupported(name, str(inner), frames):
+            return Outcome("error", error="EOFError", message="EOF when reading a line", output=self.output)
+        if why := sandbox_gaps.missing(inner, frames, self.program.job.source):
             return Outcome("unsupported", message=why, output=self.output)
         line = frames[-1].line if frames else None
         return Outcome("error", error=name, line=line, message=_first_line(inner), output=self.output)
@@ -232,23 +251,3 @@ class _Turn:
 
 def _first_line(error: BaseException) -> str:
     return str(error)[:500]
-
-
-def _timeout(limits: Limits, output: str = "") -> Outcome:
-    return Outcome("timeout", message=f"it took longer than {limits.seconds} seconds.", output=output)
-
-
-_NOT_BUILTINS = {"display", "get_ipython"}  # added by Jupyter
-
-
-def _unsupported(name: str, text: str, frames) -> str | None:
-    """What the interpreter lacks, if that is why it raised this."""
-    if name == "NotImplementedError" and frames and frames[-1].function_name is None and text.startswith("The monty"):
-        return text
-    if name == "ModuleNotFoundError" and (found := re.search(r"'([\w.]+)'", text)):
-        module = found[1].partition(".")[0]
-        return f"monty has no module {module}." if module in sys.stdlib_module_names else None
-    if name == "NameError" and (found := re.search(r"name '(\w+)' is not defined", text)):
-        known = hasattr(builtins, found[1]) and found[1] not in _NOT_BUILTINS
-        return f"monty has no {found[1]}." if known else None
-    return None

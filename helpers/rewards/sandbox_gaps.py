@@ -1,0 +1,257 @@
+"""Where monty is not CPython: what must come out as "unsupported", and never as a failure or a success of the program.
+
+Three kinds of gaps, as of pydantic-monty 1.4.0. What it refuses to parse, or has no name for: it raises, and `missing` tells that
+from a program that raises the same of its own. What it accepts and CPython does not (`return` outside a function): `before`
+asks CPython's parser first, which runs nothing. And what it does at once and CPython later (a generator expression, map and
+zip are lists): `before` refuses programs that keep one, because their values cannot be trusted.
+
+Not found out: `any` and `all` over a generator look at every item, and round(2.675, 2) is 2.68 (CPython: 2.67).
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import collections
+import datetime
+import importlib
+import re
+import sys
+import types
+
+from helpers.rewards.sandbox import Outcome
+
+_MODULES = frozenset(
+    "asyncio base64 binascii bisect collections copy csv dataclasses datetime decimal functools hashlib itertools json math os "
+    "pathlib posixpath random re sys time tomllib typing unicodedata".split()
+)
+_LAZY = frozenset("enumerate filter map reversed zip".split())
+_CONSUMERS = frozenset(
+    "Counter OrderedDict accumulate all any chain combinations deque dict extend filter frozenset fromkeys fsum islice iter join "
+    "list max mean min permutations prod product reduce set sorted sum symmetric_difference tuple union update "
+    "intersection difference enumerate map reversed zip".split()
+)
+_NOT_PYTHON = frozenset({"display", "get_ipython", "_"})  # what Jupyter and interactive sessions add to the builtins
+
+
+def before(source: str) -> Outcome | None:
+    """The outcome of a program that monty must not be asked about; None for all others. Nothing of it is run.
+
+    Only parsed: CPython's compiler crashes with some programs (fifty comprehensions in one another, Python 3.12).
+
+    >>> before("return 3").error
+    'SyntaxError'
+    >>> before("def f(x):\n    return map(str, x)").kind
+    'unsupported'
+    """
+    try:
+        tree = ast.parse(source)
+    except SyntaxError as error:
+        return Outcome("error", error=type(error).__name__, line=error.lineno, message=str(error.msg))
+    except (ValueError, RecursionError, MemoryError, OverflowError) as error:
+        return Outcome("error", error=type(error).__name__, message="the program is nested too deeply, or no text of Python.")
+    walk = _Walk()
+    walk.through(tree)
+    if walk.outside is not None:
+        kind = type(walk.outside).__name__.lower()
+        return Outcome("error", error="SyntaxError", line=walk.outside.lineno, message=f"'{kind}' outside function")
+    line = walk.kept()
+    if line is None:
+        return None
+    why = f"monty computes generator expressions, map and zip at once; line {line} keeps one for later."
+    return Outcome("unsupported", line=line, message=why)
+
+
+class _Walk:
+    """What a syntax tree holds: `return` and `await` where CPython has none, and iterators not used up where they stand."""
+
+    def __init__(self) -> None:
+        self.lazy: list[tuple[ast.AST, str | None]] = []
+        self.used: set[int] = set()
+        self.own: set[str] = set()
+        self.outside: ast.AST | None = None
+
+    def through(self, tree: ast.AST) -> None:
+        """Look at every node, without recursion."""
+        stack: list[tuple[ast.AST, type | None]] = [(tree, None)]
+        while stack:
+            node, inside = stack.pop()
+            kind = type(node)
+            if look := _LOOKS.get(kind):
+                look(self, node)
+            if kind in _FUNCTIONS:
+                inside = kind
+            elif (kind is ast.Return and inside in (None, ast.Lambda)) or (
+                kind is ast.Await and inside is not ast.AsyncFunctionDef
+            ):
+                self.outside = node
+            stack.extend((child, inside) for child in ast.iter_child_nodes(node))
+
+    def kept(self) -> int | None:
+        """The line of the first iterator that is not used up where it stands."""
+        lines = [node.lineno for node, name in self.lazy if id(node) not in self.used and name not in self.own]
+        return min(lines, default=None)
+
+    def call(self, node: ast.Call) -> None:
+        """map(…) is lazy; list(…) uses up."""
+        name = getattr(node.func, "id", None) or getattr(node.func, "attr", None)
+        if name in _LAZY and isinstance(node.func, ast.Name):
+            self.lazy.append((node, name))
+        if name in _CONSUMERS:
+            self.used.update(map(id, node.args))
+
+    def assign(self, node: ast.Assign) -> None:
+        """`a, b = map(…)` uses up."""
+        if all(isinstance(target, ast.Tuple | ast.List) for target in node.targets):
+            self.used.add(id(node.value))
+
+    def compare(self, node: ast.Compare) -> None:
+        """`x in map(…)` uses up."""
+        if isinstance(node.ops[-1], ast.In | ast.NotIn):
+            self.used.add(id(node.comparators[-1]))
+
+
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+_LOOKS = {
+    ast.Call: _Walk.call,
+    ast.Assign: _Walk.assign,
+    ast.Compare: _Walk.compare,
+    ast.GeneratorExp: lambda walk, node: walk.lazy.append((node, None)),
+    ast.For: lambda walk, node: walk.used.add(id(node.iter)),
+    ast.comprehension: lambda walk, node: walk.used.add(id(node.iter)),
+    ast.Starred: lambda walk, node: walk.used.add(id(node.value)),
+    ast.FunctionDef: lambda walk, node: walk.own.add(node.name),
+}
+
+
+# --- After it raised ---------------------------------------------------------------------------------------------------
+
+
+def missing(error: BaseException, frames: list, source: str) -> str | None:
+    """What monty lacks, if that is why it raised this; None where the program failed by itself."""
+    name, text = type(error).__name__, str(error)
+    if name == "NotImplementedError" and frames and frames[-1].function_name is None:  # from the parser, in no function
+        return text
+    if name == "RuntimeError":
+        return _internal(text, source)
+    if name in ("ModuleNotFoundError", "NameError", "ImportError", "AttributeError", "TypeError"):
+        return _RULES[name](text, source)
+    return None
+
+
+def _internal(text: str, source: str) -> str | None:
+    if text.startswith("Internal error in monty"):
+        # Not to be caught there, so only a program that catches nothing is sure to end with it in CPython, too.
+        return text if re.search(r"\bexcept\b", source) else None
+    return f"monty: {text}." if text.endswith("is not supported in this environment") else None
+
+
+def _module(text: str, source: str) -> str | None:
+    found = re.fullmatch(r"No module named '(\w+)[\w.]*'", text)
+    return f"monty has no module {found[1]}." if found and found[1] in sys.stdlib_module_names else None
+
+
+def _name(text: str, source: str) -> str | None:
+    found = re.fullmatch(r"name '(\w+)' is not defined", text)
+    known = found and hasattr(builtins, found[1]) and found[1] not in _NOT_PYTHON
+    return f"monty has no {found[1]}." if known else None
+
+
+def _import(text: str, source: str) -> str | None:
+    found = re.match(r"cannot import name '(\w+)' from '(\w+)'", text)
+    return _of_module(found[2], found[1]) if found else None
+
+
+def _of_module(module: str, name: str) -> str | None:
+    has = module in _MODULES and hasattr(importlib.import_module(module), name)
+    return f"monty has no {module}.{name}." if has else None
+
+
+def _attribute(text: str, source: str) -> str | None:
+    if found := re.match(r"module '(\w+)' has no attribute '(\w+)'", text):
+        return _of_module(found[1], found[2])
+    found = re.match(r"(?:type object )?'(?:[\w.]+\.)?(\w+)'(?: object)? has no attribute '(\w+)'", text)
+    if not found or re.search(rf"\bclass\s+{found[1]}\b", source):
+        return None
+    kind = _TYPES.get(found[1]) or getattr(builtins, found[1], None)
+    return f"monty has no {found[1]}.{found[2]}." if isinstance(kind, type) and hasattr(kind, found[2]) else None
+
+
+_TYPES = {
+    "function": types.FunctionType,
+    "NoneType": type(None),
+    "Match": re.Match,
+    "Pattern": re.Pattern,
+    "Counter": collections.Counter,
+    "defaultdict": collections.defaultdict,
+    "deque": collections.deque,
+    "date": datetime.date,
+    "datetime": datetime.datetime,
+    "timedelta": datetime.timedelta,
+}
+
+
+def _type(text: str, source: str) -> str | None:
+    found = re.fullmatch(r"cannot create '(\w+)' instances", text)
+    if found and isinstance(getattr(builtins, found[1], None), type):
+        return f"monty cannot create {found[1]}."
+    if re.search(r"\bdef\s+__(?!init__)\w+__", source):  # it knows some methods of this kind, and ignores the others
+        return f"monty may not know a special method of the program's classes: {text}."
+    return None
+
+
+_RULES = {
+    "ModuleNotFoundError": _module,
+    "NameError": _name,
+    "ImportError": _import,
+    "AttributeError": _attribute,
+    "TypeError": _type,
+}
+
+
+# --- Values that come out as something else ------------------------------------------------------------------------------
+
+_STAND_IN = re.compile(r"<.*>|(?:range|slice|dict_\w+|typing|deque)[(.].*|[\[({]\.\.\.[\])}]", re.S)
+_EXACT = frozenset(
+    f"<class '{name}'>"
+    for name in "NoneType bool int float complex str bytes list tuple dict set frozenset collections.defaultdict "
+    "collections.Counter Counter defaultdict".split()
+)
+LOOK_CLOSER = """
+def _types_in(value):
+    names, items, seen = set(), [value], 0
+    while items and seen < 100000:
+        item = items.pop()
+        seen += 1
+        names.add(str(type(item)))
+        if isinstance(item, dict):
+            items.extend(list(item.keys()))
+            items.extend(list(item.values()))
+        elif isinstance(item, (list, tuple, set, frozenset)):
+            items.extend(list(item))
+    if items:
+        names.add("a container that holds itself")
+    return sorted(names)
+_types_in(%s)
+"""
+
+
+def doubtful(value: object, source: str) -> bool:
+    """Whether a value may stand for another type: monty writes what it cannot hand over as text, and a deque as a list."""
+    stack, seen = [value], 0
+    while stack and seen < 100_000:
+        item = stack.pop()
+        seen += 1
+        if isinstance(item, str):
+            if _STAND_IN.fullmatch(item):
+                return True
+        elif isinstance(item, dict):
+            stack += [*item.keys(), *item.values()]
+        elif isinstance(item, list | tuple | set | frozenset):
+            stack += item
+    return "deque" in source
+
+
+def odd_type(names: object) -> str | None:
+    """The first type that is no plain data, of those that LOOK_CLOSER found."""
+    return next((str(name)[:100] for name in names if name not in _EXACT), None) if isinstance(names, list) else None

@@ -1,0 +1,191 @@
+"""What runs inside a sandbox of CPython: this file is the driver's program, and the wire format of values on both sides.
+
+The driver gets a job as one line of JSON, runs it and writes one line for every outcome. Whatever the program does to the
+driver, all that leaves is data that the other side reads as data: a forged line is no more than a value that the program could
+have returned. It never holds an expected value. Only the standard library, because nothing else is there.
+"""
+
+import io
+import json
+import os
+import sys
+
+_DEEPEST = 100
+_EXACT_INT = 1 << 53
+_SAME_AS_DICT = {("collections", "Counter"), ("collections", "OrderedDict"), ("collections", "defaultdict")}
+_PROGRAM = "<program>"
+
+
+def encode(value: object, most: float = float("inf")):
+    """Plain data as JSON's types: what JSON lacks is an object with one key. TypeError names anything else, OverflowError tells
+    of more than `most` items and characters.
+
+    >>> encode((1, {"a"}, float("inf")))
+    {'tuple': [1, {'set': ['a']}, {'float': 'inf'}]}
+    """
+    return _encoded(value, [most], 0)
+
+
+def _encoded(value: object, left: list, depth: int):
+    kind = type(value)
+    left[0] -= 1 + (len(value) if kind is str or kind is bytes else 0)
+    if left[0] < 0:
+        raise OverflowError
+    if depth > _DEEPEST:
+        raise TypeError(f"containers nested more than {_DEEPEST} deep")
+    if value is None or kind is bool or kind is str:
+        return value
+    if kind is int:  # JSON's readers may hold a number as a float, and Python's refuses 5,000 digits
+        return value if -_EXACT_INT < value < _EXACT_INT else {"int": hex(value)}
+    if kind is float:
+        return value if value - value == 0 else {"float": repr(value)}
+    if kind is complex:
+        return {"complex": [_encoded(value.real, left, depth), _encoded(value.imag, left, depth)]}
+    if kind is bytes:
+        return {"bytes": value.hex()}
+    if kind is list:
+        return [_encoded(item, left, depth + 1) for item in value]
+    if kind is tuple or kind is set or kind is frozenset:
+        return {kind.__name__: [_encoded(item, left, depth + 1) for item in value]}
+    if kind is dict or (kind.__module__, kind.__name__) in _SAME_AS_DICT:
+        return {"dict": [[_encoded(key, left, depth + 1), _encoded(item, left, depth + 1)] for key, item in dict.items(value)]}
+    raise TypeError(f"a value of type {kind.__name__}")
+
+
+def decode(data: object):
+    """The value that `encode` wrote. ValueError for anything that it cannot have written."""
+    try:
+        return _decoded(data)
+    except (TypeError, KeyError, RecursionError, OverflowError) as error:
+        raise ValueError(f"no value of the wire format: {error}") from None
+
+
+def _decoded(data: object):
+    if data is None or isinstance(data, bool | int | float | str):
+        return data
+    if isinstance(data, list):
+        return [_decoded(item) for item in data]
+    if not isinstance(data, dict) or len(data) != 1:
+        raise ValueError("no value of the wire format")
+    [(tag, content)] = data.items()
+    if tag == "int":
+        return int(content, 16)
+    if tag == "float" and content in ("nan", "inf", "-inf"):
+        return float(content)
+    if tag == "complex":
+        real, imaginary = map(_decoded, content)
+        return complex(real, imaginary)
+    if tag == "bytes":
+        return bytes.fromhex(content)
+    if tag in _SEQUENCES and isinstance(content, list):
+        return _SEQUENCES[tag](map(_decoded, content))
+    if tag == "dict" and isinstance(content, list):
+        return {_decoded(key): _decoded(item) for key, item in content}
+    raise ValueError("no value of the wire format")
+
+
+_SEQUENCES = {"tuple": tuple, "set": set, "frozenset": frozenset}
+
+
+# --- Inside ------------------------------------------------------------------------------------------------------------
+
+
+class _Printed(io.BytesIO):
+    """What the program prints, up to a limit; past it the program ends."""
+
+    def __init__(self, wire: int, most: int):
+        super().__init__()
+        self._wire, self._most = wire, most
+
+    def write(self, data) -> int:
+        """As of a file."""
+        count = super().write(data)
+        if self.tell() > self._most:
+            _send(self._wire, {"kind": "output", "all": True, "message": f"it printed more than {self._most} bytes."})
+            os._exit(0)
+        return count
+
+    def take(self) -> str:
+        """All that was printed since the last time."""
+        text = self.getvalue().decode("utf-8", "replace")
+        self.seek(0)
+        self.truncate()
+        return text
+
+
+def _send(wire: int, frame: dict) -> None:
+    data = json.dumps(frame).encode() + b"\n"
+    while data:
+        data = data[os.write(wire, data) :]
+
+
+def _failed(error: BaseException) -> dict:
+    """The frame for an exception, whose own methods may lie or fail."""
+    line, trace = None, error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename == _PROGRAM:
+            line = trace.tb_lineno
+        trace = trace.tb_next
+    if isinstance(error, SyntaxError) and error.filename == _PROGRAM:
+        line = error.lineno
+    try:
+        message = str(str(error)[:500])
+    except BaseException:
+        message = ""
+    kind = "memory" if isinstance(error, MemoryError) else "error"
+    return {"kind": kind, "error": type(error).__name__[:100], "line": line, "message": message}
+
+
+def _value(value: object, most: int) -> dict:
+    try:
+        return {"kind": "value", "value": encode(value, most)}
+    except TypeError as error:
+        return {"kind": "error", "error": "TypeError", "message": f"it returned {error}; only plain data counts."}
+    except OverflowError:  # the other side counts again
+        return {"kind": "output", "message": f"it returned more than {most} bytes."}
+
+
+def main() -> None:
+    """Read the job from file 0, run it, write the outcomes to file 1."""
+    job = json.loads(sys.stdin.readline())
+    wire = os.dup(1)
+    os.dup2(2, 1)  # which is the null device: what a program writes past sys.stdout goes nowhere
+    with open("stdin", "wb") as file:
+        file.write(job["stdin"].encode())
+    text = os.open("stdin", os.O_RDONLY)
+    os.unlink("stdin")
+    os.dup2(text, 0)
+    os.close(text)
+    sys.stdin = open(0, encoding="utf-8")
+    printed = _Printed(wire, job["output"])
+    sys.stdout = io.TextIOWrapper(printed, encoding="utf-8", errors="replace", write_through=True)
+    sys.argv = [_PROGRAM]
+    __builtins__.exit = __builtins__.quit = sys.exit
+    script = job["call"] is None
+    names = {"__name__": "__main__", "__builtins__": __builtins__}
+    _send(wire, {"kind": "ready"})
+    try:
+        exec(compile(job["source"], _PROGRAM, "exec"), names)
+        frame = {"kind": "value"} if script else None
+    except SystemExit as error:
+        frame = {"kind": "value"} if script and error.code in (None, 0) else _failed(error)
+    except BaseException as error:
+        frame = _failed(error)
+    if frame:
+        _send(wire, frame | {"output": printed.take(), "all": True})
+        os._exit(0)
+    for arguments in job["inputs"]:
+        try:
+            frame = _value(names[job["call"]](*decode(arguments)), job["output"])
+        except KeyError as error:
+            missing = job["call"] not in names
+            why = {"kind": "error", "error": "NameError", "message": f"name {job['call']!r} is not defined"}
+            frame = why if missing else _failed(error)
+        except BaseException as error:
+            frame = _failed(error)
+        _send(wire, frame | {"output": printed.take()})
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()
