@@ -13,7 +13,7 @@ import json
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 
 from helpers import PROJECT
@@ -100,7 +100,7 @@ class Program:
         return compiled(self.source)(list(xs))
 
 
-@lru_cache(maxsize=None)
+@cache
 def compiled(source: str) -> Callable:
     """An expression of this module's own writing as a function of xs; nothing else is ever run here."""
     return eval(f"lambda xs: {source}")
@@ -223,11 +223,16 @@ def training_pair(rng: random.Random) -> tuple[str, str] | None:
 
 
 def pieces() -> str:
-    """The regular expression that cuts a text into what may become one token: a digit with its sign, a piece of Python, a word."""
-    code = ["```python\\ndef f\\(xs\\): return ", "\\n```", "\\nassert f\\(\\[", "\\]\\) == ", "\\): ", ", \\(", "\\{\\(", "\\}\\[tuple\\(xs\\)\\]"]
-    code += ["sum\\(", "len\\(\\[", "max\\(+", "min\\(+", "\\), default=0\\)?", "\\]\\)(?! ==)", "xs\\.\\w+\\(", " for x in (?:xs|nums)", " if x "]
-    code += ["x \\* x", "x \\* 2", "x [-+] ", "-?x(?= for)", "[%<>=]+ ", "-?\\d", ", (?=-?\\d)", ", each \\w+", ", or 0 if there are none\\."]
-    return "|".join([*code, " ?\\p{L}+[ \\n:]*", "[\\[\\](){}]", "."])
+    """The regular expression that cuts a text into what may become one token: a signed digit, a piece of Python, a word."""
+    return "|".join(
+        [
+            r"```python\ndef f\(xs\): return |\n```",  # what all completions have in common
+            r"\nassert f\(\[|\]\) == |\): |, \(|\{\(|\}\[tuple\(xs\)\]",  # a test, and the same test in a table
+            r"sum\(|len\(\[|max\(+|min\(+|\), default=0\)?|\]\)(?! ==)|xs\.\w+\(| for x in (?:xs|nums)| if x ",
+            r"x \* x|x \* 2|x [-+] |-?x(?= for)|[%<>=]+ |-?\d|, (?=-?\d)|, each \w+|, or 0 if there are none\.",
+            r" ?\p{L}+[ \n:]*|[\[\](){}]|.",
+        ]
+    )
 
 
 def tokenizer_corpus() -> list[str]:
