@@ -190,7 +190,7 @@ def _no_column(source: str, absent: list[str], mapping: dict[str, str], names: l
 _RESERVED = {"prompt", "question", "answer", "split", "completion", "prompts", "completions", "completion_ids", "tags"}
 _RESERVED |= {"trainer_state", "log_extra", "log_metric", "environments", "image", "images", "tools"}
 _RESERVED |= {"citations", "ignore_case", "language", "maximum", "minimum", "ngram_size", "patterns", "relative_tolerance"}
-_RESERVED |= {"samples", "schema", "steps", "target", "threshold", "tolerance", "unit"}
+_RESERVED |= {"samples", "schema", "steps", "target", "threshold", "tolerance", "unit", "backend", "limits", "share"}
 
 
 class _FreeNames(dict):

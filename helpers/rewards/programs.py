@@ -70,6 +70,9 @@ def tests_reward(
     return batch.scores(partial(_passed, share=share), limits, backend, log_metric)
 
 
+tests_reward.__test__ = False  # pytest would take it for a test, by its name
+
+
 def executes_reward(
     completions: list,
     tests: list | None = None,
@@ -234,7 +237,7 @@ def _read(tests: object, entry_point: str | None) -> list[Test] | str:
 
 # --- Running, with a memory ----------------------------------------------------------------------------------------------
 
-_remembered: OrderedDict[tuple, list[Outcome]] = OrderedDict()
+_remembered: OrderedDict[tuple, tuple[list[Outcome], object]] = OrderedDict()
 _lock = threading.Lock()
 
 
@@ -249,16 +252,16 @@ def _run(jobs: list[Job], limits: Limits | None, backend: str | Backend) -> list
 
     A time-out is not remembered: it may have been the machine's.
     """
-    limits = limits or Limits()
-    keys = [(sha256(repr(job).encode(errors="backslashreplace")).digest(), limits, backend) for job in jobs]
+    where = backend if isinstance(backend, str) else id(backend)  # kept alive by what is remembered, so nobody else has its id
+    keys = [(sha256(repr(job).encode(errors="backslashreplace")).digest(), repr(limits), where) for job in jobs]
     with _lock:
-        known = {key: _remembered[key] for key in keys if key in _remembered}
+        known = {key: _remembered[key][0] for key in keys if key in _remembered}
     new = {key: job for key, job in zip(keys, jobs, strict=True) if key not in known}
     ran = dict(zip(new, run_code(list(new.values()), limits, backend) if new else [], strict=True))
     with _lock:
         for key, outcomes in ran.items():
             if not any(outcome.kind == "timeout" for outcome in outcomes):
-                _remembered[key] = outcomes
+                _remembered[key] = outcomes, backend
         for key in known.keys() & _remembered.keys():
             _remembered.move_to_end(key)
         while len(_remembered) > _KEPT:

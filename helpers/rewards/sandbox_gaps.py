@@ -1,9 +1,11 @@
 """Where monty is not CPython: what must come out as "unsupported", and never as a failure or a success of the program.
 
-Three kinds of gaps, as of pydantic-monty 1.4.0. What it refuses to parse, or has no name for: it raises, and `missing` tells that
-from a program that raises the same of its own. What it accepts and CPython does not (`return` outside a function): `before`
-asks CPython's parser first, which runs nothing. And what it does at once and CPython later (a generator expression, map and
-zip are lists): `before` refuses programs that keep one, because their values cannot be trusted.
+Three kinds of gaps, as of pydantic-monty 1.4.0:
+
+- what it refuses to parse, or has no name for: it raises, and `missing` tells that from a program that raises of its own;
+- what it accepts and CPython does not (`return` outside a function): `before` asks CPython's parser, which runs nothing;
+- what it does at once and CPython later (a generator expression, map and zip are lists): `before` refuses programs that keep
+  one, because their values cannot be trusted.
 
 Not found out: `any` and `all` over a generator look at every item, and round(2.675, 2) is 2.68 (CPython: 2.67).
 """
@@ -21,16 +23,28 @@ import types
 
 from helpers.rewards.sandbox import Outcome
 
+# fmt: off
 _MODULES = frozenset(
-    "asyncio base64 binascii bisect collections copy csv dataclasses datetime decimal functools hashlib itertools json math os "
-    "pathlib posixpath random re sys time tomllib typing unicodedata".split()
+    {
+        "asyncio", "base64", "binascii", "bisect", "collections", "copy", "csv", "dataclasses", "datetime", "decimal",
+        "functools", "hashlib", "itertools", "json", "math", "os", "pathlib", "posixpath", "random", "re", "sys", "time",
+        "tomllib", "typing", "unicodedata",
+    }
 )
-_LAZY = frozenset("enumerate filter map reversed zip".split())
+_LAZY = frozenset(
+    {
+        "enumerate", "filter", "map", "reversed", "zip",
+    }
+)
 _CONSUMERS = frozenset(
-    "Counter OrderedDict accumulate all any chain combinations deque dict extend filter frozenset fromkeys fsum islice iter join "
-    "list max mean min permutations prod product reduce set sorted sum symmetric_difference tuple union update "
-    "intersection difference enumerate map reversed zip".split()
+    {
+        "Counter", "OrderedDict", "accumulate", "all", "any", "chain", "combinations", "deque", "dict", "difference",
+        "enumerate", "extend", "filter", "frozenset", "fromkeys", "fsum", "intersection", "islice", "iter", "join", "list",
+        "map", "max", "mean", "min", "permutations", "prod", "product", "reduce", "reversed", "set", "sorted", "sum",
+        "symmetric_difference", "tuple", "union", "update", "zip",
+    }
 )
+# fmt: on
 _NOT_PYTHON = frozenset({"display", "get_ipython", "_"})  # what Jupyter and interactive sessions add to the builtins
 
 
@@ -81,11 +95,14 @@ class _Walk:
                 look(self, node)
             if kind in _FUNCTIONS:
                 inside = kind
-            elif (kind is ast.Return and inside in (None, ast.Lambda)) or (
-                kind is ast.Await and inside is not ast.AsyncFunctionDef
-            ):
+            elif kind in _INSIDE and inside not in _INSIDE[kind]:
                 self.outside = node
-            stack.extend((child, inside) for child in ast.iter_child_nodes(node))
+            for name in _BRANCHES[kind] if kind in _BRANCHES else _branches(kind):
+                child = getattr(node, name, None)
+                if type(child) is list:
+                    stack.extend([(item, inside) for item in child if isinstance(item, ast.AST)])
+                elif isinstance(child, ast.AST):
+                    stack.append((child, inside))
 
     def kept(self) -> int | None:
         """The line of the first iterator that is not used up where it stands."""
@@ -112,6 +129,17 @@ class _Walk:
 
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+_INSIDE = {ast.Return: (ast.FunctionDef, ast.AsyncFunctionDef), ast.Await: (ast.AsyncFunctionDef,)}
+_LEAVES = {"ctx", "op", "ops", "id", "attr", "name", "arg", "kind", "type_comment", "lineno", "names", "level", "module"}
+_BRANCHES: dict[type, tuple[str, ...]] = {ast.Constant: ()}
+
+
+def _branches(kind: type) -> tuple[str, ...]:
+    """The fields of a kind of node that may hold nodes worth a look: half the time of a walk goes into the others."""
+    _BRANCHES[kind] = tuple(name for name in kind._fields if name not in _LEAVES)
+    return _BRANCHES[kind]
+
+
 _LOOKS = {
     ast.Call: _Walk.call,
     ast.Assign: _Walk.assign,
@@ -212,11 +240,8 @@ _RULES = {
 # --- Values that come out as something else ------------------------------------------------------------------------------
 
 _STAND_IN = re.compile(r"<.*>|(?:range|slice|dict_\w+|typing|deque)[(.].*|[\[({]\.\.\.[\])}]", re.S)
-_EXACT = frozenset(
-    f"<class '{name}'>"
-    for name in "NoneType bool int float complex str bytes list tuple dict set frozenset collections.defaultdict "
-    "collections.Counter Counter defaultdict".split()
-)
+_KNOWN = [kind.__name__ for kind in (type(None), bool, int, float, complex, str, bytes, list, tuple, dict, set, frozenset)]
+_EXACT = frozenset(f"<class '{name}'>" for name in [*_KNOWN, "collections.defaultdict", "collections.Counter"])
 LOOK_CLOSER = """
 def _types_in(value):
     names, items, seen = set(), [value], 0

@@ -147,6 +147,7 @@ def _value(value: object, most: int) -> dict:
 
 def main() -> None:
     """Read the job from file 0, run it, write the outcomes to file 1."""
+    os.closerange(3, 1024)  # what our process may have left open
     job = json.loads(sys.stdin.readline())
     wire = os.dup(1)
     os.dup2(2, 1)  # which is the null device: what a program writes past sys.stdout goes nowhere
@@ -156,9 +157,10 @@ def main() -> None:
     os.unlink("stdin")
     os.dup2(text, 0)
     os.close(text)
-    sys.stdin = open(0, encoding="utf-8")
+    sys.stdin = open(0, encoding="utf-8")  # noqa: SIM115 (open as long as the program runs)
     printed = _Printed(wire, job["output"])
-    sys.stdout = io.TextIOWrapper(printed, encoding="utf-8", errors="replace", write_through=True)
+    # Named twice, because a program that puts another file in its place must not close it.
+    sys.stdout = sys.__stdout__ = io.TextIOWrapper(printed, encoding="utf-8", errors="replace", write_through=True)
     sys.argv = [_PROGRAM]
     __builtins__.exit = __builtins__.quit = sys.exit
     script = job["call"] is None

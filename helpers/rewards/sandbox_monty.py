@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import importlib.util
 import os
 import signal
+import sys
 import threading
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from helpers.rewards import sandbox_gaps
@@ -43,10 +45,21 @@ class MontySandbox:
             program = _Program(pool, job, limits)
             return program.outcomes() if refusal is None else [refusal] * program.count
 
-        if workers < 2:
-            return list(map(outcomes, jobs, refused))
-        with ThreadPoolExecutor(workers) as threads:
-            return list(threads.map(outcomes, jobs, refused))
+        with _no_search_for_telemetry(), ThreadPoolExecutor(workers or 1) as threads:
+            return list((threads.map if workers > 1 else map)(outcomes, jobs, refused))
+
+
+@contextlib.contextmanager
+def _no_search_for_telemetry() -> Iterator[None]:
+    """Where opentelemetry is not installed, say so at once: pydantic-monty looks for it in every call (60 of 76 us)."""
+    absent = "opentelemetry" not in sys.modules and importlib.util.find_spec("opentelemetry") is None
+    if absent:
+        sys.modules["opentelemetry"] = None
+    try:
+        yield
+    finally:
+        if absent:
+            sys.modules.pop("opentelemetry", None)
 
 
 # --- The workers: started once, kept over the calls of run_code ----------------------------------------------------------
@@ -101,11 +114,12 @@ class _Program:
             "max_feed_duration_secs": max(0.001, self.ends - time.monotonic()),
             "max_memory": self.limits.memory,
             "max_recursion_depth": _DEEPEST,
+            "max_suspensions": 1000 + (self.job.stdin or "").count("\n"),  # one for every line that it reads
         }
         return self.pool.checkout(limits=limits, os_policy=_POLICY, assert_message_annotations=False)
 
     def _script(self) -> list[Outcome]:
-        lines = iter((self.job.stdin or "").splitlines())
+        lines = iter((self.job.stdin or "").split("\n"))
 
         with self._checkout() as session:
             turn = _Turn(self, session, self.limits.output)
@@ -245,6 +259,8 @@ class _Turn:
             return Outcome("error", error="EOFError", message="EOF when reading a line", output=self.output)
         if why := sandbox_gaps.missing(inner, frames, self.program.job.source):
             return Outcome("unsupported", message=why, output=self.output)
+        if name == "RuntimeError" and text.startswith("RuntimeError: Internal error in monty"):
+            name = "Exception"  # raised with something else than one text, such as SystemExit(0)
         line = frames[-1].line if frames else None
         return Outcome("error", error=name, line=line, message=_first_line(inner), output=self.output)
 

@@ -23,7 +23,7 @@ from helpers.rewards.sandbox import Job, Limits, Outcome, outcome_of, timeout_ou
 
 _START_SECONDS = 30.0  # for the interpreter to come up; the program's time begins when it has
 _FILES = 32
-_LARGEST_FILE = 16_000_000
+_DISK = 16_000_000  # bytes that a program may write
 _FRAME = 20_000  # bytes of an outcome besides what is printed and returned
 _SYSTEM = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/etc/ld.so.cache", "/dev/null", "/dev/urandom", "/dev/zero")
 
@@ -65,15 +65,21 @@ def _possible() -> None:
 
 
 def _confined(folder: str, limits: Limits):
-    from sandlock import Sandbox
+    from sandlock import BranchAction, Sandbox
 
+    work = os.path.join(folder, "work")
+    os.mkdir(work)
     paths = sysconfig.get_paths()
-    readable = {sys.base_prefix if sys.base_prefix != "/usr" else paths["stdlib"], paths["stdlib"], paths["platstdlib"]}
-    readable |= {sandbox_inside.__file__, _python(), *_SYSTEM}
+    readable = {paths["stdlib"], paths["platstdlib"], sandbox_inside.__file__, _python(), *_SYSTEM}
+    readable.add(os.path.join(sys.base_prefix, "lib"))  # where libpython may be
     return Sandbox(
         fs_readable=sorted(path for path in readable if os.path.exists(path)),
-        fs_writable=[folder],
-        cwd=folder,
+        fs_writable=[work],
+        cwd=work,
+        workdir=work,  # what is written there goes to a branch, which max_disk bounds and ABORT throws away
+        fs_storage=os.path.join(folder, "storage"),
+        max_disk=_DISK,
+        on_exit=BranchAction.ABORT,
         clean_env=True,
         max_memory=limits.memory,
         max_processes=1,

@@ -34,7 +34,15 @@ from helpers.rewards import (
 CUSTOM = TagFormat("reasoning", "final")
 NAMES = sorted(name for name in rewards.__all__ if name.endswith("_reward"))
 # The answer that earns everything, where it is not "4"; a completion that earns less, where "" does not; options it needs.
-FULL = {"citation_reward": "4 [1]", "json_format_reward": '{"a": 4}', "code_format_reward": "\n```python\nx = 4\n```\n"}
+CODE = "\n```python\ndef f():\n    return 4\n```\n"
+FULL = {
+    "citation_reward": "4 [1]",
+    "json_format_reward": '{"a": 4}',
+    "code_format_reward": CODE,
+    "tests_reward": CODE,
+    "executes_reward": CODE,
+    "output_match_reward": "\n```python\nprint(4)\n```\n",
+}
 LESS = {"max_length_reward": "a " * 90, "forbidden_patterns_reward": "I cannot", "repetition_reward": "ha " * 90}
 OPTIONS = {
     "target_length_reward": {"target": 40, "unit": "characters", "tolerance": 0.75},
@@ -42,8 +50,19 @@ OPTIONS = {
     "max_length_reward": {"maximum": 40},
     "reasoning_steps_reward": {"steps": 1},
     "task_reward": {"entry": ['{"answer": "4"}'], "family": ["chain_sum"]},
+    "tests_reward": {"tests": ["assert f() == 4"]},
+    "executes_reward": {"tests": ["assert f() == 4"]},
+    "output_match_reward": {"tests": ['[{"stdin": "", "stdout": "4"}]']},
 }
-COLUMNS = {"answer", "question", "entry", "family", "sources"}  # arguments that a row of the data is meant to fill
+COLUMNS = {
+    "answer",
+    "question",
+    "entry",
+    "family",
+    "sources",
+    "tests",
+    "entry_point",
+}  # arguments that a row of the data is meant to fill
 GIVEN = {"completions", "prompts", "completion_ids", "tags"}  # arguments whose names a source's column cannot have
 OBJECTS = {
     "adaptive": AdaptiveReward(format_reward),
@@ -322,7 +341,7 @@ def test_a_model_that_trl_loads_itself_is_logged_under_the_last_part_of_its_name
 # A completion for each set that deserves all of it, with the row's columns, and one that deserves less.
 DESERVING = {
     "math": (said("4"), {"answer": ["4"]}, said("5")),
-    "code": ("Here:\n```python\nx = 4\n```", {}, "```python\nx = \n```"),
+    "code": (f"Here:{CODE}", {"tests": ["assert f() == 4"]}, CODE.replace("4", "5")),
     "summaries": (
         THINK_ANSWER.render(" ".join(f"w{n}" for n in range(79)), "x y"), {"answer": ["x y"]}, THINK_ANSWER.render("a", "b")
     ),
@@ -376,7 +395,9 @@ def test_every_exported_name_is_there_and_described():
     assert len(rewards.__all__) == len(set(rewards.__all__))
 
 
-@pytest.mark.parametrize("name", [*NAMES, "AdaptiveReward", "EnsembleReward", "ModelReward", "reward_set"])
+@pytest.mark.parametrize(
+    "name", [*NAMES, "AdaptiveReward", "EnsembleReward", "JudgeReward", "ModelReward", "read_tests", "reward_set"]
+)
 def test_every_reward_has_a_docstring_with_an_example(name):
     (test,) = [test for test in doctest.DocTestFinder(recurse=False).find(getattr(rewards, name), name) if test.examples]
     assert any(name in example.source for example in test.examples)

@@ -1,0 +1,332 @@
+"""The tests of a task as data: every form is read, what cannot be read is refused with its reason, and values are compared."""
+
+import json
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from helpers import PROJECT
+from helpers.rewards import read_tests, tests_reward
+from helpers.rewards.asserts import Test, same
+from helpers.rewards.sandbox import Limits, Outcome
+
+HUMANEVAL = PROJECT.parent / "shared" / "data" / "humaneval" / "HumanEval.jsonl"
+CHECK = '''
+
+METADATA = {
+    'author': 'jt',
+}
+
+
+def check(candidate):
+    """Simple cases."""
+    import math
+    assert candidate([1.0, 2.0], 0.3) == True
+    assert True, "This prints if this assert fails"
+    print
+    assert not candidate("a")
+    assert candidate(4) is None, "none"
+    assert abs(candidate(3.5) - 0.5) < 1e-6
+    assert tuple(candidate((1, 2))) == tuple([2, 1])
+
+'''
+
+
+def value(something: object) -> Outcome:
+    return Outcome("value", value=something)
+
+
+# --- Forms that are read -----------------------------------------------------------------------------------------------------
+
+CALLS = [{"call": "f", "args": [[1, 2]], "value": 3}, {"call": "f", "args": [], "value": None}]
+READ = [Test("f", ([1, 2],), 3), Test("f", (), None)]
+
+
+@pytest.mark.parametrize("form", [CALLS, json.dumps(CALLS), str(CALLS), np.array(CALLS), tuple(CALLS), pd.Series(CALLS).values])
+def test_calls_and_values_are_read_from_json_and_lists(form):
+    assert read_tests(form) == READ
+
+
+def test_a_list_that_went_through_parquet_is_read(tmp_path):
+    kinds = [CALLS, [{"stdin": "1", "stdout": "2"}], [{"call": "f", "args": [[1]], "value": 3, "tolerance": 0.5}]]
+    pd.DataFrame({"tests": kinds}).to_parquet(tmp_path / "rows.parquet")
+    back = pd.read_parquet(tmp_path / "rows.parquet")["tests"]
+    assert [[t.call, t.value, t.stdin, t.tolerance] for tests in back for t in read_tests(tests)] == [
+        ["f", 3, "", 0.0],
+        ["f", None, "", 0.0],
+        [None, "2", "1", 0.0],
+        ["f", 3, "", 0.5],
+    ]
+
+
+def test_pairs_of_input_and_output_are_read():
+    assert read_tests('[{"stdin": "1\\n", "stdout": "2\\n"}, {"stdout": "3"}]') == [
+        Test(stdin="1\n", value="2\n"),
+        Test(value="3"),
+    ]
+
+
+def test_a_check_of_humaneval_is_read():
+    assert read_tests(CHECK, "f") == [
+        Test("f", ([1.0, 2.0], 0.3), True),
+        Test("f", ("a",), False, wraps=("bool",)),
+        Test("f", (4,), None, "is"),
+        Test("f", (3.5,), 0.5, tolerance=1e-6),
+        Test("f", ((1, 2),), (2, 1), wraps=("tuple",)),
+    ]
+    assert read_tests(f"{CHECK}\ncheck(f)\n") == read_tests(CHECK, "f"), "who calls it names the function"
+
+
+ASSERTS = {
+    "f(1) == 2": Test("f", (1,), 2),
+    "2 == f(1)": Test("f", (1,), 2),
+    "f(1, 'a', None) != [1]": Test("f", (1, "a", None), [1], "!="),
+    "f()": Test("f", (), True, wraps=("bool",)),
+    "not f()": Test("f", (), False, wraps=("bool",)),
+    "f(1) is True": Test("f", (1,), True, "is"),
+    "f(1) is not None": Test("f", (1,), None, "is not"),
+    "f(1) in [1, 2]": Test("f", (1,), [1, 2], "in"),
+    "f(1) > 2": Test("f", (1,), 2, ">"),
+    "2 <= f(1)": Test("f", (1,), 2, ">="),
+    "abs(f(1) - 0.5) <= 1e-6": Test("f", (1,), 0.5, tolerance=1e-6),
+    "abs(0.5 - f(1)) < 0.1": Test("f", (1,), 0.5, tolerance=0.1),
+    "math.isclose(f(1), 0.5)": Test("f", (1,), 0.5, relative=1e-9),
+    "math.isclose(0.5, f(1), rel_tol=0.1, abs_tol=1)": Test("f", (1,), 0.5, relative=0.1, tolerance=1.0),
+    "sorted(f(1)) == [1, 2]": Test("f", (1,), [1, 2], wraps=("sorted",)),
+    "len(set(f(1))) == 2": Test("f", (1,), 2, wraps=("set", "len")),
+    "f(set([1, 2])) == {3: (1,)}": Test("f", ({1, 2},), {3: (1,)}),
+    "f(-1, 2 + 3j, 6.0 / 4, 10**9 + 7, 'ab' * 2) == float('inf')": Test("f", (-1, 2 + 3j, 1.5, 10**9 + 7, "abab"), math.inf),
+    "f([1] * 3) == frozenset({1})": Test("f", ([1, 1, 1],), frozenset({1})),
+    "f(b'a') == tuple([1, 2])": Test("f", (b"a",), (1, 2)),
+    "len('abc') == 3": Test("len", ("abc",), 3),
+}
+
+
+@pytest.mark.parametrize("condition", ASSERTS)
+def test_asserts_are_read(condition):
+    assert (
+        read_tests([f"assert {condition}, 'message'"]) == [ASSERTS[condition]] == read_tests(f"import math\nassert {condition}")
+    )
+
+
+def test_a_function_called_like_one_of_pythons_is_the_one_that_is_tested():
+    assert read_tests(["assert sorted(f(1)) == 2"], "f") == [Test("f", (1,), 2, wraps=("sorted",))]
+    with pytest.raises(ValueError, match=r"`f\(1\)` is no plain data"):
+        read_tests(["assert sorted(f(1)) == 2"], "sorted")
+
+
+# --- What is refused ---------------------------------------------------------------------------------------------------------
+
+REFUSED = {
+    "f(g(1)) == 2": r"line 1 of the tests cannot be read as data: `g\(1\)` is no plain data",
+    "f(1) == g(1)": r"`g\(1\)` is no plain data",
+    "f(x) == 2": "`x` is no plain data",
+    "f(a=1) == 2": r"`f\(a=1\)` has arguments by name",
+    "f(*[1]) == 2": r"`\*\[1\]` is no plain data",
+    "f(1) == 2 or f(1) == 3": "is no comparison of one call with one value",
+    "1 < f(1) < 3": "is no comparison of one call with one value",
+    "f(1) + 1 == 2": r"`f\(1\) \+ 1` is no call of a function by its name",
+    "Solution().f(1) == 2": r"`Solution\(\).f\(1\)` is no call of a function by its name",
+    "f(lambda: 1) == 2": "is no plain data",
+    "f([x for x in range(3)]) == 2": "is no plain data",
+    "f(__import__('os')) == 2": r"`__import__\('os'\)` is no plain data",
+    "f(10**10**10) == 2": "the exponent is above 1,000",
+    "f((9**999)**999) == 2": "holds more than 200000 bytes",
+    "f('a' * 10**9) == 2": "more than 200000 items",
+    "f([[0] * 10**3] * 10**3) == 2": "holds more than 200000 bytes",
+    "f('%999999999d' % 1) == 2": "a text is not formatted",
+    "f(1 / 0) == 2": "division by zero",
+    "f({[]: 1}) == 2": "unhashable",
+    "f(...) == 2": "holds a value of type ellipsis",
+    "abs(f(1) - 2) < x": "`x` is no plain data",
+    "abs(f(1) - 2) < -1": "is no tolerance",
+    "math.isclose(f(1), 2, 3)": "is not isclose of two numbers",
+}
+
+
+@pytest.mark.parametrize("condition", REFUSED)
+def test_an_assert_that_is_no_data_is_refused_with_its_reason(condition):
+    with pytest.raises(ValueError, match=REFUSED[condition]):
+        read_tests([f"assert {condition}"])
+
+
+@pytest.mark.parametrize(
+    ("tests", "says"),
+    [
+        (None, "the tests are NoneType None: neither a list, nor JSON, nor asserts"),
+        (float("nan"), "the tests are float nan"),
+        (7, "the tests are int 7"),
+        ("", "the tests are empty"),
+        ("[]", "the tests are empty"),
+        ([], "the tests are empty"),
+        (["assert True"], "the tests are empty"),
+        ("null", "the tests are NoneType None: a list of tests is needed"),
+        ("[1", r"the tests are not JSON: Expecting ',' delimiter"),
+        ("it must add", "are neither JSON nor Python: invalid syntax"),
+        ("[" * 100_000, "nested too deeply|not JSON"),
+        ("(" * 100_000, "are neither JSON nor Python"),
+        ("assert " + "-" * 90_000 + "1", "neither JSON nor Python|nested too deeply|no comparison"),
+        ("x" * 300_000, "the tests have 300000 characters; 200000 at most"),
+        ([["assert f(1) == 2"]], "the tests are a list of list"),
+        ([1, 2], "the tests are a list of int 1 and int 2"),
+        (["assert f(1) == 2", {"call": "f", "args": [], "value": 1}], "a list of object and text: give asserts only"),
+        ([CALLS[0], {"stdin": "", "stdout": ""}], "some tests are calls and some are stdin/stdout"),
+        ([{"call": "f", "args": [1]}], "test 1 calls 'f': it needs a `value`"),
+        ([CALLS[0], {"call": "f", "args": 1, "value": 1}], "test 2: args=int 1 is not a list"),
+        ([{"call": "f(", "args": [], "value": 1}], r"test 1: call='f\(' is not the name of a function"),
+        ([{"function": "f", "args": [], "value": 1}], "test 1 has the key 'function'. Known: call, args, value, tolerance"),
+        ([{"args": [], "value": 1}], "test 1 is dict .* needs `call` and `value`, or the texts `stdin` and `stdout`"),
+        ([{"stdin": 1, "stdout": "2"}], "needs `call` and `value`, or the texts"),
+        ([{"call": "f", "args": [], "value": 1, "tolerance": -1}], "tolerance=-1 is not a number, 0 or more"),
+        ([{"call": "f", "args": [object()], "value": 1}], "test 1 holds a value of type object"),
+        ([CALLS[0]] * 1001, "there are 1001 tests; 1000 at most"),
+        ("x = 3\nassert f(x) == 3", "line 1 of the tests, `x = 3`, is no assert: set-up code and loops are not run"),
+        ("for x in [1]:\n    assert f(x) == 3", "line 1 of the tests, `for x in .1.:`, is no assert"),
+        ("def helper():\n    return 1\nassert f(1) == 1", r"line 1 of the tests, `def helper\(\):`, is no assert"),
+        ("import os\nos._exit(0)\nassert f(1) == 1", r"line 2 of the tests, `os._exit\(0\)`, is no assert"),
+        (CHECK, "nothing says which function that is: give the column `entry_point`"),
+    ],
+)  # fmt: skip
+def test_what_are_no_tests_is_refused_with_its_reason(tests, says):
+    with pytest.raises(ValueError, match=says):
+        read_tests(tests)
+
+
+def test_a_check_tests_its_candidate_only():
+    with pytest.raises(ValueError, match=r"`encode\(1\)` does not call candidate"):
+        read_tests("def check(candidate):\n    assert encode(1) == 2", "f")
+
+
+@pytest.mark.parametrize("name", ["", "a b", 3, "f()"])
+def test_an_entry_point_that_is_no_name_is_refused(name):
+    with pytest.raises(ValueError, match="is not the name of a function"):
+        read_tests(CHECK, name)
+
+
+# --- What passes -------------------------------------------------------------------------------------------------------------
+
+NAN = float("nan")
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "equal"),
+    [
+        (1, 1.0, True),
+        (1, True, True),
+        (0, False, True),
+        ("1", 1, False),
+        ([1], (1,), False),
+        ([1, [2]], [1, [2.0]], True),
+        ({1, 2}, {2, 1}, True),
+        ({1}, frozenset({1}), True),
+        ({"a": 1, "b": 2}, {"b": 2, "a": 1}, True),
+        ("a", b"a", False),
+        (None, 0, False),
+        (None, None, True),
+        (NAN, NAN, True),
+        ([1, NAN], [1, NAN], True),
+        ({"a": NAN}, {"a": NAN}, True),
+        (NAN, 1.0, False),
+        (1.0, NAN, False),
+        (math.inf, math.inf, True),
+        (math.inf, -math.inf, False),
+        (0.1 + 0.2, 0.3, False),
+        (10**400, 1.0, False),
+        ([1], [1, 2], False),
+        ({"a": 1}, {"b": 1}, False),
+    ],
+)
+def test_values_are_equal_as_pythons_own_are_and_nan_is_nan(one, other, equal):
+    assert same(one, other) is equal
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "close"),
+    [
+        (0.1 + 0.2, 0.3, True),
+        ([0.1 + 0.2, {"a": (1.0,)}], [0.3, {"a": (1,)}], True),
+        (0.31, 0.3, False),
+        ([0.3], (0.3,), False),
+        ("a", "b", False),
+        (NAN, 0.3, False),
+        (True, 1 + 1e-12, True),
+    ],
+)
+def test_a_tolerance_is_for_every_number_inside(one, other, close):
+    assert same(one, other, tolerance=1e-9) is close
+
+
+@pytest.mark.parametrize(
+    ("condition", "right", "wrong"),
+    [
+        ("f() == 3", [3, 3.0], [4, "3", None, [3]]),
+        ("f() is True", [True], [1, "yes", [1]]),
+        ("f() is None", [None], [0, False, ""]),
+        ("f() is not None", [0, False], [None]),
+        ("f()", [1, "a", [0]], [0, "", None, []]),
+        ("not f()", [0, "", None], [1]),
+        ("f() != 3", [4, None], [3, 3.0]),
+        ("f() < 3", [2, -math.inf], [3, "2", None, NAN]),
+        ("f() in [1, 2]", [1, 2.0], [3, [1]]),
+        ("sorted(f()) == [1, 2]", [[2, 1], (1, 2), {1, 2}], [[1], 3, [1, "a"], None]),
+        ("set(f()) == {1}", [[1, 1]], [[[1]], 1]),
+        ("abs(f() - 0.5) < 0.1", [0.45, 0.55], [0.7, "0.5", None, NAN, math.inf]),
+        ("round(f()) == 2", [2.2], ["2", NAN, math.inf, 3]),
+        ("int(f()) == 2", [2.9, "2"], ["two", None]),
+    ],
+)
+def test_a_test_passes_for_the_right_values_only(condition, right, wrong):
+    (test,) = read_tests([f"assert {condition}"])
+    assert [test.passes(value(one)) for one in right] == [True] * len(right)
+    assert [test.passes(value(one)) for one in wrong] == [False] * len(wrong)
+
+
+@pytest.mark.parametrize("kind", ["error", "timeout", "memory", "output", "unsupported"])
+def test_no_other_outcome_passes_whatever_it_holds(kind):
+    for test in [*read_tests(["assert f() is None", "assert not f()"]), Test(value="3")]:
+        assert not test.passes(Outcome(kind, value=None, output="3"))
+
+
+# --- HumanEval ---------------------------------------------------------------------------------------------------------------
+
+UNREADABLE = {"HumanEval/32", "HumanEval/33", "HumanEval/38", "HumanEval/44", "HumanEval/50", "HumanEval/53", "HumanEval/151"}
+humaneval = pytest.mark.skipif(
+    not HUMANEVAL.is_file(), reason="HumanEval is not beside this checkout (../shared/data/humaneval)"
+)
+
+
+@pytest.fixture(scope="module")
+def problems() -> list[dict]:
+    return [json.loads(line) for line in HUMANEVAL.read_text(encoding="utf-8").splitlines()]
+
+
+@humaneval
+def test_every_check_of_humaneval_is_read_whole_or_refused_with_a_line(problems):
+    refused, read = {}, {}
+    for problem in problems:
+        try:
+            read[problem["task_id"]] = read_tests(problem["test"], problem["entry_point"])
+        except ValueError as error:
+            refused[problem["task_id"]] = str(error)
+    assert set(refused) == UNREADABLE and len(read) == 157
+    assert all(said.startswith("line ") for said in refused.values())
+    for problem in problems:
+        if problem["task_id"] in read:  # every assert but `assert True` has become a test
+            asserts = [line for line in problem["test"].splitlines() if line.strip().startswith("assert ")]
+            idle = [line for line in asserts if line.strip().startswith("assert True")]
+            assert len(read[problem["task_id"]]) == len(asserts) - len(idle), problem["task_id"]
+
+
+@humaneval
+def test_the_solutions_of_humaneval_pass_and_mutated_ones_do_not(problems):
+    """A solution that returns the same for everything, or another problem's, passes some tests at most."""
+    known = [problem for problem in problems if problem["task_id"] not in UNREADABLE]
+    columns = {"tests": [p["test"] for p in known], "entry_point": [p["entry_point"] for p in known]}
+    whole = {"share": False, "limits": Limits(seconds=30.0)}
+    right = tests_reward([f"```python\n{p['prompt']}{p['canonical_solution']}\n```" for p in known], **columns, **whole)
+    assert right.count(1.0) + right.count(None) == len(known) and right.count(None) <= 4
+    for body in ("True", "[]", "given[0] if given else 0"):
+        wrong = [f"def {p['entry_point']}(*given):\n    return {body}" for p in known]
+        assert tests_reward(wrong, **columns, **whole) == [0.0] * len(known)

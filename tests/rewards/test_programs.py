@@ -1,0 +1,331 @@
+"""Rewards that run code: which code counts, what it earns, what cannot be judged, and that nothing is run twice."""
+
+import pickle
+import warnings
+from functools import partial
+
+import pandas as pd
+import pytest
+
+from helpers.formats import THINK_ANSWER
+from helpers.rewards import executes_reward, output_match_reward, program_of, programs, reward_set, tests_reward
+from helpers.rewards.attacks import CODE_BATTERY, RIGHT, WRONG
+from helpers.rewards.lab import Lab
+from helpers.rewards.sandbox import Limits, Outcome, run_code
+
+ADD = ["assert add(1, 2) == 3", "assert add(0, 0) == 0", "assert add(-1, 1) == 0", "assert add(2, 2) == 4"]
+RIGHT_ADD = "def add(a, b):\n    return a + b\n"
+SUM = [{"stdin": "1 2\n", "stdout": "3\n"}, {"stdin": "4 5 6\n", "stdout": "15\n"}]
+ROOMY = Limits(seconds=20.0)  # for what a busy machine may take long for
+
+
+@pytest.fixture(autouse=True)
+def nothing_remembered():
+    programs.forget()
+
+
+def fenced(code: str, language: str = "python") -> str:
+    return f"```{language}\n{code}\n```\n"
+
+
+def judged(reward, completions: list, **columns) -> tuple[list, list[str], dict]:
+    """(scores, warnings, metrics) of one call."""
+    metrics = {}
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        scores = reward(completions, log_metric=metrics.__setitem__, **columns)
+    return scores, [str(w.message) for w in caught], metrics
+
+
+class Counting:
+    """A back end of one's own: monty, and what it was asked."""
+
+    def __init__(self):
+        self.batches = []
+
+    def run(self, jobs, limits):
+        self.batches.append(list(jobs))
+        return run_code(jobs, limits)
+
+
+# --- Which code counts -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "program"),
+    [
+        ("x = 1", "x = 1"),
+        (fenced("x = 1"), "x = 1\n"),
+        (f"Here it is:\n{fenced('x = 1')}I hope it helps.", "x = 1\n"),
+        (fenced("x = 1", "Python"), "x = 1\n"),
+        (fenced("x = 1", "py"), "x = 1\n"),
+        (fenced("x = 1", ""), "x = 1\n"),
+        (fenced("x = 1") + fenced("x = 2"), "x = 2\n"),
+        (fenced("x = 1") + "which prints\n" + fenced("1", ""), "x = 1\n"),
+        (fenced("x = 1") + fenced("1", "text"), "x = 1\n"),
+        (fenced("x = 1", "") + fenced("x = 2", ""), "x = 2\n"),
+        (fenced("x = 1", "rust"), ""),
+        ("```python\nx = 1", ""),
+        (fenced("x = 1") + "```python\nx = 2", ""),
+        (fenced(""), "\n"),
+        ("say ```x``` in one line", ""),
+        ("", ""),
+        (None, ""),
+        ([{"role": "assistant", "content": fenced("x = 1")}], "x = 1\n"),
+        ([{"role": "user", "content": fenced("x = 1")}], ""),
+    ],
+)
+def test_the_last_closed_block_of_the_language_counts(text, program):
+    assert program_of(text) == program
+
+
+def test_with_tags_the_answer_block_counts_alone():
+    text = THINK_ANSWER.render(f"\n{fenced('x = 1')}", f"\n{fenced('x = 2')}")
+    assert program_of(text, THINK_ANSWER) == "x = 2\n" == program_of(text)
+    assert program_of(THINK_ANSWER.render(fenced("x = 1"), "x = 2"), THINK_ANSWER) == "x = 2"
+    assert program_of(fenced("x = 1"), THINK_ANSWER) == ""
+
+
+def test_another_language_can_be_asked_for():
+    both = fenced("x = 1") + fenced("let x = 1;", "rust")
+    assert (program_of(both, language="rust"), program_of(both)) == ("let x = 1;\n", "x = 1\n")
+
+
+# --- What it earns ------------------------------------------------------------------------------------------
+
+EARNED = {  # the program: (share of the four tests, all or nothing, runs)
+    RIGHT_ADD: (1.0, 1.0, 1.0),
+    "def add(a, b):\n    return 0": (0.5, 0.0, 1.0),
+    "def add(a, b):\n    return None": (0.0, 0.0, 1.0),
+    "def add(a, b):\n    return 0 if a < 1 else a // 0": (0.5, 0.0, 0.0),
+    "def add(a, b):\n    return float(a + b)": (1.0, 1.0, 1.0),
+    "def add(a, b):\n    return str(a + b)": (0.0, 0.0, 1.0),
+    "def add(a, b):\n    return [a + b]": (0.0, 0.0, 1.0),
+    "def add(a):\n    return a": (0.0, 0.0, 0.0),
+    "def plus(a, b):\n    return a + b": (0.0, 0.0, 0.0),
+    "add = 3": (0.0, 0.0, 0.0),
+    "def add(a, b:\n    return a + b": (0.0, 0.0, 0.0),
+    "1 / 0\n" + RIGHT_ADD: (0.0, 0.0, 0.0),
+    "def add(a, b):\n    while True: pass": (0.0, 0.0, 0.0),
+    "def add(a, b):\n    while a == 2: pass\n    return a + b": (0.75, 0.0, 0.0),
+    "def add(a, b):\n    return 'x' * 100_000": (0.0, 0.0, 0.0),
+    "def add(a, b):\n    return add": (0.0, 0.0, 0.0),
+    "": (0.0, 0.0, 0.0),
+    "# add": (0.0, 0.0, 0.0),
+    RIGHT_ADD + "#" * 1_000_000: (0.0, 0.0, 0.0),
+    RIGHT_ADD + "# \ud800": (0.0, 0.0, 0.0),
+    RIGHT_ADD + "# \x00": (0.0, 0.0, 0.0),
+}
+
+
+def test_a_program_earns_the_tests_that_it_passes():
+    completions, columns = [fenced(code) for code in EARNED], {"tests": [ADD] * len(EARNED), "limits": Limits(seconds=0.5)}
+    share, whole = tests_reward(completions, **columns), tests_reward(completions, share=False, **columns)
+    runs = executes_reward(completions, **columns)
+    assert dict(zip(EARNED, zip(share, whole, runs, strict=True), strict=True)) == EARNED
+
+
+def test_without_tests_a_program_is_run_as_a_script():
+    scripts = ["x = 4", "print(1)", "1 / 0", "x = (", "", "input()"]
+    assert executes_reward([fenced(script) for script in scripts]) == [1.0, 1.0, 0.0, 0.0, 0.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("program", "earned"),
+    [
+        ("print(sum(map(int, input().split())))", 1.0),
+        ("print(3)", 0.5),
+        ("print(sum(map(int, input().split())), ' \\t')\nprint()\nprint()", 1.0),
+        ("print('', sum(map(int, input().split())))", 0.0),
+        ("print()\nprint(sum(map(int, input().split())))", 0.0),
+        ("print('The sum is', sum(map(int, input().split())))", 0.0),
+        ("print(sum(map(int, input().split())))\n1 / 0", 0.0),
+        ("", 0.0),
+    ],
+)
+def test_what_is_printed_must_be_the_same_but_for_white_space_at_the_ends(program, earned):
+    assert output_match_reward([fenced(program)], tests=[SUM]) == [earned] == tests_reward([fenced(program)], tests=[SUM])
+    assert output_match_reward([fenced(program)], tests=[SUM], share=False) == [float(earned == 1.0)]
+
+
+def test_the_limits_are_arguments():
+    long = "def f():\n    return 'x' * 1000"
+    columns = {"tests": [["assert len(f()) == 1000"]]}
+    assert tests_reward([long], **columns) == [1.0]
+    assert tests_reward([long], limits=Limits(output=500), **columns) == [0.0]
+    big = "def f():\n    return len([0] * 10_000_000)"
+    assert tests_reward([big], tests=["assert f() == 10_000_000"], limits=Limits(memory=5_000_000)) == [0.0]
+
+
+def test_functions_of_one_program_are_tested_together():
+    program = RIGHT_ADD + "def double(a):\n    return 3 * a"
+    tests = ["assert add(1, 2) == 3", "assert double(2) == 4", "assert double(0) == 0"]
+    assert tests_reward([program], tests=[tests]) == [pytest.approx(2 / 3)]
+
+
+def test_each_row_has_its_own_tests_and_entry_point():
+    check = "def check(candidate):\n    assert candidate(2) == 4\n"
+    bodies = ["def double(n):\n    return 2 * n", "def square(n):\n    return n * n"]
+    both = [*bodies, *bodies]
+    points = ["double", "square", "square", "double"]
+    assert tests_reward(both, tests=[check] * 4, entry_point=points) == [1.0, 1.0, 0.0, 0.0]
+    assert tests_reward(bodies[:1] * 2, tests=[check] * 2, entry_point="double") == [1.0, 1.0]
+
+
+# --- What cannot be judged -----------------------------------------------------------------------------------------
+
+
+def test_what_cannot_be_judged_is_none_and_told_once_with_its_number():
+    good, needs = fenced(RIGHT_ADD), fenced("import heapq\n" + RIGHT_ADD)
+    tests = [ADD, "not json [", ADD, [], ["assert add(x, 1) == 2"], ADD]
+    completions = [good, good, needs, good, good, needs]
+    scores, (told,), metrics = judged(tests_reward, completions, tests=tests)
+    assert scores == [1.0, None, None, None, None, None]
+    assert told.startswith("tests_reward: 5 of 6 completions were not judged and score None: 3 × tests that cannot be read")
+    assert (
+        "neither JSON nor Python" in told
+        and "2 × programs that the sandbox cannot run (such as: monty has no module heapq)" in told
+    )
+    assert metrics == {"tests_reward/unreadable": 0.5, "tests_reward/unsupported": 2 / 6, "tests_reward/several_blocks": 0.0}
+
+
+@pytest.mark.parametrize("reward", [tests_reward, output_match_reward])
+def test_a_column_of_tests_that_is_not_there_is_named(reward):
+    scores, (told,), _ = judged(reward, ["x = 1"])
+    assert scores == [None] and "the data has no column `tests`" in told
+
+
+def test_tests_of_the_other_kind_are_not_for_this_reward():
+    scores, (told,), metrics = judged(output_match_reward, ["print(3)"] * 2, tests=[ADD, SUM[:1]])
+    assert scores == [None, 1.0] and "the tests are calls, not pairs of stdin and stdout" in told
+    assert metrics["output_match_reward/unreadable"] == 0.5
+
+
+def test_blocks_to_choose_from_are_counted():
+    _, told, metrics = judged(tests_reward, [fenced("x = 1") + fenced(RIGHT_ADD), fenced(RIGHT_ADD)], tests=[ADD] * 2)
+    assert metrics["tests_reward/several_blocks"] == 0.5 and told == []
+
+
+def test_a_back_end_that_is_not_known_is_refused():
+    with pytest.raises(ValueError, match=r"the sandbox 'montey' is not known. Did you mean 'monty'\?"):
+        tests_reward([RIGHT_ADD], tests=[ADD], backend="montey")
+
+
+# --- One call, and no program twice ----------------------------------------------------------------------------------
+
+
+def test_a_batch_is_one_call_with_each_distinct_program_once():
+    backend = Counting()
+    completions = [fenced(RIGHT_ADD), f"Sure:\n{fenced(RIGHT_ADD)}", fenced("def add(a, b):\n    return 0"), ""]
+    assert tests_reward(completions, tests=[ADD] * 4, backend=backend) == [1.0, 1.0, 0.5, 0.0]
+    assert [len(batch) for batch in backend.batches] == [2]
+    assert executes_reward(completions, tests=[ADD] * 4, backend=backend) == [1.0, 1.0, 1.0, 0.0]
+    assert len(backend.batches) == 1, "the other reward knows the outcomes already"
+
+
+@pytest.mark.parametrize(
+    "other",
+    [{"tests": [["assert add(1, 3) == 4"]]}, {"limits": Limits(seconds=3.0)}, {"completions": [RIGHT_ADD + "\n"]}],
+    ids=["inputs", "limits", "program"],
+)
+def test_outcomes_are_those_of_the_same_program_inputs_limits_and_back_end(other):
+    backend = Counting()
+    called = {"completions": [RIGHT_ADD], "tests": [ADD], "backend": backend}
+    assert tests_reward(**called) == tests_reward(**called) == tests_reward(**(called | other)) == [1.0]
+    assert len(backend.batches) == 2
+    assert tests_reward(**(called | {"backend": Counting()})) == [1.0] and len(backend.batches) == 2
+
+
+def test_the_expected_values_are_not_part_of_what_is_run():
+    backend = Counting()
+    tests_reward([RIGHT_ADD], tests=[["assert add(1, 2) == 31337"]], backend=backend)
+    assert "31337" not in repr(backend.batches)
+    assert tests_reward([RIGHT_ADD], tests=[["assert add(1, 2) == 3"]], backend=backend) == [1.0]
+    assert len(backend.batches) == 1, "and so other values need no other run"
+
+
+class Late:
+    """A back end that is too slow the first time."""
+
+    calls = 0
+
+    def run(self, jobs, limits):
+        self.calls += 1
+        return [[Outcome("timeout")] * len(job.inputs) for job in jobs] if self.calls == 1 else run_code(jobs, limits)
+
+
+def test_a_time_out_is_not_remembered():
+    late = Late()
+    assert [tests_reward([RIGHT_ADD], tests=[ADD], backend=late) for _ in range(3)] == [[0.0], [1.0], [1.0]] and late.calls == 2
+
+
+def test_what_is_remembered_is_bounded(monkeypatch):
+    monkeypatch.setattr(programs, "_KEPT", 2)
+    backend = Counting()
+    for n in (1, 2, 3, 3, 1):
+        tests_reward([f"def f():\n    return {n}"], tests=["assert f() == 1"], backend=backend)
+    assert len(programs._remembered) == 2 and len(backend.batches) == 4
+
+
+def test_it_can_be_pickled_with_its_options():
+    bound = partial(tests_reward, share=False, limits=Limits(seconds=1.0), tags=THINK_ANSWER)
+    text = THINK_ANSWER.render("so", RIGHT_ADD)
+    assert pickle.loads(pickle.dumps(bound))([text], tests=[ADD]) == [1.0] == bound([text], tests=[ADD])
+
+
+# --- In the laboratory ------------------------------------------------------------------------------------------
+
+ROWS = pd.DataFrame(
+    {
+        "question": ["Add two numbers.", "The largest of a list.", "Say how long a text is."],
+        "answer": [RIGHT_ADD, "```python\ndef largest(xs):\n    return max(xs)\n```", "def size(text):\n    return len(text)"],
+        "tests": [
+            [ADD[0], ADD[3]],
+            ["assert largest([1, 3, 2]) == 3", "assert largest([-1]) == -1"],
+            '[{"call": "size", "args": ["abc"], "value": 3}]',
+        ],
+        "visible_tests": [
+            ["assert add(2, 3) == 5"],
+            ["assert largest([7]) == 7"],
+            '[{"call": "size", "args": ["ab"], "value": 2}]',
+        ],
+    }
+)
+
+
+@pytest.fixture
+def attacked(recwarn):
+    """The table of the attacks on the code set, with these tests."""
+
+    def attack(rows: pd.DataFrame) -> pd.DataFrame:
+        lab = Lab(*reward_set("code"))
+        table = lab.attacks(rows, battery=CODE_BATTERY)
+        assert lab.faults == [] and lab.judges() == ["tests_reward"]
+        return table
+
+    return attack
+
+
+def test_no_attack_on_the_code_set_beats_a_program_that_tries(attacked):
+    table = attacked(ROWS)
+    assert table.loc[table["wins"] > 0].index.tolist() == []
+    assert table.loc[RIGHT, ["tests_reward", "executes_reward", "total"]].tolist() == [1.0, 1.0, 1.5]
+    assert table.loc[WRONG, ["tests_reward", "executes_reward", "total"]].tolist() == [0.0, 1.0, 0.5]
+    assert (
+        table.loc[["wrong, then right", "right, without a language", "right, and what it prints"], "tests_reward"] == 1.0
+    ).all()
+    assert len(CODE_BATTERY) >= 25 and set(table.index) == {a.name for a in CODE_BATTERY} | {RIGHT, WRONG}
+
+
+def test_tests_that_can_be_seen_are_written_down_and_held_out_ones_notice(attacked):
+    name = "the visible tests written down"
+    assert attacked(ROWS).loc[name, "tests_reward"] == 0.0
+    seen = attacked(ROWS.assign(tests=ROWS["visible_tests"]))
+    assert seen.loc[name, ["tests_reward", "wins"]].tolist() == [1.0, 1.0]
+    assert seen.loc[seen["wins"] > 0].index.tolist() == [name]
+
+
+def test_scripts_can_be_attacked_too(attacked):
+    rows = pd.DataFrame({"question": ["Add."], "answer": ["print(sum(map(int, input().split())))"], "tests": [SUM]})
+    table = attacked(rows)
+    assert (table["wins"] == 0).all() and table.loc[RIGHT, "tests_reward"] == 1.0 and table.loc[WRONG, "executes_reward"] == 1.0
