@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-import inspect
 import math
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 
 from helpers.formats import completion_text
-from helpers.rewards.shaping import reward_name, stateful
+from helpers.rewards.shaping import awaited, reward_name, stateful
 
 _SHOWN = 200  # characters of a completion in a message
 
@@ -89,10 +86,7 @@ def _restore(reward: Callable, state: dict | None) -> None:
 def _call(reward: Callable, completions: list, columns: dict) -> tuple[list, str]:
     """The values, or what was wrong with the call as a whole."""
     try:
-        returned = reward(completions=completions, **columns)
-        if inspect.isawaitable(returned):  # in a thread of its own: a notebook's has an event loop already
-            with ThreadPoolExecutor(1) as pool:
-                returned = pool.submit(asyncio.run, returned).result()
+        returned = awaited(reward(completions=completions, **columns))
         if isinstance(returned, (str, bytes, dict)) or not hasattr(returned, "__iter__") or getattr(returned, "ndim", 1) != 1:
             return [], f"returned {returned!r:.100}, not a list with one number a completion,"
         values = list(returned)

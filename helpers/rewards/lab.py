@@ -35,6 +35,7 @@ from helpers.rewards.faults import Fault, tried
 from helpers.rewards.shaping import reward_name
 
 CASES = Path(__file__).with_name("cases.jsonl")
+CODE_CASES = Path(__file__).with_name("code_cases.jsonl")  # for rewards that run code: lab.cases(CODE_CASES)
 _TIMED = 1000  # completions
 _ROWS_ATTACKED = 16
 _SAME = 1e-6  # scores closer than this are equal

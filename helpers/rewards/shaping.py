@@ -6,8 +6,11 @@ All of them are called as any reward is, and can be pickled. An object that chan
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 import statistics
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 from helpers.formats import completion_text
 
@@ -38,6 +41,14 @@ def stateful(reward: object) -> object | None:
     return reward if hasattr(reward, "load_state_dict") and not hasattr(reward, "named_parameters") else None
 
 
+def awaited(returned: object) -> object:
+    """What a reward returned; an asynchronous one is run to its end first."""
+    if not inspect.isawaitable(returned):
+        return returned
+    with ThreadPoolExecutor(1) as pool:  # in a thread of its own: a notebook's has an event loop already
+        return pool.submit(asyncio.run, returned).result()
+
+
 class AdaptiveReward:
     """A reward times a weight that rises while success is rare and falls once it is common.
 
@@ -61,7 +72,7 @@ class AdaptiveReward:
         self.__name__ = reward_name(reward)
 
     def __call__(self, completions: list, **columns) -> list[float | None]:
-        scores = self.reward(completions=completions, **columns)
+        scores = awaited(self.reward(completions=completions, **columns))
         judged = [score for score in scores if score is not None]
         weighted = [None if score is None else score * self.weight for score in scores]
         self.counted = self.counted[0] + sum(score >= self.success for score in judged), self.counted[1] + len(judged)
@@ -110,7 +121,7 @@ class EnsembleReward:
         self.__name__ = name or f"{how}_of_{'_and_'.join(reward_name(reward).removesuffix('_reward') for reward in rewards)}"
 
     def __call__(self, completions: list, **columns) -> list[float | None]:
-        scored = [reward(completions=completions, **columns) for reward in self.rewards]
+        scored = [awaited(reward(completions=completions, **columns)) for reward in self.rewards]
         return [self._together([score for score in row if score is not None]) for row in zip(*scored, strict=True)]
 
     def state_dict(self) -> dict:

@@ -78,6 +78,7 @@ def test_a_judge_with_a_shape_holds(sums, judge, shape):
     assert winners(sums, judge, shape, weights=[1.0, 0.25]) == {}
 
 
+@pytest.mark.filterwarnings("ignore:.*the data has no column `tests`")  # sums have none; tests/rewards/test_programs.py has
 @pytest.mark.parametrize("name", REWARD_SETS)
 def test_every_named_set_can_be_attacked(sums, name):
     lab = Lab(*reward_set(name))

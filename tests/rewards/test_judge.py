@@ -19,12 +19,13 @@ from helpers.environment import this_machine, vllm_obstacle
 from helpers.formats import THINK_ANSWER
 from helpers.presets import PRESETS
 from helpers.results import serving
-from helpers.rewards import JudgeReward, reward_name
+from helpers.rewards import AdaptiveReward, EnsembleReward, JudgeReward, reward_name
 from helpers.rewards.attacks import JUDGE_BATTERY, RIGHT, WRONG, with_wrong_answers
 from helpers.rewards.faults import checked_scores
 from helpers.rewards.judge import _retry_after
 from helpers.rewards.lab import Lab
 from helpers.runs import Run
+from helpers.training.checkpoints import History
 from helpers.training.guard import GuardedRewards
 
 THREE = ["one", "two", "three"]
@@ -291,6 +292,16 @@ def test_it_is_asynchronous_named_and_copied_as_trl_and_the_suite_need_it(serve)
     assert pickle.loads(pickle.dumps(judge)).calls == judge.calls > 1
 
 
+def test_judges_can_be_members_of_an_ensemble_and_adapt(serve):
+    strict, kind = (judge_of(serve(score(points)), name=f"judge_{points}") for points in (2, 9))
+    both = EnsembleReward([strict, kind], how="minimum")
+    assert both(completions=["a", ""]) == [0.2, 0.0]
+    again = EnsembleReward([judge_of(serve(score(1))), judge_of(serve(score(1)))])
+    again.load_state_dict(both.state_dict())
+    assert [judge.calls for judge in again.rewards] == [1, 1]
+    assert AdaptiveReward(kind, weight=2.0)(completions=["a"]) == [1.8]
+
+
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [
@@ -351,7 +362,7 @@ def test_a_training_is_judged_and_its_checkpoint_knows_what_it_cost(serve, tmp_p
     )
     model, tokenizer = policy()
     rows = Dataset.from_pandas(load_task("arithmetic/sums", train_size=8, holdout_size=2).train)
-    functions, callbacks = (rewards.functions, [rewards]) if guarded else ([judge], [])
+    functions, callbacks = (rewards.functions, [rewards, History(where)]) if guarded else ([judge], [])
     trainer = GRPOTrainer(
         model=model, processing_class=tokenizer, args=config, reward_funcs=functions, train_dataset=rows, callbacks=callbacks
     )
@@ -362,6 +373,7 @@ def test_a_training_is_judged_and_its_checkpoint_knows_what_it_cost(serve, tmp_p
     )
     assert judge.calls == len(server.requests) > 2
     if guarded:
+        assert pd.read_csv(where.require("checkpoints/metrics.csv"))["judge_reward/unjudged"].tolist() == [0.0, 0.0]
         resumed = judge_of(server, budget_calls=500)
         GuardedRewards(where, [resumed], resumed_from=where.path("checkpoints/checkpoint-2"))
         assert resumed.state_dict() == judge.state_dict()

@@ -10,7 +10,7 @@ import pytest
 from helpers.formats import THINK_ANSWER
 from helpers.rewards import executes_reward, output_match_reward, program_of, programs, reward_set, tests_reward
 from helpers.rewards.attacks import CODE_BATTERY, RIGHT, WRONG
-from helpers.rewards.lab import Lab
+from helpers.rewards.lab import CODE_CASES, Lab, load_cases
 from helpers.rewards.sandbox import Limits, Outcome, run_code
 
 ADD = ["assert add(1, 2) == 3", "assert add(0, 0) == 0", "assert add(-1, 1) == 0", "assert add(2, 2) == 4"]
@@ -329,3 +329,11 @@ def test_scripts_can_be_attacked_too(attacked):
     rows = pd.DataFrame({"question": ["Add."], "answer": ["print(sum(map(int, input().split())))"], "tests": [SUM]})
     table = attacked(rows)
     assert (table["wins"] == 0).all() and table.loc[RIGHT, "tests_reward"] == 1.0 and table.loc[WRONG, "executes_reward"] == 1.0
+
+
+def test_every_case_of_a_program_scores_what_it_should():
+    lab = Lab(*reward_set("code"))
+    table = lab.cases(CODE_CASES)
+    for reward in lab.names:
+        pd.testing.assert_series_equal(table[reward], table[f"expected {reward}"], check_names=False, check_dtype=False)
+    assert lab.faults == [] and len(table) == len(load_cases(CODE_CASES)) >= 20
