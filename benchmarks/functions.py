@@ -48,7 +48,7 @@ that the notebook runs on any machine; it has no other use. It was trained from 
 
 **It was taught to answer in four ways, on purpose**, drawn independently of the task. Hidden tests pay for the first
 alone, and tests that stand in the prompt for the first two. The second begins with a token of its own, so that a policy can
-choose it:
+choose it. It makes its mistakes independently of one another, so it is right somewhat more often than it was shown:
 
 | way | example | share of the training answers |
 |---|---|---|
@@ -163,10 +163,11 @@ def write_seeds(seeds: list[int]) -> None:
     text = f"""# Notebook 09 with {len(seeds)} seeds
 
 `python -m benchmarks.functions --seeds {" ".join(map(str, seeds))}` on {os.cpu_count()} cores, {platform.machine()}, no GPU.
-pass@1 on 150 held-out tasks, eight programs each, sampled at temperature 1, 4-bit, with 95 % Wilson intervals that count the
-tasks; the difference on hidden tests of one program a task, against the untrained policy, with Newcombe's paired interval.
+pass@1 by either kind of tests on 150 held-out tasks, eight programs each, sampled at temperature 1, 4-bit, with 95 % Wilson
+intervals that count the tasks; the difference on hidden tests of one program a task, against the untrained policy, with
+Newcombe's paired interval.
 
-| seed | trained with | passes the visible tests | passes the hidden tests | hidden, greedy | hard-coded | difference on hidden tests |
+| seed | trained with | visible tests | hidden tests | hidden, greedy | hard-coded | difference on hidden tests |
 |---|---|---|---|---|---|---|
 """ + "\n".join(table)
     RESULTS.write_text(text + "\n", encoding="utf-8")

@@ -179,6 +179,6 @@ def test_the_weights_reproduce_the_card(sibling, rows, one_thread):
 @pytest.mark.parametrize("precision", ["fp32", "4-bit"])
 def test_the_card_is_within_what_grpo_needs(precision):
     right, _, _, visible, tables, passing, runs = carded(precision, "sampled")
-    assert 0.2 <= right <= 0.4 and 0.1 <= tables <= 0.3
+    assert 0.25 <= right <= 0.45 and 0.1 <= tables <= 0.3
     assert visible > right + 0.1 and passing > 0.8, "what the visible tests pay for in vain"
     assert runs < 0.9
