@@ -45,7 +45,7 @@ def code(tmp_path_factory):
 def defined():
     """`verdicts` and `looks_up` as the notebook defines them, without running the rest of it."""
     given = {"json": json, "re": re, "read_tests": read_tests, "program_of": program_of, "Job": Job, "run_code": run_code}
-    names = given | {"backend": "monty"}
+    names = given | {"sandbox": "monty"}
     (source,) = (c.source for c in nbformat.read(NOTEBOOK, as_version=4).cells if "def verdicts(" in c.source)
     tree = ast.parse(source)
     tree.body = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
@@ -132,12 +132,13 @@ def test_a_file_without_hidden_tests_hides_all_but_the_first_and_unsound_tasks_a
     ]
     rows = rows[:40]
     rows[3]["code"] = "def f(xs): return None"
+    rows[5]["test_list"] = rows[5]["test_list"][:1]
     (tmp_path / "mine.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
     with pytest.raises(PapermillExecutionError, match="holdout_size"):  # ends before a model is loaded
-        execute(Run("mine"), source=str(tmp_path / "mine.jsonl"), holdout_size=60)
+        execute(Run("mine"), tasks_file=str(tmp_path / "mine.jsonl"), holdout_size=60)
     cells = nbformat.read(Run("mine").path(f"notebooks/{NOTEBOOK.name}"), as_version=4).cells
     printed = "".join(o.text for cell in cells for o in cell.get("outputs", []) if o.output_type == "stream")
-    assert "40 tasks, 1 of them left out" in printed
+    assert "40 tasks, 2 of them left out" in printed
     task = json.loads(Run("mine").require("tasks.jsonl").read_text(encoding="utf-8").splitlines()[0])
     assert json.loads(task["visible"]) == rows[0]["test_list"][:1] and json.loads(task["answer"]) == rows[0]["test_list"][1:]
 
@@ -145,8 +146,18 @@ def test_a_file_without_hidden_tests_hides_all_but_the_first_and_unsound_tasks_a
 def test_a_column_that_the_file_lacks_is_named(machine, tmp_path):
     (tmp_path / "mine.jsonl").write_text('{"prompt": "Add.", "tests": ["assert f(1) == 2"]}\n' * 3, encoding="utf-8")
     with pytest.raises(PapermillExecutionError) as caught:
-        execute(Run("mine"), source=str(tmp_path / "mine.jsonl"))
+        execute(Run("mine"), tasks_file=str(tmp_path / "mine.jsonl"))
     assert caught.value.ename == "ValueError" and "'text'" in caught.value.evalue and "prompt, tests" in caught.value.evalue
+
+
+def test_the_command_line_takes_every_parameter():
+    names = set(pipeline.defaults(["09"]))
+    mapped = {"text": "prompt", "code": "solution", "visible": "tests", "hidden": "more"}
+    given = {"tasks_file": str(functions.FUNCTIONS_JSONL), "task_columns": mapped, "sandbox": "sandlock", "samples": 2}
+    assert set(given) < names
+    pipeline.check("code", ["09"], given)
+    with pytest.raises(ValueError, match="samples=0"):
+        pipeline.check("code", ["09"], {"samples": 0})
 
 
 # --- As committed ------------------------------------------------------------------------------------------------------
