@@ -4,6 +4,7 @@
 |---|---|---|
 | 01 Data preparation | `helpers/data/` | `tests/data/` |
 | 02 Reward functions | `helpers/rewards/` | `tests/rewards/` |
+| 10 Agents | `helpers/environments/` | `tests/environments/` |
 | 03 GRPO training | `helpers/training/` | `tests/training/` |
 | 04 Training metrics | `helpers/metrics/` | `tests/metrics/` |
 | 05 Merge and inference | `helpers/results/` | `tests/results/` |

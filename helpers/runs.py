@@ -14,8 +14,10 @@ import platform
 import random
 import re
 import shutil
+import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -296,8 +298,12 @@ def held(folder: Path, what: str) -> Iterator[None]:
     if fcntl is None or path in _held:
         yield
         return
-    folder.mkdir(parents=True, exist_ok=True)
-    with path.open("a+", encoding="utf-8") as file:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        opened = path.open("a+", encoding="utf-8")
+    except OSError as error:
+        raise ValueError(f"{folder} cannot be written ({error.strerror}); GRPO_RUNS_DIR names the runs folder.") from None
+    with opened as file:
         try:
             for _ in range(5):  # `holder` may be looking, for a moment
                 with contextlib.suppress(BlockingIOError):
@@ -318,6 +324,21 @@ def held(folder: Path, what: str) -> Iterator[None]:
             yield
         finally:
             _held.discard(path)
+
+
+def end_with(parent: int, patience: float) -> None:
+    """End this process as by SIGTERM soon after the process `parent`, which started it, is gone; as by kill -9 if it is still
+    there after `patience` seconds. It would go on writing where the next one begins.
+    """
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(0.5)
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(patience)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def holder(folder: Path) -> str | None:

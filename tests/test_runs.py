@@ -411,3 +411,10 @@ def test_a_training_on_other_data_than_the_run_holds_is_refused():
 def test_what_is_no_seed_is_named(seed):
     with pytest.raises(ValueError, match=re.escape(f"seed={seed!r} is not a seed")):
         seed_everything(seed)
+
+
+def test_a_runs_folder_that_cannot_be_made_is_named_with_what_names_it(tmp_path):
+    (tmp_path / "a file").touch()
+    why = r"a file/demo cannot be written \(Not a directory\); GRPO_RUNS_DIR names the runs folder"
+    with pytest.raises(ValueError, match=why), held(tmp_path / "a file" / "demo", "run 'demo'"):
+        raise AssertionError("it must not get here")

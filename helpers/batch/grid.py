@@ -94,7 +94,7 @@ def read_grid(path: Path, many: bool = False, elsewhere: bool = False) -> Grid:
 
     Numbers such as 1e-3, which YAML 1.1 reads as text, are taken as the numbers they are.
     many: take a grid of more than 10,000 runs, too; otherwise it is refused as a slip.
-    elsewhere: it will run on other machines, so this one need not be able to; the preset must be named then.
+    elsewhere: it may run on other machines, so this one need not be able to.
     FileNotFoundError without the file; ValueError, beginning with the file's name, for everything else.
     """
     try:
@@ -199,8 +199,6 @@ def _grid(content: object, many: bool, elsewhere: bool) -> Grid:
     name = _name(content.get("name"))
     notebooks, seeds = _notebooks(content.get("notebooks", [1, 3])), _seeds(content.get("seeds"))
     fixed = _fixed(content)
-    if elsewhere and fixed.get("preset", "auto") == "auto":
-        raise ValueError("`preset:` must name one: which of them `auto` is depends on the machine, and others will run this.")
     axes = _axes(content, fixed)
     _refuse_many(axes, "product" in content, len(seeds), many)
     if "product" in content:

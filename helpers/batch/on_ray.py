@@ -33,7 +33,8 @@ _LEASE = 120.0  # seconds after which a disk has given up the lock of a machine 
 _NOT_SENT = ("checkpoints", "checkpoints_previous", "merged", ".lock")  # large, and made anew from what is sent
 _ASKED = "asked.json"  # says what a run was asked for and has done: see arguments.py
 # Where the environment says nothing else: no report to Ray's makers, and a run that fills the memory is not tried without end.
-RAY = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_task_oom_retries": str(_RETRIES)}
+# What answers but is no head of a cluster is asked 5 times, a second each, not 20.
+RAY = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_task_oom_retries": str(_RETRIES), "RAY_NUM_REDIS_GET_RETRIES": "5"}
 
 
 @dataclass(frozen=True)
@@ -70,13 +71,14 @@ def cluster(address: str, needs_gpu: bool) -> Iterator[Cluster]:
     except ImportError:
         raise ValueError("--on ray: Ray is not installed: `python -m helpers install --optional`.") from None
     known = os.environ.get("RAY_ADDRESS", address) if address == "auto" else address
+    whose = f"--address {address}" if known == address else f"RAY_ADDRESS={known}"
     if known != "auto":
-        _refuse_silent(known)
+        _refuse_silent(known, whose)
     try:
         context = ray.init(known, log_to_driver=False, configure_logging=False, logging_level="ERROR")
     except (ConnectionError, RuntimeError, ValueError) as error:
         how = "Start one with `ray start --head` here and `ray start --address HOST:PORT` on the others"
-        raise ValueError(f"--address {address}: no Ray cluster to run on ({str(error).splitlines()[0]}) {how}.") from None
+        raise ValueError(f"{whose}: no Ray cluster to run on ({str(error).splitlines()[0].rstrip('.')}). {how}.") from None
     try:
         alive = [node for node in ray.nodes() if node["Alive"]]
         kind = "GPU" if needs_gpu else "CPU"
@@ -84,17 +86,17 @@ def cluster(address: str, needs_gpu: bool) -> Iterator[Cluster]:
             has = "; ".join(f"{node['NodeManagerHostname']}: {node['Resources'].get('CPU', 0):g} CPUs" for node in alive)
             raise ValueError(f"a run of this grid needs a {kind}, and no node of the Ray cluster at {known} has one ({has}).")
         dashboard = f", dashboard http://{context.dashboard_url}" if context.dashboard_url else ""
-        print(f"Ray {ray.__version__}: {len(alive)} nodes{dashboard}")
+        print(f"Ray {ray.__version__}: {len(alive)} node{'s' * (len(alive) > 1)}{dashboard}")
         yield Cluster(int(needs_gpu), [(node["NodeID"], node["NodeManagerHostname"]) for node in alive])
     finally:
         ray.shutdown()
 
 
-def _refuse_silent(address: str) -> None:
+def _refuse_silent(address: str, whose: str) -> None:
     """ValueError where no gRPC server, such as a cluster's head, answers: Ray would wait a minute and then end this process."""
     host, _, port = address.rpartition(":")
     why = "it is not HOST:PORT"
-    if host and port.isdigit():
+    if host and port.isdigit() and "://" not in address:
         try:
             with socket.create_connection((host, int(port)), _ANSWER) as connection:
                 # The greeting of HTTP/2 (RFC 9113, section 3.4): it is answered by a frame of settings, whose type is 4.
@@ -104,9 +106,7 @@ def _refuse_silent(address: str) -> None:
                 why = "what answers there is not Ray"
         except (OSError, OverflowError) as error:
             why = str(error)
-    raise ValueError(
-        f"--address {address}: no Ray cluster answers there ({why}). `ray start --head` prints a cluster's address."
-    )
+    raise ValueError(f"{whose}: no Ray cluster answers there ({why}). `ray start --head` prints a cluster's address.")
 
 
 def run_all(cluster: Cluster, runs: dict[str, list[str]], logs: Path) -> dict[str, str]:

@@ -103,10 +103,10 @@ def resume(name: str) -> int:
         )
     given, left = last["parameters"], arguments.left(last)
     if not left:
-        print(f"run {name!r} is finished: {', '.join(last['notebooks'])} are done. Start it anew without --resume.")
+        done = ", ".join(last["notebooks"])
+        print(f"run {name!r} is finished: {done} are done. A call without --resume and --once starts it anew.")
         _print_result(folder, evaluated="05" in last["notebooks"])
         return 0
-    print(f"resuming run {name!r} with {', '.join(left)}" + (f" and {given}" if given else ""))
     return _run(folder, _chosen(left), given, resumed=last)
 
 
@@ -125,7 +125,9 @@ def _run(
     settings = _refuse_impossible(given, folder, set(numbers))
     # Of several processes, what a signal ends is left to the launcher: one that waits for another cannot end itself.
     with held(folder.folder, f"run {folder.name!r}"), ended_like_ctrl_c() if ranks.world() == 1 else contextlib.nullcontext():
-        if not resumed:
+        if resumed:
+            print(f"resuming run {folder.name!r} with {', '.join(numbers)}" + (f" and {given}" if given else ""))
+        else:
             if fresh:
                 arguments.set_training_aside(folder, numbers)
             else:
@@ -154,10 +156,11 @@ def _execute_all(folder: Run, accepted: dict[Path, set[str]], given: dict, call:
         if _end.asked:
             # What a task of the ended kernel still raises is no news; asyncio would print its traceback.
             logging.getLogger("asyncio").setLevel(logging.CRITICAL)
-            again = f"python -m helpers run --run {folder.name} --resume"
+            resume = f"go on with `python -m helpers run --run {folder.name} --resume`"
+            again = resume if how is _execute else "the same command goes on from there"
             lost = path.name.startswith("03") and not arguments.interrupted_training(folder)
             told = " The training had saved no checkpoint yet, so it will begin anew." if lost else ""
-            print(f"\nWhat was saved is whole; go on with `{again}`.{told}", file=sys.stderr)
+            print(f"\nWhat was saved is whole; {again}.{told}", file=sys.stderr)
             raise KeyboardInterrupt
         if not succeeded:
             return 1

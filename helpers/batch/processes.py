@@ -7,15 +7,13 @@ from __future__ import annotations
 
 import os
 import re
-import signal
 import subprocess
 import sys
-import threading
-import time
 from collections.abc import Iterable
 from pathlib import Path
 
 from helpers import PROJECT
+from helpers.runs import end_with
 
 PATIENCE = 20.0  # seconds that an interrupted run has to save what it is at
 _PARENT = "GRPO_ENDS_WITH"  # in a run's environment: the number of the process that it must not outlive
@@ -51,17 +49,8 @@ def end_with_parent() -> None:
     A sweep that is killed, or the worker of a node that died, leaves nothing behind that would write where the next one does.
     """
     parent = os.environ.pop(_PARENT, None)  # not for the kernels, which watch this process by themselves
-    if parent is None:
-        return
-
-    def watch() -> None:
-        while os.getppid() == int(parent):
-            time.sleep(0.5)
-        os.kill(os.getpid(), signal.SIGTERM)
-        time.sleep(PATIENCE)
-        os.kill(os.getpid(), signal.SIGKILL)
-
-    threading.Thread(target=watch, daemon=True).start()
+    if parent is not None:
+        end_with(int(parent), PATIENCE)
 
 
 def end(processes: Iterable[subprocess.Popen]) -> None:

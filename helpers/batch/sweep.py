@@ -45,7 +45,7 @@ def sweep(
     """
     if jobs < 1:
         raise ValueError(f"--jobs {jobs} is not a number of runs at a time: give an integer of at least 1.")
-    grid = read_grid(path, many, elsewhere=on is not None)
+    grid = _for_others(path, many) if on else read_grid(path, many)
     if jobs > 1 and (on or grid.needs_gpu):
         why = "Ray runs as many at a time as its nodes have room for" if on else "the preset is meant to have the GPU to itself"
         raise ValueError(f"--jobs {jobs}: {why}. Leave --jobs out.")
@@ -75,7 +75,7 @@ def emit(path: Path, many: bool = False) -> int:
     Each is to be given in a checkout, in its environment. Given again it does nothing where the run is done, and goes on with
     one that was interrupted.
     """
-    grid = read_grid(path, many, elsewhere=True)
+    grid = _for_others(path, many)
     for task in grid.tasks:
         print(shlex.join(["python", "-m", "helpers", *grid.command(*task)]))
     return 0
@@ -97,6 +97,16 @@ def collect(path: Path, many: bool = False) -> int:
     return 0
 
 
+def _for_others(path: Path, many: bool) -> Grid:
+    """A grid that other machines will run. ValueError where it leaves the preset to the machine."""
+    grid = read_grid(path, many, elsewhere=True)
+    if grid.fixed.get("preset", "auto") == "auto":
+        raise ValueError(
+            f"{path.name}: `preset:` must name one: which of them `auto` is depends on the machine, and others will run this."
+        )
+    return grid
+
+
 def _write_tables(grid: Grid) -> None:
     for name, content in {"runs": each_run(grid), "table": table(grid)}.items():
         with atomic_write(_path(grid.name, f"{name}.csv")) as temporary:
@@ -106,7 +116,8 @@ def _write_tables(grid: Grid) -> None:
 def _left(grid: Grid) -> list[tuple[Point, int]]:
     """The points and seeds that are not done, after a line that counts them."""
     left = [task for task in grid.tasks if not is_done(grid, *task)]
-    size = f"{len(grid.points)} points, {len(grid.seeds)} seeds"
+    points, seeds = len(grid.points), len(grid.seeds)
+    size = f"{points} point{'s' * (points > 1)}, {seeds} seed{'s' * (seeds > 1)}"
     print(f"sweep {grid.name}: {size}; {len(grid.tasks) - len(left)} runs done, {len(left)} to run", flush=True)
     return left
 

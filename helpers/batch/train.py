@@ -62,7 +62,7 @@ def train(run: str, parameters: list[str], fresh: bool = False, resume: bool = F
 def _train(folder: Run, given: dict, fresh: bool, resume: bool) -> int:
     if not ranks.is_first():
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 (as long as the process lasts)
-    ranks.check_alike(data=folder.manifest.get("data", {}).get("fingerprint"))
+    _check_alike(folder)
     print(_processes())
     asked = ranks.from_first(lambda: arguments.last(folder)) if resume else None
     if resume and "03" not in arguments.left(asked):
@@ -76,6 +76,18 @@ def _train(folder: Run, given: dict, fresh: bool, resume: bool) -> int:
     if ranks.is_first():
         return pipeline.execute_here(folder, ["03"], given, execute, fresh, asked)
     return 0 if execute(next(pipeline.NOTEBOOKS.glob("03_*.ipynb")), folder, {"run": folder.name} | given) else 1
+
+
+def _check_alike(folder: Run) -> None:
+    """ValueError where the ranks see other runs, other data or other packages."""
+    data = folder.manifest.get("data", {}).get("fingerprint")
+    unseen = [number for number, found in enumerate(ranks.gathered(data is not None)) if not found]
+    if unseen and len(unseen) < ranks.world():
+        raise ValueError(
+            f"rank {unseen[0]} does not see the data of {folder.show()}: all machines of a training need one runs folder, on a "
+            "disk that they share. GRPO_RUNS_DIR names it."
+        )
+    ranks.check_alike(data=data)
 
 
 def _processes() -> str:
@@ -140,6 +152,8 @@ def _tell(error: BaseException, what: str, run: Run | None = None) -> int:
             f"error: {whose}the connection to another rank broke: its process was killed, or ran out of memory. What was saved "
             "is whole; give the same command again to go on from the last checkpoint."
         )
+    if ranks.rank() and isinstance(error, (ValueError, OSError)):
+        time.sleep(1)  # what every rank refuses, rank 0 says: the one that torchrun then shows as the cause
     if ranks.fails_first():
         if run is not None and not ranks.lost(error):
             traceback.print_exception(error)

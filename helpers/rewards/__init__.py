@@ -72,8 +72,9 @@ __all__ = [
 # Starting points, to be attacked in notebook 02 on your own rows before they train anything.
 REWARD_SETS = {
     "math": {correctness_reward: 1.0, substantial_format_reward: 0.5, incremental_format_reward: 0.5},
-    # The column `tests` holds what the program must pass; running without an error is the slope that leads there.
-    "code": {tests_reward: 1.0, executes_reward: 0.25, code_format_reward: 0.25},
+    # The column `tests` holds what the program must pass, all of it: a share of them can be guessed (in a third of HumanEval's
+    # problems, by always returning True). Running without an error is the slope that leads there.
+    "code": {partial(tests_reward, share=False): 1.0, executes_reward: 0.25, code_format_reward: 0.25},
     "summaries": {
         fuzzy_match_reward: 1.0,
         partial(target_length_reward, target=80): 0.5,
@@ -107,4 +108,5 @@ def reward_set(name: str, tags: TagFormat = THINK_ANSWER) -> tuple[list, list[fl
         citation_reward,
     }  # these judge the whole completion unless told otherwise
     chosen = REWARD_SETS[name]
-    return [function if function in untagged else partial(function, tags=tags) for function in chosen], list(chosen.values())
+    tagged = [f if getattr(f, "func", f) in untagged else partial(f, tags=tags) for f in chosen]
+    return tagged, list(chosen.values())

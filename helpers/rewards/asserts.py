@@ -96,6 +96,13 @@ def read_tests(tests: object, entry_point: str | None = None) -> list[Test]:
     >>> read_tests(["assert add(1, 2) == 3"])[0]
     Test(call='add', args=(1, 2), value=3, compare='==', tolerance=0.0, relative=0.0, wraps=(), stdin='')
     """
+    try:
+        return _counted(_read(tests, entry_point))
+    except (RecursionError, MemoryError):
+        raise ValueError("the tests are nested too deeply to be read.") from None
+
+
+def _read(tests: object, entry_point: str | None) -> list[Test]:
     if entry_point is not None and not (isinstance(entry_point, str) and entry_point.isidentifier()):
         raise ValueError(f"entry_point={entry_point!r} is not the name of a function.")
     if isinstance(tests, str):
@@ -103,20 +110,20 @@ def read_tests(tests: object, entry_point: str | None = None) -> list[Test]:
             raise ValueError(f"the tests have {len(tests)} characters; {_LONGEST} at most.")
         listed = _json(tests)
         if listed is None:
-            return _counted(_checked(tests, entry_point))
+            return _checked(tests, entry_point)
         tests = listed
-    tests = [tests] if isinstance(tests, dict) else _lists(tests)
+    tests = [tests] if isinstance(tests, dict) else as_lists(tests)
     if not isinstance(tests, (list, tuple)):
         raise ValueError(f"the tests are {_short(tests)}: neither a list, nor JSON, nor asserts.")
     kinds = {"text" if isinstance(test, str) else "object" if isinstance(test, dict) else _short(test) for test in tests}
     if len(kinds) > 1 or kinds - {"text", "object"}:
         raise ValueError(f"the tests are a list of {' and '.join(sorted(kinds))}: give asserts only, or objects only.")
     if kinds == {"text"}:
-        return _counted([test for text in tests for test in _checked(text, entry_point)])
+        return [test for text in tests for test in _checked(text, entry_point)]
     read = [_object(test, f"test {number}") for number, test in enumerate(tests, start=1)]
     if len({test.call is None for test in read}) > 1:
         raise ValueError("some tests are calls and some are stdin/stdout: a program is either called or run.")
-    return _counted(read)
+    return read
 
 
 def _counted(tests: list[Test]) -> list[Test]:
@@ -127,12 +134,12 @@ def _counted(tests: list[Test]) -> list[Test]:
     return tests
 
 
-def _lists(value: object) -> object:
+def as_lists(value: object) -> object:
     """Arrays as lists, inside of them, too: Parquet gives a list back as an array."""
     value = value.tolist() if hasattr(value, "tolist") else value
     if isinstance(value, list):
-        return [_lists(item) for item in value]
-    return {key: _lists(item) for key, item in value.items()} if isinstance(value, dict) else value
+        return [as_lists(item) for item in value]
+    return {key: as_lists(item) for key, item in value.items()} if isinstance(value, dict) else value
 
 
 def _odd(value: object) -> str | None:
@@ -147,14 +154,12 @@ def _json(text: str) -> object:
     """The list or object of a JSON text; None where it is meant as Python. ValueError where it is neither."""
     try:
         found = json.loads(text)
-    except RecursionError:
-        raise ValueError("the tests are nested too deeply to be read.") from None
     except ValueError as error:  # and JSONDecodeError
         if text.lstrip()[:1] not in ("[", "{"):
             return None
         try:
             found = ast.literal_eval(text.strip())  # a list as Python writes it, from a CSV
-        except (ValueError, SyntaxError, RecursionError, MemoryError):
+        except (ValueError, SyntaxError):
             raise ValueError(f"the tests are not JSON: {error}.") from None
     if not isinstance(found, (list, dict)):
         raise ValueError(f"the tests are {_short(found)}: a list of tests is needed.")
@@ -194,7 +199,7 @@ def _checked(text: str, entry_point: str | None) -> list[Test]:
     """The asserts of a text: at its top, or in a function `check(candidate)`."""
     try:
         body = ast.parse(text).body
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+    except (SyntaxError, ValueError) as error:
         raise ValueError(f"the tests {_short(text)} are neither JSON nor Python: {getattr(error, 'msg', error)}.") from None
     tests, name = [], None
     for statement in body:
@@ -206,24 +211,26 @@ def _checked(text: str, entry_point: str | None) -> list[Test]:
     if name and entry_point is None:
         raise ValueError("check() tests a `candidate`, and nothing says which function that is: give the column `entry_point`.")
     for statement in body:
-        if isinstance(statement, ast.Assert) and not isinstance(statement.test, ast.Constant):  # `assert True` tests nothing
-            try:
-                tests.append(_test(statement.test, name, entry_point))
-            except (_NoTest, RecursionError) as why:
-                said = str(why) or "it is nested too deeply"
-                raise ValueError(f"line {statement.lineno} of the tests cannot be read as data: {said}.") from None
-        elif not _is_idle(statement):
+        if _is_idle(statement):
+            continue
+        if not isinstance(statement, ast.Assert):
             what = ast.unparse(statement).splitlines()[0][:_SHOWN]
             raise ValueError(
                 f"line {statement.lineno} of the tests, `{what}`, is no assert: set-up code and loops are not run."
             )
+        try:
+            tests.append(_test(statement.test, name, entry_point))
+        except _NoTest as why:
+            raise ValueError(f"line {statement.lineno} of the tests cannot be read as data: {why}.") from None
     return tests
 
 
 def _is_idle(statement: ast.stmt) -> bool:
-    """What stands beside asserts and tests nothing: imports, METADATA, texts, `print`, check itself and a call of it."""
-    if isinstance(statement, (ast.Import, ast.ImportFrom, ast.Pass, ast.Assert)):
+    """What tests nothing: imports, METADATA, texts, `print`, `assert True`, check itself and a call of it."""
+    if isinstance(statement, (ast.Import, ast.ImportFrom, ast.Pass)):
         return True
+    if isinstance(statement, ast.Assert):
+        return isinstance(statement.test, ast.Constant) and statement.test.value is True
     if isinstance(statement, ast.FunctionDef):
         return statement.name == "check"
     if isinstance(statement, ast.Assign):

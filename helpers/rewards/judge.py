@@ -85,6 +85,7 @@ class JudgeReward:
     parallel: requests at a time. timeout: seconds for one; 429, 5xx, timeouts and lost connections are tried `retries` times
     more, after a pause that doubles from `backoff` seconds with jitter, or as long as Retry-After says. patience: seconds for a
     batch. max_tokens: of an answer. options: further fields of the request; None takes one out (`{"temperature": None}`).
+    A small model may fill its answer with white space that the schema allows: forbid it those tokens with a `logit_bias`.
 
     budget_calls, budget_tokens: never passed. A call is counted, and its tokens set aside (a byte of the request is at most one
     token), before it is sent; what was not used is given back. Where several processes train, each has its share. `state_dict`

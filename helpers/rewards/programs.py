@@ -9,7 +9,9 @@ warning a batch counts them, and under TRL the shares are metrics (`tests_reward
 
 from __future__ import annotations
 
+import math
 import threading
+import time
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable
@@ -18,14 +20,15 @@ from functools import partial
 from hashlib import sha256
 
 from helpers.formats import TagFormat
-from helpers.rewards.asserts import Test, read_tests
+from helpers.rewards.asserts import Test, as_lists, read_tests
 from helpers.rewards.sandbox import Backend, Job, Limits, Outcome, run_code
 from helpers.rewards.structure import _document, _fenced
 
 __all__ = ["executes_reward", "output_match_reward", "program_of", "read_tests", "tests_reward"]
 
 _ALIASES = {"python": ("python", "py", "python3")}
-_KEPT = 4096  # programs whose outcomes are remembered
+_KEPT = 1024  # programs whose outcomes are remembered, at most 64 kB each
+_STALE = 60.0  # seconds, after which a program that timed out is run again: it may have been the machine
 _SHOWN = 160  # characters of a reason
 
 
@@ -59,7 +62,8 @@ def tests_reward(
 
     tests, entry_point: columns as `read_tests` takes them. limits: for a program with all its tests, 2 s, 256 MB and 64 kB of
     output by default; a test that comes to an error or a limit is not passed, and a time-out leaves none for the tests behind
-    it. Reward tests that the prompt does not show: the ones that it shows can be written into the program.
+    it. Reward tests that the prompt does not show: the ones that it shows can be written into the program. And a share can be
+    guessed, where many tests have the same answer: try share=True and share=False in the laboratory (`attacks.CODE_BATTERY`).
 
     >>> tests_reward(["def add(a, b):\\n    return a + b", "def add(a, b):\\n    return 3"],
     ...              tests=[["assert add(1, 2) == 3", "assert add(0, 0) == 0"]] * 2)
@@ -183,7 +187,7 @@ class _Batch:
                 row.refuse("unreadable", "the data has no column `tests`")
                 continue
             function = entry_point[at] if isinstance(entry_point, (list, tuple)) else entry_point
-            key = repr((tests[at], function))  # a group shares its tests
+            key = repr((as_lists(tests[at]), function))  # a group shares its tests
             if key not in read:
                 read[key] = _read(tests[at], function)
             if isinstance(read[key], str):
@@ -237,7 +241,7 @@ def _read(tests: object, entry_point: str | None) -> list[Test] | str:
 
 # --- Running, with a memory ----------------------------------------------------------------------------------------------
 
-_remembered: OrderedDict[tuple, tuple[list[Outcome], object]] = OrderedDict()
+_remembered: OrderedDict[tuple, tuple[list[Outcome], float, object]] = OrderedDict()  # the outcomes, until when, the back end
 _lock = threading.Lock()
 
 
@@ -248,20 +252,17 @@ def forget() -> None:
 
 
 def _run(jobs: list[Job], limits: Limits | None, backend: str | Backend) -> list[list[Outcome]]:
-    """`run_code`, each distinct job once, and none whose outcomes are remembered.
-
-    A time-out is not remembered: it may have been the machine's.
-    """
+    """`run_code`, each distinct job once, and none whose outcomes are remembered."""
     where = backend if isinstance(backend, str) else id(backend)  # kept alive by what is remembered, so nobody else has its id
     keys = [(sha256(repr(job).encode(errors="backslashreplace")).digest(), repr(limits), where) for job in jobs]
     with _lock:
-        known = {key: _remembered[key][0] for key in keys if key in _remembered}
+        known = {key: _remembered[key][0] for key in keys if key in _remembered and _remembered[key][1] > time.monotonic()}
     new = {key: job for key, job in zip(keys, jobs, strict=True) if key not in known}
     ran = dict(zip(new, run_code(list(new.values()), limits, backend) if new else [], strict=True))
     with _lock:
         for key, outcomes in ran.items():
-            if not any(outcome.kind == "timeout" for outcome in outcomes):
-                _remembered[key] = outcomes, backend
+            late = any(outcome.kind == "timeout" for outcome in outcomes)
+            _remembered[key] = outcomes, time.monotonic() + _STALE if late else math.inf, backend
         for key in known.keys() & _remembered.keys():
             _remembered.move_to_end(key)
         while len(_remembered) > _KEPT:

@@ -18,6 +18,7 @@ not depend on what happens to be installed).
 from __future__ import annotations
 
 import difflib
+import keyword
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -155,7 +156,7 @@ def _checked(job: Job) -> Job:
         if not isinstance(job.stdin, str | None):
             raise ValueError(f"stdin={job.stdin!r} of a Job is not text.")
         return job
-    if not (isinstance(job.call, str) and job.call.isidentifier()):
+    if not (isinstance(job.call, str) and job.call.isidentifier() and not keyword.iskeyword(job.call)):
         raise ValueError(f"call={job.call!r} of a Job is not the name of a function.")
     for arguments in job.inputs:
         if not isinstance(arguments, tuple | list):

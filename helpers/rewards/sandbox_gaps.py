@@ -55,7 +55,7 @@ def before(source: str) -> Outcome | None:
 
     >>> before("return 3").error
     'SyntaxError'
-    >>> before("def f(x):\n    return map(str, x)").kind
+    >>> before("def f(x):\\n    return map(str, x)").kind
     'unsupported'
     """
     try:
@@ -150,6 +150,14 @@ _LOOKS = {
     ast.Starred: lambda walk, node: walk.used.add(id(node.value)),
     ast.FunctionDef: lambda walk, node: walk.own.add(node.name),
 }
+
+
+def not_there(source: str, name: str) -> Outcome | None:
+    """The outcome where a function of a builtin's name is asked for, and the program has none: monty would call the builtin."""
+    binding = rf"\b(?:def|class|as|import)\s+{name}\b|^\s*{name}\s*(?::[^=\n]*)?=[^=]|,\s*{name}\b"
+    if not hasattr(builtins, name) or re.search(binding, source, re.M):
+        return None
+    return Outcome("error", error="NameError", message=f"name {name!r} is not defined")
 
 
 # --- After it raised ---------------------------------------------------------------------------------------------------

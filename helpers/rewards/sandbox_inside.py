@@ -119,6 +119,19 @@ def _send(wire: int, frame: dict) -> None:
         data = data[os.write(wire, data) :]
 
 
+class _Tried:
+    """Keeps what is raised inside, whatever it is: a program must not end the driver by SystemExit or KeyboardInterrupt."""
+
+    error: BaseException | None = None
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, error, trace) -> bool:
+        self.error = error
+        return True
+
+
 def _failed(error: BaseException) -> dict:
     """The frame for an exception, whose own methods may lie or fail."""
     line, trace = None, error.__traceback__
@@ -128,10 +141,9 @@ def _failed(error: BaseException) -> dict:
         trace = trace.tb_next
     if isinstance(error, SyntaxError) and error.filename == _PROGRAM:
         line = error.lineno
-    try:
+    message = ""
+    with _Tried():
         message = str(str(error)[:500])
-    except BaseException:
-        message = ""
     kind = "memory" if isinstance(error, MemoryError) else "error"
     return {"kind": kind, "error": type(error).__name__[:100], "line": line, "message": message}
 
@@ -164,27 +176,23 @@ def main() -> None:
     sys.argv = [_PROGRAM]
     __builtins__.exit = __builtins__.quit = sys.exit
     script = job["call"] is None
-    names = {"__name__": "__main__", "__builtins__": __builtins__}
+    module = type(sys)("__main__" if script else "program")  # so that a block for scripts is none of a function's business
+    sys.modules[module.__name__] = module
+    names = vars(module)
     _send(wire, {"kind": "ready"})
-    try:
+    with _Tried() as tried:
         exec(compile(job["source"], _PROGRAM, "exec"), names)
-        frame = {"kind": "value"} if script else None
-    except SystemExit as error:
-        frame = {"kind": "value"} if script and error.code in (None, 0) else _failed(error)
-    except BaseException as error:
-        frame = _failed(error)
-    if frame:
+    ended = isinstance(tried.error, SystemExit) and tried.error.code in (None, 0)  # as a script may
+    if script or tried.error is not None:
+        frame = {"kind": "value"} if script and (ended or tried.error is None) else _failed(tried.error)
         _send(wire, frame | {"output": printed.take(), "all": True})
         os._exit(0)
     for arguments in job["inputs"]:
-        try:
-            frame = _value(names[job["call"]](*decode(arguments)), job["output"])
-        except KeyError as error:
-            missing = job["call"] not in names
-            why = {"kind": "error", "error": "NameError", "message": f"name {job['call']!r} is not defined"}
-            frame = why if missing else _failed(error)
-        except BaseException as error:
-            frame = _failed(error)
+        frame = {"kind": "error", "error": "NameError", "message": f"name {job['call']!r} is not defined"}
+        if job["call"] in names:
+            with _Tried() as tried:
+                frame = _value(names[job["call"]](*decode(arguments)), job["output"])
+            frame = frame if tried.error is None else _failed(tried.error)
         _send(wire, frame | {"output": printed.take()})
     os._exit(0)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import ctypes
 import importlib.util
 import os
 import signal
@@ -18,6 +19,7 @@ from helpers.rewards import sandbox_gaps
 from helpers.rewards.sandbox import Job, Limits, Outcome, not_plain_outcome, outcome_of, timeout_outcome
 
 _POLICY = {"sleep": "zero", "random_start": {"seed": 0}}  # a verdict is the same each time, and time.sleep(100) holds nobody
+_SLOW = 0.005  # seconds; threads that hand over more often than that wait for one another longer than they work
 _DEEPEST = 1000  # calls, as in CPython
 _INPUTS, _VALUE = "_inputs_of_this_call", "_value_of_this_call"
 
@@ -42,11 +44,22 @@ class MontySandbox:
             refused = [sandbox_gaps.before(job.source) for job in jobs]
 
         def outcomes(job: Job, refusal: Outcome | None) -> list[Outcome]:
-            program = _Program(pool, job, limits)
-            return program.outcomes() if refusal is None else [refusal] * program.count
+            count = 1 if job.call is None else len(job.inputs)
+            if refusal is not None:
+                return [refusal] * count
+            for _ in range(2):  # a worker may have died of something else while it waited; the next is a new one
+                with contextlib.suppress(self._monty.MontyCrashedError):
+                    return _Program(pool, job, limits).outcomes()
+            return [Outcome("unsupported", message="the workers of monty die before they get the program.")] * count
 
-        with _no_search_for_telemetry(), ThreadPoolExecutor(workers or 1) as threads:
-            return list((threads.map if workers > 1 else map)(outcomes, jobs, refused))
+        with _no_search_for_telemetry(), ThreadPoolExecutor(self.workers) as threads:
+            found: list[list[Outcome]] = []
+            for job, refusal in zip(jobs, refused, strict=True):
+                began = time.monotonic()
+                found.append(outcomes(job, refusal))
+                if workers > 1 and time.monotonic() - began > _SLOW:
+                    break
+            return found + list(threads.map(outcomes, jobs[len(found) :], refused[len(found) :]))
 
 
 @contextlib.contextmanager
@@ -64,7 +77,7 @@ def _no_search_for_telemetry() -> Iterator[None]:
 
 # --- The workers: started once, kept over the calls of run_code ----------------------------------------------------------
 
-_pools: dict[tuple[int, int], object] = {}  # by process, because a fork shares no worker, and by number of workers
+_pools: dict[tuple[int, int], object] = {}  # by process and number of workers
 _lock = threading.Lock()
 
 
@@ -73,11 +86,28 @@ def _pool(workers: int):
 
     key = (os.getpid(), workers)
     with _lock:
+        if any(process != key[0] for process, _ in _pools):  # its threads are not here, and it would wait for them forever
+            raise ValueError(
+                "the sandbox 'monty' was started before this process was forked, and does not outlive that. Start the process "
+                "with multiprocessing.get_context('spawn'), or fork before the first program runs."
+            )
         if key not in _pools:
             pool = Monty(min_processes=1, max_processes=workers)
             pool.__enter__()
             _pools[key] = pool
         return _pools[key]
+
+
+def _keep_in_child() -> None:
+    """In a forked process: never free what is our parent's, which would end its workers and then wait for threads that are
+    not here.
+    """
+    for pool in _pools.values():
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(pool))
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_keep_in_child)
 
 
 @atexit.register
@@ -98,7 +128,7 @@ class _Program:
     def __init__(self, pool, job: Job, limits: Limits):
         self.pool, self.job, self.limits = pool, job, limits
         self.count = 1 if job.call is None else len(job.inputs)
-        self.ends = time.monotonic() + limits.seconds
+        self.ends = 0.0
 
     def outcomes(self) -> list[Outcome]:
         """One outcome per input, or one for a script."""
@@ -109,19 +139,24 @@ class _Program:
             self._calls(found)
         return found + [found[-1]] * (self.count - len(found)) if found else []
 
-    def _checkout(self):
+    @contextlib.contextmanager
+    def _session(self):
+        """A session for this program alone. Its time begins when it has one, not while it waits for a worker."""
         limits = {
-            "max_feed_duration_secs": max(0.001, self.ends - time.monotonic()),
+            "max_feed_duration_secs": float(self.limits.seconds),
             "max_memory": self.limits.memory,
             "max_recursion_depth": _DEEPEST,
             "max_suspensions": 1000 + (self.job.stdin or "").count("\n"),  # one for every line that it reads
         }
-        return self.pool.checkout(limits=limits, os_policy=_POLICY, assert_message_annotations=False)
+        with self.pool.checkout(limits=limits, os_policy=_POLICY, assert_message_annotations=False) as session:
+            self.ends = time.monotonic() + self.limits.seconds
+            yield session
 
     def _script(self) -> list[Outcome]:
-        lines = iter((self.job.stdin or "").split("\n"))
+        stdin = self.job.stdin or ""
+        lines = iter(stdin.removesuffix("\n").split("\n") if stdin else [])
 
-        with self._checkout() as session:
+        with self._session() as session:
             turn = _Turn(self, session, self.limits.output)
 
             def read_line(prompt: str = "") -> str:
@@ -137,9 +172,10 @@ class _Program:
 
     def _calls(self, found: list[Outcome]) -> None:
         """Call with one input after the other, until one ends the session."""
-        with self._checkout() as session:
+        with self._session() as session:
             turn = _Turn(self, session, self.limits.output)
-            broken, _ = turn.feed(self.job.source)
+            broken, _ = turn.feed(self.job.source, inputs={"__name__": "program"})  # a block for scripts is not run
+            broken = broken or sandbox_gaps.not_there(self.job.source, self.job.call)
             if broken:  # the program does not get as far as its inputs
                 found.append(broken)
                 return

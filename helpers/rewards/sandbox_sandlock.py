@@ -7,6 +7,7 @@ meet the next.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import select
@@ -143,11 +144,9 @@ class _Reader:
         return found + [found[-1]] * (self.count - len(found))
 
     def _tell(self, message: bytes) -> None:
-        try:
+        with contextlib.suppress(OSError):  # it ended before it read: what it says, or does not, tells
             while message:
                 message = message[self.process.stdin.write(message) :]
-        except OSError:
-            pass  # it ended before it read: what it says, or does not, tells
 
     def _frame(self) -> dict:
         """The next line. _Ended where there is none."""

@@ -1,4 +1,4 @@
-"""Rewards that cannot end a training: what raises or returns no number scores None, and is logged."""
+"""Rewards that cannot end a training: what raises or returns no number scores None, and is logged. And when to give up."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import numpy as np
 from transformers import TrainerCallback
 from transformers.trainer_callback import ExportableState
 
+from helpers.environments.guarded import BrokenEnvironment, Guarded
 from helpers.rewards.faults import Fault, checked_scores
 from helpers.rewards.shaping import reward_name, stateful
 from helpers.runs import Run
@@ -167,6 +168,35 @@ class GuardedRewards(TrainerCallback, ExportableState):
                 f"First: {self.first[name]}. The training stopped at step {state.global_step} and saved {saved}. Mend the "
                 f"reward, try it in notebook 02, and run notebook 03 again: it goes on from there. All such completions: {log}."
             )
+
+
+class GuardedEpisodes(TrainerCallback):
+    """Ends a training whose environment is broken with a checkpoint; by itself its next `reset` raises, and there is none.
+
+    environments: the `environments.Guarded` that GRPOTrainer has as its environment_factory. Where several processes train
+    together, all stop at the step after which one would give up.
+    """
+
+    def __init__(self, environments: Guarded):
+        self.environments, self.broken = environments, ""
+
+    def on_step_end(self, args, state, control, **kwargs):
+        """Stop, with a checkpoint, where the environment would give up at the next episode."""
+        self.broken = next(filter(None, ranks.gathered(self._given_up())), "")
+        if self.broken:
+            control.should_save = control.should_training_stop = True
+
+    def _given_up(self) -> str:
+        try:
+            self.environments.give_up_if_broken()
+        except BrokenEnvironment as error:
+            return str(error)
+        return ""
+
+    def on_train_end(self, args, state, control, **kwargs):
+        """BrokenEnvironment, now that the checkpoint is saved."""
+        if self.broken:
+            raise BrokenEnvironment(self.broken)
 
 
 def _adaptive(reward: object) -> list:

@@ -13,9 +13,10 @@ from collections.abc import Callable
 from datetime import timedelta
 
 from helpers.environment import package_versions
-from helpers.runs import git_revision
+from helpers.runs import end_with, git_revision
 
 TIMEOUT = timedelta(minutes=10)  # that one rank waits for another: the longest round of sampling must be shorter
+_PATIENCE = 5.0  # seconds that a rank without a launcher has to end in order
 _LOST = ("connection closed by peer", "connection reset by peer", "broken pipe", "connection refused", "socket closed")
 _group = None  # in which the ranks talk; None: alone
 
@@ -26,10 +27,15 @@ def started() -> tuple[int, int]:
 
 
 def join() -> None:
-    """Connect with the other ranks, on this rank's own GPU where there are any. Does nothing in a process that is alone."""
+    """Connect with the other ranks, on this rank's own GPU where there are any. Does nothing in a process that is alone.
+
+    From then on this process ends with its launcher, however that one ends.
+    """
     global _group
     if started()[1] < 2 or _group is not None:
         return
+    if os.name == "posix":  # a launcher that is killed with -9 says nothing to those it has started
+        end_with(os.getppid(), _PATIENCE)
     import torch
     import torch.distributed as dist
 

@@ -35,7 +35,7 @@ def check(url: str | None, settings: Preset, machine: Machine) -> None:
         raise ValueError(
             "vllm_server takes weights in 16 bits, as the server holds them: prepare the run with load_in_4bit=False."
         )
-    start = f"Start it with `trl vllm-serve --model {settings.model}`, on another card than the training's."
+    start = f"Start it with `trl vllm-serve --model {settings.model_path}`, on another card than the training's."
     ends = time.monotonic() + _PATIENCE
     _get(url, "health", ends, start)
     workers = _get(url, "get_world_size", ends, start)

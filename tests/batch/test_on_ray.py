@@ -183,7 +183,7 @@ def test_without_ray_the_way_to_it_is_named(cli, folder, monkeypatch):
     assert code == 2 and out == "" and "Ray is not installed: `python -m helpers install --optional`" in err
 
 
-@pytest.mark.parametrize("address", ["closed", "silent", "ssh", "here", "host:port"])
+@pytest.mark.parametrize("address", ["closed", "silent", "ssh", "here", "host:port", "ray://127.0.0.1:10001"])
 def test_an_address_where_no_cluster_answers_is_refused_in_one_sentence(cli, folder, address, monkeypatch):
     monkeypatch.setattr(on_ray, "_ANSWER", 0.5)
     with socket.create_server(("127.0.0.1", 0)) as server:

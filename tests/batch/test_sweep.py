@@ -282,6 +282,7 @@ def test_what_runs_elsewhere_is_not_judged_by_this_machine(cli, grid_file):
     for preset in (None, "auto"):
         code, out, err = cli("sweep", "--grid", str(grid_file(preset=preset)), "--emit", "commands")
         assert code == 2 and out == "" and "`preset:` must name one" in err
+        assert cli("sweep", "--grid", str(grid_file(preset=preset)), "--watch")[0] == 0, "what runs here may leave it to here"
 
 
 def test_collecting_takes_what_has_finished_and_names_the_rest(cli, finished, tmp_path):

@@ -3,7 +3,6 @@
 What is compared is the notebook's source itself, so the two cannot drift apart. Everything is in fp32.
 """
 
-import itertools
 import json
 import re
 import runpy
@@ -182,10 +181,12 @@ def agree(compared, rounds, scale):
         assert (theirs - mine).abs().max() < WITHIN and mine.abs().max() > 0.01
 
 
-EVERY = list(itertools.product(["grpo", "bnpo", "dr_grpo", "dapo"], ["group", "batch", "none"], [0.0, 0.5]))
+LOSSES, SCALES, BETAS = ["grpo", "bnpo", "dr_grpo", "dapo"], ["group", "batch", "none"], [0.0, 0.5]
+# Every two values of two settings together at least once: half of all combinations.
+PAIRS = [(loss, scale, BETAS[(i + j) % 2]) for i, loss in enumerate(LOSSES) for j, scale in enumerate(SCALES)]
 
 
-@pytest.mark.parametrize(("loss_type", "scale", "beta"), EVERY)
+@pytest.mark.parametrize(("loss_type", "scale", "beta"), PAIRS)
 def test_the_same_numbers_as_trl_with_clipping_active(tmp_path, tokenizer, loss_type, scale, beta):
     options = {"loss_type": loss_type, "scale_rewards": scale, "beta": beta, "num_iterations": 3}
     compared, rounds = compare(tmp_path, tokenizer, 3, **options)

@@ -386,13 +386,21 @@ OBSTACLE = vllm_obstacle(this_machine())
 
 @pytest.mark.usefixtures("one_thread")
 @pytest.mark.skipif(OBSTACLE is not None, reason=f"no server: {OBSTACLE}")
-def test_vllm_itself_is_a_judge():
-    """The pocket model cannot follow a rubric; the schema makes it answer with a score all the same."""
+def test_vllm_itself_is_a_judge(tokenizer):
+    """The pocket model cannot follow a rubric; the schema makes it answer with a score all the same.
+
+    The schema lets it put any white space between the tokens, and it would never stop: so it may write none.
+    """
     roomy = replace(PRESETS["pocket"], max_completion_length=900)
+    white = {str(token): -100 for token in range(len(tokenizer)) if tokenizer.decode([token]).isspace()}
     with serving.server(roomy.model_path, roomy, torch.float32) as address:
-        judge = JudgeReward(address, serving.MODEL, "10 if polite.", max_tokens=32, budget_calls=8)
+        judge = JudgeReward(address, serving.MODEL, "10 if polite.", options={"logit_bias": white}, budget_calls=8)
         scores = run(judge, ["Thanks.", "No!", "4"])
         assert all(isinstance(s, float) and 0 <= s <= 1 for s in scores) and judge.calls == 3
         assert 0 < judge.tokens < 3 * 1000, "as vLLM counts them"
+        scores, told = unjudged(JudgeReward(address, serving.MODEL, "10 if polite.", max_tokens=16), ["Thanks."])
+        assert scores == [None] and "an answer that is not JSON" in told
+        scores, told = unjudged(JudgeReward(address, serving.MODEL, "word " * 2000), ["x"])
+        assert scores == [None] and "HTTP 400" in told and "context" in told
         scores, told = unjudged(JudgeReward(address, "unknown", RUBRIC), ["x"])
         assert scores == [None] and "HTTP 404" in told and "unknown" in told

@@ -4,6 +4,7 @@ import pickle
 import warnings
 from functools import partial
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -11,7 +12,7 @@ from helpers.formats import THINK_ANSWER
 from helpers.rewards import executes_reward, output_match_reward, program_of, programs, reward_set, tests_reward
 from helpers.rewards.attacks import CODE_BATTERY, RIGHT, WRONG
 from helpers.rewards.lab import CODE_CASES, Lab, load_cases
-from helpers.rewards.sandbox import Limits, Outcome, run_code
+from helpers.rewards.sandbox import Limits, Outcome, backend_named, run_code
 
 ADD = ["assert add(1, 2) == 3", "assert add(0, 0) == 0", "assert add(-1, 1) == 0", "assert add(2, 2) == 4"]
 RIGHT_ADD = "def add(a, b):\n    return a + b\n"
@@ -125,6 +126,22 @@ def test_a_program_earns_the_tests_that_it_passes():
     assert dict(zip(EARNED, zip(share, whole, runs, strict=True), strict=True)) == EARNED
 
 
+def test_the_other_back_end_gives_the_same_scores_and_those_that_monty_cannot():
+    try:
+        backend_named("sandlock")
+    except ValueError as why:
+        pytest.skip(f"no sandlock: {why}")
+    ended = {code: earned for code, earned in EARNED.items() if "while" not in code}
+    columns = {"tests": [ADD] * len(ended), "backend": "sandlock", "limits": ROOMY}
+    completions = [fenced(code) for code in ended]
+    assert tests_reward(completions, **columns) == [share for share, _, _ in ended.values()]
+    assert executes_reward(completions, **columns) == [runs for _, _, runs in ended.values()]
+    lacking = [fenced("import heapq\n" + RIGHT_ADD)]
+    assert tests_reward(lacking, tests=[ADD], backend="sandlock", limits=ROOMY) == [1.0]
+    pair = [{"stdin": "ab", "stdout": "ba"}]
+    assert output_match_reward([fenced("print(input()[::-1])")], **(columns | {"tests": [pair]})) == [1.0]
+
+
 def test_without_tests_a_program_is_run_as_a_script():
     scripts = ["x = 4", "print(1)", "1 / 0", "x = (", "", "input()"]
     assert executes_reward([fenced(script) for script in scripts]) == [1.0, 1.0, 0.0, 0.0, 0.0, 0.0]
@@ -170,6 +187,13 @@ def test_each_row_has_its_own_tests_and_entry_point():
     points = ["double", "square", "square", "double"]
     assert tests_reward(both, tests=[check] * 4, entry_point=points) == [1.0, 1.0, 0.0, 0.0]
     assert tests_reward(bodies[:1] * 2, tests=[check] * 2, entry_point="double") == [1.0, 1.0]
+
+
+def test_long_arrays_of_two_rows_are_not_taken_for_one():
+    """Parquet gives arrays, whose repr leaves out what lies in the middle of a long one."""
+    rows = [[{"call": "f", "args": [], "value": np.array([*range(1000), n, *range(1000)])}] for n in (1, 2)]
+    program = "def f():\n    return [*range(1000), 2, *range(1000)]"
+    assert tests_reward([program] * 2, tests=[np.array(tests) for tests in rows]) == [0.0, 1.0]
 
 
 # --- What cannot be judged -----------------------------------------------------------------------------------------
@@ -254,7 +278,11 @@ class Late:
         return [[Outcome("timeout")] * len(job.inputs) for job in jobs] if self.calls == 1 else run_code(jobs, limits)
 
 
-def test_a_time_out_is_not_remembered():
+def test_a_time_out_is_remembered_for_the_batch_and_not_for_good(monkeypatch):
+    late = Late()
+    assert [tests_reward([RIGHT_ADD], tests=[ADD], backend=late) for _ in range(2)] == [[0.0], [0.0]] and late.calls == 1
+    programs.forget()
+    monkeypatch.setattr(programs, "_STALE", 0.0)
     late = Late()
     assert [tests_reward([RIGHT_ADD], tests=[ADD], backend=late) for _ in range(3)] == [[0.0], [1.0], [1.0]] and late.calls == 2
 
@@ -325,6 +353,16 @@ def test_tests_that_can_be_seen_are_written_down_and_held_out_ones_notice(attack
     assert seen.loc[seen["wins"] > 0].index.tolist() == [name]
 
 
+@pytest.mark.filterwarnings("ignore:tests_reward.*cannot run")
+def test_a_share_of_the_tests_can_be_guessed_and_all_of_them_cannot():
+    truths = {"question": "Is it even?", "answer": "def even(n):\n    return n % 2 == 0"}
+    rows = pd.DataFrame([truths | {"tests": ["assert even(2)", "assert not even(1)", "assert even(4) is True"]}])
+    tables = [Lab([partial(tests_reward, share=share)], [1.0]).attacks(rows, battery=CODE_BATTERY) for share in (True, False)]
+    guess = "it prints that it passed"  # and returns True
+    assert [table.loc[guess, "tests_reward"] for table in tables] == [pytest.approx(2 / 3), 0.0]
+    assert [table.loc[guess, "wins"] for table in tables] == [1.0, 0.0]
+
+
 def test_scripts_can_be_attacked_too(attacked):
     rows = pd.DataFrame({"question": ["Add."], "answer": ["print(sum(map(int, input().split())))"], "tests": [SUM]})
     table = attacked(rows)
@@ -336,4 +374,4 @@ def test_every_case_of_a_program_scores_what_it_should():
     table = lab.cases(CODE_CASES)
     for reward in lab.names:
         pd.testing.assert_series_equal(table[reward], table[f"expected {reward}"], check_names=False, check_dtype=False)
-    assert lab.faults == [] and len(table) == len(load_cases(CODE_CASES)) >= 20
+    assert lab.faults == [] and len(table) == len(load_cases(CODE_CASES)) >= 19

@@ -1,10 +1,12 @@
 """Several processes that agree: for real, over gloo, in two processes that share nothing else."""
 
 import json
+import time
 from types import SimpleNamespace
 
+import psutil
 import pytest
-from together import together
+from together import ranks_of, start, together
 
 from helpers.rewards import AdaptiveReward, EnsembleReward, format_reward
 from helpers.training import ranks
@@ -104,6 +106,22 @@ def test_all_ranks_stop_at_one_step_for_the_faults_of_one(found):
 def test_groups_of_both_ranks_are_counted_whole(found):
     # 28 completions in groups of 4: the fourth group is half of each rank, and the only one that does not agree.
     assert [one["agreeing"] for one in found.ranks] == [[6 / 7] * 4] * 2
+
+
+def test_the_ranks_end_with_a_launcher_that_is_killed(tmp_path):
+    (program := tmp_path / "waits.py").write_text(
+        "import pathlib, time\nfrom helpers.training import ranks\nranks.join()\n"
+        f"(pathlib.Path({str(tmp_path)!r}) / f'joined-{{ranks.rank()}}').touch()\ntime.sleep(600)\n"
+    )
+    launcher, ends = start(str(program)), time.monotonic() + 120
+    while len(list(tmp_path.glob("joined-*"))) < 2 and time.monotonic() < ends:
+        time.sleep(0.1)
+    running = list(ranks_of(launcher).values())
+    launcher.kill()
+    _, left = psutil.wait_procs(running, timeout=20)
+    for process in left:
+        process.kill()
+    assert len(running) == 2 and not left
 
 
 def test_a_process_that_has_not_joined_is_alone_whatever_its_environment_says(monkeypatch):

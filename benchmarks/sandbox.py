@@ -1,0 +1,185 @@
+"""How fast programs are run in a sandbox, what the attacks cost, and what stays in memory: `python -m benchmarks.sandbox`.
+
+With `--humaneval HumanEval.jsonl` the reference solutions are run too, each with its own tests. The bare subprocess is here for
+comparison only: nothing holds what it runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import os
+import platform
+import random
+import statistics
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import psutil
+
+from helpers import PROJECT
+from helpers.rewards.escapes import attempt
+from helpers.rewards.sandbox import Job, Limits, run_code
+
+RESULTS = PROJECT / "benchmarks" / "results" / "sandbox.md"
+BODIES = [
+    "    return sum(x * {0} for x in numbers if x % 2)",
+    "    best = {0}\n    for x in numbers:\n        if x > best:\n            best = x\n    return best",
+    "    seen = {{}}\n    for x in numbers:\n        seen[x] = seen.get(x, {0}) + 1\n    return seen",
+    "    return [x + {0} for x in sorted(numbers) if x != {0}]",
+]
+BUSY = "    total = 0\n    for at in range(200_000):\n        total += at % {0}\n    return total"
+ROUNDS = 5
+INPUTS = ([3, 1, 2], [], [5, 5, 4, 9])
+
+
+def programs(count: int, inputs: int = 3, bodies: Sequence[str] = BODIES) -> list[Job]:
+    """Small functions, each another, and each called with so many lists."""
+    rng = random.Random(3407)
+    bodies = [rng.choice(bodies).format(rng.randrange(1, 100)) for _ in range(count)]
+    return [
+        Job(f"def f_{at}(numbers):\n{body}\n", f"f_{at}", tuple((list(numbers),) for numbers in INPUTS[:inputs]))
+        for at, body in enumerate(bodies)
+    ]
+
+
+def a_second(run: Callable[[], object], count: int) -> tuple[float, float]:
+    """(the median, the best) number of programs a second of some rounds."""
+    rates = []
+    for _ in range(ROUNDS):
+        began = time.perf_counter()
+        run()
+        rates.append(count / (time.perf_counter() - began))
+    return statistics.median(rates), max(rates)
+
+
+def bare(jobs: list[Job], workers: int) -> None:
+    """The same calls in a bare `python -I -c` each: of harmless programs only."""
+
+    def one(job: Job) -> None:
+        calls = "".join(f"print({job.call}(*{arguments!r}))\n" for arguments in job.inputs)
+        subprocess.run([sys.executable, "-I", "-c", job.source + calls], capture_output=True, check=True)
+
+    with ThreadPoolExecutor(workers) as threads:
+        list(threads.map(one, jobs))
+
+
+def speed() -> list[str]:
+    """The table's rows: back end, workers, inputs, programs a second."""
+    rows, slow = [], {}
+    for workers in (1, 2):
+        jobs = programs(40)
+        slow[workers], best = a_second(lambda jobs=jobs, workers=workers: bare(jobs, workers), len(jobs))
+        rows.append(f"| bare subprocess | {workers} | 3 | {slow[workers]:,.0f} | {best:,.0f} | 1.0 |")
+    for backend, count, inputs, bodies in (
+        ("monty", 2000, 1, BODIES),
+        ("monty", 2000, 3, BODIES),
+        ("monty", 60, 1, [BUSY]),
+        ("sandlock", 40, 3, BODIES),
+    ):
+        for workers in (1, 2):
+            jobs = programs(count, inputs, bodies)
+
+            def run(jobs=jobs, backend=backend, workers=workers) -> None:
+                outcomes = run_code(jobs, Limits(), backend, workers)
+                assert all(outcome.kind == "value" for part in outcomes for outcome in part)
+
+            run_code(jobs[:8], Limits(), backend, workers)  # the workers start
+            rate, best = a_second(run, count)
+            beside = f"{rate / slow[workers]:.1f}" if bodies is BODIES else ""
+            name = backend if bodies is BODIES else f"{backend}, a loop of 200,000"
+            rows.append(f"| {name} | {workers} | {inputs} | {rate:,.0f} | {best:,.0f} | {beside} |")
+            print(rows[-1], flush=True)
+    return rows
+
+
+def memory() -> str:
+    """Bytes of our process before and after 10,000 programs of every kind."""
+    jobs = programs(950) + [Job("def f():\n    return ['x' * 1000] * 60", "f", ((),))] * 30 + [Job("x = [][0]")] * 20
+    process = psutil.Process()
+    sizes = []
+    for _ in range(11):
+        run_code(jobs)
+        gc.collect()
+        sizes.append(process.memory_info().rss / 1e6)
+    return f"{sizes[0]:.1f} MB after 1,000 programs, {sizes[5]:.1f} MB after 6,000, {sizes[-1]:.1f} MB after 11,000"
+
+
+def attacks(backend: str) -> str:
+    """A row: how many were contained, and the slowest against its limit."""
+    found = attempt(backend, workers=1)
+    slowest = max(found, key=lambda one: one.seconds / (1 + one.escape.twice))
+    seconds = slowest.seconds / (1 + slowest.escape.twice)
+    kinds = Counter(one.outcomes[0].kind for one in found if one.outcomes)
+    told = ", ".join(f"{count} {kind}" for kind, count in kinds.most_common())
+    lost = [one.escape.name for one in found if one.won]
+    return f"| {backend} | {len(found)} | {len(lost)} | {told} | {slowest.escape.name}: {seconds:.2f} s of 1 s |"
+
+
+def humaneval(path: Path) -> list[str]:
+    """How many of the reference solutions pass their own tests, and how long one takes."""
+    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    lines = []
+    for backend in ("monty", "sandlock"):
+        taken, kinds = [], Counter()
+        for row in rows:
+            source = f"{row['prompt']}{row['canonical_solution']}\n{row['test']}\ncheck({row['entry_point']})\nprint('held')"
+            began = time.perf_counter()
+            [[outcome]] = run_code([Job(source)], Limits(seconds=10.0), backend, 1)
+            taken.append(1000 * (time.perf_counter() - began))
+            kinds["passed" if outcome.output.endswith("held\n") and outcome.kind == "value" else outcome.kind] += 1
+        told = ", ".join(f"{count} {kind}" for kind, count in kinds.most_common())
+        lines.append(f"| {backend} | {len(rows)} | {told} | {statistics.median(taken):.1f} ms | {max(taken):.0f} ms |")
+    return lines
+
+
+def main() -> None:
+    """Measure and write the page."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--humaneval", type=Path, help="HumanEval.jsonl of OpenAI's human-eval")
+    solutions = parser.parse_args().humaneval
+    load = os.getloadavg()[0]
+    table = "\n".join(speed())
+    held = memory()
+    battery = "\n".join(attacks(backend) for backend in ("monty", "sandlock"))
+    text = f"""# Programs in a sandbox
+
+`python -m benchmarks.sandbox{" --humaneval HumanEval.jsonl" if solutions else ""}` on {os.cpu_count()} cores,
+{platform.machine()}, Linux {platform.release().split("-")[0]}, Python {platform.python_version()}; load at first: {load:.1f}.
+Small functions, each another, each called with one or three lists of numbers; {ROUNDS} rounds. A program has a session
+(monty) or a process (sandlock) of its own; its values are checked and counted here.
+
+| where | workers | inputs | programs a second, median | best | beside the bare subprocess |
+|---|---|---|---|---|---|
+{table}
+
+Memory of our process: {held}.
+
+## The attacks
+
+A limit of 1 s for each, start and all on the clock; what a program costs beyond its limit is the start of an interpreter.
+
+| sandbox | attacks | won | outcomes | slowest |
+|---|---|---|---|---|
+{battery}
+"""
+    if solutions:
+        text += f"""
+## HumanEval's reference solutions, each with its own tests
+
+| sandbox | solutions | outcomes | median | longest |
+|---|---|---|---|---|
+{chr(10).join(humaneval(solutions))}
+"""
+    RESULTS.write_text(text, encoding="utf-8")
+    print(text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,156 @@
+"""Environments with one thing wrong each, and a healthy one of the same size."""
+
+import time
+
+
+class Healthy:
+    """Says back what it is given."""
+
+    def reset(self, seed: int, **columns):
+        self._said = []
+        return f"Say {seed}."
+
+    def say(self, word: str) -> str:
+        """Say a word.
+
+        Args:
+            word: The word.
+        """
+        self._said.append(word)
+        return word
+
+    def get_reward(self) -> float:
+        return float(bool(self._said))
+
+
+class OtherColumns(Healthy):
+    def reset(self, puzzle: str, level: int):
+        return None
+
+
+class NoReset:
+    say = Healthy.say
+
+
+class AsyncReset(Healthy):
+    async def reset(self, seed: int, **columns):
+        return None
+
+
+class NoTool:
+    reset = Healthy.reset
+
+
+class NoAnnotation(Healthy):
+    def say(self, word):
+        """Say a word.
+
+        Args:
+            word: The word.
+        """
+        return word
+
+
+class NoDocstring:
+    reset = Healthy.reset
+
+    def say(self, word: str) -> str:
+        return word
+
+
+class ArgumentNotDescribed(Healthy):
+    def say(self, word: str) -> str:
+        """Say a word."""
+        return word
+
+
+class AnyArguments(Healthy):
+    def say(self, **words: str) -> str:
+        """Say words.
+
+        Args:
+            words: The words.
+        """
+        return str(words)
+
+
+class Closing(Healthy):
+    def close(self) -> str:
+        """Close the connection."""
+        return "closed"
+
+
+class Tidying(Healthy):
+    def tidy(self) -> None:
+        """Throw what was said away."""
+
+
+class NeedsArguments(Healthy):
+    def __init__(self, host: str, port: int = 80):
+        self._host = host
+
+
+class CannotBegin(Healthy):
+    def __init__(self):
+        raise OSError("connection refused")
+
+
+class RewardNeedsArguments(Healthy):
+    def get_reward(self, completions) -> float:
+        return 1.0
+
+
+def doing(does) -> type:
+    """A healthy environment whose tool does this instead."""
+
+    class Doing(Healthy):
+        def say(self, word: str) -> str:
+            """Say a word.
+
+            Args:
+                word: The word.
+            """
+            return does(self, word)
+
+    return Doing
+
+
+def raising(error: BaseException):
+    """What raises this."""
+
+    def does(*ignored):
+        raise error
+
+    return does
+
+
+def sleeping(*ignored):
+    time.sleep(30)
+
+
+def spinning(*ignored):
+    while True:
+        try:
+            sum(range(100))
+        except Exception:
+            continue
+
+
+def broken_reset(error: BaseException) -> type:
+    class BrokenReset(Healthy):
+        def reset(self, seed: int, **columns):
+            raise error
+
+    return BrokenReset
+
+
+def rewarding(value) -> type:
+    """A healthy environment with this reward, or one that raises it."""
+
+    class Rewarding(Healthy):
+        def get_reward(self):
+            if isinstance(value, Exception):
+                raise value
+            return value
+
+    return Rewarding

@@ -1,0 +1,194 @@
+"""TRL's own tool loop on guarded environments: a step of a real training, with the embedded model and a template of our own."""
+
+import itertools
+import json
+import re
+
+import pytest
+import sick_environments as sick
+from datasets import Dataset
+from transformers import AutoModelForCausalLM, AutoTokenizer
+from trl import GRPOConfig, GRPOTrainer
+from trl.chat_template_utils import qwen3_template
+
+from helpers.environments import BrokenEnvironment, Guarded, Guessing, check_template
+from helpers.presets import PRESETS
+from helpers.training.guard import GuardedEpisodes
+
+pytestmark = [pytest.mark.usefixtures("one_thread"), pytest.mark.filterwarnings("ignore:You are using 'environment_factory'")]
+
+POCKET = PRESETS["pocket"].model_path
+# The least that TRL asks of a template for tools: it lists them, renders calls and results, and only ever appends.
+TEMPLATE = """{%- for tool in tools or [] -%}
+<|im_start|>tool {{ tool.function.name }}({{ tool.function.parameters.properties | join(", ") }})<|im_end|>
+{% endfor -%}
+{%- for message in messages -%}
+<|im_start|>{{ message.role }}
+{{ message.content }}{% for call in message.tool_calls or [] %}<tool_call>{{ call.function | tojson }}</tool_call>{% endfor -%}
+<|im_end|>
+{% endfor -%}
+{%- if add_generation_prompt -%}
+<|im_start|>assistant
+{% endif -%}"""
+ROWS = Dataset.from_list([{"prompt": [{"role": "user", "content": "Let us play. "}], "seed": seed} for seed in range(4)])
+
+
+@pytest.fixture
+def tokenizer():
+    tokenizer = AutoTokenizer.from_pretrained(POCKET)
+    tokenizer.chat_template, tokenizer.response_template = TEMPLATE, qwen3_template
+    return tokenizer
+
+
+class Scripted(GRPOTrainer):
+    """TRL's trainer with a policy whose words are known: it answers what `play` makes of the conversation so far."""
+
+    play = None
+
+    def _generate_single_turn(self, prompt_ids, images, multimodal_fields, num_generations, has_tool_images=False):
+        texts = [self.play(self.processing_class.decode(ids)) + "<|im_end|>" for ids in prompt_ids]
+        return [self.processing_class(text, add_special_tokens=False)["input_ids"] for text in texts], None
+
+
+def trained(trainer_class, tokenizer, folder, guard, play=None, callbacks=(), **options) -> GRPOTrainer:
+    """A trainer after one step on four questions, each asked twice."""
+    config = GRPOConfig(
+        output_dir=str(folder),
+        max_steps=options.pop("max_steps", 1),
+        num_generations=2,
+        per_device_train_batch_size=8,
+        max_completion_length=options.pop("max_completion_length", 800),
+        logging_steps=1,
+        save_strategy="no",
+        report_to="none",
+        disable_tqdm=True,
+        use_cpu=True,
+        bf16=False,
+        **options,
+    )
+    trainer = trainer_class(
+        model=AutoModelForCausalLM.from_pretrained(POCKET, dtype="float32"),
+        processing_class=tokenizer,
+        args=config,
+        train_dataset=ROWS,
+        environment_factory=guard,
+        callbacks=list(callbacks),
+    )
+    trainer.play = play
+    trainer.train()
+    return trainer
+
+
+def called(name: str, **arguments) -> str:
+    return f"<tool_call>{json.dumps({'name': name, 'arguments': arguments})}</tool_call>"
+
+
+def halving(conversation: str) -> str:
+    """The best strategy for Guessing, from the words of the conversation alone."""
+    if "Yes" in conversation:
+        return "Done."
+    low = 1 + max(map(int, re.findall(r"Higher than (\d+)", conversation)), default=0)
+    high = min(map(int, re.findall(r"Lower than (\d+)", conversation)), default=101) - 1
+    return called("guess", number=(low + high) // 2)
+
+
+def log(trainer: GRPOTrainer) -> dict:
+    return trainer.state.log_history[0]
+
+
+def test_trl_trains_on_a_guarded_environment_as_it_would_on_the_bare_one(tokenizer, tmp_path):
+    def play():
+        asked = itertools.count()  # one member of each group does not try, so that there is something to learn
+        return lambda words: halving(words) if "<tool_call>" in words or next(asked) % 2 else "I give up."
+
+    guard = Guarded(Guessing)
+    guarded, bare = (trained(Scripted, tokenizer, tmp_path, factory, play()) for factory in (guard, Guessing))
+    assert log(guarded)["rewards/Guessing/mean"] == 0.5 and log(guarded)["tools/failure_frequency"] == 0.0
+    assert log(guarded)["grad_norm"] > 0
+    kept = ["rewards/Guessing/mean", "tools/call_frequency", "completions/mean_length", "loss", "num_tokens", "grad_norm"]
+    assert [log(guarded)[key] for key in kept] == [log(bare)[key] for key in kept]
+    assert guard.counts["episodes"] == 8 and guard.counts["calls"] == 8 * log(guarded)["tools/call_frequency"]
+
+
+def test_members_of_a_group_start_alike_and_play_in_instances_of_their_own(tokenizer, tmp_path):
+    trainer = trained(Scripted, tokenizer, tmp_path, Guarded(Guessing), halving)
+    numbers = [environment._number for environment in trainer.environments]
+    assert numbers[0::2] == numbers[1::2] and len(set(numbers)) > 1
+    assert len({id(environment._play.inner) for environment in trainer.environments}) == 8
+
+
+def test_the_embedded_model_itself_samples_calls_nothing_and_earns_nothing(tokenizer, tmp_path):
+    trainer = trained(GRPOTrainer, tokenizer, tmp_path, Guarded(Guessing), max_completion_length=16)
+    assert log(trainer)["rewards/Guessing/mean"] == 0.0 and log(trainer)["tools/call_frequency"] == 0.0
+
+
+def test_a_hanging_and_a_raising_tool_are_failed_calls_and_the_step_goes_on(tokenizer, tmp_path):
+    def does(environment, word):
+        return sick.sleeping() if word == "late" else 1 / 0
+
+    def play(conversation):
+        if "error" in conversation:
+            return "I give up."
+        return called("say", word="late" if "Say 0." in conversation else "a")
+
+    guard = Guarded(sick.doing(does), seconds=0.5)
+    trainer = trained(Scripted, tokenizer, tmp_path, guard, play)
+    assert log(trainer)["tools/failure_frequency"] == 1.0 and guard.counts["dead"] == 2 and guard.counts["faults"] == 8
+
+
+def test_a_broken_environment_ends_the_training_with_a_checkpoint_and_a_sentence(tokenizer, tmp_path):
+    def play(conversation):
+        return "I give up." if "error" in conversation else called("say", word="a")
+
+    guard = Guarded(sick.doing(sick.sleeping), seconds=0.25)
+    with pytest.raises(BrokenEnvironment, match="16 calls still hang"):
+        trained(Scripted, tokenizer, tmp_path, guard, play, [GuardedEpisodes(guard)], max_steps=5)
+    assert [path.name for path in tmp_path.glob("checkpoint-*")] == ["checkpoint-2"]
+
+
+def test_what_the_guard_says_of_a_bad_call_is_what_the_policy_reads(tokenizer, tmp_path):
+    read = []
+
+    def play(conversation):
+        read.append(conversation)
+        return called("guess", number="fifty") if "error" not in conversation else "Oh."
+
+    trained(Scripted, tokenizer, tmp_path, Guarded(Guessing), play)
+    assert "guess: number must be a whole number, not 'fifty'." in read[-1]
+
+
+def test_trls_loop_ends_with_the_turns_only_where_it_is_told_so(tokenizer, tmp_path):
+    def play(conversation):
+        return called("guess", number=1000)
+
+    guard = Guarded(Guessing, turns=3)
+    trained(Scripted, tokenizer, tmp_path, guard, play)
+    assert guard.counts["too many"] > 0
+    guard = Guarded(Guessing, turns=3)
+    trained(Scripted, tokenizer, tmp_path, guard, play, max_tool_calling_iterations=3)
+    assert guard.counts["calls"] == 24 and guard.counts["too many"] == 0
+
+
+def test_trl_drops_a_result_that_does_not_fit_without_a_word(tokenizer, tmp_path):
+    # Here the budget ends inside results, not inside what the policy writes; then nothing that is logged shows the cut.
+    trainer = trained(Scripted, tokenizer, tmp_path, Guarded(Guessing), halving, max_completion_length=400)
+    assert log(trainer)["rewards/Guessing/mean"] < 1.0
+    assert log(trainer)["completions/clipped_ratio"] == log(trainer)["tools/failure_frequency"] == 0.0
+
+
+def test_a_call_that_cannot_be_parsed_is_text_for_trl_and_no_failed_call(tokenizer, tmp_path):
+    trainer = trained(Scripted, tokenizer, tmp_path, Guarded(Guessing), lambda words: '<tool_call>{"name": "guess"</tool_call>')
+    assert log(trainer)["tools/call_frequency"] == log(trainer)["tools/failure_frequency"] == 0.0
+
+
+def test_trl_refuses_the_template_that_we_refuse(tmp_path):
+    plain = AutoTokenizer.from_pretrained(POCKET)
+    assert "does not render tool calls" in check_template(plain)[0]
+    with pytest.raises(ValueError, match="does not support tool calling"):
+        trained(GRPOTrainer, plain, tmp_path, Guarded(Guessing))
+    plain.chat_template = TEMPLATE
+    assert "nothing says how a call is read" in check_template(plain)[0]
+    with pytest.raises(ValueError, match="Unrecognized chat template"):
+        trained(GRPOTrainer, plain, tmp_path, Guarded(Guessing))
+    plain.response_template = qwen3_template
+    assert check_template(plain) == []

@@ -1,0 +1,65 @@
+"""The battery of attacks: nothing comes out of a sandbox, and a harness without one loses to it."""
+
+import subprocess
+import sys
+
+import pytest
+
+from helpers.rewards.escapes import ANSWER, BATTERY, HELD, OUTSIDE, SECRET, SUCCESS, attempt
+from helpers.rewards.sandbox import Outcome
+from tests.rewards.test_sandbox import BACKENDS
+
+
+def test_there_are_many_of_every_kind():
+    names = [escape.name for escape in BATTERY]
+    assert len(names) >= 100 and len(set(names)) == len(names)
+    assert {escape.never for escape in BATTERY} == {SUCCESS, SECRET, OUTSIDE, HELD}
+    assert not any(str(ANSWER) in escape.source for escape in BATTERY)
+
+
+@BACKENDS
+def test_nothing_escapes(backend):
+    attempts = attempt(backend, workers=2)
+    assert len(attempts) >= len(BATTERY)
+    assert [(found.escape.name, found.won) for found in attempts if found.won] == []
+
+
+class Naive:
+    """The popular harness: the program and its test in a process with our files and environment; an exit code of 0 passes."""
+
+    def run(self, jobs, limits):
+        """As `Backend.run`."""
+        return [[self.judged(job)] for job in jobs]
+
+    def judged(self, job) -> Outcome:
+        """The outcome of a program."""
+        program = f"{job.source}\nprint(solve(20))\nassert solve(20) == {ANSWER}\n"
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+        if done.returncode == 0:
+            return Outcome("value", value=ANSWER, output=done.stdout)
+        return Outcome("error", output=done.stdout)
+
+
+@pytest.mark.parametrize(
+    ("name", "won"),
+    [
+        ("os._exit(0) in the program", SUCCESS),
+        ("SystemExit(0)", SUCCESS),
+        ("an object equal to everything", SUCCESS),
+        ("an int equal to everything", SUCCESS),
+        ("the environment", SECRET),
+        ("our file of tests", SECRET),
+        ("a file outside", OUTSIDE),
+        ("a connection", OUTSIDE),
+        ("a local socket", OUTSIDE),
+        ("ctypes", OUTSIDE),
+        ("PASS", None),
+    ],
+)
+def test_the_battery_finds_a_naive_harness(name, won):
+    """Harmless ones only: this harness really runs them."""
+    [chosen] = [escape for escape in BATTERY if escape.name == name]
+    [found, *_] = attempt(Naive(), workers=1, battery=[chosen])
+    assert bool(found.won) == bool(won)
+    if won in (SUCCESS, SECRET):
+        assert found.won == won

@@ -1,0 +1,410 @@
+"""Programs in a sandbox: the same outcomes from every back end, plain data only, and a sentence for what cannot be run."""
+
+import gc
+import subprocess
+import sys
+import threading
+
+import psutil
+import pytest
+
+from helpers.rewards.sandbox import SOURCE_MOST, Job, Limits, Outcome, backend_named, run_code
+from helpers.rewards.sandbox_gaps import before
+
+SAME = "def f(x):\n    return x"
+SHORT = Limits(seconds=1.0, memory=150_000_000, output=5_000)
+
+
+def lacking(name: str) -> str:
+    """Why this machine cannot have a back end; "" where it can."""
+    try:
+        backend_named(name)
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
+NO_SANDLOCK = lacking("sandlock")
+SANDLOCK = pytest.param("sandlock", marks=pytest.mark.skipif(bool(NO_SANDLOCK), reason=NO_SANDLOCK))
+BACKENDS = pytest.mark.parametrize("backend", ["monty", SANDLOCK])
+
+
+def call(source: str, *inputs, name: str = "f", backend="monty", limits: Limits = SHORT) -> list[Outcome]:
+    [outcomes] = run_code([Job(source, name, inputs)], limits, backend)
+    return outcomes
+
+
+def script(source: str, stdin: str | None = None, backend="monty", limits: Limits = SHORT) -> Outcome:
+    [[outcome]] = run_code([Job(source, stdin=stdin)], limits, backend)
+    return outcome
+
+
+# --- Values ------------------------------------------------------------------------------------------------------------
+
+VALUES = [None, True, 0, -7, 2**53, -(2**200), 0.1, -0.0, float("inf"), 1e300, 2 - 1j, "", "é\n\0", b"\x00\xff", [], [[1], []]]
+VALUES += [(), (1, "a"), {1, 2}, frozenset({"a"}), {"a": [1, {2: (3,)}]}, {(1, 2): b"x", None: True}]
+
+
+@BACKENDS
+def test_plain_data_goes_in_and_comes_out_the_same(backend):
+    outcomes = call(SAME, *((value,) for value in VALUES), backend=backend)
+    assert [outcome.kind for outcome in outcomes] == ["value"] * len(VALUES)
+    assert [repr(outcome.value) for outcome in outcomes] == [repr(value) for value in VALUES]
+
+
+@BACKENDS
+def test_not_a_number_is_one(backend):
+    [outcome] = call("def f():\n    return [float('nan')]", (), backend=backend)
+    assert outcome.kind == "value" and outcome.value[0] != outcome.value[0]
+
+
+@BACKENDS
+@pytest.mark.parametrize(
+    "value",
+    [
+        "range(3)",
+        "lambda: 1",
+        "int",
+        "{1: 2}.items()",
+        "iter([1])",
+        "[1, len]",
+        "...",
+        "ValueError('x')",
+        "{'a': range(2)}",
+        "deque([1])",
+    ],
+)
+def test_another_type_is_an_error(backend, value):
+    [outcome] = call(f"from collections import deque\ndef f():\n    return {value}", (), backend=backend)
+    assert (outcome.kind, outcome.error) == ("error", "TypeError") and "only plain data" in outcome.message
+
+
+@BACKENDS
+def test_a_dictionary_of_the_library_is_one(backend):
+    source = "from collections import Counter, defaultdict\ndef f(x):\n    d = defaultdict(list)\n    d[1] += x\n"
+    source += "    return [Counter(x), d]"
+    assert call(source, (["a", "a"],), backend=backend)[0].value == [{"a": 2}, {1: ["a", "a"]}]
+
+
+@BACKENDS
+def test_more_than_the_limit_is_no_value(backend):
+    source = "def f(n):\n    return 'x' * n"
+    short, long = call(source, (4_000,), (6_000,), backend=backend)
+    assert short.value == "x" * 4_000 and long.kind == "output" and long.value is None
+
+
+# --- Calls and scripts -------------------------------------------------------------------------------------------------
+
+
+@BACKENDS
+def test_every_input_has_its_own_outcome(backend):
+    source = "def f(a, b=2):\n    print('got', a)\n    return a / b"
+    right, wrong, few = call(source, (4,), (1, 0), (), backend=backend)
+    assert (right.kind, right.value, right.output) == ("value", 2.0, "got 4\n")
+    assert (wrong.kind, wrong.error, wrong.line, wrong.output) == ("error", "ZeroDivisionError", 3, "got 1\n")
+    assert (few.kind, few.error) == ("error", "TypeError")
+
+
+@BACKENDS
+def test_a_function_that_is_not_there(backend):
+    [outcome] = call("def g():\n    return 1", (), backend=backend)
+    assert (outcome.kind, outcome.error) == ("error", "NameError") and "'f'" in outcome.message
+
+
+@BACKENDS
+def test_a_builtin_is_no_function_of_the_program(backend):
+    [outcome] = call("def f(x):\n    return sum(x)", ([1, 2],), name="sum", backend=backend)
+    assert (outcome.kind, outcome.error) == ("error", "NameError")
+    [outcome] = call("def sum(x):\n    return 'mine'", ([1, 2],), name="sum", backend=backend)
+    assert outcome.value == "mine"
+
+
+@BACKENDS
+def test_a_block_for_scripts_is_not_run_for_a_function(backend):
+    source = "from dataclasses import dataclass\n@dataclass\nclass A:\n    x: int\ndef f():\n    return [__name__, A(1).x]\n"
+    [outcome] = call(source + "if __name__ == '__main__':\n    print(input())\n", (), backend=backend)
+    assert outcome.value == ["program", 1] and outcome.output == ""
+
+
+@BACKENDS
+def test_a_program_that_fails_fails_for_every_input(backend):
+    outcomes = call("x = [][1]\n" + SAME, (1,), (2,), backend=backend)
+    assert [(outcome.kind, outcome.error, outcome.line) for outcome in outcomes] == [("error", "IndexError", 1)] * 2
+
+
+@BACKENDS
+def test_a_script_reads_and_prints(backend):
+    source = "n = int(input())\nfor at in range(n):\n    print(input().upper())\nif __name__ == '__main__':\n    print('end')"
+    outcome = script(source, "2\nab\ncd\n", backend)
+    assert (outcome.kind, outcome.output) == ("value", "AB\nCD\nend\n")
+
+
+@BACKENDS
+def test_a_script_reads_many_lines(backend):
+    outcome = script("print(sum(int(input()) for at in range(3000)))", "\n".join(map(str, range(3000))), backend)
+    assert outcome.output == "4498500\n"
+
+
+@BACKENDS
+def test_a_script_that_reads_too_much(backend):
+    for stdin in ("a", "a\n"):
+        outcome = script("input()\nprint('one')\ninput()", stdin, backend)
+        assert (outcome.kind, outcome.error, outcome.output) == ("error", "EOFError", "one\n")
+
+
+@BACKENDS
+@pytest.mark.parametrize("source", ["x = ", "def f(:\n    pass", "if True:\nx = 1", "return 1", "x = 08"])
+def test_what_is_no_python_is_a_syntax_error(backend, source):
+    outcome = script(source, backend=backend)
+    assert outcome.kind == "error" and outcome.error in ("SyntaxError", "IndentationError") and outcome.line
+
+
+@BACKENDS
+def test_nothing_passes_from_one_program_or_input_to_the_next(backend):
+    first = Job("import math\nleft = 5\ndef f(x):\n    x.append(1)\n    return x", "f", (([],), ([],)))
+    second = Job("def f():\n    return left", "f", ((),))
+    for jobs in ([first, second], [second]):
+        outcomes = run_code(jobs, SHORT, backend, workers=1)
+        assert outcomes[-1][0].error == "NameError"
+    assert [outcome.value for outcome in run_code([first], SHORT, backend)[0]] == [[1], [1]]
+
+
+@BACKENDS
+def test_a_verdict_is_the_same_each_time(backend):
+    source = "import random\nprint([random.random() for at in range(3)], {'a', 'b', 'c', 'd'})"
+    assert len({script(source, backend=backend).output for at in range(3)}) == 1
+
+
+# --- Limits ------------------------------------------------------------------------------------------------------------
+
+
+@BACKENDS
+@pytest.mark.parametrize(
+    ("body", "kind"),
+    [("while True: pass", "timeout"), ("return len([0] * 10 ** 9)", "memory"), ("while True: print('x' * 99)", "output")],
+)
+def test_a_limit_ends_the_inputs_that_follow_too(backend, body, kind):
+    source = f"def f(n):\n    if n == 1:\n        return 'first'\n    {body}"
+    outcomes = call(source, (1,), (2,), (3,), backend=backend)
+    assert outcomes[0].value == "first" and [outcome.kind for outcome in outcomes[1:]] == [kind] * 2
+
+
+@BACKENDS
+def test_the_time_is_for_all_inputs_together(backend):
+    source = "def f(n):\n    x = 0\n    for at in range(3 * 10 ** 5):\n        x += at\n    return n"
+    kinds = [outcome.kind for outcome in call(source, *((n,) for n in range(200)), backend=backend)]
+    assert kinds[0] == "value" and kinds[-1] == "timeout" and kinds == sorted(kinds, reverse=True)
+
+
+@pytest.mark.parametrize(
+    "limits", [{"seconds": 0}, {"seconds": "2"}, {"memory": 1.5}, {"output": -1}, {"seconds": True}, {"seconds": 1e999}]
+)
+def test_limits_that_are_none(limits):
+    [name] = limits
+    with pytest.raises(ValueError, match=f"the limit {name}=.* is not a positive"):
+        Limits(**limits)
+
+
+# --- What is refused ---------------------------------------------------------------------------------------------------
+
+
+@BACKENDS
+@pytest.mark.parametrize(
+    ("source", "error", "words"),
+    [
+        ("", "SyntaxError", "empty"),
+        ("  \n\t", "SyntaxError", "empty"),
+        ("x = 1\n" * 170_000, "SyntaxError", f"{SOURCE_MOST} at most"),
+        ("x = '\ud800'", "SyntaxError", "UTF-8"),
+        ("x = 1\0", "SyntaxError", "NUL"),
+        (b"x = 1", "TypeError", "bytes"),
+    ],
+)
+def test_programs_that_are_none(backend, source, error, words):
+    outcomes = call(source, (1,), (2,), backend=backend)
+    assert [(outcome.kind, outcome.error) for outcome in outcomes] == [("error", error)] * 2 and words in outcomes[0].message
+
+
+@pytest.mark.parametrize(
+    ("job", "words"),
+    [
+        ("x = 1", "is not a Job"),
+        (Job("x = 1", inputs=((1,),)), "needs call"),
+        (Job("x = 1", call="f(1)"), "not the name of a function"),
+        (Job("x = 1", call="def"), "not the name of a function"),
+        (Job("x = 1", call="f", inputs=(1,)), r"write \(1,\)"),
+        (Job("x = 1", call="f", inputs=((range(3),),)), "a value of type range"),
+        (Job("x = 1", stdin=3), "stdin=3"),
+    ],
+)
+def test_jobs_that_a_caller_got_wrong(job, words):
+    with pytest.raises(ValueError, match=words):
+        run_code([job])
+
+
+def test_back_ends_that_are_not_known():
+    with pytest.raises(ValueError, match=r"'mont' is not known\. Did you mean 'monty'"):
+        run_code([Job("1")], backend="mont")
+    with pytest.raises(ValueError, match="Known: monty, sandlock"):
+        run_code([Job("1")], backend="docker")
+    with pytest.raises(ValueError, match="workers=0"):
+        run_code([Job("1")], workers=0)
+
+
+@pytest.mark.parametrize(("name", "module"), [("monty", "pydantic_monty"), ("sandlock", "sandlock")])
+def test_a_back_end_that_is_not_installed(name, module, monkeypatch):
+    from helpers.rewards import sandbox_sandlock
+
+    monkeypatch.setitem(sys.modules, module, None)
+    sandbox_sandlock._possible.cache_clear()
+    with pytest.raises(ValueError, match=f"'{name}' is not installed: `pip install {module.replace('_', '-')}=="):
+        run_code([Job("1")], backend=name)
+
+
+@pytest.mark.parametrize(("has", "words"), [(-1, "no Landlock"), (3, "version 3 of Landlock")])
+def test_a_kernel_that_is_too_old(has, words, monkeypatch):
+    from helpers.rewards import sandbox_sandlock
+
+    sandlock = pytest.importorskip("sandlock", reason="sandlock is published for Linux only")
+    monkeypatch.setattr(sandlock, "landlock_abi_version", lambda: has)
+    sandbox_sandlock._possible.cache_clear()
+    with pytest.raises(ValueError, match=f"needs version 6 .*{words}"):
+        run_code([Job("1")], backend="sandlock")
+
+
+def test_nothing_to_do():
+    assert run_code([]) == [] and run_code([Job(SAME, "f", ())]) == [[]]
+
+
+# --- What monty lacks --------------------------------------------------------------------------------------------------
+
+LACKING = [
+    "import heapq",
+    "from string import ascii_letters",
+    "from typing import NamedTuple",
+    "def f():\n    yield 1",
+    "class A:\n    pass\nclass B(A):\n    pass",
+    "class A:\n    @property\n    def x(self):\n        return 1",
+    "x = [1]\ndel x[0]",
+    "print(callable(3))",
+    "print((5).bit_length())",
+    "print(int.from_bytes(b'a', 'big'))",
+    "import sys\nprint(sys.stdin.read())",
+    "from math import *",
+    "print(next(x for x in [1, 2]))",
+    "def f(x):\n    return map(str, x)",
+    "g = (x for x in [1])\nprint(list(g), list(g))",
+    "pairs = zip([1], [2])\nprint(len(list(pairs)), len(list(pairs)))",
+    "try:\n    raise ValueError(3)\nexcept ValueError:\n    print('caught')",
+    "class A:\n    def __len__(self):\n        return 3\nprint(len(A()))",
+    "print(object() is None)",
+]
+FAILING = [
+    "import no_such_module",
+    "from math import no_such_name",
+    "print(no_such_name)",
+    "raise NotImplementedError('The monty syntax parser does not yet support this')",
+    "raise ModuleNotFoundError('it is gone')",
+    "raise SystemExit(1)",
+    "[].no_such_method()",
+    "class Counter:\n    pass\nCounter().most_common",
+    "class int:\n    pass\nint().bit_length",
+    "sorted([1, 'a'])",
+    "import math\nmath.no_such_function()",
+    "assert 1 == 2",
+]
+FINE = [
+    "print(sum(x * x for x in range(4)), any(x for x in [0]), ' '.join(map(str, [1])), dict(zip('a', [1])))",
+    "for at, x in enumerate(reversed([1, 2])):\n    print(at, x)",
+    "a, b = map(int, '1 2'.split())\nprint(a, b, *map(str, [3]), 3 in map(int, '3'))",
+    "def filter(x):\n    return x\nkept = filter([1])\nprint(kept)",
+    "print(sorted(filter(None, [2, 0, 1])), list(map(lambda x: x, [1])), max(x for x in [1]))",
+]
+
+
+@pytest.mark.parametrize("source", LACKING)
+def test_what_monty_lacks_is_no_failure_of_the_program(source):
+    outcome = script(source)
+    assert outcome.kind == "unsupported" and outcome.message, outcome
+
+
+@pytest.mark.parametrize("source", FAILING)
+def test_a_failure_of_the_program_is_no_lack_of_monty(source):
+    assert script(source).kind == "error"
+
+
+@pytest.mark.parametrize("source", FINE)
+def test_what_is_used_up_at_once_is_no_lack_of_monty(source):
+    assert before(source) is None and script(source).kind == "value"
+
+
+@pytest.mark.skipif(bool(NO_SANDLOCK), reason=NO_SANDLOCK)
+def test_cpython_agrees_about_failures():
+    """What monty lacks, CPython runs; what fails in monty fails there; what is fine prints the same."""
+    lacking, failing, fine = (
+        run_code([Job(source) for source in group], SHORT, "sandlock") for group in (LACKING, FAILING, FINE)
+    )
+    assert [outcome.kind for [outcome] in lacking] == ["value"] * len(LACKING)
+    assert [outcome.kind for [outcome] in failing] == ["error"] * len(FAILING)
+    assert [outcome.output for [outcome] in fine] == [script(source).output for source in FINE]
+
+
+# --- Many at once ------------------------------------------------------------------------------------------------------
+
+
+def test_waiting_for_a_worker_is_not_the_programs_time():
+    job = Job("def f():\n    x = 0\n    for at in range(10 ** 9):\n        x += at", "f", ((),))
+    found: list = []
+    threads = [threading.Thread(target=lambda: found.extend(run_code([job], Limits(seconds=0.4), workers=1))) for _ in range(3)]
+    threads += [threading.Thread(target=lambda: found.extend(run_code([Job(SAME, "f", ((1,),))], SHORT, workers=1)))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(outcome.kind for [outcome] in found) == ["timeout"] * 3 + ["value"]
+
+
+def test_many_threads_at_once():
+    found: list = []
+    job = Job(SAME, "f", ((1,), (2,)))
+    threads = [threading.Thread(target=lambda: found.extend(run_code([job] * 10, workers=2))) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [[outcome.value for outcome in outcomes] for outcomes in found] == [[1, 2]] * 40
+
+
+def test_a_fork_is_told_instead_of_waiting_for_ever():
+    program = """
+import os, sys
+from helpers.rewards.sandbox import Job, run_code
+run_code([Job('1')])
+if os.fork() == 0:
+    try:
+        run_code([Job('1')])
+    except ValueError as error:
+        sys.exit(0 if 'forked' in str(error) else 1)
+print(os.wait()[1], run_code([Job('print(1)')])[0][0].output)
+"""
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True, timeout=60)
+    assert done.stdout == "0 1\n\n", done.stderr
+
+
+def test_the_memory_of_our_process_stays_flat():
+    """10,000 are measured in benchmarks/sandbox.py."""
+    jobs = [Job(f"def f(n):\n    return ['x' * n] * {at}", "f", ((100,), (9,))) for at in range(300)]
+    run_code(jobs)
+    gc.collect()
+    began = psutil.Process().memory_info().rss
+    for _ in range(4):
+        run_code(jobs)
+    assert psutil.Process().memory_info().rss - began < 30_000_000
+
+
+def test_a_back_end_of_ones_own():
+    class Echo:
+        def run(self, jobs, limits):
+            return [[Outcome("value", value=job.source)] for job in jobs]
+
+    assert [outcome.value for [outcome] in run_code([Job("a"), Job("b")], backend=Echo())] == ["a", "b"]
