@@ -55,7 +55,7 @@ def before(source: str) -> Outcome | None:
 
     >>> before("return 3").error
     'SyntaxError'
-    >>> before("def f(x):\\n    return map(str, x)").kind
+    >>> before("def f(x): return map(str, x)").kind
     'unsupported'
     """
     try:

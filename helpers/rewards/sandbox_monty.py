@@ -7,13 +7,17 @@ import contextlib
 import ctypes
 import importlib.util
 import os
+import shlex
+import shutil
 import signal
 import sys
+import tempfile
 import threading
 import time
 import warnings
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 from helpers.rewards import sandbox_gaps
 from helpers.rewards.sandbox import Job, Limits, Outcome, not_plain_outcome, outcome_of, timeout_outcome
@@ -92,10 +96,35 @@ def _pool(workers: int):
                 "with multiprocessing.get_context('spawn'), or fork before the first program runs."
             )
         if key not in _pools:
-            pool = Monty(min_processes=1, max_processes=workers)
-            pool.__enter__()
+            try:
+                pool = Monty(min_processes=1, max_processes=workers, binary_path=_quiet_worker())
+                pool.__enter__()
+            except (OSError, RuntimeError) as error:  # as with pydantic-monty-client alone
+                why = f"the sandbox 'monty' cannot start its worker: {error}. `pip install pydantic-monty==1.4.0`."
+                raise ValueError(why) from None
             _pools[key] = pool
         return _pools[key]
+
+
+def _quiet_worker() -> str | None:
+    """A script that starts a worker without its standard error; None (the worker itself) where there are no such scripts.
+
+    A worker writes there that a program was over its memory, which is in the outcome: a training would log a line for each.
+    """
+    if os.name != "posix":
+        return None
+    from pydantic_monty._binary import find_monty_binary
+
+    worker = find_monty_binary()
+    if not os.path.isfile(worker):
+        raise FileNotFoundError(f"{worker} is not there")
+    folder, owner = tempfile.mkdtemp(prefix="monty-"), os.getpid()
+    # Not where a forked process ends: its parent still needs the script.
+    atexit.register(lambda: os.getpid() == owner and shutil.rmtree(folder, ignore_errors=True))
+    script = Path(folder, "monty")
+    script.write_text(f'#!/bin/sh\nexec {shlex.quote(worker)} "$@" 2>/dev/null\n', encoding="utf-8")
+    script.chmod(0o700)
+    return str(script)
 
 
 def _keep_in_child() -> None:

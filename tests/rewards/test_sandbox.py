@@ -261,6 +261,12 @@ def test_a_back_end_that_is_not_installed(name, module, monkeypatch):
         run_code([Job("1")], backend=name)
 
 
+def test_a_worker_that_is_not_installed(monkeypatch):
+    monkeypatch.setenv("MONTY_BIN", "/no/such/program")
+    with pytest.raises(ValueError, match=r"/no/such/program is not there.*`pip install pydantic-monty=="):
+        run_code([Job("1")], workers=7)
+
+
 @pytest.mark.parametrize(("has", "words"), [(-1, "no Landlock"), (3, "version 3 of Landlock")])
 def test_a_kernel_that_is_too_old(has, words, monkeypatch):
     from helpers.rewards import sandbox_sandlock
