@@ -1,8 +1,8 @@
 """What the notebooks' `GRPOConfig` becomes on a GPU, computed without one from the pinned wheels.
 
 Unsloth's GPU side puts a class of its own in the place of TRL's `GRPOConfig`, which changes settings that were left out. Here
-the calls of notebooks 03, 07, 08 and 09 are evaluated with both classes, for every preset and loss. `contract.csv` keeps what came
-out; after a pin was raised, `python -m tests.gpu_contract.contract` writes it anew, and the diff shows what that changes.
+the calls of notebooks 03, 07, 08 and 09 are evaluated with both classes, for every preset and loss. `contract.csv` keeps what
+came out; after a pin was raised, `python -m tests.gpu_contract.contract` writes it anew, and the diff shows what that changes.
 """
 
 from __future__ import annotations
