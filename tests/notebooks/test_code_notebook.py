@@ -10,8 +10,11 @@ import papermill
 import pytest
 from papermill.exceptions import PapermillExecutionError
 
+from helpers import environment
 from helpers.batch import pipeline
+from helpers.environment import Machine
 from helpers.pocket import functions
+from helpers.presets import PRESETS
 from helpers.results.intervals import wilson_interval
 from helpers.rewards.programs import program_of, read_tests, tests_reward
 from helpers.rewards.sandbox import Job, run_code
@@ -158,6 +161,40 @@ def test_the_command_line_takes_every_parameter():
     pipeline.check("code", ["09"], given)
     with pytest.raises(ValueError, match="samples=0"):
         pipeline.check("code", ["09"], {"samples": 0})
+
+
+# --- The settings ------------------------------------------------------------------------------------------------------
+
+H100 = Machine("NVIDIA H100", 85.0, 9.0, 16, 256.0, "3.11.7", "Linux x86_64", False)
+
+
+def resolved(monkeypatch, on, **given):
+    """The settings that the notebook chooses on a machine, without running the rest of it, and whether it is the example."""
+    cells = nbformat.read(NOTEBOOK, as_version=4).cells
+    (parameters,) = [cell.source for cell in cells if "parameters" in cell.metadata.get("tags", [])]
+    (choosing,) = [cell.source for cell in cells if "settings = presets.resolve(" in cell.source]
+    names = {}
+    exec(parameters, names)
+    names |= given
+    with monkeypatch.context() as patch:
+        patch.setattr(environment, "this_machine", lambda: on)
+        exec(choosing, names)
+    return names["settings"], names["example"]
+
+
+def test_the_examples_own_values_apply_to_the_small_model_alone(machine, monkeypatch):
+    here = environment.this_machine()
+    settings, example = resolved(monkeypatch, here)
+    assert example and settings.model == "pocket-functions"
+    assert (settings.max_steps, settings.learning_rate, settings.beta) == (32, 2e-3, 0.02)
+    coder = "unsloth/Qwen2.5-Coder-3B-Instruct"
+    settings, example = resolved(monkeypatch, H100, preset="h100", model=coder)
+    assert not example and settings.model == coder and settings.learning_rate == PRESETS["h100"].learning_rate
+    assert settings.max_steps == PRESETS["h100"].max_steps
+    with pytest.raises(ValueError, match="would ruin 'org/coder': take preset='auto'"):
+        resolved(monkeypatch, here, model="org/coder")
+    with pytest.raises(ValueError, match="samples=0 must be a whole number from 1"):
+        resolved(monkeypatch, here, samples=0)
 
 
 # --- As committed ------------------------------------------------------------------------------------------------------
