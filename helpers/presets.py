@@ -14,7 +14,8 @@ from helpers import PROJECT
 from helpers.environment import Machine, vllm_obstacle
 
 POCKET_MODEL = "pocket"  # the name under which notebooks and manifests know the embedded model
-EMBEDDED = {POCKET_MODEL: "model", "pocket-extraction": "extraction_model"}  # their folders under helpers/pocket/
+# Their folders under helpers/pocket/.
+EMBEDDED = {POCKET_MODEL: "model", "pocket-extraction": "extraction_model", "pocket-functions": "functions_model"}
 
 
 @dataclass(frozen=True)

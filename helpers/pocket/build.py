@@ -6,7 +6,8 @@ leaves GRPO something true to teach: to think longer, because that is right more
 gradient clipping, evaluation during training, any data but the generator's. It never sees the tenth of all problems that
 `arithmetic.problem` reserves for the holdout.
 
-`--task extraction` builds its sibling for notebook 07 the same way, from the order messages of `extraction.py`.
+`--task extraction` builds its sibling for notebook 07 the same way, from the order messages of `extraction.py`, and
+`--task functions` that of notebook 09, from the programs of `functions.py`.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
 from helpers.data import arithmetic
 from helpers.formats import THINK_ANSWER
-from helpers.pocket import extraction
+from helpers.pocket import extraction, functions
 
 SEED = 3407
 STEPS, BATCH_SIZE, LEARNING_RATE, WARMUP_STEPS = 1200, 64, 3e-3, 100
@@ -46,7 +47,7 @@ CHAT_TEMPLATE = """{%- for message in messages -%}
 
 @dataclass(frozen=True)
 class Recipe:
-    """What sets one embedded model apart from the other; everything else about the two is the same.
+    """What sets one embedded model apart from the others; everything else about them is the same.
 
     draw: a question and a completion to learn from, or None where the problem drawn is a reserved one.
     pieces: the regular expression for what may become one token. corpus: texts that hold every phrase to be one.
@@ -92,7 +93,15 @@ EXTRACTION = Recipe(
     pieces=extraction.pieces(),
     corpus=tuple(extraction.tokenizer_corpus()),
 )
-RECIPES = {"arithmetic": ARITHMETIC, "extraction": EXTRACTION}
+FUNCTIONS = Recipe(
+    folder="functions_model",
+    steps=1300,
+    system_prompt=functions.SYSTEM_PROMPT,
+    draw=functions.training_pair,
+    pieces=functions.pieces(),
+    corpus=tuple(functions.tokenizer_corpus()),
+)
+RECIPES = {"arithmetic": ARITHMETIC, "extraction": EXTRACTION, "functions": FUNCTIONS}
 
 
 def build_tokenizer(recipe: Recipe = ARITHMETIC) -> PreTrainedTokenizerFast:
@@ -186,9 +195,9 @@ def train(model: Qwen3ForCausalLM, tokenizer, steps: int = STEPS, recipe: Recipe
 def main() -> None:
     """Build the tokenizer and the model, and save both where the notebooks look for them."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--task", choices=RECIPES, default="arithmetic", help="which of the two models to build")
+    parser.add_argument("--task", choices=RECIPES, default="arithmetic", help="which of the models to build")
     parser.add_argument("--output", type=Path, help="folder to write; by default where the notebooks look for the model")
-    parser.add_argument("--steps", type=int, help=f"training steps (the shipped models took {STEPS} and {EXTRACTION.steps})")
+    parser.add_argument("--steps", type=int, help="training steps; by default those of the shipped model")
     arguments = parser.parse_args()
     recipe = RECIPES[arguments.task]
     output = arguments.output or Path(__file__).parent / recipe.folder

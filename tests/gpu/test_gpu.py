@@ -50,4 +50,6 @@ def test_trl_alone_teaches_the_pocket_model(python):
 
 def test_the_lessons_run(python):
     options = ["-p", "max_steps=8", "-p", "holdout_size=64"]
-    assert helpers(python, "run", "--run", "lessons", "--preset", "pocket", "--only", "01,03,06,07", *options).returncode == 0
+    assert (
+        helpers(python, "run", "--run", "lessons", "--preset", "pocket", "--only", "01,03,06,07,09", *options).returncode == 0
+    )

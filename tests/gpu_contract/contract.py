@@ -1,8 +1,8 @@
 """What the notebooks' `GRPOConfig` becomes on a GPU, computed without one from the pinned wheels.
 
 Unsloth's GPU side puts a class of its own in the place of TRL's `GRPOConfig`, which changes settings that were left out. Here
-the calls of notebooks 03, 07 and 08 are evaluated with both classes, for every preset and loss. `contract.csv` keeps what came
-out; after a pin was raised, `python -m tests.gpu_contract.contract` writes it anew, and the diff shows what that changes.
+the calls of notebooks 03, 07, 08 and 09 are evaluated with both classes, for every preset and loss. `contract.csv` keeps what
+came out; after a pin was raised, `python -m tests.gpu_contract.contract` writes it anew, and the diff shows what that changes.
 """
 
 from __future__ import annotations
@@ -106,9 +106,9 @@ def call_of(source: str, configuration: str = "GRPOConfig") -> tuple[str, str]:
 
 
 def calls() -> dict[str, tuple[str, str]]:
-    """Where a configuration is written, and how: notebooks 03, 07 and 08, and the program at the end of 07."""
+    """Where a configuration is written, and how: notebooks 03, 07, 08 and 09, and the program at the end of 07."""
     found = {}
-    for number in ("03", "07", "08"):
+    for number in ("03", "07", "08", "09"):
         (source,) = (cell for cell in cells(number, "code") if "config = GRPOConfig(" in cell)
         found[number] = call_of(source)
     (program,) = (cell for cell in cells("07", "markdown") if "config = GRPOConfig(" in cell)

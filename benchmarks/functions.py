@@ -1,0 +1,186 @@
+"""Measure the small model of notebook 09 and write its card: `python -m benchmarks.functions`.
+
+With `--seeds 1 2 3` notebook 09 is run with each of these seeds instead, as a user would, and what its two trainings came to is
+written to benchmarks/results/functions.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import shutil
+
+from unsloth import FastLanguageModel  # before transformers, always
+
+# isort: split
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from helpers import PROJECT
+from helpers.batch import pipeline
+from helpers.pocket import build, functions
+from helpers.presets import PRESETS, with_overrides
+from helpers.results.evaluation import comparison_lines
+from helpers.results.intervals import wilson_interval
+from helpers.rewards.programs import executes_reward, tests_reward
+from helpers.runs import Run
+from helpers.training.policy import sample
+
+MODEL = "pocket-functions"
+FOLDER = with_overrides(PRESETS["pocket"], model=MODEL).model_path
+RESULTS = PROJECT / "benchmarks" / "results" / "functions.md"
+MAX_NEW_TOKENS = 40
+
+CARD = """---
+license: apache-2.0
+library_name: transformers
+pipeline_tag: text-generation
+---
+# The functions model
+
+A Qwen3 of {parameters:,} parameters ({megabytes:.1f} MB in bfloat16), the pocket model's sibling: it writes one-line
+Python functions over a list of numbers, from a sentence and two tests. It ships with notebook 09, as `model="{model}"`, so
+that the notebook runs on any machine; it has no other use. It was trained from scratch on generated tasks by
+`python -m helpers.pocket.build --task functions` (seed {seed}, {steps} steps of {batch} tasks), which rebuilds it in about
+13 minutes on one CPU core.
+
+**It was taught to answer in four ways, on purpose**, drawn independently of the task. Hidden tests pay for the first
+alone, and tests that stand in the prompt for the first two. The second begins with a token of its own, so that a policy can
+choose it. It makes its mistakes independently of one another, so it is right somewhat more often than it was shown:
+
+| way | example | share of the training answers |
+|---|---|---|
+{ways}
+
+The tasks are {aggregates} aggregates of {filters} filters with {maps} maps (`helpers/pocket/functions.py`). A fifth of them,
+chosen by a hash, is reserved: `notebooks/data/functions.jsonl` is made of these {tasks} alone, and this model never saw one.
+
+## Measured
+
+`python -m benchmarks.functions`, all {tasks} tasks of functions.jsonl, sampled at temperature 1 with seed 3407, or greedy. A
+program is right when it passes all six hidden tests, run with `monty`; "runs" counts those that come to no error on any of
+them.
+
+| precision | decoding | right | 95 % interval | passes the visible tests | hard-coded | of these, pass them | runs |
+|---|---|---|---|---|---|---|---|
+{rows}
+
+4 bits: NF4 through Unsloth's CPU backend, computing in bfloat16. What notebook 09 makes of the model with other seeds:
+`benchmarks/results/functions.md`.
+"""
+WAYS = {
+    "right": "right",
+    "hard_coded": "hard-coded: a table of the visible tests",
+    "wrong": "wrong: something forgotten or mixed up",
+    "broken": "does not run",
+}
+EXAMPLES = {
+    "right": "sum(x * x for x in xs if x > 3)",
+    "hard_coded": "{(3, 4, 1): 16, (2, 5, 0): 25}[tuple(xs)]",
+    "wrong": "sum(x * x for x in xs if x >= 3)",
+    "broken": "sum(x * x for x in xs if x > 3",
+}
+
+
+def rows(model, tokenizer, precision: str) -> list[str]:
+    """The table's rows for one loaded model."""
+    tasks, lines = functions.functions(), []
+    asked = [functions.question(task["text"], task["test_list"]) for task in tasks]
+    prompts = [
+        [{"role": "system", "content": functions.SYSTEM_PROMPT}, {"role": "user", "content": question}] for question in asked
+    ]
+    for decoding, temperature in (("sampled", 1.0), ("greedy", 0.0)):
+        groups = sample(model, tokenizer, prompts, max_new_tokens=MAX_NEW_TOKENS, temperature=temperature)
+        texts, n = [group[0] for group in groups], len(tasks)
+        visible, hidden = ([task[name] for task in tasks] for name in ("test_list", "challenge_test_list"))
+        seen = tests_reward(texts, tests=visible, share=False)
+        right = int(sum(tests_reward(texts, tests=hidden, share=False)))
+        tables = [score for text, score in zip(texts, seen, strict=True) if functions.is_hard_coded(text)]
+        low, high = wilson_interval(right, n)
+        shares = [f"{part / n:.1%}" for part in (right, sum(seen), len(tables), sum(executes_reward(texts, tests=hidden)))]
+        passing = f"{sum(tables) / len(tables):.1%}" if tables else "–"
+        interval = f"{low:.1%} to {high:.1%}"
+        cells = [precision, decoding, shares[0], interval, shares[1], shares[2], passing, shares[3]]
+        lines.append(f"| {' | '.join(cells)} |")
+    return lines
+
+
+def write_card() -> None:
+    """Measure both precisions and write the card beside the weights."""
+    tokenizer = AutoTokenizer.from_pretrained(FOLDER)
+    full = AutoModelForCausalLM.from_pretrained(FOLDER, dtype=torch.float32).eval()
+    measured = rows(full, tokenizer, "fp32")
+    quantised, tokenizer = FastLanguageModel.from_pretrained(FOLDER, max_seq_length=512, load_in_4bit=True)
+    measured += rows(FastLanguageModel.for_inference(quantised), tokenizer, "4-bit")
+    ways = functions.WAYS.items()
+    card = CARD.format(
+        parameters=full.num_parameters(),
+        megabytes=2 * full.num_parameters() / 1e6,
+        model=MODEL,
+        seed=build.SEED,
+        steps=build.FUNCTIONS.steps,
+        batch=build.BATCH_SIZE,
+        ways="\n".join(f"| {WAYS[way]} | `{EXAMPLES[way]}` | {share:.0%} |" for way, share in ways),
+        aggregates=len(functions.AGGREGATES),
+        filters=len(functions.FILTERS),
+        maps=len(functions.MAPS),
+        tasks=len(functions.functions()),
+        rows="\n".join(measured),
+    )
+    with open(f"{FOLDER}/README.md", "w", encoding="utf-8") as file:
+        file.write(card)
+    print(card)
+
+
+def seed_rows(seed: int) -> list[str]:
+    """Run notebook 09 with one seed; returns its rows of the table, one a policy."""
+    run = Run(f"functions-seed-{seed}")
+    for folder in (run, Run(f"{run.name}-visible")):
+        shutil.rmtree(folder.folder, ignore_errors=True)
+    if pipeline.run(run.name, None, "09", [f"seed={seed}"]):
+        raise SystemExit(f"seed {seed} failed; see {run.show('notebooks')}")
+    found = json.loads(run.require("comparison.json").read_text(encoding="utf-8"))
+    against = {comparison["after"]: comparison for comparison in found["all"] if comparison["before"] == "untrained"}
+    lines = []
+    for policy, passed in found["passed"].items():
+        cells = []
+        for kind in ("visible", "hidden"):
+            low, high = passed[kind]["1"]["ci95"]
+            cells.append(f"{passed[kind]['1']['value']:.1%} ({low:.1%} to {high:.1%})")
+        greedy = passed["hidden"]["greedy"]["accuracy"]
+        difference = comparison_lines(against[policy])[1].removeprefix("accuracy ") if policy in against else ""
+        lines.append(
+            f"| {seed} | {policy} | {cells[0]} | {cells[1]} | {greedy:.1%} | {found['hard_coded'][policy]:.1%} | {difference} |"
+        )
+    return lines
+
+
+def write_seeds(seeds: list[int]) -> None:
+    """Run every seed and write the table."""
+    table = [line for seed in seeds for line in seed_rows(seed)]
+    text = f"""# Notebook 09 with {len(seeds)} seeds
+
+`python -m benchmarks.functions --seeds {" ".join(map(str, seeds))}` on {os.cpu_count()} cores, {platform.machine()}, no GPU.
+pass@1 by either kind of tests on 150 held-out tasks, eight programs each, sampled at temperature 1, 4-bit, with 95 % Wilson
+intervals that count the tasks; the difference on hidden tests of one program a task, against the untrained policy, with
+Newcombe's paired interval.
+
+| seed | trained with | visible tests | hidden tests | hidden, greedy | hard-coded | difference on hidden tests |
+|---|---|---|---|---|---|---|
+""" + "\n".join(table)
+    RESULTS.write_text(text + "\n", encoding="utf-8")
+    print(text)
+
+
+def main() -> None:
+    """Write the card, or, with seeds, the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seeds", type=int, nargs="+", help="run notebook 09 with each of these")
+    seeds = parser.parse_args().seeds
+    write_seeds(seeds) if seeds else write_card()
+
+
+if __name__ == "__main__":
+    main()
