@@ -203,11 +203,19 @@ def _checked(text: str, entry_point: str | None) -> list[Test]:
         raise ValueError(f"the tests {_short(text)} are neither JSON nor Python: {getattr(error, 'msg', error)}.") from None
     tests, name = [], None
     for statement in body:
-        if isinstance(statement, ast.FunctionDef) and statement.name == "check" and len(statement.args.args) == 1:
+        if isinstance(statement, ast.FunctionDef) and statement.name == "check":
+            if name or len(statement.args.args) != 1 or ast.unparse(statement.args) != statement.args.args[0].arg:
+                raise ValueError(
+                    f"line {statement.lineno} of the tests: one `def check(candidate):` can be read, and no other."
+                )
             name = statement.args.args[0].arg
-            body = body + statement.body  # after the rest, in which `check(add)` may name the function
+            # After the rest, in which `check(add)` may name the function.
+            body = [other for other in body if other is not statement] + statement.body
         elif isinstance(called := getattr(statement, "value", None), ast.Call) and getattr(called.func, "id", "") == "check":
-            entry_point = entry_point or getattr(called.args[0], "id", None) if called.args else entry_point
+            named = getattr(called.args[0], "id", None) if called.args else None
+            if entry_point and named not in (None, entry_point, name):
+                raise ValueError(f"line {statement.lineno} of the tests: check({named}), and before it check({entry_point}).")
+            entry_point = entry_point or named
     if name and entry_point is None:
         raise ValueError("check() tests a `candidate`, and nothing says which function that is: give the column `entry_point`.")
     for statement in body:
@@ -226,13 +234,11 @@ def _checked(text: str, entry_point: str | None) -> list[Test]:
 
 
 def _is_idle(statement: ast.stmt) -> bool:
-    """What tests nothing: imports, METADATA, texts, `print`, `assert True`, check itself and a call of it."""
+    """What tests nothing: imports, METADATA, texts, `print`, `assert True`, a call of check."""
     if isinstance(statement, (ast.Import, ast.ImportFrom, ast.Pass)):
         return True
     if isinstance(statement, ast.Assert):
         return isinstance(statement.test, ast.Constant) and statement.test.value is True
-    if isinstance(statement, ast.FunctionDef):
-        return statement.name == "check"
     if isinstance(statement, ast.Assign):
         return [getattr(target, "id", "") for target in statement.targets] == ["METADATA"]
     value = getattr(statement, "value", None)
@@ -258,7 +264,10 @@ def _test(node: ast.expr, candidate: str | None, entry_point: str | None) -> Tes
         return called(call, value=_literal(value), tolerance=_number(right))
     if isinstance(right, ast.Call) and not isinstance(left, ast.Call) and sign in _TURNED:
         left, sign, right = right, _TURNED[sign], left
-    return called(left, value=_literal(right), compare=sign)
+    value = _literal(right)
+    if sign in ("is", "is not") and not (value is None or isinstance(value, bool)):
+        raise _NoTest(f"`{_source(node)}`: only None, True and False are one and the same object wherever they are written")
+    return called(left, value=value, compare=sign)
 
 
 def _distance(node: ast.expr) -> bool:
@@ -372,7 +381,8 @@ def _cut(text: str) -> str:
 
 def _lines(text: object) -> list[str]:
     """The lines of an output without white space at their ends, and without empty lines at the end."""
-    return "\n".join(line.rstrip() for line in str(text).splitlines()).rstrip().split("\n")
+    lines = str(text).replace("\r\n", "\n").split("\n")
+    return "\n".join(line.rstrip(" \t") for line in lines).rstrip("\n").split("\n")
 
 
 _SIGNS = {ast.Eq: "==", ast.NotEq: "!=", ast.Is: "is", ast.IsNot: "is not", ast.In: "in"}

@@ -26,9 +26,6 @@ from hashlib import sha256
 from pathlib import Path
 from time import time
 
-import httpx
-from jsonschema import Draft202012Validator
-
 from helpers.formats import TagFormat, completion_text
 from helpers.runs import write_json
 
@@ -136,6 +133,11 @@ class JudgeReward:
             raise ValueError(f"options={self.options}: {taken[0]!r} is the judge's own and cannot be replaced.")
         self.budget_calls = budget_calls if budget_calls is None else _at_least(0, budget_calls=budget_calls)
         self.budget_tokens = budget_tokens if budget_tokens is None else _at_least(0, budget_tokens=budget_tokens)
+        unlimited = self.options.get("max_tokens", 0) is None and self.options.get("max_completion_tokens") is None
+        if self.budget_tokens is not None and unlimited:
+            raise ValueError(
+                "budget_tokens needs a limit to each answer: with options={'max_tokens': None} give 'max_completion_tokens'."
+            )
         self.explain, self.tags, self.shows = explain, tags, [shows] if isinstance(shows, str) else list(shows)
         self.cache, self.key_variable = None if cache is None else str(cache), key_variable
         self.calls = self.tokens = 0  # spent, or set aside for a call that is under way
@@ -148,7 +150,7 @@ class JudgeReward:
         """A score from 0.0 to 1.0 a completion, or None. ValueError where the data lacks a column that the judge is to see."""
         texts = [self._text(completion) for completion in completions]
         requests = [self._request(text, prompts, at, columns) if text.strip() else None for at, text in enumerate(texts)]
-        keys = [None if request is None else sha256(request).hexdigest() for request in requests]
+        keys = [request and sha256(f"{self.url}\n".encode() + request).hexdigest() for request in requests]
         asked = {key: request for key, request in zip(keys, requests, strict=True) if key}
         found, unkept = await self._verdicts(asked) if asked else ({}, 0)
         verdicts = [found[key] if key else Verdict(0) for key in keys]
@@ -234,6 +236,8 @@ class JudgeReward:
     async def _verdicts(self, asked: dict[str, bytes]) -> tuple[dict[str, Verdict], int]:
         """The verdict of each request, and how many could not be kept."""
         gate, ends = asyncio.Semaphore(self.parallel), asyncio.get_running_loop().time() + self.patience
+        import httpx  # here, because a reward without a judge should not wait for it
+
         local = httpx.URL(self.url).host in ("127.0.0.1", "localhost", "::1")  # no proxy stands before it
         limits = httpx.Limits(max_connections=self.parallel)
         async with httpx.AsyncClient(timeout=None, limits=limits, trust_env=not local) as client:
@@ -265,6 +269,8 @@ class JudgeReward:
         raise AssertionError("the last attempt returns")
 
     async def _once(self, client, body: bytes, ends: float) -> Verdict:
+        import httpx
+
         now = asyncio.get_running_loop().time()
         if now >= ends:
             raise _Refused(f"no time left of the {self.patience:g} s for a batch")
@@ -273,7 +279,9 @@ class JudgeReward:
             async with asyncio.timeout_at(min(now + self.timeout, ends)):
                 async with client.stream("POST", self.url, content=body, headers=self._headers()) as reply:
                     content = b""
-                    async for piece in reply.aiter_bytes():
+                    if reply.headers.get("Content-Encoding", "identity") != "identity":
+                        raise _Refused("a compressed reply, which was not asked for")  # 3 kB of it may be 2 GB
+                    async for piece in reply.aiter_raw():
                         content += piece
                         if len(content) > _LARGEST_REPLY:
                             raise _Refused(f"a reply of more than {_LARGEST_REPLY} bytes")
@@ -291,10 +299,12 @@ class JudgeReward:
         self.tokens += (aside if used is None else used) - aside
         return verdict
 
-    def _refuse(self, reply: httpx.Response, content: bytes) -> None:
+    def _refuse(self, reply, content: bytes) -> None:
         status = reply.status_code
         if status in (408, 429) or status >= 500:
-            raise _Again(f"HTTP {status} {reply.reason_phrase}".strip(), _retry_after(reply.headers.get("Retry-After")))
+            raise _Again(
+                f"HTTP {status} {self._hidden(reply.reason_phrase)}".strip(), _retry_after(reply.headers.get("Retry-After"))
+            )
         raise _Refused(f"HTTP {status}: {self._hidden(_message(content))}")
 
     def _set_aside(self, body: bytes) -> int:
@@ -324,11 +334,13 @@ class JudgeReward:
 
     def _headers(self) -> dict[str, str]:
         key = self._key()
-        return {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
+        return {"Content-Type": "application/json", "Accept-Encoding": "identity"} | (
+            {"Authorization": f"Bearer {key}"} if key else {}
+        )
 
     def _hidden(self, text: str) -> str:
         key = self._key()
-        return text.replace(key, "***") if key else text
+        return (text.replace(key, "***") if key else text)[:_SHOWN]
 
     # --- The cache -----------------------------------------------------------------------------------------------------
 
@@ -378,6 +390,8 @@ def _read(content: bytes, schema: dict) -> tuple[Verdict, int | None]:
 
 
 def _fits(answer: object, schema: dict) -> bool:
+    from jsonschema import Draft202012Validator
+
     try:
         return Draft202012Validator(schema).is_valid(answer)
     except RecursionError:
@@ -392,7 +406,7 @@ def _message(content: bytes) -> str:
         said = error.get("message", error) if isinstance(error, dict) else error
     except (ValueError, AttributeError, RecursionError):
         said = content.decode(errors="replace")
-    return " ".join(str(said).split())[:_SHOWN] or "no reason given"
+    return " ".join(str(said).split()) or "no reason given"
 
 
 def _retry_after(header: str | None) -> float | None:
@@ -421,6 +435,8 @@ def _encodable(text: str) -> str:
 
 def _endpoint(base_url: str) -> str:
     """The address that is asked. ValueError for what is no http(s) address, or holds a password."""
+    import httpx
+
     try:
         url = httpx.URL(base_url)
     except (httpx.InvalidURL, TypeError):

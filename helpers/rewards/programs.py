@@ -179,6 +179,9 @@ class _Batch:
 
     def __init__(self, name: str, completions: list, tests: list | None, entry_point, tags: TagFormat | None, language: str):
         self.name, read = name, {}
+        for what, column in (("tests", tests), ("entry_point", entry_point)):
+            if isinstance(column, (list, tuple)) and len(column) != len(completions):
+                raise ValueError(f"{name}: {what} has {len(column)} rows, and there are {len(completions)} completions.")
         found = [_program(completion, tags, language) for completion in completions]
         self.rows = [_Row(program) for program, _ in found]
         self.several = sum(blocks > 1 for _, blocks in found)
@@ -261,6 +264,8 @@ def _run(jobs: list[Job], limits: Limits | None, backend: str | Backend) -> list
     ran = dict(zip(new, run_code(list(new.values()), limits, backend) if new else [], strict=True))
     with _lock:
         for key, outcomes in ran.items():
+            if any(outcome.kind == "unsupported" for outcome in outcomes):  # it may be the machine's fault, or a service's
+                continue
             late = any(outcome.kind == "timeout" for outcome in outcomes)
             _remembered[key] = outcomes, time.monotonic() + _STALE if late else math.inf, backend
         for key in known.keys() & _remembered.keys():

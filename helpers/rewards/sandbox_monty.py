@@ -7,6 +7,7 @@ import contextlib
 import ctypes
 import importlib.util
 import os
+import secrets
 import shlex
 import shutil
 import signal
@@ -21,11 +22,30 @@ from pathlib import Path
 
 from helpers.rewards import sandbox_gaps
 from helpers.rewards.sandbox import Job, Limits, Outcome, not_plain_outcome, outcome_of, timeout_outcome
+from helpers.rewards.sandbox_inside import MOST_PAIRS
 
 _POLICY = {"sleep": "zero", "random_start": {"seed": 0}}  # a verdict is the same each time, and time.sleep(100) holds nobody
 _SLOW = 0.005  # seconds; threads that hand over more often than that wait for one another longer than they work
 _DEEPEST = 1000  # calls, as in CPython
 _INPUTS, _VALUE = "_inputs_of_this_call", "_value_of_this_call"
+_COUNTS = f"_pairs_{secrets.token_hex(8)}"  # a name that no program knows, because the count protects our process
+_COUNT = """
+def %s(value, isinstance=isinstance, len=len, dict=dict, set=set, frozenset=frozenset, list=list, tuple=tuple):
+    pairs, items, seen = 0, [value], 0
+    while items and seen < 200000:
+        item = items.pop()
+        seen += 1
+        if isinstance(item, dict):
+            pairs += len(item) ** 2
+            items.extend(list(item.keys()))
+            items.extend(list(item.values()))
+        elif isinstance(item, (set, frozenset)):
+            pairs += len(item) ** 2
+            items.extend(list(item))
+        elif isinstance(item, (list, tuple)):
+            items.extend(list(item))
+    return pairs if not items else 10 ** 18
+"""
 
 
 class MontySandbox:
@@ -203,6 +223,7 @@ class _Program:
         """Call with one input after the other, until one ends the session."""
         with self._session() as session:
             turn = _Turn(self, session, self.limits.output)
+            turn.feed(_COUNT % _COUNTS)  # before the program, which may give the builtins another meaning
             broken, _ = turn.feed(self.job.source, inputs={"__name__": "program"})  # a block for scripts is not run
             broken = broken or sandbox_gaps.not_there(self.job.source, self.job.call)
             if broken:  # the program does not get as far as its inputs
@@ -263,9 +284,12 @@ class _Turn:
 
     def call(self, name: str, arguments: tuple) -> Outcome:
         """The outcome of a call."""
-        broken, value = self.feed(f"{_VALUE} = {name}(*{_INPUTS})\n{_VALUE}", inputs={_INPUTS: arguments})
+        code = f"{_VALUE} = {name}(*{_INPUTS})\n{_VALUE} if {_COUNTS}({_VALUE}) <= {MOST_PAIRS} else {_COUNTS!r}"
+        broken, value = self.feed(code, inputs={_INPUTS: arguments})
         if broken:
             return broken
+        if value == _COUNTS and type(value) is str:
+            return Outcome("output", message="it returned sets or dictionaries of too many items.", output=self.output)
         outcome = outcome_of(value, self.program.limits, self.output)
         if outcome.kind == "value" and sandbox_gaps.doubtful(value, self.program.job.source):
             broken, names = self.feed(sandbox_gaps.LOOK_CLOSER % _VALUE)

@@ -15,7 +15,7 @@ from dataclasses import asdict
 from typing import get_args, get_type_hints
 
 from helpers.rewards.sandbox import Backend, Job, Limits, Outcome, outcome_of, run_code
-from helpers.rewards.sandbox_inside import decode, encode
+from helpers.rewards.sandbox_inside import MOST_PAIRS, decode, encode
 
 _JOBS_A_REQUEST = 16
 _KINDS = get_args(get_type_hints(Outcome)["kind"])
@@ -88,7 +88,7 @@ def _outcome(frame: object, limits: Limits) -> Outcome:
         raise ValueError(f"{str(frame)[:100]!r} is no outcome")
     texts = {name: str(frame.get(name) or "")[: limits.output] for name in ("error", "message", "output")}
     if frame["kind"] == "value":
-        return outcome_of(decode(frame.get("value")), limits, texts["output"])
+        return outcome_of(decode(frame.get("value"), MOST_PAIRS), limits, texts["output"])
     line = frame.get("line")
     return Outcome(frame["kind"], line=line if type(line) is int else None, **texts)
 

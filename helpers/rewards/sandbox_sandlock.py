@@ -29,6 +29,12 @@ _FRAME = 20_000  # bytes of an outcome besides what is printed and returned
 _SYSTEM = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/etc/ld.so.cache", "/dev/null", "/dev/urandom", "/dev/zero")
 
 
+# Memory that max_memory does not count, and what reaches another process by its number: ours, for example.
+# prlimit64 is missing here, because an interpreter needs it for itself: see `sandbox_inside._keep_to_itself`.
+_DENIED = ["memfd_create", "pidfd_open", "setpriority", "ioprio_set"]
+_DENIED += ["sched_setaffinity", "sched_setscheduler", "sched_setparam", "sched_setattr"]
+
+
 class SandlockSandbox:
     """Programs in processes of their own. ValueError where sandlock is not installed, or what the kernel lacks for it."""
 
@@ -87,7 +93,7 @@ def _confined(folder: str, limits: Limits):
         max_open_files=_FILES,
         no_coredump=True,
         random_seed=0,  # a verdict is the same each time: the order of sets, and random's first numbers
-        extra_deny_syscalls=["memfd_create"],  # memory that max_memory does not count
+        extra_deny_syscalls=_DENIED,
     )
 
 
@@ -104,7 +110,8 @@ def _run(job: Job, limits: Limits) -> list[Outcome]:
         try:
             process = _confined(folder, limits).popen(command, stdin=piped, stdout=piped, stderr=null)
         except RuntimeError as error:
-            return [Outcome("error", error="SandboxError", message=str(error))] * (len(job.inputs) if job.call else 1)
+            why = f"sandlock could not start it: {error}"  # the machine's fault, not the program's
+            return [Outcome("unsupported", message=why)] * (len(job.inputs) if job.call else 1)
         with process:
             return _Reader(process, job, limits).outcomes()
 
@@ -132,7 +139,7 @@ class _Reader:
         try:
             self._tell(_message(self.job, self.limits))
             if self._frame().get("kind") != "ready":
-                raise _Ended(Outcome("error", error="SandboxError", message="the interpreter did not start."))
+                raise _Ended(Outcome("unsupported", message="the interpreter did not start in sandlock."))
             self.ends = time.monotonic() + self.limits.seconds
             while len(found) < self.count:
                 frame = self._frame()
@@ -184,7 +191,7 @@ class _Reader:
         output, message = str(frame.get("output") or "")[: limits.output], str(frame.get("message") or "")[:500]
         if kind == "value":
             try:
-                return outcome_of(sandbox_inside.decode(frame.get("value")), limits, output)
+                return outcome_of(sandbox_inside.decode(frame.get("value"), sandbox_inside.MOST_PAIRS), limits, output)
             except ValueError:
                 return _NONSENSE
         if kind == "output":

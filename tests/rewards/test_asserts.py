@@ -198,6 +198,34 @@ def test_what_are_no_tests_is_refused_with_its_reason(tests, says):
         read_tests(tests)
 
 
+@pytest.mark.parametrize(
+    "tests",
+    [
+        "def check(candidate, n=3):\n    assert candidate(1) == 99\nassert g(1) == 1",
+        "def check(candidate):\n    def check(c):\n        assert c(1) == 7\n    check(candidate)\n    assert candidate(1) == 1",
+        "def check(candidate):\n    assert candidate(1) == 1\ndef check(candidate):\n    assert candidate(1) == 2",
+        "def check(candidate):\n    assert candidate(1) == 1\ncheck(g)\ncheck(h)",
+        "assert g(1) is []",
+    ],
+)
+def test_a_part_that_would_be_lost_refuses_the_whole(tests):
+    with pytest.raises(ValueError, match="line [1-4] of the tests"):
+        read_tests(tests, None if "check(g)" in tests else "g")
+
+
+def test_output_is_compared_by_its_lines_and_nothing_else_ends_one():
+    (test,) = read_tests([{"stdin": "", "stdout": "1\n2\n"}])
+    for printed, passes in {
+        "1\n2": True,
+        "1 \r\n2\n\n": True,
+        "1\u20282": False,
+        "1\x0c2": False,
+        "1\r2": False,
+        "1\n2\u3000": False,
+    }.items():
+        assert test.passes(Outcome("value", output=printed)) == passes, repr(printed)
+
+
 def test_a_check_tests_its_candidate_only():
     with pytest.raises(ValueError, match=r"`encode\(1\)` does not call candidate"):
         read_tests("def check(candidate):\n    assert encode(1) == 2", "f")

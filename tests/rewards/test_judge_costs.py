@@ -149,3 +149,27 @@ def test_a_key_that_is_not_there_or_cannot_be_sent_is_refused_unseen(monkeypatch
     with pytest.raises(ValueError, match="A_KEY") as refused:
         JudgeReward("http://127.0.0.1:1", "judge", RUBRIC, key_variable="A_KEY")
     assert not key.strip() or key not in str(refused.value)
+
+
+def test_a_key_that_a_server_repeats_is_hidden_wherever_it_stands(serve, monkeypatch):
+    monkeypatch.setenv("JUDGE_KEY", KEY)
+    said_back = json.dumps({"error": {"message": "x" * 190 + KEY}}).encode()
+    told = unjudged(judge_of(serve((400, {}, said_back)), key_variable="JUDGE_KEY"), ["x"])[1]
+    assert "sk-" not in told and "HTTP 400" in told
+
+
+def test_a_compressed_reply_is_refused_unread(serve):
+    server = serve((200, {"Content-Encoding": "gzip"}, b"\x1f\x8b" + b"0" * 100))
+    assert "a compressed reply" in unjudged(judge_of(server, retries=0), ["x"])[1]
+    assert server.headers[0]["Accept-Encoding"] == "identity"
+
+
+def test_another_server_with_the_same_model_is_asked_anew(serve, tmp_path):
+    one, other = serve(score(10)), serve(score(0))
+    assert run(judge_of(one, cache=tmp_path), ["x"]) == [1.0]
+    assert run(judge_of(other, cache=tmp_path), ["x"]) == [0.0]
+
+
+def test_a_budget_in_tokens_needs_a_limit_to_an_answer(serve):
+    with pytest.raises(ValueError, match="needs a limit to each answer"):
+        judge_of(serve(score(1)), budget_tokens=1000, options={"max_tokens": None})

@@ -375,3 +375,28 @@ def test_every_case_of_a_program_scores_what_it_should():
     for reward in lab.names:
         pd.testing.assert_series_equal(table[reward], table[f"expected {reward}"], check_names=False, check_dtype=False)
     assert lab.faults == [] and len(table) == len(load_cases(CODE_CASES)) >= 19
+
+
+class Unlucky:
+    """A service that is down the first time."""
+
+    def __init__(self):
+        self.asked = 0
+
+    def run(self, jobs, limits):
+        """As `Backend.run`."""
+        self.asked += 1
+        return [[Outcome("unsupported", message="down") if self.asked == 1 else Outcome("value", value=3)] for _ in jobs]
+
+
+def test_a_fault_of_the_machine_is_not_remembered():
+    given = {"tests": [["assert add(1, 2) == 3"]], "backend": Unlucky()}
+    with pytest.warns(UserWarning, match="were not judged"):
+        assert tests_reward(["def add(a, b): return a + b"], **given) == [None]
+    assert tests_reward(["def add(a, b): return a + b"], **given) == [1.0]
+
+
+@pytest.mark.parametrize("column", ["tests", "entry_point"])
+def test_a_column_of_another_length_is_named(column):
+    with pytest.raises(ValueError, match=f"tests_reward: {column} has 0 rows, and there are 1 completions"):
+        tests_reward(["x"], **({"tests": ["assert f(1) == 1"]} | {column: []}))

@@ -414,3 +414,48 @@ def test_a_back_end_of_ones_own():
             return [[Outcome("value", value=job.source)] for job in jobs]
 
     assert [outcome.value for [outcome] in run_code([Job("a"), Job("b")], backend=Echo())] == ["a", "b"]
+
+
+# --- Our own process -----------------------------------------------------------------------------------------------------
+
+SAME_HASH = "def f(n):\n    return {k * (2**61 - 1) for k in range(n)}"  # to CPython, not to monty
+
+
+@BACKENDS
+def test_a_set_whose_items_have_one_hash_does_not_hold_us_up(backend):
+    """To build it takes our process 4 s, which nothing can interrupt."""
+    [outcome] = call(SAME_HASH, (8_000,), backend=backend, limits=Limits(output=10**6))
+    assert outcome.kind == "output"
+    [outcome] = call(SAME_HASH, (1_000,), backend=backend, limits=Limits(output=10**6))
+    assert outcome.kind == "value" and len(outcome.value) == 1_000
+    [outcome] = call("len = lambda x: 0\n" + SAME_HASH, (8_000,), backend=backend, limits=Limits(output=10**6))
+    assert outcome.kind == "output", "the program's own names count nothing"
+
+
+@pytest.mark.skipif(bool(NO_SANDLOCK), reason=NO_SANDLOCK)
+def test_another_processs_limits_are_out_of_reach():
+    sleeping = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    process = psutil.Process(sleeping.pid)
+    before_it = process.nice(), process.cpu_affinity(), process.rlimit(psutil.RLIMIT_NOFILE), process.ionice()
+    source = """
+import os, resource
+def f(pid):
+    tries = [
+        lambda: os.setpriority(0, pid, 19),
+        lambda: os.sched_setaffinity(pid, {0}),
+        lambda: resource.prlimit(pid, resource.RLIMIT_NOFILE, (77, 77)),
+        lambda: resource.prlimit(pid, resource.RLIMIT_NOFILE),
+        lambda: os.pidfd_open(pid),
+    ]
+    done = 0
+    for one in tries:
+        try:
+            one()
+            done += 1
+        except OSError:
+            pass
+    return done
+"""
+    assert [outcome.value for outcome in call(source, (sleeping.pid,), backend="sandlock")] == [0]
+    assert before_it == (process.nice(), process.cpu_affinity(), process.rlimit(psutil.RLIMIT_NOFILE), process.ionice())
+    sleeping.communicate(b"\n")
