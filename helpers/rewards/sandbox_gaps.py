@@ -5,9 +5,11 @@ Three kinds of gaps, as of pydantic-monty 1.4.0:
 - what it refuses to parse, or has no name for: it raises, and `missing` tells that from a program that raises of its own;
 - what it accepts and CPython does not (`return` outside a function): `before` asks CPython's parser, which runs nothing;
 - what it does at once and CPython later (a generator expression, map and zip are lists): `before` refuses programs that keep
-  one, because their values cannot be trusted.
+  one, because their values cannot be trusted. Nor can those that make a list of a set, which keeps its order of insertion.
 
-Not found out: `any` and `all` over a generator look at every item, and round(2.675, 2) is 2.68 (CPython: 2.67).
+Not found out: `any` and `all` over a generator look at every item, round(2.675, 2) is 2.68 (CPython: 2.67), `__bool__`,
+`__setattr__` and `__slots__` of a class are ignored, `$` in a pattern does not match before a last line break, and a program
+may catch the ImportError of a module that only monty lacks. Where that matters, take sandlock.
 """
 
 from __future__ import annotations
@@ -69,11 +71,15 @@ def before(source: str) -> Outcome | None:
     if walk.outside is not None:
         kind = type(walk.outside).__name__.lower()
         return Outcome("error", error="SyntaxError", line=walk.outside.lineno, message=f"'{kind}' outside function")
-    line = walk.kept()
-    if line is None:
-        return None
-    why = f"monty computes generator expressions, map and zip at once; line {line} keeps one for later."
-    return Outcome("unsupported", line=line, message=why)
+    if (name := _unbound_annotation(tree)) is not None:
+        return Outcome("error", error="NameError", line=name.lineno, message=f"name {name.id!r} is not defined")
+    if (line := walk.kept()) is not None:
+        why = f"monty computes generator expressions, map and zip at once; line {line} keeps one for later."
+        return Outcome("unsupported", line=line, message=why)
+    if (line := _ordered_set(tree)) is not None:
+        why = f"monty keeps a set in its order of insertion, and line {line} makes a sequence of one."
+        return Outcome("unsupported", line=line, message=why)
+    return None
 
 
 class _Walk:
@@ -152,10 +158,89 @@ _LOOKS = {
 }
 
 
+def _bound(tree: ast.Module) -> set[str]:
+    """The names that a program binds at its top level, in whatever block; "*" where it imports what nobody can know."""
+    found, stack = set(), list(tree.body)
+    while stack:
+        node = stack.pop()
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            found.add(node.name)
+            continue
+        if isinstance(node, ast.alias):
+            found.add((node.asname or node.name).split(".")[0])
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            found.add(node.id)
+        stack.extend(ast.iter_child_nodes(node))
+    return found
+
+
+def _unbound_annotation(tree: ast.Module) -> ast.Name | None:
+    """A name in the annotation of a function that nothing binds, such as List without its import: monty does not look at it."""
+    functions = [node for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    late = sys.version_info >= (3, 14) or any(isinstance(n, ast.ImportFrom) and n.module == "__future__" for n in tree.body)
+    bound = _bound(tree) if functions and not late else {"*"}
+    if "*" in bound:
+        return None
+    for function in functions:
+        given = function.args
+        every = [*given.posonlyargs, *given.args, *given.kwonlyargs, given.vararg, given.kwarg]
+        notes = [function.returns, *(one.annotation for one in every if one is not None)]
+        for name in (inner for note in notes if note is not None for inner in ast.walk(note)):
+            if isinstance(name, ast.Name) and name.id not in bound and not hasattr(builtins, name.id):
+                return name
+    return None
+
+
+_OF_SETS = frozenset({"set", "frozenset"})
+_SET_METHODS = frozenset({"union", "intersection", "difference", "symmetric_difference"})
+_SEQUENCES = frozenset({"list", "tuple", "join", "enumerate", "iter", "zip", "str", "repr"})
+_ORDERLESS = frozenset({"sorted", "set", "frozenset", "sum", "min", "max", "len", "any", "all", "Counter"})
+
+
+def _ordered_set(tree: ast.Module) -> int | None:
+    """The line where a sequence is made of what is plainly a set, and its order then matters. Loops over a set are let be."""
+    nodes = list(ast.walk(tree))
+    names: set[str] = set()
+
+    def is_set(node: ast.AST) -> bool:
+        called = node.func if isinstance(node, ast.Call) else None
+        return (
+            isinstance(node, ast.Set | ast.SetComp)
+            or (isinstance(node, ast.Name) and node.id in names)
+            or (isinstance(called, ast.Name) and called.id in _OF_SETS)
+            or (isinstance(called, ast.Attribute) and called.attr in _SET_METHODS and is_set(called.value))
+            or (isinstance(node, ast.BinOp) and (is_set(node.left) or is_set(node.right)))
+        )
+
+    assigned = [node for node in nodes if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)]
+    names.update(node.targets[0].id for node in assigned if is_set(node.value))
+    names.difference_update(node.targets[0].id for node in assigned if not is_set(node.value))  # it may be a list by then
+    fine = {id(one) for node in nodes if isinstance(node, ast.Call) and _named(node) in _ORDERLESS for one in node.args}
+    for node in nodes:
+        if id(node) in fine:
+            continue
+        if isinstance(node, ast.Call):
+            of = (
+                node.args
+                if _named(node) in _SEQUENCES
+                else [node.func.value]
+                if _named(node) == "pop" and not node.args
+                else []
+            )
+        else:
+            of = [node.generators[0].iter] if isinstance(node, ast.ListComp | ast.GeneratorExp) else []
+        if any(map(is_set, of)):
+            return node.lineno
+    return None
+
+
+def _named(node: ast.Call) -> str | None:
+    return getattr(node.func, "id", None) or getattr(node.func, "attr", None)
+
+
 def not_there(source: str, name: str) -> Outcome | None:
     """The outcome where a function of a builtin's name is asked for, and the program has none: monty would call the builtin."""
-    binding = rf"\b(?:def|class|as|import)\s+{name}\b|^\s*{name}\s*(?::[^=\n]*)?=[^=]|,\s*{name}\b"
-    if not hasattr(builtins, name) or re.search(binding, source, re.M):
+    if not hasattr(builtins, name) or {name, "*"} & _bound(ast.parse(source)):
         return None
     return Outcome("error", error="NameError", message=f"name {name!r} is not defined")
 

@@ -94,7 +94,7 @@ def test_no_task_is_on_both_sides_and_the_prompt_shows_the_visible_tests_alone(c
 
 
 def test_the_comparison_has_intervals_that_count_tasks(code):
-    found = json.loads(code[0].require("comparison.json").read_text(encoding="utf-8"))
+    found = json.loads(code[0].require("policies.json").read_text(encoding="utf-8"))
     assert set(found["passed"]) == {"untrained", "visible tests", "hidden tests"}
     for kinds in found["passed"].values():
         for entry in kinds.values():

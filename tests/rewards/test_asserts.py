@@ -202,14 +202,14 @@ def test_what_are_no_tests_is_refused_with_its_reason(tests, says):
     "tests",
     [
         "def check(candidate, n=3):\n    assert candidate(1) == 99\nassert g(1) == 1",
-        "def check(candidate):\n    def check(c):\n        assert c(1) == 7\n    check(candidate)\n    assert candidate(1) == 1",
+        "def check(candidate):\n    def check(c):\n        assert c(1)\n    check(candidate)\n    assert candidate(1) == 1",
         "def check(candidate):\n    assert candidate(1) == 1\ndef check(candidate):\n    assert candidate(1) == 2",
         "def check(candidate):\n    assert candidate(1) == 1\ncheck(g)\ncheck(h)",
         "assert g(1) is []",
     ],
 )
 def test_a_part_that_would_be_lost_refuses_the_whole(tests):
-    with pytest.raises(ValueError, match="line [1-4] of the tests"):
+    with pytest.raises(ValueError, match=r"line [1-4] of the tests"):
         read_tests(tests, None if "check(g)" in tests else "g")
 
 

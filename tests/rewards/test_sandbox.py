@@ -459,3 +459,25 @@ def f(pid):
     assert [outcome.value for outcome in call(source, (sleeping.pid,), backend="sandlock")] == [0]
     assert before_it == (process.nice(), process.cpu_affinity(), process.rlimit(psutil.RLIMIT_NOFILE), process.ionice())
     sleeping.communicate(b"\n")
+
+
+ORDERED = [
+    "return list(set(x))",
+    "return ''.join(set(x))",
+    "s = set(x)\n    return [i for i in s]",
+    "s = set(x)\n    return s.pop()",
+]
+ORDERLESS = ["return sorted(list(set(x)))", "return len(list(set(x)))", "s = set(x)\n    s = sorted(s)\n    return list(s)"]
+
+
+@pytest.mark.parametrize("body", [*ORDERED, *ORDERLESS])
+def test_what_depends_on_the_order_of_a_set_is_not_judged_by_monty(body):
+    assert (before(f"def f(x):\n    {body}") is not None) == (body in ORDERED)
+
+
+def test_names_that_monty_does_not_look_at_are_looked_at():
+    for source in ("def f(x: List[int]) -> int:\n    return 1", "# def sum\n", "x = 'def sum'", "a = (1, sum([1]))"):
+        name = "f" if "def f" in source else "sum"
+        assert [one.error for one in call(source, ([1, 2],), name=name)] == ["NameError"], source
+    imported = "from typing import List\ndef f(x: List[int]) -> int:\n    return 1"
+    assert [one.value for one in call(imported, ([1],))] == [1]
