@@ -76,7 +76,7 @@ def before(source: str) -> Outcome | None:
     if (line := walk.kept()) is not None:
         why = f"monty computes generator expressions, map and zip at once; line {line} keeps one for later."
         return Outcome("unsupported", line=line, message=why)
-    if (line := _ordered_set(tree)) is not None:
+    if ("set" in source or "{" in source) and (line := _ordered_set(tree)) is not None:
         why = f"monty keeps a set in its order of insertion, and line {line} makes a sequence of one."
         return Outcome("unsupported", line=line, message=why)
     return None
@@ -177,18 +177,16 @@ def _bound(tree: ast.Module) -> set[str]:
 def _unbound_annotation(tree: ast.Module) -> ast.Name | None:
     """A name in the annotation of a function that nothing binds, such as List without its import: monty does not look at it."""
     functions = [node for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
-    late = sys.version_info >= (3, 14) or any(isinstance(n, ast.ImportFrom) and n.module == "__future__" for n in tree.body)
-    bound = _bound(tree) if functions and not late else {"*"}
-    if "*" in bound:
-        return None
+    names = []
     for function in functions:
         given = function.args
         every = [*given.posonlyargs, *given.args, *given.kwonlyargs, given.vararg, given.kwarg]
         notes = [function.returns, *(one.annotation for one in every if one is not None)]
-        for name in (inner for note in notes if note is not None for inner in ast.walk(note)):
-            if isinstance(name, ast.Name) and name.id not in bound and not hasattr(builtins, name.id):
-                return name
-    return None
+        inside = (inner for note in notes if note is not None for inner in ast.walk(note))
+        names += [name for name in inside if isinstance(name, ast.Name) and not hasattr(builtins, name.id)]
+    late = sys.version_info >= (3, 14) or any(isinstance(n, ast.ImportFrom) and n.module == "__future__" for n in tree.body)
+    bound = {"*"} if late or not names else _bound(tree)
+    return None if "*" in bound else next((name for name in names if name.id not in bound), None)
 
 
 _OF_SETS = frozenset({"set", "frozenset"})
