@@ -313,7 +313,7 @@ def runs(tmp_path, monkeypatch):
         (["-p", "max_step=5"], "no chosen notebook has a parameter 'max_step'. Did you mean 'max_steps'?"),
         (["-p", "max_prompt_tokens=5"], "no chosen notebook has a parameter 'max_prompt_tokens'"),
         (["-p", "max_steps"], "write it as KEY=VALUE"),
-        (["--only", "09"], "there is no notebook 09"),
+        (["--only", "99"], "there is no notebook 99"),
         (["--only", "03", "--preset", "pocket"], "--preset is notebook 01's to set"),
         (["--preset", "h200"], "needs an NVIDIA GPU"),
         (["-p", "max_steps=0"], "max_steps=0 must be at least 1"),
