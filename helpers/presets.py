@@ -16,6 +16,7 @@ from helpers.environment import Machine, vllm_obstacle
 POCKET_MODEL = "pocket"  # the name under which notebooks and manifests know the embedded model
 # Their folders under helpers/pocket/.
 EMBEDDED = {POCKET_MODEL: "model", "pocket-extraction": "extraction_model", "pocket-functions": "functions_model"}
+EMBEDDED["pocket-games"] = "games_model"
 
 
 @dataclass(frozen=True)

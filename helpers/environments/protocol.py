@@ -7,12 +7,15 @@ method of the class but `reset` and `get_reward` is a tool (668 to 674): its sch
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import random
+import runpy
 from collections.abc import Callable, Collection
 from typing import Protocol
 
 _NOT_TOOLS = {"reset", "get_reward"}
+_DECLARED = ("response_template", "response_schema")  # where a tokenizer says how calls are read
 # What classes have for whoever uses them; a policy that finds one among its tools will try it.
 _FOR_US = {"close", "render", "seed", "setup", "teardown", "state", "state_dict", "load_state_dict", "regret", "score"}
 
@@ -36,6 +39,24 @@ def seeded(seed: int) -> random.Random:
     if isinstance(seed, bool) or not hasattr(seed, "__index__"):
         raise ValueError(f"seed={seed!r} is not a whole number: the members of a group must start alike. Add a `seed` column.")
     return random.Random(int(seed))
+
+
+def named(parameter: str, value: object, example: str) -> Callable:
+    """What `file.py:name` or `package.module:name` names: a user's class or function, given as a parameter.
+
+    ValueError, in which the parameter and an example stand, where there is no such file, module, class or function.
+    """
+    where, colon, name = str(value).rpartition(":")
+    if not colon or not where or not name.isidentifier():
+        kind = "Class" if example.rpartition(":")[2][0].isupper() else "function"
+        raise ValueError(f"{parameter}={value!r}: write it as file.py:{kind}, for example {example}.")
+    try:
+        module = runpy.run_path(where) if where.endswith(".py") else vars(importlib.import_module(where))
+    except (Exception, SystemExit) as error:  # whatever a user's file may raise
+        raise ValueError(f"{parameter}={value!r}: {where} cannot be read ({type(error).__name__}: {error}).") from None
+    if not callable(module.get(name)):
+        raise ValueError(f"{parameter}={value!r}: {where} has no class or function {name}.")
+    return module[name]
 
 
 def tools_of(kind: type) -> list[str]:
@@ -182,9 +203,25 @@ def check_template(tokenizer) -> list[str]:
     return found
 
 
+def prepare_template(tokenizer) -> None:
+    """Let the tokenizer render and read tool calls as GRPOTrainer will, so that a policy can play before there is a trainer.
+
+    As TRL does in its constructor (grpo_trainer.py 742, 753): how calls are read and, for some templates, one that only
+    ever appends. A tokenizer that has both stays as it is. ValueError, in the words of `check_template`, where it cannot be.
+    """
+    from trl import chat_template_utils as trl
+
+    problems = check_template(tokenizer)
+    if problems:
+        raise ValueError(" ".join(problems))
+    if not any(getattr(tokenizer, name, None) is not None for name in _DECLARED):
+        trl.add_response_schema(tokenizer)
+    if not trl.is_chat_template_prefix_preserving(tokenizer):
+        tokenizer.chat_template = trl.get_training_chat_template(tokenizer)
+
+
 def _template_known(trl, tokenizer) -> bool:
-    declared = [getattr(tokenizer, name, None) for name in ("response_template", "response_schema")]
-    if any(value is not None for value in declared):
+    if any(getattr(tokenizer, name, None) is not None for name in _DECLARED):
         return True
     try:
         trl.add_response_schema(tokenizer)

@@ -7,7 +7,8 @@ gradient clipping, evaluation during training, any data but the generator's. It 
 `arithmetic.problem` reserves for the holdout.
 
 `--task extraction` builds its sibling for notebook 07 the same way, from the order messages of `extraction.py`, and
-`--task functions` that of notebook 09, from the programs of `functions.py`.
+`--task functions` that of notebook 09, from the programs of `functions.py`, and `--task games` that of notebook 10, from
+the games of `games.py`, which are episodes of several turns with a tool.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
 from helpers.data import arithmetic
 from helpers.formats import THINK_ANSWER
-from helpers.pocket import extraction, functions
+from helpers.pocket import extraction, functions, games
 
 SEED = 3407
 STEPS, BATCH_SIZE, LEARNING_RATE, WARMUP_STEPS = 1200, 64, 3e-3, 100
@@ -43,22 +44,59 @@ CHAT_TEMPLATE = """{%- for message in messages -%}
 {%- if add_generation_prompt -%}
 <|im_start|>assistant
 {% endif -%}"""
+# The same with tools: each is shown as JSON before the conversation, and a call, in Qwen's form, is part of what is said.
+# A conversation that goes on begins as it did before, which TRL asks of a template in several turns.
+TOOL_TEMPLATE = """{%- if tools -%}
+<|im_start|>tools
+{% for tool in tools -%}
+{{ tool | tojson }}
+{% endfor -%}
+<|im_end|>
+{% endif -%}
+{%- for message in messages -%}
+<|im_start|>{{ message.role }}
+{{ message.content or "" }}
+{%- for call in message.tool_calls or [] -%}
+<tool_call>{{ call.function | tojson }}</tool_call>
+{%- endfor -%}
+<|im_end|>
+{% endfor -%}
+{%- if add_generation_prompt -%}
+<|im_start|>assistant
+{% endif -%}"""
+# How Transformers reads a call out of what the model wrote (its guide "Response parsing").
+RESPONSE_TEMPLATE = {
+    "defaults": {"role": "assistant"},
+    "start_anchor": "<|im_start|>assistant\n",
+    "fields": {
+        "tool_calls": {
+            "open": "<tool_call>",
+            "close": "</tool_call>",
+            "repeats": True,
+            "content": "json",
+            "transform": {"type": "function", "function": "{content}"},
+        },
+        "content": {"close_pattern": r"<\|im_end\|>\s*", "content": "text"},
+    },
+}
 
 
 @dataclass(frozen=True)
 class Recipe:
     """What sets one embedded model apart from the others; everything else about them is the same.
 
-    draw: a question and a completion to learn from, or None where the problem drawn is a reserved one.
-    pieces: the regular expression for what may become one token. corpus: texts that hold every phrase to be one.
+    draw: a question and a completion to learn from, or None where the problem drawn is a reserved one. In several turns the
+    completion is a list: what the model said, what the tool said, in turn. pieces: the regular expression for what may become
+    one token. corpus: texts that hold every phrase to be one. tools: what the model may call.
     """
 
     folder: str
     steps: int
     system_prompt: str
-    draw: Callable[[random.Random], tuple[str, str] | None]
+    draw: Callable[[random.Random], tuple[str, str | list[str]] | None]
     pieces: str
     corpus: tuple[str, ...]
+    tools: tuple[Callable, ...] = ()
 
 
 def arithmetic_pair(rng: random.Random) -> tuple[str, str] | None:
@@ -101,7 +139,16 @@ FUNCTIONS = Recipe(
     pieces=functions.pieces(),
     corpus=tuple(functions.tokenizer_corpus()),
 )
-RECIPES = {"arithmetic": ARITHMETIC, "extraction": EXTRACTION, "functions": FUNCTIONS}
+GAMES = Recipe(
+    folder="games_model",
+    steps=1000,
+    system_prompt=games.SYSTEM_PROMPT,
+    draw=games.training_episode,
+    pieces=games.pieces(),
+    corpus=tuple(games.tokenizer_corpus()),
+    tools=(games.TOOL,),
+)
+RECIPES = {"arithmetic": ARITHMETIC, "extraction": EXTRACTION, "functions": FUNCTIONS, "games": GAMES}
 
 
 def build_tokenizer(recipe: Recipe = ARITHMETIC) -> PreTrainedTokenizerFast:
@@ -126,7 +173,9 @@ def build_tokenizer(recipe: Recipe = ARITHMETIC) -> PreTrainedTokenizerFast:
     wrapped = PreTrainedTokenizerFast(
         tokenizer_object=tokenizer, eos_token="<|im_end|>", pad_token="<|endoftext|>", model_max_length=1024
     )
-    wrapped.chat_template = CHAT_TEMPLATE
+    wrapped.chat_template = TOOL_TEMPLATE if recipe.tools else CHAT_TEMPLATE
+    if recipe.tools:
+        wrapped.response_template = RESPONSE_TEMPLATE
     return wrapped
 
 
@@ -157,19 +206,29 @@ def training_batch(tokenizer, rng: random.Random, recipe: Recipe = ARITHMETIC) -
         if pair is None:
             continue
         question, completion = pair
-        completion += tokenizer.eos_token
         messages = [{"role": "system", "content": recipe.system_prompt}, {"role": "user", "content": question}]
-        prompt = tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
-        rows.append((tokenizer(prompt)["input_ids"], tokenizer(completion)["input_ids"]))
-    width = max(len(prompt) + len(completion) for prompt, completion in rows)
+        prompt = tokenizer.apply_chat_template(messages, tools=list(recipe.tools), add_generation_prompt=True, tokenize=False)
+        ids = tokenizer(prompt)["input_ids"]
+        learned = [IGNORED] * len(ids)
+        for said, is_models in _turns(completion, tokenizer.eos_token):
+            new = tokenizer(said)["input_ids"]
+            ids, learned = ids + new, learned + (new if is_models else [IGNORED] * len(new))
+        rows.append((ids, learned))
+    width = max(len(ids) for ids, _ in rows)
     input_ids = torch.full((BATCH_SIZE, width), tokenizer.pad_token_id)
     labels = torch.full((BATCH_SIZE, width), IGNORED)
-    for i, (prompt, completion) in enumerate(rows):
-        end = len(prompt) + len(completion)
-        input_ids[i, :end] = torch.tensor(prompt + completion)
-        labels[i, len(prompt) : end] = torch.tensor(completion)
+    for i, (ids, learned) in enumerate(rows):
+        input_ids[i, : len(ids)] = torch.tensor(ids)
+        labels[i, : len(ids)] = torch.tensor(learned)
     # Padding is on the right and causal attention never looks right, so no mask is needed.
     return {"input_ids": input_ids, "labels": labels}
+
+
+def _turns(completion: str | list[str], eos: str) -> list[tuple[str, bool]]:
+    """What follows the prompt, as the chat template renders it, and whether the model said it."""
+    said = [completion] if isinstance(completion, str) else completion
+    between = "\n<|im_start|>tool\n{}<|im_end|>\n<|im_start|>assistant\n"
+    return [(between.format(text), False) if at % 2 else (text + eos, True) for at, text in enumerate(said)]
 
 
 def train(model: Qwen3ForCausalLM, tokenizer, steps: int = STEPS, recipe: Recipe = ARITHMETIC) -> None:

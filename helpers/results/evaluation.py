@@ -4,14 +4,13 @@ two models compared on the same questions. Making the completions that are score
 
 from __future__ import annotations
 
-import importlib
 import math
-import runpy
 from collections.abc import Callable
 
 import numpy as np
 import pandas as pd
 
+from helpers.environments.protocol import named
 from helpers.formats import THINK_ANSWER, TagFormat
 from helpers.results.intervals import mcnemar_test, paired_interval, wilson_interval
 from helpers.rewards.answers import parse_number, quick_verdict
@@ -52,19 +51,7 @@ def judge_named(name: str | None) -> Callable | None:
     """
     if name is None:
         return None
-    where, colon, function = str(name).rpartition(":")
-    if not colon or not where or not function.isidentifier():
-        raise ValueError(f"judge={name!r}: write it as file.py:function, for example my_rewards.py:extraction_reward.")
-    try:
-        if where.endswith(".py"):
-            judge = runpy.run_path(where).get(function)
-        else:
-            judge = getattr(importlib.import_module(where), function, None)
-    except (Exception, SystemExit) as error:  # whatever a user's file may raise
-        raise ValueError(f"judge={name!r}: {where} cannot be read ({type(error).__name__}: {error}).") from None
-    if not callable(judge):
-        raise ValueError(f"judge={name!r}: {where} has no function {function}.")
-    return judge
+    return named("judge", name, "my_rewards.py:extraction_reward")
 
 
 def judge_of_kinds(rows: pd.DataFrame, tags: TagFormat = THINK_ANSWER) -> Callable | None:

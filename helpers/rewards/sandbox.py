@@ -6,8 +6,8 @@ exceptions named like ours decide nothing.
 
 Back ends, chosen by name and never exchanged for one another:
 
-- "monty": a Python interpreter written in Rust, in worker processes (pydantic-monty). Less than a millisecond a program; a part of
-  the language and of the standard library. What it lacks comes out as "unsupported", never as a failure of the program.
+- "monty": a Python interpreter written in Rust, in worker processes (pydantic-monty). Less than a millisecond a program; a part
+  of the language and of the standard library. What it lacks comes out as "unsupported", never as a failure of the program.
 - "sandlock": the whole of CPython in a process under Landlock and seccomp (Linux). About a twentieth of a second a program.
 - an object with the method `run` of `Backend`, such as `RemoteSandbox`.
 

@@ -19,6 +19,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file
 from transformers import TrainerCallback
 
+from helpers.environments.episodes import transcript
 from helpers.presets import Preset, as_settings
 from helpers.runs import Run, atomic_folder, atomic_write, write_json
 from helpers.training import ranks
@@ -189,5 +190,10 @@ def _sampled_completions(run: Run) -> pd.DataFrame:
     questions = [messages[-1]["content"] for messages in table.pop("prompt")]
     table.insert(1, "question", questions)
     table.insert(2, "answer", [gold.get(question) for question in questions])
-    table["completion"] = [messages[-1]["content"] for messages in table["completion"]]
+    table["completion"] = [_text(messages) for messages in table["completion"]]
     return table
+
+
+def _text(messages: list[dict]) -> str:
+    """A completion; of several turns, all that was said in them."""
+    return messages[0]["content"] if len(messages) == 1 else transcript(messages)

@@ -5,11 +5,16 @@ from __future__ import annotations
 import gc
 import os
 import tempfile
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import contextmanager, nullcontext
 
 import torch
+from torch.nn.utils.rnn import pad_sequence
 from tqdm.auto import tqdm
 
+from helpers.environments import episodes
+from helpers.environments.episodes import Episode
+from helpers.environments.protocol import Environment
 from helpers.presets import Preset
 from helpers.training import cpu_engine
 from helpers.training.base import Base
@@ -138,24 +143,63 @@ def sample(
         raise ValueError(f"batch_size={batch_size} must be at least 1, or None.")
     texts = [tokenizer.apply_chat_template(prompt, add_generation_prompt=True, tokenize=False) for prompt in prompts]
     order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
-    generate = _with_vllm if engine_of(model) == "vllm" else _with_transformers
+    ids = tokenizer(texts, add_special_tokens=False)["input_ids"] if texts else []
     if batch_size is None:
-        longest = tokenizer(texts[order[-1]], add_special_tokens=False)["input_ids"] if texts else []
-        batch_size = 1024 if generate is _with_vllm else _batch_that_fits(model, len(longest) + max_new_tokens)
+        batch_size = batch_that_fits(model, max(map(len, ids), default=0) + max_new_tokens)
     step = max(1, batch_size // samples)
     completions: list[list[str]] = [[] for _ in texts]
     with (
         tqdm(total=len(texts), disable=not progress) as bar,
-        generate(
+        continuing(
             model, tokenizer, max_new_tokens=max_new_tokens, temperature=temperature, samples=samples, seed=seed
         ) as complete,
     ):
         for start in range(0, len(order), step):
             chosen = order[start : start + step]
-            for i, group in zip(chosen, complete([texts[i] for i in chosen]), strict=True):
-                completions[i] = group
+            for i, group in zip(chosen, complete([ids[i] for i in chosen]), strict=True):
+                completions[i] = tokenizer.batch_decode(group, skip_special_tokens=True)
             bar.update(len(chosen))
     return completions
+
+
+def continuing(model, tokenizer, *, max_new_tokens: int, temperature: float = 1.0, samples: int = 1, seed: int | None = 3407):
+    """For prompts that are token ids already: a context, whose value is a function from them to `samples` continuations of
+    each, ids up to the end token and with it. Its second argument, if given, is the room that each prompt has left.
+
+    Within one context the random numbers go on from call to call, so that an episode of several turns is drawn as one. seed:
+    None goes on with torch's own random numbers, as TRL does.
+    """
+    way = _with_vllm if engine_of(model) == "vllm" else _with_transformers
+    return way(model, tokenizer, max_new_tokens=max_new_tokens, temperature=temperature, samples=samples, seed=seed)
+
+
+def play(
+    model,
+    tokenizer,
+    environments: Callable[[], Environment],
+    rows: Sequence[dict],
+    *,
+    max_completion_length: int,
+    turns: int,
+    temperature: float = 1.0,
+    seed: int = 3407,
+) -> list[Episode]:
+    """The policy's episodes in an environment, one for each row, in the order given; see `episodes.play`.
+
+    As many are played at a time as the machine has room for.
+    """
+    limits = {"max_completion_length": max_completion_length, "turns": turns}
+    limits["context"] = getattr(model.config, "max_position_embeddings", None)
+    played = []
+    with continuing(model, tokenizer, max_new_tokens=max_completion_length, temperature=temperature, seed=seed) as complete:
+        while len(played) < len(rows):
+            first = episodes.begun(tokenizer, environments(), rows[len(played)])
+            batch = batch_that_fits(model, len(first.prompt_ids) + max_completion_length)
+            chosen = rows[len(played) : len(played) + batch]
+            played += episodes.play(
+                lambda prompts, room: [one for (one,) in complete(prompts, room)], tokenizer, environments, chosen, **limits
+            )
+    return played
 
 
 def engine_of(model) -> str:
@@ -177,8 +221,10 @@ def release(model=None) -> None:
         torch.cuda.empty_cache()
 
 
-def _batch_that_fits(model, tokens: int) -> int:
-    """Sequences of so many tokens at a time: 256, or as many as the GPU has room for."""
+def batch_that_fits(model, tokens: int) -> int:
+    """Sequences of so many tokens at a time: 256, or as many as the GPU has room for; with vLLM, which queues them, 1,024."""
+    if engine_of(model) == "vllm":
+        return 1024
     shape = shape_from_config(model.config.to_dict())
     if model.device.type != "cuda" or shape is None:
         return 256
@@ -189,33 +235,38 @@ def _batch_that_fits(model, tokens: int) -> int:
 
 @contextmanager
 def _with_transformers(model, tokenizer, *, max_new_tokens: int, temperature: float, samples: int, seed: int):
-    """A function from rendered prompts to their completions, through `generate`; everything is put back at the end."""
-    was_training, had_cache, side = model.training, model.config.use_cache, tokenizer.padding_side
+    """A function from prompts to their continuations, through `generate`; everything is put back at the end."""
+    was_training, had_cache = model.training, model.config.use_cache
     # Said aloud, so that what a model ships in its generation config (top_k, a repetition penalty) does not bend the result.
     decoding = {"do_sample": temperature > 0, "repetition_penalty": 1.0}
     if temperature > 0:
         decoding |= {"temperature": temperature, "top_k": 0, "top_p": 1.0}
 
-    def complete(texts: list[str]) -> list[list[str]]:
-        batch = tokenizer(texts, return_tensors="pt", padding=True, add_special_tokens=False).to(model.device)
+    def complete(prompts: list[list[int]], room: Sequence[int] = ()) -> list[list[list[int]]]:
+        rows = [torch.tensor(ids) for ids in prompts]
+        left = {"batch_first": True, "padding_side": "left"}
+        ids = pad_sequence(rows, padding_value=tokenizer.pad_token_id, **left)
+        seen = pad_sequence([torch.ones_like(row) for row in rows], **left)
         output = model.generate(
-            input_ids=batch["input_ids"],
-            attention_mask=batch["attention_mask"],
-            max_new_tokens=max_new_tokens,
+            input_ids=ids.to(model.device),
+            attention_mask=seen.to(model.device),
+            max_new_tokens=max(room, default=max_new_tokens),
             num_return_sequences=samples,
             pad_token_id=tokenizer.pad_token_id,
             **decoding,
         )
-        decoded = tokenizer.batch_decode(output[:, batch["input_ids"].shape[1] :], skip_special_tokens=True)
-        return [decoded[i * samples : (i + 1) * samples] for i in range(len(texts))]
+        new = [_ended(row, ends) for row in output[:, ids.shape[1] :].tolist()]
+        return [new[i * samples : (i + 1) * samples] for i in range(len(prompts))]
 
+    ends = _end_tokens(model, tokenizer)
     devices = [model.device] if model.device.type == "cuda" else []
-    with torch.random.fork_rng(devices), torch.no_grad():  # ZeRO-3 trains on what it gathers here
-        torch.manual_seed(seed)
+    random_numbers = nullcontext() if seed is None else torch.random.fork_rng(devices)
+    with random_numbers, torch.no_grad():  # ZeRO-3 trains on what it gathers here
+        if seed is not None:
+            torch.manual_seed(seed)
         try:
             model.eval()
             model.config.use_cache = True
-            tokenizer.padding_side = "left"
             yield complete
         finally:
             if was_training and hasattr(model, "for_training"):
@@ -223,7 +274,19 @@ def _with_transformers(model, tokenizer, *, max_new_tokens: int, temperature: fl
                 model.for_training(use_gradient_checkpointing=getattr(model, "_unsloth_gradient_checkpointing", None))
             else:
                 model.train(was_training)
-            model.config.use_cache, tokenizer.padding_side = had_cache, side
+            model.config.use_cache = had_cache
+
+
+def _end_tokens(model, tokenizer) -> set[int]:
+    """The tokens that end a completion: those of the generation config, which may be several, else the tokenizer's."""
+    ends = model.generation_config.eos_token_id
+    ends = tokenizer.eos_token_id if ends is None else ends
+    return {ends} if isinstance(ends, int) else set(ends or [])
+
+
+def _ended(ids: list[int], ends: set[int]) -> list[int]:
+    """The ids up to the first end token and with it, without the padding after it."""
+    return ids[: next((at + 1 for at, token in enumerate(ids) if token in ends), len(ids))]
 
 
 @contextmanager
@@ -232,28 +295,29 @@ def _with_vllm(model, tokenizer, *, max_new_tokens: int, temperature: float, sam
     from vllm import SamplingParams
 
     context = model.vllm_engine.llm_engine.vllm_config.model_config.max_model_len
-    draw = torch.Generator().manual_seed(seed)
+    draw = None if seed is None else torch.Generator().manual_seed(seed)
 
-    def parameters() -> SamplingParams:
+    def parameters(room: int) -> SamplingParams:
         # vLLM gives sample i of a request the seed `seed + i`. Far apart, so that no two completions share random numbers.
         own = torch.randint(2**62, (), generator=draw).item()
-        return SamplingParams(n=samples, temperature=temperature, top_p=1.0, top_k=-1, max_tokens=max_new_tokens, seed=own)
+        return SamplingParams(n=samples, temperature=temperature, top_p=1.0, top_k=-1, max_tokens=room, seed=own)
 
-    def complete(texts: list[str]) -> list[list[str]]:
+    def complete(prompts: list[list[int]], room: Sequence[int] = ()) -> list[list[list[int]]]:
         # Ids rather than text, which vLLM would give a second beginning-of-sequence token.
-        ids = tokenizer(texts, add_special_tokens=False)["input_ids"]
-        if (longest := max(map(len, ids))) + max_new_tokens > context:
+        room = room or [max_new_tokens] * len(prompts)
+        if max(len(ids) + left for ids, left in zip(prompts, room, strict=True)) > context:
+            longest = max(map(len, prompts))
             raise ValueError(
                 f"a prompt of {longest} tokens and a completion of {max_new_tokens} do not fit into the engine's context of "
                 f"{context}: raise max_seq_length in notebook 1, or sample with engine='transformers'."
             )
         outputs = model.fast_generate(
-            [{"prompt_token_ids": row} for row in ids],
-            sampling_params=[parameters() for _ in ids],
+            [{"prompt_token_ids": row} for row in prompts],
+            sampling_params=[parameters(left) for left in room],
             lora_request=request,
             use_tqdm=False,
         )
-        return [[tokenizer.decode(o.token_ids, skip_special_tokens=True) for o in answer.outputs] for answer in outputs]
+        return [[list(o.token_ids) for o in answer.outputs] for answer in outputs]
 
     devices = [model.device] if model.device.type == "cuda" else []
     with torch.random.fork_rng(devices), adapter_request(model) as request:

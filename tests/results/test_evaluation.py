@@ -259,7 +259,7 @@ def test_a_judge_is_found_by_file_or_module_and_function(tmp_path):
         ("mine.py:", "write it as file.py:function"),
         ("absent.py:f", r"absent\.py cannot be read \(FileNotFoundError"),
         ("absent.module:f", r"absent\.module cannot be read \(ModuleNotFoundError"),
-        ("helpers.rewards:no_reward", "helpers.rewards has no function no_reward"),
+        ("helpers.rewards:no_reward", "helpers.rewards has no class or function no_reward"),
         (3, "write it as file.py:function"),
     ],
 )
