@@ -16,7 +16,7 @@ from __future__ import annotations
 import argparse
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -87,7 +87,7 @@ class Recipe:
 
     draw: a question and a completion to learn from, or None where the problem drawn is a reserved one. In several turns the
     completion is a list: what the model said, what the tool said, in turn. pieces: the regular expression for what may become
-    one token. corpus: texts that hold every phrase to be one. tools: what the model may call.
+    one token. corpus: texts that hold every phrase to be one. tools: what the model may call. pool: batches drawn at once.
     """
 
     folder: str
@@ -97,6 +97,8 @@ class Recipe:
     pieces: str
     corpus: tuple[str, ...]
     tools: tuple[Callable, ...] = ()
+    batch_size: int = BATCH_SIZE
+    pool: int = 1
 
 
 def arithmetic_pair(rng: random.Random) -> tuple[str, str] | None:
@@ -141,12 +143,14 @@ FUNCTIONS = Recipe(
 )
 GAMES = Recipe(
     folder="games_model",
-    steps=1000,
+    steps=1600,
     system_prompt=games.SYSTEM_PROMPT,
     draw=games.training_episode,
     pieces=games.pieces(),
     corpus=tuple(games.tokenizer_corpus()),
     tools=(games.TOOL,),
+    batch_size=32,
+    pool=8,
 )
 RECIPES = {"arithmetic": ARITHMETIC, "extraction": EXTRACTION, "functions": FUNCTIONS, "games": GAMES}
 
@@ -199,24 +203,40 @@ def build_model(vocabulary: int, pad: int, eos: int) -> Qwen3ForCausalLM:
 
 
 def training_batch(tokenizer, rng: random.Random, recipe: Recipe = ARITHMETIC) -> dict[str, torch.Tensor]:
-    """BATCH_SIZE conversations, right-padded; only the assistant's tokens carry labels."""
-    rows = []
-    while len(rows) < BATCH_SIZE:
-        pair = recipe.draw(rng)
-        if pair is None:
-            continue
-        question, completion = pair
-        messages = [{"role": "system", "content": recipe.system_prompt}, {"role": "user", "content": question}]
-        prompt = tokenizer.apply_chat_template(messages, tools=list(recipe.tools), add_generation_prompt=True, tokenize=False)
-        ids = tokenizer(prompt)["input_ids"]
-        learned = [IGNORED] * len(ids)
-        for said, is_models in _turns(completion, tokenizer.eos_token):
-            new = tokenizer(said)["input_ids"]
-            ids, learned = ids + new, learned + (new if is_models else [IGNORED] * len(new))
-        rows.append((ids, learned))
+    """The next batch of conversations, right-padded; only the assistant's tokens carry labels."""
+    return next(training_batches(tokenizer, rng, recipe))
+
+
+def training_batches(tokenizer, rng: random.Random, recipe: Recipe) -> Iterator[dict[str, torch.Tensor]]:
+    """Batches without end. Of a pool of several the conversations are sorted by length, so that little is padded."""
+    while True:
+        rows = []
+        while len(rows) < recipe.pool * recipe.batch_size:
+            if pair := recipe.draw(rng):
+                rows.append(_conversation(tokenizer, recipe, *pair))
+        places = list(range(0, len(rows), recipe.batch_size))
+        if recipe.pool > 1:
+            rows.sort(key=lambda row: len(row[0]))
+            rng.shuffle(places)
+        for start in places:
+            yield _padded(rows[start : start + recipe.batch_size], tokenizer.pad_token_id)
+
+
+def _conversation(tokenizer, recipe: Recipe, question: str, completion: str | list[str]) -> tuple[list[int], list[int]]:
+    """A conversation as tokens, and their labels."""
+    messages = [{"role": "system", "content": recipe.system_prompt}, {"role": "user", "content": question}]
+    prompt = tokenizer.apply_chat_template(messages, tools=list(recipe.tools), add_generation_prompt=True, tokenize=False)
+    ids = tokenizer(prompt)["input_ids"]
+    labels = [IGNORED] * len(ids)
+    for said, is_models in _turns(completion, tokenizer.eos_token):
+        new = tokenizer(said)["input_ids"]
+        ids, labels = ids + new, labels + (new if is_models else [IGNORED] * len(new))
+    return ids, labels
+
+
+def _padded(rows: list[tuple[list[int], list[int]]], pad: int) -> dict[str, torch.Tensor]:
     width = max(len(ids) for ids, _ in rows)
-    input_ids = torch.full((BATCH_SIZE, width), tokenizer.pad_token_id)
-    labels = torch.full((BATCH_SIZE, width), IGNORED)
+    input_ids, labels = torch.full((len(rows), width), pad), torch.full((len(rows), width), IGNORED)
     for i, (ids, learned) in enumerate(rows):
         input_ids[i, : len(ids)] = torch.tensor(ids)
         labels[i, : len(ids)] = torch.tensor(learned)
@@ -240,8 +260,9 @@ def train(model: Qwen3ForCausalLM, tokenizer, steps: int = STEPS, recipe: Recipe
     schedule = torch.optim.lr_scheduler.SequentialLR(optimizer, [warmup, cosine], [WARMUP_STEPS])
     started = time.monotonic()
     model.train()
+    batches = training_batches(tokenizer, rng, recipe)
     for step in range(1, steps + 1):
-        loss = model(**training_batch(tokenizer, rng, recipe), use_cache=False).loss
+        loss = model(**next(batches), use_cache=False).loss
         loss.backward()
         optimizer.step()
         schedule.step()

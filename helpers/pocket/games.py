@@ -16,9 +16,9 @@ from helpers.environments.protocol import schema_of
 
 SEED = 3407
 SYSTEM_PROMPT = "Call a tool in each turn until you are done."
-SPAN = 100
+SPAN = 63  # six guesses are always enough, and there is one middle each time
 # The share of each way to play a game. Only the first keeps in mind what is left, and writes it down.
-WAYS = {"keeps track": 0.4, "forgets": 0.25, "walks": 0.35}
+WAYS = {"keeps track": 0.3, "forgets": 0.35, "walks": 0.35}
 # Where in what is left the first of them guesses: halving is the best there is, the edge nearly the worst.
 PLACES = {"middle": 0.35, "anywhere": 0.35, "edge": 0.3}
 EDGE = 4  # numbers
