@@ -52,8 +52,8 @@ def failing(signals: Signals) -> Iterator[Finding]:
 def unfinished(signals: Signals) -> Iterator[Finding]:
     """Most episodes end with a call that nobody answers: its result did not fit, or it was one turn too many.
 
-    TRL ends such an episode at the end token of its call, so that none counts as cut off. Where what the policy wrote was cut,
-    that is its own last word, and completions/clipped_ratio tells it: no episode is counted by both rules.
+    TRL ends such an episode at the end token of its call, so that completions/clipped_ratio does not show it. Where what the
+    policy wrote was cut, that is its own last word, and only clipped_ratio does. Both do where a result fits to the last token.
     """
     finished = signals.series("rewards/finished/mean")
     if finished is None or signals.series("tools/call_frequency") is None:
