@@ -26,7 +26,7 @@ _BUT = {"info": ", but the training is still getting better.", "warning": ".", "
 def failing(signals: Signals) -> Iterator[Finding]:
     """Most calls come back as an error now, or certainly more than at the best of times."""
     share, often = signals.series("tools/failure_frequency"), signals.series("tools/call_frequency")
-    if share is None or often is None:
+    if share is None or often is None or signals.last(often).mean() < CALLS_LEFT:  # of a few calls a step, all fail by luck
         return
     share = share[often.reindex(share.index) > 0]  # TRL logs 0 where nothing was called
     severity = _severity(signals, share)

@@ -121,6 +121,11 @@ def test_a_step_without_a_call_has_no_share_that_failed():
     assert found(rows, "tool_failures").evidence.startswith(f"{rows[FAILED][rows[CALLS] > 0].tail(20).mean():.0%} of ")
 
 
+def test_the_failures_of_a_policy_that_hardly_calls_are_no_finding():
+    rows = agent(2, failed=1.0, calls=0.05, won=0.1)
+    assert (rows[FAILED] == 1).sum() > 20 and told(rows) == {"tool_calls": "info"}
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize(("columns", "rule"), [({"failed": 1.0}, "tool_failures"), ({"finished": 0.0}, "unfinished")])
 def test_with_few_steps_only_what_befell_all_is_told(columns, rule, seed):
