@@ -3,7 +3,9 @@
 import itertools
 import json
 import re
+import warnings
 
+import pandas as pd
 import pytest
 import sick_environments as sick
 from datasets import Dataset
@@ -12,6 +14,8 @@ from trl import GRPOConfig, GRPOTrainer
 from trl.chat_template_utils import qwen3_template
 
 from helpers.environments import BrokenEnvironment, Guarded, Guessing, check_template
+from helpers.metrics import plots
+from helpers.metrics.diagnosis import diagnose
 from helpers.presets import PRESETS
 from helpers.training.guard import GuardedEpisodes
 
@@ -47,10 +51,11 @@ class Scripted(GRPOTrainer):
 
     def _generate_single_turn(self, prompt_ids, images, multimodal_fields, num_generations, has_tool_images=False):
         texts = [self.play(self.processing_class.decode(ids)) + "<|im_end|>" for ids in prompt_ids]
-        return [self.processing_class(text, add_special_tokens=False)["input_ids"] for text in texts], None
+        ids = [self.processing_class(text, add_special_tokens=False)["input_ids"] for text in texts]
+        return [one[: self.max_completion_length] for one in ids], None  # as an engine would
 
 
-def trained(trainer_class, tokenizer, folder, guard, play=None, callbacks=(), **options) -> GRPOTrainer:
+def trained(trainer_class, tokenizer, folder, guard, play=None, callbacks=(), reward_funcs=None, **options) -> GRPOTrainer:
     """A trainer after one step on four questions, each asked twice."""
     config = GRPOConfig(
         output_dir=str(folder),
@@ -72,6 +77,7 @@ def trained(trainer_class, tokenizer, folder, guard, play=None, callbacks=(), **
         args=config,
         train_dataset=ROWS,
         environment_factory=guard,
+        reward_funcs=reward_funcs,
         callbacks=list(callbacks),
     )
     trainer.play = play
@@ -174,6 +180,37 @@ def test_trl_drops_a_result_that_does_not_fit_without_a_word(tokenizer, tmp_path
     trainer = trained(Scripted, tokenizer, tmp_path, Guarded(Guessing), halving, max_completion_length=400)
     assert log(trainer)["rewards/Guessing/mean"] < 1.0
     assert log(trainer)["completions/clipped_ratio"] == log(trainer)["tools/failure_frequency"] == 0.0
+
+
+def finished(completions, **columns) -> list[float]:
+    """1.0 where the last word is the policy's own and calls no tool."""
+    return [float(words[-1]["role"] == "assistant" and not words[-1].get("tool_calls")) for words in completions]
+
+
+@pytest.mark.parametrize(
+    ("play", "budget", "turns", "rule", "clipped"),
+    [
+        (halving, 70, None, "unfinished", 0.0),  # the first call takes 61 tokens, its result 23
+        (lambda words: called("guess", number=1000), 800, 2, "unfinished", 0.0),
+        (lambda words: "Let me think. " * 100, 40, None, "clipped", 1.0),
+        (lambda words: called("guess", number="?" * 200), 100, None, "clipped", 1.0),  # cut inside a call, it is text
+    ],
+    ids=["budget", "turns", "words", "half a call"],
+)
+def test_an_episode_cut_off_is_found_under_one_name(tokenizer, tmp_path, play, budget, turns, rule, clipped):
+    limits = {"max_completion_length": budget, "max_tool_calling_iterations": turns}
+    judged = {"reward_funcs": [finished], "reward_weights": [0.0], "max_steps": 5}
+    trainer = trained(Scripted, tokenizer, tmp_path, Guarded(Guessing), play, **limits, **judged)
+    rows = pd.DataFrame(trainer.state.log_history)
+    assert list(rows["completions/clipped_ratio"][:5]) == [clipped] * 5
+    assert list(rows["rewards/finished/mean"][:5]) == [clipped] * 5, "its own last word, or none"
+    assert list(rows["reward"][:5]) == pytest.approx(list(rows["rewards/Guessing/mean"][:5])), "it is not paid for"
+    cut = {finding.rule: finding.severity for finding in diagnose(rows) if finding.rule in ("unfinished", "clipped")}
+    assert cut == {rule: "critical"}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        lines = {line.get_label(): line.get_ydata() for axes in plots.tools(rows).axes for line in axes.get_lines()}
+    assert list(lines["unfinished episodes (right)"][:5]) == [1 - clipped] * 5
 
 
 def test_a_call_that_cannot_be_parsed_is_text_for_trl_and_no_failed_call(tokenizer, tmp_path):
