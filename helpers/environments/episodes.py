@@ -62,8 +62,8 @@ def finished(completions: list[list[dict]], **columns) -> list[float]:
 
     Let it be the last reward, because it also makes the messages fit to be logged: it turns the calls' arguments into text, and
     leaves out what is neither a name nor arguments. TRL 1.15 writes the messages as a Parquet table (grpo_trainer.py 3277),
-    which has one type a column: a policy that calls once with 50 and once with "50", or without any argument, would end the
-    training with an ArrowInvalid.
+    which has one type a column: a policy that calls once with 50 and once with "50" would end the training with an
+    ArrowInvalid, and one that calls without any argument with an ArrowNotImplementedError.
 
     >>> finished([[{"role": "assistant", "content": "", "tool_calls": []}], [{"role": "tool", "content": "Yes, it is 5."}]])
     [1.0, 0.0]
