@@ -14,6 +14,7 @@ the games of `games.py`, which are episodes of several turns with a tool.
 from __future__ import annotations
 
 import argparse
+import itertools
 import random
 import time
 from collections.abc import Callable, Iterator
@@ -87,7 +88,8 @@ class Recipe:
 
     draw: a question and a completion to learn from, or None where the problem drawn is a reserved one. In several turns the
     completion is a list: what the model said, what the tool said, in turn. pieces: the regular expression for what may become
-    one token. corpus: texts that hold every phrase to be one. tools: what the model may call. pool: batches drawn at once.
+    one token. corpus: texts that hold every phrase to be one. tools: what the model may call. draw_first, steps_first: what
+    the first steps draw instead.
     """
 
     folder: str
@@ -98,7 +100,8 @@ class Recipe:
     corpus: tuple[str, ...]
     tools: tuple[Callable, ...] = ()
     batch_size: int = BATCH_SIZE
-    pool: int = 1
+    draw_first: Callable[[random.Random], tuple[str, list[str]]] | None = None
+    steps_first: int = 0
 
 
 def arithmetic_pair(rng: random.Random) -> tuple[str, str] | None:
@@ -143,14 +146,15 @@ FUNCTIONS = Recipe(
 )
 GAMES = Recipe(
     folder="games_model",
-    steps=1600,
+    steps=2000,
     system_prompt=games.SYSTEM_PROMPT,
     draw=games.training_episode,
     pieces=games.pieces(),
     corpus=tuple(games.tokenizer_corpus()),
     tools=(games.TOOL,),
     batch_size=32,
-    pool=8,
+    draw_first=games.good_episode,
+    steps_first=1300,
 )
 RECIPES = {"arithmetic": ARITHMETIC, "extraction": EXTRACTION, "functions": FUNCTIONS, "games": GAMES}
 
@@ -208,18 +212,13 @@ def training_batch(tokenizer, rng: random.Random, recipe: Recipe = ARITHMETIC) -
 
 
 def training_batches(tokenizer, rng: random.Random, recipe: Recipe) -> Iterator[dict[str, torch.Tensor]]:
-    """Batches without end. Of a pool of several the conversations are sorted by length, so that little is padded."""
-    while True:
-        rows = []
-        while len(rows) < recipe.pool * recipe.batch_size:
-            if pair := recipe.draw(rng):
+    """Batches without end; the first ones, if the recipe says so, from another source."""
+    for number in itertools.count():
+        draw, rows = recipe.draw_first if number < recipe.steps_first else recipe.draw, []
+        while len(rows) < recipe.batch_size:
+            if pair := draw(rng):
                 rows.append(_conversation(tokenizer, recipe, *pair))
-        places = list(range(0, len(rows), recipe.batch_size))
-        if recipe.pool > 1:
-            rows.sort(key=lambda row: len(row[0]))
-            rng.shuffle(places)
-        for start in places:
-            yield _padded(rows[start : start + recipe.batch_size], tokenizer.pad_token_id)
+        yield _padded(rows, tokenizer.pad_token_id)
 
 
 def _conversation(tokenizer, recipe: Recipe, question: str, completion: str | list[str]) -> tuple[list[int], list[int]]:
