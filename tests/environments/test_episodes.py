@@ -9,10 +9,11 @@ import pytest
 import torch
 from datasets import Dataset
 from scripted_policies import called
-from trl import GRPOConfig, GRPOTrainer
+from trl import GRPOConfig, GRPOTrainer, chat_template_utils
 
 from helpers.environments import Guarded, Guessing, episodes
 from helpers.environments.episodes import finished, transcript
+from helpers.environments.protocol import prepare_template
 from helpers.runs import Run
 from helpers.training import checkpoints, policy
 
@@ -110,12 +111,10 @@ def step(kind, model, tokenizer, folder, rows, *, script=None, length, turns, ou
 
 
 def both(kind, model, tokenizer, folder, rows, **options):
-    """The log of TRL's own step, its messages and our episodes, after everything about them was found the same."""
+    """The log of TRL's own step and our episodes, after everything about them was found the same."""
     (trl, _), (trainer, played) = (step(kind, model, tokenizer, folder, rows, ours=ours, **options) for ours in (False, True))
-    prompt_ids, ids, mask, said = trl.generated
-    assert (prompt_ids, ids, mask) == trainer.generated[:3]
-    assert ids == [one.ids for one in played] and mask == [one.mask for one in played]
-    assert said == [one.said for one in played]
+    assert trl.generated[:3] == trainer.generated[:3]
+    assert trl.generated == tuple([getattr(one, what) for one in played] for what in ("prompt_ids", "ids", "mask", "said"))
     assert [one.get_reward() for one in trl.environments] == [one.reward for one in played]
     log, ours = trl.state.log_history[0], trainer.state.log_history[0]
     for key in ("loss", "grad_norm", "reward", "reward_std", "completions/mean_length", "completions/clipped_ratio", "entropy"):
@@ -123,8 +122,8 @@ def both(kind, model, tokenizer, folder, rows, **options):
     calls, failed = sum(len(one.calls) for one in played), sum(one.failed for one in played)
     assert log["tools/call_frequency"] == pytest.approx(calls / len(played))
     assert log["tools/failure_frequency"] == pytest.approx(failed / max(1, calls))
-    assert finished(copy.deepcopy(said)) == [float(one.finished) for one in played]
-    return log, said, played
+    assert finished(trl.generated[3]) == [float(one.finished) for one in played]
+    return log, played
 
 
 # --- What a model samples ----------------------------------------------------------------------------------------------
@@ -139,7 +138,7 @@ def test_sampled_episodes_are_those_of_trl(beginner, tmp_path, length, turns, co
     model, tokenizer = copy.deepcopy(beginner[0]), beginner[1]
     model.config.max_position_embeddings = context
     rows = [row(str(seed), seed) for seed in range(1, 5)]
-    log, _, played = both(Sampling, model, tokenizer, tmp_path, rows, length=length, turns=turns, environment=Guarded(Guessing))
+    log, played = both(Sampling, model, tokenizer, tmp_path, rows, length=length, turns=turns, environment=Guarded(Guessing))
     longest, cut = max(len(one.ids) for one in played), [one for one in played if not one.finished]
     assert log["tools/call_frequency"] > 1 and log["grad_norm"] > 0 and longest <= length
     assert {0, 1} == {token for one in played for token in one.mask}
@@ -222,7 +221,7 @@ def forced(beginner, tmp_path_factory):
     longest = max(len(episodes.begun(tokenizer, Guessing(), one).prompt_ids) for one in rows)
     model.config.max_position_embeddings = longest + 20
     folder = tmp_path_factory.mktemp("forced")
-    log, _, played = both(Scripted, model, tokenizer, folder, rows, script=script, length=ROOM, turns=TURNS)
+    log, played = both(Scripted, model, tokenizer, folder, rows, script=script, length=ROOM, turns=TURNS)
     return {name_of(one.prompt[-1]["content"]): one for one in played}, log
 
 
@@ -254,6 +253,21 @@ def test_what_was_forced_came_about(forced, beginner):
         assert "Lower" not in tokenizer.decode(policys) and "<|im_start|>" not in tokenizer.decode(policys)
 
 
+@pytest.mark.parametrize("name", ["qwen3", "qwen3_instruct_2507"])
+def test_with_a_template_that_trl_prepares_itself_the_tokens_are_the_same(beginner, tmp_path, name):
+    model, (tokenizer, prepared) = beginner[0], (copy.deepcopy(beginner[1]) for _ in range(2))
+    for one in (tokenizer, prepared):
+        one.chat_template, one.response_template = getattr(chat_template_utils, f"{name}_chat_template"), None
+    prepare_template(prepared)
+    rows, script = [row(name, 7) for name in ("ordinary", "two calls", "unknown", "turns")], scripted(tokenizer)
+    options = {"script": script, "length": 2000, "turns": TURNS}
+    (trl, _), (_, played) = (
+        step(Scripted, model, one, tmp_path, rows, ours=ours, **options) for one, ours in ((tokenizer, False), (prepared, True))
+    )
+    assert trl.generated == tuple([getattr(one, what) for one in played] for what in ("prompt_ids", "ids", "mask", "said"))
+    assert sum(len(one.calls) for one in played) == 16
+
+
 def test_a_list_that_a_tool_returns_is_passed_on_as_trl_does(beginner, tmp_path):
     class Listing(Guessing):
         def guess(self, number: int) -> list:
@@ -266,9 +280,7 @@ def test_a_list_that_a_tool_returns_is_passed_on_as_trl_does(beginner, tmp_path)
 
     model, tokenizer = beginner
     rows, script = [row("ordinary", 7)], scripted(tokenizer)
-    _, _, played = both(
-        Scripted, model, tokenizer, tmp_path, rows, script=script, length=ROOM, turns=TURNS, environment=Listing
-    )
+    _, played = both(Scripted, model, tokenizer, tmp_path, rows, script=script, length=ROOM, turns=TURNS, environment=Listing)
     assert played[0].said[1]["content"] == ["Lower than 50."] and "    ['Lower than 50.']" in transcript(played[0].said)
 
 
