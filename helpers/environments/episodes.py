@@ -2,7 +2,7 @@
 
 TRL 1.15's is `_tool_call_loop` (grpo_trainer.py 1872 to 2112), reached through `GRPOTrainer(environment_factory=…)`. This one
 gives the same tokens from the same random numbers, and every limit falls where TRL's does. Left out: tools that are
-asynchronous, images, and several environments in one batch.
+asynchronous, images, several environments in one batch, `chat_template_kwargs`, and rows without a prompt.
 """
 
 from __future__ import annotations
@@ -55,7 +55,8 @@ class Episode:
 
 
 def finished(completions: list[list[dict]], **columns) -> list[float]:
-    """1.0 where an episode ended by the policy's own word, 0.0 where its last message is a call that nobody answered.
+    """1.0 where the last message is the policy's and calls nothing, 0.0 where it is a call that nobody answered, or an answer
+    that left no room for another word. (Where the policy's own last words were cut, TRL's `completions/clipped_ratio` says so.)
 
     For `GRPOTrainer(reward_funcs=[..., finished])` with the weight 0: it is watched, and earns nothing. TRL logs neither that a
     tool's result did not fit into `max_completion_length` nor that `max_tool_calling_iterations` were over.

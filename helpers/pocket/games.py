@@ -10,7 +10,7 @@ import json
 import random
 from collections.abc import Callable
 
-from helpers.environments import Guessing, ToolError
+from helpers.environments import Guessing
 from helpers.environments.arguments import misfit
 from helpers.environments.protocol import schema_of
 
@@ -47,7 +47,7 @@ def training_episode(rng: random.Random) -> tuple[str, list[str]]:
     >>> said[:2]
     ['Between 0 and 64. <tool_call>{"name": "guess", "arguments": {"number": 2}}</tool_call>', 'Higher than 2.']
     """
-    return _played(rng, player(rng, rng.choices(list(WAYS), WAYS.values())[0]), SLIPS)
+    return _played(rng, any_player(rng), SLIPS)
 
 
 def _played(rng: random.Random, next_guess: Player, slips: dict[str, float]) -> tuple[str, list[str]]:
@@ -77,6 +77,11 @@ def _played(rng: random.Random, next_guess: Player, slips: dict[str, float]) -> 
 def asked(seed: int) -> str:
     """What stands before the environment's own words: it names the game, and says nothing of the number."""
     return f"Game {seed}. "
+
+
+def any_player(rng: random.Random) -> Player:
+    """One drawn by the shares of `WAYS`."""
+    return player(rng, rng.choices(list(WAYS), WAYS.values())[0])
 
 
 def player(rng: random.Random, way: str) -> Player:
@@ -120,10 +125,7 @@ def answered(game: Guessing, number: int, slip: str | None) -> str:
         return str({"error": "Tool check not found."})
     if slip == "in quotes":
         return str({"error": misfit("guess", schema_of(game.guess), {"number": str(number)})})
-    try:
-        return game.guess(number)
-    except ToolError as error:
-        return str({"error": str(error)})
+    return game.guess(number)
 
 
 def pieces() -> str:

@@ -4,6 +4,8 @@ import hashlib
 import json
 import random
 import re
+from dataclasses import replace
+from functools import partial
 
 import pytest
 from trl import chat_template_utils
@@ -40,7 +42,7 @@ def replayed(tokenizer, question: str, said: list[str]) -> episodes.Episode:
         return [tokenizer(next(texts) + tokenizer.eos_token)["input_ids"]]
 
     limits = {"max_completion_length": 2000, "turns": 100}
-    (one,) = episodes.play(complete, tokenizer, Guarded(Guessing, turns=100), [row], **limits)
+    (one,) = episodes.play(complete, tokenizer, Guarded(partial(Guessing, span=games.SPAN), turns=100), [row], **limits)
     assert next(texts, None) is None, "the game ended before the player did"
     return one
 
@@ -54,7 +56,7 @@ def test_every_word_of_the_environment_is_its_own(drawn, tokenizer):
         assert one.prompt[-1]["content"] == question
         assert [message["content"] for message in one.said if message["role"] == "tool"] == said[1::2]
         assert one.finished and (said[-1] == games.FOUND) == (one.reward >= 0.4)
-        assert (said[-1] == games.LOST) == (one.reward == 0.1 and len(one.environment._guesses) == 14)
+        assert (said[-1] == games.LOST) == (one.reward == 0.1 and len(one.environment._guesses) == 12)
 
 
 def test_a_player_that_keeps_track_writes_down_what_is_left_and_guesses_among_it(drawn):
@@ -74,14 +76,14 @@ def test_a_player_that_keeps_track_writes_down_what_is_left_and_guesses_among_it
 def test_the_ways_to_play_have_their_shares():
     rng, ways, steps = random.Random(2), [], []
     for _ in range(GAMES):
-        next_guess = games.player(rng)
+        next_guess = games.any_player(rng)
         found = [next_guess(10, 90, 50, "Higher than 50.") for _ in range(6)]
         numbers = {number for number, _ in found}
         ways.append("keeps track" if found[0][1] else "walks" if len(numbers) == 1 else "forgets")
         if ways[-1] == "walks":
             steps.append(numbers.pop() - 50)
             assert next_guess(10, 90, 50, "Lower than 50.")[0] == 50 - steps[-1]
-            assert next_guess(0, 101, 100, "Higher than 100.")[0] == 100 and next_guess(0, 101, 1, "Lower than 1.")[0] == 1
+            assert next_guess(0, 64, 63, "Higher than 63.")[0] == 63 and next_guess(0, 64, 1, "Lower than 1.")[0] == 1
     assert sum(games.WAYS.values()) == pytest.approx(1)
     for way, share in games.WAYS.items():
         assert ways.count(way) / GAMES == pytest.approx(share, abs=0.03), way
@@ -90,21 +92,19 @@ def test_the_ways_to_play_have_their_shares():
 
 
 def test_the_places_have_their_shares(drawn):
-    first = [int(re.search(r"101\D+(\d+)", said[0])[1]) for _, said in drawn if said[0].startswith("Between")]
+    first = [int(re.search(r"Between 0 and 64\D+(\d+)", said[0])[1]) for _, said in drawn if said[0].startswith("Between")]
     assert sum(games.PLACES.values()) == pytest.approx(1)
     anywhere = games.PLACES["anywhere"] / games.SPAN  # of each number
     edges = [number for number in first if number <= games.EDGE or number > games.SPAN - games.EDGE]
     assert len(edges) / len(first) == pytest.approx(games.PLACES["edge"] + 2 * games.EDGE * anywhere, abs=0.04)
-    assert first.count(50) / len(first) == pytest.approx(games.PLACES["middle"] + anywhere, abs=0.04)
+    assert first.count(32) / len(first) == pytest.approx(games.PLACES["middle"] + anywhere, abs=0.04)
     assert min(first) == 1 and max(first) == games.SPAN
     assert sum(number <= games.EDGE for number in edges) / len(edges) == pytest.approx(0.5, abs=0.08)
     rng, narrow = random.Random(3), set()
     for _ in range(400):  # where a single number is left, or two, every place is among them
-        next_guess = games.player(rng)
-        number, before = next_guess(40, 42, 40, "Higher than 40.")
-        narrow |= {number} if before else set()
-        number, before = next_guess(40, 43, 40, "Higher than 40.")
-        assert not before or number in (41, 42)
+        next_guess = games.player(rng, "keeps track")
+        narrow.add(next_guess(40, 42, 40, "Higher than 40.")[0])
+        assert next_guess(40, 43, 40, "Higher than 40.")[0] in (41, 42)
     assert narrow == {41}
 
 
@@ -146,8 +146,9 @@ def test_the_same_random_numbers_give_the_same_games():
 
 
 def test_a_batch_of_the_build_teaches_what_the_player_says_and_no_word_of_the_tool(tokenizer):
-    batch, rng = build.training_batch(tokenizer, random.Random(4), build.GAMES), random.Random(4)
-    assert len(batch["input_ids"]) == build.BATCH_SIZE
+    recipe, rng = replace(build.GAMES, steps_first=0), random.Random(4)
+    batch = build.training_batch(tokenizer, random.Random(4), recipe)
+    assert len(batch["input_ids"]) == recipe.batch_size
     for ids, labels in zip(batch["input_ids"].tolist(), batch["labels"].tolist(), strict=True):
         question, said = games.training_episode(rng)
         turns = [[]]
@@ -161,6 +162,19 @@ def test_a_batch_of_the_build_teaches_what_the_player_says_and_no_word_of_the_to
         assert ids == whole + [tokenizer.pad_token_id] * (len(ids) - len(whole))
         learnt = [0] * len(one.prompt_ids) + one.mask
         assert [label != build.IGNORED for label in labels] == [bool(own) for own in learnt] + [False] * (len(ids) - len(whole))
+
+
+def test_the_first_batches_are_games_without_a_slip_of_players_that_keep_track(tokenizer):
+    recipe, rng = replace(build.GAMES, steps_first=2), random.Random(7)
+    batches = build.training_batches(tokenizer, random.Random(7), recipe)
+    for draw in (games.good_episode, games.good_episode, games.training_episode):
+        for ids in next(batches)["input_ids"].tolist():
+            question, said = draw(rng)
+            assert tokenizer.decode(ids).count(said[0]) and question in tokenizer.decode(ids)
+            if draw is games.good_episode:
+                assert all(
+                    re.fullmatch(r"Between \d+ and \d+\. <tool_call>.*: \d+\}\}</tool_call>", one) for one in said[:-2:2]
+                )
 
 
 @pytest.mark.parametrize(
