@@ -352,12 +352,15 @@ def _teach(parsed: argparse.Namespace) -> int:
     made = _module("teaching.editions").make(parsed.edition, Path(parsed.to), parsed.only)
     for name, exercises in made.items():
         points = sum(exercise.points for exercise in exercises)
-        print(
-            f"{name:<32}{len(exercises)} exercises, {points} points" if exercises else f"{name:<32}no exercise: copied as it is"
-        )
+        found = f"{_count(len(exercises), 'exercise')}, {_count(points, 'point')}"
+        print(f"{name:<32}" + (found if exercises else "no exercise: copied as it is"))
     total = sum(exercise.points for exercises in made.values() for exercise in exercises)
-    print(f"{parsed.to}: the {parsed.edition} edition, {total} points in all")
+    print(f"{parsed.to}: the {parsed.edition} edition, {_count(total, 'point')} in all")
     return 0
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 if __name__ == "__main__":

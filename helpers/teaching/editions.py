@@ -63,13 +63,14 @@ def exercises(notebook: NotebookNode) -> list[Exercise]:
         _refuse_loose_marks(cell, index)
         for tag in [tag for tag in _CELLS if tag in cell.metadata.get("tags", [])]:
             if tag != _CELLS[len(open_)]:
-                raise ValueError(
-                    f"cell {index + 1} is tagged {tag}, where the next of an exercise must be {_CELLS[len(open_)]}."
-                )
+                raise ValueError(f"cell {index + 1} is tagged {tag}; the next of an exercise must be {_CELLS[len(open_)]}.")
             open_[tag] = index
             if tag == "solution":
                 found.append(_exercise(notebook.cells, **open_))
                 open_ = {}
+    names = [exercise.name for exercise in found]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise ValueError(f"two of its exercises are answered by {twice[0]!r}; nbgrader tells exercises apart by their names.")
     if open_:
         last = [*open_][-1]
         raise ValueError(f"cell {open_[last] + 1} is tagged {last}, and no {_CELLS[len(open_)]} comes after it.")
@@ -85,9 +86,7 @@ def _refuse_loose_marks(cell: NotebookNode, index: int) -> None:
         edge, kind = match.groups()
         where = f"cell {index + 1}, line {number}: {line.strip()!r}"
         if _TAGGED[kind] not in cell.metadata.get("tags", []):
-            raise ValueError(
-                f"{where} stands in a cell that is not tagged {_TAGGED[kind]}, so students would read what follows."
-            )
+            raise ValueError(f"{where} stands in a cell that is not tagged {_TAGGED[kind]}, so students would read on.")
         if edge == "BEGIN" and begun:
             raise ValueError(f"{where} begins before line {began_in} has found its ### END {begun}.")
         if edge == "END" and kind != begun:
@@ -106,9 +105,7 @@ def _exercise(cells: list[NotebookNode], check: int, exercise: int, solution: in
         raise ValueError(f"cell {exercise + 1}, tagged exercise, must end as the solution does: {call[0].strip()}")
     around = _outside(cells[solution].source, "SOLUTION").strip()
     if len(re.findall("BEGIN SOLUTION", cells[solution].source)) != 1 or around != call[0].strip():
-        raise ValueError(
-            f"{where}, tagged solution, must be ### BEGIN SOLUTION, the solution, ### END SOLUTION, and that call."
-        )
+        raise ValueError(f"{where}, tagged solution, must be ### BEGIN SOLUTION, lines, ### END SOLUTION, and that call.")
     if "BEGIN HIDDEN TESTS" not in cells[check].source:
         raise ValueError(f"cell {check + 1}, tagged check, has no ### BEGIN HIDDEN TESTS: students would read the answer.")
     _definition(cells[check].source, call[2], check)
@@ -158,7 +155,7 @@ def instructor(notebook: NotebookNode) -> NotebookNode:
     made = _merged(notebook)
     checks = [cell for cell in _graded(made) if cell.metadata["nbgrader"]["grade"]]
     for exercise, check in zip(exercises(notebook), checks, strict=True):
-        told = "".join(output.get("text", "") for output in check.outputs).strip()
+        told = " ".join("".join(output.get("text", "") for output in check.outputs).split())
         notes = [exercise.title, exercise.level, told and f"A right answer is told: {told}"]
         lines = ["### BEGIN HIDDEN TESTS", *(f"# {note}" for note in notes if note), "### END HIDDEN TESTS", check.source]
         check.source = "\n".join(lines)
@@ -166,7 +163,7 @@ def instructor(notebook: NotebookNode) -> NotebookNode:
 
 
 def student(notebook: NotebookNode) -> NotebookNode:
-    """The edition to hand out: what nbgrader releases from the instructor's, but for its checksums. ValueError as `exercises`."""
+    """The edition to hand out: nbgrader's release of the instructor's, but for checksums. ValueError as `exercises`."""
     made = _without_outputs(_merged(notebook))
     for cell in _graded(made):
         cell.source = _outside(_outside(cell.source, "SOLUTION", STUB), "HIDDEN TESTS")
@@ -188,7 +185,7 @@ def solutions(notebook: NotebookNode) -> NotebookNode:
 
 
 def _merged(notebook: NotebookNode) -> NotebookNode:
-    """A copy in which each exercise has one cell with question and solution, and one with the whole check, as nbgrader has it."""
+    """A copy in which each exercise has one cell with the solution, and behind it one with the whole check: nbgrader's way."""
     made = deepcopy(notebook)
     for exercise in reversed(exercises(notebook)):  # from behind, so that the indices before stay true
         made.cells[exercise.check : exercise.solution + 1] = _cells(made.cells, exercise)
@@ -249,7 +246,7 @@ EDITIONS: dict[str, Callable[[NotebookNode], NotebookNode]] = {
 }
 
 
-def make(edition: str, to: Path, only: str | None = None, source: Path = NOTEBOOKS) -> dict[str, list[Exercise]]:
+def make(edition: str, to: Path, only: str | None = None, source: Path | None = None) -> dict[str, list[Exercise]]:
     """Write an edition into a new or empty folder, whole or not at all; the exercises of each notebook by its file's name.
 
     only: "01,03" for these notebooks alone. ValueError for a folder that holds something, a number that no notebook has, a file
@@ -260,8 +257,8 @@ def make(edition: str, to: Path, only: str | None = None, source: Path = NOTEBOO
         raise ValueError(f"{to} is there and is not an empty folder: name another, or remove it first.")
     if to == Path.cwd():
         raise ValueError(f"{to} is where you are, and would be replaced: name another folder.")
+    source, made = source or NOTEBOOKS, {}
     with atomic_folder(to) as folder:
-        made = {}
         for path in _chosen(source, only):
             notebook = _read(path)
             try:
