@@ -224,6 +224,13 @@ def test_an_answer_cannot_redefine_its_check():
         exec(check.source, names)
 
 
+def test_with_the_hidden_tests_it_is_not_enough_that_an_answer_is_noted():
+    for edition, expected in ((student, contextlib.nullcontext()), (instructor, pytest.raises(AssertionError))):
+        _, check = graded(edition(notebook_of()))["x"]
+        with expected:
+            exec(check.source, {"x": 2})  # neither told to be wrong nor to be right
+
+
 # --- Bad input ---------------------------------------------------------------------------------------------------------
 
 CHECK = """def check_x(x):
