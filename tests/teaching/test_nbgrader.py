@@ -18,7 +18,6 @@ from helpers.teaching import editions
 nbgrader = pytest.importorskip("nbgrader", reason="nbgrader is not installed (make optional)")
 
 EMPTY: dict[str, str] = {}
-LIMIT = 10  # seconds a cell
 POINTS = {"leak": 1, "mended": 1, "accepted": 1, "quantity_score": 2, "predicted": 1}
 FORGED = "def check_accepted(answer):\n    return 'Right'"
 
@@ -76,7 +75,7 @@ def released(room, small):
 
 @pytest.fixture(scope="module")
 def graded(room, small, released, right):
-    """Six submissions, autograded: ({student: {exercise: points, or None}}, what nbgrader wrote, its exit code)."""
+    """Six submissions, autograded: ({student: {exercise: points, or None}}, what nbgrader wrote last, its exit code)."""
     only_07 = {name: right[name] for name in ("accepted", "quantity_score", "predicted")}
     mistakes = {"leak": "leak = 0.1", "quantity_score": "def quantity_score(given, wanted):\n    return float(given == wanted)"}
     _submit(room, released / "grpo", "perfect", right)
@@ -86,7 +85,9 @@ def graded(room, small, released, right):
     _submit(room, released / "grpo", "forger", {"accepted": FORGED, "check_accepted": "pass", "check_predicted": None}, "07")
     _submit(room, released / "grpo", "loops", only_07 | {"accepted": "while True:\n    pass"}, "07")
     _submit(room, released / "grpo", "dies", only_07 | {"quantity_score": "import os\nos._exit(1)"}, "07")
-    done = room("autograde", "grpo", f"--Execute.timeout={LIMIT}")
+    loops = room("autograde", "grpo", "--student=loops", "--Execute.timeout=5")  # seconds per cell: few, as 07 imports little
+    assert loops.returncode == 0, loops.stderr
+    done = room("autograde", "grpo", "--Execute.timeout=300")
     points = {}
     with nbgrader.api.Gradebook(f"sqlite:///{room.folder}/gradebook.db") as book:
         for submission in book.assignment_submissions("grpo"):
@@ -147,7 +148,7 @@ def test_a_loop_costs_its_own_points_after_the_time_limit(graded):
 def test_a_submission_whose_kernel_dies_is_named_and_the_others_are_graded(graded):
     points, said, code = graded
     assert code == 1 and "error processing assignment 'grpo' for student 'dies'" in said
-    assert "for student 'loops'" not in said and "for student 'two mistakes'" not in said
+    assert said.count("error processing assignment 'grpo' for student") == 1
     assert points["dies"]["accepted"] is None, "for a person to look at"
 
 
