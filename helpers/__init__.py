@@ -9,6 +9,7 @@
 | 04 Training metrics | `helpers/metrics/` | `tests/metrics/` |
 | 05 Merge and inference | `helpers/results/` | `tests/results/` |
 | `python -m helpers run`, `sweep`, `reproduce` | `helpers/batch/` | `tests/batch/` |
+| `python -m helpers teach` | `helpers/teaching/` | `tests/teaching/` |
 | the embedded models | `helpers/pocket/` | `tests/pocket/` |
 
 Every stage uses `environment` (the machine) with `cards` (its GPUs), `runs` (the run folder), `shapes` (of its files),

@@ -1,4 +1,4 @@
-"""The command line, `python -m helpers COMMAND`: run, train, doctor, install, compare, generate, report, sweep, ….
+"""The command line, `python -m helpers COMMAND`: run, train, doctor, install, compare, generate, report, sweep, teach, ….
 
 Heavy imports wait.
 """
@@ -107,6 +107,7 @@ def _parser() -> argparse.ArgumentParser:
     reproduce.add_argument("--run", default="demo", metavar="NAME", help="the run (default: demo); the new one is NAME-again")
     reproduce.add_argument("--only", metavar="NN,NN", help="only these of its notebooks, e.g. 01,03 (default: all it has done)")
     reproduce.set_defaults(command=_reproduce)
+    _add_teach(commands)
     return parser
 
 
@@ -136,6 +137,21 @@ def _add_sweep(commands: argparse._SubParsersAction) -> None:
     instead.add_argument("--dry-run", action="store_true", help="check the grid and say what would be run")
     sweep.add_argument("--yes", action="store_true", help="run more than 10,000 points and seeds, if that many are meant")
     sweep.set_defaults(command=_sweep)
+
+
+def _add_teach(commands: argparse._SubParsersAction) -> None:
+    told = (
+        "student: one cell to answer in per exercise, without solutions, hidden tests and outputs. "
+        "solutions: the same cells answered, to hand out afterwards. "
+        "instructor: with solutions, hidden tests, points, notes and outputs; the source of an assignment of nbgrader's."
+    )
+    teach = commands.add_parser(
+        "teach", help="make an edition of the notebooks for students, or to teach from", description=told
+    )
+    teach.add_argument("--edition", required=True, choices=["student", "solutions", "instructor"], help="which one, see above")
+    teach.add_argument("--to", required=True, metavar="FOLDER", help="where to: a new or an empty folder")
+    teach.add_argument("--only", metavar="NN,NN", help="only these notebooks, e.g. 01,02 (default: all)")
+    teach.set_defaults(command=_teach)
 
 
 def _add_parameters(parser: argparse.ArgumentParser, what: str) -> None:
@@ -330,6 +346,21 @@ def _reproduce(parsed: argparse.Namespace) -> int:
     from helpers.runs import Run
 
     return _module("batch.reproduce").reproduce(Run(parsed.run), parsed.only)
+
+
+def _teach(parsed: argparse.Namespace) -> int:
+    made = _module("teaching.editions").make(parsed.edition, Path(parsed.to), parsed.only)
+    for name, exercises in made.items():
+        points = sum(exercise.points for exercise in exercises)
+        found = f"{_count(len(exercises), 'exercise')}, {_count(points, 'point')}"
+        print(f"{name:<32}" + (found if exercises else "no exercise: copied as it is"))
+    total = sum(exercise.points for exercises in made.values() for exercise in exercises)
+    print(f"{parsed.to}: the {parsed.edition} edition, {_count(total, 'point')} in all")
+    return 0
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 if __name__ == "__main__":

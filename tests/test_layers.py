@@ -9,7 +9,7 @@ import helpers
 from helpers import PROJECT
 
 HELPERS = PROJECT / "helpers"
-STAGES = ["data", "rewards", "environments", "training", "metrics", "results", "batch"]  # each may import those before it
+STAGES = ["data", "rewards", "environments", "training", "metrics", "results", "batch", "teaching"]  # imports run one way
 PIPELINE = ["data", "rewards", "training", "metrics", "results"]  # notebooks 01 to 05
 COMMON = ["environment", "cards", "shapes", "runs", "presets", "formats", "diagrams"]
 MODULES = sorted(path.relative_to(PROJECT) for path in HELPERS.rglob("*.py"))

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.usefixtures("machine")
         (["--help"], 0, ["run", "doctor", "install"]),
         (["run", "--help"], 0, ["--preset", "--only", "KEY=VALUE"]),
         ([], 2, ["usage: python -m helpers"]),
-        (["teach"], 2, ["invalid choice: 'teach'"]),
+        (["learn"], 2, ["invalid choice: 'learn'"]),
         (["run", "--step", "3"], 2, ["unrecognized arguments: --step"]),
         (["install", "now"], 2, ["unrecognized arguments: now"]),
     ],
