@@ -158,7 +158,7 @@ def resolved(monkeypatch, on, **given):
 def test_the_examples_own_values_apply_to_the_small_model_alone(machine, monkeypatch):
     here = environment.this_machine()
     settings, example = resolved(monkeypatch, here)
-    assert example and settings.model == "pocket-games" and settings.max_completion_length == 264
+    assert example and settings.model == "pocket-games" and settings.max_completion_length == 288
     settings, example = resolved(monkeypatch, H100, preset="h100", model="org/player", max_completion_length=4096)
     assert not example and settings.model == "org/player" and settings.max_completion_length == 4096
     assert settings.learning_rate == PRESETS["h100"].learning_rate and settings.max_steps == PRESETS["h100"].max_steps
