@@ -102,6 +102,11 @@ def _parser() -> argparse.ArgumentParser:
     report = commands.add_parser("report", help="one page of HTML about a run, to send to somebody")
     report.add_argument("--run", default="demo", metavar="NAME", help="the run (default: demo)")
     report.set_defaults(command=_report)
+    room = commands.add_parser("class", help="one page about a shared folder of students' runs: who is where, what failed")
+    room.add_argument("--runs", required=True, metavar="DIR", help="the shared folder, with a folder for each student")
+    room.add_argument("--to", default="class.html", metavar="PAGE", help="the page to write (default: class.html)")
+    room.add_argument("--every", metavar="SECONDS", help="write it again so often, until Ctrl-C")
+    room.set_defaults(command=_class)
     _add_sweep(commands)
     reproduce = commands.add_parser("reproduce", help="rerun a run as its manifest records it and compare, number for number")
     reproduce.add_argument("--run", default="demo", metavar="NAME", help="the run (default: demo); the new one is NAME-again")
@@ -311,6 +316,16 @@ def _report(parsed: argparse.Namespace) -> int:
 
     run = Run(parsed.run)
     print(run.show(report.write(run).relative_to(run.folder).as_posix()))
+    return 0
+
+
+def _class(parsed: argparse.Namespace) -> int:
+    room, folder, to = _module("results.room"), Path(parsed.runs), Path(parsed.to)
+    every = None if parsed.every is None else room.seconds(parsed.every)
+    found = room.write(folder, to, every)
+    print(f"{to}: {len(found)} student{'s' * (len(found) != 1)}", flush=True)
+    if every:
+        room.keep(folder, to, every)
     return 0
 
 
