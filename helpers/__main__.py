@@ -107,6 +107,15 @@ def _parser() -> argparse.ArgumentParser:
     room.add_argument("--to", default="class.html", metavar="PAGE", help="the page to write (default: class.html)")
     room.add_argument("--every", metavar="SECONDS", help="write it again so often, until Ctrl-C")
     room.set_defaults(command=_class)
+    checkpoint = commands.add_parser("checkpoint", help="start late, or mend a run, with the finished demo that travels along")
+    checkpoint.add_argument("--run", default="demo", metavar="NAME", help="the run to put it into (default: demo)")
+    which = checkpoint.add_mutually_exclusive_group(required=True)
+    which.add_argument("--fetch-demo", action="store_true", help="put all of it in place, where no such run is")
+    which.add_argument(
+        "--from-demo", metavar="NN", help="make the run what the demo is after notebook NN; what it was is set aside"
+    )
+    which.add_argument("--store-demo", action="store_true", help="pack the run as the demo (see `make demo`)")
+    checkpoint.set_defaults(command=_checkpoint)
     _add_sweep(commands)
     reproduce = commands.add_parser("reproduce", help="rerun a run as its manifest records it and compare, number for number")
     reproduce.add_argument("--run", default="demo", metavar="NAME", help="the run (default: demo); the new one is NAME-again")
@@ -327,6 +336,14 @@ def _class(parsed: argparse.Namespace) -> int:
     if every:
         room.keep(folder, to, every)
     return 0
+
+
+def _checkpoint(parsed: argparse.Namespace) -> int:
+    from helpers.batch import demo
+
+    if parsed.from_demo is not None:
+        return demo.mend(parsed.run, parsed.from_demo)
+    return demo.fetch(parsed.run) if parsed.fetch_demo else demo.store(parsed.run)
 
 
 def _sweep(parsed: argparse.Namespace) -> int:

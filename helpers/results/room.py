@@ -64,7 +64,9 @@ def seconds(text: str) -> float:
 
 
 def _contents(folder: Path, found: list[Student], every: float | None) -> dict:
-    notebooks = {path.name[:2]: path.stem[3:].replace("_", " ") for path in sorted((PROJECT / "notebooks").glob("[0-9]*.ipynb"))}
+    notebooks = {
+        path.name[:2]: path.stem[3:].replace("_", " ") for path in sorted((PROJECT / "notebooks").glob("[0-9]*.ipynb"))
+    }
     begun = {number for student in found for number in student.stages}
     return {
         "name": folder.resolve().name or str(folder),

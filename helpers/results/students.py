@@ -98,7 +98,9 @@ def read(folder: Path) -> list[Student]:
         found = [entry for entry in itertools.islice(entries, 20 * MOST) if not entry.name.startswith(".")]
     found = [entry for entry in found if entry.is_symlink() or entry.is_dir(follow_symlinks=False)]
     if len(found) > MOST:
-        raise ValueError(f"{folder} holds more than {MOST} folders: that is no class. Name the folder that holds the students'.")
+        raise ValueError(
+            f"{folder} holds more than {MOST} folders: that is no class. Name the folder that holds the students'."
+        )
     return [_student(entry) for entry in sorted(found, key=lambda entry: (entry.name.casefold(), entry.name))]
 
 
@@ -304,7 +306,9 @@ def _exercise(title: str, cell: dict) -> Exercise:
     if error:
         state = "open" if error[0] == "NotImplementedError" else "wrong"  # nbgrader's editions raise it where nothing stands
         return Exercise(short(title), state, short(": ".join(error)))
-    printed = "".join(_joined(output.get("text", "")) for output in cell.get("outputs", []) if output["output_type"] == "stream")
+    printed = "".join(
+        _joined(output.get("text", "")) for output in cell.get("outputs", []) if output["output_type"] == "stream"
+    )
     lines = [line for line in printed.splitlines() if line.strip()]
     verdicts = (state for line in reversed(lines) for begin, state in _ANSWERS.items() if line.startswith(begin))
     return Exercise(short(title), next(verdicts, "wrong" if lines else "open"), short(" ".join(lines)))
