@@ -111,9 +111,7 @@ def _parser() -> argparse.ArgumentParser:
     checkpoint.add_argument("--run", default="demo", metavar="NAME", help="the run to put it into (default: demo)")
     which = checkpoint.add_mutually_exclusive_group(required=True)
     which.add_argument("--fetch-demo", action="store_true", help="put all of it in place, where no such run is")
-    which.add_argument(
-        "--from-demo", metavar="NN", help="make the run what the demo is after notebook NN; what it was is set aside"
-    )
+    which.add_argument("--from-demo", metavar="NN", help="what it leaves after notebook NN; what the run holds is set aside")
     which.add_argument("--store-demo", action="store_true", help="pack the run as the demo (see `make demo`)")
     checkpoint.set_defaults(command=_checkpoint)
     _add_sweep(commands)

@@ -11,7 +11,8 @@ from pathlib import Path
 import pandas as pd
 
 SCRIPT = "<script>console.log('pwned')<x>"
-PLAIN = [*"ada ben carla dilek emil fatma greta hugo ines jan kofi lena mia noor otto pia quentin rosa sami tom uwe".split()]
+PLAIN = ["ada", "ben", "carla", "dilek", "emil", "fatma", "greta", "hugo", "ines", "jan", "kofi", "lena", "mia", "noor", "otto"]
+PLAIN += ["pia", "quentin", "rosa", "sami", "tom", "uwe"]
 NAMED = ["Jörg Müller", "Zoë with space", SCRIPT, "wrong", "failed", "corrupt", "training", "scaled", "link"]
 LEAVES = {  # what each notebook of the run leaves, beside its copy
     "01": ("data_report.json",),

@@ -21,11 +21,12 @@ from helpers.runs import Run, atomic_write, held, is_free, write_json
 
 ARCHIVE = PROJECT / "notebooks" / "data" / "demo.tar.xz"
 CONTENTS, ASIDE = "contents.json", "set_aside"
+_CURVES = ("reasoning", "reward", "each_reward", "spread", "kl", "completion_length", "loss")
 LEFT_BY = {  # each notebook's files and folders
     "01": ("data_report.json", "data/", "figures/prompt_lengths.png"),
     "02": ("reward_report.json", "figures/reward_signal.png"),
     "03": ("metrics.csv", "completions.parquet", "adapter/"),
-    "04": tuple(f"figures/{name}.png" for name in "reasoning reward each_reward spread kl completion_length loss".split()),
+    "04": tuple(f"figures/{name}.png" for name in _CURVES),
     "05": ("evaluation.json", "comparison.json", "evaluation/", "merged/", "figures/accuracy.png"),
 }
 _SECTIONS = {"data": "01", "rewards": "02", "training": "03", "merge": "05", "served": "05"}  # of the manifest
@@ -176,7 +177,7 @@ def store(name: str) -> int:
     settings = run.section("data")["settings"]
     if any(parameters != {} for parameters in used.values()) or settings["name"] != "pocket":
         raise ValueError(
-            f"{run.show()} is not what notebooks 01 to 05 make on the pocket model without a parameter. `make demo` runs them so."
+            f"{run.show()} is not what notebooks 01 to 05 make on the pocket model by themselves. `make demo` runs them so."
         )
     for parts in LEFT_BY.values():
         for part in parts:

@@ -1,8 +1,8 @@
 """A shared folder of students' runs, read with care: who is at which notebook, what failed and where, the answers, the curve.
 
-The folders are other people's. Nothing in them is executed, no symbolic link is followed, no large file is read, and what cannot
-be read becomes a sentence about it: one student's broken folder is no end to the class. What a student could do by exchanging
-a folder for a link in the moment between two looks is not guarded against.
+The folders are other people's. Nothing in them is executed, no symbolic link is followed, no large file is read, and what
+cannot be read becomes a sentence about it: one student's broken folder is no end to the class. What a student could do by
+exchanging a folder for a link in the moment between two looks is not guarded against.
 """
 
 from __future__ import annotations
@@ -35,9 +35,8 @@ _SECTIONS = {"data": "01", "rewards": "02", "training": "03", "merge": "05"}  # 
 LESSONS = ("your-own-task", "code-that-runs", "agents")  # the runs of 07, 09 and 10, which write the same sections
 _NOTEBOOK = re.compile(r"(\d\d)_\w+\.ipynb")
 _EXERCISE = re.compile(r"^### Exercise (\d+\.\d+: .+)", re.MULTILINE)
-_CHECKED = re.compile(r"^print\(check_\w+\(", re.MULTILINE)
+_CHECKED = re.compile(r"^print\((check_\w+\(|verdict_on_\w+\))", re.MULTILINE)  # as committed; in an edition
 _ANSWERS = {"Right": "right", "Noted": "noted", "Not answered yet": "open"}  # how a check's message begins; else it is wrong
-_RANK = ("right", "noted", "wrong", "open")
 
 _TEXT = (str, [str])
 _OUTPUT = {"output_type": str, "text?": _TEXT, "ename?": str, "evalue?": str}
@@ -267,11 +266,8 @@ def _copy(path: Path) -> Stage | None:
             title = next(iter(_EXERCISE.findall(source)), title)
         if cell["cell_type"] != "code" or not source.strip():
             continue
-        answers = "solution" not in tags or "### BEGIN SOLUTION" not in source  # an edition's blank solution is the answer
-        if title and _CHECKED.search(source) and answers:
-            one = _exercise(title, cell)
-            known = exercises.get(title, one)
-            exercises[title] = min(known, one, key=lambda exercise: _RANK.index(exercise.state))
+        if title and _is_answered(source, tags):
+            exercises[title] = _exercise(title, cell)
         if "solution" not in tags:
             of, ran = of + 1, ran + (cell.get("execution_count") is not None)
         if not fault and "raises-exception" not in tags:
@@ -300,18 +296,23 @@ def _fault(cell: dict, heading: str) -> str:
     return f"{where}{under}: {short(error[0])}: {error[1]}".removesuffix(": ")
 
 
+def _is_answered(source: str, tags: list[str]) -> bool:
+    """Whether a cell says how an exercise stands: it calls the check, and is not the solution that everybody has been given."""
+    return bool(_CHECKED.search(source)) and "solution" not in tags
+
+
 def _exercise(title: str, cell: dict) -> Exercise:
-    """How an exercise stands, by the last verdict that its cell printed."""
-    error = _error(cell)
-    if error:
-        state = "open" if error[0] == "NotImplementedError" else "wrong"  # nbgrader's editions raise it where nothing stands
-        return Exercise(short(title), state, short(": ".join(error)))
-    printed = "".join(
-        _joined(output.get("text", "")) for output in cell.get("outputs", []) if output["output_type"] == "stream"
-    )
-    lines = [line for line in printed.splitlines() if line.strip()]
+    """How an exercise stands, by the last verdict that its cell printed; an error without one is a wrong answer.
+
+    NotImplementedError is none: nbgrader's editions raise it where nobody has written anything.
+    """
+    streams = (output.get("text", "") for output in cell.get("outputs", []) if output["output_type"] == "stream")
+    lines = [line for line in "".join(map(_joined, streams)).splitlines() if line.strip()]
     verdicts = (state for line in reversed(lines) for begin, state in _ANSWERS.items() if line.startswith(begin))
-    return Exercise(short(title), next(verdicts, "wrong" if lines else "open"), short(" ".join(lines)))
+    error = _error(cell)
+    if lines or not error:
+        return Exercise(short(title), next(verdicts, "wrong" if lines else "open"), short(" ".join(lines)))
+    return Exercise(short(title), "open" if error[0] == "NotImplementedError" else "wrong", short(": ".join(error)))
 
 
 # --- What the notebooks left -------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ import hashlib
 import json
 import re
 import shutil
+import subprocess
 import tarfile
 
 import pytest
@@ -151,11 +152,10 @@ def test_only_a_notebook_of_the_pipeline_can_be_named(cli, last):
 
 
 def test_a_run_that_another_process_holds_is_left_alone(cli, python):
-    import subprocess
-
     run = Run("mine")
     run.path("own.txt").write_text("!")
-    code = "from helpers.runs import Run, held\nimport sys\nwith held(Run('mine').folder, 'x'): print(1, flush=True); sys.stdin.read()"
+    code = "import sys; from helpers.runs import Run, held\n"
+    code += "with held(Run('mine').folder, 'x'): print(1, flush=True); sys.stdin.read()"
     other = subprocess.Popen([python, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=PROJECT)
     try:
         assert other.stdout.readline()
