@@ -230,13 +230,24 @@ def test_whatever_stands_in_a_file_the_rest_is_read(one):
         assert read_one(one).stages
 
 
+def test_a_folder_that_may_not_be_read_is_a_line(one, monkeypatch):
+    def refuse(folder):
+        raise PermissionError(13, "Permission denied")
+
+    (one.parents[1] / "noor").mkdir()
+    known = students._places
+    monkeypatch.setattr(students, "_places", lambda folder: refuse(folder) if folder.name == "noor" else known(folder))
+    mia, noor = students.read(one.parents[1])
+    assert noor.troubles == ("The folder cannot be read (Permission denied).",) and set(mia.stages) == {"01", "02", "03"}
+
+
 def test_odd_curves(tmp_path):
     table = tmp_path / "metrics.csv"
     table.write_text("step,reward\n3,1\n1,0.5\n2,nan\n4,inf\n5,1e300\nx,1\n-1,1\n6\n")
     assert students._points(table) == ([1.0, 3.0], [0.5, 1.0])
-    table.write_text("step,reward\n" + "".join(f"{n},{n % 2}\n" for n in range(1, 100_001)))
+    table.write_text("step,reward\n" + "".join(f"{n},{n % 5}\n" for n in range(1, 100_001)))
     steps, rewards = students._points(table)
-    assert len(steps) == 160 and steps[0] == 1 and steps[-1] == 100_000 and set(rewards) == {0.5}
+    assert len(steps) == 160 and steps[0] == 1 and steps[-1] == 100_000 and set(rewards) == {2.0}
     table.write_text("loss\n1\n")
     with pytest.raises(ValueError, match="no step with a reward"):
         students._points(table)
