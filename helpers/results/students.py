@@ -25,7 +25,7 @@ from helpers.shapes import MANIFEST, REWARD_REPORT, Shape, misfit, whole
 
 MOST = 500  # folders of a class; more are not one
 _FOLDERS, _ENTRIES = 60, 2000  # looked into in a student's folder; read of a listing
-_BYTES = {".ipynb": 20_000_000, ".json": 2_000_000, ".csv": 5_000_000}
+_BYTES = {".ipynb": 10_000_000, ".json": 2_000_000, ".csv": 5_000_000}
 _POINTS = 160  # of a curve: more cannot be seen
 _SAID = 300  # characters of a message
 _LINK = "is a symbolic link, which is not followed"
@@ -115,7 +115,7 @@ def _student(entry: os.DirEntry) -> Student:
 
 
 def _read_student(folder: Path, troubles: list[str]) -> Student:
-    places = _places(folder)
+    places = _places(folder, troubles)
     if len(places) > _FOLDERS:
         troubles.append(f"It holds {len(places)} folders; {_FOLDERS} were read, those that changed last.")
     stages: dict[str, list[Stage]] = {}
@@ -140,15 +140,16 @@ def _listing(folder: Path) -> list[os.DirEntry]:
         return list(itertools.islice(entries, _ENTRIES))
 
 
-def _places(folder: Path) -> list[Path]:
+def _places(folder: Path, troubles: list[str]) -> list[Path]:
     """Where runs and copies of notebooks may lie: the folder itself, those in it, and those in its `runs/`."""
-    inside = [Path(entry.path) for entry in _listing(folder) if _is_folder(entry)]
-    runs = [path for path in inside if path.name == "runs"]
-    return [folder, *inside, *(Path(entry.path) for path in runs for entry in _listing(path) if _is_folder(entry))]
+    inside = _folders(folder, folder, troubles)
+    return [folder, *inside, *(place for path in inside if path.name == "runs" for place in _folders(path, folder, troubles))]
 
 
-def _is_folder(entry: os.DirEntry) -> bool:
-    return entry.is_dir(follow_symlinks=False) and not entry.name.startswith(".")
+def _folders(folder: Path, student: Path, troubles: list[str]) -> list[Path]:
+    entries = [entry for entry in _listing(folder) if not entry.name.startswith(".")]
+    troubles += [f"{_shown(Path(entry.path), student)} {_LINK}." for entry in entries if entry.is_symlink()]
+    return [Path(entry.path) for entry in entries if entry.is_dir(follow_symlinks=False)]
 
 
 def _files(place: Path, student: Path, troubles: list[str]) -> dict[str, Path]:
@@ -156,9 +157,10 @@ def _files(place: Path, student: Path, troubles: list[str]) -> dict[str, Path]:
     found: dict[str, Path] = {}
     for inside in ("", "notebooks", "checkpoints", "figures"):
         try:
-            if inside and not stat.S_ISDIR(os.lstat(place / inside).st_mode):
-                continue
-            entries = _listing(place / inside)
+            mode = os.lstat(place / inside).st_mode
+            if stat.S_ISLNK(mode):
+                troubles.append(f"{_shown(place / inside, student)} {_LINK}.")
+            entries = _listing(place / inside) if stat.S_ISDIR(mode) else []
         except FileNotFoundError:
             continue
         except OSError as error:

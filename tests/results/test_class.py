@@ -118,6 +118,8 @@ def test_nor_is_one_further_in(one, tmp_path, what):
         (tmp_path / "elsewhere/metrics.csv").write_text("step,reward\n1,77\n")
     os.symlink(tmp_path / "elsewhere", target)
     student = read_one(one)
+    named = "demo" if what == "demo" else f"demo/{what}"
+    assert f"{named} is a symbolic link, which is not followed." in student.troubles
     assert all(not stage.about for stage in student.stages.values()) if what == "notebooks" else True
     assert student.curve is None if what in ("demo", "metrics.csv") else 77 not in student.curve.rewards
 
@@ -236,7 +238,9 @@ def test_a_folder_that_may_not_be_read_is_a_line(one, monkeypatch):
 
     (one.parents[1] / "noor").mkdir()
     known = students._places
-    monkeypatch.setattr(students, "_places", lambda folder: refuse(folder) if folder.name == "noor" else known(folder))
+    monkeypatch.setattr(
+        students, "_places", lambda folder, said: refuse(folder) if folder.name == "noor" else known(folder, said)
+    )
     mia, noor = students.read(one.parents[1])
     assert noor.troubles == ("The folder cannot be read (Permission denied).",) and set(mia.stages) == {"01", "02", "03"}
 
