@@ -43,7 +43,7 @@ lab: $(READY)
 notebooks: $(READY)
 	@rm -rf runs/demo/evaluation
 	@CUDA_VISIBLE_DEVICES= $(BIN)/python -m helpers run --run demo --in-place
-	@CUDA_VISIBLE_DEVICES= $(BIN)/python -m helpers run --run demo --in-place --only 06,07,08,09
+	@CUDA_VISIBLE_DEVICES= $(BIN)/python -m helpers run --run demo --in-place --only 06,07,08,09,10
 
 # The finished run that `python -m helpers checkpoint` puts in place: notebooks/data/demo.tar.xz, made of the notebooks as they are.
 demo: $(READY)

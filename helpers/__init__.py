@@ -13,7 +13,7 @@
 
 Every stage uses `environment` (the machine) with `cards` (its GPUs), `runs` (the run folder), `shapes` (of its files),
 `presets` (the settings), `formats` (the tags) and `diagrams` (what a drawing explains, and how a figure is shown). The lessons,
-notebooks 06 to 09, take from all stages. Importing this package imports nothing heavy: no torch, no pandas.
+notebooks 06 to 10, take from all stages. Importing this package imports nothing heavy: no torch, no pandas.
 """
 
 import os

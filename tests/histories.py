@@ -95,3 +95,28 @@ EVERYTHING_WRONG = HACKED | {
     "reward": line(0.6, 0.9), "zero": 0.95, "kl": 5.0, "clipped": 1.0, "grad_norm": spiked(99, 20, 40, 60),
     "length": line(100, 400), "entropy": line(0.4, 0.001), "loss": line(0, 1),
 }  # fmt: skip
+
+
+def agent(seed: int = 0, n: int = N, *, calls=4.0, failed=0.05, finished=0.95, won=None) -> pd.DataFrame:
+    """A training on an environment's own reward, 16 episodes a step: calls an episode, shares, success; each one value or n."""
+    noise = np.random.default_rng(seed)
+    calls, failed, finished, won = (
+        np.broadcast_to(x, n) for x in (calls, failed, finished, line(0.3, 0.8) if won is None else won)
+    )
+    made = noise.poisson(16 * calls)
+    earned = np.clip(won[:, None] + noise.normal(0, 0.3, (n, 16)), 0, 1)
+    rows = {
+        "step": np.arange(1, n + 1),
+        "loss": noise.normal(0, 1e-3, n),
+        "grad_norm": 0.1 * noise.lognormal(0, 0.4, n),
+        "learning_rate": line(1e-5, 1e-6, n),
+        "reward": earned.mean(axis=1),
+        "reward_std": earned.std(axis=1),
+        "rewards/finished/mean": noise.binomial(16, finished) / 16,
+        "rewards/Guessing/mean": earned.mean(axis=1),
+        ZERO: noise.integers(0, 3, n) / 8,
+        CLIPPED: 0.0,
+        "tools/call_frequency": made / 16,
+        "tools/failure_frequency": noise.binomial(made, failed) / np.maximum(made, 1),
+    }
+    return pd.DataFrame(rows)

@@ -31,7 +31,7 @@ def allowed(part: str) -> set[str]:
     """What a part of `helpers` may import: itself, the common files, and the stages before it."""
     before = STAGES[: STAGES.index(part)] if part in STAGES else []
     if part == "pocket":
-        before = ["data"]
+        before = ["data", "environments"]
     if part == "__main__":
         before = STAGES
     return {part, *before, *COMMON}

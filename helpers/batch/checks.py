@@ -6,6 +6,8 @@ its parameter is given.
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from helpers.data.files import shortened
 from helpers.data.sources import check_columns, check_source
 from helpers.environment import this_machine
@@ -44,6 +46,7 @@ def check(given: dict, run: str | None = None, backend: str = "unsloth") -> None
     elif "columns" in given:
         check_columns(given["columns"])
     _check_tried(given)
+    _check_played(given)
     _check_trained_and_merged(given, run, backend)
 
 
@@ -57,6 +60,17 @@ def _check_tried(given: dict) -> None:
         from helpers.rewards.lab import stored_groups
 
         stored_groups(given["completions"])
+
+
+def _check_played(given: dict) -> None:
+    """What notebook 10 is asked for."""
+    if "environment" in given:
+        from helpers.environments.protocol import check_environment, named
+
+        if problems := check_environment(named("environment", given["environment"], "my_game.py:MyGame")):
+            raise ValueError(" ".join(problems))
+    if "rows_file" in given and not Path(given["rows_file"]).is_file():
+        raise FileNotFoundError(f"rows_file={given['rows_file']!r}: there is no such file.")
 
 
 def _check_trained_and_merged(given: dict, run: str | None, backend: str) -> None:

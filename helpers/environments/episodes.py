@@ -2,7 +2,7 @@
 
 TRL 1.15's is `_tool_call_loop` (grpo_trainer.py 1872 to 2112), reached through `GRPOTrainer(environment_factory=…)`. This one
 gives the same tokens from the same random numbers, and every limit falls where TRL's does. Left out: tools that are
-asynchronous, images, and several environments in one batch.
+asynchronous, images, several environments in one batch, `chat_template_kwargs`, and rows without a prompt.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from helpers.environments.protocol import Environment, tools_of
@@ -54,14 +55,16 @@ class Episode:
 
 
 def finished(completions: list[list[dict]], **columns) -> list[float]:
-    """1.0 where an episode ended by the policy's own word, 0.0 where its last message is a call that nobody answered.
+    """1.0 where the last message is the policy's and calls nothing, 0.0 where it is a call that nobody answered, or an answer
+    that left no room for another word. (Where the policy's own last words were cut, TRL's `completions/clipped_ratio` says so.)
 
     For `GRPOTrainer(reward_funcs=[..., finished])` with the weight 0: it is watched, and earns nothing. TRL logs neither that a
     tool's result did not fit into `max_completion_length` nor that `max_tool_calling_iterations` were over.
 
-    Let it be the last reward, because it also makes the messages fit to be logged: it turns the calls' arguments into text.
-    TRL 1.15 writes the messages as a Parquet table (grpo_trainer.py 3277), which has one type a column: a policy that calls
-    once with 50 and once with "50", or without any argument, would end the training with an ArrowInvalid.
+    Let it be the last reward, because it also makes the messages fit to be logged: it turns the calls' arguments into text, and
+    leaves out what is neither a name nor arguments. TRL 1.15 writes the messages as a Parquet table (grpo_trainer.py 3277),
+    which has one type a column: a policy that calls once with 50 and once with "50" would end the training with an
+    ArrowInvalid, and one that calls without any argument with an ArrowNotImplementedError.
 
     >>> finished([[{"role": "assistant", "content": "", "tool_calls": []}], [{"role": "tool", "content": "Yes, it is 5."}]])
     [1.0, 0.0]
@@ -69,7 +72,8 @@ def finished(completions: list[list[dict]], **columns) -> list[float]:
     ended = [_ended(said) for said in completions]
     for message in itertools.chain.from_iterable(completions):
         for call in message.get("tool_calls") or []:
-            call["function"]["arguments"] = json.dumps(call["function"]["arguments"])
+            called = call["function"]
+            call["function"] = {"name": called["name"], "arguments": json.dumps(called["arguments"])}
     return ended
 
 
@@ -96,8 +100,13 @@ def transcript(said: list[dict]) -> str:
 
 
 def _call(call: dict) -> str:
-    arguments = json.loads(call["arguments"]) if isinstance(call["arguments"], str) else call["arguments"]
-    return f"{call['name']}({', '.join(f'{name}={value!r}' for name, value in arguments.items())})"
+    arguments = call["arguments"]
+    if isinstance(arguments, str):
+        with suppress(ValueError):  # else a text where names and values belong, which a policy may write
+            arguments = json.loads(arguments)
+    named = isinstance(arguments, dict)
+    shown = ", ".join(f"{name}={value!r}" for name, value in arguments.items()) if named else repr(arguments)
+    return f"{call['name']}({shown})"
 
 
 def play(
@@ -116,7 +125,21 @@ def play(
     what `reset` takes. max_completion_length: tokens of an episode after its prompt, the tools' included. turns: how often its
     calls are answered (TRL's `max_tool_calling_iterations`). context: the model's, for prompt and episode together.
     """
-    going = episodes = [begun(tokenizer, environments(), row) for row in rows]
+    episodes = [begun(tokenizer, environments(), row) for row in rows]
+    go_on(complete, tokenizer, episodes, max_completion_length=max_completion_length, turns=turns, context=context)
+    return episodes
+
+
+def go_on(
+    complete: Complete,
+    tokenizer,
+    going: list[Episode],
+    *,
+    max_completion_length: int,
+    turns: int,
+    context: int | None = None,
+) -> None:
+    """Play episodes that have begun to their ends; see `play`."""
     for turn in range(turns + 1):
         written = complete(
             [episode.prompt_ids + episode.ids for episode in going],
@@ -128,7 +151,6 @@ def play(
             going = [one for one in going if answer(one, tokenizer, max_completion_length, context)]
         if not going:
             break
-    return episodes
 
 
 def begun(tokenizer, environment: Environment, row: dict) -> Episode:
@@ -181,7 +203,7 @@ def _result(episode: Episode, call: dict) -> dict:
     except Exception as error:
         episode.failed += 1
         result = {"error": str(error)}
-    return {"role": "tool", "name": name, "content": str(result)}
+    return {"role": "tool", "name": name, "content": result if isinstance(result, list) else str(result)}
 
 
 def _result_ids(tokenizer, results: list[dict]) -> list[int]:

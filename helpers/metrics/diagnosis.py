@@ -7,23 +7,18 @@ entropy, TRL without beta no KL). With few rows, only what cannot be a matter of
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
-from helpers.metrics.signals import LIKELY, MIN_ROWS, SHORTEST, Signals, compare, span
+from helpers.metrics import tool_rules
+from helpers.metrics.findings import MOST, MOVE, NEARLY_ALL, SEVERITIES, Finding, surely
+from helpers.metrics.signals import CERTAIN, CHOSEN, LIKELY, MIN_ROWS, SHORTEST, Signals, compare, span
 
-SEVERITIES = ("critical", "warning", "info")
-
-CERTAIN = 3.0  # standard errors: by luck once in 700 comparisons, and a live diagnosis makes thousands
-CHOSEN = 4.5  # standard errors since the best of many windows, whose height is in part luck
 FLAT = 0.25  # of the reward's spread: a training that has certainly gained less has not begun to learn
 FALL = 0.25  # of the same spread: less is what easier and harder questions make of it
-MOVE = 0.1  # of 1, correctness: a change that matters to a user, however certain a smaller one may be
 FORM_GAIN, FORM_LEARNED = 0.2, 0.8  # of 1: beyond what drifts; and so often kept that a lacking answer is no matter of form
 
-MOST, NEARLY_ALL = 0.5, 0.9  # of the groups or completions
 SPREAD_LOST = 0.3  # share of groups: from a start with signal, not one that never had any
 KL_WINDOW = 9  # rows whose median is the level: four spikes of a heavy-tailed estimate do not move it
 KL_HIGH = 0.5  # nats a token: the reference finds a sampled token 1.6 times less likely; healthy pocket runs stay below 0.1
@@ -42,28 +37,6 @@ GAP_HIGH = 0.08  # nats a token: twice the most that rounding makes
 RATIO_LOW = 0.98  # rounding leaves the ratio's mean within 0.002 of 1 (the same issue)
 ONE_SIDED = 0.5  # of the gap: rounding and old weights err both ways; tokens left out make every ratio smaller
 WARM_UP = 10  # rows in which fp16's loss scaler looks for its scale, skipping steps whose gradient overflows
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One thing that a history shows. `str()` of it is one line that holds everything.
-
-    severity: one of SEVERITIES. rule: a short identifier; a history has at most one finding of each. what: a sentence without
-    numbers. evidence: a phrase with numbers and steps. advice: a sentence, what to try. steps: first and last of the evidence.
-
-    >>> print(Finding("warning", "kl", "The KL is high.", "0.6 at steps 1 to 9", "Lower the learning rate.", (1, 9)))
-    warning (kl): The KL is high: 0.6 at steps 1 to 9. Lower the learning rate.
-    """
-
-    severity: str
-    rule: str
-    what: str
-    evidence: str
-    advice: str
-    steps: tuple[int, int]
-
-    def __str__(self) -> str:
-        return f"{self.severity} ({self.rule}): {self.what.removesuffix('.')}: {self.evidence}. {self.advice}"
 
 
 def diagnose(history: pd.DataFrame, *, correctness: str | None = None, formats: Sequence[str] = ()) -> list[Finding]:
@@ -223,17 +196,12 @@ def _kl_spikes(kl: pd.Series) -> Iterator[Finding]:
         yield Finding("info", "kl", "Single steps have a high KL, which is no drift.", evidence, advice, span(spikes))
 
 
-def _surely(shares: pd.Series) -> float:
-    """The mean less its noise: with two groups a step, half of them agree by luck again and again."""
-    return float(shares.mean() - LIKELY * shares.std() / len(shares) ** 0.5)
-
-
 def _clipped(signals: Signals) -> Iterator[Finding]:
     series = signals.series("completions/clipped_ratio")
     if series is None or len(series) < SHORTEST:
         return
     last = signals.last(series)
-    if _surely(last) >= MOST:
+    if surely(last) >= MOST:
         first, end = span(last)
         severity = "critical" if last.mean() >= NEARLY_ALL else "warning"
         what = "Most completions are cut off at the limit, before an answer can be read."
@@ -251,7 +219,7 @@ def _agreement(signals: Signals) -> Iterator[Finding]:
         return
     last, right = signals.last(share), signals.share_right
     start, now, steps = share.iloc[:SHORTEST].mean(), last.mean(), span(last)
-    if _surely(last) < MOST:
+    if surely(last) < MOST:
         return
     evidence = f"{now:.0%} of the groups at steps {steps[0]} to {steps[1]}, {start:.0%} at the start"
     evidence += "" if right is None else f", with correctness {right:.2f}"
@@ -359,7 +327,7 @@ def _length(signals: Signals) -> Iterator[Finding]:
     longer = ratio.is_rise(CERTAIN, np.log(LENGTH_FACTOR))
     if not longer and not ratio.is_fall(CERTAIN, np.log(LENGTH_FACTOR)):
         return
-    better = signals.risen(signals.series("reward") if signals.correctness is None else signals.correctness)
+    better = signals.better
     what = "Completions have become much longer" if longer else "Completions have become much shorter"
     what += ", and better." if better else ", and no better."
     advice = "Reward brevity if more and more are cut off." if longer else "Read some: is the reasoning still there?"
@@ -414,6 +382,7 @@ def _loss(signals: Signals) -> Iterator[Finding]:
 
 # In the order in which findings of one severity are told: causes before their effects.
 _RULES = (
-    _numbers, _sampling, _kl, _hacking, _clipped, _agreement, _reward, _format_only, _length, _entropy, _spikes, _loss,
+    _numbers, _sampling, _kl, _hacking, tool_rules.failing, _clipped, tool_rules.unfinished, tool_rules.calls, _agreement,
+    _reward, _format_only, _length, _entropy, _spikes, _loss,
 )  # fmt: skip
-_AT_ONCE = (_numbers, _sampling, _kl, _clipped, _agreement)
+_AT_ONCE = (_numbers, _sampling, _kl, tool_rules.failing, _clipped, tool_rules.unfinished, _agreement)

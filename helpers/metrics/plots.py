@@ -147,6 +147,36 @@ def completion_length(history: pd.DataFrame, axes: Axes | None = None) -> Figure
     return figure
 
 
+def tools(history: pd.DataFrame, axes: Axes | None = None) -> Figure:
+    """Calls of tools an episode, the share of them that fail, and the share of episodes whose last call is not answered.
+
+    The last from the reward `finished`, where it was logged; see helpers/metrics/tool_rules.py.
+    """
+    figure, axes = _axes("Tools: calls, failures, unfinished episodes", "calls an episode", axes, histories=[history])
+    if not has_tools(history):
+        _nothing_logged(axes, "not logged: TRL counts calls only where there are tools")
+        return figure
+    _line(axes, history, "tools/call_frequency", "calls an episode (left)", PURPLE)
+    shares = {"tools/failure_frequency": "calls that fail (right)", "unfinished": "unfinished episodes (right)"}
+    history = history.assign(unfinished=1 - history.get("rewards/finished/mean", float("nan")))
+    right = axes.twinx()
+    right.spines["top"].set_visible(False)
+    for (color, stroke), (column, label) in zip(((RED, _SECOND), (GREEN, LOOKS[2][1])), shares.items(), strict=True):
+        if column in history and history[column].notna().any():
+            _line(right, history, column, label, color, stroke)
+    right.set_ylabel("share")
+    right.set_ylim(-0.02, 1.4)
+    right.set_yticks([0, 0.25, 0.5, 0.75, 1])
+    axes.set_ylim(-0.02 / 1.4 * axes.get_ylim()[1], axes.get_ylim()[1] * 1.4)
+    _legend(axes, right, "upper right")  # above all curves
+    return figure
+
+
+def has_tools(history: pd.DataFrame) -> bool:
+    """Whether it is the history of an agent: TRL logged how often tools were called."""
+    return "tools/call_frequency" in history and bool(history["tools/call_frequency"].notna().any())
+
+
 def loss(history: pd.DataFrame, axes: Axes | None = None) -> Figure:
     """The loss: small beside the advantages, which sum to zero in every group, and cancel but for the completions' lengths."""
     figure, axes = _axes("Loss: not a measure of progress", "loss", axes, histories=[history])
@@ -156,10 +186,14 @@ def loss(history: pd.DataFrame, axes: Axes | None = None) -> Figure:
 
 
 def dashboard(history: pd.DataFrame) -> Figure:
-    """The six curves of a training in one figure: what notebook 03 redraws while it trains."""
-    figure, grid = plt.subplots(3, 2, figsize=(_PAGE, 8.4), layout="constrained")
+    """The curves of a training in one figure, six or, with tools, seven: what notebook 03 redraws while it trains."""
+    panels = [["reward", "each_reward"], ["spread", "completion_length"], ["kl", "loss"]]
+    panels += [["tools", "tools"]] if has_tools(history) else []
+    figure, grid = plt.subplot_mosaic(panels, figsize=(_PAGE, 2.8 * len(panels)), layout="constrained")
     plt.close(figure)
-    for draw, axes in zip((reward, each_reward, spread, completion_length, kl, loss), grid.flat, strict=True):
+    draws = (reward, each_reward, spread, completion_length, kl, loss, tools)
+    for draw in draws[: len(grid)]:
+        axes = grid[draw.__name__]
         draw(history, axes)
         axes.set_title(axes.get_title(loc="left").partition(":")[0], loc="left", fontsize=10)
     return figure

@@ -14,6 +14,8 @@ import pandas as pd
 MIN_ROWS = 20  # logged steps: with fewer, a quarter of them is under five, and the noise of its mean a guess
 SHORTEST, LONGEST = 5, 100  # rows in a window: enough to average the noise; not so many that a late fault hides in them
 LIKELY = 2.0  # standard errors, the usual 95 %, where one sign is not all that a rule asks for
+CERTAIN = 3.0  # standard errors: by luck once in 700 comparisons, and a live diagnosis makes thousands
+CHOSEN = 4.5  # standard errors since the best of many windows, whose height is in part luck
 SOLVED = 0.9  # correctness: what is left to gain is less than most groups can show
 
 # Words in the names of rewards. One that asks for full marks comes before one that gives partial credit, which may rise while
@@ -121,6 +123,10 @@ class Signals:
         """The rows that count as now."""
         return series.iloc[-self.window :]
 
+    def lately(self, series: pd.Series) -> pd.Series:
+        """The last rows, twice as many as a trend takes: all of a short training, and not what a long one gained long ago."""
+        return series.iloc[-2 * max(MIN_ROWS, self.window) :]
+
     @property
     def share_right(self) -> float | None:
         """Correctness now; None where it is unknown, or not of unit scale and so no share."""
@@ -153,6 +159,16 @@ class Signals:
             return False
         now = slice(-self.window, None)
         return any(compare(series, slice(0, rows), now).is_rise(LIKELY) for rows in (SHORTEST, MIN_ROWS, self.window))
+
+    @property
+    def success(self) -> pd.Series | None:
+        """Correctness, or the total where no reward judges the answer."""
+        return self.series("reward") if self.correctness is None else self.correctness
+
+    @property
+    def better(self) -> bool:
+        """Whether the success has likely risen."""
+        return self.risen(self.success)
 
     def improving(self, series: pd.Series) -> bool:
         """Likely higher in the last window than in the one before it."""

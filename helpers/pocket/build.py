@@ -14,9 +14,10 @@ the games of `games.py`, which are episodes of several turns with a tool.
 from __future__ import annotations
 
 import argparse
+import itertools
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -87,7 +88,8 @@ class Recipe:
 
     draw: a question and a completion to learn from, or None where the problem drawn is a reserved one. In several turns the
     completion is a list: what the model said, what the tool said, in turn. pieces: the regular expression for what may become
-    one token. corpus: texts that hold every phrase to be one. tools: what the model may call.
+    one token. corpus: texts that hold every phrase to be one. tools: what the model may call. draw_first, steps_first: what
+    the first steps draw instead.
     """
 
     folder: str
@@ -97,6 +99,9 @@ class Recipe:
     pieces: str
     corpus: tuple[str, ...]
     tools: tuple[Callable, ...] = ()
+    batch_size: int = BATCH_SIZE
+    draw_first: Callable[[random.Random], tuple[str, list[str]]] | None = None
+    steps_first: int = 0
 
 
 def arithmetic_pair(rng: random.Random) -> tuple[str, str] | None:
@@ -141,12 +146,15 @@ FUNCTIONS = Recipe(
 )
 GAMES = Recipe(
     folder="games_model",
-    steps=1000,
+    steps=2000,
     system_prompt=games.SYSTEM_PROMPT,
     draw=games.training_episode,
     pieces=games.pieces(),
     corpus=tuple(games.tokenizer_corpus()),
     tools=(games.TOOL,),
+    batch_size=32,
+    draw_first=games.good_episode,
+    steps_first=1300,
 )
 RECIPES = {"arithmetic": ARITHMETIC, "extraction": EXTRACTION, "functions": FUNCTIONS, "games": GAMES}
 
@@ -199,24 +207,35 @@ def build_model(vocabulary: int, pad: int, eos: int) -> Qwen3ForCausalLM:
 
 
 def training_batch(tokenizer, rng: random.Random, recipe: Recipe = ARITHMETIC) -> dict[str, torch.Tensor]:
-    """BATCH_SIZE conversations, right-padded; only the assistant's tokens carry labels."""
-    rows = []
-    while len(rows) < BATCH_SIZE:
-        pair = recipe.draw(rng)
-        if pair is None:
-            continue
-        question, completion = pair
-        messages = [{"role": "system", "content": recipe.system_prompt}, {"role": "user", "content": question}]
-        prompt = tokenizer.apply_chat_template(messages, tools=list(recipe.tools), add_generation_prompt=True, tokenize=False)
-        ids = tokenizer(prompt)["input_ids"]
-        learned = [IGNORED] * len(ids)
-        for said, is_models in _turns(completion, tokenizer.eos_token):
-            new = tokenizer(said)["input_ids"]
-            ids, learned = ids + new, learned + (new if is_models else [IGNORED] * len(new))
-        rows.append((ids, learned))
+    """The next batch of conversations, right-padded; only the assistant's tokens carry labels."""
+    return next(training_batches(tokenizer, rng, recipe))
+
+
+def training_batches(tokenizer, rng: random.Random, recipe: Recipe) -> Iterator[dict[str, torch.Tensor]]:
+    """Batches without end; the first ones, if the recipe says so, from another source."""
+    for number in itertools.count():
+        draw, rows = recipe.draw_first if number < recipe.steps_first else recipe.draw, []
+        while len(rows) < recipe.batch_size:
+            if pair := draw(rng):
+                rows.append(_conversation(tokenizer, recipe, *pair))
+        yield _padded(rows, tokenizer.pad_token_id)
+
+
+def _conversation(tokenizer, recipe: Recipe, question: str, completion: str | list[str]) -> tuple[list[int], list[int]]:
+    """A conversation as tokens, and their labels."""
+    messages = [{"role": "system", "content": recipe.system_prompt}, {"role": "user", "content": question}]
+    prompt = tokenizer.apply_chat_template(messages, tools=list(recipe.tools), add_generation_prompt=True, tokenize=False)
+    ids = tokenizer(prompt)["input_ids"]
+    labels = [IGNORED] * len(ids)
+    for said, is_models in _turns(completion, tokenizer.eos_token):
+        new = tokenizer(said)["input_ids"]
+        ids, labels = ids + new, labels + (new if is_models else [IGNORED] * len(new))
+    return ids, labels
+
+
+def _padded(rows: list[tuple[list[int], list[int]]], pad: int) -> dict[str, torch.Tensor]:
     width = max(len(ids) for ids, _ in rows)
-    input_ids = torch.full((BATCH_SIZE, width), tokenizer.pad_token_id)
-    labels = torch.full((BATCH_SIZE, width), IGNORED)
+    input_ids, labels = torch.full((len(rows), width), pad), torch.full((len(rows), width), IGNORED)
     for i, (ids, learned) in enumerate(rows):
         input_ids[i, : len(ids)] = torch.tensor(ids)
         labels[i, : len(ids)] = torch.tensor(learned)
@@ -240,8 +259,9 @@ def train(model: Qwen3ForCausalLM, tokenizer, steps: int = STEPS, recipe: Recipe
     schedule = torch.optim.lr_scheduler.SequentialLR(optimizer, [warmup, cosine], [WARMUP_STEPS])
     started = time.monotonic()
     model.train()
+    batches = training_batches(tokenizer, rng, recipe)
     for step in range(1, steps + 1):
-        loss = model(**training_batch(tokenizer, rng, recipe), use_cache=False).loss
+        loss = model(**next(batches), use_cache=False).loss
         loss.backward()
         optimizer.step()
         schedule.step()

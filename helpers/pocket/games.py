@@ -10,15 +10,15 @@ import json
 import random
 from collections.abc import Callable
 
-from helpers.environments import Guessing, ToolError
+from helpers.environments import Guessing
 from helpers.environments.arguments import misfit
 from helpers.environments.protocol import schema_of
 
 SEED = 3407
 SYSTEM_PROMPT = "Call a tool in each turn until you are done."
-SPAN = 100
+SPAN = 63  # six guesses are always enough, and there is one middle each time
 # The share of each way to play a game. Only the first keeps in mind what is left, and writes it down.
-WAYS = {"keeps track": 0.4, "forgets": 0.25, "walks": 0.35}
+WAYS = {"keeps track": 0.3, "forgets": 0.35, "walks": 0.35}
 # Where in what is left the first of them guesses: halving is the best there is, the edge nearly the worst.
 PLACES = {"middle": 0.35, "anywhere": 0.35, "edge": 0.3}
 EDGE = 4  # numbers
@@ -28,6 +28,14 @@ FOUND, LOST = "Found.", "Not found."
 CALL, END_OF_CALL = '<tool_call>{"name": "guess", "arguments": {"number": ', "}}</tool_call>"
 BETWEEN = "Between {} and {}. "
 TOOL = Guessing().guess
+# From the two numbers that the secret is known to lie between, the last guess and the last reply, to the next guess and the
+# words before it.
+Player = Callable[[int, int, int | None, str], tuple[int, str]]
+
+
+def good_episode(rng: random.Random) -> tuple[str, list[str]]:
+    """A game of a player that keeps track and never slips: with these the model learns first how that is done."""
+    return _played(rng, player(rng, "keeps track"), {})
 
 
 def training_episode(rng: random.Random) -> tuple[str, list[str]]:
@@ -35,17 +43,20 @@ def training_episode(rng: random.Random) -> tuple[str, list[str]]:
 
     >>> question, said = training_episode(random.Random(4))
     >>> question
-    'Game 3868. I am thinking of a number from 1 to 100. Find it with as few guesses as you can.'
+    'Game 6490. I am thinking of a number from 1 to 63. Find it with as few guesses as you can.'
     >>> said[:2]
-    ['Between 0 and 101. <tool_call>{"name": "guess", "arguments": {"number": 9}}</tool_call>', 'Higher than 9.']
+    ['Between 0 and 64. <tool_call>{"name": "guess", "arguments": {"number": 2}}</tool_call>', 'Higher than 2.']
     """
+    return _played(rng, any_player(rng), SLIPS)
+
+
+def _played(rng: random.Random, next_guess: Player, slips: dict[str, float]) -> tuple[str, list[str]]:
     game, seed = Guessing(SPAN), rng.randrange(1, 10_000)
-    question = asked(seed) + game.reset(seed=seed)
-    next_guess, said = player(rng), []
+    question, said = asked(seed) + game.reset(seed=seed), []
     low, high, last, reply = 0, SPAN + 1, None, ""
     while True:
         number, before = next_guess(low, high, last, reply)
-        slip = rng.choices([None, *SLIPS], [1 - sum(SLIPS.values()), *SLIPS.values()])[0]
+        slip = rng.choices([None, *slips], [1 - sum(slips.values()), *slips.values()])[0]
         said.append(before + call(number, slip))
         if slip in ("in words", "cut short"):
             return question, said
@@ -68,10 +79,14 @@ def asked(seed: int) -> str:
     return f"Game {seed}. "
 
 
-def player(rng: random.Random) -> Callable[[int, int, int | None, str], tuple[int, str]]:
-    """A way to play, drawn: from the two numbers that the secret is known to lie between, the last guess and the last reply, to
-    the next guess and the words before it."""
-    way, step = rng.choices(list(WAYS), WAYS.values())[0], rng.choice((1, 2, 3))
+def any_player(rng: random.Random) -> Player:
+    """One drawn by the shares of `WAYS`."""
+    return player(rng, rng.choices(list(WAYS), WAYS.values())[0])
+
+
+def player(rng: random.Random, way: str) -> Player:
+    """One that plays in a way of `WAYS`."""
+    step = rng.choice((1, 2, 3))
 
     def keeps_track(low, high, last, reply):
         place = rng.choices(list(PLACES), PLACES.values())[0]
@@ -110,10 +125,7 @@ def answered(game: Guessing, number: int, slip: str | None) -> str:
         return str({"error": "Tool check not found."})
     if slip == "in quotes":
         return str({"error": misfit("guess", schema_of(game.guess), {"number": str(number)})})
-    try:
-        return game.guess(number)
-    except ToolError as error:
-        return str({"error": str(error)})
+    return game.guess(number)
 
 
 def pieces() -> str:

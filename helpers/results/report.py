@@ -51,6 +51,11 @@ _CURVES = (
         ("completions/mean_length", "completions/clipped_ratio"),
         "What is cut off at the limit never reaches its answer.",
     ),
+    (
+        plots.tools,
+        ("tools/call_frequency", "tools/failure_frequency", "rewards/finished/mean"),
+        "An episode is unfinished where its last call was not answered: the limit on its length or on its turns came first.",
+    ),
     (plots.loss, ("loss",), "Advantages sum to zero in every group: it is the gradient that teaches."),
 )
 _INCHES = (4.7, 2.9)  # small, so that the text of a figure stays readable at the width of a phone
@@ -334,6 +339,8 @@ def _contents(facts: Facts) -> dict:
 def _curves(facts: Facts) -> list[dict]:
     drawn = []
     for draw, columns, note in _CURVES:
+        if draw is plots.tools and not plots.has_tools(facts.history):
+            continue
         columns = columns or [f"rewards/{name}/mean" for name in reward_names(facts.history)]
         table = first_and_last(facts.history, [c for c in columns if facts.history.get(c, pd.Series()).notna().any()])
         ends = [f"{name.removeprefix('rewards/').removesuffix('/mean')} {a:.3g} → {b:.3g}" for name, a, b in table.itertuples()]

@@ -178,7 +178,7 @@ def keep(run: Run, trainer, tokenizer, settings: Preset, seed: int, **recorded) 
 
 
 def _sampled_completions(run: Run) -> pd.DataFrame:
-    """TRL's completion logs, one table: step, question, answer, completion, each reward, advantage."""
+    """TRL's completion logs, one table: step, question, answer, completion (of several turns all), each reward, advantage."""
     logs = sorted(run.path("checkpoints/completions").glob("completions_*.parquet"))
     if not logs:
         raise FileNotFoundError(
@@ -190,10 +190,5 @@ def _sampled_completions(run: Run) -> pd.DataFrame:
     questions = [messages[-1]["content"] for messages in table.pop("prompt")]
     table.insert(1, "question", questions)
     table.insert(2, "answer", [gold.get(question) for question in questions])
-    table["completion"] = [_text(messages) for messages in table["completion"]]
+    table["completion"] = [transcript(messages) for messages in table["completion"]]
     return table
-
-
-def _text(messages: list[dict]) -> str:
-    """A completion; of several turns, all that was said in them."""
-    return messages[0]["content"] if len(messages) == 1 else transcript(messages)

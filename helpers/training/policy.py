@@ -186,20 +186,21 @@ def play(
 ) -> list[Episode]:
     """The policy's episodes in an environment, one for each row, in the order given; see `episodes.play`.
 
-    As many are played at a time as the machine has room for.
+    All of them begin first; then as many are played at a time as the machine has room for.
     """
     limits = {"max_completion_length": max_completion_length, "turns": turns}
     limits["context"] = getattr(model.config, "max_position_embeddings", None)
-    played = []
+    begun = [episodes.begun(tokenizer, environments(), row) for row in rows]
+    batch = batch_that_fits(model, max((len(one.prompt_ids) for one in begun), default=0) + max_completion_length)
     with continuing(model, tokenizer, max_new_tokens=max_completion_length, temperature=temperature, seed=seed) as complete:
-        while len(played) < len(rows):
-            first = episodes.begun(tokenizer, environments(), rows[len(played)])
-            batch = batch_that_fits(model, len(first.prompt_ids) + max_completion_length)
-            chosen = rows[len(played) : len(played) + batch]
-            played += episodes.play(
-                lambda prompts, room: [one for (one,) in complete(prompts, room)], tokenizer, environments, chosen, **limits
+        for start in range(0, len(begun), batch):
+            episodes.go_on(
+                lambda prompts, room: [one for (one,) in complete(prompts, room)],
+                tokenizer,
+                begun[start : start + batch],
+                **limits,
             )
-    return played
+    return begun
 
 
 def engine_of(model) -> str:
@@ -250,13 +251,14 @@ def _with_transformers(model, tokenizer, *, max_new_tokens: int, temperature: fl
         output = model.generate(
             input_ids=ids.to(model.device),
             attention_mask=seen.to(model.device),
-            max_new_tokens=max(room, default=max_new_tokens),
+            max_new_tokens=max(1, *room) if room else max_new_tokens,  # none is left where a tool's words just fitted
             num_return_sequences=samples,
             pad_token_id=tokenizer.pad_token_id,
             **decoding,
         )
         new = [_ended(row, ends) for row in output[:, ids.shape[1] :].tolist()]
-        return [new[i * samples : (i + 1) * samples] for i in range(len(prompts))]
+        groups = [new[i * samples : (i + 1) * samples] for i in range(len(prompts))]
+        return [[one[:left] for one in group] for group, left in zip(groups, room, strict=True)] if room else groups
 
     ends = _end_tokens(model, tokenizer)
     devices = [model.device] if model.device.type == "cuda" else []
@@ -296,6 +298,8 @@ def _with_vllm(model, tokenizer, *, max_new_tokens: int, temperature: float, sam
 
     context = model.vllm_engine.llm_engine.vllm_config.model_config.max_model_len
     draw = None if seed is None else torch.Generator().manual_seed(seed)
+    devices = [model.device] if model.device.type == "cuda" else []
+    random_numbers = nullcontext() if seed is None else torch.random.fork_rng(devices)
 
     def parameters(room: int) -> SamplingParams:
         # vLLM gives sample i of a request the seed `seed + i`. Far apart, so that no two completions share random numbers.
@@ -313,14 +317,13 @@ def _with_vllm(model, tokenizer, *, max_new_tokens: int, temperature: float, sam
             )
         outputs = model.fast_generate(
             [{"prompt_token_ids": row} for row in prompts],
-            sampling_params=[parameters(left) for left in room],
+            sampling_params=[parameters(max(1, left)) for left in room],
             lora_request=request,
             use_tqdm=False,
         )
-        return [[list(o.token_ids) for o in answer.outputs] for answer in outputs]
+        return [[list(o.token_ids)[:left] for o in answer.outputs] for answer, left in zip(outputs, room, strict=True)]
 
-    devices = [model.device] if model.device.type == "cuda" else []
-    with torch.random.fork_rng(devices), adapter_request(model) as request:
+    with random_numbers, adapter_request(model) as request:
         try:
             yield complete
         finally:

@@ -63,7 +63,7 @@ class Watch(TrainerCallback):
     def _draw(self) -> None:
         rows = self.history.rows
         begin, now = (f"{row['reward']:.2f} at step {row['step']}" for row in (rows[0], rows[-1]))
-        said = f"Six curves of this training, each explained in notebook 4. The reward: {begin}, {now}."
+        said = f"The curves of this training, each explained in notebook 4. The reward: {begin}, {now}."
         self._put(shown(self.draw(pd.DataFrame(rows)), said)._repr_mimebundle_())
         self.drawn = time.monotonic()
 
@@ -151,6 +151,7 @@ def progress_line(row: dict, max_steps: int) -> str:
     for label, key in (("spread", "reward_std"), ("same-score groups", "frac_reward_zero_std"), ("kl", "kl")):
         if row.get(key) is not None:
             parts.append(f"{label} {row[key]:.3f}")
-    if row.get("completions/mean_length") is not None:
-        parts.append(f"length {row['completions/mean_length']:.0f}")
+    for label, key, digits in (("length", "completions/mean_length", 0), ("calls", "tools/call_frequency", 1)):
+        if row.get(key) is not None:
+            parts.append(f"{label} {row[key]:.{digits}f}")
     return "  ".join(parts)

@@ -8,8 +8,8 @@ import sick_environments as sick
 from transformers import AutoTokenizer
 from trl import chat_template_utils
 
-from helpers.environments import Calculator, Guarded, Guessing, Table, check_environment, check_template
-from helpers.environments.protocol import schema_of, seeded, tools_of
+from helpers.environments import Calculator, Guarded, Guessing, Table, check_environment, check_template, episodes
+from helpers.environments.protocol import named, prepare_template, schema_of, seeded, tools_of
 from helpers.presets import PRESETS
 
 COLUMNS = ["prompt", "seed", "answer"]
@@ -109,6 +109,74 @@ def test_a_seed_that_is_no_number_is_refused(seed):
         seeded(seed)
 
 
+# --- Named by a parameter ----------------------------------------------------------------------------------------------
+
+GAME = """
+from dataclasses import dataclass
+
+LIMIT = 3
+
+
+@dataclass
+class MyGame:
+    left: int = LIMIT
+
+    def reset(self, **columns):
+        return f"{LIMIT} left"
+
+
+def reward(completions, **columns):
+    return [MyGame().left] * len(completions)
+"""
+
+
+def named_game(where: object):
+    return named("environment", where, "my_game.py:MyGame")
+
+
+def test_a_class_of_a_file_or_of_a_module_is_found_with_what_it_needs_of_its_file(tmp_path, monkeypatch):
+    (tmp_path / "a game.py").write_text(GAME)
+    kind = named_game(tmp_path / "a game.py:MyGame")
+    assert kind().reset() == "3 left" and check_environment(kind) == ["MyGame has no tool: " + NO_TOOL]
+    assert named("reward", f"{tmp_path / 'a game.py'}:reward", "my_rewards.py:reward")(["", ""]) == [3, 3]
+    assert named_game("helpers.environments:Guessing") is Guessing
+    monkeypatch.chdir(tmp_path)
+    assert named_game("a game.py:MyGame")().left == 3
+
+
+NO_TOOL = "a tool is a public method other than `reset` and `get_reward`."
+
+
+@pytest.mark.parametrize(
+    ("where", "says"),
+    [
+        ("MyGame", "write it as file.py:Class, for example my_game.py:MyGame"),
+        (":MyGame", "write it as file.py:Class"),
+        ("game.py:", "write it as file.py:Class"),
+        ("game.py:My Game", "write it as file.py:Class"),
+        (7, "environment=7: write it as file.py:Class"),
+        ("absent.py:MyGame", "absent.py cannot be read (FileNotFoundError"),
+        ("no.such.module:MyGame", "no.such.module cannot be read (ModuleNotFoundError"),
+        ("game.py:YourGame", "game.py has no class or function YourGame"),
+        ("game.py:LIMIT", "game.py has no class or function LIMIT"),
+        ("wrong.py:MyGame", "wrong.py cannot be read (SyntaxError"),
+        ("leaving.py:MyGame", "leaving.py cannot be read (SystemExit: 0)"),
+    ],
+)
+def test_a_name_that_leads_nowhere_is_refused_with_the_parameter_and_the_reason(tmp_path, monkeypatch, where, says):
+    for name, text in {"game.py": GAME, "wrong.py": "def", "leaving.py": "raise SystemExit(0)"}.items():
+        (tmp_path / name).write_text(text)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError) as refused:
+        named_game(where)
+    assert str(refused.value).startswith(f"environment={where!r}: ") and says in str(refused.value)
+
+
+def test_where_a_function_is_asked_for_the_rule_says_so():
+    with pytest.raises(ValueError, match=r"^judge='fair': write it as file.py:function, for example my_rewards.py:reward\.$"):
+        named("judge", "fair", "my_rewards.py:reward")
+
+
 # --- Templates ---------------------------------------------------------------------------------------------------------
 
 
@@ -145,3 +213,61 @@ def test_a_template_that_rewrites_what_was_said_before_is_named(fresh):
     fresh.response_template = chat_template_utils.qwen3_template
     (said,) = check_template(fresh)
     assert "renders earlier messages differently" in said and "only append" in said
+
+
+# --- Templates made ready ----------------------------------------------------------------------------------------------
+
+CALL_OF_QWEN = '<tool_call>\n{"name": "guess", "arguments": {"number": 50}}\n</tool_call><|im_end|>'
+CALL_OF_LLAMA = '{"name": "guess", "parameters": {"number": 50}}<|eot_id|>'
+# By TRL's name of a model's own template: the call in its form, and the token that ends a turn.
+READY = {
+    "qwen3": (CALL_OF_QWEN, "<|im_end|>"),
+    "qwen2_5": (CALL_OF_QWEN, "<|im_end|>"),
+    "qwen3_instruct_2507": (CALL_OF_QWEN, "<|im_end|>"),
+    "llama3_1": (CALL_OF_LLAMA, "<|eot_id|>"),
+    "llama3_2": (CALL_OF_LLAMA, "<|eot_id|>"),
+}
+
+
+@pytest.mark.parametrize("name", READY)
+def test_templates_that_trl_knows_come_out_ready_and_their_calls_are_answered(fresh, name):
+    call, end = READY[name]
+    fresh.add_special_tokens({"eos_token": end})
+    fresh.chat_template = getattr(chat_template_utils, f"{name}_chat_template")
+    prepare_template(fresh)
+    assert chat_template_utils.is_chat_template_prefix_preserving(fresh) and fresh.response_template is not None
+    assert check_template(fresh) == []
+    ready = fresh.chat_template, fresh.response_template
+    prepare_template(fresh)
+    assert (fresh.chat_template, fresh.response_template) == ready, "what is ready stays as it is"
+
+    says = iter([call, "Done." + end])
+    limits = {"max_completion_length": 2000, "turns": 4}
+    row = {"prompt": [{"role": "user", "content": "Let us play. "}], "seed": 7}
+    (one,) = episodes.play(lambda prompts, room: [fresh(next(says))["input_ids"]], fresh, Guessing, [row], **limits)
+    assert one.calls == [{"name": "guess", "arguments": {"number": 50}}] and one.failed == 0 and one.finished
+    assert [message["content"] for message in one.said] == ["", "Lower than 50.", "Done."]
+    text = fresh.decode(one.prompt_ids + one.ids)
+    assert "Lower than 50." in text and "from 1 to 100" in text and text.count(end) >= 3
+    # As TRL writes it, whose constructor is handed this tokenizer.
+    whole = one.prompt + one.said[:2]
+    rendered = fresh.apply_chat_template(whole, tools=[Guessing().guess], add_generation_prompt=True, tokenize=False)
+    after = fresh.decode([token for token, own in zip(one.ids, one.mask, strict=True) if not own])
+    assert rendered.endswith(after)
+
+
+def test_a_template_that_cannot_be_prepared_is_refused_in_the_words_of_the_check(fresh):
+    for template in (fresh.chat_template, chat_template_utils.qwen3_chat_template + "{# ours #}"):
+        fresh.chat_template = template
+        problems = check_template(fresh)
+        with pytest.raises(ValueError) as refused:
+            prepare_template(fresh)
+        assert problems and str(refused.value) == " ".join(problems)
+        assert fresh.chat_template == template and getattr(fresh, "response_template", None) is None
+
+
+def test_a_way_to_read_calls_that_was_declared_is_kept(fresh):
+    fresh.chat_template = chat_template_utils.qwen3_chat_template
+    fresh.response_template = ours = dict(chat_template_utils.qwen3_template)
+    prepare_template(fresh)
+    assert fresh.response_template is ours and fresh.chat_template == chat_template_utils.qwen3_training_chat_template

@@ -1,36 +1,22 @@
 """TRL's own tool loop on guarded environments: a step of a real training, with the embedded model and a template of our own."""
 
 import itertools
-import json
-import re
+import warnings
 
+import pandas as pd
 import pytest
 import sick_environments as sick
-from datasets import Dataset
-from transformers import AutoModelForCausalLM, AutoTokenizer
-from trl import GRPOConfig, GRPOTrainer
+from scripted_policies import POCKET, TEMPLATE, Scripted, called, halving, log, trained
+from transformers import AutoTokenizer
+from trl import GRPOTrainer
 from trl.chat_template_utils import qwen3_template
 
 from helpers.environments import BrokenEnvironment, Guarded, Guessing, check_template
-from helpers.presets import PRESETS
+from helpers.metrics import plots
+from helpers.metrics.diagnosis import diagnose
 from helpers.training.guard import GuardedEpisodes
 
 pytestmark = [pytest.mark.usefixtures("one_thread"), pytest.mark.filterwarnings("ignore:You are using 'environment_factory'")]
-
-POCKET = PRESETS["pocket"].model_path
-# The least that TRL asks of a template for tools: it lists them, renders calls and results, and only ever appends.
-TEMPLATE = """{%- for tool in tools or [] -%}
-<|im_start|>tool {{ tool.function.name }}({{ tool.function.parameters.properties | join(", ") }})<|im_end|>
-{% endfor -%}
-{%- for message in messages -%}
-<|im_start|>{{ message.role }}
-{{ message.content }}{% for call in message.tool_calls or [] %}<tool_call>{{ call.function | tojson }}</tool_call>{% endfor -%}
-<|im_end|>
-{% endfor -%}
-{%- if add_generation_prompt -%}
-<|im_start|>assistant
-{% endif -%}"""
-ROWS = Dataset.from_list([{"prompt": [{"role": "user", "content": "Let us play. "}], "seed": seed} for seed in range(4)])
 
 
 @pytest.fixture
@@ -38,62 +24,6 @@ def tokenizer():
     tokenizer = AutoTokenizer.from_pretrained(POCKET)
     tokenizer.chat_template, tokenizer.response_template = TEMPLATE, qwen3_template
     return tokenizer
-
-
-class Scripted(GRPOTrainer):
-    """TRL's trainer with a policy whose words are known: it answers what `play` makes of the conversation so far."""
-
-    play = None
-
-    def _generate_single_turn(self, prompt_ids, images, multimodal_fields, num_generations, has_tool_images=False):
-        texts = [self.play(self.processing_class.decode(ids)) + "<|im_end|>" for ids in prompt_ids]
-        return [self.processing_class(text, add_special_tokens=False)["input_ids"] for text in texts], None
-
-
-def trained(trainer_class, tokenizer, folder, guard, play=None, callbacks=(), **options) -> GRPOTrainer:
-    """A trainer after one step on four questions, each asked twice."""
-    config = GRPOConfig(
-        output_dir=str(folder),
-        max_steps=options.pop("max_steps", 1),
-        num_generations=2,
-        per_device_train_batch_size=8,
-        max_completion_length=options.pop("max_completion_length", 800),
-        logging_steps=1,
-        save_strategy="no",
-        report_to="none",
-        disable_tqdm=True,
-        use_cpu=True,
-        bf16=False,
-        **options,
-    )
-    trainer = trainer_class(
-        model=AutoModelForCausalLM.from_pretrained(POCKET, dtype="float32"),
-        processing_class=tokenizer,
-        args=config,
-        train_dataset=ROWS,
-        environment_factory=guard,
-        callbacks=list(callbacks),
-    )
-    trainer.play = play
-    trainer.train()
-    return trainer
-
-
-def called(name: str, **arguments) -> str:
-    return f"<tool_call>{json.dumps({'name': name, 'arguments': arguments})}</tool_call>"
-
-
-def halving(conversation: str) -> str:
-    """The best strategy for Guessing, from the words of the conversation alone."""
-    if "Yes" in conversation:
-        return "Done."
-    low = 1 + max(map(int, re.findall(r"Higher than (\d+)", conversation)), default=0)
-    high = min(map(int, re.findall(r"Lower than (\d+)", conversation)), default=101) - 1
-    return called("guess", number=(low + high) // 2)
-
-
-def log(trainer: GRPOTrainer) -> dict:
-    return trainer.state.log_history[0]
 
 
 def test_trl_trains_on_a_guarded_environment_as_it_would_on_the_bare_one(tokenizer, tmp_path):
@@ -174,6 +104,37 @@ def test_trl_drops_a_result_that_does_not_fit_without_a_word(tokenizer, tmp_path
     trainer = trained(Scripted, tokenizer, tmp_path, Guarded(Guessing), halving, max_completion_length=400)
     assert log(trainer)["rewards/Guessing/mean"] < 1.0
     assert log(trainer)["completions/clipped_ratio"] == log(trainer)["tools/failure_frequency"] == 0.0
+
+
+def finished(completions, **columns) -> list[float]:
+    """1.0 where the last word is the policy's own and calls no tool."""
+    return [float(words[-1]["role"] == "assistant" and not words[-1].get("tool_calls")) for words in completions]
+
+
+@pytest.mark.parametrize(
+    ("play", "budget", "turns", "rule", "clipped"),
+    [
+        (halving, 70, None, "unfinished", 0.0),  # the first call takes 61 tokens, its result 23
+        (lambda words: called("guess", number=1000), 800, 2, "unfinished", 0.0),
+        (lambda words: "Let me think. " * 100, 40, None, "clipped", 1.0),
+        (lambda words: called("guess", number="?" * 200), 100, None, "clipped", 1.0),  # cut inside a call, it is text
+    ],
+    ids=["budget", "turns", "words", "half a call"],
+)
+def test_an_episode_cut_off_is_found_under_one_name(tokenizer, tmp_path, play, budget, turns, rule, clipped):
+    limits = {"max_completion_length": budget, "max_tool_calling_iterations": turns}
+    judged = {"reward_funcs": [finished], "reward_weights": [0.0], "max_steps": 5}
+    trainer = trained(Scripted, tokenizer, tmp_path, Guarded(Guessing), play, **limits, **judged)
+    rows = pd.DataFrame(trainer.state.log_history)
+    assert list(rows["completions/clipped_ratio"][:5]) == [clipped] * 5
+    assert list(rows["rewards/finished/mean"][:5]) == [clipped] * 5, "its own last word, or none"
+    assert list(rows["reward"][:5]) == pytest.approx(list(rows["rewards/Guessing/mean"][:5])), "it is not paid for"
+    cut = {finding.rule: finding.severity for finding in diagnose(rows) if finding.rule in ("unfinished", "clipped")}
+    assert cut == {rule: "critical"}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        lines = {line.get_label(): line.get_ydata() for axes in plots.tools(rows).axes for line in axes.get_lines()}
+    assert list(lines["unfinished episodes (right)"][:5]) == [1 - clipped] * 5
 
 
 def test_a_call_that_cannot_be_parsed_is_text_for_trl_and_no_failed_call(tokenizer, tmp_path):

@@ -1,7 +1,7 @@
 """What the notebooks' `GRPOConfig` becomes on a GPU, computed without one from the pinned wheels.
 
 Unsloth's GPU side puts a class of its own in the place of TRL's `GRPOConfig`, which changes settings that were left out. Here
-the calls of notebooks 03, 07, 08 and 09 are evaluated with both classes, for every preset and loss. `contract.csv` keeps what
+the calls of notebooks 03 and 07 to 10 are evaluated with both classes, for every preset and loss. `contract.csv` keeps what
 came out; after a pin was raised, `python -m tests.gpu_contract.contract` writes it anew, and the diff shows what that changes.
 """
 
@@ -84,7 +84,7 @@ for before, call, values in given:
     settings = Preset(**values)
     names = {"settings": settings, "folder": Run("a"), "seed": 1, "only_fp16": False, "tracking": {"report_to": "none"}}
     names |= {"unsloths_vllm": settings.engine == "vllm", "reward_weights": [1.0, 0.25], "weights": [1.0, 0.25, 0.0]}
-    names |= {"steps": settings.max_steps, "changes": {}, "vllm_server": None}
+    names |= {"steps": settings.max_steps, "changes": {}, "vllm_server": None, "turns": 16}
     exec(before, names)
     made = {name: functools.partial(each, use_cpu=True) for name, each in classes.items()}
     built["calls"].append({name: plain(eval(call, names | {"GRPOConfig": each})) for name, each in made.items()})
@@ -106,9 +106,9 @@ def call_of(source: str, configuration: str = "GRPOConfig") -> tuple[str, str]:
 
 
 def calls() -> dict[str, tuple[str, str]]:
-    """Where a configuration is written, and how: notebooks 03, 07, 08 and 09, and the program at the end of 07."""
+    """Where a configuration is written, and how: notebooks 03 and 07 to 10, and the program at the end of 07."""
     found = {}
-    for number in ("03", "07", "08", "09"):
+    for number in ("03", "07", "08", "09", "10"):
         (source,) = (cell for cell in cells(number, "code") if "config = GRPOConfig(" in cell)
         found[number] = call_of(source)
     (program,) = (cell for cell in cells("07", "markdown") if "config = GRPOConfig(" in cell)

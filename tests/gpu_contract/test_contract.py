@@ -41,8 +41,8 @@ def computed():
 @pytest.mark.parametrize("loss", [*LOSSES, *UNUSUAL])
 def test_the_objective_is_the_same_through_unsloths_gpu_class_and_through_trls(computed, loss):
     built = {case: both for case, both in computed[1].items() if case[2] == loss}
-    assert {where for where, _, _ in built} == {"03", "07", "07 mine.py", "08", "09"}
-    assert len(built) == (5 if loss in UNUSUAL else 4 * len(PRESETS) + 1)
+    assert {where for where, _, _ in built} == {"03", "07", "07 mine.py", "08", "09", "10"}
+    assert len(built) == (6 if loss in UNUSUAL else 5 * len(PRESETS) + 1)
     for case, both in built.items():
         differing = [name for name in OF_THE_LOSS if both["trl"][name] != both["unsloth"][name]]
         differing.remove("generation_kwargs")  # None and {}: nothing more, either way

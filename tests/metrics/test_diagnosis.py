@@ -16,6 +16,7 @@ from histories import (
     ZERO,
     N,
     T,
+    agent,
     found,
     gaps,
     history,
@@ -239,6 +240,12 @@ def test_gradients_of_solved_steps_are_not_what_a_spike_is_measured_by():
 
 # What a back end may leave out; a training always has its steps and its rewards.
 OPTIONAL = ["loss", "grad_norm", "learning_rate", "reward_std", "kl", "entropy", LENGTH, CLIPPED, ZERO, *gaps(np.full(N, 0.03))]
+OPTIONAL += ["tools/call_frequency", "tools/failure_frequency", "rewards/finished/mean"]
+AGENTS = [
+    {"failed": 0.9, "finished": 0.1, "calls": line(3, 10), "won": 0.4},
+    {"failed": line(0.05, 0.4), "finished": 0.3, "calls": until(50, 4.0, 0.3)},
+    {"failed": until(40, 0.0, 0.9), "calls": np.where(T % 3, 2.0, 0.0), "won": 0.1},
+]
 HISTORIES = [
     EVERYTHING_WRONG,
     *(shows for _, _, shows, _ in CASES.values()),
@@ -257,7 +264,9 @@ def worst(rows: pd.DataFrame) -> list[int]:
 
 @pytest.fixture(scope="module")
 def judged() -> list[tuple[pd.DataFrame, list[int]]]:
-    return [(rows, worst(rows)) for rows in (history(**columns) for columns in HISTORIES)]
+    return [
+        (rows, worst(rows)) for rows in [history(**columns) for columns in HISTORIES] + [agent(**columns) for columns in AGENTS]
+    ]
 
 
 @pytest.mark.parametrize("column", OPTIONAL)

@@ -14,13 +14,15 @@ from helpers.metrics.history import running_median, smoothed
 from helpers.results.intervals import wilson_interval
 
 plt.switch_backend("agg")
-OF_A_HISTORY = [plots.reward, plots.spread, plots.kl, plots.each_reward, plots.completion_length, plots.loss, plots.dashboard]
+CURVES = [plots.reward, plots.spread, plots.kl, plots.each_reward, plots.completion_length, plots.tools, plots.loss]
+OF_A_HISTORY = [*CURVES, plots.dashboard]
 of_a_history = pytest.mark.parametrize("draw", OF_A_HISTORY, ids=lambda draw: draw.__name__)
 REQUIRED = ["step", "loss", "reward", "reward_std"]
 COLUMNS = [
     *["frac_reward_zero_std", "kl", "completions/mean_length", "completions/clipped_ratio"],
     *["rewards/format/mean", "rewards/correctness/mean"],
 ]
+TOOLS = ["tools/call_frequency", "tools/failure_frequency", "rewards/finished/mean"]
 
 
 def history(rows: int = 40) -> pd.DataFrame:
@@ -29,8 +31,13 @@ def history(rows: int = 40) -> pd.DataFrame:
     return pd.DataFrame({"step": np.arange(1, rows + 1) * 5} | columns)
 
 
+def of_tools(rows: int = 40) -> pd.DataFrame:
+    numbers = np.random.default_rng(1)
+    return history(rows).assign(**{name: numbers.random(rows) for name in TOOLS})
+
+
 def with_gaps() -> pd.DataFrame:
-    table = history()
+    table = of_tools()
     table.iloc[::3, 1:] = np.nan
     return table
 
@@ -51,6 +58,12 @@ HISTORIES = {
     "gaps": with_gaps(),
     "kl all nan": blank("kl"),
     "reward_std all nan": blank("reward_std"),
+    "tools": of_tools(),
+    "tools, one row": of_tools(1),
+    "tools, no finished": of_tools().drop(columns=TOOLS[2]),
+    "tools, no failures": of_tools().drop(columns=TOOLS[1]),
+    "tools, none called": of_tools().assign(**dict.fromkeys(TOOLS, 0.0)),
+    "tools all nan": of_tools().assign(**dict.fromkeys(TOOLS, np.nan)),
     "one row of nan": history(1).assign(**dict.fromkeys([*REQUIRED[1:], *COLUMNS], np.nan)),
 }
 
@@ -84,11 +97,15 @@ def test_each_figure_is_drawn_whatever_the_history_lacks(draw, table):
         (plots.each_reward, 0, ["rewards/format/mean", "rewards/correctness/mean"]),
         (plots.completion_length, 0, ["completions/mean_length"]),
         (plots.completion_length, 1, ["completions/clipped_ratio"]),
+        (plots.tools, 0, TOOLS[:1]),
+        (plots.tools, 1, [TOOLS[1], "unfinished"]),
         (plots.loss, 0, ["loss"]),
     ],
 )
-@pytest.mark.parametrize("table", [history(), with_gaps()], ids=["full", "gaps"])
+@pytest.mark.parametrize("table", [of_tools(), with_gaps()], ids=["full", "gaps"])
 def test_the_lines_are_the_data_and_its_running_mean(draw, axis, columns, table):
+    table = table.assign(unfinished=1 - table["rewards/finished/mean"])
+    columns = [*columns, "rewards/finished/mean"] if draw is plots.each_reward else columns
     lines = [line for line in draw(table).axes[axis].get_lines() if len(line.get_xdata()) == len(table)]
     assert len(lines) == 2 * len(columns)
     for (raw, mean), column in zip(zip(lines[::2], lines[1::2], strict=True), columns, strict=True):
@@ -101,7 +118,7 @@ def test_the_lines_are_the_data_and_its_running_mean(draw, axis, columns, table)
 
 @of_a_history
 def test_every_value_is_inside_the_axes(draw):
-    for axes in draw(history()).axes:
+    for axes in draw(of_tools()).axes:
         low, high = axes.get_ylim()
         for line in axes.get_lines():
             assert low <= min(line.get_ydata()) and max(line.get_ydata()) <= high
@@ -122,10 +139,11 @@ def test_the_band_is_one_reward_std_to_each_side():
         (plots.spread, ["reward_std (left)", "frac_reward_zero_std (right)"]),
         (plots.each_reward, ["format", "correctness"]),
         (plots.completion_length, ["mean length (left)", "share cut off (right)"]),
+        (plots.tools, ["calls an episode (left)", "calls that fail (right)", "unfinished episodes (right)"]),
     ],
 )
 def test_one_legend_names_every_line_and_its_colour(draw, labels):
-    figure = draw(history())
+    figure = draw(history() if draw is plots.each_reward else of_tools())
     legends = [axes.get_legend() for axes in figure.axes if axes.get_legend()]
     assert [text.get_text() for legend in legends for text in legend.get_texts()] == labels
     drawn = {line.get_label(): line.get_color() for axes in figure.axes for line in axes.get_lines()}
@@ -142,6 +160,15 @@ def test_without_kl_a_note_says_why(table):
 
 def test_without_the_share_of_equal_groups_there_is_one_axis():
     assert len(plots.spread(HISTORIES["no frac_reward_zero_std"]).axes) == 1
+
+
+def test_an_agents_curves_are_drawn_only_where_tools_were_logged():
+    for name in ("full", "tools all nan"):
+        (axes,) = plots.tools(HISTORIES[name]).axes
+        assert list(axes.get_lines()) == [] and "only where there are tools" in axes.texts[0].get_text()
+    for name, labels in (("tools, no finished", "calls that fail"), ("tools, no failures", "unfinished episodes")):
+        _, right = plots.tools(HISTORIES[name]).axes
+        assert [line.get_label() for line in right.get_lines()[1::2]] == [f"{labels} (right)"]
 
 
 # --- Accuracy ----------------------------------------------------------------------------------------------------------
@@ -249,6 +276,17 @@ def test_the_dashboard_has_the_six_curves_each_in_a_panel_of_its_own():
         assert list(panels[title].get_lines()[0].get_ydata()) == list(table[column])
 
 
+def test_the_dashboard_of_an_agent_has_a_seventh_panel_below_across_the_page():
+    table = of_tools()
+    figure = plots.dashboard(table)
+    figure.draw_without_rendering()
+    panels = {axes.get_title(loc="left"): axes for axes in figure.axes if axes.get_title(loc="left")}
+    assert list(panels)[-1] == "Tools" and len(panels) == 7
+    assert list(panels["Tools"].get_lines()[0].get_ydata()) == list(table["tools/call_frequency"])
+    box, above = panels["Tools"].get_position(), panels["Loss"].get_position()
+    assert box.y1 < above.y0 and box.width > 1.8 * above.width
+
+
 def test_runs_are_drawn_over_one_another_under_their_names():
     tables = {"one": history(30), "two": history(50), "without kl": history(20).drop(columns="kl")}
     reward, kl, length, share = plots.overlay(tables).axes
@@ -288,7 +326,7 @@ def test_reasoning_shows_right_answers_careful_workings_and_their_length():
 # --- For every reader ----------------------------------------------------------------------------------------------------
 
 
-SHOWN = {draw.__name__: draw(history()) for draw in OF_A_HISTORY} | {
+SHOWN = {draw.__name__: draw(of_tools()) for draw in OF_A_HISTORY} | {
     "accuracy": plots.accuracy(EVALUATION),
     "overlay": plots.overlay({"one": history(), "two": history()}),
     "gallery": plots.gallery({"A": history(), "B": history()}),

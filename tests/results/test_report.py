@@ -208,6 +208,18 @@ def test_the_figures_are_svg_with_a_text_alternative_and_ids_of_their_own(run):
     assert len(referred) > 20 and referred <= set(page.ids)
 
 
+def test_the_calls_of_an_agent_are_drawn_and_told(run):
+    history = pd.read_csv(run.folder / "metrics.csv")
+    calls = {"tools/call_frequency": np.linspace(8, 5.5, len(history)), "tools/failure_frequency": 0.02}
+    history.assign(**calls, **{"rewards/finished/mean": 0.9}).to_csv(run.folder / "metrics.csv", index=False)
+    page = written(run)
+    labels = [attributes["aria-label"] for tag, attributes in page.tags if tag == "svg"]
+    assert len(labels) == 8
+    assert "Tools: calls, failures, unfinished episodes. tools/call_frequency 7.77 → 5.73" in " ".join(labels)
+    assert "tools/failure_frequency 0.02 → 0.02; finished 0.9 → 0.9" in page.text and "unfinished episodes (right)" in page.text
+    assert "last call was not answered" in page.text
+
+
 def test_the_page_holds_all_it_shows(run):
     page = written(run)
     assert "://" not in page.source and "<script" not in page.source and "@import" not in page.source

@@ -1,6 +1,7 @@
 """Sampling on the real pocket model: every prompt gets its own answer, and nothing is left changed behind."""
 
 import random
+from contextlib import nullcontext
 from dataclasses import replace
 
 import numpy as np
@@ -146,6 +147,87 @@ def test_a_policy_in_training_is_sampled_without_dropout_and_without_gradients(a
     adapter.train()
     assert texts(adapter, tokenizer, temperature=0) == expected
     assert adapter.training and all(weight.grad is None for weight in adapter.parameters())
+    adapter.eval()
+
+
+# --- Going on from token ids -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def by_length(tokenizer):
+    """The prompts as ids, the shortest first, which is the order in which `sample` takes them."""
+    texts = [tokenizer.apply_chat_template(prompt, add_generation_prompt=True, tokenize=False) for prompt in PROMPTS]
+    order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
+    return order, [tokenizer(texts[i], add_special_tokens=False)["input_ids"] for i in order]
+
+
+@pytest.mark.parametrize("samples", [1, 3])
+def test_going_on_gives_what_sample_gives_as_ids_with_the_end_token(model, tokenizer, by_length, samples):
+    order, ids = by_length
+    expected = texts(model, tokenizer, samples=samples, seed=5)
+    with policy.continuing(model, tokenizer, max_new_tokens=40, samples=samples, seed=5) as complete:
+        groups = complete(ids)
+    assert [tokenizer.batch_decode(group, skip_special_tokens=True) for group in groups] == [expected[i] for i in order]
+    ended = [one for group in groups for one in group if len(one) < 40]
+    assert ended and all(one.index(tokenizer.eos_token_id) == len(one) - 1 for one in ended)
+
+
+def test_going_on_ends_at_any_of_several_end_tokens(model, tokenizer, by_length, monkeypatch):
+    with policy.continuing(model, tokenizer, max_new_tokens=40, temperature=0) as complete:
+        whole = [one for (one,) in complete(by_length[1])]
+        other = whole[0][3]
+        monkeypatch.setattr(model.generation_config, "eos_token_id", [tokenizer.eos_token_id, other])
+    with policy.continuing(model, tokenizer, max_new_tokens=40, temperature=0) as complete:
+        cut = [one for (one,) in complete(by_length[1])]
+    assert cut == [one[: one.index(other) + 1] if other in one else one for one in whole] and cut != whole
+
+
+def test_each_prompt_keeps_to_the_room_that_it_has_left(model, tokenizer, by_length):
+    _, ids = by_length
+    with policy.continuing(model, tokenizer, max_new_tokens=40, temperature=0) as complete:
+        whole = complete(ids)
+        room = [0, 1, 5, 12, 30, 200]
+        assert complete(ids, room) == [[one[:left]] for (one,), left in zip(complete(ids, [200] * 6), room, strict=True)]
+        assert complete(ids, [0] * 6) == [[[]]] * 6, "a prompt without room is no reason to stop"
+        assert whole == [[one[:40]] for (one,) in complete(ids, [200] * 6)]
+
+
+def test_within_one_context_the_random_numbers_go_on(model, tokenizer, by_length):
+    def drawn(seed):
+        with policy.continuing(model, tokenizer, max_new_tokens=40, seed=seed) as complete:
+            return complete(by_length[1]), complete(by_length[1])
+
+    first, second = drawn(1)
+    assert first != second and drawn(1) == (first, second) != drawn(2)
+
+
+def test_a_seed_leaves_torchs_random_numbers_alone_and_none_goes_on_with_them(model, tokenizer, by_length):
+    def drawn(seed):
+        with policy.continuing(model, tokenizer, max_new_tokens=40, seed=seed) as complete:
+            return complete(by_length[1])
+
+    torch.manual_seed(5)
+    state = torch.get_rng_state()
+    expected = drawn(5)
+    assert torch.equal(torch.get_rng_state(), state)
+    assert drawn(None) == expected, "torch was seeded with the same number"
+    assert not torch.equal(torch.get_rng_state(), state) and drawn(None) != expected
+
+
+@pytest.mark.parametrize("goes_wrong", [False, True])
+def test_training_mode_and_cache_are_put_back_after_going_on(adapter, tokenizer, by_length, goes_wrong):
+    adapter.train()
+    cache, adapter.config.use_cache = adapter.config.use_cache, False
+    with (
+        pytest.raises(KeyError) if goes_wrong else nullcontext(),
+        policy.continuing(adapter, tokenizer, max_new_tokens=4, seed=None) as complete,
+    ):
+        assert not adapter.training and adapter.config.use_cache
+        complete(by_length[1])
+        if goes_wrong:
+            raise KeyError
+    assert adapter.training and not adapter.config.use_cache
+    adapter.config.use_cache = cache
     adapter.eval()
 
 

@@ -51,6 +51,7 @@ def test_in_a_batch_there_is_a_line_for_each_logged_step_and_nothing_for_the_sum
 def test_a_line_leaves_out_what_was_not_logged():
     assert progress_line({"step": 1, "reward": 0.5, "kl": None}, 50) == "step    1/50  reward 0.500"
     assert progress_line(row(1) | {"step": 1, "completions/mean_length": 21.6}, 50).endswith("kl 0.010  length 22")
+    assert progress_line({"step": 1, "reward": 0.5, "tools/call_frequency": 5.24}, 50).endswith("reward 0.500  calls 5.2")
 
 
 def test_in_jupyter_one_figure_is_redrawn_in_place_and_no_line_is_printed(run, capsys, monkeypatch):

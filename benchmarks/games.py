@@ -1,0 +1,177 @@
+"""Measure the small model of notebook 10 and write its card: `python -m benchmarks.games`.
+
+With `--seeds 1 2 3` notebook 10 is run with each of these seeds instead, as a user would, and what its training came to is
+written to benchmarks/results/games.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import shutil
+
+from unsloth import FastLanguageModel  # before transformers, always
+
+# isort: split
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from helpers import PROJECT
+from helpers.batch import pipeline
+from helpers.environments import Guarded, Guessing
+from helpers.metrics.history import read_metrics
+from helpers.pocket import build, games
+from helpers.presets import PRESETS, with_overrides
+from helpers.results.intervals import wilson_interval
+from helpers.runs import Run
+from helpers.training import policy
+
+MODEL = "pocket-games"
+FOLDER = with_overrides(PRESETS["pocket"], model=MODEL).model_path
+RESULTS = PROJECT / "benchmarks" / "results" / "games.md"
+GAMES = 512
+TOKENS, TURNS, FOUND = 264, 16, 0.4  # as notebook 10 has them
+
+CARD = """---
+license: apache-2.0
+library_name: transformers
+pipeline_tag: text-generation
+---
+# The games model
+
+A Qwen3 of {parameters:,} parameters ({megabytes:.1f} MB in bfloat16), the pocket model's sibling: it plays number guessing
+over several turns, by calling a tool. It ships with notebook 10, as `model="{model}"`, so that the notebook runs on any
+machine; it has no other use. Its chat template lists tools, and renders calls in Qwen's form and what came back; its
+tokenizer says how a call is read. It was trained from scratch on games that were played for real, against
+`helpers/environments/guessing.py`, by `python -m helpers.pocket.build --task games` (seed {seed}, {steps} steps of {batch}
+games), which rebuilds it in about {minutes} minutes on two CPU cores.
+
+**It was taught to play in three ways, on purpose, and to slip.** A way is drawn for a game, and only the first can be played
+well. It begins with words of its own, so that a policy can choose it:
+
+| way | share of the games |
+|---|---|
+{ways}
+
+Whoever keeps track guesses {places}. And {slips:.1%} of all calls go wrong: the guess in
+words or the call cut short, which end the game, the number in quotes, or a tool that does not exist.
+
+## Measured
+
+`python -m benchmarks.games`, {games} games, sampled at temperature 1 with seed 3407, {turns} calls at most. Regret: the
+guesses that a game gives away against the best play, on average over what the number might have been.
+
+| precision | found | 95 % interval | calls a game | calls that fail | keeps track | regret |
+|---|---|---|---|---|---|---|
+{rows}
+
+4 bits: NF4 through Unsloth's CPU backend, computing in bfloat16. What notebook 10 makes of the model with several seeds:
+`benchmarks/results/games.md`.
+"""
+WAYS = {
+    "keeps track": 'keeps track: writes down between which numbers the secret lies ("Between 50 and 75."), and guesses there',
+    "forgets": "forgets: guesses anywhere from 1 to 100",
+    "walks": "walks: begins anywhere, and goes up or down by 1, 2 or 3",
+}
+PLACES = {"middle": "the middle of what is left", "anywhere": "anywhere in it", "edge": "one of the four numbers at its ends"}
+
+
+def row(model, tokenizer, precision: str) -> str:
+    """The table's row for one loaded model."""
+    rows = [
+        {
+            "prompt": [{"role": "system", "content": games.SYSTEM_PROMPT}, {"role": "user", "content": games.asked(seed)}],
+            "seed": seed,
+        }
+        for seed in range(10_001, 10_001 + GAMES)
+    ]
+    played = policy.play(model, tokenizer, Guarded(Guessing), rows, max_completion_length=TOKENS, turns=TURNS)
+    wins, calls = sum(one.reward >= FOUND for one in played), sum(len(one.calls) for one in played)
+    low, high = wilson_interval(wins, GAMES)
+    cells = [
+        precision,
+        f"{wins / GAMES:.1%}",
+        f"{low:.1%} to {high:.1%}",
+        f"{calls / GAMES:.1f}",
+        f"{sum(one.failed for one in played) / calls:.1%}",
+        f"{sum(one.said[0]['content'].startswith('Between') for one in played) / GAMES:.1%}",
+        f"{sum(one.environment._regret() for one in played) / GAMES:.1f}",
+    ]
+    return f"| {' | '.join(cells)} |"
+
+
+def write_card(minutes: int) -> None:
+    """Measure both precisions and write the card beside the weights."""
+    tokenizer = AutoTokenizer.from_pretrained(FOLDER)
+    full = AutoModelForCausalLM.from_pretrained(FOLDER, dtype=torch.float32).eval()
+    measured = [row(full, tokenizer, "fp32")]
+    quantised, tokenizer = FastLanguageModel.from_pretrained(FOLDER, max_seq_length=512, load_in_4bit=True)
+    measured.append(row(quantised, tokenizer, "4-bit"))
+    card = CARD.format(
+        parameters=full.num_parameters(),
+        megabytes=2 * full.num_parameters() / 1e6,
+        model=MODEL,
+        seed=build.SEED,
+        steps=build.GAMES.steps,
+        batch=build.BATCH_SIZE,
+        minutes=minutes,
+        ways="\n".join(f"| {WAYS[way]} | {share:.0%} |" for way, share in games.WAYS.items()),
+        places=", ".join(f"{PLACES[place]} ({share:.0%})" for place, share in games.PLACES.items()),
+        slips=sum(games.SLIPS.values()),
+        games=GAMES,
+        turns=TURNS,
+        rows="\n".join(measured),
+    )
+    with open(f"{FOLDER}/README.md", "w", encoding="utf-8") as file:
+        file.write(card)
+    print(card)
+
+
+def seed_rows(seed: int) -> list[str]:
+    """Run notebook 10 with one seed; returns its rows of the table, one a policy."""
+    run = Run(f"games-seed-{seed}")
+    shutil.rmtree(run.folder, ignore_errors=True)
+    if pipeline.run(run.name, None, "10", [f"seed={seed}"]):
+        raise SystemExit(f"seed {seed} failed; see {run.show('notebooks')}")
+    found = json.loads(run.require("policies.json").read_text(encoding="utf-8"))
+    low, high = found["difference_ci95"]
+    seconds = read_metrics(run.require("metrics.csv"))["step_time"].sum()
+    after = f"{found['difference']:+.1%} ({low:+.1%} to {high:+.1%})"
+    lines = []
+    for policy_name, said in found["table"].items():
+        end = ["", ""] if policy_name == "untrained" else [after, f"{seconds:.0f}"]
+        lines.append(f"| {' | '.join([str(seed), policy_name, *said.values(), *end])} |")
+    return [f"| seed | policy | {' | '.join(found['table']['trained'])} | difference | seconds in steps |", *lines]
+
+
+def write_seeds(seeds: list[int]) -> None:
+    """Run every seed and write the table."""
+    tables = [seed_rows(seed) for seed in seeds]
+    header = tables[0][0]
+    body = [line for _, *lines in tables for line in lines]
+    text = f"""# Notebook 10 with {len(seeds)} seeds
+
+`python -m benchmarks.games --seeds {" ".join(map(str, seeds))}` on {os.cpu_count()} cores, {platform.machine()}, no GPU.
+256 held-out games of number guessing, each played once at temperature 1, 4-bit; success is a number found, with its 95 % Wilson
+interval; the difference with Newcombe's paired interval; "given away" are guesses a game, against the best play.
+
+{header}
+|{"---|" * (header.count("|") - 1)}
+""" + "\n".join(body)
+    RESULTS.write_text(text + "\n", encoding="utf-8")
+    print(text)
+
+
+def main() -> None:
+    """Write the card, or, with seeds, the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seeds", type=int, nargs="+", help="run notebook 10 with each of these")
+    parser.add_argument("--minutes", type=int, default=15, help="what building the model took, for the card")
+    given = parser.parse_args()
+    write_seeds(given.seeds) if given.seeds else write_card(given.minutes)
+
+
+if __name__ == "__main__":
+    main()
