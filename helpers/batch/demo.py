@@ -183,8 +183,8 @@ def store(name: str) -> int:
         for part in parts:
             run.require(part.rstrip("/"))
     found = sorted(path for path in run.folder.rglob("*") if path.is_file())
-    files = {path.relative_to(run.folder).as_posix(): path.read_bytes() for path in found}
-    files = {name: _portable(name, content) for name, content in files.items() if left_by(name)}
+    names = {path.relative_to(run.folder).as_posix(): path for path in found}
+    files = {name: _portable(name, path.read_bytes()) for name, path in names.items() if left_by(name)}
     manifest = run.manifest | {"demo": {"what": "the run that travels with the project, put here by `checkpoint`"}}
     files["manifest.json"] = _portable("manifest.json", _bytes(manifest))
     listed = {name: {"size": len(content), "sha256": hashlib.sha256(content).hexdigest()} for name, content in files.items()}
