@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: setup optional run test gpu-check lint lab notebooks clean
+.PHONY: setup optional run test gpu-check lint lab notebooks demo clean
 
 setup: $(READY)
 
@@ -44,6 +44,12 @@ notebooks: $(READY)
 	@rm -rf runs/demo/evaluation
 	@CUDA_VISIBLE_DEVICES= $(BIN)/python -m helpers run --run demo --in-place
 	@CUDA_VISIBLE_DEVICES= $(BIN)/python -m helpers run --run demo --in-place --only 06,07,08,09,10
+
+# The finished run that `python -m helpers checkpoint` puts in place: notebooks/data/demo.tar.xz, made of the notebooks as they are.
+demo: $(READY)
+	@rm -rf runs/demo/evaluation
+	@CUDA_VISIBLE_DEVICES= $(BIN)/python -m helpers run --run demo --fresh
+	@$(BIN)/python -m helpers checkpoint --run demo --store-demo
 
 clean:
 	rm -rf $(VENV) build *.egg-info .pytest_cache .ruff_cache

@@ -102,6 +102,7 @@ def _parser() -> argparse.ArgumentParser:
     report = commands.add_parser("report", help="one page of HTML about a run, to send to somebody")
     report.add_argument("--run", default="demo", metavar="NAME", help="the run (default: demo)")
     report.set_defaults(command=_report)
+    _add_room(commands)
     _add_sweep(commands)
     reproduce = commands.add_parser("reproduce", help="rerun a run as its manifest records it and compare, number for number")
     reproduce.add_argument("--run", default="demo", metavar="NAME", help="the run (default: demo); the new one is NAME-again")
@@ -122,6 +123,22 @@ def _add_train(commands) -> None:
     train.add_argument("--resume", action="store_true", help="go on with an interrupted training, with the parameters it had")
     train.add_argument("--fresh", action="store_true", help="start anew where an interrupted training would be given up")
     train.set_defaults(command=_train)
+
+
+def _add_room(commands: argparse._SubParsersAction) -> None:
+    """What a class needs."""
+    room = commands.add_parser("class", help="one page about a shared folder of students' runs: who is where, what failed")
+    room.add_argument("--runs", required=True, metavar="DIR", help="the shared folder, with a folder for each student")
+    room.add_argument("--to", default="class.html", metavar="PAGE", help="the page to write (default: class.html)")
+    room.add_argument("--every", metavar="SECONDS", help="write it again so often, until Ctrl-C")
+    room.set_defaults(command=_class)
+    checkpoint = commands.add_parser("checkpoint", help="start late, or mend a run, with the finished demo that travels along")
+    checkpoint.add_argument("--run", default="demo", metavar="NAME", help="the run to put it into (default: demo)")
+    which = checkpoint.add_mutually_exclusive_group(required=True)
+    which.add_argument("--fetch-demo", action="store_true", help="put all of it in place, where no such run is")
+    which.add_argument("--from-demo", metavar="NN", help="what it leaves after notebook NN; what the run holds is set aside")
+    which.add_argument("--store-demo", action="store_true", help="pack the run as the demo (see `make demo`)")
+    checkpoint.set_defaults(command=_checkpoint)
 
 
 def _add_sweep(commands: argparse._SubParsersAction) -> None:
@@ -328,6 +345,24 @@ def _report(parsed: argparse.Namespace) -> int:
     run = Run(parsed.run)
     print(run.show(report.write(run).relative_to(run.folder).as_posix()))
     return 0
+
+
+def _class(parsed: argparse.Namespace) -> int:
+    room, folder, to = _module("results.room"), Path(parsed.runs), Path(parsed.to)
+    every = None if parsed.every is None else room.seconds(parsed.every)
+    found = room.write(folder, to, every)
+    print(f"{to}: {len(found)} student{'s' * (len(found) != 1)}", flush=True)
+    if every:
+        room.keep(folder, to, every)
+    return 0
+
+
+def _checkpoint(parsed: argparse.Namespace) -> int:
+    from helpers.batch import demo
+
+    if parsed.from_demo is not None:
+        return demo.mend(parsed.run, parsed.from_demo)
+    return demo.fetch(parsed.run) if parsed.fetch_demo else demo.store(parsed.run)
 
 
 def _sweep(parsed: argparse.Namespace) -> int:

@@ -87,7 +87,7 @@ def write(run: Run) -> Path:
     FileNotFoundError where the run has nothing to report; ValueError where one of its files is damaged, or where the data
     were prepared anew after the training (see `Run.section`).
     """
-    page = _environment().get_template("report.html.j2").render(_contents(read(run)))
+    page = templates().get_template("report.html.j2").render(_contents(read(run)))
     with atomic_write(run.path("report.html")) as temporary:
         temporary.write_text(page, encoding="utf-8", errors="replace")  # a completion may hold half a surrogate pair
     return run.folder / "report.html"
@@ -298,10 +298,11 @@ def clipped(text: object) -> str:
     return text if left_out <= 0 else f"{text[:head]} […{left_out:,} characters…] {text[-tail:]}"
 
 
-def _environment() -> jinja2.Environment:
+def templates() -> jinja2.Environment:
+    """The templates of this folder, which escape all that is put into them."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent),
-        autoescape=True,  # questions, completions and names of rewards are anybody's text
+        autoescape=True,  # questions, completions, names of rewards and of folders are anybody's text
         trim_blocks=True,
         lstrip_blocks=True,
     )
