@@ -1,4 +1,4 @@
-"""Rebuild the pocket model: `python -m helpers.pocket.build`, seeded, under 15 minutes on two cores.
+"""Rebuild the pocket model: `python -m helpers.pocket.build`, seeded, 10 to 20 minutes on two cores.
 
 A Qwen3 of under a million parameters, trained from scratch on the built-in arithmetic so that it has two ways to work a sum out
 and mostly takes the worse: a careless one without the carry, and a careful one that writes the columns out and is longer. That

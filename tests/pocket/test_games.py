@@ -6,14 +6,21 @@ import random
 import re
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 import pytest
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
 from trl import chat_template_utils
 
 from helpers.environments import Guarded, Guessing, check_template, episodes
 from helpers.pocket import build, games
+from helpers.presets import PRESETS, with_overrides
+from helpers.results.intervals import wilson_interval
+from helpers.training import policy
 
 GAMES = 3_000
+FOLDER = Path(with_overrides(PRESETS["pocket"], model="pocket-games").model_path)
 
 
 @pytest.fixture(scope="module")
@@ -240,3 +247,52 @@ def test_its_template_shows_the_tool_and_renders_calls_and_only_appends(tokenize
 def test_without_tools_a_template_is_what_it_was():
     assert build.build_tokenizer().chat_template == build.CHAT_TEMPLATE
     assert getattr(build.build_tokenizer(), "response_template", None) is None
+
+
+# --- The shipped model -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def shipped():
+    return AutoModelForCausalLM.from_pretrained(FOLDER, dtype=torch.float32).eval(), AutoTokenizer.from_pretrained(FOLDER)
+
+
+def test_the_shipped_tokenizer_is_what_the_script_builds_and_all_of_it_is_small(tokenizer, shipped):
+    assert shipped[1].get_vocab() == tokenizer.get_vocab() and shipped[1].chat_template == tokenizer.chat_template
+    assert shipped[1].response_template == build.RESPONSE_TEMPLATE and check_template(shipped[1]) == []
+    assert sum(path.stat().st_size for path in FOLDER.iterdir()) < 2_000_000
+
+
+def test_the_shipped_model_plays_as_its_card_says(shipped):
+    card = (FOLDER / "README.md").read_text(encoding="utf-8")
+    found, low, high, calls, failing, keeping, _ = map(
+        float, re.findall(r"([\d.]+)", re.search(r"^\| fp32 (.*)$", card, re.M)[1])
+    )
+    prompt = {"role": "system", "content": games.SYSTEM_PROMPT}
+    rows = [
+        {"prompt": [prompt, {"role": "user", "content": games.asked(seed)}], "seed": seed} for seed in range(20_001, 20_193)
+    ]
+    played = policy.play(*shipped, partial(Guessing, span=games.SPAN), rows, max_completion_length=288, turns=16, seed=1)
+    won = sum(one.reward >= 0.4 for one in played)
+    here = wilson_interval(won, len(rows))
+    assert 100 * here[0] <= high and low <= 100 * here[1] and found < 40
+    assert sum(len(one.calls) for one in played) / len(rows) == pytest.approx(calls, abs=1)
+    assert sum(one.failed for one in played) / sum(len(one.calls) for one in played) == pytest.approx(failing / 100, abs=0.02)
+    kept = sum(one.said[0]["content"].startswith("Between") for one in played) / len(rows)
+    assert kept == pytest.approx(keeping / 100, abs=0.12)
+
+
+def test_greedily_whoever_keeps_track_keeps_it_right(shipped):
+    """The skill that GRPO builds on is there: after each reply the two numbers are the right ones."""
+    model, tokenizer = shipped
+    rng, right, seen = random.Random(11), 0, 0
+    for _ in range(40):
+        question, said = games.good_episode(rng)
+        ids, labels = build._conversation(tokenizer, build.GAMES, question, said)
+        with torch.no_grad():
+            best = model(input_ids=torch.tensor([ids])).logits[0].argmax(-1).tolist()
+        between = tokenizer("Between ")["input_ids"]
+        for at in (at for at, token in enumerate(ids) if [token] == between and labels[at] == token):
+            right += all(best[place - 1] == ids[place] for place in (at + 1, at + 3))
+            seen += 1
+    assert seen > 100 and right / seen > 0.97
