@@ -22,7 +22,6 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from helpers import PROJECT
 from helpers.batch import pipeline
 from helpers.environments import Guarded, Guessing
-from helpers.metrics.history import read_metrics
 from helpers.pocket import build, games
 from helpers.presets import PRESETS, with_overrides
 from helpers.results.intervals import wilson_interval
@@ -142,13 +141,11 @@ def seed_rows(seed: int) -> list[str]:
         raise SystemExit(f"seed {seed} failed; see {run.show('notebooks')}")
     found = json.loads(run.require("policies.json").read_text(encoding="utf-8"))
     low, high = found["difference_ci95"]
-    seconds = read_metrics(run.require("metrics.csv"))["step_time"].sum()
     after = f"{found['difference']:+.1%} ({low:+.1%} to {high:+.1%})"
     lines = []
     for policy_name, said in found["table"].items():
-        end = ["", ""] if policy_name == "untrained" else [after, f"{seconds:.0f}"]
-        lines.append(f"| {' | '.join([str(seed), policy_name, *said.values(), *end])} |")
-    return [f"| seed | policy | {' | '.join(found['table']['trained'])} | difference | seconds in steps |", *lines]
+        lines.append(f"| {' | '.join([str(seed), policy_name, *said.values(), '' if policy_name == 'untrained' else after])} |")
+    return [f"| seed | policy | {' | '.join(found['table']['trained'])} | difference |", *lines]
 
 
 def write_seeds(seeds: list[int]) -> None:
@@ -159,8 +156,8 @@ def write_seeds(seeds: list[int]) -> None:
     text = f"""# Notebook 10 with {len(seeds)} seeds
 
 `python -m benchmarks.games --seeds {" ".join(map(str, seeds))}` on {os.cpu_count()} cores, {platform.machine()}, no GPU.
-256 held-out games of number guessing, each played once at temperature 1, 4-bit; success is a number found, with its 95 % Wilson
-interval; the difference with Newcombe's paired interval; "given away" are guesses a game, against the best play.
+256 held-out games of number guessing, each played once at temperature 1, in bfloat16; success is a number found, with its 95 %
+Wilson interval; the difference with Newcombe's paired interval; "given away" are guesses a game, against the best play.
 
 {header}
 |{"---|" * (header.count("|") - 1)}

@@ -283,7 +283,7 @@ class _Episode:
             raise AttributeError(f"{type(self).__name__} has no {name!r} before its first episode")
         return getattr(inner, name)
 
-    def reset(self, **columns) -> str | None:
+    def reset(self, /, **columns) -> str | None:
         return self._play.reset(columns)
 
 

@@ -123,9 +123,10 @@ def _instance(factory: Callable) -> tuple[Environment | None, str]:
             f"functools.partial({name}, {needed[0]}=…)."
         )
     try:
-        return factory(), ""
+        instance = factory()
     except Exception as error:
         return None, f"{name}() raised {type(error).__name__}: {error!s:.200}"
+    return instance, "" if instance is not None else f"{name}() returned nothing: name a class."
 
 
 def _needed(function: Callable) -> list[str]:

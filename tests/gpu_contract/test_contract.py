@@ -70,7 +70,7 @@ def test_what_a_call_leaves_out_is_trls_default_with_either_class(computed, wher
     (call,) = ast.parse(calls()[where][1]).body
     left = set(OF_THE_LOSS) - {keyword.arg for keyword in call.value.keywords}
     # One reward needs no weight, and 08 samples through Transformers.
-    assert left == set(LEFT_TO_TRL) | {"03": set(), "08": {"use_vllm"}}.get(where, {"reward_weights"})
+    assert left == set(LEFT_TO_TRL) | {"03": set(), "08": {"use_vllm"}, "10": set()}.get(where, {"reward_weights"})
     usual, derived = computed[0]["trl"], {"generation_batch_size", "generation_kwargs"}
     for case, both in computed[1].items():
         for config in both.values() if case[0] == where else ():

@@ -55,7 +55,7 @@ def test_the_completions_are_whole_episodes_with_what_the_tools_said(played):
     assert len(table) == 2 * 16 and set(table["Guessing"].round(1)) <= {0.0, 0.1, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0}
     found = table[table["Guessing"] >= 0.4]["completion"]
     assert len(found) and found.str.contains(r"guess\(number=\d+\)\n    Yes, it is \d+\.").all()
-    assert table["question"].str.match(r"Game \d+\. I am thinking of a number from 1 to 100").all()
+    assert table["question"].str.match(r"Game \d+\. I am thinking of a number from 1 to 63").all()
 
 
 def test_no_game_is_on_both_sides(played):
@@ -109,17 +109,34 @@ def test_an_environment_of_ones_own_with_rows_of_its_own(machine, tmp_path):
     [
         ({"environment": "nowhere.py:Game"}, "nowhere.py cannot be read"),
         ({"environment": "helpers.environments:ToolError"}, "has no method `reset`"),
-        ({"turns": 0}, "turns=0 must be a number of at least 1"),
+        ({"turns": 0}, "turns=0 must be a whole number of at least 1"),
         ({"rows_file": "ROWS"}, "Guessing.reset needs `seed`, and the data has only"),
         ({"rows_file": "ROWS", "holdout_size": 50}, "40 rows are too few to hold 50 out"),
+        ({"rows_file": "ONE EMPTY"}, "row 3: every row needs the columns seed, and a value in each"),
+        ({"rows_file": "OF TEXT"}, "row 1 cannot be played: Guessing.reset"),
+        ({"success": "0.4"}, "success='0.4' must be a number"),
         ({"engine": "vllm"}, "vllm"),
     ],
-    ids=["no file", "no environment", "no turns", "other columns", "few rows", "vllm without a GPU"],
+    ids=[
+        "no file",
+        "no environment",
+        "no turns",
+        "other columns",
+        "few rows",
+        "an empty seed",
+        "seeds of text",
+        "no number",
+        "vllm without a GPU",
+    ],
 )
 def test_what_cannot_be_played_is_said_before_a_model_is_loaded(machine, tmp_path, given, says):
     rows = [json.dumps({"word": number}) for number in range(40)]
     (tmp_path / "rows.jsonl").write_text("\n".join(rows), encoding="utf-8")
-    given = {name: str(tmp_path / "rows.jsonl") if value == "ROWS" else value for name, value in given.items()}
+    seeds = [json.dumps({"seed": None if number == 2 else number}) for number in range(40)]
+    (tmp_path / "empty.jsonl").write_text("\n".join(seeds), encoding="utf-8")
+    (tmp_path / "text.jsonl").write_text('{"seed": "one"}\n' * 40, encoding="utf-8")
+    files = {"ROWS": "rows.jsonl", "ONE EMPTY": "empty.jsonl", "OF TEXT": "text.jsonl"}
+    given = {name: str(tmp_path / files[value]) if value in files else value for name, value in given.items()}
     with pytest.raises(PapermillExecutionError) as caught:
         execute(Run("mine"), **given)
     assert caught.value.ename == "ValueError" and says in caught.value.evalue
@@ -184,6 +201,6 @@ def row(name):
 def test_what_is_said_beside_the_numbers_holds_in_the_committed_outputs():
     untrained, trained = row("success")
     assert untrained < 40 and trained > 85
-    assert row("calls until found")[1] < row("calls until found")[0] - 0.5
+    assert row("calls until found")[1] < row("calls until found")[0]
     assert row("guesses given away")[1] < row("guesses given away")[0] / 2
     assert row("calls that failed")[1] < row("calls that failed")[0]
