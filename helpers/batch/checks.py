@@ -69,7 +69,7 @@ def _check_played(given: dict) -> None:
 
         if problems := check_environment(named("environment", given["environment"], "my_game.py:MyGame")):
             raise ValueError(" ".join(problems))
-    if "rows_file" in given and not Path(given["rows_file"]).is_file():
+    if "rows_file" in given and not Path(str(given["rows_file"])).is_file():
         raise FileNotFoundError(f"rows_file={given['rows_file']!r}: there is no such file.")
 
 
