@@ -43,8 +43,8 @@ _HEAD = """# The sections of the notebooks
 `python -m benchmarks.sections --run {run}`, on {machine}. The machine's seconds are measured: papermill notes when
 each cell begins and ends, and the first section includes the start of the kernel. Words are those of the text, without what is
 folded away; reading them takes the minutes given at {speed} words a minute, the slow end of the 175 to 300 that most adults
-read of English non-fiction ([Brysbaert 2019](https://doi.org/10.1016/j.jml.2019.104047)). No minutes are given for reading code,
-of which the lines are counted. The minutes of the exercises are those that the notebooks state; nobody has measured them.
+read of English non-fiction ([Brysbaert 2019](https://doi.org/10.1016/j.jml.2019.104047)). No minutes are given for reading
+code, of which the lines are counted. The minutes of the exercises are those that the notebooks state; nobody has measured them.
 """
 
 

@@ -169,7 +169,7 @@ def _add_teach(commands: argparse._SubParsersAction) -> None:
     teach.add_argument("--to", required=True, metavar="FOLDER", help="where to: a new or an empty folder")
     teach.add_argument("--only", metavar="NN,NN", help="only these notebooks, e.g. 01,02 (default: all)")
     teach.set_defaults(command=_teach)
-    slides = commands.add_parser("slides", help="the slides of a route of the teaching guide, as one file that needs no network")
+    slides = commands.add_parser("slides", help="the slides of a route of the teaching guide, as one file without a network")
     slides.add_argument("--route", required=True, choices=["90", "half-day", "two-days"], help="see notebooks/TEACHING.md")
     slides.add_argument("--to", default="slides.html", metavar="PAGE", help="the file to write (default: slides.html)")
     slides.set_defaults(command=_slides)
