@@ -26,6 +26,7 @@ from helpers.teaching.editions import NOTEBOOKS
 ROUTES = {"90": "90 minutes", "half-day": "half a day", "two-days": "two days"}
 REVEAL = ("pyreveal", "1.0.0")  # carries reveal.js 6.0.1; only its files are read
 _TEMPLATE = Path(__file__).with_name("slides.html.j2")
+_INPUT, _OUTPUT = "input", "output"
 _TYPES = ("slide", "-", "fragment")
 _TITLE = re.compile(r"^#{1,3} (.+)$", re.MULTILINE)
 _RELATIVE = re.compile(r"\[([^\]]+)\]\((?!https?:)[^)]+\)")
@@ -62,7 +63,8 @@ def make(route: str, to: Path) -> int:
         raise ValueError(f"{to} is no place for the slides: name a file in a folder that is there, such as --to slides.html.")
     made = deck(route)
     # The exporter's own style names colors of JupyterLab's pages.
-    exporter = SlidesExporter(template_file=str(_TEMPLATE), config=Config(CSSHTMLHeaderPreprocessor={"style": "default"}))
+    config = {"CSSHTMLHeaderPreprocessor": {"style": "default"}, "TagRemovePreprocessor": {"remove_input_tags": [_OUTPUT]}}
+    exporter = SlidesExporter(template_file=str(_TEMPLATE), config=Config(config))
     exporter.exclude_input_prompt = exporter.exclude_output_prompt = exporter.exclude_anchor_links = True
     page, _ = exporter.from_notebook_node(made, {"reveal": {name: _reveal(f"reveal.{name}") for name in ("js", "css")}})
     with atomic_write(to) as temporary:
@@ -94,12 +96,10 @@ def _part(cell: NotebookNode, place: str) -> NotebookNode:
         raise ValueError(f"its slide type is {kind!r}, and a cell that a route shows is one of: {', '.join(_TYPES)}.")
     if cell.cell_type == "markdown":
         return v4.new_markdown_cell(_RELATIVE.sub(r"\1", _shown(cell.source, show)), metadata=_slideshow(kind, place))
-    if show not in (None, "input", "output"):
-        raise ValueError(f"`show` is {show!r}; of a program it is input, output, or left out.")
-    made = v4.new_code_cell(cell.source, outputs=[] if show == "input" else cell.outputs, metadata=_slideshow(kind, place))
-    if show == "output":
-        made["transient"] = {"remove_source": True}  # as nbconvert's TagRemovePreprocessor does it
-    return made
+    if show not in (None, _INPUT, _OUTPUT):
+        raise ValueError(f"`show` is {show!r}; of a program it is {_INPUT}, {_OUTPUT}, or left out.")
+    about = _slideshow(kind, place) | {"tags": [show] if show else []}
+    return v4.new_code_cell(cell.source, outputs=[] if show == _INPUT else cell.outputs, metadata=about)
 
 
 def _shown(source: str, numbers: list[int] | None) -> str:

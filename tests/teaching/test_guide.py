@@ -12,12 +12,14 @@ from benchmarks import sections as measuring
 from benchmarks.sections import GUIDE, RESULTS
 from helpers.__main__ import _parser
 from helpers.teaching.editions import NOTEBOOKS, exercises
+from helpers.teaching.slides import deck
 
 TEXT = GUIDE.read_text(encoding="utf-8")
 NOTEBOOK = {path.name[:2]: nbformat.read(path, as_version=4) for path in sorted(NOTEBOOKS.glob("*.ipynb"))}
 SECTIONS = {number: measuring.sections(notebook) for number, notebook in NOTEBOOK.items()}
 STOPS = measuring.stops(TEXT)
 ROUTES = {"90 minutes": (90, 0), "Half a day": (240, 25), "Two days: the first": (450, 90), "Two days: the second": (450, 90)}
+SLIDES = {"90 minutes": "90", "Half a day": "half-day", "Two days: the first": "two-days", "Two days: the second": "two-days"}
 each_route = pytest.mark.parametrize("route", ROUTES)
 
 
@@ -101,6 +103,13 @@ def test_the_measured_sections_are_those_of_the_notebooks():
     for section in (one for of in SECTIONS.values() for one in of if one.words > 100):
         assert abs(section.words - int(counted[section.title])) <= 0.1 * section.words, f"{section.title}: measure it again"
     assert all(sum(seconds.values()) > 1 for seconds in stored.values()), "each starts a kernel"
+
+
+@each_route
+def test_the_tasks_on_the_slides_are_those_of_the_route(route):
+    tasks = re.findall(r"^### Exercise ([\d.]+)", "\n".join(cell.source for cell in deck(SLIDES[route]).cells), re.MULTILINE)
+    asked = [one for *_, asked, _ in rows(route) for one in asked.split(", ") if one]
+    assert tasks == asked if "days" not in route else set(tasks) & set(asked)  # in two days there is no room for all
 
 
 # --- The stops ---------------------------------------------------------------------------------------------------------
