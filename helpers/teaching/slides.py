@@ -29,6 +29,7 @@ _TEMPLATE = Path(__file__).with_name("slides.html.j2")
 _INPUT, _OUTPUT = "input", "output"
 _TYPES = ("slide", "-", "fragment")
 _TITLE = re.compile(r"^#{1,3} (.+)$", re.MULTILINE)
+_COLUMN = re.compile(r"(?<=<th>)[^<]+")
 _RELATIVE = re.compile(r"\[([^\]]+)\]\((?!https?:)[^)]+\)")
 _FOLDED = re.compile(r"<details>.*?</details>", re.DOTALL)
 
@@ -39,19 +40,24 @@ def deck(route: str, source: Path = NOTEBOOKS) -> NotebookNode:
     ValueError, with notebook and cell from 1, for a slide type that a deck does not have, for `show` that is no part of its
     cell, and for a route without a slide.
     """
-    cells = [_title(route)]
+    cells, titles = [], []
     for path in sorted(source.glob("[0-9][0-9]_*.ipynb")):
-        heading = ""
-        for number, cell in enumerate(nbformat.read(path, as_version=4).cells, start=1):
+        notebook = nbformat.read(path, as_version=4)
+        heading = title = _heading(notebook.cells[0], "")
+        for number, cell in enumerate(notebook.cells, start=1):
             if f"route-{route}" in cell.metadata.get("tags", []):
                 try:
-                    cells.append(_part(cell, f"{path.name[:2]} · {_heading(cell, heading)}"))
+                    cells += _parts(cell, path.name[:2], _heading(cell, heading))
                 except ValueError as error:
                     raise ValueError(f"{path.name}, cell {number}: {error}") from None
+                titles.append(f"{path.name[:2]} {title}".replace(" ", "\N{NO-BREAK SPACE}"))
             heading = _heading(cell, heading, last=True)
-    if len(cells) == 1:
+    if not cells:
         raise ValueError(f"no cell of the notebooks is tagged route-{route}.")
-    return v4.new_notebook(cells=cells, metadata={"title": f"GRPO, {ROUTES[route]}", "language_info": {"name": "python"}})
+    return v4.new_notebook(
+        cells=[_title(route, [*dict.fromkeys(titles)]), *cells],
+        metadata={"title": f"GRPO, {ROUTES[route]}", "language_info": {"name": "python"}},
+    )
 
 
 def make(route: str, to: Path) -> int:
@@ -72,8 +78,8 @@ def make(route: str, to: Path) -> int:
     return sum(cell.metadata.slideshow.slide_type == "slide" for cell in made.cells)
 
 
-def _title(route: str) -> NotebookNode:
-    text = f"# GRPO, {ROUTES[route]}\n\nReinforcement learning for a language model, with rewards that a program can check."
+def _title(route: str, notebooks: list[str]) -> NotebookNode:
+    text = f"# GRPO, {ROUTES[route]}\n\nA language model, and rewards that a program can check.\n\n{' · '.join(notebooks)}"
     return v4.new_markdown_cell(text, metadata=_slideshow("slide", ""))
 
 
@@ -83,23 +89,37 @@ def _slideshow(kind: str, place: str) -> NotebookNode:
 
 
 def _heading(cell: NotebookNode, before: str, last: bool = False) -> str:
-    """The first heading of a text, or its last; for another cell the one before."""
+    """The first heading of a text, or its last, without a notebook's number; for another cell the one before."""
     found = _TITLE.findall(cell.source) if cell.cell_type == "markdown" else []
     return re.sub(r"^\d+ · ", "", found[-1 if last else 0]) if found else before
 
 
-def _part(cell: NotebookNode, place: str) -> NotebookNode:
-    """What of a cell stands on its slide."""
-    about = cell.metadata.get("slideshow", {})
+def _parts(cell: NotebookNode, number: str, heading: str) -> list[NotebookNode]:
+    """What of a cell stands on its slide, and before it the heading of its section, where a slide would begin without one."""
+    about, place = cell.metadata.get("slideshow", {}), f"{number} · {heading}"
     kind, show = about.get("slide_type", "-"), about.get("show")
     if kind not in _TYPES:
         raise ValueError(f"its slide type is {kind!r}, and a cell that a route shows is one of: {', '.join(_TYPES)}.")
-    if cell.cell_type == "markdown":
-        return v4.new_markdown_cell(_RELATIVE.sub(r"\1", _shown(cell.source, show)), metadata=_slideshow(kind, place))
+    made = _text(cell, show) if cell.cell_type == "markdown" else _program(cell, show)
+    if kind != "slide" or (cell.cell_type == "markdown" and made.source.startswith("#")):
+        made.metadata |= _slideshow(kind, place)
+        return [made]
+    made.metadata |= _slideshow("-", place)
+    return [v4.new_markdown_cell(f"## {heading}", metadata=_slideshow("slide", place)), made]
+
+
+def _text(cell: NotebookNode, show: list[int] | None) -> NotebookNode:
+    return v4.new_markdown_cell(_RELATIVE.sub(r"\1", _shown(cell.source, show)))
+
+
+def _program(cell: NotebookNode, show: str | None) -> NotebookNode:
     if show not in (None, _INPUT, _OUTPUT):
         raise ValueError(f"`show` is {show!r}; of a program it is {_INPUT}, {_OUTPUT}, or left out.")
-    about = _slideshow(kind, place) | {"tags": [show] if show else []}
-    return v4.new_code_cell(cell.source, outputs=[] if show == _INPUT else cell.outputs, metadata=about)
+    outputs = [] if show == _INPUT else cell.outputs
+    for output in outputs:
+        if "text/html" in output.get("data", {}):  # the names of columns are long, and may be broken
+            output.data["text/html"] = _COLUMN.sub(lambda found: found[0].replace("_", "_<wbr>"), output.data["text/html"])
+    return v4.new_code_cell(cell.source, outputs=outputs, metadata={"tags": [show] if show else []})
 
 
 def _shown(source: str, numbers: list[int] | None) -> str:

@@ -83,18 +83,21 @@ def decks(tmp_path_factory):
     return {route: (folder / f"{route}.html", counts[route]) for route in ROUTES}
 
 
-MEASURE = """<script>addEventListener("load", () => setTimeout(() => {
+MEASURE = """<script>const measure = () => {
+  if (!Reveal.isReady()) return setTimeout(measure, 20);
   const found = Reveal.getSlides().map((slide, number) => {
     Reveal.slide(number);
     while (Reveal.availableFragments().next) Reveal.nextFragment();
     const page = slide.getBoundingClientRect(), scale = page.width / 1280;
-    const boxes = [...slide.querySelectorAll("*")].filter(e => e.checkVisibility()).map(element => {
+    const boxes = [...slide.querySelectorAll("*")].filter(e => e.checkVisibility() && e.offsetHeight).map(element => {
       const box = element.getBoundingClientRect();
       return [box.left - page.left, box.top - page.top, box.right - page.left, box.bottom - page.top].map(n => n / scale);
     });
     const texts = [...slide.querySelectorAll("*")].filter(e => [...e.childNodes].some(n => n.nodeType === 3 && n.data.trim()));
     const [left, top, right, bottom] = [0, 1, 2, 3].map(i => (i < 2 ? Math.min : Math.max)(...boxes.map(box => box[i])));
-    return {text: slide.innerText.slice(0, 60), left, top, right, bottom, width: page.width / scale,
+    const title = slide.querySelector("h1, h2, h3").getBoundingClientRect();
+    const seen = slide.contains(document.elementFromPoint(title.left + 40, title.bottom - 10));
+    return {seen, text: slide.innerText.slice(0, 60), left, top, right, bottom, width: page.width / scale,
       height: page.height / scale, words: slide.innerText.split(/\\s+/).length,
       smallest: Math.min(...texts.map(e => parseFloat(getComputedStyle(e).fontSize))),
       clipped: [...slide.querySelectorAll("pre, table, div")].filter(e => e.scrollWidth > e.clientWidth + 1).length,
@@ -103,7 +106,8 @@ MEASURE = """<script>addEventListener("load", () => setTimeout(() => {
   const asked = performance.getEntriesByType("resource").map(entry => entry.name).filter(name => !name.startsWith("data:"));
   document.body.insertAdjacentHTML("beforeend", "<pre id='measured'></pre>");
   document.getElementById("measured").textContent = JSON.stringify({found, asked});
-}, 0));</script>"""
+};
+addEventListener("load", measure);</script>"""
 
 
 @with_reveal
@@ -116,9 +120,10 @@ def test_every_slide_fits_and_nothing_is_asked_of_a_network(decks, tmp_path, rou
     (tmp_path / "page.html").write_text(written.replace("</html>", f"{MEASURE}</html>"), encoding="utf-8")
     options = ("--dump-dom", "--window-size=1280,720", "--virtual-time-budget=10000")
     dumped, console = browse(tmp_path / "page.html", tmp_path / "profile", *options)
-    measured = json.loads(html.unescape(re.search(r"<pre id=.measured.>(.*?)</pre>", dumped, re.DOTALL)[1]))
+    measured = json.loads(html.unescape(re.search(r'<pre id="measured">(.*?)</pre>', dumped, re.DOTALL)[1]))
     assert console == [] and measured["asked"] == [] and len(measured["found"]) == count
     for slide in measured["found"]:
+        assert slide["seen"], "it is covered, or has no place on the screen"
         assert (round(slide["width"]), round(slide["height"])) == (1280, 720)
         assert slide["left"] >= 0 and slide["top"] >= 0 and slide["right"] <= 1280 and slide["bottom"] <= 720, slide
         assert slide["clipped"] == 0 and slide["smallest"] >= 16 and all(map(all, slide["pictures"])), slide
@@ -189,3 +194,10 @@ def test_a_part_of_a_cell_is_shown_without_hints_and_relative_links(tmp_path):
     assert cells[0].source == "## T\n\nlast\n\nSee the glossary and [a paper](https://arxiv.org/abs/1)."
     assert cells[1].outputs == [output] and cells[1].metadata.tags == ["output"]
     assert [cell.metadata.slideshow.data.place for cell in cells] == ["01 · T"] * 3
+
+
+def test_a_slide_that_would_begin_without_a_heading_gets_that_of_its_section(tmp_path):
+    code = slide("print(1)", make_cell=v4.new_code_cell)
+    title, heading, shown = deck("90", course(tmp_path, v4.new_markdown_cell("# 1 · One\n\n## Two"), code)).cells
+    assert (heading.source, heading.metadata.slideshow.slide_type) == ("## Two", "slide")
+    assert shown.source == "print(1)" and shown.metadata.slideshow.slide_type == "-" and "01\xa0One" in title.source
