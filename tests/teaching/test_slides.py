@@ -98,7 +98,8 @@ MEASURE = """<script>const measure = () => {
     const title = slide.querySelector("h1, h2, h3").getBoundingClientRect();
     const seen = slide.contains(document.elementFromPoint(title.left + 40, title.bottom - 10));
     return {seen, text: slide.innerText.slice(0, 60), left, top, right, bottom, width: page.width / scale,
-      height: page.height / scale, words: [...slide.querySelectorAll("p, li")].map(e => e.innerText).join(" ").split(" ").length,
+      height: page.height / scale,
+      words: [...slide.querySelectorAll("p, li")].map(e => e.innerText).join(" ").split(" ").length,
       smallest: Math.min(...texts.map(e => parseFloat(getComputedStyle(e).fontSize))),
       clipped: [...slide.querySelectorAll("pre, table, div")].filter(e => e.scrollWidth > e.clientWidth + 1).length,
       pictures: [...slide.querySelectorAll("img")].map(e => [e.complete && e.naturalWidth > 0, e.alt.length > 9])};
