@@ -175,6 +175,9 @@ def main() -> None:
     given = parser.parse_args()
     run = Run(given.run)
     executed = {path.stem: nbformat.read(run.require(f"notebooks/{path.name}"), as_version=4) for path in _committed()}
+    for name, notebook in executed.items():
+        if not all(cell.metadata.get("papermill", {}).get("status") == "completed" for cell in notebook.cells):
+            raise SystemExit(f"{name} has not come to its end in {run.show('notebooks')}: run it again.")
     machine = given.on or f"{os.cpu_count()} cores, {platform.machine()}, no GPU"
     text = _HEAD.format(run=given.run, machine=machine, speed=WORDS_A_MINUTE)
     text += "".join(f"\n## {name}\n\n{_COLUMNS}\n{table(sections(notebook))}\n" for name, notebook in executed.items())
