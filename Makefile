@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: setup optional run test gpu-check lint lab notebooks demo clean
+.PHONY: setup optional run test gpu-check lint lab notebooks demo book clean
 
 setup: $(READY)
 
@@ -50,6 +50,15 @@ demo: $(READY)
 	@rm -rf runs/demo/evaluation
 	@CUDA_VISIBLE_DEVICES= $(BIN)/python -m helpers run --run demo --fresh
 	@$(BIN)/python -m helpers checkpoint --run demo --store-demo
+
+# The pages of docs/ and the notebooks as committed, as a site: build/book/index.html. Only the first call needs a network.
+book: $(VENV)/.book
+	@$(BIN)/python -m sphinx -q -W --keep-going -d build/book-cache -c docs . build/book
+	@echo "open build/book/index.html"
+
+$(VENV)/.book: requirements-book.txt $(READY)
+	@$(BIN)/python -m pip install -q --constraint requirements.txt -r requirements-book.txt
+	@touch $@
 
 clean:
 	rm -rf $(VENV) build *.egg-info .pytest_cache .ruff_cache
