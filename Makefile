@@ -53,7 +53,7 @@ demo: $(READY)
 
 # The pages of docs/ and the notebooks as committed, as a site: build/book/index.html. Only the first call needs a network.
 book: $(VENV)/.book
-	@$(BIN)/python -m sphinx -q -W --keep-going -d build/book-cache -c docs . build/book
+	@$(BIN)/python -m sphinx -q -E -W --keep-going -d build/book-cache -c docs . build/book
 	@echo "open build/book/index.html"
 
 $(VENV)/.book: requirements-book.txt $(READY)

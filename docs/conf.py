@@ -31,7 +31,9 @@ autodoc_member_order = "bysource"
 autodoc_preserve_defaults = True
 python_maximum_signature_line_length = 88
 add_module_names = False
-toc_object_entries = False
+toc_object_entries_show_parents = "hide"
+
+suppress_warnings = ["myst.header"]  # a heading may skip a level, as the glossary's do
 
 html_theme = "furo"
 html_title = "GRPO notebooks"

@@ -6,13 +6,14 @@ import inspect
 import json
 import re
 import shutil
+from importlib import resources
 from pathlib import Path
 
+import latex2mathml.converter
 from docutils import nodes
-from docutils.utils.math import latex2mathml
 from sphinx.application import Sphinx
 
-LONG = 20  # lines of text or rows of a table; an output above it is folded
+LONG = 30  # lines; what was printed beyond it, such as a transcript or a log, is folded
 _COLAB = '{"COLAB_RELEASE_TAG", "KAGGLE_KERNEL_RUN_TYPE"} & set(os.environ)'  # in the cell that only matters there
 _HEADING = re.compile(r"^(?=#+ )", re.MULTILINE)
 _FENCED = re.compile(r"(^```.*?^```[^\n]*$)", re.MULTILINE | re.DOTALL)
@@ -21,7 +22,7 @@ _FENCED = re.compile(r"(^```.*?^```[^\n]*$)", re.MULTILINE | re.DOTALL)
 def setup(app: Sphinx) -> dict:
     app.connect("source-read", _read)
     app.connect("autodoc-process-docstring", _docstring)
-    app.connect("build-finished", _home)
+    app.connect("build-finished", _finish)
     app.add_html_math_renderer("mathml", inline_renderers=(_formula, None), block_renderers=(_formula, None))
     return {"parallel_read_safe": True, "parallel_write_safe": True}
 
@@ -62,15 +63,13 @@ def _folds(cell: dict) -> list[str]:
         return ["hide-cell"]
     if folded.get("source_hidden"):
         return ["hide-input"]
-    return ["hide-output"] if folded.get("outputs_hidden") or any(_length(each) > LONG for each in cell["outputs"]) else []
+    return ["hide-output"] if folded.get("outputs_hidden") or any(_lines(each) > LONG for each in cell["outputs"]) else []
 
 
-def _length(output: dict) -> int:
-    """Lines of a text, rows of a table; 0 of what folds by itself."""
-    page = "".join(output.get("data", {}).get("text/html", ""))
-    if page:
-        return 0 if "<details" in page else page.count("<tr")
-    return "".join(output.get("text", output.get("data", {}).get("text/plain", ""))).count("\n")
+def _lines(output: dict) -> int:
+    """The lines of a text; 0 of a figure, of a table, and of a page, such as the completions that fold by themselves."""
+    data = output.get("data", {})
+    return 0 if "text/html" in data else "".join(output.get("text", data.get("text/plain", ""))).count("\n")
 
 
 def _docstring(app: Sphinx, what: str, name: str, obj: object, options: object, lines: list[str]) -> None:
@@ -87,13 +86,8 @@ def _parameters(obj: object) -> list[str]:
 def as_rst(docstring: str, parameters: list[str]) -> str:
     """The plain text of a docstring as reStructuredText: `code`, examples, and what is said of each parameter on its own line.
 
-    >>> print(as_rst("See `x`. size: in *bytes*.\\n\\n>>> f(1)\\n1", ["size"]))
-    See ``x``.
-    <BLANKLINE>
-    **size**: in \\*bytes\\*.
-    <BLANKLINE>
-    >>> f(1)
-    1
+    >>> as_rst("See `x`. size: in *bytes*.", ["size"])
+    'See ``x``.\\n\\n**size**: in \\\\*bytes\\\\*.\\n'
     """
     names = "|".join(map(re.escape, parameters)) or "(?!)"
     begins = re.compile(rf"(?:^|(?<=[.)])\s+)((?:{names})(?:, (?:{names}))*): ")
@@ -115,12 +109,15 @@ def _escaped(text: str) -> str:
 
 def _formula(translator: nodes.NodeVisitor, node: nodes.math | nodes.math_block) -> None:
     block = isinstance(node, nodes.math_block)
-    # docutils' converter needs no script and no fonts. It does not know \dots.
-    formula = latex2mathml.tex2mathml(node.astext().replace(r"\dots", r"\ldots"), as_block=block)
+    formula = latex2mathml.converter.convert(node.astext(), display="block" if block else "inline")
     translator.body.append(f'<div class="formula">{formula}</div>' if block else formula)
     raise nodes.SkipNode
 
 
-def _home(app: Sphinx, error: Exception | None) -> None:
+def _finish(app: Sphinx, error: Exception | None) -> None:
+    """The first page under the name that a server looks for, and a font for formulas: without one, indices are misplaced."""
     if error is None and app.builder.format == "html":
-        shutil.copyfile(Path(app.outdir) / f"{app.config.root_doc}.html", Path(app.outdir) / "index.html")
+        book = Path(app.outdir)
+        shutil.copyfile(book / f"{app.config.root_doc}.html", book / "index.html")
+        font = resources.files("ziamath.fonts") / "STIXTwoMath-Regular.ttf"
+        (book / "_static" / "math.ttf").write_bytes(font.read_bytes())
