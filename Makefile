@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: setup optional run test gpu-check lint lab notebooks demo book clean
+.PHONY: setup optional run test gpu-check lint lab notebooks demo book slides clean
 
 setup: $(READY)
 
@@ -59,6 +59,11 @@ book: $(VENV)/.book
 $(VENV)/.book: requirements-book.txt $(READY)
 	@$(BIN)/python -m pip install -q --constraint requirements.txt -r requirements-book.txt
 	@touch $@
+
+# One file of HTML for each route of notebooks/TEACHING.md, with reveal.js in it: `make optional` installs that.
+slides: $(READY)
+	@mkdir -p build
+	@for route in 90 half-day two-days; do $(BIN)/python -m helpers slides --route $$route --to build/slides-$$route.html || exit; done
 
 clean:
 	rm -rf $(VENV) build *.egg-info .pytest_cache .ruff_cache

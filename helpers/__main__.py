@@ -169,6 +169,10 @@ def _add_teach(commands: argparse._SubParsersAction) -> None:
     teach.add_argument("--to", required=True, metavar="FOLDER", help="where to: a new or an empty folder")
     teach.add_argument("--only", metavar="NN,NN", help="only these notebooks, e.g. 01,02 (default: all)")
     teach.set_defaults(command=_teach)
+    slides = commands.add_parser("slides", help="the slides of a route of the teaching guide, as one file without a network")
+    slides.add_argument("--route", required=True, choices=["90", "half-day", "two-days"], help="see notebooks/TEACHING.md")
+    slides.add_argument("--to", default="slides.html", metavar="PAGE", help="the file to write (default: slides.html)")
+    slides.set_defaults(command=_slides)
 
 
 def _add_parameters(parser: argparse.ArgumentParser, what: str) -> None:
@@ -391,6 +395,12 @@ def _teach(parsed: argparse.Namespace) -> int:
         print(f"{name:<32}" + (found if exercises else "no exercise: copied as it is"))
     total = sum(exercise.points for exercises in made.values() for exercise in exercises)
     print(f"{parsed.to}: the {parsed.edition} edition, {_count(total, 'point')} in all")
+    return 0
+
+
+def _slides(parsed: argparse.Namespace) -> int:
+    number = _module("teaching.slides").make(parsed.route, Path(parsed.to))
+    print(f"{parsed.to}: {number} slides; arrows and space turn them, F shows them on the whole screen, ?print-pdf prints them")
     return 0
 
 
