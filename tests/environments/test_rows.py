@@ -53,7 +53,7 @@ def test_rows_with_lists_and_objects_are_kept_whole(written, tmp_path):
     ids=["another name", "one more", "nothing", "numbers and texts", "a mixed list", "a column of ours"],
 )
 def test_rows_that_no_reset_could_take_are_named(written, lines, says):
-    with pytest.raises(ValueError, match="rows.jsonl") as caught:
+    with pytest.raises(ValueError, match=r"rows\.jsonl") as caught:
         episode_rows(written(*lines), seed=0)
     assert says in str(caught.value)
 
