@@ -21,10 +21,12 @@ MISSING = [name for name in ("sphinx", "myst_nb", "furo", "latex2mathml", "ziama
 pytestmark = pytest.mark.skipif(bool(MISSING), reason=f"{', '.join(MISSING)} not installed (make book)")
 READ = ["index.html", "notebooks/04_training_metrics.html", "docs/api-rewards.html"]  # in a browser
 
-# Each page in a frame of each width (a window itself cannot be as narrow as a phone): what it asked for, what sticks out of it.
+# Each page in a frame of each width (a window itself cannot be as narrow as a phone): what it asked for, and what sticks out of
+# it without standing in a box of its own that scrolls.
 FRAMES = """<!DOCTYPE html><body>%s<pre id="told"></pre><script>
 const scrolling = /auto|scroll/;
-const scrolls = element => element && (scrolling.test(getComputedStyle(element).overflowX) || scrolls(element.parentElement));
+const scrolls = element => element.tagName !== "ARTICLE" &&
+  (scrolling.test(getComputedStyle(element).overflowX) || scrolls(element.parentElement));
 const told = frame => {
   const page = frame.contentDocument, width = frame.contentWindow.innerWidth, parts = [...page.querySelectorAll("article *")];
   return {page: frame.dataset.page, width, scroll: page.documentElement.scrollWidth, words: page.body.innerText.length,
