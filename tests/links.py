@@ -1,4 +1,4 @@
-"""The links of a page, and where they do not lead: for the Markdown and the notebooks as GitHub shows them, and for the book."""
+"""The links of a page that lead nowhere: in the Markdown and the notebooks as GitHub shows them, and in the book."""
 
 import json
 import re
@@ -8,6 +8,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 _CODE = re.compile(r"^(```+).*?^\1|`[^`\n]+`|<!--.*?-->", re.MULTILINE | re.DOTALL)
+_FENCED = re.compile(r"^(```+).*?^\1", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\]\((?P<target>[^)\s]+)(?:\s+\"[^\"]*\")?\)")
 _LOADED = {("script", "src"), ("img", "src"), ("link", "href"), ("iframe", "src"), ("source", "src"), ("object", "data")}
 
@@ -43,7 +44,7 @@ def anchors(path: Path) -> set[str]:
     if path.suffix == ".html":
         return {value for _, name, value in _attributes(path) if name in ("id", "name")}
     found: set[str] = set()
-    for heading in re.findall(r"^#{1,6} +(.+?) *#*$", re.sub(r"^(```+).*?^\1", "", _text(path), flags=re.M | re.S), re.MULTILINE):
+    for heading in re.findall(r"^#{1,6} +(.+?) *#*$", _FENCED.sub("", _text(path)), re.MULTILINE):
         slug = re.sub(r"[^\w\- ]", "", re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).lower()).replace(" ", "-")
         again = sum(each == slug or bool(re.fullmatch(rf"{re.escape(slug)}-\d+", each)) for each in found)
         found.add(f"{slug}-{again}" if again else slug)

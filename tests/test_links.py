@@ -1,4 +1,4 @@
-"""Every link of the README, the pages, the notebooks and the cards leads somewhere, as GitHub shows them; and the README is short."""
+"""Every link of the Markdown and the notebooks leads somewhere, as GitHub shows them; and the README is short."""
 
 import re
 import subprocess
@@ -20,9 +20,10 @@ def test_every_link_of_a_page_leads_to_a_file_or_a_heading(page):
 
 def test_a_link_that_leads_nowhere_is_named(tmp_path):
     (tmp_path / "there.md").write_text("# A title\n\n## pass@k, again\n\n## A title\n\n```\n# no heading\n```\n")
-    good = "[a](there.md) [b](there.md#passk-again) [c](there.md#a-title-1) `[d](code.md)` [e](https://example.org/x) [f](#here)"
+    good = "[a](there.md) [b](there.md#passk-again) [c](there.md#a-title-1) `[d](code.md)` [e](https://x.example) [f](#here)"
+    bad = "[h](gone.md) [i](there.md#no-heading) ![j](gone.png) [k](#gone)"
     page = tmp_path / "page.md"
-    page.write_text(f"# Here\n\n{good}\n\n```\n[g](fenced.md)\n```\n[h](gone.md) [i](there.md#no-heading) ![j](gone.png) [k](#gone)\n")
+    page.write_text(f"# Here\n\n{good}\n\n```\n[g](fenced.md)\n```\n{bad}\n")
     assert broken(page) == ["page.md: gone.md", "page.md: there.md#no-heading", "page.md: gone.png", "page.md: #gone"]
 
 
@@ -37,11 +38,10 @@ def test_the_readme_is_one_screen_and_a_half_and_leads_to_every_page():
 
 
 def test_the_long_table_of_notebooks_has_those_of_the_short_one():
-    def rows(path):
-        return re.findall(r"^\| \[(\d\d [^\]]+)\]\([./]*(notebooks/\S+)\) \|.*\| ([^|]+) \|$", path.read_text(encoding="utf-8"), re.M)
-
-    assert rows(README) == rows(PROJECT / "docs" / "notebooks.md")
-    assert [path for _, path, _ in rows(README)] == [f"notebooks/{path.name}" for path in sorted(PROJECT.glob("notebooks/*.ipynb"))]
+    row = re.compile(r"^\| \[(\d\d [^\]]+)\]\([./]*notebooks/(\S+)\) \|.*\| ([^|]+) \|$", re.MULTILINE)
+    short, long = (row.findall(path.read_text(encoding="utf-8")) for path in (README, PROJECT / "docs" / "notebooks.md"))
+    assert short == long
+    assert [name for _, name, _ in short] == sorted(path.name for path in PROJECT.glob("notebooks/*.ipynb"))
 
 
 def test_each_word_of_the_glossary_is_an_anchor():
