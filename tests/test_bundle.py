@@ -143,7 +143,7 @@ def test_it_installs_without_a_network_in_a_folder_with_a_space_and_an_umlaut(ar
     assert "from the wheels in wheels/: 4 pinned packages" in first.stdout
     code = "import tiny, needed, sourced, unsloth, unsloth_zoo, helpers; print(helpers.__file__)"
     python = there / ".venv/bin/python"
-    found = subprocess.run([python, "-c", code], cwd=tmp_path, capture_output=True, text=True)
+    found = subprocess.run([python, "-I", "-c", code], cwd=tmp_path, capture_output=True, text=True)
     assert found.stdout.strip() == str(there / "helpers/__init__.py"), found.stderr
     again = helpers(tmp_path, "sh", str(there / "install.sh"), index=None)
     assert "everything is installed already" in again.stdout and (there / ".venv/.ready").exists()
@@ -176,9 +176,9 @@ def test_an_archive_that_was_cut_short_is_named_and_installs_nothing(archive, tm
         last = max(file, key=lambda member: member.offset)
     short.write_bytes(archive.read_bytes()[: last.offset_data + 100])
     there = unpack(short, tmp_path / "x")
-    done = helpers(tmp_path, "sh", str(there / "install.sh"), index=None)
-    assert done.returncode == 2 and "1 of 6 wheels did not come whole" in done.stderr and "of 1," in done.stderr, done.stderr
-    assert not (there / ".venv/.ready").exists() and "Traceback" not in done.stderr
+    done = helpers(there, "install", index=None)
+    assert done.returncode == 2 and done.stderr.startswith("error: 1 of 6 wheels did not come whole"), done.stderr
+    assert "bytes. Copy and unpack the bundle again" in done.stderr and "pip" not in done.stderr
 
 
 # --- Wheels that are not what they should be ---------------------------------------------------------------------------
@@ -294,7 +294,7 @@ def test_a_package_that_cannot_be_had_ends_it_and_leaves_nothing(project, tmp_pa
 
 
 def test_a_full_disk_is_said_and_leaves_nothing(project, index, tmp_path):
-    script = 'mount -t tmpfs -o size=200k none "$0" && "$@"; code=$?; ls -A "$0"; exit $code'
+    script = 'mount -t tmpfs -o size=64k none "$0" && "$@"; code=$?; ls -A "$0"; exit $code'
     ours = ("unshare", "--map-root-user", "--mount", "sh", "-c", script, str(tmp_path))
     if not shutil.which("unshare") or subprocess.run([*ours, "true"], capture_output=True).returncode:
         pytest.skip("a disk of its own size takes a mount namespace, which this machine does not allow")

@@ -24,7 +24,7 @@ def imported(source: str) -> set[str]:
             found |= set(inside) or {alias.name for alias in node.names}
         elif isinstance(node, ast.Import):
             found |= {alias.name.split(".")[1] for alias in node.names if alias.name.startswith("helpers.")}
-    return found - {"PROJECT"}
+    return found - {"PROJECT", "__version__"}
 
 
 def allowed(part: str) -> set[str]:

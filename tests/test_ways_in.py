@@ -170,7 +170,7 @@ def test_the_placeholder_is_fine_until_it_is_released(published, tmp_path):
     assert published(tag="v1.2.1") == (0, "")
     for name in ("notebooks/01_data_preparation.ipynb", "CITATION.cff", "docs/ways-in.md", "pyproject.toml"):
         text = (tmp_path / name).read_text(encoding="utf-8")
-        assert "ada/rewards" in text and "OWNER" not in text, name
+        assert "ada/rewards" in text and "OWNER/" not in text, name
     assert (tmp_path / "README.md").read_bytes() == b"[Unsloth](https://github.com/unslothai/unsloth)\r\n"
     json.loads((tmp_path / "notebooks/01_data_preparation.ipynb").read_text(encoding="utf-8"))
     assert published("--set", "https://github.com/bo/rewards") == (0, "4 files changed\n"), "and once more, under that name"
