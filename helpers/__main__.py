@@ -84,6 +84,7 @@ def _parser() -> argparse.ArgumentParser:
     install.set_defaults(command=_install)
     bundle = commands.add_parser("bundle", help="one archive of the project and its wheels, for a room without a network")
     bundle.add_argument("--to", default="dist", metavar="FILE", help="a new file, or a folder to put it into (default: dist)")
+    bundle.add_argument("--also", default="", metavar="NAME,NAME", help="other systems to serve: macos, windows; takes uv")
     bundle.set_defaults(command=_bundle)
     compare = commands.add_parser("compare", help="two or more trained runs: what differs, accuracies, curves over one another")
     compare.add_argument("runs", nargs="+", metavar="RUN")
@@ -320,7 +321,7 @@ def _install(parsed: argparse.Namespace) -> int:
 def _bundle(parsed: argparse.Namespace) -> int:
     if parsed.to == "dist":
         Path("dist").mkdir(exist_ok=True)
-    begun, path = time.monotonic(), environment.make_bundle(Path(parsed.to))
+    begun, path = time.monotonic(), environment.make_bundle(Path(parsed.to), [name for name in parsed.also.split(",") if name])
     print(f"{path}: {path.stat().st_size / 1e6:,.0f} MB in {time.monotonic() - begun:.0f} s")
     print("There: unpack it on a disk (`tar xf FILE`), `cd grpo-notebooks`, `./install.sh`, `make run`.")
     return 0

@@ -1,8 +1,7 @@
 """A bundle: one archive with the project and the wheels that `install` takes, for a room without a network.
 
 `make` writes it where there is a network; `options` makes the install take the wheels where they lie beside the project, after
-each was compared with the list that came with it. Standard library only; `environment` knows the pins.
-Left out: Python itself, and wheels for another kind of machine than the one it is made on.
+each was compared with the list that came with it. Standard library only; `environment` knows the pins. Left out: Python itself.
 """
 
 from __future__ import annotations
@@ -23,13 +22,19 @@ from pathlib import Path
 from helpers import PROJECT, __version__
 
 WHEELS, CONTENTS = "wheels", "contents.json"
+# What else a bundle can be for: the system as Python calls it, as uv does, and as wheels do. Older ones than macOS 14, and Macs
+# with an Intel processor, have no wheel of the pinned torch.
+SYSTEMS = {
+    "macos": ("Darwin arm64", "aarch64-apple-darwin", "macosx_14_0_arm64"),
+    "windows": ("Windows AMD64", "x86_64-pc-windows-msvc", "win_amd64"),
+}
 _TOP = "grpo-notebooks"  # the folder that the archive unpacks to
+_PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 
-def kind() -> str:
-    """What a wheel has to fit: the Python and the machine, as in "CPython 3.11 on Linux x86_64"."""
-    python = f"{platform.python_implementation()} {sys.version_info.major}.{sys.version_info.minor}"
-    return f"{python} on {platform.system()} {platform.machine()}"
+def kind(system: str | None = None) -> str:
+    """What a wheel has to fit: the Python and the machine, as in "CPython 3.11 on Linux x86_64". system: another than this."""
+    return f"{platform.python_implementation()} {_PYTHON} on {system or f'{platform.system()} {platform.machine()}'}"
 
 
 def options(wanted: list[str], project: Path = PROJECT) -> list[str]:
@@ -44,20 +49,19 @@ def options(wanted: list[str], project: Path = PROJECT) -> list[str]:
     network = f"With a network, delete {WHEELS}/ and run it again."
     try:
         contents = json.loads((folder / CONTENTS).read_text(encoding="utf-8"))
-        made_for, pins = contents["for"], set(contents["pins"])
+        made_for = {key: set(pins) for key, pins in contents["for"].items()}
         files = {name: (about["size"], about["sha256"]) for name, about in contents["files"].items()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(
             f"{WHEELS}/{CONTENTS} cannot be read ({error}): the bundle did not come whole. Copy and unpack it again. {network}"
         ) from None
-    if made_for != kind():
-        python, _, machine = str(made_for).partition(" on ")
-        here = "Delete .venv, then" if sys.prefix != sys.base_prefix else "There,"
-        name = python.lower().replace("cpython ", "python")
-        fits = machine == kind().partition(" on ")[2]
-        way = f"{here} `PYTHON={name} ./install.sh` takes another." if fits else "Make a bundle on a machine like this one."
-        raise ValueError(f"the wheels in {WHEELS}/ are for {made_for}, and this is {kind()}. {way} {network}")
-    if other := sorted(set(wanted) ^ pins):
+    if kind() not in made_for:
+        there = {machine: python for python, _, machine in (key.partition(" on ") for key in made_for)}
+        way = "Make a bundle for this one: on a machine like it, or with --also."
+        if python := there.get(kind().partition(" on ")[2]):
+            way = f"Delete .venv, then take that Python: `PYTHON={python.replace('CPython ', 'python')} ./install.sh`."
+        raise ValueError(f"the wheels in {WHEELS}/ are for {', '.join(made_for)}, and this is {kind()}. {way} {network}")
+    if other := sorted(set(wanted) ^ made_for[kind()]):
         raise ValueError(
             f"the wheels in {WHEELS}/ are for another list of packages, which differs in {', '.join(other[:5])}: the pins have "
             "changed since, or there is a GPU here, and a bundle holds the set for a CPU (`CUDA_VISIBLE_DEVICES= ./install.sh` "
@@ -88,11 +92,12 @@ def _sha256(path: Path) -> str:
 # --- Making one --------------------------------------------------------------------------------------------------------
 
 
-def make(to: Path, steps: tuple[list[str], list[str]]) -> Path:
+def make(to: Path, asked: dict[str, tuple[list[str], list[str]]]) -> Path:
     """Write the last commit, and the wheels for this Python and machine, into one archive; returns its path.
 
-    to: a new file, or a folder, in which the file's name says what it is for. steps: what pip is asked for, and what it is
-    asked for without dependencies. ValueError where there is no clone, no room, or no wheel; nothing is left behind then.
+    to: a new file, or a folder, in which the file's name says what it is for. asked: for each system what pip is asked for, and
+    what it is asked for without dependencies; this system comes first. ValueError where there is no clone, no room, or no
+    wheel; nothing is left behind then.
     """
     to = target(to)
     if not (PROJECT / ".git").exists():
@@ -103,9 +108,9 @@ def make(to: Path, steps: tuple[list[str], list[str]]) -> Path:
         with tempfile.TemporaryDirectory(dir=PROJECT / "build", prefix="bundle-") as folder:
             clone, wheels = Path(folder, _TOP), Path(folder, WHEELS)
             _clone(clone)
-            _gather(wheels, steps)
+            _gather(wheels, asked)
             try:
-                _pack(partial, clone, wheels, steps)
+                _pack(partial, clone, wheels, {kind(system): steps[0] + steps[1] for system, steps in asked.items()})
                 os.replace(partial, to)
             finally:
                 partial.unlink(missing_ok=True)
@@ -113,7 +118,7 @@ def make(to: Path, steps: tuple[list[str], list[str]]) -> Path:
         if error.errno != errno.ENOSPC:
             raise
         raise ValueError(
-            f"no space is left: some 700 MB are needed in {PROJECT} and again in {to.parent}, where "
+            f"no space is left: some 600 MB a system are needed in {PROJECT} and again in {to.parent}, where "
             f"{shutil.disk_usage(to.parent).free / 1e6:,.0f} MB are free. Nothing was kept."
         ) from None
     return to
@@ -155,19 +160,28 @@ def _git(*arguments: str) -> str:
     return done.stdout.strip()
 
 
-def _gather(folder: Path, steps: tuple[list[str], list[str]]) -> None:
+def _gather(folder: Path, asked: dict[str, tuple[list[str], list[str]]]) -> None:
     """Every wheel of the two steps; what is published as source only is built here, so that nobody needs a compiler there."""
     import tomllib
 
     builds = tomllib.loads((PROJECT / "pyproject.toml").read_text(encoding="utf-8"))["build-system"]["requires"]
-    pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--disable-pip-version-check", "--wheel-dir", str(folder)]
+    (_, steps), *others = asked.items()
+    pip, quietly = [sys.executable, "-m", "pip"], ["--quiet", "--disable-pip-version-check"]
+    wheel = [*pip, "wheel", *quietly, "--wheel-dir", str(folder)]
     print(f"gathering the wheels for {kind()}", flush=True)
-    for command in ([*pip, *steps[0], *builds], [*pip, "--no-deps", *steps[1]]):
-        if code := subprocess.run(command).returncode:
-            raise ValueError(
-                f"pip could not gather the wheels (exit code {code}; its own message is above). Check the network and the free "
-                f"disk space ({shutil.disk_usage(PROJECT).free / 1e9:.1f} GB here), then run it again. Nothing was kept."
-            )
+    _run([*wheel, *steps[0], *builds])
+    _run([*wheel, "--no-deps", *steps[1]])
+    for system, (first, last) in others:
+        _, target, tag = next(names for names in SYSTEMS.values() if names[0] == system)
+        print(f"gathering the wheels for {kind(system)}", flush=True)
+        which = f"--only-binary :all: --python-version {_PYTHON}".split()
+        # What those packages need there: pip would judge that by this machine.
+        resolve = f"uv pip compile --quiet --no-header --no-annotate --python-platform {target}".split()
+        with tempfile.TemporaryDirectory() as there:
+            Path(there, "asked").write_text("\n".join([*first, *builds]), encoding="utf-8")
+            _run([sys.executable, "-m", *resolve, *which, "-o", f"{there}/needed", f"{there}/asked"])
+            fetch = [*pip, "download", *quietly, "--no-deps", "--platform", tag, *which, "--dest", str(folder)]
+            _run([*fetch, "-r", f"{there}/needed", *last])
     sizes = {path.name: path.stat().st_size for path in folder.iterdir()}
     print(f"{len(sizes)} wheels, {sum(sizes.values()) / 1e6:,.0f} MB", flush=True)
     if cuda := sum(size for name, size in sizes.items() if name.startswith(("nvidia", "cuda", "triton"))):
@@ -178,14 +192,22 @@ def _gather(folder: Path, steps: tuple[list[str], list[str]]) -> None:
         )
 
 
-def _pack(to: Path, clone: Path, wheels: Path, steps: tuple[list[str], list[str]]) -> None:
+def _run(command: list[str]) -> None:
+    own = os.environ | {"MACOSX_DEPLOYMENT_TARGET": "14.0"}  # from which on torch has wheels; uv would ask for 13
+    if code := subprocess.run(command, env=own).returncode:
+        raise ValueError(
+            f"{command[2]} could not gather the wheels (exit code {code}; its own message is above). Check the network and the "
+            f"free disk space ({shutil.disk_usage(PROJECT).free / 1e9:.1f} GB here), then run it again. Nothing was kept."
+        )
+
+
+def _pack(to: Path, clone: Path, wheels: Path, made_for: dict[str, list[str]]) -> None:
     found = sorted(wheels.iterdir(), key=lambda path: path.stat().st_size)
     files = {path.name: {"size": path.stat().st_size, "sha256": _sha256(path)} for path in found}
-    contents = {"for": kind(), "pins": sorted(steps[0] + steps[1]), "files": files}
     with tarfile.open(to, "w") as archive:
         archive.add(clone, _TOP, filter=_nobodys)
         # The list before the wheels: of an archive that was cut short, the install can say what is missing.
-        text = json.dumps(contents, indent=1).encode()
+        text = json.dumps({"for": made_for, "files": files}, indent=1).encode()
         about = tarfile.TarInfo(f"{_TOP}/{WHEELS}/{CONTENTS}")
         about.size, about.mode = len(text), 0o644
         archive.addfile(about, io.BytesIO(text))

@@ -182,7 +182,7 @@ def requirements(machine: Machine) -> list[str]:
         for line in lines
         if _PIN.match(line)
         and not line.startswith(without)
-        and (sys.platform == "linux" or 'sys_platform == "linux"' not in line)
+        and (machine.system.startswith("Linux") or 'sys_platform == "linux"' not in line)
     ]
 
 
@@ -198,9 +198,15 @@ def wheels(machine: Machine) -> list[str]:
     return bundle.options(listed + last, PROJECT)
 
 
-def make_bundle(to: Path) -> Path:
-    """Write the project and the wheels of the set for a CPU into one archive, for this Python and kind of machine."""
-    return bundle.make(to, steps(replace(this_machine(), gpu=None)))
+def make_bundle(to: Path, also: list[str]) -> Path:
+    """Write the project and the wheels of the set for a CPU into one archive, for this Python, here and `also` elsewhere."""
+    if unknown := set(also) - set(bundle.SYSTEMS):
+        raise ValueError(f"--also {', '.join(sorted(unknown))} is not known. Known: {', '.join(bundle.SYSTEMS)}.")
+    if also and installed_version("uv") is None:
+        raise ValueError("uv, which judges what another system needs, is not installed: `pip install uv`, or leave --also out.")
+    here = replace(this_machine(), gpu=None)
+    systems = dict.fromkeys([here.system, *(bundle.SYSTEMS[name][0] for name in also)])
+    return bundle.make(to, {system: steps(replace(here, system=system)) for system in systems})
 
 
 def mismatches(machine: Machine) -> list[tuple[str, str, str | None]]:

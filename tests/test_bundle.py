@@ -38,6 +38,7 @@ def build_editable(to, config_settings=None, metadata_directory=None):
     return _write(to, "here.pth", str(pathlib.Path.cwd()))
 """
 BUILD = '[build-system]\nrequires = ["tinybuild"]\nbuild-backend = "tinybuild"\n[project]\nname = "{}"\nversion = "1.0"\n'
+WANTED = ["tiny==1.0", "sourced==1.0", "unsloth==1.0", "unsloth_zoo==1.0"]
 URLS = '[project.urls]\nRepository = "https://github.com/{}/grpo-notebooks"\n'
 
 
@@ -66,8 +67,9 @@ def index(tmp_path_factory):
     """What stands for the package index: wheels, and one package that is published as source only."""
     folder = tmp_path_factory.mktemp("index")
     write_wheel(folder, "tinybuild", BACKEND)
-    write_wheel(folder, "tiny", "import needed", needs="Requires-Dist: needed\n")
-    for name in ("needed", "unsloth", "unsloth_zoo"):
+    needs = 'Requires-Dist: needed\nRequires-Dist: windows_only; sys_platform == "win32"\n'
+    write_wheel(folder, "tiny", "import needed", needs)
+    for name in ("needed", "windows_only", "unsloth", "unsloth_zoo"):
         write_wheel(folder, name, needs="Requires-Dist: not-to-be-had\n" if name == "unsloth" else "")
     with tarfile.open(folder / "sourced-1.0.tar.gz", "w:gz") as file:
         text = BUILD.format("sourced").encode()
@@ -101,7 +103,7 @@ def helpers(project: Path, *arguments: str, index: Path | None, before: tuple = 
     """`python -m helpers …` in a project, with this index, or with none that answers."""
     own = {name: value for name, value in os.environ.items() if not name.startswith(("PIP_", "PYTHON"))}
     own |= {"PIP_CONFIG_FILE": os.devnull, "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(index)}
-    own |= {"CUDA_VISIBLE_DEVICES": "", "PYTHON": sys.executable}
+    own |= {"CUDA_VISIBLE_DEVICES": "", "PYTHON": sys.executable, "UV_NO_INDEX": "1", "UV_FIND_LINKS": str(index)}
     if index is None:
         own |= {"PIP_NO_INDEX": "0", "PIP_INDEX_URL": "http://127.0.0.1:9/simple", "PIP_RETRIES": "0"}
         del own["PIP_FIND_LINKS"]
@@ -181,15 +183,30 @@ def test_an_archive_that_was_cut_short_is_named_and_installs_nothing(archive, tm
     assert "bytes. Copy and unpack the bundle again" in done.stderr and "pip" not in done.stderr
 
 
+def test_another_system_is_served_from_the_same_archive_with_what_its_packages_need_there(project, index, tmp_path):
+    pytest.importorskip("uv", reason="uv is optional: it judges what a package needs on another system")
+    shutil.copytree(index, wheels := tmp_path / "index")
+    write_wheel(wheels, "sourced")  # for another system nothing is built
+    done = helpers(project, "bundle", "--to", str(tmp_path / "both.tar"), "--also", "windows,macos", index=wheels)
+    assert done.returncode == 0 and "gathering the wheels for CPython" in done.stdout, done.stderr
+    there = unpack(tmp_path / "both.tar", tmp_path / "x")
+    contents = json.loads((there / "wheels/contents.json").read_text())
+    assert [kind.partition(" on ")[2] for kind in contents["for"]][1:] == ["Windows AMD64", "Darwin arm64"]
+    assert sum("windows_only" in name for name in contents["files"]) == 1 and len(contents["files"]) == 7
+    assert bundle.options(WANTED, there)
+
+
+def test_a_system_that_is_not_known_is_refused(project, index):
+    done = helpers(project, "bundle", "--also", "windows,amiga", index=index)
+    assert done.returncode == 2 and "--also amiga is not known. Known: macos, windows." in done.stderr
+
+
 # --- Wheels that are not what they should be ---------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
 def unpacked(archive, tmp_path_factory):
     return unpack(archive, tmp_path_factory.mktemp("unpacked") / "x")
-
-
-WANTED = ["tiny==1.0", "sourced==1.0", "unsloth==1.0", "unsloth_zoo==1.0"]
 
 
 @pytest.fixture
@@ -217,23 +234,20 @@ def test_without_a_bundle_everything_is_as_it_was(tmp_path):
 
 THIS = f"{sys.version_info.major}.{sys.version_info.minor}"
 OTHER = {
-    "another Python": (bundle.kind().replace(THIS, "3.99"), "are for CPython 3.99 on .*`PYTHON=python3.99 ./install.sh`"),
-    "another machine": ("CPython 3.11 on Plan9 mips", "on Plan9 mips, and this is .*Make a bundle on a machine like this one"),
-    "no sense": (7, "are for 7, and this is"),
+    "another Python": (
+        bundle.kind().replace(THIS, "3.99"),
+        r"are for CPython 3\.99 on .*Delete \.venv, then .*`PYTHON=python3\.99 \./install\.sh`",
+    ),
+    "another machine": ("CPython 3.11 on Plan9 mips", "on Plan9 mips, and this is .*Make a bundle for this one"),
+    "no sense": ("7", "are for 7, and this is"),
 }
 
 
 @pytest.mark.parametrize("case", OTHER)
 def test_a_bundle_for_another_python_or_machine_is_refused(options, case):
     with pytest.raises(ValueError, match=OTHER[case][1]) as said:
-        options(lambda folder, contents: contents.update({"for": OTHER[case][0]}))
+        options(lambda folder, contents: contents.update({"for": {OTHER[case][0]: WANTED}}))
     assert bundle.kind() in str(said.value) and "With a network, delete wheels/" in str(said.value)
-
-
-def test_in_an_environment_of_the_wrong_python_that_has_to_go_first(options, monkeypatch):
-    monkeypatch.setattr(sys, "prefix", "/elsewhere/.venv")
-    with pytest.raises(ValueError, match=r"Delete \.venv, then `PYTHON=python3\.99"):
-        options(lambda folder, contents: contents.update({"for": OTHER["another Python"][0]}))
 
 
 def test_a_bundle_for_other_pins_is_refused(options):
@@ -261,7 +275,7 @@ def test_a_wheel_that_did_not_come_whole_is_named(options, name, damage, said):
         options(lambda folder, contents: damage(next(folder.glob(f"{name}*.whl"))))
 
 
-@pytest.mark.parametrize("text", ["", '{"for": "CPython', "[]", '{"for": "x", "pins": [], "files": {"a": 3}}', "7"])
+@pytest.mark.parametrize("text", ["", '{"for": "CPython', "[]", '{"for": {"x": []}, "files": {"a": 3}}', "7"])
 def test_a_list_that_cannot_be_read_is_said(unpacked, tmp_path, text):
     (tmp_path / "wheels").mkdir()
     (tmp_path / "wheels/contents.json").write_text(text)
@@ -284,7 +298,7 @@ def test_what_is_there_is_not_touched_and_a_folder_that_is_not_is_named(project,
 def test_a_project_that_is_no_clone_is_said(tmp_path, monkeypatch):
     monkeypatch.setattr(bundle, "PROJECT", tmp_path)
     with pytest.raises(ValueError, match="is no git clone"):
-        bundle.make(tmp_path / "x.tar", ([], []))
+        bundle.make(tmp_path / "x.tar", {"Linux x86_64": ([], [])})
 
 
 def test_a_package_that_cannot_be_had_ends_it_and_leaves_nothing(project, tmp_path):
