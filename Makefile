@@ -49,6 +49,7 @@ demo: $(READY)
 
 # The pages of docs/ and the notebooks as committed, as a site: build/book/index.html. Only the first call needs a network.
 book: $(VENV)/.book
+	@rm -rf build/book
 	@$(BIN)/python -m sphinx -q -E -W --keep-going -d build/book-cache -c docs . build/book
 	@echo "open build/book/index.html"
 

@@ -38,7 +38,8 @@ suppress_warnings = ["myst.header"]  # a heading may skip a level, as the glossa
 html_theme = "furo"
 html_title = "GRPO notebooks"
 html_static_path = ["static"]
+html_favicon = "static/icon.svg"
 html_css_files = ["book.css"]
 html_js_files = ["book.js"]
-html_copy_source = False
+html_copy_source = html_use_index = html_domain_indices = False
 pygments_style = "friendly"

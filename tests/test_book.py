@@ -23,7 +23,7 @@ READ = ["index.html", "notebooks/04_training_metrics.html", "docs/api-rewards.ht
 
 # Each page in a frame of each width (a window itself cannot be as narrow as a phone): what it asked for, and what sticks out of
 # it without standing in a box of its own that scrolls.
-FRAMES = """<!DOCTYPE html><body>%s<pre id="told"></pre><script>
+FRAMES = """<!DOCTYPE html><link rel="icon" href="data:,"><body>%s<pre id="told"></pre><script>
 const scrolling = /auto|scroll/;
 const scrolls = element => element.tagName !== "ARTICLE" &&
   (scrolling.test(getComputedStyle(element).overflowX) || scrolls(element.parentElement));
@@ -39,7 +39,8 @@ addEventListener("load", () => document.getElementById("told").textContent =
 </script></body>"""
 
 # A word typed into the field of the first page, and the hits of the page that follows.
-TYPED = """<!DOCTYPE html><body><iframe width="1280" height="800" src="book/index.html"></iframe><pre id="told"></pre><script>
+TYPED = """<!DOCTYPE html><link rel="icon" href="data:,"><body>
+<iframe width="1280" height="800" src="book/index.html"></iframe><pre id="told"></pre><script>
 const frame = document.querySelector("iframe");
 const hits = () => [...frame.contentDocument.querySelectorAll("#search-results li a")].map(hit => hit.getAttribute("href"));
 frame.addEventListener("load", () => {
