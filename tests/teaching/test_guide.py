@@ -12,7 +12,7 @@ from benchmarks import sections as measuring
 from benchmarks.sections import GUIDE, RESULTS
 from helpers.__main__ import _parser
 from helpers.teaching.editions import NOTEBOOKS, exercises
-from helpers.teaching.slides import deck
+from helpers.teaching.slides import REVEAL, deck
 
 TEXT = GUIDE.read_text(encoding="utf-8")
 NOTEBOOK = {path.name[:2]: nbformat.read(path, as_version=4) for path in sorted(NOTEBOOKS.glob("*.ipynb"))}
@@ -196,6 +196,10 @@ def commands() -> list[str]:
 @pytest.mark.parametrize("command", commands())
 def test_a_command_is_one_that_is_there(command):
     assert _parser().parse_args(shlex.split(command)[3:]).command
+
+
+def test_the_package_for_the_slides_is_the_pinned_one():
+    assert f"pip install {'=='.join(REVEAL)} " in TEXT
 
 
 def test_it_is_for_no_student_and_says_what_nobody_has_measured():
