@@ -139,9 +139,13 @@ class Page:
             self.page.goto(self.address)
             self.page.get_by_role("button", name="No", exact=True).click()  # thanks, no news
         self.page.locator(f".jp-DirListing-item[title^='Name: {number}_']").dblclick()
-        for told in (f"{number}_", "| Idle"):
-            self.page.locator("#jp-main-statusbar").get_by_text(told).wait_for()
+        self.status(f"{number}_")
+        self.status("| Idle")
         self.page.wait_for_function(_WHOLE, arg=FRONT)
+
+    def status(self, told: str) -> None:
+        """Until the status bar says that."""
+        self.page.locator("#jp-main-statusbar").get_by_text(told).wait_for()
 
     @property
     def front(self):
@@ -166,6 +170,7 @@ class Page:
         from playwright.sync_api import expect
 
         expect(self.front.locator(".jp-InputPrompt", has_text="[*]:")).to_have_count(0, timeout=1000 * seconds)
+        self.status("| Idle")
         numbers = [f"[{n + 1}]:" for n in range(len(self.prompts()))]
         said = self.front.locator("[data-mime-type='application/vnd.jupyter.error'], [data-mime-type$='.stderr']")
         shown = [prompt in (number, "") for prompt, number in zip(self.prompts(), numbers, strict=True)]

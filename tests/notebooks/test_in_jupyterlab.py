@@ -70,7 +70,7 @@ def test_a_port_that_is_taken_is_named_and_another_one_serves(lab):
 def test_01_runs_by_the_menu_from_the_first_cell_to_the_last(page):
     page.open("01")
     page.run_all()
-    page.page.locator("#jp-main-statusbar").get_by_text("| Busy").wait_for()
+    page.status("| Busy")
     page.until_done(SECONDS)
     last = page.front.locator(".jp-CodeCell").last
     last.scroll_into_view_if_needed()
