@@ -32,8 +32,9 @@ gpu-check:
 lint: $(READY)
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
 
+# In ARGS what `jupyter lab` takes: --port 9000, --no-browser on a machine without a screen, --allow-root in a container.
 lab: $(READY)
-	@$(BIN)/jupyter lab notebooks
+	@$(BIN)/jupyter lab notebooks $(ARGS)
 
 # The committed outputs are those of the pocket model, so the GPU is hidden; completions kept of before would be reused.
 notebooks: $(READY)
