@@ -149,6 +149,7 @@ def _clone(folder: Path) -> None:
     # No reflog and no template: they would hold this machine's paths and name, and hooks.
     bare = ("-c", "core.logAllRefUpdates=false", "--template=", "--quiet", "--single-branch", "--no-local")
     _git("clone", *bare, str(PROJECT), str(folder))
+    _git("-C", str(folder), "config", "--unset-all", "core.logAllRefUpdates")
     where = address()
     _git("-C", str(folder), "remote", *(["remove", "origin"] if "/OWNER/" in where else ["set-url", "origin", where]))
 

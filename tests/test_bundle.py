@@ -157,6 +157,7 @@ def test_it_holds_the_last_commit_as_a_clone_that_names_nobodys_machine(archive,
     there = unpack(archive, tmp_path / "x")
     assert git(there, "rev-parse", "HEAD") == git(project, "rev-parse", "HEAD") and git(there, "status", "--porcelain") == ""
     assert git(there, "branch", "--all", "--format=%(refname:short)").split() == ["main"] and git(there, "remote") == ""
+    assert "logallrefupdates" not in git(there, "config", "--local", "--list") and not (there / ".git/hooks").exists()
     for path in (there / ".git").rglob("*"):
         assert path.is_dir() or os.fsencode(project) not in path.read_bytes(), path
     with tarfile.open(archive) as file:
