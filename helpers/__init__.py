@@ -12,9 +12,10 @@
 | `python -m helpers teach` | `helpers/teaching/` | `tests/teaching/` |
 | the embedded models | `helpers/pocket/` | `tests/pocket/` |
 
-Every stage uses `environment` (the machine) with `cards` (its GPUs), `runs` (the run folder), `shapes` (of its files),
-`presets` (the settings), `formats` (the tags) and `diagrams` (what a drawing explains, and how a figure is shown). The lessons,
-notebooks 06 to 10, take from all stages. Importing this package imports nothing heavy: no torch, no pandas.
+Every stage uses `environment` (the machine) with `cards` (its GPUs) and `bundle` (its packages without a network), `runs` (the
+run folder), `shapes` (of its files), `presets` (the settings), `formats` (the tags) and `diagrams` (what a drawing explains,
+and how a figure is shown). The lessons, notebooks 06 to 10, take from all stages. Importing this package imports nothing
+heavy: no torch, no pandas.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""The command line, `python -m helpers COMMAND`: run, train, doctor, install, compare, generate, report, sweep, teach, ….
+"""The command line, `python -m helpers COMMAND`: run, train, doctor, install, bundle, compare, generate, report, ….
 
 Heavy imports wait.
 """
@@ -10,6 +10,7 @@ import importlib
 import os
 import shlex
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -79,7 +80,12 @@ def _parser() -> argparse.ArgumentParser:
     doctor.set_defaults(command=_doctor)
     install = commands.add_parser("install", help="install what this machine needs into this interpreter")
     install.add_argument("--optional", action="store_true", help="and what no notebook needs: requirements-optional.txt")
+    install.add_argument("--gpu", action="store_true", help="what a GPU needs, though none is visible: to build an image")
     install.set_defaults(command=_install)
+    bundle = commands.add_parser("bundle", help="one archive of the project and its wheels, for a room without a network")
+    bundle.add_argument("--to", default="dist", metavar="FILE", help="a new file, or a folder to put it into (default: dist)")
+    bundle.add_argument("--also", default="", metavar="NAME,NAME", help="other systems to serve: macos, windows; takes uv")
+    bundle.set_defaults(command=_bundle)
     compare = commands.add_parser("compare", help="two or more trained runs: what differs, accuracies, curves over one another")
     compare.add_argument("runs", nargs="+", metavar="RUN")
     compare.set_defaults(command=_compare)
@@ -169,6 +175,10 @@ def _add_teach(commands: argparse._SubParsersAction) -> None:
     teach.add_argument("--to", required=True, metavar="FOLDER", help="where to: a new or an empty folder")
     teach.add_argument("--only", metavar="NN,NN", help="only these notebooks, e.g. 01,02 (default: all)")
     teach.set_defaults(command=_teach)
+    slides = commands.add_parser("slides", help="the slides of a route of the teaching guide, as one file without a network")
+    slides.add_argument("--route", required=True, choices=["90", "half-day", "two-days"], help="see notebooks/TEACHING.md")
+    slides.add_argument("--to", default="slides.html", metavar="PAGE", help="the file to write (default: slides.html)")
+    slides.set_defaults(command=_slides)
 
 
 def _add_parameters(parser: argparse.ArgumentParser, what: str) -> None:
@@ -291,7 +301,8 @@ def _memory(preset: presets.Preset, machine: environment.Machine) -> tuple[list[
         if machine.gpu or not preset.needs_gb:  # else `environment.doctor` has said it
             presets.check_machine(preset, machine)
         shape, room = memory.shape_of(preset.model_path), 1e9 * machine.memory_gb
-        if not (machine.gpu or preset.needs_gb) and shape and (needed := memory.estimate(preset, shape, None).peak) > room:
+        # A room of 0 is a system that does not tell, such as Windows.
+        if not (machine.gpu or preset.needs_gb) and shape and (needed := memory.estimate(preset, shape, None).peak) > room > 0:
             sizes = f"{memory.size(needed)}, and this machine has {memory.size(room)}"
             return lines, [f"{preset.model} with these settings needs an estimated {sizes}. Give smaller ones."]
     except ValueError as error:
@@ -302,9 +313,21 @@ def _memory(preset: presets.Preset, machine: environment.Machine) -> tuple[list[
 
 
 def _install(parsed: argparse.Namespace) -> int:
-    environment.install()
+    machine = environment.this_machine()
+    if parsed.gpu and machine.gpu is None:
+        machine = replace(machine, gpu="an NVIDIA GPU", compute_capability=8.0)
+    environment.install(machine)
     if parsed.optional:
-        environment.install_optional()
+        environment.install_optional(machine)
+    return 0
+
+
+def _bundle(parsed: argparse.Namespace) -> int:
+    if parsed.to == "dist":
+        Path("dist").mkdir(exist_ok=True)
+    begun, path = time.monotonic(), environment.make_bundle(Path(parsed.to), [name for name in parsed.also.split(",") if name])
+    print(f"{path}: {path.stat().st_size / 1e6:,.0f} MB in {time.monotonic() - begun:.0f} s")
+    print("There: unpack it on a disk (`tar xf FILE`), `cd grpo-notebooks`, `./install.sh`, `make run`.")
     return 0
 
 
@@ -391,6 +414,12 @@ def _teach(parsed: argparse.Namespace) -> int:
         print(f"{name:<32}" + (found if exercises else "no exercise: copied as it is"))
     total = sum(exercise.points for exercises in made.values() for exercise in exercises)
     print(f"{parsed.to}: the {parsed.edition} edition, {_count(total, 'point')} in all")
+    return 0
+
+
+def _slides(parsed: argparse.Namespace) -> int:
+    number = _module("teaching.slides").make(parsed.route, Path(parsed.to))
+    print(f"{parsed.to}: {number} slides; arrows and space turn them, F shows them on the whole screen, ?print-pdf prints them")
     return 0
 
 

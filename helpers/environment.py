@@ -14,12 +14,12 @@ import re
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import metadata
 from pathlib import Path
 
-from helpers import PROJECT, cards
+from helpers import PROJECT, bundle, cards
 
 _PIN = re.compile(r"^([A-Za-z0-9_.-]+)(?:\[[^]]*])?==([^\s;]+)")
 # Installed without their dependencies: Unsloth's metadata asks for a torchvision whose default build is CUDA, which makes
@@ -182,8 +182,31 @@ def requirements(machine: Machine) -> list[str]:
         for line in lines
         if _PIN.match(line)
         and not line.startswith(without)
-        and (sys.platform == "linux" or 'sys_platform == "linux"' not in line)
+        and (machine.system.startswith("Linux") or 'sys_platform == "linux"' not in line)
     ]
+
+
+def steps(machine: Machine) -> tuple[list[str], list[str]]:
+    """What pip is asked for: the machine's list, and then Unsloth, without its dependencies (see `_WITHOUT_DEPENDENCIES`)."""
+    listed = [line for line in requirements(machine) if _PIN.match(line)[1] not in _WITHOUT_DEPENDENCIES]
+    return listed, [f"{name}=={pins()[name]}" for name in _WITHOUT_DEPENDENCIES]
+
+
+def wheels(machine: Machine) -> list[str]:
+    """pip's options to install from a bundle's wheels beside the project, once they are checked; [] where none lie there."""
+    listed, last = steps(machine)
+    return bundle.options(listed + last, PROJECT)
+
+
+def make_bundle(to: Path, also: list[str]) -> Path:
+    """Write the project and the wheels of the set for a CPU into one archive, for this Python, here and `also` elsewhere."""
+    if unknown := set(also) - set(bundle.SYSTEMS):
+        raise ValueError(f"--also {', '.join(sorted(unknown))} is not known. Known: {', '.join(bundle.SYSTEMS)}.")
+    if also and installed_version("uv") is None:
+        raise ValueError("uv, which judges what another system needs, is not installed: `pip install uv`, or leave --also out.")
+    here = replace(this_machine(), gpu=None)
+    systems = dict.fromkeys([here.system, *(bundle.SYSTEMS[name][0] for name in also)])
+    return bundle.make(to, {system: steps(replace(here, system=system)) for system in systems})
 
 
 def mismatches(machine: Machine) -> list[tuple[str, str, str | None]]:
@@ -223,8 +246,8 @@ def _other_builds(machine: Machine) -> dict[str, str]:
 def install(machine: Machine | None = None) -> None:
     """Install what this machine needs into the running interpreter, and this project in place. ValueError on failure.
 
-    Two steps: the list that fits the machine, then Unsloth without its dependencies (see `_WITHOUT_DEPENDENCIES`). A torch in
-    the right version and of the wrong build would satisfy pip, so its build is excluded by name, and what came is looked at.
+    In two `steps`, from a bundle's wheels where they lie beside the project. A torch in the right version and of the wrong
+    build would satisfy pip, so its build is excluded by name, and what came is looked at.
     """
     machine = machine or this_machine()
     if not mismatches(machine) and installed_version("grpo-notebooks"):
@@ -234,21 +257,18 @@ def install(machine: Machine | None = None) -> None:
     replaced = _other_builds(machine)
     for name, have in replaced.items():
         print(f"{name} {have} is replaced: beside {machine.gpu} the build for CUDA {_CUDA} is needed")
+    (listed, last), local = steps(machine), wheels(machine)
     first = [
         re.sub(r"==[^\s;]+", rf"\g<0>,!={have}", line) if "+" in (have := replaced.get(_PIN.match(line)[1], "")) else line
-        for line in requirements(machine)
-        if _PIN.match(line)[1] not in _WITHOUT_DEPENDENCIES
+        for line in listed
     ]
-    print(f"installing {source.name} for {machine.gpu or 'a CPU'}: {len(first) + len(_WITHOUT_DEPENDENCIES)} pinned packages")
-    pip = [sys.executable, "-m", "pip", "install", *_QUIETLY]
-    versions = pins()
-    commands = (
-        [*pip, *first],
-        [*pip, "--no-deps", *(f"{name}=={versions[name]}" for name in _WITHOUT_DEPENDENCIES)],
-        [*pip, "--no-deps", "--editable", str(PROJECT)],
-    )
+    where = f" from the wheels in {bundle.WHEELS}/" if local else ""
+    print(f"installing {source.name} for {machine.gpu or 'a CPU'}{where}: {len(first) + len(last)} pinned packages", flush=True)
+    pip = [sys.executable, "-m", "pip", "install", *_QUIETLY, *local]
+    commands = ([*pip, *first], [*pip, "--no-deps", *last], [*pip, "--no-deps", "--editable", str(PROJECT)])
     again = f"then run it again: {Path(sys.executable).name} -m helpers install"
     index = f"that pip's index (`pip config list`) holds builds for CUDA {_CUDA}" if replaced else "the network"
+    index = "that this system is not older than the one the bundle was made on" if local else index
     for command in commands:
         done = subprocess.run(command)
         if done.returncode:

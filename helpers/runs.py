@@ -295,6 +295,8 @@ def held(folder: Path, what: str) -> Iterator[None]:
     see other machines.
     """
     path = folder / _LOCK
+    if fcntl is None:
+        folder.mkdir(parents=True, exist_ok=True)
     if fcntl is None or path in _held:
         yield
         return

@@ -71,14 +71,20 @@ def finished(completions: list[list[dict]], **columns) -> list[float]:
     """
     ended = [_ended(said) for said in completions]
     for message in itertools.chain.from_iterable(completions):
-        for call in message.get("tool_calls") or []:
-            called = call["function"]
-            call["function"] = {"name": called["name"], "arguments": json.dumps(called["arguments"])}
+        for call in _calls(message):
+            name, arguments = call["function"].get("name", ""), call["function"].get("arguments")
+            call["function"] = {"name": name, "arguments": arguments if isinstance(arguments, str) else json.dumps(arguments)}
     return ended
 
 
 def _ended(said: list[dict]) -> float:
-    return float(bool(said) and said[-1]["role"] == "assistant" and not said[-1].get("tool_calls"))
+    return float(len(said) > 0 and said[-1]["role"] == "assistant" and len(_calls(said[-1])) == 0)
+
+
+def _calls(message: dict) -> Sequence[dict]:
+    """The calls of a message; a message read from a Parquet file has an array of them, or None."""
+    calls = message.get("tool_calls")
+    return () if calls is None else calls
 
 
 def transcript(said: list[dict]) -> str:
@@ -93,20 +99,20 @@ def transcript(said: list[dict]) -> str:
     """
     lines = []
     for message in said:
-        lines += [f"    {message['content']}"] if message["role"] == "tool" else [message["content"]] * bool(message["content"])
-        calls = message.get("tool_calls")  # from a Parquet file an array, whose truth is not defined
-        lines += [_call(call["function"]) for call in ([] if calls is None else calls)]
+        content = message.get("content") or ""
+        lines += [f"    {content}"] if message["role"] == "tool" else [content] * bool(content)
+        lines += [_call(call["function"]) for call in _calls(message)]
     return "\n".join(lines)
 
 
 def _call(call: dict) -> str:
-    arguments = call["arguments"]
+    arguments = call.get("arguments")
     if isinstance(arguments, str):
         with suppress(ValueError):  # else a text where names and values belong, which a policy may write
             arguments = json.loads(arguments)
     named = isinstance(arguments, dict)
     shown = ", ".join(f"{name}={value!r}" for name, value in arguments.items()) if named else repr(arguments)
-    return f"{call['name']}({shown})"
+    return f"{call.get('name', '')}({shown})"
 
 
 def play(

@@ -61,7 +61,8 @@ def _group(rows: pd.DataFrame, rewards: list[str]) -> str:
     if rows.empty:
         return ""
     first = rows.iloc[0]
-    head = "".join(f"<th>{html.escape(name)}</th>" for name in ["completion", *rewards])
+    # A long name may break behind each underscore: in a narrow window the table then needs no scrolling.
+    head = "".join(f"<th>{html.escape(name).replace('_', '_<wbr>')}</th>" for name in ["completion", *rewards])
     body = "".join(
         f"<tr><td style='text-align:left;white-space:pre-wrap'>{html.escape(str(row['completion']))}</td>"
         + "".join(f"<td>{'' if pd.isna(row[name]) else f'{row[name]:.2f}'}</td>" for name in rewards)

@@ -203,8 +203,9 @@ def _cells(cells: list[NotebookNode], exercise: Exercise) -> Iterator[NotebookNo
     answer.outputs = []
 
     verdict = f"verdict_on_{exercise.name}"
-    lines = [f"{verdict} = {call[1]}", f"print({verdict})", f'assert {verdict}.startswith(("Right", "Noted"))']
-    lines += ["### BEGIN HIDDEN TESTS", f'assert {verdict}.startswith("Right")', "### END HIDDEN TESTS"]
+    # With the sentence as its message, an error says what is wrong where only errors are shown: in nbgrader's Validate.
+    lines = [f"{verdict} = {call[1]}", f"print({verdict})", f'assert {verdict}.startswith(("Right", "Noted")), {verdict}']
+    lines += ["### BEGIN HIDDEN TESTS", f'assert {verdict}.startswith("Right"), {verdict}', "### END HIDDEN TESTS"]
     check.source = "\n".join([definition, "", "", *lines])
     graded = _nbgrader(f"check_{exercise.name}", grade=True, locked=True, points=exercise.points)
     check.metadata = NotebookNode(tags=["check", "raises-exception"], jupyter={"source_hidden": True}, nbgrader=graded)

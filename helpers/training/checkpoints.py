@@ -139,7 +139,9 @@ def _begin(run: Run, settings: Preset, seed: int) -> str | None:
         shutil.rmtree(previous, ignore_errors=True)
         os.replace(folder, previous)
     else:
-        shutil.rmtree(folder, ignore_errors=True)
+        for path in folder.glob("*"):
+            if path.suffix != ".jsonl":  # faults that a guard has logged before the training, or in one without a checkpoint
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
     write_json(run.path(f"checkpoints/{_SETTINGS}"), wanted)
     return None
 

@@ -386,3 +386,14 @@ def test_whatever_arguments_a_policy_wrote_can_be_shown(arguments, shown):
     call = {"type": "function", "function": {"name": "guess", "arguments": arguments}}
     assert transcript([{"role": "assistant", "content": "", "tool_calls": [call]}]) == shown
     assert transcript([]) == "" and transcript([{"role": "assistant", "content": "Hm"}]) == "Hm"
+
+
+def test_messages_that_trl_does_not_make_are_judged_and_shown_too():
+    import numpy as np
+
+    call = {"type": "function", "function": {"arguments": {"number": 5}}}
+    said = [{"role": "assistant", "tool_calls": np.array([call], dtype=object)}, {"role": "tool"}]
+    assert finished([said, said[:1], [{"role": "assistant", "content": "Hm", "tool_calls": None}]]) == [0.0, 0.0, 1.0]
+    assert finished([said]) == [0.0], "a second time"
+    assert call["function"] == {"name": "", "arguments": '{"number": 5}'}
+    assert transcript(said) == "(number=5)\n    "

@@ -94,13 +94,16 @@ def test_an_environment_of_ones_own_with_rows_of_its_own(machine, tmp_path):
         "        return float(self._said == self._word)\n",
         encoding="utf-8",
     )
-    rows = [json.dumps({"word": number}) for number in range(1, 41)]
+    rows = [json.dumps({"word": number}) for number in [*range(1, 41), 7]]
     (tmp_path / "rows.jsonl").write_text("\n".join(rows), encoding="utf-8")
     mine = {"environment": f"{tmp_path / 'mine.py'}:Echo", "rows_file": str(tmp_path / "rows.jsonl")}
     printed = execute(Run("mine"), **mine, max_steps=1)
     assert "your environment was not attacked" in printed and "token for token the same: True" in printed
     holdout = pd.read_parquet(Run("mine").require("data/holdout.parquet"))
-    assert list(holdout["word"]) == list(range(1, 25)) and holdout["question"][0] == "Game 1. Say 1."
+    train = pd.read_parquet(Run("mine").require("data/train.parquet"))
+    assert "40 rows; dropped: {'duplicate': 1}" in printed
+    assert sorted([*holdout["word"], *train["word"]]) == list(range(1, 41)) and list(holdout["word"]) != list(range(1, 25))
+    assert holdout["question"][0] == f"Game 1. Say {holdout['word'][0]}."
     assert "guesses given away" not in Run("mine").require("policies.json").read_text(encoding="utf-8")
 
 
@@ -108,6 +111,8 @@ def test_an_environment_of_ones_own_with_rows_of_its_own(machine, tmp_path):
     ("given", "says"),
     [
         ({"environment": "nowhere.py:Game"}, "nowhere.py cannot be read"),
+        ({"environment": 5}, "environment='5': write it as file.py:Class"),
+        ({"system_prompt": 5}, "system_prompt=5 must be a text"),
         ({"environment": "helpers.environments:ToolError"}, "has no method `reset`"),
         ({"turns": 0}, "turns=0 must be a whole number of at least 1"),
         ({"rows_file": "ROWS"}, "Guessing.reset needs `seed`, and the data has only"),
@@ -119,6 +124,8 @@ def test_an_environment_of_ones_own_with_rows_of_its_own(machine, tmp_path):
     ],
     ids=[
         "no file",
+        "a number",
+        "no prompt",
         "no environment",
         "no turns",
         "other columns",
@@ -140,6 +147,12 @@ def test_what_cannot_be_played_is_said_before_a_model_is_loaded(machine, tmp_pat
     with pytest.raises(PapermillExecutionError) as caught:
         execute(Run("mine"), **given)
     assert caught.value.ename == "ValueError" and says in caught.value.evalue
+
+
+def test_a_no_go_of_the_laboratory_stops_the_notebook(machine):
+    with pytest.raises(PapermillExecutionError) as caught:
+        execute(Run("mine"), turns=1)
+    assert caught.value.ename == "AssertionError" and "NO GO" in caught.value.evalue
 
 
 def test_the_command_line_refuses_an_environment_that_cannot_be_used():

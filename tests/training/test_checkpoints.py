@@ -266,6 +266,14 @@ def test_setting_aside_again_replaces_what_was_set_aside(run):
     assert aside["seed"] == 2 and steps_in(run) == [1, 2, 3, 4, 5, 6]
 
 
+def test_faults_that_were_logged_before_the_training_stay(run):
+    log = run.path("checkpoints/environment_faults.jsonl")
+    log.write_text("{}\n", encoding="utf-8")
+    (log.parent / "checkpoint-half").mkdir()
+    assert begin(run, POCKET, 1) is None
+    assert log.read_text(encoding="utf-8") == "{}\n" and not (log.parent / "checkpoint-half").exists()
+
+
 def test_a_start_that_never_logged_a_step_leaves_nothing_to_set_aside(run):
     begin(run, POCKET, 1)
     assert begin(run, POCKET, 2) is None
