@@ -1,15 +1,14 @@
 """Every link of the Markdown and the notebooks leads somewhere, as GitHub shows them; and the README is short."""
 
 import re
-import subprocess
 
 import pytest
 from links import anchors, broken
 
 from helpers import PROJECT
 
-_LISTED = subprocess.run(["git", "ls-files", "*.md", "*.ipynb"], cwd=PROJECT, capture_output=True, text=True, check=True)
-PAGES = [path for path in map(PROJECT.joinpath, _LISTED.stdout.splitlines()) if path.exists()]
+PLACES = ["*.md", "docs/*.md", "notebooks/*.md", "notebooks/*.ipynb", "benchmarks/results/*.md", "helpers/pocket/*/*.md"]
+PAGES = sorted(path for place in PLACES for path in PROJECT.glob(place))
 README = PROJECT / "README.md"
 
 
