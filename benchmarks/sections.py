@@ -53,7 +53,7 @@ class Section:
     """What stands under a heading of the first or the second level."""
 
     title: str
-    seconds: float = 0.0  # of the machine
+    seconds: float | None = 0.0  # of the machine; None where they were not measured
     words: int = 0
     lines: int = 0  # of code that is not folded away
     minutes: int = 0  # that its exercises state
@@ -111,13 +111,16 @@ def table(notebook: list[Section]) -> str:
     """The rows of a notebook, and their sum."""
     total = Section(_TOGETHER)
     for section in notebook:
-        for name in ("seconds", "words", "lines", "minutes"):
+        for name in ("words", "lines", "minutes"):
             setattr(total, name, getattr(total, name) + getattr(section, name))
-    return "\n".join(
-        f"| {section.title} | {section.seconds:.1f} | {section.words} | {section.reading:.1f} | {section.lines} | "
-        f"{section.minutes or ''} |"
-        for section in [*notebook, total]
-    )
+        total.seconds = None if section.seconds is None or total.seconds is None else total.seconds + section.seconds
+    return "\n".join(map(_row, [*notebook, total]))
+
+
+def _row(section: Section) -> str:
+    seconds = "–" if section.seconds is None else f"{section.seconds:.1f}"
+    counted = f"{section.words} | {section.reading:.1f} | {section.lines} | {section.minutes or ''}"
+    return f"| {section.title} | {seconds} | {counted} |"
 
 
 # --- The guide ---------------------------------------------------------------------------------------------------------
@@ -156,11 +159,11 @@ def with_seconds(text: str, measured: dict[str, dict[str, float]]) -> str:
 
 
 def stored() -> dict[str, dict[str, float]]:
-    """What benchmarks/results/sections.md has: for each notebook the seconds of its sections."""
+    """What benchmarks/results/sections.md has: for each notebook the seconds of its sections, nan where none were measured."""
     found = {}
     for part in RESULTS.read_text(encoding="utf-8").split("\n## ")[1:]:
-        rows = [line.strip("| ").split(" | ") for line in part.splitlines() if re.match(r"\| .+ \| [\d.]+ \| ", line)]
-        found[part[:2]] = {title: float(seconds) for title, seconds, *_ in rows if title != _TOGETHER}
+        rows = [line.strip("| ").split(" | ") for line in part.splitlines() if re.match(r"\| .+ \| ([\d.]+|–) \| ", line)]
+        found[part[:2]] = {title: float(seconds.replace("–", "nan")) for title, seconds, *_ in rows if title != _TOGETHER}
     return found
 
 
@@ -174,20 +177,26 @@ def main() -> None:
     parser.add_argument("--on", metavar="MACHINE", help="what it ran on, if that is not this machine")
     given = parser.parse_args()
     run = Run(given.run)
-    executed = {path.stem: nbformat.read(run.require(f"notebooks/{path.name}"), as_version=4) for path in _committed()}
-    for name, notebook in executed.items():
-        if not all(cell.metadata.get("papermill", {}).get("status") == "completed" for cell in notebook.cells):
-            raise SystemExit(f"{name} has not come to its end in {run.show('notebooks')}: run it again.")
     machine = given.on or f"{os.cpu_count()} cores, {platform.machine()}, no GPU"
     text = _HEAD.format(run=given.run, machine=machine, speed=WORDS_A_MINUTE)
-    text += "".join(f"\n## {name}\n\n{_COLUMNS}\n{table(sections(notebook))}\n" for name, notebook in executed.items())
+    for path in sorted(NOTEBOOKS.glob("[0-9][0-9]_*.ipynb")):
+        found, seconds = sections(nbformat.read(path, as_version=4)), measured(run.folder / "notebooks" / path.name)
+        for section in found:
+            section.seconds = seconds.get(section.title)
+        text += f"\n## {path.stem}\n\n{_COLUMNS}\n{table(found)}\n"
     RESULTS.write_text(text, encoding="utf-8")
     GUIDE.write_text(with_seconds(GUIDE.read_text(encoding="utf-8"), stored()), encoding="utf-8")
     print(text)
 
 
-def _committed() -> list[Path]:
-    return sorted(NOTEBOOKS.glob("[0-9][0-9]_*.ipynb"))
+def measured(path: Path) -> dict[str, float]:
+    """The seconds of an executed notebook by section; empty, and said, where it is not there or has not come to its end."""
+    if path.exists():
+        notebook = nbformat.read(path, as_version=4)
+        if all(cell.metadata.get("papermill", {}).get("status") == "completed" for cell in notebook.cells):
+            return {section.title: section.seconds for section in sections(notebook)}
+    print(f"{path.stem} was not executed to its end in this run: its seconds are left out")
+    return {}
 
 
 if __name__ == "__main__":
