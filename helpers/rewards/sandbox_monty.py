@@ -267,7 +267,7 @@ class _Turn:
 
     def _kill(self) -> None:
         with contextlib.suppress(ProcessLookupError, TypeError):
-            os.kill(self.pid, signal.SIGKILL)
+            os.kill(self.pid, getattr(signal, "SIGKILL", signal.SIGTERM))  # on Windows the second is as final
 
     def _too_late(self) -> None:
         self.late = True
