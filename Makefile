@@ -63,9 +63,10 @@ slides: $(READY)
 	@mkdir -p build
 	@for route in 90 half-day two-days; do $(BIN)/python -m helpers slides --route $$route --to build/slides-$$route.html || exit; done
 
-# For a room without a network: the project and the wheels of the set for a CPU, for this Python and kind of machine. TO=FOLDER.
+# For a room without a network: the project and the wheels of the set for a CPU, for this Python and kind of machine.
+# TO=FOLDER, ALSO=macos,windows.
 bundle: $(READY)
-	@$(BIN)/python -m helpers bundle $(if $(TO),--to "$(TO)")
+	@$(BIN)/python -m helpers bundle $(if $(TO),--to "$(TO)") $(if $(ALSO),--also $(ALSO))
 
 clean:
 	rm -rf $(VENV) build *.egg-info .pytest_cache .ruff_cache
