@@ -19,12 +19,7 @@ from pathlib import Path
 
 PROJECT = Path(__file__).resolve().parent.parent
 CONSTANT = "pyproject.toml"
-HOLDERS = (
-    "CITATION.cff",
-    "README.md",
-    "docs/ways-in.md",
-    *(f"notebooks/{path.name}" for path in (PROJECT / "notebooks").glob("*.ipynb")),
-)
+HOLDERS = ("CITATION.cff", "docs/ways-in.md", *(f"notebooks/{path.name}" for path in (PROJECT / "notebooks").glob("*.ipynb")))
 _ADDRESS = re.compile(r"https://github\.com/([\w.-]+/[\w.-]+)")
 _NAMES = {"grpo-notebooks"}  # of the repository, whoever owns it
 _TEXT = (".md", ".ipynb", ".toml", ".cff", ".yml", ".yaml", ".json", ".py", ".sh")
