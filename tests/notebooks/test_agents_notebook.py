@@ -111,7 +111,7 @@ def test_an_environment_of_ones_own_with_rows_of_its_own(machine, tmp_path):
     ("given", "says"),
     [
         ({"environment": "nowhere.py:Game"}, "nowhere.py cannot be read"),
-        ({"environment": 5}, "environment='5': write it as file.py:Class"),
+        ({"environment": 5}, "environment=5: write it as file.py:Class"),
         ({"system_prompt": 5}, "system_prompt=5 must be a text"),
         ({"environment": "helpers.environments:ToolError"}, "has no method `reset`"),
         ({"turns": 0}, "turns=0 must be a whole number of at least 1"),
@@ -141,7 +141,7 @@ def test_what_cannot_be_played_is_said_before_a_model_is_loaded(machine, tmp_pat
     (tmp_path / "rows.jsonl").write_text("\n".join(rows), encoding="utf-8")
     seeds = [json.dumps({"seed": None if number == 2 else number}) for number in range(40)]
     (tmp_path / "empty.jsonl").write_text("\n".join(seeds), encoding="utf-8")
-    (tmp_path / "text.jsonl").write_text('{"seed": "one"}\n' * 40, encoding="utf-8")
+    (tmp_path / "text.jsonl").write_text("".join(f'{{"seed": "number {number}"}}\n' for number in range(40)), encoding="utf-8")
     files = {"ROWS": "rows.jsonl", "ONE EMPTY": "empty.jsonl", "OF TEXT": "text.jsonl"}
     given = {name: str(tmp_path / files[value]) if value in files else value for name, value in given.items()}
     with pytest.raises(PapermillExecutionError) as caught:
