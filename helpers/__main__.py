@@ -78,14 +78,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     _add_parameters(doctor, "a setting to estimate the memory with, e.g. -p max_completion_length=2048; may be repeated")
     doctor.set_defaults(command=_doctor)
-    install = commands.add_parser("install", help="install what this machine needs into this interpreter")
-    install.add_argument("--optional", action="store_true", help="and what no notebook needs: requirements-optional.txt")
-    install.add_argument("--gpu", action="store_true", help="what a GPU needs, though none is visible: to build an image")
-    install.set_defaults(command=_install)
-    bundle = commands.add_parser("bundle", help="one archive of the project and its wheels, for a room without a network")
-    bundle.add_argument("--to", default="dist", metavar="FILE", help="a new file, or a folder to put it into (default: dist)")
-    bundle.add_argument("--also", default="", metavar="NAME,NAME", help="other systems to serve: macos, windows; takes uv")
-    bundle.set_defaults(command=_bundle)
+    _add_install(commands)
     compare = commands.add_parser("compare", help="two or more trained runs: what differs, accuracies, curves over one another")
     compare.add_argument("runs", nargs="+", metavar="RUN")
     compare.set_defaults(command=_compare)
@@ -160,6 +153,17 @@ def _add_sweep(commands: argparse._SubParsersAction) -> None:
     instead.add_argument("--dry-run", action="store_true", help="check the grid and say what would be run")
     sweep.add_argument("--yes", action="store_true", help="run more than 10,000 points and seeds, if that many are meant")
     sweep.set_defaults(command=_sweep)
+
+
+def _add_install(commands: argparse._SubParsersAction) -> None:
+    install = commands.add_parser("install", help="install what this machine needs into this interpreter")
+    install.add_argument("--optional", action="store_true", help="and what no notebook needs: requirements-optional.txt")
+    install.add_argument("--gpu", action="store_true", help="what a GPU needs, though none is visible: to build an image")
+    install.set_defaults(command=_install)
+    bundle = commands.add_parser("bundle", help="one archive of the project and its wheels, for a room without a network")
+    bundle.add_argument("--to", default="dist", metavar="FILE", help="a new file, or a folder to put it into (default: dist)")
+    bundle.add_argument("--also", default="", metavar="NAME,NAME", help="other systems to serve: macos, windows; takes uv")
+    bundle.set_defaults(command=_bundle)
 
 
 def _add_teach(commands: argparse._SubParsersAction) -> None:
