@@ -265,6 +265,15 @@ def test_what_is_optional_is_installed_after_the_suite_where_it_is_asked_for(cli
     assert cli("install", "--optional")[0] == 0 and done[1:] == ["install", "install_optional"]
 
 
+@pytest.mark.parametrize(("flags", "gpu"), [([], None), (["--gpu"], "an NVIDIA GPU")])
+def test_an_image_gets_the_set_for_a_gpu_where_none_is_visible(cli, monkeypatch, machine, flags, gpu):
+    asked = []
+    monkeypatch.setattr(environment, "install", asked.append)
+    assert cli("install", *flags)[0] == 0 and asked[0].gpu == gpu
+    listed = " ".join(environment.requirements(asked[0]))
+    assert ("vllm==" in listed) == ("triton==" in listed) == bool(gpu)
+
+
 def test_an_install_that_fails_is_one_message_and_an_exit_code(cli, lists, tmp_path, monkeypatch):
     program(tmp_path / "python", "echo 'ERROR: no network' >&2; exit 3")
     monkeypatch.setattr(environment.sys, "executable", str(tmp_path / "python"))
