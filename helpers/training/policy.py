@@ -100,6 +100,21 @@ def add_adapter(model, settings: Preset):
     return get_peft_model(model, LoraConfig(**rank, target_modules=LORA_TARGETS, task_type="CAUSAL_LM"))
 
 
+def once(model):
+    """The model itself, for the cell that trains it; RuntimeError where a trainer has been given it before.
+
+    A second training would begin with a trained policy under the name of a first. TRL says of it only that the adapter `ref`
+    already exists; Unsloth's trainer for a GPU says nothing.
+    """
+    if getattr(model, "given_to_a_trainer", False):
+        raise RuntimeError(
+            "This cell has been run before: the model that it trains is no longer untrained. Choose Kernel > Restart Kernel and "
+            "Run All Cells. A training that was interrupted goes on from its last checkpoint."
+        )
+    model.given_to_a_trainer = True
+    return model
+
+
 def freeze_reference(model) -> None:
     """Hold the policy as it is now as the reference of the KL: a frozen copy of its adapter, `ref`.
 

@@ -230,7 +230,7 @@ class Spy(TrainerCallback):
 
 
 def trainer(model, tokenizer, folder, reward, callbacks=(), **options) -> GRPOTrainer:
-    options = {"temperature": 0.01, "learning_rate": 0.02, "max_steps": 4, "save_strategy": "no"} | options
+    options = {"top_k": 1, "learning_rate": 0.02, "max_steps": 4, "save_strategy": "no"} | options
     config = GRPOConfig(
         output_dir=str(folder),
         num_generations=4,
