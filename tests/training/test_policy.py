@@ -250,7 +250,7 @@ def test_what_generate_refuses_is_refused(model, tokenizer, bad):
 def test_a_cell_that_trains_is_not_run_twice_on_one_model():
     model = load()
     assert policy.once(model) is model
-    with pytest.raises(RuntimeError, match="run before.*Restart Kernel and Run All Cells"):
+    with pytest.raises(RuntimeError, match=r"run before.*Restart Kernel and Run All Cells"):
         policy.once(model)
     assert policy.once(load())
 
