@@ -108,8 +108,8 @@ def once(model):
     """
     if getattr(model, "given_to_a_trainer", False):
         raise RuntimeError(
-            "This cell has been run before, and the model that it trains is no longer untrained: choose Kernel > Restart Kernel "
-            "and Run All Cells. A training that was interrupted goes on from its last checkpoint."
+            "This cell has been run before, and the model that it trains is no longer untrained: choose Kernel > Restart "
+            "Kernel and Run All Cells. A training that was interrupted goes on from its last checkpoint."
         )
     model.given_to_a_trainer = True
     return model
