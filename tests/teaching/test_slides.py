@@ -98,7 +98,10 @@ MEASURE = """<script>const measure = () => {
     const [left, top, right, bottom] = [0, 1, 2, 3].map(i => (i < 2 ? Math.min : Math.max)(...boxes.map(box => box[i])));
     const title = slide.querySelector("h1, h2, h3").getBoundingClientRect();
     const seen = slide.contains(document.elementFromPoint(title.left + 40, title.bottom - 10));
-    return {seen, text: slide.innerText.slice(0, 60), left, top, right, bottom, width: page.width / scale,
+    const beside = slide.dataset.figure === "beside" && slide.querySelector("img")?.getBoundingClientRect();
+    const words = [...slide.querySelectorAll("h2, h3, p, li")].map(element => element.getBoundingClientRect().left);
+    return {seen, covered: beside && Math.min(...words) < beside.right, tall: beside ? beside.height / scale : null,
+      text: slide.innerText.slice(0, 60), left, top, right, bottom, width: page.width / scale,
       height: page.height / scale,
       words: [...slide.querySelectorAll("p, li")].map(e => e.innerText).join(" ").split(" ").length,
       smallest: Math.min(...texts.map(e => parseFloat(getComputedStyle(e).fontSize))),
@@ -130,6 +133,8 @@ def test_every_slide_fits_and_nothing_is_asked_of_a_network(decks, tmp_path, rou
         assert slide["left"] >= 0 and slide["top"] >= 0 and slide["right"] <= 1280 and slide["bottom"] <= 720, slide
         assert slide["clipped"] == 0 and slide["smallest"] >= 16 and all(map(all, slide["pictures"])), slide
         assert slide["words"] <= 185, slide
+        assert not slide["covered"] and (slide["tall"] or 720) > 600, "a figure beside its words has the height of the slide"
+    assert any(slide["tall"] for slide in measured["found"])
 
 
 @with_reveal
