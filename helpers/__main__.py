@@ -169,13 +169,16 @@ def _add_install(commands: argparse._SubParsersAction) -> None:
 def _add_teach(commands: argparse._SubParsersAction) -> None:
     told = (
         "student: one cell to answer in per exercise, without solutions, hidden tests and outputs. "
+        "workshop: the same with whole checks, which name a mistake, for a class without grades. "
         "solutions: the same cells answered, to hand out afterwards. "
         "instructor: with solutions, hidden tests, points, notes and outputs; the source of an assignment of nbgrader's."
     )
     teach = commands.add_parser(
         "teach", help="make an edition of the notebooks for students, or to teach from", description=told
     )
-    teach.add_argument("--edition", required=True, choices=["student", "solutions", "instructor"], help="which one, see above")
+    teach.add_argument(
+        "--edition", required=True, choices=["workshop", "student", "solutions", "instructor"], help="which one, see above"
+    )
     teach.add_argument("--to", required=True, metavar="FOLDER", help="where to: a new or an empty folder")
     teach.add_argument("--only", metavar="NN,NN", help="only these notebooks, e.g. 01,02 (default: all)")
     teach.set_defaults(command=_teach)

@@ -192,6 +192,9 @@ def memory_parts(parts: dict[str, dict[str, float]]) -> Figure:
         (RED, "--"),
         ("white", ""),
         ("white", "//"),
+        ("white", ".."),
+        ("white", "xx"),
+        ("white", "\\\\"),
     ]
     looks = {name: faces[number % len(faces)] for number, name in enumerate(names)}
     figure, axes = plt.subplots(figsize=(8.4, 0.5 + 1.05 * len(parts)), layout="constrained")

@@ -284,17 +284,17 @@ def _writing(pid: int, path: Path) -> bool:
 
 
 @contextlib.contextmanager
-def held(folder: Path, what: str) -> Iterator[None]:
+def held(folder: Path, what: str, name: str = _LOCK) -> Iterator[None]:
     """Keep other processes out of a folder, which is made, for the length of a block; the same process may hold it twice.
 
     ValueError where another process has it, with its number, machine and user, and since when. The lock is the system's own
-    (flock), on the file `.lock`: it ends with its process, however that ends. On a disk that several machines share it holds
+    (flock), on the file `name`: it ends with its process, however that ends. On a disk that several machines share it holds
     between them where the disk passes locks on: NFS 4, Lustre mounted with `flock`, CephFS, GPFS; a machine that drops off
     loses its locks when its lease ends (NFS: 90 s). Where the system or the disk has none (Windows, some network disks),
     nothing is held and nothing refused; a mount with locks of its own (NFS with `nolock`, Lustre with `localflock`) does not
     see other machines.
     """
-    path = folder / _LOCK
+    path = folder / name
     if fcntl is None:
         folder.mkdir(parents=True, exist_ok=True)
     if fcntl is None or path in _held:

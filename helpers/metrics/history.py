@@ -11,7 +11,10 @@ REQUIRED = ("step", "reward", "reward_std", "loss")
 
 
 def read_metrics(path: Path) -> pd.DataFrame:
-    """metrics.csv as a DataFrame, sorted by step. ValueError where it is empty or lacks a column that every run logs."""
+    """metrics.csv as a DataFrame, sorted by step.
+
+    ValueError where it is empty, cut off, or lacks a column that every run logs.
+    """
     try:
         history = pd.read_csv(path)
     except (pd.errors.EmptyDataError, pd.errors.ParserError, UnicodeDecodeError, IsADirectoryError) as error:
@@ -20,6 +23,8 @@ def read_metrics(path: Path) -> pd.DataFrame:
     if absent or history.empty:
         why = f"has no column {', '.join(absent)}" if absent else "has no row"
         raise ValueError(f"{path.name} {why}. Rerun notebook 03_grpo_training.")
+    if not path.read_bytes().endswith(b"\n"):  # a number that is cut off is still a number
+        raise ValueError(f"{path.name} is cut off in its last line. Rerun notebook 03_grpo_training.")
     logged = history.drop(columns="stage", errors="ignore").dropna(axis=1, how="all")
     strange = [name for name in logged if not pd.api.types.is_numeric_dtype(logged[name])]
     if not strange and not np.isfinite(history["step"]).all():

@@ -275,7 +275,7 @@ def _copy(path: Path) -> Stage | None:
         if not fault and "raises-exception" not in tags:
             fault = _fault(cell, heading)
     state = "failed" if fault else "open" if not ran else "done" if ran == of else "begun"
-    return Stage(state, f"{ran}/{of}", fault, tuple(exercises.values()), _changed(path))
+    return Stage(state, f"{ran}/{of}", fault, tuple(exercises.values()) if ran else (), _changed(path))
 
 
 def _joined(text: str | list[str]) -> str:
@@ -324,7 +324,10 @@ def _left(place: Path, files: dict[str, Path], student: Path, troubles: list[str
     """Stages by the files of a run: who reads along in Jupyter has no executed copies."""
     if place.name.startswith(LESSONS):
         return
-    manifest = _tried(lambda path: _json(path, MANIFEST), files.get("manifest.json"), student, troubles) or {}
+    manifest = _tried(lambda path: _json(path, MANIFEST), files.get("manifest.json"), student, troubles)
+    if manifest is None and "manifest.json" in files:  # what else lies there may be of any run
+        return
+    manifest = manifest or {}
     for section, number in _SECTIONS.items():
         about = manifest.get(section)
         if about:

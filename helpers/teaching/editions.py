@@ -1,4 +1,4 @@
-"""Three editions of the notebooks, made from the marks in the committed ones: student, solutions, instructor.
+"""Four editions of the notebooks, made from the marks in the committed ones: workshop, student, solutions, instructor.
 
 In a committed notebook an exercise is three code cells, tagged `check`, `exercise` and `solution` (see CONTRIBUTING.md). In an
 edition it has one cell to answer in, with the check behind it: an answer cannot redefine the function that judges it.
@@ -6,6 +6,8 @@ edition it has one cell to answer in, with the check behind it: an answer cannot
 - instructor: solutions, hidden tests, points, notes and outputs. This is what `nbgrader generate_assignment` releases from.
 - student: the same after nbgrader's own rules (`clearsolutions.py` and `clearhiddentests.py` of nbgrader 0.9.6), so it is what
   nbgrader would release: `raise NotImplementedError()` in place of a solution, no hidden test, no output.
+- workshop: the student's for a class that nobody grades. The checks are whole, so they name a mistake; who unfolds one can
+  read the answer in it.
 - solutions: to read and to run afterwards. Nothing is hidden, no marks, no outputs.
 
 No later cell needs an answer. So that an exercise left out does not end "Run all", the cells that may raise are tagged
@@ -164,13 +166,33 @@ def instructor(notebook: NotebookNode) -> NotebookNode:
 
 def student(notebook: NotebookNode) -> NotebookNode:
     """The edition to hand out: nbgrader's release of the instructor's, but for checksums. ValueError as `exercises`."""
+    made = _released(notebook)
+    for cell in _graded(made):
+        cell.source = _outside(cell.source, "HIDDEN TESTS")
+    return made
+
+
+def workshop(notebook: NotebookNode) -> NotebookNode:
+    """The edition for a class without grades: the student's, and its checks know the answers. ValueError as `exercises`."""
+    made = _released(notebook)
+    for cell in _graded(made):
+        cell.source = _without_marks(cell.source)
+    return made
+
+
+def _released(notebook: NotebookNode) -> NotebookNode:
+    """Without outputs and solutions; whoever answers can neither delete an exercise nor edit its check."""
     made = _without_outputs(_merged(notebook))
     for cell in _graded(made):
-        cell.source = _outside(_outside(cell.source, "SOLUTION", STUB), "HIDDEN TESTS")
+        cell.source = _outside(cell.source, "SOLUTION", STUB)
         cell.metadata["deletable"] = False
         if cell.metadata["nbgrader"]["locked"]:
             cell.metadata["editable"] = False
     return made
+
+
+def _without_marks(source: str) -> str:
+    return "\n".join(line for line in source.split("\n") if not _MARK.search(line))
 
 
 def solutions(notebook: NotebookNode) -> NotebookNode:
@@ -178,7 +200,7 @@ def solutions(notebook: NotebookNode) -> NotebookNode:
     made = _without_outputs(_merged(notebook))
     for cell in _graded(made):
         source = cell.source.partition("### BEGIN SOLUTION\n")[2] or cell.source  # what the student was given goes
-        cell.source = "\n".join(line for line in source.split("\n") if not _MARK.search(line))
+        cell.source = _without_marks(source)
         cell.metadata["tags"].remove("raises-exception")  # a solution that fails is to be seen
         del cell.metadata["nbgrader"]
     return made
@@ -241,6 +263,7 @@ def _without_outputs(notebook: NotebookNode) -> NotebookNode:
 # --- The folder --------------------------------------------------------------------------------------------------------
 
 EDITIONS: dict[str, Callable[[NotebookNode], NotebookNode]] = {
+    "workshop": workshop,
     "student": student,
     "solutions": solutions,
     "instructor": instructor,

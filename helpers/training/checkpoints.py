@@ -6,6 +6,7 @@ when it has finished, so an interrupted rerun leaves the last finished training 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
@@ -21,12 +22,14 @@ from transformers import TrainerCallback
 
 from helpers.environments.episodes import transcript
 from helpers.presets import Preset, as_settings
-from helpers.runs import Run, atomic_folder, atomic_write, write_json
+from helpers.runs import Run, atomic_folder, atomic_write, held, write_json
 from helpers.training import ranks
 from helpers.training.base import describe
 from helpers.training.spread import comparable
 
 _SETTINGS, _HISTORY, _FINISHED = "settings.json", "metrics.csv", "finished"
+_LOCK = ".training.lock"
+_locks = contextlib.ExitStack()  # of the training that this process has begun, until it is kept
 TRAINER_STATE = "trainer_state.json"  # Trainer writes it last into a checkpoint
 
 
@@ -112,7 +115,8 @@ def begin(run: Run, settings: Preset, seed: int) -> Path | None:
 
     An unfinished training with the same settings, seed and data is continued; another engine may sample the rest of it, and
     another number of processes share the same steps. Anything else found there is set aside as `checkpoints_previous/`, in
-    place of what was set aside before. Of several processes rank 0 does so for all; ValueError in one that does not see it.
+    place of what was set aside before. Of several processes rank 0 does so for all; ValueError in one that does not see it,
+    and while another training of the run goes on.
     """
     name = ranks.from_first(lambda: _begin(run, settings, seed))
     checkpoint = run.folder / "checkpoints" / name if name else None
@@ -126,6 +130,7 @@ def begin(run: Run, settings: Preset, seed: int) -> Path | None:
 
 
 def _begin(run: Run, settings: Preset, seed: int) -> str | None:
+    _locks.enter_context(held(run.folder, f"the training of run {run.name!r}", _LOCK))  # two would write one folder
     folder = run.path("checkpoints")
     wanted = {"settings": as_settings(settings), "seed": seed, "data": run.section("data")["fingerprint"]}
     # Of a training that was interrupted after its last step, an earlier one: Trainer would take a step too many.
@@ -177,6 +182,7 @@ def keep(run: Run, trainer, tokenizer, settings: Preset, seed: int, **recorded) 
     recorded["base"] = base
     run.record("training", settings=as_settings(settings), seed=seed, data=run.section("data")["fingerprint"], **recorded)
     run.path(f"checkpoints/{_FINISHED}").touch()
+    _locks.close()
 
 
 def _sampled_completions(run: Run) -> pd.DataFrame:

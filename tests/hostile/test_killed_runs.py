@@ -45,7 +45,7 @@ def test_killed_at_random_moments_a_run_ends_as_if_it_had_not_been(executed, pyt
         if len(killed) >= KILLS:
             break
         shutil.rmtree(run.folder)  # it was faster than the moments: once more from the start
-    left = [path.name for path in run.folder.rglob(".*") if path.name != ".lock"]
+    left = [path.name for path in run.folder.rglob(".*") if not path.name.endswith(".lock")]
     assert left == [], f"left behind after {killed}"
     assert_same(executed, run, f"killed {killed}")
 

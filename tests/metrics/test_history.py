@@ -65,9 +65,10 @@ def test_all_absent_columns_are_named_at_once(write):
         (b"\n\n", "cannot be read"),
         (b"step,reward,reward_std,loss\n", "has no row"),
         (b"step,reward\n1,2\n1,2,3,4\n", "cannot be read"),
+        (b"step,reward,reward_std,loss\n1,0.5,0.5,8.42e-05\n2,0.5,0.5,8.42", "cut off"),
         (b"step,reward,reward_std,loss\n\xff\xfe,1,1,1\n", "cannot be read"),
     ],
-    ids=["empty", "blank", "no row", "ragged", "not UTF-8"],
+    ids=["empty", "blank", "no row", "ragged", "cut off", "not UTF-8"],
 )
 def test_a_damaged_file_is_told_with_the_notebook_to_rerun_and_no_path(write, tmp_path, content, why):
     with pytest.raises(ValueError, match=why) as error:

@@ -42,7 +42,7 @@ def hashes(folder):
     return {
         str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
         for path in sorted(folder.rglob("*"))
-        if path.is_file() and "notebooks" not in path.parts and path.name != ".lock"
+        if path.is_file() and "notebooks" not in path.parts and not path.name.endswith(".lock")
     }
 
 

@@ -100,6 +100,7 @@ def test_a_corrupt_folder_is_said_file_by_file(found):
         "runs/demo/reward_report.json is a symbolic link, which is not followed.",
     ):
         assert part in said, part
+    assert found["corrupt"].stages == {}, "its figures may be of any run"
     assert len(found["corrupt"].troubles) == 7 and str(PROJECT) not in said and "root:" not in said
 
 
@@ -398,3 +399,13 @@ def test_answers_that_an_edition_has_in_its_solution_are_nobodys(executed, tmp_p
     run = copy_until(executed.folder, tmp_path / "share" / "mia" / "demo", "01")
     edit(run / "notebooks/01_data_preparation.ipynb", answer("leak", None))
     assert [one.state for one in read_one(run).stages["01"].exercises] == ["open", "open"]
+
+
+def test_a_copy_that_nobody_has_run_counts_for_no_exercise(executed, tmp_path):
+    run = copy_until(executed.folder, tmp_path / "share" / "mia" / "demo", "01")
+    path = run / "notebooks/01_data_preparation.ipynb"
+    content = json.loads(path.read_text(encoding="utf-8"))
+    for cell in content["cells"]:
+        cell |= {"outputs": [], "execution_count": None} if cell["cell_type"] == "code" else {}
+    path.write_text(json.dumps(content), encoding="utf-8")
+    assert read_one(run).stages["01"].exercises == ()

@@ -13,7 +13,7 @@ from nbclient import NotebookClient
 
 from helpers import PROJECT
 from helpers.teaching import editions
-from helpers.teaching.editions import NOTEBOOKS, STUB, exercises, instructor, solutions, student
+from helpers.teaching.editions import NOTEBOOKS, STUB, exercises, instructor, solutions, student, workshop
 
 COMMITTED = {path.name: nbformat.read(path, as_version=4) for path in sorted(NOTEBOOKS.glob("*.ipynb"))}
 MARKS = ("BEGIN SOLUTION", "END SOLUTION", "BEGIN HIDDEN TESTS", "END HIDDEN TESTS")
@@ -85,6 +85,20 @@ def test_nothing_of_a_solution_or_a_hidden_test_and_no_output_reaches_a_student(
     assert len(secret) > 5 and not secret & told
 
 
+@each_notebook
+def test_a_workshop_has_what_a_student_has_and_whole_checks(name):
+    committed, made, handed_out = COMMITTED[name], workshop(COMMITTED[name]), student(COMMITTED[name])
+    assert not any(mark in json.dumps(made) for mark in MARKS)
+    checks = [check for _, check in graded(made).values()]
+    for exercise, check in zip(exercises(committed), checks, strict=True):
+        hidden = region(committed.cells[exercise.check].source, "HIDDEN TESTS")
+        assert len(hidden) > 100 and hidden in check.source
+    rest = [(cell.source, dict(cell.metadata)) for cell in made.cells if cell not in checks]
+    assert rest == [
+        (cell.source, dict(cell.metadata)) for cell in handed_out.cells if "check" not in cell.metadata.get("tags", [])
+    ]
+
+
 def _left_open(cell) -> str:
     if "solution" in cell.metadata.get("tags", []):
         return ""
@@ -96,7 +110,7 @@ def test_what_is_no_exercise_stays_as_it_is(name):
     committed = COMMITTED[name]
     parts = {index for exercise in exercises(committed) for index in (exercise.check, exercise.exercise, exercise.solution)}
     pointers = {exercise.solution - 1 for exercise in exercises(committed)}  # "One solution is folded away below."
-    for make in (instructor, student, solutions):
+    for make in editions.EDITIONS.values():
         sources = [cell.source for cell in make(committed).cells]
         position = -1
         for index, cell in enumerate(committed.cells):
@@ -197,7 +211,7 @@ def test_a_right_answer_is_taken_in_each_edition_and_an_absent_one_in_none(numbe
             exec(cells[1].source, names)
         return output.getvalue()
 
-    whole, given = graded(instructor(committed)), graded(student(committed))
+    whole, given, told = (graded(edition(committed)) for edition in (instructor, student, workshop))
     solved = solutions(committed)
     solved = dict(zip(whole, zip(tagged(solved, "exercise"), tagged(solved, "check"), strict=True), strict=True))
     figures = {}
@@ -212,8 +226,10 @@ def test_a_right_answer_is_taken_in_each_edition_and_an_absent_one_in_none(numbe
         source, _ = answers.WRONG[name][0]
         wrong = deepcopy(answer)
         wrong.source = source if source.lstrip().startswith(("def ", "import ", f"{name} =")) else f"{name} = {source}"
-        with pytest.raises(AssertionError):
-            run(wrong, whole[name][1])
+        for check in (whole[name][1], told[name][1]):
+            with pytest.raises(AssertionError):
+                run(wrong, check)
+        assert run(whole[name][0], told[name][1]).startswith("Right")
 
 
 def test_an_answer_cannot_redefine_its_check():

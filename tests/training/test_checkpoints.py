@@ -1,6 +1,7 @@
 """Around the training: the history row by row, which checkpoint it goes on from, and what is set aside or kept."""
 
 import json
+import subprocess
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -11,6 +12,7 @@ from peft import LoraConfig, get_peft_model
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, AutoTokenizer, TrainerControl, TrainerState
 
+from helpers import PROJECT
 from helpers.metrics.history import read_metrics
 from helpers.presets import PRESETS
 from helpers.runs import Run
@@ -278,6 +280,39 @@ def test_a_start_that_never_logged_a_step_leaves_nothing_to_set_aside(run):
     begin(run, POCKET, 1)
     assert begin(run, POCKET, 2) is None
     assert not (run.folder / "checkpoints_previous").exists()
+
+
+BEGUN = """
+import sys
+from helpers.presets import PRESETS
+from helpers.runs import Run
+from helpers.training import checkpoints
+checkpoints.begin(Run("a"), PRESETS["pocket"], 1)
+print("begun", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_two_processes_do_not_train_one_run_at_once(run, python):
+    """Two kernels with notebook 03: the second would clear away what the first writes."""
+    other = subprocess.Popen([python, "-c", BEGUN], cwd=PROJECT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert other.stdout.readline() == "begun\n"
+    mine = run.path("checkpoints/completions/step")
+    mine.touch()
+    with pytest.raises(ValueError, match=f"the training of run 'a' is being executed by process {other.pid} on "):
+        begin(run, POCKET, 2)
+    assert mine.exists()
+    other.communicate()
+    assert begin(run, POCKET, 2) is None
+
+
+def test_a_training_that_is_kept_lets_another_process_train_the_run(trained, policy, python):
+    begin(trained, POCKET, 1)
+    trls_completions(trained, 1, ["1 + 2"])
+    log(History(trained), 1, row(1))
+    keep(trained, policy, 0.5)
+    done = subprocess.run([python, "-c", BEGUN], cwd=PROJECT, input="", capture_output=True, text=True)
+    assert done.stdout == "begun\n", done.stderr
 
 
 # --- Keeping -----------------------------------------------------------------------------------------------------------
