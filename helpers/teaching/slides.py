@@ -3,7 +3,8 @@
 A cell stands on a slide of a route if it has the route's tag (`route-90`, `route-half-day`, `route-two-days`). Its metadata
 `slideshow` have `slide_type`, which JupyterLab sets: `slide` begins a slide, `-` goes on with it, `fragment` waits for a key.
 `show`, which is ours, takes a part of a cell: the paragraphs of a text by number (a heading is one), or a program's `input` or
-`output` alone. Without a route's tag, a cell stands on no slide of it, whatever its type.
+`output` alone. `figure`, ours too, is `beside` in the cell that begins a slide whose words stand to the right of a high figure.
+Without a route's tag, a cell stands on no slide of it, whatever its type.
 
 The deck is one file that asks no network for anything: reveal.js is written into it, and there is no mathematics on it, so no
 MathJax. The notebooks' relative links would lead nowhere from there, so they are left as words.
@@ -25,6 +26,13 @@ from helpers.teaching.editions import NOTEBOOKS
 
 ROUTES = {"90": "90 minutes", "half-day": "half a day", "two-days": "two days"}
 REVEAL = ("pyreveal", "1.0.0")  # carries reveal.js 6.0.1; only its files are read
+END = """## Three things to take home
+
+- Attack a reward before it trains.
+- Look at completions, not only at curves.
+- Measure on questions that never earned anything.
+
+**What would you reward at home, and how would you cheat it?**"""
 _TEMPLATE = Path(__file__).with_name("slides.html.j2")
 _INPUT, _OUTPUT = "input", "output"
 _TYPES = ("slide", "-", "fragment")
@@ -35,7 +43,7 @@ _FOLDED = re.compile(r"<details>.*?</details>", re.DOTALL)
 
 
 def deck(route: str, source: Path = NOTEBOOKS) -> NotebookNode:
-    """One notebook that holds the slides of a route in the order of the notebooks, after a title.
+    """One notebook that holds the slides of a route in the order of the notebooks, between a title and a last word.
 
     ValueError, with notebook and cell from 1, for a slide type that a deck does not have, for `show` that is no part of its
     cell, and for a route without a slide.
@@ -55,7 +63,7 @@ def deck(route: str, source: Path = NOTEBOOKS) -> NotebookNode:
     if not cells:
         raise ValueError(f"no cell of the notebooks is tagged route-{route}.")
     return v4.new_notebook(
-        cells=[_title(route, [*dict.fromkeys(titles)]), *cells],
+        cells=[_title(route, [*dict.fromkeys(titles)]), *cells, _end()],
         metadata={"title": f"GRPO, {ROUTES[route]}", "language_info": {"name": "python"}},
     )
 
@@ -83,9 +91,13 @@ def _title(route: str, notebooks: list[str]) -> NotebookNode:
     return v4.new_markdown_cell(text, metadata=_slideshow("slide", ""))
 
 
-def _slideshow(kind: str, place: str) -> NotebookNode:
-    """Of a cell on a slide; reveal.js's pages show `data-place` in a corner."""
-    return NotebookNode(slideshow=NotebookNode(slide_type=kind, data=NotebookNode(place=place)))
+def _end() -> NotebookNode:
+    return v4.new_markdown_cell(END, metadata=_slideshow("slide", ""))
+
+
+def _slideshow(kind: str, place: str, figure: str = "below") -> NotebookNode:
+    """Of a cell on a slide; its page shows `data-place` in a corner, and its style goes by `data-figure`."""
+    return NotebookNode(slideshow=NotebookNode(slide_type=kind, data=NotebookNode(place=place, figure=figure)))
 
 
 def _heading(cell: NotebookNode, before: str, last: bool = False) -> str:
@@ -97,15 +109,15 @@ def _heading(cell: NotebookNode, before: str, last: bool = False) -> str:
 def _parts(cell: NotebookNode, number: str, heading: str) -> list[NotebookNode]:
     """What of a cell stands on its slide, and before it the heading of its section, where a slide would begin without one."""
     about, place = cell.metadata.get("slideshow", {}), f"{number} · {heading}"
-    kind, show = about.get("slide_type", "-"), about.get("show")
+    kind, show, figure = about.get("slide_type", "-"), about.get("show"), about.get("figure", "below")
     if kind not in _TYPES:
         raise ValueError(f"its slide type is {kind!r}, and a cell that a route shows is one of: {', '.join(_TYPES)}.")
     made = _text(cell, show) if cell.cell_type == "markdown" else _program(cell, show)
     if kind != "slide" or (cell.cell_type == "markdown" and made.source.startswith("#")):
-        made.metadata |= _slideshow(kind, place)
+        made.metadata |= _slideshow(kind, place, figure)
         return [made]
     made.metadata |= _slideshow("-", place)
-    return [v4.new_markdown_cell(f"## {heading}", metadata=_slideshow("slide", place)), made]
+    return [v4.new_markdown_cell(f"## {heading}", metadata=_slideshow("slide", place, figure)), made]
 
 
 def _text(cell: NotebookNode, show: list[int] | None) -> NotebookNode:

@@ -12,7 +12,7 @@ from benchmarks import sections as measuring
 from benchmarks.sections import GUIDE, RESULTS
 from helpers.__main__ import _parser
 from helpers.teaching.editions import NOTEBOOKS, exercises
-from helpers.teaching.slides import REVEAL, deck
+from helpers.teaching.slides import END, REVEAL, deck
 
 TEXT = GUIDE.read_text(encoding="utf-8")
 NOTEBOOK = {path.name[:2]: nbformat.read(path, as_version=4) for path in sorted(NOTEBOOKS.glob("*.ipynb"))}
@@ -151,9 +151,8 @@ def test_what_is_to_be_seen_stands_in_the_notebook(stop):
     assert quoted or stop == "3.1", "that of 3.1 is a figure"
     assert [text for text in quoted if squeezed(text) not in seen] == [], "no output has this"
     others = re.findall(r"`([^`]+)`", told["Say"] + told["Ask"] + told["If"])
-    others = [
-        text for text in others if not re.search(r'^python -m|^run = "spare"|Error$|^is not there$|^other data$|^Adapter', text)
-    ]
+    elsewhere = r'^python -m|^run = "spare"|Error$|^is not there$|^This cell has been run before$|^other data$|^Adapter'
+    others = [text for text in others if not re.search(elsewhere, text)]
     assert [text for text in others if squeezed(text) not in all_of_it] == []
 
 
@@ -197,6 +196,15 @@ def commands() -> list[str]:
 @pytest.mark.parametrize("command", commands())
 def test_a_command_is_one_that_is_there(command):
     assert _parser().parse_args(shlex.split(command)[3:]).command
+
+
+def test_the_last_slide_says_what_the_close_says_and_the_guide_tells_where_to_turn_to():
+    told = re.sub(r"\W+", " ", part("Close")).lower()
+    assert [line for line in END.splitlines()[2:] if re.sub(r"\W+", " ", line).strip().lower() not in told] == []
+    begun = [cell for cell in deck("two-days").cells if cell.metadata.slideshow.slide_type == "slide"]
+    first = {cell.metadata.slideshow.data.place[:2]: number for number, cell in reversed([*enumerate(begun, start=1)])}
+    wanted = re.findall(r"for 6\.1 .*?to slide (\d+), for 3\.1 .*?to slide (\d+), and for 8\.1.*?to slide (\d+)", TEXT)
+    assert [[*map(int, numbers)] for numbers in wanted] == [[first["06"], first["03"], first["08"]]]
 
 
 def test_the_package_for_the_slides_is_the_pinned_one():
