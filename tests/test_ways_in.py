@@ -80,16 +80,61 @@ def test_binder_takes_the_same_environment_and_the_same_last_step():
     assert os.access(binder / "postBuild", os.X_OK) and sorted(os.listdir(binder)) == ["environment.yml", "postBuild"]
 
 
-def test_a_python_that_is_too_old_is_told_what_to_do(tmp_path):
-    shutil.copy(PROJECT / "install.sh", tmp_path)
-    old = tmp_path / "python3.9"
-    old.write_text('#!/bin/sh\ncase "$1" in -c) exit 1;; *) touch went-on;; esac\n')
-    old.chmod(0o755)
-    done = subprocess.run(
-        ["sh", "install.sh"], cwd=tmp_path, env=os.environ | {"PYTHON": str(old)}, capture_output=True, text=True
-    )
+def stand_in(path: Path, version: str) -> Path:
+    """What stands for a Python: tells its version, and notes what else it is asked to do."""
+    old = int(version == "3.9")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f'#!/bin/sh\ncase "$*" in *print*) echo {version};; -c*) exit {old};; *) echo "$@" >> "$0.asked";; esac\n')
+    path.chmod(0o755)
+    return path
+
+
+@pytest.fixture
+def install(tmp_path):
+    """install(version of the Python named, version of the one in .venv or None): what install.sh says, through a link."""
+    (tmp_path / "project").mkdir()
+    shutil.copy(PROJECT / "install.sh", tmp_path / "project")
+    (tmp_path / "link").symlink_to("project/install.sh")
+
+    def run(named: str, has: str | None, given: bool = True) -> subprocess.CompletedProcess:
+        python = stand_in(tmp_path / "bin/python3", named)
+        venv = tmp_path / "project/.venv/bin"
+        if has:
+            stand_in(venv / "pip", has)
+        if has not in (None, "gone"):
+            stand_in(venv / "python", has)
+        own = os.environ | {"PATH": f"{python.parent}:{os.environ['PATH']}", "PYTHON": str(python) if given else ""}
+        return subprocess.run(["sh", "link"], cwd=tmp_path, env=own, capture_output=True, text=True)
+
+    return run
+
+
+def test_a_python_that_is_too_old_is_told_what_to_do(install, tmp_path):
+    done = install("3.9", None)
     assert done.returncode == 1 and "Python 3.11 or newer is needed" in done.stderr and "PYTHON=python3.12" in done.stderr
-    assert not (tmp_path / "went-on").exists() and not (tmp_path / ".venv").exists()
+    assert not (tmp_path / "bin/python3.asked").exists() and not (tmp_path / "project/.venv").exists()
+
+
+@pytest.mark.parametrize("has", ["3.9", "gone"])
+def test_a_venv_whose_python_is_too_old_or_gone_is_to_be_deleted(install, has):
+    done = install("3.12", has)
+    assert done.returncode == 1 and "older than 3.11. Delete it (rm -r .venv), then run this again." in done.stderr
+
+
+@pytest.mark.parametrize("given", [True, False])
+def test_a_venv_of_another_python_is_used_and_that_is_said(install, tmp_path, given):
+    done = install("3.9", "3.11", given)
+    assert done.returncode == 0 and ("note: .venv is there, with Python 3.11" in done.stderr) == given, done.stderr
+    assert (tmp_path / "project/.venv/bin/python.asked").read_text() == "-m helpers install\n", "beside the file, not the link"
+    assert install("3.11", "3.11").stderr == ""
+
+
+@pytest.mark.parametrize("command", ["install", "doctor", "run"])
+def test_the_command_line_of_a_python_that_is_too_old_says_so(command, cli, monkeypatch):
+    with monkeypatch.context() as patched:
+        patched.setattr(sys, "version_info", (3, 10, 13))
+        code, out, err = cli(command)
+    assert code == 2 and "is too old: 3.11 or newer is needed" in err and out == ""
 
 
 # --- Where there is no POSIX -----------------------------------------------------------------------------------------------
