@@ -208,6 +208,7 @@ def test_every_copy_of_the_address_is_the_constant(python):
 def test_the_placeholder_is_fine_until_it_is_released(published, tmp_path):
     assert published() == (0, "")
     assert published(tag="draft") == (0, ""), "no release"
+    assert "vnext is a release" in published(tag="vnext")[1], "release.yml runs for every v*"
     code, said = published(tag="v1.2.0")
     assert code == 1 and "v1.2.0 is a release, and the address is still OWNER/" in said
     code, said = published("--set", "https://github.com/ada/rewards.git")
@@ -229,13 +230,37 @@ def test_a_copy_that_differs_and_one_that_is_missing_are_named(published, tmp_pa
     assert "CITATION.cff does not say where the project is" in said and "mend with" in said
 
 
-@pytest.mark.parametrize("address", ["https://gitlab.com/a/b", "git@github.com:a/b", "https://github.com/a", "a/b"])
+NO_ADDRESSES = ["https://gitlab.com/a/b", "git@github.com:a/b", "https://github.com/a", "a/b"]
+NO_ADDRESSES += ["https://github.com/../..", "https://github.com/a/..", "https://github.com/ü/b"]
+
+
+@pytest.mark.parametrize("address", NO_ADDRESSES)
 def test_an_address_that_the_links_cannot_have_is_refused(published, tmp_path, address):
     code, said = published("--set", address)
     assert code == 1 and f"--set {address}" in said
     (tmp_path / "pyproject.toml").write_text(f'[project.urls]\nRepository = "{address}"\n')
     code, said = published()
     assert code == 1 and repr(address) in said and "Traceback" not in said
+
+
+def test_the_name_of_another_repository_that_is_linked_to_is_refused(published, tmp_path):
+    code, said = published("--set", "https://github.com/me/unsloth")
+    assert code == 1 and "README.md links to unslothai/unsloth, another repository of this name" in said
+    assert "me/unsloth" not in (tmp_path / "pyproject.toml").read_text(encoding="utf-8")
+
+
+def test_a_week_in_which_every_pin_is_the_newest_is_green(tmp_path):
+    workflow = yaml.safe_load((PROJECT / ".github/workflows/weekly.yml").read_text(encoding="utf-8"))
+    (step,) = [step["run"] for step in workflow["jobs"]["newest"]["steps"] if "commit" in step.get("run", "")]
+    lines = "\n".join(line for line in step.splitlines() if line.startswith("git "))
+    pins = tmp_path / "requirements.txt"
+    pins.write_text("a==1\n")
+    first = "git init -q; git add .; git -c user.name=Ada -c user.email=ada@example.org commit -qm first"
+    for script in (first, f"echo a==2 > requirements.txt\n{lines}", lines):  # the second time nothing is left to commit
+        done = subprocess.run(["bash", "-ec", script], cwd=tmp_path, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
+    log = subprocess.run(["git", "log", "--format=%s"], cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+    assert log.splitlines() == ["The newest releases", "first"]
 
 
 def test_a_tag_is_checked_where_it_is_pushed():
