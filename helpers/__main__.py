@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import os
+import platform
 import shlex
 import sys
 import time
@@ -42,6 +43,13 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _main(arguments: list[str] | None) -> int:
+    if sys.version_info < (3, 11):  # before anything newer is imported
+        print(
+            f"error: Python {platform.python_version()} is too old: 3.11 or newer is needed. Take another, such as "
+            "`python3.12`, in a virtual environment of its own; `PYTHON=python3.12 ./install.sh` makes one.",
+            file=sys.stderr,
+        )
+        return 2
     parsed = _parser().parse_args(arguments)
     try:
         return parsed.command(parsed)

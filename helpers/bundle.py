@@ -6,10 +6,12 @@ each was compared with the list that came with it. Standard library only; `envir
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import hashlib
 import io
 import json
+import operator
 import os
 import platform
 import shutil
@@ -41,7 +43,7 @@ def options(wanted: list[str], project: Path = PROJECT) -> list[str]:
     """pip's options to install from the wheels beside the project, all of them checked; [] where none lie there.
 
     wanted: the pins to install. ValueError, with the way out, where the wheels are for another Python, machine or list of
-    pins, and where one is missing, cut short or changed.
+    pins, and where one is missing, cut short, changed or not of the bundle.
     """
     folder = project / WHEELS
     if not folder.is_dir():
@@ -50,8 +52,10 @@ def options(wanted: list[str], project: Path = PROJECT) -> list[str]:
     try:
         contents = json.loads((folder / CONTENTS).read_text(encoding="utf-8"))
         made_for = {key: set(pins) for key, pins in contents["for"].items()}
-        files = {name: (about["size"], about["sha256"]) for name, about in contents["files"].items()}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        files = {name: (operator.index(about["size"]), about["sha256"]) for name, about in contents["files"].items()}
+        if not files:
+            raise ValueError("it lists no wheel")
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(
             f"{WHEELS}/{CONTENTS} cannot be read ({error}): the bundle did not come whole. Copy and unpack it again. {network}"
         ) from None
@@ -71,6 +75,11 @@ def options(wanted: list[str], project: Path = PROJECT) -> list[str]:
         raise ValueError(
             f"{len(damaged)} of {len(files)} wheels did not come whole: {'; '.join(damaged[:3])}. Copy and unpack the "
             f"bundle again. {network}"
+        )
+    if others := sorted({path.name for path in folder.glob("[!.]*")} - files.keys() - {CONTENTS}):
+        raise ValueError(
+            f"{WHEELS}/ holds what did not come with the bundle, and pip would take it: {', '.join(others[:3])}"
+            f"{', …' * (len(others) > 3)}. Delete it. {network}"
         )
     return ["--isolated", "--no-index", "--find-links", str(folder)]
 
@@ -102,18 +111,20 @@ def make(to: Path, asked: dict[str, tuple[list[str], list[str]]]) -> Path:
     to = target(to)
     if not (PROJECT / ".git").exists():
         raise ValueError(f"{PROJECT} is no git clone, and a bundle holds one. Clone the project first.")
-    (PROJECT / "build").mkdir(exist_ok=True)
-    partial = to.with_name(f".{to.name}.partial")
+    partial, build = to.with_name(f".{to.name}.partial"), PROJECT / "build" / "bundle"
     try:
-        with tempfile.TemporaryDirectory(dir=PROJECT / "build", prefix="bundle-") as folder:
-            clone, wheels = Path(folder, _TOP), Path(folder, WHEELS)
-            _clone(clone)
-            _gather(wheels, asked)
-            try:
-                _pack(partial, clone, wheels, {kind(system): steps[0] + steps[1] for system, steps in asked.items()})
-                os.replace(partial, to)
-            finally:
-                partial.unlink(missing_ok=True)
+        build.mkdir(parents=True)
+    except FileExistsError:
+        raise ValueError(
+            f"{build} is there: another bundle is being made, or its making was killed. Wait for its end, or delete the folder."
+        ) from None
+    try:
+        _check_writable(partial)
+        _clone(build / _TOP)
+        _gather(build / WHEELS, asked)
+        made_for = {kind(system): steps[0] + steps[1] for system, steps in asked.items()}
+        _pack(partial, build / _TOP, build / WHEELS, made_for)
+        os.replace(partial, to)
     except OSError as error:
         if error.errno != errno.ENOSPC:
             raise
@@ -121,7 +132,19 @@ def make(to: Path, asked: dict[str, tuple[list[str], list[str]]]) -> Path:
             f"no space is left: some 600 MB a system are needed in {PROJECT} and again in {to.parent}, where "
             f"{shutil.disk_usage(to.parent).free / 1e6:,.0f} MB are free. Nothing was kept."
         ) from None
+    finally:
+        shutil.rmtree(build, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            partial.unlink(missing_ok=True)
     return to
+
+
+def _check_writable(path: Path) -> None:
+    """ValueError at once where a file cannot be written: gathering the wheels takes minutes."""
+    try:
+        path.touch()
+    except OSError as error:
+        raise ValueError(f"{path.parent} cannot be written ({error.strerror}). Name another place with --to.") from None
 
 
 def target(to: Path) -> Path:

@@ -474,8 +474,6 @@ def doctor(preset: str, runs: Path = PROJECT / "runs") -> list[str]:
     runs: the folder of the runs, whose disk must have room.
     """
     machine, problems = this_machine(), []
-    if sys.version_info < (3, 11):
-        problems.append(f"Python {machine.python} is too old: make a virtual environment with Python 3.11 or newer.")
     for name, pin, have in mismatches(machine):
         problems.append(
             f"{name} {have} is installed, the pin is {pin}." if have else f"{name} is not installed, the pin is {pin}."

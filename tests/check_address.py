@@ -20,7 +20,7 @@ from pathlib import Path
 PROJECT = Path(__file__).resolve().parent.parent
 CONSTANT = "pyproject.toml"
 HOLDERS = ("CITATION.cff", "docs/ways-in.md", *(f"notebooks/{path.name}" for path in (PROJECT / "notebooks").glob("*.ipynb")))
-_ADDRESS = re.compile(r"https://github\.com/([\w.-]+/[\w.-]+)")
+_ADDRESS = re.compile(r"https://github\.com/(\w[\w-]*/(?!\.\.?$)[\w.-]+)", re.ASCII)
 _NAMES = {"grpo-notebooks"}  # of the repository, whoever owns it
 _TEXT = (".md", ".ipynb", ".toml", ".cff", ".yml", ".yaml", ".json", ".py", ".sh")
 
@@ -61,7 +61,7 @@ def problems() -> list[str]:
     ]
     if found:
         found.append(f"mend with: python tests/check_address.py --set https://github.com/{slug}")
-    releases = [tag for tag in _git("tag", "--points-at", "HEAD").split() if re.match(r"v\d", tag)]
+    releases = [tag for tag in _git("tag", "--points-at", "HEAD").split() if tag.startswith("v")]
     if releases and slug.startswith("OWNER/"):
         found.append(
             f"{releases[0]} is a release, and the address is still {slug}, which nobody can clone: --set it, commit, tag anew."
@@ -70,11 +70,20 @@ def problems() -> list[str]:
 
 
 def set_address(address: str) -> int:
-    """Write an address into the constant and all copies; returns the number of files changed. ValueError for another host."""
+    """Write an address into the constant and all copies; returns the number of files changed.
+
+    ValueError for another host, and for the name of another repository that is linked to: its links would count as copies.
+    """
     match = _ADDRESS.fullmatch(address.removesuffix("/").removesuffix(".git"))
     if not match:
         raise ValueError(f"--set {address}: give https://github.com/OWNER/NAME; Colab, Binder and Codespaces open no other.")
     pattern, changed = copies(constant()), 0
+    for path in tracked():
+        text = path.read_text(encoding="utf-8")
+        others = set(copies(match[1]).findall(text)) - set(pattern.findall(text))
+        if other := next((slug for _, slug in sorted(others) if slug != match[1]), None):
+            name = path.relative_to(PROJECT).as_posix()
+            raise ValueError(f"--set {address}: {name} links to {other}, another repository of this name. Take another name.")
     for path in tracked():
         text = path.read_bytes().decode("utf-8")  # bytes, so that no line end changes
         if (new := pattern.sub(rf"\g<1>{match[1]}", text)) != text:

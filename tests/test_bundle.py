@@ -276,7 +276,17 @@ def test_a_wheel_that_did_not_come_whole_is_named(options, name, damage, said):
         options(lambda folder, contents: damage(next(folder.glob(f"{name}*.whl"))))
 
 
-@pytest.mark.parametrize("text", ["", '{"for": "CPython', "[]", '{"for": {"x": []}, "files": {"a": 3}}', "7"])
+def test_a_wheel_that_is_not_of_the_bundle_is_refused_because_pip_would_take_it(options):
+    with pytest.raises(ValueError, match=r"did not come with the bundle, .*: tiny-2\.0-py3-none-any\.whl\. Delete it"):
+        options(lambda folder, contents: (folder / "tiny-2.0-py3-none-any.whl").touch())
+
+
+SIZED = '{{"for": {{"x": []}}, "files": {}}}'
+NO_LISTS = ["", '{"for": "CPython', "[]", "7", "[" * 100_000, SIZED.format("{}"), SIZED.format('{"a": 3}')]
+NO_LISTS.append(SIZED.format('{"a": {"size": "big", "sha256": ""}}'))
+
+
+@pytest.mark.parametrize("text", NO_LISTS, ids=lambda text: text[:50])
 def test_a_list_that_cannot_be_read_is_said(unpacked, tmp_path, text):
     (tmp_path / "wheels").mkdir()
     (tmp_path / "wheels/contents.json").write_text(text)
@@ -294,6 +304,21 @@ def test_what_is_there_is_not_touched_and_a_folder_that_is_not_is_named(project,
     assert (tmp_path / "mine.tar").read_text() == "!"
     done = helpers(project, "bundle", "--to", str(tmp_path / "none/x.tar"), index=index)
     assert done.returncode == 2 and f"there is no folder {tmp_path / 'none'}" in done.stderr
+
+
+def test_a_folder_that_cannot_be_written_is_said_before_wheels_are_gathered(project, index):
+    done = helpers(project, "bundle", "--to", "/proc/x.tar", index=index)  # where nobody can write, not even root
+    assert done.returncode == 2 and "error: /proc cannot be written" in done.stderr and "--to" in done.stderr
+    assert done.stdout == "" and not list((project / "build").iterdir())
+
+
+def test_what_a_killed_one_left_is_named_and_left_alone_as_another_may_be_at_work(project, tmp_path):
+    left = project / "build/bundle"
+    left.mkdir(parents=True)
+    done = helpers(project, "bundle", "--to", str(tmp_path), index=tmp_path)
+    assert left.is_dir() and list(tmp_path.iterdir()) == []
+    left.rmdir()
+    assert done.returncode == 2 and f"{left} is there: another bundle is being made" in done.stderr and done.stdout == ""
 
 
 def test_a_project_that_is_no_clone_is_said(tmp_path, monkeypatch):

@@ -80,16 +80,61 @@ def test_binder_takes_the_same_environment_and_the_same_last_step():
     assert os.access(binder / "postBuild", os.X_OK) and sorted(os.listdir(binder)) == ["environment.yml", "postBuild"]
 
 
-def test_a_python_that_is_too_old_is_told_what_to_do(tmp_path):
-    shutil.copy(PROJECT / "install.sh", tmp_path)
-    old = tmp_path / "python3.9"
-    old.write_text('#!/bin/sh\ncase "$1" in -c) exit 1;; *) touch went-on;; esac\n')
-    old.chmod(0o755)
-    done = subprocess.run(
-        ["sh", "install.sh"], cwd=tmp_path, env=os.environ | {"PYTHON": str(old)}, capture_output=True, text=True
-    )
+def stand_in(path: Path, version: str) -> Path:
+    """What stands for a Python: tells its version, and notes what else it is asked to do."""
+    old = int(version == "3.9")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f'#!/bin/sh\ncase "$*" in *print*) echo {version};; -c*) exit {old};; *) echo "$@" >> "$0.asked";; esac\n')
+    path.chmod(0o755)
+    return path
+
+
+@pytest.fixture
+def install(tmp_path):
+    """install(version of the Python named, version of the one in .venv or None): what install.sh says, through a link."""
+    (tmp_path / "project").mkdir()
+    shutil.copy(PROJECT / "install.sh", tmp_path / "project")
+    (tmp_path / "link").symlink_to("project/install.sh")
+
+    def run(named: str, has: str | None, given: bool = True) -> subprocess.CompletedProcess:
+        python = stand_in(tmp_path / "bin/python3", named)
+        venv = tmp_path / "project/.venv/bin"
+        if has:
+            stand_in(venv / "pip", has)
+        if has not in (None, "gone"):
+            stand_in(venv / "python", has)
+        own = os.environ | {"PATH": f"{python.parent}:{os.environ['PATH']}", "PYTHON": str(python) if given else ""}
+        return subprocess.run(["sh", "link"], cwd=tmp_path, env=own, capture_output=True, text=True)
+
+    return run
+
+
+def test_a_python_that_is_too_old_is_told_what_to_do(install, tmp_path):
+    done = install("3.9", None)
     assert done.returncode == 1 and "Python 3.11 or newer is needed" in done.stderr and "PYTHON=python3.12" in done.stderr
-    assert not (tmp_path / "went-on").exists() and not (tmp_path / ".venv").exists()
+    assert not (tmp_path / "bin/python3.asked").exists() and not (tmp_path / "project/.venv").exists()
+
+
+@pytest.mark.parametrize("has", ["3.9", "gone"])
+def test_a_venv_whose_python_is_too_old_or_gone_is_to_be_deleted(install, has):
+    done = install("3.12", has)
+    assert done.returncode == 1 and "older than 3.11. Delete it (rm -r .venv), then run this again." in done.stderr
+
+
+@pytest.mark.parametrize("given", [True, False])
+def test_a_venv_of_another_python_is_used_and_that_is_said(install, tmp_path, given):
+    done = install("3.9", "3.11", given)
+    assert done.returncode == 0 and ("note: .venv is there, with Python 3.11" in done.stderr) == given, done.stderr
+    assert (tmp_path / "project/.venv/bin/python.asked").read_text() == "-m helpers install\n", "beside the file, not the link"
+    assert install("3.11", "3.11").stderr == ""
+
+
+@pytest.mark.parametrize("command", ["install", "doctor", "run"])
+def test_the_command_line_of_a_python_that_is_too_old_says_so(command, cli, monkeypatch):
+    with monkeypatch.context() as patched:
+        patched.setattr(sys, "version_info", (3, 10, 13))
+        code, out, err = cli(command)
+    assert code == 2 and "is too old: 3.11 or newer is needed" in err and out == ""
 
 
 # --- Where there is no POSIX -----------------------------------------------------------------------------------------------
@@ -163,6 +208,7 @@ def test_every_copy_of_the_address_is_the_constant(python):
 def test_the_placeholder_is_fine_until_it_is_released(published, tmp_path):
     assert published() == (0, "")
     assert published(tag="draft") == (0, ""), "no release"
+    assert "vnext is a release" in published(tag="vnext")[1], "release.yml runs for every v*"
     code, said = published(tag="v1.2.0")
     assert code == 1 and "v1.2.0 is a release, and the address is still OWNER/" in said
     code, said = published("--set", "https://github.com/ada/rewards.git")
@@ -184,13 +230,37 @@ def test_a_copy_that_differs_and_one_that_is_missing_are_named(published, tmp_pa
     assert "CITATION.cff does not say where the project is" in said and "mend with" in said
 
 
-@pytest.mark.parametrize("address", ["https://gitlab.com/a/b", "git@github.com:a/b", "https://github.com/a", "a/b"])
+NO_ADDRESSES = ["https://gitlab.com/a/b", "git@github.com:a/b", "https://github.com/a", "a/b"]
+NO_ADDRESSES += ["https://github.com/../..", "https://github.com/a/..", "https://github.com/ü/b"]
+
+
+@pytest.mark.parametrize("address", NO_ADDRESSES)
 def test_an_address_that_the_links_cannot_have_is_refused(published, tmp_path, address):
     code, said = published("--set", address)
     assert code == 1 and f"--set {address}" in said
     (tmp_path / "pyproject.toml").write_text(f'[project.urls]\nRepository = "{address}"\n')
     code, said = published()
     assert code == 1 and repr(address) in said and "Traceback" not in said
+
+
+def test_the_name_of_another_repository_that_is_linked_to_is_refused(published, tmp_path):
+    code, said = published("--set", "https://github.com/me/unsloth")
+    assert code == 1 and "README.md links to unslothai/unsloth, another repository of this name" in said
+    assert "me/unsloth" not in (tmp_path / "pyproject.toml").read_text(encoding="utf-8")
+
+
+def test_a_week_in_which_every_pin_is_the_newest_is_green(tmp_path):
+    workflow = yaml.safe_load((PROJECT / ".github/workflows/weekly.yml").read_text(encoding="utf-8"))
+    (step,) = [step["run"] for step in workflow["jobs"]["newest"]["steps"] if "commit" in step.get("run", "")]
+    lines = "\n".join(line for line in step.splitlines() if line.startswith("git "))
+    pins = tmp_path / "requirements.txt"
+    pins.write_text("a==1\n")
+    first = "git init -q; git add .; git -c user.name=Ada -c user.email=ada@example.org commit -qm first"
+    for script in (first, f"echo a==2 > requirements.txt\n{lines}", lines):  # the second time nothing is left to commit
+        done = subprocess.run(["bash", "-ec", script], cwd=tmp_path, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
+    log = subprocess.run(["git", "log", "--format=%s"], cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+    assert log.splitlines() == ["The newest releases", "first"]
 
 
 def test_a_tag_is_checked_where_it_is_pushed():

@@ -13,6 +13,7 @@ import json
 import os
 import tarfile
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 from helpers import PROJECT
@@ -40,19 +41,24 @@ def fetch(name: str) -> int:
     ValueError where there is something, or the archive is damaged; FileNotFoundError without an archive.
     """
     run = Run(name)
+    _check_free(run)
+    return _put(run, "05", _check_free)
+
+
+def _check_free(run: Run) -> None:
     if not is_free(run.folder):
         raise ValueError(
             f"{run.show()} is there already, and was not touched. Take another name, such as --run late, or set aside what is "
-            f"there and put the demo in its place: `python -m helpers checkpoint --run {name} --from-demo 05`."
+            f"there and put the demo in its place: `python -m helpers checkpoint --run {run.name} --from-demo 05`."
         )
-    return _put(run, "05")
 
 
 def mend(name: str, last: str) -> int:
     """Make a run what the demo is after one of its notebooks, and print what it brought. Returns 0.
 
     What the run holds is moved to `set_aside/<number>/` in it, whole: half of one run and half of another would be neither.
-    last: the number of a notebook from 01 to 05. ValueError for another, and as `fetch`.
+    last: the number of a notebook from 01 to 05. ValueError for another, and where the run cannot be replaced: it is then as
+    it was.
     """
     numbers = arguments.numbers(last)
     if len(numbers) != 1 or numbers[0] not in LEFT_BY:
@@ -62,22 +68,29 @@ def mend(name: str, last: str) -> int:
     return _put(Run(name), numbers[0])
 
 
-def _put(run: Run, last: str) -> int:
+def _put(run: Run, last: str, check: Callable[[Run], None] = lambda run: None) -> int:
+    """check: what must still hold once nobody else can write the run."""
     numbers = [number for number in LEFT_BY if number <= last]
     stored = _read()  # what may fail comes first
     chosen = {name: content for name, content in stored.items() if left_by(name) in numbers}
-    with held(run.folder, f"run {run.name!r}"):
-        before, aside = _was(run), _set_aside(run)
-        with tempfile.TemporaryDirectory(dir=run.folder, prefix=".demo-") as fresh:
-            for name, content in chosen.items():
-                path = Path(fresh) / name
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_bytes(content)
-            for path in sorted(Path(fresh).iterdir()):
-                os.replace(path, run.folder / path.name)
-        done = {"parameters": {}, "notebooks": numbers, "done": numbers, "used": {number: {} for number in numbers}}
-        arguments.write(run, done)
-        write_json(run.path("manifest.json"), _manifest(stored, run.name, numbers))  # last: without it, nothing is there
+    try:
+        with held(run.folder, f"run {run.name!r}"):
+            check(run)
+            before = _was(run)
+            with tempfile.TemporaryDirectory(dir=run.folder, prefix=".demo-") as folder:
+                fresh = Run(run.name)
+                fresh.folder = Path(folder)
+                for name, content in chosen.items():
+                    fresh.path(name).write_bytes(content)
+                done = {"parameters": {}, "notebooks": numbers, "done": numbers, "used": {number: {} for number in numbers}}
+                arguments.write(fresh, done)
+                write_json(fresh.path("manifest.json"), _manifest(stored, run.name, numbers))
+                aside = _exchange(run, fresh.folder)
+    except OSError as error:
+        raise ValueError(
+            f"the demo could not be put into {run.show()}, which is as it was ({error}). Mend that, or take another name: "
+            "`python -m helpers checkpoint --fetch-demo --run late`."
+        ) from None
     _tell(run, chosen, numbers, before, aside)
     return 0
 
@@ -106,16 +119,36 @@ def _was(run: Run) -> str:
     return ""
 
 
-def _set_aside(run: Run) -> str:
-    """Move all that a run holds into a folder of its own within it; returns how to print that. Empty where nothing is."""
-    found = [path for path in run.folder.iterdir() if path.name not in (".lock", ASIDE)]
-    if not found:
-        return ""
+def _exchange(run: Run, fresh: Path) -> str:
+    """Move all that a run holds into a folder of its own within it, and what is fresh into its place, or nothing at all.
+
+    Returns how to print the folder; empty where there was nothing. OSError where nothing was moved, or all was moved back;
+    ValueError, with the place, where some could not be.
+    """
+    found = [path for path in run.folder.iterdir() if path.name not in (".lock", ASIDE, fresh.name)]
     number = next(n for n in range(1, 10_000) if not (run.folder / ASIDE / str(n)).exists())
-    to = run.path(f"{ASIDE}/{number}/manifest.json").parent
-    for path in sorted(found, key=lambda path: path.name != "manifest.json"):  # it goes first: half a run has none
-        os.replace(path, to / path.name)
-    return run.show(f"{ASIDE}/{number}") + "/"
+    aside = run.folder / ASIDE / str(number)
+    # Half a run has no manifest: the old one goes first, and the new one comes last.
+    moves = [(path, aside / path.name) for path in sorted(found, key=lambda path: path.name != "manifest.json")]
+    moves += [(path, run.folder / path.name) for path in sorted(fresh.iterdir(), key=lambda path: path.name == "manifest.json")]
+    if found:
+        aside.mkdir(parents=True)
+    shown, moved = run.show(f"{ASIDE}/{number}") + "/", []
+    try:
+        for path, to in moves:
+            os.replace(path, to)
+            moved.append((path, to))
+    except BaseException as error:  # Ctrl-C too
+        for path, to in reversed(moved):
+            with contextlib.suppress(OSError):
+                os.replace(to, path)
+        with contextlib.suppress(OSError):
+            aside.rmdir()
+            aside.parent.rmdir()
+        if aside.exists():
+            raise ValueError(f"{run.show()} could not be replaced ({error}). Move back what is in {shown}") from error
+        raise
+    return shown if found else ""
 
 
 def _tell(run: Run, chosen: dict[str, bytes], numbers: list[str], before: str, aside: str) -> None:

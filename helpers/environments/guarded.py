@@ -64,8 +64,8 @@ class Guarded:
       not pay; the next episode gets a new instance (threads cannot be killed: see `worker`);
     - a limit of `turns` calls an episode, after which every tool answers that the episode is over. TRL itself goes on until
       `max_completion_length` is full: give `GRPOConfig(max_tool_calling_iterations=turns)`, too;
-    - a result of at most `result_characters` characters, cut where it is longer, and said so in it. What is no text becomes
-      JSON; None, and what JSON does not know, is a fault.
+    - a result of at most `result_characters` characters, cut where it is longer, and said so in it; so is what `reset`
+      returns. What is no text becomes JSON; None of a tool, and what JSON does not know, is a fault.
 
     What goes wrong is counted in `counts`, kept in `faults` and, with a run, in `checkpoints/environment_faults.jsonl`. A tool
     that raises costs one failed call; ToolError is no fault but the environment's word to the policy. Where `reset` or
@@ -92,7 +92,7 @@ class Guarded:
         ):
             if isinstance(value, bool) or not isinstance(value, (int, float)) or not least <= value < 1e9:
                 raise ValueError(f"{name}={value!r} must be a number of at least {least}.")
-        instance, problems = examined(factory)
+        instance, problems = examined(factory, seconds=seconds)
         if problems:
             raise ValueError(" ".join(problems))
         self.factory, self.run = factory, run
@@ -112,7 +112,7 @@ class Guarded:
         return len(self.abandoned)
 
     def text_of(self, result: object) -> str:
-        """A tool's result as the policy reads it. A TypeError for what is no text and cannot be made one."""
+        """A tool's result, or a reset's, as the policy reads it. A TypeError for what is no text and cannot be made one."""
         text = result if isinstance(result, str) else _json(result)
         limit = self.result_characters
         if len(text) > limit:
@@ -184,7 +184,10 @@ class _Play:
         self.dead, self.calls = "", 0
         if self.worker is None and not self.begin():
             return None
-        return self.run("reset", columns, lambda: self.inner.reset(**columns), _observation)
+        return self.run("reset", columns, lambda: self.inner.reset(**columns), self.observation)
+
+    def observation(self, text: object) -> str | None:
+        return None if text is None else self.guard.text_of(text)
 
     def begin(self) -> bool:
         self.worker = Worker()
@@ -248,10 +251,6 @@ class _Play:
             return self.earned
         score = self.run("get_reward", {}, lambda: self.inner.get_reward(), _finite)
         return self.earned if self.dead else score
-
-
-def _observation(text: object) -> str | None:
-    return None if text is None else _encodable(text if isinstance(text, str) else _json(text))
 
 
 def _finite(score: object) -> float:

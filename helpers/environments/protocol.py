@@ -14,6 +14,8 @@ import runpy
 from collections.abc import Callable, Collection
 from typing import Protocol
 
+from helpers.environments.worker import OutOfTime, Worker
+
 _NOT_TOOLS = {"reset", "get_reward"}
 _DECLARED = ("response_template", "response_schema")  # where a tokenizer says how calls are read
 # What classes have for whoever uses them; a policy that finds one among its tools will try it.
@@ -75,22 +77,26 @@ def schema_of(tool: Callable) -> dict:
 # --- Before training ---------------------------------------------------------------------------------------------------
 
 
-def check_environment(factory: Callable[[], Environment], columns: Collection[str] | None = None) -> list[str]:
+def check_environment(
+    factory: Callable[[], Environment], columns: Collection[str] | None = None, seconds: float = 60.0
+) -> list[str]:
     """What is wrong with an environment, a sentence each, with the way out; empty where TRL can use it.
 
     factory: what goes to `GRPOTrainer(environment_factory=…)`. It is called once. columns: those of the training data; `prompt`
     is one of them. None leaves `reset` unchecked. A dictionary of factories is TRL's way to mix environments, chosen by the
-    column `environment`, which `reset` does not see.
+    column `environment`, which `reset` does not see. seconds: how long making an instance may take.
     """
     if isinstance(factory, dict):
         seen = None if columns is None else set(columns) - {"environment"}
-        return [f"{name}: {said}" for name, one in factory.items() for said in examined(one, seen)[1]]
-    return examined(factory, columns)[1]
+        return [f"{name}: {said}" for name, one in factory.items() for said in examined(one, seen, seconds)[1]]
+    return examined(factory, columns, seconds)[1]
 
 
-def examined(factory: Callable, columns: Collection[str] | None = None) -> tuple[Environment | None, list[str]]:
+def examined(
+    factory: Callable, columns: Collection[str] | None = None, seconds: float = 60.0
+) -> tuple[Environment | None, list[str]]:
     """The instance that was examined, if there is one, and what `check_environment` says of it."""
-    instance, said = _instance(factory)
+    instance, said = _instance(factory, seconds)
     if instance is None:
         return None, [said]
     kind, name, found = type(instance), type(instance).__name__, []
@@ -108,7 +114,7 @@ def examined(factory: Callable, columns: Collection[str] | None = None) -> tuple
     return instance, found + [said for tool in tools if (said := _wrong_with(tool, getattr(instance, tool)))]
 
 
-def _instance(factory: Callable) -> tuple[Environment | None, str]:
+def _instance(factory: Callable, seconds: float) -> tuple[Environment | None, str]:
     """An instance, or why there is none."""
     name = getattr(factory, "__name__", type(factory).__name__)
     if not callable(factory):
@@ -122,11 +128,19 @@ def _instance(factory: Callable) -> tuple[Environment | None, str]:
             f"{name}() needs {_listed(needed)}, and TRL makes instances without arguments: give them defaults, or pass "
             f"functools.partial({name}, {needed[0]}=…)."
         )
+    worker = Worker()
     try:
-        instance = factory()
-    except Exception as error:
+        made, error = worker.call(seconds, lambda: (factory(),))  # in a tuple, or what is asynchronous would be awaited
+    except OutOfTime:
+        worker.abandon()
+        return None, (
+            f"{name}() did not return within {seconds:g} seconds, and TRL makes many instances: load what takes long once, "
+            "outside the class, or give it more `seconds`."
+        )
+    worker.release()
+    if error is not None:
         return None, f"{name}() raised {type(error).__name__}: {error!s:.200}"
-    return instance, "" if instance is not None else f"{name}() returned nothing: name a class."
+    return made[0], "" if made[0] is not None else f"{name}() returned nothing: name a class."
 
 
 def _needed(function: Callable) -> list[str]:

@@ -108,6 +108,20 @@ def test_a_run_that_is_there_is_not_touched(cli):
     assert (Run("demo").folder / "manifest.json").read_text() == "{}"
 
 
+def test_of_several_at_once_one_fetches_and_the_others_are_told(cli, monkeypatch):
+    """Another process puts the demo there after the first look, before this one holds the folder."""
+    read = demo._read
+
+    def meanwhile():
+        Run("demo").path("manifest.json").write_text("{}")
+        return read()
+
+    monkeypatch.setattr(demo, "_read", meanwhile)
+    code, out, err = cli("checkpoint", "--fetch-demo")
+    assert code == 2 and "is there already, and was not touched" in err and out == ""
+    assert contents(Run("demo").folder) == {"manifest.json": b"{}"}
+
+
 # --- Mending -----------------------------------------------------------------------------------------------------------
 
 
@@ -134,6 +148,44 @@ def test_a_broken_run_becomes_the_demo_after_a_notebook_and_what_it_was_is_kept(
     pipeline.check("mine", ["03"] if last == "02" else ["04", "05"], {})
     assert cli("checkpoint", "--run", "mine", "--from-demo", last)[0] == 0
     assert (run.folder / "set_aside/2/manifest.json").is_file() and (kept / "own.txt").is_file()
+
+
+def contents(folder) -> dict[str, bytes]:
+    found = (path for path in folder.rglob("*") if path.is_file() and path.name != ".lock")
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in found}
+
+
+@pytest.mark.parametrize("stuck", ["data", "own.txt", "adapter"])
+def test_what_cannot_be_moved_leaves_the_run_as_it_was(cli, monkeypatch, stuck):
+    """`data` and `own.txt` of the run; `adapter` of the demo, when all of the run is aside already."""
+    run, replace = Run("mine"), demo.os.replace
+    for name in ("manifest.json", "data/train.parquet", "own.txt"):
+        run.path(name).write_text(name)
+    before = contents(run.folder)
+
+    def refuses(path, to):
+        if demo.Path(path).name == stuck:
+            raise PermissionError(13, "Permission denied", str(path))
+        replace(path, to)
+
+    monkeypatch.setattr(demo.os, "replace", refuses)
+    code, out, err = cli("checkpoint", "--run", "mine", "--from-demo", "03")
+    assert code == 2 and "which is as it was ([Errno 13]" in err and out == "" and "Mend that" in err
+    assert contents(run.folder) == before and not (run.folder / "set_aside").exists()
+
+
+def test_a_disk_without_room_leaves_the_run_as_it_was(cli):
+    resource = pytest.importorskip("resource", reason="a limit to the size of files stands for a full disk")
+    run = Run("mine")
+    run.path("manifest.json").write_text("{")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, limits[1]))
+    try:
+        code, _, err = cli("checkpoint", "--run", "mine", "--from-demo", "03")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert code == 2 and "could not be put into" in err and "which is as it was ([Errno 27] File too large" in err
+    assert contents(run.folder) == {"manifest.json": b"{"} and not (run.folder / "set_aside").exists()
 
 
 def test_what_the_run_was_is_said(cli):

@@ -95,6 +95,16 @@ class CannotBegin(Healthy):
         raise OSError("connection refused")
 
 
+class Ends(Healthy):
+    def __init__(self):
+        raise SystemExit(3)
+
+
+class NeverBegins(Healthy):
+    def __init__(self):
+        time.sleep(30)
+
+
 class RewardNeedsArguments(Healthy):
     def get_reward(self, completions) -> float:
         return 1.0
@@ -142,6 +152,17 @@ def broken_reset(error: BaseException) -> type:
             raise error
 
     return BrokenReset
+
+
+def saying(text) -> type:
+    """A healthy environment that begins with this."""
+
+    class Saying(Healthy):
+        def reset(self, seed: int, **columns):
+            super().reset(seed)
+            return text
+
+    return Saying
 
 
 def rewarding(value) -> type:

@@ -114,6 +114,13 @@ def test_ten_megabytes_are_cut_and_said_to_be():
     assert guard.counts["cut"] == 1 and not guard.faults
 
 
+def test_what_an_episode_begins_with_is_cut_too():
+    guard = Guarded(sick.saying("x" * 10_000_000), result_characters=200)
+    text = guard().reset(seed=1)
+    assert len(text) == 200 and text.endswith("10,000,000 characters, and 200 are shown]") and guard.counts["cut"] == 1
+    assert Guarded(sick.saying(None))().reset(seed=1) is None
+
+
 def test_wrong_arguments_do_not_reach_the_tool_and_are_no_fault():
     environment, guard = begun(sick.raising(AssertionError("must not be called")))
     assert refusal(environment.say) == "say needs word: a text."

@@ -36,6 +36,7 @@ def test_nothing_is_said_of_what_trl_can_use(kind):
         (sick.Tidying, ["`tidy` is public, and so a tool, but it returns nothing", "call it `_tidy`"]),
         (sick.NeedsArguments, ["NeedsArguments() needs `host`", "functools.partial(NeedsArguments, host=…)"]),
         (sick.CannotBegin, ["CannotBegin() raised OSError: connection refused"]),
+        (sick.Ends, ["Ends() raised SystemExit: 3"]),
         (sick.RewardNeedsArguments, ["get_reward needs `completions`"]),
         (Guessing(), ["Guessing is an object, not a factory", "without brackets"]),
     ],
@@ -45,7 +46,7 @@ def test_each_thing_wrong_is_said_with_the_way_out(kind, says):
     said = check_environment(kind, COLUMNS)
     for part in says:
         assert part in " ".join(said)
-    assert all(sentence.endswith((".", "`", "refused")) and "\n" not in sentence for sentence in said)
+    assert all(sentence.endswith((".", "`", "refused", "3")) and "\n" not in sentence for sentence in said)
 
 
 @pytest.mark.parametrize("kind", [sick.NoDocstring, sick.Closing, sick.NeedsArguments, sick.NoReset])
@@ -53,6 +54,17 @@ def test_a_guard_refuses_what_trl_could_not_use_in_the_same_words(kind):
     with pytest.raises(ValueError) as refused:
         Guarded(kind)
     assert str(refused.value) == " ".join(check_environment(kind))
+
+
+@pytest.mark.parametrize(
+    "check", [functools.partial(check_environment, seconds=0.25), functools.partial(Guarded, seconds=0.25)]
+)
+def test_an_environment_that_is_never_made_is_said(check):
+    try:
+        (said,) = check(sick.NeverBegins)
+    except ValueError as error:
+        said = str(error)
+    assert said.startswith("NeverBegins() did not return within 0.25 seconds") and "more `seconds`" in said
 
 
 def test_the_prompt_is_passed_too_so_a_reset_must_take_it():
