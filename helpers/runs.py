@@ -378,6 +378,18 @@ def is_free(folder: Path) -> bool:
 
 
 @contextlib.contextmanager
+def _named(path: Path, temporary: Path) -> Iterator[None]:
+    """Of an error, the name that was asked for in place of its temporary neighbour's."""
+    try:
+        yield
+    except OSError as error:
+        if str(error.filename).startswith(str(temporary)):
+            error.filename = f"{path}{str(error.filename).removeprefix(str(temporary))}"
+            del error.filename2  # of a renaming; None would be printed
+        raise
+
+
+@contextlib.contextmanager
 def atomic_write(path: Path) -> Iterator[Path]:
     """A temporary neighbour to write to; it takes the file's place when the block ends without an error.
 
@@ -387,8 +399,9 @@ def atomic_write(path: Path) -> Iterator[Path]:
     temporary = _neighbour(path, "tmp")
     _in_use.add(temporary)
     try:
-        yield temporary
-        os.replace(temporary, path)
+        with _named(path, temporary):
+            yield temporary
+            os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
         _in_use.discard(temporary)
@@ -405,18 +418,31 @@ def atomic_folder(path: Path) -> Iterator[Path]:
     clear_leftovers(path.parent)
     temporary, replaced = (_neighbour(path, kind) for kind in ("tmp", "old"))
     _in_use.update((temporary, replaced))
-    temporary.mkdir()
+    with _named(path, temporary):
+        temporary.mkdir()
     try:
-        yield temporary
-        if path.exists():
-            os.replace(path, replaced)
-        os.replace(temporary, path)
+        with _named(path, temporary):
+            yield temporary
+            if path.exists():
+                os.replace(path, replaced)
+            os.replace(temporary, path)
         shutil.rmtree(replaced, ignore_errors=True)
     finally:
         if replaced.exists() and not path.exists():
             os.replace(replaced, path)
         shutil.rmtree(temporary, ignore_errors=True)
         _in_use.difference_update((temporary, replaced))
+
+
+def refuse_to_replace(path: Path, mark: str) -> None:
+    """ValueError where a file is there that does not carry the mark near its beginning: it is somebody's, not ours."""
+    if path.is_file():
+        with path.open("rb") as file:
+            begins = file.read(1000)
+    else:
+        begins = b"no plain file" if path.exists() else b""
+    if begins and mark.encode() not in begins:
+        raise ValueError(f"{path} is there and has another content: name another file, or remove it first.")
 
 
 def write_json(path: Path, value: object) -> None:

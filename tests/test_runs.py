@@ -268,6 +268,17 @@ def test_a_folder_set_aside_by_a_crash_does_not_stop_the_next_write(tmp_path):
     assert (folder / "weights").read_text() == "new"
 
 
+def test_an_error_names_the_file_that_was_asked_for(tmp_path):
+    with pytest.raises(OSError) as no_file, atomic_write(tmp_path / "page.html"):
+        pass
+    (tmp_path / "made").mkdir()
+    with pytest.raises(OSError) as no_folder, atomic_folder(tmp_path / "made") as temporary:
+        (temporary / "no" / "folder").touch()
+    told = [str(no_file.value), str(no_folder.value)]
+    paths = (tmp_path / "page.html", tmp_path / "made" / "no" / "folder")
+    assert told == [f"[Errno 2] No such file or directory: '{path}'" for path in paths]
+
+
 def test_json_is_written_readably_and_in_utf8(tmp_path):
     write_json(tmp_path / "a.json", {"b": [1, "é"], "a": None})
     text = (tmp_path / "a.json").read_bytes().decode("utf-8")

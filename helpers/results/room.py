@@ -17,7 +17,7 @@ from pathlib import Path
 from helpers import PROJECT
 from helpers.results import report, students
 from helpers.results.students import Curve, Student
-from helpers.runs import atomic_write
+from helpers.runs import atomic_write, refuse_to_replace
 
 _WIDTH, _HEIGHT = 200, 100  # of a panel
 _APART = 3.0  # a curve that is so many times longer or higher than is usual in the class gets a scale of its own
@@ -27,10 +27,12 @@ _LAST = 5  # points that the reward at the end is a mean of
 def write(folder: Path, to: Path, every: float | None = None) -> list[Student]:
     """Write the page about a shared folder, whole or not at all; returns what it shows.
 
-    every: the seconds after which the browser loads it again. ValueError where the folder is none, or the page has no place.
+    every: the seconds after which the browser loads it again. ValueError where the folder is none, the page has no place, or
+    something else is there.
     """
     if to.is_dir() or not to.parent.is_dir():
         raise ValueError(f"{to} is no place for the page: name a file in a folder that is there, such as --to class.html.")
+    refuse_to_replace(to, 'content="python -m helpers class"')
     found = students.read(folder)
     page = report.templates().get_template("class.html.j2").render(_contents(folder, found, every))
     with atomic_write(to) as temporary:
@@ -45,7 +47,7 @@ def keep(folder: Path, to: Path, every: float) -> None:
         time.sleep(every)
         try:
             write(folder, to, every)
-        except (OSError, ValueError) as error:
+        except Exception as error:  # a page that is looked at goes on, whatever a stranger's files provoke
             print(f"{datetime.now():%H:%M:%S} not written: {error}", file=sys.stderr, flush=True)
 
 

@@ -21,20 +21,23 @@ from datetime import datetime
 from pathlib import Path
 
 from helpers import PROJECT
-from helpers.shapes import MANIFEST, REWARD_REPORT, Shape, misfit, whole
+from helpers.shapes import MANIFEST, REWARD_REPORT, Shape, count, misfit, whole
 
 MOST = 500  # folders of a class; more are not one
 _FOLDERS, _ENTRIES = 60, 2000  # looked into in a student's folder; read of a listing
 _BYTES = {".ipynb": 10_000_000, ".json": 2_000_000, ".csv": 5_000_000}
 _POINTS = 160  # of a curve: more cannot be seen
 _SAID = 300  # characters of a message
+_LARGEST = 10**9  # step, or reward, of a curve that can be drawn
+_CELLS = 10**6  # executed in a session; more are made up
 _LINK = "is a symbolic link, which is not followed"
 _FILES = ("manifest.json", "reward_report.json", "metrics.csv", "figures/loss.png")
 _FILES += ("checkpoints/metrics.csv", "checkpoints/settings.json", "checkpoints/finished")
+_INSIDE = ("notebooks", "checkpoints", "figures")  # folders of a run that hold some of them
 _SECTIONS = {"data": "01", "rewards": "02", "training": "03", "merge": "05"}  # of the manifest, and who writes them
 LESSONS = ("your-own-task", "code-that-runs", "agents")  # the runs of 07, 09 and 10, which write the same sections
 _NOTEBOOK = re.compile(r"(\d\d)_\w+\.ipynb")
-_EXERCISE = re.compile(r"^### Exercise (\d+\.\d+: .+)", re.MULTILINE)
+_EXERCISE = re.compile(r"^### Exercise (\d{1,3}\.\d{1,3}: .+)", re.MULTILINE)
 _CHECKED = re.compile(r"^print\((check_\w+\(|verdict_on_\w+\))", re.MULTILINE)  # as committed; in an edition
 _ANSWERS = {"Right": "right", "Noted": "noted", "Not answered yet": "open"}  # how a check's message begins; else it is wrong
 
@@ -123,7 +126,7 @@ def _read_student(folder: Path, troubles: list[str]) -> Student:
     changed: list[float] = []
     for place in sorted(places, key=_changed, reverse=True)[:_FOLDERS]:
         files = _files(place, folder, troubles)
-        changed += map(_changed, files.values())
+        changed += filter(None, map(_changed, files.values()))
         for number, stage in itertools.chain(_copies(files, folder, troubles), _left(place, files, folder, troubles)):
             stages.setdefault(number, []).append(stage)
         curves += _curves(place, files, folder, troubles)
@@ -149,13 +152,13 @@ def _places(folder: Path, troubles: list[str]) -> list[Path]:
 def _folders(folder: Path, student: Path, troubles: list[str]) -> list[Path]:
     entries = [entry for entry in _listing(folder) if not entry.name.startswith(".")]
     troubles += [f"{_shown(Path(entry.path), student)} {_LINK}." for entry in entries if entry.is_symlink()]
-    return [Path(entry.path) for entry in entries if entry.is_dir(follow_symlinks=False)]
+    return [Path(entry.path) for entry in entries if entry.is_dir(follow_symlinks=False) and entry.name not in _INSIDE]
 
 
 def _files(place: Path, student: Path, troubles: list[str]) -> dict[str, Path]:
     """The files in a place that are worth reading, by their path in it; of what a link hides, a trouble."""
     found: dict[str, Path] = {}
-    for inside in ("", "notebooks", "checkpoints", "figures"):
+    for inside in ("", *_INSIDE):
         try:
             mode = os.lstat(place / inside).st_mode
             if stat.S_ISLNK(mode):
@@ -184,7 +187,7 @@ def _shown(path: Path, student: Path) -> str:
 def _changed(path: Path) -> float:
     try:
         return os.lstat(path).st_mtime
-    except OSError:  # replaced just now
+    except OSError:  # replaced just now, or in a folder that may only be listed
         return 0.0
 
 
@@ -292,8 +295,8 @@ def _fault(cell: dict, heading: str) -> str:
     error = _error(cell)
     if error is None:
         return ""
-    count = cell.get("execution_count")
-    where = "a cell" if count is None else f"cell [{count}]"
+    number = cell.get("execution_count")
+    where = "a cell" if number is None or not 0 <= number < _CELLS else f"cell [{number}]"
     under = f" under “{short(heading.lstrip('# '))}”" if heading else ""
     return f"{where}{under}: {short(error[0])}: {error[1]}".removesuffix(": ")
 
@@ -365,10 +368,16 @@ def _curves(place: Path, files: dict[str, Path], student: Path, troubles: list[s
     points = _tried(_points, path, student, troubles)
     if points:
         settings = files.get("checkpoints/settings.json") if going_on else None
-        shape = {"settings": {"max_steps": whole}}
-        wanted = _tried(lambda path: _json(path, shape), settings, student, troubles)
-        of = wanted["settings"]["max_steps"] if wanted else None
+        of = _tried(_steps, settings, student, troubles)
         yield _changed(path), Curve("" if place == student else place.name, *points, of)
+
+
+def _steps(path: Path) -> int:
+    """The steps that a training will have, by its settings."""
+    steps = _json(path, {"settings": {"max_steps": count}})["settings"]["max_steps"]
+    if steps >= _LARGEST:
+        raise ValueError("settings.max_steps is no number of steps")
+    return steps
 
 
 def _points(path: Path) -> tuple[list[float], list[float]]:
@@ -379,7 +388,7 @@ def _points(path: Path) -> tuple[list[float], list[float]]:
             step, reward = float(row["step"]), float(row["reward"])
         except (KeyError, TypeError, ValueError):  # a line that is being written
             continue
-        if math.isfinite(reward) and 0 <= step < 1e9 and abs(reward) < 1e9:
+        if math.isfinite(reward) and 0 <= step < _LARGEST and abs(reward) < _LARGEST:
             rows.append((step, reward))
     if not rows:
         raise ValueError("it has no step with a reward")

@@ -39,6 +39,8 @@ _MARK = re.compile(r"(BEGIN|END) (SOLUTION|HIDDEN TESTS)")  # anywhere in a line
 _TAGGED = {"SOLUTION": "solution", "HIDDEN TESTS": "check"}
 _CELLS = ("check", "exercise", "solution")  # in this order
 _CALL = re.compile(r"\n*^print\((check_(\w+)\(.*\))\)\s*\Z", re.MULTILINE)
+_DELETE = "Delete the line `raise NotImplementedError()`:"  # left in, it ends an answered cell, too
+_NOTED = '.startswith(("Right", "Noted"))'  # what a check asks of its verdict where it does not know the answer
 _LEVEL = re.compile(r"\*\*(\d+ minutes?), (easy|medium|hard)\.\*\*")
 
 
@@ -64,6 +66,8 @@ def exercises(notebook: NotebookNode) -> list[Exercise]:
     for index, cell in enumerate(notebook.cells):
         _refuse_loose_marks(cell, index)
         for tag in [tag for tag in _CELLS if tag in cell.metadata.get("tags", [])]:
+            if cell.cell_type != "code":
+                raise ValueError(f"cell {index + 1} is tagged {tag}, and is a {cell.cell_type} cell: it must be a code cell.")
             if tag != _CELLS[len(open_)]:
                 raise ValueError(f"cell {index + 1} is tagged {tag}; the next of an exercise must be {_CELLS[len(open_)]}.")
             open_[tag] = index
@@ -120,7 +124,10 @@ def _exercise(cells: list[NotebookNode], check: int, exercise: int, solution: in
 
 
 def _definition(source: str, name: str, index: int) -> tuple[str, str]:
-    """Of a check's cell, the function `check_<name>`, and all else: imports, or a figure that the question is about."""
+    """Of a check's cell, the function `check_<name>`, and all else: imports, or a figure that the question is about.
+
+    ValueError without that function, and for a mark beside it, which nbgrader would not look for there.
+    """
     try:
         statements = ast.parse(source).body
     except SyntaxError as error:
@@ -128,11 +135,20 @@ def _definition(source: str, name: str, index: int) -> tuple[str, str]:
     lines = source.splitlines()
     for position, statement in enumerate(statements):
         if isinstance(statement, ast.FunctionDef) and statement.name == f"check_{name}":
-            begin = statement.lineno - 1
+            begin = _begin(statement)
             # To the next statement, because a mark, which is a comment, belongs to no statement.
-            end = statements[position + 1].lineno - 1 if position + 1 < len(statements) else len(lines)
+            end = _begin(statements[position + 1]) if position + 1 < len(statements) else len(lines)
+            for number, line in enumerate(lines, start=1):
+                if _MARK.search(line) and not begin < number <= end:
+                    where = f"cell {index + 1}, line {number}: {line.strip()!r}"
+                    raise ValueError(f"{where} stands outside of check_{name}, so students would read on.")
             return "\n".join(lines[begin:end]).rstrip(), "\n".join(lines[:begin] + lines[end:]).strip()
     raise ValueError(f"cell {index + 1}, tagged check, does not define check_{name}, which the solution calls.")
+
+
+def _begin(statement: ast.stmt) -> int:
+    """The line on which a statement begins, from 0: that of its first decorator, if it has one."""
+    return [*getattr(statement, "decorator_list", []), statement][0].lineno - 1
 
 
 def _outside(source: str, kind: str, instead: str | None = None) -> str:
@@ -176,7 +192,7 @@ def workshop(notebook: NotebookNode) -> NotebookNode:
     """The edition for a class without grades: the student's, and its checks know the answers. ValueError as `exercises`."""
     made = _released(notebook)
     for cell in _graded(made):
-        cell.source = _without_marks(cell.source)
+        cell.source = _whole(cell.source)
     return made
 
 
@@ -191,30 +207,32 @@ def _released(notebook: NotebookNode) -> NotebookNode:
     return made
 
 
-def _without_marks(source: str) -> str:
-    return "\n".join(line for line in source.split("\n") if not _MARK.search(line))
+def _whole(source: str) -> str:
+    """A cell without its marks. A check that knows the answer asks for nothing less than it."""
+    kept = [line for line in source.split("\n") if not _MARK.search(line)]
+    return "\n".join(line for line in kept if not (line.startswith("assert verdict_on_") and _NOTED in line))
 
 
 def solutions(notebook: NotebookNode) -> NotebookNode:
     """The edition to read afterwards: one cell with the solution, and the whole check. ValueError as `exercises`."""
-    made = _without_outputs(_merged(notebook))
+    made = _without_outputs(_merged(notebook, answered=True))
     for cell in _graded(made):
         source = cell.source.partition("### BEGIN SOLUTION\n")[2] or cell.source  # what the student was given goes
-        cell.source = _without_marks(source)
+        cell.source = _whole(source)
         cell.metadata["tags"].remove("raises-exception")  # a solution that fails is to be seen
         del cell.metadata["nbgrader"]
     return made
 
 
-def _merged(notebook: NotebookNode) -> NotebookNode:
+def _merged(notebook: NotebookNode, answered: bool = False) -> NotebookNode:
     """A copy in which each exercise has one cell with the solution, and behind it one with the whole check: nbgrader's way."""
     made = deepcopy(notebook)
     for exercise in reversed(exercises(notebook)):  # from behind, so that the indices before stay true
-        made.cells[exercise.check : exercise.solution + 1] = _cells(made.cells, exercise)
+        made.cells[exercise.check : exercise.solution + 1] = _cells(made.cells, exercise, answered)
     return made
 
 
-def _cells(cells: list[NotebookNode], exercise: Exercise) -> Iterator[NotebookNode]:
+def _cells(cells: list[NotebookNode], exercise: Exercise, answered: bool) -> Iterator[NotebookNode]:
     """In place of a check, an exercise and a solution: what the check's cell does besides, the answer, and the check."""
     besides, answer, check = (cells[index] for index in (exercise.check, exercise.exercise, exercise.solution))
     call = _CALL.search(check.source)
@@ -226,7 +244,7 @@ def _cells(cells: list[NotebookNode], exercise: Exercise) -> Iterator[NotebookNo
 
     verdict = f"verdict_on_{exercise.name}"
     # With the sentence as its message, an error says what is wrong where only errors are shown: in nbgrader's Validate.
-    lines = [f"{verdict} = {call[1]}", f"print({verdict})", f'assert {verdict}.startswith(("Right", "Noted")), {verdict}']
+    lines = [f"{verdict} = {call[1]}", f"print({verdict})", f"assert {verdict}{_NOTED}, {verdict}"]
     lines += ["### BEGIN HIDDEN TESTS", f'assert {verdict}.startswith("Right"), {verdict}', "### END HIDDEN TESTS"]
     check.source = "\n".join([definition, "", "", *lines])
     graded = _nbgrader(f"check_{exercise.name}", grade=True, locked=True, points=exercise.points)
@@ -235,7 +253,10 @@ def _cells(cells: list[NotebookNode], exercise: Exercise) -> Iterator[NotebookNo
     if other:
         besides.source, besides.metadata["tags"] = other, []
         yield besides
-    yield from cells[exercise.check + 1 : exercise.exercise + 1]
+    before = cells[exercise.check + 1 : exercise.exercise]
+    if not answered and before and before[-1].cell_type == "markdown" and before[-1].source.endswith(":"):  # "Your answer:"
+        before[-1].source = f"{before[-1].source[:-1]}. {_DELETE}"
+    yield from [*before, answer]
     between = cells[exercise.exercise + 1 : exercise.solution]
     if between and between[-1].cell_type == "markdown":  # "One solution is folded away below."
         worth = "1 point" if exercise.points == 1 else f"{exercise.points} points"
@@ -273,15 +294,17 @@ EDITIONS: dict[str, Callable[[NotebookNode], NotebookNode]] = {
 def make(edition: str, to: Path, only: str | None = None, source: Path | None = None) -> dict[str, list[Exercise]]:
     """Write an edition into a new or empty folder, whole or not at all; the exercises of each notebook by its file's name.
 
-    only: "01,03" for these notebooks alone. ValueError for a folder that holds something, a number that no notebook has, a file
-    that is no notebook, and marks that would not hold, with notebook, cell and line.
+    only: "01,03" for these notebooks alone. ValueError for a folder that holds something or lies among the notebooks, a number
+    that no notebook has, a file that is no notebook, and marks that would not hold, with notebook, cell and line.
     """
     to = to.expanduser().resolve()
     if to.exists() and (not to.is_dir() or any(to.iterdir())):
         raise ValueError(f"{to} is there and is not an empty folder: name another, or remove it first.")
     if to == Path.cwd():
         raise ValueError(f"{to} is where you are, and would be replaced: name another folder.")
-    source, made = source or NOTEBOOKS, {}
+    source, made = (source or NOTEBOOKS).resolve(), {}
+    if to.is_relative_to(source):
+        raise ValueError(f"{to} lies in {source}, which the editions are made from: name a folder outside of it.")
     with atomic_folder(to) as folder:
         for path in _chosen(source, only):
             notebook = _read(path)
@@ -310,6 +333,12 @@ def _chosen(source: Path, only: str | None) -> list[Path]:
 
 def _read(path: Path) -> NotebookNode:
     try:
-        return nbformat.read(path, as_version=4)
+        notebook = nbformat.convert(nbformat.reader.reads(path.read_text(encoding="utf-8")), to_version=4)
+        nbformat.validate(notebook)  # `nbformat.read` only logs what is wrong
+        return notebook
+    except nbformat.ValidationError as error:
+        inside = [*error.relative_path]
+        where = f", cell {inside[1] + 1}" if inside[:1] == ["cells"] and len(inside) > 1 else ""
+        raise ValueError(f"{path.name}{where}: this is no valid notebook ({error.message[:200]}).") from None
     except Exception as error:  # nbformat raises its own kinds, for JSON, for a version, for a cell
         raise ValueError(f"{path.name} is no notebook that can be read ({type(error).__name__}).") from None

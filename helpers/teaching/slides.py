@@ -21,7 +21,7 @@ from nbconvert import SlidesExporter
 from nbformat import NotebookNode, v4
 from traitlets.config import Config
 
-from helpers.runs import atomic_write
+from helpers.runs import atomic_write, refuse_to_replace
 from helpers.teaching.editions import NOTEBOOKS
 
 ROUTES = {"90": "90 minutes", "half-day": "half a day", "two-days": "two days"}
@@ -71,10 +71,11 @@ def deck(route: str, source: Path = NOTEBOOKS) -> NotebookNode:
 def make(route: str, to: Path) -> int:
     """Write the deck of a route as one file of HTML, whole or not at all; returns the number of its slides.
 
-    ValueError as `deck`, without reveal.js, and where the file has no place.
+    ValueError as `deck`, without reveal.js, and where the file has no place or is there and no deck.
     """
     if to.is_dir() or not to.parent.is_dir():
         raise ValueError(f"{to} is no place for the slides: name a file in a folder that is there, such as --to slides.html.")
+    refuse_to_replace(to, 'content="python -m helpers slides"')
     made = deck(route)
     # The exporter's own style names colors of JupyterLab's pages.
     config = {"CSSHTMLHeaderPreprocessor": {"style": "default"}, "TagRemovePreprocessor": {"remove_input_tags": [_OUTPUT]}}

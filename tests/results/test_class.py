@@ -258,6 +258,41 @@ def test_odd_curves(tmp_path):
         students._points(table)
 
 
+def test_a_number_without_end_is_no_end_to_the_class(one):
+    (one / "checkpoints").mkdir()
+    (one / "checkpoints/metrics.csv").write_text("step,reward\n1,1")
+    (one / "checkpoints/settings.json").write_text('{"settings":{"max_steps":1' + "0" * 400 + "}}")
+    asked = {"cell_type": "markdown", "source": f"### Exercise {'1' * 400}.1: x"}
+    told = {"cell_type": "code", "source": "print(check_x(1))", "outputs": [{"output_type": "stream", "text": "Wrong"}]}
+    failed = {"cell_type": "code", "source": "1 / 0", "outputs": [{"output_type": "error", "ename": "ZeroDivisionError"}]}
+    cells = [asked, told | {"execution_count": 1}, failed | {"execution_count": 10**500}]
+    (one / "notebooks/01_data_preparation.ipynb").write_text(json.dumps({"cells": cells}))
+    room.write(one.parents[1], one.parents[2] / "page.html")
+    text = (one.parents[2] / "page.html").read_text()
+    assert "checkpoints/settings.json cannot be read (settings.max_steps is no number of steps)." in text
+    assert "a cell under “Exercise 111" in text and "0" * 400 not in text and read_one(one).curve.rewards == [1.0]
+
+
+def test_a_run_in_the_folder_itself_is_one_run(tmp_path):
+    inside = tmp_path / "share" / "mia" / "checkpoints"
+    inside.mkdir(parents=True)
+    (inside / "metrics.csv").write_text("step,reward\n1,1")
+    (inside / "settings.json").write_text('{"settings": {"max_steps": 12}}')
+    assert read_one(inside).curve == Curve("", [1.0], [1.0], 12)
+
+
+def test_a_folder_that_may_only_be_listed_has_no_last_change(one, monkeypatch):
+    known = os.lstat
+
+    def refuse(path, **given):
+        if one in Path(path).parents:
+            raise PermissionError(13, "Permission denied")
+        return known(path, **given)
+
+    monkeypatch.setattr(os, "lstat", refuse)
+    assert read_one(one).changed is None and "demo/notebooks cannot be read (Permission denied)." in read_one(one).troubles
+
+
 # --- What is drawn -----------------------------------------------------------------------------------------------------
 
 
@@ -351,11 +386,32 @@ def test_what_cannot_be_written_is_refused(cli, tmp_path, monkeypatch, arguments
     assert code == 2 and said in err and not list(tmp_path.iterdir())
 
 
+def test_only_a_page_of_a_class_is_written_again(cli, tmp_path):
+    (tmp_path / "share").mkdir()
+    page, mine, empty = (tmp_path / name for name in ("class.html", "precious.txt", "empty"))
+    mine.write_text("a term's work")
+    empty.touch()
+    codes = [cli("class", "--runs", str(tmp_path / "share"), "--to", str(to))[0] for to in (page, page, empty, mine)]
+    assert codes == [0, 0, 0, 2] and mine.read_text() == "a term's work"
+
+
 def test_a_folder_of_thousands_is_no_class(cli, tmp_path):
     for n in range(students.MOST + 1):
         (tmp_path / str(n)).mkdir()
     code, _, err = cli("class", "--runs", str(tmp_path), "--to", str(tmp_path / "class.html"))
     assert code == 2 and "more than 500 folders" in err
+
+
+def test_a_page_that_is_looked_at_goes_on_whatever_a_folder_provokes(tmp_path, monkeypatch, capsys):
+    provoked = iter([OverflowError("int too large"), KeyboardInterrupt()])
+
+    def write(*_):
+        raise next(provoked)
+
+    monkeypatch.setattr(room, "write", write)
+    with pytest.raises(KeyboardInterrupt):
+        room.keep(tmp_path, tmp_path / "class.html", 0)
+    assert "not written: int too large" in capsys.readouterr().err
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Ctrl-C is sent as POSIX does")

@@ -5,6 +5,7 @@ import importlib.util
 import io
 import json
 import os
+import re
 from copy import deepcopy
 
 import nbformat
@@ -109,7 +110,8 @@ def _left_open(cell) -> str:
 def test_what_is_no_exercise_stays_as_it_is(name):
     committed = COMMITTED[name]
     parts = {index for exercise in exercises(committed) for index in (exercise.check, exercise.exercise, exercise.solution)}
-    pointers = {exercise.solution - 1 for exercise in exercises(committed)}  # "One solution is folded away below."
+    # "Your answer:" and "One solution is folded away below."
+    pointers = {index - 1 for exercise in exercises(committed) for index in (exercise.exercise, exercise.solution)}
     for make in editions.EDITIONS.values():
         sources = [cell.source for cell in make(committed).cells]
         position = -1
@@ -117,6 +119,25 @@ def test_what_is_no_exercise_stays_as_it_is(name):
             if index not in parts | pointers:
                 position = sources.index(cell.source, position + 1)  # all of them, in their order
         assert not any(cell.source == "One solution is folded away below." for cell in make(committed).cells)
+
+
+@each_notebook
+def test_whoever_answers_is_told_which_line_to_delete(name):
+    committed, told = COMMITTED[name], "Delete the line `raise NotImplementedError()`:"
+    found = exercises(committed)
+    for edition, make in editions.EDITIONS.items():
+        cells = make(committed).cells
+        above = [cells[index - 1].source for index, cell in enumerate(cells) if "exercise" in cell.metadata.get("tags", [])]
+        for exercise, said in zip(found, above, strict=True):
+            asked = committed.cells[exercise.exercise - 1].source
+            assert asked.startswith("Your answer") and asked.endswith(":")
+            assert said == (asked if edition == "solutions" else f"{asked[:-1]}. {told}")
+
+
+@pytest.mark.parametrize("edition", [solutions, workshop])
+def test_a_whole_check_asks_for_the_right_answer_alone(edition):
+    (check,) = tagged(edition(notebook_of()), "check")
+    assert check.source.endswith('print(verdict_on_x)\nassert verdict_on_x.startswith("Right"), verdict_on_x')
 
 
 def test_a_figure_that_a_check_draws_is_seen_before_the_question_is_answered():
@@ -256,6 +277,7 @@ CHECK = """def check_x(x):
     ### END HIDDEN TESTS
     return "Noted"
 """
+SECRET = '### BEGIN HIDDEN TESTS\nanswer = "SECRET"\n### END HIDDEN TESTS'
 EXERCISE = "x = None\nprint(check_x(x))"
 SOLUTION = "### BEGIN SOLUTION\nx = 1\n### END SOLUTION\nprint(check_x(x))"
 
@@ -302,6 +324,8 @@ def test_an_exercise_without_a_level_is_worth_a_point():
         ({"check": "def check_x(x): return 'Right'"}, "cell 2, tagged check, has no ### BEGIN HIDDEN TESTS"),
         ({"check": CHECK.replace("check_x", "check_y")}, "cell 2, tagged check, does not define check_x"),
         ({"check": CHECK + "%matplotlib inline"}, "cell 2, line 7: this is no Python"),
+        ({"check": f"{SECRET}\n{CHECK}"}, "cell 2, line 1: '### BEGIN HIDDEN TESTS' stands outside of check_x"),
+        ({"check": f"{CHECK}\n{SECRET}"}, "cell 2, line 10: '### END HIDDEN TESTS' stands outside of check_x"),
         ({"check": None}, "cell 2 is tagged exercise; the next of an exercise must be check"),
         ({"exercise": None}, "cell 3 is tagged solution; the next of an exercise must be exercise"),
         ({"solution": None}, "cell 3 is tagged exercise, and no solution comes after it"),
@@ -316,6 +340,36 @@ def test_marks_that_would_not_hold_are_refused_with_notebook_cell_and_line(tmp_p
             editions.make(edition, tmp_path / "made", source=tmp_path / "source")
         assert str(refused.value).startswith(f"02_mine.ipynb, {said}")
     assert [path.name for path in tmp_path.iterdir()] == ["source"], "whole or not at all"
+
+
+@pytest.mark.parametrize(
+    ("number", "change", "absent", "said"),
+    [
+        (3, {"metadata": {"tags": None}}, [], "cell 3: this is no valid notebook (None is not of type 'array')"),
+        (1, {}, ["source"], "cell 1: this is no valid notebook ('source' is a required property)"),
+        (5, {}, ["outputs"], "cell 5: this is no valid notebook ('outputs' is a required property)"),
+        (3, {"cell_type": "raw"}, ["outputs", "execution_count"], "cell 3 is tagged exercise, and is a raw cell: it must"),
+        (4, {"cell_type": "markdown"}, ["outputs", "execution_count"], "cell 4 is tagged solution, and is a markdown cell"),
+    ],
+)
+def test_a_cell_that_no_edition_can_have_is_named(tmp_path, caplog, number, change, absent, said):
+    content = json.loads(nbformat.writes(notebook_of()))
+    cell = content["cells"][number - 1] | change
+    content["cells"][number - 1] = {key: value for key, value in cell.items() if key not in absent}
+    (tmp_path / "11_mine.ipynb").write_text(json.dumps(content))
+    for edition in editions.EDITIONS:
+        with pytest.raises(ValueError, match=re.escape(f"11_mine.ipynb, {said}")):
+            editions.make(edition, tmp_path.parent / "made", source=tmp_path)
+    assert not caplog.records
+
+
+def test_a_decorator_belongs_to_what_it_decorates():
+    check = "import functools\n\n\n@functools.cache\n" + CHECK
+    after = "\n\n@functools.cache\ndef other(): ..."
+    made = instructor(notebook_of(check=check + after))
+    assert made.cells[1].source == "import functools\n\n\n@functools.cache\ndef other(): ..."
+    assert "@functools.cache\ndef check_x" in graded(made)["x"][1].source
+    assert graded(made)["x"][1].source.count("cache") == 1
 
 
 def test_two_exercises_of_one_name_are_refused():
@@ -358,6 +412,10 @@ def test_somebodys_files_are_never_overwritten(cli, tmp_path, monkeypatch):
         code, out, err = cli("teach", "--edition", "student", "--to", str(to))
         assert code == 2 and out == "" and err.startswith(f"error: {to} is there and is not an empty folder")
     assert (mine / "01_data_preparation.ipynb").read_text() == "answers of a term" and len([*mine.iterdir()]) == 1
+    for inside in ("out", "data/out"):
+        code, _, err = cli("teach", "--edition", "student", "--to", str(NOTEBOOKS / inside), "--only", "01")
+        assert code == 2 and f"lies in {NOTEBOOKS}, which the editions are made from" in err
+        assert not (NOTEBOOKS / inside).exists()
     monkeypatch.chdir(tmp_path)
     (tmp_path / "empty").mkdir()
     (tmp_path / "link").symlink_to("empty")

@@ -143,6 +143,7 @@ def test_the_command_writes_one_file_and_says_how_many_slides(cli, tmp_path):
     assert code == 0 and err == "" and re.search(r"Folien für heute\.html: \d\d slides;", out)
     assert [path.name for path in tmp_path.iterdir()] == ["Folien für heute.html"]
     assert "Reveal.initialize(" in (tmp_path / "Folien für heute.html").read_text(encoding="utf-8")
+    assert cli("slides", "--route", "90", "--to", str(tmp_path / "Folien für heute.html"))[0] == 0, "it is written again"
 
 
 def test_the_place_must_be_one_and_the_route_known(cli, tmp_path):
@@ -150,6 +151,13 @@ def test_the_place_must_be_one_and_the_route_known(cli, tmp_path):
     assert code == 2 and "name a file in a folder that is there" in err
     with pytest.raises(SystemExit):
         cli("slides", "--route", "45")
+
+
+def test_somebodys_file_is_not_replaced(cli, tmp_path):
+    (tmp_path / "precious.txt").write_text("a term's work")
+    code, _, err = cli("slides", "--route", "90", "--to", str(tmp_path / "precious.txt"))
+    assert code == 2 and "precious.txt is there and has another content" in err
+    assert (tmp_path / "precious.txt").read_text() == "a term's work"
 
 
 def test_without_reveal_it_says_what_to_install(cli, tmp_path, monkeypatch):
