@@ -59,7 +59,7 @@ def test_the_manifest_says_that_it_is_the_demo_of_the_pocket_model(stored):
 def test_everything_that_the_notebooks_leave_is_kept_or_known_to_be_left_out(executed):
     """A file that a notebook begins to write belongs into the table, or here."""
     found = {path.relative_to(executed.folder).as_posix() for path in executed.folder.rglob("*") if path.is_file()}
-    left_out = ("checkpoints/", "notebooks/", "asked.json", ".lock", "manifest.json")
+    left_out = ("checkpoints/", "notebooks/", "asked.json", ".lock", ".training.lock", "manifest.json")
     assert {name for name in found if not demo.left_by(name) and not name.startswith(left_out)} == set()
     assert all(any(name.startswith(part) for name in found) for parts in demo.LEFT_BY.values() for part in parts)
 
