@@ -315,7 +315,10 @@ def held(folder: Path, what: str, name: str = _LOCK) -> Iterator[None]:
             else:
                 file.seek(0)
                 who = file.read().strip() or "another process"
-                raise ValueError(f"{what} is being executed by {who}. Wait for its end, or take another name.")
+                raise ValueError(
+                    f"{what} is being executed by {who}. Wait for its end, shut the kernel down if it is a notebook's, or take "
+                    "another name."
+                )
         except OSError as error:
             print(f"{what}: this disk has no locks ({error}), so see to it that nothing else executes it.", file=sys.stderr)
         file.truncate(0)
