@@ -138,7 +138,7 @@ def _exchange(run: Run, fresh: Path) -> str:
         for path, to in moves:
             os.replace(path, to)
             moved.append((path, to))
-    except BaseException as error:  # Ctrl-C too
+    except (OSError, KeyboardInterrupt) as error:
         for path, to in reversed(moved):
             with contextlib.suppress(OSError):
                 os.replace(to, path)
