@@ -33,6 +33,8 @@ from helpers.environment import package_versions, unsloth_switches
 
 SWEEPS = "sweeps"  # in the runs folder: what sweeps keep; so no run can have this name
 _LOCK = ".lock"
+TRAINING_LOCK = ".training.lock"
+LOCKS = (_LOCK, TRAINING_LOCK)
 _held: set[Path] = set()  # the locks of this process
 _RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _WRITTEN_BY = {  # what each notebook leaves behind, so that an absent file can say where it comes from

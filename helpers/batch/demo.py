@@ -18,7 +18,7 @@ from pathlib import Path
 
 from helpers import PROJECT
 from helpers.batch import arguments
-from helpers.runs import Run, atomic_write, held, is_free, write_json
+from helpers.runs import LOCKS, Run, atomic_write, held, is_free, write_json
 
 ARCHIVE = PROJECT / "notebooks" / "data" / "demo.tar.xz"
 CONTENTS, ASIDE = "contents.json", "set_aside"
@@ -125,7 +125,7 @@ def _exchange(run: Run, fresh: Path) -> str:
     Returns how to print the folder; empty where there was nothing. OSError where nothing was moved, or all was moved back;
     ValueError, with the place, where some could not be.
     """
-    found = [path for path in run.folder.iterdir() if path.name not in (".lock", ".training.lock", ASIDE, fresh.name)]
+    found = [path for path in run.folder.iterdir() if path.name not in (*LOCKS, ASIDE, fresh.name)]
     number = next(n for n in range(1, 10_000) if not (run.folder / ASIDE / str(n)).exists())
     aside = run.folder / ASIDE / str(number)
     # Half a run has no manifest: the old one goes first, and the new one comes last.

@@ -24,14 +24,13 @@ from pathlib import Path
 from helpers import PROJECT
 from helpers.batch import processes
 from helpers.environment import installed_version, requirements, this_machine
-from helpers.runs import Run, git_revision, held, holder, runs_folder, show_in_runs
+from helpers.runs import LOCKS, Run, git_revision, held, holder, runs_folder, show_in_runs
 
 _ANSWER = 5.0  # seconds that an address has to answer
 _LOOK = 60.0  # seconds that the nodes have to say what they are
 _RETRIES = 3  # of a run whose node, or whose worker, died
 _LEASE = 120.0  # seconds after which a disk has given up the lock of a machine that is gone: NFS's servers take 90
-_NOT_SENT = ("checkpoints", "checkpoints_previous", "merged")  # large, and made anew from what is sent
-_NOT_SENT += (".lock", ".training.lock")
+_NOT_SENT = ("checkpoints", "checkpoints_previous", "merged", *LOCKS)  # large, and made anew from what is sent
 _ASKED = "asked.json"  # says what a run was asked for and has done: see arguments.py
 # Where the environment says nothing else: no report to Ray's makers, and a run that fills the memory is not tried without end.
 # What answers but is no head of a cluster is asked 5 times, a second each, not 20.

@@ -22,13 +22,12 @@ from transformers import TrainerCallback
 
 from helpers.environments.episodes import transcript
 from helpers.presets import Preset, as_settings
-from helpers.runs import Run, atomic_folder, atomic_write, held, write_json
+from helpers.runs import TRAINING_LOCK, Run, atomic_folder, atomic_write, held, write_json
 from helpers.training import ranks
 from helpers.training.base import describe
 from helpers.training.spread import comparable
 
 _SETTINGS, _HISTORY, _FINISHED = "settings.json", "metrics.csv", "finished"
-_LOCK = ".training.lock"
 _locks = contextlib.ExitStack()  # of the training that this process has begun, until it is kept
 TRAINER_STATE = "trainer_state.json"  # Trainer writes it last into a checkpoint
 
@@ -130,7 +129,7 @@ def begin(run: Run, settings: Preset, seed: int) -> Path | None:
 
 
 def _begin(run: Run, settings: Preset, seed: int) -> str | None:
-    _locks.enter_context(held(run.folder, f"the training of run {run.name!r}", _LOCK))  # two would write one folder
+    _locks.enter_context(held(run.folder, f"the training of run {run.name!r}", TRAINING_LOCK))  # two would write one folder
     folder = run.path("checkpoints")
     wanted = {"settings": as_settings(settings), "seed": seed, "data": run.section("data")["fingerprint"]}
     # Of a training that was interrupted after its last step, an earlier one: Trainer would take a step too many.
