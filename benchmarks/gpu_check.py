@@ -264,12 +264,12 @@ def main(arguments: list[str] | None = None) -> int:
     results.parent.mkdir(parents=True, exist_ok=True)
     with contextlib.ExitStack() as alone:
         try:
-            alone.enter_context(held(work, "the check"))
+            alone.enter_context(held(work, "the check", mend="Wait for its end."))
             if args.fresh is not None:
                 forget(args.fresh, results, work)
             read(results.with_suffix(".json"))
         except ValueError as error:
-            parser.exit(2, f"error: {str(error).removesuffix(' Wait for its end, or take another name.')}\n")
+            parser.exit(2, f"error: {error}\n")
         with ended_like_ctrl_c():
             done = check(PARTS, results, work, minutes, args.rehearse)
     print(f"\nwritten to {results}")

@@ -35,6 +35,7 @@ SWEEPS = "sweeps"  # in the runs folder: what sweeps keep; so no run can have th
 _LOCK = ".lock"
 TRAINING_LOCK = ".training.lock"
 LOCKS = (_LOCK, TRAINING_LOCK)
+_MEND = "Wait for its end, shut the kernel down if it is a notebook's, or take another name."
 _held: set[Path] = set()  # the locks of this process
 _RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _WRITTEN_BY = {  # what each notebook leaves behind, so that an absent file can say where it comes from
@@ -286,13 +287,13 @@ def _writing(pid: int, path: Path) -> bool:
 
 
 @contextlib.contextmanager
-def held(folder: Path, what: str, name: str = _LOCK) -> Iterator[None]:
+def held(folder: Path, what: str, name: str = _LOCK, mend: str = _MEND) -> Iterator[None]:
     """Keep other processes out of a folder, which is made, for the length of a block; the same process may hold it twice.
 
-    ValueError where another process has it, with its number, machine and user, and since when. The lock is the system's own
-    (flock), on the file `name`: it ends with its process, however that ends. On a disk that several machines share it holds
-    between them where the disk passes locks on: NFS 4, Lustre mounted with `flock`, CephFS, GPFS; a machine that drops off
-    loses its locks when its lease ends (NFS: 90 s). Where the system or the disk has none (Windows, some network disks),
+    ValueError where another process has it, with its number, machine and user, since when, and how to `mend` that. The lock
+    is the system's own (flock), on the file `name`: it ends with its process, however that ends. On a disk that several
+    machines share it holds between them where the disk passes locks on: NFS 4, Lustre mounted with `flock`, CephFS, GPFS; a
+    machine that drops off loses its locks when its lease ends (NFS: 90 s). Where the system or the disk has none (Windows, some network disks),
     nothing is held and nothing refused; a mount with locks of its own (NFS with `nolock`, Lustre with `localflock`) does not
     see other machines.
     """
@@ -317,10 +318,7 @@ def held(folder: Path, what: str, name: str = _LOCK) -> Iterator[None]:
             else:
                 file.seek(0)
                 who = file.read().strip() or "another process"
-                raise ValueError(
-                    f"{what} is being executed by {who}. Wait for its end, shut the kernel down if it is a notebook's, or take "
-                    "another name."
-                )
+                raise ValueError(f"{what} is being executed by {who}. {mend}")
         except OSError as error:
             print(f"{what}: this disk has no locks ({error}), so see to it that nothing else executes it.", file=sys.stderr)
         file.truncate(0)

@@ -256,7 +256,7 @@ def test_a_second_check_beside_a_running_one_is_refused_in_a_sentence(work, caps
         fcntl.flock(file, fcntl.LOCK_EX)
         with pytest.raises(SystemExit, match="2"):
             gpu_check.main(["--rehearse"])
-    assert capsys.readouterr().err == "error: the check is being executed by process 7 on here since noon.\n"
+    assert capsys.readouterr().err == "error: the check is being executed by process 7 on here since noon. Wait for its end.\n"
 
 
 @pytest.mark.parametrize("content", ["{", "[]", '{"rest": {}}', '{"rest": 1}'])
