@@ -293,9 +293,9 @@ def held(folder: Path, what: str, name: str = _LOCK, mend: str = _MEND) -> Itera
     ValueError where another process has it, with its number, machine and user, since when, and how to `mend` that. The lock
     is the system's own (flock), on the file `name`: it ends with its process, however that ends. On a disk that several
     machines share it holds between them where the disk passes locks on: NFS 4, Lustre mounted with `flock`, CephFS, GPFS; a
-    machine that drops off loses its locks when its lease ends (NFS: 90 s). Where the system or the disk has none (Windows, some network disks),
-    nothing is held and nothing refused; a mount with locks of its own (NFS with `nolock`, Lustre with `localflock`) does not
-    see other machines.
+    machine that drops off loses its locks when its lease ends (NFS: 90 s). Where the system or the disk has none (Windows,
+    some network disks), nothing is held and nothing refused; a mount with locks of its own (NFS with `nolock`, Lustre with
+    `localflock`) does not see other machines.
     """
     path = folder / name
     if fcntl is None:
