@@ -14,6 +14,7 @@ import os
 import tarfile
 import tempfile
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 
 from helpers import PROJECT
@@ -105,10 +106,11 @@ def left_by(name: str) -> str | None:
 
 
 def _manifest(stored: dict[str, bytes], name: str, numbers: list[str]) -> dict:
-    """The demo's manifest under a run's name, without the sections of later notebooks."""
+    """The demo's manifest under a run's name, without the sections of later notebooks, and with when it was put there."""
     manifest = json.loads(stored["manifest.json"])
     kept = {key: value for key, value in manifest.items() if _SECTIONS.get(key, numbers[0]) in numbers}
-    return kept | {"name": name, "demo": manifest["demo"] | {"notebooks": numbers}}
+    put = datetime.now(UTC).isoformat(timespec="seconds")
+    return kept | {"name": name, "demo": manifest["demo"] | {"notebooks": numbers, "written": put}}
 
 
 def _was(run: Run) -> str:

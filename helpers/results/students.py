@@ -127,9 +127,11 @@ def _read_student(folder: Path, troubles: list[str]) -> Student:
     for place in sorted(places, key=_changed, reverse=True)[:_FOLDERS]:
         files = _files(place, folder, troubles)
         changed += filter(None, map(_changed, files.values()))
-        for number, stage in itertools.chain(_copies(files, folder, troubles), _left(place, files, folder, troubles)):
+        manifest = _tried(lambda path: _json(path, MANIFEST), files.get("manifest.json"), folder, troubles)
+        own = [one for one in _left(place, manifest, files, folder, troubles) if one[1].changed > _fetched(manifest)]
+        for number, stage in (*_copies(files, folder, troubles), *own):
             stages.setdefault(number, []).append(stage)
-        curves += _curves(place, files, folder, troubles)
+        curves += [one for one in _curves(place, files, folder, troubles) if one[0] > _fetched(manifest)]
     together = {number: _together(found) for number, found in sorted(stages.items())}
     newest = max(curves, key=lambda one: one[0], default=(0.0, None))[1]
     return Student(folder.name, together, newest, max(changed, default=None), tuple(dict.fromkeys(troubles)))
@@ -323,11 +325,18 @@ def _exercise(title: str, cell: dict) -> Exercise:
 # --- What the notebooks left -------------------------------------------------------------------------------------------
 
 
-def _left(place: Path, files: dict[str, Path], student: Path, troubles: list[str]) -> Iterator[tuple[str, Stage]]:
+def _fetched(manifest: dict | None) -> float:
+    """When the demo was put into a run: what is no newer came with it. A minute is allowed for the clocks of a share."""
+    written = ((manifest or {}).get("demo") or {}).get("written")
+    return datetime.fromisoformat(written).timestamp() + 60 if written else -math.inf
+
+
+def _left(
+    place: Path, manifest: dict | None, files: dict[str, Path], student: Path, troubles: list[str]
+) -> Iterator[tuple[str, Stage]]:
     """Stages by the files of a run: who reads along in Jupyter has no executed copies."""
     if place.name.startswith(LESSONS):
         return
-    manifest = _tried(lambda path: _json(path, MANIFEST), files.get("manifest.json"), student, troubles)
     if manifest is None and "manifest.json" in files:  # what else lies there may be of any run
         return
     manifest = manifest or {}

@@ -131,6 +131,16 @@ def test_who_reads_along_in_jupyter_is_known_by_the_files(one):
     assert {number: stage.state for number, stage in read_one(one).stages.items()} == dict.fromkeys(("01", "02", "03"), "done")
 
 
+def test_what_came_with_a_fetched_demo_is_nobodys_until_it_is_done_again(one, cli, monkeypatch):
+    monkeypatch.setenv("GRPO_RUNS_DIR", str(one.parents[1] / "noor"))
+    assert cli("checkpoint", "--fetch-demo", "--run", "spare")[0] == 0
+    noor = students.read(one.parents[1])[1]
+    assert (noor.name, noor.stages, noor.curve, noor.troubles) == ("noor", {}, None, ())
+    late = time.time() + 120
+    os.utime(one.parents[1] / "noor/spare/figures/loss.png", (late, late))
+    assert set(students.read(one.parents[1])[1].stages) == {"04"}
+
+
 def test_notebooks_in_the_folder_itself_count_unless_they_are_as_committed(one):
     own = one.parent / "notebooks"
     own.mkdir()
