@@ -89,7 +89,7 @@ def test_an_environment_of_ones_own_with_rows_of_its_own(machine, tmp_path):
         "    def guess(self, number: int) -> str:\n"
         '        """Say a number.\n\n        Args:\n            number: The number.\n        """\n'
         "        self._said = number\n"
-        '        return "Yes, it is."\n\n'
+        '        return "Yes, it is. " * 12\n\n'
         "    def get_reward(self):\n"
         "        return float(self._said == self._word)\n",
         encoding="utf-8",
@@ -97,7 +97,8 @@ def test_an_environment_of_ones_own_with_rows_of_its_own(machine, tmp_path):
     rows = [json.dumps({"word": number}) for number in [*range(1, 41), 7]]
     (tmp_path / "rows.jsonl").write_text("\n".join(rows), encoding="utf-8")
     mine = {"environment": f"{tmp_path / 'mine.py'}:Echo", "rows_file": str(tmp_path / "rows.jsonl")}
-    printed = execute(Run("mine"), **mine, max_steps=1)
+    printed = execute(Run("mine"), **mine, max_steps=1, result_characters=100)
+    assert re.search(r"faults of the environment: 0, texts cut short: [1-9]", printed)
     assert "your environment was not attacked" in printed and "token for token the same: True" in printed
     holdout = pd.read_parquet(Run("mine").require("data/holdout.parquet"))
     train = pd.read_parquet(Run("mine").require("data/train.parquet"))
