@@ -20,6 +20,13 @@ if "PYTEST_XDIST_WORKER" in os.environ:  # several tests at a time: threads of o
 import unsloth  # noqa: E402, F401  # before trl and transformers, as in every notebook
 
 
+def pytest_collection_modifyitems(items):
+    """One process begins with the notebooks that many tests need; the others do what needs none, instead of waiting."""
+    needing = dict.fromkeys(item.path for item in items if "executed" in item.fixturenames)
+    first = next(iter(needing), None)
+    items.sort(key=lambda item: (item.path != first, item.path in needing))
+
+
 @pytest.fixture(scope="session")
 def executed(tmp_path_factory):
     """The five notebooks, run once with few steps for all processes of the session; returns this process's copy of the run."""

@@ -160,6 +160,21 @@ def test_other_files_are_no_checkpoints(run):
     assert last_checkpoint(run.path("checkpoints")) is None
 
 
+def test_the_adapter_of_the_checkpoint_is_loaded_beside_a_reference_adapter(executed):
+    """Transformers loads only the adapters in sub-folders where there are any, and TRL's `ref` is in one."""
+    checkpoint = last_checkpoint(executed.folder / "checkpoints")
+    assert (checkpoint / "ref" / "adapter_model.safetensors").exists()
+    base = AutoModelForCausalLM.from_pretrained(PRESETS["pocket"].model_path)
+    targets = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
+    model = get_peft_model(base, LoraConfig(r=PRESETS["pocket"].lora_rank, target_modules=targets))
+    History(executed, resumed_from=checkpoint).on_train_begin(None, TrainerState(global_step=4), None, model=model)
+    saved = load_file(checkpoint / "adapter_model.safetensors")
+    fresh = dict(model.named_parameters())
+    assert saved
+    for name, tensor in saved.items():
+        assert torch.equal(fresh[name.replace(".weight", ".default.weight")].float(), tensor.float())
+
+
 # --- Beginning ---------------------------------------------------------------------------------------------------------
 
 
