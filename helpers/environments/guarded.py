@@ -85,13 +85,14 @@ class Guarded:
         turns: int = 16,
         run: Run | None = None,
     ):
-        for name, value, least in (
-            ("seconds", seconds, 0.01),
-            ("turns", turns, 1),
-            ("result_characters", result_characters, 100),
+        for name, value, least, kinds in (
+            ("seconds", seconds, 0.01, (int, float)),
+            ("turns", turns, 1, int),
+            ("result_characters", result_characters, 100, int),
         ):
-            if isinstance(value, bool) or not isinstance(value, (int, float)) or not least <= value < 1e9:
-                raise ValueError(f"{name}={value!r} must be a number of at least {least}.")
+            if isinstance(value, bool) or not isinstance(value, kinds) or not least <= value < 1e9:
+                kind = "whole number" if kinds is int else "number"
+                raise ValueError(f"{name}={value!r} must be a {kind} of at least {least}.")
         instance, problems = examined(factory, seconds=seconds)
         if problems:
             raise ValueError(" ".join(problems))
@@ -101,6 +102,7 @@ class Guarded:
         self.kind = _guarded_kind(self, instance)
         self.__name__ = self.kind.__name__
         self.counts, self.faults, self.abandoned = Counter(), [], []
+        self.fatal: Fault | None = None  # the last that ended an episode
 
     def __call__(self) -> Environment:
         return self.kind()
@@ -113,35 +115,37 @@ class Guarded:
 
     def text_of(self, result: object) -> str:
         """A tool's result, or a reset's, as the policy reads it. A TypeError for what is no text and cannot be made one."""
-        text = result if isinstance(result, str) else _json(result)
+        text = _encodable(result if isinstance(result, str) else _json(result))
         limit = self.result_characters
         if len(text) > limit:
             self.counts["cut"] += 1
-            said = f"\n[cut: this result has {len(text):,} characters, and {limit:,} are shown]"
+            said = f"\n[cut to {limit:,} of {len(text):,} characters]"
             text = text[: limit - len(said)] + said
-        return _encodable(text)
+        return text
 
-    def note(self, call: str, arguments: dict, what: str) -> None:
-        """Keep a fault, and log it. The first of each call is printed."""
+    def note(self, call: str, arguments: dict, what: str) -> Fault:
+        """Keep a fault, and log it: of each call the first are kept, and the first of all is printed, too."""
         fault = Fault(self.__name__, call, _encodable(_short(arguments)), _encodable(what))
         self.counts["faults"] += 1
-        if call not in {kept.call for kept in self.faults}:
+        alike = sum(kept.call == call for kept in self.faults)
+        if not alike:
             log = f" All such calls: {self.run.show(f'checkpoints/{FAULTS}')}" if self.run else ""
             print(f"{fault}.{log}")
-        if len(self.faults) >= _FAULTS_KEPT:
-            return
+        if alike >= _FAULTS_KEPT:
+            return fault
         self.faults.append(fault)
         if self.run:
             rank = {"rank": int(os.environ["RANK"])} if os.environ.get("RANK", "").isdigit() else {}
             with self.run.path(f"checkpoints/{FAULTS}").open("a", encoding="utf-8") as log:
                 log.write(json.dumps({"episode": self.counts["episodes"]} | rank | asdict(fault)) + "\n")
+        return fault
 
     def give_up_if_broken(self) -> None:
         """BrokenEnvironment where too many episodes died, or too many threads hang."""
         dead, episodes, stuck = self.counts["dead"], self.counts["episodes"], self.stuck
         if stuck >= _MOST_STUCK or (episodes >= _ENOUGH and dead > _MOST_DEAD * episodes):
             raise BrokenEnvironment(
-                f"{self.__name__}: {dead} of {episodes} episodes died, and {stuck} calls still hang. Last: {self.faults[-1]}. "
+                f"{self.__name__}: {dead} of {episodes} episodes died, and {stuck} calls still hang. Last: {self.fatal}. "
                 f"Mend that call, or give it more than {self.seconds:g} seconds; then run the training again: it goes on from "
                 "its last checkpoint."
             )
@@ -190,7 +194,13 @@ class _Play:
         return None if text is None else self.guard.text_of(text)
 
     def begin(self) -> bool:
-        self.worker = Worker()
+        try:
+            self.worker = Worker()
+        except RuntimeError as error:
+            raise BrokenEnvironment(
+                f"{self.guard.__name__}: no thread can be started for another episode ({error}). Play fewer at a time, or "
+                "raise the limit on processes (`ulimit -u`, a container's `--pids-limit`)."
+            ) from None
         weakref.finalize(self, self.worker.release)
         self.inner = self.run("__init__", {}, self.guard.factory, lambda instance: instance)
         return self.inner is not None
@@ -203,13 +213,13 @@ class _Play:
             self.hang(call, arguments)
             return None
         if error is not None:
-            self.guard.note(call, arguments, f"raised {_said(error)}")
+            self.guard.fatal = self.guard.note(call, arguments, f"raised {_said(error)}")
             self.worker.release()
             self.die(f"{call} failed", earns=None)
         return value
 
     def hang(self, call: str, arguments: dict) -> None:
-        self.guard.note(call, arguments, f"did not return within {self.guard.seconds:g} seconds")
+        self.guard.fatal = self.guard.note(call, arguments, f"did not return within {self.guard.seconds:g} seconds")
         self.worker.abandon()
         self.guard.abandoned.append(self.worker)
         self.die(f"{call} did not answer in {self.guard.seconds:g} seconds")

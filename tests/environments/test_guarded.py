@@ -11,7 +11,7 @@ import weakref
 import pytest
 import sick_environments as sick
 
-from helpers.environments import BrokenEnvironment, Guarded, Guessing, ToolError
+from helpers.environments import BrokenEnvironment, Guarded, Guessing, ToolError, guarded
 from helpers.environments.protocol import schema_of
 from helpers.runs import Run
 
@@ -110,14 +110,19 @@ def test_a_result_that_is_no_text_is_a_fault_and_a_failed_call(result):
 def test_ten_megabytes_are_cut_and_said_to_be():
     environment, guard = begun(lambda *_: "x" * 10_000_000, result_characters=200)
     text = environment.say(word="a")
-    assert len(text) == 200 and text.endswith("[cut: this result has 10,000,000 characters, and 200 are shown]")
+    assert len(text) == 200 and text.endswith("\n[cut to 200 of 10,000,000 characters]")
     assert guard.counts["cut"] == 1 and not guard.faults
+
+
+def test_half_characters_are_spelt_out_before_the_cut():
+    environment, _ = begun(lambda *_: "\ud800" * 200, result_characters=200)
+    assert len(environment.say(word="a")) == 200
 
 
 def test_what_an_episode_begins_with_is_cut_too():
     guard = Guarded(sick.saying("x" * 10_000_000), result_characters=200)
     text = guard().reset(seed=1)
-    assert len(text) == 200 and text.endswith("10,000,000 characters, and 200 are shown]") and guard.counts["cut"] == 1
+    assert len(text) == 200 and text.endswith("[cut to 200 of 10,000,000 characters]") and guard.counts["cut"] == 1
     assert Guarded(sick.saying(None))().reset(seed=1) is None
 
 
@@ -206,6 +211,26 @@ def test_after_the_last_turn_every_tool_says_so_until_the_next_episode():
     assert refusal(environment.say, word="c") == "The episode is over: 2 calls were allowed."
     environment.reset(seed=2)
     assert environment.say(word="a") == "a" and guard.counts["too many"] == 1
+
+
+def test_many_harmless_faults_do_not_hide_the_one_that_ends_episodes(capsys, monkeypatch):
+    monkeypatch.setattr(guarded, "_FAULTS_KEPT", 3)
+    environment, guard = begun(sick.raising(ValueError("no")))
+    for _ in range(10):
+        refusal(environment.say, word="a")
+    monkeypatch.setattr(sick.Healthy, "reset", sick.broken_reset(OSError("database gone")).reset)
+    with pytest.raises(BrokenEnvironment, match=r"Last: Doing.reset\(seed=1\) raised OSError: database gone"):
+        for _ in range(200):
+            environment.reset(seed=1)
+    assert [fault.call for fault in guard.faults] == 3 * ["say"] + 3 * ["reset"]
+    assert guard.counts["faults"] > 50 and len(capsys.readouterr().out.splitlines()) == 2
+
+
+def test_where_no_thread_can_be_started_it_says_so(monkeypatch):
+    guard = Guarded(sick.Healthy)
+    monkeypatch.setattr(threading.Thread, "start", sick.raising(RuntimeError("can't start new thread")))
+    with pytest.raises(BrokenEnvironment, match="no thread can be started for another episode"):
+        guard().reset(seed=1)
 
 
 # --- Reset and reward --------------------------------------------------------------------------------------------------
@@ -319,10 +344,10 @@ def test_an_environment_that_nobody_holds_takes_its_thread_with_it():
 
 
 NONSENSE = [("seconds", 0), ("seconds", float("nan")), ("seconds", float("inf")), ("seconds", "10"), ("seconds", None)]
-NONSENSE += [("turns", 0), ("turns", True), ("result_characters", 10)]
+NONSENSE += [("turns", 0), ("turns", True), ("turns", 2.5), ("result_characters", 10), ("result_characters", 200.0)]
 
 
 @pytest.mark.parametrize(("name", "value"), NONSENSE)
 def test_limits_that_make_no_sense_are_refused(name, value):
-    with pytest.raises(ValueError, match=f"{name}={value!r} must be a number of at least"):
+    with pytest.raises(ValueError, match=f"{name}={value!r} must be a (whole )?number of at least"):
         Guarded(Guessing, **{name: value})

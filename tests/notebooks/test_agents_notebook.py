@@ -94,7 +94,7 @@ def test_an_environment_of_ones_own_with_rows_of_its_own(machine, tmp_path):
         "        return float(self._said == self._word)\n",
         encoding="utf-8",
     )
-    rows = [json.dumps({"word": number}) for number in [*range(1, 41), 7]]
+    rows = [json.dumps({"word": number, "seed": number % 20}) for number in [*range(1, 41), 7]]
     (tmp_path / "rows.jsonl").write_text("\n".join(rows), encoding="utf-8")
     mine = {"environment": f"{tmp_path / 'mine.py'}:Echo", "rows_file": str(tmp_path / "rows.jsonl")}
     printed = execute(Run("mine"), **mine, max_steps=1, result_characters=100)
