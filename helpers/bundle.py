@@ -51,7 +51,7 @@ def options(wanted: list[str], project: Path = PROJECT) -> list[str]:
     network = f"With a network, delete {WHEELS}/ and run it again."
     try:
         contents = json.loads((folder / CONTENTS).read_text(encoding="utf-8"))
-        made_for = {key: set(pins) for key, pins in contents["for"].items()}
+        made_for = {key: set(map(str, pins)) for key, pins in contents["for"].items()}
         files = {name: (operator.index(about["size"]), about["sha256"]) for name, about in contents["files"].items()}
         if not files:
             raise ValueError("it lists no wheel")

@@ -35,6 +35,7 @@ SWEEPS = "sweeps"  # in the runs folder: what sweeps keep; so no run can have th
 _LOCK = ".lock"
 TRAINING_LOCK = ".training.lock"
 LOCKS = (_LOCK, TRAINING_LOCK)
+ASIDE = "set_aside"  # in a run that the demo was put in the place of: what it held
 _MEND = "Wait for its end, shut the kernel down if it is a notebook's, or take another name."
 _held: set[Path] = set()  # the locks of this process
 _RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -346,10 +347,13 @@ def end_with(parent: int, patience: float) -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-def holder(folder: Path) -> str | None:
-    """Which process holds a folder, on which machine, by which user, since when; None where none does, or nobody can tell."""
+def holder(folder: Path, name: str = _LOCK) -> str | None:
+    """Which process holds a folder's lock `name`, on which machine, by which user, since when.
+
+    None where none does, or nobody can tell.
+    """
     try:
-        with (folder / _LOCK).open(encoding="utf-8") as file:
+        with (folder / name).open(encoding="utf-8") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
             except BlockingIOError:

@@ -92,6 +92,7 @@ MANIFEST = {
     "training?": _SECTION | _TRAINING,
     "merge?": _SECTION | {"dtype?": str, "kept?": number, "unexplained?": number, "logit_difference?": number, "into?": str},
     "served?": _SECTION | {"merged?": _SERVED, "adapter?": _SERVED},
+    "demo?": _SECTION | {"notebooks?": [str]},
     "*": _SECTION,
 }
 TOLD = {part: {"settings?": {"name": str, "model": str}} for part in ("data?", "training?")}  # what report and card need of it

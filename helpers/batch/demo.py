@@ -19,10 +19,10 @@ from pathlib import Path
 
 from helpers import PROJECT
 from helpers.batch import arguments
-from helpers.runs import LOCKS, Run, atomic_write, held, is_free, write_json
+from helpers.runs import ASIDE, LOCKS, TRAINING_LOCK, Run, atomic_write, held, holder, is_free, write_json
 
 ARCHIVE = PROJECT / "notebooks" / "data" / "demo.tar.xz"
-CONTENTS, ASIDE = "contents.json", "set_aside"
+CONTENTS = "contents.json"
 _CURVES = ("reasoning", "reward", "each_reward", "spread", "kl", "completion_length", "loss")
 LEFT_BY = {  # each notebook's files and folders
     "01": ("data_report.json", "data/", "figures/prompt_lengths.png"),
@@ -161,6 +161,8 @@ def _tell(run: Run, chosen: dict[str, bytes], numbers: list[str], before: str, a
         names = dict.fromkeys(part.partition("/")[0] + "/" * ("/" in part) for part in LEFT_BY[number])
         size = sum(len(content) for name, content in chosen.items() if left_by(name) == number)
         print(f"  {number}  {', '.join(names)}  ({size / 1000:,.0f} kB)")
+    if who := holder(run.folder, TRAINING_LOCK):  # an interrupted kernel holds it, too, so this is no reason to refuse
+        print(f"note: {who} still holds the training of this run. Shut its kernel down, or what it saves replaces the demo's.")
     now = _was(run)
     if before and before != now:
         print(f"note: the run was {before}; it is now {now}.")

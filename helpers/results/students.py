@@ -21,6 +21,7 @@ from datetime import datetime
 from pathlib import Path
 
 from helpers import PROJECT
+from helpers.runs import ASIDE
 from helpers.shapes import MANIFEST, REWARD_REPORT, Shape, count, misfit, whole
 
 MOST = 500  # folders of a class; more are not one
@@ -59,7 +60,7 @@ class Exercise:
 
 @dataclass(frozen=True)
 class Stage:
-    """One notebook of one student. state: done, failed, begun, or open. about: how far it is.
+    """One notebook of one student. state: done, failed, begun, open, or demo, which was fetched. about: how far it is.
 
     fault: the cell and the message of its first error. changed: when its copy was saved, or its part of the manifest written.
     """
@@ -128,10 +129,12 @@ def _read_student(folder: Path, troubles: list[str]) -> Student:
         files = _files(place, folder, troubles)
         changed += filter(None, map(_changed, files.values()))
         manifest = _tried(lambda path: _json(path, MANIFEST), files.get("manifest.json"), folder, troubles)
-        own = [one for one in _left(place, manifest, files, folder, troubles) if one[1].changed > _fetched(manifest)]
-        for number, stage in (*_copies(files, folder, troubles), *own):
-            stages.setdefault(number, []).append(stage)
-        curves += [one for one in _curves(place, files, folder, troubles) if one[0] > _fetched(manifest)]
+        came = _came_with_the_demo(manifest)
+        before = place.parent.name == ASIDE  # what a mended run held: done is done, and what was broken is mended
+        for number, stage in (*_copies(files, folder, troubles), *_left(place, manifest, came, files, folder, troubles)):
+            if stage.state == "done" or not before:
+                stages.setdefault(number, []).append(stage)
+        curves += [] if before else _curves(place, came, files, folder, troubles)
     together = {number: _together(found) for number, found in sorted(stages.items())}
     newest = max(curves, key=lambda one: one[0], default=(0.0, None))[1]
     return Student(folder.name, together, newest, max(changed, default=None), tuple(dict.fromkeys(troubles)))
@@ -146,9 +149,18 @@ def _listing(folder: Path) -> list[os.DirEntry]:
 
 
 def _places(folder: Path, troubles: list[str]) -> list[Path]:
-    """Where runs and copies of notebooks may lie: the folder itself, those in it, and those in its `runs/`."""
+    """Where runs and copies of notebooks may lie: the folder itself, those in it, in its `runs/`, and what was set aside."""
     inside = _folders(folder, folder, troubles)
-    return [folder, *inside, *(place for path in inside if path.name == "runs" for place in _folders(path, folder, troubles))]
+    places = [folder, *inside, *(place for path in inside if path.name == "runs" for place in _folders(path, folder, troubles))]
+    asides = [place / ASIDE for place in places if _is_folder(place / ASIDE)]
+    return [*places, *(place for path in asides for place in _folders(path, folder, troubles))]
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return stat.S_ISDIR(os.lstat(path).st_mode)
+    except OSError:
+        return False
 
 
 def _folders(folder: Path, student: Path, troubles: list[str]) -> list[Path]:
@@ -325,14 +337,21 @@ def _exercise(title: str, cell: dict) -> Exercise:
 # --- What the notebooks left -------------------------------------------------------------------------------------------
 
 
-def _fetched(manifest: dict | None) -> float:
-    """When the demo was put into a run: what is no newer came with it. A minute is allowed for the clocks of a share."""
-    written = ((manifest or {}).get("demo") or {}).get("written")
-    return datetime.fromisoformat(written).timestamp() + 60 if written else -math.inf
+def _came_with_the_demo(manifest: dict | None) -> set[str]:
+    """The notebooks whose part of a run was fetched with the demo, by `checkpoint`, and not done again since."""
+    manifest = manifest or {}
+    fetched = manifest.get("demo", {})
+    again = {number for section, number in _SECTIONS.items() if _written(manifest.get(section)) > _written(fetched)}
+    return set(fetched.get("notebooks", ())) - again if "written" in fetched else set()
+
+
+def _written(section: dict | None) -> float:
+    written = (section or {}).get("written")
+    return datetime.fromisoformat(written).timestamp() if written else 0.0
 
 
 def _left(
-    place: Path, manifest: dict | None, files: dict[str, Path], student: Path, troubles: list[str]
+    place: Path, manifest: dict | None, came: set[str], files: dict[str, Path], student: Path, troubles: list[str]
 ) -> Iterator[tuple[str, Stage]]:
     """Stages by the files of a run: who reads along in Jupyter has no executed copies."""
     if place.name.startswith(LESSONS):
@@ -340,13 +359,13 @@ def _left(
     if manifest is None and "manifest.json" in files:  # what else lies there may be of any run
         return
     manifest = manifest or {}
+    yield from ((number, Stage("demo")) for number in came)
     for section, number in _SECTIONS.items():
         about = manifest.get(section)
-        if about:
-            written = about.get("written")
-            stage = Stage("done", changed=datetime.fromisoformat(written).timestamp() if written else 0.0)
+        if about and number not in came:
+            stage = Stage("done", changed=_written(about))
             yield number, replace(stage, fault=_no_go(about, files, student, troubles)) if section == "rewards" else stage
-    if "figures/loss.png" in files:
+    if "figures/loss.png" in files and "04" not in came:
         yield "04", Stage("done", changed=_changed(files["figures/loss.png"]))
     if "checkpoints/settings.json" in files and "checkpoints/finished" not in files:
         yield "03", Stage("begun", "training", changed=_changed(files["checkpoints/settings.json"]))
@@ -370,10 +389,12 @@ def _together(found: list[Stage]) -> Stage:
     return replace(chosen, exercises=exercises)
 
 
-def _curves(place: Path, files: dict[str, Path], student: Path, troubles: list[str]) -> Iterator[tuple[float, Curve]]:
+def _curves(
+    place: Path, came: set[str], files: dict[str, Path], student: Path, troubles: list[str]
+) -> Iterator[tuple[float, Curve]]:
     """The curve of a run with when it was written: of the training that goes on, else of the last that ended."""
     going_on = "checkpoints/metrics.csv" in files and "checkpoints/finished" not in files
-    path = files.get("checkpoints/metrics.csv" if going_on else "metrics.csv")
+    path = files.get("checkpoints/metrics.csv" if going_on else "metrics.csv") if going_on or "03" not in came else None
     points = _tried(_points, path, student, troubles)
     if points:
         settings = files.get("checkpoints/settings.json") if going_on else None

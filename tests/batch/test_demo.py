@@ -11,7 +11,7 @@ import pytest
 
 from helpers import PROJECT
 from helpers.batch import arguments, demo, pipeline
-from helpers.runs import Run, held, write_json
+from helpers.runs import TRAINING_LOCK, Run, held, write_json
 
 SECTIONS = {"02": {"data", "rewards"}, "03": {"data", "rewards", "training"}}
 A_PATH = re.compile(rb"(?<![\w.:/@])(/(home|root|Users|tmp|work|mnt|opt|var|content|workspace)/[\w.]|[A-Z]:\\\\)")
@@ -217,6 +217,13 @@ def test_a_run_that_another_process_holds_is_left_alone(cli, python):
         other.communicate()
     with held(run.folder, "free"):
         pass
+
+
+def test_a_kernel_that_still_holds_the_training_is_named(cli):
+    with held(Run("mine").folder, "the training", TRAINING_LOCK):
+        code, out, _ = cli("checkpoint", "--run", "mine", "--from-demo", "03")
+    assert code == 0 and re.search(r"note: process \d+ on .+ still holds the training of this run. Shut its kernel down", out)
+    assert "still holds" not in cli("checkpoint", "--run", "mine", "--from-demo", "03")[1]
 
 
 # --- Damage, and making it ---------------------------------------------------------------------------------------------

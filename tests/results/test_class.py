@@ -12,11 +12,13 @@ from pathlib import Path
 
 import pytest
 from browser import browse, in_a_browser, measured
-from classes import NAMED, PLAIN, SCRIPT, answer, copy_until, edit, make_class
+from classes import NAMED, PLAIN, SCRIPT, answer, copy_until, edit, fail_at, make_class
+from finished import change
 
 from helpers import PROJECT
 from helpers.results import room, students
 from helpers.results.students import Curve, Exercise, Stage, Student
+from helpers.runs import Run
 
 SECRET = "not for the class"
 
@@ -132,13 +134,33 @@ def test_who_reads_along_in_jupyter_is_known_by_the_files(one):
 
 
 def test_what_came_with_a_fetched_demo_is_nobodys_until_it_is_done_again(one, cli, monkeypatch):
-    monkeypatch.setenv("GRPO_RUNS_DIR", str(one.parents[1] / "noor"))
+    class_folder = one.parents[1]
+    monkeypatch.setenv("GRPO_RUNS_DIR", str(class_folder / "noor"))
     assert cli("checkpoint", "--fetch-demo", "--run", "spare")[0] == 0
-    noor = students.read(one.parents[1])[1]
-    assert (noor.name, noor.stages, noor.curve, noor.troubles) == ("noor", {}, None, ())
-    late = time.time() + 120
-    os.utime(one.parents[1] / "noor/spare/figures/loss.png", (late, late))
-    assert set(students.read(one.parents[1])[1].stages) == {"04"}
+    os.symlink(class_folder, class_folder / "noor/material")
+    noor = students.read(class_folder)[1]
+    assert (noor.name, noor.curve) == ("noor", None)
+    assert noor.stages == dict.fromkeys(("01", "02", "03", "04", "05"), Stage("demo"))
+    page = class_folder.parent / "class.html"
+    room.write(class_folder, page)
+    text = page.read_text(encoding="utf-8")
+    assert text.count('<span class="word">the demo</span>') == 5 and "not read" not in text and "01 by 1" in text
+    change(Run("spare"), "manifest.json", lambda manifest: manifest["training"].update(written="2999-01-01T00:00:00+00:00"))
+    noor = students.read(class_folder)[1]
+    assert noor.stages["03"].state == "done" and noor.curve.run == "spare" and noor.stages["02"].state == "demo"
+
+
+def test_who_had_a_run_mended_keeps_what_was_done(one, cli, monkeypatch):
+    edit(one / "notebooks/03_grpo_training.ipynb", fail_at(5, "KeyError", "'reward'"))
+    monkeypatch.setenv("GRPO_RUNS_DIR", str(one.parent))
+    change(Run("demo"), "manifest.json", lambda manifest: manifest.pop("training"))
+    assert cli("checkpoint", "--run", "demo", "--from-demo", "03")[0] == 0
+    mia = read_one(one)
+    assert {number: stage.state for number, stage in mia.stages.items()} == {"01": "done", "02": "done", "03": "demo"}
+    assert mia.curve is None and mia.stages["01"].about and not mia.stages["03"].fault
+    (one / "figures").mkdir(exist_ok=True)
+    (one / "figures/loss.png").write_bytes(b"drawn at once")
+    assert read_one(one).stages["04"].state == "done"
 
 
 def test_notebooks_in_the_folder_itself_count_unless_they_are_as_committed(one):
