@@ -144,7 +144,7 @@ def test_what_came_with_a_fetched_demo_is_nobodys_until_it_is_done_again(one, cl
     page = class_folder.parent / "class.html"
     room.write(class_folder, page)
     text = page.read_text(encoding="utf-8")
-    assert text.count('<span class="word">the demo</span>') == 5 and "not read" not in text and "01 by 1" in text
+    assert text.count('<span class="word">demo</span>') == 5 and "not read" not in text and "01 by 1" in text
     change(Run("spare"), "manifest.json", lambda manifest: manifest["training"].update(written="2999-01-01T00:00:00+00:00"))
     noor = students.read(class_folder)[1]
     assert noor.stages["03"].state == "done" and noor.curve.run == "spare" and noor.stages["02"].state == "demo"
