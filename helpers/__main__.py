@@ -66,7 +66,9 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m helpers", description="Run the GRPO notebooks and look after the machine.")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     run = commands.add_parser("run", help="execute the notebooks with papermill, into runs/NAME/")
-    run.add_argument("--run", default="demo", metavar="NAME", help="the run folder under runs/ (default: demo)")
+    run.add_argument(
+        "--run", metavar="NAME", help="the run folder under runs/ (default: the notebooks' own; demo for 01 to 05)"
+    )
     run.add_argument(
         "--preset", metavar="PRESET", help="settings for a kind of machine; auto, the default, picks by GPU memory"
     )
@@ -75,7 +77,7 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--in-place", action="store_true", help="write the outputs into notebooks/ itself, as they are committed")
     run.add_argument("--resume", action="store_true", help="go on with the run where it stopped, with the parameters it had")
     run.add_argument("--once", action="store_true", help="if the same was asked for before, only what is left of it")
-    run.add_argument("--fresh", action="store_true", help="start anew where an interrupted training would be given up")
+    run.add_argument("--fresh", action="store_true", help="start anew where a training would be given up or replaced")
     run.set_defaults(command=_run)
     _add_train(commands)
     doctor = commands.add_parser("doctor", help="what this machine is, what is installed, what is missing")
@@ -216,7 +218,7 @@ def _run(parsed: argparse.Namespace) -> int:
     if parsed.resume:
         if any((parsed.preset, parsed.only is not None, parsed.parameters, parsed.in_place, parsed.fresh, parsed.once)):
             raise ValueError("--resume takes up what was asked for last time; give nothing beside it but --run NAME.")
-        return pipeline.resume(parsed.run)
+        return pipeline.resume(parsed.run or "demo")
     given = (parsed.run, parsed.preset, parsed.only, parsed.parameters, parsed.in_place, parsed.fresh, parsed.once)
     return pipeline.run(*given)
 
@@ -355,6 +357,8 @@ def _compare(parsed: argparse.Namespace) -> int:
         ("holdout accuracy", comparing.outcomes(runs)),
     ):
         print(f"{title}\n{comparing.as_text(table)}\n")
+    notes = [why for run in runs if (why := run.outdated("evaluation.json"))]
+    print("".join(f"note: {why}\n" for why in notes), end="")
     print("curves:", runs[0].save_figure(plots.overlay(comparing.histories(runs)), f"compare-{'-'.join(parsed.runs)}"[:100]))
     return 0
 

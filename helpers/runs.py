@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import getpass
+import itertools
 import json
 import os
 import platform
@@ -39,16 +40,37 @@ ASIDE = "set_aside"  # in a run that the demo was put in the place of: what it h
 _MEND = "Wait for its end, shut the kernel down if it is a notebook's, or take another name."
 _held: set[Path] = set()  # the locks of this process
 _RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-_WRITTEN_BY = {  # what each notebook leaves behind, so that an absent file can say where it comes from
-    "data/train.parquet": "01_data_preparation",
-    "data/holdout.parquet": "01_data_preparation",
-    "data_report.json": "01_data_preparation",
-    "reward_report.json": "02_reward_functions",
-    "metrics.csv": "03_grpo_training",
-    "completions.parquet": "03_grpo_training",
-    "adapter": "03_grpo_training",
-    "evaluation.json": "05_merge_and_inference",
-    "merged": "05_merge_and_inference",
+LESSONS = ("07", "09", "10")  # notebooks that prepare data of their own and train on it
+MAKERS = ("01", "03", *LESSONS)
+FILES = {  # what a run holds: file or folder, the notebook that writes it, the section of the manifest about it
+    "data": ("01", "data"),
+    "data_report.json": ("01", "data"),
+    "figures/prompt_lengths.png": ("01", "data"),
+    "reward_report.json": ("02", "rewards"),
+    "figures/reward_signal.png": ("02", "rewards"),
+    "metrics.csv": ("03", "training"),
+    "completions.parquet": ("03", "training"),
+    "adapter": ("03", "training"),
+    "figures/reasoning.png": ("04", "curves"),
+    "figures/reward.png": ("04", "curves"),
+    "figures/each_reward.png": ("04", "curves"),
+    "figures/spread.png": ("04", "curves"),
+    "figures/kl.png": ("04", "curves"),
+    "figures/completion_length.png": ("04", "curves"),
+    "figures/loss.png": ("04", "curves"),
+    "evaluation.json": ("05", "evaluation"),
+    "comparison.json": ("05", "evaluation"),
+    "evaluation": ("05", "evaluation"),
+    "figures/accuracy.png": ("05", "evaluation"),
+    "merged": ("05", "merge"),
+}
+# What each section is made from. A section names it: the fingerprint of the data, when the training was written.
+MADE_FROM = {
+    "rewards": "data",
+    "training": "data",
+    "curves": "training",
+    "evaluation": "training",
+    "merge": "training",
 }
 
 
@@ -85,6 +107,7 @@ class Run:
             raise ValueError(f"run={name!r} is not a run name: {show_in_runs(SWEEPS)}/ holds the sweeps. Take another one.")
         self.name = name
         self.folder = runs_folder() / name
+        self.notebook: str | None = None  # which notebook writes here; see `made_by`
 
     def path(self, relative: str) -> Path:
         """The full path of a file to write; its folder is made."""
@@ -109,7 +132,7 @@ class Run:
             if why:
                 raise ValueError(self._damaged(relative, why))
             return path
-        notebook = _WRITTEN_BY.get(relative)
+        notebook = self.notebook_of(relative)
         which, only = (f"notebook {notebook}", f" --only {notebook[:2]}") if notebook else ("the notebooks before this one", "")
         raise FileNotFoundError(
             f"{self.show(relative)} is not there. Run {which} first, with the same run name: "
@@ -160,15 +183,100 @@ class Run:
         return table
 
     def _damaged(self, relative: str, why: str) -> str:
-        notebook = _WRITTEN_BY.get(relative, "which wrote it")
-        only = f" --only {notebook[:2]}" if notebook[:2].isdigit() else ""
-        again = f"Run notebook {notebook} again: `python -m helpers run --run {self.name}{only}`."
+        notebook = self.notebook_of(relative)
+        only = f" --only {notebook[:2]}" if notebook else ""
+        again = f"Run notebook {notebook or 'which wrote it'} again: `python -m helpers run --run {self.name}{only}`."
         return f"{self.show(relative)} is damaged ({why}). {again}"
+
+    def notebook_of(self, relative: str) -> str | None:
+        """The notebook that writes a file of this run, which may be a lesson's, by its whole name."""
+        number = written_by(relative)
+        try:
+            maker = self.manifest.get("data", {}).get("notebook")
+        except ValueError:  # a damaged manifest; the caller has something else to tell
+            maker = None
+        number = maker if number and maker in LESSONS else number
+        return next((path.stem for path in (PROJECT / "notebooks").glob(f"{number}_*.ipynb")), None)
+
+    def made_by(self, notebook: str) -> Run:
+        """This run, for a notebook that writes its data or its training: 01, 03 or one of LESSONS.
+
+        What it records carries the notebook's number. ValueError, before anything is written, where another lesson made
+        what the run holds, or where the run is being trained by another process.
+        """
+        self.check_maker(notebook)
+        # Of several ranks the first holds the lock for all, and the others may come here after it.
+        if os.environ.get("RANK", "0") == "0":
+            self.check_not_trained(notebook)
+        self.notebook = notebook
+        return self
+
+    def check_maker(self, notebook: str) -> None:
+        """ValueError where this notebook would replace data and a training that another lesson made."""
+        if self.is_of_another_lesson(notebook):
+            maker = self.manifest.get("data", {}).get("notebook")
+            by = f"notebook {maker}" if maker else "an earlier version of these notebooks, which did not record which one,"
+            raise ValueError(
+                f"{self.show()} holds data and a training that {by} made, and notebook {notebook} would replace them. Take "
+                f"another run name, or set aside what is there: `python -m helpers run --run {self.name} --only "
+                f"{'01,03' if notebook == '03' else notebook} --fresh`."
+            )
+
+    def check_not_trained(self, notebook: str) -> None:
+        """ValueError where another process trains this run, and the notebook would replace its data or its training."""
+        if notebook not in MAKERS or self.folder / TRAINING_LOCK in _held:
+            return
+        if who := holder(self.folder, TRAINING_LOCK):
+            raise ValueError(
+                f"run {self.name!r} is being trained by {who}, and notebook {notebook} would replace its data or its training. "
+                f"{_MEND}"
+            )
+
+    def is_of_another_lesson(self, notebook: str) -> bool:
+        """Whether this notebook's data and training have no place beside what the run holds."""
+        manifest = self.manifest
+        if notebook not in MAKERS or not {"data", "training"} & set(manifest):
+            return False
+        maker = manifest.get("data", {}).get("notebook")  # None: recorded by an earlier version
+        return maker != notebook if notebook in LESSONS else maker in LESSONS
+
+    def outdated(self, relative: str) -> str | None:
+        """Why a file or folder is of something earlier than what it was made from, in a sentence; None where it is not.
+
+        relative: a key of FILES. By what its section of the manifest names; in runs of earlier versions, which name nothing,
+        by the times.
+        """
+        number, section = FILES[relative]
+        manifest, path, source = self.manifest, self.folder / relative, MADE_FROM.get(section)
+        if source not in manifest or not path.exists():
+            return None
+        made, found = manifest.get(section, {}), manifest[source]
+        key = "fingerprint" if source == "data" else "written"
+        if source in made:
+            old = made[source] != found.get(key, made[source])
+        else:
+            changed = datetime.fromtimestamp(path.stat().st_mtime, UTC).isoformat(timespec="seconds")
+            old = made.get("written", changed) < found.get("written", "")
+        if not old:
+            return None
+        again = f"`python -m helpers run --run {self.name} --only {number}`"
+        earlier = "earlier data" if source == "data" else "an earlier training"
+        return f"{self.show(relative)} is of {earlier} than the run now holds; make it again: {again}."
+
+    def set_aside(self) -> str:
+        """Move all that the run holds into `set_aside/<number>/` in it; returns how to print that, empty for an empty run."""
+        found = [path for path in self.folder.iterdir() if path.name not in (*LOCKS, ASIDE)]
+        if not found:
+            return ""
+        number = next(n for n in itertools.count(1) if not (self.folder / ASIDE / str(n)).exists())
+        for path in found:
+            os.replace(path, self.path(f"{ASIDE}/{number}/{path.name}"))
+        return self.show(f"{ASIDE}/{number}") + "/"
 
     def record(self, section: str, **values) -> None:
         """Replace one section of the manifest, adding when and with which packages and revision it was written.
 
-        And with which of Unsloth's switches, where any is set: see SWITCHES.md.
+        And by which notebook, if `made_by` said so; and with which of Unsloth's switches, where any is set: see SWITCHES.md.
         """
         manifest, switches = {"name": self.name} | self.manifest, unsloth_switches()
         manifest[section] = (
@@ -178,6 +286,7 @@ class Run:
                 "versions": package_versions(),
                 "git": git_revision(),
             }
+            | ({"notebook": self.notebook} if self.notebook else {})
             | ({"switches": switches} if switches else {})
         )
         write_json(self.path("manifest.json"), manifest)
@@ -203,11 +312,11 @@ class Run:
             )
         return manifest[name]
 
-    def record_evaluation(self, **entries: dict) -> dict:
-        """Add or replace entries of evaluation.json, one a model evaluated; returns the whole."""
-        evaluation = self.evaluation | entries
+    def record_evaluation(self, training: dict, evaluation: dict, comparison: dict) -> None:
+        """Replace evaluation.json and comparison.json. training: the section of the training that was evaluated."""
         write_json(self.path("evaluation.json"), evaluation)
-        return evaluation
+        write_json(self.path("comparison.json"), comparison)
+        self.record("evaluation", training=training["written"])
 
     @property
     def evaluation(self) -> dict:
@@ -219,6 +328,15 @@ class Run:
         with atomic_write(self.path(f"figures/{name}.png")) as path:
             figure.savefig(path, dpi=120, bbox_inches="tight", format="png")
         return self.show(f"figures/{name}.png")
+
+
+def written_by(relative: str) -> str | None:
+    """The number of the notebook that writes a file of a run; None for a file that FILES does not name.
+
+    >>> written_by("adapter/adapter_config.json"), written_by("checkpoints/metrics.csv")
+    ('03', None)
+    """
+    return next((number for part, (number, _) in FILES.items() if f"{relative}/".startswith(f"{part}/")), None)
 
 
 def _cut_off(path: Path) -> str | None:
@@ -375,13 +493,13 @@ def empty(folder: Path) -> None:
     for path in folder.iterdir():
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
-        elif path.name != _LOCK:
+        elif path.name not in LOCKS:
             path.unlink()
 
 
 def is_free(folder: Path) -> bool:
     """Whether there is nothing in a folder, or nothing but a lock."""
-    return not folder.exists() or all(path.name == _LOCK for path in folder.iterdir())
+    return not folder.exists() or all(path.name in LOCKS for path in folder.iterdir())
 
 
 @contextlib.contextmanager

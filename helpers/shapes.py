@@ -80,7 +80,7 @@ def _kind(value: object) -> str:
 
 
 _SETTINGS = {"name?": str, "model?": str}
-_SECTION = {"written?": moment, "versions?": {"*": (str, type(None))}, "switches?": {"*": str}, "git?": dict}
+_SECTION = {"notebook?": str, "written?": moment, "versions?": {"*": (str, type(None))}, "switches?": {"*": str}, "git?": dict}
 _SERVED = {"n": count, "same": whole, "share": number}
 _NAME = (str, type(None))
 _BASE = {"name": str, "layers": whole, "layers_in_4_bits": whole}

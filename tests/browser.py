@@ -38,7 +38,7 @@ addEventListener("load", () => document.getElementById("measured").textContent =
 def browse(page, profile, *options) -> tuple[str, list[str]]:
     """Load a file or an address in headless Chromium; returns standard output and what the page wrote to the console."""
     command = [BROWSER, *OPTIONS, f"--user-data-dir={profile}", *options, page if isinstance(page, str) else page.as_uri()]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     return done.stdout, [line for line in done.stderr.splitlines() if "CONSOLE" in line]
 

@@ -1,5 +1,6 @@
 """Executing the notebooks in tests: the small run that all compare with, the end of one, and what stands in for one."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -10,8 +11,10 @@ SMALL = ["max_steps=12", "save_steps=4", "holdout_size=128", "train_size=200", "
 def kill(process: subprocess.Popen) -> None:
     """Nobody gets to say goodbye: the program, then the kernels, which jupyter starts in sessions of their own."""
     children = subprocess.run(["pgrep", "-P", str(process.pid)], capture_output=True, text=True).stdout.split()
-    for pid in (process.pid, *map(int, children)):
-        os.kill(pid, signal.SIGKILL)
+    process.kill()
+    for pid in map(int, children):
+        with contextlib.suppress(ProcessLookupError):  # a kernel that has seen that the program is gone
+            os.kill(pid, signal.SIGKILL)
     process.wait()
 
 

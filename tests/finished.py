@@ -87,8 +87,9 @@ def finished_run(**settings) -> Run:
     run.record("training", settings=settings, seed=3407, data=about["fingerprint"], rewards=REWARDS, weights=[1.0, 0.5])
     run.path("merged/config.json").write_text("{}")
     some = {"baseline": with_samples(entry(167), 16), "trained": with_samples(entry(490), 2)}
-    run.record_evaluation(**some, unmerged=entry(488), merged=entry(488))
-    write_json(run.path("comparison.json"), {"sampled": compared(), "greedy": compared(won=300, lost=2)})
+    evaluation = some | {"unmerged": entry(488), "merged": entry(488)}
+    comparison = {"sampled": compared(), "greedy": compared(won=300, lost=2)}
+    run.record_evaluation(run.section("training"), evaluation, comparison)
     proof = {"kept": 1.0, "unexplained": 1e-6, "logit_difference": 1.7e-5}
     run.record("merge", dtype="torch.float32", **proof, quantisation_gap={"original": 2.4, "dequantised": 0.9})
     write_json(run.path("asked.json"), {"parameters": {}, "notebooks": ["01"], "done": ["01"]})

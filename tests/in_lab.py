@@ -15,6 +15,7 @@ import psutil
 
 from helpers import PROJECT
 
+HANGS = 600  # seconds after which nothing will come any more, however busy the machine is
 FRONT = ".jp-NotebookPanel:not(.lm-mod-hidden)"  # the tab in front
 _OWN = ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR")  # nobody's settings are read or changed
 
@@ -22,6 +23,16 @@ _OWN = ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR")  # nobo
 _WHOLE = """front => {
   const said = document.querySelector("#jp-main-statusbar").innerText.match(/Cell \\d+\\/(\\d+)/);
   return said && document.querySelectorAll(`${front} .jp-Cell`).length === Number(said[1]);
+}"""
+
+# From now on, the pictures that come to stand in a place: each with the number of cells that still wait.
+_PICTURES = """([front, place]) => {
+  window.pictures = [];
+  new MutationObserver(() => {
+    const source = document.querySelector(place)?.src;
+    const waiting = [...document.querySelectorAll(`${front} .jp-InputPrompt`)].filter(one => one.textContent.includes('[*]'));
+    if (source && source !== window.pictures.at(-1)?.source) window.pictures.push({source, waiting: waiting.length});
+  }).observe(document.body, {subtree: true, childList: true, attributes: true, attributeFilter: ['src']});
 }"""
 
 # Of the outputs of the tab in front: pictures, what is wider than the page and scrolls sideways, and text too faint to read.
@@ -97,25 +108,23 @@ class Served:
 
     @property
     def address(self) -> str:
-        for _ in range(600):
-            if found := re.search(r"http://127\.0\.0\.1:\d+/lab\?token=\w+", self.log):
-                return found[0]
+        while not (found := re.search(r"http://127\.0\.0\.1:\d+/lab\?token=\w+", self.log)):
             assert self._process.poll() is None, self.log
             time.sleep(0.1)
-        raise AssertionError(f"no address after a minute:\n{self.log}")
+        return found[0]
 
     def stop(self) -> list[str]:
         """End the server, which ends its kernels; returns what of it did not end by itself and had to be killed."""
         ours = psutil.Process(self._process.pid).children(recursive=True) if self._process.poll() is None else []
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGTERM)
-        _, left = psutil.wait_procs(ours, timeout=20)
+        _, left = psutil.wait_procs(ours, timeout=HANGS)
         named = []
         for process in left:
             with contextlib.suppress(psutil.NoSuchProcess):
                 named.append(" ".join(process.cmdline()))
                 process.kill()
-        self._process.wait(timeout=20)
+        self._process.wait(timeout=HANGS)
         return named
 
 
@@ -127,7 +136,7 @@ class Page:
 
     def __init__(self, browser, address: str):
         self.page = browser.new_page(viewport={"width": 1280, "height": 800})
-        self.page.set_default_timeout(60_000)
+        self.page.set_default_timeout(1000 * HANGS)
         self.errors: list[str] = []
         self.page.on("console", lambda message: message.type == "error" and self.errors.append(message.text))
         self.page.on("pageerror", lambda error: self.errors.append(f"uncaught: {error}"))
@@ -165,11 +174,11 @@ class Page:
         self.menu("Run", "Run All Cells")
         self.front.get_by_text("[*]:").first.wait_for()
 
-    def until_done(self, seconds: int) -> None:
+    def until_done(self) -> None:
         """Until no cell waits any more. Each shown has its number then; else AssertionError with what the notebook says."""
         from playwright.sync_api import expect
 
-        expect(self.front.locator(".jp-InputPrompt", has_text="[*]:")).to_have_count(0, timeout=1000 * seconds)
+        expect(self.front.locator(".jp-InputPrompt", has_text="[*]:")).to_have_count(0, timeout=1000 * HANGS)
         self.status("| Idle")
         numbers = [f"[{n + 1}]:" for n in range(len(self.prompts()))]
         said = self.front.locator("[data-mime-type='application/vnd.jupyter.error'], [data-mime-type$='.stderr']")
@@ -180,6 +189,14 @@ class Page:
         """The tab in front at a width of the window, in CSS pixels."""
         self.page.set_viewport_size({"width": width, "height": 800})
         return self.page.evaluate(_MEASURE, FRONT)
+
+    def keep_pictures(self, place: str) -> None:
+        """Note every picture that comes to stand in that place of the tab in front, for `pictures`."""
+        self.page.evaluate(_PICTURES, [FRONT, place])
+
+    def pictures(self) -> list[dict]:
+        """The source of each, and how many cells waited when it came."""
+        return self.page.evaluate("window.pictures")
 
     def theme(self, name: str) -> None:
         self.menu("Settings", "Theme", name)

@@ -36,6 +36,23 @@ def parts(request: dict) -> dict[str, str]:
     return found | {"": outside}
 
 
+class Clock(asyncio.SelectorEventLoop):
+    """A judge's loop, whose time a server lets pass: no test waits for a judge to run out of patience."""
+
+    running, passed = None, 0.0
+
+    def __init__(self):
+        super().__init__()
+        Clock.running = self
+
+    def time(self) -> float:
+        return super().time() + self.passed
+
+    def let_pass(self, seconds: float) -> None:
+        """From any thread."""
+        self.call_soon_threadsafe(lambda: setattr(self, "passed", self.passed + seconds))
+
+
 class Server:
     """answer(request, number) gives (status, headers, body), or does something else with the handler: see `closes`.
 
@@ -94,17 +111,19 @@ def closes(server: Server, handler) -> None:
 
 
 def waits(server: Server, handler) -> None:
-    """No answer, as long as the test lasts."""
-    server.over.wait(60)
+    """No answer, as long as the test lasts, while a minute passes for the judge."""
+    Clock.running.let_pass(60)
+    server.over.wait()
     handler.close_connection = True
 
 
 def drips(server: Server, handler) -> None:
-    """An answer that never ends, a byte at a time: no single wait is long."""
+    """An answer that never ends, a byte every two seconds of the judge's: no single wait is long."""
     handler.send_response(200)
     handler.end_headers()
     while not server.over.wait(0.02):
         handler.wfile.write(b" ")
+        Clock.running.let_pass(2)
 
 
 def floods(server: Server, handler) -> None:
@@ -120,7 +139,8 @@ def judge_of(server: Server, **options) -> JudgeReward:
 
 
 def run(judge: JudgeReward, completions: list, **columns) -> list:
-    return asyncio.run(judge(completions=completions, **columns))
+    with asyncio.Runner(loop_factory=Clock) as runner:
+        return runner.run(judge(completions=completions, **columns))
 
 
 def unjudged(judge: JudgeReward, completions: list, **columns) -> tuple[list, str]:

@@ -115,14 +115,14 @@ def pip(project, monkeypatch):
         for name in ("requirements.txt", "requirements-cpu.txt"):
             (project / name).write_text("torch==2.13.0\nunsloth==1.0\nunsloth_zoo==1.0\n")
         environment.pins.cache_clear()
-        subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(own)], check=True, timeout=120)
+        subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(own)], check=True, timeout=600)
         python = project / "python"  # the project itself is no package here
         lines = ["#!/bin/sh", 'case "$*" in *--editable*) exit 0;; esac', "shift 2"]
         python.write_text("\n".join([*lines, f'exec "{sys.executable}" -m pip --python "{own}/bin/python" "$@"', ""]))
         python.chmod(0o755)
         monkeypatch.setenv("PIP_NO_INDEX", "1")
         monkeypatch.setenv("PIP_FIND_LINKS", str(shelf))
-        subprocess.run([str(python), "-m", "pip", "install", "--quiet", f"torch===2.13.0{build}"], check=True, timeout=120)
+        subprocess.run([str(python), "-m", "pip", "install", "--quiet", f"torch===2.13.0{build}"], check=True, timeout=600)
         if build not in found:
             (shelf / f"torch-2.13.0{build}-py3-none-any.whl").unlink()
         monkeypatch.setattr(environment.sys, "executable", str(python))

@@ -361,20 +361,21 @@ def test_an_absent_section_names_the_notebook_or_says_to_rerun_it(section, made,
         run.section(section)
 
 
-def test_evaluations_are_added_one_by_one():
+def test_an_evaluation_replaces_the_last_whole_and_names_its_training():
     run = Run("a")
-    assert run.record_evaluation(baseline={"accuracy": 0.5}) == {"baseline": {"accuracy": 0.5}}
-    run.record_evaluation(trained={"accuracy": 0.7}, baseline={"accuracy": 0.4})
-    expected = {"baseline": {"accuracy": 0.4}, "trained": {"accuracy": 0.7}}
-    assert json.loads(run.require("evaluation.json").read_text()) == expected
+    run.record("training")
+    run.record_evaluation(run.section("training"), {"baseline": {"accuracy": 0.5}}, {})
+    run.record_evaluation(run.section("training"), {"trained": {"accuracy": 0.7}}, {"sampled": {}})
+    assert run.evaluation == {"trained": {"accuracy": 0.7}}
+    assert json.loads(run.require("comparison.json").read_text()) == {"sampled": {}}
+    assert run.section("evaluation")["training"] == run.section("training")["written"]
 
 
-def test_a_damaged_evaluation_is_named_and_not_overwritten():
+def test_a_damaged_evaluation_is_named():
     run = Run("a")
     run.path("evaluation.json").write_text("{")
     with pytest.raises(ValueError, match=r"evaluation\.json"):
-        run.record_evaluation(baseline={})
-    assert run.path("evaluation.json").read_text() == "{"
+        print(run.evaluation)
 
 
 class Figure:

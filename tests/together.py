@@ -19,7 +19,7 @@ def start(*program: str, cwd: Path | None = None, **environment: str) -> subproc
     return subprocess.Popen([*TORCHRUN, *program], cwd=cwd or PROJECT, env=os.environ | own | environment, **pipes)
 
 
-def ended(process: subprocess.Popen, seconds: float) -> tuple[int, str, str]:
+def ended(process: subprocess.Popen, seconds: float = 600) -> tuple[int, str, str]:
     """The exit code and what was printed; the process and its ranks are ended if that takes too long."""
     try:
         out, err = process.communicate(timeout=seconds)

@@ -19,19 +19,12 @@ from pathlib import Path
 
 from helpers import PROJECT
 from helpers.batch import arguments
-from helpers.runs import ASIDE, LOCKS, TRAINING_LOCK, Run, atomic_write, held, holder, is_free, write_json
+from helpers.batch.arguments import PIPELINE
+from helpers.runs import FILES, TRAINING_LOCK, Run, atomic_write, held, is_free, write_json, written_by
 
 ARCHIVE = PROJECT / "notebooks" / "data" / "demo.tar.xz"
 CONTENTS = "contents.json"
-_CURVES = ("reasoning", "reward", "each_reward", "spread", "kl", "completion_length", "loss")
-LEFT_BY = {  # each notebook's files and folders
-    "01": ("data_report.json", "data/", "figures/prompt_lengths.png"),
-    "02": ("reward_report.json", "figures/reward_signal.png"),
-    "03": ("metrics.csv", "completions.parquet", "adapter/"),
-    "04": tuple(f"figures/{name}.png" for name in _CURVES),
-    "05": ("evaluation.json", "comparison.json", "evaluation/", "merged/", "figures/accuracy.png"),
-}
-_SECTIONS = {"data": "01", "rewards": "02", "training": "03", "merge": "05", "served": "05"}  # of the manifest
+_SECTIONS = {section: number for number, section in FILES.values()} | {"served": "05"}  # of the manifest
 _HERE = b"@PROJECT@"  # in the archive, where a run names the folder of the project
 _NAMES_PATHS = (".json", ".md", ".csv")
 
@@ -62,7 +55,7 @@ def mend(name: str, last: str) -> int:
     it was.
     """
     numbers = arguments.numbers(last)
-    if len(numbers) != 1 or numbers[0] not in LEFT_BY:
+    if len(numbers) != 1 or numbers[0] not in PIPELINE:
         raise ValueError(
             f"--from-demo {last}: the demo is of notebooks 01 to 05. Name the last that you want done, such as 03."
         )
@@ -71,14 +64,14 @@ def mend(name: str, last: str) -> int:
 
 def _put(run: Run, last: str, check: Callable[[Run], None] = lambda run: None) -> int:
     """check: what must still hold once nobody else can write the run."""
-    numbers = [number for number in LEFT_BY if number <= last]
+    numbers = [number for number in PIPELINE if number <= last]
     stored = _read()  # what may fail comes first
-    chosen = {name: content for name, content in stored.items() if left_by(name) in numbers}
+    chosen = {name: content for name, content in stored.items() if written_by(name) in numbers}
     try:
-        with held(run.folder, f"run {run.name!r}"):
+        with held(run.folder, f"run {run.name!r}"), held(run.folder, f"the training of run {run.name!r}", TRAINING_LOCK):
             check(run)
             before = _was(run)
-            with tempfile.TemporaryDirectory(dir=run.folder, prefix=".demo-") as folder:
+            with tempfile.TemporaryDirectory(dir=run.folder.parent, prefix=".demo-") as folder:
                 fresh = Run(run.name)
                 fresh.folder = Path(folder)
                 for name, content in chosen.items():
@@ -86,29 +79,23 @@ def _put(run: Run, last: str, check: Callable[[Run], None] = lambda run: None) -
                 done = {"parameters": {}, "notebooks": numbers, "done": numbers, "used": {number: {} for number in numbers}}
                 arguments.write(fresh, done)
                 write_json(fresh.path("manifest.json"), _manifest(stored, run.name, numbers))
-                aside = _exchange(run, fresh.folder)
+                aside = run.set_aside()
+                for path in fresh.folder.iterdir():
+                    os.replace(path, run.folder / path.name)
     except OSError as error:
         raise ValueError(
-            f"the demo could not be put into {run.show()}, which is as it was ({error}). Mend that, or take another name: "
-            "`python -m helpers checkpoint --fetch-demo --run late`."
+            f"the demo could not be put into {run.show()} ({error}). What the run held is there, or in its set_aside/. Take "
+            "another name: `python -m helpers checkpoint --fetch-demo --run late`."
         ) from None
     _tell(run, chosen, numbers, before, aside)
     return 0
-
-
-def left_by(name: str) -> str | None:
-    """The notebook that leaves a file of a run; None for a file that the archive does not hold.
-
-    >>> left_by("adapter/adapter_config.json"), left_by("checkpoints/metrics.csv")
-    ('03', None)
-    """
-    return next((number for number, parts in LEFT_BY.items() if name.startswith(parts)), None)
 
 
 def _manifest(stored: dict[str, bytes], name: str, numbers: list[str]) -> dict:
     """The demo's manifest under a run's name, without the sections of later notebooks, and with when it was put there."""
     manifest = json.loads(stored["manifest.json"])
     kept = {key: value for key, value in manifest.items() if _SECTIONS.get(key, numbers[0]) in numbers}
+    kept["data"] = {"notebook": "01"} | kept["data"]  # which a demo of an earlier version does not say
     put = datetime.now(UTC).isoformat(timespec="seconds")
     return kept | {"name": name, "demo": manifest["demo"] | {"notebooks": numbers, "written": put}}
 
@@ -121,52 +108,19 @@ def _was(run: Run) -> str:
     return ""
 
 
-def _exchange(run: Run, fresh: Path) -> str:
-    """Move all that a run holds into a folder of its own within it, and what is fresh into its place, or nothing at all.
-
-    Returns how to print the folder; empty where there was nothing. OSError where nothing was moved, or all was moved back;
-    ValueError, with the place, where some could not be.
-    """
-    found = [path for path in run.folder.iterdir() if path.name not in (*LOCKS, ASIDE, fresh.name)]
-    number = next(n for n in range(1, 10_000) if not (run.folder / ASIDE / str(n)).exists())
-    aside = run.folder / ASIDE / str(number)
-    # Half a run has no manifest: the old one goes first, and the new one comes last.
-    moves = [(path, aside / path.name) for path in sorted(found, key=lambda path: path.name != "manifest.json")]
-    moves += [(path, run.folder / path.name) for path in sorted(fresh.iterdir(), key=lambda path: path.name == "manifest.json")]
-    if found:
-        aside.mkdir(parents=True)
-    shown, moved = run.show(f"{ASIDE}/{number}") + "/", []
-    try:
-        for path, to in moves:
-            os.replace(path, to)
-            moved.append((path, to))
-    except (OSError, KeyboardInterrupt) as error:
-        for path, to in reversed(moved):
-            with contextlib.suppress(OSError):
-                os.replace(to, path)
-        with contextlib.suppress(OSError):
-            aside.rmdir()
-            aside.parent.rmdir()
-        if aside.exists():
-            raise ValueError(f"{run.show()} could not be replaced ({error}). Move back what is in {shown}") from error
-        raise
-    return shown if found else ""
-
-
 def _tell(run: Run, chosen: dict[str, bytes], numbers: list[str], before: str, aside: str) -> None:
     if aside:
         print(f"set aside, whole: {aside}")
     print(f"{run.show()} is now the demo as notebook {numbers[-1]} left it:")
     for number in numbers:
-        names = dict.fromkeys(part.partition("/")[0] + "/" * ("/" in part) for part in LEFT_BY[number])
-        size = sum(len(content) for name, content in chosen.items() if left_by(name) == number)
+        files = [name for name in chosen if written_by(name) == number]
+        names = dict.fromkeys(name.partition("/")[0] + "/" * ("/" in name) for name in files)
+        size = sum(len(chosen[name]) for name in files)
         print(f"  {number}  {', '.join(names)}  ({size / 1000:,.0f} kB)")
-    if who := holder(run.folder, TRAINING_LOCK):  # an interrupted kernel holds it, too, so this is no reason to refuse
-        print(f"note: {who} still holds the training of this run. Shut its kernel down, or what it saves replaces the demo's.")
     now = _was(run)
     if before and before != now:
         print(f"note: the run was {before}; it is now {now}.")
-    following = [number for number in LEFT_BY if number > numbers[-1]]
+    following = [number for number in PIPELINE if number > numbers[-1]]
     command = f"python -m helpers run --run {run.name} --only {','.join(following or ['06'])}"
     print(
         f"It was trained at seed {run.manifest['data']['seed']}. Go on in Jupyter with run = {run.name!r}, or by `{command}`."
@@ -210,18 +164,17 @@ def store(name: str) -> int:
     """
     run = Run(name)
     asked = arguments.last(run) or {"used": {}}
-    used = {number: asked["used"].get(number) for number in LEFT_BY}
+    used = {number: asked["used"].get(number) for number in PIPELINE}
     settings = run.section("data")["settings"]
     if any(parameters != {} for parameters in used.values()) or settings["name"] != "pocket":
         raise ValueError(
             f"{run.show()} is not what notebooks 01 to 05 make on the pocket model by themselves. `make demo` runs them so."
         )
-    for parts in LEFT_BY.values():
-        for part in parts:
-            run.require(part.rstrip("/"))
+    for part in FILES:
+        run.require(part)
     found = sorted(path for path in run.folder.rglob("*") if path.is_file())
     names = {path.relative_to(run.folder).as_posix(): path for path in found}
-    files = {name: _portable(name, path.read_bytes()) for name, path in names.items() if left_by(name)}
+    files = {name: _portable(name, path.read_bytes()) for name, path in names.items() if written_by(name)}
     manifest = run.manifest | {"demo": {"what": "the run that travels with the project, put here by `checkpoint`"}}
     files["manifest.json"] = _portable("manifest.json", _bytes(manifest))
     listed = {name: {"size": len(content), "sha256": hashlib.sha256(content).hexdigest()} for name, content in files.items()}

@@ -24,7 +24,7 @@ from papermill.iorw import LocalHandler, papermill_io
 from helpers import PROJECT, presets
 from helpers.batch import arguments, checks
 from helpers.environment import pairs_that_disagree, this_machine
-from helpers.runs import Run, atomic_write, held
+from helpers.runs import LESSONS, Run, atomic_write, held
 from helpers.training import memory, ranks, server, spread
 
 NOTEBOOKS = PROJECT / "notebooks"
@@ -32,7 +32,7 @@ _SLOW_CELL = 3.0  # seconds; where the output is no terminal, only cells slower 
 
 
 def run(
-    name: str,
+    name: str | None,
     preset: str | None,
     only: str | None,
     parameters: list[str],
@@ -44,13 +44,22 @@ def run(
 
     Everything that can be refused is refused before the first notebook starts and before anything is written: ValueError for
     a bad run name, preset, notebook number or parameter, for a run that another process holds, and, unless `fresh`, for a
-    call that would give up an interrupted training. fresh: such a training is set aside, in `checkpoints_previous/`.
+    call that would give up an interrupted training or replace another lesson's. fresh: such a training is set aside, in
+    `checkpoints_previous/`, and all that another lesson made, in `set_aside/`. name: None is the notebooks' own.
     once: where the same was asked for last time, what is done of it is not done again, as with `resume`.
     """
-    if in_place and (name != "demo" or preset is not None or parameters):
+    if in_place and (name not in (None, "demo") or preset is not None or parameters):
         raise ValueError("--in-place runs the notebooks with the parameters they are committed with; give none beside it.")
     paths = _chosen(None if only is None else arguments.numbers(only))
     given = arguments.parameters(parameters)
+    if in_place:
+        name = "demo"  # for the executed copies; each notebook takes the run that it names itself
+    elif name is None:
+        own = {path.name[:2]: defaults([path.name[:2]])["run"] for path in paths}
+        if len({*own.values()}) > 1:
+            named = ", ".join(f"{number}: {default}" for number, default in own.items())
+            raise ValueError(f"these notebooks have runs of their own ({named}). Call them one at a time, or give --run NAME.")
+        name = own[paths[0].name[:2]]
     if preset is not None:
         if not any("preset" in _accepted(path) for path in paths):
             raise ValueError("--preset is notebook 01's to set, and 01 is not among --only. Later notebooks use the run's own.")
@@ -79,6 +88,7 @@ def check(name: str, numbers: list[str], given: dict, elsewhere: bool = False) -
     """
     arguments.refuse_unknown(given, set().union(*(_accepted(path) for path in _chosen(numbers))))
     _refuse_impossible(given, Run(name), set(numbers), elsewhere)
+    _refuse_to_mix(Run(name), numbers)
 
 
 def defaults(numbers: list[str] | None) -> dict[str, object]:
@@ -123,12 +133,18 @@ def _run(
     if not resumed:  # what was done took its parameters, which those that are left need not know
         arguments.refuse_unknown(given, set().union(*accepted.values()))
     settings = _refuse_impossible(given, folder, set(numbers))
+    if not in_place:
+        _refuse_to_mix(folder, numbers, fresh)
     # Of several processes, what a signal ends is left to the launcher: one that waits for another cannot end itself.
     with held(folder.folder, f"run {folder.name!r}"), ended_like_ctrl_c() if ranks.world() == 1 else contextlib.nullcontext():
+        for number in numbers:
+            folder.check_not_trained(number)
         if resumed:
             print(f"resuming run {folder.name!r} with {', '.join(numbers)}" + (f" and {given}" if given else ""))
         else:
             if fresh:
+                if any(map(folder.is_of_another_lesson, numbers)):
+                    print(f"set aside, whole: {folder.set_aside()}")
                 arguments.set_training_aside(folder, numbers)
             else:
                 arguments.refuse_to_lose(folder, numbers, _differences(folder, numbers, given, settings))
@@ -254,6 +270,18 @@ def _refuse_impossible(given: dict, folder: Run, numbers: set[str], elsewhere: b
         if disagree:
             raise ValueError(f"{' '.join(disagree)} Mend it with `python -m helpers install`, or take `--preset pocket`.")
     return checked if "03" in numbers else settings
+
+
+def _refuse_to_mix(folder: Run, numbers: list[str], fresh: bool = False) -> None:
+    """ValueError where a run would hold data and trainings of two lessons."""
+    lessons = [number for number in numbers if number in LESSONS]
+    if len(lessons) + bool({"01", "03"} & set(numbers)) > 1:
+        raise ValueError(
+            f"notebooks {', '.join(numbers)} would write one run over one another. Give each lesson its own --run."
+        )
+    prepares = "01" in numbers or bool(lessons)  # else --fresh would leave 03 without data
+    for number in [] if fresh and prepares else numbers:
+        folder.check_maker(number)
 
 
 def _differences(folder: Run, numbers: list[str], given: dict, settings: presets.Preset | None) -> list[str]:
@@ -450,7 +478,7 @@ def _write_back(executed: Path, notebook: Path) -> None:
 
 
 def _print_result(run: Run, evaluated: bool) -> None:
-    """Where everything lies; and the accuracies, if they were measured just now rather than of an earlier adapter."""
+    """Where everything is, and what of it is older than what it was made from; the accuracies where they were measured now."""
     evaluation = run.folder / "evaluation.json"
     if evaluated and evaluation.exists():
         from helpers.results.evaluation import summary
@@ -459,3 +487,6 @@ def _print_result(run: Run, evaluated: bool) -> None:
     for what, relative in (("figures", "figures"), ("merged model", "merged"), ("notebooks", "notebooks")):
         if (run.folder / relative).exists():
             print(f"{what:<13} {run.show(relative)}/")
+    for part in ("reward_report.json", "figures/reward.png", "evaluation.json", "merged"):
+        if why := run.outdated(part):
+            print(f"note: {why}")

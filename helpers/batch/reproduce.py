@@ -12,7 +12,7 @@ from helpers.batch import arguments, pipeline
 from helpers.formats import TagFormat
 from helpers.metrics.history import read_metrics
 from helpers.presets import PRESETS, SETTINGS
-from helpers.runs import Run, check_seed, empty, held, is_free, write_json
+from helpers.runs import LESSONS, Run, check_seed, empty, held, is_free, write_json
 
 _MARK = "reproduction.json"  # in the new run: which run it repeats, and in the end what was found
 _TIMES = ("_time", "_runtime", "_per_second")  # how the names of columns end that no two runs share
@@ -46,6 +46,10 @@ def reproduce(run: Run, only: str | None = None) -> int:
     """
     read_metrics(run.require("metrics.csv"))
     data, training = run.section("data"), run.section("training")
+    if (lesson := data.get("notebook")) in LESSONS:
+        raise ValueError(
+            f"run {run.name!r} is notebook {lesson}'s, and reproduce repeats 01 to 05. Run {lesson} under another name."
+        )
     if not isinstance(training.get("settings"), dict):
         raise ValueError(f"{run.show('manifest.json')} is damaged: its training has no settings, so it cannot be repeated.")
     for name, section in (("data", data), ("training", training)):

@@ -24,7 +24,7 @@ from helpers.data.files import Unreadable
 from helpers.data.sources import STAND_INS, Broken, Unreachable, read_source
 from helpers.formats import THINK_ANSWER, TagFormat
 from helpers.presets import Preset, as_settings
-from helpers.runs import Run, atomic_write, write_json
+from helpers.runs import TRAINING_LOCK, Run, atomic_write, held, write_json
 
 _GROUPED_NUMBER = re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.\d+)?")
 _KEPT_EXAMPLES = 3  # rows quoted in the report, for each reason to drop one and for each kind of answer
@@ -115,16 +115,20 @@ def _check_rows(name: str, size: int | None) -> None:
 
 
 def save(run: Run, task: Task, settings: Preset) -> None:
-    """Put a task into the run folder: both tables, `data_report.json`, and the manifest's section `data`."""
-    for name, table in (("train", task.train), ("holdout", task.holdout)):
-        with atomic_write(run.path(f"data/{name}.parquet")) as temporary:
-            table.to_parquet(temporary, index=False)
-    write_json(run.path("data_report.json"), task.report)
-    run.record(
-        "data",
-        settings=as_settings(settings),
-        **{name: task.report[name] for name in ("seed", "source", "tags", "fingerprint")},
-    )
+    """Put a task into the run folder: both tables, `data_report.json`, and the manifest's section `data`.
+
+    ValueError, before anything is written, while another process trains on what the run holds.
+    """
+    with held(run.folder, f"the training of run {run.name!r}", TRAINING_LOCK):
+        for name, table in (("train", task.train), ("holdout", task.holdout)):
+            with atomic_write(run.path(f"data/{name}.parquet")) as temporary:
+                table.to_parquet(temporary, index=False)
+        write_json(run.path("data_report.json"), task.report)
+        run.record(
+            "data",
+            settings=as_settings(settings),
+            **{name: task.report[name] for name in ("seed", "source", "tags", "fingerprint")},
+        )
 
 
 def final_answer(answer: str) -> str:

@@ -55,7 +55,10 @@ def _settings(run: Run) -> dict[str, object]:
 
 
 def outcomes(runs: list[Run]) -> pd.DataFrame:
-    """A row a run: steps, the reward over the last ten, and the holdout accuracies with their 95 % intervals as text."""
+    """A row a run: steps, the reward over the last ten, and the holdout accuracies with their 95 % intervals as text.
+
+    Accuracies of an earlier training than the run's present one are not given; see `Run.outdated`.
+    """
     rows = []
     for run in runs:
         history = read_metrics(run.require("metrics.csv"))
@@ -67,9 +70,12 @@ def outcomes(runs: list[Run]) -> pd.DataFrame:
         }
         for model in ("baseline", "trained", "merged"):
             entry = evaluation.get(model)
-            row[model] = (
-                f"{entry['accuracy']:.1%} ({entry['ci95'][0]:.1%} to {entry['ci95'][1]:.1%})" if entry else "not measured"
-            )
+            if entry and run.outdated("evaluation.json"):
+                row[model] = "of an earlier training"
+            elif entry:
+                row[model] = f"{entry['accuracy']:.1%} ({entry['ci95'][0]:.1%} to {entry['ci95'][1]:.1%})"
+            else:
+                row[model] = "not measured"
         rows.append(row)
     return pd.DataFrame(rows).set_index("run")
 

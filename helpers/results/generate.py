@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -35,6 +36,8 @@ def answer_file(
     """
     _check(source, target, temperature, batch_size)
     merged = run.require("merged")
+    if why := run.outdated("merged"):
+        print(f"note: {why}", file=sys.stderr)
     training, data = run.section("training"), run.section("data")
     # Plain TRL or not, the merged model is the same; only with Unsloth can vLLM be had.
     settings = for_sampling(_needed(run, "manifest.json", training, "settings"), engine=engine, backend="unsloth")

@@ -12,7 +12,6 @@ import re
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path, PurePosixPath, PureWindowsPath
 
 import jinja2
@@ -26,14 +25,14 @@ from helpers.metrics.history import first_and_last, read_metrics, reward_names
 from helpers.runs import Run, atomic_write
 from helpers.shapes import SHAPES, TOLD, misfit
 
-NOTEBOOKS = {  # what the page is made of, and the notebook that writes it
-    "data_report.json": "01_data_preparation",
-    "reward_report.json": "02_reward_functions",
-    "metrics.csv": "03_grpo_training",
-    "completions.parquet": "03_grpo_training",
-    "evaluation.json": "05_merge_and_inference",
-    "comparison.json": "05_merge_and_inference",
-}
+PARTS = (  # what the page is made of
+    "data_report.json",
+    "reward_report.json",
+    "metrics.csv",
+    "completions.parquet",
+    "evaluation.json",
+    "comparison.json",
+)
 MODELS = {
     "baseline": "before training",
     "trained": "the policy with its adapter",
@@ -79,6 +78,7 @@ class Facts:
     evaluation: dict
     comparison: dict
     has_merged: bool
+    merged_is_outdated: bool = False
 
 
 def write(run: Run) -> Path:
@@ -97,15 +97,16 @@ def write(run: Run) -> Path:
 
 
 def read(run: Run) -> Facts:
-    """Everything that report and card tell. An evaluation older than the training is of another adapter, and left out."""
-    if not any((run.folder / part).exists() for part in NOTEBOOKS):
+    """Everything that report and card tell. What is older than what it was made from is left out: see `Run.outdated`."""
+    if not any((run.folder / part).exists() for part in PARTS):
         run.require("data_report.json")
     manifest = run.manifest and run.read_object("manifest.json", TOLD)  # both shapes
-    trained = run.section("training")["written"] if "training" in manifest else None
-    absent = {part: why for part in NOTEBOOKS if (why := _why_absent(run, part, trained))}
+    if "training" in manifest:
+        run.section("training")  # refuses a training on other data
+    absent = {part: why for part in PARTS if (why := _why_absent(run, part))}
 
     def part(name: str, load: Callable, default):
-        return default if name in absent else load(run.folder / name)
+        return default if name in absent else load(run, name)
 
     return Facts(
         name=run.name,
@@ -113,33 +114,31 @@ def read(run: Run) -> Facts:
         absent=absent,
         data=portable(part("data_report.json", _json, {})),
         rewards=part("reward_report.json", _json, {}),
-        history=part("metrics.csv", read_metrics, None),
+        history=None if "metrics.csv" in absent else read_metrics(run.folder / "metrics.csv"),
         completions=None if "completions.parquet" in absent else _completions(run),
         evaluation=portable(part("evaluation.json", _json, {})),
         comparison=part("comparison.json", _json, {}),
         has_merged=(run.folder / "merged").exists(),
+        merged_is_outdated=run.outdated("merged") is not None,
     )
 
 
-def _why_absent(run: Run, part: str, trained: str | None) -> str | None:
-    path, notebook = run.folder / part, NOTEBOOKS[part]
-    rerun = f"notebook {notebook} makes: python -m helpers run --run {run.name} --only {notebook[:2]}"
-    if not path.exists():
-        return f"This run has no {part}, which {rerun}"
-    measures = notebook.startswith("05")
-    if measures and trained and path.stat().st_mtime < datetime.fromisoformat(trained).timestamp():
-        return f"{part} is older than the last training, so it is of another adapter. A new one {rerun}"
-    return None
+def _why_absent(run: Run, part: str) -> str | None:
+    if (run.folder / part).exists():
+        return run.outdated(part)
+    notebook = run.notebook_of(part)
+    rerun = f"python -m helpers run --run {run.name} --only {notebook[:2]}"
+    return f"This run has no {part}, which notebook {notebook} makes: {rerun}"
 
 
-def _json(path: Path) -> dict:
+def _json(run: Run, part: str) -> dict:
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        why = misfit(content, SHAPES[path.name])
+        content = json.loads((run.folder / part).read_text(encoding="utf-8"))
+        why = misfit(content, SHAPES[part])
     except (ValueError, RecursionError, OSError) as error:
         why = str(error)
     if why:
-        raise ValueError(f"{path.name} is damaged ({why}). Rerun notebook {NOTEBOOKS[path.name]}, which writes it.")
+        raise ValueError(f"{part} is damaged ({why}). Rerun notebook {run.notebook_of(part)}, which writes it.")
     return content
 
 
@@ -233,12 +232,12 @@ def _accuracy(entry: dict) -> str:
 
 def _merge_problems(facts: Facts) -> list[tuple[str, str]]:
     """Sentences on a merged model that was not verified, is of another training, or differs from what was trained."""
-    merge, trained = facts.manifest.get("merge"), facts.manifest.get("training", {}).get("written", "")
+    merge = facts.manifest.get("merge")
     if not facts.has_merged:
         return []
     if not merge:
         return [("warning", "The merged model was not verified against its adapter: run notebook 05 before using it.")]
-    if merge["written"] < trained:
+    if facts.merged_is_outdated:
         return [("warning", "The merged model is of an earlier training: run notebook 05 before using it.")]
     found = []
     kept = merge.get("kept", 1.0)  # not in a merge of an earlier version, which had a proof of its own

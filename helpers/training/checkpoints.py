@@ -115,7 +115,7 @@ def begin(run: Run, settings: Preset, seed: int) -> Path | None:
     An unfinished training with the same settings, seed and data is continued; another engine may sample the rest of it, and
     another number of processes share the same steps. Anything else found there is set aside as `checkpoints_previous/`, in
     place of what was set aside before. Of several processes rank 0 does so for all; ValueError in one that does not see it,
-    and while another training of the run goes on.
+    and while another training of the run goes on. Until `keep`, nothing else can replace the data that it is trained on.
     """
     name = ranks.from_first(lambda: _begin(run, settings, seed))
     checkpoint = run.folder / "checkpoints" / name if name else None
@@ -179,9 +179,20 @@ def keep(run: Run, trainer, tokenizer, settings: Preset, seed: int, **recorded) 
     with atomic_write(run.path("completions.parquet")) as temporary:
         completions.to_parquet(temporary, index=False)
     recorded["base"] = base
-    run.record("training", settings=as_settings(settings), seed=seed, data=run.section("data")["fingerprint"], **recorded)
+    trained_on = _trained_on(run)
+    run.record("training", settings=as_settings(settings), seed=seed, data=trained_on, **recorded)
+    if trained_on != run.manifest["data"]["fingerprint"]:
+        print(
+            f"The data of {run.show()} have been replaced since this training began, so its holdout may hold questions that it "
+            "was trained on. The training is kept; evaluate it by training again on the new data."
+        )
     run.path(f"checkpoints/{_FINISHED}").touch()
     _locks.close()
+
+
+def _trained_on(run: Run) -> str:
+    """The fingerprint of the data as the training read them."""
+    return (_read_settings(run.folder / "checkpoints") or {}).get("data") or run.section("data")["fingerprint"]
 
 
 def _sampled_completions(run: Run) -> pd.DataFrame:
@@ -193,7 +204,8 @@ def _sampled_completions(run: Run) -> pd.DataFrame:
         )
     table = pd.concat([pd.read_parquet(log) for log in logs], ignore_index=True)
     train = pd.read_parquet(run.require("data/train.parquet"), columns=["question", "answer"])
-    gold = dict(zip(train["question"], train["answer"], strict=True))
+    replaced = _trained_on(run) != run.manifest["data"]["fingerprint"]
+    gold = {} if replaced else dict(zip(train["question"], train["answer"], strict=True))
     questions = [messages[-1]["content"] for messages in table.pop("prompt")]
     table.insert(1, "question", questions)
     table.insert(2, "answer", [gold.get(question) for question in questions])

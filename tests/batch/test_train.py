@@ -189,16 +189,15 @@ PROGRAM += "pipeline.NOTEBOOKS = Path(sys.argv[1]); sys.exit(train.train('a', []
 
 
 def test_a_rank_that_raises_ends_the_others_and_is_told_once(tmp_path, monkeypatch):
-    """Rank 0 waits for rank 1 just then, as in every step of a training; it must not wait for long."""
+    """Rank 0 waits for rank 1 just then, as in every step of a training: it is ended, or finds the connection broken."""
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
     monkeypatch.setenv("GRPO_RUNS_DIR", str(tmp_path / "runs"))
     Run("a").record("data", fingerprint="f00d", settings=presets.as_settings(presets.PRESETS["pocket"]))
-    cell = "from helpers.training import ranks\nif ranks.rank() == 1:\n    raise KeyError('mine')\nranks.gathered(1)"
-    notebook(tmp_path, "print('said by rank 0')", cell)
-    began = time.monotonic()
-    code, out, err = together(str(program), str(tmp_path))
-    assert code == 1 and time.monotonic() - began < 200  # torch's own patience is 30 minutes
+    both = "from helpers.training import ranks\nprint('said by rank 0')\nranks.gathered(0)"
+    notebook(tmp_path, both, "if ranks.rank() == 1:\n    raise KeyError('mine')\nranks.gathered(1)")
+    code, out, err = together(str(program), str(tmp_path), seconds=300)  # half of what a rank waits for another
+    assert code == 1
     assert out.splitlines()[0] == "2 processes" and out.count("said by rank 0") == 1
     of_ranks, _, of_torchrun = err.partition("ChildFailedError")
     assert of_ranks.count("03_tiny.ipynb, cell 3: KeyError: rank 1: 'mine'") == 1 and "rank 0:" not in of_ranks
@@ -254,12 +253,12 @@ def test_two_ranks_of_unsloth_end_with_one_of_them_and_go_on_where_they_were(exe
     given = "max_steps=8 save_steps=2 max_completion_length=24"
     call = ["-m", "helpers", "train", "a", *(f"-p{one}" for one in given.split())]
     process = start(*call, GRPO_RUNS_DIR=str(runs))
-    saved, ends = runs / "a/checkpoints/checkpoint-2/trainer_state.json", time.monotonic() + 600
-    while not saved.exists() and process.poll() is None and time.monotonic() < ends:
+    while not (runs / "a/checkpoints/checkpoint-2/trainer_state.json").exists():
+        assert process.poll() is None, process.stderr.read()
         time.sleep(0.05)
     assert len(ranks_of(process)) == 2
     kill_rank(process, 1)
-    code, _, err = ended(process, 90)
+    code, _, err = ended(process)
     assert code != 0 and "Signal 9 (SIGKILL)" in err, err  # torchrun's own words: it may end rank 0 before that can say more
     assert not (runs / "a/metrics.csv").exists()  # what is not finished is not shown as if it were
 

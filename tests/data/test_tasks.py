@@ -283,7 +283,7 @@ def test_prompts_are_counted_as_transformers_counts_them_and_without_torch():
     prompts += [[{"role": "system", "content": THINK_ANSWER.system_prompt}, *prompt] for prompt in prompts]
     command = [sys.executable, "-c", TOKENS_SCRIPT, json.dumps(prompts)]
     environment = os.environ | {"PYTHONPATH": str(PROJECT), "HF_HUB_OFFLINE": "1"}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     ours, theirs, heavy = json.loads(done.stdout.splitlines()[-1])
     assert ours == theirs and len(set(ours)) > 4
@@ -342,7 +342,7 @@ def hub(tmp_path_factory) -> dict:
     environment = os.environ | {"HF_HUB_OFFLINE": "1", "HF_HOME": str(folder / "hf"), "PYTHONPATH": str(PROJECT)}
     environment.pop("HF_DATASETS_CACHE", None)
     command = [sys.executable, "-c", HUB_SCRIPT]
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
 

@@ -102,7 +102,7 @@ class Ends(Healthy):
 
 class NeverBegins(Healthy):
     def __init__(self):
-        time.sleep(30)
+        time.sleep(3600)
 
 
 class RewardNeedsArguments(Healthy):
@@ -135,7 +135,7 @@ def raising(error: BaseException):
 
 
 def sleeping(*ignored):
-    time.sleep(30)
+    time.sleep(3600)
 
 
 def spinning(*ignored):

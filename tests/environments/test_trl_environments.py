@@ -61,16 +61,18 @@ def test_a_hanging_and_a_raising_tool_are_failed_calls_and_the_step_goes_on(toke
             return "I give up."
         return called("say", word="late" if "Say 0." in conversation else "a")
 
-    guard = Guarded(sick.doing(does), seconds=0.5)
+    guard = Guarded(sick.doing(does), seconds=2.0)
     trainer = trained(Scripted, tokenizer, tmp_path, guard, play)
     assert log(trainer)["tools/failure_frequency"] == 1.0 and guard.counts["dead"] == 2 and guard.counts["faults"] == 8
 
 
 def test_a_broken_environment_ends_the_training_with_a_checkpoint_and_a_sentence(tokenizer, tmp_path):
     def play(conversation):
-        return "I give up." if "error" in conversation else called("say", word="a")
+        hung = "error" in conversation
+        guard.seconds = 10.0 if hung else 0.1  # short for what hangs; an episode has all the time to begin
+        return "I give up." if hung else called("say", word="a")
 
-    guard = Guarded(sick.doing(sick.sleeping), seconds=0.25)
+    guard = Guarded(sick.doing(sick.sleeping))
     with pytest.raises(BrokenEnvironment, match="16 calls still hang"):
         trained(Scripted, tokenizer, tmp_path, guard, play, [GuardedEpisodes(guard)], max_steps=5)
     assert [path.name for path in tmp_path.glob("checkpoint-*")] == ["checkpoint-2"]

@@ -5,7 +5,7 @@ import socket
 import pandas as pd
 import pytest
 from browser import BROWSER, in_a_browser
-from in_lab import Page, Served, change
+from in_lab import HANGS, Page, Served, change
 
 from helpers.batch import demo
 from helpers.runs import Run
@@ -13,7 +13,6 @@ from helpers.runs import Run
 sync_api = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed: make optional")
 pytestmark = in_a_browser
 WIDTHS = (1280, 800)
-SECONDS = 300  # for one notebook, on a machine that has other work
 PICTURES = {"01": 1, "03": 5, "04": 9}
 SHORT = {'run = "demo"': 'run = "short"', "max_steps = None": "max_steps = 6"}
 
@@ -71,7 +70,7 @@ def test_01_runs_by_the_menu_from_the_first_cell_to_the_last(page):
     page.open("01")
     page.run_all()
     page.status("| Busy")
-    page.until_done(SECONDS)
+    page.until_done()
     last = page.front.locator(".jp-CodeCell").last
     last.scroll_into_view_if_needed()
     assert "next: 02_reward_functions.ipynb" in last.locator(".jp-OutputArea-output").inner_text()
@@ -87,13 +86,13 @@ def test_04_unfolds_completions_without_a_kernel_and_has_menus_with_one(page):
     assert table.is_visible() and "<think>" in table.inner_text()
 
     page.run_all()
-    page.until_done(SECONDS)
+    page.until_done()
     menus = page.front.locator(".jp-OutputArea-output", has=page.page.get_by_role("slider"))
     shown, question = menus.locator("table"), menus.locator("select")
     first = shown.inner_text()
     menus.get_by_role("slider").press("End")
     menus.locator(".widget-readout", has_text="32").wait_for()
-    sync_api.expect(shown).not_to_have_text(first)
+    sync_api.expect(shown).not_to_have_text(first, timeout=1000 * HANGS)
     question.select_option(index=1)
     asked = question.locator("option").nth(1).inner_text()
     menus.locator("b", has_text=asked).wait_for()
@@ -109,16 +108,11 @@ def test_04_unfolds_completions_without_a_kernel_and_has_menus_with_one(page):
 def test_03_draws_one_curve_again_and_again_while_it_trains(page):
     page.open("03")
     drawn = "img[alt*='curves of this training']"
-    curve = page.front.locator(drawn)
-    seen, pictures = [curve.get_attribute("src")], []  # the first is the committed one
+    committed = page.front.locator(drawn).get_attribute("src")
+    page.keep_pictures(drawn)
     page.run_all()
-    while len(pictures) < 2:
-        another = "([drawn, seen]) => { const now = document.querySelector(drawn)?.src; return now && !seen.includes(now); }"
-        page.page.wait_for_function(another, arg=[drawn, seen], timeout=1000 * SECONDS)
-        seen.append(curve.get_attribute("src"))
-        pictures.append(curve.screenshot())
-        assert page.front.get_by_text("[*]:").count() > 1, "it is still training"
-    assert pictures[0] != pictures[1]
-    page.until_done(SECONDS)
+    page.until_done()
+    while_training = {one["source"] for one in page.pictures() if one["waiting"] > 1} - {committed}
+    assert len(while_training) >= 2
     assert list(pd.read_csv(Run("short").folder / "metrics.csv")["step"]) == list(range(1, 7))
     check_looks(page, "03")

@@ -461,14 +461,14 @@ def test_it_is_written_again_until_ctrl_c(one, tmp_path):
             (share / "newer").mkdir()
             assert wait_for(lambda: "<bdi>newer</bdi>" in page.read_text())
             process.send_signal(signal.SIGINT)
-            out, err = process.communicate(timeout=60)
+            out, err = process.communicate(timeout=600)
         finally:
             process.kill()
     assert process.returncode == 130 and "Ctrl-C ends it" in out and "Traceback" not in err
     assert sorted(path.name for path in tmp_path.iterdir()) == ["class.html", "share"]
 
 
-def wait_for(what, seconds: float = 120) -> bool:
+def wait_for(what, seconds: float = 600) -> bool:
     end = time.monotonic() + seconds
     while not (found := what()) and time.monotonic() < end:
         time.sleep(0.1)

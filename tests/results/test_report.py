@@ -1,6 +1,5 @@
 """The report: what it concludes, that it holds everything it shows, and how it looks in a real browser at two widths."""
 
-import os
 import re
 import shutil
 from html.parser import HTMLParser
@@ -151,8 +150,7 @@ def test_a_merge_that_lost_a_part_of_the_adapter_is_told(kept, said):
 
 def test_a_merge_that_was_not_verified_or_is_of_an_earlier_training_is_told():
     assert "was not verified" in told(PAIR, manifest={"training": MERGED["training"]}, has_merged=True)[1][1]
-    earlier = {"training": {"written": "2026-01-04T00:00:00+00:00"}, "merge": MERGED["merge"]}
-    assert "is of an earlier training" in told(PAIR, manifest=earlier, has_merged=True)[1][1]
+    assert "is of an earlier training" in told(PAIR, manifest=MERGED, has_merged=True, merged_is_outdated=True)[1][1]
     assert len(told(PAIR, manifest={"training": MERGED["training"]})) == 1  # nothing was merged
 
 
@@ -276,16 +274,17 @@ def test_a_parameter_that_is_a_text_is_no_path():
     }
 
 
-@pytest.mark.parametrize(("part", "notebook"), report.NOTEBOOKS.items())
-def test_a_part_that_is_not_there_is_left_out_with_the_notebook_that_makes_it(run, part, notebook):
+@pytest.mark.parametrize("part", report.PARTS)
+def test_a_part_that_is_not_there_is_left_out_with_the_notebook_that_makes_it(run, part):
     (run.folder / part).unlink()
+    notebook = run.notebook_of(part)
     page = written(run)
     assert f"This run has no {part}, which notebook {notebook} makes: python -m helpers run --run told --only" in page.text
     assert [name for name in page.ids if name in SECTIONS] == SECTIONS
 
 
 def test_a_run_that_has_only_its_data_is_reported(run):
-    for part in [*report.NOTEBOOKS][1:]:
+    for part in report.PARTS[1:]:
         (run.folder / part).unlink()
     shutil.rmtree(run.folder / "merged")
     change(run, "manifest.json", lambda m: [m.pop(section) for section in ("rewards", "training", "merge")])
@@ -299,14 +298,6 @@ def test_an_empty_run_is_refused_with_the_notebook_to_run(machine):
     assert not Run("nobody").folder.exists()
 
 
-def test_an_evaluation_older_than_the_training_is_of_another_adapter(run):
-    for part in ("evaluation.json", "comparison.json"):
-        os.utime(run.folder / part, (0, 0))
-    page = written(run)
-    assert "nothing was measured" in page.text and "older than the last training" in page.text
-    assert "95.7 %" not in page.text and "326" not in page.text
-
-
 def test_data_prepared_anew_after_the_training_are_refused(run):
     change(run, "manifest.json", lambda m: m["data"].update(fingerprint="another"))
     with pytest.raises(ValueError, match="trained on other data"):
@@ -317,7 +308,7 @@ def test_data_prepared_anew_after_the_training_are_refused(run):
 @pytest.mark.parametrize("content", ["{", "[]"])
 def test_a_damaged_file_is_named(run, part, content):
     (run.folder / part).write_text(content)
-    with pytest.raises(ValueError, match=f"{part} is damaged .* Rerun notebook {report.NOTEBOOKS[part]}"):
+    with pytest.raises(ValueError, match=f"{part} is damaged .* Rerun notebook {run.notebook_of(part)}"):
         report.write(run)
 
 

@@ -35,7 +35,7 @@ class Naive:
     def judged(self, job) -> Outcome:
         """The outcome of a program."""
         program = f"{job.source}\nprint(solve(20))\nassert solve(20) == {ANSWER}\n"
-        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=600)
         if done.returncode == 0:
             return Outcome("value", value=ANSWER, output=done.stdout)
         return Outcome("error", output=done.stdout)

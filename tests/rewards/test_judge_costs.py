@@ -52,7 +52,7 @@ def test_a_limit_among_the_options_is_set_aside_as_well(serve):
 
 
 def test_what_a_time_out_took_stays_spent(serve):
-    judge = judge_of(serve(lambda *asked: waits), timeout=0.2, retries=0)
+    judge = judge_of(serve(lambda *asked: waits), retries=0)
     unjudged(judge, ["x"])
     assert judge.calls == 1 and judge.tokens > 1000
 

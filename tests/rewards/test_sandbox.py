@@ -393,7 +393,7 @@ if os.fork() == 0:
         sys.exit(0 if 'forked' in str(error) else 1)
 print(os.wait()[1], run_code([Job('print(1)')])[0][0].output)
 """
-    done = subprocess.run([sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True, timeout=600)
     assert done.stdout == "0 1\n\n", done.stderr
 
 

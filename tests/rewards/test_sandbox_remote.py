@@ -5,7 +5,7 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from helpers.rewards.sandbox import Job, not_plain, run_code
@@ -40,11 +40,16 @@ JSON = st.recursive(
 )
 
 
+tried = settings(derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+@tried
 @given(PLAIN)
 def test_the_wire_keeps_values(value):
     assert repr(decode(json.loads(json.dumps(encode(value))))) == repr(value) or decode(encode(value)) == value
 
 
+@tried
 @given(JSON)
 def test_the_wire_reads_anything_or_says_so(data):
     try:

@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -160,13 +159,19 @@ def test_code_is_not_run(tmp_path, code):
 @pytest.mark.parametrize(
     "bomb", ["9^{{9^{{9^{{{n}}}}}}}", "{n}0000000!", "(x+y+z)^{{5{n:02}}}", r"\binom{{10^8}}{{{n}0000000}}"]
 )
-def test_a_batch_of_bombs_is_bounded_and_costs_no_honest_answer_its_verdict(bomb):
+def test_a_batch_of_bombs_is_bounded_and_costs_no_honest_answer_its_verdict(bomb, monkeypatch):
     symbolic.equal([fresh()])
-    honest = [fresh(n % 3 > 0) for n in range(8)]
-    began = time.monotonic()
-    verdicts = symbolic.equal([("x^2 + 2x + 1", bomb.format(n=n)) for n in range(1, 65)] + honest)
+    bombs, honest = [("x^2 + 2x + 1", bomb.format(n=n)) for n in range(1, 65)], [fresh(n % 3 > 0) for n in range(8)]
+    ask, given = symbolic._Worker.ask, {}
+
+    def noted(worker, request, seconds):
+        given[request[1:]] = seconds
+        return ask(worker, request, seconds)
+
+    monkeypatch.setattr(symbolic._Worker, "ask", noted)
+    verdicts = symbolic.equal(bombs + honest)
     assert verdicts == [False] * 64 + [n % 3 > 0 for n in range(8)]
-    assert time.monotonic() - began < 15  # each for itself would take half a minute
+    assert sum(given.get(pair, 0) for pair in bombs) < 16, "seconds of processor time; each for itself would get 32 in all"
 
 
 def test_what_the_time_of_a_batch_did_not_suffice_for_is_asked_again():
@@ -237,12 +242,12 @@ def test_a_batch_asks_a_repeated_question_once():
         return sum(int(text.split("rchar: ")[1].split()[0]) for text in files)
 
     kill_the_workers()
-    long = "h" + "+h" * 2000
+    long = "h" + "+h" * 500  # far from the time that a judgement has
     assert symbolic.equal([("h", "k" + long)]) == [False]
     (worker,), before = workers(), read()
     assert symbolic.equal([("h", "m" + long)] * 50) == [False] * 50
     assert workers() == [worker]
-    assert 4000 < read() - before < 8000
+    assert 1000 < read() - before < 5000
 
 
 @linux

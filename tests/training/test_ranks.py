@@ -1,7 +1,6 @@
 """Several processes that agree: for real, over gloo, in two processes that share nothing else."""
 
 import json
-import time
 from types import SimpleNamespace
 
 import psutil
@@ -110,15 +109,13 @@ def test_groups_of_both_ranks_are_counted_whole(found):
 
 def test_the_ranks_end_with_a_launcher_that_is_killed(tmp_path):
     (program := tmp_path / "waits.py").write_text(
-        "import pathlib, time\nfrom helpers.training import ranks\nranks.join()\n"
-        f"(pathlib.Path({str(tmp_path)!r}) / f'joined-{{ranks.rank()}}').touch()\ntime.sleep(600)\n"
+        "import os, signal\nfrom helpers.training import ranks\nranks.join()\nos.write(1, b'joined\\n')\nsignal.pause()\n"
     )
-    launcher, ends = start(str(program)), time.monotonic() + 120
-    while len(list(tmp_path.glob("joined-*"))) < 2 and time.monotonic() < ends:
-        time.sleep(0.1)
+    launcher = start(str(program))
+    assert [launcher.stdout.readline() for _ in range(2)] == ["joined\n"] * 2
     running = list(ranks_of(launcher).values())
     launcher.kill()
-    _, left = psutil.wait_procs(running, timeout=20)
+    _, left = psutil.wait_procs(running, timeout=300)
     for process in left:
         process.kill()
     assert len(running) == 2 and not left

@@ -4,7 +4,6 @@ import contextlib
 import json
 import socket
 import threading
-import time
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -22,13 +21,15 @@ VLLM = {"/health": (200, ""), "/get_world_size": (200, {"world_size": 1}), "/v1/
 
 @pytest.fixture
 def answering():
-    """A server that gives these answers, by path; its address."""
-    started = []
+    """A server that gives these answers, by path, or none as long as the test lasts; its address."""
+    started, over = [], threading.Event()
 
-    def start(answers: dict, seconds: float = 0) -> str:
+    def start(answers: dict | None) -> str:
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self):
-                time.sleep(seconds)
+                if answers is None:
+                    over.wait()
+                    return
                 status, body = answers.get(self.path, (404, {"detail": "Not Found"}))
                 with contextlib.suppress(OSError):  # nobody waits for it any more
                     self.send_response(status)
@@ -43,6 +44,7 @@ def answering():
         return f"http://127.0.0.1:{started[-1].server_port}"
 
     yield start
+    over.set()
     for one in started:
         one.shutdown()
         one.server_close()
@@ -73,14 +75,12 @@ def test_any_other_server_is_refused_in_a_sentence(answering, answers, said):
 def test_a_server_that_is_not_there_or_does_not_answer_is_not_waited_for(answering, monkeypatch):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    with pytest.raises(
-        ValueError, match=rf"^no vLLM server answers at http://127.0.0.1:{port} \(.*refused.*\)\. Start it with"
-    ):
-        server.check(f"http://127.0.0.1:{port}", SETTINGS, GPU)
+        address = f"http://127.0.0.1:{free.getsockname()[1]}"
+        with pytest.raises(ValueError, match=rf"^no vLLM server answers at {address} \(.*refused.*\)\. Start it with"):
+            server.check(address, SETTINGS, GPU)
     monkeypatch.setattr(server, "_PATIENCE", 0.3)
     with pytest.raises(ValueError, match=r"^no vLLM server answers at .*timed out"):
-        server.check(answering(VLLM, seconds=1.0), SETTINGS, GPU)
+        server.check(answering(None), SETTINGS, GPU)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,617 @@
+"""What is the net of tests worth? Makes small changes in helpers/, one at a time, and counts those
+that a test notices.
+
+`python -m benchmarks.mutations` draws 120 changes by a seed. Coverage, collected once and kept in
+build/, says which tests run a line; those run on each change, in a private copy of the project.
+Each verdict goes to build/mutations.jsonl at once, so that a stopped call goes on. The table is
+benchmarks/results/mutations.md. It needs `pip install coverage`. A try on few tests and files:
+`python -m benchmarks.mutations --count 4 --only helpers/metrics -- tests/metrics`.
+
+What only refuses or explains is not changed: raise, assert, the body of `except`, an `if` that only
+raises, f-strings, print, warn, annotations, decorators, the declarations of the command line, and
+blocks for TYPE_CHECKING and `__main__`. Texts stay, and so does what would always raise or hardly
+ever matter: a `+` beside a text, and `return False` as `return None`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import contextlib
+import functools
+import hashlib
+import json
+import os
+import platform
+import queue
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import NamedTuple
+
+import psutil
+import pytest
+
+PROJECT = Path(__file__).resolve().parent.parent
+RESULTS = PROJECT / "benchmarks" / "results" / "mutations.md"
+BUILD = PROJECT / "build"
+VERDICTS = BUILD / "mutations.jsonl"
+NOTICED, TIMED_OUT = "noticed", "timed out"
+MISSED, CUT_OFF, NOT_COVERED = "not noticed", "cut off", "not covered"
+DEAR = 1.0  # seconds: tests whose wide fixtures cost more run file by file, so that none is redone
+_OPERATORS = """Lt:<:<=;LtE:<=:<;Gt:>:>=;GtE:>=:>;Eq:==:!=;NotEq:!=:==;In:in:not in;NotIn:not in:in
+;Is:is:is not;IsNot:is not:is;And:and:or;Or:or:and;Add:+:-;Sub:-:+;Mult:*:/;Div:/:*;FloorDiv://:*
+;Mod:%:*;Pow:**:*"""
+_EACH = [one.split(":") for one in _OPERATORS.replace("\n", "").split(";")]
+OPERATORS = {name: (before, after) for name, before, after in _EACH}
+SETTINGS = """[run]
+source = {source}
+parallel = true
+data_file = {data}
+context = ${{MUTATIONS_TEST-}}
+patch = _exit
+"""
+HEAD = """# What the net of tests notices
+
+`python -m benchmarks.mutations{given}` on {machine}, at commit
+{commit}. Each change is a small one in `helpers/`, an operator, a constant, a branch or a return:
+{count} drawn from {places} places. It is noticed where a test fails that passes without it, or
+where the tests last longer than {timeout:g} s ("timed out"). "Cut off": all tests would have taken
+more than {most:g} s, and the fast ones noticed nothing. "Not covered": no test is known to run the
+line, and those meant for its module noticed nothing. The share has its 95 % Wilson interval. A
+change that nothing could show counts as not noticed, so the net is rather better than the share.
+
+| folder | changes | noticed | timed out | not noticed | cut off | not covered | share noticed |
+|---|---|---|---|---|---|---|---|
+"""
+
+
+class Site(NamedTuple):
+    """The bytes from start to end become `after`; tests of the lines first to last are asked."""
+
+    file: str
+    start: int
+    end: int
+    line: int
+    before: str
+    after: str
+    first: int
+    last: int
+    at_import: bool  # outside all functions: no test runs it, and all of the module rests on it
+
+
+# --- The changes --------------------------------------------------------------------------------
+
+
+def sites(file: str, source: bytes) -> list[Site]:
+    """All changes that may be drawn in a file."""
+    starts = [0]
+    for line in source.splitlines(keepends=True):
+        starts.append(starts[-1] + len(line))
+    found = []
+
+    def walk(node: ast.AST, where: tuple[int, int, bool]) -> None:
+        if _explains(node, file):
+            return
+        if isinstance(node, ast.stmt) and not where[2]:
+            body = getattr(node, "body", None)  # of a compound statement only the head counts
+            last = max(node.lineno, body[0].lineno - 1) if body else node.end_lineno
+            where = (node.lineno, last, False)
+        for start, end, after in _changes(node, source, starts):
+            line = source.count(b"\n", 0, start) + 1
+            found.append(Site(file, start, end, line, source[start:end].decode(), after, *where))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):  # its defaults are its body's
+            where = (node.body[0].lineno, node.end_lineno, False)
+        for name, value in ast.iter_fields(node):
+            declares = name in ("annotation", "returns", "decorator_list")
+            if not declares and (name == "orelse" or not _only_raises(node)):
+                for child in value if isinstance(value, list) else [value]:
+                    if isinstance(child, ast.AST):
+                        walk(child, where)
+
+    walk(ast.parse(source), (1, len(starts), True))
+    return sorted(found)
+
+
+def _explains(node: ast.AST, file: str) -> bool:
+    """Does it only refuse, explain or declare? Then nothing in it is changed."""
+    if isinstance(node, ast.Call):
+        return getattr(node.func, "id", getattr(node.func, "attr", "")) in ("print", "warn")
+    if isinstance(node, ast.If):
+        return ast.unparse(node.test) in ("TYPE_CHECKING", "__name__ == '__main__'")
+    if isinstance(node, ast.FunctionDef):
+        return file.endswith("__main__.py") and node.name.startswith(("_add_", "_parser"))
+    return isinstance(node, ast.Raise | ast.Assert | ast.JoinedStr | ast.ExceptHandler)
+
+
+def _only_raises(node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and [type(one) for one in node.body] == [ast.Raise]
+
+
+def _changes(node: ast.AST, source: bytes, starts: list[int]) -> Iterator[tuple[int, int, str]]:
+    """The changes of a node itself: (start, end, what stands there instead)."""
+
+    def span(one: ast.AST) -> tuple[int, int]:
+        start, end = starts[one.lineno - 1], starts[one.end_lineno - 1]
+        return start + one.col_offset, end + one.end_col_offset
+
+    tests, pairs = [], []
+    match node:
+        case ast.Compare():
+            pairs = zip([node.left, *node.comparators], node.ops, node.comparators, strict=False)
+        case ast.BoolOp():
+            pairs = ((*two, node.op) for two in zip(node.values, node.values[1:], strict=False))
+            pairs = ((left, kind, right) for left, right, kind in pairs)
+        case ast.BinOp() if not _is_text(node):
+            pairs = [(node.left, node.op, node.right)]
+        case ast.AugAssign() if not _is_text(node.value):
+            pairs = [(node.target, node.op, node.value)]
+        case ast.UnaryOp(op=ast.Not()):
+            yield span(node)[0], span(node)[0] + len("not"), ""
+        case ast.Constant(value=bool()):
+            yield *span(node), str(not node.value)
+        case ast.Constant(value=int() | float()) if node.value + 1 != node.value:
+            yield *span(node), repr(node.value + 1)
+        case ast.Return(value=None | ast.Constant(value=None | False)):
+            pass
+        case ast.Return():
+            yield *span(node.value), "None"
+        case ast.comprehension():
+            tests = node.ifs
+        case ast.IfExp() | ast.If() if not _only_raises(node):
+            tests = [node.test]
+    for left, kind, right in pairs:
+        if type(kind).__name__ in OPERATORS:
+            before, after = OPERATORS[type(kind).__name__]
+            start, end = span(left)[1], span(right)[0]  # brackets and comments stand there too
+            between = re.sub(rb"#.*", lambda comment: b" " * len(comment[0]), source[start:end])
+            at = re.search(rb"\s+".join(map(re.escape, before.encode().split())), between)
+            yield start + at.start(), start + at.end(), after
+    for test in tests:
+        text = source[slice(*span(test))].decode()
+        if not isinstance(test, ast.UnaryOp | ast.Compare):  # their operator is changed already
+            yield *span(test), f"not ({text})"
+        if isinstance(node, ast.If) and not node.orelse:
+            yield *span(test), f"False and ({text})"
+
+
+def _is_text(node: ast.AST) -> bool:
+    parts = (node.left, node.right) if isinstance(node, ast.BinOp) else ()
+    text = isinstance(getattr(node, "value", None), str) or isinstance(node, ast.JoinedStr)
+    return text or any(map(_is_text, parts))
+
+
+def changed(source: bytes, site: Site) -> bytes:
+    """The file with the change. SyntaxError where that is no Python: a fault of this program."""
+    text = source[: site.start] + site.after.encode() + source[site.end :]
+    ast.parse(text)
+    return text
+
+
+def drawn(found: list[Site], seed: int, count: int) -> list[Site]:
+    """The changes to make. A larger count goes on where a smaller one ended."""
+    return random.Random(seed).sample(found, len(found))[:count]
+
+
+# --- In pytest: `-p benchmarks.mutations` -------------------------------------------------------
+
+_notes: dict = {"tests": defaultdict(float), "uses": {}, "fixtures": {}, "failed": []}
+
+
+@contextlib.contextmanager
+def _lines_are_of(name: str) -> Iterator[str]:
+    """What runs meanwhile, here or in a process started here, is run by this test or fixture."""
+    import coverage
+
+    def switch(now: str) -> None:
+        os.environ["MUTATIONS_TEST"] = now  # coverage in a subprocess reads it with its settings
+        coverage.Coverage.current().switch_context(now)
+
+    before = os.environ.get("MUTATIONS_TEST", "")
+    switch(name)
+    try:
+        yield before
+    finally:
+        switch(before)
+
+
+def _name(fixture: pytest.FixtureDef) -> str:
+    return f"@{fixture.baseid}::{fixture.argname}"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item):
+    if "MUTATIONS_NOTES" not in os.environ:
+        return (yield)
+    known = [one for each in item._fixtureinfo.name2fixturedefs.values() for one in each]
+    _notes["uses"][item.nodeid] = [_name(one) for one in known if one.scope != "function"]
+    with _lines_are_of(item.nodeid):
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(fixturedef):
+    """One test sets a wide fixture up, and all that use it rest on what that ran."""
+    if "MUTATIONS_NOTES" not in os.environ or fixturedef.scope == "function":
+        return (yield)
+    began = time.monotonic()
+    with _lines_are_of(_name(fixturedef)) as test:
+        try:
+            return (yield)
+        finally:
+            _notes["fixtures"][_name(fixturedef)] = seconds = time.monotonic() - began
+            _notes["tests"][test] -= seconds
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items):
+    if plan := os.environ.get("MUTATIONS_PLAN"):
+        order = {name: at for at, name in enumerate(json.loads(Path(plan).read_text("utf-8")))}
+        items[:] = [item for item in items if item.nodeid in order]
+        items.sort(key=lambda item: order[item.nodeid])
+
+
+def pytest_runtest_logreport(report):
+    _notes["tests"][report.nodeid] += report.duration
+    _notes["failed"] += [report.nodeid] if report.failed else []
+
+
+def pytest_sessionfinish():
+    if plan := os.environ.get("MUTATIONS_PLAN"):
+        Path(plan).with_name("failed.json").write_text(json.dumps(_notes["failed"]), "utf-8")
+    elif _notes["uses"]:  # not in the process that only hands the tests out
+        path = Path(os.environ["MUTATIONS_NOTES"]) / f"{os.getpid()}.json"
+        path.write_text(json.dumps(_notes), "utf-8")
+
+
+# --- A private copy -----------------------------------------------------------------------------
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    own = ("user.name=mutations", "user.email=mutations@example.org", "commit.gpgsign=false")
+    command = ["git", "-C", str(folder), *(word for one in own for word in ("-c", one)), *arguments]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+def _listed(*arguments: str) -> list[str]:
+    names = _git(PROJECT, "ls-files", "-z", "--exclude-standard", *arguments).split("\0")
+    return sorted(name for name in set(names) if name and (PROJECT / name).is_file())
+
+
+def private_copy(folder: Path) -> Path:
+    """The project as it is, committed or not, in folder/project: a repository of its own."""
+    copy = folder / "project"
+    for name in _listed("--cached", "--others"):
+        (copy / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(PROJECT / name, copy / name)
+    for command in ("init", "add -Af", "commit -m unchanged", "tag unchanged"):
+        _git(copy, *command.split())
+    program = [sys.executable, "-c", "import helpers; print(helpers.__file__)"]
+    for place in (copy, folder):  # the installed project is the checkout, and must come second
+        done = subprocess.run(program, cwd=place, env=_environment(copy), capture_output=True)
+        said = (done.stdout + done.stderr).decode().strip()
+        if said != str(copy / "helpers" / "__init__.py"):
+            raise SystemExit(f"a process of the copy imports another project: {said}")
+    return copy
+
+
+def _environment(copy: Path, **more: str) -> dict[str, str]:
+    return os.environ | {"PYTHONPATH": str(copy), "OMP_NUM_THREADS": "1"} | more
+
+
+def _pytest(copy: Path, *arguments: str) -> list[str]:
+    plugins = ("-p", "no:cacheprovider", "-p", "benchmarks.mutations")
+    place = f"--basetemp={copy.parent / 'tmp'}"
+    return [sys.executable, "-m", "pytest", "-q", *plugins, place, *arguments]
+
+
+def run_tests(copy: Path, tests: list[str], seconds: float | None = None, *more: str) -> tuple:
+    """Run tests in this order: (pytest's exit code, None when the time was over; what failed)."""
+    plan, failed = copy.parent / "plan.json", copy.parent / "failed.json"
+    plan.write_text(json.dumps(tests), "utf-8")
+    failed.write_text("[]", "utf-8")
+    command = _pytest(copy, *more, *dict.fromkeys(test.split("::")[0] for test in tests))
+    own = {"cwd": copy, "env": _environment(copy, MUTATIONS_PLAN=str(plan))}
+    with (copy.parent / "said.txt").open("wb") as out:
+        own |= {"stdout": out, "stderr": subprocess.STDOUT, "start_new_session": True}
+        process = subprocess.Popen(command, **own)
+        try:
+            code = process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            code = None
+            with contextlib.suppress(psutil.NoSuchProcess):
+                for child in psutil.Process(process.pid).children(recursive=True):
+                    child.kill()  # kernels have sessions of their own
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)  # and what else it left behind
+            process.wait()
+    return code, json.loads(failed.read_text("utf-8"))
+
+
+# --- Which tests run a line ---------------------------------------------------------------------
+
+
+def key(paths: list[str]) -> str:
+    """Names what is measured: the commit, what departs from it but for results, and the tests."""
+    apart = _git(PROJECT, "diff", "HEAD", "--binary", "--", ".", ":!benchmarks/results").encode()
+    for name in _listed("--others", "--", ".", ":!benchmarks/results"):
+        apart += name.encode() + (PROJECT / name).read_bytes()
+    apart = hashlib.sha256(apart + " ".join(paths).encode()).hexdigest()[:8]
+    return f"{_git(PROJECT, 'rev-parse', '--short=10', 'HEAD').strip()}-{apart}"
+
+
+def _still(name: str, paths: list[str]) -> None:
+    if key(paths) != name:
+        raise SystemExit("the project was edited meanwhile. Use a checkout that nobody edits.")
+
+
+def collect(name: str, paths: list[str]) -> dict:
+    """The seconds of the tests, their wide fixtures, and the file of lines; once for a state."""
+    import coverage
+
+    kept, lines = BUILD / f"mutations-{name}.json", BUILD / f"mutations-{name}.coverage"
+    if kept.exists():
+        return json.loads(kept.read_text("utf-8"))
+    BUILD.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as temporary:
+        folder = Path(temporary).resolve()
+        copy, notes, data = private_copy(folder), folder / "notes", folder / "data"
+        _still(name, paths)
+        notes.mkdir()
+        data.mkdir()
+        settings = SETTINGS.format(source=copy / "helpers", data=data / ".coverage")
+        (folder / "settings").write_text(settings, "utf-8")
+        own = {"COVERAGE_PROCESS_START": str(folder / "settings"), "MUTATIONS_NOTES": str(notes)}
+        command = _pytest(copy, "-n", "2", "--dist", "loadfile", "--no-loadscope-reorder", *paths)
+        code = subprocess.run(command, cwd=copy, env=_environment(copy, **own)).returncode
+        if code not in (0, 1):
+            raise SystemExit(f"the tests could not be run: pytest ended with {code}.")
+        each = [json.loads(path.read_text("utf-8")) for path in notes.iterdir()]
+        found = {"tests": {}, "uses": {}, "fixtures": {}}
+        for part in found:
+            found[part] = {key: value for one in each for key, value in one[part].items()}
+        failed = sorted({test for one in each for test in one["failed"]})
+        if failed:  # coverage makes them slower: what passes without it counts
+            print(f"{len(failed)} tests failed while measured: they run again, bare", flush=True)
+            failed = run_tests(copy, failed)[1]
+        every = coverage.Coverage(data_file=lines, config_file=False)
+        every.combine([str(path) for path in data.iterdir()])
+        every.save()
+    print(f"{len(found['uses'])} tests are measured; left out, as they fail unchanged: {failed}")
+    found["uses"] = {test: uses for test, uses in found["uses"].items() if test not in failed}
+    found["lines"] = str(lines)
+    kept.write_text(json.dumps(found), "utf-8")
+    return found
+
+
+@functools.cache
+def _by_line(lines: str, file: str) -> dict[int, list[str]]:
+    from coverage import CoverageData
+
+    data = CoverageData(lines)
+    data.read()
+    names = [name for name in data.measured_files() if name.endswith(f"/{file}")]
+    return data.contexts_by_lineno(names[0]) if names else {}
+
+
+@functools.cache
+def meant_for(file: str) -> set[str]:
+    """The files of tests whose path mirrors the module's, or that import it."""
+    path, found = Path(file), set()
+    *package, module = path.with_suffix("").parts if path.stem != "__init__" else path.parent.parts
+    package, stem = ".".join(package), module.strip("_")
+    imports = re.compile(rf"{package}\.{module}\b|from {package} import [\w\s,()]*\b{module}\b")
+    for test in (PROJECT / "tests").rglob("test_*.py"):
+        name, own = test.relative_to(PROJECT), test.stem.removeprefix("test_")
+        alike = own.startswith(stem) or stem.startswith(own)
+        mirrors = alike and name.parts[1:-1] == path.parts[1:-1]
+        if mirrors or imports.search(test.read_text("utf-8")):
+            found.add(name.as_posix())
+    return found
+
+
+def covering(site: Site, net: dict) -> tuple[bool, list[set[str]]]:
+    """(does any test run the line; the tests that do, and then those that may rest on it)."""
+
+    def tests(names: set[str]) -> set[str]:
+        return {test for test, uses in net["uses"].items() if not names.isdisjoint([test, *uses])}
+
+    by_line = _by_line(net["lines"], site.file)
+    of_module = tests(set().union(*by_line.values()))
+    near = {test for test in net["uses"] if test.split("::")[0] in meant_for(site.file)}
+    if site.at_import:
+        return bool(by_line), [near, of_module - near]
+    found = set().union(*(by_line.get(line, ()) for line in range(site.first, site.last + 1)))
+    direct = tests(found)
+    # What an import runs, and what runs out of coverage's sight, any test of the module may notice.
+    wide = near | of_module if "" in found or not direct else set()
+    return bool(found), [direct, wide - direct]
+
+
+def planned(ranked: list[set[str]], net: dict, most: float) -> tuple[list[str], int]:
+    """(the tests in their order, fast ones first; how many are beyond `most` seconds)."""
+    order, paid, total, left = [], set(), 0.0, 0
+
+    def wide(test: str, without: frozenset | set = frozenset()) -> float:
+        return sum(net["fixtures"].get(one, 0.0) for one in set(net["uses"][test]) - without)
+
+    def fast_first(test: str) -> tuple:
+        dear = (wide(test), test.split("::")[0]) if wide(test) > DEAR else (0.0, "")
+        return *dear, net["tests"][test], test
+
+    for test in [test for tests in ranked for test in sorted(tests, key=fast_first)]:
+        seconds = net["tests"][test] + wide(test, paid)
+        if order and total + seconds > most:
+            left += 1
+            continue
+        order.append(test)
+        total += seconds
+        paid.update(net["uses"][test])
+    return order, left
+
+
+# --- The measurement ----------------------------------------------------------------------------
+
+
+def stored(name: str) -> tuple[dict[Site, dict], dict[str, bool]]:
+    """(the verdicts so far; of each test that noticed a change, whether it passes without one)."""
+    verdicts, sound = [], {}
+    for line in VERDICTS.read_text("utf-8").splitlines() if VERDICTS.exists() else []:
+        with contextlib.suppress(ValueError):  # a line that a stopped call wrote half
+            record = json.loads(line)
+            if record["of"] == name and "sound" in record:
+                sound[record["by"]] = record["sound"]
+            elif record["of"] == name:
+                verdicts.append(record)
+    done = {Site(*record["site"]): record for record in verdicts if sound.get(record["by"], True)}
+    return done, sound
+
+
+def _store(record: dict) -> None:
+    with VERDICTS.open("a", encoding="utf-8") as file:
+        file.write(f"\n{json.dumps(record)}")  # first the newline: the last line may be half a one
+
+
+def judge(site: Site, number: int, copy: Path, order: list[str], timeout: float) -> tuple[str, str]:
+    """(the verdict on a change, the test that noticed it)."""
+    if not order:
+        return MISSED, ""
+    path = copy / site.file
+    path.write_bytes(changed(path.read_bytes(), site))
+    os.utime(path, (number, number))  # or bytecode of the same size and second would stand for it
+    _git(copy, "commit", "-qam", "changed")  # for the tests that clone the project
+    try:
+        code, failed = run_tests(copy, order, timeout, "-x")
+    finally:
+        _git(copy, "reset", "-q", "--hard", "unchanged")
+    if code is None:
+        return TIMED_OUT, ""
+    by = failed[0] if failed else f"exit code {code}"
+    return (MISSED, "") if code in (0, 5) else (NOTICED, by)
+
+
+def measure(chosen: list[Site], net: dict, name: str, given: argparse.Namespace) -> None:
+    """Give each change its verdict; a test that fails without the change too does not count."""
+    temporary = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
+    folder, copies = Path(temporary.name).resolve(), queue.SimpleQueue()
+    for at in range(given.jobs):
+        copies.put(private_copy(folder / str(at)))
+    _still(name, given.tests)
+    first = folder / "0" / "project"
+    lines = {site: (first / site.file).read_text("utf-8").split("\n") for site in chosen}
+    texts = {site: lines[site][site.line - 1].strip() for site in chosen}
+    sample = random.Random(given.seed).sample(sorted(net["uses"]), min(200, len(net["uses"])))
+    code, failed = run_tests(first, planned([set(sample)], net, 20)[0])  # 20 seconds of them
+    if code != 0:
+        raise SystemExit(f"the control failed, tests of a copy without a change: {code}, {failed}")
+
+    def one(site: Site) -> None:
+        covered, ranked = covering(site, net)
+        order, left = planned([tests - unsound for tests in ranked], net, given.most_seconds)
+        copy, began = copies.get(), time.monotonic()
+        try:
+            verdict, by = judge(site, 10**9 + chosen.index(site), copy, order, given.timeout)
+        finally:
+            copies.put(copy)
+        if verdict == MISSED:
+            verdict = NOT_COVERED if not covered else CUT_OFF if left else MISSED
+        seconds = round(time.monotonic() - began, 1)
+        own = {"seconds": seconds, "asked": len(order), "left_out": left, "text": texts[site]}
+        _store({"of": name, "site": site, "verdict": verdict, "by": by} | own)
+        what = f"{site.file}:{site.line} {site.before[:40]!r} → {site.after[:40]!r}"
+        print(f"{chosen.index(site) + 1:4} {verdict} ({seconds} s) {what} {by}", flush=True)
+
+    while True:
+        done, sound = stored(name)
+        unsound = {test for test in sound if not sound[test]}
+        pool = ThreadPoolExecutor(given.jobs)
+        try:
+            list(pool.map(one, [site for site in chosen if site not in done]))
+        finally:
+            pool.shutdown(cancel_futures=True)
+        done, sound = stored(name)
+        unproved = {done[site]["by"] for site in chosen} - sound.keys()
+        if not (unproved := sorted(test for test in unproved if "::" in test)):
+            return
+        failed = run_tests(first, unproved)[1]  # nothing else runs in it now
+        for test in unproved:
+            _store({"of": name, "by": test, "sound": test not in failed})
+
+
+def table(done: dict[Site, dict]) -> str:
+    """The rows by folder, their sum, and the changes that were not noticed."""
+    from helpers.results.intervals import wilson_interval
+
+    folders = defaultdict(Counter)
+    for site, record in done.items():
+        for folder in (Path(site.file).parent.as_posix(), "**together**"):
+            folders[folder][record["verdict"]] += 1
+    rows = []
+    for folder, of in sorted(folders.items(), key=lambda row: (row[0].startswith("*"), row)):
+        noticed, count = of[NOTICED] + of[TIMED_OUT], of.total()
+        low, high = wilson_interval(noticed, count)
+        share = f"{noticed / count:.0%} ({low:.0%} to {high:.0%})"
+        missed = (count - noticed, of[CUT_OFF], of[NOT_COVERED])
+        cells = (count, noticed, of[TIMED_OUT], *missed, share)
+        rows.append(f"| {folder} | {' | '.join(map(str, cells))} |")
+    rows += ["", "## Not noticed", ""]
+    for site, record in sorted(done.items()):
+        if record["verdict"] not in (NOTICED, TIMED_OUT):
+            texts = [" ".join(text.split()) for text in (site.before, site.after)]
+            what = " → ".join(f"`{text}`" if text else "nothing" for text in texts)
+            where = f"`{site.file}:{site.line}`, {record['verdict']}"
+            rows.append(f"- {where}: {what} in `{record['text']}`")
+    return "\n".join(rows) + "\n"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seed", type=int, default=3407, help="of the draw (default: 3407)")
+    parser.add_argument("--count", type=int, default=120, help="changes (default: 120)")
+    parser.add_argument("--jobs", type=int, default=2, help="changes at a time (default: 2)")
+    parser.add_argument("--timeout", type=float, default=300, help="seconds (default: 300)")
+    most = "seconds of tests a change, as recorded (default: 120)"
+    parser.add_argument("--most-seconds", type=float, default=120, help=most)
+    parser.add_argument("--only", default="helpers/", metavar="PREFIX", help="change these files")
+    parser.add_argument("--collect", action="store_true", help="only collect who runs a line")
+    parser.add_argument("tests", nargs="*", help="paths after --, for a try, instead of all tests")
+    given = parser.parse_args()
+    name = key(given.tests)
+    net = collect(name, given.tests)
+    if given.collect:
+        return 0
+    files = _listed("--cached", "--others", "--", f"{given.only}*.py")
+    places = [site for file in files for site in sites(file, (PROJECT / file).read_bytes())]
+    chosen = drawn(places, given.seed, given.count)
+    measure(chosen, net, name, given)
+    verdicts = stored(name)[0]
+    asked = f" --seed {given.seed} --count {given.count}"
+    if given.tests:
+        asked += f" --only {given.only} -- {' '.join(given.tests)}"
+    head = HEAD.format(
+        given=asked,
+        machine=f"{os.cpu_count()} cores, {platform.machine()}",
+        commit=name,
+        count=len(chosen),
+        places=len(places),
+        timeout=given.timeout,
+        most=given.most_seconds,
+    )
+    text = head + table({site: verdicts[site] for site in chosen})
+    (BUILD / RESULTS.name if given.tests else RESULTS).write_text(text, "utf-8")
+    print(text)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
