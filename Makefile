@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: setup optional run test gpu-check lint lab notebooks demo book slides bundle clean
+.PHONY: setup optional run test test-all gpu-check lint lab notebooks demo book slides bundle clean
 
 setup: $(READY)
 
@@ -20,8 +20,14 @@ optional: $(READY)
 run: $(READY)
 	@$(BIN)/python -m helpers run --run demo
 
+# What a change needs, in under ten minutes on two cores; at its end it says how many tests it left to `make test-all`.
 test: $(READY)
 	@$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+
+# Everything: the lessons whole, two ranks, Ray, vLLM, browsers, the long batteries. What needs `make optional` or `make book`
+# is skipped without it, which says so.
+test-all: $(READY)
+	@$(BIN)/python -m pytest -m "" -n 2 --dist loadfile --no-loadscope-reorder
 
 # On a machine with an NVIDIA GPU: all that only one can show, in calls of at most 25 minutes, into benchmarks/results/gpu.md;
 # called again it goes on. It takes the packages that are there, whatever their versions: those of .venv, else of $(PYTHON).

@@ -18,7 +18,7 @@ from links import anchors, broken, loaded
 from helpers import PROJECT, rewards
 
 MISSING = [name for name in ("sphinx", "myst_nb", "furo", "latex2mathml", "ziamath") if importlib.util.find_spec(name) is None]
-pytestmark = pytest.mark.skipif(bool(MISSING), reason=f"{', '.join(MISSING)} not installed (make book)")
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(MISSING), reason=f"{', '.join(MISSING)} not installed (make book)")]
 READ = ["index.html", "notebooks/04_training_metrics.html", "docs/api-rewards.html"]  # in a browser
 
 # Each page in a frame of each width (a window itself cannot be as narrow as a phone): what it asked for, and what sticks out of

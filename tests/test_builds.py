@@ -177,6 +177,7 @@ def test_what_can_be_imported_is_not_told_of(imports):
     assert imports() == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "said"),
     [

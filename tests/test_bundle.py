@@ -138,6 +138,7 @@ def without_a_network() -> tuple[str, ...]:
 # --- The way that a bundle goes ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_it_installs_without_a_network_in_a_folder_with_a_space_and_an_umlaut(archive, tmp_path):
     there = unpack(archive, tmp_path / "Übung mit Leerzeichen")
     first = helpers(tmp_path, "sh", str(there / "install.sh"), index=None, before=without_a_network())

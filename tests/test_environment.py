@@ -326,6 +326,7 @@ def test_another_card_that_cannot_be_read_changes_nothing(smi, capsys):
 # --- What vLLM prints ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not importlib.util.find_spec("vllm"), reason="needs vLLM")
 @pytest.mark.parametrize(("first", "chatter"), [("", False), ("os.environ['VLLM_LOGGING_LEVEL'] = 'INFO'; ", True)])
 def test_vllm_keeps_its_news_to_itself_and_not_its_warnings(first, chatter):

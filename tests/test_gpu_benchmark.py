@@ -190,6 +190,7 @@ def work(tmp_path, monkeypatch):
     return tmp_path / "runs" / "gpu-rehearsal"
 
 
+@pytest.mark.slow
 def test_the_rehearsal_goes_through_every_part_and_then_has_nothing_to_do(executed, work, capsys):
     for run in (gpu_parts.REAL, gpu_parts.POCKET, gpu_parts.OBJECTIVE):  # executed before; what is left is gone on with
         shutil.copytree(executed.folder, work / run)
@@ -324,6 +325,7 @@ time.sleep(600)
 """
 
 
+@pytest.mark.slow
 def test_a_part_over_its_budget_is_ended_with_its_children(programs, tmp_path, monkeypatch):
     check, results = programs
     pid = tmp_path / "pid"

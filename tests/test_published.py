@@ -113,6 +113,7 @@ def test_the_test_file_of_a_folder_is_the_holdout(gsm8k):
         assert Counter(table["question"]) == Counter(json.loads(line)["question"].strip() for line in lines[name])
 
 
+@pytest.mark.slow
 def test_a_recipes_data_path_trains_the_pocket_model_for_two_steps(gsm8k, tmp_path, monkeypatch):
     monkeypatch.setenv("GRPO_RUNS_DIR", str(tmp_path / "runs"))
     sizes = {name: len((gsm8k / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()) for name in ("train", "test")}

@@ -76,6 +76,7 @@ def test_the_parameters_of_the_notebooks_are_those_it_was_made_with(stored):
 # --- A late start ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_in_an_empty_runs_folder_04_and_05_go_on_with_it(cli):
     code, out, _ = cli("checkpoint", "--fetch-demo", "--run", "late")
     run = Run("late")

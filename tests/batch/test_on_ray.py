@@ -21,6 +21,8 @@ from helpers.runs import Run, holder, runs_folder
 ray = pytest.importorskip("ray", reason="Ray is not installed: python -m helpers install --optional")
 cluster_utils = pytest.importorskip("ray.cluster_utils")
 
+pytestmark = pytest.mark.slow
+
 SMALL = {"max_steps": 4, "holdout_size": 8, "num_generations": 4, "per_device_train_batch_size": 8}
 GRID = {"name": "tiny", "preset": "pocket", "seeds": [1], "fixed": SMALL, "product": {"lora_rank": [8, 16]}}
 LITTLE = {"num_cpus": 1, "object_store_memory": 80_000_000}

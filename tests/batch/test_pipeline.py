@@ -255,6 +255,7 @@ def slow_kernel(tmp_path, monkeypatch, python) -> str:
     return "slow"
 
 
+@pytest.mark.slow
 def test_two_runs_at_once_do_not_disturb_each_other(notebook, slow_kernel, python):
     folder = notebook("print(run, extra)", kernel=slow_kernel)
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "cwd": PROJECT}
@@ -289,6 +290,7 @@ watch.on_train_end(None, None, None)
 """
 
 
+@pytest.mark.slow
 def test_the_steps_of_a_training_go_to_the_log_and_the_notebook_keeps_one_figure(notebook, python):
     command = [python, "-c", ONE_RUN, str(notebook(STEPS)), "a"]
     done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=True)

@@ -45,6 +45,7 @@ def reproduced(executed, tmp_path_factory):
         yield Run("suite"), Run("suite-again"), code, said.getvalue()
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_numbers(reproduced):
     run, again, code, said = reproduced
     assert code == 0 and "reproduced: 12 steps, every column equal to the last digit" in said, said
@@ -57,6 +58,7 @@ def test_the_same_seed_gives_the_same_numbers(reproduced):
     assert found["of"] == "suite" and found["reproduced"] and found["steps"] == 12 and found["first_difference"] is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("step", "column", "value"), [(7, "kl", "0.5"), (1, "reward", "9"), (12, "grad_norm", "")])
 def test_a_doctored_number_is_named_with_its_step_and_column(reproduced, capsys, step, column, value):
     run, again, *_ = reproduced

@@ -186,6 +186,7 @@ def two_sources(tmp_path, grid_file):
     return grid_file(seeds=[1], fixed=fixed, one_at_a_time=None, product={"source": sources})
 
 
+@pytest.mark.slow
 def test_what_failed_stops_nothing_else_and_alone_is_tried_again(cli, two_sources):
     (good, bad) = names(read_grid(two_sources))
     command = ["sweep", "--grid", str(two_sources), "--jobs", "2"]
@@ -208,6 +209,7 @@ def test_what_failed_stops_nothing_else_and_alone_is_tried_again(cli, two_source
     assert "0 runs done, 2 to run" in out and good in out, "the same name, other parameters"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=["Ctrl-C", "kill", "kill -9"])
 def test_an_interrupt_ends_the_runs(two_sources, python, sent):
     command = [python, "-m", "helpers", "sweep", "--grid", str(two_sources)]
@@ -247,6 +249,7 @@ def test_a_sweep_that_another_process_runs_is_refused(cli, two_sources, python):
 ONE = {"max_steps": 4, "holdout_size": 8, "num_generations": 4, "per_device_train_batch_size": 8}
 
 
+@pytest.mark.slow
 def test_an_emitted_line_is_done_once_whatever_happens_to_it(cli, grid_file, python, monkeypatch):
     grid = str(grid_file(seeds=[7], one_at_a_time=None, product={"lora_rank": [8]}, fixed=ONE))
     code, line, _ = cli("sweep", "--grid", grid, "--emit", "commands")
@@ -334,6 +337,7 @@ def test_the_time_left_is_that_of_the_runs_that_are_done_or_else_of_the_steps():
     assert watch.seconds_left([run("r", "running", "", 3.0)]) is None
 
 
+@pytest.mark.slow
 def test_a_terminal_is_redrawn_in_place_until_all_have_ended(finished, tmp_path, python):
     for seed in (1, 3):
         finish(finished, 1, seed, 0.5, [])

@@ -59,6 +59,7 @@ def test_what_a_cell_raises_is_told_with_notebook_cell_and_line(tmp_path, runs, 
     assert err.rstrip().splitlines()[-1] == "03_tiny.ipynb, cell 3: ZeroDivisionError: division by zero"
 
 
+@pytest.mark.slow
 def test_one_process_trains_to_the_numbers_of_the_notebook(executed, python, cli):
     """Every column but the times, to the last digit; and what was asked for is noted as `run` notes it."""
     run = Run("as-train")
@@ -188,6 +189,7 @@ PROGRAM = "import sys; from pathlib import Path; from helpers.batch import pipel
 PROGRAM += "pipeline.NOTEBOOKS = Path(sys.argv[1]); sys.exit(train.train('a', []))"
 
 
+@pytest.mark.slow
 def test_a_rank_that_raises_ends_the_others_and_is_told_once(tmp_path, monkeypatch):
     """Rank 0 waits for rank 1 just then, as in every step of a training: it is ended, or finds the connection broken."""
     program = tmp_path / "program.py"
@@ -224,6 +226,7 @@ def files(folder: Path) -> dict[str, float]:
     return {str(path.relative_to(folder)): path.stat().st_mtime for path in folder.rglob("*") if path.is_file()}
 
 
+@pytest.mark.slow
 def test_two_ranks_of_transformers_agree_and_only_the_first_writes(executed, tmp_path):
     """Each rank has a runs folder of its own, so that whatever rank 1 wrote would be in its own."""
     for rank in "01":
@@ -248,6 +251,7 @@ def test_two_ranks_of_transformers_agree_and_only_the_first_writes(executed, tmp
     assert (tmp_path / "1/a/checkpoints/checkpoint-3/rng_state_1.pth").is_file()
 
 
+@pytest.mark.slow
 def test_two_ranks_of_unsloth_end_with_one_of_them_and_go_on_where_they_were(executed, tmp_path):
     runs = prepared(executed, tmp_path / "runs")
     given = "max_steps=8 save_steps=2 max_completion_length=24"

@@ -20,6 +20,8 @@ from safetensors.torch import load_file
 from helpers import PROJECT
 from helpers.runs import Run
 
+pytestmark = pytest.mark.slow
+
 KILLS = int(os.environ.get("GRPO_KILLS", "1"))
 LONGEST = 12  # lines until a kill: about as many as a resumed run of this size says
 

@@ -23,7 +23,7 @@ from helpers.rewards import correctness_reward, substantial_format_reward
 from helpers.runs import seed_everything
 from helpers.training.policy import LORA_TARGETS
 
-pytestmark = pytest.mark.usefixtures("one_thread")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_thread")]
 POCKET = PRESETS["pocket"]
 ROWS = load_task("arithmetic/sums", train_size=POCKET.train_size, holdout_size=8).train
 # As in notebook 03.

@@ -16,6 +16,8 @@ from helpers.presets import PRESETS
 from helpers.results.intervals import wilson_interval
 from helpers.runs import Run
 
+pytestmark = pytest.mark.slow
+
 NOTEBOOK = pipeline.NOTEBOOKS / "10_agents.ipynb"
 SMALL = {"max_steps": 2, "train_size": 16, "holdout_size": 24, "per_device_train_batch_size": 16}
 

@@ -20,6 +20,8 @@ from helpers.rewards.programs import program_of, read_tests, tests_reward
 from helpers.rewards.sandbox import Job, run_code
 from helpers.runs import Run
 
+pytestmark = pytest.mark.slow
+
 NOTEBOOK = pipeline.NOTEBOOKS / "09_code_that_runs.ipynb"
 SMALL = {"max_steps": 4, "holdout_size": 24, "samples": 4}
 

@@ -13,7 +13,7 @@ from helpers.environment import this_machine, vllm_obstacle
 from helpers.runs import Run
 
 OBSTACLE = vllm_obstacle(this_machine())
-pytestmark = pytest.mark.skipif(bool(OBSTACLE), reason=f"{OBSTACLE} (make optional)")
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(OBSTACLE), reason=f"{OBSTACLE} (make optional)")]
 
 
 @pytest.fixture(scope="module")

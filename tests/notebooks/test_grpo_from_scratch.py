@@ -290,11 +290,13 @@ def printed(executed):
     return "".join(output.get("text", "") for cell in cells for output in cell.outputs)
 
 
+@pytest.mark.slow
 def test_it_trains(printed):
     accuracy = [float(line.split()[4].rstrip("%")) for line in printed.splitlines() if "  holdout accuracy " in line]
     assert len(accuracy) == 3 and accuracy[0] < 45 and accuracy[-1] > 60, "0, 10 and 20 steps"
 
 
+@pytest.mark.slow
 def test_it_prints_its_distance_to_trl(printed):
     found = re.findall(r"^(\w+) +largest entry (\S+)   max \|Δ\| to TRL (\S+)$", printed, re.MULTILINE)
     assert [what for what, *_ in found] == ["advantages", "KL", "loss", "gradient"]
@@ -311,6 +313,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("settings", "parameters", "message"), REFUSED.values(), ids=REFUSED)
 def test_what_it_cannot_do_is_refused_before_anything_trains(executed, tmp_path, monkeypatch, settings, parameters, message):
     monkeypatch.setenv("GRPO_RUNS_DIR", str(tmp_path))

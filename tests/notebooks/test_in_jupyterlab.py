@@ -11,7 +11,7 @@ from helpers.batch import demo
 from helpers.runs import Run
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed: make optional")
-pytestmark = in_a_browser
+pytestmark = [pytest.mark.slow, in_a_browser]
 WIDTHS = (1280, 800)
 PICTURES = {"01": 1, "03": 5, "04": 9}
 SHORT = {'run = "demo"': 'run = "short"', "max_steps = None": "max_steps = 6"}

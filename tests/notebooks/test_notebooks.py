@@ -227,6 +227,7 @@ def test_no_torch_where_none_is_needed(executed, number, python):
     assert done.stdout.splitlines()[-1] == "False"
 
 
+@pytest.mark.slow
 def test_a_rerun_replaces_only_what_the_notebook_owns(executed):
     before = hashes(executed.folder)
     execute("02", "suite")
@@ -236,6 +237,7 @@ def test_a_rerun_replaces_only_what_the_notebook_owns(executed):
     assert executed.manifest["training"] is not None
 
 
+@pytest.mark.slow
 def test_a_parameter_reaches_the_notebook(executed):
     shutil.copytree(executed.folder, executed.folder.with_name("asked"))
     execute("05", "asked", question="What is 40 + 2?", serve=False)
@@ -243,6 +245,7 @@ def test_a_parameter_reaches_the_notebook(executed):
     assert "What is 40 + 2?" in text and "answer: 42" in text
 
 
+@pytest.mark.slow
 def test_without_unsloth_the_same_training_gives_the_same_curve(executed):
     run = Run("plain")
     for name in ("data", "data_report.json", "manifest.json"):

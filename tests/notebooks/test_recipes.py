@@ -13,6 +13,8 @@ from helpers.batch.pipeline import NOTEBOOKS
 from helpers.metrics.diagnosis import diagnose
 from helpers.runs import Run, write_json
 
+pytestmark = pytest.mark.slow
+
 RECIPES = ["plain", "warm start", "stages", "moving weights", "easy to hard", "hard to easy", "carries only"]
 TINY = {"seeds": [1, 2], "max_steps": 3, "holdout_questions": 16, "warm_start_examples": 8, "rated_questions": 24}
 TARGET = 0.3  # a little above what the untrained policy has: some trainings reach it within three steps, others do not

@@ -13,6 +13,8 @@ from helpers.batch.pipeline import NOTEBOOKS
 from helpers.rewards.attacks import BATTERY, RIGHT, WRONG
 from helpers.runs import Run
 
+pytestmark = pytest.mark.slow
+
 REWARDS = {"correctness_reward": 1.0, "substantial_format_reward": 0.25}
 NOTEBOOK = NOTEBOOKS / "02_reward_functions.ipynb"
 

@@ -23,6 +23,8 @@ from helpers.results.evaluation import judge_named, right
 from helpers.results.intervals import wilson_interval
 from helpers.runs import Run
 
+pytestmark = pytest.mark.slow
+
 NOTEBOOK = pipeline.NOTEBOOKS / "07_your_own_task.ipynb"
 GOLD = '{"item": "green tea", "quantity": 3, "city": "Lyon"}'
 

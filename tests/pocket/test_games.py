@@ -263,6 +263,7 @@ def test_the_shipped_tokenizer_is_what_the_script_builds_and_all_of_it_is_small(
     assert sum(path.stat().st_size for path in FOLDER.iterdir()) < 2_000_000
 
 
+@pytest.mark.slow
 def test_the_shipped_model_plays_as_its_card_says(shipped):
     card = (FOLDER / "README.md").read_text(encoding="utf-8")
     found, low, high, calls, failing, keeping, _ = map(

@@ -109,6 +109,7 @@ def test_only_the_answer_is_learnt_from(pocket):
         assert torch.equal(ids[labels != build.IGNORED], labels[labels != build.IGNORED])
 
 
+@pytest.mark.slow
 def test_a_few_steps_of_the_build_lower_the_loss(capsys):
     torch.manual_seed(0)
     tokenizer = build.build_tokenizer()

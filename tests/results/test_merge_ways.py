@@ -9,6 +9,8 @@ from transformers import AutoModelForCausalLM
 from helpers.batch import pipeline
 from helpers.runs import Run
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def run(executed, tmp_path, monkeypatch) -> Run:

@@ -78,6 +78,7 @@ def differences(answers: list[str], model, tokenizer) -> list[tuple[str, str, st
     return [(p[-1]["content"], a, e) for p, a, (e,) in zip(PROMPTS, answers, expected, strict=True) if a != e]
 
 
+@pytest.mark.slow
 @real
 def test_the_served_adapter_and_its_base_answer_as_transformers_does(server, adapted, tokenizer):
     address, _, _ = server
@@ -136,6 +137,7 @@ def test_a_server_that_does_not_answer_in_time_is_ended():
     assert [child for child in psutil.Process().children() if "helpers.results.serving" in child.cmdline()] == []
 
 
+@pytest.mark.slow
 @real
 def test_a_server_does_not_outlive_a_killed_process(python):
     script = f"""

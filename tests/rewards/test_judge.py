@@ -384,6 +384,7 @@ def test_a_training_is_judged_and_its_checkpoint_knows_what_it_cost(serve, tmp_p
 OBSTACLE = vllm_obstacle(this_machine())
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("one_thread")
 @pytest.mark.skipif(OBSTACLE is not None, reason=f"no server: {OBSTACLE}")
 def test_vllm_itself_is_a_judge(tokenizer):

@@ -198,6 +198,7 @@ def of_students(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["01_data_preparation.ipynb", "02_reward_functions.ipynb"])
 def test_the_solutions_edition_runs_from_the_first_cell_to_the_last(name, runs, tmp_path):
     done = execute(solutions(COMMITTED[name]), tmp_path)

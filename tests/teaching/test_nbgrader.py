@@ -17,6 +17,8 @@ from helpers.teaching import editions
 
 nbgrader = pytest.importorskip("nbgrader", reason="nbgrader is not installed (make optional)")
 
+pytestmark = pytest.mark.slow
+
 EMPTY: dict[str, str] = {}
 POINTS = {"leak": 1, "mended": 1, "accepted": 1, "quantity_score": 2, "predicted": 1}
 FORGED = "def check_accepted(answer):\n    return 'Right'"

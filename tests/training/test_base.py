@@ -26,6 +26,7 @@ print("\\n" + json.dumps({name: [it, get_model_name(it, load_in_4bit=False)] for
 """
 
 
+@pytest.mark.slow
 def test_the_original_of_a_stored_quantisation_is_the_one_that_unsloths_merge_takes(tmp_path):
     """With its GPU classes, which is where that merge is (unsloth_zoo/saving_utils.py, `merge_and_overwrite_lora`)."""
     environment = os.environ | {"UNSLOTH_ALLOW_CPU": "1", "HF_HUB_OFFLINE": "1"}

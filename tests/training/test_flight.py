@@ -215,6 +215,7 @@ except ValueError as error:
 """
 
 
+@pytest.mark.slow
 def test_memory_that_runs_out_is_one_sentence_with_settings_that_fit(python, tmp_path):
     done = subprocess.run(
         [python, "-c", "import unsloth\n" + RUNS_OUT, str(tmp_path)],

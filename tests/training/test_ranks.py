@@ -78,6 +78,7 @@ def found(tmp_path_factory):
     return SimpleNamespace(ranks=json.loads(out.splitlines()[-1]), faults=[json.loads(line) for line in faults])
 
 
+@pytest.mark.slow
 def test_two_ranks_know_each_other_and_take_what_the_first_decides(found):
     for number, one in enumerate(found.ranks):
         assert (one["gathered"], one["world"], one["first"]) == ([0, 1], 2, "of rank 0"), number
@@ -107,6 +108,7 @@ def test_groups_of_both_ranks_are_counted_whole(found):
     assert [one["agreeing"] for one in found.ranks] == [[6 / 7] * 4] * 2
 
 
+@pytest.mark.slow
 def test_the_ranks_end_with_a_launcher_that_is_killed(tmp_path):
     (program := tmp_path / "waits.py").write_text(
         "import os, signal\nfrom helpers.training import ranks\nranks.join()\nos.write(1, b'joined\\n')\nsignal.pause()\n"

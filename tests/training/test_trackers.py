@@ -64,6 +64,7 @@ def test_without_a_key_wandb_stays_offline(run, monkeypatch, capsys, given, mode
 KEPT = {"tensorboard": "events.out.tfevents.*", "wandb": "*.wandb", "trackio": "*.db"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", KEPT)
 def test_a_training_is_tracked_in_the_run_folder(executed, name, monkeypatch, tmp_path):
     if importlib.util.find_spec(name) is None:

@@ -20,6 +20,8 @@ from helpers.presets import PRESETS
 from helpers.rewards import format_reward
 from helpers.training import policy
 
+pytestmark = pytest.mark.slow
+
 # A model as FastLlamaModel.from_pretrained and patch_peft_model leave it, which themselves ask for a card.
 GPU_SIDE = """
 import functools, inspect, json, sys, types

@@ -175,6 +175,7 @@ def test_a_patience_that_is_none_is_named(run, patience):
         EarlyStopping(run, History(run), diagnose, patience)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("person", [True, False])
 def test_a_real_kernel_tells_a_person_from_a_batch_and_draws_in_place_for_one(person):
     """A kernel asked as Jupyter asks it (it may ask back), and as papermill does (it may not)."""
