@@ -65,10 +65,11 @@ HEAD = """# What the net of tests notices
 `python -m benchmarks.mutations{given}` on {machine}, at commit
 {commit}. Each change is a small one in `helpers/`, an operator, a constant, a branch or a return:
 {count} drawn from {places} places. It is noticed where a test fails that passes without it, or
-where the tests last longer than {timeout:g} s ("timed out"). "Cut off": all tests would have taken
-more than {most:g} s, and the fast ones noticed nothing. "Not covered": no test is known to run the
-line, and those meant for its module noticed nothing. The share has its 95 % Wilson interval. A
-change that nothing could show counts as not noticed, so the net is rather better than the share.
+where the tests last longer than {timeout:g} s and than three times what was recorded ("timed out").
+"Cut off": all tests would have taken more than {most:g} s, and the fast ones noticed nothing. "Not
+covered": no test is known to run the line, and those meant for its module noticed nothing. The
+share has its 95 % Wilson interval. A change that nothing could show counts as not noticed, so the
+net is rather better than the share.
 
 | folder | changes | noticed | timed out | not noticed | cut off | not covered | share noticed |
 |---|---|---|---|---|---|---|---|
@@ -438,8 +439,8 @@ def covering(site: Site, net: dict) -> tuple[bool, list[set[str]]]:
     return bool(found), [direct, wide - direct]
 
 
-def planned(ranked: list[set[str]], net: dict, most: float) -> tuple[list[str], int]:
-    """(the tests in their order, fast ones first; how many are beyond `most` seconds)."""
+def planned(ranked: list[set[str]], net: dict, most: float) -> tuple[list[str], int, float]:
+    """(the tests, fast ones first; how many are beyond `most` seconds; seconds of the others)."""
     order, paid, total, left = [], set(), 0.0, 0
 
     def wide(test: str, without: frozenset | set = frozenset()) -> float:
@@ -457,7 +458,7 @@ def planned(ranked: list[set[str]], net: dict, most: float) -> tuple[list[str], 
         order.append(test)
         total += seconds
         paid.update(net["uses"][test])
-    return order, left
+    return order, left, total
 
 
 # --- The measurement ----------------------------------------------------------------------------
@@ -517,10 +518,12 @@ def measure(chosen: list[Site], net: dict, name: str, given: argparse.Namespace)
 
     def one(site: Site) -> None:
         covered, ranked = covering(site, net)
-        order, left = planned([tests - unsound for tests in ranked], net, given.most_seconds)
+        ranked = [tests - unsound for tests in ranked]
+        order, left, expected = planned(ranked, net, given.most_seconds)
+        limit = max(given.timeout, 3 * expected)  # the five notebooks alone may last minutes
         copy, began = copies.get(), time.monotonic()
         try:
-            verdict, by = judge(site, 10**9 + chosen.index(site), copy, order, given.timeout)
+            verdict, by = judge(site, 10**9 + chosen.index(site), copy, order, limit)
         finally:
             copies.put(copy)
         if verdict == MISSED:

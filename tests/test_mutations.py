@@ -107,9 +107,9 @@ def test_fast_tests_come_first_and_a_fixture_is_paid_once():
     uses = {test: ["@::dear"] if test[0] == "b" else [] for test in tests}
     net = {"tests": tests, "uses": uses, "fixtures": {"@::dear": 5.0}}
     ranked = [{*tests} - {"a::late"}, {"a::late"}]
-    assert mutations.planned(ranked, net, 100) == (["a::fast", "a::slow", "b::wide", "b::next", "a::late"], 0)
-    assert mutations.planned(ranked, net, 11) == (["a::fast", "a::slow", "a::late"], 2)
-    assert mutations.planned([{"a::slow"}], net, 1) == (["a::slow"], 0), "one at least"
+    assert mutations.planned(ranked, net, 100)[:2] == (["a::fast", "a::slow", "b::wide", "b::next", "a::late"], 0)
+    assert mutations.planned(ranked, net, 11) == (["a::fast", "a::slow", "a::late"], 2, 10.1)
+    assert mutations.planned([{"a::slow"}], net, 1) == (["a::slow"], 0, 9.0), "one at least"
 
 
 def test_verdicts_are_kept_and_one_by_a_test_that_fails_anyway_is_not(tmp_path, monkeypatch):

@@ -50,6 +50,5 @@ def test_trl_alone_teaches_the_pocket_model(python):
 
 def test_the_lessons_run(python):
     options = ["-p", "max_steps=8", "-p", "holdout_size=64"]
-    assert (
-        helpers(python, "run", "--run", "lessons", "--preset", "pocket", "--only", "01,03,06,07,09", *options).returncode == 0
-    )
+    for only in ("01,03,06", "07", "09"):  # 07 and 09 each have a run of their own
+        assert helpers(python, "run", "--preset", "pocket", "--only", only, *options).returncode == 0
