@@ -169,7 +169,10 @@ def keep(run: Run, trainer, tokenizer, settings: Preset, seed: int, **recorded) 
         ranks.check_equal_weights(trainer.model)
     if not ranks.is_first():
         return
+    trained_on, now = _trained_on(run), run.section("data")["fingerprint"]
     history, completions = run.path(f"checkpoints/{_HISTORY}"), _sampled_completions(run)  # what may fail comes first
+    if trained_on != now:
+        completions["answer"] = None  # those that the run holds now may be other ones
     base = describe(trainer.model, settings)
     with atomic_folder(run.path("adapter")) as folder:
         trainer.model.save_pretrained(folder, **({"state_dict": weights} if sharded else {}))
@@ -179,9 +182,8 @@ def keep(run: Run, trainer, tokenizer, settings: Preset, seed: int, **recorded) 
     with atomic_write(run.path("completions.parquet")) as temporary:
         completions.to_parquet(temporary, index=False)
     recorded["base"] = base
-    trained_on = _trained_on(run)
     run.record("training", settings=as_settings(settings), seed=seed, data=trained_on, **recorded)
-    if trained_on != run.manifest["data"]["fingerprint"]:
+    if trained_on != now:
         print(
             f"The data of {run.show()} have been replaced since this training began, so its holdout may hold questions that it "
             "was trained on. The training is kept; evaluate it by training again on the new data."
@@ -204,8 +206,7 @@ def _sampled_completions(run: Run) -> pd.DataFrame:
         )
     table = pd.concat([pd.read_parquet(log) for log in logs], ignore_index=True)
     train = pd.read_parquet(run.require("data/train.parquet"), columns=["question", "answer"])
-    replaced = _trained_on(run) != run.manifest["data"]["fingerprint"]
-    gold = {} if replaced else dict(zip(train["question"], train["answer"], strict=True))
+    gold = dict(zip(train["question"], train["answer"], strict=True))
     questions = [messages[-1]["content"] for messages in table.pop("prompt")]
     table.insert(1, "question", questions)
     table.insert(2, "answer", [gold.get(question) for question in questions])

@@ -277,6 +277,7 @@ print(*peaks)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/status").is_file(), reason="the peak is read from /proc")
 def test_two_million_rows_fit_in_a_gigabyte(tmp_path):
     """Projected from 30,000 and 300,000 rows, to spare the suite the half minute that two million take."""

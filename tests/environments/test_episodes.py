@@ -253,6 +253,7 @@ def test_what_was_forced_came_about(forced, beginner):
         assert "Lower" not in tokenizer.decode(policys) and "<|im_start|>" not in tokenizer.decode(policys)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["qwen3", "qwen3_instruct_2507"])
 def test_with_a_template_that_trl_prepares_itself_the_tokens_are_the_same(beginner, tmp_path, name):
     model, (tokenizer, prepared) = beginner[0], (copy.deepcopy(beginner[1]) for _ in range(2))

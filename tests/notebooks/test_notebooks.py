@@ -200,9 +200,11 @@ print(json.dumps([text, [m for m in ("unsloth", "peft") if m in sys.modules]]))
 
 def test_the_manifest_says_how_to_repeat_it(executed):
     manifest = executed.manifest
-    assert list(manifest) == ["name", "data", "rewards", "training", "merge"]
+    assert list(manifest) == ["name", "data", "rewards", "training", "evaluation", "merge"]
     assert manifest["training"]["settings"]["max_steps"] == 12 and manifest["training"]["seed"] == 3407
-    assert manifest["training"]["data"] == manifest["data"]["fingerprint"]
+    assert manifest["training"]["data"] == manifest["rewards"]["data"] == manifest["data"]["fingerprint"]
+    assert manifest["evaluation"]["training"] == manifest["merge"]["training"] == manifest["training"]["written"]
+    assert (manifest["data"]["notebook"], manifest["training"]["notebook"]) == ("01", "03")
     assert {"torch", "trl", "unsloth", "transformers"} <= set(manifest["training"]["versions"])
 
 

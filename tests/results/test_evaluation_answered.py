@@ -179,6 +179,7 @@ def test_another_table_of_that_name_starts_anew(ask, batches):
     assert ask() == expected and batches.done == CHUNKS
 
 
+@pytest.mark.slow
 def test_no_single_flipped_byte_changes_a_completion(ask):
     expected = ask()
     content = stored().read_bytes()

@@ -59,6 +59,7 @@ def test_every_question_is_answered_in_order_with_its_own_columns(cli, run, ques
     assert answered[1]["completion"] == alone(QUESTIONS[1]) and set(answered[0]) == {"question", "id", "completion", "answer"}
 
 
+@pytest.mark.slow
 def test_vllm_answers_as_transformers_does_or_says_why_it_cannot(cli, run, questions, tmp_path):
     target = tmp_path / "answers.jsonl"
     call = ("generate", "--run", "a", "--input", str(questions), "--output", str(target), "--engine", "vllm")

@@ -93,6 +93,7 @@ def test_the_served_adapter_and_its_base_answer_as_transformers_does(server, ada
     assert all("<think>" in text for text in below), "the tags are part of the text"
 
 
+@pytest.mark.slow
 @real
 def test_a_prompt_longer_than_the_context_is_refused_with_its_question(server):
     with pytest.raises(ValueError, match=r"refuses 'What is \+ 1 \+ 1.*maximum context length is 136"):
@@ -120,6 +121,7 @@ def test_an_exception_in_the_block_ends_the_server_and_all_its_children(server):
 # --- Servers that do not come to answer --------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @real
 def test_a_server_that_dies_while_starting_is_told_with_what_its_log_says(tmp_path):
     folder = tmp_path / "no_model"

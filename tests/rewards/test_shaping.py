@@ -374,6 +374,7 @@ def trained(classifiers, python, tmp_path_factory) -> dict:
     return json.loads(done.stdout.splitlines()[-1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["mixed", "alone"])
 def test_trl_trains_on_the_classifier_and_logs_it(trained, name):
     logged = [row["rewards/model_reward/mean"] for row in trained[name]]

@@ -21,7 +21,7 @@ from helpers.training import cpu_engine, gap, policy
 from helpers.training.checkpoints import last_checkpoint
 
 OBSTACLE = vllm_obstacle(this_machine())
-pytestmark = pytest.mark.skipif(bool(OBSTACLE), reason=f"{OBSTACLE} (make optional)")
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(OBSTACLE), reason=f"{OBSTACLE} (make optional)")]
 
 SETTINGS = replace(PRESETS["pocket"], engine="vllm", max_completion_length=40)
 ROWS = load_task("arithmetic/sums", train_size=300, holdout_size=256)

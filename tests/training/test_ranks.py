@@ -84,6 +84,7 @@ def test_two_ranks_know_each_other_and_take_what_the_first_decides(found):
         assert (one["gathered"], one["world"], one["first"]) == ([0, 1], 2, "of rank 0"), number
 
 
+@pytest.mark.slow
 def test_weights_and_installations_that_differ_are_named_on_every_rank(found):
     for one in found.ranks:
         assert one["weights"].startswith("the ranks' weights have parted: rank 0: ") and ", rank 1: " in one["weights"]
