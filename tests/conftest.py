@@ -22,7 +22,8 @@ import unsloth  # noqa: E402, F401  # before trl and transformers, as in every n
 
 def pytest_collection_modifyitems(items):
     """One process begins with the notebooks that many tests need; the others do what needs none, instead of waiting."""
-    needing = dict.fromkeys(item.path for item in items if "executed" in item.fixturenames)
+    known = {item: item._fixtureinfo.name2fixturedefs.get("executed") for item in items}
+    needing = dict.fromkeys(item.path for item, found in known.items() if found and found[-1].scope == "session")
     first = next(iter(needing), None)
     items.sort(key=lambda item: (item.path != first, item.path in needing))
 

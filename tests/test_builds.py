@@ -12,6 +12,8 @@ import pytest
 from helpers import environment
 from helpers.environment import Machine, broken_imports, doctor, install, installed_version, mismatches, torch_cuda
 
+pytestmark = pytest.mark.slow
+
 CPU = Machine(None, 0.0, 0.0, 2, 8.0, "3.11.7", "Linux x86_64", False)
 GPU = replace(CPU, gpu="NVIDIA L4", gpu_memory_gb=24.2, compute_capability=8.9)
 CUDA = {"": "13.0", "+cpu": None, "+cu128": "12.8", "+cu130": "13.0"}
@@ -177,7 +179,6 @@ def test_what_can_be_imported_is_not_told_of(imports):
     assert imports() == []
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "said"),
     [

@@ -16,6 +16,8 @@ import pytest
 
 from helpers import PROJECT, bundle, environment
 
+pytestmark = pytest.mark.slow
+
 # What pip builds the tiny packages with, itself in a wheel: a module, or for an editable one the path of its folder.
 BACKEND = """
 import pathlib, tomllib, zipfile
@@ -138,7 +140,6 @@ def without_a_network() -> tuple[str, ...]:
 # --- The way that a bundle goes ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 def test_it_installs_without_a_network_in_a_folder_with_a_space_and_an_umlaut(archive, tmp_path):
     there = unpack(archive, tmp_path / "Übung mit Leerzeichen")
     first = helpers(tmp_path, "sh", str(there / "install.sh"), index=None, before=without_a_network())
@@ -154,7 +155,6 @@ def test_it_installs_without_a_network_in_a_folder_with_a_space_and_an_umlaut(ar
     assert "install.sh" not in nothing_to_do, "`make run` goes on where install.sh stopped"
 
 
-@pytest.mark.slow
 def test_it_holds_the_last_commit_as_a_clone_that_names_nobodys_machine(archive, project, tmp_path):
     there = unpack(archive, tmp_path / "x")
     assert git(there, "rev-parse", "HEAD") == git(project, "rev-parse", "HEAD") and git(there, "status", "--porcelain") == ""
@@ -186,7 +186,6 @@ def test_an_archive_that_was_cut_short_is_named_and_installs_nothing(archive, tm
     assert "bytes. Copy and unpack the bundle again" in done.stderr and "pip" not in done.stderr
 
 
-@pytest.mark.slow
 def test_another_system_is_served_from_the_same_archive_with_what_its_packages_need_there(project, index, tmp_path):
     pytest.importorskip("uv", reason="uv is optional: it judges what a package needs on another system")
     shutil.copytree(index, wheels := tmp_path / "index")

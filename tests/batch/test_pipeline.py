@@ -344,6 +344,7 @@ def kernels_of(process: subprocess.Popen) -> list[psutil.Process]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("when", ["in a cell", "while the kernel starts"])
 @pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT], ids=["kill", "Ctrl-C"])
 def test_an_ended_command_has_ended_its_kernel(notebook, slow_kernel, python, tmp_path, when, sent):

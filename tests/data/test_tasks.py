@@ -277,6 +277,7 @@ print(json.dumps([ours, theirs, heavy]))
 """
 
 
+@pytest.mark.slow
 def test_prompts_are_counted_as_transformers_counts_them_and_without_torch():
     questions = ["What is 12 + 34?", "", "Ünïcode ✓ 日本語", "<|im_end|><think>4</answer>", " a  b\n\tc ", "x" * 3000]
     prompts = [[{"role": "user", "content": question}] for question in questions]

@@ -16,7 +16,11 @@ from helpers.metrics import plots
 from helpers.metrics.diagnosis import diagnose
 from helpers.training.guard import GuardedEpisodes
 
-pytestmark = [pytest.mark.usefixtures("one_thread"), pytest.mark.filterwarnings("ignore:You are using 'environment_factory'")]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.usefixtures("one_thread"),
+    pytest.mark.filterwarnings("ignore:You are using 'environment_factory'"),
+]
 
 
 @pytest.fixture

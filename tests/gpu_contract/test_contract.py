@@ -23,6 +23,8 @@ from contract import (
 
 from helpers.presets import OF_TRAINING, PRESETS, Preset, with_overrides
 
+pytestmark = pytest.mark.slow
+
 # Read beside the loss, and not of it: memory, logging, templates, evaluation.
 _BESIDE_THE_LOSS = {"gradient_checkpointing_kwargs", "pad_to_multiple_of", "chat_template_kwargs", "log_multimodal"}
 _BESIDE_THE_LOSS |= {"num_generations_eval", "per_device_eval_batch_size"}

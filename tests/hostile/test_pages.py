@@ -14,6 +14,8 @@ from helpers.rewards.lab import Lab
 from helpers.rewards.verdicts import marked
 from helpers.runs import Run, write_json
 
+pytestmark = pytest.mark.slow
+
 EVIL = "</style></title></textarea><script>console.log('pwned')</script><img src=x onerror=\"console.log('pwned')\">"
 EVIL += "<svg onload=console.log('pwned')><a href='javascript:console.log(1)'>x</a>{{7*7}}{% raw %}\r```\r\n\u2028]]>'\"`$\\"
 NUMBERS = (int, float, bool, type(None))

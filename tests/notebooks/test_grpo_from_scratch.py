@@ -27,7 +27,7 @@ from helpers.presets import PRESETS
 from helpers.runs import Run, seed_everything
 from helpers.training.policy import LORA_TARGETS
 
-pytestmark = pytest.mark.usefixtures("one_thread")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_thread")]
 POCKET = PRESETS["pocket"]
 (PATH,) = NOTEBOOKS.glob("06_*.ipynb")
 CELLS = nbformat.read(PATH, as_version=4).cells
@@ -290,13 +290,11 @@ def printed(executed):
     return "".join(output.get("text", "") for cell in cells for output in cell.outputs)
 
 
-@pytest.mark.slow
 def test_it_trains(printed):
     accuracy = [float(line.split()[4].rstrip("%")) for line in printed.splitlines() if "  holdout accuracy " in line]
     assert len(accuracy) == 3 and accuracy[0] < 45 and accuracy[-1] > 60, "0, 10 and 20 steps"
 
 
-@pytest.mark.slow
 def test_it_prints_its_distance_to_trl(printed):
     found = re.findall(r"^(\w+) +largest entry (\S+)   max \|Δ\| to TRL (\S+)$", printed, re.MULTILINE)
     assert [what for what, *_ in found] == ["advantages", "KL", "loss", "gradient"]
@@ -313,7 +311,6 @@ REFUSED = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("settings", "parameters", "message"), REFUSED.values(), ids=REFUSED)
 def test_what_it_cannot_do_is_refused_before_anything_trains(executed, tmp_path, monkeypatch, settings, parameters, message):
     monkeypatch.setenv("GRPO_RUNS_DIR", str(tmp_path))

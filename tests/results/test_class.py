@@ -446,6 +446,7 @@ def test_a_page_that_is_looked_at_goes_on_whatever_a_folder_provokes(tmp_path, m
     assert "not written: int too large" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="Ctrl-C is sent as POSIX does")
 def test_it_is_written_again_until_ctrl_c(one, tmp_path):
     share, page = one.parents[1], tmp_path / "class.html"

@@ -347,11 +347,13 @@ def test_a_fault_of_a_page_is_seen_on_the_console(tmp_path):
     assert any("nothing is not defined" in line for line in console)
 
 
+@pytest.mark.slow
 @in_a_browser
 def test_the_page_is_readable_on_a_desk_and_on_a_phone(run, tmp_path):
     check_in_a_browser(report.write(run), tmp_path)
 
 
+@pytest.mark.slow
 @in_a_browser
 @pytest.mark.parametrize(("scheme", "ground"), [(1, 1.0), (0, 0.1)], ids=["light", "dark"])
 def test_every_figure_stands_out_in_light_and_in_dark(run, tmp_path, scheme, ground):

@@ -19,7 +19,7 @@ from helpers.presets import PRESETS
 from helpers.results import card, serving
 from helpers.training.policy import sample
 
-pytestmark = pytest.mark.usefixtures("one_thread")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_thread")]
 
 POCKET = PRESETS["pocket"]
 CPU = Machine(None, 0.0, 0.0, 2, 8.0, "3.11.7", "Linux x86_64", False)
@@ -78,7 +78,6 @@ def differences(answers: list[str], model, tokenizer) -> list[tuple[str, str, st
     return [(p[-1]["content"], a, e) for p, a, (e,) in zip(PROMPTS, answers, expected, strict=True) if a != e]
 
 
-@pytest.mark.slow
 @real
 def test_the_served_adapter_and_its_base_answer_as_transformers_does(server, adapted, tokenizer):
     address, _, _ = server
@@ -93,7 +92,6 @@ def test_the_served_adapter_and_its_base_answer_as_transformers_does(server, ada
     assert all("<think>" in text for text in below), "the tags are part of the text"
 
 
-@pytest.mark.slow
 @real
 def test_a_prompt_longer_than_the_context_is_refused_with_its_question(server):
     with pytest.raises(ValueError, match=r"refuses 'What is \+ 1 \+ 1.*maximum context length is 136"):
@@ -121,7 +119,6 @@ def test_an_exception_in_the_block_ends_the_server_and_all_its_children(server):
 # --- Servers that do not come to answer --------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 @real
 def test_a_server_that_dies_while_starting_is_told_with_what_its_log_says(tmp_path):
     folder = tmp_path / "no_model"
@@ -139,7 +136,6 @@ def test_a_server_that_does_not_answer_in_time_is_ended():
     assert [child for child in psutil.Process().children() if "helpers.results.serving" in child.cmdline()] == []
 
 
-@pytest.mark.slow
 @real
 def test_a_server_does_not_outlive_a_killed_process(python):
     script = f"""

@@ -385,5 +385,6 @@ def test_trl_trains_on_the_classifier_and_logs_it(trained, name):
         assert ("rewards/correctness_reward/mean" in row) == (name == "mixed")
 
 
+@pytest.mark.slow
 def test_the_classifier_scores_the_same_beside_unsloth(trained, classifiers):
     assert trained["scores"] == pytest.approx(ModelReward(classifiers[2])(completions=TEXTS, prompts=PROMPTS), abs=1e-4)

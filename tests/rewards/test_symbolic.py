@@ -156,6 +156,7 @@ def test_code_is_not_run(tmp_path, code):
     assert not path.exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "bomb", ["9^{{9^{{9^{{{n}}}}}}}", "{n}0000000!", "(x+y+z)^{{5{n:02}}}", r"\binom{{10^8}}{{{n}0000000}}"]
 )

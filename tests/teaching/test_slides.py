@@ -115,6 +115,7 @@ MEASURE = """<script>const measure = () => {
 addEventListener("load", measure);</script>"""
 
 
+@pytest.mark.slow
 @with_reveal
 @in_a_browser
 @each_route

@@ -308,6 +308,7 @@ sys.stdin.read()
 """
 
 
+@pytest.mark.slow
 def test_two_processes_do_not_train_one_run_at_once(run, python):
     """Two kernels with notebook 03: the second would clear away what the first writes."""
     other = subprocess.Popen([python, "-c", BEGUN], cwd=PROJECT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
@@ -321,6 +322,7 @@ def test_two_processes_do_not_train_one_run_at_once(run, python):
     assert begin(run, POCKET, 2) is None
 
 
+@pytest.mark.slow
 def test_a_training_that_is_kept_lets_another_process_train_the_run(trained, policy, python):
     begin(trained, POCKET, 1)
     trls_completions(trained, 1, ["1 + 2"])

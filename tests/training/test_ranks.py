@@ -11,6 +11,8 @@ from helpers.rewards import AdaptiveReward, EnsembleReward, format_reward
 from helpers.training import ranks
 from helpers.training.guard import GuardedRewards
 
+pytestmark = pytest.mark.slow
+
 RIGHT = "<think>2</think><answer>2</answer>"
 # What each of two ranks does and finds, as one line of JSON from rank 0.
 PROGRAM = """
@@ -78,13 +80,11 @@ def found(tmp_path_factory):
     return SimpleNamespace(ranks=json.loads(out.splitlines()[-1]), faults=[json.loads(line) for line in faults])
 
 
-@pytest.mark.slow
 def test_two_ranks_know_each_other_and_take_what_the_first_decides(found):
     for number, one in enumerate(found.ranks):
         assert (one["gathered"], one["world"], one["first"]) == ([0, 1], 2, "of rank 0"), number
 
 
-@pytest.mark.slow
 def test_weights_and_installations_that_differ_are_named_on_every_rank(found):
     for one in found.ranks:
         assert one["weights"].startswith("the ranks' weights have parted: rank 0: ") and ", rank 1: " in one["weights"]
@@ -109,7 +109,6 @@ def test_groups_of_both_ranks_are_counted_whole(found):
     assert [one["agreeing"] for one in found.ranks] == [[6 / 7] * 4] * 2
 
 
-@pytest.mark.slow
 def test_the_ranks_end_with_a_launcher_that_is_killed(tmp_path):
     (program := tmp_path / "waits.py").write_text(
         "import os, signal\nfrom helpers.training import ranks\nranks.join()\nos.write(1, b'joined\\n')\nsignal.pause()\n"
