@@ -19,7 +19,6 @@ import argparse
 import ast
 import contextlib
 import functools
-import hashlib
 import json
 import os
 import platform
@@ -47,7 +46,6 @@ BUILD = PROJECT / "build"
 VERDICTS = BUILD / "mutations.jsonl"
 NOTICED, TIMED_OUT = "noticed", "timed out"
 MISSED, CUT_OFF, NOT_COVERED = "not noticed", "cut off", "not covered"
-DEAR = 1.0  # seconds: tests whose wide fixtures cost more run file by file, so that none is redone
 _OPERATORS = """Lt:<:<=;LtE:<=:<;Gt:>:>=;GtE:>=:>;Eq:==:!=;NotEq:!=:==;In:in:not in;NotIn:not in:in
 ;Is:is:is not;IsNot:is not:is;And:and:or;Or:or:and;Add:+:-;Sub:-:+;Mult:*:/;Div:/:*;FloorDiv://:*
 ;Mod:%:*;Pow:**:*"""
@@ -343,17 +341,10 @@ def run_tests(copy: Path, tests: list[str], seconds: float | None = None, *more:
 
 
 def key(paths: list[str]) -> str:
-    """Names what is measured: the commit, what departs from it but for results, and the tests."""
-    apart = _git(PROJECT, "diff", "HEAD", "--binary", "--", ".", ":!benchmarks/results").encode()
-    for name in _listed("--others", "--", ".", ":!benchmarks/results"):
-        apart += name.encode() + (PROJECT / name).read_bytes()
-    apart = hashlib.sha256(apart + " ".join(paths).encode()).hexdigest()[:8]
-    return f"{_git(PROJECT, 'rev-parse', '--short=10', 'HEAD').strip()}-{apart}"
-
-
-def _still(name: str, paths: list[str]) -> None:
-    if key(paths) != name:
-        raise SystemExit("the project was edited meanwhile. Use a checkout that nobody edits.")
+    """Names what is measured: the commit, and the tests where they were chosen."""
+    if _git(PROJECT, "status", "--porcelain", "--", "helpers", "tests"):
+        raise SystemExit("helpers/ or tests/ is not as committed: commit it first.")
+    return "-".join([_git(PROJECT, "rev-parse", "--short=10", "HEAD").strip(), *paths]).replace("/", ".")
 
 
 def collect(name: str, paths: list[str]) -> dict:
@@ -367,7 +358,6 @@ def collect(name: str, paths: list[str]) -> dict:
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as temporary:
         folder = Path(temporary).resolve()
         copy, notes, data = private_copy(folder), folder / "notes", folder / "data"
-        _still(name, paths)
         notes.mkdir()
         data.mkdir()
         settings = SETTINGS.format(source=copy / "helpers", data=data / ".coverage")
@@ -382,9 +372,6 @@ def collect(name: str, paths: list[str]) -> dict:
         for part in found:
             found[part] = {key: value for one in each for key, value in one[part].items()}
         failed = sorted({test for one in each for test in one["failed"]})
-        if failed:  # coverage makes them slower: what passes without it counts
-            print(f"{len(failed)} tests failed while measured: they run again, bare", flush=True)
-            failed = run_tests(copy, failed)[1]
         every = coverage.Coverage(data_file=lines, config_file=False)
         every.combine([str(path) for path in data.iterdir()])
         every.save()
@@ -405,82 +392,41 @@ def _by_line(lines: str, file: str) -> dict[int, list[str]]:
     return data.contexts_by_lineno(names[0]) if names else {}
 
 
-@functools.cache
-def meant_for(file: str) -> set[str]:
-    """The files of tests whose path mirrors the module's, or that import it."""
-    path, found = Path(file), set()
-    *package, module = path.with_suffix("").parts if path.stem != "__init__" else path.parent.parts
-    package, stem = ".".join(package), module.strip("_")
-    imports = re.compile(rf"{package}\.{module}\b|from {package} import [\w\s,()]*\b{module}\b")
-    for test in (PROJECT / "tests").rglob("test_*.py"):
-        name, own = test.relative_to(PROJECT), test.stem.removeprefix("test_")
-        alike = own.startswith(stem) or stem.startswith(own)
-        mirrors = alike and name.parts[1:-1] == path.parts[1:-1]
-        if mirrors or imports.search(test.read_text("utf-8")):
-            found.add(name.as_posix())
-    return found
-
-
-def covering(site: Site, net: dict) -> tuple[bool, list[set[str]]]:
-    """(does any test run the line; the tests that do, and then those that may rest on it)."""
-
-    def tests(names: set[str]) -> set[str]:
-        return {test for test, uses in net["uses"].items() if not names.isdisjoint([test, *uses])}
-
+def covering(site: Site, net: dict) -> set[str]:
+    """The tests that run the line; of a line that only imports run, all that run the module."""
     by_line = _by_line(net["lines"], site.file)
-    of_module = tests(set().union(*by_line.values()))
-    near = {test for test in net["uses"] if test.split("::")[0] in meant_for(site.file)}
-    if site.at_import:
-        return bool(by_line), [near, of_module - near]
-    found = set().union(*(by_line.get(line, ()) for line in range(site.first, site.last + 1)))
-    direct = tests(found)
-    # What an import runs, and what runs out of coverage's sight, any test of the module may notice.
-    wide = near | of_module if "" in found or not direct else set()
-    return bool(found), [direct, wide - direct]
+    names = set().union(*(by_line.get(line, ()) for line in range(site.first, site.last + 1)))
+    if site.at_import or "" in names:
+        names = names.union(*by_line.values())
+    return {test for test, uses in net["uses"].items() if not names.isdisjoint([test, *uses])}
 
 
-def planned(ranked: list[set[str]], net: dict, most: float) -> tuple[list[str], int, float]:
-    """(the tests, fast ones first; how many are beyond `most` seconds; seconds of the others)."""
-    order, paid, total, left = [], set(), 0.0, 0
+def planned(tests: set[str], net: dict, most: float) -> tuple[list[str], bool]:
+    """(the tests in their order, file by file, fast files first; whether some are beyond `most` seconds)."""
 
-    def wide(test: str, without: frozenset | set = frozenset()) -> float:
-        return sum(net["fixtures"].get(one, 0.0) for one in set(net["uses"][test]) - without)
+    def seconds(some: list[str]) -> float:
+        wide = {fixture for test in some for fixture in net["uses"][test]}
+        return sum(net["tests"][test] for test in some) + sum(net["fixtures"].get(one, 0) for one in wide)
 
-    def fast_first(test: str) -> tuple:
-        dear = (wide(test), test.split("::")[0]) if wide(test) > DEAR else (0.0, "")
-        return *dear, net["tests"][test], test
-
-    for test in [test for tests in ranked for test in sorted(tests, key=fast_first)]:
-        seconds = net["tests"][test] + wide(test, paid)
-        if order and total + seconds > most:
-            left += 1
-            continue
-        order.append(test)
-        total += seconds
-        paid.update(net["uses"][test])
-    return order, left, total
+    files = defaultdict(list)
+    for test in sorted(tests, key=lambda test: (net["tests"][test], test)):
+        files[test.split("::")[0]].append(test)
+    order = []
+    for some in sorted(files.values(), key=seconds):
+        if order and seconds(order + some) > most:
+            return order, True
+        order += some
+    return order, False
 
 
 # --- The measurement ----------------------------------------------------------------------------
 
 
-def stored(name: str) -> tuple[dict[Site, dict], dict[str, bool]]:
-    """(the verdicts so far; of each test that noticed a change, whether it passes without one)."""
-    verdicts, sound = [], {}
-    for line in VERDICTS.read_text("utf-8").splitlines() if VERDICTS.exists() else []:
-        with contextlib.suppress(ValueError):  # a line that a stopped call wrote half
-            record = json.loads(line)
-            if record["of"] == name and "sound" in record:
-                sound[record["by"]] = record["sound"]
-            elif record["of"] == name:
-                verdicts.append(record)
-    done = {Site(*record["site"]): record for record in verdicts if sound.get(record["by"], True)}
-    return done, sound
-
-
-def _store(record: dict) -> None:
-    with VERDICTS.open("a", encoding="utf-8") as file:
-        file.write(f"\n{json.dumps(record)}")  # first the newline: the last line may be half a one
+def stored(name: str) -> dict[Site, dict]:
+    """The verdicts so far."""
+    lines = VERDICTS.read_text("utf-8").splitlines() if VERDICTS.exists() else []
+    records = [json.loads(line) for line in lines]
+    return {Site(*record["site"]): record for record in records if record["of"] == name}
 
 
 def judge(site: Site, number: int, copy: Path, order: list[str], timeout: float) -> tuple[str, str]:
@@ -502,53 +448,41 @@ def judge(site: Site, number: int, copy: Path, order: list[str], timeout: float)
 
 
 def measure(chosen: list[Site], net: dict, name: str, given: argparse.Namespace) -> None:
-    """Give each change its verdict; a test that fails without the change too does not count."""
+    """Give each change that has none its verdict."""
     temporary = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
     folder, copies = Path(temporary.name).resolve(), queue.SimpleQueue()
     for at in range(given.jobs):
         copies.put(private_copy(folder / str(at)))
-    _still(name, given.tests)
     first = folder / "0" / "project"
-    lines = {site: (first / site.file).read_text("utf-8").split("\n") for site in chosen}
-    texts = {site: lines[site][site.line - 1].strip() for site in chosen}
     sample = random.Random(given.seed).sample(sorted(net["uses"]), min(200, len(net["uses"])))
-    code, failed = run_tests(first, planned([set(sample)], net, 20)[0])  # 20 seconds of them
+    code, failed = run_tests(first, planned(set(sample), net, 20)[0])  # 20 seconds of them
     if code != 0:
         raise SystemExit(f"the control failed, tests of a copy without a change: {code}, {failed}")
 
     def one(site: Site) -> None:
-        covered, ranked = covering(site, net)
-        ranked = [tests - unsound for tests in ranked]
-        order, left, expected = planned(ranked, net, given.most_seconds)
-        limit = max(given.timeout, 3 * expected)  # the five notebooks alone may last minutes
+        tests = covering(site, net)
+        order, cut = planned(tests, net, given.most_seconds)
         copy, began = copies.get(), time.monotonic()
+        text = (copy / site.file).read_text("utf-8").split("\n")[site.line - 1].strip()
         try:
-            verdict, by = judge(site, 10**9 + chosen.index(site), copy, order, limit)
+            verdict, by = judge(site, 10**9 + chosen.index(site), copy, order, given.timeout)
         finally:
             copies.put(copy)
         if verdict == MISSED:
-            verdict = NOT_COVERED if not covered else CUT_OFF if left else MISSED
+            verdict = NOT_COVERED if not tests else CUT_OFF if cut else MISSED
         seconds = round(time.monotonic() - began, 1)
-        own = {"seconds": seconds, "asked": len(order), "left_out": left, "text": texts[site]}
-        _store({"of": name, "site": site, "verdict": verdict, "by": by} | own)
+        record = {"of": name, "site": site, "verdict": verdict, "by": by, "seconds": seconds, "text": text}
+        with VERDICTS.open("a", encoding="utf-8") as file:
+            print(json.dumps(record), file=file)
         what = f"{site.file}:{site.line} {site.before[:40]!r} → {site.after[:40]!r}"
         print(f"{chosen.index(site) + 1:4} {verdict} ({seconds} s) {what} {by}", flush=True)
 
-    while True:
-        done, sound = stored(name)
-        unsound = {test for test in sound if not sound[test]}
-        pool = ThreadPoolExecutor(given.jobs)
-        try:
-            list(pool.map(one, [site for site in chosen if site not in done]))
-        finally:
-            pool.shutdown(cancel_futures=True)
-        done, sound = stored(name)
-        unproved = {done[site]["by"] for site in chosen} - sound.keys()
-        if not (unproved := sorted(test for test in unproved if "::" in test)):
-            return
-        failed = run_tests(first, unproved)[1]  # nothing else runs in it now
-        for test in unproved:
-            _store({"of": name, "by": test, "sound": test not in failed})
+    done = stored(name)
+    pool = ThreadPoolExecutor(given.jobs)
+    try:
+        list(pool.map(one, [site for site in chosen if site not in done]))
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 def table(done: dict[Site, dict]) -> str:
@@ -582,9 +516,9 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=3407, help="of the draw (default: 3407)")
     parser.add_argument("--count", type=int, default=120, help="changes (default: 120)")
     parser.add_argument("--jobs", type=int, default=2, help="changes at a time (default: 2)")
-    parser.add_argument("--timeout", type=float, default=300, help="seconds (default: 300)")
-    most = "seconds of tests a change, as recorded (default: 120)"
-    parser.add_argument("--most-seconds", type=float, default=120, help=most)
+    parser.add_argument("--timeout", type=float, default=600, help="seconds (default: 600)")
+    most = "seconds of tests a change, as recorded (default: 240)"
+    parser.add_argument("--most-seconds", type=float, default=240, help=most)
     parser.add_argument("--only", default="helpers/", metavar="PREFIX", help="change these files")
     parser.add_argument("--collect", action="store_true", help="only collect who runs a line")
     parser.add_argument("tests", nargs="*", help="paths after --, for a try, instead of all tests")
@@ -597,7 +531,7 @@ def main() -> int:
     places = [site for file in files for site in sites(file, (PROJECT / file).read_bytes())]
     chosen = drawn(places, given.seed, given.count)
     measure(chosen, net, name, given)
-    verdicts = stored(name)[0]
+    verdicts = stored(name)
     asked = f" --seed {given.seed} --count {given.count}"
     if given.tests:
         asked += f" --only {given.only} -- {' '.join(given.tests)}"

@@ -1,7 +1,6 @@
 """The changes that benchmarks/mutations.py makes in helpers/, and which tests it asks."""
 
 import ast
-from pathlib import Path
 
 import pytest
 
@@ -90,40 +89,22 @@ def test_the_draw_is_its_seed_s_and_a_larger_one_goes_on():
 
 
 def test_tests_are_asked_of_a_line_of_a_fixture_and_of_a_module(monkeypatch):
-    """A default is its function's; a constant is the whole module's, beginning with the tests that are meant for it."""
+    """A default is its function's; a constant is the whole module's."""
     lines = {2: [""], 12: ["t.py::a"], 14: ["t.py::a", "@::wide"]}
     monkeypatch.setattr(mutations, "_by_line", lambda *_: lines)
-    monkeypatch.setattr(mutations, "meant_for", lambda _: {"u.py"})
-    net = {"uses": {"t.py::a": [], "t.py::b": ["@::wide"], "u.py::c": [], "v.py::d": []}, "lines": ""}
+    net = {"uses": {"t.py::a": [], "t.py::b": ["@::wide"], "v.py::d": []}, "lines": ""}
     constant, default, branch, *_ = found = sites()
-    assert mutations.covering(constant, net) == (True, [{"u.py::c"}, {"t.py::a", "t.py::b"}])
-    assert mutations.covering(default, net) == (True, [{"t.py::a", "t.py::b"}, set()])
-    assert mutations.covering(branch, net) == (True, [{"t.py::a"}, set()])
-    assert mutations.covering(found[-1], net) == (False, [set(), {"t.py::a", "t.py::b", "u.py::c"}])
+    assert mutations.covering(constant, net) == mutations.covering(default, net) == {"t.py::a", "t.py::b"}
+    assert mutations.covering(branch, net) == {"t.py::a"} and mutations.covering(found[-1], net) == set()
 
 
-def test_fast_tests_come_first_and_a_fixture_is_paid_once():
-    tests = {"a::slow": 9.0, "a::fast": 1.0, "b::wide": 1.0, "b::next": 2.0, "a::late": 0.1}
+def test_fast_files_come_first_and_a_fixture_is_paid_once():
+    tests = {"a::slow": 9.0, "a::fast": 1.0, "b::wide": 1.0, "b::next": 2.0}
     uses = {test: ["@::dear"] if test[0] == "b" else [] for test in tests}
     net = {"tests": tests, "uses": uses, "fixtures": {"@::dear": 5.0}}
-    ranked = [{*tests} - {"a::late"}, {"a::late"}]
-    assert mutations.planned(ranked, net, 100)[:2] == (["a::fast", "a::slow", "b::wide", "b::next", "a::late"], 0)
-    assert mutations.planned(ranked, net, 11) == (["a::fast", "a::slow", "a::late"], 2, 10.1)
-    assert mutations.planned([{"a::slow"}], net, 1) == (["a::slow"], 0, 9.0), "one at least"
-
-
-def test_verdicts_are_kept_and_one_by_a_test_that_fails_anyway_is_not(tmp_path, monkeypatch):
-    monkeypatch.setattr(mutations, "VERDICTS", tmp_path / "kept.jsonl")
-    first, second = [Site("helpers/some.py", at, at + 1, 1, "1", "2", 1, 1, False) for at in (1, 2)]
-    for site, by in [(first, "t.py::a"), (second, "t.py::b")]:
-        mutations._store({"of": "x", "site": site, "verdict": "noticed", "by": by})
-    mutations._store({"of": "x", "by": "t.py::b", "sound": False})
-    with (tmp_path / "kept.jsonl").open("a") as file:
-        file.write('\n{"of": "x", "si')  # stopped here
-    mutations._store({"of": "x", "by": "t.py::a", "sound": True})
-    done, sound = mutations.stored("x")
-    assert [*done] == [first] and sound == {"t.py::a": True, "t.py::b": False}
-    assert mutations.stored("another commit") == ({}, {})
+    assert mutations.planned({*tests}, net, 100) == (["b::wide", "b::next", "a::fast", "a::slow"], False)
+    assert mutations.planned({*tests}, net, 17) == (["b::wide", "b::next"], True)
+    assert mutations.planned({"a::slow"}, net, 1) == (["a::slow"], False), "one file at least"
 
 
 def test_the_table_counts_by_folder_and_names_what_was_not_noticed():
@@ -133,10 +114,3 @@ def test_the_table_counts_by_folder_and_names_what_was_not_noticed():
     text = mutations.table(done)
     assert "| helpers | 3 | 2 | 1 | 1 | 1 | 0 | 67% (21% to 94%) |" in text
     assert text.endswith("## Not noticed\n\n- `helpers/__init__.py:1`, cut off: `1` → `2` in `a = 1`\n")
-
-
-def test_the_tests_meant_for_a_module():
-    meant = mutations.meant_for("helpers/results/merging.py")
-    assert {"tests/results/test_merging.py", "tests/results/test_merging_plan.py"} <= meant
-    assert "tests/test_main.py" in mutations.meant_for("helpers/__main__.py")
-    assert "tests/metrics/test_plots.py" not in meant and all(Path(mutations.PROJECT, name).exists() for name in meant)
