@@ -26,11 +26,11 @@ def completions(table: pd.DataFrame, rewards: list[str], steps: int = 5, groups:
 
 def _menus(table: pd.DataFrame, rewards: list[str]):
     import ipywidgets
-    from IPython.display import HTML, display
 
     step = ipywidgets.SelectionSlider(options=sorted(map(int, table["step"].unique())), description="step")
     question = ipywidgets.Dropdown(description="question", layout={"width": "70%"})
-    shown = ipywidgets.Output()
+    shown = ipywidgets.HTML()
+    shown.add_class("jp-RenderedHTMLCommon")  # JupyterLab's look of a table
 
     def list_questions(*_) -> None:
         question.options = list(dict.fromkeys(table.loc[table["step"] == step.value, "question"]))
@@ -38,10 +38,8 @@ def _menus(table: pd.DataFrame, rewards: list[str]):
         show()
 
     def show(*_) -> None:
-        with shown:
-            shown.clear_output(wait=True)
-            rows = table[(table["step"] == step.value) & (table["question"] == question.value)]
-            display(HTML(_group(rows, rewards)))
+        rows = table[(table["step"] == step.value) & (table["question"] == question.value)]
+        shown.value = _group(rows, rewards)
 
     step.observe(list_questions, "value")
     question.observe(show, "value")
