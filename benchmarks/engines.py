@@ -22,7 +22,7 @@ import unsloth  # noqa: F401  # before Transformers, which it patches
 from helpers.data.tasks import load_task
 from helpers.environment import package_versions, this_machine, vllm_obstacle
 from helpers.presets import PRESETS
-from helpers.training import cpu_engine, policy
+from helpers.training import policy, vllm_cpu
 
 SETTINGS = replace(PRESETS["pocket"], engine="vllm")
 SAMPLES = 8  # completions a question, as in a group
@@ -82,16 +82,16 @@ def ways() -> tuple[dict[tuple, Callable[[list], int]], float]:
     slow = replace(SETTINGS, engine="transformers")
     base, tokenizer = policy.load(slow)
     began = time.perf_counter()
-    cpu_engine.start(SETTINGS.model_path, SETTINGS.context)
+    vllm_cpu.start(SETTINGS.model_path, SETTINGS.context)
     start = time.perf_counter() - began
     fast, fast_adapted = policy.load(SETTINGS)[0], adapted(SETTINGS)
     merged = AutoModelForCausalLM.from_pretrained(SETTINGS.model_path, dtype=torch.float32).eval()
-    merged.load_state_dict(dict(cpu_engine.weights(fast_adapted)))
+    merged.load_state_dict(dict(vllm_cpu.weights(fast_adapted)))
 
     from vllm.lora.request import LoRARequest
 
-    lora = cpu_engine.start(SETTINGS.model_path, SETTINGS.context, enable_lora=True, max_lora_rank=SETTINGS.max_lora_rank)
-    cpu_engine.put_weights(lora, base)
+    lora = vllm_cpu.start(SETTINGS.model_path, SETTINGS.context, enable_lora=True, max_lora_rank=SETTINGS.max_lora_rank)
+    vllm_cpu.put_weights(lora, base)
     folder = tempfile.mkdtemp()
     fast_adapted.save_pretrained(folder)
     request = LoRARequest("adapter", 1, folder)

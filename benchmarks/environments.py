@@ -19,8 +19,8 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from helpers import PROJECT
-from helpers.environments import Calculator, Guarded, Guessing, Table, players
-from helpers.environments.laboratory import called
+from helpers.agents import Calculator, Guarded, Guessing, Table, players
+from helpers.agents.laboratory import called
 from helpers.presets import PRESETS
 from helpers.runs import atomic_write
 

@@ -19,9 +19,9 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from helpers import PROJECT
-from helpers.batch import pipeline
+from helpers.commands import pipeline
 from helpers.data.tasks import load_task
-from helpers.formats import THINK_ANSWER
+from helpers.tags import THINK_ANSWER
 from helpers.pocket import build, extraction
 from helpers.presets import PRESETS, with_overrides
 from helpers.results.evaluation import comparison_lines

@@ -19,12 +19,12 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from helpers import PROJECT
-from helpers.batch import pipeline
+from helpers.commands import pipeline
 from helpers.pocket import build, functions
 from helpers.presets import PRESETS, with_overrides
 from helpers.results.evaluation import comparison_lines
 from helpers.results.intervals import wilson_interval
-from helpers.rewards.programs import executes_reward, tests_reward
+from helpers.rewards.code.programs import executes_reward, tests_reward
 from helpers.runs import Run
 from helpers.training.policy import sample
 

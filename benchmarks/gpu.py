@@ -77,7 +77,7 @@ def measure(case: str, settings: Preset, steps: int) -> dict:
 
     Returned with the case and, of a case that a preset can ask for, the estimate in bytes; peak is None without a GPU.
     """
-    from helpers.training import cpu_engine, policy
+    from helpers.training import policy, vllm_cpu
 
     model, tokenizer = policy.load(settings)
     if settings.backend == "unsloth":
@@ -92,7 +92,7 @@ def measure(case: str, settings: Preset, steps: int) -> dict:
     from transformers import PrinterCallback
     from trl import GRPOTrainer
 
-    from helpers.training.flight import Clock, PeakMemory
+    from helpers.training.trial_step import Clock, PeakMemory
 
     prompts = [_longest_prompt(tokenizer, settings.max_prompt_length)] * (settings.completions_per_round * (steps + 1))
     clock = Clock()
@@ -104,7 +104,7 @@ def measure(case: str, settings: Preset, steps: int) -> dict:
             reward_funcs=[_alternating_reward],
             train_dataset=Dataset.from_dict({"prompt": prompts}),
             callbacks=[clock],
-            rollout_func=cpu_engine.rollout(model, tokenizer),
+            rollout_func=vllm_cpu.rollout(model, tokenizer),
         )
         trainer.remove_callback(PrinterCallback)
         trainer.train()

@@ -29,7 +29,7 @@ import psutil
 from benchmarks import gpu
 from benchmarks.gpu_parts import PARTS, Part
 from helpers import PROJECT
-from helpers.batch.pipeline import ended_like_ctrl_c
+from helpers.commands.pipeline import ended_like_ctrl_c
 from helpers.environment import package_versions, this_machine
 from helpers.runs import atomic_write, held, runs_folder, write_json
 

@@ -24,7 +24,7 @@ import psutil
 
 from benchmarks import gpu
 from helpers import PROJECT
-from helpers.batch import arguments
+from helpers.commands import arguments
 from helpers.environment import this_machine, vllm_obstacle
 from helpers.presets import POCKET_MODEL, PRESETS
 from helpers.runs import Run, write_json

@@ -17,7 +17,7 @@ from pathlib import Path
 import yaml
 
 from helpers import PROJECT, presets
-from helpers.batch import arguments, pipeline
+from helpers.commands import arguments, pipeline
 from helpers.data.sources import read_source
 from helpers.environment import Machine, this_machine
 from helpers.runs import Run, git_revision

@@ -21,7 +21,7 @@ import yaml
 from ray.cluster_utils import Cluster
 
 from helpers import PROJECT
-from helpers.batch.on_ray import RAY
+from helpers.commands.sweep_ray import RAY
 from helpers.environment import installed_version, this_machine
 
 SMALL = {"max_steps": 4, "holdout_size": 8, "num_generations": 4, "per_device_train_batch_size": 8}

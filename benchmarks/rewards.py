@@ -19,7 +19,8 @@ from trl.rewards import accuracy_reward
 
 from helpers import PROJECT
 from helpers.data.tasks import load_task
-from helpers.rewards import answers, correctness_reward, numbers, symbolic
+from helpers.rewards import answers, correctness_reward
+from helpers.rewards.answers import numbers, symbolic
 
 RESULTS = PROJECT / "benchmarks" / "results" / "rewards.md"
 GROUP = 8

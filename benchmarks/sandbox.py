@@ -24,8 +24,8 @@ from pathlib import Path
 import psutil
 
 from helpers import PROJECT
-from helpers.rewards.escapes import attempt
-from helpers.rewards.sandbox import Job, Limits, run_code
+from helpers.rewards.code.escapes import attempt
+from helpers.rewards.code import Job, Limits, run_code
 
 RESULTS = PROJECT / "benchmarks" / "results" / "sandbox.md"
 BODIES = [

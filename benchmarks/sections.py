@@ -20,7 +20,7 @@ from nbformat import NotebookNode
 
 from helpers import PROJECT
 from helpers.runs import Run
-from helpers.teaching.editions import NOTEBOOKS
+from helpers.commands.teach import NOTEBOOKS
 
 RESULTS = PROJECT / "benchmarks" / "results" / "sections.md"
 GUIDE = NOTEBOOKS / "TEACHING.md"

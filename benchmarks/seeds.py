@@ -17,7 +17,7 @@ import nbformat
 import pandas as pd
 
 from helpers import PROJECT
-from helpers.batch import pipeline
+from helpers.commands import pipeline
 from helpers.data.arithmetic import is_careful
 from helpers.runs import Run
 

@@ -20,11 +20,11 @@ from trl import GRPOConfig, GRPOTrainer
 from helpers import PROJECT
 from helpers.data.tasks import load_task
 from helpers.environment import quiet
-from helpers.formats import completion_text
+from helpers.tags import completion_text
 from helpers.presets import PRESETS
 from helpers.rewards import correctness_reward, substantial_format_reward
 from helpers.runs import Run, atomic_write, seed_everything
-from helpers.training.guard import GuardedRewards
+from helpers.training.reward_guard import GuardedRewards
 from helpers.training.policy import LORA_TARGETS
 
 DATA = PROJECT / "notebooks" / "data"

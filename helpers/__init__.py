@@ -4,12 +4,12 @@
 |---|---|---|
 | 01 Data preparation | `helpers/data/` | `tests/data/` |
 | 02 Reward functions | `helpers/rewards/` | `tests/rewards/` |
-| 10 Agents | `helpers/environments/` | `tests/environments/` |
+| 10 Agents | `helpers/agents/` | `tests/agents/` |
 | 03 GRPO training | `helpers/training/` | `tests/training/` |
 | 04 Training metrics | `helpers/metrics/` | `tests/metrics/` |
 | 05 Merge and inference | `helpers/results/` | `tests/results/` |
-| `python -m helpers run`, `sweep`, `reproduce` | `helpers/batch/` | `tests/batch/` |
-| `python -m helpers teach` | `helpers/teaching/` | `tests/teaching/` |
+| `python -m helpers run`, `sweep`, `reproduce` | `helpers/commands/` | `tests/commands/` |
+| `python -m helpers teach` | `helpers/commands/` | `tests/commands/` |
 | the embedded models | `helpers/pocket/` | `tests/pocket/` |
 
 Every stage uses `environment` (the machine) with `cards` (its GPUs) and `bundle` (its packages without a network), `runs` (the

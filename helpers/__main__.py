@@ -211,9 +211,9 @@ def _module(name: str) -> ModuleType:
 
 
 def _run(parsed: argparse.Namespace) -> int:
-    from helpers.batch import processes
+    from helpers.commands import subprocesses
 
-    processes.end_with_parent()
+    subprocesses.end_with_parent()
     pipeline = _module("batch.pipeline")
     if parsed.resume:
         if any((parsed.preset, parsed.only is not None, parsed.parameters, parsed.in_place, parsed.fresh, parsed.once)):
@@ -284,7 +284,7 @@ def _room(preset: presets.Preset, machine: environment.Machine) -> list[str]:
 
 def _settings(parsed: argparse.Namespace) -> dict:
     """The settings given to `doctor`, and `preset` if it is among them. ValueError, as `run` has it, for anything else."""
-    from helpers.batch import arguments
+    from helpers.commands import arguments
     from helpers.presets import SETTINGS
 
     given = arguments.parameters(parsed.parameters)
@@ -364,7 +364,7 @@ def _compare(parsed: argparse.Namespace) -> int:
 
 
 def _generate(parsed: argparse.Namespace) -> int:
-    from helpers.results import generate
+    from helpers.commands import generate
     from helpers.runs import Run
 
     environment.quiet()
@@ -381,7 +381,7 @@ def _generate(parsed: argparse.Namespace) -> int:
 
 
 def _report(parsed: argparse.Namespace) -> int:
-    from helpers.results import report
+    from helpers.commands import report
     from helpers.runs import Run
 
     run = Run(parsed.run)
@@ -400,11 +400,11 @@ def _class(parsed: argparse.Namespace) -> int:
 
 
 def _checkpoint(parsed: argparse.Namespace) -> int:
-    from helpers.batch import demo
+    from helpers.commands import checkpoint
 
     if parsed.from_demo is not None:
-        return demo.mend(parsed.run, parsed.from_demo)
-    return demo.fetch(parsed.run) if parsed.fetch_demo else demo.store(parsed.run)
+        return checkpoint.mend(parsed.run, parsed.from_demo)
+    return checkpoint.fetch(parsed.run) if parsed.fetch_demo else checkpoint.store(parsed.run)
 
 
 def _sweep(parsed: argparse.Namespace) -> int:

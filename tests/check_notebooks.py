@@ -58,7 +58,7 @@ def _of_a_cell(cell: dict) -> Iterator[str]:
         elif match := MACHINE_PATH.search(_readable(output)):
             yield f"its output names a path of one machine, {match.group()!r}; print it relative to the project and {_WAY_OUT}"
         if _unsaid(output):
-            yield f"a figure has no alt text; end the cell with helpers.diagrams' shown(figure, 'what it shows') and {_WAY_OUT}"
+            yield f"a figure has no alt text; end the cell with helpers.figures' shown(figure, 'what it shows') and {_WAY_OUT}"
 
 
 def _readable(output: dict) -> str:

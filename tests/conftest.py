@@ -62,7 +62,7 @@ def executed(tmp_path_factory):
     from executions import SMALL
     from filelock import FileLock
 
-    from helpers.batch import pipeline
+    from helpers.commands import pipeline
     from helpers.runs import Run
 
     own = tmp_path_factory.mktemp("runs")

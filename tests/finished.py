@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pandas as pd
 
-from helpers.formats import THINK_ANSWER
+from helpers.tags import THINK_ANSWER
 from helpers.presets import PRESETS, as_settings
 from helpers.results.intervals import wilson_interval
 from helpers.rewards import correctness_reward, format_reward

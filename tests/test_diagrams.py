@@ -13,16 +13,16 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from PIL import Image
 
-from helpers import diagrams
+from helpers import figures
 
 plt.switch_backend("agg")
 REWARDS = [1.3, 0.3, 0.0, 0.3, 1.3, 0.3, 0.0, 1.0]
 PARTS = {"frozen weights": 5.6e9, "adapter": 0.7e9, "activations": 3e9, "logits": 0.0}
 DRAWN = {
-    "grpo_loop": diagrams.grpo_loop(),
-    "group_advantages": diagrams.group_advantages(REWARDS),
-    "memory_parts": diagrams.memory_parts({"a card": PARTS}),
-    "merge": diagrams.merge(),
+    "grpo_loop": figures.grpo_loop(),
+    "group_advantages": figures.group_advantages(REWARDS),
+    "memory_parts": figures.memory_parts({"a card": PARTS}),
+    "merge": figures.merge(),
 }
 each = pytest.mark.parametrize("figure", DRAWN.values(), ids=DRAWN)
 
@@ -66,22 +66,22 @@ def test_the_loop_names_its_stations_and_its_order():
 def test_advantages_are_those_of_trl():
     rewards = torch.tensor(REWARDS)
     expected = (rewards - rewards.mean()) / (rewards.std() + 1e-4)  # trl.GRPOTrainer, scale_rewards="group"
-    assert diagrams.advantages(REWARDS) == pytest.approx(expected.tolist(), abs=1e-6)
-    assert diagrams.advantages([0.5] * 4) == [0.0] * 4
+    assert figures.advantages(REWARDS) == pytest.approx(expected.tolist(), abs=1e-6)
+    assert figures.advantages([0.5] * 4) == [0.0] * 4
 
 
 def test_a_group_shows_its_mean_and_an_arrow_for_each_completion():
-    left, right = diagrams.group_advantages(REWARDS, [f"completion {n}" for n in range(8)]).axes
+    left, right = figures.group_advantages(REWARDS, [f"completion {n}" for n in range(8)]).axes
     assert [bar.get_width() for bar in left.patches] == REWARDS
     assert list(left.get_lines()[0].get_xdata()) == [statistics.fmean(REWARDS)] * 2
     assert [label.get_text() for label in left.get_yticklabels()] == [f"completion {n}" for n in range(8)]
-    for bar, text, value in zip(right.patches, right.texts, diagrams.advantages(REWARDS), strict=True):
+    for bar, text, value in zip(right.patches, right.texts, figures.advantages(REWARDS), strict=True):
         assert bar.get_width() == value and text.get_text() == f"{'▲' if value > 0 else '▼'} {value:+.2f}"
     assert len({to_hex(bar.get_facecolor()) for bar in right.patches}) == 2
 
 
 def test_a_group_that_agrees_teaches_nothing_and_says_so():
-    _, right = diagrams.group_advantages([1.0] * 4).axes
+    _, right = figures.group_advantages([1.0] * 4).axes
     assert [text.get_text() for text in right.texts] == ["0, nothing to learn"] * 4
 
 
@@ -95,24 +95,24 @@ def test_a_group_that_agrees_teaches_nothing_and_says_so():
 )
 def test_what_is_no_group_is_refused(rewards, labels, told):
     with pytest.raises(ValueError, match=told):
-        diagrams.group_advantages(rewards, labels)
+        figures.group_advantages(rewards, labels)
 
 
 def test_memory_shows_the_share_of_each_part_and_tells_parts_apart_without_colour():
-    (axes,) = diagrams.memory_parts({"a card": PARTS, "another": PARTS}).axes
+    (axes,) = figures.memory_parts({"a card": PARTS, "another": PARTS}).axes
     bars = [bar for bar in axes.patches if bar.get_height() == pytest.approx(0.36)]
     total = sum(PARTS.values())
     assert sorted(bar.get_width() for bar in bars[:4]) == pytest.approx(sorted(part / total for part in PARTS.values()))
     assert sum(bar.get_width() for bar in bars) == pytest.approx(2)
     looks = [(to_hex(bar.get_facecolor()), bar.get_hatch()) for bar in bars]
     assert looks[:4] == looks[4:] and len({hatch for _, hatch in looks}) == 4
-    words = said(diagrams.memory_parts({"a card": PARTS}))
+    words = said(figures.memory_parts({"a card": PARTS}))
     assert "a card: 9.3 GB" in words and "frozen weights\n60%" in words and "logits" not in words
 
 
 def test_what_is_shown_carries_its_alt_text_and_is_as_wide_as_it_was_drawn():
     alt = 'Rewards "rise"\n   & advantages < 1.'
-    bundle = diagrams.shown(DRAWN["merge"], alt)._repr_mimebundle_()
+    bundle = figures.shown(DRAWN["merge"], alt)._repr_mimebundle_()
     assert bundle["text/plain"] == 'Rewards "rise" & advantages < 1.'
     found = re.fullmatch(r'<img alt="([^"]+)" width="(\d+)" src="data:image/png;base64,([^"]+)">', bundle["text/html"])
     assert html.unescape(found[1]) == bundle["text/plain"]
@@ -125,4 +125,4 @@ def test_what_is_shown_carries_its_alt_text_and_is_as_wide_as_it_was_drawn():
 @pytest.mark.parametrize("alt", ["", "  \n", None])
 def test_a_figure_without_alt_text_is_not_shown(alt):
     with pytest.raises(ValueError, match="no alt text"):
-        diagrams.shown(DRAWN["merge"], alt)
+        figures.shown(DRAWN["merge"], alt)

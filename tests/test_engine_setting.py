@@ -6,7 +6,7 @@ import torch
 from helpers import presets
 from helpers.environment import Machine
 from helpers.presets import PRESETS, check_machine, with_overrides
-from helpers.training import cpu_engine
+from helpers.training import vllm_cpu
 
 POCKET = PRESETS["pocket"]
 
@@ -38,6 +38,6 @@ def test_beside_a_gpu_no_second_engine_is_started_where_unsloth_started_none(mod
     """Unsloth falls back to its own sampling on some cards; an engine in 32 bits would take half the card."""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     with pytest.raises(ValueError, match=r"Unsloth has started no vLLM engine.*engine=transformers"):
-        cpu_engine.attach(model, with_overrides(POCKET, engine="vllm"))
-    cpu_engine.attach(model, POCKET)
+        vllm_cpu.attach(model, with_overrides(POCKET, engine="vllm"))
+    vllm_cpu.attach(model, POCKET)
     assert not hasattr(model, "vllm_engine")

@@ -12,22 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from helpers import PROJECT, environment
-from helpers.environment import (
-    Machine,
-    doctor,
-    driver_cuda,
-    install,
-    installed_version,
-    mismatches,
-    package_versions,
-    pairs_that_disagree,
-    pins,
-    requirements,
-    requirements_file,
-    this_machine,
-    torch_cuda,
-    vllm_obstacle,
-)
+from helpers.environment import (Machine, doctor, driver_cuda, install, installed_version, mismatches, package_versions, pairs_that_disagree, pins, requirements, requirements_file, this_machine, torch_cuda, vllm_obstacle)
 
 CPU = Machine(None, 0.0, 0.0, 2, 8.0, "3.11.7", "Linux x86_64", False)
 GPU = Machine("NVIDIA L4", 24.2, 8.9, 8, 64.0, "3.11.7", "Linux x86_64", False)
@@ -83,7 +68,7 @@ def listed(name: str) -> dict[str, str]:
 
 def test_the_ground_floor_imports_nothing_heavy():
     code = (
-        "import sys, helpers, helpers.environment, helpers.formats, helpers.runs, helpers.presets, helpers.data.sources\n"
+        "import sys, helpers, helpers.environment, helpers.tags, helpers.runs, helpers.presets, helpers.data.sources\n"
         "import helpers.rewards\n"
         "print(sorted({'torch', 'numpy', 'pandas', 'pyarrow', 'datasets', 'transformers'} & set(sys.modules)))"
     )

@@ -5,8 +5,8 @@ import pickle
 
 import pytest
 
-from helpers import formats
-from helpers.formats import THINK_ANSWER, TagFormat, completion_text
+from helpers import tags
+from helpers.tags import THINK_ANSWER, TagFormat, completion_text
 
 FORMATS = [TagFormat(), TagFormat("reasoning", "answer"), TagFormat("Gedanken-1", "final_result")]
 each_format = pytest.mark.parametrize("tags", FORMATS, ids=lambda tags: tags.spec)
@@ -210,5 +210,5 @@ def test_the_text_is_what_the_assistant_wrote(completion, text):
 
 
 def test_the_examples_in_the_docstrings_hold():
-    result = doctest.testmod(formats)
+    result = doctest.testmod(tags)
     assert result.attempted >= 4 and result.failed == 0

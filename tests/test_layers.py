@@ -45,7 +45,7 @@ def test_a_stage_imports_only_from_those_before_it(module):
 
 
 def test_the_rule_would_notice_an_import_that_runs_back_up():
-    assert imported("def f():\n    from helpers.results import card\n    import helpers.batch.grid\n") == {"results", "batch"}
+    assert imported("def f():\n    from helpers.results import card\n    import helpers.commands.grid\n") == {"results", "batch"}
     assert imported("from helpers import PROJECT, presets") == {"presets"}
     assert not imported("from helpers.results import card") <= allowed("training")
     assert imported("from helpers.data import tasks") <= allowed("training")

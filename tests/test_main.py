@@ -46,8 +46,8 @@ def test_the_module_is_a_program_whose_exit_code_is_the_commands(python):
 
 def test_without_the_packages_run_says_how_to_install_them(cli, monkeypatch):
     monkeypatch.setitem(sys.modules, "papermill", None)
-    monkeypatch.delitem(sys.modules, "helpers.batch.pipeline", raising=False)
-    monkeypatch.delattr("helpers.batch.pipeline", raising=False)
+    monkeypatch.delitem(sys.modules, "helpers.commands.pipeline", raising=False)
+    monkeypatch.delattr("helpers.commands.pipeline", raising=False)
     code, _, err = cli("run")
     assert code == 2 and err == "error: papermill is not installed. Install the suite first: `python -m helpers install`.\n"
 
@@ -179,7 +179,7 @@ def test_before_the_install_the_doctor_takes_settings_too(cli, lists, monkeypatc
         monkeypatch.setitem(sys.modules, name, None)
     for name in ("batch.pipeline",):
         monkeypatch.delitem(sys.modules, f"helpers.{name}", raising=False)
-    monkeypatch.delattr("helpers.batch.pipeline", raising=False)
+    monkeypatch.delattr("helpers.commands.pipeline", raising=False)
     assert cli("doctor", "-p", "max_completion_length=32")[0] == 0
     assert "no chosen notebook has a parameter 'max_step'. Did you mean 'max_steps'?" in cli("doctor", "-p", "max_step=1")[2]
     code, out, _ = cli("doctor", "--model", "me/mine")

@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks import published
 from helpers import PROJECT, presets
-from helpers.batch import pipeline
+from helpers.commands import pipeline
 from helpers.data.tasks import load_task
 from helpers.runs import Run
 

@@ -1,6 +1,6 @@
 """A reward whose scores a test writes down."""
 
-from helpers.formats import completion_text
+from helpers.tags import completion_text
 
 
 def told(name: str, position: int):

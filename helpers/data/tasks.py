@@ -21,10 +21,10 @@ import pandas as pd
 
 from helpers.data.columns import MOST_COLUMNS, kept_columns
 from helpers.data.files import Unreadable
-from helpers.data.sources import STAND_INS, Broken, Unreachable, read_source
-from helpers.formats import THINK_ANSWER, TagFormat
+from helpers.data.sources import Broken, STAND_INS, Unreachable, read_source
+from helpers.tags import THINK_ANSWER, TagFormat
 from helpers.presets import Preset, as_settings
-from helpers.runs import TRAINING_LOCK, Run, atomic_write, held, write_json
+from helpers.runs import Run, TRAINING_LOCK, atomic_write, held, write_json
 
 _GROUPED_NUMBER = re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.\d+)?")
 _KEPT_EXAMPLES = 3  # rows quoted in the report, for each reason to drop one and for each kind of answer

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from helpers.metrics import tool_rules
-from helpers.metrics.findings import MOST, MOVE, NEARLY_ALL, SEVERITIES, Finding, surely
+from helpers.metrics.findings import Finding, MOST, MOVE, NEARLY_ALL, SEVERITIES, surely
 from helpers.metrics.signals import CERTAIN, CHOSEN, LIKELY, MIN_ROWS, SHORTEST, Signals, compare, span
 
 FLAT = 0.25  # of the reward's spread: a training that has certainly gained less has not begun to learn

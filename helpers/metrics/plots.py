@@ -12,7 +12,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from helpers.diagrams import BLUE, GREEN, GREY, ORANGE, PURPLE, RED
+from helpers.figures import BLUE, GREEN, GREY, ORANGE, PURPLE, RED
 from helpers.metrics.history import reward_names, running_median, smoothed
 
 # Color and stroke of the first line, the second, and so on.

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 import pandas as pd
 
-from helpers.metrics.findings import MOST, MOVE, NEARLY_ALL, Finding, surely
-from helpers.metrics.signals import CERTAIN, CHOSEN, LIKELY, SHORTEST, Change, Signals, compare, span
+from helpers.metrics.findings import Finding, MOST, MOVE, NEARLY_ALL, surely
+from helpers.metrics.signals import CERTAIN, CHOSEN, Change, LIKELY, SHORTEST, Signals, compare, span
 
 FAILURES_GROWN = 0.2  # share of the calls: harder tasks make some more of them fail
 CALLS_USED = 0.5  # calls an episode: a policy with fewer had no habit of calling that it could lose

@@ -16,7 +16,7 @@ import re
 from pathlib import Path
 
 from helpers import PROJECT
-from helpers.formats import THINK_ANSWER
+from helpers.tags import THINK_ANSWER
 from helpers.runs import atomic_write
 
 SEED = 3407

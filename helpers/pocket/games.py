@@ -10,9 +10,9 @@ import json
 import random
 from collections.abc import Callable
 
-from helpers.environments import Guessing
-from helpers.environments.arguments import misfit
-from helpers.environments.protocol import schema_of
+from helpers.agents import Guessing
+from helpers.agents.schemas import misfit
+from helpers.agents.protocol import schema_of
 
 SEED = 3407
 SYSTEM_PROMPT = "Call a tool in each turn until you are done."

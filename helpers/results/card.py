@@ -12,10 +12,10 @@ from pathlib import Path
 from huggingface_hub import EvalResult, ModelCardData
 
 from helpers.data.sources import FILE_TYPES
-from helpers.formats import THINK_ANSWER, TagFormat
+from helpers.tags import THINK_ANSWER, TagFormat
 from helpers.metrics.diagnosis import diagnose
 from helpers.presets import EMBEDDED, PRESETS, SETTINGS, as_settings, with_overrides
-from helpers.results.report import MODELS, Facts, interval, percent, plain, portable, read, settings_of, verdict
+from helpers.commands.report import Facts, MODELS, interval, percent, plain, portable, read, settings_of, verdict
 from helpers.runs import Run, atomic_write
 from helpers.training.base import told
 

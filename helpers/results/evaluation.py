@@ -10,8 +10,8 @@ from collections.abc import Callable
 import numpy as np
 import pandas as pd
 
-from helpers.environments.protocol import named
-from helpers.formats import THINK_ANSWER, TagFormat
+from helpers.agents.protocol import named
+from helpers.tags import THINK_ANSWER, TagFormat
 from helpers.results.intervals import mcnemar_test, paired_interval, wilson_interval
 from helpers.rewards.answers import parse_number, quick_verdict
 from helpers.rewards.correctness import correctness_reward, judged_answer

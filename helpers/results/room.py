@@ -15,7 +15,8 @@ from datetime import datetime
 from pathlib import Path
 
 from helpers import PROJECT
-from helpers.results import report, students
+from helpers.commands import report
+from helpers.results import students
 from helpers.results.students import Curve, Student
 from helpers.runs import atomic_write, refuse_to_replace
 

@@ -8,28 +8,14 @@ partial under the function's own name.
 
 from functools import partial
 
-from helpers.formats import THINK_ANSWER, TagFormat
+from helpers.tags import THINK_ANSWER, TagFormat
 from helpers.rewards.answers import parse_number, same_answer
-from helpers.rewards.correctness import (
-    correctness_reward,
-    exact_match_reward,
-    fuzzy_match_reward,
-    numeric_reward,
-    proximity_reward,
-    task_reward,
-)
+from helpers.rewards.correctness import (correctness_reward, exact_match_reward, fuzzy_match_reward, numeric_reward, proximity_reward, task_reward)
 from helpers.rewards.judge import JudgeReward
 from helpers.rewards.length import max_length_reward, min_length_reward, target_length_reward
-from helpers.rewards.programs import executes_reward, output_match_reward, program_of, read_tests, tests_reward
+from helpers.rewards.code.programs import executes_reward, output_match_reward, program_of, read_tests, tests_reward
 from helpers.rewards.shaping import AdaptiveReward, EnsembleReward, ModelReward, debug_reward, reward_name
-from helpers.rewards.structure import (
-    code_format_reward,
-    format_reward,
-    incremental_format_reward,
-    json_format_reward,
-    soft_format_reward,
-    substantial_format_reward,
-)
+from helpers.rewards.structure import (code_format_reward, format_reward, incremental_format_reward, json_format_reward, soft_format_reward, substantial_format_reward)
 from helpers.rewards.style import citation_reward, forbidden_patterns_reward, reasoning_steps_reward, repetition_reward
 
 __all__ = [

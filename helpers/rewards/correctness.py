@@ -11,10 +11,10 @@ from itertools import combinations
 
 from rapidfuzz.distance import Levenshtein
 
-from helpers.formats import THINK_ANSWER, TagFormat, completion_text
-from helpers.rewards import symbolic
+from helpers.tags import THINK_ANSWER, TagFormat, completion_text
+from helpers.rewards.answers import symbolic
 from helpers.rewards.answers import parse_number, quick_verdict, to_compute, verdict_of
-from helpers.rewards.kinds import KINDS, SYMBOLIC, checked, kind_of
+from helpers.rewards.answers.kinds import KINDS, SYMBOLIC, checked, kind_of
 
 _MOST_BLOCKS = 8  # more answer blocks than this are no answer, and comparing every two would cost
 _LONGEST_TEXT = 10_000  # characters that fuzzy_match_reward and task_reward read of an answer

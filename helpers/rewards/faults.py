@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
-from helpers.formats import completion_text
+from helpers.tags import completion_text
 from helpers.rewards.shaping import awaited, reward_name, stateful
 
 _SHOWN = 200  # characters of a completion in a message

@@ -26,7 +26,7 @@ from hashlib import sha256
 from pathlib import Path
 from time import time
 
-from helpers.formats import TagFormat, completion_text
+from helpers.tags import TagFormat, completion_text
 from helpers.runs import write_json
 
 _LARGEST_REPLY = 1_000_000  # bytes

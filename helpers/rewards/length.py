@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from helpers.formats import completion_text
+from helpers.tags import completion_text
 
 UNITS = ("characters", "words", "tokens")
 

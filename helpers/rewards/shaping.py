@@ -12,7 +12,7 @@ import statistics
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from helpers.formats import completion_text
+from helpers.tags import completion_text
 
 _RISE, _FALL = 1.2, 0.9  # factors
 _RARE, _COMMON = 0.30, 0.80  # success rates

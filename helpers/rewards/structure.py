@@ -8,7 +8,7 @@ import re
 import warnings
 from functools import lru_cache, partial
 
-from helpers.formats import THINK_ANSWER, TagFormat, completion_text
+from helpers.tags import THINK_ANSWER, TagFormat, completion_text
 from helpers.rewards import bounded
 from helpers.rewards.bounded import Budget
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from functools import partial
 
-from helpers.formats import THINK_ANSWER, TagFormat, completion_text
+from helpers.tags import THINK_ANSWER, TagFormat, completion_text
 from helpers.rewards.bounded import Budget, compiled, search
 
 _STEP = re.compile(

@@ -20,9 +20,9 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file
 from transformers import TrainerCallback
 
-from helpers.environments.episodes import transcript
+from helpers.agents.episodes import transcript
 from helpers.presets import Preset, as_settings
-from helpers.runs import TRAINING_LOCK, Run, atomic_folder, atomic_write, held, write_json
+from helpers.runs import Run, TRAINING_LOCK, atomic_folder, atomic_write, held, write_json
 from helpers.training import ranks
 from helpers.training.base import describe
 from helpers.training.spread import comparable

@@ -12,11 +12,11 @@ import torch
 from torch.nn.utils.rnn import pad_sequence
 from tqdm.auto import tqdm
 
-from helpers.environments import episodes
-from helpers.environments.episodes import Episode
-from helpers.environments.protocol import Environment
+from helpers.agents import episodes
+from helpers.agents.episodes import Episode
+from helpers.agents.protocol import Environment
 from helpers.presets import Preset
-from helpers.training import cpu_engine
+from helpers.training import vllm_cpu
 from helpers.training.base import Base
 from helpers.training.memory import sampling_batch, shape_from_config
 
@@ -47,7 +47,7 @@ def load(settings: Preset, base: Base | None = None):
             load_in_4bit=settings.load_in_4bit,
             **(options if unsloths_engine else {}),
         )
-        cpu_engine.attach(model, settings)
+        vllm_cpu.attach(model, settings)
         return model, tokenizer
     from transformers import AutoModelForCausalLM, AutoTokenizer
 

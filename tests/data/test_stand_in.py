@@ -6,7 +6,7 @@ import pytest
 
 from helpers.data.sources import STAND_INS, Unreachable
 from helpers.data.tasks import load_task
-from helpers.formats import THINK_ANSWER
+from helpers.tags import THINK_ANSWER
 from helpers.rewards import correctness_reward
 
 SIZES = {"train_size": 12, "holdout_size": 4}

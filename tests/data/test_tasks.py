@@ -14,9 +14,9 @@ import pytest
 from helpers import PROJECT
 from helpers.data import tasks
 from helpers.data.tasks import final_answer, fingerprint, load_task
-from helpers.formats import THINK_ANSWER, TagFormat
+from helpers.tags import THINK_ANSWER, TagFormat
 from helpers.presets import PRESETS
-from helpers.rewards.kinds import kind_of_row
+from helpers.rewards.answers.kinds import kind_of_row
 from helpers.runs import Run
 
 GSM8K = PROJECT.parent / "shared" / "data" / "gsm8k"
@@ -263,7 +263,7 @@ def test_where_every_prompt_is_too_long_the_error_says_so(load):
 TOKENS_SCRIPT = """
 import json, sys
 from helpers.presets import PRESETS
-from helpers.rewards.kinds import kind_of_row
+from helpers.rewards.answers.kinds import kind_of_row
 from helpers.data.tasks import prompt_token_counter
 
 folder, prompts = PRESETS["pocket"].model_path, json.loads(sys.argv[1])

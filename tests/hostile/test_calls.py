@@ -8,8 +8,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from helpers.batch import checks
-from helpers.batch.grid import read_grid
+from helpers.commands import checks
+from helpers.commands.grid import read_grid
 from helpers.data.files import regular_file
 from helpers.data.tasks import load_task, save
 from helpers.environment import this_machine

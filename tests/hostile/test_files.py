@@ -8,9 +8,10 @@ from finished import finished_run
 from helpers.metrics import comparing
 from helpers.metrics.history import read_metrics
 from helpers.presets import PRESETS
-from helpers.results import card, generate, report
+from helpers.commands import generate, report
+from helpers.results import card
 from helpers.results.answering import weights_identity
-from helpers.rewards import verdicts
+from helpers.rewards.lab import verdicts
 from helpers.runs import Run
 
 DAMAGE = {

@@ -8,10 +8,11 @@ from browser import in_a_browser
 from finished import finished_run
 
 from helpers.metrics import browse
-from helpers.results import card, report
+from helpers.commands import report
+from helpers.results import card
 from helpers.rewards import correctness_reward
 from helpers.rewards.lab import Lab
-from helpers.rewards.verdicts import marked
+from helpers.rewards.lab.verdicts import marked
 from helpers.runs import Run, write_json
 
 pytestmark = pytest.mark.slow

@@ -27,7 +27,7 @@ from histories import (
     until,
 )
 
-from helpers.metrics.diagnosis import _RULES, SEVERITIES, diagnose
+from helpers.metrics.diagnosis import SEVERITIES, _RULES, diagnose
 from helpers.metrics.signals import Signals
 
 STUCK = np.full(N, 0.3)

@@ -14,9 +14,9 @@ from unsloth import FastLanguageModel  # isort: skip
 from datasets import Dataset
 from trl import GRPOConfig, GRPOTrainer
 
-from helpers.batch import demo
+from helpers.commands import checkpoint
 from helpers.data.tasks import load_task
-from helpers.formats import completion_text
+from helpers.tags import completion_text
 from helpers.metrics.diagnosis import diagnose
 from helpers.presets import PRESETS
 from helpers.rewards import correctness_reward, substantial_format_reward
@@ -79,7 +79,7 @@ def train(folder, rewards: dict, steps: int, completions: int = 32, **changes) -
 
 @pytest.fixture(scope="module")
 def healthy():
-    with tarfile.open(demo.ARCHIVE) as archive:
+    with tarfile.open(checkpoint.ARCHIVE) as archive:
         return pd.read_csv(archive.extractfile("metrics.csv"))
 
 

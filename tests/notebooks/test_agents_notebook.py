@@ -10,7 +10,7 @@ import pytest
 from papermill.exceptions import PapermillExecutionError
 
 from helpers import environment
-from helpers.batch import pipeline
+from helpers.commands import pipeline
 from helpers.environment import Machine
 from helpers.presets import PRESETS
 from helpers.results.intervals import wilson_interval
@@ -116,7 +116,7 @@ def test_an_environment_of_ones_own_with_rows_of_its_own(machine, tmp_path):
         ({"environment": "nowhere.py:Game"}, "nowhere.py cannot be read"),
         ({"environment": 5}, "environment=5: write it as file.py:Class"),
         ({"system_prompt": 5}, "system_prompt=5 must be a text"),
-        ({"environment": "helpers.environments:ToolError"}, "has no method `reset`"),
+        ({"environment": "helpers.agents:ToolError"}, "has no method `reset`"),
         ({"turns": 0}, "turns=0 must be a whole number of at least 1"),
         ({"rows_file": "ROWS"}, "Guessing.reset needs `seed`, and the data has only"),
         ({"rows_file": "ROWS", "holdout_size": 50}, "40 rows are too few to hold 50 out"),
@@ -159,10 +159,10 @@ def test_a_no_go_of_the_laboratory_stops_the_notebook(machine):
 
 
 def test_the_command_line_refuses_an_environment_that_cannot_be_used():
-    given = {"environment": "helpers.environments:Calculator", "turns": 8, "success": 0.9}
+    given = {"environment": "helpers.agents:Calculator", "turns": 8, "success": 0.9}
     assert set(given) < set(pipeline.defaults(["10"]))
     pipeline.check("agents", ["10"], given)
-    for wrong, says in (("helpers.environments:Nothing", "no class or function Nothing"), ("Calculator", "file.py:Class")):
+    for wrong, says in (("helpers.agents:Nothing", "no class or function Nothing"), ("Calculator", "file.py:Class")):
         with pytest.raises(ValueError, match=says):
             pipeline.check("agents", ["10"], {"environment": wrong})
     with pytest.raises(FileNotFoundError, match=r"rows_file='absent\.jsonl'"):

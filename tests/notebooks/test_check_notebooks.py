@@ -76,13 +76,13 @@ def test_a_bad_output_is_named_with_its_cell(notebook, output, sentence):
 )
 def test_a_figure_without_alt_text_is_named_with_its_cell(notebook, output):
     (problem,) = problems(notebook(told("4"), output))
-    assert problem.startswith("sum.ipynb, cell 3: a figure has no alt text") and "helpers.diagrams" in problem
+    assert problem.startswith("sum.ipynb, cell 3: a figure has no alt text") and "helpers.figures" in problem
 
 
 def test_what_is_shown_by_the_house_has_its_alt_text(notebook):
-    from helpers import diagrams
+    from helpers import figures
 
-    bundle = diagrams.shown(diagrams.merge(), 'Two thin matrices, "B" & A, are added to W.')._repr_mimebundle_()
+    bundle = figures.shown(figures.merge(), 'Two thin matrices, "B" & A, are added to W.')._repr_mimebundle_()
     assert problems(notebook(new_output("display_data", data=bundle))) == []
 
 

@@ -11,13 +11,13 @@ import pytest
 from papermill.exceptions import PapermillExecutionError
 
 from helpers import environment
-from helpers.batch import pipeline
+from helpers.commands import pipeline
 from helpers.environment import Machine
 from helpers.pocket import functions
 from helpers.presets import PRESETS
 from helpers.results.intervals import wilson_interval
-from helpers.rewards.programs import program_of, read_tests, tests_reward
-from helpers.rewards.sandbox import Job, run_code
+from helpers.rewards.code.programs import program_of, read_tests, tests_reward
+from helpers.rewards.code import Job, run_code
 from helpers.runs import Run
 
 pytestmark = pytest.mark.slow

@@ -8,7 +8,7 @@ import pytest
 from check_notebooks import problems
 from executions import SMALL
 
-from helpers.batch import pipeline
+from helpers.commands import pipeline
 from helpers.environment import this_machine, vllm_obstacle
 from helpers.runs import Run
 

@@ -7,7 +7,7 @@ import pytest
 from browser import BROWSER, in_a_browser
 from in_lab import HANGS, Page, Served, change
 
-from helpers.batch import demo
+from helpers.commands import checkpoint
 from helpers.runs import Run
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed: make optional")
@@ -23,8 +23,8 @@ def lab(tmp_path_factory):
     folder = tmp_path_factory.mktemp("checkout")
     with pytest.MonkeyPatch.context() as patch, socket.create_server(("127.0.0.1", 0)) as taken:
         patch.setenv("GRPO_RUNS_DIR", str(folder / "runs"))
-        demo.fetch("demo")
-        demo.mend("short", "02")
+        checkpoint.fetch("demo")
+        checkpoint.mend("short", "02")
         served = Served(folder, "--allow-root", f"--port={taken.getsockname()[1]}")
         change(folder / "notebooks" / "03_grpo_training.ipynb", SHORT)
         try:

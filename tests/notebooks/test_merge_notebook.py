@@ -6,7 +6,7 @@ import nbformat
 import pandas as pd
 import pytest
 
-from helpers.batch.pipeline import NOTEBOOKS
+from helpers.commands.pipeline import NOTEBOOKS
 from helpers.data.arithmetic import is_careful
 from helpers.results.evaluation import right
 

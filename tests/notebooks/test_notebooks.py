@@ -18,8 +18,8 @@ import pytest
 from papermill.exceptions import PapermillExecutionError
 
 from helpers import PROJECT, presets
-from helpers.batch.pipeline import NOTEBOOKS
-from helpers.formats import THINK_ANSWER
+from helpers.commands.pipeline import NOTEBOOKS
+from helpers.tags import THINK_ANSWER
 from helpers.runs import Run
 
 PATHS = sorted(NOTEBOOKS.glob("[0-9][0-9]_*.ipynb"))

@@ -9,7 +9,7 @@ import papermill
 import pytest
 from papermill.exceptions import PapermillExecutionError
 
-from helpers.batch.pipeline import NOTEBOOKS
+from helpers.commands.pipeline import NOTEBOOKS
 from helpers.metrics.diagnosis import diagnose
 from helpers.runs import Run, write_json
 

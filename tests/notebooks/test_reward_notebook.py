@@ -9,8 +9,8 @@ import papermill
 import pytest
 from papermill.exceptions import PapermillExecutionError
 
-from helpers.batch.pipeline import NOTEBOOKS
-from helpers.rewards.attacks import BATTERY, RIGHT, WRONG
+from helpers.commands.pipeline import NOTEBOOKS
+from helpers.rewards.lab.attacks import BATTERY, RIGHT, WRONG
 from helpers.runs import Run
 
 pytestmark = pytest.mark.slow

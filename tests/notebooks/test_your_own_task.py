@@ -14,9 +14,9 @@ import pytest
 from papermill.exceptions import PapermillExecutionError
 
 from helpers import PROJECT, environment
-from helpers.batch import pipeline
+from helpers.commands import pipeline
 from helpers.environment import Machine
-from helpers.formats import THINK_ANSWER, completion_text
+from helpers.tags import THINK_ANSWER, completion_text
 from helpers.pocket import extraction
 from helpers.presets import PRESETS
 from helpers.results.evaluation import judge_named, right

@@ -11,7 +11,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from helpers.data.tasks import load_task
-from helpers.formats import THINK_ANSWER
+from helpers.tags import THINK_ANSWER
 from helpers.pocket import build, extraction
 from helpers.presets import PRESETS, with_overrides
 from helpers.results.intervals import wilson_interval

@@ -13,7 +13,7 @@ from helpers.pocket import build, functions
 from helpers.pocket.functions import Task
 from helpers.presets import PRESETS, with_overrides
 from helpers.results.intervals import wilson_interval
-from helpers.rewards.programs import executes_reward, tests_reward
+from helpers.rewards.code.programs import executes_reward, tests_reward
 from helpers.training.policy import sample
 
 FOLDER = Path(with_overrides(PRESETS["pocket"], model="pocket-functions").model_path)

@@ -13,7 +13,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from trl import chat_template_utils
 
-from helpers.environments import Guarded, Guessing, check_template, episodes
+from helpers.agents import Guarded, Guessing, check_template, episodes
 from helpers.pocket import build, games
 from helpers.presets import PRESETS, with_overrides
 from helpers.results.intervals import wilson_interval

@@ -10,7 +10,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from helpers.data.arithmetic import careless, is_careful
 from helpers.data.tasks import load_task
-from helpers.formats import THINK_ANSWER
+from helpers.tags import THINK_ANSWER
 from helpers.pocket import build
 from helpers.presets import PRESETS
 from helpers.results.evaluation import score

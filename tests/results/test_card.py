@@ -10,10 +10,11 @@ from huggingface_hub import ModelCard, ModelCardData
 
 from helpers import presets
 from helpers.__main__ import _parser
-from helpers.batch import arguments
+from helpers.commands import arguments
 from helpers.environment import this_machine
 from helpers.presets import PRESETS, as_settings
-from helpers.results import card, report
+from helpers.commands import report
+from helpers.results import card
 from helpers.runs import Run
 
 HUB_ID = re.compile(r"^(?:[\w-]+/)?[\w.-]+$")  # what the hub's own check demands of a data set's type

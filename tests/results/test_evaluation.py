@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from helpers.data.arithmetic import FAMILIES
-from helpers.formats import THINK_ANSWER, TagFormat
+from helpers.tags import THINK_ANSWER, TagFormat
 from helpers.results import evaluation, intervals
 from helpers.results.evaluation import difficulty_summary, judge_named, judge_of_kinds, other_family, right, score, summary
 from helpers.results.intervals import wilson_interval

@@ -9,7 +9,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from helpers.formats import THINK_ANSWER
+from helpers.tags import THINK_ANSWER
 from helpers.presets import PRESETS
 from helpers.results import answering
 from helpers.results.answering import answered, weights_identity

@@ -7,16 +7,8 @@ import random
 
 import pytest
 
-from helpers.formats import THINK_ANSWER, TagFormat
-from helpers.results.evaluation import (
-    compare,
-    comparison_lines,
-    majority_vote,
-    pass_at_k,
-    right,
-    sampled_scores,
-    samples_summary,
-)
+from helpers.tags import THINK_ANSWER, TagFormat
+from helpers.results.evaluation import (compare, comparison_lines, majority_vote, pass_at_k, right, sampled_scores, samples_summary)
 from helpers.results.intervals import mcnemar_test, paired_interval, wilson_interval
 
 

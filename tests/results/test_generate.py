@@ -8,7 +8,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from helpers.environment import this_machine, vllm_obstacle
 from helpers.presets import PRESETS, as_settings
-from helpers.results import generate
+from helpers.commands import generate
 from helpers.runs import Run, write_json
 
 pytestmark = pytest.mark.usefixtures("one_thread")

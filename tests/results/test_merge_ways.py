@@ -6,7 +6,7 @@ import shutil
 import pytest
 from transformers import AutoModelForCausalLM
 
-from helpers.batch import pipeline
+from helpers.commands import pipeline
 from helpers.runs import Run
 
 pytestmark = pytest.mark.slow

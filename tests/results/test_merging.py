@@ -10,7 +10,7 @@ from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM, Qwen3Config, Qwen3ForCausalLM
 
 from helpers.environment import Machine
-from helpers.formats import THINK_ANSWER
+from helpers.tags import THINK_ANSWER
 from helpers.presets import PRESETS, with_overrides
 from helpers.results import merging
 from helpers.results.merging import largest_difference, prompt_logits, untrained_matrices

@@ -2,7 +2,7 @@
 
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from helpers.rewards.sandbox_remote import answer
+from helpers.rewards.code.remote import answer
 
 
 class Handler(BaseHTTPRequestHandler):

@@ -9,8 +9,8 @@ import pytest
 
 from helpers import PROJECT
 from helpers.rewards import read_tests, tests_reward
-from helpers.rewards.asserts import Test, same
-from helpers.rewards.sandbox import Limits, Outcome
+from helpers.rewards.code.asserts import Test, same
+from helpers.rewards.code import Limits, Outcome
 
 HUMANEVAL = PROJECT.parent / "shared" / "data" / "humaneval" / "HumanEval.jsonl"
 CHECK = '''

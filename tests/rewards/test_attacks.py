@@ -6,23 +6,9 @@ import pandas as pd
 import pytest
 
 from helpers.data.tasks import load_task
-from helpers.formats import THINK_ANSWER, TagFormat, completion_text
-from helpers.rewards import (
-    REWARD_SETS,
-    AdaptiveReward,
-    citation_reward,
-    correctness_reward,
-    exact_match_reward,
-    format_reward,
-    incremental_format_reward,
-    min_length_reward,
-    proximity_reward,
-    reasoning_steps_reward,
-    reward_set,
-    soft_format_reward,
-    target_length_reward,
-)
-from helpers.rewards.attacks import BATTERY, RIGHT, WRONG, Attack, with_wrong_answers
+from helpers.tags import THINK_ANSWER, TagFormat, completion_text
+from helpers.rewards import (AdaptiveReward, REWARD_SETS, citation_reward, correctness_reward, exact_match_reward, format_reward, incremental_format_reward, min_length_reward, proximity_reward, reasoning_steps_reward, reward_set, soft_format_reward, target_length_reward)
+from helpers.rewards.lab.attacks import Attack, BATTERY, RIGHT, WRONG, with_wrong_answers
 from helpers.rewards.lab import Lab
 
 TEXTS = ["Paris", "Bonn", "New York", "the 4th of July", "water"]

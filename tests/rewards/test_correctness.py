@@ -8,16 +8,8 @@ import warnings
 
 import pytest
 
-from helpers.formats import THINK_ANSWER, TagFormat
-from helpers.rewards import (
-    correctness,
-    correctness_reward,
-    exact_match_reward,
-    fuzzy_match_reward,
-    numeric_reward,
-    proximity_reward,
-    task_reward,
-)
+from helpers.tags import THINK_ANSWER, TagFormat
+from helpers.rewards import (correctness, correctness_reward, exact_match_reward, fuzzy_match_reward, numeric_reward, proximity_reward, task_reward)
 from helpers.rewards.correctness import judged_answer
 
 COMPARING = [correctness_reward, exact_match_reward, numeric_reward, proximity_reward, fuzzy_match_reward]

@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
-from helpers.rewards.escapes import ANSWER, BATTERY, HELD, OUTSIDE, SECRET, SUCCESS, attempt
-from helpers.rewards.sandbox import Outcome
+from helpers.rewards.code.escapes import ANSWER, BATTERY, HELD, OUTSIDE, SECRET, SUCCESS, attempt
+from helpers.rewards.code import Outcome
 from tests.rewards.test_sandbox import BACKENDS
 
 

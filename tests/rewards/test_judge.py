@@ -16,17 +16,17 @@ from judging import RUBRIC, by_length, closes, drips, floods, judge_of, parts, r
 from trl.trainer.utils import get_callable_name, is_async_callable
 
 from helpers.environment import this_machine, vllm_obstacle
-from helpers.formats import THINK_ANSWER
+from helpers.tags import THINK_ANSWER
 from helpers.presets import PRESETS
 from helpers.results import serving
 from helpers.rewards import AdaptiveReward, EnsembleReward, JudgeReward, reward_name
-from helpers.rewards.attacks import JUDGE_BATTERY, RIGHT, WRONG, with_wrong_answers
+from helpers.rewards.lab.attacks import JUDGE_BATTERY, RIGHT, WRONG, with_wrong_answers
 from helpers.rewards.faults import checked_scores
 from helpers.rewards.judge import _retry_after
 from helpers.rewards.lab import Lab
 from helpers.runs import Run
 from helpers.training.checkpoints import History
-from helpers.training.guard import GuardedRewards
+from helpers.training.reward_guard import GuardedRewards
 
 THREE = ["one", "two", "three"]
 

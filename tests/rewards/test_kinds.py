@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from helpers.rewards import answers, correctness_reward, dates, formulas, kinds, mathematics, numbers, sets, spelling, units
+from helpers.rewards import answers, correctness_reward
+from helpers.rewards.answers import dates, formulas, kinds, mathematics, numbers, sets, spelling, units
 from helpers.rewards.answers import kind_of, quick_verdict, same_answer
 
 TABLE = [json.loads(line) for line in (Path(__file__).parent / "answers.jsonl").read_text(encoding="utf-8").splitlines()]

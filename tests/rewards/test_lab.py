@@ -11,20 +11,11 @@ from told import told
 from transformers import AutoTokenizer
 from trl.rewards import get_repetition_penalty_reward, get_soft_overlong_punishment, think_format_reward
 
-from helpers.formats import THINK_ANSWER, TagFormat, completion_text
+from helpers.tags import THINK_ANSWER, TagFormat, completion_text
 from helpers.presets import PRESETS
-from helpers.rewards import (
-    AdaptiveReward,
-    correctness_reward,
-    format_reward,
-    incremental_format_reward,
-    max_length_reward,
-    reward_set,
-    soft_format_reward,
-    substantial_format_reward,
-)
+from helpers.rewards import (AdaptiveReward, correctness_reward, format_reward, incremental_format_reward, max_length_reward, reward_set, soft_format_reward, substantial_format_reward)
 from helpers.rewards.lab import Lab, load_cases, stored_groups
-from helpers.rewards.verdicts import differences
+from helpers.rewards.lab.verdicts import differences
 
 CASED = [correctness_reward, format_reward, substantial_format_reward, soft_format_reward, incremental_format_reward]
 pytestmark = pytest.mark.filterwarnings("ignore:.*have no answer")

@@ -8,11 +8,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from helpers.formats import THINK_ANSWER
-from helpers.rewards import executes_reward, output_match_reward, program_of, programs, reward_set, tests_reward
-from helpers.rewards.attacks import CODE_BATTERY, RIGHT, WRONG
+from helpers.tags import THINK_ANSWER
+from helpers.rewards import executes_reward, output_match_reward, program_of, reward_set, tests_reward
+from helpers.rewards.code import programs
+from helpers.rewards.lab.attacks import CODE_BATTERY, RIGHT, WRONG
 from helpers.rewards.lab import CODE_CASES, Lab, load_cases
-from helpers.rewards.sandbox import Limits, Outcome, backend_named, run_code
+from helpers.rewards.code import Limits, Outcome, backend_named, run_code
 
 ADD = ["assert add(1, 2) == 3", "assert add(0, 0) == 0", "assert add(-1, 1) == 0", "assert add(2, 2) == 4"]
 RIGHT_ADD = "def add(a, b):\n    return a + b\n"

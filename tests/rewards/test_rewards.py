@@ -17,19 +17,8 @@ from trl.trainer.utils import get_callable_name
 
 from helpers import rewards
 from helpers.data.tasks import load_task
-from helpers.formats import THINK_ANSWER, TagFormat
-from helpers.rewards import (
-    REWARD_SETS,
-    AdaptiveReward,
-    EnsembleReward,
-    ModelReward,
-    correctness_reward,
-    format_reward,
-    repetition_reward,
-    reward_name,
-    reward_set,
-    target_length_reward,
-)
+from helpers.tags import THINK_ANSWER, TagFormat
+from helpers.rewards import (AdaptiveReward, EnsembleReward, ModelReward, REWARD_SETS, correctness_reward, format_reward, repetition_reward, reward_name, reward_set, target_length_reward)
 
 CUSTOM = TagFormat("reasoning", "final")
 NAMES = sorted(name for name in rewards.__all__ if name.endswith("_reward"))

@@ -8,8 +8,8 @@ import threading
 import psutil
 import pytest
 
-from helpers.rewards.sandbox import SOURCE_MOST, Job, Limits, Outcome, backend_named, run_code
-from helpers.rewards.sandbox_gaps import before
+from helpers.rewards.code import Job, Limits, Outcome, SOURCE_MOST, backend_named, run_code
+from helpers.rewards.code.gaps import before
 
 SAME = "def f(x):\n    return x"
 SHORT = Limits(seconds=1.0, memory=150_000_000, output=5_000)
@@ -253,10 +253,10 @@ def test_back_ends_that_are_not_known():
 
 @pytest.mark.parametrize(("name", "module"), [("monty", "pydantic_monty"), ("sandlock", "sandlock")])
 def test_a_back_end_that_is_not_installed(name, module, monkeypatch):
-    from helpers.rewards import sandbox_sandlock
+    from helpers.rewards.code import sandlock
 
     monkeypatch.setitem(sys.modules, module, None)
-    sandbox_sandlock._possible.cache_clear()
+    sandlock._possible.cache_clear()
     with pytest.raises(ValueError, match=f"'{name}' is not installed: `pip install {module.replace('_', '-')}=="):
         run_code([Job("1")], backend=name)
 
@@ -269,11 +269,11 @@ def test_a_worker_that_is_not_installed(monkeypatch):
 
 @pytest.mark.parametrize(("has", "words"), [(-1, "no Landlock"), (3, "version 3 of Landlock")])
 def test_a_kernel_that_is_too_old(has, words, monkeypatch):
-    from helpers.rewards import sandbox_sandlock
+    from helpers.rewards.code import sandlock
 
     sandlock = pytest.importorskip("sandlock", reason="sandlock is published for Linux only")
     monkeypatch.setattr(sandlock, "landlock_abi_version", lambda: has)
-    sandbox_sandlock._possible.cache_clear()
+    sandlock._possible.cache_clear()
     with pytest.raises(ValueError, match=f"needs version 6 .*{words}"):
         run_code([Job("1")], backend="sandlock")
 
@@ -384,7 +384,7 @@ def test_many_threads_at_once():
 def test_a_fork_is_told_instead_of_waiting_for_ever():
     program = """
 import os, sys
-from helpers.rewards.sandbox import Job, run_code
+from helpers.rewards.code import Job, run_code
 run_code([Job('1')])
 if os.fork() == 0:
     try:

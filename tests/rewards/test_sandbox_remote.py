@@ -8,9 +8,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from helpers.rewards.sandbox import Job, not_plain, run_code
-from helpers.rewards.sandbox_inside import decode, encode
-from helpers.rewards.sandbox_remote import RemoteSandbox, answer
+from helpers.rewards.code import Job, not_plain, run_code
+from helpers.rewards.code.driver import decode, encode
+from helpers.rewards.code.remote import RemoteSandbox, answer
 from tests.rewards.sandbox_server import serve
 from tests.rewards.test_sandbox import SAME, SHORT, VALUES
 

@@ -13,17 +13,9 @@ from tokenizers.processors import TemplateProcessing
 from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTokenizer, Qwen3ForSequenceClassification
 
 from helpers import PROJECT
-from helpers.formats import THINK_ANSWER
+from helpers.tags import THINK_ANSWER
 from helpers.presets import PRESETS
-from helpers.rewards import (
-    AdaptiveReward,
-    EnsembleReward,
-    ModelReward,
-    correctness_reward,
-    debug_reward,
-    format_reward,
-    reward_name,
-)
+from helpers.rewards import (AdaptiveReward, EnsembleReward, ModelReward, correctness_reward, debug_reward, format_reward, reward_name)
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

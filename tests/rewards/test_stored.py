@@ -3,7 +3,8 @@
 import pandas as pd
 import pytest
 
-from helpers.rewards import correctness_reward, format_reward, symbolic
+from helpers.rewards import correctness_reward, format_reward
+from helpers.rewards.answers import symbolic
 from helpers.rewards.lab import Lab, stored_groups
 
 ROW = {"question": "1 + 1?", "answer": "2", "completion": "<answer>2</answer>"}

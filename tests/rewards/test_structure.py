@@ -8,15 +8,8 @@ import jsonschema
 import pytest
 
 from helpers import PROJECT
-from helpers.formats import THINK_ANSWER, TagFormat
-from helpers.rewards import (
-    code_format_reward,
-    format_reward,
-    incremental_format_reward,
-    json_format_reward,
-    soft_format_reward,
-    substantial_format_reward,
-)
+from helpers.tags import THINK_ANSWER, TagFormat
+from helpers.rewards import (code_format_reward, format_reward, incremental_format_reward, json_format_reward, soft_format_reward, substantial_format_reward)
 
 CUSTOM = TagFormat("reasoning", "final")
 

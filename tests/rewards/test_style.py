@@ -2,7 +2,7 @@
 
 import pytest
 
-from helpers.formats import THINK_ANSWER, TagFormat
+from helpers.tags import THINK_ANSWER, TagFormat
 from helpers.rewards import citation_reward, forbidden_patterns_reward, reasoning_steps_reward, repetition_reward
 
 CUSTOM = TagFormat("reasoning", "final")

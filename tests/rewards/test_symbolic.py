@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from helpers.rewards import symbolic
+from helpers.rewards.answers import symbolic
 
 linux = pytest.mark.skipif(not Path("/proc/self/io").exists(), reason="reads /proc")
 

@@ -10,18 +10,10 @@ import pytest
 from told import told
 
 from helpers.data.tasks import load_task
-from helpers.formats import THINK_ANSWER, completion_text
-from helpers.rewards import (
-    correctness_reward,
-    debug_reward,
-    format_reward,
-    fuzzy_match_reward,
-    min_length_reward,
-    reasoning_steps_reward,
-    reward_set,
-)
+from helpers.tags import THINK_ANSWER, completion_text
+from helpers.rewards import (correctness_reward, debug_reward, format_reward, fuzzy_match_reward, min_length_reward, reasoning_steps_reward, reward_set)
 from helpers.rewards.lab import Lab
-from helpers.rewards.verdicts import against_report, differences, marked
+from helpers.rewards.lab.verdicts import against_report, differences, marked
 from helpers.runs import Run, write_json
 
 SQUARE = ["0 0", "0 1", "1 0", "1 1"]  # two rewards that have nothing to do with one another

@@ -17,7 +17,7 @@ from trl import GRPOConfig, GRPOTrainer
 from helpers.data.tasks import load_task
 from helpers.environment import this_machine, vllm_obstacle
 from helpers.presets import PRESETS, check_machine
-from helpers.training import cpu_engine, gap, policy
+from helpers.training import policy, sampling_gap, vllm_cpu
 from helpers.training.checkpoints import last_checkpoint
 
 OBSTACLE = vllm_obstacle(this_machine())
@@ -58,7 +58,7 @@ def trained(loaded):
 def in_32_bits(model):
     """A plain Transformers model with the weights that the engine is handed."""
     plain = AutoModelForCausalLM.from_pretrained(SETTINGS.model_path, dtype=torch.float32).eval()
-    plain.load_state_dict(dict(cpu_engine.weights(model)))
+    plain.load_state_dict(dict(vllm_cpu.weights(model)))
     return plain
 
 
@@ -106,7 +106,7 @@ def test_sampled_log_probabilities_are_those_of_a_forward_pass(trained):
 
 def test_the_weights_are_the_policys_own_not_those_of_the_checkpoint(loaded):
     model, _ = loaded
-    handed = dict(cpu_engine.weights(model))
+    handed = dict(vllm_cpu.weights(model))
     original = AutoModelForCausalLM.from_pretrained(SETTINGS.model_path, dtype=torch.float32).state_dict()
     assert handed.keys() == original.keys()
     rounded = [name for name in handed if "_proj" in name and not torch.equal(handed[name], original[name])]
@@ -119,9 +119,9 @@ def test_a_lora_request_and_folded_weights_give_the_same_text(trained, tmp_path)
 
     model, tokenizer = trained
     model.save_pretrained(tmp_path)
-    engine = cpu_engine.start(SETTINGS.model_path, SETTINGS.context, enable_lora=True, max_lora_rank=SETTINGS.max_lora_rank)
+    engine = vllm_cpu.start(SETTINGS.model_path, SETTINGS.context, enable_lora=True, max_lora_rank=SETTINGS.max_lora_rank)
     with model.disable_adapter():
-        cpu_engine.put_weights(engine, model)
+        vllm_cpu.put_weights(engine, model)
     prompts = PROMPTS[:32]
     rendered = [tokenizer.apply_chat_template(p, add_generation_prompt=True, tokenize=False) for p in prompts]
     ids = tokenizer(rendered, add_special_tokens=False)["input_ids"]
@@ -201,7 +201,7 @@ def test_starting_an_engine_leaves_the_random_state_alone():
     torch.manual_seed(11)
     random.seed(11)
     before = torch.get_rng_state(), random.getstate(), sys.excepthook
-    cpu_engine.start(SETTINGS.model_path, 90)
+    vllm_cpu.start(SETTINGS.model_path, 90)
     assert torch.equal(torch.get_rng_state(), before[0]) and random.getstate() == before[1] and sys.excepthook is before[2]
 
 
@@ -250,7 +250,7 @@ def trainer(model, tokenizer, folder, reward, callbacks=(), **options) -> GRPOTr
         reward_funcs=[reward],
         train_dataset=Dataset.from_list([{"prompt": PROMPTS[0]}] * 8),
         callbacks=list(callbacks),
-        rollout_func=cpu_engine.rollout(model, tokenizer),
+        rollout_func=vllm_cpu.rollout(model, tokenizer),
     )
 
 
@@ -292,7 +292,7 @@ def test_an_engine_that_fails_is_named_and_the_training_goes_on_from_its_checkpo
     reward = Spy(model, tokenizer).reward
     options = {"save_strategy": "steps", "save_steps": 1}
     with pytest.raises(
-        cpu_engine.EngineFailed,
+        vllm_cpu.EngineFailed,
         match=r"vLLM's engine failed \(.*lm_head.*\) at step 3\. What was saved is kept: .*engine=transformers",
     ):
         trainer(model, tokenizer, tmp_path, reward, [Breaks()], **options).train()
@@ -313,45 +313,45 @@ def config(tmp_path, **options) -> GRPOConfig:
 def test_the_gap_to_the_trainer_is_that_of_16_bits(trained, tmp_path):
     model, tokenizer = trained
     model.train()
-    found = gap.measure(model, tokenizer, PROMPTS[:16], config(tmp_path, temperature=1.5))
+    found = sampling_gap.measure(model, tokenizer, PROMPTS[:16], config(tmp_path, temperature=1.5))
     assert model.training
     assert found.tokens > 16 * 10 and found.least == 1 and 0 < found.mean < 0.02 and found.mean < found.largest < 1
     assert 0.98 < found.effective <= 1 and found.kept == 1
-    first, second = gap.lines(found, config(tmp_path))
+    first, second = sampling_gap.lines(found, config(tmp_path))
     assert f"differ by {found.mean:.4f} nats on average" in first and "correction: off" in second
     on = config(tmp_path, use_vllm=True, vllm_importance_sampling_correction=True)
-    assert gap.lines(found, on)[1] == "importance-sampling correction: on"
+    assert sampling_gap.lines(found, on)[1] == "importance-sampling correction: on"
 
 
 def test_truncated_sampling_is_measured_and_warned_of(trained, tmp_path):
     model, tokenizer = trained
     cut = config(tmp_path, temperature=2.0, top_k=1, use_vllm=True, vllm_importance_sampling_correction=True)
-    found = gap.measure(model, tokenizer, PROMPTS[:16], cut)
+    found = sampling_gap.measure(model, tokenizer, PROMPTS[:16], cut)
     # Of one token the engine is sure, and the trainer is not: log p - log 1. By Jensen, exp(mean log p) < mean p.
     assert found.kept < 0.95 and torch.tensor(-found.mean).exp() < found.kept
-    (warning,) = gap.lines(found, cut)[2:]
+    (warning,) = sampling_gap.lines(found, cut)[2:]
     assert found.least < found.kept and found.largest >= found.mean and warning.endswith("Leave top_k at 0.")
     assert f"top_k=1 cuts off {1 - found.kept:.2%} of" in warning and f"{1 - found.least:.0%} at most" in warning
     assert f"multiplies the loss by about {found.kept:.3f}" in warning
-    half = gap.measure(model, tokenizer, PROMPTS[:16], config(tmp_path, temperature=2.0, top_p=0.5))
+    half = sampling_gap.measure(model, tokenizer, PROMPTS[:16], config(tmp_path, temperature=2.0, top_p=0.5))
     assert found.kept <= half.kept < 1
-    assert gap.truncation(config(tmp_path, top_p=1.0, top_k=0, min_p=0.0)) == {}
+    assert sampling_gap.truncation(config(tmp_path, top_p=1.0, top_k=0, min_p=0.0)) == {}
 
 
 def test_a_cache_that_is_no_number_names_the_variable(monkeypatch):
     monkeypatch.setenv("VLLM_CPU_KVCACHE_SPACE", "half")
     with pytest.raises(ValueError, match="VLLM_CPU_KVCACHE_SPACE='half' is not a whole number of GB"):
-        cpu_engine.start(SETTINGS.model_path, 99)
+        vllm_cpu.start(SETTINGS.model_path, 99)
 
 
 @pytest.mark.parametrize("space", ["100000", "0"])
 def test_a_cache_that_does_not_fit_names_the_variable(monkeypatch, space):
     monkeypatch.setenv("VLLM_CPU_KVCACHE_SPACE", space)
     with pytest.raises(ValueError, match=f"vLLM did not start: its cache is VLLM_CPU_KVCACHE_SPACE={space} GB") as error:
-        cpu_engine.start(SETTINGS.model_path, 100 + len(space))
+        vllm_cpu.start(SETTINGS.model_path, 100 + len(space))
     assert "\n" not in str(error.value)
 
 
 def test_transformers_is_left_alone(tmp_path):
     model, tokenizer = policy.load(check_machine(PRESETS["pocket"], this_machine()))
-    assert not hasattr(model, "vllm_engine") and cpu_engine.rollout(model, tokenizer) is None
+    assert not hasattr(model, "vllm_engine") and vllm_cpu.rollout(model, tokenizer) is None

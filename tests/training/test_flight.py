@@ -21,7 +21,7 @@ from helpers.data.tasks import load_task
 from helpers.environment import this_machine
 from helpers.presets import PRESETS
 from helpers.rewards import AdaptiveReward, format_reward
-from helpers.training import flight
+from helpers.training import trial_step
 
 SETTINGS = replace(
     PRESETS["pocket"], max_completion_length=20, num_generations=4, per_device_train_batch_size=8, lora_rank=4, max_steps=3
@@ -63,8 +63,8 @@ def config(folder, **changes) -> GRPOConfig:
     )
 
 
-def fly(policy, folder, rewards, rows=ROWS, settings=SETTINGS) -> flight.Trial:
-    return flight.trial_step(*policy, config(folder), rewards, rows, settings, this_machine())
+def fly(policy, folder, rewards, rows=ROWS, settings=SETTINGS) -> trial_step.Trial:
+    return trial_step.trial_step(*policy, config(folder), rewards, rows, settings, this_machine())
 
 
 @pytest.mark.parametrize(("passes", "accumulated", "iterations"), [(2, 1, 1), (3, 2, 1), (1, 1, 2)])
@@ -72,7 +72,7 @@ def test_where_a_round_of_sampling_serves_several_steps_the_forecast_is_from_one
     policy, tmp_path, monkeypatch, passes, accumulated, iterations
 ):
     clock = SimpleNamespace(now=0.0, monotonic=lambda: clock.now)
-    monkeypatch.setattr(flight, "time", clock)
+    monkeypatch.setattr(trial_step, "time", clock)
 
     class Slow(Seen):
         def __call__(self, prompts, completions, completion_ids, **columns):
@@ -81,7 +81,7 @@ def test_where_a_round_of_sampling_serves_several_steps_the_forecast_is_from_one
 
     shape = {"steps_per_generation": passes, "gradient_accumulation_steps": accumulated}
     given = config(tmp_path, num_iterations=iterations, **shape)
-    trial = flight.trial_step(*policy, given, [seen := Slow()], ROWS, replace(SETTINGS, **shape), this_machine())
+    trial = trial_step.trial_step(*policy, given, [seen := Slow()], ROWS, replace(SETTINGS, **shape), this_machine())
     assert len(seen.calls) == 2 and (trial.first, trial.seconds) == (0.0, 1000.0)
 
 
@@ -181,15 +181,15 @@ def test_another_error_is_not_called_a_lack_of_memory_and_puts_everything_back(p
 
 def test_the_forecast_multiplies_and_says_at_most():
     settings = replace(SETTINGS, max_steps=500, per_device_train_batch_size=8, gradient_accumulation_steps=2)
-    step, whole = flight.forecast(flight.Trial(120.0, 36.0, None), settings, this_machine())
+    step, whole = trial_step.forecast(trial_step.Trial(120.0, 36.0, None), settings, this_machine())
     assert step == "every completion at its limit: first step 120.0 s, with what is done once; then 36.0 s"
     assert "500 steps: at most 5.0 hours" in whole and f"{500 * 16 * 20:,} sampled tokens" in whole
-    assert "at most 25.0 minutes" in flight.forecast(flight.Trial(3.0, 3.0, None), settings, this_machine())[1]
+    assert "at most 25.0 minutes" in trial_step.forecast(trial_step.Trial(3.0, 3.0, None), settings, this_machine())[1]
 
 
 def test_with_a_gpu_the_forecast_sets_what_was_measured_beside_what_was_estimated():
     card = replace(this_machine(), gpu="NVIDIA L4", gpu_memory_gb=24.2)
-    *_, line = flight.forecast(flight.Trial(3.0, 3.0, 2_345_000_000), replace(SETTINGS, model="unsloth/Qwen3-1.7B"), card)
+    *_, line = trial_step.forecast(trial_step.Trial(3.0, 3.0, 2_345_000_000), replace(SETTINGS, model="unsloth/Qwen3-1.7B"), card)
     assert re.fullmatch(r"memory in use at its height: 2\.3 GB, estimated \d\.\d GB", line)
 
 

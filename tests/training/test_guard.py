@@ -20,7 +20,7 @@ from helpers.presets import PRESETS
 from helpers.rewards import AdaptiveReward, correctness_reward, format_reward
 from helpers.runs import Run
 from helpers.training.checkpoints import History, last_checkpoint
-from helpers.training.guard import GuardedRewards, RewardError
+from helpers.training.reward_guard import GuardedRewards, RewardError
 
 POCKET = replace(PRESETS["pocket"], max_completion_length=32)
 ROWS = load_task("arithmetic/sums", train_size=32, holdout_size=8).train

@@ -9,7 +9,7 @@ from together import ranks_of, start, together
 
 from helpers.rewards import AdaptiveReward, EnsembleReward, format_reward
 from helpers.training import ranks
-from helpers.training.guard import GuardedRewards
+from helpers.training.reward_guard import GuardedRewards
 
 pytestmark = pytest.mark.slow
 
@@ -21,7 +21,7 @@ from types import SimpleNamespace
 import torch
 from helpers.runs import Run
 from helpers.training import ranks
-from helpers.training.guard import GuardedRewards, RewardError
+from helpers.training.reward_guard import GuardedRewards, RewardError
 from helpers.rewards import AdaptiveReward, format_reward
 
 ranks.join()

@@ -14,7 +14,7 @@ import nbformat
 import pytest
 
 from helpers import PROJECT, presets
-from helpers.batch.pipeline import NOTEBOOKS
+from helpers.commands.pipeline import NOTEBOOKS
 from helpers.environment import installed_version, pins
 from helpers.presets import PRESETS, as_settings
 from helpers.training import policy

@@ -8,7 +8,7 @@ import nbformat
 import papermill
 import pytest
 
-from helpers.batch.pipeline import NOTEBOOKS
+from helpers.commands.pipeline import NOTEBOOKS
 from helpers.runs import Run
 from helpers.training import trackers
 

@@ -14,7 +14,7 @@ from datasets import Dataset
 from trl import GRPOConfig, GRPOTrainer
 
 from helpers import PROJECT
-from helpers.batch.pipeline import NOTEBOOKS
+from helpers.commands.pipeline import NOTEBOOKS
 from helpers.data.tasks import load_task
 from helpers.presets import PRESETS
 from helpers.rewards import format_reward

@@ -12,9 +12,9 @@ from helpers.environment import interactive
 from helpers.metrics.diagnosis import diagnose
 from helpers.metrics.plots import dashboard
 from helpers.runs import Run
-from helpers.training import watch
+from helpers.training import callbacks
 from helpers.training.checkpoints import History
-from helpers.training.watch import EarlyStopping, Watch, progress_line
+from helpers.training.callbacks import EarlyStopping, Watch, progress_line
 
 
 @pytest.fixture
@@ -70,7 +70,7 @@ def test_in_jupyter_one_figure_is_redrawn_in_place_and_no_line_is_printed(run, c
         return drawn[-1]
 
     monkeypatch.setitem(sys.modules, "IPython.display", SimpleNamespace(display=display))
-    monkeypatch.setattr(watch, "_REDRAW", 0.0)
+    monkeypatch.setattr(callbacks, "_REDRAW", 0.0)
     history = History(run)
     watching = Watch(history, diagnose, draw, live=True)
     for step in (1, 2, 3):
@@ -87,7 +87,7 @@ def test_in_jupyter_one_figure_is_redrawn_in_place_and_no_line_is_printed(run, c
 
 def test_the_figure_is_not_drawn_more_often_than_a_reader_can_see(run, monkeypatch):
     clock = SimpleNamespace(now=1000.0, monotonic=lambda: clock.now)
-    monkeypatch.setattr(watch, "time", clock)
+    monkeypatch.setattr(callbacks, "time", clock)
     monkeypatch.setattr(Watch, "_draw", lambda self: drawn.append(clock.now) or setattr(self, "drawn", clock.now))
     drawn, history = [], History(run)
     watching = Watch(history, diagnose, dashboard, live=True)

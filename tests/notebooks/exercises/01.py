@@ -2,7 +2,7 @@
 
 import nbformat
 
-from helpers.batch.pipeline import NOTEBOOKS
+from helpers.commands.pipeline import NOTEBOOKS
 from helpers.data.tasks import load_task
 
 _HEADER = "question,answer\n"

@@ -4,8 +4,8 @@ import nbformat
 import pandas as pd
 
 from helpers import presets
-from helpers.batch.pipeline import NOTEBOOKS
-from helpers.formats import TagFormat, completion_text
+from helpers.commands.pipeline import NOTEBOOKS
+from helpers.tags import TagFormat, completion_text
 from helpers.rewards.lab import Lab
 
 

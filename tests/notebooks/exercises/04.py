@@ -1,7 +1,7 @@
 """Wrong answers to the exercises of notebook 04, and what their cells take from earlier ones."""
 
 from helpers import PROJECT
-from helpers.diagrams import shown
+from helpers.figures import shown
 from helpers.metrics import plots
 from helpers.metrics.history import first_and_last, read_metrics
 

@@ -2,7 +2,7 @@
 
 import torch
 
-from helpers.batch.pipeline import NOTEBOOKS
+from helpers.commands.pipeline import NOTEBOOKS
 
 _SHARED = "check-support"  # the tag of the cell that the three checks of functions share
 

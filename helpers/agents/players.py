@@ -1,0 +1,146 @@
+"""Scripted players: what a policy might do in an episode, good and bad, before one is trained.
+
+A player is a generator: it yields calls, (tool, arguments), and is sent each reply as the policy would read it. It sees what
+a policy sees: the text of `reset` and the tools' schemas. Ends when it has nothing more to say.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from helpers.agents.schemas import fits
+
+# Underscores hide these from TRL; the rest are methods that every environment has, or that somebody may have left public.
+_NOT_TOOLS = ["reset", "get_reward", "close", "__init__", "__class__", "__dict__", "_right", "_number", "_answer", "_regret"]
+_NOT_TOOLS += ["_inner", "_guard", "_call", "_worker", "eval", "exec", "os.system", "", " ", "get_reward()", "self.get_reward"]
+
+
+@dataclass(frozen=True)
+class View:
+    """What a player knows: the text of `reset`, the tools' schemas by name, and random numbers of its own."""
+
+    observation: str
+    schemas: dict[str, dict]
+    rng: random.Random
+
+
+Player = Callable[[View], Iterator[tuple[str, object]]]
+
+# --- For any environment -----------------------------------------------------------------------------------------------
+
+
+def nothing(view: View) -> Iterator:
+    """Says something, calls nothing: where many policies end up that are paid for it."""
+    yield from ()
+
+
+def at_random(view: View) -> Iterator:
+    """Well-formed calls of random tools, with words and numbers of the question and others, for ever."""
+    while True:
+        name = view.rng.choice(sorted(view.schemas))
+        yield name, _drawn(view, view.schemas[name])
+
+
+def looping(view: View) -> Iterator:
+    """The same well-formed call for ever."""
+    name = sorted(view.schemas)[-1]
+    arguments = _drawn(view, view.schemas[name])
+    while True:
+        yield name, arguments
+
+
+def malformed(view: View) -> Iterator:
+    """Calls with arguments that are missing, unknown, of the wrong type, or no arguments at all."""
+    for name, schema in sorted(view.schemas.items()):
+        wanted = _drawn(view, schema)
+        if schema.get("required"):
+            yield name, {}
+        yield name, wanted | {"colour": "red"}
+        for argument, of in schema["properties"].items():
+            for bad in ({"not": ["this"]}, "\ud800", -1.5):
+                if not fits(bad, of):
+                    yield name, wanted | {argument: bad}
+        yield name, "3"
+        yield name, [1, 2]
+        yield name, None
+
+
+def not_tools(view: View) -> Iterator:
+    """Calls of what is there but is no tool: the reward, the answer, the way to begin again."""
+    for name in _NOT_TOOLS:
+        if name not in view.schemas:
+            yield name, {}
+    yield "reset", {"seed": 0}
+    yield "get_reward", {"self": None}
+
+
+def _drawn(view: View, schema: dict) -> dict:
+    """Arguments of the right types."""
+    return {name: _value(view, of) for name, of in schema["properties"].items()}
+
+
+def _value(view: View, schema: dict) -> object:
+    if "enum" in schema:
+        return view.rng.choice(schema["enum"])
+    kind = schema.get("type", "string")
+    kind = kind if isinstance(kind, str) else kind[0]
+    numbers = [int(number) for number in re.findall(r"\d{1,9}", view.observation)]
+    if kind in ("integer", "number"):
+        return view.rng.choice([*numbers, view.rng.randrange(1, 101), view.rng.randrange(1, 101)])
+    simple = {"boolean": view.rng.random() < 0.5, "array": [], "object": {}, "null": None}
+    return simple[kind] if kind in simple else view.rng.choice(re.findall(r"\w+", view.observation) or ["word"])
+
+
+# --- For the three of the suite ----------------------------------------------------------------------------------------
+
+
+def calculating(view: View) -> Iterator:
+    """Calculator: works the chain out with the calculator, step by step."""
+    value, *steps = re.findall(r"(Start with|add|subtract|multiply by) (\d+)", view.observation)
+    result = value[1]
+    for word, number in steps:
+        sign = {"add": "+", "subtract": "-", "multiply by": "*"}[word]
+        result = yield "calculate", {"expression": f"({result}) {sign} {number}"}
+    yield "answer", {"number": int(result)}
+
+
+def calculating_at_once(view: View) -> Iterator:
+    """Calculator: answers with the last number it read."""
+    yield "answer", {"number": int(re.findall(r"\d+", view.observation)[-1])}
+
+
+def halving(view: View) -> Iterator:
+    """Guessing: the middle of what is left, the best strategy there is."""
+    low, high = map(int, re.search(r"from (\d+) to (\d+)", view.observation).groups())
+    reply = ""
+    while "Yes" not in reply and low <= high:
+        middle = (low + high) // 2
+        reply = yield "guess", {"number": middle}
+        low, high = (middle + 1, high) if "Higher" in reply else (low, middle - 1)
+
+
+def guessing_at_once(view: View) -> Iterator:
+    """Guessing: one guess."""
+    low, high = map(int, re.search(r"from (\d+) to (\d+)", view.observation).groups())
+    yield "guess", {"number": view.rng.randint(low, high)}
+
+
+def looking_up(view: View) -> Iterator:
+    """Table: finds the row, reads the cell, answers."""
+    asked, column, value = re.search(r"What is the (.+) where (.+) is (.+)\?", view.observation).groups()
+    found = yield "find_row", {"column": column, "value": value}
+    cell = yield "read_cell", {"row": int(re.search(r"\d+", found).group()), "column": asked}
+    yield "answer", {"value": cell}
+
+
+def looking_up_at_once(view: View) -> Iterator:
+    """Table: answers with the name of the row."""
+    yield "answer", {"value": re.search(r" is (.+)\?", view.observation).group(1)}
+
+
+# By the class's name: the player that knows how to win, and the one that answers without having tried.
+ORACLES = {"Calculator": calculating, "Guessing": halving, "Table": looking_up}
+AT_ONCE = {"Calculator": calculating_at_once, "Guessing": guessing_at_once, "Table": looking_up_at_once}

@@ -1,0 +1,275 @@
+"""Rewards that run what a policy wrote, in a sandbox, on the tests of its row.
+
+The function is called inside, its value comes out as plain data, and what that is worth is decided here: see `sandbox` for what
+holds a program, and `asserts` for the forms of tests. All programs of a batch are run in one call, each distinct one once.
+
+A row that cannot be judged is None: its tests cannot be read, or the back end lacks something that the program uses. One
+warning a batch counts them, and under TRL the shares are metrics (`tests_reward/unsupported`, `tests_reward/unreadable`).
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+import warnings
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from hashlib import sha256
+
+from helpers.tags import TagFormat
+from helpers.rewards.code.asserts import Test, as_lists, read_tests
+from helpers.rewards.code import Backend, Job, Limits, Outcome, run_code
+from helpers.rewards.structure import _document, _fenced
+
+__all__ = ["executes_reward", "output_match_reward", "program_of", "read_tests", "tests_reward"]
+
+_ALIASES = {"python": ("python", "py", "python3")}
+_KEPT = 1024  # programs whose outcomes are remembered, at most 64 kB each
+_STALE = 60.0  # seconds, after which a program that timed out is run again: it may have been the machine
+_SHOWN = 160  # characters of a reason
+
+
+def program_of(completion: object, tags: TagFormat | None = None, language: str = "python") -> str:
+    """The program of a completion: its last fenced block in the language; "" where there is none.
+
+    tags: read the answer block alone. Several blocks are drafts and their revisions, so the last one counts, and only that: the
+    best of several would pay for guessing. If none names a language, the last block without a name counts; without any fence
+    the whole text does. A fence that is never closed was cut off, and with it the answer.
+
+    >>> draft, final = "```python\\nx = 1\\n```", "```py\\nx = 2\\n```\\nIt gives:\\n```\\n2\\n```"
+    >>> program_of(f"{draft}\\nBetter:\\n{final}"), program_of("x = 3"), program_of("```python\\nx = 4")
+    ('x = 2\\n', 'x = 3', '')
+    """
+    return _program(completion, tags, language)[0]
+
+
+def tests_reward(
+    completions: list,
+    tests: list | None = None,
+    entry_point: list | None = None,
+    share: bool = True,
+    tags: TagFormat | None = None,
+    language: str = "python",
+    limits: Limits | None = None,
+    backend: str | Backend = "monty",
+    log_metric: Callable | None = None,
+    **columns,
+) -> list[float | None]:
+    """The share of the row's tests that the program passes; with share=False 1.0 where it passes all, else 0.0.
+
+    tests, entry_point: columns as `read_tests` takes them. limits: for a program with all its tests, 2 s, 256 MB and 64 kB of
+    output by default; a test that comes to an error or a limit is not passed, and a time-out leaves none for the tests behind
+    it. Reward tests that the prompt does not show: the ones that it shows can be written into the program. And a share can be
+    guessed, where many tests have the same answer: try share=True and share=False in the laboratory (`attacks.CODE_BATTERY`).
+
+    >>> tests_reward(["def add(a, b):\\n    return a + b", "def add(a, b):\\n    return 3"],
+    ...              tests=[["assert add(1, 2) == 3", "assert add(0, 0) == 0"]] * 2)
+    [1.0, 0.5]
+    """
+
+    batch = _Batch("tests_reward", completions, tests, entry_point, tags, language)
+    return batch.scores(partial(_passed, share=share), limits, backend, log_metric)
+
+
+tests_reward.__test__ = False  # pytest would take it for a test, by its name
+
+
+def executes_reward(
+    completions: list,
+    tests: list | None = None,
+    entry_point: list | None = None,
+    tags: TagFormat | None = None,
+    language: str = "python",
+    limits: Limits | None = None,
+    backend: str | Backend = "monty",
+    log_metric: Callable | None = None,
+    **columns,
+) -> list[float | None]:
+    """1.0 where the program runs without an error and within the limits on all inputs of the row's tests, else 0.0.
+
+    What it returns does not count, so a function of one `return` earns it: pair it with `tests_reward`. Without a column
+    `tests` the program is run as a script, with nothing to read.
+
+    >>> executes_reward(["def half(n):\\n    return 1 / n"] * 2, tests=[["assert half(2) == 5"], ["assert half(0) == 5"]])
+    [1.0, 0.0]
+    """
+    alone = [[{"stdin": "", "stdout": ""}]] * len(completions)
+    batch = _Batch("executes_reward", completions, alone if tests is None else tests, entry_point, tags, language)
+    return batch.scores(_ran, limits, backend, log_metric)
+
+
+def output_match_reward(
+    completions: list,
+    tests: list | None = None,
+    share: bool = True,
+    tags: TagFormat | None = None,
+    language: str = "python",
+    limits: Limits | None = None,
+    backend: str | Backend = "monty",
+    log_metric: Callable | None = None,
+    **columns,
+) -> list[float | None]:
+    """The share of the row's `{"stdin": …, "stdout": …}` pairs for which the program prints that; share=False: all or nothing.
+
+    White space at the end of a line, and empty lines at the end, do not count; everything else does. A program that ends with
+    an error has not passed, whatever it printed before. Limits are for each pair; a row with tests of another kind is None.
+
+    >>> output_match_reward(["print(sum(map(int, input().split())))"], tests=[[{"stdin": "1 2\\n", "stdout": "3\\n"}]])
+    [1.0]
+    """
+
+    batch = _Batch("output_match_reward", completions, tests, None, tags, language)
+    for row in batch.rows:
+        if any(test.call is not None for test in row.tests):
+            row.refuse("unreadable", "the tests are calls, not pairs of stdin and stdout")
+    return batch.scores(partial(_passed, share=share), limits, backend, log_metric)
+
+
+# --- What code counts ----------------------------------------------------------------------------------------------------
+
+
+def _program(completion: object, tags: TagFormat | None, language: str) -> tuple[str, int]:
+    """The program, and how many blocks there were to choose from."""
+    text, language = _document(completion, tags), language.casefold()
+    if "```" not in text:
+        return text, 1
+    blocks = _fenced(text)
+    named = [code for name, code in blocks if name in _ALIASES.get(language, (language,))]
+    found = named or [code for name, code in blocks if not name]
+    return (found[-1] if found else ""), len(found)
+
+
+# --- A batch -------------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class _Row:
+    program: str
+    tests: list[Test] = field(default_factory=list)
+    outcomes: list[Outcome] = field(default_factory=list)  # one a test
+    unjudged: str = ""  # the kind of reason
+    why: str = ""
+
+    def refuse(self, kind: str, why: str) -> None:
+        self.unjudged, self.why, self.tests = kind, why, []
+
+    def jobs(self) -> list[tuple[Job, list[int]]]:
+        """A job a function, with the tests that it answers; a job a script."""
+        calls = dict.fromkeys(test.call for test in self.tests)
+        if None in calls:
+            return [(Job(self.program, stdin=test.stdin), [at]) for at, test in enumerate(self.tests)]
+        asked = {call: [at for at, test in enumerate(self.tests) if test.call == call] for call in calls}
+        return [(Job(self.program, call, tuple(self.tests[at].args for at in ats)), ats) for call, ats in asked.items()]
+
+
+def _passed(row: _Row, share: bool) -> float:
+    passed = [test.passes(outcome) for test, outcome in zip(row.tests, row.outcomes, strict=True)]
+    return sum(passed) / len(passed) if share else float(all(passed))
+
+
+def _ran(row: _Row) -> float:
+    return float(all(outcome.kind == "value" for outcome in row.outcomes))
+
+
+class _Batch:
+    """The rows of one call of a reward, from their completions to their scores."""
+
+    def __init__(self, name: str, completions: list, tests: list | None, entry_point, tags: TagFormat | None, language: str):
+        self.name, read = name, {}
+        for what, column in (("tests", tests), ("entry_point", entry_point)):
+            if isinstance(column, (list, tuple)) and len(column) != len(completions):
+                raise ValueError(f"{name}: {what} has {len(column)} rows, and there are {len(completions)} completions.")
+        found = [_program(completion, tags, language) for completion in completions]
+        self.rows = [_Row(program) for program, _ in found]
+        self.several = sum(blocks > 1 for _, blocks in found)
+        for at, row in enumerate(self.rows):
+            if tests is None:
+                row.refuse("unreadable", "the data has no column `tests`")
+                continue
+            function = entry_point[at] if isinstance(entry_point, (list, tuple)) else entry_point
+            key = repr((as_lists(tests[at]), function))  # a group shares its tests
+            if key not in read:
+                read[key] = _read(tests[at], function)
+            if isinstance(read[key], str):
+                row.refuse("unreadable", read[key])
+            else:
+                row.tests = read[key]
+
+    def scores(self, score: Callable[[_Row], float], limits: Limits | None, backend, log_metric) -> list[float | None]:
+        """Run the programs, and give each row that can be judged its score."""
+        jobs = [(row, job, ats) for row in self.rows if row.program.strip() for job, ats in row.jobs()]
+        nothing = Outcome("error", error="SyntaxError", message="there is no program")
+        for row in self.rows:
+            row.outcomes = [nothing] * len(row.tests)
+        for (row, _, ats), outcomes in zip(jobs, _run([job for _, job, _ in jobs], limits, backend), strict=True):
+            for at, outcome in zip(ats, outcomes, strict=True):
+                row.outcomes[at] = outcome
+        for row in self.rows:
+            lacking = next((outcome.message for outcome in row.outcomes if outcome.kind == "unsupported"), None)
+            if lacking is not None:
+                row.refuse("unsupported", lacking)
+        self._tell(log_metric)
+        return [None if row.unjudged else score(row) for row in self.rows]
+
+    def _tell(self, log_metric) -> None:
+        count = len(self.rows)
+        reasons = {kind: [row.why for row in self.rows if row.unjudged == kind] for kind in ("unreadable", "unsupported")}
+        if log_metric and count:
+            for kind, whys in reasons.items():
+                log_metric(f"{self.name}/{kind}", len(whys) / count)
+            log_metric(f"{self.name}/several_blocks", self.several / count)
+        said = {
+            "unreadable": "tests that cannot be read (such as: {})",
+            "unsupported": "programs that the sandbox cannot run (such as: {})",
+        }
+        told = [f"{len(whys)} × {said[kind].format(whys[0].rstrip('.')[:_SHOWN])}" for kind, whys in reasons.items() if whys]
+        if told:
+            unjudged = sum(map(len, reasons.values()))
+            warnings.warn(
+                f"{self.name}: {unjudged} of {count} completions were not judged and score None: {'; '.join(told)}.",
+                stacklevel=4,
+            )
+
+
+def _read(tests: object, entry_point: str | None) -> list[Test] | str:
+    """The tests, or why they cannot be read."""
+    try:
+        return read_tests(tests, entry_point)
+    except ValueError as error:
+        return str(error)
+
+
+# --- Running, with a memory ----------------------------------------------------------------------------------------------
+
+_remembered: OrderedDict[tuple, tuple[list[Outcome], float, object]] = OrderedDict()  # the outcomes, until when, the back end
+_lock = threading.Lock()
+
+
+def forget() -> None:
+    """Forget the outcomes of programs that were run, for a measurement of time."""
+    with _lock:
+        _remembered.clear()
+
+
+def _run(jobs: list[Job], limits: Limits | None, backend: str | Backend) -> list[list[Outcome]]:
+    """`run_code`, each distinct job once, and none whose outcomes are remembered."""
+    where = backend if isinstance(backend, str) else id(backend)  # kept alive by what is remembered, so nobody else has its id
+    keys = [(sha256(repr(job).encode(errors="backslashreplace")).digest(), repr(limits), where) for job in jobs]
+    with _lock:
+        known = {key: _remembered[key][0] for key in keys if key in _remembered and _remembered[key][1] > time.monotonic()}
+    new = {key: job for key, job in zip(keys, jobs, strict=True) if key not in known}
+    ran = dict(zip(new, run_code(list(new.values()), limits, backend) if new else [], strict=True))
+    with _lock:
+        for key, outcomes in ran.items():
+            if any(outcome.kind == "unsupported" for outcome in outcomes):  # it may be the machine's fault, or a service's
+                continue
+            late = any(outcome.kind == "timeout" for outcome in outcomes)
+            _remembered[key] = outcomes, time.monotonic() + _STALE if late else math.inf, backend
+        for key in known.keys() & _remembered.keys():
+            _remembered.move_to_end(key)
+        while len(_remembered) > _KEPT:
+            _remembered.popitem(last=False)
+    return [known.get(key) or ran[key] for key in keys]

@@ -1,0 +1,365 @@
+"""The laboratory: a list of rewards with weights is tried, attacked, measured and timed before it trains anything.
+
+    lab = Lab(reward_functions, reward_weights, tags)
+    lab.cases()                       # completions with a known score
+    lab.attacks(rows)                 # does cheating pay?
+    lab.signal(rows, completions)     # what would GRPO learn from what this policy writes?
+    lab.speed()
+    print(lab.verdict())              # go or no go, and what to change
+
+Each step can be left out; the verdict speaks of what was done. No model is needed: `stored_groups` reads the completions of a
+run.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import math
+import re
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+
+from helpers.data.files import regular_file
+from helpers.data.sources import Broken, file_rows, text_lines
+from helpers.tags import THINK_ANSWER, TagFormat, completion_text
+from helpers.rewards.answers import symbolic
+from helpers.rewards.code import programs
+from helpers.rewards.lab import attacks, verdicts
+from helpers.rewards.faults import Fault, tried
+from helpers.rewards.shaping import reward_name
+
+CASES = Path(__file__).with_name("cases.jsonl")
+CODE_CASES = Path(__file__).with_name("code_cases.jsonl")  # for rewards that run code: lab.cases(CODE_CASES)
+_TIMED = 1000  # completions
+_ROWS_ATTACKED = 16
+_SAME = 1e-6  # scores closer than this are equal
+_NO_SPREAD = 1e-8  # TRL's isclose: rounding is no spread
+_TAKEN = {"total", "wins", "gain", "paid_by", "example"}
+
+# What TRL passes beside the data; rewards may use it, the laboratory has nothing to log to.
+_FROM_THE_TRAINER = {
+    "trainer_state": SimpleNamespace(global_step=0, max_steps=1, epoch=0.0),
+    "log_extra": lambda column, values: None,
+    "log_metric": lambda name, value: None,
+}
+
+
+@dataclass
+class Lab:
+    """Rewards on the bench, and what was found out about them so far.
+
+    functions, weights: as for GRPOTrainer and GRPOConfig, one weight a function. tokenizer: for rewards that count tokens;
+    without one a word is a token. ValueError where the numbers of both differ, or two rewards have one name (TRL logs them by
+    name).
+    """
+
+    functions: list[Callable]
+    weights: list[float]
+    tags: TagFormat = THINK_ANSWER
+    tokenizer: object = None
+    results: dict = field(default_factory=dict)
+    faults: list[Fault] = field(default_factory=list)
+
+    def __post_init__(self):
+        if len(self.functions) != len(self.weights) or not self.functions:
+            raise ValueError(f"{len(self.functions)} rewards and {len(self.weights)} weights: each reward needs one weight.")
+        for weight in self.weights:
+            if isinstance(weight, bool) or not isinstance(weight, (int, float)):
+                raise ValueError(f"weight {weight!r} is not a number.")
+        self.names = [reward_name(function) for function in self.functions]
+        twice = sorted({name for name in self.names if self.names.count(name) > 1})
+        if twice:
+            raise ValueError(f"two rewards are called {twice[0]!r}. TRL logs them by name: wrap one in a function of its own.")
+        taken = sorted(_TAKEN.intersection(self.names))
+        if taken:
+            raise ValueError(f"a reward cannot be called {taken[0]!r}: the tables have a column of that name.")
+
+    def scores(self, completions: list[str], **columns: list) -> pd.DataFrame:
+        """A row a completion: each reward's score (nan for None) and the weighted `total`, called as TRL would call them.
+
+        columns: a list each, one entry a completion. What a reward gets wrong is added to `faults`.
+        """
+        messages = [[{"role": "assistant", "content": text}] for text in completions]
+        given = columns | {"completion_ids": self._token_ids(completions)} | _FROM_THE_TRAINER
+        given.setdefault("prompts", [[{"role": "user", "content": ""}] for _ in completions])
+        table = pd.DataFrame(index=range(len(completions)))
+        for name, function in zip(self.names, self.functions, strict=True):
+            scored, faults = tried(function, messages, given)
+            table[name] = np.array([np.nan if score is None else score for score in scored], dtype=float)
+            self.faults += faults
+        # As in TRL: a reward that abstains adds nothing; where all abstain there is no total.
+        table["total"] = table[self.names].mul(self.weights).sum(axis=1, min_count=1)
+        return table
+
+    def _token_ids(self, completions: list[str]) -> list[list[int]]:
+        if self.tokenizer is not None:
+            return self.tokenizer(completions, add_special_tokens=False)["input_ids"]
+        return [[hash(word) % 2**31 for word in text.split()] for text in completions]
+
+    def cases(self, path: str | Path | None = None) -> pd.DataFrame:
+        """Completions with a known score, a row each: the scores, the `total`, and the expected scores as `expected <reward>`.
+
+        path: a file of your own, a JSON object a line: `name`, `completion`, `expected` (reward name to score), and the row's
+        columns such as `answer`. Without one, the suite's own. ValueError names the line that is not such an object.
+        """
+        loaded = load_cases(path, self.tags)
+        for case in loaded:
+            self._refuse_unknown(case)
+        table = self.scores([case["completion"] for case in loaded], **_columns(loaded)).set_axis(
+            [case["name"] for case in loaded]
+        )
+        for reward in self.names:
+            table[f"expected {reward}"] = [case["expected"].get(reward, np.nan) for case in loaded]
+        self.results["cases"] = table
+        return table
+
+    def _refuse_unknown(self, case: dict) -> None:
+        import helpers.rewards
+
+        known = {*self.names, *(name for name in helpers.rewards.__all__ if name.endswith("_reward"))}
+        for name in sorted(set(case["expected"]) - known):
+            near = difflib.get_close_matches(name, known, 1)
+            hint = f" Did you mean {near[0]!r}?" if near else ""
+            raise ValueError(f"case {case['name']!r} expects a score of {name!r}, which is no reward.{hint}")
+
+    def attacks(self, rows: pd.DataFrame, length: int = 200, battery: list[attacks.Attack] = attacks.BATTERY) -> pd.DataFrame:
+        """What cheating earns on real rows: a row an attack, best first, with the mean scores and an `example`.
+
+        rows: data with an `answer`, the first 16 are used. length: the bound of a completion in words. `wins` is the share of
+        rows where the attack earns more than its ceiling: an honest wrong answer, or an honest right one where it holds the
+        right answer. `gain`: by how much there, on average; `paid_by`: the reward that gives most of it.
+        """
+        answered = rows[rows["answer"].notna()] if "answer" in rows else rows.head(0)
+        if not len(answered):
+            raise ValueError("the attacks need rows with an `answer`: what would an honest right answer be?")
+        chosen = attacks.with_wrong_answers(answered.head(_ROWS_ATTACKED).to_dict("records"))
+        honest = {
+            attacks.RIGHT: [attacks.honest(row, self.tags, row["answer"]) for row in chosen],
+            attacks.WRONG: [attacks.honest(row, self.tags, row[attacks.WRONG]) for row in chosen],
+        }
+        written = honest | {attack.name: [attack.write(row, self.tags, length) for row in chosen] for attack in battery}
+        columns = _columns(chosen)
+        scored = {name: self.scores(texts, **columns) for name, texts in written.items()}
+        ceilings = {attack.name: scored[attack.ceiling] for attack in battery} | {attacks.WRONG: scored[attacks.RIGHT]}
+        table = pd.DataFrame({name: scores.mean() for name, scores in scored.items()}).T
+        compared = {name: self._compared(scored[name], bar, tie=name == attacks.WRONG) for name, bar in ceilings.items()}
+        for at, column in enumerate(("wins", "gain", "paid_by")):
+            table[column] = [compared[name][at] if name in compared else (0.0, 0.0, "")[at] for name in table.index]
+        table["example"] = {name: texts[0] for name, texts in written.items()}
+        table = table.sort_values("total", ascending=False, kind="stable")
+        self.results["attacks"] = table
+        return table
+
+    def _compared(self, scores: pd.DataFrame, ceiling: pd.DataFrame, tie: bool) -> tuple[float, float, str]:
+        """On which share of the rows the scores exceed the ceiling (or reach it: a wrong answer that ties with a right one)."""
+        won = scores["total"] > ceiling["total"] + (-_SAME if tie else _SAME)
+        if not won.any():
+            return 0.0, 0.0, ""
+        extra = (scores - ceiling)[won].mean()
+        paid = extra[self.names].mul(self.weights).fillna(0.0)
+        return float(won.mean()), float(extra["total"]), str(paid.idxmax())
+
+    def signal(self, rows: pd.DataFrame, completions: list[list[str]]) -> dict:
+        """What GRPO would learn from: statistics of the rewards on groups of completions, one group a row.
+
+        Returns a dict: `groups`, `group_size`; per reward its `mean`, `within_group_std`, `zero_spread` (share of groups that
+        all score the same), `advantage_share` (of the variance of TRL's group-scaled advantage; the shares sum to 1),
+        `rank_correlation` with the others (Spearman); for the weighted total `mean` and `zero_spread`; `pass_rate`, a value a
+        row, by the rewards that tell a right answer from a wrong one (`judges`, known once `attacks` was run), and None for a
+        row they cannot judge.
+        """
+        if len(rows) != len(completions) or not completions:
+            raise ValueError(f"{len(rows)} rows and {len(completions)} groups: there must be one group a row.")
+        sizes = {len(group) for group in completions}
+        if min(sizes) < 2:
+            raise ValueError("a group of fewer than two completions has no spread; sample at least two a row.")
+        records = rows.to_dict("records")
+        repeated = [record for record, group in zip(records, completions, strict=True) for _ in group]
+        group_of = np.repeat(np.arange(len(completions)), [len(group) for group in completions])
+        texts = [text for group in completions for text in group]
+        scores = self.scores(texts, **_columns(repeated))
+        self.results["completions"] = texts, _columns(repeated)
+        self.results["signal"] = _statistics(scores, group_of, self.names, self.weights, self.judges()) | {
+            "group_size": max(sizes)
+        }
+        return self.results["signal"]
+
+    def judges(self) -> list[str]:
+        """The rewards that tell a right answer from a wrong one, by what the attacks found; before them, the first reward."""
+        table = self.results.get("attacks")
+        if table is None:
+            return self.names[:1]
+        gap = table.loc[attacks.RIGHT, self.names] - table.loc[attacks.WRONG, self.names]
+        return [name for name in self.names if gap[name] > 0.25]
+
+    def speed(self, completions: list[str] | None = None) -> pd.Series:
+        """Milliseconds for 1,000 completions, per reward: those of `signal`, or the ones given, repeated or cut to that
+        number."""
+        texts, columns = (completions, {}) if completions else self.results.get("completions") or (["<answer>4</answer>"], {})
+        repeats = -(-_TIMED // len(texts))
+        columns = {key: (values * repeats)[:_TIMED] for key, values in columns.items()}
+        texts = (texts * repeats)[:_TIMED]
+        taken = {}
+        for name, function, weight in zip(self.names, self.functions, self.weights, strict=True):
+            alone = Lab([function], [weight], self.tags, self.tokenizer)
+            symbolic.forget()  # what `signal` has just judged would cost nothing
+            programs.forget()
+            began = time.perf_counter()
+            alone.scores(texts, **columns)
+            taken[name] = 1000 * (time.perf_counter() - began)
+        self.results["speed"] = pd.Series(taken, name="ms per 1,000 completions")
+        return self.results["speed"]
+
+    def verdict(self) -> verdicts.Verdict:
+        """Go or no go, in words, from everything that was done so far."""
+        return verdicts.judge(self)
+
+    def report(self) -> dict:
+        """All results as JSON: `rewards` with an entry each, `attacks`, `signal`, and the `verdict`."""
+        return verdicts.report(self)
+
+
+def load_cases(path: str | Path | None = None, tags: TagFormat = THINK_ANSWER) -> list[dict]:
+    """The cases of a JSON-lines file; the suite's own, with these tags, without one. See `Lab.cases`."""
+    if path is not None and not isinstance(path, str | Path):
+        raise ValueError(f"cases={path!r} is not the path of a file: a JSON object a line, with name, completion and expected.")
+    try:
+        file = regular_file(Path(path or CASES))
+    except ValueError as error:
+        raise ValueError(f"{error} Cases are a JSON object a line, with name, completion and expected.") from None
+    own_tags = dict(zip(THINK_ANSWER.tags, tags.tags, strict=True))
+    cases, seen = [], Counter()
+    for number, line in enumerate(text_lines(file), start=1):
+        if not line.strip():
+            continue
+        case = _case(line, f"{file.name}, line {number}")
+        if path is None:
+            case["completion"] = re.sub("|".join(own_tags), lambda tag: own_tags[tag.group()], case["completion"])
+        seen[case["name"]] += 1
+        if seen[case["name"]] > 1:
+            case["name"] += f" ({seen[case['name']]})"
+        cases.append(case)
+    if not cases:
+        raise ValueError(f"{file.name} holds no case: it needs a JSON object a line, with name, completion and expected.")
+    return cases
+
+
+def _case(line: str, where: str) -> dict:
+    try:
+        case = json.loads(line)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{where} is not JSON: {error.msg}, at character {error.colno}.") from None
+    except (ValueError, RecursionError) as error:  # an integer of 5,000 digits, brackets 10,000 deep
+        raise ValueError(f"{where} cannot be read as JSON: {error}.") from None
+    if not isinstance(case, dict) or not all(isinstance(case.get(key), str) for key in ("name", "completion")):
+        raise ValueError(f"{where} needs the texts `name` and `completion`; it is {line[:100]!r}.")
+    try:
+        case["name"].encode()
+    except UnicodeEncodeError:
+        raise ValueError(f"{where}: `name` is {case['name'][:100]!a}, which no file can hold: half a character.") from None
+    expected = case.setdefault("expected", {})
+    if not isinstance(expected, dict) or not all(isinstance(score, (int, float)) for score in expected.values()):
+        raise ValueError(f'{where}: `expected` must map rewards to scores, such as {{"correctness_reward": 1}}.')
+    for name, score in expected.items():
+        if not math.isfinite(score):
+            raise ValueError(f"{where}: the expected score of {name!r} is {score}; it must be a finite number.")
+    return case
+
+
+def stored_groups(stored: pd.DataFrame | str | Path) -> tuple[pd.DataFrame, list[list[str]]]:
+    """Rows and groups for `Lab.signal` from stored completions: a table, or a .parquet, .csv or .jsonl file of one.
+
+    Its columns are `question`, `completion`, what the rewards need, such as `answer`, and `step` if any: a group is a question
+    at a step, as in the `completions.parquet` of a run. ValueError where a column is missing or no group has two completions.
+    """
+    if not isinstance(stored, pd.DataFrame | str | Path):
+        raise ValueError(f"completions={stored!r} is not the path of a file of stored completions.")
+    table = stored if isinstance(stored, pd.DataFrame) else _table(Path(stored))
+    missing = {"question", "completion"} - set(table.columns)
+    if missing:
+        raise ValueError(
+            f"stored completions need the columns question, answer and completion; {sorted(missing)[0]!r} is missing."
+        )
+    table = table.assign(completion=[_checked_text(value, row) for row, value in enumerate(table["completion"])])
+    if not table["question"].map(lambda question: isinstance(question, str)).all():
+        raise ValueError("stored completions: `question` must be a text in every row.")
+    keys = [key for key in ("step", "question") if key in table]
+    groups = [group for _, group in table.groupby(keys, sort=False) if len(group) > 1]
+    if not groups:
+        raise ValueError(f"none of the {len(table)} stored completions share a question: a group needs at least two.")
+    columns = [column for column in table.columns if column != "completion"]
+    rows = pd.DataFrame([group.iloc[0][columns] for group in groups]).reset_index(drop=True)
+    return rows, [group["completion"].tolist() for group in groups]
+
+
+def _checked_text(completion: object, row: int) -> str:
+    if not isinstance(completion, (str, list, tuple, dict)):
+        raise ValueError(f"stored completions: `completion` in row {row} is {completion!r}, neither a text nor chat messages.")
+    return completion_text(completion)
+
+
+def _table(path: Path) -> pd.DataFrame:
+    if path.suffix.lower() not in (".parquet", ".csv", ".jsonl"):
+        raise ValueError(f"{path.name}: stored completions come as a .parquet, .csv or .jsonl file.")
+    rows = list(file_rows(path))
+    broken = [row for row in rows if isinstance(row, Broken)]
+    if broken:
+        first = f"{broken[0].where}: {broken[0].reason}"
+        raise ValueError(f"{path.name}: {len(broken)} rows of {len(rows)} cannot be read. {first}.")
+    return pd.DataFrame(rows)
+
+
+def _columns(records: list[dict]) -> dict[str, list]:
+    """As TRL passes them: every column but the prompt, which is called `prompts`."""
+    names = dict.fromkeys(name for record in records for name in record)
+    ours = ("prompt", "prompts", "completion", "completions", "completion_ids", "name", "expected", attacks.WRONG)
+    columns = {name: [record.get(name) for record in records] for name in names if name not in ours}
+    if "prompt" in names:
+        prompts = [record.get("prompt") for record in records]
+        columns["prompts"] = [prompt if isinstance(prompt, str) or prompt is None else list(prompt) for prompt in prompts]
+    return columns
+
+
+def _statistics(scores: pd.DataFrame, group_of: np.ndarray, names: list[str], weights: list[float], judges: list[str]) -> dict:
+    groups = scores.groupby(group_of)
+    deviation = groups.transform("std", ddof=1)  # as TRL: torch's std, of the group
+    judged = scores["total"].notna()
+    weighted = scores[names].mul(weights).fillna(0.0).where(judged)
+    centred = (weighted - weighted.groupby(group_of).transform("mean")).fillna(0.0)
+    scaled = centred.div(deviation["total"].fillna(0.0) + 1e-4, axis=0)  # the 1e-4 is TRL's
+    advantage = scaled.sum(axis=1)
+    variance = float((advantage**2).mean())
+    ranks = scores[names].corr(method="spearman")
+    constant = groups.std(ddof=1).fillna(0.0) < _NO_SPREAD
+    rewards = {
+        name: {
+            "weight": weight,
+            "mean": _finite(scores[name].mean()),
+            "within_group_std": _finite(groups[name].std(ddof=1).mean()),
+            "zero_spread": float(constant[name].mean()),
+            "advantage_share": float((scaled[name] * advantage).mean() / variance) if variance > _NO_SPREAD else 0.0,
+            "rank_correlation": {other: _finite(ranks.loc[name, other]) for other in names if other != name},
+        }
+        for name, weight in zip(names, weights, strict=True)
+    }
+    passed = (scores[judges] >= 0.5).all(axis=1).where(scores[judges].notna().all(axis=1)) if judges else judged * 0.0
+    rates = passed.astype(float).groupby(group_of).mean()
+    return {
+        "groups": int(group_of[-1]) + 1,
+        "rewards": rewards,
+        "total": {"mean": _finite(scores["total"].mean()), "zero_spread": float(constant["total"].mean())},
+        "judges": judges,
+        "pass_rate": [_finite(round(rate, 6)) for rate in rates],
+    }
+
+
+def _finite(value: float) -> float | None:
+    return float(value) if np.isfinite(value) else None

@@ -1,0 +1,213 @@
+"""Two steps at full length before a training: whether the memory suffices, and what the training will take in time and tokens.
+
+What can be told without loading anything is `memory.check`'s to tell.
+"""
+
+from __future__ import annotations
+
+import copy
+import gc
+import random
+import tempfile
+import threading
+import time
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+import torch
+from datasets import Dataset
+from transformers import PrinterCallback, TrainerCallback
+
+from helpers.environment import Machine
+from helpers.presets import Preset
+from helpers.rewards.faults import tried
+from helpers.rewards.shaping import reward_name
+from helpers.training import sampling_gap, vllm_cpu
+from helpers.training.memory import card_of, estimate, shape_of, size, ways_out
+
+_LEFT_AFTER_OOM = 0.8  # of an estimate that proved too low: what is proposed instead stays below that share
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What was measured: the seconds of the first step, with what is done once (compiling, checks), and of one after it; the
+    bytes of the card in use at their height (None without a GPU), and what is to be said of the engine that samples (nothing
+    where Transformers does).
+    """
+
+    first: float
+    seconds: float
+    peak: int | None
+    engine: tuple[str, ...] = ()
+
+
+def trial_step(
+    model, tokenizer, config, reward_functions: list, train: pd.DataFrame, settings: Preset, machine: Machine
+) -> Trial:
+    """Take two real steps on the longest prompts, with every completion at its limit, and leave no trace of them.
+
+    They are what `config` will train with: sampling, rewards, loss, gradients, optimizer. Where one round of sampling serves
+    several steps, there are as many as lead to a second round. Where vLLM samples, its log-probabilities are then compared with
+    the trainer's, which is no part of the measured memory. Afterwards the adapter's weights, the rewards' states and the random
+    numbers are what they were. ValueError, with settings that would fit, where the memory
+    does not suffice: better now than when the first such batch comes, hours later.
+    """
+    weights = {name: weight.detach().clone() for name, weight in model.named_parameters() if weight.requires_grad}
+    adapters, training, clock = set(model.peft_config), model.training, Clock()
+    devices = [model.device] if model.device.type == "cuda" else []
+    drawn = random.getstate(), np.random.get_state()  # torch's are forked below
+    engine = ()
+    try:
+        with torch.random.fork_rng(devices), tempfile.TemporaryDirectory() as folder:
+            rewards = [_only_tried(function) for function in reward_functions]
+            few, rows = _few_steps(config, settings, folder), _longest(train, settings)
+            with PeakMemory() as peak:
+                trainer = _trainer(model, tokenizer, few, rewards, rows, clock)
+                trainer.train()
+            if settings.engine == "vllm":
+                engine = _against_the_engine(model, tokenizer, list(rows["prompt"]) * settings.num_generations, config)
+    except (RuntimeError, MemoryError) as error:
+        if not _is_out_of_memory(error):
+            raise
+        raise ValueError(_out_of_memory(settings, machine)) from None
+    finally:
+        trainer = None
+        for name in set(model.peft_config) - adapters:  # TRL's frozen reference; the real trainer adds its own
+            model.delete_adapter(name)
+        parameters = dict(model.named_parameters())
+        for name, weight in weights.items():
+            parameters[name].data, parameters[name].grad = weight, None
+        model.train(training)
+        random.setstate(drawn[0])
+        np.random.set_state(drawn[1])
+        gc.collect()
+        if devices:
+            torch.cuda.empty_cache()
+    first, *later = clock.seconds
+    return Trial(first, max(later), peak.bytes, engine)  # the longest is one that samples
+
+
+def forecast(trial: Trial, settings: Preset, machine: Machine) -> list[str]:
+    """What the whole training will take at most, as lines of text: hours, tokens, and the memory that was measured."""
+    sampled = settings.max_steps * settings.completions_per_step * settings.max_completion_length
+    hours = settings.max_steps * trial.seconds / 3600
+    whole = f"{hours:.1f} hours" if hours >= 1 else f"{hours * 60:.1f} minutes"
+    lines = [
+        f"every completion at its limit: first step {trial.first:.1f} s, with what is done once; then {trial.seconds:.1f} s",
+        f"{settings.max_steps} steps: at most {whole} and {sampled:,} sampled tokens; less, the sooner completions end",
+    ]
+    if trial.peak is not None:
+        shape = shape_of(settings.model_path)
+        expected = f", estimated {size(estimate(settings, shape, card_of(machine)).peak)}" if shape else ""
+        lines.append(f"memory in use at its height: {size(trial.peak)}{expected}")
+    return [*lines, *trial.engine]
+
+
+def _against_the_engine(model, tokenizer, prompts: list, config) -> tuple[str, ...]:
+    try:
+        return tuple(sampling_gap.lines(sampling_gap.measure(model, tokenizer, prompts, config), config))
+    except torch.OutOfMemoryError:  # it holds logits that no step of the training holds
+        return ("vLLM was not compared with the trainer: the comparison ran out of memory, which the steps before it did not.",)
+
+
+def _few_steps(config, settings: Preset, folder: str):
+    """The configuration of the training, for as many steps as lead to a second round of sampling, neither logged nor saved."""
+    few = copy.copy(config)
+    served = -(-config.steps_per_generation * config.num_iterations // config.gradient_accumulation_steps)
+    few.output_dir, few.max_steps, few.save_strategy, few.report_to, few.log_completions = folder, served + 1, "no", [], False
+    limit = settings.max_completion_length
+    of_vllm = {"min_tokens": limit, "ignore_eos": True}
+    few.generation_kwargs = of_vllm if settings.engine == "vllm" or config.use_vllm else {"min_new_tokens": limit}
+    return few
+
+
+def _longest(train: pd.DataFrame, settings: Preset) -> Dataset:
+    """As many rows as one round of sampling takes, those with the most text; repeated where the data has fewer."""
+    rows = settings.completions_per_round // settings.num_generations
+    length = train["prompt"].map(lambda messages: sum(len(message["content"]) for message in messages))
+    longest = train.loc[length.sort_values(ascending=False, kind="stable").index[:rows]]
+    return Dataset.from_pandas(pd.concat([longest] * -(-rows // len(longest)))[:rows], preserve_index=False)
+
+
+def _trainer(model, tokenizer, config, rewards: list, train: Dataset, clock: TrainerCallback):
+    from trl import GRPOTrainer
+
+    trainer = GRPOTrainer(
+        model=model,
+        processing_class=tokenizer,
+        args=config,
+        reward_funcs=rewards,
+        train_dataset=train,
+        callbacks=[clock],
+        rollout_func=vllm_cpu.rollout(model, tokenizer),
+    )
+    trainer.remove_callback(PrinterCallback)
+    return trainer
+
+
+def _only_tried(function):
+    """The reward as the training would call it, without its state moving and without raising."""
+    if not callable(function) or isinstance(function, torch.nn.Module):
+        return function  # TRL's to call
+
+    def reward(completions, **columns):
+        return tried(function, completions, columns)[0]
+
+    reward.__name__ = reward_name(function)
+    return reward
+
+
+class Clock(TrainerCallback):
+    """The seconds of each step, its sampling included."""
+
+    def __init__(self):
+        self.seconds = []
+
+    def on_step_begin(self, args, state, control, **kwargs):
+        self.began = time.monotonic()
+
+    def on_step_end(self, args, state, control, **kwargs):
+        self.seconds.append(time.monotonic() - self.began)
+
+
+class PeakMemory:
+    """The most bytes of the card that were in use, looked up every 20 ms: vLLM's memory does not pass through torch."""
+
+    bytes: int | None = None
+
+    def __enter__(self):
+        self.done = threading.Event()
+        self.thread = threading.Thread(target=self._watch, daemon=True)
+        if torch.cuda.is_available():
+            self.bytes = 0
+            self.thread.start()
+        return self
+
+    def _watch(self) -> None:
+        while not self.done.wait(0.02):
+            free, total = torch.cuda.mem_get_info()
+            self.bytes = max(self.bytes, total - free)
+
+    def __exit__(self, *exception):
+        self.done.set()
+        if self.thread.is_alive():
+            self.thread.join()
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    """CUDA has an error of its own for it, Python another; a CPU's allocator raises a plain RuntimeError."""
+    said = ("out of memory", "not enough memory", "allocate memory")
+    return isinstance(error, (torch.OutOfMemoryError, MemoryError)) or any(words in str(error).lower() for words in said)
+
+
+def _out_of_memory(settings: Preset, machine: Machine) -> str:
+    card, shape = card_of(machine), shape_of(settings.model_path)
+    where = machine.gpu or "this machine"
+    room = card or machine.memory_gb * 1e9
+    if shape is None:
+        return f"{where} ran out of memory in the trial step: halve max_completion_length or take a smaller model."
+    expected = estimate(settings, shape, card).peak
+    limit = min(0.95 * room, _LEFT_AFTER_OOM * expected)
+    said = f"{where}, with {size(room)}, ran out of memory in the trial step (estimated {size(expected)}), at full length. "
+    return said + ways_out(settings, shape, card, limit)

@@ -1,0 +1,400 @@
+"""Episodes outside of a trainer are those that TRL plays inside: the same tokens, masks, messages, counts and rewards."""
+
+import copy
+import json
+
+import pandas as pd
+import pyarrow
+import pytest
+import torch
+from datasets import Dataset
+from scripted_policies import called
+from trl import GRPOConfig, GRPOTrainer, chat_template_utils
+
+from helpers.agents import Guarded, Guessing, episodes
+from helpers.agents.episodes import finished, transcript
+from helpers.agents.protocol import prepare_template
+from helpers.runs import Run
+from helpers.training import checkpoints, policy
+
+pytestmark = [
+    pytest.mark.usefixtures("one_thread"),
+    pytest.mark.filterwarnings("ignore:You are using 'environment_factory'"),
+    pytest.mark.filterwarnings("ignore:You are using 'rollout_func'"),
+]
+
+ROOM, TURNS = 200, 3  # tokens and answered turns of a scripted episode
+
+
+def row(name: str, seed: int, before: str = "") -> dict:
+    system = {"role": "system", "content": before + "Call a tool in each turn until you are done."}
+    return {"prompt": [system, {"role": "user", "content": f"Game {name}. "}], "seed": seed, "name": name}
+
+
+class Noting:
+    """A trainer that keeps what was generated, as TRL goes on with it."""
+
+    script = None
+
+    def _generate(self, prompts):
+        generated = super()._generate(prompts)
+        self.generated = copy.deepcopy(generated[:4])  # the ids of prompts and of completions, the tool mask, the messages
+        return generated
+
+
+class Sampling(Noting, GRPOTrainer):
+    """What the model samples."""
+
+
+class Scripted(Noting, GRPOTrainer):
+    """What `script` says; as long a turn as TRL would let a model write, and no longer."""
+
+    def _generate_single_turn(self, prompt_ids, images, multimodal_fields, num_generations, has_tool_images=False):
+        return self.script(prompt_ids), None
+
+
+def step(kind, model, tokenizer, folder, rows, *, script=None, length, turns, ours=False, environment=Guessing, **options):
+    """A trainer after one step that changes nothing, and the episodes, where they were played by us.
+
+    Each row is played twice. ours: through `rollout_func`, otherwise through `environment_factory`.
+    """
+    played, row_of = [], {row["prompt"][-1]["content"]: row for row in rows}
+
+    def rollout(prompts, trainer):
+        limits = {"max_completion_length": length, "context": trainer.model.config.max_position_embeddings}
+        chosen = [row_of[prompt[-1]["content"]] for prompt in prompts]
+        with policy.continuing(trainer.model, tokenizer, max_new_tokens=length, seed=None) as write:
+
+            def complete(prompts, room):
+                return script(prompts) if script else [ids for (ids,) in write(prompts)]
+
+            played[:] = episodes.play(complete, tokenizer, environment, chosen, turns=turns, **limits)
+        return {
+            "prompt_ids": [one.prompt_ids for one in played],
+            "completion_ids": [one.ids for one in played],
+            "logprobs": None,
+            "env_mask": [one.mask for one in played],
+            "earned": [one.reward for one in played],
+        }
+
+    def earned(completions, environments=None, earned=None, **columns):
+        return earned or [one.get_reward() for one in environments]
+
+    rewards = options.pop("reward_funcs", [earned])
+    config = GRPOConfig(
+        output_dir=str(folder),
+        max_steps=1,
+        learning_rate=0.0,
+        num_generations=2,
+        per_device_train_batch_size=2 * len(rows),
+        max_completion_length=length,
+        max_tool_calling_iterations=turns,
+        temperature=1.0,
+        logging_steps=1,
+        save_strategy="no",
+        report_to="none",
+        disable_tqdm=True,
+        use_cpu=True,
+        bf16=False,
+        num_completions_to_print=0,
+        # An environment's own reward counts already.
+        reward_weights=[float(ours)] * len(rewards),
+        **options,
+    )
+    way = {"rollout_func": rollout} if ours else {"environment_factory": environment}
+    data = Dataset.from_list(rows)
+    trainer = kind(copy.deepcopy(model), rewards, args=config, train_dataset=data, processing_class=tokenizer, **way)
+    trainer.script = script
+    torch.manual_seed(3)
+    trainer.train()
+    return trainer, played
+
+
+def both(kind, model, tokenizer, folder, rows, **options):
+    """The log of TRL's own step and our episodes, after everything about them was found the same."""
+    (trl, _), (trainer, played) = (step(kind, model, tokenizer, folder, rows, ours=ours, **options) for ours in (False, True))
+    assert trl.generated[:3] == trainer.generated[:3]
+    assert trl.generated == tuple([getattr(one, what) for one in played] for what in ("prompt_ids", "ids", "mask", "said"))
+    assert [one.get_reward() for one in trl.environments] == [one.reward for one in played]
+    log, ours = trl.state.log_history[0], trainer.state.log_history[0]
+    for key in ("loss", "grad_norm", "reward", "reward_std", "completions/mean_length", "completions/clipped_ratio", "entropy"):
+        assert log.get(key) == ours.get(key), key
+    calls, failed = sum(len(one.calls) for one in played), sum(one.failed for one in played)
+    assert log["tools/call_frequency"] == pytest.approx(calls / len(played))
+    assert log["tools/failure_frequency"] == pytest.approx(failed / max(1, calls))
+    assert finished(trl.generated[3]) == [float(one.finished) for one in played]
+    return log, played
+
+
+# --- What a model samples ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("length", "turns", "context"),
+    [(120, 16, 1024), (31, 16, 1024), (120, 2, 1024), (120, 16, 64)],
+    ids=["ordinary", "no room", "turns", "context"],
+)
+def test_sampled_episodes_are_those_of_trl(beginner, tmp_path, length, turns, context):
+    model, tokenizer = copy.deepcopy(beginner[0]), beginner[1]
+    model.config.max_position_embeddings = context
+    rows = [row(str(seed), seed) for seed in range(1, 5)]
+    log, played = both(Sampling, model, tokenizer, tmp_path, rows, length=length, turns=turns, environment=Guarded(Guessing))
+    longest, cut = max(len(one.ids) for one in played), [one for one in played if not one.finished]
+    assert log["tools/call_frequency"] > 1 and log["grad_norm"] > 0 and longest <= length
+    assert {0, 1} == {token for one in played for token in one.mask}
+    if length == 31:
+        assert log["completions/clipped_ratio"] > 0 or cut
+    if turns == 2:
+        assert max(len(one.calls) for one in played) <= 4 and cut
+    if context == 64:
+        assert cut and longest + len(played[0].prompt_ids) < context + length
+
+
+# --- What is forced ----------------------------------------------------------------------------------------------------
+
+
+def guess(number) -> str:
+    return called("guess", number=number)
+
+
+SAID = {
+    "ordinary": [guess(50), guess(25)],
+    "cut turn": [guess(50), "Oh. " * ROOM],
+    "cut call": [guess(50), called("x" * ROOM)],
+    "two calls": [guess(50) + guess(25)],
+    "unknown": [called("check", number=1)],
+    "unparsable": ['<tool_call>{"name": "guess", "arguments": {"number": 50}</tool_call>'],
+    "misfit": [called("guess", numbers=1), called("guess"), guess(None)],
+    "no object": ['<tool_call>{"name": "guess", "arguments": [50]}</tool_call>'],
+    "silent": [guess(50), ""],
+    "turns": [guess(number) for number in range(1, 40)],
+    "no room": [guess(50), called("x" * 90)],
+    "just fits": ["{filled}" + guess(50)],
+    "long prompt": [guess(50), guess(25)],
+}
+# Of each: how many calls were made, how many of them failed, and whether the policy had the last word.
+COUNTS = {
+    "ordinary": (2, 0, True),
+    "cut turn": (1, 0, True),  # its last word was cut, which TRL logs as completions/clipped_ratio
+    "cut call": (1, 0, True),  # so was this one, and what is cut is no call any more
+    "two calls": (2, 0, True),
+    "unknown": (1, 1, True),
+    "unparsable": (0, 0, True),
+    "misfit": (3, 3, True),
+    "no object": (1, 1, True),
+    "silent": (1, 0, True),
+    "turns": (3, 0, False),
+    "no room": (2, 1, False),
+    "just fits": (1, 0, False),
+    "long prompt": (2, 0, False),
+}
+
+
+def name_of(prompt: str) -> str:
+    return prompt.split("Game ")[1].split(".")[0]
+
+
+def scripted(tokenizer, filled: str = ""):
+    """A policy that says what stands in SAID for the game that its prompt names, then that it is done."""
+
+    def script(prompts):
+        texts = []
+        for conversation in map(tokenizer.decode, prompts):
+            turn, said = conversation.count("<|im_start|>assistant") - 1, SAID[name_of(conversation)]
+            texts.append((said[turn] if turn < len(said) else "Done.").replace("{filled}", filled) + "<|im_end|>")
+        return [tokenizer(text, add_special_tokens=False)["input_ids"][:ROOM] for text in texts]
+
+    return script
+
+
+@pytest.fixture(scope="module")
+def forced(beginner, tmp_path_factory):
+    """The scripted episodes by their names, each found the same as TRL's, with TRL's log."""
+    model, tokenizer = copy.deepcopy(beginner[0]), beginner[1]
+    alone = row("just fits", 7)
+    (one,) = episodes.play(
+        lambda prompts, room: scripted(tokenizer)(prompts), tokenizer, Guessing, [alone], max_completion_length=ROOM, turns=1
+    )
+    end = len(tokenizer("Done.<|im_end|>")["input_ids"])
+    script = scripted(tokenizer, filled="<" * (ROOM - len(one.ids) + end))  # so that its result ends where the room does
+    rows = [row(name, 7, "<" * 300 * (name == "long prompt")) for name in SAID]
+    longest = max(len(episodes.begun(tokenizer, Guessing(), one).prompt_ids) for one in rows)
+    model.config.max_position_embeddings = longest + 20
+    folder = tmp_path_factory.mktemp("forced")
+    log, played = both(Scripted, model, tokenizer, folder, rows, script=script, length=ROOM, turns=TURNS)
+    return {name_of(one.prompt[-1]["content"]): one for one in played}, log
+
+
+@pytest.mark.parametrize("name", SAID)
+def test_calls_failures_and_the_last_word_of_a_forced_episode(forced, name):
+    one = forced[0][name]
+    assert (len(one.calls), one.failed, one.finished) == COUNTS[name]
+    assert finished([copy.deepcopy(one.said)]) == [float(one.finished)]
+    assert len(one.ids) == len(one.mask) <= ROOM and one.written == sum(one.mask)
+
+
+def test_what_was_forced_came_about(forced, beginner):
+    played, log = forced
+    tokenizer, end = beginner[1], beginner[1].eos_token_id
+    assert [len(played[name].ids) for name in ("cut turn", "cut call", "just fits")] == [ROOM] * 3
+    cut = [name for name, one in played.items() if one.ids[-1] != end]
+    assert sorted(cut) == ["cut call", "cut turn", "just fits"]
+    assert log["completions/clipped_ratio"] == pytest.approx(3 / len(SAID))
+    assert [message["role"] for message in played["two calls"].said] == ["assistant", "tool", "tool", "assistant"]
+    assert played["unknown"].said[1]["content"] == "{'error': 'Tool check not found.'}"
+    assert "tool_calls" not in played["unparsable"].said[0] and "arguments" in played["unparsable"].said[0]["content"]
+    assert played["silent"].said[-1] == {"role": "assistant", "content": ""}
+    assert played["just fits"].said[-1] == {"role": "tool", "name": "guess", "content": "Lower than 50."}
+    assert [len(played[name].said) for name in ("turns", "no room", "long prompt")] == [7, 3, 3]
+    unanswered = {name: played[name].said[-1]["tool_calls"][0]["function"] for name in ("turns", "no room", "long prompt")}
+    assert [call == played[name].calls[-1] for name, call in unanswered.items()] == [False, True, True]
+    for one in played.values():
+        policys = [token for token, own in zip(one.ids, one.mask, strict=True) if own]
+        assert "Lower" not in tokenizer.decode(policys) and "<|im_start|>" not in tokenizer.decode(policys)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["qwen3", "qwen3_instruct_2507"])
+def test_with_a_template_that_trl_prepares_itself_the_tokens_are_the_same(beginner, tmp_path, name):
+    model, (tokenizer, prepared) = beginner[0], (copy.deepcopy(beginner[1]) for _ in range(2))
+    for one in (tokenizer, prepared):
+        one.chat_template, one.response_template = getattr(chat_template_utils, f"{name}_chat_template"), None
+    prepare_template(prepared)
+    rows, script = [row(name, 7) for name in ("ordinary", "two calls", "unknown", "turns")], scripted(tokenizer)
+    options = {"script": script, "length": 2000, "turns": TURNS}
+    (trl, _), (_, played) = (
+        step(Scripted, model, one, tmp_path, rows, ours=ours, **options) for one, ours in ((tokenizer, False), (prepared, True))
+    )
+    assert trl.generated == tuple([getattr(one, what) for one in played] for what in ("prompt_ids", "ids", "mask", "said"))
+    assert sum(len(one.calls) for one in played) == 16
+
+
+def test_a_list_that_a_tool_returns_is_passed_on_as_trl_does(beginner, tmp_path):
+    class Listing(Guessing):
+        def guess(self, number: int) -> list:
+            """Guess the number.
+
+            Args:
+                number: Your guess.
+            """
+            return [super().guess(number)]
+
+    model, tokenizer = beginner
+    rows, script = [row("ordinary", 7)], scripted(tokenizer)
+    _, played = both(Scripted, model, tokenizer, tmp_path, rows, script=script, length=ROOM, turns=TURNS, environment=Listing)
+    assert played[0].said[1]["content"] == ["Lower than 50."] and "    ['Lower than 50.']" in transcript(played[0].said)
+
+
+def test_the_row_is_left_as_it_was_and_an_environment_may_say_nothing(beginner):
+    class Silent(Guessing):
+        def reset(self, seed: int, **columns):
+            super().reset(seed)
+
+    one = row("ordinary", 7)
+    before = copy.deepcopy(one)
+    assert episodes.begun(beginner[1], Guessing(), one).prompt[-1]["content"].startswith("Game ordinary. I am thinking")
+    assert episodes.begun(beginner[1], Silent(), one).prompt == before["prompt"] == one["prompt"]
+
+
+# --- What is logged ----------------------------------------------------------------------------------------------------
+
+
+def logged(model, tokenizer, run, calls, rewards):
+    """TRL's step on two games, each beginning with one of these calls, with its completions logged."""
+    rows = [row("one", 1), row("two", 2)]
+
+    def script(prompts):
+        texts = ["Done.", *calls]
+        which = [0 if "<tool_call>" in text else 1 + (name_of(text) == "two") for text in map(tokenizer.decode, prompts)]
+        return [tokenizer(texts[at] + "<|im_end|>", add_special_tokens=False)["input_ids"] for at in which]
+
+    folder = run.path("checkpoints")
+    options = {"script": script, "length": ROOM, "turns": TURNS, "environment": Guarded(Guessing)}
+    step(Scripted, model, tokenizer, folder, rows, **options, log_completions=True, reward_funcs=rewards)
+    train = pd.DataFrame(
+        {"question": [f"Game {name}. {Guessing().reset(seed=1)}" for name in ("one", "two")], "answer": ["", ""]}
+    )
+    train.to_parquet(run.path("data/train.parquet"))
+    return checkpoints._sampled_completions(run)
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    monkeypatch.setenv("GRPO_RUNS_DIR", str(tmp_path))
+    return Run("logged")
+
+
+def extra(value) -> str:
+    return json.dumps({"name": "guess", "arguments": {"number": 5}, "id": value}).join(("<tool_call>", "</tool_call>"))
+
+
+UNLIKE = {
+    "a number and a text": [guess(50), guess("50")],
+    "no arguments": [called("guess"), called("guess")],
+    "an object and a list": [guess(50), '<tool_call>{"name": "guess", "arguments": [50]}</tool_call>'],
+    "a number of 70 bits": [guess(50), guess(2**70)],
+    "what is neither": [extra(1), extra("one")],
+}
+ENDS_WITH = dict.fromkeys(UNLIKE, pyarrow.ArrowInvalid)
+ENDS_WITH |= {"no arguments": pyarrow.ArrowNotImplementedError, "a number of 70 bits": OverflowError}
+
+
+def unpaid(completions, **columns):
+    return [0.0] * len(completions)
+
+
+@pytest.mark.parametrize("name", UNLIKE)
+def test_calls_unlike_each_other_end_a_training_that_logs_them_and_finished_lets_it_go_on(beginner, run, name):
+    # TRL 1.15 alone. Where this no longer raises, `finished` need not make text of the arguments any more.
+    with pytest.raises(ENDS_WITH[name]):
+        logged(*beginner, run, UNLIKE[name], [unpaid])
+    table = logged(*beginner, run, UNLIKE[name], [unpaid, finished])
+    assert list(table["finished"]) == [1.0] * 4
+    for said in table["completion"]:
+        call, result, last = said.split("\n")
+        assert call.startswith("guess(") and result.startswith("    ") and last == "Done."
+
+
+def test_the_completions_of_a_run_are_transcripts(beginner, run):
+    table = logged(*beginner, run, UNLIKE["a number and a text"], [finished])
+    by_name = {name_of(question): said for question, said in zip(table["question"], table["completion"], strict=True)}
+    assert by_name == {
+        "one": "guess(number=50)\n    Lower than 50.\nDone.",
+        "two": "guess(number='50')\n    {'error': \"guess: number must be a whole number, not '50'.\"}\nDone.",
+    }
+    assert list(table["answer"]) == [""] * 4 and sorted(table["Guessing"]) == pytest.approx([0.0, 0.0, 0.1, 0.1])
+
+
+def test_a_call_that_nobody_answered_stands_in_the_table_too(beginner, run):
+    table = logged(*beginner, run, [called("x" * 90), called("x" * 90)], [finished])
+    assert list(table["completion"]) == [f"{'x' * 90}()"] * 4 and list(table["finished"]) == [0.0] * 4
+
+
+@pytest.mark.parametrize(
+    ("arguments", "shown"),
+    [
+        ({"number": 5, "word": "a"}, "guess(number=5, word='a')"),
+        ('{"number": 5}', "guess(number=5)"),
+        ({}, "guess()"),
+        ([5], "guess([5])"),
+        ("[5]", "guess([5])"),
+        ("five", "guess('five')"),
+        (5, "guess(5)"),
+        ("null", "guess(None)"),
+    ],
+)
+def test_whatever_arguments_a_policy_wrote_can_be_shown(arguments, shown):
+    call = {"type": "function", "function": {"name": "guess", "arguments": arguments}}
+    assert transcript([{"role": "assistant", "content": "", "tool_calls": [call]}]) == shown
+    assert transcript([]) == "" and transcript([{"role": "assistant", "content": "Hm"}]) == "Hm"
+
+
+def test_messages_that_trl_does_not_make_are_judged_and_shown_too():
+    import numpy as np
+
+    call = {"type": "function", "function": {"arguments": {"number": 5}}}
+    said = [{"role": "assistant", "tool_calls": np.array([call], dtype=object)}, {"role": "tool"}]
+    assert finished([said, said[:1], [{"role": "assistant", "content": "Hm", "tool_calls": None}]]) == [0.0, 0.0, 1.0]
+    assert finished([said]) == [0.0], "a second time"
+    assert call["function"] == {"name": "", "arguments": '{"number": 5}'}
+    assert transcript(said) == "(number=5)\n    "

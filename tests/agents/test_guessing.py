@@ -1,0 +1,93 @@
+"""Number guessing: what it says, what it earns, and what a guess gives away."""
+
+import functools
+import itertools
+
+import pytest
+
+from helpers.agents import Guessing, ToolError
+
+
+def played(guesses: list[int], number: int, span: int = 7) -> Guessing:
+    environment = Guessing(span)
+    environment.reset(seed=0)
+    environment._number = number
+    for guess in guesses:
+        environment.guess(guess)
+    return environment
+
+
+def test_each_guess_is_told_where_the_number_lies():
+    environment = played([], 5)
+    assert [environment.guess(guess) for guess in (4, 6, 5)] == ["Higher than 4.", "Lower than 6.", "Yes, it is 5."]
+    with pytest.raises(ToolError, match="The game is over"):
+        environment.guess(5)
+
+
+def test_the_number_is_drawn_from_all_of_the_span_by_the_seed():
+    environment, numbers = Guessing(7), []
+    for seed in range(200):
+        environment.reset(seed=seed, prompt=[])
+        numbers.append(environment._number)
+    assert set(numbers) == set(range(1, 8))
+    environment.reset(seed=5)
+    assert environment._number == numbers[5]
+
+
+@pytest.mark.parametrize(
+    ("guesses", "earns"),
+    [([], 0.0), ([7], 0.1), ([1], 1.0), ([4, 2, 1], 1.0), ([7, 6, 5, 1], 0.9), ([7, 6, 5, 4, 3, 1], 0.7), ([7] * 6, 0.1)],
+)
+def test_what_an_episode_earns(guesses, earns):
+    assert played(guesses, 1).get_reward() == earns
+
+
+def test_without_guesses_left_nothing_can_be_won():
+    environment = played([7] * 5, 1)
+    assert environment.guess(7) == "Lower. No guesses are left."
+    with pytest.raises(ToolError, match="The game is over"):
+        environment.guess(1)
+
+
+def test_halving_never_regrets_and_always_earns_all():
+    for span in (2, 7, 10, 100):
+        for number in range(1, span + 1):
+            environment, low, high = played([], number, span), 1, span
+            while "Yes" not in (reply := environment.guess((low + high) // 2)):
+                middle = (low + high) // 2
+                low, high = (middle + 1, high) if "Higher" in reply else (low, middle - 1)
+            assert environment._regret() == pytest.approx(0) and environment.get_reward() == 1.0
+
+
+def test_a_guess_that_can_tell_nothing_is_regretted_by_one_whole_guess():
+    assert played([4, 4], 1)._regret() == pytest.approx(1)
+    assert played([1000], 1)._regret() == pytest.approx(1)
+
+
+@functools.cache
+def shortest(low: int, high: int) -> float:
+    """The guesses that the best of all strategies takes on average, found by trying every guess."""
+    left = high - low + 1
+    if left <= 0:
+        return 0.0
+    parts = (
+        (guess - low) * shortest(low, guess - 1) + (high - guess) * shortest(guess + 1, high) for guess in range(low, high + 1)
+    )
+    return 1 + min(parts) / left
+
+
+@pytest.mark.parametrize("first", range(1, 8))
+def test_the_regret_is_what_a_search_through_all_strategies_finds(first):
+    after = 1 + ((first - 1) * shortest(1, first - 1) + (7 - first) * shortest(first + 1, 7)) / 7
+    assert played([first], 4 if first != 4 else 3)._regret() == pytest.approx(after - shortest(1, 7))
+
+
+def test_luck_plays_no_part_in_the_regret():
+    lucky, unlucky = (played([1], number)._regret() for number in (1, 7))
+    assert lucky == unlucky > 0
+    assert all(played(list(guesses), 4)._regret() >= 0 for guesses in itertools.permutations((1, 2, 6), 3))
+
+
+def test_a_span_of_one_is_no_game():
+    with pytest.raises(ValueError, match="at least two numbers"):
+        Guessing(1)

@@ -1,0 +1,394 @@
+"""The command line and the pipeline around papermill: what reaches a notebook, what is printed, what is refused."""
+
+import contextlib
+import io
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import nbformat
+import psutil
+import pytest
+from executions import Executions
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
+from papermill.iorw import papermill_io
+
+from helpers import PROJECT
+from helpers.commands import pipeline
+from helpers.presets import PRESETS, as_settings
+from helpers.runs import Run
+
+pytestmark = pytest.mark.usefixtures("machine")
+ALL = ["01", "02", "03", "04", "05"]
+
+
+@pytest.fixture
+def executed(monkeypatch):
+    monkeypatch.setattr(pipeline, "_execute", Executions())
+    return pipeline._execute
+
+
+# --- Notebooks ---------------------------------------------------------------------------------------------------------
+
+
+def test_without_only_the_pipeline_is_run_and_an_unknown_notebook_is_named(cli, executed):
+    assert [path.name[:2] for path in pipeline._chosen(None)] == ALL
+    code, _, err = cli("run", "--only", "98,03,99")
+    assert code == 2 and "there is no notebook 98, 99. There are: 01, 02, 03, 04, 05" in err and executed == []
+
+
+def test_each_notebook_gets_the_run_and_the_parameters_it_takes(cli, executed):
+    given, run = ["seed=5", "max_steps=3", "question=Why?"], {"run": "a"}
+    assert cli("run", "--run", "a", "--preset", "pocket", *(f"-p{text}" for text in given))[0] == 0
+    assert executed == [
+        ("01", run | {"preset": "pocket", "seed": 5}),
+        ("02", run | {"seed": 5}),
+        ("03", run | {"seed": 5, "max_steps": 3}),
+        ("04", run),
+        ("05", run | {"seed": 5, "question": "Why?"}),
+    ]
+
+
+def test_after_a_notebook_that_failed_none_is_run(cli, executed):
+    executed.outcomes["03"] = False
+    code, *_ = cli("run", "--run", "a", "--preset", "pocket")
+    assert code == 1 and [number for number, _ in executed] == ["01", "02", "03"]
+
+
+@pytest.mark.parametrize(
+    ("at", "given", "left"),
+    [
+        ("03", ["--preset", "pocket"], ["03", "04", "05"]),
+        ("01", ["-p", "seed=5", "-p", "question=What's 1 + 2?"], ["01", "02", "03", "04", "05"]),
+        ("05", ["-p", "max_steps=4"], ["05"]),
+        ("04", ["--only", "03,04"], ["04"]),
+    ],
+)
+@pytest.mark.parametrize("how", ["interrupted", "failed"])
+def test_a_run_that_stopped_is_resumed_with_what_was_given(cli, executed, at, given, left, how):
+    executed.outcomes[at] = KeyboardInterrupt if how == "interrupted" else False
+    code, _, err = cli("run", "--run", "a", *given)
+    assert code == (130 if how == "interrupted" else 1)
+    assert how == "failed" or "go on with `python -m helpers run --run a --resume`" in err
+    asked = dict(executed)[at]
+    executed.clear()
+    del executed.outcomes[at]
+    code, out, _ = cli("run", "--run", "a", "--resume")
+    assert code == 0 and [number for number, _ in executed] == left
+    assert dict(executed)[at] == asked, "the same parameters"
+    executed.clear()
+    code, out, _ = cli("run", "--run", "a", "--resume")
+    assert code == 0 and executed == [] and "run 'a' is finished" in out
+
+
+def test_a_file_given_by_a_relative_path_is_found_again_from_elsewhere(cli, executed, tmp_path, monkeypatch):
+    (tmp_path / "mine.csv").write_text("question,answer\n1 + 1?,2\n")
+    monkeypatch.chdir(tmp_path)
+    executed.outcomes["02"] = False
+    cli("run", "--run", "a", "-p", "source=mine.csv", "--preset", "pocket")
+    assert dict(executed)["01"]["source"] == str(tmp_path / "mine.csv")
+
+
+@pytest.mark.parametrize("content", [None, "", "[]", '{"parameters": {}}'])
+def test_where_nothing_was_started_there_is_nothing_to_resume(cli, executed, content):
+    if content is not None:
+        Run("a").path("asked.json").write_text(content)
+    code, _, err = cli("run", "--run", "a", "--resume")
+    assert code == 2 and f"there is nothing to resume in {Run('a').show()}" in err and executed == []
+
+
+@pytest.mark.parametrize("beside", [["-p", "seed=1"], ["--only", "03"], ["--preset", "pocket"], ["--in-place"], ["--fresh"]])
+def test_resume_takes_nothing_beside_it(cli, executed, beside):
+    code, _, err = cli("run", "--run", "a", "--resume", *beside)
+    assert code == 2 and "give nothing beside it but --run NAME" in err and executed == []
+
+
+def test_the_settings_a_run_was_prepared_with_are_checked_before_it_goes_on(cli, executed):
+    Run("a").record("data", settings=as_settings(PRESETS["pocket"]))
+    code, _, err = cli("run", "--run", "a", "--only", "03", "-p", "num_generations=7")
+    assert code == 2 and "not whole groups of num_generations=7" in err and executed == []
+
+
+def test_the_metrics_of_a_run_from_a_gpu_can_be_looked_at_without_one(cli, executed):
+    Run("a").record("data", settings=as_settings(PRESETS["h200"]))
+    code, _, err = cli("run", "--run", "a", "--only", "04")
+    assert (code, err) == (0, "") and executed == [("04", {"run": "a"})]
+    code, _, err = cli("run", "--run", "a", "--only", "03")
+    assert code == 2 and "needs an NVIDIA GPU" in err
+
+
+@pytest.mark.parametrize("given", [["-p", "holdout_size=16"], ["--preset", "pocket"], ["--run", "mine"]])
+def test_in_place_refuses_what_it_would_leave_out(cli, executed, given):
+    """The committed notebooks keep their own parameters, so nothing given on the command line can reach them."""
+    code, _, err = cli("run", "--in-place", *given)
+    assert code == 2 and "--in-place" in err and executed == []
+
+
+def test_an_evaluation_is_printed_at_the_end(cli, executed):
+    entry = {"accuracy": 0.5, "ci95": [0.4, 0.6], "n": 100, "in_format": 0.25}
+    Run("a").path("evaluation.json").write_text(json.dumps({"baseline": entry}))
+    code, out, _ = cli("run", "--run", "a", "--preset", "pocket")
+    assert code == 0 and "baseline        50.0%   40.0% to 60.0%" in out and "5 notebooks in" in out
+    _, out, _ = cli("run", "--run", "a", "--only", "04")
+    assert "baseline" not in out, "it was measured before, perhaps of another adapter"
+
+
+# --- Progress ----------------------------------------------------------------------------------------------------------
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+CELLS = [new_markdown_cell("# Title\ntext"), new_code_cell("1"), new_markdown_cell("no heading"), new_code_cell("2")]
+CELLS += [new_markdown_cell("## Part\n### The end #1\nmore"), new_code_cell("3")]
+
+
+def drive(progress) -> None:
+    progress.headings = pipeline._headings(new_notebook(cells=CELLS))
+    for index, cell in enumerate(CELLS):
+        progress.start(index, cell)
+        for text in ("loading …\n", "step    1/50  reward 0.100\n", "\n"):
+            progress.write(text)
+        progress.flush()
+        progress.complete()
+
+
+def test_headings_are_the_last_above_each_cell():
+    assert pipeline._headings(new_notebook(cells=CELLS)) == ["Title"] * 4 + ["The end #1"] * 2
+    assert pipeline._headings(new_notebook(cells=CELLS[1:2])) == [""]
+    assert pipeline._headings(new_notebook()) == []
+
+
+def test_in_a_log_a_notebook_has_its_line_at_each_end_and_the_training_steps_between(capsys):
+    progress = pipeline._Progress("03_grpo_training")
+    drive(progress)
+    progress.close("done")
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "03_grpo_training …" and lines[1:-1] == ["    step    1/50  reward 0.100"] * len(CELLS)
+    assert lines[-1].startswith("03_grpo_training ") and lines[-1].split()[1] == "done" and lines[-1].endswith(" s")
+    assert not any("\r" in line or "\x1b" in line for line in lines)
+
+
+def test_in_a_log_a_slow_cell_is_named(capsys, monkeypatch):
+    monkeypatch.setattr(pipeline, "_SLOW_CELL", -1.0)
+    drive(pipeline._Progress("03_grpo_training"))
+    slow = [line for line in capsys.readouterr().out.splitlines() if "cell" in line]
+    assert len(slow) == len(CELLS) and slow[-1].startswith("    cell 6/6  The end #1  ")
+
+
+def test_on_a_terminal_one_line_is_redrawn_and_the_end_stays(monkeypatch):
+    terminal = Terminal()
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "stdout", terminal)
+        progress = pipeline._Progress("03_grpo_training")
+        drive(progress)
+        progress.write("x" * 500 + "\n")
+        progress.close("done")
+    text = terminal.getvalue()
+    assert text.count("\n") == 1 and text.endswith(" s\n")
+    drawn = text.split("\r\x1b[K")[1:]
+    assert "cell 6/6  The end #1" in drawn[-2] and drawn[-1].split()[:2] == ["03_grpo_training", "done"]
+    assert any("step    1/50" in line for line in drawn) and max(map(len, drawn)) < 120
+
+
+# --- papermill ---------------------------------------------------------------------------------------------------------
+
+
+def test_what_is_written_back_has_the_outputs_and_nothing_of_papermill(tmp_path):
+    cell = new_code_cell("1 + 1", execution_count=1, outputs=[new_output("stream", text="2")])
+    cell.metadata.update(papermill={"duration": 1}, execution={"iopub.execute_input": "now"}, tags=["parameters"])
+    text = new_markdown_cell("# Title", metadata={"papermill": {}})
+    content = new_notebook(cells=[text, cell], metadata={"language_info": {"name": "python"}})
+    content.metadata.update(papermill={"duration": 1}, widgets={"state": {}})
+    nbformat.write(content, tmp_path / "executed.ipynb")
+    target = tmp_path / "notebook.ipynb"
+    target.write_text("old")
+    pipeline._write_back(tmp_path / "executed.ipynb", target)
+    written = nbformat.read(target, as_version=4)
+    assert written.metadata == {"language_info": {"name": "python"}}
+    assert [dict(cell.metadata) for cell in written.cells] == [{}, {"tags": ["parameters"]}]
+    assert written.cells[1].outputs == cell.outputs and written.cells[1].execution_count == 1
+    assert [c.id for c in written.cells] == [text.id, cell.id] and [c.source for c in written.cells] == ["# Title", "1 + 1"]
+    assert sorted(path.name for path in tmp_path.glob("*")) == ["executed.ipynb", "notebook.ipynb"]
+
+
+ONE_RUN = """
+import sys
+from pathlib import Path
+from helpers.__main__ import main
+from helpers.commands import pipeline
+pipeline.NOTEBOOKS = Path(sys.argv[1])
+sys.exit(main(["run", "--only", "01", "--run", *sys.argv[2:]]))
+"""
+# As slow as on a busy machine: both runs have then chosen their sockets before either kernel has opened its own.
+SLOW_KERNEL = "import time; time.sleep(3); from ipykernel.kernelapp import launch_new_instance; launch_new_instance()"
+
+
+@pytest.fixture
+def notebook(tmp_path):
+    """Writes notebook 01 of a project of its own, a cell a text; returns the folder to give to ONE_RUN."""
+
+    def write(*cells: str, folder: str = "notebooks", kernel: str = "python3") -> Path:
+        first = new_code_cell('run = "x"\nextra = 0', metadata={"tags": ["parameters"]})
+        metadata = {"kernelspec": {"name": kernel, "display_name": kernel}, "language_info": {"name": "python"}}
+        (tmp_path / folder).mkdir()
+        content = new_notebook(cells=[first, *map(new_code_cell, cells)], metadata=metadata)
+        nbformat.write(content, tmp_path / folder / "01_tiny.ipynb")
+        return tmp_path / folder
+
+    return write
+
+
+@pytest.fixture
+def slow_kernel(tmp_path, monkeypatch, python) -> str:
+    """The name of a kernel that takes its time to start."""
+    kernel = tmp_path / "jupyter" / "kernels" / "slow"
+    kernel.mkdir(parents=True)
+    argv = [python, "-c", SLOW_KERNEL, "-f", "{connection_file}"]
+    (kernel / "kernel.json").write_text(json.dumps({"argv": argv, "display_name": "slow", "language": "python"}))
+    monkeypatch.setenv("JUPYTER_PATH", str(tmp_path / "jupyter"))
+    return "slow"
+
+
+@pytest.mark.slow
+def test_two_runs_at_once_do_not_disturb_each_other(notebook, slow_kernel, python):
+    folder = notebook("print(run, extra)", kernel=slow_kernel)
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "cwd": PROJECT}
+    start = [python, "-c", ONE_RUN, str(folder)]
+    processes = {name: subprocess.Popen([*start, name, "-p", "extra=7"], **pipes) for name in ("a", "b")}
+    try:
+        said = {name: process.communicate(timeout=120)[0] for name, process in processes.items()}
+    except subprocess.TimeoutExpired:
+        pytest.fail("a run waits for a kernel that never answers: both kernels took the same sockets")
+    finally:
+        for process in processes.values():
+            process.terminate()
+            process.wait()
+    for name, process in processes.items():
+        assert process.returncode == 0, said[name]
+        copy = nbformat.read(Run(name).require("notebooks/01_tiny.ipynb"), as_version=4)
+        assert copy.cells[-1].outputs[0].text == f"{name} 7\n"
+    assert [path.name for path in folder.iterdir()] == ["01_tiny.ipynb"], "nothing is left beside the notebooks"
+
+
+STEPS = """
+from types import SimpleNamespace
+from helpers.metrics.plots import dashboard
+from helpers.training.callbacks import Watch
+history = SimpleNamespace(rows=[])
+watch = Watch(history, lambda table: [], dashboard)
+for step in (1, 2, 3):
+    row = {"step": step, "reward": step / 10, "reward_std": 0.5, "loss": 0.0}
+    history.rows.append(row)
+    watch.on_log(None, SimpleNamespace(global_step=step, max_steps=3), None, logs=row)
+watch.on_train_end(None, None, None)
+"""
+
+
+@pytest.mark.slow
+def test_the_steps_of_a_training_go_to_the_log_and_the_notebook_keeps_one_figure(notebook, python):
+    command = [python, "-c", ONE_RUN, str(notebook(STEPS)), "a"]
+    done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=True)
+    told = [line.split("  spread")[0] for line in done.stdout.splitlines() if line.startswith("    step")]
+    assert told == [f"    step    {step}/3  reward 0.{step}00" for step in (1, 2, 3)]
+    outputs = nbformat.read(Run("a").require("notebooks/01_tiny.ipynb"), as_version=4).cells[-1].outputs
+    (output,) = [output for output in outputs if output.output_type == "display_data"]
+    assert "<img alt=" in output.data["text/html"] and output.data["text/plain"].endswith("0.10 at step 1, 0.30 at step 3.")
+
+
+def test_a_failed_notebook_keeps_its_traceback_even_where_paths_have_braces(notebook, python, tmp_path, monkeypatch):
+    monkeypatch.setenv("GRPO_RUNS_DIR", str(tmp_path / "runs {run} {}"))
+    command = [python, "-c", ONE_RUN, str(notebook("print(1)\n1 / 0", folder="note{x}books")), "a"]
+    done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True)
+    copy = tmp_path / "runs {run} {}" / "a" / "notebooks" / "01_tiny.ipynb"
+    assert done.returncode == 1 and f"The whole traceback is in {copy}" in done.stderr
+    outputs = [output for cell in nbformat.read(copy, as_version=4).cells for output in cell.get("outputs", [])]
+    assert [output.get("ename") for output in outputs] == [None, "ZeroDivisionError"]
+    assert sorted(path.name for path in tmp_path.glob("*")) == ["note{x}books", "runs {run} {}"]
+    assert [path.name for path in copy.parent.iterdir()] == ["01_tiny.ipynb"]
+
+
+def test_a_copy_is_written_whole_or_not_at_all(tmp_path):
+    copy = tmp_path / "copy.ipynb"
+    papermill_io.write("old", str(copy))
+    with pytest.raises(UnicodeEncodeError):
+        papermill_io.write("n" * 100_000 + "\ud800", str(copy))
+    assert copy.read_text() == "old" and list(tmp_path.iterdir()) == [copy]
+
+
+def test_what_a_kill_left_of_a_copy_is_cleared_away(cli, executed):
+    left = Run("a").path("notebooks/.03_grpo_training.ipynb.123.tmp")
+    left.write_text('{"cells": [')
+    assert cli("run", "--run", "a", "--preset", "pocket")[0] == 0 and not left.exists()
+
+
+def runs(child: psutil.Process) -> bool:
+    """Whether it still does anything; one that has ended may wait to be asked how."""
+    try:
+        return child.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def kernels_of(process: subprocess.Popen) -> list[psutil.Process]:
+    """Its kernels; a child that ends while it is looked at is none."""
+    found = []
+    for child in psutil.Process(process.pid).children(recursive=True):
+        with contextlib.suppress(psutil.Error):
+            found += [child] if "-f" in child.cmdline() else []
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("when", ["in a cell", "while the kernel starts"])
+@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT], ids=["kill", "Ctrl-C"])
+def test_an_ended_command_has_ended_its_kernel(notebook, slow_kernel, python, tmp_path, when, sent):
+    begun = tmp_path / "begun"
+    folder = notebook(
+        f"import pathlib, time; pathlib.Path({str(begun)!r}).touch(); time.sleep(600)",
+        kernel="python3" if when == "in a cell" else slow_kernel,
+    )
+    process = subprocess.Popen([python, "-c", ONE_RUN, str(folder), "a"], cwd=PROJECT, stderr=subprocess.PIPE, text=True)
+    children, until = [], time.monotonic() + 60
+    while not (children and (begun.exists() or when != "in a cell")) and time.monotonic() < until:
+        time.sleep(0.05)
+        children = kernels_of(process)
+    process.send_signal(sent)
+    _, err = process.communicate(timeout=180)
+    assert children and not any(map(runs, children)), "the end of the kernel was waited for"
+    assert process.returncode == 130 and "go on with `python -m helpers run --run a --resume`" in err, err
+    assert "pipeline.py" not in err, "no traceback of ours; a kernel that was starting may leave its own"
+
+
+# --- Two at once -------------------------------------------------------------------------------------------------------
+
+HOLD = """
+import sys
+from pathlib import Path
+from helpers.runs import held, runs_folder
+with held(runs_folder() / sys.argv[1], "it"):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("call", [["run", "--preset", "pocket"], ["run", "--resume"], ["run", "--only", "04", "--fresh"]])
+def test_a_run_that_another_process_executes_is_refused_and_left_alone(cli, executed, python, call):
+    executed.outcomes["03"] = False
+    assert cli("run", "--run", "a", "--preset", "pocket")[0] == 1
+    executed.clear()
+    before = Run("a").path("asked.json").read_bytes()
+    command = [python, "-c", HOLD, "a"]
+    with subprocess.Popen(command, cwd=PROJECT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout.readline() == "held\n"
+        code, _, err = cli(*call, "--run", "a")
+        other.stdin.close()
+    assert code == 2 and f"run 'a' is being executed by process {other.pid} on " in err and " since 20" in err
+    assert executed == [] and Run("a").path("asked.json").read_bytes() == before
+    executed.outcomes.clear()
+    assert cli(*call, "--run", "a")[0] == 0 and executed, "and once that has ended, it runs"
