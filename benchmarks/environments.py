@@ -1,7 +1,8 @@
 """What the guard of an environment costs an episode: `python -m benchmarks.environments`.
 
-The embedded model samples as in training, a batch of episodes at a time, and says nothing that is a call; so a scripted player
-calls the tools in its place. Guarded and bare take turns in one run, on the same seeds and calls, and the medians are compared.
+The embedded model samples as in training, a batch of episodes at a time, and says nothing that is a
+call; so a scripted player calls the tools in its place. Guarded and bare take turns in one run, on
+the same seeds and calls, and the medians are compared.
 """
 
 from __future__ import annotations
@@ -31,7 +32,9 @@ CASES = {Calculator: players.calculating, Guessing: players.halving, Table: play
 
 
 def in_the_tools(environments: list, schemas: dict, player) -> tuple[float, float, int]:
-    """Seconds of the processor, and by the clock, for `reset`, tools and `get_reward` of all episodes; the number of calls."""
+    """Seconds of the processor, and by the clock, for `reset`, tools and `get_reward` of all
+    episodes; the number of calls.
+    """
     calls, began, clock = 0, time.process_time(), time.perf_counter()
     for seed, environment in enumerate(environments):
         turns = player(players.View(environment.reset(seed=seed), schemas, random.Random(seed)))
@@ -46,7 +49,9 @@ def in_the_tools(environments: list, schemas: dict, player) -> tuple[float, floa
 
 
 def measured(kind: type, player) -> tuple[float, float, float, float]:
-    """Median processor seconds for all episodes bare and guarded, what the guard takes by the clock, and the calls of one."""
+    """Median processor seconds for all episodes bare and guarded, what the guard takes by the
+    clock, and the calls of one.
+    """
     guard, seconds = Guarded(kind), {"bare": [], "guarded": []}
     bare, guarded = [kind() for _ in range(EPISODES)], [guard() for _ in range(EPISODES)]
     for _ in range(REPEATS):
@@ -60,13 +65,18 @@ def measured(kind: type, player) -> tuple[float, float, float, float]:
 
 @torch.inference_mode()
 def sampling() -> float:
-    """Median processor seconds in which the embedded model samples one turn of all episodes, in one batch as TRL does.
+    """Median processor seconds in which the embedded model samples one turn of all episodes, in one
+    batch as TRL does.
 
-    Processor time, because a busy machine would lengthen it by the clock and make the guard look cheap.
+    Processor time, because a busy machine would lengthen it by the clock and make the guard look
+    cheap.
     """
     tokenizer = AutoTokenizer.from_pretrained(POCKET.model_path, padding_side="left")
     model = AutoModelForCausalLM.from_pretrained(POCKET.model_path, dtype=torch.float32).eval()
-    texts = [f"<|im_start|>user\nWhat is {seed} + 12?<|im_end|>\n<|im_start|>assistant\n" for seed in range(EPISODES)]
+    texts = [
+        f"<|im_start|>user\nWhat is {seed} + 12?<|im_end|>\n<|im_start|>assistant\n"
+        for seed in range(EPISODES)
+    ]
     inputs, taken = tokenizer(texts, return_tensors="pt", padding=True), []
     for _ in range(REPEATS):
         began = time.process_time()
@@ -85,8 +95,10 @@ def main() -> None:
         episode = turn * (calls + 1) / EPISODES  # after the last call the policy writes once more
         cost = (guarded - bare) / EPISODES
         rows.append(
-            f"| {kind.__name__} | {calls:.1f} | {1000 * episode:.1f} | {1e6 * bare / EPISODES:.0f} | "
-            f"{1e6 * guarded / EPISODES:.0f} | {1e6 * cost / (calls + 2):.0f} | {1e6 * clock / EPISODES / (calls + 2):.0f} | "
+            f"| {kind.__name__} | {calls:.1f} | {1000 * episode:.1f} | "
+            f"{1e6 * bare / EPISODES:.0f} | "
+            f"{1e6 * guarded / EPISODES:.0f} | {1e6 * cost / (calls + 2):.0f} | "
+            f"{1e6 * clock / EPISODES / (calls + 2):.0f} | "
             f"{cost / (episode + bare / EPISODES):.1%} |"
         )
     report = f"""# The guard of an environment: what it costs an episode

@@ -1,7 +1,7 @@
 """Measure the small model of notebook 07 and write its card: `python -m benchmarks.extraction`.
 
-With `--seeds 1 2 3` notebook 07 is run with each of these seeds instead, as a user would, and the table of accuracies before
-and after its training is written to benchmarks/results/extraction.md.
+With `--seeds 1 2 3` notebook 07 is run with each of these seeds instead, as a user would, and the
+table of accuracies before and after its training is written to benchmarks/results/extraction.md.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from helpers import PROJECT
 from helpers.commands import pipeline
 from helpers.data.tasks import load_task
-from helpers.tags import THINK_ANSWER
 from helpers.pocket import build, extraction
 from helpers.presets import PRESETS, with_overrides
 from helpers.results.evaluation import comparison_lines
 from helpers.results.intervals import wilson_interval
 from helpers.runs import Run
+from helpers.tags import THINK_ANSWER
 from helpers.training.policy import sample
 
 MODEL = "pocket-extraction"
@@ -80,17 +80,28 @@ def rows(model, tokenizer, precision: str) -> list[str]:
     """The table's rows for one loaded model."""
     columns = {"question": "message", "answer": "expert_answer"}
     orders = str(extraction.ORDERS_CSV)
-    holdout = load_task(orders, columns=columns, system_prompt=extraction.SYSTEM_PROMPT, holdout_size=QUESTIONS).holdout
+    holdout = load_task(
+        orders, columns=columns, system_prompt=extraction.SYSTEM_PROMPT, holdout_size=QUESTIONS
+    ).holdout
     records, lines = [json.loads(answer) for answer in holdout["answer"]], []
     for decoding, temperature in (("sampled", 1.0), ("greedy", 0.0)):
-        groups = sample(model, tokenizer, list(holdout["prompt"]), max_new_tokens=MAX_NEW_TOKENS, temperature=temperature)
+        groups = sample(
+            model,
+            tokenizer,
+            list(holdout["prompt"]),
+            max_new_tokens=MAX_NEW_TOKENS,
+            temperature=temperature,
+        )
         pairs = list(zip([group[0] for group in groups], records, strict=True))
         right = sum(extraction.is_asked_for(text, record) for text, record in pairs)
         known = sum(extraction.is_known(text, record) for text, record in pairs)
         in_format = sum(THINK_ANSWER.matches(text) for text, _ in pairs)
         low, high = wilson_interval(right, QUESTIONS)
         shares = [f"{count / QUESTIONS:.1%}" for count in (right, in_format, known)]
-        lines.append(f"| {precision} | {decoding} | {shares[0]} | {low:.1%} to {high:.1%} | {shares[1]} | {shares[2]} |")
+        lines.append(
+            f"| {precision} | {decoding} | {shares[0]} | {low:.1%} to {high:.1%} | {shares[1]} | "
+            f"{shares[2]} |"
+        )
     return lines
 
 
@@ -99,7 +110,9 @@ def write_card() -> None:
     tokenizer = AutoTokenizer.from_pretrained(FOLDER)
     full = AutoModelForCausalLM.from_pretrained(FOLDER, dtype=torch.float32).eval()
     measured = rows(full, tokenizer, "fp32")
-    quantised, tokenizer = FastLanguageModel.from_pretrained(FOLDER, max_seq_length=512, load_in_4bit=True)
+    quantised, tokenizer = FastLanguageModel.from_pretrained(
+        FOLDER, max_seq_length=512, load_in_4bit=True
+    )
     measured += rows(FastLanguageModel.for_inference(quantised), tokenizer, "4-bit")
     card = CARD.format(
         parameters=full.num_parameters(),
@@ -108,7 +121,9 @@ def write_card() -> None:
         seed=build.SEED,
         steps=build.EXTRACTION.steps,
         batch=build.BATCH_SIZE,
-        shapes="\n".join(f"| {SHAPES[shape]} | {share:.0%} |" for shape, share in extraction.SHAPES.items()),
+        shapes="\n".join(
+            f"| {SHAPES[shape]} | {share:.0%} |" for shape, share in extraction.SHAPES.items()
+        ),
         items=len(extraction.ITEMS),
         cities=len(extraction.CITIES),
         low=min(extraction.QUANTITIES),
@@ -135,7 +150,11 @@ def seed_row(seed: int) -> str:
         cells.append(f"{entry['accuracy']:.1%} ({low:.1%} to {high:.1%})")
     comparison = json.loads(run.require("comparison.json").read_text(encoding="utf-8"))["sampled"]
     counts, difference = comparison_lines(comparison)
-    cells += [difference.removeprefix("accuracy "), f"{comparison['won']} / {comparison['lost']}", counts.rpartition(" p ")[2]]
+    cells += [
+        difference.removeprefix("accuracy "),
+        f"{comparison['won']} / {comparison['lost']}",
+        counts.rpartition(" p ")[2],
+    ]
     return f"| {seed} | {' | '.join(cells)} |"
 
 

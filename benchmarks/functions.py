@@ -1,7 +1,7 @@
 """Measure the small model of notebook 09 and write its card: `python -m benchmarks.functions`.
 
-With `--seeds 1 2 3` notebook 09 is run with each of these seeds instead, as a user would, and what its two trainings came to is
-written to benchmarks/results/functions.md.
+With `--seeds 1 2 3` notebook 09 is run with each of these seeds instead, as a user would, and what
+its two trainings came to is written to benchmarks/results/functions.md.
 """
 
 from __future__ import annotations
@@ -89,17 +89,30 @@ def rows(model, tokenizer, precision: str) -> list[str]:
     tasks, lines = functions.functions(), []
     asked = [functions.question(task["text"], task["test_list"]) for task in tasks]
     prompts = [
-        [{"role": "system", "content": functions.SYSTEM_PROMPT}, {"role": "user", "content": question}] for question in asked
+        [
+            {"role": "system", "content": functions.SYSTEM_PROMPT},
+            {"role": "user", "content": question},
+        ]
+        for question in asked
     ]
     for decoding, temperature in (("sampled", 1.0), ("greedy", 0.0)):
-        groups = sample(model, tokenizer, prompts, max_new_tokens=MAX_NEW_TOKENS, temperature=temperature)
+        groups = sample(
+            model, tokenizer, prompts, max_new_tokens=MAX_NEW_TOKENS, temperature=temperature
+        )
         texts, n = [group[0] for group in groups], len(tasks)
-        visible, hidden = ([task[name] for task in tasks] for name in ("test_list", "challenge_test_list"))
+        visible, hidden = (
+            [task[name] for task in tasks] for name in ("test_list", "challenge_test_list")
+        )
         seen = tests_reward(texts, tests=visible, share=False)
         right = int(sum(tests_reward(texts, tests=hidden, share=False)))
-        tables = [score for text, score in zip(texts, seen, strict=True) if functions.is_hard_coded(text)]
+        tables = [
+            score for text, score in zip(texts, seen, strict=True) if functions.is_hard_coded(text)
+        ]
         low, high = wilson_interval(right, n)
-        shares = [f"{part / n:.1%}" for part in (right, sum(seen), len(tables), sum(executes_reward(texts, tests=hidden)))]
+        shares = [
+            f"{part / n:.1%}"
+            for part in (right, sum(seen), len(tables), sum(executes_reward(texts, tests=hidden)))
+        ]
         passing = f"{sum(tables) / len(tables):.1%}" if tables else "–"
         interval = f"{low:.1%} to {high:.1%}"
         cells = [precision, decoding, shares[0], interval, shares[1], shares[2], passing, shares[3]]
@@ -112,7 +125,9 @@ def write_card() -> None:
     tokenizer = AutoTokenizer.from_pretrained(FOLDER)
     full = AutoModelForCausalLM.from_pretrained(FOLDER, dtype=torch.float32).eval()
     measured = rows(full, tokenizer, "fp32")
-    quantised, tokenizer = FastLanguageModel.from_pretrained(FOLDER, max_seq_length=512, load_in_4bit=True)
+    quantised, tokenizer = FastLanguageModel.from_pretrained(
+        FOLDER, max_seq_length=512, load_in_4bit=True
+    )
     measured += rows(FastLanguageModel.for_inference(quantised), tokenizer, "4-bit")
     ways = functions.WAYS.items()
     card = CARD.format(
@@ -142,7 +157,11 @@ def seed_rows(seed: int) -> list[str]:
     if pipeline.run(run.name, None, "09", [f"seed={seed}"]):
         raise SystemExit(f"seed {seed} failed; see {run.show('notebooks')}")
     found = json.loads(run.require("comparison.json").read_text(encoding="utf-8"))
-    against = {comparison["after"]: comparison for comparison in found["all"] if comparison["before"] == "untrained"}
+    against = {
+        comparison["after"]: comparison
+        for comparison in found["all"]
+        if comparison["before"] == "untrained"
+    }
     lines = []
     for policy, passed in found["passed"].items():
         cells = []
@@ -150,9 +169,14 @@ def seed_rows(seed: int) -> list[str]:
             low, high = passed[kind]["1"]["ci95"]
             cells.append(f"{passed[kind]['1']['value']:.1%} ({low:.1%} to {high:.1%})")
         greedy = passed["hidden"]["greedy"]["accuracy"]
-        difference = comparison_lines(against[policy])[1].removeprefix("accuracy ") if policy in against else ""
+        difference = (
+            comparison_lines(against[policy])[1].removeprefix("accuracy ")
+            if policy in against
+            else ""
+        )
         lines.append(
-            f"| {seed} | {policy} | {cells[0]} | {cells[1]} | {greedy:.1%} | {found['hard_coded'][policy]:.1%} | {difference} |"
+            f"| {seed} | {policy} | {cells[0]} | {cells[1]} | {greedy:.1%} | "
+            f"{found['hard_coded'][policy]:.1%} | {difference} |"
         )
     return lines
 

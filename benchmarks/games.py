@@ -1,7 +1,7 @@
 """Measure the small model of notebook 10 and write its card: `python -m benchmarks.games`.
 
-With `--seeds 1 2 3` notebook 10 is run with each of these seeds instead, as a user would, and what its training came to is
-written to benchmarks/results/games.md.
+With `--seeds 1 2 3` notebook 10 is run with each of these seeds instead, as a user would, and what
+its training came to is written to benchmarks/results/games.md.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from helpers import PROJECT
-from helpers.commands import pipeline
 from helpers.agents import Guarded, Guessing
+from helpers.commands import pipeline
 from helpers.pocket import build, games
 from helpers.presets import PRESETS, with_overrides
 from helpers.results.intervals import wilson_interval
@@ -72,24 +72,37 @@ guesses that a game gives away against the best play, on average over what the n
 `benchmarks/results/games.md`.
 """
 WAYS = {
-    "keeps track": 'keeps track: writes down between which numbers the secret lies ("Between 50 and 75."), and guesses there',
+    "keeps track": 'keeps track: writes down between which numbers the secret lies ("Between 50 '
+    'and 75."), and guesses there',
     "forgets": "forgets: guesses anywhere from 1 to 63",
     "walks": "walks: begins anywhere, and goes up or down by 1, 2 or 3",
 }
-PLACES = {"middle": "the middle of what is left", "anywhere": "anywhere in it", "edge": "one of the four numbers at its ends"}
+PLACES = {
+    "middle": "the middle of what is left",
+    "anywhere": "anywhere in it",
+    "edge": "one of the four numbers at its ends",
+}
 
 
 def row(model, tokenizer, precision: str) -> str:
     """The table's row for one loaded model."""
     rows = [
         {
-            "prompt": [{"role": "system", "content": games.SYSTEM_PROMPT}, {"role": "user", "content": games.asked(seed)}],
+            "prompt": [
+                {"role": "system", "content": games.SYSTEM_PROMPT},
+                {"role": "user", "content": games.asked(seed)},
+            ],
             "seed": seed,
         }
         for seed in range(10_001, 10_001 + GAMES)
     ]
     played = policy.play(
-        model, tokenizer, Guarded(partial(Guessing, span=games.SPAN)), rows, max_completion_length=TOKENS, turns=TURNS
+        model,
+        tokenizer,
+        Guarded(partial(Guessing, span=games.SPAN)),
+        rows,
+        max_completion_length=TOKENS,
+        turns=TURNS,
     )
     wins, calls = sum(one.reward >= FOUND for one in played), sum(len(one.calls) for one in played)
     low, high = wilson_interval(wins, GAMES)
@@ -110,7 +123,9 @@ def write_card(minutes: int) -> None:
     tokenizer = AutoTokenizer.from_pretrained(FOLDER)
     full = AutoModelForCausalLM.from_pretrained(FOLDER, dtype=torch.float32).eval()
     measured = [row(full, tokenizer, "fp32")]
-    quantised, tokenizer = FastLanguageModel.from_pretrained(FOLDER, max_seq_length=512, load_in_4bit=True)
+    quantised, tokenizer = FastLanguageModel.from_pretrained(
+        FOLDER, max_seq_length=512, load_in_4bit=True
+    )
     measured.append(row(quantised, tokenizer, "4-bit"))
     card = CARD.format(
         parameters=full.num_parameters(),
@@ -144,7 +159,9 @@ def seed_rows(seed: int) -> list[str]:
     after = f"{found['difference']:+.1%} ({low:+.1%} to {high:+.1%})"
     lines = []
     for policy_name, said in found["table"].items():
-        lines.append(f"| {' | '.join([str(seed), policy_name, *said.values(), '' if policy_name == 'untrained' else after])} |")
+        lines.append(
+            f"| {' | '.join([str(seed), policy_name, *said.values(), '' if policy_name == 'untrained' else after])} |"
+        )
     return [f"| seed | policy | {' | '.join(found['table']['trained'])} | difference |", *lines]
 
 
@@ -170,7 +187,9 @@ def main() -> None:
     """Write the card, or, with seeds, the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, nargs="+", help="run notebook 10 with each of these")
-    parser.add_argument("--minutes", type=int, default=18, help="what building the model took, for the card")
+    parser.add_argument(
+        "--minutes", type=int, default=18, help="what building the model took, for the card"
+    )
     given = parser.parse_args()
     write_seeds(given.seeds) if given.seeds else write_card(given.minutes)
 

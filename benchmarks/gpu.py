@@ -1,8 +1,11 @@
-"""Speed and memory of a GRPO step on one card: Unsloth and TRL, each with vLLM and without. `make gpu-check` measures them.
+"""Speed and memory of a GRPO step on one card: Unsloth and TRL, each with vLLM and without.
 
-No model is downloaded: weights of a real architecture's shapes are drawn at random, and the pocket tokenizer reads and writes
-for them. Neither speed nor memory depends on the values. Every prompt is as long as the settings allow and every completion is
-forced to its limit, so that each way of sampling does the same work, and the memory is that of a step at full length.
+`make gpu-check` measures them.
+
+No model is downloaded: weights of a real architecture's shapes are drawn at random, and the pocket
+tokenizer reads and writes for them. Neither speed nor memory depends on the values. Every prompt is
+as long as the settings allow and every completion is forced to its limit, so that each way of
+sampling does the same work, and the memory is that of a step at full length.
 """
 
 from __future__ import annotations
@@ -20,7 +23,9 @@ from helpers.presets import PRESETS, Preset, with_overrides
 from helpers.runs import atomic_folder
 from helpers.training.memory import Shape, card_of, estimate, shape_of
 
-CASES = {  # what each changes of the preset; in the last but one TRL starts the engine, which no preset asks for
+# what each changes of the preset; in the last but one TRL starts the engine, which no preset asks
+# for
+CASES = {
     "Unsloth + vLLM": {"backend": "unsloth", "engine": "vllm"},
     "Unsloth": {"backend": "unsloth", "engine": "transformers"},
     "TRL + vLLM": {"backend": "transformers", "engine": "transformers"},
@@ -32,10 +37,12 @@ _SHAPES = {SMALLEST: Shape(1024, 3072, 28, 16, 8, 128, 151_936, True, 40_960)}  
 
 
 def random_model(name: str, folder: Path) -> Path:
-    """A Qwen3 of a known model's shape with random weights in 16 bits, and the pocket tokenizer, in `folder`; made once.
+    """A Qwen3 of a known model's shape with random weights in 16 bits, and the pocket tokenizer, in
+    `folder`; made once.
 
-    A few tokens are far likelier than all others: the end, and some that are spelt as a whole completion in the format. So
-    some completions earn and others do not, and a training has a gradient.
+    A few tokens are far likelier than all others: the end, and some that are spelt as a whole
+    completion in the format. So some completions earn and others do not, and a training has a
+    gradient.
     """
     if (folder / "config.json").exists():
         return folder
@@ -46,15 +53,21 @@ def random_model(name: str, folder: Path) -> Path:
     known = json.loads((pocket / "config.json").read_text(encoding="utf-8"))
     shape, first = _SHAPES.get(name) or shape_of(name), known["vocab_size"]
     shape = replace(shape, vocab_size=max(shape.vocab_size, first + _WHOLE))
-    config = Qwen3Config(**asdict(shape), **{key: known[key] for key in ("eos_token_id", "pad_token_id", "rms_norm_eps")})
+    config = Qwen3Config(
+        **asdict(shape),
+        **{key: known[key] for key in ("eos_token_id", "pad_token_id", "rms_norm_eps")},
+    )
     tokenizer = json.loads((pocket / "tokenizer.json").read_text(encoding="utf-8"))
     whole = {f"<think>{i}</think><answer>{i}</answer>": i for i in range(first, first + _WHOLE)}
-    tokenizer["model"]["vocab"] |= whole | {f"w{i}": i for i in range(first + _WHOLE, shape.vocab_size)}
+    tokenizer["model"]["vocab"] |= whole | {
+        f"w{i}": i for i in range(first + _WHOLE, shape.vocab_size)
+    }
     torch.manual_seed(0)
     with atomic_folder(folder) as path:
         with torch.device("cuda" if torch.cuda.is_available() else "cpu"):
             model = AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16)
-        # One dimension says the same of all tokens, louder than what the layers add, and of the likely ones still more.
+        # One dimension says the same of all tokens, louder than what the layers add, and of the
+        # likely ones still more.
         for weight in {model.get_input_embeddings().weight, model.get_output_embeddings().weight}:
             weight.data[:, 0] = 100.0
             weight.data[[known["eos_token_id"], *whole.values()], 0] = 170.0
@@ -68,14 +81,18 @@ def random_model(name: str, folder: Path) -> Path:
 
 
 def settings_of(case: str, preset: Preset, model: str) -> Preset:
-    """The preset with a case's changes, for this model: a folder, or the name of an embedded one."""
+    """The preset with a case's changes, for this model: a folder, or the name of an
+    embedded one.
+    """
     return with_overrides(preset, model=model, **CASES[case])
 
 
 def measure(case: str, settings: Preset, steps: int) -> dict:
-    """Seconds a step (the median of `steps`, after one that warms up), sampled tokens a second, bytes of the card in use.
+    """Seconds a step (the median of `steps`, after one that warms up), sampled tokens a second,
+    bytes of the card in use.
 
-    Returned with the case and, of a case that a preset can ask for, the estimate in bytes; peak is None without a GPU.
+    Returned with the case and, of a case that a preset can ask for, the estimate in bytes; peak is
+    None without a GPU.
     """
     from helpers.training import policy, vllm_cpu
 
@@ -84,8 +101,14 @@ def measure(case: str, settings: Preset, steps: int) -> dict:
         from unsloth import FastLanguageModel
 
         checkpointing = settings.gradient_checkpointing
-        options = {"use_gradient_checkpointing": checkpointing, "target_modules": policy.LORA_TARGETS, "random_state": 1}
-        model = FastLanguageModel.get_peft_model(model, r=settings.lora_rank, lora_alpha=settings.lora_alpha, **options)
+        options = {
+            "use_gradient_checkpointing": checkpointing,
+            "target_modules": policy.LORA_TARGETS,
+            "random_state": 1,
+        }
+        model = FastLanguageModel.get_peft_model(
+            model, r=settings.lora_rank, lora_alpha=settings.lora_alpha, **options
+        )
     else:
         model = policy.add_adapter(model, settings)
     from datasets import Dataset
@@ -94,7 +117,9 @@ def measure(case: str, settings: Preset, steps: int) -> dict:
 
     from helpers.training.trial_step import Clock, PeakMemory
 
-    prompts = [_longest_prompt(tokenizer, settings.max_prompt_length)] * (settings.completions_per_round * (steps + 1))
+    prompts = [_longest_prompt(tokenizer, settings.max_prompt_length)] * (
+        settings.completions_per_round * (steps + 1)
+    )
     clock = Clock()
     with tempfile.TemporaryDirectory() as folder, PeakMemory() as peak:
         trainer = GRPOTrainer(
@@ -124,10 +149,19 @@ def _config(case: str, settings: Preset, steps: int, folder: str):
     from trl import GRPOConfig
 
     machine, limit = this_machine(), settings.max_completion_length
-    unsloths_vllm, trls_vllm = settings.engine == "vllm" and machine.gpu is not None, case == "TRL + vLLM"
-    options = {"vllm_mode": "colocate", "vllm_enable_sleep_mode": True, "vllm_max_model_length": settings.context}
+    unsloths_vllm, trls_vllm = (
+        settings.engine == "vllm" and machine.gpu is not None,
+        case == "TRL + vLLM",
+    )
+    options = {
+        "vllm_mode": "colocate",
+        "vllm_enable_sleep_mode": True,
+        "vllm_max_model_length": settings.context,
+    }
     options |= {"vllm_gpu_memory_utilization": settings.gpu_memory_utilization}
-    full_length = {"min_tokens": limit, "ignore_eos": True} if "vLLM" in case else {"min_new_tokens": limit}
+    full_length = (
+        {"min_tokens": limit, "ignore_eos": True} if "vLLM" in case else {"min_new_tokens": limit}
+    )
     return GRPOConfig(
         output_dir=folder,
         max_steps=steps,
@@ -155,7 +189,9 @@ def _longest_prompt(tokenizer, tokens: int) -> list[dict]:
         return [{"role": "user", "content": " ".join(["What is 1 + 2?"] * count)}]
 
     def length(count: int) -> int:
-        text = tokenizer.apply_chat_template(prompt(count), add_generation_prompt=True, tokenize=False)
+        text = tokenizer.apply_chat_template(
+            prompt(count), add_generation_prompt=True, tokenize=False
+        )
         return len(tokenizer(text, add_special_tokens=False)["input_ids"])
 
     return prompt(max((count for count in range(1, tokens) if length(count) <= tokens), default=1))
@@ -166,9 +202,12 @@ def _alternating_reward(completions: list, **columns) -> list[float]:
 
 
 def table(rows: list[dict]) -> list[str]:
-    """The measurements in Markdown: a case a row, with its ratio to TRL alone and the estimate beside the measured memory."""
+    """The measurements in Markdown: a case a row, with its ratio to TRL alone and the estimate
+    beside the measured memory.
+    """
     lines = [
-        "| case | s a step | sampled tokens a second | times TRL | peak, GB | estimate, GB | estimate / peak |",
+        "| case | s a step | sampled tokens a second | times TRL | peak, GB | estimate, GB | "
+        "estimate / peak |",
         "|---|---|---|---|---|---|---|",
     ]
     alone = next((row["tokens_per_second"] for row in rows if row["case"] == "TRL"), None)
@@ -182,17 +221,23 @@ def table(rows: list[dict]) -> list[str]:
 
 
 def _gigabytes(size: float | None) -> str:
-    """Two digits at the least, so that the pocket model's are no 0.0; nothing for what was not measured."""
+    """Two digits at the least, so that the pocket model's are no 0.0; nothing for what was not
+    measured.
+    """
     return f"{size / 1e9:{'.1f' if size >= 1e9 else '.2g'}}" if size else ""
 
 
 def estimate_to_peak(row: dict) -> float | None:
-    """The estimated memory of a measured case as a multiple of the measured; None where either is absent."""
+    """The estimated memory of a measured case as a multiple of the measured; None where either is
+    absent.
+    """
     return row["estimate"] / row["peak"] if row["estimate"] and row["peak"] else None
 
 
 def preset_for(machine: Machine) -> Preset:
-    """The preset whose sizes are measured: the one for a card of 22 GB, for a smaller one that of a T4, pocket without any."""
+    """The preset whose sizes are measured: the one for a card of 22 GB, for a smaller one that of a
+    T4, pocket without any.
+    """
     if machine.gpu is None:
         return PRESETS["pocket"]
     return PRESETS["l4" if machine.gpu_memory_gb >= PRESETS["l4"].needs_gb else "t4"]

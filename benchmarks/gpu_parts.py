@@ -1,10 +1,13 @@
-"""The parts of `make gpu-check`, in order of worth. `benchmarks.gpu_check` runs each in a process of its own.
+"""The parts of `make gpu-check`, in order of worth.
+
+`benchmarks.gpu_check` runs each in a process of its own.
 
     python -m benchmarks.gpu_parts NAME RESULTS WORK [rehearse]
 
-What a part finds is written to WORK/logs/NAME.json as it comes, so that of a part that is ended early something is left. A
-part ends as soon as its standard input does, which whoever starts it holds open. In a rehearsal the same lines run with the
-pocket model's sizes, and what they cannot show is noted as `needs_gpu`.
+What a part finds is written to WORK/logs/NAME.json as it comes, so that of a part that is ended
+early something is left. A part ends as soon as its standard input does, which whoever starts it
+holds open. In a rehearsal the same lines run with the pocket model's sizes, and what they cannot
+show is noted as `needs_gpu`.
 """
 
 from __future__ import annotations
@@ -29,7 +32,8 @@ from helpers.environment import this_machine, vllm_obstacle
 from helpers.presets import POCKET_MODEL, PRESETS
 from helpers.runs import Run, write_json
 
-REAL, POCKET, OBJECTIVE = "notebooks-real", "notebooks-pocket", "objective"  # parts, and runs of the same names
+# parts, and runs of the same names
+REAL, POCKET, OBJECTIVE = "notebooks-real", "notebooks-pocket", "objective"
 TOLERANCE = 0.15  # of an estimate, as a share of what is measured
 
 
@@ -37,7 +41,8 @@ TOLERANCE = 0.15  # of an estimate, as a share of what is measured
 class Check:
     """One part at work: where things lie, and what it has found so far.
 
-    lines: Markdown. problems: what is wrong, a sentence each. needs_gpu: what was left out without one. data: for other parts.
+    lines: Markdown. problems: what is wrong, a sentence each. needs_gpu: what was left out without
+    one. data: for other parts.
     """
 
     name: str
@@ -51,7 +56,11 @@ class Check:
 
     def write(self) -> None:
         """Keep what was found so far."""
-        found = {key: value for key, value in asdict(self).items() if key in ("lines", "problems", "needs_gpu", "data")}
+        found = {
+            key: value
+            for key, value in asdict(self).items()
+            if key in ("lines", "problems", "needs_gpu", "data")
+        }
         write_json(self.work / "logs" / f"{self.name}.json", found)
 
     def say(self, line: str) -> None:
@@ -63,20 +72,27 @@ class Check:
         """The `data` of the parts that are written already, by name."""
         if not self.results.exists():
             return {}
-        return {name: part["data"] for name, part in json.loads(self.results.read_text(encoding="utf-8")).items()}
+        return {
+            name: part["data"]
+            for name, part in json.loads(self.results.read_text(encoding="utf-8")).items()
+        }
 
     def model(self, name: str) -> str:
         """The folder of a random model of this shape; in a rehearsal of the pocket model's."""
         name = PRESETS[POCKET_MODEL].model_path if self.rehearse else name
         folder = self.work / "models" / Path(name).name
         # In a process of its own, which gives the card back.
-        subprocess.run([sys.executable, "-m", "benchmarks.gpu", name, str(folder)], cwd=PROJECT, check=True)
+        subprocess.run(
+            [sys.executable, "-m", "benchmarks.gpu", name, str(folder)], cwd=PROJECT, check=True
+        )
         return str(folder)
 
 
 @dataclass(frozen=True)
 class Part:
-    """A part: `number` is the section it stands in, `seconds` the most it may take, `reads` the parts whose data it takes."""
+    """A part: `number` is the section it stands in, `seconds` the most it may take, `reads` the
+    parts whose data it takes.
+    """
 
     name: str
     number: int
@@ -86,15 +102,19 @@ class Part:
     reads: tuple[str, ...] = ()
 
 
-# --- 1. The notebooks ---------------------------------------------------------------------------------------------------
+# --- 1. The notebooks -----------------------------------------------------------------------------
 
 
 def _helpers(*words: object) -> int:
-    return subprocess.run([sys.executable, "-m", "helpers", "run", *map(str, words)], cwd=PROJECT).returncode
+    return subprocess.run(
+        [sys.executable, "-m", "helpers", "run", *map(str, words)], cwd=PROJECT
+    ).returncode
 
 
 def _execute(run: str, only: str, *words: object) -> bool:
-    """Notebooks of a run, gone on with where an earlier call was cut short; whether they went through."""
+    """Notebooks of a run, gone on with where an earlier call was cut short; whether they
+    went through.
+    """
     numbers, asked = only.split(","), arguments.last(Run(run))
     if set(numbers) <= set(arguments.used(Run(run))):
         return True
@@ -113,10 +133,18 @@ def _prepare(check: Check, run: str) -> None:
     if "01" in arguments.used(Run(run)):
         return
     preset, model = gpu.preset_for(this_machine()).name, check.model(gpu.SMALLEST)
-    sizes = {"source": "arithmetic/sums", "train_size": 64, "holdout_size": 16, "max_completion_length": 64}
+    sizes = {
+        "source": "arithmetic/sums",
+        "train_size": 64,
+        "holdout_size": 16,
+        "max_completion_length": 64,
+    }
     if check.rehearse:
         sizes |= {"holdout_size": 8, "max_completion_length": 32}
-    _or_end(_helpers("--run", run, "--only", "01", "--preset", preset, *_given(model=model, **sizes)) == 0)
+    _or_end(
+        _helpers("--run", run, "--only", "01", "--preset", preset, *_given(model=model, **sizes))
+        == 0
+    )
 
 
 def _given(**values: object) -> list[str]:
@@ -141,15 +169,23 @@ def notebooks_on_random_weights(check: Check) -> None:
 
 def notebooks_on_the_pocket_model(check: Check) -> None:
     """01 to 05 unchanged, and that it learns."""
-    sizes = {"train_size": 200, "holdout_size": 64, "sampled_questions": 8, "max_steps": 4} if check.rehearse else {}
+    sizes = (
+        {"train_size": 200, "holdout_size": 64, "sampled_questions": 8, "max_steps": 4}
+        if check.rehearse
+        else {}
+    )
     _or_end(_execute(POCKET, "01,02,03,04,05", "--preset", "pocket", *_given(serve=False, **sizes)))
     evaluation = _outcome(check, Run(POCKET))
     if not check.rehearse and evaluation["baseline"]["ci95"][1] >= evaluation["trained"]["ci95"][0]:
-        check.problems.append("the pocket model did not learn: the intervals before and after training overlap.")
+        check.problems.append(
+            "the pocket model did not learn: the intervals before and after training overlap."
+        )
 
 
 def _outcome(check: Check, run: Run) -> dict:
-    """Say what the run came to, and check that its history and its evaluation are whole; the evaluation."""
+    """Say what the run came to, and check that its history and its evaluation are whole; the
+    evaluation.
+    """
     import pandas as pd
 
     from helpers.results.evaluation import summary
@@ -159,20 +195,32 @@ def _outcome(check: Check, run: Run) -> dict:
     settings = run.section("training")["settings"]
     check.data["merge"] = _proof(run)
     shape = "the pocket model's shapes" if check.rehearse else Path(settings["model"]).name
-    check.say(f"- {shape}: {len(history)} steps, sampled by {settings['engine']}, trained by {settings['backend']}")
+    check.say(
+        f"- {shape}: {len(history)} steps, sampled by {settings['engine']}, trained by "
+        f"{settings['backend']}"
+    )
     check.say("\n".join(["", "```", *summary(evaluation), "```"]))
-    if list(history["step"]) != list(range(1, settings["max_steps"] + 1)) or history["grad_norm"].isna().any():
-        check.problems.append(f"{run.show('metrics.csv')} lacks steps, or a gradient was not a number.")
+    if (
+        list(history["step"]) != list(range(1, settings["max_steps"] + 1))
+        or history["grad_norm"].isna().any()
+    ):
+        check.problems.append(
+            f"{run.show('metrics.csv')} lacks steps, or a gradient was not a number."
+        )
     if missing := {"baseline", "trained", "merged"} - set(evaluation):
-        check.problems.append(f"{run.show('evaluation.json')} has no {' and no '.join(sorted(missing))}.")
+        check.problems.append(
+            f"{run.show('evaluation.json')} has no {' and no '.join(sorted(missing))}."
+        )
     return evaluation
 
 
-# --- 2. The objective ---------------------------------------------------------------------------------------------------
+# --- 2. The objective -----------------------------------------------------------------------------
 
 
 def objective(check: Check) -> None:
-    """Notebook 03 unchanged but for one cell at its end, which writes down what its trainer really has."""
+    """Notebook 03 unchanged but for one cell at its end, which writes down what its trainer really
+    has.
+    """
     import nbformat
     import papermill
 
@@ -185,7 +233,9 @@ def objective(check: Check) -> None:
     notebook.cells.append(nbformat.v4.new_code_cell(cell))
     copy = run.path(f"notebooks/{source.name}")
     nbformat.write(notebook, copy)
-    smaller = {"per_device_train_batch_size": 8, "max_completion_length": 24} if check.rehearse else {}
+    smaller = (
+        {"per_device_train_batch_size": 8, "max_completion_length": 24} if check.rehearse else {}
+    )
     given = {"run": OBJECTIVE, "max_steps": 1} | smaller
     papermill.execute_notebook(copy, copy, given, cwd=source.parent, progress_bar=False)
     rows = gpu_objective.compare(run)
@@ -198,7 +248,7 @@ def objective(check: Check) -> None:
         check.needs_gpu.append("the trainer that Unsloth generates for a GPU")
 
 
-# --- 3 and 4. Speed, memory, estimates ----------------------------------------------------------------------------------
+# --- 3 and 4. Speed, memory, estimates ------------------------------------------------------------
 
 
 def speed(case: str) -> Callable[[Check], None]:
@@ -206,7 +256,9 @@ def speed(case: str) -> Callable[[Check], None]:
 
     def measure(check: Check) -> None:
         machine = this_machine()
-        if machine.gpu is None and (case == "TRL + vLLM" or ("vLLM" in case and vllm_obstacle(machine))):
+        if machine.gpu is None and (
+            case == "TRL + vLLM" or ("vLLM" in case and vllm_obstacle(machine))
+        ):
             check.needs_gpu.append(f"{case}, its speed and its memory")
             return
         preset = gpu.preset_for(machine)
@@ -216,8 +268,14 @@ def speed(case: str) -> Callable[[Check], None]:
             settings = replace(settings, per_device_train_batch_size=8, max_completion_length=16)
             check.needs_gpu.append("the memory in use")
         check.data["row"] = gpu.measure(case, settings, steps=1 if check.rehearse else 3)
-        sizes = f"{settings.completions_per_step} completions of {settings.max_completion_length} tokens a step"
-        check.say(f"- {preset.model if not check.rehearse else POCKET_MODEL}, {sizes}, preset {preset.name}")
+        sizes = (
+            f"{settings.completions_per_step} completions of {settings.max_completion_length} "
+            "tokens a step"
+        )
+        check.say(
+            f"- {preset.model if not check.rehearse else POCKET_MODEL}, {sizes}, preset "
+            f"{preset.name}"
+        )
 
     return measure
 
@@ -229,18 +287,23 @@ def estimates(check: Check) -> None:
     for case, ratio in ratios.items():
         check.say(f"- {case}: estimate / measured = {ratio:.2f}")
         if abs(ratio - 1) > TOLERANCE:
-            check.problems.append(f"the estimate for {case} is {ratio:.2f} of what was measured, not within {TOLERANCE:.0%}.")
+            check.problems.append(
+                f"the estimate for {case} is {ratio:.2f} of what was measured, not within "
+                f"{TOLERANCE:.0%}."
+            )
     if not ratios and check.rehearse:
         check.needs_gpu.append("estimates against measured memory")
     elif not ratios:
         check.problems.append("no case was measured, so there is nothing to hold the estimates to.")
 
 
-# --- 5. The merge -------------------------------------------------------------------------------------------------------
+# --- 5. The merge ---------------------------------------------------------------------------------
 
 
 def merge(check: Check) -> None:
-    """What notebook 05's proof measured in 16 bits, merging into either base; a refusal is 05's own message."""
+    """What notebook 05's proof measured in 16 bits, merging into either base; a refusal is 05's own
+    message.
+    """
     run = Run(REAL)
     _prepare(check, REAL)
     _or_end(_execute(REAL, "03", *_short_training(check)))
@@ -252,21 +315,37 @@ def merge(check: Check) -> None:
         return
     for base in ("original", "dequantised"):
         if proofs.get(REAL, {}).get("into") != base:
-            _or_end(_helpers("--run", REAL, "--only", "05", *_given(merge=base, serve=False, sampled_questions=4)) == 0)
+            _or_end(
+                _helpers(
+                    "--run",
+                    REAL,
+                    "--only",
+                    "05",
+                    *_given(merge=base, serve=False, sampled_questions=4),
+                )
+                == 0
+            )
             _say_proof(check, REAL, _proof(run))
 
 
 def _proof(run: Run) -> dict:
     """What notebook 05 recorded of its merge, without when and with what."""
-    return {key: value for key, value in run.manifest.get("merge", {}).items() if key not in ("written", "versions", "git")}
+    return {
+        key: value
+        for key, value in run.manifest.get("merge", {}).items()
+        if key not in ("written", "versions", "git")
+    }
 
 
 def _say_proof(check: Check, name: str, proof: dict) -> None:
-    said = (f"{key} {value:.3g}" if isinstance(value, float) else f"{key} {value}" for key, value in proof.items())
+    said = (
+        f"{key} {value:.3g}" if isinstance(value, float) else f"{key} {value}"
+        for key, value in proof.items()
+    )
     check.say(f"- {name}: {', '.join(said)}")
 
 
-# --- 6. The rest --------------------------------------------------------------------------------------------------------
+# --- 6. The rest ----------------------------------------------------------------------------------
 
 
 def rest(check: Check) -> None:
@@ -274,7 +353,9 @@ def rest(check: Check) -> None:
     command = [sys.executable, "-m", "pytest", "-v", "-rfE", "-p", "no:cacheprovider", "tests/gpu"]
     command += ["--noconftest"] * check.rehearse  # which imports Unsloth, and here all is skipped
     skipped = 0
-    with subprocess.Popen(command, cwd=PROJECT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+    with subprocess.Popen(
+        command, cwd=PROJECT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as process:
         for line in process.stdout:
             print(line, end="", flush=True)
             if test := re.match(r"tests/\S+::(\S+) (PASSED|FAILED|SKIPPED|ERROR)", line):
@@ -283,7 +364,9 @@ def rest(check: Check) -> None:
             elif failure := re.match(r"(?:FAILED|ERROR) tests/\S+::(.*)", line):
                 check.problems.append(f"{failure[1]}.")
     if skipped:
-        check.needs_gpu.append(f"{skipped} tests" if check.rehearse else f"{skipped} tests: vLLM does not serve here")
+        check.needs_gpu.append(
+            f"{skipped} tests" if check.rehearse else f"{skipped} tests: vLLM does not serve here"
+        )
     if process.returncode and not check.problems:
         sys.exit(process.returncode)
 
@@ -291,12 +374,25 @@ def rest(check: Check) -> None:
 _SPEEDS = {case: f"speed-{case.lower().replace(' + ', '-')}" for case in gpu.CASES}
 PARTS = (
     Part(
-        REAL, 1, f"Notebooks 01 to 05 on random weights of {Path(gpu.SMALLEST).name}'s shapes", 420, notebooks_on_random_weights
+        REAL,
+        1,
+        f"Notebooks 01 to 05 on random weights of {Path(gpu.SMALLEST).name}'s shapes",
+        420,
+        notebooks_on_random_weights,
     ),
     Part(POCKET, 1, "Notebooks 01 to 05 on the pocket model", 300, notebooks_on_the_pocket_model),
-    Part(OBJECTIVE, 2, "The objective that is trained is the one that was recorded", 240, objective),
+    Part(
+        OBJECTIVE, 2, "The objective that is trained is the one that was recorded", 240, objective
+    ),
     *(Part(name, 3, f"A step of GRPO: {case}", 240, speed(case)) for case, name in _SPEEDS.items()),
-    Part("estimates", 4, f"Estimated memory within {TOLERANCE:.0%} of measured", 30, estimates, tuple(_SPEEDS.values())),
+    Part(
+        "estimates",
+        4,
+        f"Estimated memory within {TOLERANCE:.0%} of measured",
+        30,
+        estimates,
+        tuple(_SPEEDS.values()),
+    ),
     Part("merge", 5, "What the proof of a merge measures", 240, merge, (REAL, POCKET)),
     Part("rest", 6, "The rest: tests/gpu", 420, rest),
 )

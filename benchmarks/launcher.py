@@ -1,8 +1,10 @@
-"""What a launcher costs: the seconds of a step of `python -m helpers train` against those of notebook 03 under papermill.
+"""What a launcher costs: the seconds of a step of `python -m helpers train` against those of
+notebook 03 under papermill.
 
-`PYTHONPATH=. python -m benchmarks.launcher` prepares the pocket model's run once, trains it with either, both at the same time
-so that they meet the same machine (of two cores at least: each has one thread), and writes benchmarks/results/launcher.md. The
-measure is TRL's own `step_time`; the first step of each training, which does what is done once, is left out.
+`PYTHONPATH=. python -m benchmarks.launcher` prepares the pocket model's run once, trains it with
+either, both at the same time so that they meet the same machine (of two cores at least: each has
+one thread), and writes benchmarks/results/launcher.md. The measure is TRL's own `step_time`; the
+first step of each training, which does what is done once, is left out.
 """
 
 from __future__ import annotations
@@ -37,7 +39,9 @@ def main() -> int:
             names = {kind: f"{kind.split()[0]}-{turn}" for kind in _CALLS}
             _wait(*(_training(folder, kind, name, parsed.steps) for kind, name in names.items()))
             for kind, name in names.items():
-                found[kind] += list(pd.read_csv(Path(folder) / name / "metrics.csv")["step_time"])[1:]
+                found[kind] += list(pd.read_csv(Path(folder) / name / "metrics.csv")["step_time"])[
+                    1:
+                ]
     table = _as_table(found, parsed)
     _TABLE.write_text(table, encoding="utf-8")
     print(table)
@@ -51,8 +55,14 @@ def _training(folder: str, kind: str, name: str, steps: int) -> subprocess.Popen
 
 
 def _start(folder: str, *arguments: str) -> subprocess.Popen:
-    environment = os.environ | {"GRPO_RUNS_DIR": folder, "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
-    return subprocess.Popen([sys.executable, "-m", "helpers", *arguments], cwd=PROJECT, env=environment)
+    environment = os.environ | {
+        "GRPO_RUNS_DIR": folder,
+        "CUDA_VISIBLE_DEVICES": "",
+        "OMP_NUM_THREADS": "1",
+    }
+    return subprocess.Popen(
+        [sys.executable, "-m", "helpers", *arguments], cwd=PROJECT, env=environment
+    )
 
 
 def _wait(*processes: subprocess.Popen) -> None:
@@ -63,22 +73,28 @@ def _wait(*processes: subprocess.Popen) -> None:
 
 def _as_table(found: dict[str, list[float]], parsed: argparse.Namespace) -> str:
     medians = {kind: statistics.median(times) for kind, times in found.items()}
-    rows = [f"| {kind} | {len(times)} | {medians[kind]:.3f} | {min(times):.3f} |" for kind, times in found.items()]
+    rows = [
+        f"| {kind} | {len(times)} | {medians[kind]:.3f} | {min(times):.3f} |"
+        for kind, times in found.items()
+    ]
     ratio = medians["train"] / medians["notebook 03"]
     versions = package_versions()
     return "\n".join(
         [
             "# The launcher's overhead",
             "",
-            "`python -m benchmarks.launcher`: the pocket model, 64 completions a step, one process of one thread, no GPU; "
-            f"{parsed.turns} trainings of {parsed.steps} steps of each kind, two at a time, one of each. torch "
+            "`python -m benchmarks.launcher`: the pocket model, 64 completions a step, one "
+            "process of one thread, no GPU; "
+            f"{parsed.turns} trainings of {parsed.steps} steps of each kind, two at a time, one "
+            "of each. torch "
             f"{versions['torch']}, TRL {versions['trl']}, Unsloth {versions['unsloth']}.",
             "",
             "| | steps | median seconds a step | fastest |",
             "|---|---|---|---|",
             *rows,
             "",
-            f"Median step of `train` over that of the notebook: {ratio:.3f} (wanted: at most 1.05).",
+            f"Median step of `train` over that of the notebook: {ratio:.3f} (wanted: at most "
+            "1.05).",
             "",
         ]
     )

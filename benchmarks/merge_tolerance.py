@@ -1,8 +1,9 @@
-"""What the proof of a merge refuses: random Qwen3 models in bfloat16, adapters of several sizes, sound merges and broken ones.
+"""What the proof of a merge refuses: random Qwen3 models in bfloat16, adapters of several sizes,
+sound merges and broken ones.
 
-`python -m benchmarks.merge_tolerance` prints the two tables of results/merge_tolerance.md: ten minutes on one busy core, 1 GB.
-The weights are random with unit gain, the norms from 0.8 to 1.2, the logits scaled to a largest one of about 30, the vocabulary
-cut to 4,096 tokens; rank 32.
+`python -m benchmarks.merge_tolerance` prints the two tables of results/merge_tolerance.md: ten
+minutes on one busy core, 1 GB. The weights are random with unit gain, the norms from 0.8 to 1.2,
+the logits scaled to a largest one of about 30, the vocabulary cut to 4,096 tokens; rank 32.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from transformers import Qwen3Config, Qwen3ForCausalLM
 from helpers.results import merging
 from helpers.training.policy import LORA_TARGETS
 
-# Of the entries of B, by their standard deviation. A learning rate of 1e-5 leaves 1e-4 to 1e-3 after some hundred steps.
+# Of the entries of B, by their standard deviation. A learning rate of 1e-5 leaves 1e-4 to 1e-3
+# after some hundred steps.
 SIZES = (1e-5, 1e-4, 1e-3)
 TRIALS = {  # hidden size, width of the MLP, layers, heads; sizes; seeds
     "256 wide, 4 layers": ((256, 768, 4, 4), SIZES, range(2)),
@@ -38,9 +40,16 @@ KINDS = (
 def random_model(hidden: int, wide: int, layers: int, heads: int, seed: int) -> Qwen3ForCausalLM:
     """A Qwen3 in bfloat16 whose layers pass on what they get with the same size."""
     attention = {"num_attention_heads": heads, "num_key_value_heads": heads // 2, "head_dim": 128}
-    size = {"hidden_size": hidden, "intermediate_size": wide, "num_hidden_layers": layers, "vocab_size": VOCABULARY}
+    size = {
+        "hidden_size": hidden,
+        "intermediate_size": wide,
+        "num_hidden_layers": layers,
+        "vocab_size": VOCABULARY,
+    }
     torch.manual_seed(seed)
-    model = Qwen3ForCausalLM._from_config(Qwen3Config(**size, **attention, tie_word_embeddings=False), dtype=torch.bfloat16)
+    model = Qwen3ForCausalLM._from_config(
+        Qwen3Config(**size, **attention, tie_word_embeddings=False), dtype=torch.bfloat16
+    )
     with torch.no_grad():
         for name, weight in model.named_parameters():
             if weight.dim() == 2:
@@ -54,7 +63,9 @@ def random_model(hidden: int, wide: int, layers: int, heads: int, seed: int) -> 
 def adapted(model, size: float, seed: int):
     """A PEFT model with a random adapter: A as PEFT makes it, B with entries of this size."""
     torch.manual_seed(seed)
-    lora = LoraConfig(r=RANK, lora_alpha=2 * RANK, target_modules=LORA_TARGETS, task_type="CAUSAL_LM")
+    lora = LoraConfig(
+        r=RANK, lora_alpha=2 * RANK, target_modules=LORA_TARGETS, task_type="CAUSAL_LM"
+    )
     policy = get_peft_model(model, lora).eval()
     with torch.no_grad():
         for name, matrix in policy.named_parameters():
@@ -64,7 +75,11 @@ def adapted(model, size: float, seed: int):
 
 
 def layers_of(policy) -> dict:
-    return {name: layer for name, layer in policy.named_modules() if hasattr(layer, "lora_B") and hasattr(layer, "base_layer")}
+    return {
+        name: layer
+        for name, layer in policy.named_modules()
+        if hasattr(layer, "lora_B") and hasattr(layer, "base_layer")
+    }
 
 
 @torch.no_grad()
@@ -74,14 +89,18 @@ def merge(policy, layers: dict, whole: dict, deltas: dict, kind: str) -> None:
     for name, layer in layers.items():
         left_out = kind == "a layer left out" and middle in name
         left_out |= kind == "a matrix left out" and name.endswith(f"{middle}self_attn.v_proj")
-        delta = deltas[name] * {"not merged": 0, "merged twice": 2, "alpha/r left out": 0.5}.get(kind, 0 if left_out else 1)
+        delta = deltas[name] * {"not merged": 0, "merged twice": 2, "alpha/r left out": 0.5}.get(
+            kind, 0 if left_out else 1
+        )
         if kind == "another adapter":
             delta = delta.flip(0)
         if kind == "sound, rounded twice":
             delta = delta.to(torch.bfloat16)
         layer.base_layer.weight.copy_((whole[name].float() + delta).to(torch.bfloat16))
     if kind == "a norm left out":  # the last kind
-        policy.get_submodule("base_model.model.model.layers")[-1].post_attention_layernorm.weight.fill_(1)
+        policy.get_submodule("base_model.model.model.layers")[
+            -1
+        ].post_attention_layernorm.weight.fill_(1)
 
 
 @torch.inference_mode()
@@ -92,27 +111,39 @@ def logits(model, rows: torch.Tensor) -> list[torch.Tensor]:
 
 
 def trial(shape: tuple, size: float, seed: int) -> tuple[float, dict]:
-    """The largest size of an adapter's matrix against its base's, and what the proof measures of every kind of merge."""
+    """The largest size of an adapter's matrix against its base's, and what the proof measures of
+    every kind of merge.
+    """
     policy = adapted(random_model(*shape, seed), size, seed)
     rows, layers = torch.randint(0, VOCABULARY, (2, TOKENS)), layers_of(policy)
     whole = {name: layer.base_layer.weight.detach().clone() for name, layer in layers.items()}
     deltas = {name: layer.get_delta_weight("default").detach() for name, layer in layers.items()}
-    relative = max(delta.norm() / whole[name].float().norm() for name, delta in deltas.items()).item()
+    relative = max(
+        delta.norm() / whole[name].float().norm() for name, delta in deltas.items()
+    ).item()
     with policy.disable_adapter():
         seen = {"base": logits(policy, rows)}
     seen["adapter"] = logits(policy, rows)
-    matrices = {name.replace(".weight", ".base_layer.weight"): two for name, two in merging.merged_by_matrix(policy).items()}
+    matrices = {
+        name.replace(".weight", ".base_layer.weight"): two
+        for name, two in merging.merged_by_matrix(policy).items()
+    }
     seen["merged"] = logits(policy, rows)
     found = {}
     for kind in KINDS:
-        merge(policy, layers, whole, deltas, kind)  # PEFT takes the adapter for merged, and uses these weights alone
+        # PEFT takes the adapter for merged, and uses these weights alone
+        merge(policy, layers, whole, deltas, kind)
         distances = merging.matrix_distances(policy.base_model.model, matrices)
-        found[kind] = merging.judged(logits(policy, rows), seen) | {"matrix": max(distances.values())}
+        found[kind] = merging.judged(logits(policy, rows), seen) | {
+            "matrix": max(distances.values())
+        }
     return relative, found
 
 
 def table(found: dict, measured: str) -> None:
-    """Print a table of what was measured: the worst of each kind, and how many were refused by it."""
+    """Print a table of what was measured: the worst of each kind, and how many were
+    refused by it.
+    """
     head = ["model", "adapter / weights", "kept", *KINDS]
     print(f"\n| {' | '.join(head)} |\n|{' --- |' * len(head)}")
     refused = dict.fromkeys(KINDS, 0)
@@ -125,7 +156,12 @@ def table(found: dict, measured: str) -> None:
         kept = sum(seen["sound"]["kept"] for _, seen in trials) / len(trials)
         print(f"| {name} | {trials[0][0]:.3%} | {kept:.1%} | " + " | ".join(cells) + " |")
     total = sum(map(len, found.values()))
-    print("| **refused** | | | " + " | ".join(f"{count} of {total}" for count in refused.values()) + " |", flush=True)
+    print(
+        "| **refused** | | | "
+        + " | ".join(f"{count} of {total}" for count in refused.values())
+        + " |",
+        flush=True,
+    )
 
 
 def main() -> None:

@@ -346,7 +346,9 @@ def key(paths: list[str]) -> str:
     """Names what is measured: the commit, and the tests where they were chosen."""
     if _git(PROJECT, "status", "--porcelain", "--", "helpers", "tests"):
         raise SystemExit("helpers/ or tests/ is not as committed: commit it first.")
-    return "-".join([_git(PROJECT, "rev-parse", "--short=10", "HEAD").strip(), *paths]).replace("/", ".")
+    return "-".join([_git(PROJECT, "rev-parse", "--short=10", "HEAD").strip(), *paths]).replace(
+        "/", "."
+    )
 
 
 def collect(name: str, paths: list[str]) -> dict:
@@ -365,7 +367,9 @@ def collect(name: str, paths: list[str]) -> dict:
         settings = SETTINGS.format(source=copy / "helpers", data=data / ".coverage")
         (folder / "settings").write_text(settings, "utf-8")
         own = {"COVERAGE_PROCESS_START": str(folder / "settings"), "MUTATIONS_NOTES": str(notes)}
-        command = _pytest(copy, "-k", ASLEEP, "-n", "2", "--dist", "loadfile", "--no-loadscope-reorder", *paths)
+        command = _pytest(
+            copy, "-k", ASLEEP, "-n", "2", "--dist", "loadfile", "--no-loadscope-reorder", *paths
+        )
         code = subprocess.run(command, cwd=copy, env=_environment(copy, **own)).returncode
         if code not in (0, 1):
             raise SystemExit(f"the tests could not be run: pytest ended with {code}.")
@@ -404,11 +408,15 @@ def covering(site: Site, net: dict) -> set[str]:
 
 
 def planned(tests: set[str], net: dict, most: float) -> tuple[list[str], bool]:
-    """(the tests in their order, file by file, fast files first; whether some are beyond `most` seconds)."""
+    """(the tests in their order, file by file, fast files first; whether some are beyond `most`
+    seconds).
+    """
 
     def seconds(some: list[str]) -> float:
         wide = {fixture for test in some for fixture in net["uses"][test]}
-        return sum(net["tests"][test] for test in some) + sum(net["fixtures"].get(one, 0) for one in wide)
+        return sum(net["tests"][test] for test in some) + sum(
+            net["fixtures"].get(one, 0) for one in wide
+        )
 
     files = defaultdict(list)
     for test in sorted(tests, key=lambda test: (net["tests"][test], test)):
@@ -473,7 +481,14 @@ def measure(chosen: list[Site], net: dict, name: str, given: argparse.Namespace)
         if verdict == MISSED:
             verdict = NOT_COVERED if not tests else CUT_OFF if cut else MISSED
         seconds = round(time.monotonic() - began, 1)
-        record = {"of": name, "site": site, "verdict": verdict, "by": by, "seconds": seconds, "text": text}
+        record = {
+            "of": name,
+            "site": site,
+            "verdict": verdict,
+            "by": by,
+            "seconds": seconds,
+            "text": text,
+        }
         with VERDICTS.open("a", encoding="utf-8") as file:
             print(json.dumps(record), file=file)
         what = f"{site.file}:{site.line} {site.before[:40]!r} → {site.after[:40]!r}"

@@ -1,7 +1,8 @@
 """Measure the shipped pocket model and write its card: `python -m benchmarks.pocket`.
 
-Accuracy by family, in 32 bits through Transformers and in 4 bits through Unsloth, greedy and sampled; and what GRPO has to
-work with: how often the careful working is chosen, how often each of the two is right, and pass@16.
+Accuracy by family, in 32 bits through Transformers and in 4 bits through Unsloth, greedy and
+sampled; and what GRPO has to work with: how often the careful working is chosen, how often each of
+the two is right, and pass@16.
 """
 
 from __future__ import annotations
@@ -83,16 +84,38 @@ def rows(model, tokenizer, precision: str) -> list[str]:
         holdout = load_task(f"arithmetic/{family}", train_size=1, holdout_size=QUESTIONS).holdout
         answers = list(holdout["answer"])
         for decoding, temperature in (("sampled", 1.0), ("greedy", 0.0)):
-            groups = sample(model, tokenizer, list(holdout["prompt"]), max_new_tokens=LIMIT, temperature=temperature)
+            groups = sample(
+                model,
+                tokenizer,
+                list(holdout["prompt"]),
+                max_new_tokens=LIMIT,
+                temperature=temperature,
+            )
             texts = [group[0] for group in groups]
-            entry = score(texts, answers, count_tokens=lambda text: len(tokenizer(text)["input_ids"]))
-            right = [re.findall(r"-?\d+", text)[-1:] == [answer] for text, answer in zip(texts, answers, strict=True)]
+            entry = score(
+                texts, answers, count_tokens=lambda text: len(tokenizer(text)["input_ids"])
+            )
+            right = [
+                re.findall(r"-?\d+", text)[-1:] == [answer]
+                for text, answer in zip(texts, answers, strict=True)
+            ]
             careful = [is_careful(text) for text in texts]
             of_careful = [r for r, c in zip(right, careful, strict=True) if c]
             of_careless = [r for r, c in zip(right, careful, strict=True) if not c]
             low, high = entry["ci95"]
-            cells = [family, precision, decoding, f"{entry['accuracy']:.1%}", f"{low:.1%} to {high:.1%}"]
-            cells += [f"{entry['in_format']:.1%}", share(careful), share(of_careful), share(of_careless)]
+            cells = [
+                family,
+                precision,
+                decoding,
+                f"{entry['accuracy']:.1%}",
+                f"{low:.1%} to {high:.1%}",
+            ]
+            cells += [
+                f"{entry['in_format']:.1%}",
+                share(careful),
+                share(of_careful),
+                share(of_careless),
+            ]
             lines.append(f"| {' | '.join([*cells, format(entry['mean_length'], '.1f')])} |")
     return lines
 
@@ -100,7 +123,9 @@ def rows(model, tokenizer, precision: str) -> list[str]:
 def pass_at_k(model, tokenizer, questions: int = 128) -> str:
     """pass@k of sums with its 95 % interval, as text."""
     holdout = load_task("arithmetic/sums", train_size=1, holdout_size=questions).holdout
-    groups = sample(model, tokenizer, list(holdout["prompt"]), max_new_tokens=LIMIT, samples=SAMPLES)
+    groups = sample(
+        model, tokenizer, list(holdout["prompt"]), max_new_tokens=LIMIT, samples=SAMPLES
+    )
     found = sampled_scores(groups, list(holdout["answer"]))["pass_at_k"][str(SAMPLES)]
     low, high = found["ci95"]
     return f"{found['value']:.1%} ({low:.1%} to {high:.1%})"
@@ -111,7 +136,9 @@ def main() -> None:
     tokenizer = AutoTokenizer.from_pretrained(FOLDER)
     full = AutoModelForCausalLM.from_pretrained(FOLDER, dtype=torch.float32).eval()
     measured = rows(full, tokenizer, "fp32")
-    quantised, tokenizer = FastLanguageModel.from_pretrained(FOLDER, max_seq_length=256, load_in_4bit=True)
+    quantised, tokenizer = FastLanguageModel.from_pretrained(
+        FOLDER, max_seq_length=256, load_in_4bit=True
+    )
     quantised = FastLanguageModel.for_inference(quantised)
     measured += rows(quantised, tokenizer, "4-bit")
     card = CARD.format(

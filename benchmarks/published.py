@@ -1,10 +1,13 @@
-"""Results that others have published, as recipes to be held to: `python -m benchmarks.published --recipe verl-gsm8k-1.5b`.
+"""Results that others have published, as recipes to be held to: `python -m benchmarks.published
+--recipe verl-gsm8k-1.5b`.
 
-A file of benchmarks/published/ is a family of recipes, and the recipe `<name>-<point>` one row of a table that somebody has
-published. Its `preset` and `notebooks` are those of a grid; in place of a grid's `fixed` it has `stated`, what the source says,
-a comment with its place there beside each setting, and `ours`, what the source leaves open. The names are the notebooks'
-parameters, and where they have none, those of TRL's GRPOConfig: such a setting cannot be made here, and is named. `departures`
-are what no setting could mend. `points` are the rows of the table, each with what it has of its own.
+A file of benchmarks/published/ is a family of recipes, and the recipe `<name>-<point>` one row of a
+table that somebody has published. Its `preset` and `notebooks` are those of a grid; in place of a
+grid's `fixed` it has `stated`, what the source says, a comment with its place there beside each
+setting, and `ours`, what the source leaves open. The names are the notebooks' parameters, and where
+they have none, those of TRL's GRPOConfig: such a setting cannot be made here, and is named.
+`departures` are what no setting could mend. `points` are the rows of the table, each with what it
+has of its own.
 """
 
 from __future__ import annotations
@@ -26,12 +29,23 @@ from helpers.training import memory
 FOLDER = PROJECT / "benchmarks" / "published"
 RESULTS = PROJECT / "benchmarks" / "results" / "published.md"
 NOT_RUN = "not run"
-_HEAD = ("recipe", "theirs, %", "ours, %", "95 % interval", "before, %", "questions", "theirs lies", "on")
+_HEAD = (
+    "recipe",
+    "theirs, %",
+    "ours, %",
+    "95 % interval",
+    "before, %",
+    "questions",
+    "theirs lies",
+    "on",
+)
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """One published row. `published` in per cent right; `stated`, `ours`: settings by name; `data`: what --data must hold."""
+    """One published row. `published` in per cent right; `stated`, `ours`: settings by name; `data`:
+    what --data must hold.
+    """
 
     name: str
     preset: str
@@ -57,7 +71,11 @@ class Recipe:
 
     def _split(self, taken: bool) -> dict:
         known = pipeline.defaults(self.notebooks)
-        return {name: value for name, value in (self.stated | self.ours).items() if (name in known) == taken}
+        return {
+            name: value
+            for name, value in (self.stated | self.ours).items()
+            if (name in known) == taken
+        }
 
     @property
     def machine(self) -> Machine:
@@ -66,45 +84,65 @@ class Recipe:
 
     @property
     def settings(self) -> presets.Preset:
-        """Every setting as the notebooks would have it on that card. ValueError where they cannot go together."""
-        overrides = {name: value for name, value in self.parameters.items() if name in presets.SETTINGS}
+        """Every setting as the notebooks would have it on that card.
+
+        ValueError where they cannot go together.
+        """
+        overrides = {
+            name: value for name, value in self.parameters.items() if name in presets.SETTINGS
+        }
         return presets.resolve(self.preset, self.machine, **overrides)
 
     @property
     def left_to_preset(self) -> dict:
         """The settings of which the recipe says nothing."""
         settings = asdict(self.settings)
-        return {name: settings[name] for name in presets.SETTINGS if name not in self.stated | self.ours}
+        return {
+            name: settings[name] for name in presets.SETTINGS if name not in self.stated | self.ours
+        }
 
     def with_data(self, folder: str | None) -> Recipe:
-        """The recipe on the data in this folder, `train.jsonl` and `test.jsonl` for example; None: where the recipe says.
+        """The recipe on the data in this folder, `train.jsonl` and `test.jsonl` for example; None:
+        where the recipe says.
 
         ValueError for a folder without both, or without the recipe's columns.
         """
         if folder is None:
             return self
         if not Path(folder).is_dir():
-            raise ValueError(f"--data {folder} is no folder: give one with a train and a test file, such as train.jsonl.")
+            raise ValueError(
+                f"--data {folder} is no folder: give one with a train and a test file, such as "
+                "train.jsonl."
+            )
         source = str(Path(folder).resolve())
         rows = read_source(source, self.parameters.get("columns"), None, 1, 0)
         if {row.get("split") for row in rows if isinstance(row, dict)} != {"train", "holdout"}:
-            raise ValueError(f"--data {folder} lacks a train or a test file: give it both, such as train.jsonl and test.jsonl.")
+            raise ValueError(
+                f"--data {folder} lacks a train or a test file: give it both, such as train.jsonl "
+                "and test.jsonl."
+            )
         stated = {name: value for name, value in self.stated.items() if name != "source"}
         return replace(self, stated=stated, ours=self.ours | {"source": source}, data=None)
 
 
 def recipes() -> dict[str, Recipe]:
-    """All recipes by name, in the order of the files. ValueError for a file that holds none, with what is wrong."""
+    """All recipes by name, in the order of the files.
+
+    ValueError for a file that holds none, with what is wrong.
+    """
     found = {}
     for path in sorted(FOLDER.glob("*.yaml")):
         try:
             found |= _points(yaml.safe_load(path.read_text(encoding="utf-8")))
         except KeyError as error:
             raise ValueError(
-                f"{path.name}: {error} is missing; the other recipes in {FOLDER.name}/ show where it stands."
+                f"{path.name}: {error} is missing; the other recipes in {FOLDER.name}/ show where "
+                "it stands."
             ) from None
         except (yaml.YAMLError, TypeError, AttributeError) as error:
-            raise ValueError(f"{path.name} is no family of recipes ({' '.join(str(error).split())}).") from None
+            raise ValueError(
+                f"{path.name} is no family of recipes ({' '.join(str(error).split())})."
+            ) from None
     return found
 
 
@@ -113,7 +151,11 @@ def _points(content: dict) -> dict[str, Recipe]:
     for point, own in content.pop("points").items():
         both = {key: content[key] | own.get(key, {}) for key in ("stated", "ours")}
         both["departures"] = content["departures"] + own.get("departures", [])
-        own = own | both | {"name": f"{content['name']}-{point}", "shape": memory.Shape(*own["shape"])}
+        own = (
+            own
+            | both
+            | {"name": f"{content['name']}-{point}", "shape": memory.Shape(*own["shape"])}
+        )
         found[own["name"]] = Recipe(**content | own)
     return found
 
@@ -134,13 +176,23 @@ def plan(chosen: Recipe) -> list[str]:
     ValueError where the settings cannot go together or do not fit the card.
     """
     flight = memory.check(chosen.settings, chosen.machine, chosen.shape)
-    lines = [f"{chosen.name}: {chosen.published} % of {chosen.questions:,} questions right, as published"]
+    lines = [
+        f"{chosen.name}: {chosen.published} % of {chosen.questions:,} questions right, as published"
+    ]
     given = {name: f"{name}: {value}" for name, value in chosen.parameters.items()}
     blocks = {
-        "settings that the source states": [line for name, line in given.items() if name in chosen.stated],
-        "settings that it leaves to us": [line for name, line in given.items() if name not in chosen.stated],
-        "stated, and cannot be set here": [f"{name}: {value}" for name, value in chosen.cannot_be_set.items()],
-        f"left to the preset {chosen.preset}": [f"{name}: {value}" for name, value in chosen.left_to_preset.items()],
+        "settings that the source states": [
+            line for name, line in given.items() if name in chosen.stated
+        ],
+        "settings that it leaves to us": [
+            line for name, line in given.items() if name not in chosen.stated
+        ],
+        "stated, and cannot be set here": [
+            f"{name}: {value}" for name, value in chosen.cannot_be_set.items()
+        ],
+        f"left to the preset {chosen.preset}": [
+            f"{name}: {value}" for name, value in chosen.left_to_preset.items()
+        ],
         "departures from the source": chosen.departures,
         "data, to be named with --data": [chosen.data] if chosen.data else [],
     }
@@ -157,15 +209,23 @@ def run(chosen: Recipe) -> Run:
     machine = this_machine()
     if machine.gpu is None:
         raise ValueError(
-            f"the recipe {chosen.name} needs an NVIDIA GPU with {chosen.card['gpu_memory_gb']} GB and none is visible; "
+            f"the recipe {chosen.name} needs an NVIDIA GPU with {chosen.card['gpu_memory_gb']} GB "
+            "and none is visible; "
             "--dry-run checks the recipe without one."
         )
     if chosen.data:
         raise ValueError(f"the recipe {chosen.name} needs --data with {chosen.data}.")
     folder = Run(f"published-{chosen.name}")
     asked = arguments.last(folder)
-    alike = asked and (asked["parameters"], asked["notebooks"]) == (chosen.parameters, chosen.notebooks)
-    code = pipeline.resume(folder.name) if alike else pipeline.execute(folder.name, chosen.notebooks, chosen.parameters)
+    alike = asked and (asked["parameters"], asked["notebooks"]) == (
+        chosen.parameters,
+        chosen.notebooks,
+    )
+    code = (
+        pipeline.resume(folder.name)
+        if alike
+        else pipeline.execute(folder.name, chosen.notebooks, chosen.parameters)
+    )
     if code:
         raise ValueError(f"the recipe {chosen.name} failed; see {folder.show('notebooks')}.")
     return folder
@@ -179,26 +239,46 @@ def verdict(theirs: float, low: float, high: float) -> str:
 def row(chosen: Recipe, evaluation: dict, on: str) -> dict[str, str]:
     """The row of the table, by _HEAD: evaluation.json of the recipe's run beside what is published.
 
-    Ours is the greedy accuracy of the trained policy, with its 95 % Wilson interval; `before` that of the untrained one.
-    ValueError where the run was evaluated on another number of questions than the recipe's.
+    Ours is the greedy accuracy of the trained policy, with its 95 % Wilson interval; `before` that
+    of the untrained one. ValueError where the run was evaluated on another number of questions than
+    the recipe's.
     """
     before, after = (evaluation[name]["greedy"] for name in ("baseline", "trained"))
     if after["n"] != chosen.questions:
-        raise ValueError(f"{chosen.name}: {after['n']} questions were evaluated, and the recipe has {chosen.questions:,}.")
+        raise ValueError(
+            f"{chosen.name}: {after['n']} questions were evaluated, and the recipe has "
+            f"{chosen.questions:,}."
+        )
     low, high = after["ci95"]
-    cells = [chosen.name, f"{chosen.published:.1f}", f"{after['accuracy']:.1%}", f"{low:.1%} to {high:.1%}"]
-    cells += [f"{before['accuracy']:.1%}", f"{after['n']:,}", verdict(chosen.published / 100, low, high), on]
+    cells = [
+        chosen.name,
+        f"{chosen.published:.1f}",
+        f"{after['accuracy']:.1%}",
+        f"{low:.1%} to {high:.1%}",
+    ]
+    cells += [
+        f"{before['accuracy']:.1%}",
+        f"{after['n']:,}",
+        verdict(chosen.published / 100, low, high),
+        on,
+    ]
     return dict(zip(_HEAD, (cell.replace("%", "") for cell in cells), strict=True))
 
 
 def page(done: dict[str, dict]) -> str:
     """The page of results: a row a recipe. done: the rows, by name, of those that have been run."""
     rows = [
-        done.get(name) or dict.fromkeys(_HEAD, "") | {"recipe": name, "theirs, %": f"{one.published:.1f}", "ours, %": NOT_RUN}
+        done.get(name)
+        or dict.fromkeys(_HEAD, "")
+        | {"recipe": name, "theirs, %": f"{one.published:.1f}", "ours, %": NOT_RUN}
         for name, one in recipes().items()
     ]
     reproduced = [name for name, one in done.items() if one["theirs lies"] == "within"]
-    said = f"Reproduced, that is, theirs lies within our interval: {', '.join(reproduced) or 'none'}." if done else ""
+    said = (
+        f"Reproduced, that is, theirs lies within our interval: {', '.join(reproduced) or 'none'}."
+        if done
+        else ""
+    )
     lines = [_line(_HEAD), _line(["---"] * len(_HEAD)), *(_line(one.values()) for one in rows)]
     return f"""# Published results, and ours
 
@@ -213,7 +293,11 @@ trained policy with a 95 % Wilson interval, which covers the choice of questions
 
 def read_page(text: str) -> dict[str, dict]:
     """The rows of a page that have been run, by name."""
-    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line.startswith("| ")]
+    cells = [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in text.splitlines()
+        if line.startswith("| ")
+    ]
     rows = [dict(zip(_HEAD, one, strict=True)) for one in cells[2:]]
     return {one["recipe"]: one for one in rows if one["ours, %"] != NOT_RUN}
 
@@ -223,11 +307,19 @@ def _line(cells) -> str:
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Run one recipe, print ours beside theirs, and write the row into benchmarks/results/published.md."""
+    """Run one recipe, print ours beside theirs, and write the row into
+    benchmarks/results/published.md.
+    """
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--recipe", required=True, help="for example verl-gsm8k-1.5b")
-    parser.add_argument("--data", help="a folder with a train and a test file, in place of the recipe's own source")
-    parser.add_argument("--dry-run", action="store_true", help="check and print the resolved recipe, and run nothing")
+    parser.add_argument(
+        "--data", help="a folder with a train and a test file, in place of the recipe's own source"
+    )
+    parser.add_argument(
+        "--dry-run",
+        action="store_true",
+        help="check and print the resolved recipe, and run nothing",
+    )
     args = parser.parse_args(argv)
     try:
         chosen = recipe(args.recipe).with_data(args.data)
@@ -240,7 +332,10 @@ def main(argv: list[str] | None = None) -> None:
     except (ValueError, FileNotFoundError) as error:
         raise SystemExit(f"error: {error}") from None
     print("", *(f"{name:<16}{cell}" for name, cell in found.items()), sep="\n")
-    RESULTS.write_text(page(read_page(RESULTS.read_text(encoding="utf-8")) | {chosen.name: found}), encoding="utf-8")
+    RESULTS.write_text(
+        page(read_page(RESULTS.read_text(encoding="utf-8")) | {chosen.name: found}),
+        encoding="utf-8",
+    )
 
 
 if __name__ == "__main__":

@@ -1,8 +1,10 @@
-"""A sweep of 8 small runs on two Ray nodes of one CPU each against `--jobs 2`, in one run: `python -m benchmarks.ray_sweep`.
+"""A sweep of 8 small runs on two Ray nodes of one CPU each against `--jobs 2`, in one run: `python
+-m benchmarks.ray_sweep`.
 
-The nodes are real ones of Ray's, on this machine, and each way starts every run in processes of its own, with one thread. The
-ways take turns, half of the runs at a time, so that what else the machine does falls on both. Ray's share is its start-up of
-the tasks and the connection; the cluster itself stands before. Needs Ray: `make optional`.
+The nodes are real ones of Ray's, on this machine, and each way starts every run in processes of its
+own, with one thread. The ways take turns, half of the runs at a time, so that what else the machine
+does falls on both. Ray's share is its start-up of the tasks and the connection; the cluster itself
+stands before. Needs Ray: `make optional`.
 """
 
 from __future__ import annotations
@@ -31,7 +33,13 @@ WANTED = 1.15  # at most: Ray's time by that of --jobs 2
 
 def grid(name: str, seeds: list[int]) -> dict:
     """A point a seed."""
-    return {"name": name, "preset": "pocket", "seeds": seeds, "fixed": SMALL, "product": {"lora_rank": [8]}}
+    return {
+        "name": name,
+        "preset": "pocket",
+        "seeds": seeds,
+        "fixed": SMALL,
+        "product": {"lora_rank": [8]},
+    }
 
 
 def timed(file: Path, content: dict, runs: Path, way: list[str]) -> float:
@@ -45,7 +53,9 @@ def timed(file: Path, content: dict, runs: Path, way: list[str]) -> float:
 
 def measure(points: int) -> pd.DataFrame:
     """A row a half: seconds of each way, and the load of the machine before it."""
-    cluster = Cluster(initialize_head=True, head_node_args=NODE | {"num_cpus": 0, "include_dashboard": False})
+    cluster = Cluster(
+        initialize_head=True, head_node_args=NODE | {"num_cpus": 0, "include_dashboard": False}
+    )
     for _ in range(2):
         cluster.add_node(num_cpus=1, **NODE)
     ways = {"--jobs 2": ["--jobs", "2"], "Ray": ["--on", "ray", "--address", cluster.address]}
@@ -57,7 +67,9 @@ def measure(points: int) -> pd.DataFrame:
                 row = {"runs": len(seeds), "load": os.getloadavg()[0]}
                 for way in order:
                     runs = Path(folder) / way.strip("-").replace(" ", "")
-                    row[way] = timed(Path(folder) / "grid.yaml", grid(f"half{half}", seeds), runs, ways[way])
+                    row[way] = timed(
+                        Path(folder) / "grid.yaml", grid(f"half{half}", seeds), runs, ways[way]
+                    )
                 rows.append(row)
     finally:
         cluster.shutdown()
@@ -71,8 +83,10 @@ def text(found: pd.DataFrame) -> str:
     lines = [
         "# A sweep on Ray",
         "",
-        f"`python -m benchmarks.ray_sweep`, Ray {installed_version('ray')}, {machine.cores} cores, {platform.machine()}: runs "
-        f"of notebooks 01 and 03, {SMALL['max_steps']} steps each, on two nodes of one CPU against `--jobs 2`.",
+        f"`python -m benchmarks.ray_sweep`, Ray {installed_version('ray')}, {machine.cores} "
+        f"cores, {platform.machine()}: runs "
+        f"of notebooks 01 and 03, {SMALL['max_steps']} steps each, on two nodes of one CPU "
+        "against `--jobs 2`.",
         "",
         "| runs | load before | `--jobs 2`, s | Ray, s | ratio |",
         "|---|---|---|---|---|",

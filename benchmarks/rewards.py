@@ -1,7 +1,9 @@
-"""How fast correctness_reward judges, beside TRL's accuracy_reward in the same run: `python -m benchmarks.rewards --rows FILE`.
+"""How fast correctness_reward judges, beside TRL's accuracy_reward in the same run: `python -m
+benchmarks.rewards --rows FILE`.
 
-Both read the same completions, reasoning included, with the answer in a box inside the answer block. Ours runs on one core
-except where it says workers. Every verdict is compared; what differs is printed.
+Both read the same completions, reasoning included, with the answer in a box inside the answer
+block. Ours runs on one core except where it says workers. Every verdict is compared; what differs
+is printed.
 """
 
 from __future__ import annotations
@@ -32,8 +34,13 @@ PLAIN = ["{0}", "{0:,}", "{0}.0", "{0}%", "${0:,}.00", "{1}/2"]
 LATEX = [r"\frac{{{1}}}{{2}}", r"\${0:,}.00", r"{0}\%", r"\text{{{0}}}"]
 
 
-def number_completions(rows: list[dict], spellings: list[str], rng: random.Random) -> tuple[list[str], list[str]]:
-    """A group a row: half right in one of the spellings, half another number. Returns completions and golds."""
+def number_completions(
+    rows: list[dict], spellings: list[str], rng: random.Random
+) -> tuple[list[str], list[str]]:
+    """A group a row: half right in one of the spellings, half another number.
+
+    Returns completions and golds.
+    """
     completions, golds = [], []
     for row in rows:
         gold = row["answer"]
@@ -41,13 +48,17 @@ def number_completions(rows: list[dict], spellings: list[str], rng: random.Rando
         for _ in range(GROUP):
             value = int(number.value) if rng.random() < 0.5 else rng.randrange(-200, 10_000)
             spelt = rng.choice(spellings).format(value, 2 * value)
-            completions.append(f"<think>{row.get('working', '')}</think><answer>\\boxed{{{spelt}}}</answer>")
+            completions.append(
+                f"<think>{row.get('working', '')}</think><answer>\\boxed{{{spelt}}}</answer>"
+            )
             golds.append(gold)
     return completions, golds
 
 
 def symbolic_completions(rng: random.Random, distinct: int = 256) -> tuple[list[str], list[str]]:
-    """Polynomials, roots, sets and intervals, half of them right; every pair comes four times, as in a group."""
+    """Polynomials, roots, sets and intervals, half of them right; every pair comes four times, as
+    in a group.
+    """
     pairs = []
     for _ in range(distinct):
         a, b, off = rng.randrange(2, 60), rng.randrange(2, 60), rng.randrange(2)
@@ -112,7 +123,9 @@ def ours(completions: list, golds: list) -> list:
 
 def theirs(completions: list, golds: list) -> list:
     """TRL's accuracy_reward on the same texts."""
-    return accuracy_reward([[{"role": "assistant", "content": text}] for text in completions], golds)
+    return accuracy_reward(
+        [[{"role": "assistant", "content": text}] for text in completions], golds
+    )
 
 
 def symbolic_rate(workers: int, completions: list, golds: list) -> tuple[float, list]:
@@ -125,14 +138,24 @@ def symbolic_rate(workers: int, completions: list, golds: list) -> tuple[float, 
 def compare(name: str, mine: tuple[float, list], trl: tuple[float, list]) -> str:
     """A row of the table; prints where the verdicts differ."""
     differing = [at for at, (a, b) in enumerate(zip(mine[1], trl[1], strict=False)) if a != b]
-    print(f"{name}: {mine[0]:,.0f} against {trl[0]:,.0f} verdicts a second, {len(differing)} differ", differing[:5])
-    return f"| {name} | {mine[0]:,.0f} | {trl[0]:,.0f} | {mine[0] / trl[0]:,.1f} | {len(trl[1])} | {len(differing)} |"
+    print(
+        f"{name}: {mine[0]:,.0f} against {trl[0]:,.0f} verdicts a second, {len(differing)} differ",
+        differing[:5],
+    )
+    return (
+        f"| {name} | {mine[0]:,.0f} | {trl[0]:,.0f} | {mine[0] / trl[0]:,.1f} | {len(trl[1])} "
+        f"| {len(differing)} |"
+    )
 
 
 def main() -> None:
     """Measure, and write benchmarks/results/rewards.md."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rows", default="arithmetic/chains", help="a source as notebook 01 takes it, such as a file of GSM8K")
+    parser.add_argument(
+        "--rows",
+        default="arithmetic/chains",
+        help="a source as notebook 01 takes it, such as a file of GSM8K",
+    )
     source = parser.parse_args().rows
     rng = random.Random(0)
     rows = load_task(source, holdout_size=1).train.to_dict("records")
@@ -147,7 +170,11 @@ def main() -> None:
     judged = rate(theirs, texts, symbols)
     for workers in (1, os.cpu_count() or 1):
         table.append(
-            compare(f"symbolic, {workers} worker{'s' * (workers > 1)}", symbolic_rate(workers, texts, symbols), judged)
+            compare(
+                f"symbolic, {workers} worker{'s' * (workers > 1)}",
+                symbolic_rate(workers, texts, symbols),
+                judged,
+            )
         )
     hostile = BATCH / symbolic_rate(os.cpu_count() or 1, with_hostile(texts), symbols)[0]
     named = Path(source).name if Path(source).exists() else source
@@ -159,7 +186,10 @@ def main() -> None:
 | | correctness_reward | accuracy_reward | ratio | compared | differ |
 |---|---|---|---|---|---|
 """ + "\n".join(table)
-    text += f"\n\nA batch of {BATCH:,} symbolic answers, ten hostile ones among them, nothing remembered: {hostile:.1f} s.\n"
+    text += (
+        f"\n\nA batch of {BATCH:,} symbolic answers, ten hostile ones among them, nothing "
+        f"remembered: {hostile:.1f} s.\n"
+    )
     RESULTS.write_text(text, encoding="utf-8")
     print(text)
 

@@ -1,7 +1,8 @@
-"""How fast programs are run in a sandbox, what the attacks cost, and what stays in memory: `python -m benchmarks.sandbox`.
+"""How fast programs are run in a sandbox, what the attacks cost, and what stays in memory: `python
+-m benchmarks.sandbox`.
 
-With `--humaneval HumanEval.jsonl` the reference solutions are run too, each with its own tests. The bare subprocess is here for
-comparison only: nothing holds what it runs.
+With `--humaneval HumanEval.jsonl` the reference solutions are run too, each with its own tests. The
+bare subprocess is here for comparison only: nothing holds what it runs.
 """
 
 from __future__ import annotations
@@ -24,14 +25,16 @@ from pathlib import Path
 import psutil
 
 from helpers import PROJECT
-from helpers.rewards.code.escapes import attempt
 from helpers.rewards.code import Job, Limits, run_code
+from helpers.rewards.code.escapes import attempt
 
 RESULTS = PROJECT / "benchmarks" / "results" / "sandbox.md"
 BODIES = [
     "    return sum(x * {0} for x in numbers if x % 2)",
-    "    best = {0}\n    for x in numbers:\n        if x > best:\n            best = x\n    return best",
-    "    seen = {{}}\n    for x in numbers:\n        seen[x] = seen.get(x, {0}) + 1\n    return seen",
+    "    best = {0}\n    for x in numbers:\n        if x > best:\n            best = x\n    "
+    "return best",
+    "    seen = {{}}\n    for x in numbers:\n        seen[x] = seen.get(x, {0}) + 1\n    return "
+    "seen",
     "    return [x + {0} for x in sorted(numbers) if x != {0}]",
 ]
 BUSY = "    total = 0\n    for at in range(200_000):\n        total += at % {0}\n    return total"
@@ -44,7 +47,11 @@ def programs(count: int, inputs: int = 3, bodies: Sequence[str] = BODIES) -> lis
     rng = random.Random(3407)
     bodies = [rng.choice(bodies).format(rng.randrange(1, 100)) for _ in range(count)]
     return [
-        Job(f"def f_{at}(numbers):\n{body}\n", f"f_{at}", tuple((list(numbers),) for numbers in INPUTS[:inputs]))
+        Job(
+            f"def f_{at}(numbers):\n{body}\n",
+            f"f_{at}",
+            tuple((list(numbers),) for numbers in INPUTS[:inputs]),
+        )
         for at, body in enumerate(bodies)
     ]
 
@@ -64,7 +71,9 @@ def bare(jobs: list[Job], workers: int) -> None:
 
     def one(job: Job) -> None:
         calls = "".join(f"print({job.call}(*{arguments!r}))\n" for arguments in job.inputs)
-        subprocess.run([sys.executable, "-I", "-c", job.source + calls], capture_output=True, check=True)
+        subprocess.run(
+            [sys.executable, "-I", "-c", job.source + calls], capture_output=True, check=True
+        )
 
     with ThreadPoolExecutor(workers) as threads:
         list(threads.map(one, jobs))
@@ -75,8 +84,12 @@ def speed() -> list[str]:
     rows, slow = [], {}
     for workers in (1, 2):
         jobs = programs(40)
-        slow[workers], best = a_second(lambda jobs=jobs, workers=workers: bare(jobs, workers), len(jobs))
-        rows.append(f"| bare subprocess | {workers} | 3 | {slow[workers]:,.0f} | {best:,.0f} | 1.0 |")
+        slow[workers], best = a_second(
+            lambda jobs=jobs, workers=workers: bare(jobs, workers), len(jobs)
+        )
+        rows.append(
+            f"| bare subprocess | {workers} | 3 | {slow[workers]:,.0f} | {best:,.0f} | 1.0 |"
+        )
     for backend, count, inputs, bodies in (
         ("monty", 2000, 1, BODIES),
         ("monty", 2000, 3, BODIES),
@@ -101,14 +114,21 @@ def speed() -> list[str]:
 
 def memory() -> str:
     """Bytes of our process before and after 10,000 programs of every kind."""
-    jobs = programs(950) + [Job("def f():\n    return ['x' * 1000] * 60", "f", ((),))] * 30 + [Job("x = [][0]")] * 20
+    jobs = (
+        programs(950)
+        + [Job("def f():\n    return ['x' * 1000] * 60", "f", ((),))] * 30
+        + [Job("x = [][0]")] * 20
+    )
     process = psutil.Process()
     sizes = []
     for _ in range(11):
         run_code(jobs)
         gc.collect()
         sizes.append(process.memory_info().rss / 1e6)
-    return f"{sizes[0]:.1f} MB after 1,000 programs, {sizes[5]:.1f} MB after 6,000, {sizes[-1]:.1f} MB after 11,000"
+    return (
+        f"{sizes[0]:.1f} MB after 1,000 programs, {sizes[5]:.1f} MB after 6,000, "
+        f"{sizes[-1]:.1f} MB after 11,000"
+    )
 
 
 def attacks(backend: str) -> str:
@@ -119,7 +139,10 @@ def attacks(backend: str) -> str:
     kinds = Counter(one.outcomes[0].kind for one in found if one.outcomes)
     told = ", ".join(f"{count} {kind}" for kind, count in kinds.most_common())
     lost = [one.escape.name for one in found if one.won]
-    return f"| {backend} | {len(found)} | {len(lost)} | {told} | {slowest.escape.name}: {seconds:.2f} s of 1 s |"
+    return (
+        f"| {backend} | {len(found)} | {len(lost)} | {told} | {slowest.escape.name}: "
+        f"{seconds:.2f} s of 1 s |"
+    )
 
 
 def humaneval(path: Path) -> list[str]:
@@ -133,9 +156,16 @@ def humaneval(path: Path) -> list[str]:
             began = time.perf_counter()
             [[outcome]] = run_code([Job(source)], Limits(seconds=10.0), backend, 1)
             taken.append(1000 * (time.perf_counter() - began))
-            kinds["passed" if outcome.output.endswith("held\n") and outcome.kind == "value" else outcome.kind] += 1
+            kinds[
+                "passed"
+                if outcome.output.endswith("held\n") and outcome.kind == "value"
+                else outcome.kind
+            ] += 1
         told = ", ".join(f"{count} {kind}" for kind, count in kinds.most_common())
-        lines.append(f"| {backend} | {len(rows)} | {told} | {statistics.median(taken):.1f} ms | {max(taken):.0f} ms |")
+        lines.append(
+            f"| {backend} | {len(rows)} | {told} | {statistics.median(taken):.1f} ms | "
+            f"{max(taken):.0f} ms |"
+        )
     return lines
 
 

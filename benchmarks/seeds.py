@@ -1,6 +1,8 @@
-"""Does the pocket preset learn with any seed? Trains it with several and writes the table: `python -m benchmarks.seeds`.
+"""Does the pocket preset learn with any seed? Trains it with several and writes the table: `python
+-m benchmarks.seeds`.
 
-Each seed draws its own training rows, holdout and adapter, and is run through notebooks 01, 03 and 05 as a user would.
+Each seed draws its own training rows, holdout and adapter, and is run through notebooks 01, 03 and
+05 as a user would.
 """
 
 from __future__ import annotations
@@ -38,9 +40,16 @@ def row(seed: int, run: Run) -> str:
     evaluation = json.loads(run.require("evaluation.json").read_text(encoding="utf-8"))
     before, after = evaluation["baseline"], evaluation["trained"]
     cells = [_percent(evaluation[name]) for name in ("baseline", "trained", "merged")]
-    cells += [f"{before['in_format']:.0%}", f"{_anywhere(run):.0%}", f"{before['pass_at_k']['16']['value']:.0%}"]
+    cells += [
+        f"{before['in_format']:.0%}",
+        f"{_anywhere(run):.0%}",
+        f"{before['pass_at_k']['16']['value']:.0%}",
+    ]
     cells += [" → ".join(f"{_careful(run, name):.0%}" for name in ("baseline", "trained"))]
-    cells += [f"{before['mean_length']:.1f} → {after['mean_length']:.1f}", f"{_training_seconds(run):.0f}"]
+    cells += [
+        f"{before['mean_length']:.1f} → {after['mean_length']:.1f}",
+        f"{_training_seconds(run):.0f}",
+    ]
     return f"| {seed} | {' | '.join(cells)} |"
 
 
@@ -52,7 +61,10 @@ def _percent(entry: dict) -> str:
 def _sampled(run: Run, name: str) -> dict[str, str]:
     """The completion that 05 kept of each question held out."""
     kept = pd.read_parquet(run.require(f"evaluation/{name}-sampled.parquet"))
-    return {question: texts[0] for question, texts in zip(kept["question"], kept["completions"], strict=True)}
+    return {
+        question: texts[0]
+        for question, texts in zip(kept["question"], kept["completions"], strict=True)
+    }
 
 
 def _careful(run: Run, name: str) -> float:
@@ -61,16 +73,24 @@ def _careful(run: Run, name: str) -> float:
 
 
 def _anywhere(run: Run) -> float:
-    """The share of the untrained model's completions whose last number is the right one, in whatever block it stands."""
+    """The share of the untrained model's completions whose last number is the right one, in
+    whatever block it stands.
+    """
     holdout = pd.read_parquet(run.require("data/holdout.parquet"))
     answers = dict(zip(holdout["question"], holdout["answer"], strict=True))
     texts = _sampled(run, "baseline")
-    return sum(re.findall(r"-?\d+", text)[-1:] == [answers[question]] for question, text in texts.items()) / len(texts)
+    return sum(
+        re.findall(r"-?\d+", text)[-1:] == [answers[question]] for question, text in texts.items()
+    ) / len(texts)
 
 
 def _training_seconds(run: Run) -> float:
     notebook = nbformat.read(run.require("notebooks/03_grpo_training.ipynb"), as_version=4)
-    (cell,) = [cell for cell in notebook.cells if cell.cell_type == "code" and "= trainer.train(" in cell.source]
+    (cell,) = [
+        cell
+        for cell in notebook.cells
+        if cell.cell_type == "code" and "= trainer.train(" in cell.source
+    ]
     return cell.metadata.papermill.duration
 
 
@@ -80,7 +100,9 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     seeds = parser.parse_args().seeds
     rows = [row(seed, trained(seed)) for seed in seeds]
-    n = json.loads(Run(f"benchmark-seed-{seeds[0]}").require("evaluation.json").read_text(encoding="utf-8"))["baseline"]["n"]
+    n = json.loads(
+        Run(f"benchmark-seed-{seeds[0]}").require("evaluation.json").read_text(encoding="utf-8")
+    )["baseline"]["n"]
     text = f"""# The pocket preset with {len(seeds)} seeds
 
 `python -m benchmarks.seeds --seeds {" ".join(map(str, seeds))}` on {os.cpu_count()} cores, {platform.machine()}, no GPU.

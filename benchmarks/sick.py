@@ -1,7 +1,10 @@
-"""Trainings that go wrong, and one knob turned: the histories that notebooks 03 and 04 show. `python -m benchmarks.sick`.
+"""Trainings that go wrong, and one knob turned: the histories that notebooks 03 and 04 show.
 
-Each is a real training of the pocket model with the pocket preset, but for what is named here, and with 25 steps of 32
-completions. They are written to notebooks/data/sick/ and notebooks/data/beta/ in four digits, with the columns that are shown.
+`python -m benchmarks.sick`.
+
+Each is a real training of the pocket model with the pocket preset, but for what is named here, and
+with 25 steps of 32 completions. They are written to notebooks/data/sick/ and notebooks/data/beta/
+in four digits, with the columns that are shown.
 """
 
 from __future__ import annotations
@@ -20,22 +23,34 @@ from trl import GRPOConfig, GRPOTrainer
 from helpers import PROJECT
 from helpers.data.tasks import load_task
 from helpers.environment import quiet
-from helpers.tags import completion_text
 from helpers.presets import PRESETS
 from helpers.rewards import correctness_reward, substantial_format_reward
 from helpers.runs import Run, atomic_write, seed_everything
-from helpers.training.reward_guard import GuardedRewards
+from helpers.tags import completion_text
 from helpers.training.policy import LORA_TARGETS
+from helpers.training.reward_guard import GuardedRewards
 
 DATA = PROJECT / "notebooks" / "data"
 POCKET = PRESETS["pocket"]
 USUAL = {correctness_reward: 1.0, substantial_format_reward: 0.25}  # as in notebook 03
-KEPT = ["step", "loss", "reward", "reward_std", "frac_reward_zero_std", "kl", "entropy", "grad_norm"]
+KEPT = [
+    "step",
+    "loss",
+    "reward",
+    "reward_std",
+    "frac_reward_zero_std",
+    "kl",
+    "entropy",
+    "grad_norm",
+]
 KEPT += ["completions/mean_length", "completions/clipped_ratio"]
 
 
 def plain_reward(completions: list, **columns) -> list[float]:
-    """1.0 without an answer block: someone found the tags ugly. But without them no answer can be read."""
+    """1.0 without an answer block: someone found the tags ugly.
+
+    But without them no answer can be read.
+    """
     return [float("<answer>" not in completion_text(completion)) for completion in completions]
 
 
@@ -48,7 +63,8 @@ TRAININGS = {
     "beta/a": (USUAL, {"beta": 1.0}),
     "beta/b": (USUAL, {"beta": 10.0}),
     "beta/c": (USUAL, {}),
-    "sick/exam": (USUAL, {}),  # the same, healthy: for notebook 04's first exercise, where the path must not tell
+    # the same, healthy: for notebook 04's first exercise, where the path must not tell
+    "sick/exam": (USUAL, {}),
 }
 
 
@@ -67,7 +83,9 @@ class Rows(TrainerCallback):
 def train(rewards: dict, changes: dict, seed: int = 3407) -> pd.DataFrame:
     """The history of one training: one row a step, under TRL's names."""
     seed_everything(seed)
-    model, tokenizer = FastLanguageModel.from_pretrained(POCKET.model_path, max_seq_length=POCKET.context, load_in_4bit=True)
+    model, tokenizer = FastLanguageModel.from_pretrained(
+        POCKET.model_path, max_seq_length=POCKET.context, load_in_4bit=True
+    )
     model = FastLanguageModel.get_peft_model(
         model,
         r=POCKET.lora_rank,
@@ -78,7 +96,8 @@ def train(rewards: dict, changes: dict, seed: int = 3407) -> pd.DataFrame:
     )
     options = {name: getattr(POCKET, name) for name in (*_OF_THE_GROUP, *_OF_THE_OPTIMISER)}
     options |= {"per_device_train_batch_size": 32, "max_steps": 25} | changes
-    guarded, logged = GuardedRewards(Run("sick"), list(rewards)), Rows()  # the guard counts the groups that agree
+    # the guard counts the groups that agree
+    guarded, logged = GuardedRewards(Run("sick"), list(rewards)), Rows()
     with tempfile.TemporaryDirectory() as folder:
         trainer = GRPOTrainer(
             model=model,
@@ -94,7 +113,9 @@ def train(rewards: dict, changes: dict, seed: int = 3407) -> pd.DataFrame:
                 **options,
             ),
             reward_funcs=guarded.functions,
-            train_dataset=Dataset.from_pandas(load_task(POCKET.source, train_size=POCKET.train_size, holdout_size=8).train),
+            train_dataset=Dataset.from_pandas(
+                load_task(POCKET.source, train_size=POCKET.train_size, holdout_size=8).train
+            ),
             callbacks=[guarded, logged],
         )
         trainer.remove_callback(PrinterCallback)
@@ -102,9 +123,21 @@ def train(rewards: dict, changes: dict, seed: int = 3407) -> pd.DataFrame:
     return pd.DataFrame(logged.rows)
 
 
-_OF_THE_GROUP = ["num_generations", "per_device_train_batch_size", "gradient_accumulation_steps", "max_completion_length"]
+_OF_THE_GROUP = [
+    "num_generations",
+    "per_device_train_batch_size",
+    "gradient_accumulation_steps",
+    "max_completion_length",
+]
 _OF_THE_GROUP += ["temperature", "beta", "loss_type", "max_steps", "logging_steps"]
-_OF_THE_OPTIMISER = ["learning_rate", "lr_scheduler_type", "warmup_steps", "optim", "adam_beta1", "adam_beta2"]
+_OF_THE_OPTIMISER = [
+    "learning_rate",
+    "lr_scheduler_type",
+    "warmup_steps",
+    "optim",
+    "adam_beta1",
+    "adam_beta2",
+]
 _OF_THE_OPTIMISER += ["weight_decay", "max_grad_norm", "gradient_checkpointing"]
 
 
@@ -115,12 +148,20 @@ def main() -> None:
     quiet()
     for name in parser.parse_args().names:
         history = train(*TRAININGS[name])
-        rewards = [column for column in history.columns if column.startswith("rewards/") and column.endswith("/mean")]
+        rewards = [
+            column
+            for column in history.columns
+            if column.startswith("rewards/") and column.endswith("/mean")
+        ]
         path = DATA / f"{name}.csv"
         path.parent.mkdir(parents=True, exist_ok=True)
         with atomic_write(path) as temporary:
             history[[*KEPT, *rewards]].to_csv(temporary, index=False, float_format="%.4g")
-        print(name, history[["reward", "kl", "completions/mean_length"]].tail(10).mean().round(3).to_dict(), flush=True)
+        print(
+            name,
+            history[["reward", "kl", "completions/mean_length"]].tail(10).mean().round(3).to_dict(),
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

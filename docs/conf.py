@@ -1,7 +1,9 @@
-"""Sphinx's settings for the book: `make book` builds it from the whole checkout, so that a link is one path here and on GitHub.
+"""Sphinx's settings for the book: `make book` builds it from the whole checkout, so that a link is
+one path here and on GitHub.
 
-The notebooks are taken as committed and never executed. Nothing on a page asks for a network: formulas are MathML, which
-browsers draw themselves, and the theme brings its own styles and scripts.
+The notebooks are taken as committed and never executed. Nothing on a page asks for a network:
+formulas are MathML, which browsers draw themselves, and the theme brings its own styles and
+scripts.
 """
 
 import sys
@@ -15,7 +17,13 @@ author = copyright = "the authors of GRPO notebooks"
 root_doc = "README"  # which is index.html too: see pages.py
 include_patterns = [
     *("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SWITCHES.md"),
-    *("docs/*.md", "notebooks/*.md", "notebooks/*.ipynb", "benchmarks/results/*.md", "helpers/pocket/*/README.md"),
+    *(
+        "docs/*.md",
+        "notebooks/*.md",
+        "notebooks/*.ipynb",
+        "benchmarks/results/*.md",
+        "helpers/pocket/*/README.md",
+    ),
 ]
 exclude_patterns = [".*", "**/.*", "build", "runs", "tests", "docs/contents.md"]
 
@@ -26,7 +34,8 @@ myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 4  # the anchors that GitHub gives to headings
 html_math_renderer = "mathml"
 
-# Autodoc imports what it documents. helpers.rewards needs no torch and helpers.metrics pandas and Matplotlib, so no GPU either.
+# Autodoc imports what it documents. helpers.rewards needs no torch and helpers.metrics pandas and
+# Matplotlib, so no GPU either.
 autodoc_member_order = "bysource"
 autodoc_preserve_defaults = True
 python_maximum_signature_line_length = 88

@@ -1,4 +1,6 @@
-"""What the book does to its sources, as an extension of Sphinx: notebooks, docstrings and formulas."""
+"""What the book does to its sources, as an extension of Sphinx: notebooks, docstrings and
+formulas.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,8 @@ from docutils import nodes
 from sphinx.application import Sphinx
 
 LONG = 30  # lines; what was printed beyond it, such as a transcript or a log, is folded
-_COLAB = '{"COLAB_RELEASE_TAG", "KAGGLE_KERNEL_RUN_TYPE"} & set(os.environ)'  # in the cell that only matters there
+# in the cell that only matters there
+_COLAB = '{"COLAB_RELEASE_TAG", "KAGGLE_KERNEL_RUN_TYPE"} & set(os.environ)'
 _HEADING = re.compile(r"^(?=#+ )", re.MULTILINE)
 _FENCED = re.compile(r"(^```.*?^```[^\n]*$)", re.MULTILINE | re.DOTALL)
 
@@ -23,22 +26,26 @@ def setup(app: Sphinx) -> dict:
     app.connect("source-read", _read)
     app.connect("autodoc-process-docstring", _docstring)
     app.connect("build-finished", _finish)
-    app.add_html_math_renderer("mathml", inline_renderers=(_formula, None), block_renderers=(_formula, None))
+    app.add_html_math_renderer(
+        "mathml", inline_renderers=(_formula, None), block_renderers=(_formula, None)
+    )
     return {"parallel_read_safe": True, "parallel_write_safe": True}
 
 
 def _read(app: Sphinx, docname: str, source: list[str]) -> None:
-    if docname == app.config.root_doc:  # the table of contents stands beside it: GitHub would show it as code
+    # the table of contents stands beside it: GitHub would show it as code
+    if docname == app.config.root_doc:
         source[0] += "\n" + (Path(app.confdir) / "contents.md").read_text(encoding="utf-8")
     elif app.env.doc2path(docname).suffix == ".ipynb":
         source[0] = json.dumps(as_page(json.loads(source[0])))
 
 
 def as_page(notebook: dict) -> dict:
-    """A notebook as the book shows it: folded what Jupyter folds, and long outputs; one title; no cell for Colab.
+    """A notebook as the book shows it: folded what Jupyter folds, and long outputs; one title; no
+    cell for Colab.
 
-    myst-nb folds by tags, Jupyter by metadata. A second `#` heading would be a second title, so from there on all headings
-    go down by one.
+    myst-nb folds by tags, Jupyter by metadata. A second `#` heading would be a second title, so
+    from there on all headings go down by one.
     """
     cells, shift, titled = [], "", False
     for cell in notebook["cells"]:
@@ -47,7 +54,9 @@ def as_page(notebook: dict) -> dict:
             parts = _FENCED.split(text)
             if any(part.startswith("# ") or "\n# " in part for part in parts[::2]):
                 shift, titled = "#" if titled else "", True
-            cell["source"] = "".join(part if i % 2 else _HEADING.sub(shift, part) for i, part in enumerate(parts))
+            cell["source"] = "".join(
+                part if i % 2 else _HEADING.sub(shift, part) for i, part in enumerate(parts)
+            )
         elif _COLAB in text:
             cells.pop()  # the sentence before it
             continue
@@ -63,16 +72,28 @@ def _folds(cell: dict) -> list[str]:
         return ["hide-cell"]
     if folded.get("source_hidden"):
         return ["hide-input"]
-    return ["hide-output"] if folded.get("outputs_hidden") or any(_lines(each) > LONG for each in cell["outputs"]) else []
+    return (
+        ["hide-output"]
+        if folded.get("outputs_hidden") or any(_lines(each) > LONG for each in cell["outputs"])
+        else []
+    )
 
 
 def _lines(output: dict) -> int:
-    """The lines of a text; 0 of a figure, of a table, and of a page, such as the completions that fold by themselves."""
+    """The lines of a text; 0 of a figure, of a table, and of a page, such as the completions that
+    fold by themselves.
+    """
     data = output.get("data", {})
-    return 0 if "text/html" in data else "".join(output.get("text", data.get("text/plain", ""))).count("\n")
+    return (
+        0
+        if "text/html" in data
+        else "".join(output.get("text", data.get("text/plain", ""))).count("\n")
+    )
 
 
-def _docstring(app: Sphinx, what: str, name: str, obj: object, options: object, lines: list[str]) -> None:
+def _docstring(
+    app: Sphinx, what: str, name: str, obj: object, options: object, lines: list[str]
+) -> None:
     lines[:] = as_rst("\n".join(lines), _parameters(obj)).split("\n")
 
 
@@ -84,7 +105,8 @@ def _parameters(obj: object) -> list[str]:
 
 
 def as_rst(docstring: str, parameters: list[str]) -> str:
-    """The plain text of a docstring as reStructuredText: `code`, examples, and what is said of each parameter on its own line.
+    """The plain text of a docstring as reStructuredText: `code`, examples, and what is said of each
+    parameter on its own line.
 
     >>> as_rst("See `x`. size: in *bytes*.", ["size"])
     'See ``x``.\\n\\n**size**: in \\\\*bytes\\\\*.\\n'
@@ -98,13 +120,19 @@ def as_rst(docstring: str, parameters: list[str]) -> str:
             continue
         text, *told = begins.split(" ".join(line.strip() for line in block.splitlines()))
         blocks += [_escaped(text)] if text else []
-        blocks += [f"**{_escaped(name)}**: {_escaped(said)}" for name, said in zip(told[::2], told[1::2], strict=True)]
+        blocks += [
+            f"**{_escaped(name)}**: {_escaped(said)}"
+            for name, said in zip(told[::2], told[1::2], strict=True)
+        ]
     return "\n\n".join(blocks) + "\n"
 
 
 def _escaped(text: str) -> str:
     parts = re.split(r"(?<!`)`([^`]+)`(?!`)", text)
-    return "".join(f"``{part}``" if i % 2 else re.sub(r"([\\*_`|<>])", r"\\\1", part) for i, part in enumerate(parts))
+    return "".join(
+        f"``{part}``" if i % 2 else re.sub(r"([\\*_`|<>])", r"\\\1", part)
+        for i, part in enumerate(parts)
+    )
 
 
 def _formula(translator: nodes.NodeVisitor, node: nodes.math | nodes.math_block) -> None:
@@ -115,7 +143,9 @@ def _formula(translator: nodes.NodeVisitor, node: nodes.math | nodes.math_block)
 
 
 def _finish(app: Sphinx, error: Exception | None) -> None:
-    """The first page under the name that a server looks for, and a font for formulas: without one, indices are misplaced."""
+    """The first page under the name that a server looks for, and a font for formulas: without one,
+    indices are misplaced.
+    """
     if error is None and app.builder.format == "html":
         book = Path(app.outdir)
         shutil.copyfile(book / f"{app.config.root_doc}.html", book / "index.html")

@@ -1,4 +1,6 @@
-"""What the notebooks share: a folder a stage, in the order of the notebooks. A stage imports only from those above it.
+"""What the notebooks share: a folder a stage, in the order of the notebooks.
+
+A stage imports only from those above it.
 
 | notebook | folder | tests |
 |---|---|---|
@@ -12,9 +14,10 @@
 | `python -m helpers teach` | `helpers/commands/` | `tests/commands/` |
 | the embedded models | `helpers/pocket/` | `tests/pocket/` |
 
-Every stage uses `environment` (the machine) with `cards` (its GPUs) and `bundle` (its packages without a network), `runs` (the
-run folder), `shapes` (of its files), `presets` (the settings), `formats` (the tags) and `diagrams` (what a drawing explains,
-and how a figure is shown). The lessons, notebooks 06 to 10, take from all stages. Importing this package imports nothing
+Every stage uses `environment` (the machine) with `cards` (its GPUs) and `bundle` (its packages
+without a network), `runs` (the run folder), `shapes` (of its files), `presets` (the settings),
+`formats` (the tags) and `diagrams` (what a drawing explains, and how a figure is shown). The
+lessons, notebooks 06 to 10, take from all stages. Importing this package imports nothing
 heavy: no torch, no pandas.
 """
 
@@ -22,17 +25,23 @@ import os
 from pathlib import Path
 
 __version__ = "0.1.0"
-PROJECT = Path(__file__).resolve().parent.parent  # the checkout: notebooks/, requirements.txt, runs/
+# the checkout: notebooks/, requirements.txt, runs/
+PROJECT = Path(__file__).resolve().parent.parent
 
-# torch's threads wait for one another by spinning. With another program on the same cores the default spin (300,000 turns)
-# makes the small steps of the pocket model many times slower; 10,000 costs nothing on idle cores. Read when torch is imported.
+# torch's threads wait for one another by spinning. With another program on the same cores the
+# default spin (300,000 turns) makes the small steps of the pocket model many times slower; 10,000
+# costs nothing on idle cores. Read when torch is imported.
 os.environ.setdefault("GOMP_SPINCOUNT", "10000")
 
-# Where CI is set, torch 2.13 raises for its own compiled code (inductor::_alloc_from_pool, with the memory planning of Unsloth
-# on a GPU), and only there: _functorch/config.py, error_on_custom_op_aliasing. Read when torch is imported.
+# Where CI is set, torch 2.13 raises for its own compiled code (inductor::_alloc_from_pool, with the
+# memory planning of Unsloth on a GPU), and only there: _functorch/config.py,
+# error_on_custom_op_aliasing. Read when torch is imported.
 os.environ.setdefault("TORCHINDUCTOR_ERROR_ON_CUSTOM_OP_ALIASING", "0")
 
-# A relative GRPO_RUNS_DIR, or one with a literal `~`, means one folder to a command and another to the kernels that it starts
-# in notebooks/. It is made absolute here, once, for this process and for all that it starts.
+# A relative GRPO_RUNS_DIR, or one with a literal `~`, means one folder to a command and another to
+# the kernels that it starts in notebooks/. It is made absolute here, once, for this process and for
+# all that it starts.
 if os.environ.get("GRPO_RUNS_DIR"):
-    os.environ["GRPO_RUNS_DIR"] = str(Path(os.path.expanduser(os.environ["GRPO_RUNS_DIR"])).resolve())
+    os.environ["GRPO_RUNS_DIR"] = str(
+        Path(os.path.expanduser(os.environ["GRPO_RUNS_DIR"])).resolve()
+    )

@@ -1,7 +1,8 @@
-"""Diagrams of what the notebooks explain, the palette of all figures, and `shown`, which shows a figure with its alt text.
+"""Diagrams of what the notebooks explain, the palette of all figures, and `shown`, which shows a
+figure with its alt text.
 
-Every function but `shown` returns a Matplotlib Figure. All text is 9 points or more at the size at which `shown` shows it, and
-nothing is told by colour alone.
+Every function but `shown` returns a Matplotlib Figure. All text is 9 points or more at the size at
+which `shown` shows it, and nothing is told by colour alone.
 """
 
 from __future__ import annotations
@@ -17,16 +18,25 @@ from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch, Rectangle
 
 # Okabe and Ito's palette: told apart by colour-blind readers too.
-BLUE, ORANGE, GREEN, RED, PURPLE, GREY = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#6B6B6B"
+BLUE, ORANGE, GREEN, RED, PURPLE, GREY = (
+    "#0072B2",
+    "#E69F00",
+    "#009E73",
+    "#D55E00",
+    "#CC79A7",
+    "#6B6B6B",
+)
 _TINTS = {BLUE: "#E3F0F8", ORANGE: "#FDF3DC", GREEN: "#E0F3ED", GREY: "#F0F0F0"}
 _DOTS_A_CSS_PIXEL = 1.5  # sharp on a dense screen, and still small in a committed notebook
 
 
-# --- On the page --------------------------------------------------------------------------------------------------------
+# --- On the page ----------------------------------------------------------------------------------
 
 
 class Shown:
-    """A figure with its alt text, as a notebook shows it: an HTML image, because JupyterLab reads alt text nowhere else."""
+    """A figure with its alt text, as a notebook shows it: an HTML image, because JupyterLab reads
+    alt text nowhere else.
+    """
 
     def __init__(self, figure: Figure, alt: str):
         self.figure, self.alt = figure, " ".join(alt.split())
@@ -35,11 +45,14 @@ class Shown:
         from PIL import Image
 
         picture, small = io.BytesIO(), io.BytesIO()
-        cut = None if self.figure.get_layout_engine() else "tight"  # a layout has fitted all in; cutting draws it once more
+        # a layout has fitted all in; cutting draws it once more
+        cut = None if self.figure.get_layout_engine() else "tight"
         self.figure.savefig(picture, dpi=96 * _DOTS_A_CSS_PIXEL, bbox_inches=cut, format="png")
         image = Image.open(picture)
         # 128 colours are enough for a drawing and make the file a third of the size.
-        image.convert("RGB").quantize(128, dither=Image.Dither.NONE).save(small, format="png", optimize=True)
+        image.convert("RGB").quantize(128, dither=Image.Dither.NONE).save(
+            small, format="png", optimize=True
+        )
         source = base64.b64encode(small.getvalue()).decode()
         alt, width = html.escape(self.alt), round(image.width / _DOTS_A_CSS_PIXEL)
         return {
@@ -51,14 +64,18 @@ class Shown:
 def shown(figure: Figure, alt: str) -> Shown:
     """What to end a cell with, or to give to `display`, in place of the figure itself.
 
-    alt: one to three sentences for a reader who cannot see it: the kind of figure, and what it shows. ValueError without.
+    alt: one to three sentences for a reader who cannot see it: the kind of figure, and what it
+    shows. ValueError without.
     """
     if not isinstance(alt, str) or not alt.strip():
-        raise ValueError("this figure has no alt text. Say in a sentence what it shows: shown(figure, 'The reward rises …').")
+        raise ValueError(
+            "this figure has no alt text. Say in a sentence what it shows: shown(figure, 'The "
+            "reward rises …')."
+        )
     return Shown(figure, alt)
 
 
-# --- Boxes and arrows ---------------------------------------------------------------------------------------------------
+# --- Boxes and arrows -----------------------------------------------------------------------------
 
 
 def _canvas(width: float, height: float):
@@ -71,27 +88,50 @@ def _canvas(width: float, height: float):
     return figure, axes
 
 
-def _box(axes, center: tuple, size: tuple, title: str, text: str, color: str, frozen: bool = False) -> None:
+def _box(
+    axes, center: tuple, size: tuple, title: str, text: str, color: str, frozen: bool = False
+) -> None:
     """A box with a bold first line; dashed where what it stands for does not change."""
     (x, y), (width, height) = center, size
     style = {"linestyle": (0, (4, 2)), "linewidth": 1.5} if frozen else {"linewidth": 2}
     corner = (x - width / 2, y - height / 2)
     shape = "round,pad=0,rounding_size=0.08"
-    axes.add_patch(FancyBboxPatch(corner, width, height, boxstyle=shape, edgecolor=color, facecolor=_TINTS[color], **style))
+    axes.add_patch(
+        FancyBboxPatch(
+            corner, width, height, boxstyle=shape, edgecolor=color, facecolor=_TINTS[color], **style
+        )
+    )
     axes.text(x, y + height / 2 - 0.22, title, ha="center", va="center", fontsize=11, weight="bold")
     axes.text(x, y - 0.14, text, ha="center", va="center", fontsize=9.5, linespacing=1.25)
 
 
-def _arrow(axes, start: tuple, end: tuple, text: str = "", place: tuple = (0, 0.14), **style) -> None:
+def _arrow(
+    axes, start: tuple, end: tuple, text: str = "", place: tuple = (0, 0.14), **style
+) -> None:
     """An arrow, and what happens along it at `place` from its middle."""
-    arrow = {"arrowstyle": "-|>", "color": "black", "linewidth": 1.5, "mutation_scale": 16, "shrinkA": 2, "shrinkB": 2} | style
+    arrow = {
+        "arrowstyle": "-|>",
+        "color": "black",
+        "linewidth": 1.5,
+        "mutation_scale": 16,
+        "shrinkA": 2,
+        "shrinkB": 2,
+    } | style
     axes.annotate("", end, start, arrowprops=arrow)
     middle = ((start[0] + end[0]) / 2 + place[0], (start[1] + end[1]) / 2 + place[1])
-    axes.text(*middle, text, ha="center" if not place[0] else "left", va="center", fontsize=9.5, style="italic")
+    axes.text(
+        *middle,
+        text,
+        ha="center" if not place[0] else "left",
+        va="center",
+        fontsize=9.5,
+        style="italic",
+    )
 
 
 def grpo_loop() -> Figure:
-    """One step of GRPO as a circle: question, group of completions, rewards, advantages, update, and the policy again.
+    """One step of GRPO as a circle: question, group of completions, rewards, advantages, update,
+    and the policy again.
 
     DeepSeekMath (arXiv 2402.03300), figure 4, without what this project does not use.
     """
@@ -104,26 +144,49 @@ def grpo_loop() -> Figure:
     _box(axes, policy, size, "Policy", "the model with its\nadapter: it learns", BLUE)
     _box(axes, group, size, "Group", "several completions\nof one question", GREEN)
     _box(axes, rewards, size, "Rewards", "a number for each\ncompletion", GREEN)
-    _box(axes, advantages, (2.7, 1.05), "Advantages", "reward minus the group's mean,\ndivided by the group's spread", ORANGE)
+    _box(
+        axes,
+        advantages,
+        (2.7, 1.05),
+        "Advantages",
+        "reward minus the group's mean,\ndivided by the group's spread",
+        ORANGE,
+    )
     _box(axes, update, size, "Update", "of the adapter:\none gradient step", BLUE)
     _box(axes, reference, size, "Reference", "the policy as it\nbegan: frozen", GREY, frozen=True)
     half = size[0] / 2
-    for left, right, text in ((question, policy, "ask"), (policy, group, "1 sample"), (group, rewards, "2 score")):
+    for left, right, text in (
+        (question, policy, "ask"),
+        (policy, group, "1 sample"),
+        (group, rewards, "2 score"),
+    ):
         _arrow(axes, (left[0] + half, top), (right[0] - half, top), text)
     _arrow(axes, (rewards[0], top - 0.53), (rewards[0], bottom + 0.53), "3 compare", (-0.82, 0))
     _arrow(
-        axes, (advantages[0] - 1.35, bottom), (update[0] + half, bottom), "4 better more likely,\nworse less likely", (0, 0.27)
+        axes,
+        (advantages[0] - 1.35, bottom),
+        (update[0] + half, bottom),
+        "4 better more likely,\nworse less likely",
+        (0, 0.27),
     )
     _arrow(axes, (update[0], bottom + 0.53), (update[0], top - 0.53), "5 sample again", (0.1, 0))
-    _arrow(axes, (reference[0] + half, bottom), (update[0] - half, bottom), "KL holds\nback", (0, 0.27), linestyle="--")
+    _arrow(
+        axes,
+        (reference[0] + half, bottom),
+        (update[0] - half, bottom),
+        "KL holds\nback",
+        (0, 0.27),
+        linestyle="--",
+    )
     return figure
 
 
-# --- One group's advantages ---------------------------------------------------------------------------------------------
+# --- One group's advantages -----------------------------------------------------------------------
 
 
 def advantages(rewards: list[float]) -> list[float]:
-    """The advantages of one group, as GRPO defines them and TRL computes them: (reward - mean) / (standard deviation + 1e-4).
+    """The advantages of one group, as GRPO defines them and TRL computes them: (reward - mean) /
+    (standard deviation + 1e-4).
 
     The standard deviation is that of a sample (n - 1). A group without spread has advantages of 0.
 
@@ -131,23 +194,37 @@ def advantages(rewards: list[float]) -> list[float]:
     [0.87, -0.87, -0.87, 0.87]
     """
     if len(rewards) < 2 or not all(math.isfinite(reward) for reward in rewards):
-        raise ValueError(f"rewards={list(rewards)!r}: a group has two or more rewards, each a finite number.")
+        raise ValueError(
+            f"rewards={list(rewards)!r}: a group has two or more rewards, each a finite number."
+        )
     mean, spread = statistics.fmean(rewards), statistics.stdev(rewards)
     return [(reward - mean) / (spread + 1e-4) for reward in rewards]
 
 
 def group_advantages(rewards: list[float], labels: list[str] | None = None) -> Figure:
-    """One group: its rewards as bars with their mean, and beside each the advantage, with an arrow up or down.
+    """One group: its rewards as bars with their mean, and beside each the advantage, with an arrow
+    up or down.
 
-    rewards: one a completion, weighted and summed. labels: what stands before each bar; the completions' numbers without it.
-    ValueError for fewer than two rewards, or another number of labels.
+    rewards: one a completion, weighted and summed. labels: what stands before each bar; the
+    completions' numbers without it. ValueError for fewer than two rewards, or another number of
+    labels.
     """
     values = advantages(rewards)
-    labels = [str(number) for number in range(1, len(rewards) + 1)] if labels is None else list(labels)
+    labels = (
+        [str(number) for number in range(1, len(rewards) + 1)] if labels is None else list(labels)
+    )
     if len(labels) != len(rewards):
-        raise ValueError(f"{len(labels)} labels for {len(rewards)} rewards: give one for each completion, or none.")
+        raise ValueError(
+            f"{len(labels)} labels for {len(rewards)} rewards: give one for each completion, or "
+            "none."
+        )
     figure, (left, right) = plt.subplots(
-        1, 2, figsize=(8.4, 0.9 + 0.32 * len(rewards)), sharey=True, layout="constrained", width_ratios=[1, 1.2]
+        1,
+        2,
+        figsize=(8.4, 0.9 + 0.32 * len(rewards)),
+        sharey=True,
+        layout="constrained",
+        width_ratios=[1, 1.2],
     )
     plt.close(figure)
     places, mean = range(len(rewards)), statistics.fmean(rewards)
@@ -156,14 +233,23 @@ def group_advantages(rewards: list[float], labels: list[str] | None = None) -> F
     left.set_yticks(places, labels, fontsize=9)
     left.invert_yaxis()
     left.set_title(f"Rewards; dashed: their mean, {mean:.2f}", loc="left", fontsize=10)
-    right.barh(places, values, height=0.6, color=[BLUE if value > 0 else ORANGE for value in values])
+    right.barh(
+        places, values, height=0.6, color=[BLUE if value > 0 else ORANGE for value in values]
+    )
     right.axvline(0, color="black", linewidth=1)
     reach = max(1.0, *map(abs, values))
     for place, value in zip(places, values, strict=True):
         sign = "·" if abs(value) < 0.005 else "▲" if value > 0 else "▼"
         side = 1 if value >= 0 else -1
         text = f"{sign} {value:+.2f}" if sign != "·" else "0, nothing to learn"
-        right.text(value + side * 0.05 * reach, place, text, ha="left" if side > 0 else "right", va="center", fontsize=9)
+        right.text(
+            value + side * 0.05 * reach,
+            place,
+            text,
+            ha="left" if side > 0 else "right",
+            va="center",
+            fontsize=9,
+        )
     right.set_xlim(-1.6 * reach, 1.6 * reach)
     right.set_xticks([])  # each bar says its number
     right.set_title("Advantages: ▲ more likely, ▼ less likely", loc="left", fontsize=10)
@@ -173,14 +259,16 @@ def group_advantages(rewards: list[float], labels: list[str] | None = None) -> F
     return figure
 
 
-# --- Memory -------------------------------------------------------------------------------------------------------------
+# --- Memory ---------------------------------------------------------------------------------------
 
 
 def memory_parts(parts: dict[str, dict[str, float]]) -> Figure:
-    """Where memory goes: for each name a bar of its parts, as shares of their sum. What is too small to label is listed below.
+    """Where memory goes: for each name a bar of its parts, as shares of their sum.
 
-    parts: by name the bytes of each part, as from `training.memory.estimate`: `estimate.held | estimate.training`. The same
-        part has the same colour and hatching in every bar.
+    What is too small to label is listed below.
+
+    parts: by name the bytes of each part, as from `training.memory.estimate`: `estimate.held |
+        estimate.training`. The same part has the same colour and hatching in every bar.
     """
     names = list(dict.fromkeys(part for bar in parts.values() for part in bar))
     faces = [
@@ -204,16 +292,45 @@ def memory_parts(parts: dict[str, dict[str, float]]) -> Figure:
         for name, number in sorted(bar.items(), key=lambda item: -item[1]):
             color, hatch = looks[name]
             share = number / total
-            axes.barh(place, share, left=begin, height=0.36, color=color, hatch=hatch, edgecolor="black", linewidth=0.8)
+            axes.barh(
+                place,
+                share,
+                left=begin,
+                height=0.36,
+                color=color,
+                hatch=hatch,
+                edgecolor="black",
+                linewidth=0.8,
+            )
             if share >= 0.07:
-                lines = name.replace(", and its reference", "").replace(" ", "\n") if share < 0.2 else name
+                lines = (
+                    name.replace(", and its reference", "").replace(" ", "\n")
+                    if share < 0.2
+                    else name
+                )
                 paper = {"boxstyle": "round,pad=0.15", "facecolor": "white", "edgecolor": "none"}
-                axes.text(begin + share / 2, place, f"{lines}\n{share:.0%}", ha="center", va="center", fontsize=9, bbox=paper)
+                axes.text(
+                    begin + share / 2,
+                    place,
+                    f"{lines}\n{share:.0%}",
+                    ha="center",
+                    va="center",
+                    fontsize=9,
+                    bbox=paper,
+                )
             elif number:
                 small.append(f"{name.partition(',')[0]} {share:.{0 if share > 0.01 else 1}%}")
             begin += share
-        axes.text(0, place - 0.27, f"{title}: {_bytes(total)}", va="center", fontsize=10, weight="bold")
-        axes.text(0, place + 0.29, "the rest: " + ", ".join(small) if small else "", va="center", fontsize=9)
+        axes.text(
+            0, place - 0.27, f"{title}: {_bytes(total)}", va="center", fontsize=10, weight="bold"
+        )
+        axes.text(
+            0,
+            place + 0.29,
+            "the rest: " + ", ".join(small) if small else "",
+            va="center",
+            fontsize=9,
+        )
     axes.set(xlim=(0, 1), ylim=(len(parts) - 0.5, -0.5))
     axes.axis("off")
     return figure
@@ -223,18 +340,32 @@ def _bytes(number: float) -> str:
     return f"{number / 1e9:.1f} GB" if number >= 1e9 else f"{number / 1e6:.0f} MB"
 
 
-# --- Merging ------------------------------------------------------------------------------------------------------------
+# --- Merging --------------------------------------------------------------------------------------
 
 
 def merge() -> Figure:
-    """What merging does to one matrix: W and the adapter's product B·A become one matrix of the same shape as W."""
+    """What merging does to one matrix: W and the adapter's product B·A become one matrix of the
+    same shape as W.
+    """
     figure, axes = _canvas(8.4, 2.9)
     middle, side, thin = 1.55, 1.5, 0.34
 
-    def matrix(x: float, width: float, height: float, name: str, color: str, frozen: bool = False) -> None:
+    def matrix(
+        x: float, width: float, height: float, name: str, color: str, frozen: bool = False
+    ) -> None:
         style = {"linestyle": (0, (4, 2))} if frozen else {}
         corner = (x - width / 2, middle - height / 2)
-        axes.add_patch(Rectangle(corner, width, height, facecolor=_TINTS[color], edgecolor=color, linewidth=2, **style))
+        axes.add_patch(
+            Rectangle(
+                corner,
+                width,
+                height,
+                facecolor=_TINTS[color],
+                edgecolor=color,
+                linewidth=2,
+                **style,
+            )
+        )
         axes.text(x, middle, name, ha="center", va="center", fontsize=14, weight="bold")
 
     matrix(1.15, side, side, "W", GREY, frozen=True)

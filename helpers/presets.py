@@ -1,7 +1,7 @@
 """One frozen dataclass, one table: what to train, on what, and how, for each kind of machine.
 
-The notebooks pass these fields on under TRL's, PEFT's and Unsloth's own names, so a reader can look each one up there.
-Every field can be overridden by a notebook parameter of the same name.
+The notebooks pass these fields on under TRL's, PEFT's and Unsloth's own names, so a reader can look
+each one up there. Every field can be overridden by a notebook parameter of the same name.
 """
 
 from __future__ import annotations
@@ -15,17 +15,24 @@ from helpers.environment import Machine, vllm_obstacle
 
 POCKET_MODEL = "pocket"  # the name under which notebooks and manifests know the embedded model
 # Their folders under helpers/pocket/.
-EMBEDDED = {POCKET_MODEL: "model", "pocket-extraction": "extraction_model", "pocket-functions": "functions_model"}
+EMBEDDED = {
+    POCKET_MODEL: "model",
+    "pocket-extraction": "extraction_model",
+    "pocket-functions": "functions_model",
+}
 EMBEDDED["pocket-games"] = "games_model"
 
 
 @dataclass(frozen=True)
 class Preset:
-    """Everything a run needs to know. Lengths in tokens, sizes in rows, memory in GB of the whole card.
+    """Everything a run needs to know.
 
-    `num_generations` completions a prompt form a group. One optimiser step sees `per_device_train_batch_size` times
-    `gradient_accumulation_steps` completions in each process; one round of sampling makes `per_device_train_batch_size` times
-    `steps_per_generation` in each, together a whole number of groups.
+    Lengths in tokens, sizes in rows, memory in GB of the whole card.
+
+    `num_generations` completions a prompt form a group. One optimiser step sees
+    `per_device_train_batch_size` times `gradient_accumulation_steps` completions in each process;
+    one round of sampling makes `per_device_train_batch_size` times `steps_per_generation` in each,
+    together a whole number of groups.
     """
 
     name: str
@@ -47,7 +54,8 @@ class Preset:
     num_generations: int = 8
     per_device_train_batch_size: int = 8
     gradient_accumulation_steps: int = 2
-    steps_per_generation: int | None = None  # forward passes that one round of sampling serves; None: one optimiser step
+    # forward passes that one round of sampling serves; None: one optimiser step
+    steps_per_generation: int | None = None
     max_steps: int = 300
     learning_rate: float = 1e-5
     lr_scheduler_type: str = "cosine"
@@ -59,7 +67,8 @@ class Preset:
     max_grad_norm: float = 0.1
     beta: float = 0.02
     loss_type: str = "dapo"
-    # The rest of the objective, at TRL's values. None is left out: Unsloth's GPU configuration fills in values of its own.
+    # The rest of the objective, at TRL's values. None is left out: Unsloth's GPU configuration
+    # fills in values of its own.
     epsilon: float = 0.2  # the ratio of new to old probability counts down to 1 - epsilon,
     epsilon_high: float = 0.2  # and up to 1 + epsilon_high; with cispo, up to epsilon_high itself
     scale_rewards: str = "group"
@@ -67,14 +76,18 @@ class Preset:
     importance_sampling_level: str = "token"
     mask_truncated_completions: bool = False
     num_iterations: int = 1  # optimiser steps on the same completions; TRL's mu
-    vllm_importance_sampling_correction: bool = False  # TRL: True; without a GPU nothing computes it
+    # TRL: True; without a GPU nothing computes it
+    vllm_importance_sampling_correction: bool = False
     temperature: float = 1.0
-    top_p: float = 1.0  # below 1, or top_k or min_p above 0, what is sampled is not what is trained: see flight.trial_step
+    # below 1, or top_k or min_p above 0, what is sampled is not what is trained: see
+    # flight.trial_step
+    top_p: float = 1.0
     top_k: int = 0
     min_p: float = 0.0
     logging_steps: int = 1
     save_steps: int = 50
-    processes: int = 1  # as the training was launched (training/spread.py), not to be overridden; nor the stage of ZeRO
+    # as the training was launched (training/spread.py), not to be overridden; nor the stage of ZeRO
+    processes: int = 1
     zero_stage: int = 0
 
     def __post_init__(self):
@@ -84,7 +97,9 @@ class Preset:
 
     @property
     def context(self) -> int:
-        """Tokens that the model is loaded for: `max_seq_length`, or a prompt and its completion together."""
+        """Tokens that the model is loaded for: `max_seq_length`, or a prompt and its completion
+        together.
+        """
         return self.max_seq_length or self.max_prompt_length + self.max_completion_length
 
     @property
@@ -94,7 +109,9 @@ class Preset:
 
     @property
     def completions_per_round(self) -> int:
-        """Completions that one round of sampling makes, of all processes; TRL calls it the generation batch."""
+        """Completions that one round of sampling makes, of all processes; TRL calls it the
+        generation batch.
+        """
         passes = self.steps_per_generation or self.gradient_accumulation_steps
         return self.processes * self.per_device_train_batch_size * passes
 
@@ -102,7 +119,10 @@ class Preset:
     def batch(self) -> str:
         """The effective batch in words: `2 processes × 32 × 1 = 64 completions a step`."""
         processes = f"{self.processes} process{'es' * (self.processes > 1)}"
-        product = f"{self.per_device_train_batch_size} × {self.gradient_accumulation_steps} = {self.completions_per_step}"
+        product = (
+            f"{self.per_device_train_batch_size} × {self.gradient_accumulation_steps} = "
+            f"{self.completions_per_step}"
+        )
         return f"{processes} × {product} completions a step"
 
     @property
@@ -118,7 +138,12 @@ class Preset:
 
 
 _POSITIVE = ("holdout_size", "max_prompt_length", "max_completion_length", "lora_rank")
-_POSITIVE += ("lora_alpha", "per_device_train_batch_size", "gradient_accumulation_steps", "num_iterations")
+_POSITIVE += (
+    "lora_alpha",
+    "per_device_train_batch_size",
+    "gradient_accumulation_steps",
+    "num_iterations",
+)
 _POSITIVE += ("max_steps", "logging_steps", "save_steps")
 
 
@@ -139,18 +164,45 @@ _RANGES = {
     "adam_beta2": (0.0, 0.999999),
 }
 _VLLM_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)  # vllm.config.lora.MaxLoRARanks, vLLM 0.31
-_VLLM_TEMPERATURES = (0.01, 2.0)  # vllm/sampling_params.py, vLLM 0.31: below it takes 0.01, above it refuses
+# vllm/sampling_params.py, vLLM 0.31: below it takes 0.01, above it refuses
+_VLLM_TEMPERATURES = (0.01, 2.0)
 _BACKENDS = ("unsloth", "transformers")
 _ENGINES = ("auto", "transformers", "vllm")
 # Transformers knows more; these need no package and no argument beyond what is here.
-_OPTIMIZERS = ("adamw_torch", "adamw_torch_fused", "adamw_8bit", "adamw_bnb_8bit", "paged_adamw_8bit", "paged_adamw_32bit")
-_OPTIMIZERS += ("lion_8bit", "lion_32bit", "paged_lion_8bit", "ademamix", "ademamix_8bit", "adafactor", "rmsprop", "sgd")
-_SCHEDULES = ("cosine", "linear", "constant", "constant_with_warmup", "cosine_with_restarts", "polynomial", "inverse_sqrt")
+_OPTIMIZERS = (
+    "adamw_torch",
+    "adamw_torch_fused",
+    "adamw_8bit",
+    "adamw_bnb_8bit",
+    "paged_adamw_8bit",
+    "paged_adamw_32bit",
+)
+_OPTIMIZERS += (
+    "lion_8bit",
+    "lion_32bit",
+    "paged_lion_8bit",
+    "ademamix",
+    "ademamix_8bit",
+    "adafactor",
+    "rmsprop",
+    "sgd",
+)
+_SCHEDULES = (
+    "cosine",
+    "linear",
+    "constant",
+    "constant_with_warmup",
+    "cosine_with_restarts",
+    "polynomial",
+    "inverse_sqrt",
+)
 _LOSS_TYPES = ("grpo", "bnpo", "dr_grpo", "dapo", "cispo", "sapo", "luspo", "vespo")
 
 
 def _problems(preset: Preset) -> list[str]:
-    """What makes the settings impossible, one sentence each; types first, so that no later rule trips over them."""
+    """What makes the settings impossible, one sentence each; types first, so that no later rule
+    trips over them.
+    """
     for field in fields(preset):
         value, declared = getattr(preset, field.name), field.type
         whole = isinstance(value, int) and not isinstance(value, bool)
@@ -163,12 +215,19 @@ def _problems(preset: Preset) -> list[str]:
         }[declared]
         if not fits:
             return [f"{field.name}={value!r} is not of type {declared}."]
-    found = [f"{name}={getattr(preset, name)} must be at least 1." for name in _POSITIVE if getattr(preset, name) < 1]
+    found = [
+        f"{name}={getattr(preset, name)} must be at least 1."
+        for name in _POSITIVE
+        if getattr(preset, name) < 1
+    ]
     optional = ("train_size", "max_seq_length", "steps_per_generation")
     given = {name: value for name in optional if (value := getattr(preset, name)) is not None}
     found += [f"{name}={value} must be at least 1." for name, value in given.items() if value < 1]
     if preset.num_generations < 2:
-        found.append(f"num_generations={preset.num_generations}: a group of one has nothing to compare; use 2 or more.")
+        found.append(
+            f"num_generations={preset.num_generations}: a group of one has nothing to compare; "
+            "use 2 or more."
+        )
     found = found or _misfits(preset)
     for name, (low, high) in _RANGES.items():
         if not low <= getattr(preset, name) <= high:  # false for nan too
@@ -195,36 +254,48 @@ def _misfits(preset: Preset) -> list[str]:
     """Settings that are each possible and together are not."""
     found = list(_objective(preset))
     if preset.completions_per_round % preset.num_generations:
-        rounds = "steps_per_generation" if preset.steps_per_generation else "gradient_accumulation_steps"
+        rounds = (
+            "steps_per_generation" if preset.steps_per_generation else "gradient_accumulation_steps"
+        )
         processes = f"{preset.processes} processes x " if preset.processes > 1 else ""
         found.append(
-            f"{processes}per_device_train_batch_size x {rounds} = {preset.completions_per_round} completions a step are "
-            f"not whole groups of num_generations={preset.num_generations}; make the product a multiple of it."
+            f"{processes}per_device_train_batch_size x {rounds} = {preset.completions_per_round} "
+            "completions a step are "
+            f"not whole groups of num_generations={preset.num_generations}; make the product a "
+            "multiple of it."
         )
     needed = preset.max_prompt_length + preset.max_completion_length
     if preset.context < needed:
         found.append(
-            f"max_seq_length={preset.max_seq_length} does not hold max_prompt_length + max_completion_length = {needed}; "
+            f"max_seq_length={preset.max_seq_length} does not hold max_prompt_length + "
+            f"max_completion_length = {needed}; "
             "raise it, or leave it out."
         )
     if preset.warmup_steps >= max(2, preset.max_steps):
         found.append(
-            f"warmup_steps={preset.warmup_steps:g} is not less than max_steps={preset.max_steps}: the learning rate would "
+            f"warmup_steps={preset.warmup_steps:g} is not less than max_steps={preset.max_steps}: "
+            "the learning rate would "
             "never be reached. Below 1 it is a fraction of the steps."
         )
     if preset.engine != "transformers" and preset.lora_rank > _VLLM_RANKS[-1]:
         found.append(
-            f"lora_rank={preset.lora_rank}: vLLM serves adapters up to rank {_VLLM_RANKS[-1]}; lower it, or set "
+            f"lora_rank={preset.lora_rank}: vLLM serves adapters up to rank {_VLLM_RANKS[-1]}; "
+            "lower it, or set "
             "engine='transformers'."
         )
-    if preset.engine != "transformers" and not _VLLM_TEMPERATURES[0] <= preset.temperature <= _VLLM_TEMPERATURES[1]:
+    if (
+        preset.engine != "transformers"
+        and not _VLLM_TEMPERATURES[0] <= preset.temperature <= _VLLM_TEMPERATURES[1]
+    ):
         found.append(
-            f"temperature={preset.temperature}: vLLM samples at {_VLLM_TEMPERATURES[0]:g} to {_VLLM_TEMPERATURES[1]:g}; set "
+            f"temperature={preset.temperature}: vLLM samples at {_VLLM_TEMPERATURES[0]:g} to "
+            f"{_VLLM_TEMPERATURES[1]:g}; set "
             "engine='transformers' for another."
         )
     if preset.engine == "vllm" and preset.backend != "unsloth":
         found.append(
-            "engine='vllm' goes with backend='unsloth', which builds the engine; with backend='transformers' leave it out."
+            "engine='vllm' goes with backend='unsloth', which builds the engine; with "
+            "backend='transformers' leave it out."
         )
     return found
 
@@ -238,7 +309,9 @@ _IGNORED = {
 
 
 def _objective(preset: Preset) -> Iterator[str]:
-    """What does not go together in the objective, one sentence each: ignored, or of another effect than its name says."""
+    """What does not go together in the objective, one sentence each: ignored, or of another effect
+    than its name says.
+    """
     loss, of_loss = preset.loss_type, f"loss_type={preset.loss_type!r}"
     ignored = [(name, of_loss) for name in _IGNORED.get(loss, [])]
     if preset.multi_objective_aggregation == "normalize_then_sum":
@@ -249,30 +322,46 @@ def _objective(preset: Preset) -> Iterator[str]:
             yield f"{name}={value!r} would be ignored by {by}; leave it at {usual!r}."
     if loss == "cispo" and preset.epsilon_high < 1:
         yield (
-            f"epsilon_high={preset.epsilon_high}: {of_loss} cuts the ratio off at epsilon_high itself, so below 1 always; set "
+            f"epsilon_high={preset.epsilon_high}: {of_loss} cuts the ratio off at epsilon_high "
+            "itself, so below 1 always; set "
             "epsilon_high=5.0 (ScaleRL), for example."
         )
     if loss == "dr_grpo" and preset.scale_rewards == "group":
         yield (
-            f"scale_rewards='group': {of_loss} is defined without it, and Unsloth drops it, on a GPU only; set "
+            f"scale_rewards='group': {of_loss} is defined without it, and Unsloth drops it, on a "
+            "GPU only; set "
             "scale_rewards='none'."
         )
     if loss == "luspo" and preset.importance_sampling_level == "token":
-        yield f"importance_sampling_level='token': {of_loss} has one ratio per completion; set 'sequence'."
+        yield (
+            f"importance_sampling_level='token': {of_loss} has one ratio per completion; set "
+            "'sequence'."
+        )
     if loss == "vespo" and preset.importance_sampling_level == "sequence":
         yield (
-            f"importance_sampling_level='sequence': {of_loss} has one weight per completion already, and only the KL would "
+            f"importance_sampling_level='sequence': {of_loss} has one weight per completion "
+            "already, and only the KL would "
             "change; leave it at 'token'."
         )
-    if loss in ("bnpo", "dr_grpo", "dapo", "cispo") and preset.importance_sampling_level == "sequence":
+    if (
+        loss in ("bnpo", "dr_grpo", "dapo", "cispo")
+        and preset.importance_sampling_level == "sequence"
+    ):
         yield (
-            f"importance_sampling_level='sequence': with {of_loss} a completion would count by its length; GSPO is "
+            f"importance_sampling_level='sequence': with {of_loss} a completion would count by "
+            "its length; GSPO is "
             "loss_type='grpo'."
         )
     if preset.vllm_importance_sampling_correction and loss == "vespo":
-        yield f"vllm_importance_sampling_correction=True: TRL refuses it with {of_loss} and one ratio per completion."
+        yield (
+            f"vllm_importance_sampling_correction=True: TRL refuses it with {of_loss} and one "
+            "ratio per completion."
+        )
     if preset.vllm_importance_sampling_correction and preset.engine == "transformers":
-        yield "vllm_importance_sampling_correction=True: with engine='transformers' there is nothing to correct; leave it out."
+        yield (
+            "vllm_importance_sampling_correction=True: with engine='transformers' there is "
+            "nothing to correct; leave it out."
+        )
 
 
 _TABLE = (
@@ -299,8 +388,8 @@ _TABLE = (
         weight_decay=0.0,
         save_steps=16,
     ),
-    # Cards below 20 GB sample through Transformers: a vLLM engine would leave little to train in, and recent vLLM may not
-    # serve a T4 (compute capability 7.5, no bf16).
+    # Cards below 20 GB sample through Transformers: a vLLM engine would leave little to train in,
+    # and recent vLLM may not serve a T4 (compute capability 7.5, no bf16).
     Preset(
         "small",
         needs_gb=7.5,
@@ -312,7 +401,14 @@ _TABLE = (
         per_device_train_batch_size=2,
         gradient_accumulation_steps=4,
     ),
-    Preset("t4", needs_gb=15, model="unsloth/Qwen3-1.7B", engine="transformers", lora_rank=16, lora_alpha=32),
+    Preset(
+        "t4",
+        needs_gb=15,
+        model="unsloth/Qwen3-1.7B",
+        engine="transformers",
+        lora_rank=16,
+        lora_alpha=32,
+    ),
     Preset("l4", needs_gb=22, model="unsloth/Qwen3-4B"),
     Preset("a100", needs_gb=39, model="unsloth/Llama-3.1-8B-Instruct", max_completion_length=1024),
     Preset(
@@ -335,8 +431,8 @@ _TABLE = (
         per_device_train_batch_size=32,
         gradient_accumulation_steps=2,
     ),
-    # The two recipes' batches are less than one group: steps_per_generation samples a whole one, which then serves two
-    # optimiser steps.
+    # The two recipes' batches are less than one group: steps_per_generation samples a whole one,
+    # which then serves two optimiser steps.
     Preset(
         "memory_optimized",
         needs_gb=15,
@@ -365,30 +461,59 @@ _TABLE = (
     ),
 )
 # What may be overridden.
-SETTINGS = [f.name for f in fields(Preset) if f.name not in ("name", "needs_gb", "processes", "zero_stage")]
-# Those that notebook 03 takes, for a training of its own on data that 01 has prepared; the others are 01's.
-_OF_DATA_AND_MODEL = ["model", "source", "train_size", "holdout_size", "max_prompt_length", "max_seq_length", "load_in_4bit"]
-_OF_DATA_AND_MODEL += ["gpu_memory_utilization", "gradient_checkpointing", "adam_beta1", "adam_beta2"]
+SETTINGS = [
+    f.name for f in fields(Preset) if f.name not in ("name", "needs_gb", "processes", "zero_stage")
+]
+# Those that notebook 03 takes, for a training of its own on data that 01 has prepared; the others
+# are 01's.
+_OF_DATA_AND_MODEL = [
+    "model",
+    "source",
+    "train_size",
+    "holdout_size",
+    "max_prompt_length",
+    "max_seq_length",
+    "load_in_4bit",
+]
+_OF_DATA_AND_MODEL += [
+    "gpu_memory_utilization",
+    "gradient_checkpointing",
+    "adam_beta1",
+    "adam_beta2",
+]
 _OF_DATA_AND_MODEL += ["logging_steps"]
 # What may be chosen of the loss, which nothing reads that only samples.
-_OBJECTIVE = ["loss_type", "epsilon", "epsilon_high", "scale_rewards", "multi_objective_aggregation"]
+_OBJECTIVE = [
+    "loss_type",
+    "epsilon",
+    "epsilon_high",
+    "scale_rewards",
+    "multi_objective_aggregation",
+]
 _OBJECTIVE += ["importance_sampling_level", "mask_truncated_completions", "num_iterations"]
 _OBJECTIVE += ["vllm_importance_sampling_correction"]
 OF_TRAINING = [name for name in SETTINGS if name not in _OF_DATA_AND_MODEL]
 PRESETS = {preset.name: preset for preset in _TABLE}
-OLDEST_CAPABILITY = 7.5  # CUDA 13, for which torch 2.13 is built, has dropped what came before Turing
-_BY_MEMORY = ("h200", "h100", "a100", "l4", "t4", "small")  # what `auto` chooses from, largest first
+# CUDA 13, for which torch 2.13 is built, has dropped what came before Turing
+OLDEST_CAPABILITY = 7.5
+# what `auto` chooses from, largest first
+_BY_MEMORY = ("h200", "h100", "a100", "l4", "t4", "small")
 
 
 def pick(machine: Machine) -> str:
-    """The name of the largest preset that fits the machine's GPU; `pocket` without one, or where none fits."""
+    """The name of the largest preset that fits the machine's GPU; `pocket` without one, or where
+    none fits.
+    """
     if machine.gpu is None or machine.compute_capability < OLDEST_CAPABILITY:
         return "pocket"
-    return next((name for name in _BY_MEMORY if PRESETS[name].needs_gb <= machine.gpu_memory_gb), "pocket")
+    return next(
+        (name for name in _BY_MEMORY if PRESETS[name].needs_gb <= machine.gpu_memory_gb), "pocket"
+    )
 
 
 def resolve(name: str, machine: Machine, **overrides) -> Preset:
-    """A preset by name (`auto` picks one for the machine) with some fields overridden; None keeps the preset's value.
+    """A preset by name (`auto` picks one for the machine) with some fields overridden; None keeps
+    the preset's value.
 
     Raises ValueError for an unknown name or field, or for a combination that cannot run.
     """
@@ -405,7 +530,10 @@ def resolve(name: str, machine: Machine, **overrides) -> Preset:
 
 
 def with_overrides(preset: Preset, **overrides) -> Preset:
-    """The preset with these fields replaced, validated; None keeps a field. ValueError names an unknown field."""
+    """The preset with these fields replaced, validated; None keeps a field.
+
+    ValueError names an unknown field.
+    """
     return replace(preset, **_given(overrides))
 
 
@@ -413,80 +541,125 @@ def _given(overrides: dict) -> dict:
     for field in overrides:
         if field not in SETTINGS:
             near = difflib.get_close_matches(field, SETTINGS, 1)
-            raise ValueError(f"{field!r} is not a setting." + (f" Did you mean {near[0]!r}?" if near else ""))
+            raise ValueError(
+                f"{field!r} is not a setting." + (f" Did you mean {near[0]!r}?" if near else "")
+            )
     given = {field: value for field, value in overrides.items() if value is not None}
-    generated = str(given.get("source", "arithmetic/")).startswith(("arithmetic/", "reasoning-gym/"))
+    generated = str(given.get("source", "arithmetic/")).startswith(
+        ("arithmetic/", "reasoning-gym/")
+    )
     if not generated and "train_size" not in given:
-        given["train_size"] = None  # a preset's number is for what can be generated; of a file or a data set all rows are taken
+        # a preset's number is for what can be generated; of a file or a data set all rows are taken
+        given["train_size"] = None
     if given.get("backend") == "transformers" and "engine" not in given:
         given["engine"] = "transformers"  # vLLM is Unsloth's to start here
     return given
 
 
 def completed(settings: dict) -> dict:
-    """Recorded settings with those that have come since at their defaults, and without those that have gone."""
-    return {field.name: settings.get(field.name, getattr(Preset, field.name, None)) for field in fields(Preset)}
+    """Recorded settings with those that have come since at their defaults, and without those that
+    have gone.
+    """
+    return {
+        field.name: settings.get(field.name, getattr(Preset, field.name, None))
+        for field in fields(Preset)
+    }
 
 
 def from_manifest(settings: dict, **overrides) -> Preset:
-    """The preset that `asdict` wrote into a manifest, with some fields overridden; checked with the overrides in place."""
+    """The preset that `asdict` wrote into a manifest, with some fields overridden; checked with the
+    overrides in place.
+    """
     absent = [name for name in ("name", "needs_gb") if name not in settings]
     if absent:
-        raise ValueError(f"the settings recorded in the manifest have no {absent[0]}, so they are no preset's: run 01 again.")
+        raise ValueError(
+            f"the settings recorded in the manifest have no {absent[0]}, so they are no preset's: "
+            "run 01 again."
+        )
     return Preset(**completed(settings) | _given(overrides))
 
 
 def for_sampling(settings: dict, **overrides) -> Preset:
-    """`from_manifest` for what only loads a model and samples: how it was or would be trained is neither checked nor kept."""
-    kept, given = ({name: one[name] for name in one if name not in _OBJECTIVE} for one in (settings, overrides))
+    """`from_manifest` for what only loads a model and samples: how it was or would be trained is
+    neither checked nor kept.
+    """
+    kept, given = (
+        {name: one[name] for name in one if name not in _OBJECTIVE} for one in (settings, overrides)
+    )
     return from_manifest(kept, **given)
 
 
 def check_early_stopping(patience: int | None) -> None:
-    """ValueError for what is no patience: an integer of at least 2, in steps. None, for a training to its end, is fine."""
+    """ValueError for what is no patience: an integer of at least 2, in steps.
+
+    None, for a training to its end, is fine.
+    """
     if patience is not None and (type(patience) is not int or patience < 2):
-        raise ValueError(f"early_stopping={patience!r} is not a number of steps: give an integer of at least 2, or None.")
+        raise ValueError(
+            f"early_stopping={patience!r} is not a number of steps: give an integer of at least "
+            "2, or None."
+        )
 
 
 def check_machine(preset: Preset, machine: Machine) -> Preset:
     """The preset as it will run on this machine: its engine is "vllm" or "transformers" then.
 
-    "auto" becomes vLLM on a GPU that it serves; where it cannot, that is said aloud. ValueError where the preset, or the engine
-    that was asked for, cannot run here, before anything is loaded or downloaded.
+    "auto" becomes vLLM on a GPU that it serves; where it cannot, that is said aloud. ValueError
+    where the preset, or the engine that was asked for, cannot run here, before anything is loaded
+    or downloaded.
     """
     if machine.gpu is None and preset.needs_gb:
         raise ValueError(
-            f"preset {preset.name!r} needs an NVIDIA GPU with {preset.needs_gb:.0f} GB and none is visible. Without one, take "
+            f"preset {preset.name!r} needs an NVIDIA GPU with {preset.needs_gb:.0f} GB and none "
+            "is visible. Without one, take "
             "`--preset pocket`, which runs on a CPU."
         )
     if preset.needs_gb and machine.compute_capability < OLDEST_CAPABILITY:
         raise ValueError(
-            f"{machine.gpu} has compute capability {machine.compute_capability}, and the pinned torch serves "
-            f"{OLDEST_CAPABILITY} (Turing: T4, RTX 20) and later. Take `--preset pocket` and hide the GPU with "
+            f"{machine.gpu} has compute capability {machine.compute_capability}, and the pinned "
+            "torch serves "
+            f"{OLDEST_CAPABILITY} (Turing: T4, RTX 20) and later. Take `--preset pocket` and hide "
+            "the GPU with "
             "CUDA_VISIBLE_DEVICES= in the environment."
         )
     if preset.needs_gb > machine.gpu_memory_gb:
         raise ValueError(
-            f"preset {preset.name!r} is meant for a card of {preset.needs_gb:.0f} GB; {machine.gpu} has "
+            f"preset {preset.name!r} is meant for a card of {preset.needs_gb:.0f} GB; "
+            f"{machine.gpu} has "
             f"{machine.gpu_memory_gb:.0f} GB. Take `--preset {pick(machine)}`."
         )
-    if machine.gpu and not machine.bf16 and preset.backend == "transformers" and preset.load_in_4bit:
+    if (
+        machine.gpu
+        and not machine.bf16
+        and preset.backend == "transformers"
+        and preset.load_in_4bit
+    ):
         raise ValueError(
-            f"backend='transformers' with load_in_4bit=True casts the adapters to bfloat16, which {machine.gpu} has not: take "
+            "backend='transformers' with load_in_4bit=True casts the adapters to bfloat16, which "
+            f"{machine.gpu} has not: take "
             "backend='unsloth', or load_in_4bit=False."
         )
     if preset.engine == "transformers" or (preset.engine == "auto" and machine.gpu is None):
         return replace(preset, engine="transformers")
     if machine.gpu is None and preset.vllm_importance_sampling_correction:
-        raise ValueError("vllm_importance_sampling_correction=True needs vLLM on a GPU; on a CPU leave it out.")
+        raise ValueError(
+            "vllm_importance_sampling_correction=True needs vLLM on a GPU; on a CPU leave it out."
+        )
     obstacle = vllm_obstacle(machine)
     if obstacle and preset.engine == "vllm":
         raise ValueError(
             f"engine='vllm': {obstacle}. Take engine='transformers'"
-            + (", or install it: python -m helpers install --optional." if obstacle == "vLLM is not installed" else ".")
+            + (
+                ", or install it: python -m helpers install --optional."
+                if obstacle == "vLLM is not installed"
+                else "."
+            )
         )
     if obstacle:
-        print(f"{obstacle}: sampling goes through Transformers, which is slower (engine='transformers').")
+        print(
+            f"{obstacle}: sampling goes through Transformers, which is slower "
+            "(engine='transformers')."
+        )
     return replace(preset, engine="transformers" if obstacle else "vllm")
 
 

@@ -1,7 +1,9 @@
-"""The files of a run as they must look for what reads them: a small language of shapes, and the shape of each JSON file.
+"""The files of a run as they must look for what reads them: a small language of shapes, and the
+shape of each JSON file.
 
-A shape is a type; a function that judges a value; `{name: shape}`, with `?` behind a name that may be missing and `*` for every
-other name; `[shape]`, a list of any length; `[shape, shape]`, a list of two; or a tuple of shapes, any of which will do.
+A shape is a type; a function that judges a value; `{name: shape}`, with `?` behind a name that may
+be missing and `*` for every other name; `[shape]`, a list of any length; `[shape, shape]`, a list
+of two; or a tuple of shapes, any of which will do.
 """
 
 from __future__ import annotations
@@ -10,7 +12,13 @@ from datetime import datetime
 from typing import Any
 
 Shape = Any
-_NAMES = {dict: "an object", list: "a list", str: "a text", bool: "true or false", type(None): "null"}
+_NAMES = {
+    dict: "an object",
+    list: "a list",
+    str: "a text",
+    bool: "true or false",
+    type(None): "null",
+}
 
 
 def number(value: object) -> bool:
@@ -51,12 +59,27 @@ def misfit(value: object, shape: Shape, where: str = "it") -> str | None:
         if not isinstance(value, list):
             return f"{where} is {_kind(value)}, not a list"
         if len(shape) > 1 and len(value) != len(shape):
-            return f"{where} has {len(value)} entr{'y' if len(value) == 1 else 'ies'}, not {len(shape)}"
+            return (
+                f"{where} has {len(value)} entr{'y' if len(value) == 1 else 'ies'}, not "
+                f"{len(shape)}"
+            )
         shapes = shape if len(shape) > 1 else shape * len(value)
-        return next(filter(None, map(misfit, value, shapes, (f"{where}[{at}]" for at in range(len(value))))), None)
+        return next(
+            filter(
+                None, map(misfit, value, shapes, (f"{where}[{at}]" for at in range(len(value))))
+            ),
+            None,
+        )
     if isinstance(shape, type):
-        return None if isinstance(value, shape) else f"{where} is {_kind(value)}, not {_NAMES[shape]}"
-    what = {number: "a number", whole: "a whole number", count: "a whole number from 1 on", moment: "a time"}[shape]
+        return (
+            None if isinstance(value, shape) else f"{where} is {_kind(value)}, not {_NAMES[shape]}"
+        )
+    what = {
+        number: "a number",
+        whole: "a whole number",
+        count: "a whole number from 1 on",
+        moment: "a time",
+    }[shape]
     return None if shape(value) else f"{where} is {_kind(value)}, not {what}"
 
 
@@ -64,7 +87,9 @@ def _misfit_of_object(value: object, shape: dict, where: str) -> str | None:
     if not isinstance(value, dict):
         return f"{where} is {_kind(value)}, not an object"
     inside = "" if where == "it" else f"{where}."
-    absent = [name for name in shape if name not in value and name != "*" and not name.endswith("?")]
+    absent = [
+        name for name in shape if name not in value and name != "*" and not name.endswith("?")
+    ]
     if absent:
         return f"{where} has no {absent[0]!r}"
     for name, entry in value.items():
@@ -80,22 +105,44 @@ def _kind(value: object) -> str:
 
 
 _SETTINGS = {"name?": str, "model?": str}
-_SECTION = {"notebook?": str, "written?": moment, "versions?": {"*": (str, type(None))}, "switches?": {"*": str}, "git?": dict}
+_SECTION = {
+    "notebook?": str,
+    "written?": moment,
+    "versions?": {"*": (str, type(None))},
+    "switches?": {"*": str},
+    "git?": dict,
+}
 _SERVED = {"n": count, "same": whole, "share": number}
 _NAME = (str, type(None))
 _BASE = {"name": str, "layers": whole, "layers_in_4_bits": whole}
 _BASE |= dict.fromkeys(("original", "revision", "quantised", "fingerprint"), _NAME)
-_TRAINING = {"settings?": _SETTINGS, "seed?": whole, "rewards?": [str], "weights?": [number], "data?": str, "base?": _BASE}
+_TRAINING = {
+    "settings?": _SETTINGS,
+    "seed?": whole,
+    "rewards?": [str],
+    "weights?": [number],
+    "data?": str,
+    "base?": _BASE,
+}
 MANIFEST = {
     "name?": str,
-    "data?": _SECTION | {"source?": str, "tags?": str, "seed?": whole, "fingerprint?": str, "settings?": _SETTINGS},
+    "data?": _SECTION
+    | {"source?": str, "tags?": str, "seed?": whole, "fingerprint?": str, "settings?": _SETTINGS},
     "training?": _SECTION | _TRAINING,
-    "merge?": _SECTION | {"dtype?": str, "kept?": number, "unexplained?": number, "logit_difference?": number, "into?": str},
+    "merge?": _SECTION
+    | {
+        "dtype?": str,
+        "kept?": number,
+        "unexplained?": number,
+        "logit_difference?": number,
+        "into?": str,
+    },
     "served?": _SECTION | {"merged?": _SERVED, "adapter?": _SERVED},
     "demo?": _SECTION | {"notebooks?": [str]},
     "*": _SECTION,
 }
-TOLD = {part: {"settings?": {"name": str, "model": str}} for part in ("data?", "training?")}  # what report and card need of it
+# what report and card need of it
+TOLD = {part: {"settings?": {"name": str, "model": str}} for part in ("data?", "training?")}
 _PROPORTION = {"accuracy": number, "ci95": [number, number], "n": count}
 _POINT = {"value": number, "ci95": [number, number]}
 _MEASURED = _PROPORTION | {
@@ -110,7 +157,10 @@ _MEASURED = _PROPORTION | {
     "other?": _PROPORTION | {"source": str},
 }
 EVALUATION = {"*": _MEASURED}
-EVALUATION_SO_FAR = {"*": {f"{name.removesuffix('?')}?": shape for name, shape in _MEASURED.items()}}  # whatever is there
+# whatever is there
+EVALUATION_SO_FAR = {
+    "*": {f"{name.removesuffix('?')}?": shape for name, shape in _MEASURED.items()}
+}
 DATA_REPORT = {
     "source": str,
     "system_prompt": str,
@@ -132,7 +182,9 @@ COMPARISON = {
         "lost_examples": [_EXAMPLE],
     }
 }
-_MEASURES = dict.fromkeys(("mean?", "advantage_share?", "zero_spread?", "ms_per_1000?"), (number, type(None)))
+_MEASURES = dict.fromkeys(
+    ("mean?", "advantage_share?", "zero_spread?", "ms_per_1000?"), (number, type(None))
+)
 REWARD_REPORT = {
     "rewards": {"*": _MEASURES | {"weight": number}},
     "verdict": {"go": bool, "stops": [str], "notes?": [str]},

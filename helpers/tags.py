@@ -1,8 +1,9 @@
 """The tags a completion must carry, as one small object: system prompt, rendering, extraction.
 
-Everything that needs to know what a well-formed completion looks like asks a `TagFormat`: the data (system prompt), the
-rewards (is it well formed, what is the answer) and the evaluation. Parsing is a single pass over the tags, so its time is
-linear in the length of a completion, whatever the completion contains.
+Everything that needs to know what a well-formed completion looks like asks a `TagFormat`: the data
+(system prompt), the rewards (is it well formed, what is the answer) and the evaluation. Parsing is
+a single pass over the tags, so its time is linear in the length of a completion, whatever the
+completion contains.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ _TAG_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,31}")
 
 @dataclass(frozen=True)
 class TagFormat:
-    """A reasoning block followed by an answer block, `<think>…</think><answer>…</answer>` by default.
+    """A reasoning block followed by an answer block, `<think>…</think><answer>…</answer>` by
+    default.
 
     reasoning, answer: the tag names, letters, digits, `_` and `-`, different from each other.
 
@@ -34,22 +36,30 @@ class TagFormat:
         for name in (self.reasoning, self.answer):
             if not isinstance(name, str) or not _TAG_NAME.fullmatch(name):
                 raise ValueError(
-                    f"{name!r} is not a tag name. Use a letter, then letters, digits, '_' or '-' (at most 32 characters), "
+                    f"{name!r} is not a tag name. Use a letter, then letters, digits, '_' or '-' "
+                    "(at most 32 characters), "
                     "without the angle brackets."
                 )
         if self.reasoning == self.answer:
-            raise ValueError(f"reasoning and answer are both {self.answer!r}: the two tags must have different names.")
+            raise ValueError(
+                f"reasoning and answer are both {self.answer!r}: the two tags must have different "
+                "names."
+            )
 
     @classmethod
     def parse(cls, spec: str) -> TagFormat:
-        """A format from its short spelling, `reasoning/answer`, as notebooks and the command line pass it.
+        """A format from its short spelling, `reasoning/answer`, as notebooks and the command line
+        pass it.
 
         >>> TagFormat.parse("think/answer") == TagFormat()
         True
         """
         names = str(spec).split("/")
         if len(names) != 2:
-            raise ValueError(f"tags={spec!r} is not a format. Give two tag names with a slash between, such as 'think/answer'.")
+            raise ValueError(
+                f"tags={spec!r} is not a format. Give two tag names with a slash between, such as "
+                "'think/answer'."
+            )
         return cls(*names)
 
     @property
@@ -60,7 +70,12 @@ class TagFormat:
     @cached_property
     def tags(self) -> tuple[str, str, str, str]:
         """The four tags in the order a well-formed completion has them."""
-        return f"<{self.reasoning}>", f"</{self.reasoning}>", f"<{self.answer}>", f"</{self.answer}>"
+        return (
+            f"<{self.reasoning}>",
+            f"</{self.reasoning}>",
+            f"<{self.answer}>",
+            f"</{self.answer}>",
+        )
 
     @property
     def system_prompt(self) -> str:
@@ -85,7 +100,9 @@ class TagFormat:
         return [(match.group(), *match.span()) for match in self._any_tag.finditer(text)]
 
     def matches(self, text: str) -> bool:
-        """Whether the whole text is one reasoning block and one answer block; only whitespace may stand around them."""
+        """Whether the whole text is one reasoning block and one answer block; only whitespace may
+        stand around them.
+        """
         found = self.found_tags(text)
         if tuple(tag for tag, _, _ in found) != self.tags:
             return False
@@ -100,13 +117,16 @@ class TagFormat:
     def answer_blocks(self, text: str) -> list[str]:
         """The content of every complete answer block outside the reasoning, in order, stripped.
 
-        A reasoning block that is never closed reaches to the end. A completion that closes the reasoning without opening
-        it (the chat template opened it in the prompt) starts inside it.
+        A reasoning block that is never closed reaches to the end. A completion that closes the
+        reasoning without opening it (the chat template opened it in the prompt) starts inside it.
         """
         opening, closing, answer_opening, _ = self.tags
         first = [text.find(tag) for tag in self.tags]
-        if -1 < first[0] < first[1] < first[2] < first[3] and first == [text.rfind(tag) for tag in self.tags]:
-            return [text[first[2] + len(answer_opening) : first[3]].strip()]  # the ordinary completion, in half the time
+        if -1 < first[0] < first[1] < first[2] < first[3] and first == [
+            text.rfind(tag) for tag in self.tags
+        ]:
+            # the ordinary completion, in half the time
+            return [text[first[2] + len(answer_opening) : first[3]].strip()]
         found = self.found_tags(text)
         reasoning_tags = [tag for tag, _, _ in found if tag in (opening, closing)]
         in_reasoning = bool(reasoning_tags) and reasoning_tags[0] == closing
@@ -135,7 +155,8 @@ THINK_ANSWER = TagFormat()
 def completion_text(completion: object) -> str:
     """The text of one completion as TRL hands it to a reward: a string, or a list of chat messages.
 
-    Only what the assistant wrote counts. Whatever has no text is the empty string: a reward never raises on a completion.
+    Only what the assistant wrote counts. Whatever has no text is the empty string: a reward never
+    raises on a completion.
 
     >>> completion_text([{"role": "assistant", "content": "4"}])
     '4'
@@ -146,7 +167,9 @@ def completion_text(completion: object) -> str:
         completion = [completion]
     if not isinstance(completion, (list, tuple)):
         return ""
-    messages = [m for m in completion if isinstance(m, dict) and m.get("role", "assistant") == "assistant"]
+    messages = [
+        m for m in completion if isinstance(m, dict) and m.get("role", "assistant") == "assistant"
+    ]
     return "".join(_content_text(message.get("content")) for message in messages)
 
 
@@ -154,5 +177,9 @@ def _content_text(content: object) -> str:
     if isinstance(content, str):
         return content
     if isinstance(content, (list, tuple)):  # multimodal content: a list of typed parts
-        return "".join(part["text"] for part in content if isinstance(part, dict) and isinstance(part.get("text"), str))
+        return "".join(
+            part["text"]
+            for part in content
+            if isinstance(part, dict) and isinstance(part.get("text"), str)
+        )
     return ""

@@ -1,4 +1,6 @@
-"""A written page in a real browser: what it says on the console, and how large its parts are at a given width."""
+"""A written page in a real browser: what it says on the console, and how large its parts are at a
+given width.
+"""
 
 import html
 import json
@@ -8,12 +10,27 @@ import subprocess
 
 import pytest
 
-BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+BROWSER = next(
+    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
+)
 in_a_browser = pytest.mark.skipif(BROWSER is None, reason="no Chromium on this machine")
-OPTIONS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
-OPTIONS += ["--disable-sync", "--no-first-run", "--hide-scrollbars", "--enable-logging=stderr", "--v=0"]
+OPTIONS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+]
+OPTIONS += [
+    "--disable-sync",
+    "--no-first-run",
+    "--hide-scrollbars",
+    "--enable-logging=stderr",
+    "--v=0",
+]
 
-# The page in frames of both widths (a window itself cannot be as narrow as a phone), and what is measured in each.
+# The page in frames of both widths (a window itself cannot be as narrow as a phone), and what is
+# measured in each.
 FRAMES = """<!DOCTYPE html><body>%s<pre id="measured"></pre><script>
 const box = element => { const r = element.getBoundingClientRect(); return [r.left, r.top, r.right, r.bottom]; };
 const size = (view, element) => parseFloat(view.getComputedStyle(element).fontSize);
@@ -36,8 +53,16 @@ addEventListener("load", () => document.getElementById("measured").textContent =
 
 
 def browse(page, profile, *options) -> tuple[str, list[str]]:
-    """Load a file or an address in headless Chromium; returns standard output and what the page wrote to the console."""
-    command = [BROWSER, *OPTIONS, f"--user-data-dir={profile}", *options, page if isinstance(page, str) else page.as_uri()]
+    """Load a file or an address in headless Chromium; returns standard output and what the page
+    wrote to the console.
+    """
+    command = [
+        BROWSER,
+        *OPTIONS,
+        f"--user-data-dir={profile}",
+        *options,
+        page if isinstance(page, str) else page.as_uri(),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     return done.stdout, [line for line in done.stderr.splitlines() if "CONSOLE" in line]
@@ -45,7 +70,10 @@ def browse(page, profile, *options) -> tuple[str, list[str]]:
 
 def measured(path, folder, widths) -> list[dict]:
     source = html.escape(path.read_text(encoding="utf-8"))
-    frames = "".join(f'<iframe style="border:0" width="{width}" height="800" srcdoc="{source}"></iframe>' for width in widths)
+    frames = "".join(
+        f'<iframe style="border:0" width="{width}" height="800" srcdoc="{source}"></iframe>'
+        for width in widths
+    )
     (folder / "frames.html").write_text(FRAMES % frames, encoding="utf-8")
     dumped, console = browse(folder / "frames.html", folder / "profile", "--dump-dom")
     assert console == []
@@ -53,7 +81,9 @@ def measured(path, folder, widths) -> list[dict]:
 
 
 def check_in_a_browser(path, tmp_path, figures: int = 7) -> None:
-    """No console message; at both widths nothing wider than the page, every figure inside it, and text that can be read."""
+    """No console message; at both widths nothing wider than the page, every figure inside it, and
+    text that can be read.
+    """
     dumped, console = browse(path, tmp_path / "profile", "--dump-dom")
     assert console == [] and 'id="versions"' in dumped
     for page, width in zip(measured(path, tmp_path, (1280, 390)), (1280, 390), strict=True):
@@ -62,6 +92,12 @@ def check_in_a_browser(path, tmp_path, figures: int = 7) -> None:
         assert len(page["figures"]) == figures
         for figure in page["figures"]:
             left, top, right, bottom = figure["box"]
-            assert figure["visible"] and right - left >= 300 and bottom - top >= 180 and left >= 0 and right <= width
+            assert (
+                figure["visible"]
+                and right - left >= 300
+                and bottom - top >= 180
+                and left >= 0
+                and right <= width
+            )
             assert figure["text"] >= 9
             assert all(left - 2 <= box[0] and box[2] <= right + 2 for box in figure["texts"])

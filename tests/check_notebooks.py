@@ -1,7 +1,10 @@
-"""What a committed notebook must keep to. The outputs stay in it, so they must be those of one clean run, on no one's machine.
+"""What a committed notebook must keep to.
 
-The hook of pre-commit runs `python tests/check_notebooks.py notebooks/*.ipynb`, which prints one sentence per problem and then
-exits with 1; the tests of the notebooks call `problems`. Standard library only.
+The outputs stay in it, so they must be those of one clean run, on no one's machine.
+
+The hook of pre-commit runs `python tests/check_notebooks.py notebooks/*.ipynb`, which prints one
+sentence per problem and then exits with 1; the tests of the notebooks call `problems`. Standard
+library only.
 """
 
 from __future__ import annotations
@@ -13,8 +16,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 PROJECT = Path(__file__).resolve().parent.parent
-# Where this checkout lies, and where people's files lie on Linux, macOS, Windows and Colab. What stands before keeps out
-# addresses (https://example.org/home/page) and relative paths (../tmp/x).
+# Where this checkout lies, and where people's files lie on Linux, macOS, Windows and Colab. What
+# stands before keeps out addresses (https://example.org/home/page) and relative paths (../tmp/x).
 MACHINE_PATH = re.compile(
     rf"(?<![\w.~-])(?:{re.escape(str(PROJECT))}(?![\w-])|/(?:root|home/\w+|Users/\w+|tmp|content)/[^\s\"'<>]+)"
     r"|\b[A-Za-z]:[\\/]+Users[\\/]+\w+"
@@ -25,7 +28,9 @@ _ALT = re.compile(r"""\balt\s*=\s*(["'])\s*[^"'\s]""", re.IGNORECASE)
 
 
 def problems(path: Path) -> list[str]:
-    """What is wrong with the notebook, one sentence each, with file and cell (from 1, text cells too); [] if nothing."""
+    """What is wrong with the notebook, one sentence each, with file and cell (from 1, text cells
+    too); [] if nothing.
+    """
     try:
         notebook = json.loads(Path(path).read_text(encoding="utf-8"))
         cells = notebook["cells"]
@@ -39,7 +44,10 @@ def problems(path: Path) -> list[str]:
 
 def _of_the_whole(notebook: dict) -> Iterator[str]:
     if not notebook["metadata"].get("language_info", {}).get("name"):
-        yield "metadata.language_info has no name, without which papermill fails before it starts; save it from Jupyter."
+        yield (
+            "metadata.language_info has no name, without which papermill fails before it "
+            "starts; save it from Jupyter."
+        )
     code = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
     if not any(cell["outputs"] for cell in code):
         yield f"no cell has an output, and a reader on a code host would see no result; {_WAY_OUT}"
@@ -49,23 +57,43 @@ def _of_the_whole(notebook: dict) -> Iterator[str]:
 
 def _of_a_cell(cell: dict) -> Iterator[str]:
     if match := MACHINE_PATH.search("".join(cell["source"])):
-        yield f"its source names a path of one machine, {match.group()!r}; make it relative to the project."
+        yield (
+            f"its source names a path of one machine, {match.group()!r}; make it relative to "
+            "the project."
+        )
     for output in cell.get("outputs", []):
         if output["output_type"] == "error":
-            yield f"a traceback is stored, {output['ename']}: {output['evalue'][:80]!r}; mend the cell and {_WAY_OUT}"
+            yield (
+                f"a traceback is stored, {output['ename']}: {output['evalue'][:80]!r}; mend the "
+                f"cell and {_WAY_OUT}"
+            )
         elif output.get("name") == "stderr":
-            yield f"it wrote to stderr, {''.join(output['text']).strip()[:80]!r}; mend the cause and {_WAY_OUT}"
+            yield (
+                f"it wrote to stderr, {''.join(output['text']).strip()[:80]!r}; mend the cause "
+                f"and {_WAY_OUT}"
+            )
         elif match := MACHINE_PATH.search(_readable(output)):
-            yield f"its output names a path of one machine, {match.group()!r}; print it relative to the project and {_WAY_OUT}"
+            yield (
+                f"its output names a path of one machine, {match.group()!r}; print it relative "
+                f"to the project and {_WAY_OUT}"
+            )
         if _unsaid(output):
-            yield f"a figure has no alt text; end the cell with helpers.figures' shown(figure, 'what it shows') and {_WAY_OUT}"
+            yield (
+                "a figure has no alt text; end the cell with helpers.figures' shown(figure, "
+                f"'what it shows') and {_WAY_OUT}"
+            )
 
 
 def _readable(output: dict) -> str:
-    """What an output says in text; a picture is left out, because chance may spell a path in its base64."""
+    """What an output says in text; a picture is left out, because chance may spell a path in its
+    base64.
+    """
     data = output.get("data", {})
     shown = [data[kind] for kind in data if not kind.startswith("image/")]
-    text = "\n".join("".join(part) if isinstance(part, list) else str(part) for part in [output.get("text", ""), *shown])
+    text = "\n".join(
+        "".join(part) if isinstance(part, list) else str(part)
+        for part in [output.get("text", ""), *shown]
+    )
     return re.sub(r"data:image/\w+;base64,[\w+/=]*", "", text)
 
 
@@ -75,7 +103,10 @@ def _unsaid(output: dict) -> bool:
     html = data.get("text/html", "")
     if any(kind.startswith("image/") for kind in data):
         return True  # JupyterLab shows such a picture without alt text, whatever its metadata say
-    return any(not _ALT.search(image) for image in _IMAGE.findall(html if isinstance(html, str) else "".join(html)))
+    return any(
+        not _ALT.search(image)
+        for image in _IMAGE.findall(html if isinstance(html, str) else "".join(html))
+    )
 
 
 def main(paths: list[str]) -> int:

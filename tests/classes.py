@@ -1,4 +1,6 @@
-"""A class of thirty folders, made of the files of one real run: finished, on the way, failed, corrupt, and strangely named."""
+"""A class of thirty folders, made of the files of one real run: finished, on the way, failed,
+corrupt, and strangely named.
+"""
 
 import contextlib
 import io
@@ -11,9 +13,35 @@ from pathlib import Path
 import pandas as pd
 
 SCRIPT = "<script>console.log('pwned')<x>"
-PLAIN = ["ada", "ben", "carla", "dilek", "emil", "fatma", "greta", "hugo", "ines", "jan", "kofi", "lena", "mia", "noor", "otto"]
+PLAIN = [
+    "ada",
+    "ben",
+    "carla",
+    "dilek",
+    "emil",
+    "fatma",
+    "greta",
+    "hugo",
+    "ines",
+    "jan",
+    "kofi",
+    "lena",
+    "mia",
+    "noor",
+    "otto",
+]
 PLAIN += ["pia", "quentin", "rosa", "sami", "tom", "uwe"]
-NAMED = ["Jörg Müller", "Zoë with space", SCRIPT, "wrong", "failed", "corrupt", "training", "scaled", "link"]
+NAMED = [
+    "Jörg Müller",
+    "Zoë with space",
+    SCRIPT,
+    "wrong",
+    "failed",
+    "corrupt",
+    "training",
+    "scaled",
+    "link",
+]
 LEAVES = {  # what each notebook of the run leaves, beside its copy
     "01": ("data_report.json",),
     "02": ("reward_report.json",),
@@ -21,14 +49,24 @@ LEAVES = {  # what each notebook of the run leaves, beside its copy
     "04": ("figures/loss.png",),
     "05": ("evaluation.json",),
 }
-SECTIONS = {"01": ["data"], "02": ["rewards"], "03": ["training"], "04": [], "05": ["merge", "served"]}
+SECTIONS = {
+    "01": ["data"],
+    "02": ["rewards"],
+    "03": ["training"],
+    "04": [],
+    "05": ["merge", "served"],
+}
 
 
 def copy_until(run: Path, to: Path, last: str) -> Path:
     """The run as it is after one of its notebooks."""
     numbers = [number for number in LEAVES if number <= last]
     names = [name for number in numbers for name in LEAVES[number]]
-    names += [f"notebooks/{path.name}" for path in (run / "notebooks").iterdir() if path.name[:2] in numbers]
+    names += [
+        f"notebooks/{path.name}"
+        for path in (run / "notebooks").iterdir()
+        if path.name[:2] in numbers
+    ]
     for name in names:
         (to / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(run / name, to / name)
@@ -52,8 +90,14 @@ def fail_at(number: int, name: str, message: str):
     """A change: a cell raises, and what comes after it has not run."""
 
     def change(cells):
-        ran = [cell for cell in cells if cell["cell_type"] == "code" and cell["execution_count"] is not None]
-        ran[number]["outputs"] = [{"output_type": "error", "ename": name, "evalue": message, "traceback": ["\x1b[31mno"]}]
+        ran = [
+            cell
+            for cell in cells
+            if cell["cell_type"] == "code" and cell["execution_count"] is not None
+        ]
+        ran[number]["outputs"] = [
+            {"output_type": "error", "ename": name, "evalue": message, "traceback": ["\x1b[31mno"]}
+        ]
         for cell in ran[number + 1 :]:
             cell["outputs"], cell["execution_count"] = [], None
 
@@ -65,7 +109,11 @@ def answer(name: str, value: object):
 
     def change(cells):
         (check,) = (source(cell) for cell in cells if f"def check_{name}(" in source(cell))
-        (cell,) = (c for c in cells if "exercise" in c["metadata"].get("tags", []) and f"check_{name}(" in source(c))
+        (cell,) = (
+            c
+            for c in cells
+            if "exercise" in c["metadata"].get("tags", []) and f"check_{name}(" in source(c)
+        )
         said = io.StringIO()
         with contextlib.redirect_stdout(said):
             names: dict = {}
@@ -80,12 +128,17 @@ def wobble(path: Path, dice: random.Random, factor: float = 1.0) -> None:
     """Another curve of the same length: no two students have the same."""
     table = pd.read_csv(path)
     late = dice.uniform(-0.25, 0.1)
-    table["reward"] = [factor * (r + late * n / len(table) + dice.gauss(0, 0.05)) for n, r in enumerate(table["reward"])]
+    table["reward"] = [
+        factor * (r + late * n / len(table) + dice.gauss(0, 0.05))
+        for n, r in enumerate(table["reward"])
+    ]
     table.to_csv(path, index=False)
 
 
 def make_class(run: Path, folder: Path, outside: Path) -> Path:
-    """Thirty entries in `folder`: 21 ordinary ones, and those of NAMED; `link` points to `outside`. Returns the folder."""
+    """Thirty entries in `folder`: 21 ordinary ones, and those of NAMED; `link` points to `outside`.
+    Returns the folder.
+    """
     dice = random.Random(7)
     for at, name in enumerate(PLAIN):
         made = copy_until(run, folder / name / "demo", "05" if at % 4 == 0 else f"0{1 + at % 5}")
@@ -96,12 +149,17 @@ def make_class(run: Path, folder: Path, outside: Path) -> Path:
     copies = {name: folder / name / "runs" / "demo" / "notebooks" for name in NAMED[:6]}
     edit(copies["wrong"] / "01_data_preparation.ipynb", answer("leak", 0.5))
     edit(copies["Jörg Müller"] / "01_data_preparation.ipynb", answer("leak", 900 / 999))
-    edit(copies["failed"] / "04_training_metrics.ipynb", fail_at(5, "KeyError", f"\x1b[31m'reward'\x1b[0m {SCRIPT}"))
+    edit(
+        copies["failed"] / "04_training_metrics.ipynb",
+        fail_at(5, "KeyError", f"\x1b[31m'reward'\x1b[0m {SCRIPT}"),
+    )
     (folder / "failed/runs/demo/figures/loss.png").unlink()
     corrupt(folder / "corrupt" / "runs" / "demo")
     training = copy_until(run, folder / "training" / "demo", "02")
     (training / "checkpoints").mkdir()
-    pd.read_csv(run / "metrics.csv").head(5).to_csv(training / "checkpoints/metrics.csv", index=False)
+    pd.read_csv(run / "metrics.csv").head(5).to_csv(
+        training / "checkpoints/metrics.csv", index=False
+    )
     (training / "checkpoints/settings.json").write_text('{"settings": {"max_steps": 12}}')
     wobble(copy_until(run, folder / "scaled", "03") / "metrics.csv", dice, 100)
     os.symlink(outside, folder / "link")
@@ -109,7 +167,9 @@ def make_class(run: Path, folder: Path, outside: Path) -> Path:
 
 
 def corrupt(run: Path) -> None:
-    """Half-written files, bytes that are no text, a nesting without end, a link to elsewhere, a pipe that nobody writes to."""
+    """Half-written files, bytes that are no text, a nesting without end, a link to elsewhere, a
+    pipe that nobody writes to.
+    """
     notebook = run / "notebooks/02_reward_functions.ipynb"
     notebook.write_bytes(notebook.read_bytes()[:5000])
     (run / "notebooks/01_data_preparation.ipynb").write_text("[" * 200_000)

@@ -7,23 +7,30 @@ from pathlib import Path
 import pytest
 
 PROJECT = Path(__file__).resolve().parent.parent
-os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")  # the tests are about the CPU path; tests/gpu/ is not
+# the tests are about the CPU path; tests/gpu/ is not
+os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # nothing here may need a network
 
-# A shell's background job ignores Ctrl-C, and so would every program that a test starts in order to press it.
+# A shell's background job ignores Ctrl-C, and so would every program that a test starts in order to
+# press it.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-if "PYTEST_XDIST_WORKER" in os.environ:  # several tests at a time: threads of one would wait for those of another
+# several tests at a time: threads of one would wait for those of another
+if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import unsloth  # noqa: E402, F401  # before trl and transformers, as in every notebook
 
 
 def pytest_collection_modifyitems(items):
-    """One process begins with the notebooks that many tests need; the others do what needs none, instead of waiting."""
+    """One process begins with the notebooks that many tests need; the others do what needs none,
+    instead of waiting.
+    """
     known = {item: item._fixtureinfo.name2fixturedefs.get("executed") for item in items}
-    needing = dict.fromkeys(item.path for item, found in known.items() if found and found[-1].scope == "session")
+    needing = dict.fromkeys(
+        item.path for item, found in known.items() if found and found[-1].scope == "session"
+    )
     first = next(iter(needing), None)
     items.sort(key=lambda item: (item.path != first, item.path in needing))
 
@@ -32,7 +39,9 @@ _left = 0  # how many slow tests were not chosen
 
 
 def pytest_deselected(items):
-    """Each process of xdist collects all tests, so each knows the number; the last line needs it once."""
+    """Each process of xdist collects all tests, so each knows the number; the last line
+    needs it once.
+    """
     global _left
     _left += sum(item.get_closest_marker("slow") is not None for item in items)
 
@@ -58,7 +67,9 @@ def pytest_terminal_summary(terminalreporter):
 
 @pytest.fixture(scope="session")
 def executed(tmp_path_factory):
-    """The five notebooks, run once with few steps for all processes of the session; returns this process's copy of the run."""
+    """The five notebooks, run once with few steps for all processes of the session; returns this
+    process's copy of the run.
+    """
     from executions import SMALL
     from filelock import FileLock
 
@@ -80,8 +91,12 @@ def executed(tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def in_the_runs_folder(request, monkeypatch):
-    """Who asks for the executed run finds it by its name, whichever test asked first and whatever that one has put back."""
-    if "executed" in request.node._fixtureinfo.argnames and hasattr(run := request.getfixturevalue("executed"), "folder"):
+    """Who asks for the executed run finds it by its name, whichever test asked first and whatever
+    that one has put back.
+    """
+    if "executed" in request.node._fixtureinfo.argnames and hasattr(
+        run := request.getfixturevalue("executed"), "folder"
+    ):
         monkeypatch.setenv("GRPO_RUNS_DIR", str(run.folder.parent))
 
 
@@ -97,7 +112,9 @@ def tokenizer():
 
 @pytest.fixture(scope="module")
 def model():
-    """The pocket model in 32 bits, in which no padding can flip the order of two tokens by rounding."""
+    """The pocket model in 32 bits, in which no padding can flip the order of two tokens by
+    rounding.
+    """
     import torch
     from transformers import AutoModelForCausalLM
 
@@ -108,7 +125,9 @@ def model():
 
 @pytest.fixture
 def cli(capsys):
-    """The command line, in this process: cli("run", "--run", "x") gives (exit code, standard output, standard error)."""
+    """The command line, in this process: cli("run", "--run", "x") gives (exit code, standard
+    output, standard error).
+    """
     from helpers.__main__ import main
 
     def call(*arguments):
@@ -121,7 +140,9 @@ def cli(capsys):
 
 @pytest.fixture(scope="module")
 def one_thread():
-    """So small a model is fastest on one thread, and many times slower on two that other processes share."""
+    """So small a model is fastest on one thread, and many times slower on two that other processes
+    share.
+    """
     import torch
 
     threads = torch.get_num_threads()

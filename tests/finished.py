@@ -5,15 +5,17 @@ import json
 import numpy as np
 import pandas as pd
 
-from helpers.tags import THINK_ANSWER
 from helpers.presets import PRESETS, as_settings
 from helpers.results.intervals import wilson_interval
 from helpers.rewards import correctness_reward, format_reward
 from helpers.rewards.lab import Lab
 from helpers.runs import Run, write_json
+from helpers.tags import THINK_ANSWER
 
 REWARDS = ["correctness_reward", "format_reward"]
-ROWS = pd.DataFrame({"question": [f"What is {n} + 1?" for n in range(8)], "answer": [str(n + 1) for n in range(8)]})
+ROWS = pd.DataFrame(
+    {"question": [f"What is {n} + 1?" for n in range(8)], "answer": [str(n + 1) for n in range(8)]}
+)
 
 
 def proportion(correct: int, n: int = 512) -> dict:
@@ -29,23 +31,43 @@ def entry(correct: int, n: int = 512) -> dict:
 
 
 def with_samples(found: dict, of_sixteen: int) -> dict:
-    """An entry with pass@k, majority vote, difficulties and another family, as notebook 05 measures two of the models."""
+    """An entry with pass@k, majority vote, difficulties and another family, as notebook 05 measures
+    two of the models.
+    """
     at = {str(k): {"value": min(1.0, k / of_sixteen), "ci95": [0.1, 0.9]} for k in range(1, 17)}
     levels = {"10": proportion(3, 100), "2": proportion(50, 412)}
     other = {"source": "arithmetic/differences"} | proportion(40, 128)
-    more = {"pass_at_k": at, "pass_at_k_questions": 128, "samples": 16, "majority": proportion(70, 128), "mean_length": 21.5}
+    more = {
+        "pass_at_k": at,
+        "pass_at_k_questions": 128,
+        "samples": 16,
+        "majority": proportion(70, 128),
+        "mean_length": 21.5,
+    }
     return found | more | {"by_difficulty": levels, "other": other}
 
 
-def compared(won: int = 326, lost: int = 3, both: int = 164, n: int = 512, p: float = 1e-90) -> dict:
+def compared(
+    won: int = 326, lost: int = 3, both: int = 164, n: int = 512, p: float = 1e-90
+) -> dict:
     example = {
         "question": "What is 2 + 1?",
         "answer": "3",
         "before": "2 + 1 = 3",
         "after": THINK_ANSWER.render("2 + 1 = 3", "3"),
     }
-    counts = {"n": n, "won": won, "lost": lost, "both_right": both, "both_wrong": n - won - lost - both, "p_value": p}
-    difference = {"difference": (won - lost) / n, "difference_ci95": [(won - lost) / n - 0.03, (won - lost) / n + 0.03]}
+    counts = {
+        "n": n,
+        "won": won,
+        "lost": lost,
+        "both_right": both,
+        "both_wrong": n - won - lost - both,
+        "p_value": p,
+    }
+    difference = {
+        "difference": (won - lost) / n,
+        "difference_ci95": [(won - lost) / n - 0.03, (won - lost) / n + 0.03],
+    }
     examples = {"won_examples": [example] * min(won, 9), "lost_examples": [example] * min(lost, 9)}
     return {"before": "baseline", "after": "trained"} | counts | difference | examples
 
@@ -53,9 +75,20 @@ def compared(won: int = 326, lost: int = 3, both: int = 164, n: int = 512, p: fl
 def history(steps: int = 50) -> pd.DataFrame:
     learned = 1 / (1 + np.exp(4 - np.arange(steps) / 5))
     rewards = {f"rewards/{name}/mean": 0.2 + 0.75 * learned for name in REWARDS}
-    lengths = {"completions/mean_length": 15 + 5 * learned, "completions/clipped_ratio": 0 * learned}
-    spread = {"reward_std": 0.8 - 0.6 * learned, "frac_reward_zero_std": 0.8 * learned, "kl": 0.05 * learned}
-    first = {"step": np.arange(1, steps + 1), "loss": 0.1 * learned - 0.1, "reward": 0.3 + 1.1 * learned}
+    lengths = {
+        "completions/mean_length": 15 + 5 * learned,
+        "completions/clipped_ratio": 0 * learned,
+    }
+    spread = {
+        "reward_std": 0.8 - 0.6 * learned,
+        "frac_reward_zero_std": 0.8 * learned,
+        "kl": 0.05 * learned,
+    }
+    first = {
+        "step": np.arange(1, steps + 1),
+        "loss": 0.1 * learned - 0.1,
+        "reward": 0.3 + 1.1 * learned,
+    }
     return pd.DataFrame(first | spread | lengths | rewards)
 
 
@@ -66,32 +99,62 @@ def completions() -> pd.DataFrame:
         for row in ROWS.itertuples()
         for text in [text.format(row.answer)] * 4
     ]
-    return pd.DataFrame(rows).assign(correctness_reward=1.0, format_reward=[0.0] * 32 + [1.0] * 32, advantage=0.0)
+    return pd.DataFrame(rows).assign(
+        correctness_reward=1.0, format_reward=[0.0] * 32 + [1.0] * 32, advantage=0.0
+    )
 
 
 def finished_run(**settings) -> Run:
-    """The run `told`, under GRPO_RUNS_DIR; settings: fields of the pocket preset to record otherwise."""
+    """The run `told`, under GRPO_RUNS_DIR; settings: fields of the pocket preset to record
+    otherwise.
+    """
     run, settings = Run("told"), as_settings(PRESETS["pocket"]) | settings
-    about = {"source": settings["source"], "seed": 3407, "tags": "think/answer", "fingerprint": "39d12b00ee4c3ef50872"}
-    counts = {"rows_read": 1515, "rows_train": 1000, "rows_holdout": 512, "dropped": {"empty answer": 3}}
-    write_json(run.path("data_report.json"), about | counts | {"system_prompt": THINK_ANSWER.system_prompt})
+    about = {
+        "source": settings["source"],
+        "seed": 3407,
+        "tags": "think/answer",
+        "fingerprint": "39d12b00ee4c3ef50872",
+    }
+    counts = {
+        "rows_read": 1515,
+        "rows_train": 1000,
+        "rows_holdout": 512,
+        "dropped": {"empty answer": 3},
+    }
+    write_json(
+        run.path("data_report.json"), about | counts | {"system_prompt": THINK_ANSWER.system_prompt}
+    )
     run.record("data", settings=settings, **about)
     lab = Lab([correctness_reward, format_reward], [1.0, 0.5])
     lab.attacks(ROWS)
-    lab.signal(ROWS, [[f"it is {answer}", THINK_ANSWER.render("so", answer)] for answer in ROWS["answer"]])
+    lab.signal(
+        ROWS, [[f"it is {answer}", THINK_ANSWER.render("so", answer)] for answer in ROWS["answer"]]
+    )
     lab.speed()
     write_json(run.path("reward_report.json"), lab.report())
     run.record("rewards", functions=REWARDS, weights=[1.0, 0.5], go=True)
     history().to_csv(run.path("metrics.csv"), index=False)
     completions().to_parquet(run.path("completions.parquet"))
-    run.record("training", settings=settings, seed=3407, data=about["fingerprint"], rewards=REWARDS, weights=[1.0, 0.5])
+    run.record(
+        "training",
+        settings=settings,
+        seed=3407,
+        data=about["fingerprint"],
+        rewards=REWARDS,
+        weights=[1.0, 0.5],
+    )
     run.path("merged/config.json").write_text("{}")
     some = {"baseline": with_samples(entry(167), 16), "trained": with_samples(entry(490), 2)}
     evaluation = some | {"unmerged": entry(488), "merged": entry(488)}
     comparison = {"sampled": compared(), "greedy": compared(won=300, lost=2)}
     run.record_evaluation(run.section("training"), evaluation, comparison)
     proof = {"kept": 1.0, "unexplained": 1e-6, "logit_difference": 1.7e-5}
-    run.record("merge", dtype="torch.float32", **proof, quantisation_gap={"original": 2.4, "dequantised": 0.9})
+    run.record(
+        "merge",
+        dtype="torch.float32",
+        **proof,
+        quantisation_gap={"original": 2.4, "dequantised": 0.9},
+    )
     write_json(run.path("asked.json"), {"parameters": {}, "notebooks": ["01"], "done": ["01"]})
     return run
 

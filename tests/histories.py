@@ -1,4 +1,6 @@
-"""Synthetic training histories under TRL's column names, for the tests of what is read from them."""
+"""Synthetic training histories under TRL's column names, for the tests of what is read
+from them.
+"""
 
 import numpy as np
 import pandas as pd
@@ -8,7 +10,11 @@ from helpers.metrics.diagnosis import Finding, diagnose
 N = 80
 T = np.arange(1, N + 1)
 RIGHT, FORM = "rewards/accuracy_reward/mean", "rewards/format_reward/mean"
-LENGTH, CLIPPED, ZERO = "completions/mean_length", "completions/clipped_ratio", "frac_reward_zero_std"
+LENGTH, CLIPPED, ZERO = (
+    "completions/mean_length",
+    "completions/clipped_ratio",
+    "frac_reward_zero_std",
+)
 
 
 def line(first: float, last: float, n: int = N) -> np.ndarray:
@@ -20,7 +26,10 @@ def until(step: int, before, after) -> np.ndarray:
 
 
 def history(**columns) -> pd.DataFrame:
-    """A training that goes well, with other values in some columns; None drops one. The noise is the same in every test."""
+    """A training that goes well, with other values in some columns; None drops one.
+
+    The noise is the same in every test.
+    """
     noise = np.random.default_rng(0)
     right, form = (columns.pop(name, None) for name in ("right", "form"))
     right = line(0.3, 0.7) if right is None else right
@@ -53,12 +62,18 @@ def history(**columns) -> pd.DataFrame:
 
 
 def found(rows: pd.DataFrame, rule: str, **options) -> Finding | None:
-    (finding,) = [finding for finding in diagnose(rows, **options) if finding.rule == rule] or [None]
+    (finding,) = [finding for finding in diagnose(rows, **options) if finding.rule == rule] or [
+        None
+    ]
     return finding
 
 
 def severe(rows: pd.DataFrame, **options) -> dict[str, str]:
-    return {finding.rule: finding.severity for finding in diagnose(rows, **options) if finding.severity != "info"}
+    return {
+        finding.rule: finding.severity
+        for finding in diagnose(rows, **options)
+        if finding.severity != "info"
+    }
 
 
 def shaken(values, size: float) -> np.ndarray:
@@ -77,8 +92,9 @@ def spiked(times: float, *steps: int) -> np.ndarray:
 def gaps(sizes, kept: float = 1.0, tokens: int = 1, seed: int = 0) -> dict[str, np.ndarray]:
     """The columns `sampling/*` of steps with 32 completions of 40 tokens, as TRL computes them.
 
-    sizes: of each step, the standard deviation of the gap between the log-probabilities of a token. kept: the share of the
-    probability that sampling keeps. tokens: that a ratio is over; 40 makes it the default `sequence_mask`, 1 `token_mask`.
+    sizes: of each step, the standard deviation of the gap between the log-probabilities of a token.
+    kept: the share of the probability that sampling keeps. tokens: that a ratio is over; 40 makes
+    it the default `sequence_mask`, 1 `token_mask`.
     """
     noise = np.random.default_rng(seed).normal(size=(len(sizes), 32, 40))
     size = np.asarray(sizes)[:, None, None]
@@ -97,11 +113,16 @@ EVERYTHING_WRONG = HACKED | {
 }  # fmt: skip
 
 
-def agent(seed: int = 0, n: int = N, *, calls=4.0, failed=0.05, finished=0.95, won=None) -> pd.DataFrame:
-    """A training on an environment's own reward, 16 episodes a step: calls an episode, shares, success; each one value or n."""
+def agent(
+    seed: int = 0, n: int = N, *, calls=4.0, failed=0.05, finished=0.95, won=None
+) -> pd.DataFrame:
+    """A training on an environment's own reward, 16 episodes a step: calls an episode, shares,
+    success; each one value or n.
+    """
     noise = np.random.default_rng(seed)
     calls, failed, finished, won = (
-        np.broadcast_to(x, n) for x in (calls, failed, finished, line(0.3, 0.8) if won is None else won)
+        np.broadcast_to(x, n)
+        for x in (calls, failed, finished, line(0.3, 0.8) if won is None else won)
     )
     made = noise.poisson(16 * calls)
     earned = np.clip(won[:, None] + noise.normal(0, 0.3, (n, 16)), 0, 1)

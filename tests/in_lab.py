@@ -1,4 +1,6 @@
-"""JupyterLab as a person has it: the server of `make lab` on a copy of the notebooks, and a browser to click and look in."""
+"""JupyterLab as a person has it: the server of `make lab` on a copy of the notebooks, and a browser
+to click and look in.
+"""
 
 import contextlib
 import json
@@ -17,7 +19,8 @@ from helpers import PROJECT
 
 HANGS = 600  # seconds after which nothing will come any more, however busy the machine is
 FRONT = ".jp-NotebookPanel:not(.lm-mod-hidden)"  # the tab in front
-_OWN = ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR")  # nobody's settings are read or changed
+# nobody's settings are read or changed
+_OWN = ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR")
 
 # As many cells as the status bar says: those out of view are made when the browser has time.
 _WHOLE = """front => {
@@ -25,7 +28,8 @@ _WHOLE = """front => {
   return said && document.querySelectorAll(`${front} .jp-Cell`).length === Number(said[1]);
 }"""
 
-# From now on, the pictures that come to stand in a place: each with the number of cells that still wait.
+# From now on, the pictures that come to stand in a place: each with the number of cells that still
+# wait.
 _PICTURES = """([front, place]) => {
   window.pictures = [];
   new MutationObserver(() => {
@@ -35,7 +39,8 @@ _PICTURES = """([front, place]) => {
   }).observe(document.body, {subtree: true, childList: true, attributes: true, attributeFilter: ['src']});
 }"""
 
-# Of the outputs of the tab in front: pictures, what is wider than the page and scrolls sideways, and text too faint to read.
+# Of the outputs of the tab in front: pictures, what is wider than the page and scrolls sideways,
+# and text too faint to read.
 _MEASURE = """front => {
   const panel = document.querySelector(front), rgb = text => (text.match(/[\\d.]+/g) || []).map(Number);
   const light = ([r, g, b]) => [r, g, b].map(v => v / 255).map(v => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
@@ -75,19 +80,25 @@ def change(path: Path, lines: dict[str, str]) -> None:
     for line, other in lines.items():
         cells = [cell for cell in notebook["cells"] if f"{line}\n" in cell["source"]]
         assert len(cells) == 1, f"{path.name} has the line {line!r} in {len(cells)} cells"
-        cells[0]["source"] = [f"{other}\n" if one == f"{line}\n" else one for one in cells[0]["source"]]
+        cells[0]["source"] = [
+            f"{other}\n" if one == f"{line}\n" else one for one in cells[0]["source"]
+        ]
     path.write_text(json.dumps(notebook), encoding="utf-8")
 
 
-# --- The server --------------------------------------------------------------------------------------------------------
+# --- The server -----------------------------------------------------------------------------------
 
 
 class Served:
-    """`make lab` in `folder`, a copy of the project; `log` is what it has said, `address` what it told to open."""
+    """`make lab` in `folder`, a copy of the project; `log` is what it has said, `address` what it
+    told to open.
+    """
 
     def __init__(self, folder: Path, *arguments: str):
         self.folder, self._said = folder, folder / "lab.log"
-        shutil.copytree(PROJECT / "notebooks", folder / "notebooks", ignore=shutil.ignore_patterns(".*"))
+        shutil.copytree(
+            PROJECT / "notebooks", folder / "notebooks", ignore=shutil.ignore_patterns(".*")
+        )
         shutil.copy(PROJECT / "Makefile", folder)
         (folder / ".venv").symlink_to(sys.prefix)
         self._arguments = arguments
@@ -95,10 +106,21 @@ class Served:
     def start(self) -> "Served":
         own = {name: str(self.folder / name.lower()) for name in _OWN}
         # The set-up is taken as done: what it would install is what runs this.
-        command = ["make", "--old-file", ".venv/.ready", "lab", f"ARGS=--no-browser {' '.join(self._arguments)}"]
+        command = [
+            "make",
+            "--old-file",
+            ".venv/.ready",
+            "lab",
+            f"ARGS=--no-browser {' '.join(self._arguments)}",
+        ]
         with self._said.open("w") as log:
             self._process = subprocess.Popen(
-                command, cwd=self.folder, env=os.environ | own, stdout=log, stderr=log, start_new_session=True
+                command,
+                cwd=self.folder,
+                env=os.environ | own,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
             )
         return self
 
@@ -114,8 +136,14 @@ class Served:
         return found[0]
 
     def stop(self) -> list[str]:
-        """End the server, which ends its kernels; returns what of it did not end by itself and had to be killed."""
-        ours = psutil.Process(self._process.pid).children(recursive=True) if self._process.poll() is None else []
+        """End the server, which ends its kernels; returns what of it did not end by itself and had
+        to be killed.
+        """
+        ours = (
+            psutil.Process(self._process.pid).children(recursive=True)
+            if self._process.poll() is None
+            else []
+        )
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGTERM)
         _, left = psutil.wait_procs(ours, timeout=HANGS)
@@ -128,7 +156,7 @@ class Served:
         return named
 
 
-# --- What a person does and sees ---------------------------------------------------------------------------------------
+# --- What a person does and sees ------------------------------------------------------------------
 
 
 class Page:
@@ -138,12 +166,16 @@ class Page:
         self.page = browser.new_page(viewport={"width": 1280, "height": 800})
         self.page.set_default_timeout(1000 * HANGS)
         self.errors: list[str] = []
-        self.page.on("console", lambda message: message.type == "error" and self.errors.append(message.text))
+        self.page.on(
+            "console", lambda message: message.type == "error" and self.errors.append(message.text)
+        )
         self.page.on("pageerror", lambda error: self.errors.append(f"uncaught: {error}"))
         self.address = address
 
     def open(self, number: str) -> None:
-        """The notebook, by a double click on its name in the list of files; all its cells are there, and its kernel is idle."""
+        """The notebook, by a double click on its name in the list of files; all its cells are
+        there, and its kernel is idle.
+        """
         if not self.page.url.startswith("http"):
             self.page.goto(self.address)
             self.page.get_by_role("button", name="No", exact=True).click()  # thanks, no news
@@ -175,14 +207,23 @@ class Page:
         self.front.get_by_text("[*]:").first.wait_for()
 
     def until_done(self) -> None:
-        """Until no cell waits any more. Each shown has its number then; else AssertionError with what the notebook says."""
+        """Until no cell waits any more.
+
+        Each shown has its number then; else AssertionError with what the notebook says.
+        """
         from playwright.sync_api import expect
 
-        expect(self.front.locator(".jp-InputPrompt", has_text="[*]:")).to_have_count(0, timeout=1000 * HANGS)
+        expect(self.front.locator(".jp-InputPrompt", has_text="[*]:")).to_have_count(
+            0, timeout=1000 * HANGS
+        )
         self.status("| Idle")
         numbers = [f"[{n + 1}]:" for n in range(len(self.prompts()))]
-        said = self.front.locator("[data-mime-type='application/vnd.jupyter.error'], [data-mime-type$='.stderr']")
-        shown = [prompt in (number, "") for prompt, number in zip(self.prompts(), numbers, strict=True)]
+        said = self.front.locator(
+            "[data-mime-type='application/vnd.jupyter.error'], [data-mime-type$='.stderr']"
+        )
+        shown = [
+            prompt in (number, "") for prompt, number in zip(self.prompts(), numbers, strict=True)
+        ]
         assert all(shown) and said.all_inner_texts() == [], self.prompts()
 
     def measured(self, width: int) -> dict:
@@ -191,7 +232,9 @@ class Page:
         return self.page.evaluate(_MEASURE, FRONT)
 
     def keep_pictures(self, place: str) -> None:
-        """Note every picture that comes to stand in that place of the tab in front, for `pictures`."""
+        """Note every picture that comes to stand in that place of the tab in front, for
+        `pictures`.
+        """
         self.page.evaluate(_PICTURES, [FRONT, place])
 
     def pictures(self) -> list[dict]:

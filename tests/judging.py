@@ -1,4 +1,6 @@
-"""A real HTTP server on 127.0.0.1 that speaks the wire format of /v1/chat/completions, well or badly, as a test tells it."""
+"""A real HTTP server on 127.0.0.1 that speaks the wire format of /v1/chat/completions, well or
+badly, as a test tells it.
+"""
 
 import asyncio
 import json
@@ -18,8 +20,16 @@ MARK = re.compile(r"^The code of the marks is (\w+)\.$", re.M)
 def said(content: object, tokens: object = 50, **more) -> tuple[int, dict, bytes]:
     """The reply with this content of the message (a text, or what is written as JSON)."""
     text = content if isinstance(content, str) or content is None else json.dumps(content)
-    choices = [{"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}]
-    reply = {"id": "1", "object": "chat.completion", "model": "judge", "choices": choices, "usage": {"total_tokens": tokens}}
+    choices = [
+        {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
+    ]
+    reply = {
+        "id": "1",
+        "object": "chat.completion",
+        "model": "judge",
+        "choices": choices,
+        "usage": {"total_tokens": tokens},
+    }
     return 200, {}, json.dumps(reply | more).encode()
 
 
@@ -37,7 +47,9 @@ def parts(request: dict) -> dict[str, str]:
 
 
 class Clock(asyncio.SelectorEventLoop):
-    """A judge's loop, whose time a server lets pass: no test waits for a judge to run out of patience."""
+    """A judge's loop, whose time a server lets pass: no test waits for a judge to run out
+    of patience.
+    """
 
     running, passed = None, 0.0
 
@@ -54,9 +66,11 @@ class Clock(asyncio.SelectorEventLoop):
 
 
 class Server:
-    """answer(request, number) gives (status, headers, body), or does something else with the handler: see `closes`.
+    """answer(request, number) gives (status, headers, body), or does something else with the
+    handler: see `closes`.
 
-    In the end: `requests` as they came, `headers` and `paths` of each, and `most`, the number of them at one time.
+    In the end: `requests` as they came, `headers` and `paths` of each, and `most`, the number of
+    them at one time.
     """
 
     def __init__(self, answer: Callable):
@@ -75,7 +89,9 @@ class Server:
         self.http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.http.daemon_threads, self.http.handle_error = True, lambda *arguments: None
         self.url = f"http://127.0.0.1:{self.http.server_port}"
-        threading.Thread(target=self.http.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+        threading.Thread(
+            target=self.http.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True
+        ).start()
 
     def handle(self, handler) -> None:
         request = json.loads(handler.rfile.read(int(handler.headers["Content-Length"])))
@@ -93,7 +109,9 @@ class Server:
             return answered(self, handler)
         status, headers, body = answered
         handler.send_response(status)
-        for name, value in (headers | {"Content-Length": str(len(body)), "Content-Type": "application/json"}).items():
+        for name, value in (
+            headers | {"Content-Length": str(len(body)), "Content-Type": "application/json"}
+        ).items():
             handler.send_header(name, value)
         handler.end_headers()
         handler.wfile.write(body)
@@ -118,7 +136,9 @@ def waits(server: Server, handler) -> None:
 
 
 def drips(server: Server, handler) -> None:
-    """An answer that never ends, a byte every two seconds of the judge's: no single wait is long."""
+    """An answer that never ends, a byte every two seconds of the judge's: no single wait
+    is long.
+    """
     handler.send_response(200)
     handler.end_headers()
     while not server.over.wait(0.02):

@@ -1,4 +1,6 @@
-"""For each kind of answer: Hypothesis strategies for answers, for other spellings of them, and for other answers."""
+"""For each kind of answer: Hypothesis strategies for answers, for other spellings of them, and for
+other answers.
+"""
 
 import datetime
 import unicodedata
@@ -12,7 +14,10 @@ FRAMES = ["{}", " {} ", "{}.", "**{}**", "\\boxed{{{}}}", "${}$", "\\text{{{}}}"
 SUPERSCRIPT = str.maketrans("0123456789+-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻")
 SUBSCRIPT = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 WIDE = str.maketrans("0123456789", "０１２３４５６７８９")
-ONES = "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen"
+ONES = (
+    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen "
+    "fifteen sixteen seventeen"
+)
 ONES = [*ONES.split(), "eighteen", "nineteen"]
 TENS = ["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"]
 
@@ -32,7 +37,7 @@ def indian(number: int) -> str:
     return ",".join([*groups, f"{tail:03}"]) if groups else str(tail)
 
 
-# --- A kind: its answers, their other spellings, and other answers -----------------------------------------------------
+# --- A kind: its answers, their other spellings, and other answers --------------------------------
 
 
 @st.composite
@@ -41,23 +46,49 @@ def numbers(draw):
     sign = draw(pick(["", "-"]))
     if kind == "whole":
         size = draw(st.integers(1, 10**7))
-        spelt = [f"{size}", f"{size:,}", f"{size}.0", f"{size}".translate(WIDE), f"{size}.", f"{2 * size}/2", indian(size)]
-        spelt += [f"\\frac{{{3 * size}}}{{3}}", f"{size}e0"] + ([f"{size / 10**6:f} million"] if size % 10**5 == 0 else [])
+        spelt = [
+            f"{size}",
+            f"{size:,}",
+            f"{size}.0",
+            f"{size}".translate(WIDE),
+            f"{size}.",
+            f"{2 * size}/2",
+            indian(size),
+        ]
+        spelt += [f"\\frac{{{3 * size}}}{{3}}", f"{size}e0"] + (
+            [f"{size / 10**6:f} million"] if size % 10**5 == 0 else []
+        )
         spelt += [in_words(size)] if size < 100 and not sign else []
         value = Fraction(size)
     elif kind == "decimal":
         size = Fraction(draw(st.integers(1, 10**6)), 1000)
-        spelt = [f"{float(size):.3f}", f"{float(size):.4f}", f"\\frac{{{size.numerator}}}{{{size.denominator}}}"]
-        spelt += [f"{float(size) * 100:.1f}%", f"{float(size):,.3f}", f"{float(size) / 1000:.6f} × 10^3"]
+        spelt = [
+            f"{float(size):.3f}",
+            f"{float(size):.4f}",
+            f"\\frac{{{size.numerator}}}{{{size.denominator}}}",
+        ]
+        spelt += [
+            f"{float(size) * 100:.1f}%",
+            f"{float(size):,.3f}",
+            f"{float(size) / 1000:.6f} × 10^3",
+        ]
         value = size
     else:
         denominator = draw(st.integers(2, 30))
         numerator = draw(st.integers(1, 200))
         assume(numerator % denominator)
         value = Fraction(numerator, denominator)
-        spelt = [f"{numerator}/{denominator}", f"\\dfrac{{{numerator}}}{{{denominator}}}", f"{numerator}⁄{denominator}"]
+        spelt = [
+            f"{numerator}/{denominator}",
+            f"\\dfrac{{{numerator}}}{{{denominator}}}",
+            f"{numerator}⁄{denominator}",
+        ]
         whole, rest = divmod(numerator, denominator)
-        spelt += [f"{whole} {rest}/{denominator}", f"{whole} and {rest}/{denominator}"] if whole and rest else []
+        spelt += (
+            [f"{whole} {rest}/{denominator}", f"{whole} and {rest}/{denominator}"]
+            if whole and rest
+            else []
+        )
     gold, other = sign + spelt[0], draw(pick(spelt))
     minus = draw(pick(["-", "−", "- "])) if not other[0].isalpha() else "negative "
     return (
@@ -78,11 +109,27 @@ def other_numbers(draw):
     sign = "-" if value < 0 else ""
     near = f"{sign}{other}"
     positive = f"{abs(value)}"
-    wrong = [near, near, near, positive if sign else f"-{positive}", f"{sign}{positive}0", f"{sign}{positive} dozen"]
-    wrong += [
-        f"{sign}{positive}{more}" for more in (" million", " lakhs", " pi", "x", " squared", "!", " or so", "%1", " and 1/2")
+    wrong = [
+        near,
+        near,
+        near,
+        positive if sign else f"-{positive}",
+        f"{sign}{positive}0",
+        f"{sign}{positive} dozen",
     ]
-    wrong += [f"{sign}{positive} + 1 - 1", f"{gold} or {near}", f"{gold}, {near}", f"2 * {value / 2}", f"not {gold}", "", "nan"]
+    wrong += [
+        f"{sign}{positive}{more}"
+        for more in (" million", " lakhs", " pi", "x", " squared", "!", " or so", "%1", " and 1/2")
+    ]
+    wrong += [
+        f"{sign}{positive} + 1 - 1",
+        f"{gold} or {near}",
+        f"{gold}, {near}",
+        f"2 * {value / 2}",
+        f"not {gold}",
+        "",
+        "nan",
+    ]
     return gold, draw(pick(wrong))
 
 
@@ -92,15 +139,37 @@ UNITS = [  # the spellings of a unit, and how many of the first unit of its line
         (["km", "kilometers", "kilometres", "KM"], 1000),
         (["cm", "centimeters"], Fraction(1, 100)),
     ],
-    [(["g", "grams", "gram"], 1), (["kg", "kilograms", "Kilograms"], 1000), (["mg", "milligrams"], Fraction(1, 1000))],
-    [(["W", "watts"], 1), (["MW", "megawatts"], 10**6), (["mW", "milliwatts"], Fraction(1, 1000)), (["kW", "kilowatts"], 1000)],
-    [(["B", "bytes"], 1), (["MB", "megabytes"], 10**6), (["Mb", "megabits"], 10**6 / Fraction(8)), (["kB"], 1000)],
-    [(["s", "seconds", "sec"], 1), (["min", "minutes"], 60), (["h", "hours", "hrs"], 3600), (["days", "day"], 86400)],
+    [
+        (["g", "grams", "gram"], 1),
+        (["kg", "kilograms", "Kilograms"], 1000),
+        (["mg", "milligrams"], Fraction(1, 1000)),
+    ],
+    [
+        (["W", "watts"], 1),
+        (["MW", "megawatts"], 10**6),
+        (["mW", "milliwatts"], Fraction(1, 1000)),
+        (["kW", "kilowatts"], 1000),
+    ],
+    [
+        (["B", "bytes"], 1),
+        (["MB", "megabytes"], 10**6),
+        (["Mb", "megabits"], 10**6 / Fraction(8)),
+        (["kB"], 1000),
+    ],
+    [
+        (["s", "seconds", "sec"], 1),
+        (["min", "minutes"], 60),
+        (["h", "hours", "hrs"], 3600),
+        (["days", "day"], 86400),
+    ],
     [
         (["m/s", "meters per second", "m s^{-1}", "m·s⁻¹", "\\frac{m}{s}"], 1),
         (["km/h", "kilometers per hour"], Fraction(5, 18)),
     ],
-    [(["cm^2", "cm²", "square centimeters", "\\text{cm}^2"], 1), (["m^2", "m²", "square meters"], 10**4)],
+    [
+        (["cm^2", "cm²", "square centimeters", "\\text{cm}^2"], 1),
+        (["m^2", "m²", "square meters"], 10**4),
+    ],
     [(["ft", "feet", "foot"], 1), (["inches", "inch"], Fraction(1, 12)), (["yd", "yards"], 3)],
     [(["dollars", "USD", "dollar"], 1), (["cents", "¢"], Fraction(1, 100))],
     [(["N", "newtons", "kg m/s^2"], 1), (["kN", "kilonewtons"], 1000)],
@@ -142,7 +211,9 @@ def other_quantities(draw):
 @st.composite
 def polynomials(draw):
     powers = draw(
-        st.lists(st.integers(0, 12), min_size=2, max_size=4, unique=True).map(lambda found: sorted(found, reverse=True))
+        st.lists(st.integers(0, 12), min_size=2, max_size=4, unique=True).map(
+            lambda found: sorted(found, reverse=True)
+        )
     )
     assume(powers[0] > 0)
     return draw(pick("xyt")), {power: draw(st.integers(-9, 9).filter(bool)) for power in powers}
@@ -168,9 +239,19 @@ def written(variable: str, terms: list[tuple[int, int]], style: str) -> str:
 def expressions(draw):
     variable, terms = draw(polynomials())
     gold = written(variable, list(terms.items()), "latex")
-    spelt = written(variable, draw(st.permutations(list(terms.items()))), draw(pick(["latex", "typed", "raised", "code"])))
-    spelt = draw(pick([spelt, spelt.replace(" ", ""), f"y = {spelt}" if variable != "y" else spelt]))
-    return gold, draw(pick(["{}", "${}$", "\\boxed{{{}}}", " {} "])).format(spelt), (variable, terms)
+    spelt = written(
+        variable,
+        draw(st.permutations(list(terms.items()))),
+        draw(pick(["latex", "typed", "raised", "code"])),
+    )
+    spelt = draw(
+        pick([spelt, spelt.replace(" ", ""), f"y = {spelt}" if variable != "y" else spelt])
+    )
+    return (
+        gold,
+        draw(pick(["{}", "${}$", "\\boxed{{{}}}", " {} "])).format(spelt),
+        (variable, terms),
+    )
 
 
 @st.composite
@@ -232,7 +313,13 @@ def other_sets(draw):
     assume(sorted(changed) != sorted(values) and len(set(changed)) == len(changed))
     line = ", ".join(map(str, changed))
     same = ", ".join(map(str, values))
-    opening, closing = (gold[:2], gold[-2:]) if shape == "set" else (gold[0], gold[-1]) if shape != "list" else ("", "")
+    opening, closing = (
+        (gold[:2], gold[-2:])
+        if shape == "set"
+        else (gold[0], gold[-1])
+        if shape != "list"
+        else ("", "")
+    )
     shorter, longer = ", ".join(map(str, values[1:])), f"{same}, 500"
     wrong = [f"{opening}{text}{closing}" for text in (line, line, shorter, longer)]
     brackets = {
@@ -250,14 +337,31 @@ def other_sets(draw):
 @st.composite
 def choices(draw):
     letters = draw(st.lists(pick("ABCDEFGH"), min_size=1, max_size=3, unique=True).map(sorted))
-    gold = ", ".join(letters) if draw(st.booleans()) else ", ".join(f"({letter})" for letter in letters)
+    gold = (
+        ", ".join(letters)
+        if draw(st.booleans())
+        else ", ".join(f"({letter})" for letter in letters)
+    )
     if len(letters) == 1:
-        forms = ["{}", "({})", "{}.", "{})", "**{}**", "option {}", "\\boxed{{{}}}", "\\text{{{}}}", "{}) Paris", "({}) 42 km"]
+        forms = [
+            "{}",
+            "({})",
+            "{}.",
+            "{})",
+            "**{}**",
+            "option {}",
+            "\\boxed{{{}}}",
+            "\\text{{{}}}",
+            "{}) Paris",
+            "({}) 42 km",
+        ]
         return gold, draw(pick(forms)).format(letters[0]), letters
     shuffled = draw(st.permutations(letters))
     return (
         gold,
-        draw(pick([", ", ",", " and ", "; ", " & "])).join(draw(pick(["{}", "({})"])).format(letter) for letter in shuffled),
+        draw(pick([", ", ",", " and ", "; ", " & "])).join(
+            draw(pick(["{}", "({})"])).format(letter) for letter in shuffled
+        ),
         letters,
     )
 
@@ -286,8 +390,14 @@ def dates(draw):
     if draw(st.booleans()):
         hour, minute = draw(st.integers(0, 23)), draw(st.integers(0, 59))
         half, twelve = "AM" if hour < 12 else "PM", hour % 12 or 12
-        forms = [f"{twelve}:{minute:02} {half}", f"{twelve}:{minute:02}{half.lower()}", f"{hour:02}:{minute:02}:00"]
-        forms += [f"{twelve}:{minute:02} {half[0].lower()}.m."] + ([f"{twelve} {half}"] if not minute else [])
+        forms = [
+            f"{twelve}:{minute:02} {half}",
+            f"{twelve}:{minute:02}{half.lower()}",
+            f"{hour:02}:{minute:02}:00",
+        ]
+        forms += [f"{twelve}:{minute:02} {half[0].lower()}.m."] + (
+            [f"{twelve} {half}"] if not minute else []
+        )
         forms += [f"{hour:02}:{minute:02}"] if not 10 <= hour <= 12 else []
         return forms[0], draw(pick(forms)), (hour, minute)
     day = draw(st.dates(datetime.date(1500, 1, 1), datetime.date(2100, 12, 31)))
@@ -314,11 +424,22 @@ def other_dates(draw):
     if isinstance(moment, tuple):
         hour, minute = moment
         hour, minute = draw(
-            pick([((hour + 12) % 24, minute), ((hour + 1) % 24, minute), (hour, (minute + 1) % 60), (hour, (minute + 30) % 60)])
+            pick(
+                [
+                    ((hour + 12) % 24, minute),
+                    ((hour + 1) % 24, minute),
+                    (hour, (minute + 1) % 60),
+                    (hour, (minute + 30) % 60),
+                ]
+            )
         )
         return gold, draw(
             pick(
-                [f"{hour:02}:{minute:02}", f"{hour % 12 or 12}:{minute:02} {'AM' if hour < 12 else 'PM'}", f"{hour}{minute:02}"]
+                [
+                    f"{hour:02}:{minute:02}",
+                    f"{hour % 12 or 12}:{minute:02} {'AM' if hour < 12 else 'PM'}",
+                    f"{hour}{minute:02}",
+                ]
             )
         )
     other = moment + datetime.timedelta(days=draw(pick([1, -1, 7, 31, 365, -366])))
@@ -327,7 +448,11 @@ def other_dates(draw):
         f"{MONTHS[other.month - 1]} {other.day}, {other.year}",
         f"{other.day} {MONTHS[other.month - 1][:3]} {other.year}",
     ]
-    wrong += [f"{moment.year}", f"{MONTHS[moment.month - 1]} {moment.day}", f"{moment.year - moment.month - moment.day}"]
+    wrong += [
+        f"{moment.year}",
+        f"{MONTHS[moment.month - 1]} {moment.day}",
+        f"{moment.year - moment.month - moment.day}",
+    ]
     wrong += [f"{other:%A}, {gold}"] if other.weekday() != moment.weekday() else []
     wrong += [f"{moment:%d/%m/%y}", f"{MONTHS[moment.month - 1]} {moment.year}"]
     return gold, draw(pick(wrong))
@@ -371,13 +496,39 @@ def other_tokens(draw):
     return gold, draw(pick(wrong))
 
 
-ELEMENTS = ["H", "C", "N", "O", "Na", "Mg", "Al", "S", "Cl", "K", "Ca", "Fe", "Co", "Cu", "Zn", "Br", "Ag", "I", "Ba", "Pb"]
+ELEMENTS = [
+    "H",
+    "C",
+    "N",
+    "O",
+    "Na",
+    "Mg",
+    "Al",
+    "S",
+    "Cl",
+    "K",
+    "Ca",
+    "Fe",
+    "Co",
+    "Cu",
+    "Zn",
+    "Br",
+    "Ag",
+    "I",
+    "Ba",
+    "Pb",
+]
 
 
 @st.composite
 def formulas(draw):
     parts = draw(
-        st.lists(st.tuples(pick(ELEMENTS), st.integers(1, 12)), min_size=2, max_size=4, unique_by=lambda part: part[0])
+        st.lists(
+            st.tuples(pick(ELEMENTS), st.integers(1, 12)),
+            min_size=2,
+            max_size=4,
+            unique_by=lambda part: part[0],
+        )
     )
     charge = draw(pick(["", "", "+", "-", "2+", "3-"]))
     spelt = {}
@@ -391,7 +542,9 @@ def formulas(draw):
                 "unicode": f"{count}".translate(SUBSCRIPT),
                 "roman": f"_{{{count}}}",
             }
-            text += (f"\\mathrm{{{element}}}" if style == "roman" else element) + (low[style] if count > 1 else "")
+            text += (f"\\mathrm{{{element}}}" if style == "roman" else element) + (
+                low[style] if count > 1 else ""
+            )
         high = charge.translate(SUPERSCRIPT) if style == "unicode" else f"^{{{charge}}}"
         spelt[style] = text + (high if charge else "")
     return spelt["plain"], draw(pick(list(spelt.values()))), (parts, charge)
@@ -409,16 +562,29 @@ def other_formulas(draw):
     elif how == "element":
         changed[at] = draw(pick([other for other in ELEMENTS if other not in dict(parts)])), count
     elif how == "swap":
-        changed = [(name, number) for (name, _), number in zip(parts, counts[1:] + counts[:1], strict=True)]
+        changed = [
+            (name, number) for (name, _), number in zip(parts, counts[1:] + counts[:1], strict=True)
+        ]
     elif how == "order":
         changed = parts[1:] + parts[:1]
     elif how == "charge":
         charge = draw(pick([other for other in ("", "+", "-", "2+", "2-") if other != charge]))
     assume(how in ("case", "charge") or changed != parts)
-    text = "".join(f"{name}{number if number > 1 else ''}" for name, number in changed) + (f"^{{{charge}}}" if charge else "")
+    text = "".join(f"{name}{number if number > 1 else ''}" for name, number in changed) + (
+        f"^{{{charge}}}" if charge else ""
+    )
     if how == "case":
-        text = text.replace("Co", "CO").replace("Na", "NA").replace("Ca", "CA").replace("Cl", "CL").replace("Pb", "PB")
-    assume(text != gold and not (how == "case" and text.lower() == gold.lower() and "O" not in text + "B"))
+        text = (
+            text.replace("Co", "CO")
+            .replace("Na", "NA")
+            .replace("Ca", "CA")
+            .replace("Cl", "CL")
+            .replace("Pb", "PB")
+        )
+    assume(
+        text != gold
+        and not (how == "case" and text.lower() == gold.lower() and "O" not in text + "B")
+    )
     return gold, text
 
 
@@ -446,7 +612,16 @@ WORDS = [
 def texts(draw):
     words = draw(st.lists(pick(WORDS), min_size=1, max_size=4))
     gold = " ".join(word.title() if draw(st.booleans()) else word for word in words)
-    spelt = draw(pick([gold, gold.upper() if "ß" not in gold else gold, gold.lower(), unicodedata.normalize("NFD", gold)]))
+    spelt = draw(
+        pick(
+            [
+                gold,
+                gold.upper() if "ß" not in gold else gold,
+                gold.lower(),
+                unicodedata.normalize("NFD", gold),
+            ]
+        )
+    )
     spelt = (
         spelt.replace("'", draw(pick(["'", "’"])))
         .replace("-", draw(pick(["-", "‑", "–"])))
@@ -454,7 +629,9 @@ def texts(draw):
     )
     return (
         gold,
-        draw(pick(["{}", "{}.", "{}!", "“{}”", '"{}"', "**{}**", "\\text{{{}}}", " {}\n", "‘{}’"])).format(spelt),
+        draw(
+            pick(["{}", "{}.", "{}!", "“{}”", '"{}"', "**{}**", "\\text{{{}}}", " {}\n", "‘{}’"])
+        ).format(spelt),
         words,
     )
 
@@ -464,8 +641,18 @@ def other_texts(draw):
     gold, _, words = draw(texts())
     at = draw(st.integers(0, len(gold) - 1))
     letter = draw(pick("abcdefghijklmnopqrstuvwxyz"))
-    wrong = [gold[:at] + letter + gold[at + 1 :], gold[:at] + letter + gold[at:], gold[:at] + gold[at + 1 :]]
-    wrong += [f"{gold} or london", f"not {gold}", f"{gold}?", f"{gold} {draw(pick(WORDS))}", " ".join(words[1:]) or "x"]
+    wrong = [
+        gold[:at] + letter + gold[at + 1 :],
+        gold[:at] + letter + gold[at:],
+        gold[:at] + gold[at + 1 :],
+    ]
+    wrong += [
+        f"{gold} or london",
+        f"not {gold}",
+        f"{gold}?",
+        f"{gold} {draw(pick(WORDS))}",
+        " ".join(words[1:]) or "x",
+    ]
     text = draw(pick(wrong))
     assume(" ".join(text.casefold().split()) != " ".join(gold.casefold().split()))
     return gold, text

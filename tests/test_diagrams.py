@@ -1,4 +1,6 @@
-"""Diagrams: what they say, in letters large enough, inside the picture, none over another; and the alt text of figures."""
+"""Diagrams: what they say, in letters large enough, inside the picture, none over another; and the
+alt text of figures.
+"""
 
 import base64
 import html
@@ -30,7 +32,11 @@ each = pytest.mark.parametrize("figure", DRAWN.values(), ids=DRAWN)
 def texts(figure: Figure) -> list:
     """Everything written in a figure, with its box in pixels."""
     figure.draw_without_rendering()
-    found = [text for text in figure.findobj(lambda artist: hasattr(artist, "get_fontsize")) if text.get_text().strip()]
+    found = [
+        text
+        for text in figure.findobj(lambda artist: hasattr(artist, "get_fontsize"))
+        if text.get_text().strip()
+    ]
     return [(text, text.get_window_extent()) for text in found if text.get_visible()]
 
 
@@ -65,7 +71,8 @@ def test_the_loop_names_its_stations_and_its_order():
 
 def test_advantages_are_those_of_trl():
     rewards = torch.tensor(REWARDS)
-    expected = (rewards - rewards.mean()) / (rewards.std() + 1e-4)  # trl.GRPOTrainer, scale_rewards="group"
+    # trl.GRPOTrainer, scale_rewards="group"
+    expected = (rewards - rewards.mean()) / (rewards.std() + 1e-4)
     assert figures.advantages(REWARDS) == pytest.approx(expected.tolist(), abs=1e-6)
     assert figures.advantages([0.5] * 4) == [0.0] * 4
 
@@ -74,9 +81,16 @@ def test_a_group_shows_its_mean_and_an_arrow_for_each_completion():
     left, right = figures.group_advantages(REWARDS, [f"completion {n}" for n in range(8)]).axes
     assert [bar.get_width() for bar in left.patches] == REWARDS
     assert list(left.get_lines()[0].get_xdata()) == [statistics.fmean(REWARDS)] * 2
-    assert [label.get_text() for label in left.get_yticklabels()] == [f"completion {n}" for n in range(8)]
-    for bar, text, value in zip(right.patches, right.texts, figures.advantages(REWARDS), strict=True):
-        assert bar.get_width() == value and text.get_text() == f"{'▲' if value > 0 else '▼'} {value:+.2f}"
+    assert [label.get_text() for label in left.get_yticklabels()] == [
+        f"completion {n}" for n in range(8)
+    ]
+    for bar, text, value in zip(
+        right.patches, right.texts, figures.advantages(REWARDS), strict=True
+    ):
+        assert (
+            bar.get_width() == value
+            and text.get_text() == f"{'▲' if value > 0 else '▼'} {value:+.2f}"
+        )
     assert len({to_hex(bar.get_facecolor()) for bar in right.patches}) == 2
 
 
@@ -102,7 +116,9 @@ def test_memory_shows_the_share_of_each_part_and_tells_parts_apart_without_colou
     (axes,) = figures.memory_parts({"a card": PARTS, "another": PARTS}).axes
     bars = [bar for bar in axes.patches if bar.get_height() == pytest.approx(0.36)]
     total = sum(PARTS.values())
-    assert sorted(bar.get_width() for bar in bars[:4]) == pytest.approx(sorted(part / total for part in PARTS.values()))
+    assert sorted(bar.get_width() for bar in bars[:4]) == pytest.approx(
+        sorted(part / total for part in PARTS.values())
+    )
     assert sum(bar.get_width() for bar in bars) == pytest.approx(2)
     looks = [(to_hex(bar.get_facecolor()), bar.get_hatch()) for bar in bars]
     assert looks[:4] == looks[4:] and len({hatch for _, hatch in looks}) == 4
@@ -114,10 +130,15 @@ def test_what_is_shown_carries_its_alt_text_and_is_as_wide_as_it_was_drawn():
     alt = 'Rewards "rise"\n   & advantages < 1.'
     bundle = figures.shown(DRAWN["merge"], alt)._repr_mimebundle_()
     assert bundle["text/plain"] == 'Rewards "rise" & advantages < 1.'
-    found = re.fullmatch(r'<img alt="([^"]+)" width="(\d+)" src="data:image/png;base64,([^"]+)">', bundle["text/html"])
+    found = re.fullmatch(
+        r'<img alt="([^"]+)" width="(\d+)" src="data:image/png;base64,([^"]+)">',
+        bundle["text/html"],
+    )
     assert html.unescape(found[1]) == bundle["text/plain"]
     picture = Image.open(io.BytesIO(base64.b64decode(found[3])))
-    assert picture.width == pytest.approx(1.5 * int(found[2]), abs=2), "sharper than the page by half"
+    assert picture.width == pytest.approx(1.5 * int(found[2]), abs=2), (
+        "sharper than the page by half"
+    )
     assert int(found[2]) == pytest.approx(8.4 * 96, abs=40), "a point is a point on the page"
     assert len(set(picture.convert("L").getdata())) > 10, "something is drawn"
 

@@ -1,4 +1,6 @@
-"""What machine this is and what is installed on it: read off a fake GPU and the real lists of pins."""
+"""What machine this is and what is installed on it: read off a fake GPU and the real lists
+of pins.
+"""
 
 import importlib.util
 import os
@@ -12,7 +14,22 @@ from types import SimpleNamespace
 import pytest
 
 from helpers import PROJECT, environment
-from helpers.environment import (Machine, doctor, driver_cuda, install, installed_version, mismatches, package_versions, pairs_that_disagree, pins, requirements, requirements_file, this_machine, torch_cuda, vllm_obstacle)
+from helpers.environment import (
+    Machine,
+    doctor,
+    driver_cuda,
+    install,
+    installed_version,
+    mismatches,
+    package_versions,
+    pairs_that_disagree,
+    pins,
+    requirements,
+    requirements_file,
+    this_machine,
+    torch_cuda,
+    vllm_obstacle,
+)
 
 CPU = Machine(None, 0.0, 0.0, 2, 8.0, "3.11.7", "Linux x86_64", False)
 GPU = Machine("NVIDIA L4", 24.2, 8.9, 8, 64.0, "3.11.7", "Linux x86_64", False)
@@ -21,7 +38,9 @@ WITHOUT_DEPENDENCIES = {"unsloth", "unsloth_zoo"}
 
 @pytest.fixture
 def smi(tmp_path, monkeypatch):
-    """Put an nvidia-smi of our own on PATH, which runs these shell lines; returns the machine as it is then seen."""
+    """Put an nvidia-smi of our own on PATH, which runs these shell lines; returns the machine as it
+    is then seen.
+    """
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
 
     def look(script: str) -> Machine:
@@ -52,7 +71,9 @@ def versions(monkeypatch):
     def pretend(**exceptions):
         known = pins() | {"grpo-notebooks": "0.1.0"} | exceptions
         monkeypatch.setattr(environment, "installed_version", known.get)
-        monkeypatch.setattr(environment, "torch_cuda", lambda: None if "+cpu" in (known["torch"] or "") else (13, 0))
+        monkeypatch.setattr(
+            environment, "torch_cuda", lambda: None if "+cpu" in (known["torch"] or "") else (13, 0)
+        )
         monkeypatch.setattr(environment, "driver_cuda", lambda: (13, 0))
 
     return pretend
@@ -60,41 +81,55 @@ def versions(monkeypatch):
 
 def listed(name: str) -> dict[str, str]:
     lines = (PROJECT / name).read_text(encoding="utf-8").splitlines()
-    return dict(re.split("[ ;#]", line)[0].split("==") for line in lines if re.match(r"[\w.-]+==", line))
+    return dict(
+        re.split("[ ;#]", line)[0].split("==") for line in lines if re.match(r"[\w.-]+==", line)
+    )
 
 
-# --- Imports -----------------------------------------------------------------------------------------------------------
+# --- Imports --------------------------------------------------------------------------------------
 
 
 def test_the_ground_floor_imports_nothing_heavy():
     code = (
-        "import sys, helpers, helpers.environment, helpers.tags, helpers.runs, helpers.presets, helpers.data.sources\n"
+        "import sys, helpers, helpers.environment, helpers.tags, helpers.runs, helpers.presets, "
+        "helpers.data.sources\n"
         "import helpers.rewards\n"
-        "print(sorted({'torch', 'numpy', 'pandas', 'pyarrow', 'datasets', 'transformers'} & set(sys.modules)))"
+        "print(sorted({'torch', 'numpy', 'pandas', 'pyarrow', 'datasets', 'transformers'} & "
+        "set(sys.modules)))"
     )
-    done = subprocess.run([sys.executable, "-c", code], cwd=PROJECT, capture_output=True, text=True, timeout=600)
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=PROJECT, capture_output=True, text=True, timeout=600
+    )
     assert (done.stdout.strip(), done.stderr) == ("[]", "")
 
 
 def test_the_environment_is_read_before_anything_is_installed():
     # -S leaves the installed packages out, as on a machine that has none.
-    code = "from helpers.environment import doctor, pins, this_machine; print(this_machine().cores, len(pins()) > 20)"
+    code = (
+        "from helpers.environment import doctor, pins, this_machine; "
+        "print(this_machine().cores, len(pins()) > 20)"
+    )
     command = [sys.executable, "-S", "-c", code]
     done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     assert re.fullmatch(r"[1-9]\d* True", done.stdout.strip())
 
 
-# --- The machine -------------------------------------------------------------------------------------------------------
+# --- The machine ----------------------------------------------------------------------------------
 
 
 def listed_by_smi(cards: str) -> str:
     """The lines as nvidia-smi has them, which begin with the UUIDs: GPU-0…, GPU-1…"""
-    return "\n".join(f"GPU-{number}a5b-11, {line}" for number, line in enumerate(cards.splitlines()))
+    return "\n".join(
+        f"GPU-{number}a5b-11, {line}" for number, line in enumerate(cards.splitlines())
+    )
 
 
 # Answers only the question that is asked, in the form asked for.
-ASKED = '[ "$*" = "--query-gpu=uuid,name,memory.total,compute_cap --format=csv,noheader,nounits" ] || exit 2; '
+ASKED = (
+    '[ "$*" = "--query-gpu=uuid,name,memory.total,compute_cap --format=csv,noheader,nounits" '
+    "] || exit 2; "
+)
 
 
 @pytest.mark.parametrize(
@@ -108,7 +143,11 @@ ASKED = '[ "$*" = "--query-gpu=uuid,name,memory.total,compute_cap --format=csv,n
 )
 def test_the_first_gpu_is_read_off_nvidia_smi(smi, line, gpu, memory, capability, bf16):
     machine = smi(f"{ASKED}printf '{listed_by_smi(line)}\\n'")
-    assert (machine.gpu, machine.gpu_memory_gb, machine.compute_capability) == (gpu, memory, capability)
+    assert (machine.gpu, machine.gpu_memory_gb, machine.compute_capability) == (
+        gpu,
+        memory,
+        capability,
+    )
     assert machine.bf16 is bf16
 
 
@@ -130,7 +169,9 @@ def test_a_broken_nvidia_smi_is_told_and_means_no_gpu(smi, capsys, script):
     assert "nvidia-smi is there but could not be read" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("visible", "gpu"), [("", None), ("-1", None), ("0", "Tesla T4"), (None, "Tesla T4")])
+@pytest.mark.parametrize(
+    ("visible", "gpu"), [("", None), ("-1", None), ("0", "Tesla T4"), (None, "Tesla T4")]
+)
 def test_a_hidden_gpu_is_not_there(smi, monkeypatch, visible, gpu):
     if visible is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
@@ -154,7 +195,7 @@ def test_colab_is_known_by_its_variable(no_gpu, monkeypatch, variable, colab):
     assert this_machine().colab is colab
 
 
-# --- The pins ----------------------------------------------------------------------------------------------------------
+# --- The pins -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -183,11 +224,14 @@ def test_the_cpu_list_is_a_part_of_the_full_one_without_what_needs_cuda():
     assert cpu.items() <= pins().items()
     assert {"torch", "trl", "transformers"} <= set(cpu)
     assert not {"vllm", "triton", "torchvision"} & set(cpu)
-    # Unsloth's metadata asks for a torchvision that breaks it on a CPU, so it is installed by itself.
+    # Unsloth's metadata asks for a torchvision that breaks it on a CPU, so it is installed by
+    # itself.
     assert not WITHOUT_DEPENDENCIES & set(cpu)
 
 
-@pytest.mark.parametrize(("machine", "name"), [(CPU, "requirements-cpu.txt"), (GPU, "requirements.txt")])
+@pytest.mark.parametrize(
+    ("machine", "name"), [(CPU, "requirements-cpu.txt"), (GPU, "requirements.txt")]
+)
 def test_the_list_fits_the_machine(machine, name):
     assert requirements_file(machine) == PROJECT / name
     assert requirements_file(machine).is_file()
@@ -200,14 +244,19 @@ def test_an_installed_version_is_a_version_and_an_absent_package_none():
 
 def test_package_versions_are_those_of_installed_pins_only(versions):
     versions(vllm=None, trl="9.9")
-    assert package_versions() == {name: pin for name, pin in pins().items() if name != "vllm"} | {"trl": "9.9"}
+    assert package_versions() == {name: pin for name, pin in pins().items() if name != "vllm"} | {
+        "trl": "9.9"
+    }
     assert "grpo-notebooks" not in package_versions()
 
 
-# --- The doctor --------------------------------------------------------------------------------------------------------
+# --- The doctor -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("machine", "torch"), [(CPU, "2.13.0+cpu"), (CPU, "2.13.0"), (GPU, "2.13.0"), (GPU, "2.13.0+cu130")])
+@pytest.mark.parametrize(
+    ("machine", "torch"),
+    [(CPU, "2.13.0+cpu"), (CPU, "2.13.0"), (GPU, "2.13.0"), (GPU, "2.13.0+cu130")],
+)
 def test_where_every_pin_is_met_nothing_mismatches(versions, machine, torch):
     versions(torch=torch)
     assert mismatches(machine) == []
@@ -268,16 +317,31 @@ TWO = "NVIDIA L4, 23034, 8.9\nTesla T4, 15360, 7.5"
 
 @pytest.mark.parametrize(
     ("cards", "visible", "told"),
-    [(TWO, None, True), (TWO, "1,0", True), (TWO, "1", False), ("\n".join([TWO] * 2), "0,2", False), (TWO, "GPU-1a", False)],
+    [
+        (TWO, None, True),
+        (TWO, "1,0", True),
+        (TWO, "1", False),
+        ("\n".join([TWO] * 2), "0,2", False),
+        (TWO, "GPU-1a", False),
+    ],
 )
-def test_of_several_cards_of_different_size_the_one_that_counts_is_named(smi, monkeypatch, capsys, cards, visible, told):
+def test_of_several_cards_of_different_size_the_one_that_counts_is_named(
+    smi, monkeypatch, capsys, cards, visible, told
+):
     if visible is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
     machine = smi(f"{ASKED}printf '{listed_by_smi(cards)}\n'")
     said = capsys.readouterr().err
-    assert (machine.gpu, told) == ("Tesla T4" if visible in ("1,0", "1", "GPU-1a") else "NVIDIA L4", bool(said))
+    assert (machine.gpu, told) == (
+        "Tesla T4" if visible in ("1,0", "1", "GPU-1a") else "NVIDIA L4",
+        bool(said),
+    )
     if told:
-        assert "2 cards of different size are visible" in said and "NVIDIA L4, 24 GB" in said and "Tesla T4, 16 GB" in said
+        assert (
+            "2 cards of different size are visible" in said
+            and "NVIDIA L4, 24 GB" in said
+            and "Tesla T4, 16 GB" in said
+        )
         assert "CUDA_VISIBLE_DEVICES=0" in said and "CUDA_DEVICE_ORDER=PCI_BUS_ID" in said
 
 
@@ -295,10 +359,14 @@ def test_of_several_cards_of_different_size_the_one_that_counts_is_named(smi, mo
         ("MIG-9", None, 0.0),
     ],
 )
-def test_an_entry_of_the_visible_cards_is_what_cuda_takes_it_for(smi, monkeypatch, visible, gpu, memory):
+def test_an_entry_of_the_visible_cards_is_what_cuda_takes_it_for(
+    smi, monkeypatch, visible, gpu, memory
+):
     """From the first entry that names no card, CUDA sees none."""
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-    slices = "GPU 0: NVIDIA L4 (UUID: GPU-0a5b-11)\n  MIG 3g.20gb     Device  0: (UUID: MIG-6a1f-02)"
+    slices = (
+        "GPU 0: NVIDIA L4 (UUID: GPU-0a5b-11)\n  MIG 3g.20gb     Device  0: (UUID: MIG-6a1f-02)"
+    )
     machine = smi(f"[ $1 = -L ] && echo '{slices}' && exit; printf '{listed_by_smi(TWO)}\n'")
     assert (machine.gpu, machine.gpu_memory_gb) == (gpu, memory)
 
@@ -308,25 +376,35 @@ def test_another_card_that_cannot_be_read_changes_nothing(smi, capsys):
     assert machine.gpu == "NVIDIA L4" and capsys.readouterr().err == ""
 
 
-# --- What vLLM prints ----------------------------------------------------------------------------------------------------
+# --- What vLLM prints -----------------------------------------------------------------------------
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(not importlib.util.find_spec("vllm"), reason="needs vLLM")
-@pytest.mark.parametrize(("first", "chatter"), [("", False), ("os.environ['VLLM_LOGGING_LEVEL'] = 'INFO'; ", True)])
+@pytest.mark.parametrize(
+    ("first", "chatter"), [("", False), ("os.environ['VLLM_LOGGING_LEVEL'] = 'INFO'; ", True)]
+)
 def test_vllm_keeps_its_news_to_itself_and_not_its_warnings(first, chatter):
     code = (
         f"import os; {first}from helpers.environment import quiet; quiet()\n"
         "import vllm.logger\n"
         "os.environ['VLLM_LOGGING_LEVEL'] = 'INFO'  # as unsloth_zoo's patch_vllm does\n"
         "from vllm.config.logging import LoggingConfig\n"
-        "vllm.logger.configure_logging_if_needed(LoggingConfig())  # as an engine does that starts\n"
+        "vllm.logger.configure_logging_if_needed(LoggingConfig())  # as an engine does that "
+        "starts\n"
         "logger = vllm.logger.init_logger('vllm.v1.executor.abstract')\n"
         "logger.info('It took 0.1 seconds to fall asleep.'); logger.warning('mind this')\n"
     )
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("VLLM_")}
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith("VLLM_")
+    }
     done = subprocess.run(
-        [sys.executable, "-c", code], cwd=PROJECT, env=environment, capture_output=True, text=True, timeout=300
+        [sys.executable, "-c", code],
+        cwd=PROJECT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
     )
     assert done.returncode == 0, done.stderr
     said = done.stdout + done.stderr
@@ -336,7 +414,8 @@ def test_vllm_keeps_its_news_to_itself_and_not_its_warnings(first, chatter):
 def test_what_a_user_has_asked_of_vllms_logging_stays(monkeypatch):
     for name in ("VLLM_CONFIGURE_LOGGING", "VLLM_LOGGING_LEVEL", "VLLM_LOGGING_CONFIG_PATH"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("VLLM_LOGGING_CONFIG_PATH", "mine.json")  # which vLLM refuses beside VLLM_CONFIGURE_LOGGING=0
+    # which vLLM refuses beside VLLM_CONFIGURE_LOGGING=0
+    monkeypatch.setenv("VLLM_LOGGING_CONFIG_PATH", "mine.json")
     for name in ("HF_HUB_DISABLE_PROGRESS_BARS", "TOKENIZERS_PARALLELISM"):
         monkeypatch.setenv(name, "")
     environment.quiet()
@@ -355,12 +434,14 @@ def test_a_full_disk_is_a_problem(no_gpu, versions, monkeypatch):
     assert "1.5 GB of disk" in problem
 
 
-# --- The install -------------------------------------------------------------------------------------------------------
+# --- The install ----------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def python(tmp_path, monkeypatch) -> Path:
-    """An interpreter that installs nothing and writes down what it was called with; returns what it wrote into."""
+    """An interpreter that installs nothing and writes down what it was called with; returns what it
+    wrote into.
+    """
     program, log = tmp_path / "python", tmp_path / "log"
     program.write_text(f'#!/bin/sh\necho "$*" >> "{log}"\n')
     program.chmod(0o755)
@@ -372,8 +453,12 @@ def python(tmp_path, monkeypatch) -> Path:
 def test_unsloth_is_installed_last_and_without_its_dependencies(versions, python, machine):
     versions(trl=None)
     install(machine)
-    stack, unsloth, project = (line.replace(";", " ").split() for line in python.read_text().splitlines())
-    expected = {f"{name}=={version}" for name, version in listed(requirements_file(machine).name).items()}
+    stack, unsloth, project = (
+        line.replace(";", " ").split() for line in python.read_text().splitlines()
+    )
+    expected = {
+        f"{name}=={version}" for name, version in listed(requirements_file(machine).name).items()
+    }
     own = {f"{name}=={pins()[name]}" for name in WITHOUT_DEPENDENCIES}
     assert {word for word in stack if re.search(r"\w==", word)} == expected - own
     assert "--no-deps" not in stack
@@ -394,23 +479,38 @@ def test_a_failed_install_raises(versions, python):
         install(CPU)
 
 
-# --- Pairs that were not built for one another ---------------------------------------------------------------------------
+# --- Pairs that were not built for one another ----------------------------------------------------
 
 
-def pairs(monkeypatch, versions, *, built=(13, 0), driver=(13, 0), vllm_torch="2.13.0", machine=GPU, **installed) -> list[str]:
+def pairs(
+    monkeypatch,
+    versions,
+    *,
+    built=(13, 0),
+    driver=(13, 0),
+    vllm_torch="2.13.0",
+    machine=GPU,
+    **installed,
+) -> list[str]:
     versions(**installed)
     monkeypatch.setattr(environment, "torch_cuda", lambda: built)
     monkeypatch.setattr(environment, "driver_cuda", lambda: driver)
     monkeypatch.setattr(
-        environment.metadata, "requires", lambda name: [f"torch=={vllm_torch}"] if name == "vllm" else ["numpy"]
+        environment.metadata,
+        "requires",
+        lambda name: [f"torch=={vllm_torch}"] if name == "vllm" else ["numpy"],
     )
     return pairs_that_disagree(machine)
 
 
 def test_a_stack_built_for_itself_has_no_pair_that_disagrees(monkeypatch, versions):
     assert pairs(monkeypatch, versions) == []
-    assert pairs(monkeypatch, versions, built=(13, 2), driver=(13, 0)) == [], "one major version serves all its minor ones"
-    assert pairs(monkeypatch, versions, vllm_torch="2.9.0", machine=CPU) == [], "without a GPU none of it is used"
+    assert pairs(monkeypatch, versions, built=(13, 2), driver=(13, 0)) == [], (
+        "one major version serves all its minor ones"
+    )
+    assert pairs(monkeypatch, versions, vllm_torch="2.9.0", machine=CPU) == [], (
+        "without a GPU none of it is used"
+    )
 
 
 def test_vllm_for_another_torch_is_named_with_both_and_the_pins(monkeypatch, versions):
@@ -426,7 +526,10 @@ def test_a_torch_without_cuda_beside_a_gpu_is_named(monkeypatch, versions):
 
 def test_a_driver_too_old_for_torchs_cuda_is_named(monkeypatch, versions):
     (said,) = pairs(monkeypatch, versions, built=(13, 0), driver=(12, 4))
-    assert "built for CUDA 13.0, and the driver serves up to CUDA 12.4" in said and "torch==2.13.0 for CUDA 12" in said
+    assert (
+        "built for CUDA 13.0, and the driver serves up to CUDA 12.4" in said
+        and "torch==2.13.0 for CUDA 12" in said
+    )
 
 
 def test_the_cuda_of_torch_and_of_the_driver_are_read_where_they_stand(smi, monkeypatch, tmp_path):
@@ -439,24 +542,33 @@ def test_the_cuda_of_torch_and_of_the_driver_are_read_where_they_stand(smi, monk
     ):
         (tmp_path / "version.py").write_text(f"debug = False\n{line}\ngit_version = '1.2'\n")
         located = SimpleNamespace(locate_file=lambda path: tmp_path / "version.py")
-        monkeypatch.setattr(environment.metadata, "distribution", lambda name, located=located: located)
+        monkeypatch.setattr(
+            environment.metadata, "distribution", lambda name, located=located: located
+        )
         assert torch_cuda() == cuda
 
 
 def test_the_real_torch_here_is_read():
     import torch
 
-    assert torch_cuda() == (tuple(map(int, torch.version.cuda.split(".")[:2])) if torch.version.cuda else None)
+    assert torch_cuda() == (
+        tuple(map(int, torch.version.cuda.split(".")[:2])) if torch.version.cuda else None
+    )
 
 
-# --- vLLM ----------------------------------------------------------------------------------------------------------------
+# --- vLLM -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("changes", "installed", "said"),
     [
         ({}, {}, None),
-        ({}, {"vllm": "0.30.0"}, "vllm 0.30.0 is installed and the suite is pinned to 0.31.0 (python -m helpers install)"),
+        (
+            {},
+            {"vllm": "0.30.0"},
+            "vllm 0.30.0 is installed and the suite is pinned to 0.31.0 (python -m helpers "
+            "install)",
+        ),
         ({"compute_capability": 6.1}, {}, "needs compute capability 7.0 and NVIDIA L4 has 6.1"),
         ({}, {"vllm": None}, "vLLM is not installed"),
         ({}, {"vllm-bnb-plugin": None}, "vllm-bnb-plugin is not installed"),
@@ -470,14 +582,22 @@ def test_what_keeps_vllm_from_serving_is_named(versions, changes, installed, sai
 
 def test_a_card_without_bfloat16_is_spared_vllm(versions):
     t4 = replace(GPU, gpu="Tesla T4", compute_capability=7.5)
-    assert {line.split("==")[0] for line in requirements(GPU)} - {line.split("==")[0] for line in requirements(t4)} == {
+    assert {line.split("==")[0] for line in requirements(GPU)} - {
+        line.split("==")[0] for line in requirements(t4)
+    } == {
         "vllm",
         "vllm-bnb-plugin",
     }
     versions(vllm=None, **{"vllm-bnb-plugin": None})
     assert mismatches(t4) == [] and len(mismatches(GPU)) == 2
-    assert requirements(CPU) == [line.split("#")[0].strip() for line in lines_of("requirements-cpu.txt")]
+    assert requirements(CPU) == [
+        line.split("#")[0].strip() for line in lines_of("requirements-cpu.txt")
+    ]
 
 
 def lines_of(name: str) -> list[str]:
-    return [line for line in (PROJECT / name).read_text(encoding="utf-8").splitlines() if "==" in line and line[0] != "#"]
+    return [
+        line
+        for line in (PROJECT / name).read_text(encoding="utf-8").splitlines()
+        if "==" in line and line[0] != "#"
+    ]

@@ -18,7 +18,21 @@ def test_the_default_is_think_and_answer():
     assert THINK_ANSWER.spec == "think/answer"
 
 
-BAD_NAMES = ["", " think", "think ", "<think>", "/think", "1think", "_t", "a b", "a.b", "a|b", "é", "a\n", "a" * 33]
+BAD_NAMES = [
+    "",
+    " think",
+    "think ",
+    "<think>",
+    "/think",
+    "1think",
+    "_t",
+    "a b",
+    "a.b",
+    "a|b",
+    "é",
+    "a\n",
+    "a" * 33,
+]
 
 
 @pytest.mark.parametrize("name", BAD_NAMES)
@@ -50,7 +64,9 @@ def test_the_short_spelling_reads_back(tags):
     assert TagFormat.parse(tags.spec) == tags
 
 
-@pytest.mark.parametrize("spec", ["", "think", "think/answer/more", "think/", "/answer", "think / answer", None, 7])
+@pytest.mark.parametrize(
+    "spec", ["", "think", "think/answer/more", "think/", "/answer", "think / answer", None, 7]
+)
 def test_a_bad_short_spelling_is_refused(spec):
     with pytest.raises(ValueError, match="is not a"):
         TagFormat.parse(spec)
@@ -63,7 +79,9 @@ def test_the_system_prompt_names_all_four_tags_in_order(tags):
 
 
 @each_format
-@pytest.mark.parametrize("reasoning", ["", "2 + 2", "a < b > c", "line\nline\n", "a </ b", "\ud800"])
+@pytest.mark.parametrize(
+    "reasoning", ["", "2 + 2", "a < b > c", "line\nline\n", "a </ b", "\ud800"]
+)
 @pytest.mark.parametrize("answer", ["4", "1,000", "<b>4</b>", "a\nb", ""])
 def test_what_is_rendered_matches_and_reads_back(tags, reasoning, answer):
     text = tags.render(reasoning, answer)
@@ -152,10 +170,20 @@ def test_only_complete_blocks_outside_the_reasoning_are_answers(text, blocks):
 def test_found_tags_are_in_order_with_their_places():
     text = "x</answer><think>y<answer"
     assert THINK_ANSWER.found_tags(text) == [("</answer>", 1, 10), ("<think>", 10, 17)]
-    assert [text[start:end] for _, start, end in THINK_ANSWER.found_tags(text)] == ["</answer>", "<think>"]
+    assert [text[start:end] for _, start, end in THINK_ANSWER.found_tags(text)] == [
+        "</answer>",
+        "<think>",
+    ]
 
 
-PIECES = [*THINK_ANSWER.tags, "<answer></answer>", "<think></think>", "<", "<think", "<answer>1</answer>"]
+PIECES = [
+    *THINK_ANSWER.tags,
+    "<answer></answer>",
+    "<think></think>",
+    "<",
+    "<think",
+    "<answer>1</answer>",
+]
 
 
 @pytest.mark.parametrize("piece", PIECES)
@@ -163,7 +191,9 @@ def test_a_million_characters_of_tags_are_parsed(piece):
     times = 1_000_000 // len(piece)
     text = piece * times
     assert not THINK_ANSWER.matches(text)
-    assert len(THINK_ANSWER.answer_blocks(text)) == (times if piece.startswith("<answer>") and "</answer>" in piece else 0)
+    assert len(THINK_ANSWER.answer_blocks(text)) == (
+        times if piece.startswith("<answer>") and "</answer>" in piece else 0
+    )
 
 
 def test_a_format_is_a_value():

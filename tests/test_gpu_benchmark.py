@@ -1,4 +1,6 @@
-"""`make gpu-check` without a GPU: the random model, a case measured, the table; the check rehearsed, resumed, failing, late."""
+"""`make gpu-check` without a GPU: the random model, a case measured, the table; the check
+rehearsed, resumed, failing, late.
+"""
 
 import fcntl
 import json
@@ -38,12 +40,27 @@ def folder(tmp_path_factory):
 
 
 def test_the_random_model_has_the_shape_and_some_of_its_completions_earn(folder):
-    model, tokenizer = AutoModelForCausalLM.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
-    assert shape_of(str(folder)).vocab_size == 1000 == len(tokenizer) == model.get_output_embeddings().weight.shape[0]
+    model, tokenizer = (
+        AutoModelForCausalLM.from_pretrained(folder),
+        AutoTokenizer.from_pretrained(folder),
+    )
+    assert (
+        shape_of(str(folder)).vocab_size
+        == 1000
+        == len(tokenizer)
+        == model.get_output_embeddings().weight.shape[0]
+    )
     assert model.generation_config.eos_token_id == tokenizer.eos_token_id == 2
-    assert tokenizer.apply_chat_template(PROMPT, tokenize=False, add_generation_prompt=True).count("What is 1 + 2?") == 1
+    assert (
+        tokenizer.apply_chat_template(PROMPT, tokenize=False, add_generation_prompt=True).count(
+            "What is 1 + 2?"
+        )
+        == 1
+    )
     (texts,) = sample(model, tokenizer, [PROMPT], max_new_tokens=8, samples=32, progress=False)
-    assert {0.0, 1.0} == set(substantial_format_reward(completions=texts)), "a group that disagrees has a gradient"
+    assert {0.0, 1.0} == set(substantial_format_reward(completions=texts)), (
+        "a group that disagrees has a gradient"
+    )
 
 
 def test_prompts_fill_the_room_that_the_settings_leave_them(tokenizer):
@@ -54,8 +71,20 @@ def test_prompts_fill_the_room_that_the_settings_leave_them(tokenizer):
 
 def test_the_table_sets_each_case_beside_trl_and_the_estimate_beside_the_peak():
     rows = [
-        {"case": "Unsloth + vLLM", "seconds": 2.0, "tokens_per_second": 900.0, "peak": 10e9, "estimate": 11e9},
-        {"case": "TRL + vLLM", "seconds": 3.0, "tokens_per_second": 600.0, "peak": 30e9, "estimate": None},
+        {
+            "case": "Unsloth + vLLM",
+            "seconds": 2.0,
+            "tokens_per_second": 900.0,
+            "peak": 10e9,
+            "estimate": 11e9,
+        },
+        {
+            "case": "TRL + vLLM",
+            "seconds": 3.0,
+            "tokens_per_second": 600.0,
+            "peak": 30e9,
+            "estimate": None,
+        },
         {"case": "TRL", "seconds": 6.0, "tokens_per_second": 300.0, "peak": 20e9, "estimate": 18e9},
     ]
     lines = gpu.table(rows)
@@ -67,11 +96,16 @@ def test_the_table_sets_each_case_beside_trl_and_the_estimate_beside_the_peak():
 def test_an_estimate_out_of_tolerance_is_a_problem(tmp_path):
     results = tmp_path / "gpu.json"
     (tmp_path / "logs").mkdir()
-    rows = {"a": {"case": "Unsloth", "estimate": 12e9, "peak": 10e9}, "b": {"case": "TRL", "estimate": 9e9, "peak": 10e9}}
+    rows = {
+        "a": {"case": "Unsloth", "estimate": 12e9, "peak": 10e9},
+        "b": {"case": "TRL", "estimate": 9e9, "peak": 10e9},
+    }
     write_json(results, {name: {"data": {"row": row}} for name, row in rows.items()})
     check = gpu_parts.Check("estimates", results, tmp_path, rehearse=False)
     gpu_parts.estimates(check)
-    assert check.problems == ["the estimate for Unsloth is 1.20 of what was measured, not within 15%."]
+    assert check.problems == [
+        "the estimate for Unsloth is 1.20 of what was measured, not within 15%."
+    ]
     assert len(check.lines) == 2
 
 
@@ -84,9 +118,15 @@ def test_where_nothing_was_measured_no_estimate_passes(tmp_path, rehearse):
 
 @pytest.mark.parametrize(
     ("before", "trained", "learned"),
-    [((0.1, 0.2), (0.3, 0.4), True), ((0.1, 0.3), (0.2, 0.4), False), ((0.3, 0.4), (0.1, 0.2), False)],
+    [
+        ((0.1, 0.2), (0.3, 0.4), True),
+        ((0.1, 0.3), (0.2, 0.4), False),
+        ((0.3, 0.4), (0.1, 0.2), False),
+    ],
 )
-def test_a_pocket_model_that_did_not_learn_is_a_problem(tmp_path, monkeypatch, before, trained, learned):
+def test_a_pocket_model_that_did_not_learn_is_a_problem(
+    tmp_path, monkeypatch, before, trained, learned
+):
     found = {"baseline": {"ci95": before}, "trained": {"ci95": trained}}
     monkeypatch.setattr(gpu_parts, "_execute", lambda *asked: True)
     monkeypatch.setattr(gpu_parts, "_outcome", lambda check, run: found)
@@ -96,40 +136,67 @@ def test_a_pocket_model_that_did_not_learn_is_a_problem(tmp_path, monkeypatch, b
 
 
 @pytest.mark.parametrize(
-    ("proven", "asked"), [("original", ["dequantised"]), ("dequantised", ["original"]), (None, ["original", "dequantised"])]
+    ("proven", "asked"),
+    [
+        ("original", ["dequantised"]),
+        ("dequantised", ["original"]),
+        (None, ["original", "dequantised"]),
+    ],
 )
-def test_a_merge_into_either_base_is_asked_for_unless_it_was_proven(tmp_path, monkeypatch, proven, asked):
+def test_a_merge_into_either_base_is_asked_for_unless_it_was_proven(
+    tmp_path, monkeypatch, proven, asked
+):
     monkeypatch.setenv("GRPO_RUNS_DIR", str(tmp_path))
     (tmp_path / "logs").mkdir()
     called = []
     for name, does in {"_prepare": None, "_execute": True}.items():
         monkeypatch.setattr(gpu_parts, name, lambda *asked, does=does: does)
     monkeypatch.setattr(gpu_parts, "_helpers", lambda *words: called.append(words) or 0)
-    write_json(tmp_path / "gpu.json", {gpu_parts.REAL: {"data": {"merge": {"into": proven}}}} if proven else {})
+    write_json(
+        tmp_path / "gpu.json",
+        {gpu_parts.REAL: {"data": {"merge": {"into": proven}}}} if proven else {},
+    )
     gpu_parts.merge(gpu_parts.Check("merge", tmp_path / "gpu.json", tmp_path, rehearse=False))
-    assert [word for words in called for word in words if word.startswith("merge=")] == [f"merge={base}" for base in asked]
+    assert [word for words in called for word in words if word.startswith("merge=")] == [
+        f"merge={base}" for base in asked
+    ]
 
 
 def test_small_numbers_are_not_rounded_to_nothing():
-    row = {"case": "TRL", "seconds": 6.0, "tokens_per_second": 300.0, "peak": None, "estimate": 18e6}
+    row = {
+        "case": "TRL",
+        "seconds": 6.0,
+        "tokens_per_second": 300.0,
+        "peak": None,
+        "estimate": 18e6,
+    }
     assert gpu.table([row])[-1] == "| TRL | 6.00 | 300 | 1.00 |  | 0.018 |  |"
 
 
-# --- The objective ------------------------------------------------------------------------------------------------------
+# --- The objective --------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def compared(tmp_path, monkeypatch):
-    """Compare a run of the pocket preset, changed by `recorded`, with live arguments and what the trainer keeps."""
+    """Compare a run of the pocket preset, changed by `recorded`, with live arguments and what the
+    trainer keeps.
+    """
     monkeypatch.setenv("GRPO_RUNS_DIR", str(tmp_path))
 
-    def rows(args: dict, trainer: dict | None = None, defaults: dict | None = None, gpu: str | None = None, **recorded):
+    def rows(
+        args: dict,
+        trainer: dict | None = None,
+        defaults: dict | None = None,
+        gpu: str | None = None,
+        **recorded,
+    ):
         run = Run("live")
         run.path("adapter").mkdir(exist_ok=True)
         settings = as_settings(with_overrides(POCKET, engine="vllm", **recorded))
         run.record("training", settings=settings, seed=1, weights=[1.0, 0.1])
         write_json(
-            run.path("live_objective.json"), {"gpu": gpu, "args": args, "trainer": trainer or {}, "defaults": defaults or {}}
+            run.path("live_objective.json"),
+            {"gpu": gpu, "args": args, "trainer": trainer or {}, "defaults": defaults or {}},
         )
         return gpu_objective.compare(run)
 
@@ -137,9 +204,23 @@ def compared(tmp_path, monkeypatch):
 
 
 def test_a_setting_that_the_live_trainer_has_otherwise_is_named(compared):
-    args = {"beta": 0.02, "epsilon": 0.2, "epsilon_high": 0.28, "loss_type": "dapo", "sync_ref_model": False}
+    args = {
+        "beta": 0.02,
+        "epsilon": 0.2,
+        "epsilon_high": 0.28,
+        "loss_type": "dapo",
+        "sync_ref_model": False,
+    }
     trainer = {"beta": 0.02, "epsilon": 0.2, "loss_type": "grpo", "sync_ref_model": False}
-    rows = compared(args, trainer, {"sync_ref_model": False}, beta=0.01, epsilon=0.2, epsilon_high=0.2, loss_type="dapo")
+    rows = compared(
+        args,
+        trainer,
+        {"sync_ref_model": False},
+        beta=0.01,
+        epsilon=0.2,
+        epsilon_high=0.2,
+        loss_type="dapo",
+    )
     assert [row.problem for row in rows if row.problem] == [
         "beta: the manifest records 0.01, and the live arguments have 0.02.",
         "epsilon_high: the manifest records 0.2, and the live arguments have 0.28.",
@@ -149,7 +230,10 @@ def test_a_setting_that_the_live_trainer_has_otherwise_is_named(compared):
 
 def test_a_setting_that_is_not_recorded_has_to_have_trls_default(compared):
     (row,) = compared({"delta": 4.0}, defaults={"delta": None})
-    assert row.problem == "delta: nothing is recorded, and TRL's default is None, and the live arguments have 4.0."
+    assert (
+        row.problem
+        == "delta: nothing is recorded, and TRL's default is None, and the live arguments have 4.0."
+    )
 
 
 @pytest.mark.parametrize(
@@ -164,23 +248,35 @@ def test_a_setting_that_is_not_recorded_has_to_have_trls_default(compared):
 )
 def test_values_that_come_to_the_same_are_no_problem_and_told(compared, name, recorded, live, said):
     (row,) = rows = compared({name: live}, **{name: recorded})
-    assert gpu_objective.table(rows)[-1].endswith(f"| {said} |") and bool(row.problem) == (said == "**differs**")
+    assert gpu_objective.table(rows)[-1].endswith(f"| {said} |") and bool(row.problem) == (
+        said == "**differs**"
+    )
 
 
 def test_what_follows_from_the_recorded_settings_is_compared(compared):
-    sizes = {"per_device_train_batch_size": 16, "gradient_accumulation_steps": 2, "steps_per_generation": None}
+    sizes = {
+        "per_device_train_batch_size": 16,
+        "gradient_accumulation_steps": 2,
+        "steps_per_generation": None,
+    }
     args = {"seed": 1, "steps_per_generation": 2, "generation_batch_size": 32, "use_vllm": True}
     args |= {"reward_weights": [1.0, 0.1], "generation_kwargs": "{}", "router_aux_loss_coef": 0.0}
     weights = {"reward_weights": gpu_objective._plain(torch.tensor([1.0, 0.1]))}
     assert not [row for row in compared(args, weights, gpu="a card", **sizes) if row.problem]
     other = {"seed": 2, "steps_per_generation": 1, "generation_batch_size": 16, "use_vllm": False}
-    other |= {"reward_weights": [1.0, 1.0], "generation_kwargs": "{'x': 1}", "router_aux_loss_coef": 0.01}
+    other |= {
+        "reward_weights": [1.0, 1.0],
+        "generation_kwargs": "{'x': 1}",
+        "router_aux_loss_coef": 0.01,
+    }
     assert all(row.problem for row in compared(other, gpu="a card", **sizes))
-    assert compared({"use_vllm": True}, **sizes)[0].problem, "without a card vLLM is started beside the trainer"
+    assert compared({"use_vllm": True}, **sizes)[0].problem, (
+        "without a card vLLM is started beside the trainer"
+    )
     assert args.keys() <= set(gpu_objective.OBJECTIVE), "all of them are asked of the trainer"
 
 
-# --- The command --------------------------------------------------------------------------------------------------------
+# --- The command ----------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -192,21 +288,34 @@ def work(tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_the_rehearsal_goes_through_every_part_and_then_has_nothing_to_do(executed, work, capsys):
-    for run in (gpu_parts.REAL, gpu_parts.POCKET, gpu_parts.OBJECTIVE):  # executed before; what is left is gone on with
+    # executed before; what is left is gone on with
+    for run in (gpu_parts.REAL, gpu_parts.POCKET, gpu_parts.OBJECTIVE):
         shutil.copytree(executed.folder, work / run)
-    assert gpu_check.main(["--rehearse"]) == 0, [path.read_text() for path in work.glob("logs/*.log")]
+    assert gpu_check.main(["--rehearse"]) == 0, [
+        path.read_text() for path in work.glob("logs/*.log")
+    ]
     done = json.loads((work / "gpu.json").read_text(encoding="utf-8"))
     assert list(done) == [part.name for part in gpu_parts.PARTS]
     needs = {name for name, part in done.items() if part["outcome"] == "needs a GPU"}
     without_vllm = {"speed-unsloth-vllm"} if vllm_obstacle(gpu_check.this_machine()) else set()
     assert needs == {"speed-trl-vllm", "estimates"} | without_vllm
     row = done["speed-unsloth"]["data"]["row"]
-    assert row["peak"] is None and row["estimate"] > 0 and row["tokens_per_second"] * row["seconds"] == pytest.approx(8 * 16)
+    assert (
+        row["peak"] is None
+        and row["estimate"] > 0
+        and row["tokens_per_second"] * row["seconds"] == pytest.approx(8 * 16)
+    )
     text = (work / "gpu.md").read_text(encoding="utf-8")
     assert "random weights of the pocket model's shapes" in text and "Qwen3" not in text
-    assert text.count("```\n            ") == 2 and "\nmerged " in text, "both evaluations as they were printed"
+    assert text.count("```\n            ") == 2 and "\nmerged " in text, (
+        "both evaluations as they were printed"
+    )
     assert "# What a GPU shows: a rehearsal without one" in text and "Not done yet" not in text
-    assert "| beta | 0.01 | 0.01 | 0.01 | same |" in text and "| TRL | " in text and "into original" in text
+    assert (
+        "| beta | 0.01 | 0.01 | 0.01 | same |" in text
+        and "| TRL | " in text
+        and "into original" in text
+    )
     capsys.readouterr()
     assert gpu_check.main(["--rehearse"]) == 0
     assert capsys.readouterr().out.count("is written already") == len(gpu_parts.PARTS)
@@ -215,11 +324,16 @@ def test_the_rehearsal_goes_through_every_part_and_then_has_nothing_to_do(execut
 def test_without_a_gpu_the_check_says_what_to_do(work, capsys):
     with pytest.raises(SystemExit):
         gpu_check.main([])
-    assert "no NVIDIA GPU is visible; `--rehearse` runs the same script without one" in capsys.readouterr().err
+    assert (
+        "no NVIDIA GPU is visible; `--rehearse` runs the same script without one"
+        in capsys.readouterr().err
+    )
 
 
 def test_no_version_is_insisted_on(work, monkeypatch):
-    card = replace(gpu_check.this_machine(), gpu="a card", gpu_memory_gb=80.0, compute_capability=9.0)
+    card = replace(
+        gpu_check.this_machine(), gpu="a card", gpu_memory_gb=80.0, compute_capability=9.0
+    )
     monkeypatch.setattr(environment, "installed_version", {"vllm": "0.25.1"}.get)
     assert "the suite is pinned to" in vllm_obstacle(card)
     for name, value in gpu_check._environment(work, rehearse=True).items():
@@ -232,7 +346,9 @@ def test_nothing_is_downloaded(work, monkeypatch):
     assert gpu_check._environment(work, rehearse=False)["HF_HUB_OFFLINE"] == "1"
 
 
-@pytest.mark.parametrize(("given", "minutes"), [([], 25), (["--minutes", "9"], 9), (["--rehearse"], 100)])
+@pytest.mark.parametrize(
+    ("given", "minutes"), [([], 25), (["--minutes", "9"], 9), (["--rehearse"], 100)]
+)
 def test_a_call_takes_25_minutes_unless_told_otherwise(work, tmp_path, monkeypatch, given, minutes):
     card = replace(gpu_check.this_machine(), gpu="a card", gpu_memory_gb=80.0)
     if "--rehearse" not in given:
@@ -258,7 +374,10 @@ def test_a_second_check_beside_a_running_one_is_refused_in_a_sentence(work, caps
         fcntl.flock(file, fcntl.LOCK_EX)
         with pytest.raises(SystemExit, match="2"):
             gpu_check.main(["--rehearse"])
-    assert capsys.readouterr().err == "error: the check is being executed by process 7 on here since noon. Wait for its end.\n"
+    assert (
+        capsys.readouterr().err
+        == "error: the check is being executed by process 7 on here since noon. Wait for its end.\n"
+    )
 
 
 @pytest.mark.parametrize("content", ["{", "[]", '{"rest": {}}', '{"rest": 1}'])
@@ -267,14 +386,23 @@ def test_a_damaged_file_is_named_and_all_can_be_done_again(work, capsys, monkeyp
     (work / "gpu.json").write_text(content)
     with pytest.raises(SystemExit, match="2"):
         gpu_check.main(["--rehearse"])
-    said = f"error: {work / 'gpu.json'} is damaged: delete it, or call with --fresh, and all parts are done again.\n"
+    said = (
+        f"error: {work / 'gpu.json'} is damaged: delete it, or call with --fresh, and all "
+        "parts are done again.\n"
+    )
     assert capsys.readouterr().err == said
     monkeypatch.setattr(gpu_check, "PARTS", (part("only", "pass"),))
-    monkeypatch.setattr(gpu_check, "_command", lambda part, *where: [sys.executable, "-c", part.does])
-    assert gpu_check.main(["--rehearse", "--fresh"]) == 0 and list(gpu_check.read(work / "gpu.json")) == ["only"]
+    monkeypatch.setattr(
+        gpu_check, "_command", lambda part, *where: [sys.executable, "-c", part.does]
+    )
+    assert gpu_check.main(["--rehearse", "--fresh"]) == 0 and list(
+        gpu_check.read(work / "gpu.json")
+    ) == ["only"]
 
 
-@pytest.mark.parametrize(("outcome", "code"), [("passed", 0), ("needs a GPU", 0), ("failed", 1), ("over", 1)])
+@pytest.mark.parametrize(
+    ("outcome", "code"), [("passed", 0), ("needs a GPU", 0), ("failed", 1), ("over", 1)]
+)
 def test_the_exit_code_and_how_to_do_a_part_again(work, monkeypatch, capsys, outcome, code):
     monkeypatch.setattr(gpu_check, "PARTS", (part("only", "pass"),))
     work.mkdir(parents=True)
@@ -286,7 +414,15 @@ def test_the_exit_code_and_how_to_do_a_part_again(work, monkeypatch, capsys, out
 
 def written(outcome: str, **what) -> dict:
     """What is written of a part."""
-    return {"outcome": outcome, "seconds": 1.0, "found": "x", "lines": [], "problems": [], "needs_gpu": [], "data": {}} | what
+    return {
+        "outcome": outcome,
+        "seconds": 1.0,
+        "found": "x",
+        "lines": [],
+        "problems": [],
+        "needs_gpu": [],
+        "data": {},
+    } | what
 
 
 def part(name: str, program: str, seconds: int = 60, reads: tuple = ()) -> gpu_check.Part:
@@ -297,23 +433,38 @@ def part(name: str, program: str, seconds: int = 60, reads: tuple = ()) -> gpu_c
 @pytest.fixture
 def programs(tmp_path, monkeypatch):
     """Parts whose process is the program in their `does`; the rest of the command is its own."""
-    monkeypatch.setattr(gpu_check, "_command", lambda part, *where: [sys.executable, "-c", part.does])
+    monkeypatch.setattr(
+        gpu_check, "_command", lambda part, *where: [sys.executable, "-c", part.does]
+    )
     results, work = tmp_path / "out.md", tmp_path / "work"
     return lambda *parts, minutes=25.0: gpu_check.check(parts, results, work, minutes), results
 
 
-def test_a_failure_is_explained_and_the_next_part_runs_and_a_second_call_does_what_is_missing(programs, tmp_path):
+def test_a_failure_is_explained_and_the_next_part_runs_and_a_second_call_does_what_is_missing(
+    programs, tmp_path
+):
     check, results = programs
     counted = f"open({str(tmp_path / 'ran')!r}, 'a').write('x')"
-    parts = part("good", counted), part("bad", "import json; json.loads('no')"), part("last", counted)
+    parts = (
+        part("good", counted),
+        part("bad", "import json; json.loads('no')"),
+        part("last", counted),
+    )
     done = check(*parts[:2])
-    assert done["bad"]["problems"] == ["json.decoder.JSONDecodeError: Expecting value: line 1 column 1 (char 0)"]
-    assert "json.decoder.JSONDecodeError" in (tmp_path / "work" / "logs" / "bad.log").read_text(encoding="utf-8")
+    assert done["bad"]["problems"] == [
+        "json.decoder.JSONDecodeError: Expecting value: line 1 column 1 (char 0)"
+    ]
+    assert "json.decoder.JSONDecodeError" in (tmp_path / "work" / "logs" / "bad.log").read_text(
+        encoding="utf-8"
+    )
     outcomes = {name: one["outcome"] for name, one in check(*parts).items()}
     assert outcomes == {"good": "passed", "bad": "failed", "last": "passed"}
     assert (tmp_path / "ran").read_text() == "xx", "good was not done again"
     text = results.read_text(encoding="utf-8")
-    assert "- json.decoder.JSONDecodeError: Expecting value" in text and f"- The log: `{done['bad']['log']}`" in text
+    assert (
+        "- json.decoder.JSONDecodeError: Expecting value" in text
+        and f"- The log: `{done['bad']['log']}`" in text
+    )
     assert text.count("--fresh") == 1 and """- Again: `make gpu-check ARGS="--fresh bad"`""" in text
 
 
@@ -329,9 +480,13 @@ time.sleep(600)
 def test_a_part_over_its_budget_is_ended_with_its_children(programs, tmp_path, monkeypatch):
     check, results = programs
     pid = tmp_path / "pid"
-    monkeypatch.setattr(gpu_check, "_command", lambda part, *where: [sys.executable, "-c", part.does, str(pid)])
+    monkeypatch.setattr(
+        gpu_check, "_command", lambda part, *where: [sys.executable, "-c", part.does, str(pid)]
+    )
     done = check(part("late", LATE, seconds=10), part("next", "pass"))
-    assert done["late"]["outcome"] == "over" and "It was ended after 10 s, its budget." in results.read_text(encoding="utf-8")
+    assert done["late"][
+        "outcome"
+    ] == "over" and "It was ended after 10 s, its budget." in results.read_text(encoding="utf-8")
     assert done["next"]["outcome"] == "passed"
     child = int(pid.read_text())
     assert not psutil.pid_exists(child) or psutil.Process(child).status() == psutil.STATUS_ZOMBIE
@@ -341,19 +496,29 @@ def test_what_no_longer_fits_is_said_and_left_for_the_next_call(programs, capsys
     check, _ = programs
     parts = part("long", "pass", seconds=600), part("short", "pass", seconds=60)
     assert list(check(*parts, minutes=2)) == ["short"]
-    assert re.search(r"long +left out: 1\d\d s are left, and it may take 600\. Call again\.", capsys.readouterr().out)
+    assert re.search(
+        r"long +left out: 1\d\d s are left, and it may take 600\. Call again\.",
+        capsys.readouterr().out,
+    )
     assert set(check(*parts)) == {"long", "short"}
 
 
 def test_a_part_that_is_cut_by_the_calls_end_is_taken_up_by_the_next(programs):
     check, results = programs
     done = check(part("long", "import time; time.sleep(600)", seconds=2), minutes=1.5 / 60)
-    assert done["long"]["outcome"] == "cut short" and "**Cut short**" in (text := results.read_text(encoding="utf-8"))
-    assert "when the time of the call was over: the next call takes it up." in text and "budget" not in text
+    assert done["long"]["outcome"] == "cut short" and "**Cut short**" in (
+        text := results.read_text(encoding="utf-8")
+    )
+    assert (
+        "when the time of the call was over: the next call takes it up." in text
+        and "budget" not in text
+    )
     assert check(part("long", "pass"))["long"]["outcome"] == "passed"
 
 
-def test_a_part_that_reads_others_waits_for_them_and_is_done_again_after_them(programs, tmp_path, capsys):
+def test_a_part_that_reads_others_waits_for_them_and_is_done_again_after_them(
+    programs, tmp_path, capsys
+):
     check, results = programs
     counted = f"open({str(tmp_path / 'ran')!r}, 'a').write('x')"
     parts = part("speed", "pass"), part("estimates", counted, reads=("speed",))
@@ -361,7 +526,9 @@ def test_a_part_that_reads_others_waits_for_them_and_is_done_again_after_them(pr
         write_json(results.with_suffix(".json"), {"speed": written(outcome)} if outcome else {})
         done = check(replace(parts[0], seconds=6000), parts[1], minutes=2)
         assert [name for name in done if done[name]["outcome"] != "cut short"] == there
-    assert capsys.readouterr().out.count("left out: it reads speed, not written yet. Call again.") == 2
+    assert (
+        capsys.readouterr().out.count("left out: it reads speed, not written yet. Call again.") == 2
+    )
     gpu_check.forget(["speed"], results, tmp_path)
     check(*parts)
     assert (tmp_path / "ran").read_text() == "xx"
@@ -387,7 +554,9 @@ gpu_check.run(gpu_check.Part("late", 1, "", 60, sys.argv[2]), Path("no.json"), P
 
 
 def test_a_part_ends_with_a_check_that_is_killed(tmp_path):
-    process = subprocess.Popen([sys.executable, "-c", CHECK, str(tmp_path), PARTS_OWN], cwd=gpu_check.PROJECT)
+    process = subprocess.Popen(
+        [sys.executable, "-c", CHECK, str(tmp_path), PARTS_OWN], cwd=gpu_check.PROJECT
+    )
     said = tmp_path / "logs" / "late.json"
     while not said.exists():
         assert process.poll() is None
@@ -405,9 +574,15 @@ def test_a_part_ends_with_a_check_that_is_killed(tmp_path):
 @pytest.mark.parametrize(
     ("log", "sentence"),
     [
-        ("03_x.ipynb, cell 42: ValueError: no\nThe whole traceback is in x", "03_x.ipynb, cell 42: ValueError: no"),
+        (
+            "03_x.ipynb, cell 42: ValueError: no\nThe whole traceback is in x",
+            "03_x.ipynb, cell 42: ValueError: no",
+        ),
         ("error: preset 't5' is not known.\n", "error: preset 't5' is not known."),
-        ("Traceback:\n  File x\n\x1b[31mOutOfMemoryError\x1b[0m: CUDA is full\nnote", "OutOfMemoryError: CUDA is full"),
+        (
+            "Traceback:\n  File x\n\x1b[31mOutOfMemoryError\x1b[0m: CUDA is full\nnote",
+            "OutOfMemoryError: CUDA is full",
+        ),
         ("Killed\n", "Killed"),
         ("", "it ended with code 9 and said nothing"),
     ],

@@ -1,4 +1,6 @@
-"""Colab and Kaggle: tokens from their secrets, what the first cell says, and that nothing is done twice."""
+"""Colab and Kaggle: tokens from their secrets, what the first cell says, and that nothing is done
+twice.
+"""
 
 import subprocess
 import sys
@@ -73,12 +75,18 @@ def test_elsewhere_no_secret_is_looked_for(secrets):
 def test_the_second_time_nothing_is_done_and_no_token_is_printed(secrets, monkeypatch, capsys):
     secrets("colab", SECRETS)
     ran = []
-    monkeypatch.setattr(environment.subprocess, "run", lambda *command, **options: ran.append(command))
+    monkeypatch.setattr(
+        environment.subprocess, "run", lambda *command, **options: ran.append(command)
+    )
     monkeypatch.setattr(environment, "mismatches", lambda machine: [])
     set_up_hosted()
     out = capsys.readouterr().out
     assert not ran and "everything is installed already" in out and "RESTART" not in out
-    assert "set from the secrets of this account: HF_TOKEN, WANDB_API_KEY" in out and "secret\n" not in out and "hf_" not in out
+    assert (
+        "set from the secrets of this account: HF_TOKEN, WANDB_API_KEY" in out
+        and "secret\n" not in out
+        and "hf_" not in out
+    )
 
 
 def test_a_package_replaced_under_a_running_kernel_asks_for_a_restart(secrets, monkeypatch, capsys):
@@ -93,10 +101,17 @@ def test_a_package_replaced_under_a_running_kernel_asks_for_a_restart(secrets, m
 
 
 def test_pip_is_left_what_satisfies_the_pins(monkeypatch):
-    # pip itself keeps a package whose version is the pinned one; a build of it for CUDA counts as that version.
-    listed = [line for line in environment.requirements(environment.this_machine()) if line.startswith("torch==")]
+    # pip itself keeps a package whose version is the pinned one; a build of it for CUDA counts as
+    # that version.
+    listed = [
+        line
+        for line in environment.requirements(environment.this_machine())
+        if line.startswith("torch==")
+    ]
     (pin,) = listed
     done = subprocess.run(
-        [sys.executable, "-m", "pip", "install", "--dry-run", "--no-deps", "--no-index", pin], capture_output=True, text=True
+        [sys.executable, "-m", "pip", "install", "--dry-run", "--no-deps", "--no-index", pin],
+        capture_output=True,
+        text=True,
     )
     assert done.returncode == 0 and "Would install" not in done.stdout, done.stderr

@@ -1,4 +1,6 @@
-"""The house: a stage imports only from the stages before it and from the common files; the maps of it are true."""
+"""The house: a stage imports only from the stages before it and from the common files; the maps of
+it are true.
+"""
 
 import ast
 import json
@@ -9,21 +11,32 @@ import helpers
 from helpers import PROJECT
 
 HELPERS = PROJECT / "helpers"
-STAGES = ["data", "rewards", "environments", "training", "metrics", "results", "batch", "teaching"]  # imports run one way
+# imports run one way
+STAGES = ["data", "rewards", "environments", "training", "metrics", "results", "batch", "teaching"]
 PIPELINE = ["data", "rewards", "training", "metrics", "results"]  # notebooks 01 to 05
 COMMON = ["environment", "bundle", "cards", "shapes", "runs", "presets", "formats", "diagrams"]
 MODULES = sorted(path.relative_to(PROJECT) for path in HELPERS.rglob("*.py"))
 
 
 def imported(source: str) -> set[str]:
-    """The parts of `helpers` that a module imports, wherever in it: `training` for `from helpers.training import policy`."""
+    """The parts of `helpers` that a module imports, wherever in it: `training` for `from
+    helpers.training import policy`.
+    """
     found = set()
     for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "helpers":
+        if (
+            isinstance(node, ast.ImportFrom)
+            and node.module
+            and node.module.split(".")[0] == "helpers"
+        ):
             inside = node.module.split(".")[1:2]
             found |= set(inside) or {alias.name for alias in node.names}
         elif isinstance(node, ast.Import):
-            found |= {alias.name.split(".")[1] for alias in node.names if alias.name.startswith("helpers.")}
+            found |= {
+                alias.name.split(".")[1]
+                for alias in node.names
+                if alias.name.startswith("helpers.")
+            }
     return found - {"PROJECT", "__version__"}
 
 
@@ -45,14 +58,18 @@ def test_a_stage_imports_only_from_those_before_it(module):
 
 
 def test_the_rule_would_notice_an_import_that_runs_back_up():
-    assert imported("def f():\n    from helpers.results import card\n    import helpers.commands.grid\n") == {"results", "batch"}
+    assert imported(
+        "def f():\n    from helpers.results import card\n    import helpers.commands.grid\n"
+    ) == {"results", "batch"}
     assert imported("from helpers import PROJECT, presets") == {"presets"}
     assert not imported("from helpers.results import card") <= allowed("training")
     assert imported("from helpers.data import tasks") <= allowed("training")
 
 
 def test_common_files_import_no_stage_and_do_not_go_round():
-    reached = {name: imported((HELPERS / f"{name}.py").read_text(encoding="utf-8")) for name in COMMON}
+    reached = {
+        name: imported((HELPERS / f"{name}.py").read_text(encoding="utf-8")) for name in COMMON
+    }
     ordered = ["cards", "bundle", "environment", "formats", "diagrams", "shapes", "runs", "presets"]
     for name, found in reached.items():
         assert found <= set(ordered[: ordered.index(name)]), f"{name} imports {found}"
@@ -60,7 +77,9 @@ def test_common_files_import_no_stage_and_do_not_go_round():
 
 @pytest.mark.parametrize("folder", [*STAGES, "pocket"])
 def test_each_folder_says_what_it_is_in_ten_lines_and_has_its_tests(folder):
-    said = ast.get_docstring(ast.parse((HELPERS / folder / "__init__.py").read_text(encoding="utf-8")))
+    said = ast.get_docstring(
+        ast.parse((HELPERS / folder / "__init__.py").read_text(encoding="utf-8"))
+    )
     assert said and len(said.splitlines()) <= 10 and "In:" in said and "Out:" in said
     assert list((PROJECT / "tests" / folder).glob("test_*.py")), f"tests/{folder} is empty"
     for text in (helpers.__doc__, (PROJECT / "docs" / "layout.md").read_text(encoding="utf-8")):
@@ -71,4 +90,6 @@ def test_each_notebook_names_its_folder_at_the_top():
     folders = dict(zip(("01", "02", "03", "04", "05"), PIPELINE, strict=True))
     for path in sorted((PROJECT / "notebooks").glob("*.ipynb")):
         opening = "".join(json.loads(path.read_text(encoding="utf-8"))["cells"][0]["source"])
-        assert f"`helpers/{folders.get(path.name[:2], '')}" in opening, f"{path.name} does not say which folder is behind it"
+        assert f"`helpers/{folders.get(path.name[:2], '')}" in opening, (
+            f"{path.name} does not say which folder is behind it"
+        )

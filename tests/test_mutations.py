@@ -59,10 +59,14 @@ def test_the_command_line_s_declarations_stay():
     assert sites(source, "helpers/__main__.py") == [] and len(sites(source)) == 3
 
 
-@pytest.mark.parametrize("source", ["return", "return None", "return False", "return 'a' + b", "x += f'{a}'"])
+@pytest.mark.parametrize(
+    "source", ["return", "return None", "return False", "return 'a' + b", "x += f'{a}'"]
+)
 def test_no_change_where_it_would_always_raise_or_hardly_ever_matter(source):
     found = sites(f"def f(a, b, x):\n    {source}\n")
-    assert [site.before for site in found if site.before != "False"] == ["'a' + b"] * ("'a'" in source)
+    assert [site.before for site in found if site.before != "False"] == ["'a' + b"] * (
+        "'a'" in source
+    )
 
 
 def test_a_change_alters_its_bytes_alone_and_leaves_python():
@@ -85,7 +89,11 @@ def test_every_place_of_the_project_can_be_changed():
 
 def test_the_draw_is_its_seed_s_and_a_larger_one_goes_on():
     found = sites()
-    assert mutations.drawn(found, 1, 4) == mutations.drawn(found, 1, 9)[:4] != mutations.drawn(found, 2, 4)
+    assert (
+        mutations.drawn(found, 1, 4)
+        == mutations.drawn(found, 1, 9)[:4]
+        != mutations.drawn(found, 2, 4)
+    )
 
 
 def test_tests_are_asked_of_a_line_of_a_fixture_and_of_a_module(monkeypatch):
@@ -94,15 +102,25 @@ def test_tests_are_asked_of_a_line_of_a_fixture_and_of_a_module(monkeypatch):
     monkeypatch.setattr(mutations, "_by_line", lambda *_: lines)
     net = {"uses": {"t.py::a": [], "t.py::b": ["@::wide"], "v.py::d": []}, "lines": ""}
     constant, default, branch, *_ = found = sites()
-    assert mutations.covering(constant, net) == mutations.covering(default, net) == {"t.py::a", "t.py::b"}
-    assert mutations.covering(branch, net) == {"t.py::a"} and mutations.covering(found[-1], net) == set()
+    assert (
+        mutations.covering(constant, net)
+        == mutations.covering(default, net)
+        == {"t.py::a", "t.py::b"}
+    )
+    assert (
+        mutations.covering(branch, net) == {"t.py::a"}
+        and mutations.covering(found[-1], net) == set()
+    )
 
 
 def test_fast_files_come_first_and_a_fixture_is_paid_once():
     tests = {"a::slow": 9.0, "a::fast": 1.0, "b::wide": 1.0, "b::next": 2.0}
     uses = {test: ["@::dear"] if test[0] == "b" else [] for test in tests}
     net = {"tests": tests, "uses": uses, "fixtures": {"@::dear": 5.0}}
-    assert mutations.planned({*tests}, net, 100) == (["b::wide", "b::next", "a::fast", "a::slow"], False)
+    assert mutations.planned({*tests}, net, 100) == (
+        ["b::wide", "b::next", "a::fast", "a::slow"],
+        False,
+    )
     assert mutations.planned({*tests}, net, 17) == (["b::wide", "b::next"], True)
     assert mutations.planned({"a::slow"}, net, 1) == (["a::slow"], False), "one file at least"
 
@@ -110,7 +128,11 @@ def test_fast_files_come_first_and_a_fixture_is_paid_once():
 def test_the_table_counts_by_folder_and_names_what_was_not_noticed():
     site = Site("helpers/__init__.py", 1, 2, 1, "1", "2", 1, 1, False)
     verdicts = enumerate(["noticed", "timed out", "cut off"])
-    done = {site._replace(start=at): {"verdict": verdict, "text": "a = 1"} for at, verdict in verdicts}
+    done = {
+        site._replace(start=at): {"verdict": verdict, "text": "a = 1"} for at, verdict in verdicts
+    }
     text = mutations.table(done)
     assert "| helpers | 3 | 2 | 1 | 1 | 1 | 0 | 67% (21% to 94%) |" in text
-    assert text.endswith("## Not noticed\n\n- `helpers/__init__.py:1`, cut off: `1` → `2` in `a = 1`\n")
+    assert text.endswith(
+        "## Not noticed\n\n- `helpers/__init__.py:1`, cut off: `1` → `2` in `a = 1`\n"
+    )

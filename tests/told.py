@@ -4,7 +4,9 @@ from helpers.tags import completion_text
 
 
 def told(name: str, position: int):
-    """A reward that reads its score off the completion: the number at this position, None for a dash."""
+    """A reward that reads its score off the completion: the number at this position, None
+    for a dash.
+    """
 
     def reward(completions, **columns):
         said = [completion_text(completion).split()[position] for completion in completions]

@@ -1,8 +1,10 @@
-"""Notebook 10, environments: episodes of several turns, in TRL's slot for them, and the laboratory that plays them first.
+"""Notebook 10, environments: episodes of several turns, in TRL's slot for them, and the laboratory
+that plays them first.
 
-In: a class with `reset(**columns)`, methods that are the policy's tools and, where it judges itself, `get_reward()`. Out: a
-factory for `GRPOTrainer(environment_factory=…)` whose tools cannot end or hang a training, `environment_faults.jsonl` beside
-the rewards' log, and from `laboratory` a go or a no go. Nothing here needs a model.
+In: a class with `reset(**columns)`, methods that are the policy's tools and, where it judges
+itself, `get_reward()`. Out: a factory for `GRPOTrainer(environment_factory=…)` whose tools cannot
+end or hang a training, `environment_faults.jsonl` beside the rewards' log, and from `laboratory` a
+go or a no go. Nothing here needs a model.
 """
 
 from helpers.agents.calculator import Calculator

@@ -14,10 +14,13 @@ _OVER = "You have answered already. The episode is over."
 
 
 class Calculator:
-    """Work out a chain such as "Start with 37, multiply by 84, subtract 519". The first answer counts.
+    """Work out a chain such as "Start with 37, multiply by 84, subtract 519".
 
-    It earns 1.0 for the right answer, 0.1 for a wrong one, 0.0 for none. steps: how many operations a chain has. The numbers
-    come from `seed`: 12 to 99, so that three steps are far beyond what a small model does without a tool.
+    The first answer counts.
+
+    It earns 1.0 for the right answer, 0.1 for a wrong one, 0.0 for none. steps: how many operations
+    a chain has. The numbers come from `seed`: 12 to 99, so that three steps are far beyond what a
+    small model does without a tool.
     """
 
     def __init__(self, steps: int = 3):
@@ -58,17 +61,23 @@ class Calculator:
 
 
 def evaluate(expression: str) -> int:
-    """The value of an expression of whole numbers with +, - and *. ToolError for any other: nothing in it is ever run.
+    """The value of an expression of whole numbers with +, - and *.
+
+    ToolError for any other: nothing in it is ever run.
 
     >>> evaluate("(12 + 3) * -4")
     -60
     """
     if len(expression) > _LONGEST:
-        raise ToolError(f"An expression has at most {_LONGEST} characters; this one has {len(expression)}.")
+        raise ToolError(
+            f"An expression has at most {_LONGEST} characters; this one has {len(expression)}."
+        )
     try:
         return _value(ast.parse(expression.strip(), mode="eval").body)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        raise ToolError(f"{expression!r} is not an expression. Write one such as (12 + 3) * 4.") from None
+        raise ToolError(
+            f"{expression!r} is not an expression. Write one such as (12 + 3) * 4."
+        ) from None
 
 
 def _value(node: ast.expr) -> int:
@@ -78,4 +87,6 @@ def _value(node: ast.expr) -> int:
         return -_value(node.operand)
     if isinstance(node, ast.BinOp) and type(node.op) in _OPERATIONS:
         return _OPERATIONS[type(node.op)](_value(node.left), _value(node.right))
-    raise ToolError(f"{ast.unparse(node)!r} is not allowed: whole numbers, +, -, * and brackets are.")
+    raise ToolError(
+        f"{ast.unparse(node)!r} is not allowed: whole numbers, +, -, * and brackets are."
+    )

@@ -1,8 +1,10 @@
-"""A policy's episodes in an environment: the loop that TRL runs inside its trainer, written out, for playing without one.
+"""A policy's episodes in an environment: the loop that TRL runs inside its trainer, written out,
+for playing without one.
 
-TRL 1.15's is `_tool_call_loop` (grpo_trainer.py 1872 to 2112), reached through `GRPOTrainer(environment_factory=…)`. This one
-gives the same tokens from the same random numbers, and every limit falls where TRL's does. Left out: tools that are
-asynchronous, images, several environments in one batch, `chat_template_kwargs`, and rows without a prompt.
+TRL 1.15's is `_tool_call_loop` (grpo_trainer.py 1872 to 2112), reached through
+`GRPOTrainer(environment_factory=…)`. This one gives the same tokens from the same random numbers,
+and every limit falls where TRL's does. Left out: tools that are asynchronous, images, several
+environments in one batch, `chat_template_kwargs`, and rows without a prompt.
 """
 
 from __future__ import annotations
@@ -15,7 +17,8 @@ from dataclasses import dataclass, field
 
 from helpers.agents.protocol import Environment, tools_of
 
-# From prompts as token ids, and the room that each has left, to what the policy writes next, as ids with the end token.
+# From prompts as token ids, and the room that each has left, to what the policy writes next, as ids
+# with the end token.
 Complete = Callable[[list[list[int]], list[int]], list[list[int]]]
 
 
@@ -23,9 +26,10 @@ Complete = Callable[[list[list[int]], list[int]], list[list[int]]]
 class Episode:
     """One episode, as far as it has come.
 
-    environment: its instance. prompt: the messages it began with, the environment's own words included. said: the messages
-    since, the policy's and the tools' in turn. prompt_ids, ids: both as tokens. mask: a number for each of `ids`, 1 where the
-    policy wrote it and 0 where a tool did, which is not trained. calls: the calls that were made, with `name` and `arguments`.
+    environment: its instance. prompt: the messages it began with, the environment's own words
+    included. said: the messages since, the policy's and the tools' in turn. prompt_ids, ids: both
+    as tokens. mask: a number for each of `ids`, 1 where the policy wrote it and 0 where a tool did,
+    which is not trained. calls: the calls that were made, with `name` and `arguments`.
     failed: how many of them came back as an error.
     """
 
@@ -50,21 +54,26 @@ class Episode:
 
     @property
     def finished(self) -> bool:
-        """Whether the last word is the policy's own; else a limit cut the episode off before its last call was answered."""
+        """Whether the last word is the policy's own; else a limit cut the episode off before its
+        last call was answered.
+        """
         return _ended(self.said) == 1.0
 
 
 def finished(completions: list[list[dict]], **columns) -> list[float]:
-    """1.0 where the last message is the policy's and calls nothing, 0.0 where it is a call that nobody answered, or an answer
-    that left no room for another word. (Where the policy's own last words were cut, TRL's `completions/clipped_ratio` says so.)
+    """1.0 where the last message is the policy's and calls nothing, 0.0 where it is a call that
+    nobody answered, or an answer that left no room for another word. (Where the policy's own last
+    words were cut, TRL's `completions/clipped_ratio` says so.)
 
-    For `GRPOTrainer(reward_funcs=[..., finished])` with the weight 0: it is watched, and earns nothing. TRL logs neither that a
-    tool's result did not fit into `max_completion_length` nor that `max_tool_calling_iterations` were over.
+    For `GRPOTrainer(reward_funcs=[..., finished])` with the weight 0: it is watched, and earns
+    nothing. TRL logs neither that a tool's result did not fit into `max_completion_length` nor that
+    `max_tool_calling_iterations` were over.
 
-    Let it be the last reward, because it also makes the messages fit to be logged: it turns the calls' arguments into text, and
-    leaves out what is neither a name nor arguments. TRL 1.15 writes the messages as a Parquet table (grpo_trainer.py 3277),
-    which has one type a column: a policy that calls once with 50 and once with "50" would end the training with an
-    ArrowInvalid, and one that calls without any argument with an ArrowNotImplementedError.
+    Let it be the last reward, because it also makes the messages fit to be logged: it turns the
+    calls' arguments into text, and leaves out what is neither a name nor arguments. TRL 1.15 writes
+    the messages as a Parquet table (grpo_trainer.py 3277), which has one type a column: a policy
+    that calls once with 50 and once with "50" would end the training with an ArrowInvalid, and one
+    that calls without any argument with an ArrowNotImplementedError.
 
     >>> finished([[{"role": "assistant", "content": "", "tool_calls": []}], [{"role": "tool", "content": "Yes, it is 5."}]])
     [1.0, 0.0]
@@ -73,7 +82,10 @@ def finished(completions: list[list[dict]], **columns) -> list[float]:
     for message in itertools.chain.from_iterable(completions):
         for call in _calls(message):
             name, arguments = call["function"].get("name", ""), call["function"].get("arguments")
-            call["function"] = {"name": name, "arguments": arguments if isinstance(arguments, str) else json.dumps(arguments)}
+            call["function"] = {
+                "name": name,
+                "arguments": arguments if isinstance(arguments, str) else json.dumps(arguments),
+            }
     return ended
 
 
@@ -88,7 +100,8 @@ def _calls(message: dict) -> Sequence[dict]:
 
 
 def transcript(said: list[dict]) -> str:
-    """An episode for people: what the policy said, each call on a line of its own, and what came back, indented.
+    """An episode for people: what the policy said, each call on a line of its own, and what came
+    back, indented.
 
     >>> call = {"type": "function", "function": {"name": "guess", "arguments": {"number": 5}}}
     >>> said = [{"role": "assistant", "content": "5 to 7.", "tool_calls": [call]}, {"role": "tool", "content": "Yes."}]
@@ -108,10 +121,15 @@ def transcript(said: list[dict]) -> str:
 def _call(call: dict) -> str:
     arguments = call.get("arguments")
     if isinstance(arguments, str):
-        with suppress(ValueError):  # else a text where names and values belong, which a policy may write
+        # else a text where names and values belong, which a policy may write
+        with suppress(ValueError):
             arguments = json.loads(arguments)
     named = isinstance(arguments, dict)
-    shown = ", ".join(f"{name}={value!r}" for name, value in arguments.items()) if named else repr(arguments)
+    shown = (
+        ", ".join(f"{name}={value!r}" for name, value in arguments.items())
+        if named
+        else repr(arguments)
+    )
     return f"{call.get('name', '')}({shown})"
 
 
@@ -125,14 +143,23 @@ def play(
     turns: int,
     context: int | None = None,
 ) -> list[Episode]:
-    """An episode for each row, all at once: the policy writes, its calls are made, the results go on the end, until none calls.
+    """An episode for each row, all at once: the policy writes, its calls are made, the results go
+    on the end, until none calls.
 
-    complete: the policy; see `Complete`, and `policy.play`. environments: a factory, called once a row. rows: `prompt`, and
-    what `reset` takes. max_completion_length: tokens of an episode after its prompt, the tools' included. turns: how often its
-    calls are answered (TRL's `max_tool_calling_iterations`). context: the model's, for prompt and episode together.
+    complete: the policy; see `Complete`, and `policy.play`. environments: a factory, called once a
+    row. rows: `prompt`, and what `reset` takes. max_completion_length: tokens of an episode after
+    its prompt, the tools' included. turns: how often its calls are answered (TRL's
+    `max_tool_calling_iterations`). context: the model's, for prompt and episode together.
     """
     episodes = [begun(tokenizer, environments(), row) for row in rows]
-    go_on(complete, tokenizer, episodes, max_completion_length=max_completion_length, turns=turns, context=context)
+    go_on(
+        complete,
+        tokenizer,
+        episodes,
+        max_completion_length=max_completion_length,
+        turns=turns,
+        context=context,
+    )
     return episodes
 
 
@@ -160,17 +187,24 @@ def go_on(
 
 
 def begun(tokenizer, environment: Environment, row: dict) -> Episode:
-    """An episode at its beginning: what `reset` says is appended to the last message, and the tools stand in the prompt."""
+    """An episode at its beginning: what `reset` says is appended to the last message, and the tools
+    stand in the prompt.
+    """
     said = environment.reset(**row)
     prompt = [dict(message) for message in row["prompt"]]
     prompt[-1]["content"] += said or ""
     tools = [getattr(environment, name) for name in tools_of(type(environment))]
-    text = tokenizer.apply_chat_template(prompt, tools=tools, add_generation_prompt=True, tokenize=False)
+    text = tokenizer.apply_chat_template(
+        prompt, tools=tools, add_generation_prompt=True, tokenize=False
+    )
     return Episode(environment, prompt, tokenizer(text, add_special_tokens=False)["input_ids"])
 
 
 def say(episode: Episode, tokenizer, ids: list[int]) -> None:
-    """Add what the policy wrote, and read the calls out of it. What cannot be parsed as a call is plain text."""
+    """Add what the policy wrote, and read the calls out of it.
+
+    What cannot be parsed as a call is plain text.
+    """
     from trl.chat_template_utils import parse_response
 
     if ids:
@@ -179,8 +213,11 @@ def say(episode: Episode, tokenizer, ids: list[int]) -> None:
     episode.mask += [1] * len(ids)
 
 
-def answer(episode: Episode, tokenizer, max_completion_length: int, context: int | None = None) -> bool:
-    """Make the calls of the last message and add their results; whether there was one, and room for what came back.
+def answer(
+    episode: Episode, tokenizer, max_completion_length: int, context: int | None = None
+) -> bool:
+    """Make the calls of the last message and add their results; whether there was one, and room for
+    what came back.
 
     Where there is no room, the results are left out, and the call stays the last word, as in TRL.
     """
@@ -190,7 +227,9 @@ def answer(episode: Episode, tokenizer, max_completion_length: int, context: int
     results = [_result(episode, call["function"]) for call in asked]
     ids = _result_ids(tokenizer, results)
     length = len(episode.ids) + len(ids)
-    if length > max_completion_length or (context is not None and len(episode.prompt_ids) + length >= context):
+    if length > max_completion_length or (
+        context is not None and len(episode.prompt_ids) + length >= context
+    ):
         return False
     episode.said += results
     episode.ids += ids
@@ -209,20 +248,35 @@ def _result(episode: Episode, call: dict) -> dict:
     except Exception as error:
         episode.failed += 1
         result = {"error": str(error)}
-    return {"role": "tool", "name": name, "content": result if isinstance(result, list) else str(result)}
+    return {
+        "role": "tool",
+        "name": name,
+        "content": result if isinstance(result, list) else str(result),
+    }
 
 
 def _result_ids(tokenizer, results: list[dict]) -> list[int]:
-    """The tokens from the policy's end token to where it writes again. A conversation around the results shows which they are:
-    to render the real one again could cut what the policy wrote into other tokens than it sampled."""
+    """The tokens from the policy's end token to where it writes again.
+
+    A conversation around the results shows which they are: to render the real one again could cut
+    what the policy wrote into other tokens than it sampled.
+    """
     call = {"type": "function", "function": {"name": results[0]["name"], "arguments": {}}}
-    before = [{"role": "user", "content": ""}, {"role": "assistant", "content": "", "tool_calls": [call]}]
+    before = [
+        {"role": "user", "content": ""},
+        {"role": "assistant", "content": "", "tool_calls": [call]},
+    ]
     start, whole = (
-        tokenizer(tokenizer.apply_chat_template(messages, **how, tokenize=False), add_special_tokens=False)["input_ids"]
+        tokenizer(
+            tokenizer.apply_chat_template(messages, **how, tokenize=False), add_special_tokens=False
+        )["input_ids"]
         for messages, how in ((before, {}), (before + results, {"add_generation_prompt": True}))
     )
     ends = [at + 1 for at, token in enumerate(start) if token == tokenizer.eos_token_id]
     start = start[: ends[-1]] if ends else start
     if whole[: len(start)] != start:
-        raise ValueError("the chat template renders a call differently once its result follows: see check_template.")
+        raise ValueError(
+            "the chat template renders a call differently once its result follows: see "
+            "check_template."
+        )
     return whole[len(start) :]

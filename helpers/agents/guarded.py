@@ -1,8 +1,9 @@
 """Environments that cannot end, hang or flood a training.
 
-TRL 1.15 runs tools one after another without a time-out (grpo_trainer.py 1914 to 1929), catches what tools raise but not what
-`reset` and `get_reward` do, passes any result but a list on as `str(result)` (1957), and drops a turn without a word where its
-result does not fit into `max_completion_length` (1993 to 2003).
+TRL 1.15 runs tools one after another without a time-out (grpo_trainer.py 1914 to 1929), catches
+what tools raise but not what `reset` and `get_reward` do, passes any result but a list on as
+`str(result)` (1957), and drops a turn without a word where its result does not fit into
+`max_completion_length` (1993 to 2003).
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
-from helpers.agents.schemas import misfit
 from helpers.agents.protocol import Environment, ToolError, examined, schema_of, tools_of
+from helpers.agents.schemas import misfit
 from helpers.agents.threads import OutOfTime, Worker
 from helpers.runs import Run
 
@@ -52,26 +53,34 @@ class Fault:
 
 
 class Guarded:
-    """A factory for `GRPOTrainer(environment_factory=…)` whose episodes survive what an environment does wrong.
+    """A factory for `GRPOTrainer(environment_factory=…)` whose episodes survive what an environment
+    does wrong.
 
         environments = Guarded(Guessing, run=run)
         trainer = GRPOTrainer(..., environment_factory=environments)
 
-    Tools keep their names, signatures and docstrings, from which TRL makes what the policy is told. Every tool gets
+    Tools keep their names, signatures and docstrings, from which TRL makes what the policy is told.
+    Every tool gets
 
-    - a check of its arguments against that schema, which answers with a sentence that a policy can learn from;
-    - a time-out of `seconds`: afterwards the episode is dead, its tools say so, and it earns 0.0, so that hanging a tool does
-      not pay; the next episode gets a new instance (threads cannot be killed: see `worker`);
-    - a limit of `turns` calls an episode, after which every tool answers that the episode is over. TRL itself goes on until
-      `max_completion_length` is full: give `GRPOConfig(max_tool_calling_iterations=turns)`, too;
-    - a result of at most `result_characters` characters, cut where it is longer, and said so in it; so is what `reset`
-      returns. What is no text becomes JSON; None of a tool, and what JSON does not know, is a fault.
+    - a check of its arguments against that schema, which answers with a sentence that a policy can
+      learn from;
+    - a time-out of `seconds`: afterwards the episode is dead, its tools say so, and it earns 0.0,
+      so that hanging a tool does not pay; the next episode gets a new instance (threads cannot be
+      killed: see `worker`);
+    - a limit of `turns` calls an episode, after which every tool answers that the episode is over.
+      TRL itself goes on until `max_completion_length` is full: give
+      `GRPOConfig(max_tool_calling_iterations=turns)`, too;
+    - a result of at most `result_characters` characters, cut where it is longer, and said so in it;
+      so is what `reset` returns. What is no text becomes JSON; None of a tool, and what JSON does
+      not know, is a fault.
 
-    What goes wrong is counted in `counts`, kept in `faults` and, with a run, in `checkpoints/environment_faults.jsonl`. A tool
-    that raises costs one failed call; ToolError is no fault but the environment's word to the policy. Where `reset` or
-    `get_reward` raises, or gives no finite number, the episode is dead and its reward None, which TRL leaves out. Where more
-    than 1 % of the episodes (at least 100) died, or 16 threads hang, the next `reset` raises BrokenEnvironment: better stop
-    than train on nothing. `training.guard.GuardedEpisodes`, among the callbacks, saves a checkpoint before.
+    What goes wrong is counted in `counts`, kept in `faults` and, with a run, in
+    `checkpoints/environment_faults.jsonl`. A tool that raises costs one failed call; ToolError is
+    no fault but the environment's word to the policy. Where `reset` or `get_reward` raises, or
+    gives no finite number, the episode is dead and its reward None, which TRL leaves out. Where
+    more than 1 % of the episodes (at least 100) died, or 16 threads hang, the next `reset` raises
+    BrokenEnvironment: better stop than train on nothing. `training.guard.GuardedEpisodes`, among
+    the callbacks, saves a checkpoint before.
 
     ValueError, in the words of `check_environment`, where TRL could not use the environment at all.
     """
@@ -98,7 +107,9 @@ class Guarded:
             raise ValueError(" ".join(problems))
         self.factory, self.run = factory, run
         self.seconds, self.result_characters, self.turns = seconds, result_characters, turns
-        self.schemas = {name: schema_of(getattr(instance, name)) for name in tools_of(type(instance))}
+        self.schemas = {
+            name: schema_of(getattr(instance, name)) for name in tools_of(type(instance))
+        }
         self.kind = _guarded_kind(self, instance)
         self.__name__ = self.kind.__name__
         self.counts, self.faults, self.abandoned = Counter(), [], []
@@ -114,7 +125,10 @@ class Guarded:
         return len(self.abandoned)
 
     def text_of(self, result: object) -> str:
-        """A tool's result, or a reset's, as the policy reads it. A TypeError for what is no text and cannot be made one."""
+        """A tool's result, or a reset's, as the policy reads it.
+
+        A TypeError for what is no text and cannot be made one.
+        """
         text = _encodable(result if isinstance(result, str) else _json(result))
         limit = self.result_characters
         if len(text) > limit:
@@ -124,7 +138,9 @@ class Guarded:
         return text
 
     def note(self, call: str, arguments: dict, what: str) -> Fault:
-        """Keep a fault, and log it: of each call the first are kept, and the first of all is printed, too."""
+        """Keep a fault, and log it: of each call the first are kept, and the first of all is
+        printed, too.
+        """
         fault = Fault(self.__name__, call, _encodable(_short(arguments)), _encodable(what))
         self.counts["faults"] += 1
         alike = sum(kept.call == call for kept in self.faults)
@@ -137,7 +153,9 @@ class Guarded:
         if self.run:
             rank = {"rank": int(os.environ["RANK"])} if os.environ.get("RANK", "").isdigit() else {}
             with self.run.path(f"checkpoints/{FAULTS}").open("a", encoding="utf-8") as log:
-                log.write(json.dumps({"episode": self.counts["episodes"]} | rank | asdict(fault)) + "\n")
+                log.write(
+                    json.dumps({"episode": self.counts["episodes"]} | rank | asdict(fault)) + "\n"
+                )
         return fault
 
     def give_up_if_broken(self) -> None:
@@ -145,14 +163,20 @@ class Guarded:
         dead, episodes, stuck = self.counts["dead"], self.counts["episodes"], self.stuck
         if stuck >= _MOST_STUCK or (episodes >= _ENOUGH and dead > _MOST_DEAD * episodes):
             raise BrokenEnvironment(
-                f"{self.__name__}: {dead} of {episodes} episodes died, and {stuck} calls still hang. Last: {self.fatal}. "
-                f"Mend that call, or give it more than {self.seconds:g} seconds; then run the training again: it goes on from "
+                f"{self.__name__}: {dead} of {episodes} episodes died, and {stuck} calls still "
+                f"hang. Last: {self.fatal}. "
+                f"Mend that call, or give it more than {self.seconds:g} seconds; then run the "
+                "training again: it goes on from "
                 "its last checkpoint."
             )
 
 
 def _short(value: object) -> str:
-    text = ", ".join(f"{key}={part!r}" for key, part in value.items()) if isinstance(value, dict) else str(value)
+    text = (
+        ", ".join(f"{key}={part!r}" for key, part in value.items())
+        if isinstance(value, dict)
+        else str(value)
+    )
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
 
 
@@ -170,7 +194,7 @@ def _json(result: object) -> str:
         raise _NoText(f"returned a {type(result).__name__}, which is no text") from None
 
 
-# --- Episodes ----------------------------------------------------------------------------------------------------------
+# --- Episodes -------------------------------------------------------------------------------------
 
 
 class _Play:
@@ -181,7 +205,9 @@ class _Play:
         self.dead, self.earned, self.calls = "no episode has begun", None, 0
 
     def reset(self, columns: dict) -> str | None:
-        """Begin an episode; one that cannot begin is dead: it has no text of its own, and every call says so."""
+        """Begin an episode; one that cannot begin is dead: it has no text of its own, and every
+        call says so.
+        """
         guard = self.guard
         guard.give_up_if_broken()
         guard.counts["episodes"] += 1
@@ -198,7 +224,8 @@ class _Play:
             self.worker = Worker()
         except RuntimeError as error:
             raise BrokenEnvironment(
-                f"{self.guard.__name__}: no thread can be started for another episode ({error}). Play fewer at a time, or "
+                f"{self.guard.__name__}: no thread can be started for another episode ({error}). "
+                "Play fewer at a time, or "
                 "raise the limit on processes (`ulimit -u`, a container's `--pids-limit`)."
             ) from None
         weakref.finalize(self, self.worker.release)
@@ -206,7 +233,9 @@ class _Play:
         return self.inner is not None
 
     def run(self, call: str, arguments: dict, function: Callable, finish: Callable) -> object:
-        """The outcome of what an episode cannot do without; None, and the episode is dead, where there is none."""
+        """The outcome of what an episode cannot do without; None, and the episode is dead, where
+        there is none.
+        """
         try:
             value, error = self.worker.call(self.guard.seconds, function, finish)
         except OutOfTime:
@@ -219,13 +248,17 @@ class _Play:
         return value
 
     def hang(self, call: str, arguments: dict) -> None:
-        self.guard.fatal = self.guard.note(call, arguments, f"did not return within {self.guard.seconds:g} seconds")
+        self.guard.fatal = self.guard.note(
+            call, arguments, f"did not return within {self.guard.seconds:g} seconds"
+        )
         self.worker.abandon()
         self.guard.abandoned.append(self.worker)
         self.die(f"{call} did not answer in {self.guard.seconds:g} seconds")
 
     def die(self, why: str, earns: float | None = 0.0) -> None:
-        """What still runs in the old thread may change the old instance at any time: the next episode gets a new one."""
+        """What still runs in the old thread may change the old instance at any time: the next
+        episode gets a new one.
+        """
         self.guard.counts["dead"] += 1
         self.dead, self.earned, self.worker = why, earns, None
 
@@ -243,7 +276,9 @@ class _Play:
             guard.counts["refused"] += 1
             raise ToolError(_encodable(wrong))
         try:
-            text, error = self.worker.call(guard.seconds, lambda: getattr(self.inner, name)(**arguments), guard.text_of)
+            text, error = self.worker.call(
+                guard.seconds, lambda: getattr(self.inner, name)(**arguments), guard.text_of
+            )
         except OutOfTime:
             self.hang(name, arguments)
             raise ToolError(f"{self.dead}. The episode is over.") from None
@@ -251,12 +286,18 @@ class _Play:
             guard.counts["refused"] += 1
             raise ToolError(guard.text_of(str(error)))
         if error is not None:
-            guard.note(name, arguments, str(error) if isinstance(error, _NoText) else f"raised {_said(error)}")
+            guard.note(
+                name,
+                arguments,
+                str(error) if isinstance(error, _NoText) else f"raised {_said(error)}",
+            )
             raise ToolError(guard.text_of(f"{name} failed: {_said(error)}"))
         return text
 
     def reward(self) -> float | None:
-        """What the environment gives; for an episode that died, 0.0 where a call hung, else None."""
+        """What the environment gives; for an episode that died, 0.0 where a call hung,
+        else None.
+        """
         if self.dead:
             return self.earned
         score = self.run("get_reward", {}, lambda: self.inner.get_reward(), _finite)
@@ -278,7 +319,10 @@ def _said(error: BaseException) -> str:
 
 
 class _Episode:
-    """An instance as TRL sees it; `_guarded_kind` adds the tools. TRL looks at the class, so they must be functions of it."""
+    """An instance as TRL sees it; `_guarded_kind` adds the tools.
+
+    TRL looks at the class, so they must be functions of it.
+    """
 
     _guard: Guarded
 
@@ -286,7 +330,9 @@ class _Episode:
         self._play = _Play(self._guard)
 
     def __getattr__(self, name: str):
-        """What the environment has beside its tools, for reward functions that take `environments`."""
+        """What the environment has beside its tools, for reward functions that take
+        `environments`.
+        """
         inner = self._play.inner if "_play" in self.__dict__ else None
         if inner is None:
             raise AttributeError(f"{type(self).__name__} has no {name!r} before its first episode")
@@ -302,7 +348,8 @@ def _guarded_kind(guard: Guarded, instance: Environment) -> type:
         name: _guarded_tool(name, getattr(instance, name)) for name in guard.schemas
     }
     if inspect.isfunction(getattr(type(instance), "get_reward", None)):
-        members["get_reward"] = lambda self: self._play.reward()  # only then does TRL add a reward of the environment's own
+        # only then does TRL add a reward of the environment's own
+        members["get_reward"] = lambda self: self._play.reward()
     return type(type(instance).__name__, (_Episode,), members)
 
 
@@ -312,6 +359,10 @@ def _guarded_tool(name: str, tool: Callable) -> Callable:
         return self._play.call(name, values, arguments)
 
     call.__doc__ = inspect.getdoc(tool)  # it may be inherited
-    signature, receiver = inspect.signature(tool), inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    call.__signature__ = signature.replace(parameters=[receiver, *signature.parameters.values()])  # a static tool has no self
+    signature, receiver = (
+        inspect.signature(tool),
+        inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD),
+    )
+    # a static tool has no self
+    call.__signature__ = signature.replace(parameters=[receiver, *signature.parameters.values()])
     return call

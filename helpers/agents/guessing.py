@@ -1,4 +1,6 @@
-"""Number guessing over several turns, where the best strategy is known, so that every guess has a regret."""
+"""Number guessing over several turns, where the best strategy is known, so that every guess has a
+regret.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +12,10 @@ from helpers.agents.protocol import ToolError, seeded
 class Guessing:
     """Find a number from 1 to `span`; each guess is told whether the number is higher or lower.
 
-    Halving what is left finds it within floor(log2(span)) + 1 guesses (7 of 100), which is the least that any strategy can
-    promise, and earns 1.0. Each guess beyond that costs 0.1, down to 0.4; a number not found within twice as many earns 0.1,
-    no guess at all 0.0. The number comes from `seed`.
+    Halving what is left finds it within floor(log2(span)) + 1 guesses (7 of 100), which is the
+    least that any strategy can promise, and earns 1.0. Each guess beyond that costs 0.1, down to
+    0.4; a number not found within twice as many earns 0.1, no guess at all 0.0. The number comes
+    from `seed`.
     """
 
     def __init__(self, span: int = 100):
@@ -22,7 +25,10 @@ class Guessing:
 
     def reset(self, seed: int, **columns) -> str:
         self._number, self._guesses = seeded(seed).randint(1, self._span), []
-        return f"I am thinking of a number from 1 to {self._span}. Find it with as few guesses as you can."
+        return (
+            f"I am thinking of a number from 1 to {self._span}. Find it with as few guesses as "
+            "you can."
+        )
 
     def guess(self, number: int) -> str:
         """Guess the number.
@@ -36,7 +42,9 @@ class Guessing:
         if number == self._number:
             return f"Yes, it is {number}."
         left = 2 * self._enough - len(self._guesses)
-        return ("Higher" if number < self._number else "Lower") + (f" than {number}." if left else ". No guesses are left.")
+        return ("Higher" if number < self._number else "Lower") + (
+            f" than {number}." if left else ". No guesses are left."
+        )
 
     def get_reward(self) -> float:
         if self._number not in self._guesses:
@@ -44,10 +52,12 @@ class Guessing:
         return max(0.4, round(1.0 - 0.1 * max(0, len(self._guesses) - self._enough), 1))
 
     def _regret(self) -> float:
-        """How many guesses were given away, on average over what the number might have been: 0.0 for halving.
+        """How many guesses were given away, on average over what the number might have been: 0.0
+        for halving.
 
-        The sum over the guesses of what the guess and the best play after it take on average, less what the best guess takes.
-        Luck plays no part in it. Hidden by its underscore: every other public method would be a tool.
+        The sum over the guesses of what the guess and the best play after it take on average, less
+        what the best guess takes. Luck plays no part in it. Hidden by its underscore: every other
+        public method would be a tool.
         """
         low, high, given_away = 1, self._span, 0.0
         for guess in self._guesses:
@@ -60,7 +70,9 @@ class Guessing:
 
 
 def _after(guess: int, low: int, high: int) -> float:
-    """Guesses that a game with low to high left takes on average, when this is the next and the best play follows."""
+    """Guesses that a game with low to high left takes on average, when this is the next and the
+    best play follows.
+    """
     left = high - low + 1
     if not low <= guess <= high:
         return 1 + _best(left)

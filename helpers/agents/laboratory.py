@@ -1,11 +1,13 @@
-"""The laboratory for environments: scripted players play before a policy does, through the same guarded tools.
+"""The laboratory for environments: scripted players play before a policy does, through the same
+guarded tools.
 
     lab = Laboratory(Guarded(Guessing))
     lab.play()               # what each player earns, in how many calls and seconds
     lab.checks()             # what must hold of any environment, one after another
     print(lab.verdict())     # go or no go, and what to change
 
-As notebook 02 attacks rewards, this attacks episodes: what a lazy or a cheating player earns here, GRPO will teach.
+As notebook 02 attacks rewards, this attacks episodes: what a lazy or a cheating player earns here,
+GRPO will teach.
 """
 
 from __future__ import annotations
@@ -40,7 +42,10 @@ class _Sick(Exception):
 
 @dataclass
 class Episode:
-    """One that was or is being played. `replies`: what the player was told, with whether the call failed."""
+    """One that was or is being played.
+
+    `replies`: what the player was told, with whether the call failed.
+    """
 
     environment: object
     row: dict
@@ -90,7 +95,9 @@ class Episode:
 
 
 def called(environment: object, name: str, arguments: object) -> tuple[str, bool]:
-    """One call as TRL makes it (grpo_trainer.py 1918 to 1929, 1957): the reply, and whether it failed."""
+    """One call as TRL makes it (grpo_trainer.py 1918 to 1929, 1957): the reply, and
+    whether it failed.
+    """
     tools = {tool: getattr(environment, tool) for tool in tools_of(type(environment))}
     try:
         if name not in tools:
@@ -103,9 +110,10 @@ def called(environment: object, name: str, arguments: object) -> tuple[str, bool
 class Laboratory:
     """A guarded environment on the bench.
 
-    rows: what `reset` is called with, a DataFrame or dictionaries, the first 32 are played; without them seeds 0 to 31.
-    oracle, at_once: see `players`; those of the suite's own environments are known. ValueError where one is missing, or where
-    the environment does not judge itself (`get_reward`).
+    rows: what `reset` is called with, a DataFrame or dictionaries, the first 32 are played; without
+    them seeds 0 to 31.
+    oracle, at_once: see `players`; those of the suite's own environments are known. ValueError
+    where one is missing, or where the environment does not judge itself (`get_reward`).
     """
 
     def __init__(
@@ -115,14 +123,21 @@ class Laboratory:
         oracle: Player | None = None,
         at_once: Player | None = None,
     ):
-        oracle, at_once = oracle or players.ORACLES.get(guard.__name__), at_once or players.AT_ONCE.get(guard.__name__)
+        oracle, at_once = (
+            oracle or players.ORACLES.get(guard.__name__),
+            at_once or players.AT_ONCE.get(guard.__name__),
+        )
         if oracle is None or at_once is None:
             missing = "oracle" if oracle is None else "at_once"
             raise ValueError(
-                f"{guard.__name__} needs `{missing}`: a player of its own, written as those in environments/players.py."
+                f"{guard.__name__} needs `{missing}`: a player of its own, written as those in "
+                "environments/players.py."
             )
         if not inspect.isfunction(getattr(guard.kind, "get_reward", None)):
-            raise ValueError(f"{guard.__name__} has no `get_reward`: the laboratory asks it what an episode earned.")
+            raise ValueError(
+                f"{guard.__name__} has no `get_reward`: the laboratory asks it what an episode "
+                "earned."
+            )
         rows = rows.to_dict("records") if isinstance(rows, pd.DataFrame) else rows
         rows = [{"seed": seed} for seed in range(_ROWS)] if rows is None else rows
         if not rows:
@@ -146,12 +161,16 @@ class Laboratory:
     # --- Playing ---
 
     def _seated(self, player: str, at: int, environment: object = None) -> Episode:
-        """An episode about to begin, in a new instance unless one is given; a player that never ends gets twice the turns."""
+        """An episode about to begin, in a new instance unless one is given; a player that never
+        ends gets twice the turns.
+        """
         if self.guard.counts["dead"] - self.died_before >= _DEAD:
             raise _Sick
         chosen, seed = self.players[player], f"{player} {at}"
         limit = 2 * self.guard.turns + 2
-        return Episode(environment or self.guard(), self.rows[at], self.guard.schemas, chosen, seed, limit).begin()
+        return Episode(
+            environment or self.guard(), self.rows[at], self.guard.schemas, chosen, seed, limit
+        ).begin()
 
     def _outcomes(self, player: str, order: list[int]) -> list[tuple]:
         """The outcomes by row, all played in one instance, in this order."""
@@ -161,8 +180,9 @@ class Laboratory:
         return [found[at] for at in range(len(self.rows))]
 
     def play(self) -> pd.DataFrame:
-        """What each player earns: a row a player, with the mean reward, the calls of an episode, the share that failed, and the
-        seconds of an episode."""
+        """What each player earns: a row a player, with the mean reward, the calls of an episode,
+        the share that failed, and the seconds of an episode.
+        """
         try:
             for name in self.players:
                 environment, played = self.guard(), []
@@ -172,7 +192,9 @@ class Laboratory:
                 self.episodes[name] = played
         except (_Sick, BrokenEnvironment) as error:
             self.sick = str(error) or f"{_DEAD} episodes died: {self.guard.faults[-1]}."
-        return pd.DataFrame({name: self._summary(played) for name, played in self.episodes.items()}).T
+        return pd.DataFrame(
+            {name: self._summary(played) for name, played in self.episodes.items()}
+        ).T
 
     def _summary(self, played: list) -> dict:
         calls = [len(episode.replies) for episode, _ in played]
@@ -195,7 +217,9 @@ class Laboratory:
     # --- Checks ---
 
     def checks(self) -> pd.DataFrame:
-        """What must hold of any environment: a row a check, with whether it does (`holds`) and what was `found` where not."""
+        """What must hold of any environment: a row a check, with whether it does (`holds`) and what
+        was `found` where not.
+        """
         if not self.episodes and not self.sick:
             self.play()
         found = {}
@@ -212,17 +236,23 @@ class Laboratory:
     def verdict(self) -> Verdict:
         """Go or no go, with the reasons, from all checks."""
         table = self.checks() if self.found is None else self.found
-        verdict = Verdict([f"{self.sick} Mend that first: the other checks were not done."] if self.sick else [])
+        verdict = Verdict(
+            [f"{self.sick} Mend that first: the other checks were not done."] if self.sick else []
+        )
         verdict.stops += list(table["found"][~table["holds"].astype(bool)])
         if not self.sick:
-            slowest = max(self.episodes, key=lambda name: self._summary(self.episodes[name])["seconds"])
+            slowest = max(
+                self.episodes, key=lambda name: self._summary(self.episodes[name])["seconds"]
+            )
             seconds = self._summary(self.episodes[slowest])["seconds"]
             if seconds > _SLOW:
                 verdict.notes.append(
-                    f"an episode takes {seconds:.2f} s in the tools alone ('{slowest}'); TRL runs them one by one."
+                    f"an episode takes {seconds:.2f} s in the tools alone ('{slowest}'); TRL runs "
+                    "them one by one."
                 )
             verdict.notes.append(
-                f"after {self.guard.turns} calls the tools refuse, but TRL goes on until `max_completion_length` is full: set "
+                f"after {self.guard.turns} calls the tools refuse, but TRL goes on until "
+                "`max_completion_length` is full: set "
                 f"GRPOConfig(max_tool_calling_iterations={self.guard.turns}), too."
             )
         return verdict
@@ -250,7 +280,10 @@ def _oracle_wins(lab: Laboratory) -> str | None:
         return None
     lost = next(episode for episode, reward in lab.episodes[ORACLE] if (reward or 0.0) < _WINS)
     last = lost.replies[-1][0] if lost.replies else "nothing"
-    return f"the oracle earns {lab.earned(ORACLE):.2f}, not 1: nobody can learn to win. It was told last: {last:.200}"
+    return (
+        f"the oracle earns {lab.earned(ORACLE):.2f}, not 1: nobody can learn to win. It was "
+        f"told last: {last:.200}"
+    )
 
 
 def _below_half(player: str, why: str) -> Callable[[Laboratory], str | None]:
@@ -268,14 +301,23 @@ def _trying_pays(lab: Laboratory) -> str | None:
     if nothing < trying - _SAME:
         return None
     return (
-        f"doing nothing earns {nothing:.2f} and a hasty try {trying:.2f}: GRPO would teach silence. Let an attempt that fails "
+        f"doing nothing earns {nothing:.2f} and a hasty try {trying:.2f}: GRPO would teach "
+        "silence. Let an attempt that fails "
         "earn a little, 0.1 for example."
     )
 
 
 def _looping_ends(lab: Laboratory) -> str | None:
-    late = [reply for episode, _ in lab.episodes[LOOPING] for reply in episode.replies[lab.guard.turns :]]
-    return None if late and all(failed for _, failed in late) else "an endless loop is still answered after the last turn."
+    late = [
+        reply
+        for episode, _ in lab.episodes[LOOPING]
+        for reply in episode.replies[lab.guard.turns :]
+    ]
+    return (
+        None
+        if late and all(failed for _, failed in late)
+        else "an endless loop is still answered after the last turn."
+    )
 
 
 def _earns_no_more(player: str, than: str) -> Callable[[Laboratory], str | None]:
@@ -290,32 +332,55 @@ def _earns_no_more(player: str, than: str) -> Callable[[Laboratory], str | None]
 
 def _all_fail(player: str) -> Callable[[Laboratory], str | None]:
     def check(lab: Laboratory) -> str | None:
-        through = [reply for episode, _ in lab.episodes[player] for reply, failed in episode.replies if not failed]
-        return f"'{player}': {len(through)} calls were answered, such as with {through[0]!r:.100}." if through else None
+        through = [
+            reply
+            for episode, _ in lab.episodes[player]
+            for reply, failed in episode.replies
+            if not failed
+        ]
+        return (
+            f"'{player}': {len(through)} calls were answered, such as with {through[0]!r:.100}."
+            if through
+            else None
+        )
 
     return check
 
 
 def _repeatable(lab: Laboratory) -> str | None:
     everyone = range(len(lab.rows))
-    once, again = ([lab._seated(RANDOM, at).played().outcome() for at in everyone] for _ in range(2))
+    once, again = (
+        [lab._seated(RANDOM, at).played().outcome() for at in everyone] for _ in range(2)
+    )
     if once == again:
         return None
-    return "the same row gives different episodes: draw all that is random from `seed`, or the members of a group start apart."
+    return (
+        "the same row gives different episodes: draw all that is random from `seed`, or the "
+        "members of a group start apart."
+    )
 
 
 def _rows_differ(lab: Laboratory) -> str | None:
     outcomes = lab._outcomes(ORACLE, list(range(len(lab.rows))))
     if len(set(outcomes)) > 1 or len(outcomes) == 1:
         return None
-    return "all rows give the same episode: `reset` does not use what it is given, and it could be learnt by heart."
+    return (
+        "all rows give the same episode: `reset` does not use what it is given, and it could "
+        "be learnt by heart."
+    )
 
 
 def _order_is_free(lab: Laboratory) -> str | None:
     forward = list(range(len(lab.rows)))
-    if all(lab._outcomes(player, forward) == lab._outcomes(player, forward[::-1]) for player in (ORACLE, RANDOM)):
+    if all(
+        lab._outcomes(player, forward) == lab._outcomes(player, forward[::-1])
+        for player in (ORACLE, RANDOM)
+    ):
         return None
-    return "an episode depends on the one before it: let `reset` set everything, and keep nothing in the class or the module."
+    return (
+        "an episode depends on the one before it: let `reset` set everything, and keep nothing "
+        "in the class or the module."
+    )
 
 
 def _side_by_side(lab: Laboratory) -> str | None:
@@ -326,7 +391,10 @@ def _side_by_side(lab: Laboratory) -> str | None:
         going = [episode for episode in going if episode.turn()]
     if [episode.outcome() for episode in together] == alone:
         return None
-    return "episodes at the same time change one another: keep their state in the instance, not in the class or the module."
+    return (
+        "episodes at the same time change one another: keep their state in the instance, not "
+        "in the class or the module."
+    )
 
 
 def _as_new(lab: Laboratory) -> str | None:
@@ -335,7 +403,10 @@ def _as_new(lab: Laboratory) -> str | None:
         leaving.turn()  # the second one is left in the middle
     if lab._seated(ORACLE, 0, used).played().outcome() == lab._seated(ORACLE, 0).played().outcome():
         return None
-    return "an instance that was used before plays differently from a new one: TRL reuses them, so let `reset` set everything."
+    return (
+        "an instance that was used before plays differently from a new one: TRL reuses them, "
+        "so let `reset` set everything."
+    )
 
 
 def _asking_is_free(lab: Laboratory) -> str | None:
@@ -353,10 +424,15 @@ def _settled(lab: Laboratory) -> str | None:
         environment = lab.guard()
         won = lab._seated(ORACLE, at, environment).played().outcome()[-1]
         view = View("", lab.guard.schemas, random.Random(at))
-        for _, (name, arguments) in zip(range(lab.guard.turns), players.at_random(view), strict=False):
+        for _, (name, arguments) in zip(
+            range(lab.guard.turns), players.at_random(view), strict=False
+        ):
             called(environment, name, arguments)
         if (after := environment.get_reward()) != won:
-            return f"calls after the end change the reward from {won} to {after}: let only the first answer count."
+            return (
+                f"calls after the end change the reward from {won} to {after}: let only the "
+                "first answer count."
+            )
     return None
 
 
@@ -364,7 +440,10 @@ def _unit_scale(lab: Laboratory) -> str | None:
     for name, played in lab.episodes.items():
         for _, reward in played:
             if reward is None or not 0 <= reward <= 1:
-                return f"'{name}' was given the reward {reward}: a full success is 1, nothing is 0, and every episode has one."
+                return (
+                    f"'{name}' was given the reward {reward}: a full success is 1, nothing is "
+                    "0, and every episode has one."
+                )
     return None
 
 
@@ -373,7 +452,8 @@ def _no_faults(lab: Laboratory) -> str | None:
     if not faults:
         return None
     return (
-        f"{len(faults)} calls went wrong, such as {faults[0]}. Raise ToolError where it was the player who did something wrong."
+        f"{len(faults)} calls went wrong, such as {faults[0]}. Raise ToolError where it was "
+        "the player who did something wrong."
     )
 
 
@@ -382,7 +462,9 @@ CHECKS: dict[str, Callable[[Laboratory], str | None]] = {
     "no tool fails": _no_faults,
     "the oracle wins": _oracle_wins,
     "random does not win": _below_half(RANDOM, "chance wins. Ask for more."),
-    "answering at once does not win": _below_half(AT_ONCE, "there is nothing to learn from several turns. Ask for more."),
+    "answering at once does not win": _below_half(
+        AT_ONCE, "there is nothing to learn from several turns. Ask for more."
+    ),
     "doing nothing earns less than trying": _trying_pays,
     "looping ends": _looping_ends,
     "looping does not pay": _earns_no_more(LOOPING, AT_ONCE),

@@ -1,7 +1,8 @@
 """Scripted players: what a policy might do in an episode, good and bad, before one is trained.
 
-A player is a generator: it yields calls, (tool, arguments), and is sent each reply as the policy would read it. It sees what
-a policy sees: the text of `reset` and the tools' schemas. Ends when it has nothing more to say.
+A player is a generator: it yields calls, (tool, arguments), and is sent each reply as the policy
+would read it. It sees what a policy sees: the text of `reset` and the tools' schemas. Ends when it
+has nothing more to say.
 """
 
 from __future__ import annotations
@@ -13,14 +14,40 @@ from dataclasses import dataclass
 
 from helpers.agents.schemas import fits
 
-# Underscores hide these from TRL; the rest are methods that every environment has, or that somebody may have left public.
-_NOT_TOOLS = ["reset", "get_reward", "close", "__init__", "__class__", "__dict__", "_right", "_number", "_answer", "_regret"]
-_NOT_TOOLS += ["_inner", "_guard", "_call", "_worker", "eval", "exec", "os.system", "", " ", "get_reward()", "self.get_reward"]
+# Underscores hide these from TRL; the rest are methods that every environment has, or that somebody
+# may have left public.
+_NOT_TOOLS = [
+    "reset",
+    "get_reward",
+    "close",
+    "__init__",
+    "__class__",
+    "__dict__",
+    "_right",
+    "_number",
+    "_answer",
+    "_regret",
+]
+_NOT_TOOLS += [
+    "_inner",
+    "_guard",
+    "_call",
+    "_worker",
+    "eval",
+    "exec",
+    "os.system",
+    "",
+    " ",
+    "get_reward()",
+    "self.get_reward",
+]
 
 
 @dataclass(frozen=True)
 class View:
-    """What a player knows: the text of `reset`, the tools' schemas by name, and random numbers of its own."""
+    """What a player knows: the text of `reset`, the tools' schemas by name, and random numbers of
+    its own.
+    """
 
     observation: str
     schemas: dict[str, dict]
@@ -29,7 +56,7 @@ class View:
 
 Player = Callable[[View], Iterator[tuple[str, object]]]
 
-# --- For any environment -----------------------------------------------------------------------------------------------
+# --- For any environment --------------------------------------------------------------------------
 
 
 def nothing(view: View) -> Iterator:
@@ -38,7 +65,9 @@ def nothing(view: View) -> Iterator:
 
 
 def at_random(view: View) -> Iterator:
-    """Well-formed calls of random tools, with words and numbers of the question and others, for ever."""
+    """Well-formed calls of random tools, with words and numbers of the question and
+    others, for ever.
+    """
     while True:
         name = view.rng.choice(sorted(view.schemas))
         yield name, _drawn(view, view.schemas[name])
@@ -91,10 +120,14 @@ def _value(view: View, schema: dict) -> object:
     if kind in ("integer", "number"):
         return view.rng.choice([*numbers, view.rng.randrange(1, 101), view.rng.randrange(1, 101)])
     simple = {"boolean": view.rng.random() < 0.5, "array": [], "object": {}, "null": None}
-    return simple[kind] if kind in simple else view.rng.choice(re.findall(r"\w+", view.observation) or ["word"])
+    return (
+        simple[kind]
+        if kind in simple
+        else view.rng.choice(re.findall(r"\w+", view.observation) or ["word"])
+    )
 
 
-# --- For the three of the suite ----------------------------------------------------------------------------------------
+# --- For the three of the suite -------------------------------------------------------------------
 
 
 def calculating(view: View) -> Iterator:
@@ -130,7 +163,9 @@ def guessing_at_once(view: View) -> Iterator:
 
 def looking_up(view: View) -> Iterator:
     """Table: finds the row, reads the cell, answers."""
-    asked, column, value = re.search(r"What is the (.+) where (.+) is (.+)\?", view.observation).groups()
+    asked, column, value = re.search(
+        r"What is the (.+) where (.+) is (.+)\?", view.observation
+    ).groups()
     found = yield "find_row", {"column": column, "value": value}
     cell = yield "read_cell", {"row": int(re.search(r"\d+", found).group()), "column": asked}
     yield "answer", {"value": cell}
@@ -141,6 +176,11 @@ def looking_up_at_once(view: View) -> Iterator:
     yield "answer", {"value": re.search(r" is (.+)\?", view.observation).group(1)}
 
 
-# By the class's name: the player that knows how to win, and the one that answers without having tried.
+# By the class's name: the player that knows how to win, and the one that answers without having
+# tried.
 ORACLES = {"Calculator": calculating, "Guessing": halving, "Table": looking_up}
-AT_ONCE = {"Calculator": calculating_at_once, "Guessing": guessing_at_once, "Table": looking_up_at_once}
+AT_ONCE = {
+    "Calculator": calculating_at_once,
+    "Guessing": guessing_at_once,
+    "Table": looking_up_at_once,
+}

@@ -1,15 +1,23 @@
-"""What a policy passes to a tool, against the schema that it was shown: the first thing that does not fit, in words.
+"""What a policy passes to a tool, against the schema that it was shown: the first thing that does
+not fit, in words.
 
-Only what Transformers makes of annotations is known here. Left out: jsonschema, whose sentences speak of schemas
-("'5' is not of type 'integer'"); these are read by the policy, and are what it can learn from.
+Only what Transformers makes of annotations is known here. Left out: jsonschema, whose sentences
+speak of schemas ("'5' is not of type 'integer'"); these are read by the policy, and are what it can
+learn from.
 """
 
 from __future__ import annotations
 
 _SHOWN = 60  # characters of a value
 _KINDS = {
-    "integer": ("a whole number", lambda value: isinstance(value, int) and not isinstance(value, bool)),
-    "number": ("a number", lambda value: isinstance(value, (int, float)) and not isinstance(value, bool)),
+    "integer": (
+        "a whole number",
+        lambda value: isinstance(value, int) and not isinstance(value, bool),
+    ),
+    "number": (
+        "a number",
+        lambda value: isinstance(value, (int, float)) and not isinstance(value, bool),
+    ),
     "string": ("a text", lambda value: isinstance(value, str)),
     "boolean": ("true or false", lambda value: isinstance(value, bool)),
     "array": ("a list", lambda value: isinstance(value, list)),
@@ -44,7 +52,10 @@ def misfit(tool: str, schema: dict, arguments: dict) -> str | None:
 
 
 def fits(value: object, schema: dict) -> bool:
-    """Whether a value is what one argument's schema asks for. What a schema does not say is free."""
+    """Whether a value is what one argument's schema asks for.
+
+    What a schema does not say is free.
+    """
     if value is None and schema.get("nullable"):
         return True
     if "enum" in schema and value not in schema["enum"]:
@@ -56,7 +67,9 @@ def fits(value: object, schema: dict) -> bool:
         return False
     if isinstance(value, list) and "prefixItems" in schema:
         parts = schema["prefixItems"]
-        return len(value) == len(parts) and all(fits(one, part) for one, part in zip(value, parts, strict=True))
+        return len(value) == len(parts) and all(
+            fits(one, part) for one, part in zip(value, parts, strict=True)
+        )
     if isinstance(value, list) and "items" in schema:
         return all(fits(one, schema["items"]) for one in value)
     if isinstance(value, dict) and isinstance(schema.get("additionalProperties"), dict):

@@ -9,17 +9,32 @@ from pathlib import Path
 
 from helpers.agents.protocol import ToolError, seeded
 
-_GOODS = ["apple", "beetroot", "carrot", "date", "fennel", "grape", "kale", "lemon", "melon", "onion", "peach", "spinach"]
+_GOODS = [
+    "apple",
+    "beetroot",
+    "carrot",
+    "date",
+    "fennel",
+    "grape",
+    "kale",
+    "lemon",
+    "melon",
+    "onion",
+    "peach",
+    "spinach",
+]
 _SHELVES = ["left", "middle", "right"]
 _OVER = "You have answered already. The episode is over."
 
 
 class Table:
-    """Answer a question such as "What is the price of the lemon?" about a table that only the tools show.
+    """Answer a question such as "What is the price of the lemon?" about a table that only the tools
+    show.
 
-    The first answer counts: 1.0 for the right cell, 0.1 for another text, 0.0 for none. Rows, prices and the question come from
-    `seed`, so there is nothing to learn by heart. rows: how many, 2 to 12. path: a CSV file of your own with a header, whose
-    first column names the rows; then only the question is drawn. ValueError for a file that is no such table.
+    The first answer counts: 1.0 for the right cell, 0.1 for another text, 0.0 for none. Rows,
+    prices and the question come from `seed`, so there is nothing to learn by heart. rows: how many,
+    2 to 12. path: a CSV file of your own with a header, whose first column names the rows; then
+    only the question is drawn. ValueError for a file that is no such table.
     """
 
     def __init__(self, path: str | Path | None = None, rows: int = 8):
@@ -49,7 +64,11 @@ class Table:
             value: The value to look for.
         """
         self._check(column)
-        found = [str(at) for at, row in enumerate(self._table, start=1) if row[column].casefold() == value.strip().casefold()]
+        found = [
+            str(at)
+            for at, row in enumerate(self._table, start=1)
+            if row[column].casefold() == value.strip().casefold()
+        ]
         return f"Row {', '.join(found)}." if found else f"No row has {value!r:.50} in {column}."
 
     def read_cell(self, row: int, column: str) -> str:
@@ -82,14 +101,17 @@ class Table:
 
     def _check(self, column: str) -> None:
         if column not in self._table[0]:
-            raise ToolError(f"There is no column {column!r:.50}: the columns are {', '.join(self._table[0])}.")
+            raise ToolError(
+                f"There is no column {column!r:.50}: the columns are {', '.join(self._table[0])}."
+            )
 
 
 def _drawn(rng: random.Random, rows: int) -> str:
     """A shop's table as CSV."""
     lines = ["name,price,stock,shelf"]
     lines += [
-        f"{name},{rng.randrange(11, 99)},{rng.randrange(100, 999)},{rng.choice(_SHELVES)}" for name in rng.sample(_GOODS, rows)
+        f"{name},{rng.randrange(11, 99)},{rng.randrange(100, 999)},{rng.choice(_SHELVES)}"
+        for name in rng.sample(_GOODS, rows)
     ]
     return "\n".join(lines)
 
@@ -100,11 +122,18 @@ def _read(text: str) -> list[dict[str, str]]:
         raise ValueError("the table needs a header, at least two rows and two columns.")
     header, names = lines[0], [line[0] for line in lines[1:]]
     if len(set(header)) < len(header) or not all(header):
-        raise ValueError(f"the columns of the table need different names; they are {', '.join(map(repr, header))}.")
+        raise ValueError(
+            "the columns of the table need different names; they are "
+            f"{', '.join(map(repr, header))}."
+        )
     for at, line in enumerate(lines[1:], start=2):
         if len(line) != len(header):
-            raise ValueError(f"line {at} of the table has {len(line)} cells, and the header {len(header)}.")
+            raise ValueError(
+                f"line {at} of the table has {len(line)} cells, and the header {len(header)}."
+            )
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
-        raise ValueError(f"{twice[0]!r} names two rows of the table: the first column must tell them apart.")
+        raise ValueError(
+            f"{twice[0]!r} names two rows of the table: the first column must tell them apart."
+        )
     return [dict(zip(header, line, strict=True)) for line in lines[1:]]

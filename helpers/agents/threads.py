@@ -1,10 +1,11 @@
 """Calls that may never return, each instance's in a thread of its own.
 
-Python cannot kill a thread. What has not answered in time is left to itself: its late result goes nowhere, and `SystemExit` is
-raised in it, which ends a loop written in Python at its next line and does nothing to one that sleeps or sits in C. A call in C
-that keeps Python's lock (a regular expression that backtracks) stops the whole process, this clock too: such a tool needs a
-process of its own. All calls of one instance share its thread, because a connection to SQLite or an event loop belongs to the
-thread that made it.
+Python cannot kill a thread. What has not answered in time is left to itself: its late result goes
+nowhere, and `SystemExit` is raised in it, which ends a loop written in Python at its next line and
+does nothing to one that sleeps or sits in C. A call in C that keeps Python's lock (a regular
+expression that backtracks) stops the whole process, this clock too: such a tool needs a process of
+its own. All calls of one instance share its thread, because a connection to SQLite or an event loop
+belongs to the thread that made it.
 """
 
 from __future__ import annotations
@@ -26,15 +27,19 @@ class Worker:
 
     def __init__(self):
         self.jobs = SimpleQueue()
-        # A daemon: the program may end while a call still hangs. It must not hold the worker, or nobody would ever release it.
+        # A daemon: the program may end while a call still hangs. It must not hold the worker, or
+        # nobody would ever release it.
         self.thread = Thread(target=_work, args=(self.jobs,), daemon=True, name="environment")
         self.thread.start()
 
-    def call(self, seconds: float, function: Callable, finish: Callable = lambda value: value) -> tuple[object, object]:
-        """What finish(function()) returns, awaited where it must be, and what it raised: one of the two is None.
+    def call(
+        self, seconds: float, function: Callable, finish: Callable = lambda value: value
+    ) -> tuple[object, object]:
+        """What finish(function()) returns, awaited where it must be, and what it raised: one of the
+        two is None.
 
-        OutOfTime where both together take longer; the worker is then to be abandoned. `finish` runs in the thread, too, for
-        turning 10 GB into a text takes as long as making them.
+        OutOfTime where both together take longer; the worker is then to be abandoned. `finish` runs
+        in the thread, too, for turning 10 GB into a text takes as long as making them.
         """
         answer = SimpleQueue()
         self.jobs.put((function, finish, answer))
@@ -50,7 +55,9 @@ class Worker:
     def abandon(self) -> None:
         """Ask a thread that hangs to end; see the head of this file for when it does not."""
         self.release()
-        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self.thread.ident), ctypes.py_object(SystemExit))
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(
+            ctypes.c_ulong(self.thread.ident), ctypes.py_object(SystemExit)
+        )
 
 
 def _work(jobs: SimpleQueue) -> None:
@@ -64,7 +71,8 @@ def _outcome(runner: asyncio.Runner, function: Callable, finish: Callable) -> tu
     try:
         value = function()
         return finish(runner.run(_awaited(value)) if inspect.isawaitable(value) else value), None
-    except BaseException as error:  # SystemExit too: a tool must not end the training, nor its own thread
+    # SystemExit too: a tool must not end the training, nor its own thread
+    except BaseException as error:
         return None, error
 
 

@@ -1,7 +1,8 @@
-"""The parameters of a run that are no settings of a preset, each checked by the rule of the notebook that takes it.
+"""The parameters of a run that are no settings of a preset, each checked by the rule of the
+notebook that takes it.
 
-Here so that a run of hours does not end in its last notebook over a misspelt word. What a rule needs is imported only where
-its parameter is given.
+Here so that a run of hours does not end in its last notebook over a misspelt word. What a rule
+needs is imported only where its parameter is given.
 """
 
 from __future__ import annotations
@@ -11,20 +12,22 @@ from pathlib import Path
 from helpers.data.files import shortened
 from helpers.data.sources import check_columns, check_source
 from helpers.environment import this_machine
-from helpers.tags import TagFormat
 from helpers.presets import check_early_stopping
 from helpers.rewards.answers.kinds import checked
 from helpers.runs import check_seed
+from helpers.tags import TagFormat
 from helpers.training import trackers
 
 _COUNTS = ("groups", "batch_size", "samples", "sampled_questions")
 
 
 def check(given: dict, run: str | None = None, backend: str = "unsloth") -> None:
-    """ValueError or FileNotFoundError for a parameter that its notebook would refuse; nothing is loaded for it.
+    """ValueError or FileNotFoundError for a parameter that its notebook would refuse; nothing is
+    loaded for it.
 
-    given: parameters by name, as `run -p` takes them; None leaves one out. Settings of a preset are `presets.resolve`'s to
-    check. run: the name of the run, which must not be compared with itself. backend: what it trains with.
+    given: parameters by name, as `run -p` takes them; None leaves one out. Settings of a preset are
+    `presets.resolve`'s to check. run: the name of the run, which must not be compared with itself.
+    backend: what it trains with.
     """
     given = {name: value for name, value in given.items() if value is not None}
     trackers.check(given.get("report_to", "none"))
@@ -32,7 +35,8 @@ def check(given: dict, run: str | None = None, backend: str = "unsloth") -> None
     for name in _COUNTS:
         if name in given and (type(given[name]) is not int or given[name] < 1):
             raise ValueError(
-                f"{name}={given[name]!r} is not a number of completions or questions: give an integer of at least 1."
+                f"{name}={given[name]!r} is not a number of completions or questions: give an "
+                "integer of at least 1."
             )
     for name in ("system_prompt", "question"):
         if name in given and not isinstance(given[name], str):
@@ -67,7 +71,9 @@ def _check_played(given: dict) -> None:
     if "environment" in given:
         from helpers.agents.protocol import check_environment, named
 
-        if problems := check_environment(named("environment", given["environment"], "my_game.py:MyGame")):
+        if problems := check_environment(
+            named("environment", given["environment"], "my_game.py:MyGame")
+        ):
             raise ValueError(" ".join(problems))
     if "rows_file" in given and not Path(str(given["rows_file"])).is_file():
         raise FileNotFoundError(f"rows_file={given['rows_file']!r}: there is no such file.")

@@ -1,7 +1,9 @@
-"""One HTML page about a run, to send to a colleague: verdict, curves, findings, evaluation, rewards, settings, versions.
+"""One HTML page about a run, to send to a colleague: verdict, curves, findings, evaluation,
+rewards, settings, versions.
 
-It holds everything it shows: no network, no script, figures as inline SVG. It is read off the run folder alone; a part whose
-file is not there is left out, with a sentence saying which notebook makes it. `card.py` tells the same facts in Markdown.
+It holds everything it shows: no network, no script, figures as inline SVG. It is read off the run
+folder alone; a part whose file is not there is left out, with a sentence saying which notebook
+makes it. `card.py` tells the same facts in Markdown.
 """
 
 from __future__ import annotations
@@ -43,7 +45,11 @@ MODELS = {
 _CURVES = (
     (plots.reward, ("reward",), "The sum that is trained on. It should rise, then flatten."),
     (plots.each_reward, (), "Usually the format is learned first, and the answer follows."),
-    (plots.spread, ("reward_std", "frac_reward_zero_std"), "A group whose completions all score the same teaches nothing."),
+    (
+        plots.spread,
+        ("reward_std", "frac_reward_zero_std"),
+        "A group whose completions all score the same teaches nothing.",
+    ),
     (plots.kl, ("kl",), "It should rise and then level off."),
     (
         plots.completion_length,
@@ -53,9 +59,14 @@ _CURVES = (
     (
         plots.tools,
         ("tools/call_frequency", "tools/failure_frequency", "rewards/finished/mean"),
-        "An episode is unfinished where its last call was not answered: the limit on its length or on its turns came first.",
+        "An episode is unfinished where its last call was not answered: the limit on its length "
+        "or on its turns came first.",
     ),
-    (plots.loss, ("loss",), "Advantages sum to zero in every group: it is the gradient that teaches."),
+    (
+        plots.loss,
+        ("loss",),
+        "Advantages sum to zero in every group: it is the gradient that teaches.",
+    ),
 )
 _INCHES = (4.7, 2.9)  # small, so that the text of a figure stays readable at the width of a phone
 _SIGNIFICANT = 0.05
@@ -66,7 +77,9 @@ _SHOWN, _ENDS = 4, (500, 250)  # questions or completions of a kind; characters 
 
 @dataclass(frozen=True)
 class Facts:
-    """What a run folder says, without a machine's paths; `absent` maps each file that is not used to the reason why."""
+    """What a run folder says, without a machine's paths; `absent` maps each file that is not used
+    to the reason why.
+    """
 
     name: str
     manifest: dict
@@ -84,20 +97,24 @@ class Facts:
 def write(run: Run) -> Path:
     """Write report.html into the run folder and return its path.
 
-    FileNotFoundError where the run has nothing to report; ValueError where one of its files is damaged, or where the data
-    were prepared anew after the training (see `Run.section`).
+    FileNotFoundError where the run has nothing to report; ValueError where one of its files is
+    damaged, or where the data were prepared anew after the training (see `Run.section`).
     """
     page = templates().get_template("report.html.j2").render(_contents(read(run)))
     with atomic_write(run.path("report.html")) as temporary:
-        temporary.write_text(page, encoding="utf-8", errors="replace")  # a completion may hold half a surrogate pair
+        # a completion may hold half a surrogate pair
+        temporary.write_text(page, encoding="utf-8", errors="replace")
     return run.folder / "report.html"
 
 
-# --- Reading -----------------------------------------------------------------------------------------------------------
+# --- Reading --------------------------------------------------------------------------------------
 
 
 def read(run: Run) -> Facts:
-    """Everything that report and card tell. What is older than what it was made from is left out: see `Run.outdated`."""
+    """Everything that report and card tell.
+
+    What is older than what it was made from is left out: see `Run.outdated`.
+    """
     if not any((run.folder / part).exists() for part in PARTS):
         run.require("data_report.json")
     manifest = run.manifest and run.read_object("manifest.json", TOLD)  # both shapes
@@ -138,19 +155,24 @@ def _json(run: Run, part: str) -> dict:
     except (ValueError, RecursionError, OSError) as error:
         why = str(error)
     if why:
-        raise ValueError(f"{part} is damaged ({why}). Rerun notebook {run.notebook_of(part)}, which writes it.")
+        raise ValueError(
+            f"{part} is damaged ({why}). Rerun notebook {run.notebook_of(part)}, which writes it."
+        )
     return content
 
 
 def _completions(run: Run) -> pd.DataFrame:
     table = run.table("completions.parquet", ("step", "question", "answer", "completion"))
     if not pd.api.types.is_numeric_dtype(table["step"]) or table["step"].isna().any():
-        raise ValueError("completions.parquet is damaged (a step is no number). Rerun notebook 03_grpo_training.")
+        raise ValueError(
+            "completions.parquet is damaged (a step is no number). Rerun notebook 03_grpo_training."
+        )
     return table
 
 
 def portable(value, key: str = ""):
-    """The same value with every absolute path in it cut to its file name: whose machine it was is nobody's business.
+    """The same value with every absolute path in it cut to its file name: whose machine it was is
+    nobody's business.
 
     >>> portable({"source": "/data/sums.csv", "model": "unsloth/Qwen3-4B"})
     {'source': 'sums.csv', 'model': 'unsloth/Qwen3-4B'}
@@ -161,15 +183,17 @@ def portable(value, key: str = ""):
         return [portable(entry, key) for entry in value]
     if isinstance(value, str) and key not in _TEXTS:
         absolute = PurePosixPath(value).is_absolute() or PureWindowsPath(value).is_absolute()
-        return PureWindowsPath(value).name if absolute else value  # a Windows path may be written with either slash
+        # a Windows path may be written with either slash
+        return PureWindowsPath(value).name if absolute else value
     return value
 
 
-# --- The verdict -------------------------------------------------------------------------------------------------------
+# --- The verdict ----------------------------------------------------------------------------------
 
 
 def verdict(facts: Facts, findings: list) -> list[tuple[str, str]]:
-    """What there is to say first, as (severity, sentence): the result, the worst finding, what is wrong with the merge.
+    """What there is to say first, as (severity, sentence): the result, the worst finding, what is
+    wrong with the merge.
 
     Severities are those of a finding, and "good".
     """
@@ -183,28 +207,47 @@ def verdict(facts: Facts, findings: list) -> list[tuple[str, str]]:
 
 
 def _result(facts: Facts, decoding: str) -> tuple[str, str]:
-    """Did training help? By McNemar's test where there is one, else by whether the two intervals overlap."""
+    """Did training help? By McNemar's test where there is one, else by whether the two intervals
+    overlap.
+    """
     compared = facts.comparison.get(decoding)
     before, after = _before_and_after(facts, decoding)
     if not before or not after:
         measured = before or after
         if not measured:
-            return "warning", "Whether training helped is not known: nothing was measured on held-out questions."
+            return (
+                "warning",
+                "Whether training helped is not known: nothing was measured on held-out questions.",
+            )
         which = "baseline" if before else "trained policy"
-        return "warning", f"Whether training helped is not known: only the {which} was measured, at {_accuracy(measured)}."
+        return (
+            "warning",
+            f"Whether training helped is not known: only the {which} was measured, at "
+            f"{_accuracy(measured)}.",
+        )
     if compared:
         significant, p = compared["p_value"] < _SIGNIFICANT, compared["p_value"]
         named = "p < 1e-15" if p < 1e-15 else f"p = {p:.2g}"
-        proof = f"{_count(compared['won'], 'question')} won, {compared['lost']} lost (exact McNemar {named})"
+        proof = (
+            f"{_count(compared['won'], 'question')} won, {compared['lost']} lost (exact "
+            f"McNemar {named})"
+        )
     else:
         significant = before["ci95"][1] < after["ci95"][0] or after["ci95"][1] < before["ci95"][0]
         proof = f"the two intervals {'do not overlap' if significant else 'overlap'}"
     what = f"{decoding} accuracy on {after['n']:,} held-out questions"
     change = f"from {_accuracy(before)} to {_accuracy(after)}: {proof}."
     if not significant:
-        return "warning", f"Whether training changed {what} cannot be told from chance. It went {change}"
+        return (
+            "warning",
+            f"Whether training changed {what} cannot be told from chance. It went {change}",
+        )
     raised = after["accuracy"] > before["accuracy"]
-    return ("good", f"Training raised {what} {change}") if raised else ("critical", f"Training lowered {what} {change}")
+    return (
+        ("good", f"Training raised {what} {change}")
+        if raised
+        else ("critical", f"Training lowered {what} {change}")
+    )
 
 
 def _count(n: int, what: str) -> str:
@@ -212,7 +255,9 @@ def _count(n: int, what: str) -> str:
 
 
 def _before_and_after(facts: Facts, decoding: str) -> tuple[dict | None, dict | None]:
-    """The entries of baseline and trained policy; where the evaluation was not finished, from the comparison's counts."""
+    """The entries of baseline and trained policy; where the evaluation was not finished, from the
+    comparison's counts.
+    """
     entries = [facts.evaluation.get(name) for name in ("baseline", "trained")]
     if decoding == "greedy":
         entries = [(entry or {}).get("greedy") for entry in entries]
@@ -222,7 +267,9 @@ def _before_and_after(facts: Facts, decoding: str) -> tuple[dict | None, dict | 
 
         n, both = compared["n"], compared["both_right"]
         right = [both + compared["lost"], both + compared["won"]]
-        entries = [{"accuracy": count / n, "ci95": wilson_interval(count, n), "n": n} for count in right]
+        entries = [
+            {"accuracy": count / n, "ci95": wilson_interval(count, n), "n": n} for count in right
+        ]
     return entries[0], entries[1]
 
 
@@ -231,19 +278,34 @@ def _accuracy(entry: dict) -> str:
 
 
 def _merge_problems(facts: Facts) -> list[tuple[str, str]]:
-    """Sentences on a merged model that was not verified, is of another training, or differs from what was trained."""
+    """Sentences on a merged model that was not verified, is of another training, or differs from
+    what was trained.
+    """
     merge = facts.manifest.get("merge")
     if not facts.has_merged:
         return []
     if not merge:
-        return [("warning", "The merged model was not verified against its adapter: run notebook 05 before using it.")]
+        return [
+            (
+                "warning",
+                "The merged model was not verified against its adapter: run notebook 05 before "
+                "using it.",
+            )
+        ]
     if facts.merged_is_outdated:
-        return [("warning", "The merged model is of an earlier training: run notebook 05 before using it.")]
+        return [
+            (
+                "warning",
+                "The merged model is of an earlier training: run notebook 05 before using it.",
+            )
+        ]
     found = []
-    kept = merge.get("kept", 1.0)  # not in a merge of an earlier version, which had a proof of its own
+    # not in a merge of an earlier version, which had a proof of its own
+    kept = merge.get("kept", 1.0)
     if not kept >= _KEPT:  # not <: true for nan too
         lost = (
-            f"The merged model does only {percent(kept)} of what the adapter does to the logits: 16 bits rounded the rest away."
+            f"The merged model does only {percent(kept)} of what the adapter does to the "
+            "logits: 16 bits rounded the rest away."
         )
         found.append(("warning", f"{lost} Use the adapter."))
     policy, merged = facts.evaluation.get("trained"), facts.evaluation.get("merged")
@@ -253,7 +315,7 @@ def _merge_problems(facts: Facts) -> list[tuple[str, str]]:
     return found
 
 
-# --- What the template shows -------------------------------------------------------------------------------------------
+# --- What the template shows ----------------------------------------------------------------------
 
 
 def percent(value: float | None) -> str:
@@ -291,7 +353,9 @@ def plain(value: object) -> str:
 
 
 def clipped(text: object) -> str:
-    """A long text without its middle: how it begins, and how it ends, which is where the answer is."""
+    """A long text without its middle: how it begins, and how it ends, which is where the
+    answer is.
+    """
     text, (head, tail) = str(text), _ENDS
     left_out = len(text) - head - tail
     return text if left_out <= 0 else f"{text[:head]} […{left_out:,} characters…] {text[-tail:]}"
@@ -301,7 +365,8 @@ def templates() -> jinja2.Environment:
     """The templates of this folder, which escape all that is put into them."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent),
-        autoescape=True,  # questions, completions, names of rewards and of folders are anybody's text
+        # questions, completions, names of rewards and of folders are anybody's text
+        autoescape=True,
         trim_blocks=True,
         lstrip_blocks=True,
     )
@@ -311,7 +376,11 @@ def templates() -> jinja2.Environment:
 
 def _contents(facts: Facts) -> dict:
     findings = [] if facts.history is None else diagnose(facts.history)
-    sections = {name: facts.manifest[name] for name in ("data", "rewards", "training", "merge") if name in facts.manifest}
+    sections = {
+        name: facts.manifest[name]
+        for name in ("data", "rewards", "training", "merge")
+        if name in facts.manifest
+    }
     accuracies = "; ".join(f"{name} {_accuracy(entry)}" for name, entry in facts.evaluation.items())
     latest = sections.get("training") or next(reversed(sections.values()), {})
     return {
@@ -320,13 +389,17 @@ def _contents(facts: Facts) -> dict:
         "findings": findings,
         "critical": sum(finding.severity == "critical" for finding in findings),
         "curves": [] if facts.history is None else _curves(facts),
-        "bars": _figure(plots.accuracy, facts.evaluation, "accuracy", accuracies) if facts.evaluation else None,
+        "bars": _figure(plots.accuracy, facts.evaluation, "accuracy", accuracies)
+        if facts.evaluation
+        else None,
         "models": MODELS,
         "powers": _powers(facts.evaluation),
         "difficulties": _difficulties(facts.evaluation),
         "shown": _SHOWN,
         "rewards": _rewards(facts),
-        "beating": [name for name, attack in facts.rewards.get("attacks", {}).items() if attack["wins"] > 0],
+        "beating": [
+            name for name, attack in facts.rewards.get("attacks", {}).items() if attack["wins"] > 0
+        ],
         "samples": _samples(facts),
         "settings": settings_of(latest),
         "sections": sections,
@@ -341,29 +414,46 @@ def _curves(facts: Facts) -> list[dict]:
         if draw is plots.tools and not plots.has_tools(facts.history):
             continue
         columns = columns or [f"rewards/{name}/mean" for name in reward_names(facts.history)]
-        table = first_and_last(facts.history, [c for c in columns if facts.history.get(c, pd.Series()).notna().any()])
-        ends = [f"{name.removeprefix('rewards/').removesuffix('/mean')} {a:.3g} → {b:.3g}" for name, a, b in table.itertuples()]
+        table = first_and_last(
+            facts.history, [c for c in columns if facts.history.get(c, pd.Series()).notna().any()]
+        )
+        ends = [
+            f"{name.removeprefix('rewards/').removesuffix('/mean')} {a:.3g} → {b:.3g}"
+            for name, a, b in table.itertuples()
+        ]
         drawn.append(_figure(draw, facts.history, draw.__name__, "; ".join(ends)) | {"note": note})
     return drawn
 
 
 def _figure(draw: Callable, values, name: str, said: str) -> dict:
-    """A figure as inline SVG: no fixed size or colour of text, ids of its own, and in words what it shows (`said`)."""
-    # Text stays text, ids do not change from one writing to the next, and a `$` in a name starts no formula.
+    """A figure as inline SVG: no fixed size or colour of text, ids of its own, and in words what it
+    shows (`said`).
+    """
+    # Text stays text, ids do not change from one writing to the next, and a `$` in a name starts no
+    # formula.
     with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": name, "text.parse_math": False}):
         figure = draw(values)
         title = figure.axes[0].get_title(loc="left")
         figure.axes[0].set_title("", loc="left")
         figure.set_size_inches(*_INCHES)
         drawn = io.StringIO()
-        figure.savefig(drawn, format="svg", transparent=True, metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
+        figure.savefig(
+            drawn,
+            format="svg",
+            transparent=True,
+            metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")),
+        )
     svg = drawn.getvalue()
     svg = svg[svg.index("<svg") :]
     (box,) = re.findall(r'viewBox="[^"]+"', svg[: svg.index(">")])
     svg = svg[svg.index(">") + 1 :].replace("#000000", "currentColor")
     svg = re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>{name}-", svg)
     label = Markup.escape(f"{title}. {said}")
-    return {"title": title, "said": said, "svg": Markup(f'<svg role="img" aria-label="{label}" {box}>{svg}')}
+    return {
+        "title": title,
+        "said": said,
+        "svg": Markup(f'<svg role="img" aria-label="{label}" {box}>{svg}'),
+    }
 
 
 def _powers(evaluation: dict) -> dict[str, str]:
@@ -374,43 +464,73 @@ def _powers(evaluation: dict) -> dict[str, str]:
 
 def _difficulties(evaluation: dict) -> dict[str, int]:
     """Each level of difficulty with its number of questions, 2 before 10."""
-    levels = {level: at["n"] for entry in evaluation.values() for level, at in entry.get("by_difficulty", {}).items()}
+    levels = {
+        level: at["n"]
+        for entry in evaluation.values()
+        for level, at in entry.get("by_difficulty", {}).items()
+    }
     return dict(sorted(levels.items(), key=lambda level: (len(level[0]), level[0])))
 
 
 def _rewards(facts: Facts) -> list[dict]:
-    """A row a reward: its weight in the training (or as tried), what the laboratory measured, its first and last means."""
+    """A row a reward: its weight in the training (or as tried), what the laboratory measured, its
+    first and last means.
+    """
     training, tried = facts.manifest.get("training") or {}, facts.rewards.get("rewards", {})
     weights = dict(zip(training.get("rewards", []), training.get("weights", []), strict=False))
     weights = weights or {name: lab["weight"] for name, lab in tried.items()}
     nothing = dict.fromkeys(("mean", "advantage_share", "zero_spread", "ms_per_1000"))
     columns = [f"rewards/{name}/mean" for name in weights]
-    means = {} if facts.history is None else first_and_last(facts.history, columns).T.to_dict("list")
+    means = (
+        {} if facts.history is None else first_and_last(facts.history, columns).T.to_dict("list")
+    )
     return [
-        {"name": name, "weight": weight, "lab": nothing | tried.get(name, {}), "means": means.get(column, (None, None))}
+        {
+            "name": name,
+            "weight": weight,
+            "lab": nothing | tried.get(name, {}),
+            "means": means.get(column, (None, None)),
+        }
         for (name, weight), column in zip(weights.items(), columns, strict=True)
     ]
 
 
 def _samples(facts: Facts) -> list[dict]:
-    """What was written to one question at the first step logged, and to one at the last, with the weighted reward of each."""
+    """What was written to one question at the first step logged, and to one at the last, with the
+    weighted reward of each.
+    """
     if facts.completions is None:
         return []
-    shown, weights = [], {row["name"]: row["weight"] for row in _rewards(facts) if row["name"] in facts.completions}
+    shown, weights = (
+        [],
+        {row["name"]: row["weight"] for row in _rewards(facts) if row["name"] in facts.completions},
+    )
     for step in dict.fromkeys((facts.completions["step"].min(), facts.completions["step"].max())):
         group = facts.completions[facts.completions["step"] == step]
         group = group[group["question"] == group["question"].iloc[0]].head(_SHOWN)
-        rewards = group[list(weights)].mul(pd.Series(weights, dtype=float)).sum(axis=1)  # one that abstained adds nothing
-        first = {"step": int(step), "question": group["question"].iloc[0], "answer": group["answer"].iloc[0]}
+        # one that abstained adds nothing
+        rewards = group[list(weights)].mul(pd.Series(weights, dtype=float)).sum(axis=1)
+        first = {
+            "step": int(step),
+            "question": group["question"].iloc[0],
+            "answer": group["answer"].iloc[0],
+        }
         shown.append(first | {"completions": list(zip(group["completion"], rewards, strict=True))})
     return shown
 
 
 def settings_of(section: dict) -> dict:
-    """The settings recorded in a section of the manifest, to be shown: with the seed, and where the training ended."""
-    settings = {"preset" if key == "name" else key: value for key, value in section.get("settings", {}).items()}
+    """The settings recorded in a section of the manifest, to be shown: with the seed, and where the
+    training ended.
+    """
+    settings = {
+        "preset" if key == "name" else key: value
+        for key, value in section.get("settings", {}).items()
+    }
     settings.pop("needs_gb", None)
-    return settings | {key: section[key] for key in ("seed", "steps", "stopped_early") if key in section}
+    return settings | {
+        key: section[key] for key in ("seed", "steps", "stopped_early") if key in section
+    }
 
 
 def _differing(versions: list[dict]) -> list[str]:

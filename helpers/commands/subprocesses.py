@@ -1,4 +1,6 @@
-"""A run as a process of its own: started, ended in order, and asked why it failed. For a sweep on this machine or on a cluster.
+"""A run as a process of its own: started, ended in order, and asked why it failed.
+
+For a sweep on this machine or on a cluster.
 
 Needs no installed package, so that the processes that only start runs stay small.
 """
@@ -16,12 +18,15 @@ from helpers import PROJECT
 from helpers.runs import end_with
 
 PATIENCE = 20.0  # seconds that an interrupted run has to save what it is at
-_PARENT = "GRPO_ENDS_WITH"  # in a run's environment: the number of the process that it must not outlive
-_ERROR_LINE = re.compile(r"(?:error: |\d\d_\w+\.ipynb[,:] ).*")  # how `python -m helpers run` says why it stopped
+# in a run's environment: the number of the process that it must not outlive
+_PARENT = "GRPO_ENDS_WITH"
+# how `python -m helpers run` says why it stopped
+_ERROR_LINE = re.compile(r"(?:error: |\d\d_\w+\.ipynb[,:] ).*")
 
 
 def start(arguments: list[str], log: Path, runs: Path, more: dict[str, str]) -> subprocess.Popen:
-    """Start `python -m helpers …`, whose output is added to a log; it ends soon after this process, however this one ends.
+    """Start `python -m helpers …`, whose output is added to a log; it ends soon after this process,
+    however this one ends.
 
     runs: its runs folder. more: what its environment gets besides.
     """
@@ -29,7 +34,8 @@ def start(arguments: list[str], log: Path, runs: Path, more: dict[str, str]) -> 
     own = {}
     if os.name == "posix":
         environment[_PARENT] = str(os.getpid())
-        own = {"start_new_session": True}  # a Ctrl-C reaches this process alone, which then ends the runs in order
+        # a Ctrl-C reaches this process alone, which then ends the runs in order
+        own = {"start_new_session": True}
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as output:
         return subprocess.Popen(
@@ -44,11 +50,14 @@ def start(arguments: list[str], log: Path, runs: Path, more: dict[str, str]) -> 
 
 
 def end_with_parent() -> None:
-    """In a run: watch the process that started it with `start`, and end as by Ctrl-C when that one is gone.
+    """In a run: watch the process that started it with `start`, and end as by Ctrl-C when that one
+    is gone.
 
-    A sweep that is killed, or the worker of a node that died, leaves nothing behind that would write where the next one does.
+    A sweep that is killed, or the worker of a node that died, leaves nothing behind that would
+    write where the next one does.
     """
-    parent = os.environ.pop(_PARENT, None)  # not for the kernels, which watch this process by themselves
+    # not for the kernels, which watch this process by themselves
+    parent = os.environ.pop(_PARENT, None)
     if parent is not None:
         end_with(int(parent), PATIENCE)
 
@@ -56,7 +65,8 @@ def end_with_parent() -> None:
 def end(processes: Iterable[subprocess.Popen]) -> None:
     """Interrupt what still runs, as Ctrl-C would; what has not ended after a while is killed."""
     for process in processes:
-        process.terminate()  # which a run takes like Ctrl-C; SIGINT itself is blocked in what Ray's workers start
+        # which a run takes like Ctrl-C; SIGINT itself is blocked in what Ray's workers start
+        process.terminate()
     for process in processes:
         try:
             process.wait(PATIENCE)
@@ -66,7 +76,13 @@ def end(processes: Iterable[subprocess.Popen]) -> None:
 
 
 def last_error(log: Path, code: int) -> str:
-    """The line of a run's output that says why it ended: the error of a notebook or of the command, or else the last one."""
-    lines = [line.strip() for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
+    """The line of a run's output that says why it ended: the error of a notebook or of the command,
+    or else the last one.
+    """
+    lines = [
+        line.strip()
+        for line in log.read_text(encoding="utf-8", errors="replace").splitlines()
+        if line.strip()
+    ]
     said = [line for line in lines if _ERROR_LINE.fullmatch(line)] or lines
     return said[-1] if said else f"it ended with code {code} and said nothing"

@@ -1,8 +1,10 @@
-"""Notebook 03 as a plain process, so that torchrun and accelerate can start it several times over: one training, many GPUs.
+"""Notebook 03 as a plain process, so that torchrun and accelerate can start it several times over:
+one training, many GPUs.
 
-There is no second copy of the training: the notebook's own code cells are executed here, in order, with parameters put in as
-papermill does. Exercises are left out. Every rank executes them; rank 0 alone prints, tracks and writes the run folder (but for
-one file a rank in each checkpoint, `rng_state_<rank>.pth`, which Transformers needs to go on from it).
+There is no second copy of the training: the notebook's own code cells are executed here, in order,
+with parameters put in as papermill does. Exercises are left out. Every rank executes them; rank 0
+alone prints, tracks and writes the run folder (but for one file a rank in each checkpoint,
+`rng_state_<rank>.pth`, which Transformers needs to go on from it).
 """
 
 from __future__ import annotations
@@ -27,17 +29,27 @@ from helpers.training import ranks
 _NOT_TRAINING = {"check", "exercise", "solution"}
 
 
-def train(run: str, parameters: list[str], fresh: bool = False, resume: bool = False, processes: int | None = None) -> int:
-    """Train what notebook 03 trains, in this process and those that a launcher has started beside it. Returns the exit code.
+def train(
+    run: str,
+    parameters: list[str],
+    fresh: bool = False,
+    resume: bool = False,
+    processes: int | None = None,
+) -> int:
+    """Train what notebook 03 trains, in this process and those that a launcher has started beside
+    it. Returns the exit code.
 
-    What `run --only 03` would refuse is refused here, and what was asked for is noted alike, so that `run --resume`, 04 and 05
-    go on from it. In one sentence, before anything is loaded: ranks that do not fit together, and, unless it is None, another
-    number of `processes` than these.
+    What `run --only 03` would refuse is refused here, and what was asked for is noted alike, so
+    that `run --resume`, 04 and 05 go on from it. In one sentence, before anything is loaded: ranks
+    that do not fit together, and, unless it is None, another number of `processes` than these.
     """
     try:
         rank, started = ranks.started()
         if processes is not None and processes < 1:
-            raise ValueError(f"--processes {processes} is not a number of processes: give an integer of at least 1.")
+            raise ValueError(
+                f"--processes {processes} is not a number of processes: give an integer of at "
+                "least 1."
+            )
         if processes not in (None, started):
             if rank > 0:
                 return 2  # rank 0 says it
@@ -55,7 +67,8 @@ def train(run: str, parameters: list[str], fresh: bool = False, resume: bool = F
     elif ranks.world() > 1:
         sys.stdout.flush()
         sys.stderr.flush()
-        os._exit(code)  # at once: an orderly end would wait for the other ranks, which wait for this one
+        # at once: an orderly end would wait for the other ranks, which wait for this one
+        os._exit(code)
     return code
 
 
@@ -66,16 +79,31 @@ def _train(folder: Run, given: dict, fresh: bool, resume: bool) -> int:
     print(_processes())
     asked = ranks.from_first(lambda: arguments.last(folder)) if resume else None
     if resume and "03" not in arguments.left(asked):
-        raise ValueError(f"there is no training to resume in {folder.show()}. Start one without --resume.")
+        raise ValueError(
+            f"there is no training to resume in {folder.show()}. Start one without --resume."
+        )
     if resume and "01" in arguments.left(asked):
-        raise ValueError(f"its data is not prepared yet: go on with `python -m helpers run --run {folder.name} --resume`.")
+        raise ValueError(
+            f"its data is not prepared yet: go on with `python -m helpers run --run {folder.name} "
+            "--resume`."
+        )
     if asked:
-        given = {name: value for name, value in asked["parameters"].items() if name in pipeline.defaults(["03"])}
+        given = {
+            name: value
+            for name, value in asked["parameters"].items()
+            if name in pipeline.defaults(["03"])
+        }
     pipeline.check(folder.name, ["03"], given)
     folder.section("data")  # FileNotFoundError where 01 has not prepared the run
     if ranks.is_first():
         return pipeline.execute_here(folder, ["03"], given, execute, fresh, asked)
-    return 0 if execute(next(pipeline.NOTEBOOKS.glob("03_*.ipynb")), folder, {"run": folder.name} | given) else 1
+    return (
+        0
+        if execute(
+            next(pipeline.NOTEBOOKS.glob("03_*.ipynb")), folder, {"run": folder.name} | given
+        )
+        else 1
+    )
 
 
 def _check_alike(folder: Run) -> None:
@@ -84,7 +112,8 @@ def _check_alike(folder: Run) -> None:
     unseen = [number for number, found in enumerate(ranks.gathered(data is not None)) if not found]
     if unseen and len(unseen) < ranks.world():
         raise ValueError(
-            f"rank {unseen[0]} does not see the data of {folder.show()}: all machines of a training need one runs folder, on a "
+            f"rank {unseen[0]} does not see the data of {folder.show()}: all machines of a "
+            "training need one runs folder, on a "
             "disk that they share. GRPO_RUNS_DIR names it."
         )
     ranks.check_alike(data=data)
@@ -97,8 +126,16 @@ def _processes() -> str:
     import torch
 
     cards = torch.cuda.device_count()
-    more = f"; this machine has {cards} GPUs: `torchrun --nproc-per-node {cards} -m helpers train …`" if cards > 1 else ""
-    by_accelerate = "; accelerate launch starts several only with GPUs, torchrun also without" if _of_accelerate() else ""
+    more = (
+        f"; this machine has {cards} GPUs: `torchrun --nproc-per-node {cards} -m helpers train …`"
+        if cards > 1
+        else ""
+    )
+    by_accelerate = (
+        "; accelerate launch starts several only with GPUs, torchrun also without"
+        if _of_accelerate()
+        else ""
+    )
     return f"1 process{more or by_accelerate}"
 
 
@@ -114,10 +151,12 @@ def _other_number(asked: int, started: int) -> str:
 
 
 def execute(path: Path, run: Run, parameters: dict, in_place: bool = False) -> bool:
-    """Execute a notebook's code cells, but for its exercises, in this process; whether they went through.
+    """Execute a notebook's code cells, but for its exercises, in this process; whether they went
+    through.
 
-    One namespace, as a kernel has it. What a cell raises is printed with the notebook and the cell in its traceback. There is
-    no executed copy, and an earlier one goes: it would tell of another training. in_place: not supported.
+    One namespace, as a kernel has it. What a cell raises is printed with the notebook and the cell
+    in its traceback. There is no executed copy, and an earlier one goes: it would tell of another
+    training. in_place: not supported.
     """
     ranks.gathered(None)  # rank 0 may have refused the call by now
     if ranks.is_first():
@@ -139,7 +178,8 @@ def execute(path: Path, run: Run, parameters: dict, in_place: bool = False) -> b
 
 
 def _execute_cell(source: str, where: str, names: dict) -> None:
-    linecache.cache[where] = (len(source), None, source.splitlines(keepends=True), where)  # for tracebacks, and inspect
+    # for tracebacks, and inspect
+    linecache.cache[where] = (len(source), None, source.splitlines(keepends=True), where)
     exec(compile(source, where, "exec"), names)
 
 
@@ -149,16 +189,19 @@ def _tell(error: BaseException, what: str, run: Run | None = None) -> int:
     message = f"{what}: {whose}{error}"
     if ranks.lost(error):
         message = (
-            f"error: {whose}the connection to another rank broke: its process was killed, or ran out of memory. What was saved "
+            f"error: {whose}the connection to another rank broke: its process was killed, or ran "
+            "out of memory. What was saved "
             "is whole; give the same command again to go on from the last checkpoint."
         )
     if ranks.rank() and isinstance(error, (ValueError, OSError)):
-        time.sleep(1)  # what every rank refuses, rank 0 says: the one that torchrun then shows as the cause
+        # what every rank refuses, rank 0 says: the one that torchrun then shows as the cause
+        time.sleep(1)
     if ranks.fails_first():
         if run is not None and not ranks.lost(error):
             traceback.print_exception(error)
         print(f"\n{message}", file=sys.stderr, flush=True)
-        if report := os.environ.get("TORCHELASTIC_ERROR_FILE"):  # torchrun repeats it below its own list of what it has ended
+        # torchrun repeats it below its own list of what it has ended
+        if report := os.environ.get("TORCHELASTIC_ERROR_FILE"):
             told = {"message": message, "extraInfo": {"timestamp": str(int(time.time()))}}
             Path(report).write_text(json.dumps({"message": told}), encoding="utf-8")
     return 2 if isinstance(error, (ValueError, OSError)) else 1

@@ -1,9 +1,11 @@
-"""Built-in arithmetic: questions that need no file and no network, each with a difficulty and a working.
+"""Built-in arithmetic: questions that need no file and no network, each with a difficulty and a
+working.
 
-A sum can be worked out in two ways. The **careful** one writes every column out and carries; the **careless** one adds tens and
-units and forgets the carry, so it is right only where there is none (a common error of pupils: J. S. Brown and R. R. Burton,
-Diagnostic models for procedural bugs in basic mathematical skills, Cognitive Science 2, 1978). The pocket model knows both
-and mostly takes the second, which is shorter. Rows carry the careful working.
+A sum can be worked out in two ways. The **careful** one writes every column out and carries; the
+**careless** one adds tens and units and forgets the carry, so it is right only where there is none
+(a common error of pupils: J. S. Brown and R. R. Burton, Diagnostic models for procedural bugs in
+basic mathematical skills, Cognitive Science 2, 1978). The pocket model knows both and mostly takes
+the second, which is shorter. Rows carry the careful working.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ import hashlib
 import random
 from collections.abc import Callable, Collection, Iterator
 
-# --- Two ways to work ---------------------------------------------------------------------------------------------------
+# --- Two ways to work -----------------------------------------------------------------------------
 
 
 def careful(numbers: list[int], operators: list[str]) -> tuple[str, int]:
@@ -30,7 +32,9 @@ def careful(numbers: list[int], operators: list[str]) -> tuple[str, int]:
 
 
 def careless(numbers: list[int], operators: list[str]) -> tuple[str, int]:
-    """The working without carry or borrow, and its result: wrong where one was needed. Takes what `careful` takes.
+    """The working without carry or borrow, and its result: wrong where one was needed.
+
+    Takes what `careful` takes.
 
     >>> careless([46, 75, 28], ["+", "+"])
     ('46 + 75 = 111, 111 + 28 = 139', 139)
@@ -50,7 +54,8 @@ def is_careful(text: str) -> bool:
 
 
 def carries(numbers: list[int], operators: list[str]) -> int:
-    """How many steps of a sum or difference need a carry or a borrow of the units; only there is `careless` wrong.
+    """How many steps of a sum or difference need a carry or a borrow of the units; only there is
+    `careless` wrong.
 
     >>> carries([46, 75, 28], ["+", "+"]), carries([52, 17], ["-"])
     (1, 1)
@@ -63,7 +68,9 @@ def carries(numbers: list[int], operators: list[str]) -> int:
     return count
 
 
-def _step_by_step(numbers: list[int], operators: list[str], ways: dict[str, Callable]) -> tuple[str, int]:
+def _step_by_step(
+    numbers: list[int], operators: list[str], ways: dict[str, Callable]
+) -> tuple[str, int]:
     steps, value = [], numbers[0]
     for operator, number in zip(operators, numbers[1:], strict=True):
         step, value = ways[operator](value, number)
@@ -75,7 +82,11 @@ def _add_carefully(a: int, b: int) -> tuple[str, int]:
     units = a % 10 + b % 10
     carry = units // 10
     tens = a // 10 + b // 10 + carry
-    return f"{a} + {b}: {a % 10} + {b % 10} = {units}, {a // 10} + {b // 10}{' + 1' * carry} = {tens}, {a + b}", a + b
+    return (
+        f"{a} + {b}: {a % 10} + {b % 10} = {units}, {a // 10} + {b // 10}{' + 1' * carry} = "
+        f"{tens}, {a + b}",
+        a + b,
+    )
 
 
 def _add_carelessly(a: int, b: int) -> tuple[str, int]:
@@ -88,7 +99,10 @@ def _subtract_carefully(a: int, b: int) -> tuple[str, int]:
     borrow = int(high % 10 < low % 10)
     units = high % 10 + 10 * borrow - low % 10
     tens = high // 10 - low // 10 - borrow
-    columns = f"{high % 10 + 10 * borrow} - {low % 10} = {units}, {high // 10} - {low // 10}{' - 1' * borrow} = {tens}"
+    columns = (
+        f"{high % 10 + 10 * borrow} - {low % 10} = {units}, {high // 10} - "
+        f"{low // 10}{' - 1' * borrow} = {tens}"
+    )
     return f"{high} - {low}: {columns}, {a - b}", a - b
 
 
@@ -99,7 +113,7 @@ def _subtract_carelessly(a: int, b: int) -> tuple[str, int]:
     return f"{a} - {b} = {result}", result
 
 
-# --- Families -----------------------------------------------------------------------------------------------------------
+# --- Families -------------------------------------------------------------------------------------
 # A family draws (numbers, operators), read from left to right.
 
 
@@ -118,10 +132,17 @@ def _products(rng: random.Random) -> tuple[list[int], list[str]]:
 
 def _chains(rng: random.Random) -> tuple[list[int], list[str]]:
     count = rng.choice((3, 4))
-    return [rng.randrange(1, 100) for _ in range(count)], [rng.choice("+-") for _ in range(count - 1)]
+    return [rng.randrange(1, 100) for _ in range(count)], [
+        rng.choice("+-") for _ in range(count - 1)
+    ]
 
 
-FAMILIES: dict[str, Callable] = {"sums": _sums, "differences": _differences, "products": _products, "chains": _chains}
+FAMILIES: dict[str, Callable] = {
+    "sums": _sums,
+    "differences": _differences,
+    "products": _products,
+    "chains": _chains,
+}
 _APPLY = {"+": lambda a, b: a + b, "-": lambda a, b: a - b, "*": lambda a, b: a * b}
 
 
@@ -142,12 +163,15 @@ def steps(numbers: list[int], operators: list[str]) -> tuple[str, int]:
 def problem(family: str, numbers: list[int], operators: list[str]) -> dict:
     """One row of a family: question, answer, family, difficulty, working, split.
 
-    The difficulty of sums and differences is the number of operators plus that of the carries or borrows; of the other
-    families the number of operators, plus one where the answer is negative, plus one for each factor of two digits. A tenth of
-    all problems is reserved for the holdout by a hash of its numbers in any order: `12 + 34` and `34 + 12` stay on one side, in
-    every run and for every seed. The pocket model's own training kept off the same tenth.
+    The difficulty of sums and differences is the number of operators plus that of the carries or
+    borrows; of the other families the number of operators, plus one where the answer is negative,
+    plus one for each factor of two digits. A tenth of all problems is reserved for the holdout by a
+    hash of its numbers in any order: `12 + 34` and `34 + 12` stay on one side, in every run and for
+    every seed. The pocket model's own training kept off the same tenth.
     """
-    expression = str(numbers[0]) + "".join(f" {op} {number}" for op, number in zip(operators, numbers[1:], strict=True))
+    expression = str(numbers[0]) + "".join(
+        f" {op} {number}" for op, number in zip(operators, numbers[1:], strict=True)
+    )
     by_columns = family in ("sums", "differences")
     working, answer = careful(numbers, operators) if by_columns else steps(numbers, operators)
     if by_columns:
@@ -172,7 +196,9 @@ def check_family(family: str) -> None:
 
 
 def unknown_family(kind: str, family: str, known: Collection[str]) -> str:
-    """What to say of a family that a kind of generated source does not have: the nearest names, or the first ones."""
+    """What to say of a family that a kind of generated source does not have: the nearest names, or
+    the first ones.
+    """
     near = difflib.get_close_matches(family, list(known), 3)
     names = (
         f"Did you mean {', '.join(near)}?"
@@ -183,9 +209,11 @@ def unknown_family(kind: str, family: str, known: Collection[str]) -> str:
 
 
 def rows(family: str, train_size: int, holdout_size: int, seed: int) -> Iterator[dict]:
-    """Distinct problems of a family, train_size for training and holdout_size from the reserved tenth.
+    """Distinct problems of a family, train_size for training and holdout_size from the reserved
+    tenth.
 
-    Ends early where the family has no more distinct problems; `tasks.load_task` then says how many there were.
+    Ends early where the family has no more distinct problems; `tasks.load_task` then says how many
+    there were.
     """
     check_family(family)
     rng = random.Random(f"{family}-{seed}")

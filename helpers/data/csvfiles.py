@@ -1,9 +1,11 @@
-"""Text files line by line, and the rows of a CSV file as spreadsheets, databases and scripts really write them.
+"""Text files line by line, and the rows of a CSV file as spreadsheets, databases and scripts really
+write them.
 
-The standard library's reader does the parsing. What is added is the choice of the delimiter and an account of what cannot
-be read, each with its line: a row of another length is a `Broken`, a file that would be misread is a ValueError. Files are
-read as a stream, so their size does not matter. `csv.Sniffer` is left out: it guesses from letter frequencies and is wrong
-about files of short questions; the columns asked for say more.
+The standard library's reader does the parsing. What is added is the choice of the delimiter and an
+account of what cannot be read, each with its line: a row of another length is a `Broken`, a file
+that would be misread is a ValueError. Files are read as a stream, so their size does not matter.
+`csv.Sniffer` is left out: it guesses from letter frequencies and is wrong about files of short
+questions; the columns asked for say more.
 """
 
 from __future__ import annotations
@@ -32,7 +34,10 @@ class Broken:
 
 
 def text_lines(path: Path) -> Iterator[str]:
-    """The lines of a UTF-8 file, or of a UTF-16 file with its byte order mark. ValueError names the line that is neither."""
+    """The lines of a UTF-8 file, or of a UTF-16 file with its byte order mark.
+
+    ValueError names the line that is neither.
+    """
     with path.open("rb") as file:
         if file.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
             yield from _utf16_lines(path)
@@ -43,13 +48,16 @@ def text_lines(path: Path) -> Iterator[str]:
                 text = line.decode("utf-8-sig" if number == 1 else "utf-8")
             except UnicodeDecodeError as error:
                 raise ValueError(
-                    f"{path}: line {number} is not UTF-8 (byte {error.object[error.start]:#04x} at column {error.start + 1}). "
-                    "Save the file as UTF-8: in a spreadsheet as “CSV UTF-8”, or, if it came from an older Windows program, "
+                    f"{path}: line {number} is not UTF-8 (byte {error.object[error.start]:#04x} "
+                    f"at column {error.start + 1}). "
+                    "Save the file as UTF-8: in a spreadsheet as “CSV UTF-8”, or, if it came from "
+                    "an older Windows program, "
                     f"with `iconv -f WINDOWS-1252 -t UTF-8 {path.name} > utf8-{path.name}`."
                 ) from None
             if number == 1 and "\0" in text:
                 raise ValueError(
-                    f"{path}: line 1 holds a NUL byte, so this is no UTF-8 text. If it is UTF-16 without its byte order mark, "
+                    f"{path}: line 1 holds a NUL byte, so this is no UTF-8 text. If it is UTF-16 "
+                    "without its byte order mark, "
                     f"`iconv -f UTF-16LE -t UTF-8 {path.name} > utf8-{path.name}` converts it."
                 )
             yield text
@@ -63,41 +71,56 @@ def _utf16_lines(path: Path) -> Iterator[str]:
                 number += 1
                 yield line
     except UnicodeError as error:
-        raise ValueError(f"{path}: starts as UTF-16, but cannot be read as such after line {number} ({error}).") from None
+        raise ValueError(
+            f"{path}: starts as UTF-16, but cannot be read as such after line {number} ({error})."
+        ) from None
 
 
 def csv_rows(path: Path, wanted: Collection[str]) -> Iterator[dict[str, str] | Broken]:
-    """The rows of a CSV file; fields may be quoted and hold delimiters, line ends and doubled quotes.
+    """The rows of a CSV file; fields may be quoted and hold delimiters, line ends and doubled
+    quotes.
 
-    wanted: the columns that will be asked for. They decide the delimiter, and none of them may be there twice.
-    Blank lines are skipped, and so are columns without a name and blank fields behind the last column. ValueError: not
-    text, no header, no row, a wanted column twice, or quotes that would make the rest of the file misread.
+    wanted: the columns that will be asked for. They decide the delimiter, and none of them may be
+    there twice. Blank lines are skipped, and so are columns without a name and blank fields behind
+    the last column. ValueError: not text, no header, no row, a wanted column twice, or quotes that
+    would make the rest of the file misread.
     """
     csv.field_size_limit(_LONGEST_FIELD)
     lines = text_lines(path)
     sample = list(itertools.islice(lines, _SAMPLED_LINES))
     delimiter = _hinted(sample) or max(DELIMITERS, key=lambda one: _fit(one, sample, wanted))
-    # strict: a quote that is never closed is an error, not a field that swallows the rest of the file.
+    # strict: a quote that is never closed is an error, not a field that swallows the rest of the
+    # file.
     reader = csv.reader(itertools.chain(sample, lines), delimiter=delimiter, strict=True)
     header, names = [], []
     line, behind, rows = 1, 1, 0
     try:
         for row in reader:
-            line, behind = behind, reader.line_num + 1  # a quoted field may span lines: the row starts at the first
+            # a quoted field may span lines: the row starts at the first
+            line, behind = behind, reader.line_num + 1
             if len(row) < 2 and not "".join(row).strip():
                 continue
             if not names:
                 header, names = row, distinct_names(path, [name.strip() for name in row], wanted)
                 continue
             rows += 1
-            yield Broken("the header again", f"line {line}") if row == header else _row(names, row, line)
+            yield (
+                Broken("the header again", f"line {line}")
+                if row == header
+                else _row(names, row, line)
+            )
     except csv.Error as error:
         raise ValueError(
-            f"{path}: the row that starts at line {behind} cannot be read as CSV ({error}). Is a quote left open? A quote "
+            f"{path}: the row that starts at line {behind} cannot be read as CSV ({error}). Is a "
+            "quote left open? A quote "
             'inside a quoted field is written twice (""), not with a backslash.'
         ) from None
     if not rows:
-        what = f"a header ({listed(names)}) and no row below it" if names else "nothing but blank lines"
+        what = (
+            f"a header ({listed(names)}) and no row below it"
+            if names
+            else "nothing but blank lines"
+        )
         raise ValueError(f"{path}: {what}.")
 
 
@@ -115,13 +138,17 @@ def _row(names: list[str], row: list[str], line: int) -> dict[str, str] | Broken
 
 
 def distinct_names(path: Path, names: list[str], wanted: Collection[str]) -> list[str]:
-    """The names of a file's columns, the second `note` as `note.1`: no column hides another. Blank names stay blank.
+    """The names of a file's columns, the second `note` as `note.1`: no column hides another.
+
+    Blank names stay blank.
 
     ValueError where a wanted name is there twice, because only the person knows which is meant.
     """
     twice = sorted({name for name in wanted if names.count(name) > 1})
     if twice:
-        raise ValueError(f"{path}: the header names {', '.join(map(repr, twice))} more than once. Rename one.")
+        raise ValueError(
+            f"{path}: the header names {', '.join(map(repr, twice))} more than once. Rename one."
+        )
     seen, taken, distinct = Counter(), set(names), []
     for name in names:
         other = name
@@ -134,13 +161,20 @@ def distinct_names(path: Path, names: list[str], wanted: Collection[str]) -> lis
 
 
 def listed(names: Collection[str], most: int = 20) -> str:
-    """The names in a line that a message can hold: at most `most` of them, each cut at 40 characters."""
-    shown = [name if len(name) <= 40 else f"{name[:39]}…" for name in map(str, itertools.islice(names, most))]
+    """The names in a line that a message can hold: at most `most` of them, each cut at 40
+    characters.
+    """
+    shown = [
+        name if len(name) <= 40 else f"{name[:39]}…"
+        for name in map(str, itertools.islice(names, most))
+    ]
     return ", ".join(shown) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def _hinted(sample: list[str]) -> str | None:
-    """The delimiter that a `sep=;` line names, if the first line is one; the line is then blanked."""
+    """The delimiter that a `sep=;` line names, if the first line is one; the line is then
+    blanked.
+    """
     hint = _DELIMITER_HINT.fullmatch(sample[0]) if sample else None
     if hint:
         sample[0] = "\n"
@@ -148,7 +182,9 @@ def _hinted(sample: list[str]) -> str | None:
 
 
 def _fit(delimiter: str, sample: list[str], wanted: Collection[str]) -> tuple[int, int, int]:
-    """How well a delimiter fits: wanted columns in the header, then rows as long as the header, then columns."""
+    """How well a delimiter fits: wanted columns in the header, then rows as long as the header,
+    then columns.
+    """
     try:
         rows = [row for row in csv.reader(sample, delimiter=delimiter) if "".join(row).strip()]
     except csv.Error:

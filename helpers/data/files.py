@@ -1,7 +1,8 @@
-"""Files of rows, as they are found on disks: .csv, .jsonl, .parquet, read as a stream, and what is no such file refused.
+"""Files of rows, as they are found on disks: .csv, .jsonl, .parquet, read as a stream, and what is
+no such file refused.
 
-A value that cannot be had in Python (a date beyond the year 9999, bytes that are no UTF-8) is an `Unreadable` in its place:
-the row is none the worse where nobody asks for that column.
+A value that cannot be had in Python (a date beyond the year 9999, bytes that are no UTF-8) is an
+`Unreadable` in its place: the row is none the worse where nobody asks for that column.
 """
 
 from __future__ import annotations
@@ -34,7 +35,9 @@ def shortened(text: object, most: int = _SHOWN) -> str:
 
 
 def regular_file(path: Path) -> Path:
-    """The same path, if it is a file that can be read from its beginning to its end; ValueError says what it is instead."""
+    """The same path, if it is a file that can be read from its beginning to its end; ValueError
+    says what it is instead.
+    """
     name = shortened(path)
     try:
         mode = path.stat().st_mode
@@ -42,7 +45,9 @@ def regular_file(path: Path) -> Path:
         raise ValueError(f"{name!r} is no path of a file.") from None
     except FileNotFoundError:
         there = [p.name for p in path.parent.glob("*")] if path.parent.is_dir() else []
-        near = difflib.get_close_matches(path.name, [other for other in there if other != path.name], 1)
+        near = difflib.get_close_matches(
+            path.name, [other for other in there if other != path.name], 1
+        )
         hint = f" Did you mean {path.with_name(near[0])}?" if near else ""
         link = " It is a link, and what it points to is gone." if path.is_symlink() else hint
         raise ValueError(f"{name}: no such file.{link}") from None
@@ -52,16 +57,21 @@ def regular_file(path: Path) -> Path:
         raise ValueError(f"{name} is a folder; name a file.")
     if not stat.S_ISREG(mode):
         raise ValueError(
-            f"{name} is a pipe or a device. It is read more than once: write what it gives to a file, and name that."
+            f"{name} is a pipe or a device. It is read more than once: write what it gives to a "
+            "file, and name that."
         )
     return path
 
 
-def file_rows(path: Path, wanted: Collection[str] = ("question", "answer")) -> Iterator[dict | Broken]:
-    """The rows of a .csv, .jsonl or .parquet file, read as a stream. ValueError says what is wrong with the file.
+def file_rows(
+    path: Path, wanted: Collection[str] = ("question", "answer")
+) -> Iterator[dict | Broken]:
+    """The rows of a .csv, .jsonl or .parquet file, read as a stream.
 
-    wanted: the columns that will be asked for. One that is there twice is refused; of the others the second `note` becomes
-    `note.1`.
+    ValueError says what is wrong with the file.
+
+    wanted: the columns that will be asked for. One that is there twice is refused; of the others
+    the second `note` becomes `note.1`.
     """
     if not regular_file(path).stat().st_size:
         raise ValueError(f"{path}: the file is empty.")
@@ -79,7 +89,11 @@ def _jsonl_rows(path: Path) -> Iterator[dict | Broken]:
         except (ValueError, RecursionError) as error:
             yield Broken("not JSON", f"line {number}: {error}")
             continue
-        yield row if isinstance(row, dict) else Broken("not a JSON object", f"line {number}: {line.strip()}")
+        yield (
+            row
+            if isinstance(row, dict)
+            else Broken("not a JSON object", f"line {number}: {line.strip()}")
+        )
 
 
 def _parquet_rows(path: Path, wanted: Collection[str]) -> Iterator[dict]:
@@ -101,7 +115,8 @@ def _python_values(column) -> list:
     """A column of Arrow as Python objects; one at a time where not all of them can be had."""
     try:
         return column.to_pylist()
-    except Exception:  # OverflowError, UnicodeDecodeError, ValueError, Arrow's own: the type of the column decides
+    # OverflowError, UnicodeDecodeError, ValueError, Arrow's own: the type of the column decides
+    except Exception:
         return [_python_value(value) for value in column]
 
 

@@ -1,9 +1,11 @@
-"""Rows in, validated `prompt`/`answer` rows out: one function, `load_task`, from a source to a train and a holdout table.
+"""Rows in, validated `prompt`/`answer` rows out: one function, `load_task`, from a source to a
+train and a holdout table.
 
-A source is a name (`arithmetic/sums`, `reasoning-gym/leg_counting`, `openai/gsm8k`) or a path to a .csv, .jsonl or .parquet
-file. Reading them is `sources.py`'s work; here the rows are checked, deduplicated, measured, split and reported.
-No question is ever on both sides of the split. A source is read as a stream: of each row a digest is remembered, and only the
-rows that may be used are kept, so that a file of millions of rows needs no more than a few hundred MB.
+A source is a name (`arithmetic/sums`, `reasoning-gym/leg_counting`, `openai/gsm8k`) or a path to a
+.csv, .jsonl or .parquet file. Reading them is `sources.py`'s work; here the rows are checked,
+deduplicated, measured, split and reported. No question is ever on both sides of the split. A source
+is read as a stream: of each row a digest is remembered, and only the rows that may be used are
+kept, so that a file of millions of rows needs no more than a few hundred MB.
 """
 
 from __future__ import annotations
@@ -21,15 +23,16 @@ import pandas as pd
 
 from helpers.data.columns import MOST_COLUMNS, kept_columns
 from helpers.data.files import Unreadable
-from helpers.data.sources import Broken, STAND_INS, Unreachable, read_source
-from helpers.tags import THINK_ANSWER, TagFormat
+from helpers.data.sources import STAND_INS, Broken, Unreachable, read_source
 from helpers.presets import Preset, as_settings
-from helpers.runs import Run, TRAINING_LOCK, atomic_write, held, write_json
+from helpers.runs import TRAINING_LOCK, Run, atomic_write, held, write_json
+from helpers.tags import THINK_ANSWER, TagFormat
 
 _GROUPED_NUMBER = re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.\d+)?")
-_KEPT_EXAMPLES = 3  # rows quoted in the report, for each reason to drop one and for each kind of answer
-# Rows trained on where train_size does not say: some twenty times what 300 steps of 16 questions see, in memory that any
-# machine has.
+# rows quoted in the report, for each reason to drop one and for each kind of answer
+_KEPT_EXAMPLES = 3
+# Rows trained on where train_size does not say: some twenty times what 300 steps of 16 questions
+# see, in memory that any machine has.
 MOST_TRAINED = 100_000
 
 
@@ -37,9 +40,10 @@ MOST_TRAINED = 100_000
 class Task:
     """A task ready to train on.
 
-    train, holdout: tables with the columns `prompt` (list of {role, content}), `question`, `answer` (str), then the source's
-    own columns, as far as Parquet can store them.
-    report: what was read, dropped (rows and columns, and why), and how long the prompts are; JSON-ready.
+    train, holdout: tables with the columns `prompt` (list of {role, content}), `question`, `answer`
+    (str), then the source's own columns, as far as Parquet can store them.
+    report: what was read, dropped (rows and columns, and why), and how long the prompts are;
+    JSON-ready.
     """
 
     train: pd.DataFrame
@@ -65,22 +69,27 @@ def load_task(
 ) -> Task:
     """Read a source and split it into rows to train on and rows to hold out.
 
-    source: `arithmetic/<family>`, `reasoning-gym/<family>`, a hub data set `owner/name` (or `owner/name:config`), or a path.
-    train_size, holdout_size: rows on each side; train_size None takes all there are up to MOST_TRAINED, and says so where
-        there are more (for a generated source, 1,000).
-    columns: where the source keeps its `question` and `answer`, e.g. {"question": "problem", "answer": "solution"}.
-    system_prompt: in place of the one that `tags` writes; the empty string leaves the system message out.
-    count_tokens: tokens of one prompt or of one text (see `prompt_token_counter`). Prompts over max_prompt_tokens are
-        dropped, because TRL does not truncate them; so are answers that, rendered in `tags` without any reasoning, are over
-        max_completion_tokens, because no completion could give them. Only rows that may be used are measured.
-    stand_in: where the hub cannot be reached, take the source that can stand in for openai/gsm8k (`sources.STAND_INS`), and
-        say so; `report["source"]` names what was read.
-    kind: how all answers are to be judged, one of `rewards.kinds.KINDS`; written to a column `kind`, which correctness_reward
-        reads. Without it each answer's kind is recognised.
-    kind_of: the kind of a row's answer (`rewards.kinds.kind_of_row`); with it `report["answer_kinds"]` says how many rows have
-        which.
+    source: `arithmetic/<family>`, `reasoning-gym/<family>`, a hub data set `owner/name` (or
+    `owner/name:config`), or a path.
+    train_size, holdout_size: rows on each side; train_size None takes all there are up to
+        MOST_TRAINED, and says so where there are more (for a generated source, 1,000).
+    columns: where the source keeps its `question` and `answer`, e.g. {"question": "problem",
+    "answer": "solution"}.
+    system_prompt: in place of the one that `tags` writes; the empty string leaves the system
+    message out.
+    count_tokens: tokens of one prompt or of one text (see `prompt_token_counter`). Prompts over
+        max_prompt_tokens are dropped, because TRL does not truncate them; so are answers that,
+        rendered in `tags` without any reasoning, are over max_completion_tokens, because no
+        completion could give them. Only rows that may be used are measured.
+    stand_in: where the hub cannot be reached, take the source that can stand in for openai/gsm8k
+        (`sources.STAND_INS`), and say so; `report["source"]` names what was read.
+    kind: how all answers are to be judged, one of `rewards.kinds.KINDS`; written to a column
+        `kind`, which correctness_reward reads. Without it each answer's kind is recognised.
+    kind_of: the kind of a row's answer (`rewards.kinds.kind_of_row`); with it
+        `report["answer_kinds"]` says how many rows have which.
 
-    Raises ValueError where the source cannot give the rows asked for; the message names the value and the way out.
+    Raises ValueError where the source cannot give the rows asked for; the message names the value
+    and the way out.
     """
     for name, size in (("train_size", train_size), ("holdout_size", holdout_size)):
         _check_rows(name, size)
@@ -115,7 +124,8 @@ def _check_rows(name: str, size: int | None) -> None:
 
 
 def save(run: Run, task: Task, settings: Preset) -> None:
-    """Put a task into the run folder: both tables, `data_report.json`, and the manifest's section `data`.
+    """Put a task into the run folder: both tables, `data_report.json`, and the manifest's section
+    `data`.
 
     ValueError, before anything is written, while another process trains on what the run holds.
     """
@@ -132,7 +142,8 @@ def save(run: Run, task: Task, settings: Preset) -> None:
 
 
 def final_answer(answer: str) -> str:
-    """The answer to be judged: what follows GSM8K's last `####`, thousands separators removed; otherwise the text itself.
+    """The answer to be judged: what follows GSM8K's last `####`, thousands separators removed;
+    otherwise the text itself.
 
     >>> final_answer("He pays 2 * 617 = <<2*617=1234>>1234 dollars. #### 1,234")
     '1234'
@@ -145,7 +156,9 @@ def final_answer(answer: str) -> str:
 
 
 def fingerprint(rows: Iterable[dict]) -> str:
-    """SHA-256 over the questions and answers, in order: two runs with the same value used the same data."""
+    """SHA-256 over the questions and answers, in order: two runs with the same value used the same
+    data.
+    """
     digest = hashlib.sha256()
     for row in rows:
         digest.update(f"{row['question']}\x1f{row['answer']}\x1e".encode("utf-8", "surrogatepass"))
@@ -153,7 +166,8 @@ def fingerprint(rows: Iterable[dict]) -> str:
 
 
 def answer_kinds(rows: Iterable[dict], kind_of: Callable[[dict], str]) -> dict[str, dict]:
-    """For each kind of answer that the rows have, the most frequent first: how many `rows`, and three different `examples`.
+    """For each kind of answer that the rows have, the most frequent first: how many `rows`, and
+    three different `examples`.
 
     >>> answer_kinds([{"answer": "4"}, {"answer": "Paris"}, {"answer": "5"}], lambda row: type(row["answer"]).__name__)
     {'str': {'rows': 3, 'examples': ['4', 'Paris', '5']}}
@@ -165,15 +179,19 @@ def answer_kinds(rows: Iterable[dict], kind_of: Callable[[dict], str]) -> dict[s
         shown = examples.setdefault(kind, [])
         if len(shown) < _KEPT_EXAMPLES and row["answer"][:200] not in shown:
             shown.append(row["answer"][:200])
-    return {kind: {"rows": count, "examples": examples[kind]} for kind, count in counts.most_common()}
+    return {
+        kind: {"rows": count, "examples": examples[kind]} for kind, count in counts.most_common()
+    }
 
 
 def prompt_token_counter(model: str) -> Callable[[list[dict] | str], int]:
-    """A function from chat messages to the number of tokens the model will see, without importing torch.
+    """A function from chat messages to the number of tokens the model will see, without importing
+    torch.
 
-    model: a folder, or a hub name, whose tokenizer.json and chat template are read. The template is rendered by
-    Transformers' own renderer, the tokens counted by the same Rust tokenizer that training uses. Of a plain string the
-    function counts the tokens as they stand, without a template: the length of a completion.
+    model: a folder, or a hub name, whose tokenizer.json and chat template are read. The template is
+    rendered by Transformers' own renderer, the tokens counted by the same Rust tokenizer that
+    training uses. Of a plain string the function counts the tokens as they stand, without a
+    template: the length of a completion.
     """
     from tokenizers import Tokenizer
     from transformers.utils.chat_template_utils import render_jinja_template
@@ -186,7 +204,9 @@ def prompt_token_counter(model: str) -> Callable[[list[dict] | str], int]:
     def count(messages: list[dict] | str) -> int:
         text = messages
         if not isinstance(messages, str):
-            (text,), _ = render_jinja_template([messages], chat_template=template, add_generation_prompt=True, **special_tokens)
+            (text,), _ = render_jinja_template(
+                [messages], chat_template=template, add_generation_prompt=True, **special_tokens
+            )
         return len(tokenizer.encode(text, add_special_tokens=False).ids)
 
     return count
@@ -204,7 +224,10 @@ def _opened(source, columns, stand_in: bool, **sizes) -> tuple[str, Iterator[dic
             rows = _begun(read_source(other, None, **sizes))
         except ValueError as error:
             raise ValueError(f"{unreachable} Nor can {other} stand in for it: {error}") from None
-        print(f"{unreachable}\nTAKING {other} IN ITS PLACE: similar word problems, generated here; results are not GSM8K's.")
+        print(
+            f"{unreachable}\nTAKING {other} IN ITS PLACE: similar word problems, generated here; "
+            "results are not GSM8K's."
+        )
         return other, rows
 
 
@@ -218,7 +241,8 @@ class _Account:
 
     def __init__(self):
         self.read, self.dropped, self.examples = 0, Counter(), {}
-        self.columns, self.left_out = set(), {}  # of the source: those that are kept; and why the others are not
+        # of the source: those that are kept; and why the others are not
+        self.columns, self.left_out = set(), {}
 
     def drop(self, reason: str, example: object) -> None:
         self.dropped[reason] += 1
@@ -226,7 +250,9 @@ class _Account:
             self.examples[reason].append(str(example)[:200])
 
     def storable(self, row: dict) -> dict:
-        """The row with those columns that have a name that can be written, the first MOST_COLUMNS that the source shows."""
+        """The row with those columns that have a name that can be written, the first MOST_COLUMNS
+        that the source shows.
+        """
         for name in row.keys() - self.columns - self.left_out.keys():
             if not str(name).isascii() and _has_lone_surrogate(str(name)):
                 self.left_out[name] = "its name has a lone surrogate, which is no text"
@@ -236,7 +262,11 @@ class _Account:
                     self.columns.add(name)
                 else:
                     self.left_out[name] = f"beyond the first {MOST_COLUMNS} columns"
-        return {name: value for name, value in row.items() if name in self.columns} if self.left_out else row
+        return (
+            {name: value for name, value in row.items() if name in self.columns}
+            if self.left_out
+            else row
+        )
 
     @property
     def usable(self) -> int:
@@ -244,10 +274,16 @@ class _Account:
 
     @property
     def report(self) -> dict:
-        return {"rows_read": self.read, "dropped": dict(self.dropped), "dropped_examples": self.examples}
+        return {
+            "rows_read": self.read,
+            "dropped": dict(self.dropped),
+            "dropped_examples": self.examples,
+        }
 
     def __str__(self) -> str:
-        reasons = ", ".join(f"{count} with {reason}" for reason, count in self.dropped.items()) or "none"
+        reasons = (
+            ", ".join(f"{count} with {reason}" for reason, count in self.dropped.items()) or "none"
+        )
         return f"Read {self.read}, dropped: {reasons}."
 
 
@@ -263,9 +299,15 @@ class _Limits:
     lengths: list[int] = field(default_factory=list)
 
     def __post_init__(self):
-        for name, limit in (("max_prompt_tokens", self.prompt), ("max_completion_tokens", self.completion)):
+        for name, limit in (
+            ("max_prompt_tokens", self.prompt),
+            ("max_completion_tokens", self.completion),
+        ):
             if limit is not None and self.count_tokens is None:
-                raise ValueError(f"{name} needs count_tokens, to know how long a text is; see prompt_token_counter.")
+                raise ValueError(
+                    f"{name} needs count_tokens, to know how long a text is; see "
+                    "prompt_token_counter."
+                )
 
     def exceeded(self, row: dict) -> str | None:
         """The limit that the row is over, if any."""
@@ -274,7 +316,10 @@ class _Limits:
         self.lengths.append(self.count_tokens(_prompt(self.system, row["question"])))
         if self.prompt is not None and self.lengths[-1] > self.prompt:
             return f"prompt over {self.prompt} tokens"
-        if self.completion is not None and self.count_tokens(self.tags.render("", row["answer"])) > self.completion:
+        if (
+            self.completion is not None
+            and self.count_tokens(self.tags.render("", row["answer"])) > self.completion
+        ):
             return f"answer over {self.completion} tokens"
         return None
 
@@ -283,37 +328,54 @@ class _Limits:
         if not self.lengths:
             return {}
         levels = {"min": 0, "p50": 50, "p90": 90, "p99": 99, "max": 100}
-        quantiles = {name: int(np.percentile(self.lengths, level)) for name, level in levels.items()}
+        quantiles = {
+            name: int(np.percentile(self.lengths, level)) for name, level in levels.items()
+        }
         return {"prompt_tokens": quantiles, "rows_measured": len(self.lengths)}
 
 
 class _Smallest:
-    """Of the rows offered, the `size` ones with the smallest hashes; never more than these are in memory."""
+    """Of the rows offered, the `size` ones with the smallest hashes; never more than these are in
+    memory.
+    """
 
     def __init__(self, size: int):
-        self.size, self.heap = size, []  # of (-hash, row): the largest hash, the first to go, is on top
+        # of (-hash, row): the largest hash, the first to go, is on top
+        self.size, self.heap = size, []
 
     def admits(self, order: int) -> bool:
         return len(self.heap) < self.size or -order > self.heap[0][0]
 
     def add(self, order: int, row: dict) -> None:
-        (heapq.heappush if len(self.heap) < self.size else heapq.heappushpop)(self.heap, (-order, row))
+        (heapq.heappush if len(self.heap) < self.size else heapq.heappushpop)(
+            self.heap, (-order, row)
+        )
 
     def rows(self) -> list[dict]:
         return [row for _, row in sorted(self.heap, key=lambda entry: -entry[0])]
 
 
-def _drawn(rows, source, limits, account, *, train_size, holdout_size, seed) -> tuple[list[dict], list[dict]]:
-    """The source's own split where it has one; otherwise the holdout is drawn by a seeded hash of the question.
+def _drawn(
+    rows, source, limits, account, *, train_size, holdout_size, seed
+) -> tuple[list[dict], list[dict]]:
+    """The source's own split where it has one; otherwise the holdout is drawn by a seeded hash of
+    the question.
 
-    A hash rather than a shuffle: the same rows give the same split, in whatever order the file holds them. A row is
-    measured only when its hash is among the smallest so far, so few rows of a large file are.
+    A hash rather than a shuffle: the same rows give the same split, in whatever order the file
+    holds them. A row is measured only when its hash is among the smallest so far, so few rows of a
+    large file are.
     """
     most = train_size or MOST_TRAINED
-    kept = {"train": _Smallest(most), "holdout": _Smallest(holdout_size), None: _Smallest(most + holdout_size)}
+    kept = {
+        "train": _Smallest(most),
+        "holdout": _Smallest(holdout_size),
+        None: _Smallest(most + holdout_size),
+    }
     for row in _validated(rows, account):
         pool = kept[row.get("split")]
-        order = hashlib.sha256(f"{seed}\x1f{row['question']}".encode("utf-8", "surrogatepass")).digest()
+        order = hashlib.sha256(
+            f"{seed}\x1f{row['question']}".encode("utf-8", "surrogatepass")
+        ).digest()
         order = int.from_bytes(order, "big")
         if not pool.admits(order):
             continue
@@ -328,10 +390,13 @@ def _drawn(rows, source, limits, account, *, train_size, holdout_size, seed) -> 
     if not account.usable:
         raise ValueError(f"{source}: no usable row. {account}")
     if len(train) < (train_size or 1) or len(holdout) < holdout_size:
-        raise ValueError(_too_few(source, account, len(train), len(holdout), train_size, holdout_size))
+        raise ValueError(
+            _too_few(source, account, len(train), len(holdout), train_size, holdout_size)
+        )
     if train_size is None and len(train) == most and account.usable > len(train) + len(holdout):
         print(
-            f"{source} has {account.usable:,} usable rows. {most:,} of them, drawn by the seed, are to train on; "
+            f"{source} has {account.usable:,} usable rows. {most:,} of them, drawn by the seed, "
+            "are to train on; "
             "set train_size to take more or fewer."
         )
     return train, holdout
@@ -347,30 +412,44 @@ def _validated(source_rows: Iterable[dict | Broken], account: _Account) -> Itera
         row = account.storable(row)
         problem = _clean(row)
         if problem:
-            account.drop(problem, f"row {account.read}: {row.get('question')!r} -> {row.get('answer')!r}")
+            account.drop(
+                problem, f"row {account.read}: {row.get('question')!r} -> {row.get('answer')!r}"
+            )
             continue
-        key, answer = _digest(" ".join(row["question"].split()).casefold(), 16), _brief(row["answer"])
+        key, answer = (
+            _digest(" ".join(row["question"].split()).casefold(), 16),
+            _brief(row["answer"]),
+        )
         if key not in seen:
             seen[key] = answer
             yield row
         elif seen[key] == answer:
             account.drop("duplicate question", row["question"])
         else:
-            account.drop("duplicate question with another answer", f"{row['question']} -> {seen[key]} / {answer}")
+            account.drop(
+                "duplicate question with another answer",
+                f"{row['question']} -> {seen[key]} / {answer}",
+            )
 
 
 def _digest(text: str, size: int) -> int:
     """`size` bytes of BLAKE2b as an integer, which takes less memory than bytes do."""
-    return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=size).digest(), "big")
+    return int.from_bytes(
+        hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=size).digest(), "big"
+    )
 
 
 def _brief(answer: str) -> str:
-    """The answer, or of a long one its beginning and a digest: enough to compare it by and to show, millions of times."""
+    """The answer, or of a long one its beginning and a digest: enough to compare it by and to show,
+    millions of times.
+    """
     return answer if len(answer) <= 40 else f"{answer[:16]}… ({_digest(answer, 8):x})"
 
 
 def _clean(row: dict) -> str | None:
-    """Make question and answer stripped strings in place; the reason where one of them cannot be."""
+    """Make question and answer stripped strings in place; the reason where one of them
+    cannot be.
+    """
     for name in ("question", "answer"):
         value = row[name]
         if isinstance(value, float) and np.isnan(value):
@@ -401,12 +480,23 @@ def _prompt(system: str, question: str) -> list[dict]:
     return [{"role": "system", "content": system}, user] if system else [user]
 
 
-def _too_few(source: str, account: _Account, train: int, holdout: int, train_size: int | None, holdout_size: int) -> str:
+def _too_few(
+    source: str,
+    account: _Account,
+    train: int,
+    holdout: int,
+    train_size: int | None,
+    holdout_size: int,
+) -> str:
     rows, needed = account.usable, (train_size or 1) + holdout_size
     said = (
-        f"{source}: {rows} usable row{'s give' if rows > 1 else ' gives'} {train} to train on and {holdout} to hold out, but "
+        f"{source}: {rows} usable row{'s give' if rows > 1 else ' gives'} {train} to train on "
+        f"and {holdout} to hold out, but "
     )
-    said += f"train_size={train_size} and holdout_size={holdout_size} were asked for, which need {needed}. "
+    said += (
+        f"train_size={train_size} and holdout_size={holdout_size} were asked for, which need "
+        f"{needed}. "
+    )
     if rows < 2:
         return f"{said}Bring more rows: 2 are the least, one for either side. {account}"
     fewer = max(1, rows // 5)

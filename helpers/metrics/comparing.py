@@ -1,4 +1,6 @@
-"""Runs side by side: the settings that differ, the accuracies with their intervals, the curves over one another."""
+"""Runs side by side: the settings that differ, the accuracies with their intervals, the curves over
+one another.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +14,14 @@ _NOT_A_SETTING = ("name", "needs_gb")
 
 
 def chosen(names: list[str]) -> list[Run]:
-    """The runs of these names. ValueError for fewer than two, or for one given twice; FileNotFoundError for one not trained."""
+    """The runs of these names.
+
+    ValueError for fewer than two, or for one given twice; FileNotFoundError for one not trained.
+    """
     if len(names) < 2 or len(set(names)) < len(names):
-        raise ValueError(f"{', '.join(names) or 'no run'}: name two or more different runs to compare.")
+        raise ValueError(
+            f"{', '.join(names) or 'no run'}: name two or more different runs to compare."
+        )
     runs = [Run(name) for name in names]
     for run in runs:
         run.require("metrics.csv")
@@ -22,20 +29,33 @@ def chosen(names: list[str]) -> list[Run]:
 
 
 def check_names(names: list[str], run: str | None = None) -> None:
-    """ValueError or FileNotFoundError unless these are different trained runs, none of them the run they are drawn beside."""
+    """ValueError or FileNotFoundError unless these are different trained runs, none of them the run
+    they are drawn beside.
+    """
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise ValueError(f'compare={names!r} is not a list of runs: give their names, such as ["seed-1", "seed-2"].')
+        raise ValueError(
+            f'compare={names!r} is not a list of runs: give their names, such as ["seed-1", '
+            '"seed-2"].'
+        )
     for name in names:
         if names.count(name) > 1 or name == run:
-            raise ValueError(f"compare={names!r}: {name!r} is there twice, or is the run itself. Name other runs.")
+            raise ValueError(
+                f"compare={names!r}: {name!r} is there twice, or is the run itself. Name other "
+                "runs."
+            )
         Run(name).require("metrics.csv")
 
 
 def settings_that_differ(runs: list[Run]) -> pd.DataFrame:
-    """A row for each setting, seed, reward weight or kind of data that is not the same in all runs; a column a run."""
+    """A row for each setting, seed, reward weight or kind of data that is not the same in all runs;
+    a column a run.
+    """
     columns = {run.name: _settings(run) for run in runs}
     names = list(dict.fromkeys(name for settings in columns.values() for name in settings))
-    table = pd.DataFrame({run: [settings.get(name, "") for name in names] for run, settings in columns.items()}, index=names)
+    table = pd.DataFrame(
+        {run: [settings.get(name, "") for name in names] for run, settings in columns.items()},
+        index=names,
+    )
     return table[table.astype(str).nunique(axis=1) > 1]
 
 
@@ -43,8 +63,13 @@ def _settings(run: Run) -> dict[str, object]:
     training, data = run.section("training"), run.manifest.get("data", {})
     absent = [name for name in ("settings", "seed") if name not in training]
     if absent:
-        raise ValueError(f"{run.show('manifest.json')} is damaged: its training has no {absent[0]}, so it cannot be compared.")
-    settings = {name: value for name, value in training["settings"].items() if name not in _NOT_A_SETTING}
+        raise ValueError(
+            f"{run.show('manifest.json')} is damaged: its training has no {absent[0]}, so it "
+            "cannot be compared."
+        )
+    settings = {
+        name: value for name, value in training["settings"].items() if name not in _NOT_A_SETTING
+    }
     weights = dict(zip(training.get("rewards", []), training.get("weights", []), strict=False))
     return settings | {
         "seed": training["seed"],
@@ -55,7 +80,8 @@ def _settings(run: Run) -> dict[str, object]:
 
 
 def outcomes(runs: list[Run]) -> pd.DataFrame:
-    """A row a run: steps, the reward over the last ten, and the holdout accuracies with their 95 % intervals as text.
+    """A row a run: steps, the reward over the last ten, and the holdout accuracies with their 95 %
+    intervals as text.
 
     Accuracies of an earlier training than the run's present one are not given; see `Run.outdated`.
     """
@@ -73,7 +99,9 @@ def outcomes(runs: list[Run]) -> pd.DataFrame:
             if entry and run.outdated("evaluation.json"):
                 row[model] = "of an earlier training"
             elif entry:
-                row[model] = f"{entry['accuracy']:.1%} ({entry['ci95'][0]:.1%} to {entry['ci95'][1]:.1%})"
+                row[model] = (
+                    f"{entry['accuracy']:.1%} ({entry['ci95'][0]:.1%} to {entry['ci95'][1]:.1%})"
+                )
             else:
                 row[model] = "not measured"
         rows.append(row)

@@ -1,6 +1,9 @@
-"""Figures of a training history and of an evaluation. Every function returns a Matplotlib Figure and draws nothing else.
+"""Figures of a training history and of an evaluation.
 
-Text is 9 points or more, no figure is wider than a page, and lines differ in their stroke or marker as well as in colour.
+Every function returns a Matplotlib Figure and draws nothing else.
+
+Text is 9 points or more, no figure is wider than a page, and lines differ in their stroke or marker
+as well as in colour.
 """
 
 from __future__ import annotations
@@ -16,12 +19,25 @@ from helpers.figures import BLUE, GREEN, GREY, ORANGE, PURPLE, RED
 from helpers.metrics.history import reward_names, running_median, smoothed
 
 # Color and stroke of the first line, the second, and so on.
-LOOKS = ((BLUE, "-"), (ORANGE, "--"), (GREEN, "-."), (RED, ":"), (PURPLE, (0, (6, 1))), (GREY, (0, (3, 1, 1, 1, 1, 1))))
+LOOKS = (
+    (BLUE, "-"),
+    (ORANGE, "--"),
+    (GREEN, "-."),
+    (RED, ":"),
+    (PURPLE, (0, (6, 1))),
+    (GREY, (0, (3, 1, 1, 1, 1, 1))),
+)
 _SECOND = LOOKS[1][1]  # the stroke of what is read on the right axis
 _PAGE = 8.6  # inches: on a wider figure a page would shrink the letters
 
 
-def _axes(title: str, ylabel: str, axes: Axes | None = None, xlabel: str = "step", histories: Iterable[pd.DataFrame] = ()):
+def _axes(
+    title: str,
+    ylabel: str,
+    axes: Axes | None = None,
+    xlabel: str = "step",
+    histories: Iterable[pd.DataFrame] = (),
+):
     """A panel to draw in, with the stages of the histories that will be drawn there."""
     if axes is None:
         figure, axes = plt.subplots(figsize=(7.0, 3.6), layout="constrained")
@@ -36,8 +52,11 @@ def _axes(title: str, ylabel: str, axes: Axes | None = None, xlabel: str = "step
 
 
 def _mark_stages(axes: Axes, histories: Iterable[pd.DataFrame]) -> None:
-    """The name of each stage where it begins, and a dotted line where one follows another; see `metrics.joined`."""
-    marks = {}  # by step and name: several histories may change at the same step, and one mark says it
+    """The name of each stage where it begins, and a dotted line where one follows another; see
+    `metrics.joined`.
+    """
+    # by step and name: several histories may change at the same step, and one mark says it
+    marks = {}
     for history in histories:
         if "stage" in history and history["stage"].nunique() > 1:
             names = history["stage"].astype(str)
@@ -54,17 +73,38 @@ def _mark_stages(axes: Axes, histories: Iterable[pd.DataFrame]) -> None:
 
 
 def _legend(left: Axes, right: Axes, loc: str) -> None:
-    """One legend for the lines of two axes that share a panel; it leaves a line at the bottom free."""
-    handles = [line for axes in (left, right) for line in axes.get_lines() if not line.get_label().startswith("_")]
+    """One legend for the lines of two axes that share a panel; it leaves a line at the
+    bottom free.
+    """
+    handles = [
+        line
+        for axes in (left, right)
+        for line in axes.get_lines()
+        if not line.get_label().startswith("_")
+    ]
     left.legend(
-        handles=handles, loc=loc, bbox_to_anchor=(0, 0.04, 1, 0.96), framealpha=0.85, edgecolor="none", handlelength=2.8
+        handles=handles,
+        loc=loc,
+        bbox_to_anchor=(0, 0.04, 1, 0.96),
+        framealpha=0.85,
+        edgecolor="none",
+        handlelength=2.8,
     )
 
 
-def _line(axes, history: pd.DataFrame, column: str, label: str, color: str, stroke="-", middle=smoothed) -> None:
+def _line(
+    axes, history: pd.DataFrame, column: str, label: str, color: str, stroke="-", middle=smoothed
+) -> None:
     """The raw values thin, their running middle thick."""
     axes.plot(history["step"], history[column], color=color, alpha=0.3, linewidth=1)
-    axes.plot(history["step"], middle(history[column]), color=color, linestyle=stroke, linewidth=2, label=label)
+    axes.plot(
+        history["step"],
+        middle(history[column]),
+        color=color,
+        linestyle=stroke,
+        linewidth=2,
+        label=label,
+    )
 
 
 def _nothing_logged(axes, what: str) -> None:
@@ -72,28 +112,47 @@ def _nothing_logged(axes, what: str) -> None:
 
 
 def reward(history: pd.DataFrame, axes: Axes | None = None) -> Figure:
-    """The weighted reward a step, smoothed, with a band of one `reward_std` (the spread over the whole batch)."""
-    figure, axes = _axes("Reward: weighted sum, mean of the batch", "reward", axes, histories=[history])
+    """The weighted reward a step, smoothed, with a band of one `reward_std` (the spread over the
+    whole batch).
+    """
+    figure, axes = _axes(
+        "Reward: weighted sum, mean of the batch", "reward", axes, histories=[history]
+    )
     mean, spread = smoothed(history["reward"]), smoothed(history["reward_std"])
-    axes.fill_between(history["step"], mean - spread, mean + spread, color=BLUE, alpha=0.12, label="± reward_std", linewidth=0)
+    axes.fill_between(
+        history["step"],
+        mean - spread,
+        mean + spread,
+        color=BLUE,
+        alpha=0.12,
+        label="± reward_std",
+        linewidth=0,
+    )
     _line(axes, history, "reward", "reward", BLUE)
     axes.legend(frameon=False, loc="lower right")
     return figure
 
 
 def spread(history: pd.DataFrame, axes: Axes | None = None) -> Figure:
-    """`reward_std` beside `frac_reward_zero_std`, the share of groups whose completions all scored the same."""
-    figure, axes = _axes("What is left to learn from: spread of the rewards", "reward_std", axes, histories=[history])
+    """`reward_std` beside `frac_reward_zero_std`, the share of groups whose completions all scored
+    the same.
+    """
+    figure, axes = _axes(
+        "What is left to learn from: spread of the rewards", "reward_std", axes, histories=[history]
+    )
     _line(axes, history, "reward_std", "reward_std (left)", BLUE)
     if "frac_reward_zero_std" in history:
         right = axes.twinx()
         right.spines["top"].set_visible(False)
-        _line(right, history, "frac_reward_zero_std", "frac_reward_zero_std (right)", ORANGE, _SECOND)
+        _line(
+            right, history, "frac_reward_zero_std", "frac_reward_zero_std (right)", ORANGE, _SECOND
+        )
         right.set_ylabel("share of groups")
         right.set_ylim(0, 1.4)
         right.set_yticks([0, 0.25, 0.5, 0.75, 1])
         axes.set_ylim(top=axes.get_ylim()[1] * 1.4)
-        _legend(axes, right, "upper right")  # above all curves: one falls from the top, the other rises to it
+        # above all curves: one falls from the top, the other rises to it
+        _legend(axes, right, "upper right")
     else:
         axes.legend(frameon=False, loc="center right")
     axes.set_ylim(bottom=0)
@@ -101,11 +160,17 @@ def spread(history: pd.DataFrame, axes: Axes | None = None) -> Figure:
 
 
 def kl(history: pd.DataFrame, axes: Axes | None = None) -> Figure:
-    """The KL divergence from the reference policy, in nats a token, with its running median, which single spikes do not bend.
+    """The KL divergence from the reference policy, in nats a token, with its running median, which
+    single spikes do not bend.
 
     A note in its place where beta was 0.
     """
-    figure, axes = _axes("KL: how far the policy has moved from where it began", "nats a token", axes, histories=[history])
+    figure, axes = _axes(
+        "KL: how far the policy has moved from where it began",
+        "nats a token",
+        axes,
+        histories=[history],
+    )
     if "kl" in history and history["kl"].notna().any():
         _line(axes, history, "kl", "running median", GREEN, middle=running_median)
         axes.legend(frameon=False, loc="upper left")
@@ -117,7 +182,9 @@ def kl(history: pd.DataFrame, axes: Axes | None = None) -> Figure:
 
 def each_reward(history: pd.DataFrame, axes: Axes | None = None) -> Figure:
     """Each reward by itself, before its weight: the mean of the batch."""
-    figure, axes = _axes("Each reward by itself, unweighted", "mean of the batch", axes, histories=[history])
+    figure, axes = _axes(
+        "Each reward by itself, unweighted", "mean of the batch", axes, histories=[history]
+    )
     for (color, stroke), name in zip(LOOKS * 9, reward_names(history), strict=False):
         _line(axes, history, f"rewards/{name}/mean", name, color, stroke)
     if reward_names(history):
@@ -148,20 +215,28 @@ def completion_length(history: pd.DataFrame, axes: Axes | None = None) -> Figure
 
 
 def tools(history: pd.DataFrame, axes: Axes | None = None) -> Figure:
-    """Calls of tools an episode, the share of them that fail, and the share of episodes whose last call is not answered.
+    """Calls of tools an episode, the share of them that fail, and the share of episodes whose last
+    call is not answered.
 
     The last from the reward `finished`, where it was logged; see helpers/metrics/tool_rules.py.
     """
-    figure, axes = _axes("Tools: calls, failures, unfinished episodes", "calls an episode", axes, histories=[history])
+    figure, axes = _axes(
+        "Tools: calls, failures, unfinished episodes", "calls an episode", axes, histories=[history]
+    )
     if not has_tools(history):
         _nothing_logged(axes, "not logged: TRL counts calls only where there are tools")
         return figure
     _line(axes, history, "tools/call_frequency", "calls an episode (left)", PURPLE)
-    shares = {"tools/failure_frequency": "calls that fail (right)", "unfinished": "unfinished episodes (right)"}
+    shares = {
+        "tools/failure_frequency": "calls that fail (right)",
+        "unfinished": "unfinished episodes (right)",
+    }
     history = history.assign(unfinished=1 - history.get("rewards/finished/mean", float("nan")))
     right = axes.twinx()
     right.spines["top"].set_visible(False)
-    for (color, stroke), (column, label) in zip(((RED, _SECOND), (GREEN, LOOKS[2][1])), shares.items(), strict=True):
+    for (color, stroke), (column, label) in zip(
+        ((RED, _SECOND), (GREEN, LOOKS[2][1])), shares.items(), strict=True
+    ):
         if column in history and history[column].notna().any():
             _line(right, history, column, label, color, stroke)
     right.set_ylabel("share")
@@ -178,7 +253,9 @@ def has_tools(history: pd.DataFrame) -> bool:
 
 
 def loss(history: pd.DataFrame, axes: Axes | None = None) -> Figure:
-    """The loss: small beside the advantages, which sum to zero in every group, and cancel but for the completions' lengths."""
+    """The loss: small beside the advantages, which sum to zero in every group, and cancel but for
+    the completions' lengths.
+    """
     figure, axes = _axes("Loss: not a measure of progress", "loss", axes, histories=[history])
     _line(axes, history, "loss", "loss", GREY)
     axes.axhline(0, color="black", linewidth=0.8)
@@ -186,10 +263,14 @@ def loss(history: pd.DataFrame, axes: Axes | None = None) -> Figure:
 
 
 def dashboard(history: pd.DataFrame) -> Figure:
-    """The curves of a training in one figure, six or, with tools, seven: what notebook 03 redraws while it trains."""
+    """The curves of a training in one figure, six or, with tools, seven: what notebook 03 redraws
+    while it trains.
+    """
     panels = [["reward", "each_reward"], ["spread", "completion_length"], ["kl", "loss"]]
     panels += [["tools", "tools"]] if has_tools(history) else []
-    figure, grid = plt.subplot_mosaic(panels, figsize=(_PAGE, 2.8 * len(panels)), layout="constrained")
+    figure, grid = plt.subplot_mosaic(
+        panels, figsize=(_PAGE, 2.8 * len(panels)), layout="constrained"
+    )
     plt.close(figure)
     draws = (reward, each_reward, spread, completion_length, kl, loss, tools)
     for draw in draws[: len(grid)]:
@@ -200,7 +281,9 @@ def dashboard(history: pd.DataFrame) -> Figure:
 
 
 def overlay(histories: dict[str, pd.DataFrame]) -> Figure:
-    """Several runs over one another, by name: reward, KL, completion length, and the share of groups without spread."""
+    """Several runs over one another, by name: reward, KL, completion length, and the share of
+    groups without spread.
+    """
     figure, grid = plt.subplots(2, 2, figsize=(_PAGE, 6.2), layout="constrained")
     plt.close(figure)
     panels = [
@@ -213,20 +296,41 @@ def overlay(histories: dict[str, pd.DataFrame]) -> Figure:
         _axes(label, label, axes, histories=histories.values())
         for (color, stroke), (name, history) in zip(LOOKS * 9, histories.items(), strict=False):
             if column in history:
-                _line(axes, history, column, name, color, stroke, running_median if column == "kl" else smoothed)
+                _line(
+                    axes,
+                    history,
+                    column,
+                    name,
+                    color,
+                    stroke,
+                    running_median if column == "kl" else smoothed,
+                )
     grid.flat[0].legend(frameon=False, handlelength=2.8)
     return figure
 
 
 def gallery(histories: dict[str, pd.DataFrame]) -> Figure:
-    """Several trainings under one another, a row each, by name: what to look at first where one may be sick."""
+    """Several trainings under one another, a row each, by name: what to look at first where one may
+    be sick.
+    """
     figure, grid = plt.subplots(
-        len(histories), 4, figsize=(_PAGE, 0.6 + 1.55 * len(histories)), layout="constrained", sharex=True, squeeze=False
+        len(histories),
+        4,
+        figsize=(_PAGE, 0.6 + 1.55 * len(histories)),
+        layout="constrained",
+        sharex=True,
+        squeeze=False,
     )
     plt.close(figure)
     columns = [
         ("reward", {"reward": "weighted sum", "rewards/correctness_reward/mean": "correctness"}),
-        ("shares", {"frac_reward_zero_std": "groups without spread", "completions/clipped_ratio": "cut off"}),
+        (
+            "shares",
+            {
+                "frac_reward_zero_std": "groups without spread",
+                "completions/clipped_ratio": "cut off",
+            },
+        ),
         ("KL, nats a token", {"kl": "kl"}),
         ("length, tokens", {"completions/mean_length": "mean length"}),
     ]
@@ -234,7 +338,15 @@ def gallery(histories: dict[str, pd.DataFrame]) -> Figure:
         for axes, (title, lines) in zip(row, columns, strict=True):
             for (color, stroke), (column, label) in zip(LOOKS, lines.items(), strict=False):
                 if column in history:
-                    _line(axes, history, column, label, color, stroke, running_median if column == "kl" else smoothed)
+                    _line(
+                        axes,
+                        history,
+                        column,
+                        label,
+                        color,
+                        stroke,
+                        running_median if column == "kl" else smoothed,
+                    )
             axes.set_ylim((-0.05, 1.05) if title == "shares" else (0, axes.get_ylim()[1]))
             axes.grid(alpha=0.25)
             axes.spines[["top", "right"]].set_visible(False)
@@ -244,21 +356,31 @@ def gallery(histories: dict[str, pd.DataFrame]) -> Figure:
         first.set_title(title, loc="left", fontsize=10)
         axes.set_xlabel("step", fontsize=9)
         if len(lines) > 1:
-            axes.legend(fontsize=9, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.28), handlelength=2.8)
+            axes.legend(
+                fontsize=9,
+                frameon=False,
+                loc="upper center",
+                bbox_to_anchor=(0.5, -0.28),
+                handlelength=2.8,
+            )
     return figure
 
 
 def reasoning(history: pd.DataFrame, careful: pd.Series) -> Figure:
-    """Whether a policy that thinks longer is right more often: shares on the left, the length in tokens on the right.
+    """Whether a policy that thinks longer is right more often: shares on the left, the length in
+    tokens on the right.
 
-    careful: the share of completions that write every column of a sum out, by step; `helpers.data.arithmetic.is_careful`.
+    careful: the share of completions that write every column of a sum out, by step;
+    `helpers.data.arithmetic.is_careful`.
     history: with `correctness_reward` among its rewards.
     """
     figure, (left, right) = plt.subplots(1, 2, figsize=(_PAGE, 3.5), layout="constrained")
     plt.close(figure)
     _axes("Right answers, and careful workings", "share of completions", left)
     _line(left, history, "rewards/correctness_reward/mean", "right", BLUE)
-    left.plot(careful.index, careful, color=ORANGE, linestyle="--", marker="o", label="worked carefully")
+    left.plot(
+        careful.index, careful, color=ORANGE, linestyle="--", marker="o", label="worked carefully"
+    )
     left.set_ylim(-0.02, 1.05)
     left.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
     left.legend(frameon=False, loc="lower right", handlelength=2.8)
@@ -272,16 +394,38 @@ def accuracy(evaluation: dict[str, dict]) -> Figure:
     """Holdout accuracy of each model evaluated, sampled and greedy, with 95 % intervals."""
     figure, axes = _axes("Holdout accuracy, with 95 % intervals", "accuracy", xlabel="")
     width = 0.36
-    for shift, color, label, hatch in ((-width / 2, BLUE, "sampled", ""), (width / 2, ORANGE, "greedy", "//")):
-        measured = [entry if label == "sampled" else entry.get("greedy") for entry in evaluation.values()]
+    for shift, color, label, hatch in (
+        (-width / 2, BLUE, "sampled", ""),
+        (width / 2, ORANGE, "greedy", "//"),
+    ):
+        measured = [
+            entry if label == "sampled" else entry.get("greedy") for entry in evaluation.values()
+        ]
         entries = [entry for entry in measured if entry]
         values = [entry["accuracy"] for entry in entries]
         below = [entry["accuracy"] - entry["ci95"][0] for entry in entries]
         above = [entry["ci95"][1] - entry["accuracy"] for entry in entries]
         places = [position + shift for position, entry in enumerate(measured) if entry]
-        axes.bar(places, values, width, color=color, hatch=hatch, alpha=0.85, label=label, yerr=[below, above], capsize=4)
+        axes.bar(
+            places,
+            values,
+            width,
+            color=color,
+            hatch=hatch,
+            alpha=0.85,
+            label=label,
+            yerr=[below, above],
+            capsize=4,
+        )
         for place, value, high in zip(places, values, above, strict=True):
-            axes.annotate(f"{value:.0%}", (place, value + high), (0, 3), textcoords="offset points", ha="center", fontsize=9)
+            axes.annotate(
+                f"{value:.0%}",
+                (place, value + high),
+                (0, 3),
+                textcoords="offset points",
+                ha="center",
+                fontsize=9,
+            )
     axes.set_xticks(range(len(evaluation)), [name.replace("_", " ") for name in evaluation])
     axes.set_ylim(0, 1.12)
     axes.legend(frameon=False, loc="upper left")
@@ -289,27 +433,35 @@ def accuracy(evaluation: dict[str, dict]) -> Figure:
 
 
 def sweep(table: pd.DataFrame, knob: str, measure: str) -> Figure:
-    """One measure of a sweep over the values of one knob, with 95 % intervals; a line for each setting of the other knobs.
+    """One measure of a sweep over the values of one knob, with 95 % intervals; a line for each
+    setting of the other knobs.
 
-    table: what `sweep.read` returns. Values stand at equal distances, whatever they are: learning rates as well as losses.
-    ValueError for a knob or measure that the table has not.
+    table: what `sweep.read` returns. Values stand at equal distances, whatever they are: learning
+    rates as well as losses. ValueError for a knob or measure that the table has not.
     """
-    names = list(table.columns[1 : list(table.columns).index("seeds")])  # between the point and the number of its seeds
+    # between the point and the number of its seeds
+    names = list(table.columns[1 : list(table.columns).index("seeds")])
     measures = [name.removesuffix("_low") for name in table.columns if name.endswith("_low")]
     for name, known in ((knob, names), (measure, measures)):
         if name not in known:
-            raise ValueError(f"{name!r} is not in the table of this sweep. It has: {', '.join(known)}.")
+            raise ValueError(
+                f"{name!r} is not in the table of this sweep. It has: {', '.join(known)}."
+            )
     figure, axes = _axes(f"{measure} by {knob}, with 95 % intervals", measure, xlabel=knob)
     known = table[table[measure].notna()]
     values = sorted(table[knob].unique(), key=lambda value: (isinstance(value, str), value))
     others = [name for name in names if name != knob]
     groups = [(key, rows) for key, rows in known.groupby(others)] if others else [((), known)]
-    # Of a sweep one knob at a time, only the line through the base point has several values of this one.
+    # Of a sweep one knob at a time, only the line through the base point has several values of this
+    # one.
     lines = [(key, rows) for key, rows in groups if rows[knob].nunique() > 1] or groups
     for (color, stroke), marker, (key, rows) in zip(LOOKS * 9, "osD^vP" * 9, lines, strict=False):
         rows = rows.sort_values(knob, key=lambda column: column.map(values.index))
         places, middle = rows[knob].map(values.index), rows[measure]
-        bounds = [(middle - rows[f"{measure}_low"]).fillna(0), (rows[f"{measure}_high"] - middle).fillna(0)]
+        bounds = [
+            (middle - rows[f"{measure}_low"]).fillna(0),
+            (rows[f"{measure}_high"] - middle).fillna(0),
+        ]
         label = ", ".join(f"{name} {value}" for name, value in zip(others, key, strict=True))
         look = {"color": color, "linestyle": stroke, "marker": marker}
         axes.errorbar(places, middle, yerr=bounds, capsize=4, linewidth=2, label=label, **look)
@@ -320,11 +472,14 @@ def sweep(table: pd.DataFrame, knob: str, measure: str) -> Figure:
 
 
 def reward_signal(signal: dict) -> Figure:
-    """What GRPO would learn from, three panels: each reward's share of the advantage, pass rates a question, rank correlations.
+    """What GRPO would learn from, three panels: each reward's share of the advantage, pass rates a
+    question, rank correlations.
 
     signal: what `rewards.lab.Lab.signal` returns.
     """
-    figure, (shares, passes, ranks) = plt.subplots(1, 3, figsize=(_PAGE, 3.5), layout="constrained", width_ratios=[1.1, 1, 1])
+    figure, (shares, passes, ranks) = plt.subplots(
+        1, 3, figsize=(_PAGE, 3.5), layout="constrained", width_ratios=[1.1, 1, 1]
+    )
     plt.close(figure)
     names = list(signal["rewards"])
     labels = [name.removesuffix("_reward").replace("_", "\n") for name in names]
@@ -340,7 +495,11 @@ def _advantage_shares(axes, signal: dict, names: list[str], labels: list[str]) -
     values = [signal["rewards"][name]["advantage_share"] for name in names]
     judges = [name in signal["judges"] for name in names]
     bars = axes.barh(
-        labels, values, color=[BLUE if judge else "lightgrey" for judge in judges], edgecolor="black", linewidth=0.8
+        labels,
+        values,
+        color=[BLUE if judge else "lightgrey" for judge in judges],
+        edgecolor="black",
+        linewidth=0.8,
     )
     axes.bar_label(bars, [f"{value:.0%}" for value in values], padding=3)
     axes.set_xlim(min(0, *values) * 1.25, max(0.01, *values) * 1.25)
@@ -356,7 +515,11 @@ def _pass_rates(axes, signal: dict) -> None:
     edges = [(k - 0.5) / steps for k in range(steps + 2)]
     axes.hist(rates, bins=edges, color=BLUE, edgecolor="white")
     flat = signal["total"]["zero_spread"]
-    axes.set_title(f"Pass rate of each question\n({flat:.0%} of groups have no spread)", loc="left", fontsize=10)
+    axes.set_title(
+        f"Pass rate of each question\n({flat:.0%} of groups have no spread)",
+        loc="left",
+        fontsize=10,
+    )
     axes.set_xlabel(f"share of {steps} completions that are right", fontsize=9)
     axes.set_ylabel("questions", fontsize=9)
     axes.tick_params(labelsize=9)
@@ -364,8 +527,16 @@ def _pass_rates(axes, signal: dict) -> None:
 
 
 def _rank_correlations(axes, signal: dict, names: list[str], labels: list[str]) -> None:
-    matrix = [[1.0 if a == b else signal["rewards"][a]["rank_correlation"][b] for b in names] for a in names]
-    axes.imshow([[0.0 if value is None else value for value in row] for row in matrix], cmap="PuOr", vmin=-1, vmax=1)
+    matrix = [
+        [1.0 if a == b else signal["rewards"][a]["rank_correlation"][b] for b in names]
+        for a in names
+    ]
+    axes.imshow(
+        [[0.0 if value is None else value for value in row] for row in matrix],
+        cmap="PuOr",
+        vmin=-1,
+        vmax=1,
+    )
     for y, row in enumerate(matrix):
         for x, value in enumerate(row):
             dark = value is not None and abs(value) > 0.7

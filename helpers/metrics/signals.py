@@ -1,6 +1,8 @@
-"""The series of a training history, and whether they changed: every change is judged against the noise of its own series.
+"""The series of a training history, and whether they changed: every change is judged against the
+noise of its own series.
 
-A step's reward is the mean of a few groups and moves by itself, so a rise that the eye sees in a plot may be none.
+A step's reward is the mean of a few groups and moves by itself, so a rise that the eye sees in a
+plot may be none.
 """
 
 from __future__ import annotations
@@ -11,23 +13,39 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-MIN_ROWS = 20  # logged steps: with fewer, a quarter of them is under five, and the noise of its mean a guess
-SHORTEST, LONGEST = 5, 100  # rows in a window: enough to average the noise; not so many that a late fault hides in them
+# logged steps: with fewer, a quarter of them is under five, and the noise of its mean a guess
+MIN_ROWS = 20
+# rows in a window: enough to average the noise; not so many that a late fault hides in them
+SHORTEST, LONGEST = 5, 100
 LIKELY = 2.0  # standard errors, the usual 95 %, where one sign is not all that a rule asks for
-CERTAIN = 3.0  # standard errors: by luck once in 700 comparisons, and a live diagnosis makes thousands
+# standard errors: by luck once in 700 comparisons, and a live diagnosis makes thousands
+CERTAIN = 3.0
 CHOSEN = 4.5  # standard errors since the best of many windows, whose height is in part luck
 SOLVED = 0.9  # correctness: what is left to gain is less than most groups can show
 
-# Words in the names of rewards. One that asks for full marks comes before one that gives partial credit, which may rise while
-# no answer is right.
-STRICT = ("correct", "accuracy", "exact_match", "numeric", "task", "symbolic", "answer", "solution", "number", "math")
+# Words in the names of rewards. One that asks for full marks comes before one that gives partial
+# credit, which may rise while no answer is right.
+STRICT = (
+    "correct",
+    "accuracy",
+    "exact_match",
+    "numeric",
+    "task",
+    "symbolic",
+    "answer",
+    "solution",
+    "number",
+    "math",
+)
 LENIENT = ("fuzzy", "proximity")
 FORMAT = ("format", "tags", "xml", "structure")
 
 
 @dataclass(frozen=True)
 class Change:
-    """The means of two spans of a series, the standard error of their difference, and the first and last step of each."""
+    """The means of two spans of a series, the standard error of their difference, and the first and
+    last step of each.
+    """
 
     before: float
     after: float
@@ -58,8 +76,9 @@ class Change:
 def compare(series: pd.Series, before: slice, after: slice) -> Change:
     """The change between two slices of a series whose index is the step.
 
-    The noise is taken from the differences of neighbouring rows, which a trend hardly touches: variance = mean of the squared
-    differences / 2 (J. von Neumann et al., Annals of Mathematical Statistics 12, 1941).
+    The noise is taken from the differences of neighbouring rows, which a trend hardly touches:
+    variance = mean of the squared differences / 2 (J. von Neumann et al., Annals of Mathematical
+    Statistics 12, 1941).
 
     >>> change = compare(pd.Series([0.0, 0.2, 0.0, 0.2, 1.0, 1.2], index=range(1, 7)), slice(0, 4), slice(4, 6))
     >>> print(change, change.is_rise(2.0))
@@ -79,13 +98,17 @@ def span(series: pd.Series) -> tuple[int, int]:
 class Signals:
     """The rows of a history as the rules of diagnosis.py ask for them.
 
-    rows: the logged steps, indexed by step. enough: whether they are enough to tell a trend from noise. window: the rows at the
-    end that count as now. correctness, format: the mean of the rewards that judge the answer and the form, or None.
+    rows: the logged steps, indexed by step. enough: whether they are enough to tell a trend from
+    noise. window: the rows at the end that count as now. correctness, format: the mean of the
+    rewards that judge the answer and the form, or None.
     """
 
-    def __init__(self, history: pd.DataFrame, correctness: str | None = None, formats: Sequence[str] = ()):
+    def __init__(
+        self, history: pd.DataFrame, correctness: str | None = None, formats: Sequence[str] = ()
+    ):
         told = [column for column in ("reward", "loss", "grad_norm") if column in history]
-        rows = history.dropna(how="all", subset=told) if told else history  # an evaluation's row is no step
+        # an evaluation's row is no step
+        rows = history.dropna(how="all", subset=told) if told else history
         self.rows = rows.set_index("step").sort_index() if "step" in rows else rows
         self.enough = len(rows) >= MIN_ROWS
         self.window = min(LONGEST, max(SHORTEST, len(rows) // 4))
@@ -101,7 +124,9 @@ class Signals:
         for name, column in zip(names, columns, strict=True):
             if column not in self._means:
                 logged = ", ".join(c.split("/")[1] for c in self._means) or "none"
-                raise ValueError(f"no reward {name!r} was logged (no column {column}). Logged: {logged}.")
+                raise ValueError(
+                    f"no reward {name!r} was logged (no column {column}). Logged: {logged}."
+                )
         return columns
 
     def _named(self, words: Sequence[str]) -> list[str]:
@@ -114,7 +139,11 @@ class Signals:
     def series(self, column: str) -> pd.Series | None:
         """The column without its gaps, or None where nothing finite was logged."""
         if column not in self._series:
-            values = pd.to_numeric(self.rows[column], errors="coerce") if column in self.rows else pd.Series(dtype=float)
+            values = (
+                pd.to_numeric(self.rows[column], errors="coerce")
+                if column in self.rows
+                else pd.Series(dtype=float)
+            )
             self._series[column] = values[np.isfinite(values.to_numpy())]
         series = self._series[column]
         return series if len(series) else None
@@ -124,7 +153,9 @@ class Signals:
         return series.iloc[-self.window :]
 
     def lately(self, series: pd.Series) -> pd.Series:
-        """The last rows, twice as many as a trend takes: all of a short training, and not what a long one gained long ago."""
+        """The last rows, twice as many as a trend takes: all of a short training, and not what a
+        long one gained long ago.
+        """
         return series.iloc[-2 * max(MIN_ROWS, self.window) :]
 
     @property
@@ -141,7 +172,9 @@ class Signals:
 
     @property
     def spread(self) -> float | None:
-        """The spread of the total reward, in which its changes are measured; None where it was not logged."""
+        """The spread of the total reward, in which its changes are measured; None where it was not
+        logged.
+        """
         spread = self.series("reward_std")
         return None if spread is None else float(max(spread.iloc[:SHORTEST].mean(), spread.mean()))
 
@@ -150,15 +183,22 @@ class Signals:
         return compare(series, slice(0, self.window), slice(-self.window, None))
 
     def early_change(self, series: pd.Series) -> Change:
-        """From the first few rows to the last window: for what is over soon, and for series with little noise."""
+        """From the first few rows to the last window: for what is over soon, and for series with
+        little noise.
+        """
         return compare(series, slice(0, SHORTEST), slice(-self.window, None))
 
     def risen(self, series: pd.Series | None) -> bool:
-        """Likely higher than in the first window, or than in fewer first rows if it learned fast."""
+        """Likely higher than in the first window, or than in fewer first rows if it
+        learned fast.
+        """
         if series is None or len(series) < 2 * SHORTEST:
             return False
         now = slice(-self.window, None)
-        return any(compare(series, slice(0, rows), now).is_rise(LIKELY) for rows in (SHORTEST, MIN_ROWS, self.window))
+        return any(
+            compare(series, slice(0, rows), now).is_rise(LIKELY)
+            for rows in (SHORTEST, MIN_ROWS, self.window)
+        )
 
     @property
     def success(self) -> pd.Series | None:
@@ -178,4 +218,6 @@ class Signals:
     def since_best(self, series: pd.Series) -> tuple[slice, slice]:
         """The window in which the series was highest, and the last one."""
         end = int(np.nanargmax(series.rolling(min(self.window, len(series))).mean().to_numpy())) + 1
-        return slice(max(0, end - self.window), end), slice(max(0, len(series) - self.window), len(series))
+        return slice(max(0, end - self.window), end), slice(
+            max(0, len(series) - self.window), len(series)
+        )

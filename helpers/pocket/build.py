@@ -1,14 +1,17 @@
-"""Rebuild the pocket model: `python -m helpers.pocket.build`, seeded, 10 to 20 minutes on two cores.
+"""Rebuild the pocket model: `python -m helpers.pocket.build`, seeded, 10 to 20 minutes on two
+cores.
 
-A Qwen3 of under a million parameters, trained from scratch on the built-in arithmetic so that it has two ways to work a sum out
-and mostly takes the worse: a careless one without the carry, and a careful one that writes the columns out and is longer. That
-leaves GRPO something true to teach: to think longer, because that is right more often. What is left out on purpose: dropout,
-gradient clipping, evaluation during training, any data but the generator's. It never sees the tenth of all problems that
-`arithmetic.problem` reserves for the holdout.
+A Qwen3 of under a million parameters, trained from scratch on the built-in arithmetic so that it
+has two ways to work a sum out and mostly takes the worse: a careless one without the carry, and a
+careful one that writes the columns out and is longer. That leaves GRPO something true to teach: to
+think longer, because that is right more often. What is left out on purpose: dropout, gradient
+clipping, evaluation during training, any data but the generator's. It never sees the tenth of all
+problems that `arithmetic.problem` reserves for the holdout.
 
-`--task extraction` builds its sibling for notebook 07 the same way, from the order messages of `extraction.py`, and
-`--task functions` that of notebook 09, from the programs of `functions.py`, and `--task games` that of notebook 10, from
-the games of `games.py`, which are episodes of several turns with a tool.
+`--task extraction` builds its sibling for notebook 07 the same way, from the order messages of
+`extraction.py`, and `--task functions` that of notebook 09, from the programs of `functions.py`,
+and `--task games` that of notebook 10, from the games of `games.py`, which are episodes of several
+turns with a tool.
 """
 
 from __future__ import annotations
@@ -26,14 +29,14 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_token
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
 from helpers.data import arithmetic
-from helpers.tags import THINK_ANSWER
 from helpers.pocket import extraction, functions, games
+from helpers.tags import THINK_ANSWER
 
 SEED = 3407
 STEPS, BATCH_SIZE, LEARNING_RATE, WARMUP_STEPS = 1200, 64, 3e-3, 100
 FAMILIES = {"sums": 0.8, "differences": 0.2}
-# The share of each way to work "12 + 34" out, and of each shape to hand the answer in; only the first shape is what the system
-# prompt asks for. The two are drawn independently of each other.
+# The share of each way to work "12 + 34" out, and of each shape to hand the answer in; only the
+# first shape is what the system prompt asks for. The two are drawn independently of each other.
 WORKINGS = {"careful": 0.25, "careless": 0.75}
 SHAPES = {"asked_for": 0.7, "answer_outside": 0.3}
 IGNORED = -100  # the label that cross entropy skips
@@ -45,8 +48,9 @@ CHAT_TEMPLATE = """{%- for message in messages -%}
 {%- if add_generation_prompt -%}
 <|im_start|>assistant
 {% endif -%}"""
-# The same with tools: each is shown as JSON before the conversation, and a call, in Qwen's form, is part of what is said.
-# A conversation that goes on begins as it did before, which TRL asks of a template in several turns.
+# The same with tools: each is shown as JSON before the conversation, and a call, in Qwen's form, is
+# part of what is said. A conversation that goes on begins as it did before, which TRL asks of a
+# template in several turns.
 TOOL_TEMPLATE = """{%- if tools -%}
 <|im_start|>tools
 {% for tool in tools -%}
@@ -86,10 +90,11 @@ RESPONSE_TEMPLATE = {
 class Recipe:
     """What sets one embedded model apart from the others; everything else about them is the same.
 
-    draw: a question and a completion to learn from, or None where the problem drawn is a reserved one. In several turns the
-    completion is a list: what the model said, what the tool said, in turn. pieces: the regular expression for what may become
-    one token. corpus: texts that hold every phrase to be one. tools: what the model may call. draw_first, steps_first: what
-    the first steps draw instead.
+    draw: a question and a completion to learn from, or None where the problem drawn is a reserved
+    one. In several turns the completion is a list: what the model said, what the tool said, in
+    turn. pieces: the regular expression for what may become one token. corpus: texts that hold
+    every phrase to be one. tools: what the model may call. draw_first, steps_first: what the first
+    steps draw instead.
     """
 
     folder: str
@@ -105,7 +110,9 @@ class Recipe:
 
 
 def arithmetic_pair(rng: random.Random) -> tuple[str, str] | None:
-    """An arithmetic question and a completion to learn from, or None where the problem drawn is a reserved one."""
+    """An arithmetic question and a completion to learn from, or None where the problem drawn is a
+    reserved one.
+    """
     family = rng.choices(list(FAMILIES), FAMILIES.values())[0]
     numbers, operators = arithmetic.FAMILIES[family](rng)
     problem = arithmetic.problem(family, numbers, operators)
@@ -116,7 +123,9 @@ def arithmetic_pair(rng: random.Random) -> tuple[str, str] | None:
     shape = rng.choices(list(SHAPES), SHAPES.values())[0]
     opening, closing, *_ = THINK_ANSWER.tags
     outside = f"{opening}{working}{closing}{answer}"
-    return problem["question"], THINK_ANSWER.render(working, str(answer)) if shape == "asked_for" else outside
+    return problem["question"], THINK_ANSWER.render(
+        working, str(answer)
+    ) if shape == "asked_for" else outside
 
 
 ARITHMETIC = Recipe(
@@ -124,9 +133,17 @@ ARITHMETIC = Recipe(
     steps=STEPS,
     system_prompt=THINK_ANSWER.system_prompt,
     draw=arithmetic_pair,
-    # Digits, tags and spaced operators are pieces of their own; whatever stands between them may merge into one token.
+    # Digits, tags and spaced operators are pieces of their own; whatever stands between them may
+    # merge into one token.
     pieces=r"\d| [-+*=] |, |: |</?\w+>|[^\d<>]+|.",
-    corpus=(THINK_ANSWER.system_prompt, "What is 1?", "1 + 1 - 1 * 1 = 1, 1: 1", "system\n", "user\n", "assistant\n"),
+    corpus=(
+        THINK_ANSWER.system_prompt,
+        "What is 1?",
+        "1 + 1 - 1 * 1 = 1, 1: 1",
+        "system\n",
+        "user\n",
+        "assistant\n",
+    ),
 )
 EXTRACTION = Recipe(
     folder="extraction_model",
@@ -156,11 +173,18 @@ GAMES = Recipe(
     draw_first=games.good_episode,
     steps_first=1300,
 )
-RECIPES = {"arithmetic": ARITHMETIC, "extraction": EXTRACTION, "functions": FUNCTIONS, "games": GAMES}
+RECIPES = {
+    "arithmetic": ARITHMETIC,
+    "extraction": EXTRACTION,
+    "functions": FUNCTIONS,
+    "games": GAMES,
+}
 
 
 def build_tokenizer(recipe: Recipe = ARITHMETIC) -> PreTrainedTokenizerFast:
-    """Byte-level BPE of 400 to 1,000 tokens: any text encodes, digits stay single, the usual phrases are one token each."""
+    """Byte-level BPE of 400 to 1,000 tokens: any text encodes, digits stay single, the usual
+    phrases are one token each.
+    """
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [
@@ -170,16 +194,22 @@ def build_tokenizer(recipe: Recipe = ARITHMETIC) -> PreTrainedTokenizerFast:
     )
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
-        vocab_size=2_000,  # more than the corpus can fill: training ends when every phrase is one token
+        # more than the corpus can fill: training ends when every phrase is one token
+        vocab_size=2_000,
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         special_tokens=["<|endoftext|>", "<|im_start|>", "<|im_end|>"],
         show_progress=False,
     )
     tokenizer.train_from_iterator(recipe.corpus * 2, trainer)
     # Not "special": a decoder that skips special tokens must still show the tags.
-    tokenizer.add_tokens([AddedToken(tag, normalized=False, special=False) for tag in THINK_ANSWER.tags])
+    tokenizer.add_tokens(
+        [AddedToken(tag, normalized=False, special=False) for tag in THINK_ANSWER.tags]
+    )
     wrapped = PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, eos_token="<|im_end|>", pad_token="<|endoftext|>", model_max_length=1024
+        tokenizer_object=tokenizer,
+        eos_token="<|im_end|>",
+        pad_token="<|endoftext|>",
+        model_max_length=1024,
     )
     wrapped.chat_template = TOOL_TEMPLATE if recipe.tools else CHAT_TEMPLATE
     if recipe.tools:
@@ -206,12 +236,16 @@ def build_model(vocabulary: int, pad: int, eos: int) -> Qwen3ForCausalLM:
     return Qwen3ForCausalLM(config)
 
 
-def training_batch(tokenizer, rng: random.Random, recipe: Recipe = ARITHMETIC) -> dict[str, torch.Tensor]:
+def training_batch(
+    tokenizer, rng: random.Random, recipe: Recipe = ARITHMETIC
+) -> dict[str, torch.Tensor]:
     """The next batch of conversations, right-padded; only the assistant's tokens carry labels."""
     return next(training_batches(tokenizer, rng, recipe))
 
 
-def training_batches(tokenizer, rng: random.Random, recipe: Recipe) -> Iterator[dict[str, torch.Tensor]]:
+def training_batches(
+    tokenizer, rng: random.Random, recipe: Recipe
+) -> Iterator[dict[str, torch.Tensor]]:
     """Batches without end; the first ones, if the recipe says so, from another source."""
     for number in itertools.count():
         draw, rows = recipe.draw_first if number < recipe.steps_first else recipe.draw, []
@@ -221,10 +255,17 @@ def training_batches(tokenizer, rng: random.Random, recipe: Recipe) -> Iterator[
         yield _padded(rows, tokenizer.pad_token_id)
 
 
-def _conversation(tokenizer, recipe: Recipe, question: str, completion: str | list[str]) -> tuple[list[int], list[int]]:
+def _conversation(
+    tokenizer, recipe: Recipe, question: str, completion: str | list[str]
+) -> tuple[list[int], list[int]]:
     """A conversation as tokens, and their labels."""
-    messages = [{"role": "system", "content": recipe.system_prompt}, {"role": "user", "content": question}]
-    prompt = tokenizer.apply_chat_template(messages, tools=list(recipe.tools), add_generation_prompt=True, tokenize=False)
+    messages = [
+        {"role": "system", "content": recipe.system_prompt},
+        {"role": "user", "content": question},
+    ]
+    prompt = tokenizer.apply_chat_template(
+        messages, tools=list(recipe.tools), add_generation_prompt=True, tokenize=False
+    )
     ids = tokenizer(prompt)["input_ids"]
     labels = [IGNORED] * len(ids)
     for said, is_models in _turns(completion, tokenizer.eos_token):
@@ -247,13 +288,22 @@ def _turns(completion: str | list[str], eos: str) -> list[tuple[str, bool]]:
     """What follows the prompt, as the chat template renders it, and whether the model said it."""
     said = [completion] if isinstance(completion, str) else completion
     between = "\n<|im_start|>tool\n{}<|im_end|>\n<|im_start|>assistant\n"
-    return [(between.format(text), False) if at % 2 else (text + eos, True) for at, text in enumerate(said)]
+    return [
+        (between.format(text), False) if at % 2 else (text + eos, True)
+        for at, text in enumerate(said)
+    ]
 
 
-def train(model: Qwen3ForCausalLM, tokenizer, steps: int = STEPS, recipe: Recipe = ARITHMETIC) -> None:
-    """Supervised training with AdamW, linear warm-up and cosine decay; prints the loss now and then."""
+def train(
+    model: Qwen3ForCausalLM, tokenizer, steps: int = STEPS, recipe: Recipe = ARITHMETIC
+) -> None:
+    """Supervised training with AdamW, linear warm-up and cosine decay; prints the loss now
+    and then.
+    """
     rng = random.Random(SEED)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE, betas=(0.9, 0.98), weight_decay=0.01)
+    optimizer = torch.optim.AdamW(
+        model.parameters(), lr=LEARNING_RATE, betas=(0.9, 0.98), weight_decay=0.01
+    )
     warmup = torch.optim.lr_scheduler.LinearLR(optimizer, 0.01, total_iters=WARMUP_STEPS)
     cosine = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, max(1, steps - WARMUP_STEPS))
     schedule = torch.optim.lr_scheduler.SequentialLR(optimizer, [warmup, cosine], [WARMUP_STEPS])
@@ -267,16 +317,27 @@ def train(model: Qwen3ForCausalLM, tokenizer, steps: int = STEPS, recipe: Recipe
         schedule.step()
         optimizer.zero_grad()
         if step == 1 or step % 100 == 0 or step == steps:
-            print(f"step {step}/{steps}  loss {loss.item():.4f}  {time.monotonic() - started:.0f} s", flush=True)
+            print(
+                f"step {step}/{steps}  loss {loss.item():.4f}  {time.monotonic() - started:.0f} s",
+                flush=True,
+            )
     model.eval()
 
 
 def main() -> None:
     """Build the tokenizer and the model, and save both where the notebooks look for them."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--task", choices=RECIPES, default="arithmetic", help="which of the models to build")
-    parser.add_argument("--output", type=Path, help="folder to write; by default where the notebooks look for the model")
-    parser.add_argument("--steps", type=int, help="training steps; by default those of the shipped model")
+    parser.add_argument(
+        "--task", choices=RECIPES, default="arithmetic", help="which of the models to build"
+    )
+    parser.add_argument(
+        "--output",
+        type=Path,
+        help="folder to write; by default where the notebooks look for the model",
+    )
+    parser.add_argument(
+        "--steps", type=int, help="training steps; by default those of the shipped model"
+    )
     arguments = parser.parse_args()
     recipe = RECIPES[arguments.task]
     output = arguments.output or Path(__file__).parent / recipe.folder
@@ -285,7 +346,9 @@ def main() -> None:
     model = build_model(len(tokenizer), tokenizer.pad_token_id, tokenizer.eos_token_id)
     print(f"{model.num_parameters():,} parameters, {len(tokenizer)} tokens")
     train(model, tokenizer, arguments.steps or recipe.steps, recipe)
-    model.generation_config.update(do_sample=True, temperature=1.0, pad_token_id=tokenizer.pad_token_id)
+    model.generation_config.update(
+        do_sample=True, temperature=1.0, pad_token_id=tokenizer.pad_token_id
+    )
     model.to(torch.bfloat16).save_pretrained(output)
     tokenizer.save_pretrained(output)
     print(f"saved to {output}")

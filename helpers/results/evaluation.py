@@ -1,5 +1,6 @@
-"""How good is a model, and how sure are we: accuracy, pass@k and majority vote on the holdout, each with a 95 % interval, and
-two models compared on the same questions. Making the completions that are scored here is `answering.py`'s work.
+"""How good is a model, and how sure are we: accuracy, pass@k and majority vote on the holdout, each
+with a 95 % interval, and two models compared on the same questions. Making the completions that are
+scored here is `answering.py`'s work.
 """
 
 from __future__ import annotations
@@ -11,41 +12,52 @@ import numpy as np
 import pandas as pd
 
 from helpers.agents.protocol import named
-from helpers.tags import THINK_ANSWER, TagFormat
 from helpers.results.intervals import mcnemar_test, paired_interval, wilson_interval
 from helpers.rewards.answers import parse_number, quick_verdict
 from helpers.rewards.correctness import correctness_reward, judged_answer
 from helpers.rewards.faults import tried
 from helpers.rewards.structure import format_reward
+from helpers.tags import THINK_ANSWER, TagFormat
 
 _FULL = 1 - 1e-9  # a full success: 0.1 + 0.2 + 0.7 is not quite 1.0
 _SMALLEST_P = 1e-15  # what is smaller is printed as such
 
 
-# --- Accuracy ----------------------------------------------------------------------------------------------------------
+# --- Accuracy -------------------------------------------------------------------------------------
 
 
 def right(
-    completions: list[str], answers: list[str], tags: TagFormat = THINK_ANSWER, judge: Callable | None = None
+    completions: list[str],
+    answers: list[str],
+    tags: TagFormat = THINK_ANSWER,
+    judge: Callable | None = None,
 ) -> list[bool]:
     """For each completion, whether the judge gives it full success, 1.0. One answer per completion.
 
-    judge: a reward function, called with `completions` and `answer` as TRL would; None takes `correctness_reward` with these
-        tags. What it scores None is not right. ValueError where it raises or gives no number.
+    judge: a reward function, called with `completions` and `answer` as TRL would; None takes
+        `correctness_reward` with these tags. What it scores None is not right. ValueError where it
+        raises or gives no number.
     """
     if len(completions) != len(answers):
-        raise ValueError(f"{len(completions)} completions do not go with {len(answers)} answers: give one of each a question.")
+        raise ValueError(
+            f"{len(completions)} completions do not go with {len(answers)} answers: give one of "
+            "each a question."
+        )
     if judge is None:
         return [reward == 1.0 for reward in correctness_reward(completions, answers, tags)]
     messages = [[{"role": "assistant", "content": text}] for text in completions]
     scores, faults = tried(judge, messages, {"answer": answers})
     if faults:
-        raise ValueError(f"the judge {faults[0]}. A judge is a reward: one finite number, or None, per completion.")
+        raise ValueError(
+            f"the judge {faults[0]}. A judge is a reward: one finite number, or None, per "
+            "completion."
+        )
     return [score is not None and score >= _FULL for score in scores]
 
 
 def judge_named(name: str | None) -> Callable | None:
-    """The reward function that `file.py:function` or `package.module:function` names; None for None.
+    """The reward function that `file.py:function` or `package.module:function` names; None for
+    None.
 
     ValueError where there is no such file, module or function.
     """
@@ -55,16 +67,20 @@ def judge_named(name: str | None) -> Callable | None:
 
 
 def judge_of_kinds(rows: pd.DataFrame, tags: TagFormat = THINK_ANSWER) -> Callable | None:
-    """`correctness_reward` as the training had it where the rows state in a column `kind` how they are judged; else None.
+    """`correctness_reward` as the training had it where the rows state in a column `kind` how they
+    are judged; else None.
 
-    rows: the holdout, with `answer` and perhaps `kind`. Two rows with one answer and different kinds are judged as the last.
+    rows: the holdout, with `answer` and perhaps `kind`. Two rows with one answer and different
+    kinds are judged as the last.
     """
     if "kind" not in rows:
         return None
     stated = dict(zip(rows["answer"], rows["kind"], strict=True))
 
     def judge(completions: list, answer: list[str], **columns) -> list[float | None]:
-        return correctness_reward(completions, answer, tags, kind=[stated.get(gold) for gold in answer])
+        return correctness_reward(
+            completions, answer, tags, kind=[stated.get(gold) for gold in answer]
+        )
 
     return judge
 
@@ -78,17 +94,20 @@ def score(
     difficulty: list | None = None,
     count_tokens: Callable[[str], int] | None = None,
 ) -> dict:
-    """One entry of evaluation.json: accuracy, ci95 (two bounds), n, in_format (the share that is exactly the format).
+    """One entry of evaluation.json: accuracy, ci95 (two bounds), n, in_format (the share that is
+    exactly the format).
 
     One completion a question; all lists have the same length.
 
     judge: see `right`.
-    difficulty: a level a question, number or text; adds `by_difficulty`, accuracy, ci95 and n by level, the lowest first.
-        A question without a level (None, nan) counts in none.
+    difficulty: a level a question, number or text; adds `by_difficulty`, accuracy, ci95 and n by
+        level, the lowest first. A question without a level (None, nan) counts in none.
     count_tokens: the tokens of one text; adds `mean_length`, that of the completions, in tokens.
     """
     correct = right(completions, answers, tags, judge)
-    entry = _proportion(correct) | {"in_format": sum(format_reward(completions, tags)) / len(correct)}
+    entry = _proportion(correct) | {
+        "in_format": sum(format_reward(completions, tags)) / len(correct)
+    }
     if count_tokens is not None:
         entry["mean_length"] = sum(map(count_tokens, completions)) / len(correct)
     if difficulty is not None:
@@ -96,8 +115,12 @@ def score(
         for hit, level in zip(correct, difficulty, strict=True):
             if level is not None and level == level:  # nan is not itself
                 # A column of whole numbers with gaps is one of floats to pandas: 2.0 is level 2.
-                levels.setdefault(f"{level:g}" if isinstance(level, float) else str(level), []).append(hit)
-        entry["by_difficulty"] = {level: _proportion(levels[level]) for level in sorted(levels, key=_numbers_first)}
+                levels.setdefault(
+                    f"{level:g}" if isinstance(level, float) else str(level), []
+                ).append(hit)
+        entry["by_difficulty"] = {
+            level: _proportion(levels[level]) for level in sorted(levels, key=_numbers_first)
+        }
     return entry
 
 
@@ -114,36 +137,42 @@ def _numbers_first(level: str) -> tuple:
 def other_family(source: str) -> str:
     """A built-in family that a training on `source` did not see, to show what was forgotten.
 
-    Sums, unless sums were trained; then differences. The pocket model knows these two alone, and a larger one should still
-    know them after whatever it was trained on.
+    Sums, unless sums were trained; then differences. The pocket model knows these two alone, and a
+    larger one should still know them after whatever it was trained on.
     """
     return "arithmetic/differences" if source == "arithmetic/sums" else "arithmetic/sums"
 
 
-# --- Several samples a question ----------------------------------------------------------------------------------------
+# --- Several samples a question -------------------------------------------------------------------
 
 
 def pass_at_k(n: int, c: int, k: int) -> float:
-    """The chance that at least one of k samples is right, estimated without bias from n samples of which c are right.
+    """The chance that at least one of k samples is right, estimated without bias from n samples of
+    which c are right.
 
-    1 - C(n-c, k) / C(n, k): Chen et al., arXiv 2107.03374, equation 1. In whole numbers until the one division, so nothing
-    overflows or cancels. ValueError unless 0 <= c <= n and 1 <= k <= n.
+    1 - C(n-c, k) / C(n, k): Chen et al., arXiv 2107.03374, equation 1. In whole numbers until the
+    one division, so nothing overflows or cancels. ValueError unless 0 <= c <= n and 1 <= k <= n.
 
     >>> pass_at_k(4, 1, 2)
     0.5
     """
     if not (0 <= c <= n and 1 <= k <= n):
-        raise ValueError(f"pass@{k} cannot be told from {c} right of {n} samples: it needs 0 <= c <= n and 1 <= k <= n.")
+        raise ValueError(
+            f"pass@{k} cannot be told from {c} right of {n} samples: it needs 0 <= c <= n and 1 "
+            "<= k <= n."
+        )
     every = math.comb(n, k)
     return (every - math.comb(n - c, k)) / every
 
 
 def majority_vote(completions: list[str], tags: TagFormat = THINK_ANSWER) -> str:
-    """The completion that stands for the most frequent answer among the samples of one question; "" where none has an answer.
+    """The completion that stands for the most frequent answer among the samples of one question; ""
+    where none has an answer.
 
-    Answers are one vote where they are equal as numbers or as text (`42` and `42.0`; mathematics is not worked out). What has
-    no answer block, or blocks that disagree, does not vote. Of several with the most votes, the one that reached that number
-    first wins. Self-consistency: Wang et al., arXiv 2203.11171.
+    Answers are one vote where they are equal as numbers or as text (`42` and `42.0`; mathematics is
+    not worked out). What has no answer block, or blocks that disagree, does not vote. Of several
+    with the most votes, the one that reached that number first wins. Self-consistency: Wang et al.,
+    arXiv 2203.11171.
 
     >>> majority_vote(["<answer>7</answer>", "<answer>42</answer>", "no", "<answer>42.0</answer>"])
     '<answer>42</answer>'
@@ -155,7 +184,11 @@ def majority_vote(completions: list[str], tags: TagFormat = THINK_ANSWER) -> str
         given = judged_answer(completion, tags)
         if not given:
             continue
-        same = (i for i, (known, _) in enumerate(candidates) if given == known or quick_verdict(given, known))
+        same = (
+            i
+            for i, (known, _) in enumerate(candidates)
+            if given == known or quick_verdict(given, known)
+        )
         position = next(same, len(candidates))
         if position == len(candidates):
             candidates.append((given, completion))
@@ -174,22 +207,36 @@ def sampled_scores(
     *,
     judge: Callable | None = None,
 ) -> dict:
-    """pass@k and the majority vote of `samples` completions a question, as evaluation.json holds them.
+    """pass@k and the majority vote of `samples` completions a question, as evaluation.json holds
+    them.
 
-    groups: the completions of each question, equally many. A k above their number is left out. judge: see `right`.
+    groups: the completions of each question, equally many. A k above their number is left out.
+    judge: see `right`.
 
-    Returns samples, pass_at_k_questions, pass_at_k (by k, as text: value and ci95) and majority (accuracy, ci95, n). All
-    intervals are `wilson_interval`'s for that many questions, so those of pass@k are rather too wide where a question's
-    chance is neither 0 nor 1. A bootstrap over the questions would be narrower, but next to 0 and 1 it is sure of what no
-    question of the sample happened to show. ValueError where there are no groups or groups of several sizes.
+    Returns samples, pass_at_k_questions, pass_at_k (by k, as text: value and ci95) and majority
+    (accuracy, ci95, n). All intervals are `wilson_interval`'s for that many questions, so those of
+    pass@k are rather too wide where a question's chance is neither 0 nor 1. A bootstrap over the
+    questions would be narrower, but next to 0 and 1 it is sure of what no question of the sample
+    happened to show. ValueError where there are no groups or groups of several sizes.
     """
     sizes = sorted({len(group) for group in groups})
     if len(sizes) != 1 or not sizes[0]:
-        raise ValueError(f"groups of {sizes} samples: every question needs equally many completions, at least one.")
+        raise ValueError(
+            f"groups of {sizes} samples: every question needs equally many completions, at least "
+            "one."
+        )
     if len(groups) != len(answers):
-        raise ValueError(f"{len(groups)} groups do not go with {len(answers)} answers: give one of each a question.")
+        raise ValueError(
+            f"{len(groups)} groups do not go with {len(answers)} answers: give one of each a "
+            "question."
+        )
     samples = sizes[0]
-    flat = right([text for group in groups for text in group], [gold for gold in answers for _ in range(samples)], tags, judge)
+    flat = right(
+        [text for group in groups for text in group],
+        [gold for gold in answers for _ in range(samples)],
+        tags,
+        judge,
+    )
     # How many questions have 0, 1, … right samples; nothing else matters to pass@k.
     counts = np.bincount(np.reshape(flat, (-1, samples)).sum(axis=1), minlength=samples + 1)
     majority = right([majority_vote(group, tags) for group in groups], answers, tags, judge)
@@ -202,13 +249,15 @@ def sampled_scores(
 
 
 def _mean_pass_at_k(counts: np.ndarray, k: int) -> dict:
-    """The mean over the questions and its interval; counts: questions by the number of their right samples, 0 to n."""
+    """The mean over the questions and its interval; counts: questions by the number of their right
+    samples, 0 to n.
+    """
     questions, n = int(counts.sum()), len(counts) - 1
     total = float(counts @ np.array([pass_at_k(n, c, k) for c in range(n + 1)]))
     return {"value": total / questions, "ci95": list(wilson_interval(total, questions))}
 
 
-# --- Two models on the same questions ----------------------------------------------------------------------------------
+# --- Two models on the same questions -------------------------------------------------------------
 
 
 def compare(
@@ -226,11 +275,14 @@ def compare(
 
     judge: see `right`.
 
-    Returns before and after (the names), n, won (questions that only the second model answers), lost (only the first),
-    both_right, both_wrong, p_value (`mcnemar_test`), difference of the accuracies (after - before) with difference_ci95
-    (`paired_interval`), and the first `examples` questions of either kind as won_examples and lost_examples.
+    Returns before and after (the names), n, won (questions that only the second model answers),
+    lost (only the first), both_right, both_wrong, p_value (`mcnemar_test`), difference of the
+    accuracies (after - before) with difference_ci95 (`paired_interval`), and the first `examples`
+    questions of either kind as won_examples and lost_examples.
     """
-    verdicts = list(zip(right(before, answers, tags, judge), right(after, answers, tags, judge), strict=True))
+    verdicts = list(
+        zip(right(before, answers, tags, judge), right(after, answers, tags, judge), strict=True)
+    )
     won, lost = verdicts.count((False, True)), verdicts.count((True, False))
     both, neither = verdicts.count((True, True)), verdicts.count((False, False))
     interval = paired_interval(both, won, lost, neither)
@@ -240,7 +292,9 @@ def compare(
     ]
 
     def shown(verdict: tuple[bool, bool]) -> list[dict]:
-        return [row for row, found in zip(rows, verdicts, strict=True) if found == verdict][:examples]
+        return [row for row, found in zip(rows, verdicts, strict=True) if found == verdict][
+            :examples
+        ]
 
     return {
         "before": names[0],
@@ -258,14 +312,18 @@ def compare(
     }
 
 
-# --- As text -----------------------------------------------------------------------------------------------------------
+# --- As text --------------------------------------------------------------------------------------
 
 
 def summary(evaluation: dict[str, dict]) -> list[str]:
-    """evaluation.json as lines of text, a model a line: accuracy with its interval, greedy accuracy, in-format share, number of
-    questions, and the mean length of a sampled completion in tokens; nan for what was not measured.
+    """evaluation.json as lines of text, a model a line: accuracy with its interval, greedy
+    accuracy, in-format share, number of questions, and the mean length of a sampled completion in
+    tokens; nan for what was not measured.
     """
-    lines = [f"{'':<12}{'sampled':>9}   {'95 % interval':<19}{'greedy':>7}{'in format':>12}{'questions':>11}{'tokens':>9}"]
+    lines = [
+        f"{'':<12}{'sampled':>9}   "
+        f"{'95 % interval':<19}{'greedy':>7}{'in format':>12}{'questions':>11}{'tokens':>9}"
+    ]
     for name, entry in evaluation.items():
         low, high = entry["ci95"]
         greedy = entry.get("greedy", {}).get("accuracy", math.nan)
@@ -277,7 +335,8 @@ def summary(evaluation: dict[str, dict]) -> list[str]:
 
 
 def samples_summary(evaluation: dict[str, dict]) -> list[str]:
-    """pass@k, the majority vote and the other family of evaluation.json as lines of text: a measure a line, a model a column.
+    """pass@k, the majority vote and the other family of evaluation.json as lines of text: a measure
+    a line, a model a column.
 
     Models that were not sampled several times are left out; no line at all where none was.
     """
@@ -285,35 +344,54 @@ def samples_summary(evaluation: dict[str, dict]) -> list[str]:
     columns = {}
     for name, entry in measured.items():
         cells = {"samples": f"{entry['samples']} for {entry['pass_at_k_questions']} questions"}
-        cells |= {f"pass@{k}": _cell(point["value"], point["ci95"]) for k, point in entry["pass_at_k"].items()}
+        cells |= {
+            f"pass@{k}": _cell(point["value"], point["ci95"])
+            for k, point in entry["pass_at_k"].items()
+        }
         others = [entry["other"]] if "other" in entry else []
-        columns[name] = cells | {"majority": _cell(entry["majority"]["accuracy"], entry["majority"]["ci95"])}
-        columns[name] |= {other["source"]: _cell(other["accuracy"], other["ci95"]) for other in others}
+        columns[name] = cells | {
+            "majority": _cell(entry["majority"]["accuracy"], entry["majority"]["ci95"])
+        }
+        columns[name] |= {
+            other["source"]: _cell(other["accuracy"], other["ci95"]) for other in others
+        }
     ks = sorted({int(k) for entry in measured.values() for k in entry["pass_at_k"]})
-    families = dict.fromkeys(entry["other"]["source"] for entry in measured.values() if "other" in entry)
+    families = dict.fromkeys(
+        entry["other"]["source"] for entry in measured.values() if "other" in entry
+    )
     return _table(["samples", *(f"pass@{k}" for k in ks), "majority", *families], columns)
 
 
 def difficulty_summary(evaluation: dict[str, dict]) -> list[str]:
-    """Sampled accuracy by difficulty as lines of text: a level a line, a model a column, with intervals and questions.
+    """Sampled accuracy by difficulty as lines of text: a level a line, a model a column, with
+    intervals and questions.
 
     Models whose questions have no levels are left out; no line at all where none has.
     """
-    measured = {name: entry["by_difficulty"] for name, entry in evaluation.items() if entry.get("by_difficulty")}
+    measured = {
+        name: entry["by_difficulty"]
+        for name, entry in evaluation.items()
+        if entry.get("by_difficulty")
+    }
     sizes = {level: points["n"] for entry in measured.values() for level, points in entry.items()}
     columns = {"questions": {level: str(n) for level, n in sizes.items()}} if measured else {}
     for name, entry in measured.items():
-        columns[name] = {level: _cell(points["accuracy"], points["ci95"]) for level, points in entry.items()}
+        columns[name] = {
+            level: _cell(points["accuracy"], points["ci95"]) for level, points in entry.items()
+        }
     return _table(sorted(sizes, key=_numbers_first), columns, corner="difficulty")
 
 
 def comparison_lines(comparison: dict) -> list[str]:
-    """What `compare` returned as lines of text: questions won and lost with the test, and the difference with its interval."""
+    """What `compare` returned as lines of text: questions won and lost with the test, and the
+    difference with its interval.
+    """
     p = comparison["p_value"]
     surprise = f"p = {p:.3g}" if p >= _SMALLEST_P else f"p < {_SMALLEST_P:g}"
     low, high = (100 * bound for bound in comparison["difference_ci95"])
     return [
-        f"{comparison['after']} against {comparison['before']}: won {comparison['won']}, lost {comparison['lost']} of "
+        f"{comparison['after']} against {comparison['before']}: won {comparison['won']}, lost "
+        f"{comparison['lost']} of "
         f"{comparison['n']}; exact McNemar {surprise}",
         f"accuracy {100 * comparison['difference']:+.1f} points ({low:.1f} to {high:.1f})",
     ]
@@ -327,6 +405,9 @@ def _table(labels: list[str], columns: dict[str, dict[str, str]], corner: str = 
     """Lines of text, the names of the columns first; a cell that a column lacks stays empty."""
     if not columns:
         return []
-    rows = [(corner, list(columns)), *((label, [cells.get(label, "") for cells in columns.values()]) for label in labels)]
+    rows = [
+        (corner, list(columns)),
+        *((label, [cells.get(label, "") for cells in columns.values()]) for label in labels),
+    ]
     width = max(12, *(len(label) + 2 for label in labels))
     return [f"{label:<{width}}" + "".join(f"{text:>24}" for text in texts) for label, texts in rows]

@@ -1,4 +1,6 @@
-"""Every 95 % interval of the project, and the test that goes with the paired one: standard formulas, each with its source."""
+"""Every 95 % interval of the project, and the test that goes with the paired one: standard
+formulas, each with its source.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +8,53 @@ import math
 import statistics
 
 _Z95 = 1.959963984540054  # the 97.5 % quantile of the normal distribution
-# The 97.5 % quantiles of Student's t for 1 to 30 degrees of freedom; beyond, the normal distribution's is taken.
-_T975 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131)
-_T975 += (2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042)
+# The 97.5 % quantiles of Student's t for 1 to 30 degrees of freedom; beyond, the normal
+# distribution's is taken.
+_T975 = (
+    12.706,
+    4.303,
+    3.182,
+    2.776,
+    2.571,
+    2.447,
+    2.365,
+    2.306,
+    2.262,
+    2.228,
+    2.201,
+    2.179,
+    2.160,
+    2.145,
+    2.131,
+)
+_T975 += (
+    2.120,
+    2.110,
+    2.101,
+    2.093,
+    2.086,
+    2.080,
+    2.074,
+    2.069,
+    2.064,
+    2.060,
+    2.056,
+    2.052,
+    2.048,
+    2.045,
+    2.042,
+)
 
 
 def wilson_interval(successes: float, n: int, z: float = _Z95) -> tuple[float, float]:
-    """The Wilson score interval of a proportion (E. B. Wilson, JASA 22, 1927); honest at 0 and at 1, unlike mean ± z·se.
+    """The Wilson score interval of a proportion (E.
 
-    successes: a count; or the sum of n values between 0 and 1, for the interval of their mean. Such values vary by at most
-        mean·(1 - mean), which is the variance of zeros and ones (R. Bhatia and C. Davis, American Mathematical Monthly 107,
-        2000, 353-357), so the interval is then rather too wide than too narrow. ValueError where 0 <= successes <= n fails.
+    B. Wilson, JASA 22, 1927); honest at 0 and at 1, unlike mean ± z·se.
+
+    successes: a count; or the sum of n values between 0 and 1, for the interval of their mean. Such
+        values vary by at most mean·(1 - mean), which is the variance of zeros and ones (R. Bhatia
+        and C. Davis, American Mathematical Monthly 107, 2000, 353-357), so the interval is then
+        rather too wide than too narrow. ValueError where 0 <= successes <= n fails.
 
     >>> [round(bound, 3) for bound in wilson_interval(90, 100)]
     [0.826, 0.945]
@@ -31,20 +69,26 @@ def wilson_interval(successes: float, n: int, z: float = _Z95) -> tuple[float, f
 
 
 def paired_interval(both: int, won: int, lost: int, neither: int) -> tuple[float, float]:
-    """The 95 % interval of the difference of two accuracies on the same questions, (won - lost) / n.
+    """The 95 % interval of the difference of two accuracies on the same questions, (won - lost) /
+    n.
 
-    Newcombe's square-and-add interval from the two Wilson intervals and their correlation (R. G. Newcombe, Statistics in
-    Medicine 17, 1998, 2635-2650, method 10). Like Wilson's, it has a width where the models never differ.
+    Newcombe's square-and-add interval from the two Wilson intervals and their correlation (R. G.
+    Newcombe, Statistics in Medicine 17, 1998, 2635-2650, method 10). Like Wilson's, it has a width
+    where the models never differ.
 
     >>> [round(bound, 3) for bound in paired_interval(both=1, won=7, lost=1, neither=12)]
     [0.026, 0.507]
     """
     n = both + won + lost + neither
     after, before = both + won, both + lost
-    (low_after, high_after), (low_before, high_before) = wilson_interval(after, n), wilson_interval(before, n)
+    (low_after, high_after), (low_before, high_before) = (
+        wilson_interval(after, n),
+        wilson_interval(before, n),
+    )
     margins = after * (n - after) * before * (n - before)
     covariance = both * neither - won * lost
-    if covariance > 0:  # a positive correlation narrows the interval, so it is taken with a continuity correction
+    # a positive correlation narrows the interval, so it is taken with a continuity correction
+    if covariance > 0:
         covariance = max(0.0, covariance - n / 2)
     correlation = covariance / math.sqrt(margins) if margins else 0.0
 
@@ -58,7 +102,9 @@ def paired_interval(both: int, won: int, lost: int, neither: int) -> tuple[float
 
 
 def student_interval(values: list[float]) -> tuple[float, float]:
-    """The 95 % interval of a mean by Student's t (Biometrika 6, 1908): mean ± t·s/√n. nan for fewer than two values.
+    """The 95 % interval of a mean by Student's t (Biometrika 6, 1908): mean ± t·s/√n.
+
+    nan for fewer than two values.
 
     >>> [round(bound, 3) for bound in student_interval([1.0, 2.0, 3.0])]
     [-0.484, 4.484]
@@ -72,10 +118,12 @@ def student_interval(values: list[float]) -> tuple[float, float]:
 
 
 def mcnemar_test(won: int, lost: int) -> float:
-    """The p-value of McNemar's exact two-sided test: how surprising is such a split if winning and losing were a coin's toss.
+    """The p-value of McNemar's exact two-sided test: how surprising is such a split if winning and
+    losing were a coin's toss.
 
-    Only questions that one model answers and the other does not can tell them apart: `won` and `lost` of them. The sign test
-    (binomial, p = 1/2) on these, doubled; 1.0 where there are none. Q. McNemar, Psychometrika 12, 1947.
+    Only questions that one model answers and the other does not can tell them apart: `won` and
+    `lost` of them. The sign test (binomial, p = 1/2) on these, doubled; 1.0 where there are none.
+    Q. McNemar, Psychometrika 12, 1947.
 
     >>> round(mcnemar_test(7, 1), 4)
     0.0703

@@ -1,7 +1,8 @@
-"""Bases to merge into, the proof that a merged model is the adapter on its base, and what a merge needs of the machine.
+"""Bases to merge into, the proof that a merged model is the adapter on its base, and what a merge
+needs of the machine.
 
-`python -m helpers.results.merging FOLDER FILE` is the proof's own process: it loads what lies in FOLDER with plain
-Transformers.
+`python -m helpers.results.merging FOLDER FILE` is the proof's own process: it loads what lies in
+FOLDER with plain Transformers.
 """
 
 from __future__ import annotations
@@ -30,20 +31,24 @@ from helpers.training.policy import nf4
 WAYS = ("original", "dequantised", "4bit", "adapter")  # what notebook 05 can make of an adapter
 _QUANTISATION = re.compile(r"[A-Za-z0-9_]{2,32}")
 _REPOSITORY = re.compile(r"[\w-][\w.-]*/[\w.-]+")  # as the hub names one: owner/model
-_CONVERTED_TO = ("f32", "f16", "bf16", "q8_0")  # by llama.cpp's converter in one pass; the others are quantised from 16 bits
+# by llama.cpp's converter in one pass; the others are quantised from 16 bits
+_CONVERTED_TO = ("f32", "f16", "bf16", "q8_0")
 _SPARE = 1.05  # of the weights' bytes: the tokenizer, and a little room
-# How far a merge read from disk may be from the same merge in memory, as a share of what that does to a matrix, and of what the
-# adapter does to the logits: see benchmarks/results/merge_tolerance.md.
+# How far a merge read from disk may be from the same merge in memory, as a share of what that does
+# to a matrix, and of what the adapter does to the logits: see
+# benchmarks/results/merge_tolerance.md.
 UNEXPLAINED = 0.25
 _DIRECTIONS = 8  # in which a matrix is compared
 _LITTLE = 0.5  # of what the adapter does; a merge that keeps less of it is hardly the trained model
 
 
 def load_base(base: Base, dtype: torch.dtype, dequantised: bool):
-    """The base of an adapter in `dtype`, on the GPU if there is one: the original weights, or the 4-bit ones unpacked.
+    """The base of an adapter in `dtype`, on the GPU if there is one: the original weights, or the
+    4-bit ones unpacked.
 
-    The adapter was trained on the 4-bit ones, so on the unpacked it does what it did in training; the original ones are the
-    better base, which it has not seen. ValueError where the original is not known, or the 4 bits are not those of the training.
+    The adapter was trained on the 4-bit ones, so on the unpacked it does what it did in training;
+    the original ones are the better base, which it has not seen. ValueError where the original is
+    not known, or the 4 bits are not those of the training.
     """
     from transformers import AutoModelForCausalLM
     from transformers.utils import logging
@@ -51,7 +56,10 @@ def load_base(base: Base, dtype: torch.dtype, dequantised: bool):
     options = {"dtype": dtype, "device_map": _device()}
     if not (dequantised and base.quantised):
         if base.original is None:
-            raise ValueError(f"{base.name} is stored in 4 bits, and which 16-bit model it was made from is not known.")
+            raise ValueError(
+                f"{base.name} is stored in 4 bits, and which 16-bit model it was made from is not "
+                "known."
+            )
         return AutoModelForCausalLM.from_pretrained(base.original, **options)
     own = {"quantization_config": nf4(dtype)} if base.quantised == "here" else {}
     model = AutoModelForCausalLM.from_pretrained(base.name, **options, **own)
@@ -66,9 +74,11 @@ def load_base(base: Base, dtype: torch.dtype, dequantised: bool):
 
 @contextmanager
 def in_32_bits(model):
-    """Let a model compute in 32 bits, whatever its weights are in: each layer's are widened while it is called, no others.
+    """Let a model compute in 32 bits, whatever its weights are in: each layer's are widened while
+    it is called, no others.
 
-    In bfloat16 the computing alone moves logits by as much as a small adapter does, and would hide what a merge did.
+    In bfloat16 the computing alone moves logits by as much as a small adapter does, and would hide
+    what a merge did.
     """
 
     def widen(layer, _):
@@ -92,25 +102,36 @@ def in_32_bits(model):
 
 
 def prompt_logits(model, tokenizer, prompts: list[list[dict]]) -> list[torch.Tensor]:
-    """A model's logits over every token of these chat prompts: a (tokens, vocabulary) tensor a prompt, 32 bits, off the GPU.
+    """A model's logits over every token of these chat prompts: a (tokens, vocabulary) tensor a
+    prompt, 32 bits, off the GPU.
 
-    One prompt at a time: no padding to explain away. Kept, they stand for a model that is no longer in memory. ValueError
-    without prompts.
+    One prompt at a time: no padding to explain away. Kept, they stand for a model that is no longer
+    in memory. ValueError without prompts.
     """
     if not prompts:
-        raise ValueError("no prompts to compare the two models on: a difference over none would prove nothing.")
-    texts = [tokenizer.apply_chat_template(prompt, add_generation_prompt=True, tokenize=False) for prompt in prompts]
+        raise ValueError(
+            "no prompts to compare the two models on: a difference over none would prove nothing."
+        )
+    texts = [
+        tokenizer.apply_chat_template(prompt, add_generation_prompt=True, tokenize=False)
+        for prompt in prompts
+    ]
     return _logits(model, tokenizer, texts)
 
 
 @torch.inference_mode()
 def _logits(model, tokenizer, texts: list[str]) -> list[torch.Tensor]:
-    ids = [tokenizer(text, return_tensors="pt", add_special_tokens=False)["input_ids"].to(model.device) for text in texts]
+    ids = [
+        tokenizer(text, return_tensors="pt", add_special_tokens=False)["input_ids"].to(model.device)
+        for text in texts
+    ]
     return [model(input_ids=one).logits[0].float().cpu() for one in ids]
 
 
 def largest_difference(logits: list[torch.Tensor], others: list[torch.Tensor]) -> float:
-    """The largest absolute difference between two models' `prompt_logits`; infinite where a logit is not a number."""
+    """The largest absolute difference between two models' `prompt_logits`; infinite where a logit
+    is not a number.
+    """
     largest = 0.0
     for mine, theirs in zip(logits, others, strict=True):
         difference = (mine - theirs).abs().max().item()
@@ -123,10 +144,11 @@ def largest_difference(logits: list[torch.Tensor], others: list[torch.Tensor]) -
 def witnesses(unmerged, tokenizer, prompts: list[list[dict]]) -> dict:
     """What `verify` holds a merge against: {"base", "adapter", "merged", "matrices"}.
 
-    The first three are the `prompt_logits`, computed in 32 bits, of the base, of the adapter on it, and of both merged in
-    memory. matrices: see `merged_by_matrix`.
+    The first three are the `prompt_logits`, computed in 32 bits, of the base, of the adapter on it,
+    and of both merged in memory. matrices: see `merged_by_matrix`.
 
-    unmerged: a PEFT model. Its adapter is merged afterwards. ValueError where the adapter does nothing to the logits.
+    unmerged: a PEFT model. Its adapter is merged afterwards. ValueError where the adapter does
+    nothing to the logits.
     """
     with in_32_bits(unmerged):
         with unmerged.disable_adapter():
@@ -140,9 +162,11 @@ def witnesses(unmerged, tokenizer, prompts: list[list[dict]]) -> dict:
 
 
 def merged_by_matrix(unmerged) -> dict[str, tuple[torch.Tensor, torch.Tensor]]:
-    """Merge a PEFT model's adapter where it is; returns the `sketch` of each adapted matrix before and after, by its name.
+    """Merge a PEFT model's adapter where it is; returns the `sketch` of each adapted matrix before
+    and after, by its name.
 
-    One matrix at a time, and 128 bytes are kept of each row: about 270 MB for a model of 14 billion weights.
+    One matrix at a time, and 128 bytes are kept of each row: about 270 MB for a model of 14 billion
+    weights.
     """
     from peft.tuners.tuners_utils import BaseTunerLayer
 
@@ -151,33 +175,43 @@ def merged_by_matrix(unmerged) -> dict[str, tuple[torch.Tensor, torch.Tensor]]:
         if isinstance(layer, BaseTunerLayer):
             before = sketch(layer.get_base_layer().weight)
             layer.merge()
-            found[name.removeprefix("base_model.model.") + ".weight"] = before, sketch(layer.get_base_layer().weight)
+            found[name.removeprefix("base_model.model.") + ".weight"] = (
+                before,
+                sketch(layer.get_base_layer().weight),
+            )
     return found
 
 
 @torch.inference_mode()
 def sketch(weight: torch.Tensor) -> torch.Tensor:
-    """What a matrix does to a few random vectors, the same ones in every process: (rows, 8), in 64 bits, off the GPU.
+    """What a matrix does to a few random vectors, the same ones in every process: (rows, 8), in 64
+    bits, off the GPU.
 
-    The difference of two sketches is as large as that of the matrices, times the root of 8 and within a few per cent: random
-    projections keep lengths (Johnson and Lindenstrauss, 1984).
+    The difference of two sketches is as large as that of the matrices, times the root of 8 and
+    within a few per cent: random projections keep lengths (Johnson and Lindenstrauss, 1984).
     """
     width = weight.shape[1]
     generator = torch.Generator().manual_seed(0)
-    vectors = torch.randn(width, _DIRECTIONS, generator=generator, dtype=torch.float64).to(weight.device)
+    vectors = torch.randn(width, _DIRECTIONS, generator=generator, dtype=torch.float64).to(
+        weight.device
+    )
     return torch.cat([rows.double() @ vectors for rows in weight.split(1024)]).cpu()
 
 
-def matrix_distances(model, matrices: dict[str, tuple[torch.Tensor, torch.Tensor]]) -> dict[str, float]:
-    """How far each matrix of a merged model is from the same merge in memory, as a share of what that merge did to it.
+def matrix_distances(
+    model, matrices: dict[str, tuple[torch.Tensor, torch.Tensor]]
+) -> dict[str, float]:
+    """How far each matrix of a merged model is from the same merge in memory, as a share of what
+    that merge did to it.
 
-    Both are rounded to the same type. 0 is the same merge; 1 is a matrix left out, whatever the size of the adapter and the
-    number of layers.
+    Both are rounded to the same type. 0 is the same merge; 1 is a matrix left out, whatever the
+    size of the adapter and the number of layers.
     """
     found = {}
     for name, (before, after) in matrices.items():
         away = (sketch(model.get_parameter(name)) - after).norm().item()
-        # Where rounding left nothing of the adapter, the matrix must be the base's: to the last bits of the 64.
+        # Where rounding left nothing of the adapter, the matrix must be the base's: to the last
+        # bits of the 64.
         found[name] = away / max((after - before).norm().item(), 1e-9 * after.norm().item())
     return found
 
@@ -185,70 +219,115 @@ def matrix_distances(model, matrices: dict[str, tuple[torch.Tensor, torch.Tensor
 def judged(logits: list[torch.Tensor], witnesses: dict) -> dict[str, float]:
     """How a merged model's logits compare with the `witnesses`: three numbers for the manifest.
 
-    kept: the share of what the adapter does to the base's logits that the merged model does too: 1 is all of it, 0 is the
-    bare base (the projection on the adapter's effect). Rounding the merged weights to 16 bits loses a part of a small adapter.
-    unexplained: the distance from the same merge in memory, as a share of the adapter's effect; both are rounded alike, so next
-    to nothing is left. logit_difference: the largest one from the adapter on its base.
+    kept: the share of what the adapter does to the base's logits that the merged model does too: 1
+    is all of it, 0 is the bare base (the projection on the adapter's effect). Rounding the merged
+    weights to 16 bits loses a part of a small adapter.
+    unexplained: the distance from the same merge in memory, as a share of the adapter's effect;
+    both are rounded alike, so next to nothing is left. logit_difference: the largest one from the
+    adapter on its base.
 
     ValueError where the adapter does nothing to the logits, so that there is nothing to compare.
     """
     kept = size = apart = 0.0
-    for mine, base, adapter, same in zip(logits, witnesses["base"], witnesses["adapter"], witnesses["merged"], strict=True):
+    for mine, base, adapter, same in zip(
+        logits, witnesses["base"], witnesses["adapter"], witnesses["merged"], strict=True
+    ):
         effect = adapter - base
         kept += ((mine - base) * effect).sum().item()
         size += effect.square().sum().item()
         apart += (mine - same).square().sum().item()
     if size == 0:
         raise ValueError(
-            "the adapter does nothing to the logits of its base, as one that was never trained: there is nothing to merge. "
+            "the adapter does nothing to the logits of its base, as one that was never trained: "
+            "there is nothing to merge. "
             "Train it in notebook 03."
         )
     difference = largest_difference(logits, witnesses["adapter"])
-    return {"kept": kept / size, "unexplained": math.sqrt(apart / size), "logit_difference": difference}
+    return {
+        "kept": kept / size,
+        "unexplained": math.sqrt(apart / size),
+        "logit_difference": difference,
+    }
 
 
 def told(proof: dict[str, float]) -> str:
     """What `verify` found, in a sentence, and a warning where rounding lost most of the adapter."""
-    said = f"the merged model, read from disk, does {proof['kept']:.1%} of what the adapter does on its base"
+    said = (
+        f"the merged model, read from disk, does {proof['kept']:.1%} of what the adapter does "
+        "on its base"
+    )
     if proof["kept"] >= _LITTLE:
         return said
     return (
-        f"{said}\nWARNING: the adapter is so small beside its base that rounding the merged weights to 16 bits lost the rest. "
+        f"{said}\nWARNING: the adapter is so small beside its base that rounding the merged "
+        "weights to 16 bits lost the rest. "
         'Use the adapter itself (merge="adapter"), or train further.'
     )
 
 
 def untrained_matrices(model) -> list[str]:
-    """The adapter matrices that are still all zero: LoRA's B starts at zero, so such a layer has learned nothing."""
-    return [name for name, weight in model.named_parameters() if "lora_" in name and not weight.detach().any()]
+    """The adapter matrices that are still all zero: LoRA's B starts at zero, so such a layer has
+    learned nothing.
+    """
+    return [
+        name
+        for name, weight in model.named_parameters()
+        if "lora_" in name and not weight.detach().any()
+    ]
 
 
-def check_disk(run: Run, model: str, dtype: torch.dtype, *, merge: bool = True, gguf: str | None = None) -> None:
-    """ValueError where a disk has no room for the merged model in this type, or for GGUF; before anything is loaded.
+def check_disk(
+    run: Run, model: str, dtype: torch.dtype, *, merge: bool = True, gguf: str | None = None
+) -> None:
+    """ValueError where a disk has no room for the merged model in this type, or for GGUF; before
+    anything is loaded.
 
-    model: a hub name or a folder. Where its shape is not known (see `memory.shape_of`), nothing is said. For a GGUF file
-    Unsloth writes a 16-bit copy of its own, converts it, and quantises that; all three lie in the run's folder at once. What is
-    converted is written to the working directory first (unsloth/save.py, `_gguf_conversion_directory`), which may be on
-    another disk.
+    model: a hub name or a folder. Where its shape is not known (see `memory.shape_of`), nothing is
+    said. For a GGUF file Unsloth writes a 16-bit copy of its own, converts it, and quantises that;
+    all three lie in the run's folder at once. What is converted is written to the working directory
+    first (unsloth/save.py, `_gguf_conversion_directory`), which may be on another disk.
     """
     shape = shape_of(model)
     if not shape:
         return
     needed = {"the merged model": _SPARE * shape.parameters * dtype.itemsize if merge else 0}
-    disks = [(f"the disk of {run.show()}", run.folder, needed, "delete old runs, or set GRPO_RUNS_DIR to a larger disk")]
+    disks = [
+        (
+            f"the disk of {run.show()}",
+            run.folder,
+            needed,
+            "delete old runs, or set GRPO_RUNS_DIR to a larger disk",
+        )
+    ]
     if gguf:
         from unsloth_zoo.disk_utils import estimate_gguf_export_bytes
 
-        first = {"first_conversion": gguf if gguf in _CONVERTED_TO else "f16", "n_parameters": shape.parameters}
+        first = {
+            "first_conversion": gguf if gguf in _CONVERTED_TO else "f16",
+            "n_parameters": shape.parameters,
+        }
         needed["the GGUF file"] = estimate_gguf_export_bytes(None, [gguf], **first)
         here = Path.cwd()
         if os.access(here, os.W_OK) and not _on_one_disk(here, run.folder):
-            converted = {"the GGUF file on its way": estimate_gguf_export_bytes(None, [], needs_merge=False, **first)}
-            disks.append((f"the working directory's disk ({here})", here, converted, "make room there, or leave gguf out"))
+            converted = {
+                "the GGUF file on its way": estimate_gguf_export_bytes(
+                    None, [], needs_merge=False, **first
+                )
+            }
+            disks.append(
+                (
+                    f"the working directory's disk ({here})",
+                    here,
+                    converted,
+                    "make room there, or leave gguf out",
+                )
+            )
     for what, place, parts, way_out in disks:
         free = shutil.disk_usage(place).free
         if sum(parts.values()) > free:
-            parts = " and ".join(f"{part} would take {size / 1e9:.1f} GB" for part, size in parts.items() if size)
+            parts = " and ".join(
+                f"{part} would take {size / 1e9:.1f} GB" for part, size in parts.items() if size
+            )
             raise ValueError(
                 f"{parts} and {what} has {free / 1e9:.1f} GB free: {way_out}. "
                 "The adapter is whole, and can be used without a merge."
@@ -260,16 +339,21 @@ def _on_one_disk(one: Path, other: Path) -> bool:
 
 
 def verify(folder: Path, tokenizer, prompts: list[list[dict]], expected: dict) -> dict[str, float]:
-    """Load what was saved in `folder` in a fresh process, with plain Transformers, and compare it with the `witnesses`.
+    """Load what was saved in `folder` in a fresh process, with plain Transformers, and compare it
+    with the `witnesses`.
 
-    Every adapted matrix is compared, whichever program wrote it and whichever base it was merged into; then the logits, which
-    also show whether the rest of the model is the base's: what was not adapted, and the configuration. A store in 4 bits is
-    made afterwards, from what was proven here.
+    Every adapted matrix is compared, whichever program wrote it and whichever base it was merged
+    into; then the logits, which also show whether the rest of the model is the base's: what was not
+    adapted, and the configuration. A store in 4 bits is made afterwards, from what was proven here.
 
-    Returns what `judged` says, and as `matrix` the largest of `matrix_distances`. ValueError where the model cannot be loaded,
-    or is not what the same merge in memory is, with the matrices that are not.
+    Returns what `judged` says, and as `matrix` the largest of `matrix_distances`. ValueError where
+    the model cannot be loaded, or is not what the same merge in memory is, with the matrices that
+    are not.
     """
-    texts = [tokenizer.apply_chat_template(prompt, add_generation_prompt=True, tokenize=False) for prompt in prompts]
+    texts = [
+        tokenizer.apply_chat_template(prompt, add_generation_prompt=True, tokenize=False)
+        for prompt in prompts
+    ]
     with tempfile.TemporaryDirectory() as scratch:
         file = Path(scratch) / "expected.pt"
         torch.save({"texts": texts, "witnesses": expected}, file)
@@ -279,59 +363,92 @@ def verify(folder: Path, tokenizer, prompts: list[list[dict]], expected: dict) -
             capture_output=True,
             text=True,
         )
-    whole = "The adapter is whole; what was merged is thrown away, and a merged model of before stays."
+    whole = (
+        "The adapter is whole; what was merged is thrown away, and a merged model of before stays."
+    )
     if done.returncode:
         said = (done.stderr.strip().splitlines() or ["no message"])[-1]
-        raise ValueError(f"the merged model cannot be loaded by plain Transformers ({said}). {whole}")
+        raise ValueError(
+            f"the merged model cannot be loaded by plain Transformers ({said}). {whole}"
+        )
     found = json.loads(done.stdout.splitlines()[-1])
     proof, distances = found["proof"], found["matrices"]
-    refused = f"the merged model is not the adapter on its base: {{}} ({UNEXPLAINED:.0%} is allowed). {whole}"
-    if wrong := [name for name, away in distances.items() if not away <= UNEXPLAINED]:  # not >: true for nan too
-        named = ", ".join(f"{name} by {distances[name]:.0%}" for name in wrong[:3]) + (", …" if len(wrong) > 3 else "")
+    refused = (
+        f"the merged model is not the adapter on its base: {{}} ({UNEXPLAINED:.0%} is "
+        f"allowed). {whole}"
+    )
+    # not >: true for nan too
+    if wrong := [name for name, away in distances.items() if not away <= UNEXPLAINED]:
+        named = ", ".join(f"{name} by {distances[name]:.0%}" for name in wrong[:3]) + (
+            ", …" if len(wrong) > 3 else ""
+        )
         raise ValueError(
             refused.format(
-                f"{len(wrong)} of its {len(distances)} adapted matrices differ from the same merge in memory: "
+                f"{len(wrong)} of its {len(distances)} adapted matrices differ from the same "
+                "merge in memory: "
                 f"{named} of what that did to them"
             )
         )
     if not proof["unexplained"] <= UNEXPLAINED:
         raise ValueError(
             refused.format(
-                "its adapted matrices are right, but something else of it is not the base's. Its logits are "
-                f"{proof['unexplained']:.0%} of the adapter's effect away from those of the same merge in memory"
+                "its adapted matrices are right, but something else of it is not the base's. Its "
+                "logits are "
+                f"{proof['unexplained']:.0%} of the adapter's effect away from those of the same "
+                "merge in memory"
             )
         )
     return proof | {"matrix": max(distances.values())}
 
 
 def check_plan(
-    run: Run, settings: Preset, base: Base, machine: Machine, dtype: torch.dtype, *, merge: str, gguf, push_to_hub
+    run: Run,
+    settings: Preset,
+    base: Base,
+    machine: Machine,
+    dtype: torch.dtype,
+    *,
+    merge: str,
+    gguf,
+    push_to_hub,
 ) -> None:
-    """ValueError where notebook 05 could not do what its parameters ask for, before anything is loaded."""
+    """ValueError where notebook 05 could not do what its parameters ask for, before anything is
+    loaded.
+    """
     check_wishes(settings.backend, machine, merge=merge, gguf=gguf, push_to_hub=push_to_hub)
     if merge != "dequantised" and base.original is None:
         raise ValueError(
-            f"merge={merge!r} needs the original weights, and which 16-bit model {base.name} was made from is not known: "
+            f"merge={merge!r} needs the original weights, and which 16-bit model {base.name} was "
+            "made from is not known: "
             'use merge="dequantised".'
         )
     check_disk(run, base.name, dtype, merge=merge != "adapter", gguf=gguf)
 
 
-def check_wishes(backend: str, machine: Machine, *, merge: str = "original", gguf=None, push_to_hub=None) -> None:
-    """`check_plan` without a run: what can be told of these parameters before there is anything to merge."""
+def check_wishes(
+    backend: str, machine: Machine, *, merge: str = "original", gguf=None, push_to_hub=None
+) -> None:
+    """`check_plan` without a run: what can be told of these parameters before there is anything to
+    merge.
+    """
     if not isinstance(merge, str) or merge not in WAYS:
         raise ValueError(f"merge={merge!r} is not known. Known: {', '.join(WAYS)}.")
     if gguf is not None and (not isinstance(gguf, str) or not _QUANTISATION.fullmatch(gguf)):
-        raise ValueError(f"gguf={gguf!r} is no way of quantising. Give llama.cpp's name of one, such as q4_k_m, q8_0 or f16.")
+        raise ValueError(
+            f"gguf={gguf!r} is no way of quantising. Give llama.cpp's name of one, such as "
+            "q4_k_m, q8_0 or f16."
+        )
     obstacles = gguf_obstacles(machine, backend) if gguf else []
     if obstacles:
         raise ValueError(
-            f"gguf={gguf!r} cannot be written here: {' '.join(obstacles)} Leave gguf out, or convert it elsewhere."
+            f"gguf={gguf!r} cannot be written here: {' '.join(obstacles)} Leave gguf out, or "
+            "convert it elsewhere."
         )
     named = isinstance(push_to_hub, str) and _REPOSITORY.fullmatch(push_to_hub)
     if push_to_hub is not None and not (named and os.environ.get("HF_TOKEN")):
         raise ValueError(
-            f"push_to_hub={push_to_hub!r}: name it owner/model, and set HF_TOKEN, a token that may write, in the environment."
+            f"push_to_hub={push_to_hub!r}: name it owner/model, and set HF_TOKEN, a token that "
+            "may write, in the environment."
         )
 
 
@@ -344,24 +461,32 @@ def gguf_obstacles(machine: Machine, backend: str) -> list[str]:
         found.append(f"It is Unsloth that writes GGUF, and this run used backend={backend!r}.")
     missing = [tool for tool in ("cmake", "git", "make") if shutil.which(tool) is None]
     if missing:
-        found.append(f"llama.cpp is built for it, which needs {', '.join(missing)}: install them with the system's packages.")
+        found.append(
+            f"llama.cpp is built for it, which needs {', '.join(missing)}: install them with the "
+            "system's packages."
+        )
     return found
 
 
 def merge_with_unsloth(settings: Preset, adapter: Path, folder: Path) -> None:
-    """Merge into the original base, 16 bits, through Unsloth, which reads and writes it shard by shard; needs a GPU."""
+    """Merge into the original base, 16 bits, through Unsloth, which reads and writes it shard by
+    shard; needs a GPU.
+    """
     model, tokenizer = _adapted_by_unsloth(settings, adapter)
     model.save_pretrained_merged(str(folder), tokenizer, save_method="merged_16bit")
 
 
 def write_gguf(run: Run, settings: Preset, method: str) -> list[str]:
-    """GGUF of the adapter on its original base for llama.cpp, in the run's folder `gguf/`, and Ollama's Modelfile; their paths.
+    """GGUF of the adapter on its original base for llama.cpp, in the run's folder `gguf/`, and
+    Ollama's Modelfile; their paths.
 
     method: such as q4_k_m, q8_0, f16.
     """
     model, tokenizer = _adapted_by_unsloth(settings, run.require("adapter"))
     with atomic_folder(run.path("gguf")) as folder:
-        made = model.save_pretrained_gguf(str(folder / "16_bits"), tokenizer, quantization_method=method)
+        made = model.save_pretrained_gguf(
+            str(folder / "16_bits"), tokenizer, quantization_method=method
+        )
         collect_gguf(made, folder)
     return sorted(f"gguf/{file.name}" for file in run.path("gguf").iterdir())
 
@@ -369,8 +494,8 @@ def write_gguf(run: Run, settings: Preset, method: str) -> list[str]:
 def collect_gguf(made: dict, folder: Path) -> None:
     """Move the files that Unsloth made to `folder`, and delete its 16-bit copy.
 
-    made: what `save_pretrained_gguf` returned. It writes GGUF to `<given>_gguf` beside the copy in `<given>`, and both to /tmp
-    where Kaggle's disk is too small.
+    made: what `save_pretrained_gguf` returned. It writes GGUF to `<given>_gguf` beside the copy in
+    `<given>`, and both to /tmp where Kaggle's disk is too small.
     """
     for file in Path(made["gguf_directory"]).iterdir():
         shutil.move(file, folder / file.name)
@@ -381,21 +506,27 @@ def collect_gguf(made: dict, folder: Path) -> None:
 def _adapted_by_unsloth(settings: Preset, adapter: Path):
     from unsloth import FastLanguageModel
 
-    return FastLanguageModel.from_pretrained(str(adapter), max_seq_length=settings.context, load_in_4bit=settings.load_in_4bit)
+    return FastLanguageModel.from_pretrained(
+        str(adapter), max_seq_length=settings.context, load_in_4bit=settings.load_in_4bit
+    )
 
 
 def store_in_4_bits(folder: Path, dtype: torch.dtype) -> None:
     """Replace the merged model in `folder`, which has been verified, by itself in 4 bits (NF4)."""
     from transformers import AutoModelForCausalLM
 
-    model = AutoModelForCausalLM.from_pretrained(folder, quantization_config=nf4(dtype), dtype=dtype, device_map=_device())
+    model = AutoModelForCausalLM.from_pretrained(
+        folder, quantization_config=nf4(dtype), dtype=dtype, device_map=_device()
+    )
     for file in Path(folder).glob("*.safetensors*"):
         file.unlink()
     model.save_pretrained(folder)
 
 
 def upload(folder: Path, repository: str) -> str:
-    """Upload a folder to the hub, private unless the repository is there already; returns its address."""
+    """Upload a folder to the hub, private unless the repository is there already; returns
+    its address.
+    """
     from huggingface_hub import HfApi
 
     api = HfApi()

@@ -1,7 +1,7 @@
 """A model served by vLLM over HTTP, as people serve it, and its greedy answers.
 
-`python -m helpers.results.serving ARGUMENTS` is the server's own process: `vllm serve`, which ends with the process that
-started it.
+`python -m helpers.results.serving ARGUMENTS` is the server's own process: `vllm serve`, which ends
+with the process that started it.
 """
 
 from __future__ import annotations
@@ -29,27 +29,42 @@ from helpers.data.files import shortened
 from helpers.environment import Machine, this_machine, vllm_obstacle
 from helpers.presets import Preset
 
-MODEL, BASE = "policy", "base"  # the names to ask for: the model served, or its adapter; and the base below an adapter
-_LOCAL = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # no proxy stands before 127.0.0.1
-_LOST = (URLError, ConnectionError, TimeoutError)  # what a server that is no longer there, or too slow, provokes
+# the names to ask for: the model served, or its adapter; and the base below an adapter
+MODEL, BASE = "policy", "base"
+# no proxy stands before 127.0.0.1
+_LOCAL = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+# what a server that is no longer there, or too slow, provokes
+_LOST = (URLError, ConnectionError, TimeoutError)
 _PARALLEL = 32  # questions asked at once; vLLM answers them in one batch
 _PATIENCE = 5.0  # seconds that a server has to end by itself
 # The last line of a traceback in vLLM's log; pydantic puts the message on the next.
-_RAISED = re.compile(r"^(?:\(.*\] )?(?:\w+\.)*\w+(?:Error|Exception): (?:\d+ validation error.*\n +Value error, )?(.+)", re.M)
+_RAISED = re.compile(
+    r"^(?:\(.*\] )?(?:\w+\.)*\w+(?:Error|Exception): (?:\d+ validation error.*\n +Value error, "
+    r")?(.+)",
+    re.M,
+)
 
 
 def obstacle(serve: bool | None, machine: Machine) -> str | None:
-    """Why nothing is to be served, in a few words; None where it is. `serve=None` serves where vLLM is installed.
+    """Why nothing is to be served, in a few words; None where it is.
 
-    ValueError for a `serve` that is none of True, False, None, and for True where vLLM cannot serve.
+    `serve=None` serves where vLLM is installed.
+
+    ValueError for a `serve` that is none of True, False, None, and for True where vLLM cannot
+    serve.
     """
     if serve is not None and type(serve) is not bool:
-        raise ValueError(f"serve={serve!r} is not known: give True, False, or None, which serves where vLLM is installed.")
+        raise ValueError(
+            f"serve={serve!r} is not known: give True, False, or None, which serves where vLLM is "
+            "installed."
+        )
     if serve is False:
         return "serve=False"
     why = vllm_obstacle(machine)
     if why and serve:
-        raise ValueError(f"serve=True: {why}. Leave serve out, and everything but the server is made.")
+        raise ValueError(
+            f"serve=True: {why}. Leave serve out, and everything but the server is made."
+        )
     return why
 
 
@@ -63,20 +78,28 @@ def server(
     port: int | None = None,
     timeout: float = 600,
 ) -> Iterator[str]:
-    """vLLM's server of a model, or of an adapter on that model, on 127.0.0.1; yields its address once it answers.
+    """vLLM's server of a model, or of an adapter on that model, on 127.0.0.1; yields its address
+    once it answers.
 
-    model: a folder or a hub name. dtype: torch's, in which it computes, or its name. port: None takes a free one. timeout:
-    seconds that the start may take. The server has a session of its own and is ended with all its children when the block is
-    left, however that is; should this process be killed, it ends by itself. ValueError, with what its log says, where it does
-    not start or stops answering, and where the port is in use.
+    model: a folder or a hub name. dtype: torch's, in which it computes, or its name. port: None
+    takes a free one. timeout: seconds that the start may take. The server has a session of its own
+    and is ended with all its children when the block is left, however that is; should this process
+    be killed, it ends by itself. ValueError, with what its log says, where it does not start or
+    stops answering, and where the port is in use.
     """
     port, mark = _free(port), uuid4().hex
     address = f"http://127.0.0.1:{port}"
     with tempfile.TemporaryFile() as log:
         process = subprocess.Popen(
-            [sys.executable, "-m", "helpers.results.serving", *_arguments(str(model), settings, dtype, adapter, port, mark)],
+            [
+                sys.executable,
+                "-m",
+                "helpers.results.serving",
+                *_arguments(str(model), settings, dtype, adapter, port, mark),
+            ],
             env=_environment(str(model)),
-            stdin=subprocess.PIPE,  # held open and never written to: it closes when this process ends
+            # held open and never written to: it closes when this process ends
+            stdin=subprocess.PIPE,
             stdout=log,
             stderr=log,
             start_new_session=True,
@@ -85,14 +108,21 @@ def server(
             _wait(process, address, mark, timeout)
             yield address
         except _LOST as error:
-            what = f"ended with exit code {process.returncode}" if process.poll() is not None else f"does not answer ({error})"
+            what = (
+                f"ended with exit code {process.returncode}"
+                if process.poll() is not None
+                else f"does not answer ({error})"
+            )
             raise ValueError(f"vLLM's server of {Path(model).name} {what}. {_said(log)}") from None
         finally:
             _end(process)
 
 
-def answers(address: str, prompts: list[list[dict]], max_tokens: int, *, model: str = MODEL) -> list[str]:
-    """The greedy completion of each chat prompt, in order, through `/v1/chat/completions`; at most `max_tokens` tokens each.
+def answers(
+    address: str, prompts: list[list[dict]], max_tokens: int, *, model: str = MODEL
+) -> list[str]:
+    """The greedy completion of each chat prompt, in order, through `/v1/chat/completions`; at most
+    `max_tokens` tokens each.
 
     ValueError for a prompt that the server refuses, with its reason.
     """
@@ -100,13 +130,17 @@ def answers(address: str, prompts: list[list[dict]], max_tokens: int, *, model: 
     def answer(messages: list[dict]) -> str:
         asked = {"model": model, "messages": messages, "max_tokens": max_tokens, "temperature": 0.0}
         header = {"Content-Type": "application/json"}
-        request = urllib.request.Request(f"{address}/v1/chat/completions", json.dumps(asked).encode(), header)
+        request = urllib.request.Request(
+            f"{address}/v1/chat/completions", json.dumps(asked).encode(), header
+        )
         try:
             with _LOCAL.open(request, timeout=600) as reply:
                 return json.load(reply)["choices"][0]["message"]["content"] or ""
         except HTTPError as error:
             said = shortened(error.read().decode(errors="replace"), 300)
-            raise ValueError(f"vLLM's server refuses {shortened(messages[-1]['content'], 60)!r}: {said}") from None
+            raise ValueError(
+                f"vLLM's server refuses {shortened(messages[-1]['content'], 60)!r}: {said}"
+            ) from None
 
     with ThreadPoolExecutor(_PARALLEL) as pool:
         return list(pool.map(answer, prompts))
@@ -118,11 +152,15 @@ def _free(port: int | None) -> int:
         try:
             probe.bind(("127.0.0.1", port or 0))
         except OSError as error:
-            raise ValueError(f"port {port} cannot be served on ({error.strerror}): give another one, or None.") from None
+            raise ValueError(
+                f"port {port} cannot be served on ({error.strerror}): give another one, or None."
+            ) from None
         return probe.getsockname()[1]
 
 
-def _arguments(model: str, settings: Preset, dtype, adapter: Path | None, port: int, mark: str) -> list[str]:
+def _arguments(
+    model: str, settings: Preset, dtype, adapter: Path | None, port: int, mark: str
+) -> list[str]:
     options = {
         "model": model,
         "host": "127.0.0.1",
@@ -130,20 +168,25 @@ def _arguments(model: str, settings: Preset, dtype, adapter: Path | None, port: 
         "dtype": str(dtype).removeprefix("torch."),
         "max-model-len": settings.context,
         "gpu-memory-utilization": settings.gpu_memory_utilization,
-        "generation-config": "vllm",  # what a model ships there (a repetition penalty) would bend the answers
+        # what a model ships there (a repetition penalty) would bend the answers
+        "generation-config": "vllm",
     }
     if adapter:
         lora = json.dumps({"name": MODEL, "path": str(adapter)})
         options |= {"max-lora-rank": settings.max_lora_rank, "lora-modules": lora}
     given = [word for name, value in options.items() for word in (f"--{name}", str(value))]
-    given += ["--served-model-name", BASE if adapter else MODEL, mark]  # a second name, by which `_wait` knows this server
+    # a second name, by which `_wait` knows this server
+    given += ["--served-model-name", BASE if adapter else MODEL, mark]
     return [*given, "--enforce-eager", *(["--enable-lora"] if adapter else [])]
 
 
 def _environment(model: str) -> dict[str, str]:
-    """The server's: this process's own, no network where the model is a folder, and one GiB of cache on a CPU."""
+    """The server's: this process's own, no network where the model is a folder, and one GiB of
+    cache on a CPU.
+    """
     default = {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_LOGGING_LEVEL": "WARNING"}
-    default["OMP_NUM_THREADS"] = str(max(1, this_machine().cores - 1))  # one is left to the part that speaks HTTP
+    # one is left to the part that speaks HTTP
+    default["OMP_NUM_THREADS"] = str(max(1, this_machine().cores - 1))
     path = os.pathsep.join([str(PROJECT), *filter(None, [os.environ.get("PYTHONPATH")])])
     # On a CPU this spares a third process, 8 s to import vLLM; on a GPU that one is not there.
     fixed = {"VLLM_ENABLE_V1_MULTIPROCESSING": "0", "VLLM_NO_USAGE_STATS": "1", "PYTHONPATH": path}
@@ -151,7 +194,9 @@ def _environment(model: str) -> dict[str, str]:
 
 
 def _wait(process: subprocess.Popen, address: str, mark: str, timeout: float) -> None:
-    """Return when this server answers. ConnectionError where it has ended, TimeoutError after so many seconds.
+    """Return when this server answers.
+
+    ConnectionError where it has ended, TimeoutError after so many seconds.
 
     Another that was starting on the same port may answer in its place: vLLM lets two listen on one.
     """
@@ -171,7 +216,9 @@ def _wait(process: subprocess.Popen, address: str, mark: str, timeout: float) ->
 
 
 def _said(log) -> str:
-    """What a server's log says of its end, in one sentence: the last exception but vLLM's own summary of it."""
+    """What a server's log says of its end, in one sentence: the last exception but vLLM's own
+    summary of it.
+    """
     log.seek(0)
     text = log.read().decode(errors="replace")
     found = [raised for raised in _RAISED.findall(text) if "See root cause above" not in raised]

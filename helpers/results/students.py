@@ -1,8 +1,10 @@
-"""A shared folder of students' runs, read with care: who is at which notebook, what failed and where, the answers, the curve.
+"""A shared folder of students' runs, read with care: who is at which notebook, what failed and
+where, the answers, the curve.
 
-The folders are other people's. Nothing in them is executed, no symbolic link is followed, no large file is read, and what
-cannot be read becomes a sentence about it: one student's broken folder is no end to the class. What a student could do by
-exchanging a folder for a link in the moment between two looks is not guarded against.
+The folders are other people's. Nothing in them is executed, no symbolic link is followed, no large
+file is read, and what cannot be read becomes a sentence about it: one student's broken folder is no
+end to the class. What a student could do by exchanging a folder for a link in the moment between
+two looks is not guarded against.
 """
 
 from __future__ import annotations
@@ -35,12 +37,16 @@ _LINK = "is a symbolic link, which is not followed"
 _FILES = ("manifest.json", "reward_report.json", "metrics.csv", "figures/loss.png")
 _FILES += ("checkpoints/metrics.csv", "checkpoints/settings.json", "checkpoints/finished")
 _INSIDE = ("notebooks", "checkpoints", "figures")  # folders of a run that hold some of them
-_SECTIONS = {"data": "01", "rewards": "02", "training": "03", "merge": "05"}  # of the manifest, and who writes them
-LESSONS = ("your-own-task", "code-that-runs", "agents")  # the runs of 07, 09 and 10, which write the same sections
+# of the manifest, and who writes them
+_SECTIONS = {"data": "01", "rewards": "02", "training": "03", "merge": "05"}
+# the runs of 07, 09 and 10, which write the same sections
+LESSONS = ("your-own-task", "code-that-runs", "agents")
 _NOTEBOOK = re.compile(r"(\d\d)_\w+\.ipynb")
 _EXERCISE = re.compile(r"^### Exercise (\d{1,3}\.\d{1,3}: .+)", re.MULTILINE)
-_CHECKED = re.compile(r"^print\((check_\w+\(|verdict_on_\w+\))", re.MULTILINE)  # as committed; in an edition
-_ANSWERS = {"Right": "right", "Noted": "noted", "Not answered yet": "open"}  # how a check's message begins; else it is wrong
+# as committed; in an edition
+_CHECKED = re.compile(r"^print\((check_\w+\(|verdict_on_\w+\))", re.MULTILINE)
+# how a check's message begins; else it is wrong
+_ANSWERS = {"Right": "right", "Noted": "noted", "Not answered yet": "open"}
 
 _TEXT = (str, [str])
 _OUTPUT = {"output_type": str, "text?": _TEXT, "ename?": str, "evalue?": str}
@@ -51,7 +57,9 @@ _COPY = {"cells": [_CELL]}
 
 @dataclass(frozen=True)
 class Exercise:
-    """state: right, wrong, open (not answered yet), or noted, by an edition whose checks do not judge. said: the check."""
+    """state: right, wrong, open (not answered yet), or noted, by an edition whose checks do not
+    judge. said: the check.
+    """
 
     title: str
     state: str
@@ -60,9 +68,12 @@ class Exercise:
 
 @dataclass(frozen=True)
 class Stage:
-    """One notebook of one student. state: done, failed, begun, open, or demo, which was fetched. about: how far it is.
+    """One notebook of one student.
 
-    fault: the cell and the message of its first error. changed: when its copy was saved, or its part of the manifest written.
+    state: done, failed, begun, open, or demo, which was fetched. about: how far it is.
+
+    fault: the cell and the message of its first error. changed: when its copy was saved, or its
+    part of the manifest written.
     """
 
     state: str
@@ -74,7 +85,10 @@ class Stage:
 
 @dataclass(frozen=True)
 class Curve:
-    """Steps and rewards of a training, thinned out. of: the steps it will have, while it goes on; None when it has ended."""
+    """Steps and rewards of a training, thinned out.
+
+    of: the steps it will have, while it goes on; None when it has ended.
+    """
 
     run: str
     steps: list[float]
@@ -84,7 +98,10 @@ class Curve:
 
 @dataclass(frozen=True)
 class Student:
-    """What a folder says. stages: by the number of the notebook. troubles: what could not be read, a sentence each."""
+    """What a folder says. stages: by the number of the notebook.
+
+    troubles: what could not be read, a sentence each.
+    """
 
     name: str
     stages: dict[str, Stage] = field(default_factory=dict)
@@ -94,53 +111,82 @@ class Student:
 
 
 def read(folder: Path) -> list[Student]:
-    """The students of a shared folder, one a folder in it, by name. ValueError where there is no such folder, or no class."""
+    """The students of a shared folder, one a folder in it, by name.
+
+    ValueError where there is no such folder, or no class.
+    """
     if not folder.is_dir():
-        raise ValueError(f"{folder} is not a folder. Name the one that holds a folder for each student: --runs DIR.")
+        raise ValueError(
+            f"{folder} is not a folder. Name the one that holds a folder for each student: --runs "
+            "DIR."
+        )
     with os.scandir(folder) as entries:
-        found = [entry for entry in itertools.islice(entries, 20 * MOST) if not entry.name.startswith(".")]
+        found = [
+            entry
+            for entry in itertools.islice(entries, 20 * MOST)
+            if not entry.name.startswith(".")
+        ]
     found = [entry for entry in found if entry.is_symlink() or entry.is_dir(follow_symlinks=False)]
     if len(found) > MOST:
         raise ValueError(
-            f"{folder} holds more than {MOST} folders: that is no class. Name the folder that holds the students'."
+            f"{folder} holds more than {MOST} folders: that is no class. Name the folder that "
+            "holds the students'."
         )
-    return [_student(entry) for entry in sorted(found, key=lambda entry: (entry.name.casefold(), entry.name))]
+    return [
+        _student(entry)
+        for entry in sorted(found, key=lambda entry: (entry.name.casefold(), entry.name))
+    ]
 
 
 def _student(entry: os.DirEntry) -> Student:
     if entry.is_symlink():
-        how = "Copy what it points to, or let the student work in this folder itself: GRPO_RUNS_DIR names it"
+        how = (
+            "Copy what it points to, or let the student work in this folder itself: "
+            "GRPO_RUNS_DIR names it"
+        )
         return Student(entry.name, troubles=(f"The folder {_LINK}. {how}.",))
     troubles: list[str] = []
     try:
         return _read_student(Path(entry.path), troubles)
     except Exception as error:  # whatever a stranger's files provoke, the others are shown
-        return Student(entry.name, troubles=(*troubles, f"The folder cannot be read ({_why(error)})."))
+        return Student(
+            entry.name, troubles=(*troubles, f"The folder cannot be read ({_why(error)}).")
+        )
 
 
 def _read_student(folder: Path, troubles: list[str]) -> Student:
     places = _places(folder, troubles)
     if len(places) > _FOLDERS:
-        troubles.append(f"It holds {len(places)} folders; {_FOLDERS} were read, those that changed last.")
+        troubles.append(
+            f"It holds {len(places)} folders; {_FOLDERS} were read, those that changed last."
+        )
     stages: dict[str, list[Stage]] = {}
     curves: list[tuple[float, Curve]] = []
     changed: list[float] = []
     for place in sorted(places, key=_changed, reverse=True)[:_FOLDERS]:
         files = _files(place, folder, troubles)
         changed += filter(None, map(_changed, files.values()))
-        manifest = _tried(lambda path: _json(path, MANIFEST), files.get("manifest.json"), folder, troubles)
+        manifest = _tried(
+            lambda path: _json(path, MANIFEST), files.get("manifest.json"), folder, troubles
+        )
         came = _came_with_the_demo(manifest)
-        before = place.parent.name == ASIDE  # what a mended run held: done is done, and what was broken is mended
-        for number, stage in (*_copies(files, folder, troubles), *_left(place, manifest, came, files, folder, troubles)):
+        # what a mended run held: done is done, and what was broken is mended
+        before = place.parent.name == ASIDE
+        for number, stage in (
+            *_copies(files, folder, troubles),
+            *_left(place, manifest, came, files, folder, troubles),
+        ):
             if stage.state == "done" or not before:
                 stages.setdefault(number, []).append(stage)
         curves += [] if before else _curves(place, came, files, folder, troubles)
     together = {number: _together(found) for number, found in sorted(stages.items())}
     newest = max(curves, key=lambda one: one[0], default=(0.0, None))[1]
-    return Student(folder.name, together, newest, max(changed, default=None), tuple(dict.fromkeys(troubles)))
+    return Student(
+        folder.name, together, newest, max(changed, default=None), tuple(dict.fromkeys(troubles))
+    )
 
 
-# --- The files ---------------------------------------------------------------------------------------------------------
+# --- The files ------------------------------------------------------------------------------------
 
 
 def _listing(folder: Path) -> list[os.DirEntry]:
@@ -149,9 +195,20 @@ def _listing(folder: Path) -> list[os.DirEntry]:
 
 
 def _places(folder: Path, troubles: list[str]) -> list[Path]:
-    """Where runs and copies of notebooks may lie: the folder itself, those in it, in its `runs/`, and what was set aside."""
+    """Where runs and copies of notebooks may lie: the folder itself, those in it, in its `runs/`,
+    and what was set aside.
+    """
     inside = _folders(folder, folder, troubles)
-    places = [folder, *inside, *(place for path in inside if path.name == "runs" for place in _folders(path, folder, troubles))]
+    places = [
+        folder,
+        *inside,
+        *(
+            place
+            for path in inside
+            if path.name == "runs"
+            for place in _folders(path, folder, troubles)
+        ),
+    ]
     asides = [place / ASIDE for place in places if _is_folder(place / ASIDE)]
     return [*places, *(place for path in asides for place in _folders(path, folder, troubles))]
 
@@ -165,12 +222,20 @@ def _is_folder(path: Path) -> bool:
 
 def _folders(folder: Path, student: Path, troubles: list[str]) -> list[Path]:
     entries = [entry for entry in _listing(folder) if not entry.name.startswith(".")]
-    troubles += [f"{_shown(Path(entry.path), student)} {_LINK}." for entry in entries if entry.is_symlink()]
-    return [Path(entry.path) for entry in entries if entry.is_dir(follow_symlinks=False) and entry.name not in _INSIDE]
+    troubles += [
+        f"{_shown(Path(entry.path), student)} {_LINK}." for entry in entries if entry.is_symlink()
+    ]
+    return [
+        Path(entry.path)
+        for entry in entries
+        if entry.is_dir(follow_symlinks=False) and entry.name not in _INSIDE
+    ]
 
 
 def _files(place: Path, student: Path, troubles: list[str]) -> dict[str, Path]:
-    """The files in a place that are worth reading, by their path in it; of what a link hides, a trouble."""
+    """The files in a place that are worth reading, by their path in it; of what a link hides, a
+    trouble.
+    """
     found: dict[str, Path] = {}
     for inside in ("", *_INSIDE):
         try:
@@ -185,7 +250,9 @@ def _files(place: Path, student: Path, troubles: list[str]) -> dict[str, Path]:
             continue
         for entry in entries:
             name = f"{inside}/{entry.name}" if inside else entry.name
-            if name not in _FILES and not (inside in ("", "notebooks") and _NOTEBOOK.fullmatch(entry.name)):
+            if name not in _FILES and not (
+                inside in ("", "notebooks") and _NOTEBOOK.fullmatch(entry.name)
+            ):
                 continue
             if entry.is_symlink():
                 troubles.append(f"{_shown(Path(entry.path), student)} {_LINK}.")
@@ -206,8 +273,16 @@ def _changed(path: Path) -> float:
 
 
 def _text(path: Path) -> str:
-    """A plain file as text. ValueError where it is too large, no text, or no file: opening a pipe would wait for ever."""
-    flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+    """A plain file as text.
+
+    ValueError where it is too large, no text, or no file: opening a pipe would wait for ever.
+    """
+    flags = (
+        os.O_RDONLY
+        | getattr(os, "O_NOFOLLOW", 0)
+        | getattr(os, "O_NONBLOCK", 0)
+        | getattr(os, "O_BINARY", 0)
+    )
     most, opened = _BYTES[path.suffix], os.open(path, flags)
     try:
         about = os.fstat(opened)
@@ -249,16 +324,22 @@ def _why(error: BaseException) -> str:
 
 
 def short(text: str) -> str:
-    """A message of somebody's, without the colours and control characters of a terminal, and of bearable length."""
+    """A message of somebody's, without the colours and control characters of a terminal, and of
+    bearable length.
+    """
     text = re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", text[: 20 * _SAID])
-    text = " ".join("".join(character if character.isprintable() else " " for character in text).split())
+    text = " ".join(
+        "".join(character if character.isprintable() else " " for character in text).split()
+    )
     return text if len(text) <= _SAID else f"{text[:_SAID]}…"
 
 
-# --- Notebooks ---------------------------------------------------------------------------------------------------------
+# --- Notebooks ------------------------------------------------------------------------------------
 
 
-def _copies(files: dict[str, Path], student: Path, troubles: list[str]) -> Iterator[tuple[str, Stage]]:
+def _copies(
+    files: dict[str, Path], student: Path, troubles: list[str]
+) -> Iterator[tuple[str, Stage]]:
     for path in files.values():
         number = _NOTEBOOK.fullmatch(path.name)
         stage = _tried(_copy, path, student, troubles) if number else None
@@ -267,7 +348,9 @@ def _copies(files: dict[str, Path], student: Path, troubles: list[str]) -> Itera
 
 
 def _copy(path: Path) -> Stage | None:
-    """What the copy of a notebook says; None of one as it is committed, whose outputs are nobody's in the class."""
+    """What the copy of a notebook says; None of one as it is committed, whose outputs are nobody's
+    in the class.
+    """
     committed = PROJECT / "notebooks" / path.name
     text = _text(path)
     if committed.is_file() and committed.read_text(encoding="utf-8") == text:
@@ -281,7 +364,9 @@ def _copy(path: Path) -> Stage | None:
     for cell in content["cells"]:
         source, tags = _joined(cell["source"]), cell.get("metadata", {}).get("tags", [])
         if cell["cell_type"] == "markdown":
-            heading = next((line for line in reversed(source.splitlines()) if line.startswith("#")), heading)
+            heading = next(
+                (line for line in reversed(source.splitlines()) if line.startswith("#")), heading
+            )
             title = next(iter(_EXERCISE.findall(source)), title)
         if cell["cell_type"] != "code" or not source.strip():
             continue
@@ -292,7 +377,9 @@ def _copy(path: Path) -> Stage | None:
         if not fault and "raises-exception" not in tags:
             fault = _fault(cell, heading)
     state = "failed" if fault else "open" if not ran else "done" if ran == of else "begun"
-    return Stage(state, f"{ran}/{of}", fault, tuple(exercises.values()) if ran else (), _changed(path))
+    return Stage(
+        state, f"{ran}/{of}", fault, tuple(exercises.values()) if ran else (), _changed(path)
+    )
 
 
 def _joined(text: str | list[str]) -> str:
@@ -301,7 +388,9 @@ def _joined(text: str | list[str]) -> str:
 
 def _error(cell: dict) -> tuple[str, str] | None:
     found = (output for output in cell.get("outputs", []) if output["output_type"] == "error")
-    return next(((output.get("ename", "error"), short(output.get("evalue", ""))) for output in found), None)
+    return next(
+        ((output.get("ename", "error"), short(output.get("evalue", ""))) for output in found), None
+    )
 
 
 def _fault(cell: dict, heading: str) -> str:
@@ -316,32 +405,56 @@ def _fault(cell: dict, heading: str) -> str:
 
 
 def _is_answered(source: str, tags: list[str]) -> bool:
-    """Whether a cell says how an exercise stands: it calls the check, and is not the solution that everybody has been given."""
+    """Whether a cell says how an exercise stands: it calls the check, and is not the solution that
+    everybody has been given.
+    """
     return bool(_CHECKED.search(source)) and "solution" not in tags
 
 
 def _exercise(title: str, cell: dict) -> Exercise:
-    """How an exercise stands, by the last verdict that its cell printed; an error without one is a wrong answer.
+    """How an exercise stands, by the last verdict that its cell printed; an error without one is a
+    wrong answer.
 
     NotImplementedError is none: nbgrader's editions raise it where nobody has written anything.
     """
-    streams = (output.get("text", "") for output in cell.get("outputs", []) if output["output_type"] == "stream")
+    streams = (
+        output.get("text", "")
+        for output in cell.get("outputs", [])
+        if output["output_type"] == "stream"
+    )
     lines = [line for line in "".join(map(_joined, streams)).splitlines() if line.strip()]
-    verdicts = (state for line in reversed(lines) for begin, state in _ANSWERS.items() if line.startswith(begin))
+    verdicts = (
+        state
+        for line in reversed(lines)
+        for begin, state in _ANSWERS.items()
+        if line.startswith(begin)
+    )
     error = _error(cell)
     if lines or not error:
-        return Exercise(short(title), next(verdicts, "wrong" if lines else "open"), short(" ".join(lines)))
-    return Exercise(short(title), "open" if error[0] == "NotImplementedError" else "wrong", short(": ".join(error)))
+        return Exercise(
+            short(title), next(verdicts, "wrong" if lines else "open"), short(" ".join(lines))
+        )
+    return Exercise(
+        short(title),
+        "open" if error[0] == "NotImplementedError" else "wrong",
+        short(": ".join(error)),
+    )
 
 
-# --- What the notebooks left -------------------------------------------------------------------------------------------
+# --- What the notebooks left ----------------------------------------------------------------------
 
 
 def _came_with_the_demo(manifest: dict | None) -> set[str]:
-    """The notebooks whose part of a run was fetched with the demo, by `checkpoint`, and not done again since."""
+    """The notebooks whose part of a run was fetched with the demo, by `checkpoint`, and not done
+    again since.
+    """
     manifest = manifest or {}
     fetched = manifest.get("demo", {})
-    again = {number for section, number in _SECTIONS.items() if _written(manifest.get(section)) > _written(fetched)}
+    again = {
+        number
+        for section, number in _SECTIONS.items()
+        if _written(manifest.get(section)) > _written(fetched)
+    }
     return set(fetched.get("notebooks", ())) - again if "written" in fetched else set()
 
 
@@ -351,7 +464,12 @@ def _written(section: dict | None) -> float:
 
 
 def _left(
-    place: Path, manifest: dict | None, came: set[str], files: dict[str, Path], student: Path, troubles: list[str]
+    place: Path,
+    manifest: dict | None,
+    came: set[str],
+    files: dict[str, Path],
+    student: Path,
+    troubles: list[str],
 ) -> Iterator[tuple[str, Stage]]:
     """Stages by the files of a run: who reads along in Jupyter has no executed copies."""
     if place.name.startswith(LESSONS):
@@ -364,7 +482,12 @@ def _left(
         about = manifest.get(section)
         if about and number not in came:
             stage = Stage("done", changed=_written(about))
-            yield number, replace(stage, fault=_no_go(about, files, student, troubles)) if section == "rewards" else stage
+            yield (
+                number,
+                replace(stage, fault=_no_go(about, files, student, troubles))
+                if section == "rewards"
+                else stage,
+            )
     if "figures/loss.png" in files and "04" not in came:
         yield "04", Stage("done", changed=_changed(files["figures/loss.png"]))
     if "checkpoints/settings.json" in files and "checkpoints/finished" not in files:
@@ -375,13 +498,17 @@ def _no_go(rewards: dict, files: dict[str, Path], student: Path, troubles: list[
     """Why the laboratory advised against training; empty where it did not."""
     if rewards.get("go", True):
         return ""
-    report = _tried(lambda path: _json(path, REWARD_REPORT), files.get("reward_report.json"), student, troubles)
+    report = _tried(
+        lambda path: _json(path, REWARD_REPORT), files.get("reward_report.json"), student, troubles
+    )
     stops = report["verdict"]["stops"] if report else []
     return short(" ".join(["no go for the rewards.", *stops]))
 
 
 def _together(found: list[Stage]) -> Stage:
-    """One stage out of several copies and files: what was saved last counts, but what was done stays done until it fails."""
+    """One stage out of several copies and files: what was saved last counts, but what was done
+    stays done until it fails.
+    """
     found = sorted(found, key=lambda stage: stage.changed)
     last, done = found[-1], [stage for stage in found if stage.state == "done"]
     chosen = done[-1] if done and last.state in ("begun", "open") else last
@@ -392,9 +519,15 @@ def _together(found: list[Stage]) -> Stage:
 def _curves(
     place: Path, came: set[str], files: dict[str, Path], student: Path, troubles: list[str]
 ) -> Iterator[tuple[float, Curve]]:
-    """The curve of a run with when it was written: of the training that goes on, else of the last that ended."""
+    """The curve of a run with when it was written: of the training that goes on, else of the last
+    that ended.
+    """
     going_on = "checkpoints/metrics.csv" in files and "checkpoints/finished" not in files
-    path = files.get("checkpoints/metrics.csv" if going_on else "metrics.csv") if going_on or "03" not in came else None
+    path = (
+        files.get("checkpoints/metrics.csv" if going_on else "metrics.csv")
+        if going_on or "03" not in came
+        else None
+    )
     points = _tried(_points, path, student, troubles)
     if points:
         settings = files.get("checkpoints/settings.json") if going_on else None
@@ -411,7 +544,9 @@ def _steps(path: Path) -> int:
 
 
 def _points(path: Path) -> tuple[list[float], list[float]]:
-    """Steps and rewards, in order, at most `_POINTS` of them, each the mean of those it stands for."""
+    """Steps and rewards, in order, at most `_POINTS` of them, each the mean of those it
+    stands for.
+    """
     rows = []
     for row in csv.DictReader(_text(path).splitlines()):
         try:
@@ -425,5 +560,7 @@ def _points(path: Path) -> tuple[list[float], list[float]]:
     rows.sort()
     size = math.ceil(len(rows) / _POINTS)
     parts = [rows[at : at + size] for at in range(0, len(rows), size)]
-    steps, rewards = ([statistics.fmean(one[column] for one in part) for part in parts] for column in (0, 1))
+    steps, rewards = (
+        [statistics.fmean(one[column] for one in part) for part in parts] for column in (0, 1)
+    )
     return [rows[0][0], *steps[1:-1], rows[-1][0]] if len(steps) > 1 else steps, rewards

@@ -1,22 +1,54 @@
 """Stage 02, reward functions: unit-scale, TRL's signature, plain-text and chat completions alike.
 
-In: `completions` and the data's columns, each a list with one entry per completion. Out: as many floats, or None where the row
-itself cannot be judged; and from the laboratory (`lab`) `reward_report.json`, a go or a no go. Used by notebook 02, and by all
-that train or measure. Bind tags and other options with `functools.partial(format_reward, tags=TagFormat(…))`: TRL logs a
+In: `completions` and the data's columns, each a list with one entry per completion. Out: as many
+floats, or None where the row itself cannot be judged; and from the laboratory (`lab`)
+`reward_report.json`, a go or a no go. Used by notebook 02, and by all that train or measure. Bind
+tags and other options with `functools.partial(format_reward, tags=TagFormat(…))`: TRL logs a
 partial under the function's own name.
 """
 
 from functools import partial
 
-from helpers.tags import THINK_ANSWER, TagFormat
 from helpers.rewards.answers import parse_number, same_answer
-from helpers.rewards.correctness import (correctness_reward, exact_match_reward, fuzzy_match_reward, numeric_reward, proximity_reward, task_reward)
+from helpers.rewards.code.programs import (
+    executes_reward,
+    output_match_reward,
+    program_of,
+    read_tests,
+    tests_reward,
+)
+from helpers.rewards.correctness import (
+    correctness_reward,
+    exact_match_reward,
+    fuzzy_match_reward,
+    numeric_reward,
+    proximity_reward,
+    task_reward,
+)
 from helpers.rewards.judge import JudgeReward
 from helpers.rewards.length import max_length_reward, min_length_reward, target_length_reward
-from helpers.rewards.code.programs import executes_reward, output_match_reward, program_of, read_tests, tests_reward
-from helpers.rewards.shaping import AdaptiveReward, EnsembleReward, ModelReward, debug_reward, reward_name
-from helpers.rewards.structure import (code_format_reward, format_reward, incremental_format_reward, json_format_reward, soft_format_reward, substantial_format_reward)
-from helpers.rewards.style import citation_reward, forbidden_patterns_reward, reasoning_steps_reward, repetition_reward
+from helpers.rewards.shaping import (
+    AdaptiveReward,
+    EnsembleReward,
+    ModelReward,
+    debug_reward,
+    reward_name,
+)
+from helpers.rewards.structure import (
+    code_format_reward,
+    format_reward,
+    incremental_format_reward,
+    json_format_reward,
+    soft_format_reward,
+    substantial_format_reward,
+)
+from helpers.rewards.style import (
+    citation_reward,
+    forbidden_patterns_reward,
+    reasoning_steps_reward,
+    repetition_reward,
+)
+from helpers.tags import THINK_ANSWER, TagFormat
 
 __all__ = [
     "REWARD_SETS",
@@ -57,10 +89,19 @@ __all__ = [
 
 # Starting points, to be attacked in notebook 02 on your own rows before they train anything.
 REWARD_SETS = {
-    "math": {correctness_reward: 1.0, substantial_format_reward: 0.5, incremental_format_reward: 0.5},
-    # The column `tests` holds what the program must pass, all of it: a share of them can be guessed (in a third of HumanEval's
-    # problems, by always returning True). Running without an error is the slope that leads there.
-    "code": {partial(tests_reward, share=False): 1.0, executes_reward: 0.25, code_format_reward: 0.25},
+    "math": {
+        correctness_reward: 1.0,
+        substantial_format_reward: 0.5,
+        incremental_format_reward: 0.5,
+    },
+    # The column `tests` holds what the program must pass, all of it: a share of them can be guessed
+    # (in a third of HumanEval's problems, by always returning True). Running without an error is
+    # the slope that leads there.
+    "code": {
+        partial(tests_reward, share=False): 1.0,
+        executes_reward: 0.25,
+        code_format_reward: 0.25,
+    },
     "summaries": {
         fuzzy_match_reward: 1.0,
         partial(target_length_reward, target=80): 0.5,
@@ -77,7 +118,8 @@ REWARD_SETS = {
 
 
 def reward_set(name: str, tags: TagFormat = THINK_ANSWER) -> tuple[list, list[float]]:
-    """The functions and the weights of a named set, with the tags bound, as GRPOTrainer and GRPOConfig take them.
+    """The functions and the weights of a named set, with the tags bound, as GRPOTrainer and
+    GRPOConfig take them.
 
     ValueError for another name than math, code, summaries or qa.
 

@@ -1,11 +1,13 @@
 """Patterns and schemas of a user on texts of a policy, in bounded time.
 
-A backtracking search can take twice as long for every character (`(a+)+$` on a row of `a`), and a recursive schema for every
-bracket: a policy that loops on one character finds both. So patterns are searched by the package regex, which takes a time
-limit, and jsonschema runs with that search and looks at the clock at every keyword.
+A backtracking search can take twice as long for every character (`(a+)+$` on a row of `a`), and a
+recursive schema for every
+bracket: a policy that loops on one character finds both. So patterns are searched by the package
+regex, which takes a time limit, and jsonschema runs with that search and looks at the clock at
+every keyword.
 
-Left out: a linear-time engine (RE2), which has neither look-around nor back-references, and a process of its own, which would
-cost more than the judgement.
+Left out: a linear-time engine (RE2), which has neither look-around nor back-references, and a
+process of its own, which would cost more than the judgement.
 """
 
 from __future__ import annotations
@@ -21,8 +23,10 @@ from types import FunctionType, SimpleNamespace
 
 import regex
 
-_ONE, _ALL = 0.25, 0.75  # seconds of processor time for one completion, and for all slow ones of a batch
-_SLOW = 0.02  # what takes less is not counted, so that no honest batch, however large, runs out of time
+# seconds of processor time for one completion, and for all slow ones of a batch
+_ONE, _ALL = 0.25, 0.75
+# what takes less is not counted, so that no honest batch, however large, runs out of time
+_SLOW = 0.02
 _LEAST = 0.002  # for each completion, when the time of the batch is used up
 
 
@@ -54,7 +58,8 @@ class Budget:
         """A warning, if some were not judged in time."""
         if self.missed:
             warnings.warn(
-                f"{self.name}: {self.missed} of {completions} completions could not be judged in time; they score 0.0. A "
+                f"{self.name}: {self.missed} of {completions} completions could not be judged in "
+                "time; they score 0.0. A "
                 "pattern or schema that tries many ways, such as (a+)+, is the usual cause.",
                 stacklevel=3,
             )
@@ -89,17 +94,21 @@ def search(pattern: str | regex.Pattern, text: str):
     return pattern.search(text, timeout=_seconds_left())
 
 
-# --- JSON Schema -------------------------------------------------------------------------------------------------------
+# --- JSON Schema ----------------------------------------------------------------------------------
 
 
 def validator(schema: dict | bool):
-    """A jsonschema validator that keeps to the time of the `Budget` at work. jsonschema.SchemaError for what is no schema."""
+    """A jsonschema validator that keeps to the time of the `Budget` at work.
+
+    jsonschema.SchemaError for what is no schema.
+    """
     from jsonschema.validators import extend, validator_for
 
     kind = validator_for(schema)
     kind.check_schema(schema)
     keywords = {name: _watched(_copied(function)) for name, function in kind.VALIDATORS.items()}
-    if isinstance(schema, dict):  # with its $schema, `$ref: "#"` would lead back to jsonschema's own class
+    # with its $schema, `$ref: "#"` would lead back to jsonschema's own class
+    if isinstance(schema, dict):
         schema = {key: value for key, value in schema.items() if key != "$schema"}
     return extend(kind, keywords)(schema)
 
@@ -116,16 +125,24 @@ _names: dict[str, dict] = {}  # of jsonschema's modules, with our search for the
 
 
 def _copied(function: Callable) -> Callable:
-    """A function of jsonschema that searches through `search`; what it calls in those modules does so, too."""
+    """A function of jsonschema that searches through `search`; what it calls in those modules does
+    so, too.
+    """
     if not isinstance(function, FunctionType) or not function.__module__.startswith("jsonschema._"):
         return function
     if function.__module__ not in _names:
         names = _names[function.__module__] = dict(vars(sys.modules[function.__module__]))
-        names.update({name: _copied(value) for name, value in names.items() if name != function.__name__})
+        names.update(
+            {name: _copied(value) for name, value in names.items() if name != function.__name__}
+        )
         names[function.__name__] = _copied(function)
         names["re"] = SimpleNamespace(search=search)
         if "equal" in names:  # uniqueItems compares every two items that cannot be sorted
             names["equal"] = _watched(names["equal"])
     return FunctionType(
-        function.__code__, _names[function.__module__], function.__name__, function.__defaults__, function.__closure__
+        function.__code__,
+        _names[function.__module__],
+        function.__name__,
+        function.__defaults__,
+        function.__closure__,
     )

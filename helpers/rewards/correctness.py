@@ -1,4 +1,7 @@
-"""Rewards for a right answer. What is judged is the last complete answer block outside the reasoning."""
+"""Rewards for a right answer.
+
+What is judged is the last complete answer block outside the reasoning.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +14,9 @@ from itertools import combinations
 
 from rapidfuzz.distance import Levenshtein
 
-from helpers.tags import THINK_ANSWER, TagFormat, completion_text
-from helpers.rewards.answers import symbolic
-from helpers.rewards.answers import parse_number, quick_verdict, to_compute, verdict_of
+from helpers.rewards.answers import parse_number, quick_verdict, symbolic, to_compute, verdict_of
 from helpers.rewards.answers.kinds import KINDS, SYMBOLIC, checked, kind_of
+from helpers.tags import THINK_ANSWER, TagFormat, completion_text
 
 _MOST_BLOCKS = 8  # more answer blocks than this are no answer, and comparing every two would cost
 _LONGEST_TEXT = 10_000  # characters that fuzzy_match_reward and task_reward read of an answer
@@ -29,15 +31,17 @@ def correctness_reward(
     kind: str | list | None = None,
     **columns,
 ) -> list[float | None]:
-    """1.0 where the judged answer means what the row's answer means, else 0.0; None where the row has no answer.
+    """1.0 where the judged answer means what the row's answer means, else 0.0; None where the row
+    has no answer.
 
-    The row's own answer decides how it is judged: as a number, a quantity, mathematics, a set, a choice, a date, a token, a
-    formula or a text (`kinds.py` has the rules in a table). Blocks that disagree with one another score 0: naming two answers
-    is hedging. `completions` are strings or chat messages; `answer`, and `question` where there is one, hold a text per
-    completion.
+    The row's own answer decides how it is judged: as a number, a quantity, mathematics, a set, a
+    choice, a date, a token, a formula or a text (`kinds.py` has the rules in a table). Blocks that
+    disagree with one another score 0: naming two answers is hedging. `completions` are strings or
+    chat messages; `answer`, and `question` where there is one, hold a text per completion.
 
-    kind: one of `kinds.KINDS` for all rows, in place of recognising it; or a column with a kind a row, None to recognise it.
-        ValueError for another name; what a data set's own column of that name says is passed over, with one warning.
+    kind: one of `kinds.KINDS` for all rows, in place of recognising it; or a column with a kind a
+        row, None to recognise it. ValueError for another name; what a data set's own column of that
+        name says is passed over, with one warning.
 
     >>> correctness_reward(["<think>2 + 2</think><answer>$4.00</answer>", "4"], answer=["4", "4"])
     [1.0, 0.0]
@@ -51,7 +55,9 @@ def correctness_reward(
         symbolic.warm_up()
     for completion, gold, asks, said in zip(completions, golds, asked, stated, strict=True):
         given = None if gold is None else judged_answer(completion, tags)
-        verdict = bool(given) and verdict_of(given, gold, said, asks if isinstance(asks, str) else "")
+        verdict = bool(given) and verdict_of(
+            given, gold, said, asks if isinstance(asks, str) else ""
+        )
         if verdict is None:
             undecided[len(scores)] = to_compute(given, gold)
         scores.append(None if gold is None else float(verdict or 0))
@@ -61,9 +67,14 @@ def correctness_reward(
 
 
 def exact_match_reward(
-    completions: list, answer: list | None = None, tags: TagFormat = THINK_ANSWER, ignore_case: bool = False, **columns
+    completions: list,
+    answer: list | None = None,
+    tags: TagFormat = THINK_ANSWER,
+    ignore_case: bool = False,
+    **columns,
 ) -> list[float | None]:
-    """1.0 where the judged answer is the row's answer, letter for letter but for the space around it; else 0.0.
+    """1.0 where the judged answer is the row's answer, letter for letter but for the space around
+    it; else 0.0.
 
     For answers with one spelling: a class label, a key, a move. `4.0` is not `4` here.
 
@@ -78,11 +89,18 @@ def exact_match_reward(
 
 
 def numeric_reward(
-    completions: list, answer: list | None = None, tags: TagFormat = THINK_ANSWER, relative_tolerance: float = 1e-3, **columns
+    completions: list,
+    answer: list | None = None,
+    tags: TagFormat = THINK_ANSWER,
+    relative_tolerance: float = 1e-3,
+    **columns,
 ) -> list[float | None]:
-    """1.0 where the judged answer is a number within `relative_tolerance` of the row's, else 0.0. Units are not compared.
+    """1.0 where the judged answer is a number within `relative_tolerance` of the row's, else 0.0.
 
-    For measured or rounded quantities. None where the row's answer is no number; a row answer of 0 wants exactly 0.
+    Units are not compared.
+
+    For measured or rounded quantities. None where the row's answer is no number; a row answer of 0
+    wants exactly 0.
 
     >>> numeric_reward(["<answer>3.1412</answer>", "<answer>3</answer>"], answer=["3.1415927"] * 2)
     [1.0, 0.0]
@@ -91,16 +109,19 @@ def numeric_reward(
     def score(given: Fraction, gold: Fraction) -> float:
         return float(abs(given - gold) <= abs(gold) * Fraction(relative_tolerance))
 
-    return _number_scored(_golds("numeric_reward", answer, len(completions)), completions, tags, score)
+    return _number_scored(
+        _golds("numeric_reward", answer, len(completions)), completions, tags, score
+    )
 
 
 def proximity_reward(
     completions: list, answer: list | None = None, tags: TagFormat = THINK_ANSWER, **columns
 ) -> list[float | None]:
-    """1.0 for the right number, half the ratio of the smaller to the larger for another of the same sign, else 0.0.
+    """1.0 for the right number, half the ratio of the smaller to the larger for another of the same
+    sign, else 0.0.
 
-    A slope towards the right magnitude: against 100, `50` earns 0.25 and `99` earns 0.495, never what `100` earns. None where
-    the row's answer is no number.
+    A slope towards the right magnitude: against 100, `50` earns 0.25 and `99` earns 0.495, never
+    what `100` earns. None where the row's answer is no number.
 
     >>> proximity_reward(["<answer>100</answer>", "<answer>50</answer>", "<answer>-100</answer>"], answer=["100"] * 3)
     [1.0, 0.25, 0.0]
@@ -113,15 +134,23 @@ def proximity_reward(
             return 0.0
         return _A_FAR_MISS * float(Fraction(min(given, gold, key=abs)) / max(given, gold, key=abs))
 
-    return _number_scored(_golds("proximity_reward", answer, len(completions)), completions, tags, score)
+    return _number_scored(
+        _golds("proximity_reward", answer, len(completions)), completions, tags, score
+    )
 
 
 def fuzzy_match_reward(
-    completions: list, answer: list | None = None, tags: TagFormat = THINK_ANSWER, threshold: float = 0.0, **columns
+    completions: list,
+    answer: list | None = None,
+    tags: TagFormat = THINK_ANSWER,
+    threshold: float = 0.0,
+    **columns,
 ) -> list[float | None]:
-    """How alike the judged answer and the row's are as text: 1 - edit distance / length of the longer, 0.0 below `threshold`.
+    """How alike the judged answer and the row's are as text: 1 - edit distance / length of the
+    longer, 0.0 below `threshold`.
 
-    Case and runs of spaces do not count; of a text, the first 10,000 characters do. The distance is Levenshtein's.
+    Case and runs of spaces do not count; of a text, the first 10,000 characters do. The distance is
+    Levenshtein's.
 
     >>> fuzzy_match_reward(["<answer>Marie Curie</answer>", "<answer>Mary Curie</answer>"], answer=["marie curie"] * 2)
     [1.0, 0.818182]
@@ -143,14 +172,17 @@ def task_reward(
 ) -> list[float | None]:
     """What the row's own reasoning-gym verifier gives the judged answer, between 0.0 and 1.0.
 
-    `family` and `entry` (JSON) are the columns that `load_task("reasoning-gym:…")` writes; rows without them score None, with
-    one warning. The verifiers are other people's code on a policy's text, so they run in a worker process with a deadline;
-    what fails or is too slow scores 0.0. LookupError where reasoning-gym is not installed or does not know the family.
+    `family` and `entry` (JSON) are the columns that `load_task("reasoning-gym:…")` writes; rows
+    without them score None, with one warning. The verifiers are other people's code on a policy's
+    text, so they run in a worker process with a deadline; what fails or is too slow scores 0.0.
+    LookupError where reasoning-gym is not installed or does not know the family.
 
     >>> task_reward(["no answer block"], entry=['{"answer": "4"}'], family=["chain_sum"])
     [0.0]
     """
-    rows = list(zip(family or [None] * len(completions), entry or [None] * len(completions), strict=True))
+    rows = list(
+        zip(family or [None] * len(completions), entry or [None] * len(completions), strict=True)
+    )
     missing = sum(not (name and data) for name, data in rows)
     if missing:
         _warn_missing("task_reward", missing, len(rows), "no reasoning-gym entry")
@@ -158,30 +190,47 @@ def task_reward(
     for position, (completion, (name, data)) in enumerate(zip(completions, rows, strict=True)):
         given = judged_answer(completion, tags)
         if name and data and given and "__" not in given:  # some verifiers evaluate the answer
-            requests[position] = (str(name), given[:_LONGEST_TEXT], data if isinstance(data, str) else json.dumps(data))
+            requests[position] = (
+                str(name),
+                given[:_LONGEST_TEXT],
+                data if isinstance(data, str) else json.dumps(data),
+            )
     scores: list[float | None] = [0.0 if name and data else None for name, data in rows]
-    for position, score in zip(requests, symbolic.task_scores(list(requests.values())), strict=True):
+    for position, score in zip(
+        requests, symbolic.task_scores(list(requests.values())), strict=True
+    ):
         scores[position] = min(1.0, max(0.0, score or 0.0))
     return scores
 
 
 def judged_answer(completion: object, tags: TagFormat = THINK_ANSWER) -> str | None:
-    """The text that the rewards of this file judge, or None: no complete answer block, or blocks that disagree."""
+    """The text that the rewards of this file judge, or None: no complete answer block, or blocks
+    that disagree.
+    """
     blocks = tags.answer_blocks(completion_text(completion))
     if len(blocks) > 1:
         if len(blocks) > _MOST_BLOCKS:
             return None
-        if not all(a == b or quick_verdict(a, b) for a, b in combinations(dict.fromkeys(blocks), 2)):
+        if not all(
+            a == b or quick_verdict(a, b) for a, b in combinations(dict.fromkeys(blocks), 2)
+        ):
             return None
     return blocks[-1] if blocks else None
 
 
-def _scored(golds: list[str | None], completions: list, tags: TagFormat, score: Callable) -> list[float | None]:
+def _scored(
+    golds: list[str | None], completions: list, tags: TagFormat, score: Callable
+) -> list[float | None]:
     given = [judged_answer(completion, tags) for completion in completions]
-    return [None if gold is None else score(text, gold) if text else 0.0 for text, gold in zip(given, golds, strict=True)]
+    return [
+        None if gold is None else score(text, gold) if text else 0.0
+        for text, gold in zip(given, golds, strict=True)
+    ]
 
 
-def _number_scored(golds: list[str | None], completions: list, tags: TagFormat, score: Callable) -> list[float | None]:
+def _number_scored(
+    golds: list[str | None], completions: list, tags: TagFormat, score: Callable
+) -> list[float | None]:
     def score_texts(given: str, gold: str) -> float:
         number = parse_number(given)
         return 0.0 if number is None else score(number.value, parse_number(gold).value)
@@ -195,7 +244,10 @@ def _golds(name: str, answer: list | None, rows: int) -> list[str | None]:
     if answer is None:
         answer = [None] * rows
     # gold != gold: a float nan, which is how pandas spells a missing value.
-    golds = [None if gold is None or gold != gold or not str(gold).strip() else str(gold).strip() for gold in answer]
+    golds = [
+        None if gold is None or gold != gold or not str(gold).strip() else str(gold).strip()
+        for gold in answer
+    ]
     missing = golds.count(None)
     if missing:
         _warn_missing(name, missing, rows, "no answer")
@@ -212,11 +264,14 @@ def _kinds(kind: str | list | None, golds: list) -> list[str]:
     foreign = {said for said in kind if isinstance(said, str) and said not in KINDS}
     if foreign:
         warnings.warn(
-            f"correctness_reward: the column `kind` holds {sorted(foreign)[0]!r}, which is no kind of answer; these rows' "
+            f"correctness_reward: the column `kind` holds {sorted(foreign)[0]!r}, which is no "
+            "kind of answer; these rows' "
             f"kinds are recognised. Known: {', '.join(KINDS)}.",
             stacklevel=3,
         )
-    return [said if said in KINDS else recognised[gold] for said, gold in zip(kind, golds, strict=True)]
+    return [
+        said if said in KINDS else recognised[gold] for said, gold in zip(kind, golds, strict=True)
+    ]
 
 
 def _warn_missing(name: str, missing: int, rows: int, what: str) -> None:

@@ -1,4 +1,7 @@
-"""Rewards for how long a completion is. TRL's get_soft_overlong_punishment and get_cosine_scaled_reward are the other two."""
+"""Rewards for how long a completion is.
+
+TRL's get_soft_overlong_punishment and get_cosine_scaled_reward are the other two.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +11,19 @@ UNITS = ("characters", "words", "tokens")
 
 
 def target_length_reward(
-    completions: list, target: int, tolerance: float = 0.5, unit: str = "words", completion_ids: list | None = None, **columns
+    completions: list,
+    target: int,
+    tolerance: float = 0.5,
+    unit: str = "words",
+    completion_ids: list | None = None,
+    **columns,
 ) -> list[float]:
-    """1.0 at `target`, falling in a straight line to 0.0 at `tolerance` times the target above or below it.
+    """1.0 at `target`, falling in a straight line to 0.0 at `tolerance` times the target above or
+    below it.
 
-    unit: "characters", "words" (runs of non-space) or "tokens", which needs the `completion_ids` that TRL passes. ValueError
-    for another unit, a target below 1 or a tolerance that is not positive.
+    unit: "characters", "words" (runs of non-space) or "tokens", which needs the `completion_ids`
+    that TRL passes. ValueError for another unit, a target below 1 or a tolerance that is not
+    positive.
 
     >>> target_length_reward(["one two three four", "one two three", ""], target=4)
     [1.0, 0.5, 0.0]
@@ -22,13 +32,21 @@ def target_length_reward(
     if not tolerance > 0:
         raise ValueError(f"tolerance={tolerance} must be above 0.")
     lengths = _lengths(completions, unit, completion_ids)
-    return [max(0.0, round(1 - abs(length - target) / (tolerance * target), 6)) for length in lengths]
+    return [
+        max(0.0, round(1 - abs(length - target) / (tolerance * target), 6)) for length in lengths
+    ]
 
 
 def min_length_reward(
-    completions: list, minimum: int, unit: str = "words", completion_ids: list | None = None, **columns
+    completions: list,
+    minimum: int,
+    unit: str = "words",
+    completion_ids: list | None = None,
+    **columns,
 ) -> list[float]:
-    """1.0 from `minimum` on, below it the share of it that is there. Units as in target_length_reward.
+    """1.0 from `minimum` on, below it the share of it that is there.
+
+    Units as in target_length_reward.
 
     Filler earns it in full: pair it with a reward that reads the text, and attack the pair.
 
@@ -36,13 +54,22 @@ def min_length_reward(
     [1.0, 0.25]
     """
     _at_least_one(minimum=minimum)
-    return [min(1.0, round(length / minimum, 6)) for length in _lengths(completions, unit, completion_ids)]
+    return [
+        min(1.0, round(length / minimum, 6))
+        for length in _lengths(completions, unit, completion_ids)
+    ]
 
 
 def max_length_reward(
-    completions: list, maximum: int, unit: str = "words", completion_ids: list | None = None, **columns
+    completions: list,
+    maximum: int,
+    unit: str = "words",
+    completion_ids: list | None = None,
+    **columns,
 ) -> list[float]:
-    """1.0 up to `maximum`, falling in a straight line to 0.0 at twice that. Units as in target_length_reward.
+    """1.0 up to `maximum`, falling in a straight line to 0.0 at twice that.
+
+    Units as in target_length_reward.
 
     Silence earns it in full: pair it with a reward for an answer.
 
@@ -50,7 +77,10 @@ def max_length_reward(
     [1.0, 0.5, 1.0]
     """
     _at_least_one(maximum=maximum)
-    return [min(1.0, max(0.0, round(2 - length / maximum, 6))) for length in _lengths(completions, unit, completion_ids)]
+    return [
+        min(1.0, max(0.0, round(2 - length / maximum, 6)))
+        for length in _lengths(completions, unit, completion_ids)
+    ]
 
 
 def _at_least_one(**values: float) -> None:
@@ -63,7 +93,8 @@ def _lengths(completions: list, unit: str, completion_ids: list | None) -> list[
     if unit == "tokens":
         if completion_ids is None:
             raise ValueError(
-                "unit='tokens' counts the completion_ids that TRL passes while training; there are none here. "
+                "unit='tokens' counts the completion_ids that TRL passes while training; there "
+                "are none here. "
                 "Take unit='words' or 'characters', or pass completion_ids."
             )
         return [len(ids) for ids in completion_ids]

@@ -1,7 +1,8 @@
 """Rewards made of rewards: adaptive weights, ensembles, a classifier, and one to look through.
 
-All of them are called as any reward is, and can be pickled. An object that changes while training says so with `state_dict` and
-`load_state_dict`; `training.Rewards` saves that with every checkpoint.
+All of them are called as any reward is, and can be pickled. An object that changes while training
+says so with `state_dict` and `load_state_dict`; `training.Rewards` saves that with every
+checkpoint.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ _RARE, _COMMON = 0.30, 0.80  # success rates
 
 
 def reward_name(reward: Callable | str) -> str:
-    """The name TRL logs a reward under: its function's, inside any functools.partial, or the last part of a model's.
+    """The name TRL logs a reward under: its function's, inside any functools.partial, or the last
+    part of a model's.
 
     >>> from functools import partial
     >>> reward_name(partial(debug_reward, samples=1)), reward_name("my-org/my-classifier")
@@ -27,35 +29,47 @@ def reward_name(reward: Callable | str) -> str:
     """
     while hasattr(reward, "func"):
         reward = reward.func
-    path = reward if isinstance(reward, str) else getattr(getattr(reward, "config", None), "_name_or_path", None)
+    path = (
+        reward
+        if isinstance(reward, str)
+        else getattr(getattr(reward, "config", None), "_name_or_path", None)
+    )
     return path.split("/")[-1] if path else getattr(reward, "__name__", type(reward).__name__)
 
 
 def stateful(reward: object) -> object | None:
-    """What in a reward, inside any functools.partial, keeps a state over a training; None where nothing does.
+    """What in a reward, inside any functools.partial, keeps a state over a training; None where
+    nothing does.
 
     A model keeps none that a checkpoint should hold: its weights stay as they are.
     """
     while hasattr(reward, "func"):
         reward = reward.func
-    return reward if hasattr(reward, "load_state_dict") and not hasattr(reward, "named_parameters") else None
+    return (
+        reward
+        if hasattr(reward, "load_state_dict") and not hasattr(reward, "named_parameters")
+        else None
+    )
 
 
 def awaited(returned: object) -> object:
     """What a reward returned; an asynchronous one is run to its end first."""
     if not inspect.isawaitable(returned):
         return returned
-    with ThreadPoolExecutor(1) as pool:  # in a thread of its own: a notebook's has an event loop already
+    # in a thread of its own: a notebook's has an event loop already
+    with ThreadPoolExecutor(1) as pool:
         return pool.submit(asyncio.run, returned).result()
 
 
 class AdaptiveReward:
     """A reward times a weight that rises while success is rare and falls once it is common.
 
-    After each batch: success below 30 % multiplies the weight by 1.2, above 80 % by 0.9, within `bounds`. Success is a score
-    of at least `success`; rows scored None do not count. So the scale of this reward moves between the bounds, and its mean
-    in the log with it. Where several processes train together, `training.guard` sets `alone` to False: batches are then only
-    counted, in `counted`, and the weight moves once a step by the counts of all processes, so that it is the same in each.
+    After each batch: success below 30 % multiplies the weight by 1.2, above 80 % by 0.9, within
+    `bounds`. Success is a score of at least `success`; rows scored None do not count. So the scale
+    of this reward moves between the bounds, and its mean in the log with it. Where several
+    processes train together, `training.guard` sets `alone` to False: batches are then only counted,
+    in `counted`, and the weight moves once a step by the counts of all processes, so that it is the
+    same in each.
 
     >>> from helpers.rewards import format_reward
     >>> reward = AdaptiveReward(format_reward)
@@ -63,10 +77,19 @@ class AdaptiveReward:
     ([0.0], [1.2], 1.08)
     """
 
-    def __init__(self, reward: Callable, success: float = 0.5, weight: float = 1.0, bounds: tuple[float, float] = (0.25, 4.0)):
+    def __init__(
+        self,
+        reward: Callable,
+        success: float = 0.5,
+        weight: float = 1.0,
+        bounds: tuple[float, float] = (0.25, 4.0),
+    ):
         low, high = bounds
         if not 0 < low <= weight <= high:
-            raise ValueError(f"weight={weight} and bounds={bounds}: 0 < lower bound <= weight <= upper bound must hold.")
+            raise ValueError(
+                f"weight={weight} and bounds={bounds}: 0 < lower bound <= weight <= upper bound "
+                "must hold."
+            )
         self.reward, self.success, self.weight, self.bounds = reward, success, weight, (low, high)
         self.alone, self.counted = True, (0, 0)
         self.__name__ = reward_name(reward)
@@ -75,13 +98,18 @@ class AdaptiveReward:
         scores = awaited(self.reward(completions=completions, **columns))
         judged = [score for score in scores if score is not None]
         weighted = [None if score is None else score * self.weight for score in scores]
-        self.counted = self.counted[0] + sum(score >= self.success for score in judged), self.counted[1] + len(judged)
+        self.counted = (
+            self.counted[0] + sum(score >= self.success for score in judged),
+            self.counted[1] + len(judged),
+        )
         if self.alone:
             self.settle([self.counted])
         return weighted
 
     def settle(self, counted: list[tuple[int, int]]) -> None:
-        """Move the weight by what the processes have counted since the last time: each its successes, and scores in all."""
+        """Move the weight by what the processes have counted since the last time: each its
+        successes, and scores in all.
+        """
         successes, judged = map(sum, zip(*counted, strict=True))
         self.counted = (0, 0)
         if judged:
@@ -99,10 +127,12 @@ class AdaptiveReward:
 
 
 class EnsembleReward:
-    """Several scorers of the same thing, as one reward: their mean, minimum, median or trimmed mean.
+    """Several scorers of the same thing, as one reward: their mean, minimum, median or trimmed
+    mean.
 
-    The minimum is the hardest to game: a completion has to convince every scorer. "trimmed" drops the highest and the lowest
-    score of three or more. A scorer's None abstains; where all abstain, so does the ensemble.
+    The minimum is the hardest to game: a completion has to convince every scorer. "trimmed" drops
+    the highest and the lowest score of three or more. A scorer's None abstains; where all abstain,
+    so does the ensemble.
 
     >>> from helpers.rewards import correctness_reward, format_reward
     >>> both = EnsembleReward([correctness_reward, format_reward], how="minimum")
@@ -118,15 +148,25 @@ class EnsembleReward:
         if not rewards:
             raise ValueError("an ensemble needs at least one reward.")
         self.rewards, self.how = list(rewards), how
-        self.__name__ = name or f"{how}_of_{'_and_'.join(reward_name(reward).removesuffix('_reward') for reward in rewards)}"
+        self.__name__ = (
+            name
+            or f"{how}_of_{'_and_'.join(reward_name(reward).removesuffix('_reward') for reward in rewards)}"
+        )
 
     def __call__(self, completions: list, **columns) -> list[float | None]:
         scored = [awaited(reward(completions=completions, **columns)) for reward in self.rewards]
-        return [self._together([score for score in row if score is not None]) for row in zip(*scored, strict=True)]
+        return [
+            self._together([score for score in row if score is not None])
+            for row in zip(*scored, strict=True)
+        ]
 
     def state_dict(self) -> dict:
         """The states of those members that have one, by position."""
-        return {str(at): member.state_dict() for at, member in enumerate(map(stateful, self.rewards)) if member}
+        return {
+            str(at): member.state_dict()
+            for at, member in enumerate(map(stateful, self.rewards))
+            if member
+        }
 
     def load_state_dict(self, state: dict) -> None:
         """Go on from a checkpoint."""
@@ -142,21 +182,34 @@ class EnsembleReward:
 
 
 class ModelReward:
-    """A Transformers sequence-classification model as a reward: the probability of one label, or the squashed score of a
-    regressor.
+    """A Transformers sequence-classification model as a reward: the probability of one label, or
+    the squashed score of a regressor.
 
-    model: a hub name or a folder. The conversation, prompt and completion, goes through the tokenizer's chat template where
-    it has one; otherwise the texts are joined by blank lines. With several labels the score is the softmax probability of
-    `label` (the last, by default), with one it is the sigmoid of the logit, so a full success is 1.0 either way. The model is
-    loaded at the first call, in inference mode, on a GPU where there is one; a pickled copy loads it anew. Texts are cut to
-    `max_length` tokens. OSError says that nothing loadable is there.
+    model: a hub name or a folder. The conversation, prompt and completion, goes through the
+    tokenizer's chat template where it has one; otherwise the texts are joined by blank lines. With
+    several labels the score is the softmax probability of `label` (the last, by default), with one
+    it is the sigmoid of the logit, so a full success is 1.0 either way. The model is loaded at the
+    first call, in inference mode, on a GPU where there is one; a pickled copy loads it anew. Texts
+    are cut to `max_length` tokens. OSError says that nothing loadable is there.
 
     >>> ModelReward("my-org/my-classifier", name="politeness_reward").__name__
     'politeness_reward'
     """
 
-    def __init__(self, model: str, label: int = -1, batch_size: int = 32, max_length: int = 1024, name: str = "model_reward"):
-        self.model, self.label, self.batch_size, self.max_length = str(model), label, batch_size, max_length
+    def __init__(
+        self,
+        model: str,
+        label: int = -1,
+        batch_size: int = 32,
+        max_length: int = 1024,
+        name: str = "model_reward",
+    ):
+        self.model, self.label, self.batch_size, self.max_length = (
+            str(model),
+            label,
+            batch_size,
+            max_length,
+        )
         self.__name__ = name
         self._loaded = None
 
@@ -169,7 +222,9 @@ class ModelReward:
         model, tokenizer = self._load()
         texts = [
             self._text(tokenizer, prompt, completion)
-            for prompt, completion in zip(prompts or [None] * len(completions), completions, strict=True)
+            for prompt, completion in zip(
+                prompts or [None] * len(completions), completions, strict=True
+            )
         ]
         scores: list[float] = []
         for start in range(0, len(texts), self.batch_size):
@@ -182,9 +237,13 @@ class ModelReward:
                 add_special_tokens=not tokenizer.chat_template,  # a template writes them itself
             )
             with torch.inference_mode():
-                logits = model(**{key: batch[key].to(model.device) for key in ("input_ids", "attention_mask")}).logits.float()
+                logits = model(
+                    **{key: batch[key].to(model.device) for key in ("input_ids", "attention_mask")}
+                ).logits.float()
             one = logits.shape[-1] == 1
-            scores += (logits[:, 0].sigmoid() if one else logits.softmax(-1)[:, self.label]).tolist()
+            scores += (
+                logits[:, 0].sigmoid() if one else logits.softmax(-1)[:, self.label]
+            ).tolist()
         return scores
 
     def _load(self):
@@ -196,10 +255,15 @@ class ModelReward:
                 config = AutoConfig.from_pretrained(self.model)
                 tokenizer = AutoTokenizer.from_pretrained(self.model)
             except (OSError, ValueError) as error:
-                raise OSError(f"{self.model!r} cannot be loaded as a reward model: {error}") from None
-            if not any(name.endswith("ForSequenceClassification") for name in config.architectures or []):
+                raise OSError(
+                    f"{self.model!r} cannot be loaded as a reward model: {error}"
+                ) from None
+            if not any(
+                name.endswith("ForSequenceClassification") for name in config.architectures or []
+            ):
                 raise ValueError(
-                    f"{self.model!r} is {', '.join(config.architectures or ['unnamed'])}, no sequence-classification model: "
+                    f"{self.model!r} is {', '.join(config.architectures or ['unnamed'])}, no "
+                    "sequence-classification model: "
                     "its head would be random."
                 )
             model = AutoModelForSequenceClassification.from_pretrained(self.model).eval()
@@ -211,19 +275,31 @@ class ModelReward:
 
     @staticmethod
     def _text(tokenizer, prompt, completion) -> str:
-        messages = list(prompt) if isinstance(prompt, (list, tuple)) else [{"role": "user", "content": prompt or ""}]
+        messages = (
+            list(prompt)
+            if isinstance(prompt, (list, tuple))
+            else [{"role": "user", "content": prompt or ""}]
+        )
         messages = [*messages, {"role": "assistant", "content": completion_text(completion)}]
         if tokenizer.chat_template:
             return _printable(tokenizer.apply_chat_template(messages, tokenize=False))
-        return _printable("\n\n".join(message["content"] for message in messages if message["content"]))
+        return _printable(
+            "\n\n".join(message["content"] for message in messages if message["content"])
+        )
 
 
 def debug_reward(
-    completions: list, prompts: list | None = None, answer: list | None = None, samples: int = 2, **columns
+    completions: list,
+    prompts: list | None = None,
+    answer: list | None = None,
+    samples: int = 2,
+    **columns,
 ) -> list[float]:
-    """1.0 for every completion, and the first `samples` of them printed with their prompt and answer.
+    """1.0 for every completion, and the first `samples` of them printed with their prompt and
+    answer.
 
-    To look at what a reward is handed: add it to the list with weight 0. Scores that are all the same teach nothing.
+    To look at what a reward is handed: add it to the list with weight 0. Scores that are all the
+    same teach nothing.
 
     >>> debug_reward(["<answer>4</answer>", "4"], answer=["4", "4"], samples=1)
     --- completion 1 of 2, answer '4'
@@ -235,7 +311,11 @@ def debug_reward(
         print(f"--- completion {position + 1} of {len(completions)}{told}")
         if prompts is not None:
             prompt = prompts[position]
-            told = prompt[-1].get("content") if isinstance(prompt, (list, tuple)) and prompt else prompt
+            told = (
+                prompt[-1].get("content")
+                if isinstance(prompt, (list, tuple)) and prompt
+                else prompt
+            )
             print(_printable(f"> {told or ''}"))
         print(_printable(completion_text(completions[position])))
     return [1.0] * len(completions)

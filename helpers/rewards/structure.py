@@ -8,9 +8,9 @@ import re
 import warnings
 from functools import lru_cache, partial
 
-from helpers.tags import THINK_ANSWER, TagFormat, completion_text
 from helpers.rewards import bounded
 from helpers.rewards.bounded import Budget
+from helpers.tags import THINK_ANSWER, TagFormat, completion_text
 
 _COST_A_CHARACTER = 0.001  # of text after the last tag
 _LARGEST_COST = 0.25  # as much as one tag earns
@@ -21,8 +21,9 @@ _FENCE = re.compile(r"[ \t]*```[ \t]*([\w+#.-]*)")
 def format_reward(completions: list, tags: TagFormat = THINK_ANSWER, **columns) -> list[float]:
     """1.0 where the whole completion is one reasoning block and one answer block, else 0.0.
 
-    completions: one a rollout, plain strings or chat messages. Whitespace around the blocks is free; text is not.
-    The all-or-nothing signal of DeepSeek-R1 (arXiv 2501.12948, section 2.2.2); see incremental_format_reward for a slope.
+    completions: one a rollout, plain strings or chat messages. Whitespace around the blocks is
+    free; text is not. The all-or-nothing signal of DeepSeek-R1 (arXiv 2501.12948, section 2.2.2);
+    see incremental_format_reward for a slope.
 
     >>> format_reward(["<think>2 + 2</think><answer>4</answer>", "4"])
     [1.0, 0.0]
@@ -31,21 +32,28 @@ def format_reward(completions: list, tags: TagFormat = THINK_ANSWER, **columns) 
 
 
 def soft_format_reward(completions: list, tags: TagFormat = THINK_ANSWER, **columns) -> list[float]:
-    """1.0 where a reasoning block followed by an answer block stands anywhere in the completion, else 0.0.
+    """1.0 where a reasoning block followed by an answer block stands anywhere in the completion,
+    else 0.0.
 
-    Text around the two blocks, and between them, is free. For the first steps of a policy that cannot yet stop.
+    Text around the two blocks, and between them, is free. For the first steps of a policy that
+    cannot yet stop.
 
     >>> soft_format_reward(["Sure! <think>2 + 2</think> so <answer>4</answer> Bye.", "<answer>4</answer>"])
     [1.0, 0.0]
     """
-    return [float(_holds_both_blocks(completion_text(completion), tags)) for completion in completions]
+    return [
+        float(_holds_both_blocks(completion_text(completion), tags)) for completion in completions
+    ]
 
 
-def substantial_format_reward(completions: list, tags: TagFormat = THINK_ANSWER, **columns) -> list[float]:
+def substantial_format_reward(
+    completions: list, tags: TagFormat = THINK_ANSWER, **columns
+) -> list[float]:
     """format_reward, with half the credit for a shape that has nothing in it.
 
-    1.0 where the whole completion is the format and both blocks hold a letter or a digit, 0.5 where one of them is empty or
-    holds punctuation only, else 0.0. So handing in empty tags earns less than trying.
+    1.0 where the whole completion is the format and both blocks hold a letter or a digit, 0.5 where
+    one of them is empty or holds punctuation only, else 0.0. So handing in empty tags earns less
+    than trying.
 
     >>> substantial_format_reward(["<think>2 + 2</think><answer>4</answer>", "<think></think><answer></answer>"])
     [1.0, 0.5]
@@ -61,11 +69,15 @@ def substantial_format_reward(completions: list, tags: TagFormat = THINK_ANSWER,
     return scores
 
 
-def incremental_format_reward(completions: list, tags: TagFormat = THINK_ANSWER, **columns) -> list[float]:
-    """A quarter for each of the four tags that is there exactly once and in its place; text after the last tag costs.
+def incremental_format_reward(
+    completions: list, tags: TagFormat = THINK_ANSWER, **columns
+) -> list[float]:
+    """A quarter for each of the four tags that is there exactly once and in its place; text after
+    the last tag costs.
 
-    A tag is in its place when it stands behind the tags before it that earned theirs. Each character after the closing
-    answer tag costs 0.001, up to 0.25. Gives a slope where format_reward is flat: a policy that opens one block is told so.
+    A tag is in its place when it stands behind the tags before it that earned theirs. Each
+    character after the closing answer tag costs 0.001, up to 0.25. Gives a slope where
+    format_reward is flat: a policy that opens one block is told so.
 
     >>> incremental_format_reward(["<think>2 + 2</think>4", "<think>2</think><answer>4</answer> ok", "4"])
     [0.5, 0.998, 0.0]
@@ -76,11 +88,13 @@ def incremental_format_reward(completions: list, tags: TagFormat = THINK_ANSWER,
 def json_format_reward(
     completions: list, schema: dict | None = None, tags: TagFormat | None = THINK_ANSWER, **columns
 ) -> list[float]:
-    """1.0 where the answer block is one JSON object or array that fulfils the JSON Schema, if one is given; else 0.0.
+    """1.0 where the answer block is one JSON object or array that fulfils the JSON Schema, if one
+    is given; else 0.0.
 
-    tags=None judges the whole completion. A ```json fence around the document is free; `NaN`, comments and a second document
-    are not JSON, and what cannot be shown to fulfil the schema in time scores 0.0, with a warning (see `bounded`).
-    jsonschema.SchemaError is raised for a schema that is none.
+    tags=None judges the whole completion. A ```json fence around the document is free; `NaN`,
+    comments and a second document are not JSON, and what cannot be shown to fulfil the schema in
+    time scores 0.0, with a warning (see `bounded`). jsonschema.SchemaError is raised for a schema
+    that is none.
 
     >>> schema = {"type": "object", "required": ["city"], "properties": {"city": {"type": "string"}}}
     >>> json_format_reward(['<answer>{"city": "Bonn"}</answer>', '<answer>{"city": 3}</answer>'], schema=schema)
@@ -94,11 +108,14 @@ def json_format_reward(
     return scores
 
 
-def code_format_reward(completions: list, language: str = "python", tags: TagFormat | None = None, **columns) -> list[float]:
-    """1.0 for exactly one fenced code block in the language, which for Python has to parse; 0.5 if it does not; else 0.0.
+def code_format_reward(
+    completions: list, language: str = "python", tags: TagFormat | None = None, **columns
+) -> list[float]:
+    """1.0 for exactly one fenced code block in the language, which for Python has to parse; 0.5 if
+    it does not; else 0.0.
 
-    Code is parsed, never run. By default the whole completion is judged; with `tags`, its answer block is. An empty block, or
-    one that holds nothing but comments, scores 0.5.
+    Code is parsed, never run. By default the whole completion is judged; with `tags`, its answer
+    block is. An empty block, or one that holds nothing but comments, scores 0.5.
 
     >>> code_format_reward(["```python\\nprint(1)\\n```", "```python\\nprint(\\n```", "print(1)"])
     [1.0, 0.5, 0.0]
@@ -121,7 +138,9 @@ def _document(completion: object, tags: TagFormat | None) -> str:
 
 
 def _fenced(text: str) -> list[tuple[str, str]]:
-    """The fenced blocks of a text, (language, content) each, in one pass; none where one is never closed."""
+    """The fenced blocks of a text, (language, content) each, in one pass; none where one is never
+    closed.
+    """
     blocks: list[tuple[str, list[str]]] = []
     inside = False
     for line in text.splitlines(keepends=True):
@@ -150,8 +169,11 @@ def _json_score(text: str, validator) -> float:
         text = fenced[0][1]
     try:
         value = json.loads(text, parse_constant=_no_constant)
-        return float(isinstance(value, (dict, list)) and (validator is None or validator.is_valid(value)))
-    except (ValueError, RecursionError, OverflowError):  # brackets ten thousand deep; 1e999 where the schema calculates
+        return float(
+            isinstance(value, (dict, list)) and (validator is None or validator.is_valid(value))
+        )
+    # brackets ten thousand deep; 1e999 where the schema calculates
+    except (ValueError, RecursionError, OverflowError):
         return 0.0
 
 
@@ -167,7 +189,8 @@ def _code_score(text: str, language: str) -> float:
         return 1.0 if _says_something(blocks[0][1]) else 0.5
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # a SyntaxWarning about a completion is nobody's business
+            # a SyntaxWarning about a completion is nobody's business
+            warnings.simplefilter("ignore")
             return 1.0 if ast.parse(blocks[0][1]).body else 0.5
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return 0.5

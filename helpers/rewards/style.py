@@ -1,4 +1,7 @@
-"""Rewards for how a completion is written. All of them are cheap to please: give them small weights."""
+"""Rewards for how a completion is written.
+
+All of them are cheap to please: give them small weights.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,8 @@ import re
 from collections.abc import Sequence
 from functools import partial
 
-from helpers.tags import THINK_ANSWER, TagFormat, completion_text
 from helpers.rewards.bounded import Budget, compiled, search
+from helpers.tags import THINK_ANSWER, TagFormat, completion_text
 
 _STEP = re.compile(
     r"^[ \t]*(?:(?:step[ \t]+)?\d{1,3}[.):]|[-*•][ \t])[ \t]*(?=\S)"
@@ -18,27 +21,38 @@ _NO_LETTER = re.compile(r"[\W_]+")
 _CITATION = re.compile(r"\[(\d{1,3})\]")
 
 
-def reasoning_steps_reward(completions: list, steps: int = 3, tags: TagFormat = THINK_ANSWER, **columns) -> list[float]:
+def reasoning_steps_reward(
+    completions: list, steps: int = 3, tags: TagFormat = THINK_ANSWER, **columns
+) -> list[float]:
     """The share of `steps` different steps that the reasoning block shows, 1.0 at most.
 
-    A step begins with a number ("2.", "Step 2:"), a bullet, or a word such as "First", "Then", "Therefore", and goes on to the
-    next one. The same step written twice counts once, and one without a letter or digit not at all. Without a reasoning block
-    the whole completion before the answer block is read.
+    A step begins with a number ("2.", "Step 2:"), a bullet, or a word such as "First", "Then",
+    "Therefore", and goes on to the next one. The same step written twice counts once, and one
+    without a letter or digit not at all. Without a reasoning block the whole completion before the
+    answer block is read.
 
     >>> reasoning_steps_reward(["<think>First, 2 + 2. Then, 4 + 1. Finally, 5.</think>", "<think>5</think>", "1. a\\n1. a"])
     [1.0, 0.0, 0.333333]
     """
     _at_least_one(steps=steps)
-    return [min(1.0, round(_count_steps(completion_text(completion), tags) / steps, 6)) for completion in completions]
+    return [
+        min(1.0, round(_count_steps(completion_text(completion), tags) / steps, 6))
+        for completion in completions
+    ]
 
 
 def citation_reward(
-    completions: list, citations: int = 1, sources: list | None = None, tags: TagFormat | None = None, **columns
+    completions: list,
+    citations: int = 1,
+    sources: list | None = None,
+    tags: TagFormat | None = None,
+    **columns,
 ) -> list[float]:
     """The share of `citations` different sources cited as `[1]`, `[2]`, …, 1.0 at most.
 
-    sources: a column with the texts, or the number, that may be cited in each row; a citation of one that is not there makes
-    the row 0.0. tags: judge the answer block alone. Whether the source says so is another reward's question.
+    sources: a column with the texts, or the number, that may be cited in each row; a citation of
+    one that is not there makes the row 0.0. tags: judge the answer block alone. Whether the source
+    says so is another reward's question.
 
     >>> citation_reward(["Bonn [1].", "Bonn [7].", "Bonn."], sources=[["a", "b"]] * 3)
     [1.0, 0.0, 0.0]
@@ -47,43 +61,63 @@ def citation_reward(
     scores = []
     for position, completion in enumerate(completions):
         text = completion_text(completion)
-        cited = {int(number) for number in _CITATION.findall((tags.extract_answer(text) or "") if tags else text)}
+        cited = {
+            int(number)
+            for number in _CITATION.findall((tags.extract_answer(text) or "") if tags else text)
+        }
         known = sources[position] if sources is not None else None
         if known is None or known != known:  # nan, which is how pandas spells a missing value
             count = max(cited, default=0)
         else:
-            count = 1 if isinstance(known, str) else len(known) if hasattr(known, "__len__") else known
-        scores.append(min(1.0, round(len(cited) / citations, 6)) if all(1 <= n <= count for n in cited) else 0.0)
+            count = (
+                1 if isinstance(known, str) else len(known) if hasattr(known, "__len__") else known
+            )
+        scores.append(
+            min(1.0, round(len(cited) / citations, 6))
+            if all(1 <= n <= count for n in cited)
+            else 0.0
+        )
     return scores
 
 
 def forbidden_patterns_reward(
-    completions: list, patterns: Sequence[str] = (r"\bas an ai\b", r"\bi(?:'m| am) sorry\b", r"\bi cannot\b"), **columns
+    completions: list,
+    patterns: Sequence[str] = (r"\bas an ai\b", r"\bi(?:'m| am) sorry\b", r"\bi cannot\b"),
+    **columns,
 ) -> list[float]:
-    """1.0 where none of the regular expressions is found in the completion, else 0.0. Case does not count.
+    """1.0 where none of the regular expressions is found in the completion, else 0.0.
 
-    ValueError names a pattern that is no regular expression. A completion that cannot be searched in time scores 0.0, with a
-    warning (see `bounded`): that the pattern is absent was not shown.
+    Case does not count.
+
+    ValueError names a pattern that is no regular expression. A completion that cannot be searched
+    in time scores 0.0, with a warning (see `bounded`): that the pattern is absent was not shown.
 
     >>> forbidden_patterns_reward(["Bonn.", "As an AI, I cannot say."])
     [1.0, 0.0]
     """
-    wanted = [compiled(pattern, re.IGNORECASE) for pattern in ([patterns] if isinstance(patterns, str) else patterns)]
+    wanted = [
+        compiled(pattern, re.IGNORECASE)
+        for pattern in ([patterns] if isinstance(patterns, str) else patterns)
+    ]
     budget = Budget("forbidden_patterns_reward")
 
     def score(text: str) -> float:
         return float(not any(search(pattern, text) for pattern in wanted))
 
-    scores = [budget.judged(partial(score, completion_text(completion))) for completion in completions]
+    scores = [
+        budget.judged(partial(score, completion_text(completion))) for completion in completions
+    ]
     budget.tell(len(completions))
     return scores
 
 
 def repetition_reward(completions: list, ngram_size: int = 3, **columns) -> list[float]:
-    """The share of word n-grams that are not repeats of an earlier one: 1.0 without repetition, near 0.0 for a loop.
+    """The share of word n-grams that are not repeats of an earlier one: 1.0 without repetition,
+    near 0.0 for a loop.
 
-    The unit-scale, tokenizer-free sister of TRL's get_repetition_penalty_reward (arXiv 2502.03373, C.2), which counts tokens
-    and gives penalties. A text with fewer words than one n-gram repeats nothing.
+    The unit-scale, tokenizer-free sister of TRL's get_repetition_penalty_reward (arXiv 2502.03373,
+    C.2), which counts tokens and gives penalties. A text with fewer words than one n-gram repeats
+    nothing.
 
     >>> repetition_reward(["one two three four", "ha ha ha ha ha ha"])
     [1.0, 0.25]
@@ -100,10 +134,15 @@ def repetition_reward(completions: list, ngram_size: int = 3, **columns) -> list
 def _count_steps(text: str, tags: TagFormat) -> int:
     opening, closing, answer_opening, _ = tags.tags
     start, end = text.find(opening), text.find(closing)
-    text = text[start + len(opening) : end] if 0 <= start < end else text.partition(answer_opening)[0]
+    text = (
+        text[start + len(opening) : end] if 0 <= start < end else text.partition(answer_opening)[0]
+    )
     marks = list(_STEP.finditer(text))
     ends = [mark.start() for mark in marks[1:]] + [len(text)]
-    steps = {_NO_LETTER.sub(" ", text[mark.end() : end].casefold()).strip() for mark, end in zip(marks, ends, strict=False)}
+    steps = {
+        _NO_LETTER.sub(" ", text[mark.end() : end].casefold()).strip()
+        for mark, end in zip(marks, ends, strict=False)
+    }
     return len(steps - {""})
 
 

@@ -1,4 +1,6 @@
-"""Watching a training: curves that redraw in Jupyter, a changing line in a batch, findings as they come, and stopping early."""
+"""Watching a training: curves that redraw in Jupyter, a changing line in a batch, findings as they
+come, and stopping early.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +10,8 @@ from collections.abc import Callable
 import pandas as pd
 from transformers import TrainerCallback
 
-from helpers.figures import shown
 from helpers.environment import in_notebook, interactive
+from helpers.figures import shown
 from helpers.presets import check_early_stopping
 from helpers.runs import Run, atomic_write
 from helpers.training import ranks
@@ -17,23 +19,29 @@ from helpers.training.checkpoints import History, checkpoint_step
 
 _REDRAW = 2.0  # seconds between two drawings; one takes about half a second
 _HOLDOUT = "holdout.csv"
-Diagnose = Callable[[pd.DataFrame], list]  # a history to findings, each with `rule` and `severity`; stage 04 has the rules
+# a history to findings, each with `rule` and `severity`; stage 04 has the rules
+Diagnose = Callable[[pd.DataFrame], list]
 
 
 class Watch(TrainerCallback):
-    """Shows a training as it goes, in one place: to a person a figure that is redrawn, in a batch the line of the last step.
+    """Shows a training as it goes, in one place: to a person a figure that is redrawn, in a batch
+    the line of the last step.
 
-    At the end the figure stands there in both, so that an executed notebook keeps one picture rather than a line for each
-    step. Outside a notebook each step is a printed line.
+    At the end the figure stands there in both, so that an executed notebook keeps one picture
+    rather than a line for each step. Outside a notebook each step is a printed line.
 
-    diagnose: takes the history as a table and gives findings (`helpers.metrics.diagnosis.diagnose`, the rules of notebook 04).
-        One that is a warning or critical is printed once, at the step where it first stands.
+    diagnose: takes the history as a table and gives findings (`helpers.metrics.diagnosis.diagnose`,
+        the rules of notebook 04). One that is a warning or critical is printed once, at the step
+        where it first stands.
     draw: takes the same table and gives the figure (`helpers.metrics.plots.dashboard`).
 
-    Put it after `history` among the callbacks, whose rows it shows. Of several processes only rank 0 shows anything.
+    Put it after `history` among the callbacks, whose rows it shows. Of several processes only rank
+    0 shows anything.
     """
 
-    def __init__(self, history: History, diagnose: Diagnose, draw: Callable, live: bool | None = None):
+    def __init__(
+        self, history: History, diagnose: Diagnose, draw: Callable, live: bool | None = None
+    ):
         self.history, self.diagnose, self.draw = history, diagnose, draw
         self.live = interactive() if live is None else live
         self.in_place = self.live or in_notebook()
@@ -63,7 +71,10 @@ class Watch(TrainerCallback):
     def _draw(self) -> None:
         rows = self.history.rows
         begin, now = (f"{row['reward']:.2f} at step {row['step']}" for row in (rows[0], rows[-1]))
-        said = f"The curves of this training, each explained in notebook 4. The reward: {begin}, {now}."
+        said = (
+            f"The curves of this training, each explained in notebook 4. The reward: {begin}, "
+            f"{now}."
+        )
         self._put(shown(self.draw(pd.DataFrame(rows)), said)._repr_mimebundle_())
         self.drawn = time.monotonic()
 
@@ -81,13 +92,14 @@ class EarlyStopping(TrainerCallback):
     """Stops a training, after a checkpoint, that no longer learns or is going wrong.
 
     diagnose: as for `Watch`.
-    patience: in steps. The training stops once the holdout has not improved for so long, or a critical finding has stood for
-        so long.
-    measure: a function without arguments that gives the accuracy on (a part of) the holdout, called at every half of the
-        patience; None judges by findings alone.
+    patience: in steps. The training stops once the holdout has not improved for so long, or a
+        critical finding has stood for so long.
+    measure: a function without arguments that gives the accuracy on (a part of) the holdout, called
+        at every half of the patience; None judges by findings alone.
 
-    What was measured is kept in `checkpoints/holdout.csv`, and taken up again by a training that is continued. `reason` says
-    why it stopped, or is None. Where several processes train together, each measures and what rank 0 found counts for all.
+    What was measured is kept in `checkpoints/holdout.csv`, and taken up again by a training that is
+    continued. `reason` says why it stopped, or is None. Where several processes train together,
+    each measures and what rank 0 found counts for all.
     """
 
     def __init__(
@@ -100,11 +112,17 @@ class EarlyStopping(TrainerCallback):
         resumed_from=None,
     ):
         check_early_stopping(patience)
-        self.history, self.diagnose, self.patience, self.measure = history, diagnose, patience, measure
+        self.history, self.diagnose, self.patience, self.measure = (
+            history,
+            diagnose,
+            patience,
+            measure,
+        )
         self.reason = None
         self.path = run.folder / "checkpoints" / _HOLDOUT
         self.measured: list[dict] = []
-        self.standing: dict[str, int] = {}  # rule to the step since which its critical finding stands
+        # rule to the step since which its critical finding stands
+        self.standing: dict[str, int] = {}
         if resumed_from and self.path.exists():
             kept = pd.read_csv(self.path)
             self.measured = kept[kept["step"] <= checkpoint_step(resumed_from)].to_dict("records")
@@ -118,17 +136,29 @@ class EarlyStopping(TrainerCallback):
         self.standing = {rule: self.standing.get(rule, state.global_step) for rule in critical}
         for rule, since in self.standing.items():
             if state.global_step - since >= self.patience:
-                self._stop(control, f"for {state.global_step - since} steps this has stood: {critical[rule]}")
+                self._stop(
+                    control,
+                    f"for {state.global_step - since} steps this has stood: {critical[rule]}",
+                )
 
     def _critical(self) -> dict:
-        return {f.rule: f for f in self.diagnose(pd.DataFrame(self.history.rows)) if f.severity == "critical"}
+        return {
+            f.rule: f
+            for f in self.diagnose(pd.DataFrame(self.history.rows))
+            if f.severity == "critical"
+        }
 
     def on_step_end(self, args, state, control, **kwargs):
-        """Measure the holdout when it is time, and stop where it has not improved for the patience."""
+        """Measure the holdout when it is time, and stop where it has not improved for the
+        patience.
+        """
         if self.measure is None or state.global_step % max(1, self.patience // 2):
             return
-        measured = self.measure()  # by all ranks, whose random numbers and sharded weights it may need
-        self.measured.append({"step": state.global_step, "accuracy": ranks.from_first(lambda: measured)})
+        # by all ranks, whose random numbers and sharded weights it may need
+        measured = self.measure()
+        self.measured.append(
+            {"step": state.global_step, "accuracy": ranks.from_first(lambda: measured)}
+        )
         if ranks.is_first():
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with atomic_write(self.path) as temporary:
@@ -136,7 +166,11 @@ class EarlyStopping(TrainerCallback):
         best = max(self.measured, key=lambda row: row["accuracy"])  # the first of equals
         if state.global_step - best["step"] >= self.patience:
             then, now = best["accuracy"], self.measured[-1]["accuracy"]
-            self._stop(control, f"the holdout has not improved since step {best['step']} ({then:.1%}, now {now:.1%})")
+            self._stop(
+                control,
+                f"the holdout has not improved since step {best['step']} ({then:.1%}, now "
+                f"{now:.1%})",
+            )
 
     def _stop(self, control, reason: str) -> None:
         if self.reason is None:
@@ -148,10 +182,17 @@ class EarlyStopping(TrainerCallback):
 def progress_line(row: dict, max_steps: int) -> str:
     """One logged step as a line of text."""
     parts = [f"step {row['step']:>4}/{max_steps}", f"reward {row['reward']:.3f}"]
-    for label, key in (("spread", "reward_std"), ("same-score groups", "frac_reward_zero_std"), ("kl", "kl")):
+    for label, key in (
+        ("spread", "reward_std"),
+        ("same-score groups", "frac_reward_zero_std"),
+        ("kl", "kl"),
+    ):
         if row.get(key) is not None:
             parts.append(f"{label} {row[key]:.3f}")
-    for label, key, digits in (("length", "completions/mean_length", 0), ("calls", "tools/call_frequency", 1)):
+    for label, key, digits in (
+        ("length", "completions/mean_length", 0),
+        ("calls", "tools/call_frequency", 1),
+    ):
         if row.get(key) is not None:
             parts.append(f"{label} {row[key]:.{digits}f}")
     return "  ".join(parts)

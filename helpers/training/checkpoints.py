@@ -1,7 +1,9 @@
-"""A training on disk: the history that survives an interruption, the checkpoint to go on from, and what a finished one leaves.
+"""A training on disk: the history that survives an interruption, the checkpoint to go on from, and
+what a finished one leaves.
 
-A training in progress lives in `checkpoints/` alone. `metrics.csv`, `completions.parquet` and `adapter/` are replaced together
-when it has finished, so an interrupted rerun leaves the last finished training whole.
+A training in progress lives in `checkpoints/` alone. `metrics.csv`, `completions.parquet` and
+`adapter/` are replaced together when it has finished, so an interrupted rerun leaves the last
+finished training whole.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from transformers import TrainerCallback
 
 from helpers.agents.episodes import transcript
 from helpers.presets import Preset, as_settings
-from helpers.runs import Run, TRAINING_LOCK, atomic_folder, atomic_write, held, write_json
+from helpers.runs import TRAINING_LOCK, Run, atomic_folder, atomic_write, held, write_json
 from helpers.training import ranks
 from helpers.training.base import describe
 from helpers.training.spread import comparable
@@ -35,10 +37,11 @@ TRAINER_STATE = "trainer_state.json"  # Trainer writes it last into a checkpoint
 class History(TrainerCallback):
     """Writes each logged step to `checkpoints/metrics.csv` as it comes; `watch.Watch` shows it.
 
-    Of several processes rank 0 writes; after the first step all compare their weights, see `ranks.check_equal_weights`.
+    Of several processes rank 0 writes; after the first step all compare their weights, see
+    `ranks.check_equal_weights`.
 
-    resumed_from: the checkpoint that the training continues from, if any; rows logged after it are dropped, because those
-    steps are done again.
+    resumed_from: the checkpoint that the training continues from, if any; rows logged after it are
+    dropped, because those steps are done again.
     """
 
     def __init__(self, run: Run, resumed_from: Path | None = None):
@@ -50,14 +53,19 @@ class History(TrainerCallback):
             self.rows = kept[kept["step"] <= checkpoint_step(resumed_from)].to_dict("records")
 
     def on_train_begin(self, args, state, control, model=None, **kwargs):
-        """Load the checkpoint's adapter. Trainer does so only where the checkpoint has no other one.
+        """Load the checkpoint's adapter.
 
-        With beta > 0, TRL adds a frozen copy, `ref`, which is saved in a folder of its own; Transformers 5.17 then loads what
-        lies in folders and leaves the adapter being trained at its fresh zeros, under the old optimizer state.
+        Trainer does so only where the checkpoint has no other one.
+
+        With beta > 0, TRL adds a frozen copy, `ref`, which is saved in a folder of its own;
+        Transformers 5.17 then loads what lies in folders and leaves the adapter being trained at
+        its fresh zeros, under the old optimizer state.
         """
         self.first_step = state.global_step + 1
         if self.resumed_from and not _sharded(model):
-            set_peft_model_state_dict(model, load_file(self.resumed_from / "adapter_model.safetensors"))
+            set_peft_model_state_dict(
+                model, load_file(self.resumed_from / "adapter_model.safetensors")
+            )
 
     def on_step_end(self, args, state, control, model=None, **kwargs):
         """RuntimeError where the processes have not made the same step."""
@@ -67,12 +75,16 @@ class History(TrainerCallback):
     def on_log(self, args, state, control, logs=None, **kwargs):
         """Keep the row; the summary that Trainer logs at the end has no reward and is no step.
 
-        With beta 0 nothing computes a KL, but Unsloth's trainer on a GPU logs one of 0.0 (rl_replacements.py): no measurement.
+        With beta 0 nothing computes a KL, but Unsloth's trainer on a GPU logs one of 0.0
+        (rl_replacements.py): no measurement.
         """
         if not logs or "reward" not in logs:
             return
         dropped = {"step", "kl"} if getattr(args, "beta", None) == 0 else {"step"}
-        self.rows.append({"step": state.global_step} | {key: value for key, value in logs.items() if key not in dropped})
+        self.rows.append(
+            {"step": state.global_step}
+            | {key: value for key, value in logs.items() if key not in dropped}
+        )
         if ranks.is_first():
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with atomic_write(self.path) as temporary:
@@ -80,7 +92,9 @@ class History(TrainerCallback):
 
 
 def _sharded(model) -> bool:
-    """Whether DeepSpeed's ZeRO-3 has dealt the weights out; each process then holds a part, and DeepSpeed loads and saves."""
+    """Whether DeepSpeed's ZeRO-3 has dealt the weights out; each process then holds a part, and
+    DeepSpeed loads and saves.
+    """
     return any(hasattr(weight, "ds_id") for weight in model.parameters())
 
 
@@ -90,16 +104,25 @@ def checkpoint_step(checkpoint: Path) -> int:
 
 
 def last_checkpoint(folder: Path, before: float = math.inf) -> Path | None:
-    """The newest whole checkpoint before a step: Trainer writes trainer_state.json last, and a kill may leave half a file."""
-    numbered = [path for path in folder.glob("checkpoint-*") if path.name.partition("-")[2].isdigit()]
-    chosen = [path for path in sorted(numbered, key=checkpoint_step, reverse=True) if checkpoint_step(path) < before]
+    """The newest whole checkpoint before a step: Trainer writes trainer_state.json last, and a kill
+    may leave half a file.
+    """
+    numbered = [
+        path for path in folder.glob("checkpoint-*") if path.name.partition("-")[2].isdigit()
+    ]
+    chosen = [
+        path
+        for path in sorted(numbered, key=checkpoint_step, reverse=True)
+        if checkpoint_step(path) < before
+    ]
     return next(filter(_is_whole, chosen), None)
 
 
 def _is_whole(checkpoint: Path) -> bool:
     try:
         json.loads((checkpoint / TRAINER_STATE).read_text(encoding="utf-8"))
-        # What torch saves is a zip archive, whose directory comes last; safetensors has the lengths at its start.
+        # What torch saves is a zip archive, whose directory comes last; safetensors has the lengths
+        # at its start.
         archives = [zipfile.is_zipfile(path) for path in checkpoint.glob("*.pt*")]
         for path in checkpoint.glob("*.safetensors"):
             with safe_open(path, framework="np"):
@@ -112,31 +135,52 @@ def _is_whole(checkpoint: Path) -> bool:
 def begin(run: Run, settings: Preset, seed: int) -> Path | None:
     """Prepare `checkpoints/` and return the checkpoint to continue from, or None for a fresh start.
 
-    An unfinished training with the same settings, seed and data is continued; another engine may sample the rest of it, and
-    another number of processes share the same steps. Anything else found there is set aside as `checkpoints_previous/`, in
-    place of what was set aside before. Of several processes rank 0 does so for all; ValueError in one that does not see it,
-    and while another training of the run goes on. Until `keep`, nothing else can replace the data that it is trained on.
+    An unfinished training with the same settings, seed and data is continued; another engine may
+    sample the rest of it, and another number of processes share the same steps. Anything else found
+    there is set aside as `checkpoints_previous/`, in place of what was set aside before. Of several
+    processes rank 0 does so for all; ValueError in one that does not see it, and while another
+    training of the run goes on. Until `keep`, nothing else can replace the data that it is trained
+    on.
     """
     name = ranks.from_first(lambda: _begin(run, settings, seed))
     checkpoint = run.folder / "checkpoints" / name if name else None
-    unseen = [rank for rank, seen in enumerate(ranks.gathered(not checkpoint or checkpoint.is_dir())) if not seen]
+    unseen = [
+        rank
+        for rank, seen in enumerate(ranks.gathered(not checkpoint or checkpoint.is_dir()))
+        if not seen
+    ]
     if unseen:
         raise ValueError(
-            f"rank {unseen[0]} does not see {run.show(f'checkpoints/{name}')}: all machines of a training need one runs "
+            f"rank {unseen[0]} does not see {run.show(f'checkpoints/{name}')}: all machines of a "
+            "training need one runs "
             "folder, on storage that they share; GRPO_RUNS_DIR names it."
         )
     return checkpoint
 
 
 def _begin(run: Run, settings: Preset, seed: int) -> str | None:
-    _locks.enter_context(held(run.folder, f"the training of run {run.name!r}", TRAINING_LOCK))  # two would write one folder
+    # two would write one folder
+    _locks.enter_context(held(run.folder, f"the training of run {run.name!r}", TRAINING_LOCK))
     folder = run.path("checkpoints")
-    wanted = {"settings": as_settings(settings), "seed": seed, "data": run.section("data")["fingerprint"]}
-    # Of a training that was interrupted after its last step, an earlier one: Trainer would take a step too many.
+    wanted = {
+        "settings": as_settings(settings),
+        "seed": seed,
+        "data": run.section("data")["fingerprint"],
+    }
+    # Of a training that was interrupted after its last step, an earlier one: Trainer would take a
+    # step too many.
     checkpoint = last_checkpoint(folder, before=settings.max_steps)
     started = _read_settings(folder)
-    if checkpoint and started and not (folder / _FINISHED).exists() and _comparable(started) == _comparable(wanted):
-        print(f"continuing the interrupted training from step {checkpoint_step(checkpoint)} of {settings.max_steps}")
+    if (
+        checkpoint
+        and started
+        and not (folder / _FINISHED).exists()
+        and _comparable(started) == _comparable(wanted)
+    ):
+        print(
+            f"continuing the interrupted training from step {checkpoint_step(checkpoint)} of "
+            f"{settings.max_steps}"
+        )
         return checkpoint.name
     if last_checkpoint(folder) or (folder / _HISTORY).exists():
         previous = run.path("checkpoints_previous")
@@ -144,7 +188,8 @@ def _begin(run: Run, settings: Preset, seed: int) -> str | None:
         os.replace(folder, previous)
     else:
         for path in folder.glob("*"):
-            if path.suffix != ".jsonl":  # faults that a guard has logged before the training, or in one without a checkpoint
+            # faults that a guard has logged before the training, or in one without a checkpoint
+            if path.suffix != ".jsonl":
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
     write_json(run.path(f"checkpoints/{_SETTINGS}"), wanted)
     return None
@@ -162,7 +207,9 @@ def _read_settings(folder: Path) -> dict | None:
 
 
 def keep(run: Run, trainer, tokenizer, settings: Preset, seed: int, **recorded) -> None:
-    """Put a finished training in the run folder: adapter, history, completions, and the manifest's section."""
+    """Put a finished training in the run folder: adapter, history, completions, and the manifest's
+    section.
+    """
     if sharded := _sharded(trainer.model):
         weights = trainer.accelerator.get_state_dict(trainer.model_wrapped)
     else:
@@ -170,7 +217,8 @@ def keep(run: Run, trainer, tokenizer, settings: Preset, seed: int, **recorded) 
     if not ranks.is_first():
         return
     trained_on, now = _trained_on(run), run.section("data")["fingerprint"]
-    history, completions = run.path(f"checkpoints/{_HISTORY}"), _sampled_completions(run)  # what may fail comes first
+    # what may fail comes first
+    history, completions = run.path(f"checkpoints/{_HISTORY}"), _sampled_completions(run)
     if trained_on != now:
         completions["answer"] = None  # those that the run holds now may be other ones
     base = describe(trainer.model, settings)
@@ -185,7 +233,8 @@ def keep(run: Run, trainer, tokenizer, settings: Preset, seed: int, **recorded) 
     run.record("training", settings=as_settings(settings), seed=seed, data=trained_on, **recorded)
     if trained_on != now:
         print(
-            f"The data of {run.show()} have been replaced since this training began, so its holdout may hold questions that it "
+            f"The data of {run.show()} have been replaced since this training began, so its "
+            "holdout may hold questions that it "
             "was trained on. The training is kept; evaluate it by training again on the new data."
         )
     run.path(f"checkpoints/{_FINISHED}").touch()
@@ -194,15 +243,20 @@ def keep(run: Run, trainer, tokenizer, settings: Preset, seed: int, **recorded) 
 
 def _trained_on(run: Run) -> str:
     """The fingerprint of the data as the training read them."""
-    return (_read_settings(run.folder / "checkpoints") or {}).get("data") or run.section("data")["fingerprint"]
+    return (_read_settings(run.folder / "checkpoints") or {}).get("data") or run.section("data")[
+        "fingerprint"
+    ]
 
 
 def _sampled_completions(run: Run) -> pd.DataFrame:
-    """TRL's completion logs, one table: step, question, answer, completion (of several turns all), each reward, advantage."""
+    """TRL's completion logs, one table: step, question, answer, completion (of several turns all),
+    each reward, advantage.
+    """
     logs = sorted(run.path("checkpoints/completions").glob("completions_*.parquet"))
     if not logs:
         raise FileNotFoundError(
-            f"TRL logged no completions: set log_completions=True in GRPOConfig ({run.show('checkpoints')})."
+            "TRL logged no completions: set log_completions=True in GRPOConfig "
+            f"({run.show('checkpoints')})."
         )
     table = pd.concat([pd.read_parquet(log) for log in logs], ignore_index=True)
     train = pd.read_parquet(run.require("data/train.parquet"), columns=["question", "answer"])

@@ -1,7 +1,9 @@
-"""Where a GPU's memory goes in GRPO on a 4-bit model with LoRA: an estimate by part, from shapes and settings alone.
+"""Where a GPU's memory goes in GRPO on a 4-bit model with LoRA: an estimate by part, from shapes
+and settings alone.
 
-Nothing is loaded or measured here. Sizes are in bytes, GB is 10**9 of them. Left out on purpose: mixtures of experts and
-models with more than text, whose shapes these formulas do not describe, and what the allocator loses between its blocks.
+Nothing is loaded or measured here. Sizes are in bytes, GB is 10**9 of them. Left out on purpose:
+mixtures of experts and models with more than text, whose shapes these formulas do not describe, and
+what the allocator loses between its blocks.
 """
 
 from __future__ import annotations
@@ -14,8 +16,9 @@ from helpers.data.sources import hub_failure
 from helpers.environment import Machine
 from helpers.presets import Preset
 
-# NF4 with double quantisation (QLoRA, arXiv 2305.14314, section 3): 4 bits, an 8-bit scale for each 64 weights, and a 32-bit
-# one for each 256 of those. Unsloth's dynamic checkpoints (-unsloth-bnb-4bit) keep some layers in 16 bits and are larger.
+# NF4 with double quantisation (QLoRA, arXiv 2305.14314, section 3): 4 bits, an 8-bit scale for each
+# 64 weights, and a 32-bit one for each 256 of those. Unsloth's dynamic checkpoints
+# (-unsloth-bnb-4bit) keep some layers in 16 bits and are larger.
 _NF4 = (4 + 8 / 64 + 32 / (64 * 256)) / 8
 _16_BIT = 2
 _CONTEXT = 0.8e9  # what CUDA, cuBLAS and the kernels themselves take once loaded: an assumption
@@ -26,7 +29,9 @@ _HEADROOM = 0.95  # of the card; the rest is lost between blocks
 
 @dataclass(frozen=True)
 class Shape:
-    """The sizes of a dense decoder on which its memory depends, under their names in config.json."""
+    """The sizes of a dense decoder on which its memory depends, under their names in
+    config.json.
+    """
 
     hidden_size: int
     intermediate_size: int
@@ -40,9 +45,14 @@ class Shape:
 
     @property
     def matrices(self) -> list[tuple[int, int]]:
-        """(inputs, outputs) of one layer's linear maps: query, key, value, output, gate, up, down."""
+        """(inputs, outputs) of one layer's linear maps: query, key, value, output, gate,
+        up, down.
+        """
         hidden, mlp = self.hidden_size, self.intermediate_size
-        queries, keys = self.num_attention_heads * self.head_dim, self.num_key_value_heads * self.head_dim
+        queries, keys = (
+            self.num_attention_heads * self.head_dim,
+            self.num_key_value_heads * self.head_dim,
+        )
         return [
             (hidden, queries),
             (hidden, keys),
@@ -60,7 +70,9 @@ class Shape:
 
     @property
     def embedding_parameters(self) -> int:
-        """Weights of the embedding, and of the output head where it is not the same matrix; they stay in 16 bits."""
+        """Weights of the embedding, and of the output head where it is not the same matrix; they
+        stay in 16 bits.
+        """
         return self.vocab_size * self.hidden_size * (1 if self.tie_word_embeddings else 2)
 
     @property
@@ -70,15 +82,21 @@ class Shape:
 
     def lora_parameters(self, rank: int) -> int:
         """Weights of an adapter of this rank on every linear map."""
-        return self.num_hidden_layers * sum(rank * (inputs + outputs) for inputs, outputs in self.matrices)
+        return self.num_hidden_layers * sum(
+            rank * (inputs + outputs) for inputs, outputs in self.matrices
+        )
 
     @property
     def kv_bytes(self) -> int:
-        """Keys and values of one token in all layers, in 16 bits. Sliding windows are not credited."""
+        """Keys and values of one token in all layers, in 16 bits.
+
+        Sliding windows are not credited.
+        """
         return 2 * self.num_hidden_layers * self.num_key_value_heads * self.head_dim * _16_BIT
 
 
-# From each model's config.json, so that an estimate needs no network; of any other model that file is read.
+# From each model's config.json, so that an estimate needs no network; of any other model that file
+# is read.
 _SIZES = [field.name for field in fields(Shape)]
 _KNOWN = {
     name: Shape(**dict(zip(_SIZES, sizes, strict=True)))
@@ -96,7 +114,9 @@ _KNOWN = {
 
 
 def shape_of(model: str) -> Shape | None:
-    """The shape of a model: a hub name, or a folder with its config.json. None where it is no dense text model.
+    """The shape of a model: a hub name, or a folder with its config.json.
+
+    None where it is no dense text model.
 
     ValueError where the hub does not have the model, or does not give it to us.
     """
@@ -104,7 +124,9 @@ def shape_of(model: str) -> Shape | None:
 
 
 def config_of(model: str) -> dict:
-    """The config.json of a model: of a hub name, or of a folder. ValueError where there is none, or the hub does not give it.
+    """The config.json of a model: of a hub name, or of a folder.
+
+    ValueError where there is none, or the hub does not give it.
 
     Read without Transformers, which the notebooks import after Unsloth.
     """
@@ -119,7 +141,10 @@ def config_of(model: str) -> dict:
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        raise ValueError(f"{model}: there is no readable config.json in it, so it is no model that can be loaded.") from None
+        raise ValueError(
+            f"{model}: there is no readable config.json in it, so it is no model that can be "
+            "loaded."
+        ) from None
 
 
 def shape_from_config(config: dict) -> Shape | None:
@@ -135,7 +160,8 @@ def shape_from_config(config: dict) -> Shape | None:
         num_key_value_heads=config.get("num_key_value_heads") or heads,
         head_dim=config.get("head_dim") or config["hidden_size"] // heads,
         vocab_size=config["vocab_size"],
-        # Absent means tied in Transformers, except in the families whose class says otherwise (Llama).
+        # Absent means tied in Transformers, except in the families whose class says otherwise
+        # (Llama).
         tie_word_embeddings=config.get("tie_word_embeddings", config.get("model_type") != "llama"),
         max_position_embeddings=config.get("max_position_embeddings", 0),
     )
@@ -143,7 +169,9 @@ def shape_from_config(config: dict) -> Shape | None:
 
 @dataclass(frozen=True)
 class Estimate:
-    """Bytes by part. What is held all the time, and what comes on top while sampling and while training."""
+    """Bytes by part. What is held all the time, and what comes on top while sampling and while
+    training.
+    """
 
     held: dict[str, float]
     sampling: dict[str, float]
@@ -153,7 +181,10 @@ class Estimate:
     def peaks(self) -> dict[str, float]:
         """Bytes at the highest point of each phase."""
         held = sum(self.held.values())
-        return {"sampling": held + sum(self.sampling.values()), "training": held + sum(self.training.values())}
+        return {
+            "sampling": held + sum(self.sampling.values()),
+            "training": held + sum(self.training.values()),
+        }
 
     @property
     def peak(self) -> float:
@@ -166,27 +197,38 @@ class Estimate:
 
 
 def estimate(settings: Preset, shape: Shape, card: float | None) -> Estimate:
-    """The memory of a GRPO step at its longest prompts and completions, on a card of so many bytes; None is a CPU.
+    """The memory of a GRPO step at its longest prompts and completions, on a card of so many bytes;
+    None is a CPU.
 
-    The card matters because vLLM's engine takes `gpu_memory_utilization` of it, whatever it needs; the frozen weights,
-    which training shares with it, are in that part. Asleep while the policy trains (Unsloth's standby), it keeps its graphs.
+    The card matters because vLLM's engine takes `gpu_memory_utilization` of it, whatever it needs;
+    the frozen weights, which training shares with it, are in that part. Asleep while the policy
+    trains (Unsloth's standby), it keeps its graphs.
 
-    Of several processes, the memory of one: DDP adds a copy of the gradients, in which they are averaged. ZeRO deals out among
-    the processes the optimizer's states (stage 1 and on), the gradients (2) and the adapter (3); the frozen weights are
-    counted whole (Rajbhandari et al. 2020, arXiv 1910.02054, section 5).
+    Of several processes, the memory of one: DDP adds a copy of the gradients, in which they are
+    averaged. ZeRO deals out among the processes the optimizer's states (stage 1 and on), the
+    gradients (2) and the adapter (3); the frozen weights are counted whole (Rajbhandari et al.
+    2020, arXiv 1910.02054, section 5).
     """
     on_unsloth = settings.backend == "unsloth"
-    weights = shape.linear_parameters * (_NF4 if settings.load_in_4bit else _16_BIT) + shape.embedding_parameters * _16_BIT
+    weights = (
+        shape.linear_parameters * (_NF4 if settings.load_in_4bit else _16_BIT)
+        + shape.embedding_parameters * _16_BIT
+    )
     # Unsloth keeps adapters in 32 bits; TRL casts those on a quantised model to 16.
     width = _16_BIT if settings.load_in_4bit and not on_unsloth else 4
     adapter = shape.lora_parameters(settings.lora_rank)
-    # TRL keeps a frozen copy for the KL; Unsloth on a GPU takes the model without its adapter instead.
+    # TRL keeps a frozen copy for the KL; Unsloth on a GPU takes the model without its adapter
+    # instead.
     copied = settings.beta and not (on_unsloth and card is not None)
     moments = 2 if "8bit" in settings.optim else 2 * width
     part = {stage: settings.processes if settings.zero_stage >= stage else 1 for stage in (1, 2, 3)}
     held = {
-        "frozen weights": weights,  # whole also with ZeRO-3: each process loads the model, and TRL gathers it to sample
-        "adapter, and its reference" if copied else "adapter": adapter * width * (2 if copied else 1) / part[3],
+        # whole also with ZeRO-3: each process loads the model, and TRL gathers it to sample
+        "frozen weights": weights,
+        "adapter, and its reference" if copied else "adapter": adapter
+        * width
+        * (2 if copied else 1)
+        / part[3],
         "optimizer": adapter * moments / part[1],
     }
     if card is not None:
@@ -197,63 +239,94 @@ def estimate(settings: Preset, shape: Shape, card: float | None) -> Estimate:
         "logits": _logits(settings, shape),
     }
     if settings.processes > 1:
-        training["gradient buckets"] = min(adapter * width, _BUCKET) if settings.zero_stage else adapter * width
+        training["gradient buckets"] = (
+            min(adapter * width, _BUCKET) if settings.zero_stage else adapter * width
+        )
     if uses_card_for_vllm(settings, card):
         sampling = {"vLLM engine": max(0.0, settings.gpu_memory_utilization * card - weights)}
         training["vLLM asleep"] = _GRAPHS
     else:
-        sampling = {"KV cache": settings.completions_per_round / settings.processes * settings.context * shape.kv_bytes}
+        sampling = {
+            "KV cache": settings.completions_per_round
+            / settings.processes
+            * settings.context
+            * shape.kv_bytes
+        }
     return Estimate(held, sampling, training)
 
 
 def _activations(settings: Preset, shape: Shape) -> float:
-    """What the backward pass of one batch keeps: every layer's input and one layer's inside, or all insides.
+    """What the backward pass of one batch keeps: every layer's input and one layer's inside, or all
+    insides.
 
-    A layer's inside, in units of tokens x 16 bits: its inputs and their norms, query, key, value, the attention's output, the
-    three of the MLP and their product; and as much again for the gradients of the layer at work. A 4-bit matrix is unpacked
-    to 16 bits while it is used.
+    A layer's inside, in units of tokens x 16 bits: its inputs and their norms, query, key, value,
+    the attention's output, the three of the MLP and their product; and as much again for the
+    gradients of the layer at work. A 4-bit matrix is unpacked to 16 bits while it is used.
     """
     tokens = settings.per_device_train_batch_size * settings.context
     attention = sum(outputs for _, outputs in shape.matrices[:4])
     inside = tokens * (4 * shape.hidden_size + attention + 4 * shape.intermediate_size) * _16_BIT
     inputs = tokens * shape.hidden_size * _16_BIT
-    kept = shape.num_hidden_layers * inputs if settings.gradient_checkpointing else shape.num_hidden_layers * inside
+    kept = (
+        shape.num_hidden_layers * inputs
+        if settings.gradient_checkpointing
+        else shape.num_hidden_layers * inside
+    )
     unpacked = shape.hidden_size * shape.intermediate_size * _16_BIT if settings.load_in_4bit else 0
     return kept + 2 * inside + unpacked
 
 
 def _logits(settings: Preset, shape: Shape) -> float:
-    """Logits of the completions, in TRL whole and in 16 bits: themselves, scaled by the temperature, and their gradient.
+    """Logits of the completions, in TRL whole and in 16 bits: themselves, scaled by the
+    temperature, and their gradient.
 
-    Unsloth makes them a quarter of a completion at a time (unsloth_zoo's autotune_batch_and_chunks), in 32 bits.
+    Unsloth makes them a quarter of a completion at a time (unsloth_zoo's
+    autotune_batch_and_chunks), in 32 bits.
     """
     if settings.backend == "unsloth":
         chunk = settings.context / max(4, settings.context // 4096)
         return 3 * chunk * shape.vocab_size * 4
-    return 3 * settings.per_device_train_batch_size * settings.max_completion_length * shape.vocab_size * _16_BIT
+    return (
+        3
+        * settings.per_device_train_batch_size
+        * settings.max_completion_length
+        * shape.vocab_size
+        * _16_BIT
+    )
 
 
 def uses_card_for_vllm(settings: Preset, card: float | None) -> bool:
-    """Whether a vLLM engine takes its share of the card; until `presets.check_machine` has settled it, "auto" means vLLM."""
+    """Whether a vLLM engine takes its share of the card; until `presets.check_machine` has settled
+    it, "auto" means vLLM.
+    """
     return card is not None and settings.engine != "transformers"
 
 
 def sequences_in_engine(settings: Preset, shape: Shape, card: float) -> int:
-    """Completions of full length that vLLM's KV cache holds at once; 0 where its share does not hold even the weights."""
+    """Completions of full length that vLLM's KV cache holds at once; 0 where its share does not
+    hold even the weights.
+    """
     room = estimate(settings, shape, card).sampling["vLLM engine"] - _GRAPHS
     return max(0, int(room // (settings.context * shape.kv_bytes)))
 
 
 def sampling_batch(shape: Shape, tokens: int, free: float, most: int = 256) -> int:
-    """Sequences of so many tokens that can be sampled at once through Transformers in so many free bytes; at least 1."""
-    logits = 3 * 4 * shape.vocab_size  # of the last token: the logits, the filtered ones, the probabilities
+    """Sequences of so many tokens that can be sampled at once through Transformers in so many free
+    bytes; at least 1.
+    """
+    # of the last token: the logits, the filtered ones, the probabilities
+    logits = 3 * 4 * shape.vocab_size
     return max(1, min(most, int(0.8 * free // (tokens * shape.kv_bytes + logits))))
 
 
-def smaller(settings: Preset, shape: Shape, card: float | None, limit: float) -> list[tuple[dict, Estimate]]:
-    """Up to three ways to stay below `limit` bytes, each changing as little as it can: settings to override, and the estimate.
+def smaller(
+    settings: Preset, shape: Shape, card: float | None, limit: float
+) -> list[tuple[dict, Estimate]]:
+    """Up to three ways to stay below `limit` bytes, each changing as little as it can: settings to
+    override, and the estimate.
 
-    First what leaves the training as it is, then shorter and fewer completions, then another model; each as far as needed.
+    First what leaves the training as it is, then shorter and fewer completions, then another model;
+    each as far as needed.
     """
     found = []
     for ladder in _ladders(settings):
@@ -264,15 +337,23 @@ def smaller(settings: Preset, shape: Shape, card: float | None, limit: float) ->
                 continue
             other = _KNOWN[changes["model"]] if "model" in changes else shape
             after = estimate(changed, other, card)
-            room = not uses_card_for_vllm(changed, card) or sequences_in_engine(changed, other, card)
-            if after.peak <= limit and room and not any(after.peak == known.peak for _, known in found):
+            room = not uses_card_for_vllm(changed, card) or sequences_in_engine(
+                changed, other, card
+            )
+            if (
+                after.peak <= limit
+                and room
+                and not any(after.peak == known.peak for _, known in found)
+            ):
                 found.append((changes, after))
                 break
     return found[:3]
 
 
 def _ladders(settings: Preset) -> list[list[dict]]:
-    """For each kind of change its steps, the smallest first; steps that make no preset are passed over by the caller."""
+    """For each kind of change its steps, the smallest first; steps that make no preset are passed
+    over by the caller.
+    """
     batch, steps, rounds = (
         settings.per_device_train_batch_size,
         settings.gradient_accumulation_steps,
@@ -290,7 +371,9 @@ def _ladders(settings: Preset) -> list[list[dict]]:
     plainer = [{"load_in_4bit": True}] if not settings.load_in_4bit else []
     plainer += [{"engine": "transformers"}] if settings.engine != "transformers" else []
     engine = [
-        {"gpu_memory_utilization": tenth / 10} for tenth in range(9, 0, -1) if tenth / 10 < settings.gpu_memory_utilization
+        {"gpu_memory_utilization": tenth / 10}
+        for tenth in range(9, 0, -1)
+        if tenth / 10 < settings.gpu_memory_utilization
     ]
     shorter = [{"max_completion_length": length // n} for n in halves if length // n >= 32]
     fewer = [
@@ -299,8 +382,12 @@ def _ladders(settings: Preset) -> list[list[dict]]:
         if batch % n == group % n == 0
     ]
     now = _KNOWN.get(settings.model)
-    smaller_ones = [name for name, shape in _KNOWN.items() if now is None or shape.parameters < now.parameters]
-    models = [{"model": name} for name in sorted(smaller_ones, key=lambda name: -_KNOWN[name].parameters)]
+    smaller_ones = [
+        name for name, shape in _KNOWN.items() if now is None or shape.parameters < now.parameters
+    ]
+    models = [
+        {"model": name} for name in sorted(smaller_ones, key=lambda name: -_KNOWN[name].parameters)
+    ]
     least = {"per_device_train_batch_size": 1, "gradient_accumulation_steps": group}
     least |= {"steps_per_generation": group} if rounds else {}
     return [
@@ -317,50 +404,70 @@ def _ladders(settings: Preset) -> list[list[dict]]:
 
 
 def check(settings: Preset, machine: Machine, shape: Shape | None = None) -> list[str]:
-    """The flight check before anything is loaded: the estimate of a step's memory, as lines of text.
+    """The flight check before anything is loaded: the estimate of a step's memory, as lines of
+    text.
 
     shape: that of the model where it is known already; otherwise it is looked up.
 
-    ValueError where the machine's GPU is too small for it, with up to three settings that fit; where the model has fewer
-    positions than the context, or is narrower than the adapter's rank; and where the model cannot be had (one small file of
-    it is fetched, config.json).
+    ValueError where the machine's GPU is too small for it, with up to three settings that fit;
+    where the model has fewer positions than the context, or is narrower than the adapter's rank;
+    and where the model cannot be had (one small file of it is fetched, config.json).
     """
-    shape, card, context = shape or shape_of(settings.model_path), card_of(machine), settings.context
+    shape, card, context = (
+        shape or shape_of(settings.model_path),
+        card_of(machine),
+        settings.context,
+    )
     if shape is None:
-        return [f"no estimate for {settings.model}: its shape is not that of a dense text model. The trial step will tell."]
+        return [
+            f"no estimate for {settings.model}: its shape is not that of a dense text model. The "
+            "trial step will tell."
+        ]
     if settings.lora_rank > shape.hidden_size:
         raise ValueError(
-            f"lora_rank={settings.lora_rank:,} is more than the width of {settings.model}, {shape.hidden_size:,}: such an "
+            f"lora_rank={settings.lora_rank:,} is more than the width of {settings.model}, "
+            f"{shape.hidden_size:,}: such an "
             "adapter would be larger than what it adapts. Ranks of 8 to 128 are usual."
         )
     if 0 < shape.max_position_embeddings < context:
         raise ValueError(
-            f"a prompt and its completion take {context:,} tokens and {settings.model} has {shape.max_position_embeddings:,} "
+            f"a prompt and its completion take {context:,} tokens and {settings.model} has "
+            f"{shape.max_position_embeddings:,} "
             "positions: lower max_completion_length or max_prompt_length."
         )
     found = estimate(settings, shape, card)
     if card and not found.fits(card):
         raise ValueError(
-            f"{settings.model} with these settings needs an estimated {size(found.peak)}, and of {machine.gpu}'s {size(card)} "
-            f"{size(_HEADROOM * card)} can be filled. " + ways_out(settings, shape, card, limit=_HEADROOM * card)
+            f"{settings.model} with these settings needs an estimated {size(found.peak)}, and of "
+            f"{machine.gpu}'s {size(card)} "
+            f"{size(_HEADROOM * card)} can be filled. "
+            + ways_out(settings, shape, card, limit=_HEADROOM * card)
         )
     if uses_card_for_vllm(settings, card) and not sequences_in_engine(settings, shape, card):
         share = size(settings.gpu_memory_utilization * card)
         raise ValueError(
-            f"gpu_memory_utilization={settings.gpu_memory_utilization} leaves vLLM {share} of {size(card)}, in which the "
-            f"weights of {settings.model} and one sequence of {context:,} tokens have no room: raise it, or set "
+            f"gpu_memory_utilization={settings.gpu_memory_utilization} leaves vLLM {share} of "
+            f"{size(card)}, in which the "
+            f"weights of {settings.model} and one sequence of {context:,} tokens have no room: "
+            "raise it, or set "
             "engine='transformers'."
         )
     return table(settings, found, card)
 
 
 def ways_out(settings: Preset, shape: Shape, card: float | None, limit: float) -> str:
-    """One sentence: up to three settings that stay below `limit` bytes, with the estimate of each."""
+    """One sentence: up to three settings that stay below `limit` bytes, with the estimate
+    of each.
+    """
     found = smaller(settings, shape, card, limit)
     if not found:
-        return "None of the smaller settings known here would fit; try a smaller model, or backend and data on a larger card."
+        return (
+            "None of the smaller settings known here would fit; try a smaller model, or "
+            "backend and data on a larger card."
+        )
     ways = [
-        f"`{' '.join(f'-p {name}={value}' for name, value in changes.items())}` ({size(after.peak)})"
+        f"`{' '.join(f'-p {name}={value}' for name, value in changes.items())}` "
+        f"({size(after.peak)})"
         for changes, after in found
     ]
     listed = ways[0] if len(ways) == 1 else f"{', '.join(ways[:-1])} or {ways[-1]}"
@@ -373,10 +480,21 @@ def card_of(machine: Machine) -> float | None:
 
 
 def table(settings: Preset, found: Estimate, card: float | None) -> list[str]:
-    """The estimate as lines of text: a part a line, then the higher of the two phases against the card."""
-    lines = [f"memory of a step of {settings.model}, at {settings.context:,} tokens a sequence (estimated)"]
-    for parts, when in ((found.held, ""), (found.sampling, "while sampling"), (found.training, "while training")):
-        lines += [f"  {name:<28}{size(number):>9}  {when}".rstrip() for name, number in parts.items()]
+    """The estimate as lines of text: a part a line, then the higher of the two phases against the
+    card.
+    """
+    lines = [
+        f"memory of a step of {settings.model}, at {settings.context:,} tokens a sequence "
+        "(estimated)"
+    ]
+    for parts, when in (
+        (found.held, ""),
+        (found.sampling, "while sampling"),
+        (found.training, "while training"),
+    ):
+        lines += [
+            f"  {name:<28}{size(number):>9}  {when}".rstrip() for name, number in parts.items()
+        ]
     phase = max(found.peaks, key=found.peaks.get)
     against = f" of {size(card)}" if card else ""
     return [*lines, f"  {f'at most, while {phase}':<28}{size(found.peak):>9}{against}"]

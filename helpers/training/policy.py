@@ -1,4 +1,6 @@
-"""Loading a policy, through Unsloth or through plain Transformers, and sampling completions from it, with vLLM where it is."""
+"""Loading a policy, through Unsloth or through plain Transformers, and sampling completions from
+it, with vLLM where it is.
+"""
 
 from __future__ import annotations
 
@@ -26,11 +28,12 @@ LORA_TARGETS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", 
 def load(settings: Preset, base: Base | None = None):
     """The model and the tokenizer of the settings, in 4 bits if they say so, without an adapter.
 
-    base: what an adapter to be put on it was trained on; see `base.py`. Through Unsloth, or with `backend="transformers"`
-    through Transformers and bitsandbytes, quantised the same way: NF4 with double quantisation, computing in the card's 16
-    bits. TRL's loss is a Triton kernel, which a CPU runs only as Unsloth replaces it, so without a GPU Unsloth is imported for
-    either. With `engine="vllm"` a vLLM engine comes with the model: on a GPU Unsloth's, which shares the weights, otherwise
-    that of `cpu_engine`.
+    base: what an adapter to be put on it was trained on; see `base.py`. Through Unsloth, or with
+    `backend="transformers"` through Transformers and bitsandbytes, quantised the same way: NF4 with
+    double quantisation, computing in the card's 16 bits. TRL's loss is a Triton kernel, which a CPU
+    runs only as Unsloth replaces it, so without a GPU Unsloth is imported for either. With
+    `engine="vllm"` a vLLM engine comes with the model: on a GPU Unsloth's, which shares the
+    weights, otherwise that of `cpu_engine`.
     """
     on_gpu, name = torch.cuda.is_available(), base.name if base else settings.model_path
     unsloths_engine = settings.engine == "vllm" and on_gpu
@@ -51,7 +54,11 @@ def load(settings: Preset, base: Base | None = None):
         return model, tokenizer
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    dtype = torch.float16 if on_gpu and not torch.cuda.is_bf16_supported(including_emulation=False) else torch.bfloat16
+    dtype = (
+        torch.float16
+        if on_gpu and not torch.cuda.is_bf16_supported(including_emulation=False)
+        else torch.bfloat16
+    )
     model = AutoModelForCausalLM.from_pretrained(
         name,
         dtype=dtype,
@@ -59,18 +66,20 @@ def load(settings: Preset, base: Base | None = None):
         quantization_config=nf4(dtype) if settings.load_in_4bit else None,
     )
     for module in model.modules():
-        # On a CPU with AVX-512 bf16, bitsandbytes 0.50 repacks its weights at the first evaluation, and the backward pass of
-        # what is repacked is wrong (measured: gradients of three quarters the norm). Unsloth's layers do not ask.
+        # On a CPU with AVX-512 bf16, bitsandbytes 0.50 repacks its weights at the first evaluation,
+        # and the backward pass of what is repacked is wrong (measured: gradients of three quarters
+        # the norm). Unsloth's layers do not ask.
         if hasattr(module, "support_avx512bf16_for_cpu"):
             module.support_avx512bf16_for_cpu = False
     return model, AutoTokenizer.from_pretrained(name)
 
 
 def nf4(dtype: torch.dtype):
-    """The suite's quantisation as Transformers takes it: 4-bit NormalFloat with double quantisation, computing in `dtype`.
+    """The suite's quantisation as Transformers takes it: 4-bit NormalFloat with double
+    quantisation, computing in `dtype`.
 
-    QLoRA, arXiv 2305.14314, section 3. Unsloth's `load_in_4bit` does the same to a 16-bit checkpoint. One
-    that is stored in 4 bits keeps its own quantisation, whatever is passed.
+    QLoRA, arXiv 2305.14314, section 3. Unsloth's `load_in_4bit` does the same to a 16-bit
+    checkpoint. One that is stored in 4 bits keeps its own quantisation, whatever is passed.
     """
     from transformers import BitsAndBytesConfig
 
@@ -83,33 +92,41 @@ def nf4(dtype: torch.dtype):
 
 
 def standby() -> None:
-    """Let vLLM's engine give up its cache while the policy trains, and take what `gpu_memory_utilization` says; before Unsloth
-    is imported, which reads both variables then."""
+    """Let vLLM's engine give up its cache while the policy trains, and take what
+    `gpu_memory_utilization` says; before Unsloth is imported, which reads both variables then.
+    """
     os.environ["UNSLOTH_VLLM_STANDBY"] = "1"
     os.environ["UNSLOTH_VLLM_STANDBY_UTIL_OVERRIDE"] = "1"
 
 
 def add_adapter(model, settings: Preset):
-    """The model with fresh LoRA matrices on all its linear layers, through PEFT alone; seed the random numbers before."""
+    """The model with fresh LoRA matrices on all its linear layers, through PEFT alone; seed the
+    random numbers before.
+    """
     from peft import LoraConfig, get_peft_model
 
     if settings.gradient_checkpointing:
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
         model.enable_input_require_grads()
     rank = {"r": settings.lora_rank, "lora_alpha": settings.lora_alpha}
-    return get_peft_model(model, LoraConfig(**rank, target_modules=LORA_TARGETS, task_type="CAUSAL_LM"))
+    return get_peft_model(
+        model, LoraConfig(**rank, target_modules=LORA_TARGETS, task_type="CAUSAL_LM")
+    )
 
 
 def once(model):
-    """The model itself, for the cell that trains it; RuntimeError where a trainer has been given it before.
+    """The model itself, for the cell that trains it; RuntimeError where a trainer has been given it
+    before.
 
-    A second training would begin with a trained policy under the name of a first. TRL says of it only that the adapter `ref`
-    already exists; Unsloth's trainer for a GPU says nothing.
+    A second training would begin with a trained policy under the name of a first. TRL says of it
+    only that the adapter `ref` already exists; Unsloth's trainer for a GPU says nothing.
     """
     if getattr(model, "given_to_a_trainer", False):
         raise RuntimeError(
-            "This cell has been run before, and the model that it trains is no longer untrained: choose Kernel > Restart "
-            "Kernel and Run All Cells. A training that was interrupted goes on from its last checkpoint."
+            "This cell has been run before, and the model that it trains is no longer untrained: "
+            "choose Kernel > Restart "
+            "Kernel and Run All Cells. A training that was interrupted goes on from its last "
+            "checkpoint."
         )
     model.given_to_a_trainer = True
     return model
@@ -118,13 +135,15 @@ def once(model):
 def freeze_reference(model) -> None:
     """Hold the policy as it is now as the reference of the KL: a frozen copy of its adapter, `ref`.
 
-    For an adapter that is trained already; a fresh one changes nothing, so that the model without it is the same reference.
-    TRL's `GRPOTrainer` makes the copy; Unsloth's for a GPU makes none (unsloth/models/rl.py, "Skip add_adapter"), and takes one
-    that is there. Call this between the trainer's constructor and `train()`; where there is a copy, nothing is done.
+    For an adapter that is trained already; a fresh one changes nothing, so that the model without
+    it is the same reference. TRL's `GRPOTrainer` makes the copy; Unsloth's for a GPU makes none
+    (unsloth/models/rl.py, "Skip add_adapter"), and takes one that is there. Call this between the
+    trainer's constructor and `train()`; where there is a copy, nothing is done.
     """
     if "ref" in model.peft_config:
         return
-    with torch.random.fork_rng([model.device] if model.device.type == "cuda" else []):  # it is initialised before it is copied
+    # it is initialised before it is copied
+    with torch.random.fork_rng([model.device] if model.device.type == "cuda" else []):
         model.add_adapter("ref", model.peft_config["default"])
     for name, weight in model.named_parameters():
         if ".default." in name:
@@ -145,18 +164,25 @@ def sample(
 ) -> list[list[str]]:
     """Completions for chat prompts: for each prompt, in the order given, a list of `samples` texts.
 
-    Through the vLLM engine where the model has one, with the adapter as it is now; otherwise through Transformers.
+    Through the vLLM engine where the model has one, with the adapter as it is now; otherwise
+    through Transformers.
 
-    temperature: 0 is greedy decoding (then one sample a prompt says it all). Prompts are batched by length, so little is
-    padded. batch_size counts prompts times samples; None takes 256 at a time, fewer where a GPU has no room for them. The
-    model's training mode, gradient checkpointing, caching and the global random state are put back afterwards, and an engine
-    beside a model in training gives its cache back: sampling in the middle of a training changes nothing about it.
+    temperature: 0 is greedy decoding (then one sample a prompt says it all). Prompts are batched by
+    length, so little is padded. batch_size counts prompts times samples; None takes 256 at a time,
+    fewer where a GPU has no room for them. The model's training mode, gradient checkpointing,
+    caching and the global random state are put back afterwards, and an engine beside a model in
+    training gives its cache back: sampling in the middle of a training changes nothing about it.
     """
     if not temperature >= 0 or samples < 1:  # not >=: false for nan too
-        raise ValueError(f"temperature={temperature} must be 0 or more and samples={samples} 1 or more.")
+        raise ValueError(
+            f"temperature={temperature} must be 0 or more and samples={samples} 1 or more."
+        )
     if batch_size is not None and batch_size < 1:
         raise ValueError(f"batch_size={batch_size} must be at least 1, or None.")
-    texts = [tokenizer.apply_chat_template(prompt, add_generation_prompt=True, tokenize=False) for prompt in prompts]
+    texts = [
+        tokenizer.apply_chat_template(prompt, add_generation_prompt=True, tokenize=False)
+        for prompt in prompts
+    ]
     order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
     ids = tokenizer(texts, add_special_tokens=False)["input_ids"] if texts else []
     if batch_size is None:
@@ -166,7 +192,12 @@ def sample(
     with (
         tqdm(total=len(texts), disable=not progress) as bar,
         continuing(
-            model, tokenizer, max_new_tokens=max_new_tokens, temperature=temperature, samples=samples, seed=seed
+            model,
+            tokenizer,
+            max_new_tokens=max_new_tokens,
+            temperature=temperature,
+            samples=samples,
+            seed=seed,
         ) as complete,
     ):
         for start in range(0, len(order), step):
@@ -177,15 +208,31 @@ def sample(
     return completions
 
 
-def continuing(model, tokenizer, *, max_new_tokens: int, temperature: float = 1.0, samples: int = 1, seed: int | None = 3407):
-    """For prompts that are token ids already: a context, whose value is a function from them to `samples` continuations of
-    each, ids up to the end token and with it. Its second argument, if given, is the room that each prompt has left.
+def continuing(
+    model,
+    tokenizer,
+    *,
+    max_new_tokens: int,
+    temperature: float = 1.0,
+    samples: int = 1,
+    seed: int | None = 3407,
+):
+    """For prompts that are token ids already: a context, whose value is a function from them to
+    `samples` continuations of each, ids up to the end token and with it. Its second argument, if
+    given, is the room that each prompt has left.
 
-    Within one context the random numbers go on from call to call, so that an episode of several turns is drawn as one. seed:
-    None goes on with torch's own random numbers, as TRL does.
+    Within one context the random numbers go on from call to call, so that an episode of several
+    turns is drawn as one. seed: None goes on with torch's own random numbers, as TRL does.
     """
     way = _with_vllm if engine_of(model) == "vllm" else _with_transformers
-    return way(model, tokenizer, max_new_tokens=max_new_tokens, temperature=temperature, samples=samples, seed=seed)
+    return way(
+        model,
+        tokenizer,
+        max_new_tokens=max_new_tokens,
+        temperature=temperature,
+        samples=samples,
+        seed=seed,
+    )
 
 
 def play(
@@ -199,15 +246,20 @@ def play(
     temperature: float = 1.0,
     seed: int = 3407,
 ) -> list[Episode]:
-    """The policy's episodes in an environment, one for each row, in the order given; see `episodes.play`.
+    """The policy's episodes in an environment, one for each row, in the order given; see
+    `episodes.play`.
 
     All of them begin first; then as many are played at a time as the machine has room for.
     """
     limits = {"max_completion_length": max_completion_length, "turns": turns}
     limits["context"] = getattr(model.config, "max_position_embeddings", None)
     begun = [episodes.begun(tokenizer, environments(), row) for row in rows]
-    batch = batch_that_fits(model, max((len(one.prompt_ids) for one in begun), default=0) + max_completion_length)
-    with continuing(model, tokenizer, max_new_tokens=max_completion_length, temperature=temperature, seed=seed) as complete:
+    batch = batch_that_fits(
+        model, max((len(one.prompt_ids) for one in begun), default=0) + max_completion_length
+    )
+    with continuing(
+        model, tokenizer, max_new_tokens=max_completion_length, temperature=temperature, seed=seed
+    ) as complete:
         for start in range(0, len(begun), batch):
             episodes.go_on(
                 lambda prompts, room: [one for (one,) in complete(prompts, room)],
@@ -224,7 +276,8 @@ def engine_of(model) -> str:
 
 
 def release(model=None) -> None:
-    """Give back what sampling holds of the GPU: the cache of a model's vLLM engine, if it has one, and torch's free blocks.
+    """Give back what sampling holds of the GPU: the cache of a model's vLLM engine, if it has one,
+    and torch's free blocks.
 
     The engine shares the model's weights, which go when nothing refers to the model any more.
     """
@@ -238,7 +291,9 @@ def release(model=None) -> None:
 
 
 def batch_that_fits(model, tokens: int) -> int:
-    """Sequences of so many tokens at a time: 256, or as many as the GPU has room for; with vLLM, which queues them, 1,024."""
+    """Sequences of so many tokens at a time: 256, or as many as the GPU has room for; with vLLM,
+    which queues them, 1,024.
+    """
     if engine_of(model) == "vllm":
         return 1024
     shape = shape_from_config(model.config.to_dict())
@@ -250,10 +305,15 @@ def batch_that_fits(model, tokens: int) -> int:
 
 
 @contextmanager
-def _with_transformers(model, tokenizer, *, max_new_tokens: int, temperature: float, samples: int, seed: int):
-    """A function from prompts to their continuations, through `generate`; everything is put back at the end."""
+def _with_transformers(
+    model, tokenizer, *, max_new_tokens: int, temperature: float, samples: int, seed: int
+):
+    """A function from prompts to their continuations, through `generate`; everything is put back at
+    the end.
+    """
     was_training, had_cache = model.training, model.config.use_cache
-    # Said aloud, so that what a model ships in its generation config (top_k, a repetition penalty) does not bend the result.
+    # Said aloud, so that what a model ships in its generation config (top_k, a repetition penalty)
+    # does not bend the result.
     decoding = {"do_sample": temperature > 0, "repetition_penalty": 1.0}
     if temperature > 0:
         decoding |= {"temperature": temperature, "top_k": 0, "top_p": 1.0}
@@ -266,14 +326,19 @@ def _with_transformers(model, tokenizer, *, max_new_tokens: int, temperature: fl
         output = model.generate(
             input_ids=ids.to(model.device),
             attention_mask=seen.to(model.device),
-            max_new_tokens=max(1, *room) if room else max_new_tokens,  # none is left where a tool's words just fitted
+            # none is left where a tool's words just fitted
+            max_new_tokens=max(1, *room) if room else max_new_tokens,
             num_return_sequences=samples,
             pad_token_id=tokenizer.pad_token_id,
             **decoding,
         )
         new = [_ended(row, ends) for row in output[:, ids.shape[1] :].tolist()]
         groups = [new[i * samples : (i + 1) * samples] for i in range(len(prompts))]
-        return [[one[:left] for one in group] for group, left in zip(groups, room, strict=True)] if room else groups
+        return (
+            [[one[:left] for one in group] for group, left in zip(groups, room, strict=True)]
+            if room
+            else groups
+        )
 
     ends = _end_tokens(model, tokenizer)
     devices = [model.device] if model.device.type == "cuda" else []
@@ -287,15 +352,22 @@ def _with_transformers(model, tokenizer, *, max_new_tokens: int, temperature: fl
             yield complete
         finally:
             if was_training and hasattr(model, "for_training"):
-                # Unsloth's `generate` turns gradient checkpointing off, and on again only where it met a model in training.
-                model.for_training(use_gradient_checkpointing=getattr(model, "_unsloth_gradient_checkpointing", None))
+                # Unsloth's `generate` turns gradient checkpointing off, and on again only where it
+                # met a model in training.
+                model.for_training(
+                    use_gradient_checkpointing=getattr(
+                        model, "_unsloth_gradient_checkpointing", None
+                    )
+                )
             else:
                 model.train(was_training)
             model.config.use_cache = had_cache
 
 
 def _end_tokens(model, tokenizer) -> set[int]:
-    """The tokens that end a completion: those of the generation config, which may be several, else the tokenizer's."""
+    """The tokens that end a completion: those of the generation config, which may be several, else
+    the tokenizer's.
+    """
     ends = model.generation_config.eos_token_id
     ends = tokenizer.eos_token_id if ends is None else ends
     return {ends} if isinstance(ends, int) else set(ends or [])
@@ -307,7 +379,9 @@ def _ended(ids: list[int], ends: set[int]) -> list[int]:
 
 
 @contextmanager
-def _with_vllm(model, tokenizer, *, max_new_tokens: int, temperature: float, samples: int, seed: int):
+def _with_vllm(
+    model, tokenizer, *, max_new_tokens: int, temperature: float, samples: int, seed: int
+):
     """The same through the model's vLLM engine, with the adapter as it is now."""
     from vllm import SamplingParams
 
@@ -317,9 +391,12 @@ def _with_vllm(model, tokenizer, *, max_new_tokens: int, temperature: float, sam
     random_numbers = nullcontext() if seed is None else torch.random.fork_rng(devices)
 
     def parameters(room: int) -> SamplingParams:
-        # vLLM gives sample i of a request the seed `seed + i`. Far apart, so that no two completions share random numbers.
+        # vLLM gives sample i of a request the seed `seed + i`. Far apart, so that no two
+        # completions share random numbers.
         own = torch.randint(2**62, (), generator=draw).item()
-        return SamplingParams(n=samples, temperature=temperature, top_p=1.0, top_k=-1, max_tokens=room, seed=own)
+        return SamplingParams(
+            n=samples, temperature=temperature, top_p=1.0, top_k=-1, max_tokens=room, seed=own
+        )
 
     def complete(prompts: list[list[int]], room: Sequence[int] = ()) -> list[list[list[int]]]:
         # Ids rather than text, which vLLM would give a second beginning-of-sequence token.
@@ -327,8 +404,10 @@ def _with_vllm(model, tokenizer, *, max_new_tokens: int, temperature: float, sam
         if max(len(ids) + left for ids, left in zip(prompts, room, strict=True)) > context:
             longest = max(map(len, prompts))
             raise ValueError(
-                f"a prompt of {longest} tokens and a completion of {max_new_tokens} do not fit into the engine's context of "
-                f"{context}: raise max_seq_length in notebook 1, or sample with engine='transformers'."
+                f"a prompt of {longest} tokens and a completion of {max_new_tokens} do not fit "
+                "into the engine's context of "
+                f"{context}: raise max_seq_length in notebook 1, or sample with "
+                "engine='transformers'."
             )
         outputs = model.fast_generate(
             [{"prompt_token_ids": row} for row in prompts],
@@ -336,7 +415,10 @@ def _with_vllm(model, tokenizer, *, max_new_tokens: int, temperature: float, sam
             lora_request=request,
             use_tqdm=False,
         )
-        return [[list(o.token_ids)[:left] for o in answer.outputs] for answer, left in zip(outputs, room, strict=True)]
+        return [
+            [list(o.token_ids)[:left] for o in answer.outputs]
+            for answer, left in zip(outputs, room, strict=True)
+        ]
 
     with random_numbers, adapter_request(model) as request:
         try:
@@ -348,7 +430,8 @@ def _with_vllm(model, tokenizer, *, max_new_tokens: int, temperature: float, sam
 
 @contextmanager
 def adapter_request(model):
-    """The model's adapter as it is now, as its vLLM engine takes it for `lora_request`; None where none is to be handed over.
+    """The model's adapter as it is now, as its vLLM engine takes it for `lora_request`; None where
+    none is to be handed over.
 
     Unsloth gives `load_lora` only to adapters that it made.
     """

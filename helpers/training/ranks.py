@@ -1,8 +1,10 @@
-"""One training in several processes: which of them this one is, and what they tell one another so that all decide alike.
+"""One training in several processes: which of them this one is, and what they tell one another so
+that all decide alike.
 
-torchrun and accelerate start the processes and give each its number, the rank; `join` connects them. A process that has not
-joined is alone, whatever its environment says, and each function here then gives back what it was given. What they exchange is
-small, on the CPU, and pickled: verdicts and counts. Gradients are DDP's, Unsloth's or DeepSpeed's to exchange.
+torchrun and accelerate start the processes and give each its number, the rank; `join` connects
+them. A process that has not joined is alone, whatever its environment says, and each function here
+then gives back what it was given. What they exchange is small, on the CPU, and pickled: verdicts
+and counts. Gradients are DDP's, Unsloth's or DeepSpeed's to exchange.
 """
 
 from __future__ import annotations
@@ -15,19 +17,30 @@ from datetime import timedelta
 from helpers.environment import package_versions
 from helpers.runs import end_with, git_revision
 
-TIMEOUT = timedelta(minutes=10)  # that one rank waits for another: the longest round of sampling must be shorter
+# that one rank waits for another: the longest round of sampling must be shorter
+TIMEOUT = timedelta(minutes=10)
 _PATIENCE = 5.0  # seconds that a rank without a launcher has to end in order
-_LOST = ("connection closed by peer", "connection reset by peer", "broken pipe", "connection refused", "socket closed")
+_LOST = (
+    "connection closed by peer",
+    "connection reset by peer",
+    "broken pipe",
+    "connection refused",
+    "socket closed",
+)
 _group = None  # in which the ranks talk; None: alone
 
 
 def started() -> tuple[int, int]:
-    """The rank and the number of processes that the launcher gave this process in its environment; (0, 1) without one."""
+    """The rank and the number of processes that the launcher gave this process in its environment;
+    (0, 1) without one.
+    """
     return int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
 
 
 def join() -> None:
-    """Connect with the other ranks, on this rank's own GPU where there are any. Does nothing in a process that is alone.
+    """Connect with the other ranks, on this rank's own GPU where there are any.
+
+    Does nothing in a process that is alone.
 
     From then on this process ends with its launcher, however that one ends.
     """
@@ -45,10 +58,14 @@ def join() -> None:
         if cards == 1:  # each process may have been shown a card of its own
             local = 0
         if local >= cards:
-            raise ValueError(f"process {local + 1} of this machine has no GPU to itself: there are {cards}. Start {cards}.")
+            raise ValueError(
+                f"process {local + 1} of this machine has no GPU to itself: there are {cards}. "
+                f"Start {cards}."
+            )
         torch.cuda.set_device(local)
     else:
-        # accelerate 1.15 names a rank's CPU `cpu:0`, a place to which torch restores no optimizer from a checkpoint.
+        # accelerate 1.15 names a rank's CPU `cpu:0`, a place to which torch restores no optimizer
+        # from a checkpoint.
         os.environ.setdefault("ACCELERATE_TORCH_DEVICE", "cpu")
     if not dist.is_initialized():
         dist.init_process_group("nccl" if on_gpu else "gloo", timeout=TIMEOUT)
@@ -104,24 +121,33 @@ def from_first(decide: Callable[[], object]) -> object:
 
 
 def fails_first() -> bool:
-    """Whether no other rank has said so before: the first one's error is the cause, those after it are consequences."""
+    """Whether no other rank has said so before: the first one's error is the cause, those after it
+    are consequences.
+    """
     if _group is None:
         return True
     import torch.distributed as dist
 
     try:
         return dist.distributed_c10d._get_default_store().add("failed", 1) == 1
-    except RuntimeError:  # the store ended with the process that kept it, which was the first to fail
+    # the store ended with the process that kept it, which was the first to fail
+    except RuntimeError:
         return False
 
 
 def lost(error: BaseException) -> bool:
     """Whether this error only says that another rank is gone."""
-    return world() > 1 and isinstance(error, RuntimeError) and any(words in str(error).lower() for words in _LOST)
+    return (
+        world() > 1
+        and isinstance(error, RuntimeError)
+        and any(words in str(error).lower() for words in _LOST)
+    )
 
 
 def check_alike(**more: object) -> None:
-    """ValueError where a rank has other packages, another revision of the project, or another of `more` than rank 0."""
+    """ValueError where a rank has other packages, another revision of the project, or another of
+    `more` than rank 0.
+    """
     if world() == 1:
         return
     mine = package_versions() | {"the project": git_revision()} | more
@@ -129,17 +155,30 @@ def check_alike(**more: object) -> None:
     for number, theirs in enumerate(others, 1):
         names = [name for name in {**first, **theirs} if first.get(name) != theirs.get(name)]
         if names:
-            said = "; ".join(f"{name} is {theirs.get(name)} there and {first.get(name)} on rank 0" for name in names)
-            raise ValueError(f"rank {number} differs: {said}. All ranks need the same installation and the same data.")
+            said = "; ".join(
+                f"{name} is {theirs.get(name)} there and {first.get(name)} on rank 0"
+                for name in names
+            )
+            raise ValueError(
+                f"rank {number} differs: {said}. All ranks need the same installation and the "
+                "same data."
+            )
 
 
 def check_equal_weights(model) -> None:
-    """RuntimeError where the ranks' trained weights are no longer the same: then their gradients were not averaged."""
+    """RuntimeError where the ranks' trained weights are no longer the same: then their gradients
+    were not averaged.
+    """
     if world() == 1:
         return
     digest = hashlib.sha256()
-    for _, weight in sorted((name, weight) for name, weight in model.named_parameters() if weight.requires_grad):
+    for _, weight in sorted(
+        (name, weight) for name, weight in model.named_parameters() if weight.requires_grad
+    ):
         digest.update(weight.detach().float().cpu().numpy().tobytes())
     found = gathered(digest.hexdigest()[:16])
     if len(set(found)) > 1:
-        raise RuntimeError(f"the ranks' weights have parted: {', '.join(f'rank {n}: {d}' for n, d in enumerate(found))}.")
+        raise RuntimeError(
+            "the ranks' weights have parted: "
+            f"{', '.join(f'rank {n}: {d}' for n, d in enumerate(found))}."
+        )

@@ -1,4 +1,6 @@
-"""Rewards that cannot end a training: what raises or returns no number scores None, and is logged. And when to give up."""
+"""Rewards that cannot end a training: what raises or returns no number scores None, and is logged.
+And when to give up.
+"""
 
 from __future__ import annotations
 
@@ -28,23 +30,28 @@ _EQUAL = 1e-5  # between weighted rewards that are the same but for rounding
 
 
 class RewardError(RuntimeError):
-    """A reward failed on more than 1 % of the completions; the training was stopped after a checkpoint."""
+    """A reward failed on more than 1 % of the completions; the training was stopped after a
+    checkpoint.
+    """
 
 
 class GuardedRewards(TrainerCallback, ExportableState):
     """Rewards that cannot end a run at step 400, and whose state is part of every checkpoint.
 
-    `functions` goes to GRPOTrainer as reward_funcs, the object itself among its callbacks. Where a reward raises, or returns
-    anything but one finite number (or None) a completion, the completion scores None and is logged with what happened in
-    `checkpoints/reward_faults.jsonl`; training goes on. Once that concerns more than 1 % of the completions (at least 100 of
-    them), a checkpoint is saved and RewardError reports. Asynchronous rewards stay so; models and their names are TRL's to
+    `functions` goes to GRPOTrainer as reward_funcs, the object itself among its callbacks. Where a
+    reward raises, or returns anything but one finite number (or None) a completion, the completion
+    scores None and is logged with what happened in `checkpoints/reward_faults.jsonl`; training goes
+    on. Once that concerns more than 1 % of the completions (at least 100 of them), a checkpoint is
+    saved and RewardError reports. Asynchronous rewards stay so; models and their names are TRL's to
     call. ValueError where two rewards would be logged under one name.
 
-    Where several processes train together, each counts what it has seen, and after every step all add up the counts of all: so
-    they stop at the same step for the same reason. Rank 0 logs the faults of each.
+    Where several processes train together, each counts what it has seen, and after every step all
+    add up the counts of all: so they stop at the same step for the same reason. Rank 0 logs the
+    faults of each.
 
-    It also counts the groups that agree, for `frac_reward_zero_std`, and so belongs before what reads the log. TRL 1.15 asks
-    whether the spread of float32 sums is 0 to the last bit: with a weight such as 0.3 rounding hides every group that agrees.
+    It also counts the groups that agree, for `frac_reward_zero_std`, and so belongs before what
+    reads the log. TRL 1.15 asks whether the spread of float32 sums is 0 to the last bit: with a
+    weight such as 0.3 rounding hides every group that agrees.
     """
 
     def __init__(self, run: Run, functions: list, resumed_from: Path | None = None):
@@ -52,29 +59,42 @@ class GuardedRewards(TrainerCallback, ExportableState):
         for name in names:
             if names.count(name) > 1:
                 raise ValueError(
-                    f"two rewards are called {name!r}, and TRL logs them by name: wrap one in a function of its own."
+                    f"two rewards are called {name!r}, and TRL logs them by name: wrap one in a "
+                    "function of its own."
                 )
         self.run = run
         self.rewards = dict(zip(names, functions, strict=True))
-        self.functions = [self._checked(name) if _is_ours_to_call(f) else f for name, f in self.rewards.items()]
-        self.seen, self.failed, self.first, self.logged = dict.fromkeys(names, 0), dict.fromkeys(names, 0), {}, 0
-        # The scores of each round of sampling in a step, by reward; the share of groups that agree in each.
+        self.functions = [
+            self._checked(name) if _is_ours_to_call(f) else f for name, f in self.rewards.items()
+        ]
+        self.seen, self.failed, self.first, self.logged = (
+            dict.fromkeys(names, 0),
+            dict.fromkeys(names, 0),
+            {},
+            0,
+        )
+        # The scores of each round of sampling in a step, by reward; the share of groups that agree
+        # in each.
         self.rounds: list[dict[str, list]] = []
         self.agreeing: list[float] = []
-        self.news: dict[str, list[tuple[int, list[Fault], int]]] = {name: [] for name in names}  # not yet told the other ranks
+        # not yet told the other ranks
+        self.news: dict[str, list[tuple[int, list[Fault], int]]] = {name: [] for name in names}
         self.adaptive = [reward for function in functions for reward in _adaptive(function)]
         for reward in self.adaptive:
             reward.alone = ranks.world() == 1
         if resumed_from:
             self._load(resumed_from / TRAINER_STATE)
-        for reward in self.adaptive:  # what has judged before, on each rank by itself, may have left them apart
+        # what has judged before, on each rank by itself, may have left them apart
+        for reward in self.adaptive:
             reward.load_state_dict(ranks.from_first(reward.state_dict))
 
     def _checked(self, name: str) -> Callable:
         def reward(completions: list, trainer_state=None, **columns) -> list[float | None]:
             columns["trainer_state"] = trainer_state
             scores, faults = checked_scores(self.rewards[name], completions, columns)
-            self.news[name].append((len(completions), faults, getattr(trainer_state, "global_step", 0)))
+            self.news[name].append(
+                (len(completions), faults, getattr(trainer_state, "global_step", 0))
+            )
             if ranks.world() == 1:
                 self._share()
             if not self.rounds or name in self.rounds[-1]:
@@ -86,7 +106,9 @@ class GuardedRewards(TrainerCallback, ExportableState):
             return await asyncio.to_thread(reward, completions, **columns)
 
         function = self.rewards[name]
-        is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
+        is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
+            type(function).__call__
+        )
         chosen = awaited if is_async else reward
         chosen.__name__ = name
         return chosen
@@ -104,7 +126,8 @@ class GuardedRewards(TrainerCallback, ExportableState):
     def _note(self, name: str, faults: list[Fault], step: int, whose: dict) -> None:
         if faults and not self.failed[name]:
             print(
-                f"step {step + 1}: {faults[0]}; it scores None. All such completions: {self.run.show(f'checkpoints/{_FAULTS}')}"
+                f"step {step + 1}: {faults[0]}; it scores None. All such completions: "
+                f"{self.run.show(f'checkpoints/{_FAULTS}')}"
             )
             self.first[name] = faults[0]
         self.failed[name] += len(faults)
@@ -112,13 +135,22 @@ class GuardedRewards(TrainerCallback, ExportableState):
         self.logged += len(logged)
         if logged and ranks.is_first():
             with self.run.path(f"checkpoints/{_FAULTS}").open("a", encoding="utf-8") as log:
-                log.writelines(json.dumps({"step": step + 1} | whose | fault.as_dict()) + "\n" for fault in logged)
+                log.writelines(
+                    json.dumps({"step": step + 1} | whose | fault.as_dict()) + "\n"
+                    for fault in logged
+                )
 
     def _count_agreeing(self, args) -> None:
-        weights = dict(zip(self.rewards, args.reward_weights or [1.0] * len(self.rewards), strict=True))
-        for told in zip(*ranks.gathered(self.rounds), strict=True):  # a group may be of two processes
+        weights = dict(
+            zip(self.rewards, args.reward_weights or [1.0] * len(self.rewards), strict=True)
+        )
+        # a group may be of two processes
+        for told in zip(*ranks.gathered(self.rounds), strict=True):
             together = {name: [score for one in told for score in one[name]] for name in told[0]}
-            scores = [[weights[name] * (math.nan if s is None else s) for s in found] for name, found in together.items()]
+            scores = [
+                [weights[name] * (math.nan if s is None else s) for s in found]
+                for name, found in together.items()
+            ]
             totals = np.nansum(np.array(scores, dtype=float), axis=0)
             if len(together) == len(self.rewards) and len(totals) % args.num_generations == 0:
                 groups = totals.reshape(-1, args.num_generations)
@@ -126,7 +158,11 @@ class GuardedRewards(TrainerCallback, ExportableState):
         self.rounds = []
 
     def _failing(self, enough: int) -> list[str]:
-        return [n for n, seen in self.seen.items() if seen >= enough and self.failed[n] > _MOST_FAULTS * seen]
+        return [
+            n
+            for n, seen in self.seen.items()
+            if seen >= enough and self.failed[n] > _MOST_FAULTS * seen
+        ]
 
     def on_step_end(self, args, state, control, **kwargs):
         """Count the groups that agree. Stop, with a checkpoint, where a reward fails too often."""
@@ -139,19 +175,27 @@ class GuardedRewards(TrainerCallback, ExportableState):
             control.should_save = control.should_training_stop = True
 
     def on_log(self, args, state, control, logs=None, **kwargs):
-        """Put the share of groups that agree in the place of TRL's, for the callbacks that come after this one."""
+        """Put the share of groups that agree in the place of TRL's, for the callbacks that come
+        after this one.
+        """
         if logs and "frac_reward_zero_std" in logs and self.agreeing:
             logs["frac_reward_zero_std"] = float(np.mean(self.agreeing))
             self.agreeing = []
 
     def state(self) -> dict:
-        """What Trainer writes into a checkpoint's trainer_state.json: the state of the rewards that have one."""
+        """What Trainer writes into a checkpoint's trainer_state.json: the state of the rewards that
+        have one.
+        """
         kept = {name: stateful(reward) for name, reward in self.rewards.items()}
         states = {name: reward.state_dict() for name, reward in kept.items() if reward}
         return {"args": {}, "attributes": {"rewards": states}}
 
     def _load(self, path: Path) -> None:
-        saved = json.loads(path.read_text(encoding="utf-8")).get("stateful_callbacks", {}).get(type(self).__name__, {})
+        saved = (
+            json.loads(path.read_text(encoding="utf-8"))
+            .get("stateful_callbacks", {})
+            .get(type(self).__name__, {})
+        )
         for name, state in saved.get("attributes", {}).get("rewards", {}).items():
             if reward := stateful(self.rewards.get(name)):
                 reward.load_state_dict(state)
@@ -162,19 +206,26 @@ class GuardedRewards(TrainerCallback, ExportableState):
         failing = self._failing(_ENOUGH) or self._failing(1)
         if failing:
             name = failing[0]
-            saved, log = (self.run.show(f"checkpoints/{rest}") for rest in (f"checkpoint-{state.global_step}", _FAULTS))
+            saved, log = (
+                self.run.show(f"checkpoints/{rest}")
+                for rest in (f"checkpoint-{state.global_step}", _FAULTS)
+            )
             raise RewardError(
-                f"{name} failed on {self.failed[name]} of {self.seen[name]} completions, more than {_MOST_FAULTS:.0%}. "
-                f"First: {self.first[name]}. The training stopped at step {state.global_step} and saved {saved}. Mend the "
-                f"reward, try it in notebook 02, and run notebook 03 again: it goes on from there. All such completions: {log}."
+                f"{name} failed on {self.failed[name]} of {self.seen[name]} completions, more "
+                f"than {_MOST_FAULTS:.0%}. "
+                f"First: {self.first[name]}. The training stopped at step {state.global_step} and "
+                f"saved {saved}. Mend the "
+                "reward, try it in notebook 02, and run notebook 03 again: it goes on from "
+                f"there. All such completions: {log}."
             )
 
 
 class GuardedEpisodes(TrainerCallback):
-    """Ends a training whose environment is broken with a checkpoint; by itself its next `reset` raises, and there is none.
+    """Ends a training whose environment is broken with a checkpoint; by itself its next `reset`
+    raises, and there is none.
 
-    environments: the `environments.Guarded` that GRPOTrainer has as its environment_factory. Where several processes train
-    together, all stop at the step after which one would give up.
+    environments: the `environments.Guarded` that GRPOTrainer has as its environment_factory. Where
+    several processes train together, all stop at the step after which one would give up.
     """
 
     def __init__(self, environments: Guarded):
@@ -200,7 +251,9 @@ class GuardedEpisodes(TrainerCallback):
 
 
 def _adaptive(reward: object) -> list:
-    """What in a reward learns from batches (`shaping.AdaptiveReward`), in an ensemble or a partial, too."""
+    """What in a reward learns from batches (`shaping.AdaptiveReward`), in an ensemble or a partial,
+    too.
+    """
     if hasattr(reward, "settle"):
         return [reward]
     inside = [reward.func] if hasattr(reward, "func") else getattr(reward, "rewards", [])

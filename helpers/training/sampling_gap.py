@@ -1,6 +1,8 @@
-"""How far the engine that samples is from the trainer that learns: what the two say of the same tokens.
+"""How far the engine that samples is from the trainer that learns: what the two say of the same
+tokens.
 
-They compute with other kernels and roundings, so the policy that samples is never quite the one whose gradient is taken.
+They compute with other kernels and roundings, so the policy that samples is never quite the one
+whose gradient is taken.
 """
 
 from __future__ import annotations
@@ -16,9 +18,10 @@ from helpers.training.policy import adapter_request, release
 class Gap:
     """The engine's log-probabilities against the trainer's, over `tokens` sampled tokens.
 
-    mean, largest: of the absolute difference, in nats a token. effective: the effective sample size of the ratios
-    exp(trainer - engine), as a share of the tokens; 1 where all are alike. kept, least: the probability that top_p, top_k and
-    min_p leave at a token, on average and where they leave least.
+    mean, largest: of the absolute difference, in nats a token. effective: the effective sample size
+    of the ratios exp(trainer - engine), as a share of the tokens; 1 where all are alike. kept,
+    least: the probability that top_p, top_k and min_p leave at a token, on average and where they
+    leave least.
     """
 
     tokens: int
@@ -31,26 +34,39 @@ class Gap:
 
 @torch.inference_mode()
 def measure(model, tokenizer, prompts: list[list[dict]], config) -> Gap:
-    """Sample one completion for each chat prompt through the model's vLLM engine, as `config` will, and compare.
+    """Sample one completion for each chat prompt through the model's vLLM engine, as `config` will,
+    and compare.
 
-    config: the GRPOConfig of the training. The adapter goes to the engine as a request of its own. (Where Unsloth trains 16-bit
-    weights on one card, it folds the adapter in: there the training's gap may be another.)
+    config: the GRPOConfig of the training. The adapter goes to the engine as a request of its own.
+    (Where Unsloth trains 16-bit weights on one card, it folds the adapter in: there the training's
+    gap may be another.)
     """
     from vllm import SamplingParams
 
     cut = truncation(config)
-    parameters = SamplingParams(temperature=config.temperature, max_tokens=config.max_completion_length, logprobs=0, **cut)
-    texts = [tokenizer.apply_chat_template(prompt, add_generation_prompt=True, tokenize=False) for prompt in prompts]
+    parameters = SamplingParams(
+        temperature=config.temperature, max_tokens=config.max_completion_length, logprobs=0, **cut
+    )
+    texts = [
+        tokenizer.apply_chat_template(prompt, add_generation_prompt=True, tokenize=False)
+        for prompt in prompts
+    ]
     ids = tokenizer(texts, add_special_tokens=False)["input_ids"]
     with adapter_request(model) as request:
         answers = model.fast_generate(
-            [{"prompt_token_ids": row} for row in ids], sampling_params=parameters, lora_request=request, use_tqdm=False
+            [{"prompt_token_ids": row} for row in ids],
+            sampling_params=parameters,
+            lora_request=request,
+            use_tqdm=False,
         )
     release(model)  # as in training, where the engine sleeps while logits are computed
     training = model.training
     try:
         model.eval()
-        found = [_compared(model, row, answer.outputs[0], config, cut) for row, answer in zip(ids, answers, strict=True)]
+        found = [
+            _compared(model, row, answer.outputs[0], config, cut)
+            for row, answer in zip(ids, answers, strict=True)
+        ]
     finally:
         model.train(training)
     difference, kept = (torch.cat(column) for column in zip(*found, strict=True))
@@ -65,10 +81,19 @@ def measure(model, tokenizer, prompts: list[list[dict]], config) -> Gap:
     )
 
 
-def _compared(model, prompt: list[int], sampled, config, cut: dict) -> tuple[torch.Tensor, torch.Tensor]:
-    """For each token that was sampled: log-probability of the trainer minus the engine's, and what truncation leaves there."""
+def _compared(
+    model, prompt: list[int], sampled, config, cut: dict
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """For each token that was sampled: log-probability of the trainer minus the engine's, and what
+    truncation leaves there.
+    """
     tokens = torch.tensor(list(sampled.token_ids), device=model.device)
-    engine = torch.tensor([place[token].logprob for place, token in zip(sampled.logprobs, tokens.tolist(), strict=True)])
+    engine = torch.tensor(
+        [
+            place[token].logprob
+            for place, token in zip(sampled.logprobs, tokens.tolist(), strict=True)
+        ]
+    )
     whole = torch.cat([torch.tensor(prompt, device=model.device), tokens])[None]
     logits = model(input_ids=whole).logits[0, len(prompt) - 1 : -1].float() / config.temperature
     trainer = torch.log_softmax(logits, dim=-1).gather(-1, tokens[:, None])[:, 0].cpu()
@@ -76,15 +101,21 @@ def _compared(model, prompt: list[int], sampled, config, cut: dict) -> tuple[tor
 
 
 def truncation(config) -> dict:
-    """Which of top_p, top_k and min_p cut tokens off when vLLM samples, by name; empty where all may be drawn.
+    """Which of top_p, top_k and min_p cut tokens off when vLLM samples, by name; empty where all
+    may be drawn.
 
     Unsloth samples by `vllm_sampling_params` where the configuration has it.
     """
     asked = getattr(config, "vllm_sampling_params", None) or config
-    return {name: getattr(asked, name) for name, values in _NEUTRAL.items() if getattr(asked, name) not in values}
+    return {
+        name: getattr(asked, name)
+        for name, values in _NEUTRAL.items()
+        if getattr(asked, name) not in values
+    }
 
 
-_NEUTRAL = {"top_p": (1.0, None), "top_k": (0, -1, None), "min_p": (0.0, None)}  # TRL's own values, vLLM's, and unset
+# TRL's own values, vLLM's, and unset
+_NEUTRAL = {"top_p": (1.0, None), "top_k": (0, -1, None), "min_p": (0.0, None)}
 
 
 def _kept(logits: torch.Tensor, cut: dict) -> torch.Tensor:
@@ -92,29 +123,39 @@ def _kept(logits: torch.Tensor, cut: dict) -> torch.Tensor:
     from transformers import MinPLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
 
     left = logits
-    for name, warper in (("min_p", MinPLogitsWarper), ("top_k", TopKLogitsWarper), ("top_p", TopPLogitsWarper)):
+    for name, warper in (
+        ("min_p", MinPLogitsWarper),
+        ("top_k", TopKLogitsWarper),
+        ("top_p", TopPLogitsWarper),
+    ):
         if name in cut:
             left = warper(cut[name])(None, left)
     return (left.logsumexp(-1) - logits.logsumexp(-1)).exp()
 
 
 def lines(gap: Gap, config) -> list[str]:
-    """The gap as lines of text, whether it is corrected, and a warning where sampling is truncated."""
+    """The gap as lines of text, whether it is corrected, and a warning where sampling is
+    truncated.
+    """
     corrected = bool(config.use_vllm and config.vllm_importance_sampling_correction)
     found = [
-        f"vLLM against the trainer, on {gap.tokens:,} sampled tokens: log-probabilities differ by {gap.mean:.4f} nats on "
+        f"vLLM against the trainer, on {gap.tokens:,} sampled tokens: log-probabilities differ by "
+        f"{gap.mean:.4f} nats on "
         f"average and {gap.largest:.2f} at most; effective sample size {gap.effective:.1%}",
         f"importance-sampling correction: {'on' if corrected else 'off'}",
     ]
     if cut := truncation(config):
         effect = (
-            f"the correction multiplies the loss by about {gap.kept:.3f}; with beta 0 on a GPU Unsloth scores what is left"
+            f"the correction multiplies the loss by about {gap.kept:.3f}; with beta 0 on a GPU "
+            "Unsloth scores what is left"
             if corrected
             else "the gradient is that of a policy which nobody sampled from"
         )
         found.append(
-            f"WARNING: {' and '.join(f'{name}={value}' for name, value in cut.items())} cuts off {1 - gap.kept:.2%} of the "
-            f"probability at a token on average and {1 - gap.least:.0%} at most, so {effect} (TRL issue 6789). Leave "
+            f"WARNING: {' and '.join(f'{name}={value}' for name, value in cut.items())} cuts off "
+            f"{1 - gap.kept:.2%} of the "
+            f"probability at a token on average and {1 - gap.least:.0%} at most, so {effect} (TRL "
+            "issue 6789). Leave "
             f"{' and '.join(f'{name} at {_NEUTRAL[name][0]:g}' for name in cut)}."
         )
     return found

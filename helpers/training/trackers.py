@@ -1,4 +1,6 @@
-"""Experiment trackers: one parameter, `report_to`, and everything they keep on this machine in the run folder."""
+"""Experiment trackers: one parameter, `report_to`, and everything they keep on this machine in the
+run folder.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,12 @@ import os
 from helpers.runs import Run
 
 # By the environment variable that says where each keeps what it keeps on this machine.
-TRACKERS = {"none": "", "tensorboard": "TENSORBOARD_LOGGING_DIR", "wandb": "WANDB_DIR", "trackio": "TRACKIO_DIR"}
+TRACKERS = {
+    "none": "",
+    "tensorboard": "TENSORBOARD_LOGGING_DIR",
+    "wandb": "WANDB_DIR",
+    "trackio": "TRACKIO_DIR",
+}
 
 
 def check(report_to: str) -> None:
@@ -19,16 +26,23 @@ def check(report_to: str) -> None:
         near = difflib.get_close_matches(str(report_to), TRACKERS, 1)
         hint = f" Did you mean {near[0]!r}?" if near else ""
         one = "" if isinstance(report_to, str) else " It takes one of them, as a text."
-        raise ValueError(f"report_to={report_to!r} is not known. Known: {', '.join(TRACKERS)}.{one or hint}")
+        raise ValueError(
+            f"report_to={report_to!r} is not known. Known: {', '.join(TRACKERS)}.{one or hint}"
+        )
     if report_to != "none" and importlib.util.find_spec(report_to) is None:
-        raise ValueError(f"report_to={report_to!r} needs the package {report_to}: pip install {report_to}")
+        raise ValueError(
+            f"report_to={report_to!r} needs the package {report_to}: pip install {report_to}"
+        )
 
 
 def options(run: Run, report_to: str) -> dict:
-    """What GRPOConfig needs to report to a tracker: its name, the run's, and the project's. ValueError as `check` gives.
+    """What GRPOConfig needs to report to a tracker: its name, the run's, and the project's.
 
-    wandb without a key keeps the run in `tracking/wandb/`, from where `wandb sync` uploads it. Keys stay in the environment, or
-    in netrc, where the tracker itself looks for them; nothing here records one.
+    ValueError as `check` gives.
+
+    wandb without a key keeps the run in `tracking/wandb/`, from where `wandb sync` uploads it. Keys
+    stay in the environment, or in netrc, where the tracker itself looks for them; nothing here
+    records one.
     """
     check(report_to)
     if report_to == "none":
@@ -37,9 +51,14 @@ def options(run: Run, report_to: str) -> dict:
     os.environ[TRACKERS[report_to]] = str(folder)
     if report_to == "wandb":
         os.environ.setdefault("WANDB_SILENT", "true")  # its greeting holds paths of this machine
-        if not (os.environ.get("WANDB_API_KEY") or os.environ.get("WANDB_MODE") or _logged_in_to_wandb()):
+        if not (
+            os.environ.get("WANDB_API_KEY") or os.environ.get("WANDB_MODE") or _logged_in_to_wandb()
+        ):
             os.environ["WANDB_MODE"] = "offline"
-            print(f"no wandb key was found, so the run is kept in {run.show('tracking/wandb')}; `wandb sync` uploads it")
+            print(
+                f"no wandb key was found, so the run is kept in {run.show('tracking/wandb')}; "
+                "`wandb sync` uploads it"
+            )
     return {"report_to": report_to, "run_name": run.name, "project": "grpo-notebooks"}
 
 

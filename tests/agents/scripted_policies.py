@@ -10,7 +10,8 @@ from trl import GRPOConfig, GRPOTrainer
 from helpers.presets import PRESETS
 
 POCKET = PRESETS["pocket"].model_path
-# The least that TRL asks of a template for tools: it lists them, renders calls and results, and only ever appends.
+# The least that TRL asks of a template for tools: it lists them, renders calls and results, and
+# only ever appends.
 TEMPLATE = """{%- for tool in tools or [] -%}
 <|im_start|>tool {{ tool.function.name }}({{ tool.function.parameters.properties | join(", ") }})<|im_end|>
 {% endfor -%}
@@ -22,21 +23,29 @@ TEMPLATE = """{%- for tool in tools or [] -%}
 {%- if add_generation_prompt -%}
 <|im_start|>assistant
 {% endif -%}"""
-ROWS = Dataset.from_list([{"prompt": [{"role": "user", "content": "Let us play. "}], "seed": seed} for seed in range(4)])
+ROWS = Dataset.from_list(
+    [{"prompt": [{"role": "user", "content": "Let us play. "}], "seed": seed} for seed in range(4)]
+)
 
 
 class Scripted(GRPOTrainer):
-    """TRL's trainer with a policy whose words are known: it answers what `play` makes of the conversation so far."""
+    """TRL's trainer with a policy whose words are known: it answers what `play` makes of the
+    conversation so far.
+    """
 
     play = None
 
-    def _generate_single_turn(self, prompt_ids, images, multimodal_fields, num_generations, has_tool_images=False):
+    def _generate_single_turn(
+        self, prompt_ids, images, multimodal_fields, num_generations, has_tool_images=False
+    ):
         texts = [self.play(self.processing_class.decode(ids)) + "<|im_end|>" for ids in prompt_ids]
         ids = [self.processing_class(text, add_special_tokens=False)["input_ids"] for text in texts]
         return [one[: self.max_completion_length] for one in ids], None  # as an engine would
 
 
-def trained(trainer_class, tokenizer, folder, guard, play=None, callbacks=(), reward_funcs=None, **options) -> GRPOTrainer:
+def trained(
+    trainer_class, tokenizer, folder, guard, play=None, callbacks=(), reward_funcs=None, **options
+) -> GRPOTrainer:
     """A trainer after one step on four questions, each asked twice."""
     config = GRPOConfig(
         output_dir=str(folder),

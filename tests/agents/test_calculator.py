@@ -25,10 +25,16 @@ def test_a_wrong_answer_earns_a_little_and_only_the_first_counts():
 
 def test_the_columns_of_a_row_do_not_change_the_question():
     environment = Calculator()
-    assert environment.reset(seed=1, prompt=[], level=3) == environment.reset(seed=1) != environment.reset(seed=2)
+    assert (
+        environment.reset(seed=1, prompt=[], level=3)
+        == environment.reset(seed=1)
+        != environment.reset(seed=2)
+    )
 
 
-@pytest.mark.parametrize(("expression", "value"), [("1+2*3", 7), (" (1 + 2) * -3 ", -9), ("--4", 4), ("7-7", 0)])
+@pytest.mark.parametrize(
+    ("expression", "value"), [("1+2*3", 7), (" (1 + 2) * -3 ", -9), ("--4", 4), ("7-7", 0)]
+)
 def test_an_expression_has_its_value(expression, value):
     assert evaluate(expression) == value
 
@@ -39,5 +45,7 @@ def test_an_expression_has_its_value(expression, value):
      "(", "\0", "007", "lambda: 1", "'a' * 999", "1j", "+1", "~1", "(" * 150, "9" * 201, "\ud800"],
 )  # fmt: skip
 def test_whatever_else_is_refused_in_a_sentence(expression):
-    with pytest.raises(ToolError, match=r"is not an expression|is not allowed|has at most 200 characters"):
+    with pytest.raises(
+        ToolError, match=r"is not an expression|is not allowed|has at most 200 characters"
+    ):
         evaluate(expression)

@@ -6,8 +6,8 @@ from typing import Literal
 import pytest
 
 from helpers.agents import calculator, guessing, schemas
-from helpers.agents.schemas import misfit
 from helpers.agents.protocol import schema_of
+from helpers.agents.schemas import misfit
 
 
 def tool(
@@ -61,7 +61,10 @@ def test_what_fits_goes_through(arguments):
         ({"count": None}, "tool: count must be a whole number, not None."),
         ({"count": 1, "share": "half"}, "tool: share must be a number, not 'half'."),
         ({"count": 1, "kind": "c"}, "tool: kind must be one of 'a', 'b', not 'c'."),
-        ({"count": 1, "places": [1, "2"]}, "tool: places must be a list, each a whole number, not [1, '2']."),
+        (
+            {"count": 1, "places": [1, "2"]},
+            "tool: places must be a list, each a whole number, not [1, '2'].",
+        ),
         ({"count": 1, "pair": [1]}, "tool: pair must be a list, not [1]."),
         ({"count": 1, "weights": {"a": "b"}}, "tool: weights must be an object, not {'a': 'b'}."),
         ({"count": 1, "either": 1.5}, "tool: either must be a whole number or a text, not 1.5."),
@@ -78,11 +81,16 @@ def test_brackets_without_end_are_no_reason_to_fail():
     deep = []
     for _ in range(100_000):
         deep = [deep]
-    assert misfit("tool", SCHEMA, {"count": deep}) == "tool: count must be a whole number, not a list."
+    assert (
+        misfit("tool", SCHEMA, {"count": deep}) == "tool: count must be a whole number, not a list."
+    )
 
 
 def test_a_tool_without_arguments_takes_none():
-    assert misfit("look", {"type": "object", "properties": {}}, {"at": 1}) == "look takes no 'at'; it takes nothing."
+    assert (
+        misfit("look", {"type": "object", "properties": {}}, {"at": 1})
+        == "look takes no 'at'; it takes nothing."
+    )
 
 
 @pytest.mark.parametrize("module", [schemas, calculator, guessing])

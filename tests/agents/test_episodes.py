@@ -1,4 +1,6 @@
-"""Episodes outside of a trainer are those that TRL plays inside: the same tokens, masks, messages, counts and rewards."""
+"""Episodes outside of a trainer are those that TRL plays inside: the same tokens, masks, messages,
+counts and rewards.
+"""
 
 import copy
 import json
@@ -28,7 +30,11 @@ ROOM, TURNS = 200, 3  # tokens and answered turns of a scripted episode
 
 def row(name: str, seed: int, before: str = "") -> dict:
     system = {"role": "system", "content": before + "Call a tool in each turn until you are done."}
-    return {"prompt": [system, {"role": "user", "content": f"Game {name}. "}], "seed": seed, "name": name}
+    return {
+        "prompt": [system, {"role": "user", "content": f"Game {name}. "}],
+        "seed": seed,
+        "name": name,
+    }
 
 
 class Noting:
@@ -38,7 +44,8 @@ class Noting:
 
     def _generate(self, prompts):
         generated = super()._generate(prompts)
-        self.generated = copy.deepcopy(generated[:4])  # the ids of prompts and of completions, the tool mask, the messages
+        # the ids of prompts and of completions, the tool mask, the messages
+        self.generated = copy.deepcopy(generated[:4])
         return generated
 
 
@@ -49,26 +56,47 @@ class Sampling(Noting, GRPOTrainer):
 class Scripted(Noting, GRPOTrainer):
     """What `script` says; as long a turn as TRL would let a model write, and no longer."""
 
-    def _generate_single_turn(self, prompt_ids, images, multimodal_fields, num_generations, has_tool_images=False):
+    def _generate_single_turn(
+        self, prompt_ids, images, multimodal_fields, num_generations, has_tool_images=False
+    ):
         return self.script(prompt_ids), None
 
 
-def step(kind, model, tokenizer, folder, rows, *, script=None, length, turns, ours=False, environment=Guessing, **options):
-    """A trainer after one step that changes nothing, and the episodes, where they were played by us.
+def step(
+    kind,
+    model,
+    tokenizer,
+    folder,
+    rows,
+    *,
+    script=None,
+    length,
+    turns,
+    ours=False,
+    environment=Guessing,
+    **options,
+):
+    """A trainer after one step that changes nothing, and the episodes, where they were played by
+    us.
 
     Each row is played twice. ours: through `rollout_func`, otherwise through `environment_factory`.
     """
     played, row_of = [], {row["prompt"][-1]["content"]: row for row in rows}
 
     def rollout(prompts, trainer):
-        limits = {"max_completion_length": length, "context": trainer.model.config.max_position_embeddings}
+        limits = {
+            "max_completion_length": length,
+            "context": trainer.model.config.max_position_embeddings,
+        }
         chosen = [row_of[prompt[-1]["content"]] for prompt in prompts]
         with policy.continuing(trainer.model, tokenizer, max_new_tokens=length, seed=None) as write:
 
             def complete(prompts, room):
                 return script(prompts) if script else [ids for (ids,) in write(prompts)]
 
-            played[:] = episodes.play(complete, tokenizer, environment, chosen, turns=turns, **limits)
+            played[:] = episodes.play(
+                complete, tokenizer, environment, chosen, turns=turns, **limits
+            )
         return {
             "prompt_ids": [one.prompt_ids for one in played],
             "completion_ids": [one.ids for one in played],
@@ -103,7 +131,14 @@ def step(kind, model, tokenizer, folder, rows, *, script=None, length, turns, ou
     )
     way = {"rollout_func": rollout} if ours else {"environment_factory": environment}
     data = Dataset.from_list(rows)
-    trainer = kind(copy.deepcopy(model), rewards, args=config, train_dataset=data, processing_class=tokenizer, **way)
+    trainer = kind(
+        copy.deepcopy(model),
+        rewards,
+        args=config,
+        train_dataset=data,
+        processing_class=tokenizer,
+        **way,
+    )
     trainer.script = script
     torch.manual_seed(3)
     trainer.train()
@@ -111,13 +146,27 @@ def step(kind, model, tokenizer, folder, rows, *, script=None, length, turns, ou
 
 
 def both(kind, model, tokenizer, folder, rows, **options):
-    """The log of TRL's own step and our episodes, after everything about them was found the same."""
-    (trl, _), (trainer, played) = (step(kind, model, tokenizer, folder, rows, ours=ours, **options) for ours in (False, True))
+    """The log of TRL's own step and our episodes, after everything about them was found
+    the same.
+    """
+    (trl, _), (trainer, played) = (
+        step(kind, model, tokenizer, folder, rows, ours=ours, **options) for ours in (False, True)
+    )
     assert trl.generated[:3] == trainer.generated[:3]
-    assert trl.generated == tuple([getattr(one, what) for one in played] for what in ("prompt_ids", "ids", "mask", "said"))
+    assert trl.generated == tuple(
+        [getattr(one, what) for one in played] for what in ("prompt_ids", "ids", "mask", "said")
+    )
     assert [one.get_reward() for one in trl.environments] == [one.reward for one in played]
     log, ours = trl.state.log_history[0], trainer.state.log_history[0]
-    for key in ("loss", "grad_norm", "reward", "reward_std", "completions/mean_length", "completions/clipped_ratio", "entropy"):
+    for key in (
+        "loss",
+        "grad_norm",
+        "reward",
+        "reward_std",
+        "completions/mean_length",
+        "completions/clipped_ratio",
+        "entropy",
+    ):
         assert log.get(key) == ours.get(key), key
     calls, failed = sum(len(one.calls) for one in played), sum(one.failed for one in played)
     assert log["tools/call_frequency"] == pytest.approx(calls / len(played))
@@ -126,7 +175,7 @@ def both(kind, model, tokenizer, folder, rows, **options):
     return log, played
 
 
-# --- What a model samples ----------------------------------------------------------------------------------------------
+# --- What a model samples -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -138,7 +187,16 @@ def test_sampled_episodes_are_those_of_trl(beginner, tmp_path, length, turns, co
     model, tokenizer = copy.deepcopy(beginner[0]), beginner[1]
     model.config.max_position_embeddings = context
     rows = [row(str(seed), seed) for seed in range(1, 5)]
-    log, played = both(Sampling, model, tokenizer, tmp_path, rows, length=length, turns=turns, environment=Guarded(Guessing))
+    log, played = both(
+        Sampling,
+        model,
+        tokenizer,
+        tmp_path,
+        rows,
+        length=length,
+        turns=turns,
+        environment=Guarded(Guessing),
+    )
     longest, cut = max(len(one.ids) for one in played), [one for one in played if not one.finished]
     assert log["tools/call_frequency"] > 1 and log["grad_norm"] > 0 and longest <= length
     assert {0, 1} == {token for one in played for token in one.mask}
@@ -150,7 +208,7 @@ def test_sampled_episodes_are_those_of_trl(beginner, tmp_path, length, turns, co
         assert cut and longest + len(played[0].prompt_ids) < context + length
 
 
-# --- What is forced ----------------------------------------------------------------------------------------------------
+# --- What is forced -------------------------------------------------------------------------------
 
 
 def guess(number) -> str:
@@ -172,7 +230,8 @@ SAID = {
     "just fits": ["{filled}" + guess(50)],
     "long prompt": [guess(50), guess(25)],
 }
-# Of each: how many calls were made, how many of them failed, and whether the policy had the last word.
+# Of each: how many calls were made, how many of them failed, and whether the policy had the last
+# word.
 COUNTS = {
     "ordinary": (2, 0, True),
     "cut turn": (1, 0, True),  # its last word was cut, which TRL logs as completions/clipped_ratio
@@ -195,13 +254,21 @@ def name_of(prompt: str) -> str:
 
 
 def scripted(tokenizer, filled: str = ""):
-    """A policy that says what stands in SAID for the game that its prompt names, then that it is done."""
+    """A policy that says what stands in SAID for the game that its prompt names, then that
+    it is done.
+    """
 
     def script(prompts):
         texts = []
         for conversation in map(tokenizer.decode, prompts):
-            turn, said = conversation.count("<|im_start|>assistant") - 1, SAID[name_of(conversation)]
-            texts.append((said[turn] if turn < len(said) else "Done.").replace("{filled}", filled) + "<|im_end|>")
+            turn, said = (
+                conversation.count("<|im_start|>assistant") - 1,
+                SAID[name_of(conversation)],
+            )
+            texts.append(
+                (said[turn] if turn < len(said) else "Done.").replace("{filled}", filled)
+                + "<|im_end|>"
+            )
         return [tokenizer(text, add_special_tokens=False)["input_ids"][:ROOM] for text in texts]
 
     return script
@@ -213,15 +280,23 @@ def forced(beginner, tmp_path_factory):
     model, tokenizer = copy.deepcopy(beginner[0]), beginner[1]
     alone = row("just fits", 7)
     (one,) = episodes.play(
-        lambda prompts, room: scripted(tokenizer)(prompts), tokenizer, Guessing, [alone], max_completion_length=ROOM, turns=1
+        lambda prompts, room: scripted(tokenizer)(prompts),
+        tokenizer,
+        Guessing,
+        [alone],
+        max_completion_length=ROOM,
+        turns=1,
     )
     end = len(tokenizer("Done.<|im_end|>")["input_ids"])
-    script = scripted(tokenizer, filled="<" * (ROOM - len(one.ids) + end))  # so that its result ends where the room does
+    # so that its result ends where the room does
+    script = scripted(tokenizer, filled="<" * (ROOM - len(one.ids) + end))
     rows = [row(name, 7, "<" * 300 * (name == "long prompt")) for name in SAID]
     longest = max(len(episodes.begun(tokenizer, Guessing(), one).prompt_ids) for one in rows)
     model.config.max_position_embeddings = longest + 20
     folder = tmp_path_factory.mktemp("forced")
-    log, played = both(Scripted, model, tokenizer, folder, rows, script=script, length=ROOM, turns=TURNS)
+    log, played = both(
+        Scripted, model, tokenizer, folder, rows, script=script, length=ROOM, turns=TURNS
+    )
     return {name_of(one.prompt[-1]["content"]): one for one in played}, log
 
 
@@ -240,17 +315,38 @@ def test_what_was_forced_came_about(forced, beginner):
     cut = [name for name, one in played.items() if one.ids[-1] != end]
     assert sorted(cut) == ["cut call", "cut turn", "just fits"]
     assert log["completions/clipped_ratio"] == pytest.approx(3 / len(SAID))
-    assert [message["role"] for message in played["two calls"].said] == ["assistant", "tool", "tool", "assistant"]
+    assert [message["role"] for message in played["two calls"].said] == [
+        "assistant",
+        "tool",
+        "tool",
+        "assistant",
+    ]
     assert played["unknown"].said[1]["content"] == "{'error': 'Tool check not found.'}"
-    assert "tool_calls" not in played["unparsable"].said[0] and "arguments" in played["unparsable"].said[0]["content"]
+    assert (
+        "tool_calls" not in played["unparsable"].said[0]
+        and "arguments" in played["unparsable"].said[0]["content"]
+    )
     assert played["silent"].said[-1] == {"role": "assistant", "content": ""}
-    assert played["just fits"].said[-1] == {"role": "tool", "name": "guess", "content": "Lower than 50."}
+    assert played["just fits"].said[-1] == {
+        "role": "tool",
+        "name": "guess",
+        "content": "Lower than 50.",
+    }
     assert [len(played[name].said) for name in ("turns", "no room", "long prompt")] == [7, 3, 3]
-    unanswered = {name: played[name].said[-1]["tool_calls"][0]["function"] for name in ("turns", "no room", "long prompt")}
-    assert [call == played[name].calls[-1] for name, call in unanswered.items()] == [False, True, True]
+    unanswered = {
+        name: played[name].said[-1]["tool_calls"][0]["function"]
+        for name in ("turns", "no room", "long prompt")
+    }
+    assert [call == played[name].calls[-1] for name, call in unanswered.items()] == [
+        False,
+        True,
+        True,
+    ]
     for one in played.values():
         policys = [token for token, own in zip(one.ids, one.mask, strict=True) if own]
-        assert "Lower" not in tokenizer.decode(policys) and "<|im_start|>" not in tokenizer.decode(policys)
+        assert "Lower" not in tokenizer.decode(policys) and "<|im_start|>" not in tokenizer.decode(
+            policys
+        )
 
 
 @pytest.mark.slow
@@ -258,14 +354,23 @@ def test_what_was_forced_came_about(forced, beginner):
 def test_with_a_template_that_trl_prepares_itself_the_tokens_are_the_same(beginner, tmp_path, name):
     model, (tokenizer, prepared) = beginner[0], (copy.deepcopy(beginner[1]) for _ in range(2))
     for one in (tokenizer, prepared):
-        one.chat_template, one.response_template = getattr(chat_template_utils, f"{name}_chat_template"), None
+        one.chat_template, one.response_template = (
+            getattr(chat_template_utils, f"{name}_chat_template"),
+            None,
+        )
     prepare_template(prepared)
-    rows, script = [row(name, 7) for name in ("ordinary", "two calls", "unknown", "turns")], scripted(tokenizer)
+    rows, script = (
+        [row(name, 7) for name in ("ordinary", "two calls", "unknown", "turns")],
+        scripted(tokenizer),
+    )
     options = {"script": script, "length": 2000, "turns": TURNS}
     (trl, _), (_, played) = (
-        step(Scripted, model, one, tmp_path, rows, ours=ours, **options) for one, ours in ((tokenizer, False), (prepared, True))
+        step(Scripted, model, one, tmp_path, rows, ours=ours, **options)
+        for one, ours in ((tokenizer, False), (prepared, True))
     )
-    assert trl.generated == tuple([getattr(one, what) for one in played] for what in ("prompt_ids", "ids", "mask", "said"))
+    assert trl.generated == tuple(
+        [getattr(one, what) for one in played] for what in ("prompt_ids", "ids", "mask", "said")
+    )
     assert sum(len(one.calls) for one in played) == 16
 
 
@@ -281,8 +386,20 @@ def test_a_list_that_a_tool_returns_is_passed_on_as_trl_does(beginner, tmp_path)
 
     model, tokenizer = beginner
     rows, script = [row("ordinary", 7)], scripted(tokenizer)
-    _, played = both(Scripted, model, tokenizer, tmp_path, rows, script=script, length=ROOM, turns=TURNS, environment=Listing)
-    assert played[0].said[1]["content"] == ["Lower than 50."] and "    ['Lower than 50.']" in transcript(played[0].said)
+    _, played = both(
+        Scripted,
+        model,
+        tokenizer,
+        tmp_path,
+        rows,
+        script=script,
+        length=ROOM,
+        turns=TURNS,
+        environment=Listing,
+    )
+    assert played[0].said[1]["content"] == [
+        "Lower than 50."
+    ] and "    ['Lower than 50.']" in transcript(played[0].said)
 
 
 def test_the_row_is_left_as_it_was_and_an_environment_may_say_nothing(beginner):
@@ -292,27 +409,51 @@ def test_the_row_is_left_as_it_was_and_an_environment_may_say_nothing(beginner):
 
     one = row("ordinary", 7)
     before = copy.deepcopy(one)
-    assert episodes.begun(beginner[1], Guessing(), one).prompt[-1]["content"].startswith("Game ordinary. I am thinking")
+    assert (
+        episodes.begun(beginner[1], Guessing(), one)
+        .prompt[-1]["content"]
+        .startswith("Game ordinary. I am thinking")
+    )
     assert episodes.begun(beginner[1], Silent(), one).prompt == before["prompt"] == one["prompt"]
 
 
-# --- What is logged ----------------------------------------------------------------------------------------------------
+# --- What is logged -------------------------------------------------------------------------------
 
 
 def logged(model, tokenizer, run, calls, rewards):
-    """TRL's step on two games, each beginning with one of these calls, with its completions logged."""
+    """TRL's step on two games, each beginning with one of these calls, with its
+    completions logged.
+    """
     rows = [row("one", 1), row("two", 2)]
 
     def script(prompts):
         texts = ["Done.", *calls]
-        which = [0 if "<tool_call>" in text else 1 + (name_of(text) == "two") for text in map(tokenizer.decode, prompts)]
-        return [tokenizer(texts[at] + "<|im_end|>", add_special_tokens=False)["input_ids"] for at in which]
+        which = [
+            0 if "<tool_call>" in text else 1 + (name_of(text) == "two")
+            for text in map(tokenizer.decode, prompts)
+        ]
+        return [
+            tokenizer(texts[at] + "<|im_end|>", add_special_tokens=False)["input_ids"]
+            for at in which
+        ]
 
     folder = run.path("checkpoints")
     options = {"script": script, "length": ROOM, "turns": TURNS, "environment": Guarded(Guessing)}
-    step(Scripted, model, tokenizer, folder, rows, **options, log_completions=True, reward_funcs=rewards)
+    step(
+        Scripted,
+        model,
+        tokenizer,
+        folder,
+        rows,
+        **options,
+        log_completions=True,
+        reward_funcs=rewards,
+    )
     train = pd.DataFrame(
-        {"question": [f"Game {name}. {Guessing().reset(seed=1)}" for name in ("one", "two")], "answer": ["", ""]}
+        {
+            "question": [f"Game {name}. {Guessing().reset(seed=1)}" for name in ("one", "two")],
+            "answer": ["", ""],
+        }
     )
     train.to_parquet(run.path("data/train.parquet"))
     return checkpoints._sampled_completions(run)
@@ -325,18 +466,26 @@ def run(tmp_path, monkeypatch):
 
 
 def extra(value) -> str:
-    return json.dumps({"name": "guess", "arguments": {"number": 5}, "id": value}).join(("<tool_call>", "</tool_call>"))
+    return json.dumps({"name": "guess", "arguments": {"number": 5}, "id": value}).join(
+        ("<tool_call>", "</tool_call>")
+    )
 
 
 UNLIKE = {
     "a number and a text": [guess(50), guess("50")],
     "no arguments": [called("guess"), called("guess")],
-    "an object and a list": [guess(50), '<tool_call>{"name": "guess", "arguments": [50]}</tool_call>'],
+    "an object and a list": [
+        guess(50),
+        '<tool_call>{"name": "guess", "arguments": [50]}</tool_call>',
+    ],
     "a number of 70 bits": [guess(50), guess(2**70)],
     "what is neither": [extra(1), extra("one")],
 }
 ENDS_WITH = dict.fromkeys(UNLIKE, pyarrow.ArrowInvalid)
-ENDS_WITH |= {"no arguments": pyarrow.ArrowNotImplementedError, "a number of 70 bits": OverflowError}
+ENDS_WITH |= {
+    "no arguments": pyarrow.ArrowNotImplementedError,
+    "a number of 70 bits": OverflowError,
+}
 
 
 def unpaid(completions, **columns):
@@ -344,8 +493,11 @@ def unpaid(completions, **columns):
 
 
 @pytest.mark.parametrize("name", UNLIKE)
-def test_calls_unlike_each_other_end_a_training_that_logs_them_and_finished_lets_it_go_on(beginner, run, name):
-    # TRL 1.15 alone. Where this no longer raises, `finished` need not make text of the arguments any more.
+def test_calls_unlike_each_other_end_a_training_that_logs_them_and_finished_lets_it_go_on(
+    beginner, run, name
+):
+    # TRL 1.15 alone. Where this no longer raises, `finished` need not make text of the arguments
+    # any more.
     with pytest.raises(ENDS_WITH[name]):
         logged(*beginner, run, UNLIKE[name], [unpaid])
     table = logged(*beginner, run, UNLIKE[name], [unpaid, finished])
@@ -357,17 +509,25 @@ def test_calls_unlike_each_other_end_a_training_that_logs_them_and_finished_lets
 
 def test_the_completions_of_a_run_are_transcripts(beginner, run):
     table = logged(*beginner, run, UNLIKE["a number and a text"], [finished])
-    by_name = {name_of(question): said for question, said in zip(table["question"], table["completion"], strict=True)}
+    by_name = {
+        name_of(question): said
+        for question, said in zip(table["question"], table["completion"], strict=True)
+    }
     assert by_name == {
         "one": "guess(number=50)\n    Lower than 50.\nDone.",
-        "two": "guess(number='50')\n    {'error': \"guess: number must be a whole number, not '50'.\"}\nDone.",
+        "two": "guess(number='50')\n    {'error': \"guess: number must be a whole number, not "
+        "'50'.\"}\nDone.",
     }
-    assert list(table["answer"]) == [""] * 4 and sorted(table["Guessing"]) == pytest.approx([0.0, 0.0, 0.1, 0.1])
+    assert list(table["answer"]) == [""] * 4 and sorted(table["Guessing"]) == pytest.approx(
+        [0.0, 0.0, 0.1, 0.1]
+    )
 
 
 def test_a_call_that_nobody_answered_stands_in_the_table_too(beginner, run):
     table = logged(*beginner, run, [called("x" * 90), called("x" * 90)], [finished])
-    assert list(table["completion"]) == [f"{'x' * 90}()"] * 4 and list(table["finished"]) == [0.0] * 4
+    assert (
+        list(table["completion"]) == [f"{'x' * 90}()"] * 4 and list(table["finished"]) == [0.0] * 4
+    )
 
 
 @pytest.mark.parametrize(
@@ -394,7 +554,9 @@ def test_messages_that_trl_does_not_make_are_judged_and_shown_too():
 
     call = {"type": "function", "function": {"arguments": {"number": 5}}}
     said = [{"role": "assistant", "tool_calls": np.array([call], dtype=object)}, {"role": "tool"}]
-    assert finished([said, said[:1], [{"role": "assistant", "content": "Hm", "tool_calls": None}]]) == [0.0, 0.0, 1.0]
+    assert finished(
+        [said, said[:1], [{"role": "assistant", "content": "Hm", "tool_calls": None}]]
+    ) == [0.0, 0.0, 1.0]
     assert finished([said]) == [0.0], "a second time"
     assert call["function"] == {"name": "", "arguments": '{"number": 5}'}
     assert transcript(said) == "(number=5)\n    "

@@ -31,7 +31,9 @@ def begun(does, **options):
 
 
 def impatient(guard: Guarded, function, **arguments) -> str:
-    """The refusal of a call that does not return; no other call has to be quick, however busy the machine is."""
+    """The refusal of a call that does not return; no other call has to be quick, however busy the
+    machine is.
+    """
     roomy, guard.seconds = guard.seconds, 0.1
     said = refusal(function, **arguments)
     guard.seconds = roomy
@@ -44,14 +46,17 @@ def refusal(function, **arguments) -> str:
     return str(refused.value)
 
 
-# --- What TRL sees -----------------------------------------------------------------------------------------------------
+# --- What TRL sees --------------------------------------------------------------------------------
 
 
 def test_tools_keep_their_name_signature_and_docstring():
     bare, guarded = Guessing(), Guarded(Guessing)()
     assert type(guarded).__name__ == "Guessing"  # TRL logs the reward under this name
     assert schema_of(guarded.guess) == schema_of(bare.guess)
-    assert inspect.signature(guarded.guess) == inspect.signature(bare.guess) and guarded.guess.__name__ == "guess"
+    assert (
+        inspect.signature(guarded.guess) == inspect.signature(bare.guess)
+        and guarded.guess.__name__ == "guess"
+    )
     assert type(Guarded(Guessing)()) is not type(guarded)
     guard = Guarded(Guessing)
     assert type(guard()) is type(guard())  # get_reward is asked only of exactly this class
@@ -62,14 +67,18 @@ def test_a_docstring_that_is_inherited_counts_as_it_does_for_trl():
         def say(self, word: str) -> str:
             return word.upper()
 
-    assert schema_of(Guarded(Louder)().say) == schema_of(Louder().say) == schema_of(sick.Healthy().say)
+    assert (
+        schema_of(Guarded(Louder)().say) == schema_of(Louder().say) == schema_of(sick.Healthy().say)
+    )
 
 
 def test_only_an_environment_that_judges_itself_has_get_reward():
     class Unjudged(sick.Healthy):
         get_reward = None
 
-    assert not hasattr(Guarded(Unjudged).kind, "get_reward") and hasattr(Guarded(sick.Healthy).kind, "get_reward")
+    assert not hasattr(Guarded(Unjudged).kind, "get_reward") and hasattr(
+        Guarded(sick.Healthy).kind, "get_reward"
+    )
 
 
 def test_a_healthy_episode_is_as_without_a_guard():
@@ -86,7 +95,7 @@ def test_a_healthy_episode_is_as_without_a_guard():
         assert bare.get_reward() == guarded.get_reward() and bare._regret() == guarded._regret()
 
 
-# --- Results and arguments ---------------------------------------------------------------------------------------------
+# --- Results and arguments ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -107,7 +116,9 @@ def test_a_result_becomes_a_text_that_can_be_tokenised(result, text, tokenizer):
     tokenizer(environment.say(word="a"))
 
 
-@pytest.mark.parametrize("result", [None, object(), b"bytes", {1, 2}, (step for step in "ab"), {("a", "b"): 1}])
+@pytest.mark.parametrize(
+    "result", [None, object(), b"bytes", {1, 2}, (step for step in "ab"), {("a", "b"): 1}]
+)
 def test_a_result_that_is_no_text_is_a_fault_and_a_failed_call(result):
     environment, guard = begun(lambda *_: result)
     assert "which is no text" in refusal(environment.say, word="a")
@@ -130,7 +141,11 @@ def test_half_characters_are_spelt_out_before_the_cut():
 def test_what_an_episode_begins_with_is_cut_too():
     guard = Guarded(sick.saying("x" * 10_000_000), result_characters=200)
     text = guard().reset(seed=1)
-    assert len(text) == 200 and text.endswith("[cut to 200 of 10,000,000 characters]") and guard.counts["cut"] == 1
+    assert (
+        len(text) == 200
+        and text.endswith("[cut to 200 of 10,000,000 characters]")
+        and guard.counts["cut"] == 1
+    )
     assert Guarded(sick.saying(None))().reset(seed=1) is None
 
 
@@ -148,16 +163,22 @@ def test_what_an_environment_refuses_is_its_word_to_the_policy_and_no_fault():
     assert not guard.faults and guard.counts["refused"] == 1
 
 
-# --- Raising, hanging, ending ------------------------------------------------------------------------------------------
+# --- Raising, hanging, ending ---------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("error", [ZeroDivisionError("division by zero"), SystemExit(0), KeyboardInterrupt(), OSError()])
+@pytest.mark.parametrize(
+    "error", [ZeroDivisionError("division by zero"), SystemExit(0), KeyboardInterrupt(), OSError()]
+)
 def test_a_tool_that_raises_costs_one_call_and_is_logged(error, run):
     environment, guard = begun(sick.raising(error), run=run)
     assert refusal(environment.say, word="a").startswith(f"say failed: {type(error).__name__}")
     (line,) = run.require("checkpoints/environment_faults.jsonl").read_text().splitlines()
     logged = json.loads(line)
-    assert logged["call"] == "say" and logged["arguments"] == "word='a'" and type(error).__name__ in logged["what"]
+    assert (
+        logged["call"] == "say"
+        and logged["arguments"] == "word='a'"
+        and type(error).__name__ in logged["what"]
+    )
     assert environment.reset(seed=2) == "Say 2." and not guard.counts["dead"]
 
 
@@ -171,7 +192,10 @@ def test_the_first_fault_of_a_call_is_printed_with_the_place_of_the_log(run, cap
     for _ in range(3):
         refusal(environment.say, word="a")
     (line,) = capsys.readouterr().out.splitlines()
-    assert line.startswith("Doing.say(word='a') raised ValueError: no.") and "environment_faults.jsonl" in line
+    assert (
+        line.startswith("Doing.say(word='a') raised ValueError: no.")
+        and "environment_faults.jsonl" in line
+    )
 
 
 @pytest.mark.parametrize("does", [sick.sleeping, sick.spinning])
@@ -179,8 +203,14 @@ def test_a_tool_that_never_returns_ends_its_episode_and_no_other(does):
     environment, guard = begun(does)
     other = guard()
     other.reset(seed=1)
-    assert impatient(guard, environment.say, word="a") == "say did not answer in 0.1 seconds. The episode is over."
-    assert refusal(environment.say, word="b") == "The episode is over: say did not answer in 0.1 seconds."
+    assert (
+        impatient(guard, environment.say, word="a")
+        == "say did not answer in 0.1 seconds. The episode is over."
+    )
+    assert (
+        refusal(environment.say, word="b")
+        == "The episode is over: say did not answer in 0.1 seconds."
+    )
     assert environment.get_reward() == 0.0  # hanging a tool must not pay
     assert guard.counts["dead"] == 1 and "did not return within 0.1 seconds" in guard.faults[0].what
     assert other.get_reward() == 0.0 and environment.reset(seed=2) == "Say 2."
@@ -209,7 +239,11 @@ def test_what_comes_late_changes_nothing_of_the_next_episode():
     impatient(guard, environment.say, word="late")
     environment.reset(seed=2)
     go_on.set()
-    assert went_on.wait(600) and environment.get_reward() == 0.0 and environment.say(word="soon") == "soon"
+    assert (
+        went_on.wait(600)
+        and environment.get_reward() == 0.0
+        and environment.say(word="soon") == "soon"
+    )
 
 
 def test_after_the_last_turn_every_tool_says_so_until_the_next_episode():
@@ -227,7 +261,9 @@ def test_many_harmless_faults_do_not_hide_the_one_that_ends_episodes(capsys, mon
     for _ in range(10):
         refusal(environment.say, word="a")
     monkeypatch.setattr(sick.Healthy, "reset", sick.broken_reset(OSError("database gone")).reset)
-    with pytest.raises(BrokenEnvironment, match=r"Last: Doing.reset\(seed=1\) raised OSError: database gone"):
+    with pytest.raises(
+        BrokenEnvironment, match=r"Last: Doing.reset\(seed=1\) raised OSError: database gone"
+    ):
         for _ in range(200):
             environment.reset(seed=1)
     assert [fault.call for fault in guard.faults] == 3 * ["say"] + 3 * ["reset"]
@@ -236,12 +272,14 @@ def test_many_harmless_faults_do_not_hide_the_one_that_ends_episodes(capsys, mon
 
 def test_where_no_thread_can_be_started_it_says_so(monkeypatch):
     guard = Guarded(sick.Healthy)
-    monkeypatch.setattr(threading.Thread, "start", sick.raising(RuntimeError("can't start new thread")))
+    monkeypatch.setattr(
+        threading.Thread, "start", sick.raising(RuntimeError("can't start new thread"))
+    )
     with pytest.raises(BrokenEnvironment, match="no thread can be started for another episode"):
         guard().reset(seed=1)
 
 
-# --- Reset and reward --------------------------------------------------------------------------------------------------
+# --- Reset and reward -----------------------------------------------------------------------------
 
 
 def test_an_episode_that_cannot_begin_is_dead_and_its_reward_is_left_out():
@@ -250,7 +288,9 @@ def test_an_episode_that_cannot_begin_is_dead_and_its_reward_is_left_out():
     assert "reset failed" in refusal(environment.say, word="a") and environment.get_reward() is None
 
 
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), "1.0", None, [1], RuntimeError("no judge")])
+@pytest.mark.parametrize(
+    "value", [float("nan"), float("inf"), "1.0", None, [1], RuntimeError("no judge")]
+)
 def test_a_reward_that_is_no_number_is_left_out_and_logged(value):
     guard = Guarded(sick.rewarding(value))
     environment = guard()
@@ -272,7 +312,9 @@ def test_what_a_reward_function_reads_of_an_environment_is_still_there():
 def test_attributes_of_an_environment_are_not_hidden_by_those_of_the_guard():
     class Counting(sick.Healthy):
         def reset(self, seed: int, **columns):
-            self._calls = self._dead = self._worker = self._inner = self._run = self._guarded = "mine"
+            self._calls = self._dead = self._worker = self._inner = self._run = self._guarded = (
+                "mine"
+            )
 
     environment = Guarded(Counting)()
     environment.reset(seed=1)
@@ -316,11 +358,14 @@ def test_asynchronous_tools_are_awaited_and_timed_in_one_loop():
     guard = Guarded(Waiting)
     environment = guard()
     environment.reset(seed=1)
-    assert environment.say(word="a") + environment.say(word="b") == "ab" and environment.get_reward() == 1.0
+    assert (
+        environment.say(word="a") + environment.say(word="b") == "ab"
+        and environment.get_reward() == 1.0
+    )
     assert "did not answer" in impatient(guard, environment.say, word="late")
 
 
-# --- Giving up, and leaving nothing behind -----------------------------------------------------------------------------
+# --- Giving up, and leaving nothing behind --------------------------------------------------------
 
 
 def test_where_more_than_one_in_a_hundred_episodes_dies_the_next_reset_gives_up():
@@ -328,7 +373,9 @@ def test_where_more_than_one_in_a_hundred_episodes_dies_the_next_reset_gives_up(
     environment = guard()
     for _ in range(100):
         environment.reset(seed=1)
-    with pytest.raises(BrokenEnvironment, match=r"100 of 100 episodes died.*reset\(seed=1\) raised OSError: gone"):
+    with pytest.raises(
+        BrokenEnvironment, match=r"100 of 100 episodes died.*reset\(seed=1\) raised OSError: gone"
+    ):
         environment.reset(seed=1)
 
 
@@ -351,8 +398,20 @@ def test_an_environment_that_nobody_holds_takes_its_thread_with_it():
     assert gone() is None and not thread.is_alive()
 
 
-NONSENSE = [("seconds", 0), ("seconds", float("nan")), ("seconds", float("inf")), ("seconds", "10"), ("seconds", None)]
-NONSENSE += [("turns", 0), ("turns", True), ("turns", 2.5), ("result_characters", 10), ("result_characters", 200.0)]
+NONSENSE = [
+    ("seconds", 0),
+    ("seconds", float("nan")),
+    ("seconds", float("inf")),
+    ("seconds", "10"),
+    ("seconds", None),
+]
+NONSENSE += [
+    ("turns", 0),
+    ("turns", True),
+    ("turns", 2.5),
+    ("result_characters", 10),
+    ("result_characters", 200.0),
+]
 
 
 @pytest.mark.parametrize(("name", "value"), NONSENSE)

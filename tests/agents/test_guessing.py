@@ -19,7 +19,11 @@ def played(guesses: list[int], number: int, span: int = 7) -> Guessing:
 
 def test_each_guess_is_told_where_the_number_lies():
     environment = played([], 5)
-    assert [environment.guess(guess) for guess in (4, 6, 5)] == ["Higher than 4.", "Lower than 6.", "Yes, it is 5."]
+    assert [environment.guess(guess) for guess in (4, 6, 5)] == [
+        "Higher than 4.",
+        "Lower than 6.",
+        "Yes, it is 5.",
+    ]
     with pytest.raises(ToolError, match="The game is over"):
         environment.guess(5)
 
@@ -36,7 +40,15 @@ def test_the_number_is_drawn_from_all_of_the_span_by_the_seed():
 
 @pytest.mark.parametrize(
     ("guesses", "earns"),
-    [([], 0.0), ([7], 0.1), ([1], 1.0), ([4, 2, 1], 1.0), ([7, 6, 5, 1], 0.9), ([7, 6, 5, 4, 3, 1], 0.7), ([7] * 6, 0.1)],
+    [
+        ([], 0.0),
+        ([7], 0.1),
+        ([1], 1.0),
+        ([4, 2, 1], 1.0),
+        ([7, 6, 5, 1], 0.9),
+        ([7, 6, 5, 4, 3, 1], 0.7),
+        ([7] * 6, 0.1),
+    ],
 )
 def test_what_an_episode_earns(guesses, earns):
     assert played(guesses, 1).get_reward() == earns
@@ -71,7 +83,8 @@ def shortest(low: int, high: int) -> float:
     if left <= 0:
         return 0.0
     parts = (
-        (guess - low) * shortest(low, guess - 1) + (high - guess) * shortest(guess + 1, high) for guess in range(low, high + 1)
+        (guess - low) * shortest(low, guess - 1) + (high - guess) * shortest(guess + 1, high)
+        for guess in range(low, high + 1)
     )
     return 1 + min(parts) / left
 
@@ -79,13 +92,17 @@ def shortest(low: int, high: int) -> float:
 @pytest.mark.parametrize("first", range(1, 8))
 def test_the_regret_is_what_a_search_through_all_strategies_finds(first):
     after = 1 + ((first - 1) * shortest(1, first - 1) + (7 - first) * shortest(first + 1, 7)) / 7
-    assert played([first], 4 if first != 4 else 3)._regret() == pytest.approx(after - shortest(1, 7))
+    assert played([first], 4 if first != 4 else 3)._regret() == pytest.approx(
+        after - shortest(1, 7)
+    )
 
 
 def test_luck_plays_no_part_in_the_regret():
     lucky, unlucky = (played([1], number)._regret() for number in (1, 7))
     assert lucky == unlucky > 0
-    assert all(played(list(guesses), 4)._regret() >= 0 for guesses in itertools.permutations((1, 2, 6), 3))
+    assert all(
+        played(list(guesses), 4)._regret() >= 0 for guesses in itertools.permutations((1, 2, 6), 3)
+    )
 
 
 def test_a_span_of_one_is_no_game():

@@ -1,4 +1,6 @@
-"""The laboratory: go for the three of the suite; for each way in which an environment can be wrong, a no go that says it."""
+"""The laboratory: go for the three of the suite; for each way in which an environment can be wrong,
+a no go that says it.
+"""
 
 import itertools
 import random
@@ -45,7 +47,12 @@ class Echo:
 
 
 def lab_of(kind, oracle=saying, at_once=saying_else, **options) -> Laboratory:
-    return Laboratory(Guarded(kind, **({"turns": 4} | options)), [{"seed": seed} for seed in range(6)], oracle, at_once)
+    return Laboratory(
+        Guarded(kind, **({"turns": 4} | options)),
+        [{"seed": seed} for seed in range(6)],
+        oracle,
+        at_once,
+    )
 
 
 def failing(kind, **options) -> dict[str, str]:
@@ -58,8 +65,15 @@ def test_those_of_the_suite_are_a_go(kind):
     lab = Laboratory(Guarded(kind), pd.DataFrame({"seed": range(8), "answer": "x"}))
     played = lab.play()
     assert lab.verdict().go, str(lab.verdict())
-    assert played.loc[ORACLE, "reward"] == 1 and played.loc[NOTHING, "reward"] == 0 and played.loc[RANDOM, "reward"] < 0.4
-    assert played.loc[LOOPING, "calls"] > lab.guard.turns and played.loc["malformed calls", "failed"] == 1
+    assert (
+        played.loc[ORACLE, "reward"] == 1
+        and played.loc[NOTHING, "reward"] == 0
+        and played.loc[RANDOM, "reward"] < 0.4
+    )
+    assert (
+        played.loc[LOOPING, "calls"] > lab.guard.turns
+        and played.loc["malformed calls", "failed"] == 1
+    )
     assert len(lab.found) == len(CHECKS) >= 12 and not lab.guard.faults
 
 
@@ -70,11 +84,15 @@ def test_the_verdict_says_what_trl_has_to_be_told_as_well():
 
 def test_the_report_is_json_with_players_checks_and_verdict():
     report = lab_of(Echo).report()
-    assert report["environment"] == "Echo" and report["verdict"]["go"] and all(report["checks"].values())
+    assert (
+        report["environment"] == "Echo"
+        and report["verdict"]["go"]
+        and all(report["checks"].values())
+    )
     assert report["players"][ORACLE]["reward"] == 1.0
 
 
-# --- One thing wrong each ----------------------------------------------------------------------------------------------
+# --- One thing wrong each -------------------------------------------------------------------------
 
 
 class Unwinnable(Echo):
@@ -232,12 +250,17 @@ def test_the_order_of_episodes_must_not_matter():
             before, self._before = getattr(self, "_before", 0), seed
             return super().reset(seed * 1000 + before)
 
-    assert "an episode depends on the one before it" in failing(Ordered)["the order of episodes does not matter"]
+    assert (
+        "an episode depends on the one before it"
+        in failing(Ordered)["the order of episodes does not matter"]
+    )
 
 
 def test_malformed_calls_and_cheating_must_not_pay():
     class Growing(Echo):
-        """Pays the more, the more often anybody asked: so those who come after the one that does nothing earn more."""
+        """Pays the more, the more often anybody asked: so those who come after the one that does
+        nothing earn more.
+        """
 
         asked = itertools.count()
 
@@ -245,7 +268,10 @@ def test_malformed_calls_and_cheating_must_not_pay():
             return 0.001 * next(self.asked)
 
     found = failing(Growing)
-    assert "GRPO would teach that" in found["malformed calls do not pay"] and found["cheating does not pay"]
+    assert (
+        "GRPO would teach that" in found["malformed calls do not pay"]
+        and found["cheating does not pay"]
+    )
 
 
 def test_arguments_that_may_be_anything_are_not_called_malformed():
@@ -262,14 +288,20 @@ def test_arguments_that_may_be_anything_are_not_called_malformed():
 
 
 def test_episodes_that_cannot_begin_are_named_at_once():
-    assert "3 episodes died: BrokenReset.reset(" in str(lab_of(sick.broken_reset(OSError("gone"))).verdict())
+    assert "3 episodes died: BrokenReset.reset(" in str(
+        lab_of(sick.broken_reset(OSError("gone"))).verdict()
+    )
 
 
 @pytest.mark.parametrize("does", [sick.sleeping, sick.spinning])
 def test_an_environment_that_hangs_is_named_at_once_and_not_waited_for(does):
     lab = lab_of(sick.doing(does), seconds=0.5)
     verdict = str(lab.verdict())
-    assert "3 episodes died" in verdict and "did not return within 0.5 seconds" in verdict and "Mend that first" in verdict
+    assert (
+        "3 episodes died" in verdict
+        and "did not return within 0.5 seconds" in verdict
+        and "Mend that first" in verdict
+    )
     assert lab.guard.counts["episodes"] < 10
 
 

@@ -1,4 +1,6 @@
-"""The policy's episodes through `policy.play`: in the order of the rows, however many at a time, and at every limit."""
+"""The policy's episodes through `policy.play`: in the order of the rows, however many at a time,
+and at every limit.
+"""
 
 import copy
 import re
@@ -13,7 +15,12 @@ from helpers.training import policy
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 ROWS = [
-    {"prompt": [{"role": "system", "content": "Call a tool. " * (seed % 3)}, {"role": "user", "content": f"Game {seed}. "}]}
+    {
+        "prompt": [
+            {"role": "system", "content": "Call a tool. " * (seed % 3)},
+            {"role": "user", "content": f"Game {seed}. "},
+        ]
+    }
     | {"seed": seed}
     for seed in range(1, 8)
 ]
@@ -26,7 +33,9 @@ def played(beginner, rows=ROWS, environments=Guessing, **options):
 
 def test_an_episode_a_row_in_their_order(beginner):
     found = played(beginner)
-    assert [one.prompt[-1]["content"].split(".")[0] for one in found] == [f"Game {seed}" for seed in range(1, 8)]
+    assert [one.prompt[-1]["content"].split(".")[0] for one in found] == [
+        f"Game {seed}" for seed in range(1, 8)
+    ]
     for one, row in zip(found, ROWS, strict=True):
         fresh = Guessing()
         fresh.reset(seed=row["seed"])
@@ -39,7 +48,9 @@ def test_an_episode_a_row_in_their_order(beginner):
 
 
 @pytest.mark.parametrize("at_a_time", [1, 3, 7])
-def test_greedy_episodes_do_not_depend_on_how_many_are_played_at_a_time(beginner, monkeypatch, at_a_time):
+def test_greedy_episodes_do_not_depend_on_how_many_are_played_at_a_time(
+    beginner, monkeypatch, at_a_time
+):
     expected, asked = played(beginner, temperature=0), []
 
     def fits(model, tokens):
@@ -50,7 +61,10 @@ def test_greedy_episodes_do_not_depend_on_how_many_are_played_at_a_time(beginner
     found = played(beginner, temperature=0)
     assert [(one.ids, one.mask) for one in found] == [(one.ids, one.mask) for one in expected]
     # The room that is asked for is that of the longest prompt, which is not the first.
-    assert asked == [max(len(one.prompt_ids) for one in found) + 80] and len(found[0].prompt_ids) + 80 < asked[0]
+    assert (
+        asked == [max(len(one.prompt_ids) for one in found) + 80]
+        and len(found[0].prompt_ids) + 80 < asked[0]
+    )
 
 
 def test_an_environment_a_row_is_made_and_begun_once(beginner, monkeypatch):
@@ -65,7 +79,9 @@ def test_an_environment_a_row_is_made_and_begun_once(beginner, monkeypatch):
     assert [one.environment for one in found] == made and guard.counts["episodes"] == len(ROWS)
 
 
-def test_the_seed_decides_and_the_random_numbers_go_on_from_one_batch_to_the_next(beginner, monkeypatch):
+def test_the_seed_decides_and_the_random_numbers_go_on_from_one_batch_to_the_next(
+    beginner, monkeypatch
+):
     torch.manual_seed(1)
     state = torch.get_rng_state()
     first = [one.ids for one in played(beginner, seed=1)]
@@ -92,7 +108,10 @@ def test_the_models_own_context_is_the_limit_of_prompt_and_episode(beginner):
     model, tokenizer = copy.deepcopy(beginner[0]), beginner[1]
     (whole,) = played(beginner, ROWS[:1], temperature=0)
     end_of_it = whole.mask.index(1, whole.mask.index(0))
-    for context, answered in ((len(whole.prompt_ids) + end_of_it, False), (len(whole.prompt_ids) + end_of_it + 1, True)):
+    for context, answered in (
+        (len(whole.prompt_ids) + end_of_it, False),
+        (len(whole.prompt_ids) + end_of_it + 1, True),
+    ):
         model.config.max_position_embeddings = context
         (one,) = played((model, tokenizer), ROWS[:1], temperature=0)
         assert (0 in one.mask) == answered

@@ -1,4 +1,6 @@
-"""Rows of a file for an environment: what is dropped is counted, and what `reset` could not take is said with its row."""
+"""Rows of a file for an environment: what is dropped is counted, and what `reset` could not take is
+said with its row.
+"""
 
 import json
 
@@ -14,14 +16,19 @@ def written(tmp_path):
 
     def write(*lines):
         path = tmp_path / "rows.jsonl"
-        path.write_text("\n".join(line if isinstance(line, str) else json.dumps(line) for line in lines), encoding="utf-8")
+        path.write_text(
+            "\n".join(line if isinstance(line, str) else json.dumps(line) for line in lines),
+            encoding="utf-8",
+        )
         return path
 
     return write
 
 
 def test_duplicates_and_unreadable_lines_are_dropped_and_counted(written):
-    rows, dropped = episode_rows(written({"seed": 1}, {"seed": 2}, "{", {"seed": 1}, "[3]", {"seed": 1}), seed=0)
+    rows, dropped = episode_rows(
+        written({"seed": 1}, {"seed": 2}, "{", {"seed": 1}, "[3]", {"seed": 1}), seed=0
+    )
     assert sorted(row["seed"] for row in rows) == [1, 2]
     assert dropped == {"duplicate": 2, "not JSON": 1, "not a JSON object": 1}
 
@@ -43,14 +50,27 @@ def test_rows_with_lists_and_objects_are_kept_whole(written, tmp_path):
 @pytest.mark.parametrize(
     ("lines", "says"),
     [
-        ([{"seed": 1}, {"sead": 2}], "row 2: every row needs the columns seed, and a value in each"),
+        (
+            [{"seed": 1}, {"sead": 2}],
+            "row 2: every row needs the columns seed, and a value in each",
+        ),
         ([{"seed": 1}, {"seed": 2, "level": 1}], "row 2: every row needs the columns seed"),
         ([{"seed": 1}, "{", {"seed": None}], "row 3: every row needs"),
         ([{"seed": 1}, {"seed": "2"}], "the values of column 'seed' must be of one kind"),
         ([{"board": [1]}, {"board": [1, "x"]}], "the values of column 'board' must be of one kind"),
-        ([{"seed": 1, "question": "Which?"}], "notebook 10 writes the column 'question' itself: give yours another name"),
+        (
+            [{"seed": 1, "question": "Which?"}],
+            "notebook 10 writes the column 'question' itself: give yours another name",
+        ),
     ],
-    ids=["another name", "one more", "nothing", "numbers and texts", "a mixed list", "a column of ours"],
+    ids=[
+        "another name",
+        "one more",
+        "nothing",
+        "numbers and texts",
+        "a mixed list",
+        "a column of ours",
+    ],
 )
 def test_rows_that_no_reset_could_take_are_named(written, lines, says):
     with pytest.raises(ValueError, match=r"rows\.jsonl") as caught:

@@ -12,7 +12,9 @@ def test_the_answer_is_in_the_cell_that_is_asked_for():
     environment = Table()
     for seed in range(20):
         question = environment.reset(seed=seed, prompt=[])
-        asked, column, value = re.search(r"What is the (\w+) where (\w+) is (\w+)\?", question).groups()
+        asked, column, value = re.search(
+            r"What is the (\w+) where (\w+) is (\w+)\?", question
+        ).groups()
         found = environment.find_row(column, value)
         assert re.fullmatch(r"Row \d+\.", found)
         assert (
@@ -35,7 +37,9 @@ def test_what_is_not_there_is_said():
     environment = Table()
     environment.reset(seed=1)
     assert environment.find_row("name", "nobody") == "No row has 'nobody' in name."
-    with pytest.raises(ToolError, match="no column 'colour': the columns are name, price, stock, shelf"):
+    with pytest.raises(
+        ToolError, match="no column 'colour': the columns are name, price, stock, shelf"
+    ):
         environment.read_cell(1, "colour")
     for row in (0, 9, -1):
         with pytest.raises(ToolError, match=f"no row {row}: the rows are 1 to 8"):
@@ -52,15 +56,24 @@ def test_tables_differ_so_there_is_nothing_to_learn_by_heart():
 
 def test_a_csv_of_ones_own_is_asked_about(tmp_path):
     path = tmp_path / "people.csv"
-    path.write_text('name,town,"born in"\nAda,London,1815\n"Gauß, Carl",Brunswick,1777\n', encoding="utf-8-sig")
+    path.write_text(
+        'name,town,"born in"\nAda,London,1815\n"Gauß, Carl",Brunswick,1777\n', encoding="utf-8-sig"
+    )
     kind = functools.partial(Table, path)
     assert check_environment(kind, ["seed"]) == []
     environment = kind()
-    asked = {environment.reset(seed=seed).split("columns name, town, born in. ")[1] for seed in range(40)}
-    assert asked == {
-        f"What is the {what} where name is {who}?" for what in ("town", "born in") for who in ("Ada", "Gauß, Carl")
+    asked = {
+        environment.reset(seed=seed).split("columns name, town, born in. ")[1] for seed in range(40)
     }
-    assert environment.read_cell(2, "born in") == "1777" and environment.find_row("town", " london ") == "Row 1."
+    assert asked == {
+        f"What is the {what} where name is {who}?"
+        for what in ("town", "born in")
+        for who in ("Ada", "Gauß, Carl")
+    }
+    assert (
+        environment.read_cell(2, "born in") == "1777"
+        and environment.find_row("town", " london ") == "Row 1."
+    )
 
 
 @pytest.mark.parametrize(

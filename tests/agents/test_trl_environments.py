@@ -1,4 +1,6 @@
-"""TRL's own tool loop on guarded environments: a step of a real training, with the embedded model and a template of our own."""
+"""TRL's own tool loop on guarded environments: a step of a real training, with the embedded model
+and a template of our own.
+"""
 
 import itertools
 import warnings
@@ -32,16 +34,34 @@ def tokenizer():
 
 def test_trl_trains_on_a_guarded_environment_as_it_would_on_the_bare_one(tokenizer, tmp_path):
     def play():
-        asked = itertools.count()  # one member of each group does not try, so that there is something to learn
-        return lambda words: halving(words) if "<tool_call>" in words or next(asked) % 2 else "I give up."
+        # one member of each group does not try, so that there is something to learn
+        asked = itertools.count()
+        return lambda words: (
+            halving(words) if "<tool_call>" in words or next(asked) % 2 else "I give up."
+        )
 
     guard = Guarded(Guessing)
-    guarded, bare = (trained(Scripted, tokenizer, tmp_path, factory, play()) for factory in (guard, Guessing))
-    assert log(guarded)["rewards/Guessing/mean"] == 0.5 and log(guarded)["tools/failure_frequency"] == 0.0
+    guarded, bare = (
+        trained(Scripted, tokenizer, tmp_path, factory, play()) for factory in (guard, Guessing)
+    )
+    assert (
+        log(guarded)["rewards/Guessing/mean"] == 0.5
+        and log(guarded)["tools/failure_frequency"] == 0.0
+    )
     assert log(guarded)["grad_norm"] > 0
-    kept = ["rewards/Guessing/mean", "tools/call_frequency", "completions/mean_length", "loss", "num_tokens", "grad_norm"]
+    kept = [
+        "rewards/Guessing/mean",
+        "tools/call_frequency",
+        "completions/mean_length",
+        "loss",
+        "num_tokens",
+        "grad_norm",
+    ]
     assert [log(guarded)[key] for key in kept] == [log(bare)[key] for key in kept]
-    assert guard.counts["episodes"] == 8 and guard.counts["calls"] == 8 * log(guarded)["tools/call_frequency"]
+    assert (
+        guard.counts["episodes"] == 8
+        and guard.counts["calls"] == 8 * log(guarded)["tools/call_frequency"]
+    )
 
 
 def test_members_of_a_group_start_alike_and_play_in_instances_of_their_own(tokenizer, tmp_path):
@@ -53,7 +73,9 @@ def test_members_of_a_group_start_alike_and_play_in_instances_of_their_own(token
 
 def test_the_embedded_model_itself_samples_calls_nothing_and_earns_nothing(tokenizer, tmp_path):
     trainer = trained(GRPOTrainer, tokenizer, tmp_path, Guarded(Guessing), max_completion_length=16)
-    assert log(trainer)["rewards/Guessing/mean"] == 0.0 and log(trainer)["tools/call_frequency"] == 0.0
+    assert (
+        log(trainer)["rewards/Guessing/mean"] == 0.0 and log(trainer)["tools/call_frequency"] == 0.0
+    )
 
 
 def test_a_hanging_and_a_raising_tool_are_failed_calls_and_the_step_goes_on(tokenizer, tmp_path):
@@ -67,13 +89,20 @@ def test_a_hanging_and_a_raising_tool_are_failed_calls_and_the_step_goes_on(toke
 
     guard = Guarded(sick.doing(does), seconds=2.0)
     trainer = trained(Scripted, tokenizer, tmp_path, guard, play)
-    assert log(trainer)["tools/failure_frequency"] == 1.0 and guard.counts["dead"] == 2 and guard.counts["faults"] == 8
+    assert (
+        log(trainer)["tools/failure_frequency"] == 1.0
+        and guard.counts["dead"] == 2
+        and guard.counts["faults"] == 8
+    )
 
 
-def test_a_broken_environment_ends_the_training_with_a_checkpoint_and_a_sentence(tokenizer, tmp_path):
+def test_a_broken_environment_ends_the_training_with_a_checkpoint_and_a_sentence(
+    tokenizer, tmp_path
+):
     def play(conversation):
         hung = "error" in conversation
-        guard.seconds = 10.0 if hung else 0.1  # short for what hangs; an episode has all the time to begin
+        # short for what hangs; an episode has all the time to begin
+        guard.seconds = 10.0 if hung else 0.1
         return "I give up." if hung else called("say", word="a")
 
     guard = Guarded(sick.doing(sick.sleeping))
@@ -106,15 +135,23 @@ def test_trls_loop_ends_with_the_turns_only_where_it_is_told_so(tokenizer, tmp_p
 
 
 def test_trl_drops_a_result_that_does_not_fit_without_a_word(tokenizer, tmp_path):
-    # Here the budget ends inside results, not inside what the policy writes; then nothing that is logged shows the cut.
-    trainer = trained(Scripted, tokenizer, tmp_path, Guarded(Guessing), halving, max_completion_length=400)
+    # Here the budget ends inside results, not inside what the policy writes; then nothing that is
+    # logged shows the cut.
+    trainer = trained(
+        Scripted, tokenizer, tmp_path, Guarded(Guessing), halving, max_completion_length=400
+    )
     assert log(trainer)["rewards/Guessing/mean"] < 1.0
-    assert log(trainer)["completions/clipped_ratio"] == log(trainer)["tools/failure_frequency"] == 0.0
+    assert (
+        log(trainer)["completions/clipped_ratio"] == log(trainer)["tools/failure_frequency"] == 0.0
+    )
 
 
 def finished(completions, **columns) -> list[float]:
     """1.0 where the last word is the policy's own and calls no tool."""
-    return [float(words[-1]["role"] == "assistant" and not words[-1].get("tool_calls")) for words in completions]
+    return [
+        float(words[-1]["role"] == "assistant" and not words[-1].get("tool_calls"))
+        for words in completions
+    ]
 
 
 @pytest.mark.parametrize(
@@ -123,28 +160,47 @@ def finished(completions, **columns) -> list[float]:
         (halving, 70, None, "unfinished", 0.0),  # the first call takes 61 tokens, its result 23
         (lambda words: called("guess", number=1000), 800, 2, "unfinished", 0.0),
         (lambda words: "Let me think. " * 100, 40, None, "clipped", 1.0),
-        (lambda words: called("guess", number="?" * 200), 100, None, "clipped", 1.0),  # cut inside a call, it is text
+        # cut inside a call, it is text
+        (lambda words: called("guess", number="?" * 200), 100, None, "clipped", 1.0),
     ],
     ids=["budget", "turns", "words", "half a call"],
 )
-def test_an_episode_cut_off_is_found_under_one_name(tokenizer, tmp_path, play, budget, turns, rule, clipped):
+def test_an_episode_cut_off_is_found_under_one_name(
+    tokenizer, tmp_path, play, budget, turns, rule, clipped
+):
     limits = {"max_completion_length": budget, "max_tool_calling_iterations": turns}
     judged = {"reward_funcs": [finished], "reward_weights": [0.0], "max_steps": 5}
     trainer = trained(Scripted, tokenizer, tmp_path, Guarded(Guessing), play, **limits, **judged)
     rows = pd.DataFrame(trainer.state.log_history)
     assert list(rows["completions/clipped_ratio"][:5]) == [clipped] * 5
     assert list(rows["rewards/finished/mean"][:5]) == [clipped] * 5, "its own last word, or none"
-    assert list(rows["reward"][:5]) == pytest.approx(list(rows["rewards/Guessing/mean"][:5])), "it is not paid for"
-    cut = {finding.rule: finding.severity for finding in diagnose(rows) if finding.rule in ("unfinished", "clipped")}
+    assert list(rows["reward"][:5]) == pytest.approx(list(rows["rewards/Guessing/mean"][:5])), (
+        "it is not paid for"
+    )
+    cut = {
+        finding.rule: finding.severity
+        for finding in diagnose(rows)
+        if finding.rule in ("unfinished", "clipped")
+    }
     assert cut == {rule: "critical"}
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        lines = {line.get_label(): line.get_ydata() for axes in plots.tools(rows).axes for line in axes.get_lines()}
+        lines = {
+            line.get_label(): line.get_ydata()
+            for axes in plots.tools(rows).axes
+            for line in axes.get_lines()
+        }
     assert list(lines["unfinished episodes (right)"][:5]) == [1 - clipped] * 5
 
 
 def test_a_call_that_cannot_be_parsed_is_text_for_trl_and_no_failed_call(tokenizer, tmp_path):
-    trainer = trained(Scripted, tokenizer, tmp_path, Guarded(Guessing), lambda words: '<tool_call>{"name": "guess"</tool_call>')
+    trainer = trained(
+        Scripted,
+        tokenizer,
+        tmp_path,
+        Guarded(Guessing),
+        lambda words: '<tool_call>{"name": "guess"</tool_call>',
+    )
     assert log(trainer)["tools/call_frequency"] == log(trainer)["tools/failure_frequency"] == 0.0
 
 

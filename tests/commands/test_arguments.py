@@ -20,12 +20,30 @@ def executed(monkeypatch):
     return pipeline._execute
 
 
-# --- Parameters --------------------------------------------------------------------------------------------------------
+# --- Parameters -----------------------------------------------------------------------------------
 
 NUMBERS = {"20": 20, "-5": -5, "1e-3": 1e-3, "0.02": 0.02, "[1, 2]": [1, 2]}
-WORDS = {"True": True, "true": True, "False": False, "null": None, "None": None, '"20"': "20", "'text'": "text"}
+WORDS = {
+    "True": True,
+    "true": True,
+    "False": False,
+    "null": None,
+    "None": None,
+    '"20"': "20",
+    "'text'": "text",
+}
 OBJECTS = {'{"a": "b"}': {"a": "b"}, "{'a': 'b'}": {"a": "b"}}
-TEXTS = ["text", "arithmetic/sums", "think/answer", "What is 1 + 2?", "2026-08-01", "007", "C:\\data\\mine.csv", "", "{x"]
+TEXTS = [
+    "text",
+    "arithmetic/sums",
+    "think/answer",
+    "What is 1 + 2?",
+    "2026-08-01",
+    "007",
+    "C:\\data\\mine.csv",
+    "",
+    "{x",
+]
 LITERALS_IN_FORM_ONLY = ["{{}}", "{[1]: 2}"]  # their keys cannot be hashed
 
 
@@ -42,27 +60,53 @@ def test_a_value_is_the_text_itself_where_it_is_no_literal(text):
 
 def test_parameters_are_split_at_the_first_equals_sign_and_trimmed():
     given = ["max_steps=20", " beta = 0.1 ", "question=1 + 1 = ?", "source=", "max_steps=30"]
-    assert arguments.parameters(given) == {"max_steps": 30, "beta": 0.1, "question": "1 + 1 = ?", "source": ""}
+    assert arguments.parameters(given) == {
+        "max_steps": 30,
+        "beta": 0.1,
+        "question": "1 + 1 = ?",
+        "source": "",
+    }
     assert arguments.parameters([]) == {}
 
 
-@pytest.mark.parametrize("bad", ["max_steps", "=5", " =5", "max-steps=5", "5=5", "a b=1", "", "run=x", " run = x"])
+@pytest.mark.parametrize(
+    "bad", ["max_steps", "=5", " =5", "max-steps=5", "5=5", "a b=1", "", "run=x", " run = x"]
+)
 def test_what_is_no_parameter_is_refused_with_what_to_write(bad):
-    with pytest.raises(ValueError, match="--run NAME" if "run" in bad else "write it as KEY=VALUE, for example"):
+    with pytest.raises(
+        ValueError, match="--run NAME" if "run" in bad else "write it as KEY=VALUE, for example"
+    ):
         arguments.parameters(["seed=1", bad])
 
 
-# --- Notebooks ---------------------------------------------------------------------------------------------------------
+# --- Notebooks ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("only", "numbers"), {"03": ["03"], "3": ["03"], "5,1": ["01", "05"], " 04 , 03,04": ["03", "04"]}.items()
+    ("only", "numbers"),
+    {"03": ["03"], "3": ["03"], "5,1": ["01", "05"], " 04 , 03,04": ["03", "04"]}.items(),
 )
 def test_notebooks_are_chosen_by_number_in_order_and_once(only, numbers):
     assert arguments.numbers(only) == numbers
 
 
-MALFORMED = ["", " ", ",", "03,", ",03", "03,,04", "3-4", "03 04", "03;04", "01,xx", "all", "003", "-3", "٣", "03,04\n05"]
+MALFORMED = [
+    "",
+    " ",
+    ",",
+    "03,",
+    ",03",
+    "03,,04",
+    "3-4",
+    "03 04",
+    "03;04",
+    "01,xx",
+    "all",
+    "003",
+    "-3",
+    "٣",
+    "03,04\n05",
+]
 
 
 @pytest.mark.parametrize("only", MALFORMED)
@@ -71,28 +115,53 @@ def test_what_is_no_list_of_notebooks_is_refused_with_what_to_write(cli, execute
     if command == "reproduce":
         finished_run()
     code, _, err = cli(command, "--run", "told", f"--only={only}")
-    assert code == 2 and err.startswith(f"error: --only {only!r} is not a list of notebooks. Give their numbers with commas")
+    assert code == 2 and err.startswith(
+        f"error: --only {only!r} is not a list of notebooks. Give their numbers with commas"
+    )
     assert "such as --only 03,04." in err and err.count("\n") == 1
     assert executed == []
 
 
-# --- asked.json --------------------------------------------------------------------------------------------------------
+# --- asked.json -----------------------------------------------------------------------------------
 
 
 def prepared(name: str = "a") -> Run:
     """A run as notebook 01 leaves one, as far as the command line looks at it."""
     run = Run(name)
-    run.record("data", settings=as_settings(PRESETS["pocket"]), seed=3407, tags="think/answer", fingerprint="f")
+    run.record(
+        "data",
+        settings=as_settings(PRESETS["pocket"]),
+        seed=3407,
+        tags="think/answer",
+        fingerprint="f",
+    )
     return run
 
 
 def test_each_notebooks_last_parameters_are_kept(cli, executed):
     prepared()
     columns = {"question": "q"}
-    assert cli("run", "--run", "a", "--only", "01,04", "-p", f"columns={json.dumps(columns)}", "-p", "seed=1")[0] == 0
+    assert (
+        cli(
+            "run",
+            "--run",
+            "a",
+            "--only",
+            "01,04",
+            "-p",
+            f"columns={json.dumps(columns)}",
+            "-p",
+            "seed=1",
+        )[0]
+        == 0
+    )
     assert arguments.used(Run("a")) == {"01": {"columns": columns, "seed": 1}, "04": {}}
     assert cli("run", "--run", "a", "--only", "03", "-p", "max_steps=7")[0] == 0
-    assert arguments.used(Run("a")) == {"01": {"columns": columns, "seed": 1}, "04": {}, "03": {"max_steps": 7}}
+    assert arguments.used(Run("a")) == {
+        "01": {"columns": columns, "seed": 1},
+        "04": {},
+        "03": {"max_steps": 7},
+    }
     assert arguments.last(Run("a"))["notebooks"] == arguments.last(Run("a"))["done"] == ["03"]
 
 
@@ -101,12 +170,19 @@ def test_what_failed_has_used_nothing(cli, executed):
     cli("run", "--run", "a", "--only", "03", "-p", "max_steps=7")
     executed.outcomes["03"] = False
     assert cli("run", "--run", "a", "--only", "03", "-p", "max_steps=9")[0] == 1
-    assert arguments.used(Run("a")) == {"03": {"max_steps": 7}} and arguments.left(arguments.last(Run("a"))) == ["03"]
+    assert arguments.used(Run("a")) == {"03": {"max_steps": 7}} and arguments.left(
+        arguments.last(Run("a"))
+    ) == ["03"]
 
 
 def test_a_file_of_an_earlier_version_is_read():
-    write_json(Run("a").path("asked.json"), {"parameters": {"seed": 1}, "notebooks": ["01", "03"], "done": ["01"]})
-    assert arguments.used(Run("a")) == {"01": {"seed": 1}} and arguments.left(arguments.last(Run("a"))) == ["03"]
+    write_json(
+        Run("a").path("asked.json"),
+        {"parameters": {"seed": 1}, "notebooks": ["01", "03"], "done": ["01"]},
+    )
+    assert arguments.used(Run("a")) == {"01": {"seed": 1}} and arguments.left(
+        arguments.last(Run("a"))
+    ) == ["03"]
     assert arguments.used(Run("b")) == {} and arguments.left(arguments.last(Run("b"))) == []
 
 
@@ -127,11 +203,13 @@ def test_a_refused_call_writes_nothing(cli, executed, call):
     assert {path.name: path.read_bytes() for path in run.folder.glob("*.*")} == before
 
 
-# --- What a new call would replace -------------------------------------------------------------------------------------
+# --- What a new call would replace ----------------------------------------------------------------
 
 
 def interrupted(executed, cli, *given: str, **settings) -> Run:
-    """A run that stopped in notebook 03, asked for with `given`, whose training with `settings` has a checkpoint."""
+    """A run that stopped in notebook 03, asked for with `given`, whose training with `settings` has
+    a checkpoint.
+    """
     run = prepared()
     executed.outcomes["03"] = KeyboardInterrupt
     assert cli("run", "--run", "a", *given)[0] == 130
@@ -147,13 +225,20 @@ def test_a_training_to_go_on_with_is_the_one_that_notebook_03_goes_on_with():
     from helpers.training import checkpoints
 
     run, pocket = prepared(), PRESETS["pocket"]
-    assert checkpoints.begin(run, pocket, 3407) is None and arguments.interrupted_training(run) is None, "nothing was saved"
+    assert (
+        checkpoints.begin(run, pocket, 3407) is None and arguments.interrupted_training(run) is None
+    ), "nothing was saved"
     for step in (9, 20):
         write_json(run.path(f"checkpoints/checkpoint-{step}/trainer_state.json"), {})
     assert checkpoints.begin(run, pocket, 3407).name == "checkpoint-20"
-    assert arguments.interrupted_training(run) == (20, {"settings": as_settings(pocket), "seed": 3407, "data": "f"})
+    assert arguments.interrupted_training(run) == (
+        20,
+        {"settings": as_settings(pocket), "seed": 3407, "data": "f"},
+    )
     run.record("data", fingerprint="g")
-    assert arguments.interrupted_training(run) is None, "it was trained on other data than there are now"
+    assert arguments.interrupted_training(run) is None, (
+        "it was trained on other data than there are now"
+    )
     run.record("data", fingerprint="f")
     run.path("checkpoints/finished").touch()
     assert arguments.interrupted_training(run) is None
@@ -164,12 +249,22 @@ SAME = ["--preset", "pocket", "-p", "max_steps=30", "-p", "tags=reasoning/answer
 
 @pytest.mark.parametrize(
     "call",
-    [["--resume"], SAME, [*SAME, "-p", "samples=2"], ["--only", "03", "-p", "max_steps=30"], [*SAME, "--only", "01,02,03"]],
+    [
+        ["--resume"],
+        SAME,
+        [*SAME, "-p", "samples=2"],
+        ["--only", "03", "-p", "max_steps=30"],
+        [*SAME, "--only", "01,02,03"],
+    ],
 )
 def test_a_call_that_goes_on_with_an_interrupted_training_needs_no_word(cli, executed, call):
     run = interrupted(executed, cli, *SAME, max_steps=30)
     code, _, err = cli("run", "--run", "a", *call)
-    assert (code, err) == (0, "") and "03" in dict(executed) and run.path("checkpoints/checkpoint-20").exists()
+    assert (
+        (code, err) == (0, "")
+        and "03" in dict(executed)
+        and run.path("checkpoints/checkpoint-20").exists()
+    )
 
 
 def test_a_training_interrupted_before_there_were_settings_of_the_objective_goes_on(cli, executed):
@@ -181,7 +276,11 @@ def test_a_training_interrupted_before_there_were_settings_of_the_objective_goes
 
 
 def before_there_was_a_choice(settings: dict, **more) -> dict:
-    return {name: value for name, value in settings.items() if name not in ("epsilon", "epsilon_high", "scale_rewards")} | more
+    return {
+        name: value
+        for name, value in settings.items()
+        if name not in ("epsilon", "epsilon_high", "scale_rewards")
+    } | more
 
 
 def test_a_run_prepared_before_then_is_refused_where_it_would_train_and_nowhere_else(cli, executed):
@@ -195,13 +294,31 @@ def test_a_run_prepared_before_then_is_refused_where_it_would_train_and_nowhere_
 
 
 OTHERWISE = {
-    "a plain call": ([], "max_steps was 30 and would be 32; tags was 'reasoning/answer' and would be 'think/answer'"),
-    "other settings": (["--only", "03", "-p", "max_steps=30", "-p", "beta=0"], "beta was 0.01 and would be 0"),
-    "another seed": (["--only", "03", "-p", "max_steps=30", "-p", "seed=5"], "seed was 3407 and would be 5"),
-    "other data": (["--only", "01", "-p", "tags=reasoning/answer", "-p", "train_size=9"], "train_size was 1000 and would be 9"),
-    "other columns": ([*SAME, "-p", 'columns={"question": "q"}'], "columns was None and would be {'question': 'q'}"),
+    "a plain call": (
+        [],
+        "max_steps was 30 and would be 32; tags was 'reasoning/answer' and would be 'think/answer'",
+    ),
+    "other settings": (
+        ["--only", "03", "-p", "max_steps=30", "-p", "beta=0"],
+        "beta was 0.01 and would be 0",
+    ),
+    "another seed": (
+        ["--only", "03", "-p", "max_steps=30", "-p", "seed=5"],
+        "seed was 3407 and would be 5",
+    ),
+    "other data": (
+        ["--only", "01", "-p", "tags=reasoning/answer", "-p", "train_size=9"],
+        "train_size was 1000 and would be 9",
+    ),
+    "other columns": (
+        [*SAME, "-p", 'columns={"question": "q"}'],
+        "columns was None and would be {'question': 'q'}",
+    ),
     "less": (["--only", "04"], "`--resume` would go on with this call instead"),
-    "the same data": (["--only", "01", "-p", "tags=reasoning/answer"], "`--resume` would go on with this call instead"),
+    "the same data": (
+        ["--only", "01", "-p", "tags=reasoning/answer"],
+        "`--resume` would go on with this call instead",
+    ),
 }
 
 
@@ -211,7 +328,11 @@ def test_a_call_that_gives_up_an_interrupted_training_needs_fresh(cli, executed,
     before = run.path("asked.json").read_bytes()
     code, _, err = cli("run", "--run", "a", *call)
     assert code == 2 and executed == [] and run.path("asked.json").read_bytes() == before
-    assert "a training that was interrupted after step 20 of 30, and this call would give it up: " + why in err
+    assert (
+        "a training that was interrupted after step 20 of 30, and this call would give it up: "
+        + why
+        in err
+    )
     assert "`python -m helpers run --run a --resume`, take another run name, or give --fresh" in err
     assert cli("run", "--run", "a", *call, "--fresh")[0] == 0 and executed
     aside = "03" in dict(executed)
@@ -228,11 +349,15 @@ def test_a_finished_training_is_replaced_without_a_word(cli, executed):
 
 
 @pytest.mark.parametrize(
-    ("call", "told"), [(["--only", "04"], True), (["-p", "samples=4"], True), (["-p", "samples=2"], False)]
+    ("call", "told"),
+    [(["--only", "04"], True), (["-p", "samples=4"], True), (["-p", "samples=2"], False)],
 )
 def test_what_resume_would_have_taken_up_is_told_before_it_is_replaced(cli, executed, call, told):
     executed.outcomes["05"] = False
     cli("run", "--run", "a", "-p", "samples=2")
     code, out, _ = cli("run", "--run", "a", *call)
-    said = "note: run 'a' was asked for 01, 02, 03, 04, 05 with {'samples': 2} and did not finish 05. This call takes its place"
+    said = (
+        "note: run 'a' was asked for 01, 02, 03, 04, 05 with {'samples': 2} and did not finish "
+        "05. This call takes its place"
+    )
     assert (said in out) == told and (code == 0) == (call[0] == "--only")

@@ -1,4 +1,6 @@
-"""The examples for clusters, each read by the tool it is for, and each line reaching `python` as it was emitted."""
+"""The examples for clusters, each read by the tool it is for, and each line reaching `python` as it
+was emitted.
+"""
 
 import json
 import os
@@ -18,20 +20,41 @@ from huggingface_hub.cli._cli_utils import parse_volumes
 from helpers import PROJECT
 
 EXAMPLES = PROJECT / "helpers" / "batch" / "clusters"
-SCHEMA = Path(__file__).with_name("skypilot_schema.json")  # SkyPilot's own; it needs an older click than the suite
-GIVEN = ["-m", "helpers", "run", "--once", "--run", "a", "-p", 'preset="pocket"', "-p", 'source="it\'s a file; $HOME"']
-LINES = ["python -m helpers run --run other", shlex.join(["python", *GIVEN]), "python -m helpers run --run third"]
+# SkyPilot's own; it needs an older click than the suite
+SCHEMA = Path(__file__).with_name("skypilot_schema.json")
+GIVEN = [
+    "-m",
+    "helpers",
+    "run",
+    "--once",
+    "--run",
+    "a",
+    "-p",
+    'preset="pocket"',
+    "-p",
+    'source="it\'s a file; $HOME"',
+]
+LINES = [
+    "python -m helpers run --run other",
+    shlex.join(["python", *GIVEN]),
+    "python -m helpers run --run third",
+]
 HF = shutil.which("hf", path=Path(sys.executable).parent)
 
 
 @pytest.fixture
 def checkout(tmp_path):
-    """A folder with points.txt and an environment whose `python` writes down what it is given, as JSON."""
+    """A folder with points.txt and an environment whose `python` writes down what it is given, as
+    JSON.
+    """
     (tmp_path / "points.txt").write_text("\n".join(LINES) + "\n")
     tools = tmp_path / ".venv" / "bin"
     tools.mkdir(parents=True)
     (tools / "activate").write_text(f'PATH="{tools}:$PATH"\n')
-    executable(tools / "python", f'exec {sys.executable} -c "import json, sys; print(json.dumps(sys.argv[1:]))" "$@"')
+    executable(
+        tools / "python",
+        f'exec {sys.executable} -c "import json, sys; print(json.dumps(sys.argv[1:]))" "$@"',
+    )
     return tmp_path
 
 
@@ -43,7 +66,9 @@ def executable(path: Path, line: str) -> None:
 def bash(*arguments, folder: Path, **environment) -> subprocess.CompletedProcess:
     environment = {name: str(value) for name, value in environment.items()}
     command = ["bash", *map(str, arguments)]
-    return subprocess.run(command, cwd=folder, env=os.environ | environment, capture_output=True, text=True)
+    return subprocess.run(
+        command, cwd=folder, env=os.environ | environment, capture_output=True, text=True
+    )
 
 
 @pytest.mark.parametrize("name", ["slurm.sbatch", "hf_jobs.sh"])
@@ -51,7 +76,9 @@ def test_shellcheck_finds_nothing(name):
     tool = shutil.which("shellcheck", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
     if tool is None:
         pytest.skip("shellcheck is not installed: python -m helpers install --optional")
-    checked = subprocess.run([tool, "--severity=style", EXAMPLES / name], capture_output=True, text=True)
+    checked = subprocess.run(
+        [tool, "--severity=style", EXAMPLES / name], capture_output=True, text=True
+    )
     assert checked.returncode == 0, checked.stdout
 
 
@@ -59,14 +86,22 @@ def test_a_task_of_the_slurm_array_runs_its_own_line(checkout):
     slurm = {"SLURM_SUBMIT_DIR": checkout, "SLURM_ARRAY_TASK_ID": 2}
     ran = bash(EXAMPLES / "slurm.sbatch", "points.txt", folder="/", **slurm)
     assert ran.returncode == 0 and json.loads(ran.stdout) == GIVEN
-    assert "name the file with the lines" in bash(EXAMPLES / "slurm.sbatch", folder="/", **slurm).stderr
+    assert (
+        "name the file with the lines"
+        in bash(EXAMPLES / "slurm.sbatch", folder="/", **slurm).stderr
+    )
     lines = (EXAMPLES / "slurm.sbatch").read_text().splitlines()
     last = max(number for number, line in enumerate(lines) if line.startswith("#SBATCH --"))
-    assert all(line.startswith("#") for line in lines[:last]), "SLURM reads no further than the first command"
+    assert all(line.startswith("#") for line in lines[:last]), (
+        "SLURM reads no further than the first command"
+    )
 
 
 def test_the_skypilot_task_is_one_by_its_schema_and_runs_the_line(checkout):
-    task, schema = yaml.safe_load((EXAMPLES / "skypilot.yaml").read_text()), json.loads(SCHEMA.read_text())
+    task, schema = (
+        yaml.safe_load((EXAMPLES / "skypilot.yaml").read_text()),
+        json.loads(SCHEMA.read_text()),
+    )
     jsonschema.validate(task, schema["task"])
     jsonschema.validate(task["resources"], schema["resources"])
     jsonschema.validate(task["file_mounts"]["/runs"], schema["storage"])
@@ -79,13 +114,23 @@ def test_the_skypilot_task_is_one_by_its_schema_and_runs_the_line(checkout):
 def test_each_line_is_a_job_by_the_parser_of_hf(checkout):
     executable(checkout / ".venv" / "bin" / "hf", f'shift 2; exec {HF} jobs run --dry-run "$@"')
     tools = f"{checkout / '.venv' / 'bin'}:{os.environ['PATH']}"
-    ours = {"PATH": tools, "NAMESPACE": "me", "REPOSITORY": "https://host/suite", "HF_HUB_OFFLINE": 1, "NO_COLOR": 1}
+    ours = {
+        "PATH": tools,
+        "NAMESPACE": "me",
+        "REPOSITORY": "https://host/suite",
+        "HF_HUB_OFFLINE": 1,
+        "NO_COLOR": 1,
+    }
     ran = bash(EXAMPLES / "hf_jobs.sh", "points.txt", folder=checkout, **ours)
     assert ran.returncode == 0, ran.stderr
-    jobs = [shlex.split(found)[2] for found in re.findall(r"^ *command +(bash -c .*)$", ran.stdout, re.MULTILINE)]
+    jobs = [
+        shlex.split(found)[2]
+        for found in re.findall(r"^ *command +(bash -c .*)$", ran.stdout, re.MULTILINE)
+    ]
     assert [job.partition("install && exec ")[2] for job in jobs] == LINES
     asked = [
-        dict(re.findall(r"^ +(flavor|env|volumes) +(.+)$", job, re.MULTILINE)) for job in ran.stdout.split("(dry run)")[:-1]
+        dict(re.findall(r"^ +(flavor|env|volumes) +(.+)$", job, re.MULTILINE))
+        for job in ran.stdout.split("(dry run)")[:-1]
     ]
     volume = "hf://buckets/me/grpo-runs:/runs"
     assert asked == 3 * [{"flavor": "l4x1", "env": "GRPO_RUNS_DIR=/runs", "volumes": volume}]

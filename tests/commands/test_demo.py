@@ -1,4 +1,6 @@
-"""The finished run that travels with the project: what is in it, that it is put in place, and that it mends another."""
+"""The finished run that travels with the project: what is in it, that it is put in place, and that
+it mends another.
+"""
 
 import hashlib
 import json
@@ -14,7 +16,9 @@ from helpers.commands import arguments, checkpoint, pipeline
 from helpers.runs import FILES, Run, held, write_json, written_by
 
 SECTIONS = {"02": {"data", "rewards"}, "03": {"data", "rewards", "training"}}
-A_PATH = re.compile(rb"(?<![\w.:/@])(/(home|root|Users|tmp|work|mnt|opt|var|content|workspace)/[\w.]|[A-Z]:\\\\)")
+A_PATH = re.compile(
+    rb"(?<![\w.:/@])(/(home|root|Users|tmp|work|mnt|opt|var|content|workspace)/[\w.]|[A-Z]:\\\\)"
+)
 
 pytestmark = pytest.mark.usefixtures("machine")
 
@@ -25,12 +29,15 @@ def stored() -> dict[str, bytes]:
         return {member.name: archive.extractfile(member).read() for member in archive}
 
 
-# --- What is in it -----------------------------------------------------------------------------------------------------
+# --- What is in it --------------------------------------------------------------------------------
 
 
 def test_the_archive_holds_what_its_list_says_and_nothing_else(stored):
     listed = json.loads(stored[checkpoint.CONTENTS])["files"]
-    assert set(stored) == {checkpoint.CONTENTS, *listed} and checkpoint.ARCHIVE.stat().st_size <= 5_000_000
+    assert (
+        set(stored) == {checkpoint.CONTENTS, *listed}
+        and checkpoint.ARCHIVE.stat().st_size <= 5_000_000
+    )
     for name, about in listed.items():
         found = (len(stored[name]), hashlib.sha256(stored[name]).hexdigest())
         assert found == (about["size"], about["sha256"]), name
@@ -51,16 +58,30 @@ def test_the_manifest_says_that_it_is_the_demo_of_the_pocket_model(stored):
     manifest = json.loads(stored["manifest.json"])
     assert manifest["name"] == "demo" and "travels with the project" in manifest["demo"]["what"]
     assert (
-        manifest["training"]["settings"]["name"] == "pocket" and manifest["training"]["data"] == manifest["data"]["fingerprint"]
+        manifest["training"]["settings"]["name"] == "pocket"
+        and manifest["training"]["data"] == manifest["data"]["fingerprint"]
     )
     assert json.loads(stored["evaluation.json"])["trained"]["accuracy"] > 0.8
 
 
 def test_everything_that_the_notebooks_leave_is_kept_or_known_to_be_left_out(executed):
     """A file that a notebook begins to write belongs into the table, or here."""
-    found = {path.relative_to(executed.folder).as_posix() for path in executed.folder.rglob("*") if path.is_file()}
-    left_out = ("checkpoints/", "notebooks/", "asked.json", ".lock", ".training.lock", "manifest.json")
-    assert {name for name in found if not written_by(name) and not name.startswith(left_out)} == set()
+    found = {
+        path.relative_to(executed.folder).as_posix()
+        for path in executed.folder.rglob("*")
+        if path.is_file()
+    }
+    left_out = (
+        "checkpoints/",
+        "notebooks/",
+        "asked.json",
+        ".lock",
+        ".training.lock",
+        "manifest.json",
+    )
+    assert {
+        name for name in found if not written_by(name) and not name.startswith(left_out)
+    } == set()
     assert all(any(f"{name}/".startswith(f"{part}/") for name in found) for part in FILES)
 
 
@@ -69,48 +90,82 @@ def test_the_parameters_of_the_notebooks_are_those_it_was_made_with(stored):
     known, manifest = pipeline.defaults(None), json.loads(stored["manifest.json"])
     assert manifest["training"]["seed"] == manifest["data"]["seed"] == known["seed"]
     settings = manifest["training"]["settings"]
-    wanted = {name: value for name, value in known.items() if name in settings and value is not None}
+    wanted = {
+        name: value for name, value in known.items() if name in settings and value is not None
+    }
     assert {name: settings[name] for name in wanted} == wanted
 
 
-# --- A late start ------------------------------------------------------------------------------------------------------
+# --- A late start ---------------------------------------------------------------------------------
 
 
 @pytest.mark.slow
 def test_in_an_empty_runs_folder_04_and_05_go_on_with_it(cli):
     code, out, _ = cli("checkpoint", "--fetch-demo", "--run", "late")
     run = Run("late")
-    assert code == 0 and "is now the demo as notebook 05 left it" in out and "adapter/" in out and "--only 06" in out
-    assert run.manifest["name"] == "late" and run.manifest["demo"]["notebooks"] == ["01", "02", "03", "04", "05"]
-    config = json.loads((run.require("adapter") / "adapter_config.json").read_text(encoding="utf-8"))
+    assert (
+        code == 0
+        and "is now the demo as notebook 05 left it" in out
+        and "adapter/" in out
+        and "--only 06" in out
+    )
+    assert run.manifest["name"] == "late" and run.manifest["demo"]["notebooks"] == [
+        "01",
+        "02",
+        "03",
+        "04",
+        "05",
+    ]
+    config = json.loads(
+        (run.require("adapter") / "adapter_config.json").read_text(encoding="utf-8")
+    )
     assert config["base_model_name_or_path"] == (PROJECT / "helpers/pocket/model").as_posix()
     before = run.evaluation
     pipeline.check("late", ["03", "04", "05", "06", "08"], {})
     assert pipeline.run("late", None, "04,05", ["serve=false"]) == 0
     again = run.evaluation
-    for model in ("baseline", "trained", "merged"):  # on another processor a token may fall otherwise
+    # on another processor a token may fall otherwise
+    for model in ("baseline", "trained", "merged"):
         assert abs(again[model]["accuracy"] - before[model]["accuracy"]) < 0.05
 
 
 def test_the_later_notebooks_find_what_they_ask_for(cli):
     assert cli("checkpoint", "--fetch-demo")[0] == 0
     run = Run("demo")
-    for needed in ("data/train.parquet", "data/holdout.parquet", "metrics.csv", "completions.parquet", "adapter", "merged"):
+    for needed in (
+        "data/train.parquet",
+        "data/holdout.parquet",
+        "metrics.csv",
+        "completions.parquet",
+        "adapter",
+        "merged",
+    ):
         assert run.require(needed).exists()
-    assert {"settings", "seed"} <= set(run.section("training")) and len(run.table("completions.parquet")) > 1000
+    assert {"settings", "seed"} <= set(run.section("training")) and len(
+        run.table("completions.parquet")
+    ) > 1000
     code, out, _ = cli("report", "--run", "demo")
-    assert code == 0 and "Training raised sampled accuracy" in (run.folder / "report.html").read_text(encoding="utf-8"), out
+    assert code == 0 and "Training raised sampled accuracy" in (
+        run.folder / "report.html"
+    ).read_text(encoding="utf-8"), out
 
 
 def test_a_run_that_is_there_is_not_touched(cli):
     Run("demo").path("manifest.json").write_text("{}")
     code, out, err = cli("checkpoint", "--fetch-demo")
-    assert code == 2 and "is there already, and was not touched" in err and "--from-demo 05" in err and out == ""
+    assert (
+        code == 2
+        and "is there already, and was not touched" in err
+        and "--from-demo 05" in err
+        and out == ""
+    )
     assert (Run("demo").folder / "manifest.json").read_text() == "{}"
 
 
 def test_of_several_at_once_one_fetches_and_the_others_are_told(cli, monkeypatch):
-    """Another process puts the demo there after the first look, before this one holds the folder."""
+    """Another process puts the demo there after the first look, before this one holds the
+    folder.
+    """
     read = checkpoint._read
 
     def meanwhile():
@@ -123,7 +178,7 @@ def test_of_several_at_once_one_fetches_and_the_others_are_told(cli, monkeypatch
     assert contents(Run("demo").folder) == {"manifest.json": b"{}"}
 
 
-# --- Mending -----------------------------------------------------------------------------------------------------------
+# --- Mending --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("last", ["02", "03"])
@@ -142,9 +197,15 @@ def test_a_broken_run_becomes_the_demo_after_a_notebook_and_what_it_was_is_kept(
     assert code == 0 and "set_aside/1/" in out and f"as notebook {last} left it" in out
     kept = run.folder / "set_aside/1"
     assert {name: (kept / name).read_text() for name in broken} == broken
-    assert {section for section in run.manifest if section not in ("name", "demo")} == SECTIONS[last]
-    assert (run.folder / "adapter").exists() == (last >= "03") and not (run.folder / "merged").exists()
-    assert not (run.folder / "evaluation.json").exists() and not (run.folder / "checkpoints").exists()
+    assert {section for section in run.manifest if section not in ("name", "demo")} == SECTIONS[
+        last
+    ]
+    assert (run.folder / "adapter").exists() == (last >= "03") and not (
+        run.folder / "merged"
+    ).exists()
+    assert (
+        not (run.folder / "evaluation.json").exists() and not (run.folder / "checkpoints").exists()
+    )
     assert arguments.left(arguments.last(run)) == [] and arguments.last(run)["done"][-1] == last
     pipeline.check("mine", ["03"] if last == "02" else ["04", "05"], {})
     assert cli("checkpoint", "--run", "mine", "--from-demo", last)[0] == 0
@@ -152,12 +213,18 @@ def test_a_broken_run_becomes_the_demo_after_a_notebook_and_what_it_was_is_kept(
 
 
 def contents(folder) -> dict[str, bytes]:
-    found = (path for path in folder.rglob("*") if path.is_file() and path.suffix != ".lock" and path.name != ".lock")
+    found = (
+        path
+        for path in folder.rglob("*")
+        if path.is_file() and path.suffix != ".lock" and path.name != ".lock"
+    )
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in found}
 
 
 def test_a_disk_without_room_leaves_the_run_as_it_was(cli):
-    resource = pytest.importorskip("resource", reason="a limit to the size of files stands for a full disk")
+    resource = pytest.importorskip(
+        "resource", reason="a limit to the size of files stands for a full disk"
+    )
     run = Run("mine")
     run.path("manifest.json").write_text("{")
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -167,12 +234,17 @@ def test_a_disk_without_room_leaves_the_run_as_it_was(cli):
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert code == 2 and "could not be put into" in err and "[Errno 27] File too large" in err
-    assert contents(run.folder) == {"manifest.json": b"{"} and not (run.folder / "set_aside").exists()
+    assert (
+        contents(run.folder) == {"manifest.json": b"{"} and not (run.folder / "set_aside").exists()
+    )
 
 
 def test_what_the_run_was_is_said(cli):
     run = Run("mine")
-    write_json(run.path("manifest.json"), {"data": {"settings": {"name": "l4", "model": "org/x", "source": "gsm8k"}}})
+    write_json(
+        run.path("manifest.json"),
+        {"data": {"settings": {"name": "l4", "model": "org/x", "source": "gsm8k"}}},
+    )
     assert (
         "note: the run was org/x on gsm8k; it is now pocket on arithmetic/sums."
         in cli("checkpoint", "--run", "mine", "--from-demo", "1")[1]
@@ -190,18 +262,24 @@ def test_a_run_that_another_process_holds_is_left_alone(cli, python):
     run.path("own.txt").write_text("!")
     code = "import sys; from helpers.runs import Run, held\n"
     code += "with held(Run('mine').folder, 'x'): print(1, flush=True); sys.stdin.read()"
-    other = subprocess.Popen([python, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=PROJECT)
+    other = subprocess.Popen(
+        [python, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=PROJECT
+    )
     try:
         assert other.stdout.readline()
         code, _, err = cli("checkpoint", "--run", "mine", "--from-demo", "03")
-        assert code == 2 and "is being executed by process" in err and (run.folder / "own.txt").is_file()
+        assert (
+            code == 2
+            and "is being executed by process" in err
+            and (run.folder / "own.txt").is_file()
+        )
     finally:
         other.communicate()
     with held(run.folder, "free"):
         pass
 
 
-# --- Damage, and making it ---------------------------------------------------------------------------------------------
+# --- Damage, and making it ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("damage", ["cut off", "a flipped byte", "no archive", "none"])
@@ -210,7 +288,11 @@ def test_a_damaged_archive_is_said_before_anything_is_touched(cli, tmp_path, mon
     shutil.copy(checkpoint.ARCHIVE, copy)
     content = bytearray(copy.read_bytes())
     content[len(content) // 2] ^= 255
-    copy.write_bytes({"cut off": content[:100_000], "no archive": b"version https://git-lfs"}.get(damage, content))
+    copy.write_bytes(
+        {"cut off": content[:100_000], "no archive": b"version https://git-lfs"}.get(
+            damage, content
+        )
+    )
     if damage == "none":
         copy.unlink()
     monkeypatch.setattr(checkpoint, "ARCHIVE", copy)
@@ -218,7 +300,9 @@ def test_a_damaged_archive_is_said_before_anything_is_touched(cli, tmp_path, mon
     Run("mine").path("own.txt").write_text("!")
     code, _, err = cli("checkpoint", "--run", "mine", "--from-demo", "03")
     assert code == 2 and ("is not there" if damage == "none" else "demo.tar.xz is damaged") in err
-    assert (Run("mine").folder / "own.txt").is_file() and not (Run("mine").folder / "set_aside").exists()
+    assert (Run("mine").folder / "own.txt").is_file() and not (
+        Run("mine").folder / "set_aside"
+    ).exists()
 
 
 def test_a_fetched_run_packs_to_the_same_files(cli, tmp_path, monkeypatch, stored):
@@ -229,19 +313,30 @@ def test_a_fetched_run_packs_to_the_same_files(cli, tmp_path, monkeypatch, store
     monkeypatch.setattr(checkpoint, "_shown", lambda: "demo.tar.xz")
     assert cli("checkpoint", "--store-demo")[0] == 0
     with tarfile.open(copy) as archive:
-        names = [member.name for member in archive if member.name not in (checkpoint.CONTENTS, "manifest.json")]
-        assert all(archive.extractfile(name).read() == stored[name] for name in names) and len(names) == len(stored) - 2
+        names = [
+            member.name
+            for member in archive
+            if member.name not in (checkpoint.CONTENTS, "manifest.json")
+        ]
+        assert (
+            all(archive.extractfile(name).read() == stored[name] for name in names)
+            and len(names) == len(stored) - 2
+        )
 
 
 def test_only_a_run_of_the_notebooks_as_they_are_is_packed(cli, tmp_path, monkeypatch):
     cli("checkpoint", "--fetch-demo")
     run = Run("demo")
     monkeypatch.setattr(checkpoint, "ARCHIVE", tmp_path / "demo.tar.xz")
-    run.path("comparison.json").write_text(json.dumps({"from": str(PROJECT / "x"), "home": f"{checkpoint.Path.home()}/x"}))
+    run.path("comparison.json").write_text(
+        json.dumps({"from": str(PROJECT / "x"), "home": f"{checkpoint.Path.home()}/x"})
+    )
     code, _, err = cli("checkpoint", "--store-demo")
     assert code == 2 and "comparison.json names a folder of this machine" in err
     asked = arguments.last(run)
     asked["used"]["03"] = {"max_steps": 12}
     arguments.write(run, asked)
     code, _, err = cli("checkpoint", "--store-demo")
-    assert code == 2 and "`make demo` runs them so" in err and not (tmp_path / "demo.tar.xz").exists()
+    assert (
+        code == 2 and "`make demo` runs them so" in err and not (tmp_path / "demo.tar.xz").exists()
+    )

@@ -1,4 +1,6 @@
-"""The editions that `teach` makes of the committed notebooks: what is in them, what is not, that they run; and bad marks."""
+"""The editions that `teach` makes of the committed notebooks: what is in them, what is not, that
+they run; and bad marks.
+"""
 
 import contextlib
 import importlib.util
@@ -14,17 +16,37 @@ from nbclient import NotebookClient
 
 from helpers import PROJECT
 from helpers.commands import teach
-from helpers.commands.teach import NOTEBOOKS, STUB, exercises, instructor, solutions, student, workshop
+from helpers.commands.teach import (
+    NOTEBOOKS,
+    STUB,
+    exercises,
+    instructor,
+    solutions,
+    student,
+    workshop,
+)
 
-COMMITTED = {path.name: nbformat.read(path, as_version=4) for path in sorted(NOTEBOOKS.glob("*.ipynb"))}
+COMMITTED = {
+    path.name: nbformat.read(path, as_version=4) for path in sorted(NOTEBOOKS.glob("*.ipynb"))
+}
 MARKS = ("BEGIN SOLUTION", "END SOLUTION", "BEGIN HIDDEN TESTS", "END HIDDEN TESTS")
 each_notebook = pytest.mark.parametrize("name", COMMITTED)
 
 
 def graded(notebook) -> dict:
-    """{exercise: (the cell to answer in, its check)} of the student's or the instructor's edition."""
-    cells = {cell.metadata["nbgrader"]["grade_id"]: cell for cell in notebook.cells if "nbgrader" in cell.metadata}
-    return {name: (cell, cells[f"check_{name}"]) for name, cell in cells.items() if cell.metadata["nbgrader"]["solution"]}
+    """{exercise: (the cell to answer in, its check)} of the student's or the instructor's
+    edition.
+    """
+    cells = {
+        cell.metadata["nbgrader"]["grade_id"]: cell
+        for cell in notebook.cells
+        if "nbgrader" in cell.metadata
+    }
+    return {
+        name: (cell, cells[f"check_{name}"])
+        for name, cell in cells.items()
+        if cell.metadata["nbgrader"]["solution"]
+    }
 
 
 def tagged(notebook, tag: str) -> list:
@@ -35,22 +57,28 @@ def region(source: str, kind: str) -> str:
     return source.partition(f"### BEGIN {kind}\n")[2].partition(f"### END {kind}")[0]
 
 
-# --- All of them, from the committed notebooks -------------------------------------------------------------------------
+# --- All of them, from the committed notebooks ----------------------------------------------------
 
 
 @pytest.mark.parametrize("edition", teach.EDITIONS)
-def test_the_command_makes_an_edition_of_every_notebook_with_what_they_link_to(cli, tmp_path, edition):
+def test_the_command_makes_an_edition_of_every_notebook_with_what_they_link_to(
+    cli, tmp_path, edition
+):
     before = {path: path.read_bytes() for path in NOTEBOOKS.glob("*.ipynb")}
     folder = tmp_path / "Kürs im Frühling" / edition
     code, out, err = cli("teach", "--edition", edition, "--to", str(folder))
     assert code == 0 and err == "" and f"the {edition} edition" in out
     assert {path.name for path in folder.iterdir()} == {*COMMITTED, "GLOSSARY.md", "data"}
-    assert [*tmp_path.iterdir()] == [folder.parent] and [*folder.parent.iterdir()] == [folder], "nothing else is left there"
+    assert [*tmp_path.iterdir()] == [folder.parent] and [*folder.parent.iterdir()] == [folder], (
+        "nothing else is left there"
+    )
     for name, committed in COMMITTED.items():
         made = nbformat.read(folder / name, as_version=4)
         nbformat.validate(made)
         assert f"{name} " in out and made == teach.EDITIONS[edition](committed)
-    assert (folder / "data" / "orders.csv").read_bytes() == (NOTEBOOKS / "data" / "orders.csv").read_bytes()
+    assert (folder / "data" / "orders.csv").read_bytes() == (
+        NOTEBOOKS / "data" / "orders.csv"
+    ).read_bytes()
     assert before == {path: path.read_bytes() for path in NOTEBOOKS.glob("*.ipynb")}
 
 
@@ -63,10 +91,17 @@ def test_a_student_has_one_cell_to_answer_in_and_its_check_behind(name):
     for exercise in found:
         answer, check = graded(made)[exercise.name]
         assert made.cells.index(answer) < made.cells.index(check)
-        assert answer.source.endswith(f"\n\n{STUB}") and f"check_{exercise.name}" not in answer.source
+        assert (
+            answer.source.endswith(f"\n\n{STUB}") and f"check_{exercise.name}" not in answer.source
+        )
         given = committed.cells[exercise.exercise].source
-        assert given.startswith(answer.source.removesuffix(STUB).strip()), "what the committed stub says stays"
-        assert check.source.startswith(f"def check_{exercise.name}(") and check.metadata["editable"] is False
+        assert given.startswith(answer.source.removesuffix(STUB).strip()), (
+            "what the committed stub says stays"
+        )
+        assert (
+            check.source.startswith(f"def check_{exercise.name}(")
+            and check.metadata["editable"] is False
+        )
     for tag, count in (("exercise", len(found)), ("check", len(found)), ("solution", 0)):
         assert len(tagged(made, tag)) == count
 
@@ -77,7 +112,8 @@ def test_nothing_of_a_solution_or_a_hidden_test_and_no_output_reaches_a_student(
     assert not any(mark in json.dumps(made) for mark in MARKS)
     assert not any(cell.get("outputs") or cell.get("execution_count") for cell in made.cells)
     told = {line.strip() for cell in made.cells for line in cell.source.splitlines()}
-    open_ = {line.strip() for cell in committed.cells for line in _left_open(cell).splitlines()}  # said in the open elsewhere
+    # said in the open elsewhere
+    open_ = {line.strip() for cell in committed.cells for line in _left_open(cell).splitlines()}
     hidden = "".join(
         region(cell.source, kind) for kind, tag in (("SOLUTION", "solution"), ("HIDDEN TESTS", "check"))
         for cell in tagged(committed, tag)
@@ -88,7 +124,11 @@ def test_nothing_of_a_solution_or_a_hidden_test_and_no_output_reaches_a_student(
 
 @each_notebook
 def test_a_workshop_has_what_a_student_has_and_whole_checks(name):
-    committed, made, handed_out = COMMITTED[name], workshop(COMMITTED[name]), student(COMMITTED[name])
+    committed, made, handed_out = (
+        COMMITTED[name],
+        workshop(COMMITTED[name]),
+        student(COMMITTED[name]),
+    )
     assert not any(mark in json.dumps(made) for mark in MARKS)
     checks = [check for _, check in graded(made).values()]
     for exercise, check in zip(exercises(committed), checks, strict=True):
@@ -96,7 +136,9 @@ def test_a_workshop_has_what_a_student_has_and_whole_checks(name):
         assert len(hidden) > 100 and hidden in check.source
     rest = [(cell.source, dict(cell.metadata)) for cell in made.cells if cell not in checks]
     assert rest == [
-        (cell.source, dict(cell.metadata)) for cell in handed_out.cells if "check" not in cell.metadata.get("tags", [])
+        (cell.source, dict(cell.metadata))
+        for cell in handed_out.cells
+        if "check" not in cell.metadata.get("tags", [])
     ]
 
 
@@ -109,16 +151,26 @@ def _left_open(cell) -> str:
 @each_notebook
 def test_what_is_no_exercise_stays_as_it_is(name):
     committed = COMMITTED[name]
-    parts = {index for exercise in exercises(committed) for index in (exercise.check, exercise.exercise, exercise.solution)}
+    parts = {
+        index
+        for exercise in exercises(committed)
+        for index in (exercise.check, exercise.exercise, exercise.solution)
+    }
     # "Your answer:" and "One solution is folded away below."
-    pointers = {index - 1 for exercise in exercises(committed) for index in (exercise.exercise, exercise.solution)}
+    pointers = {
+        index - 1
+        for exercise in exercises(committed)
+        for index in (exercise.exercise, exercise.solution)
+    }
     for make in teach.EDITIONS.values():
         sources = [cell.source for cell in make(committed).cells]
         position = -1
         for index, cell in enumerate(committed.cells):
             if index not in parts | pointers:
                 position = sources.index(cell.source, position + 1)  # all of them, in their order
-        assert not any(cell.source == "One solution is folded away below." for cell in make(committed).cells)
+        assert not any(
+            cell.source == "One solution is folded away below." for cell in make(committed).cells
+        )
 
 
 @each_notebook
@@ -127,7 +179,11 @@ def test_whoever_answers_is_told_which_line_to_delete(name):
     found = exercises(committed)
     for edition, make in teach.EDITIONS.items():
         cells = make(committed).cells
-        above = [cells[index - 1].source for index, cell in enumerate(cells) if "exercise" in cell.metadata.get("tags", [])]
+        above = [
+            cells[index - 1].source
+            for index, cell in enumerate(cells)
+            if "exercise" in cell.metadata.get("tags", [])
+        ]
         for exercise, said in zip(found, above, strict=True):
             asked = committed.cells[exercise.exercise - 1].source
             assert asked.startswith("Your answer") and asked.endswith(":")
@@ -137,12 +193,18 @@ def test_whoever_answers_is_told_which_line_to_delete(name):
 @pytest.mark.parametrize("edition", [solutions, workshop])
 def test_a_whole_check_asks_for_the_right_answer_alone(edition):
     (check,) = tagged(edition(notebook_of()), "check")
-    assert check.source.endswith('print(verdict_on_x)\nassert verdict_on_x.startswith("Right"), verdict_on_x')
+    assert check.source.endswith(
+        'print(verdict_on_x)\nassert verdict_on_x.startswith("Right"), verdict_on_x'
+    )
 
 
 def test_a_figure_that_a_check_draws_is_seen_before_the_question_is_answered():
     made = instructor(COMMITTED["03_grpo_training.ipynb"])
-    (figure,) = [index for index, cell in enumerate(made.cells) if "shown(plots.overlay(trainings)" in cell.source]
+    (figure,) = [
+        index
+        for index, cell in enumerate(made.cells)
+        if "shown(plots.overlay(trainings)" in cell.source
+    ]
     answer, check = graded(made)["betas"]
     assert figure < made.cells.index(answer) and made.cells[figure].outputs
     assert "plots" not in check.source and "check_betas" not in made.cells[figure].source
@@ -157,20 +219,34 @@ def test_the_instructor_has_solutions_outputs_points_and_notes(name):
     for exercise in exercises(committed):
         answer, check = graded(made)[exercise.name]
         solution = committed.cells[exercise.solution]
-        assert region(answer.source, "SOLUTION").strip() == region(solution.source, "SOLUTION").strip()
+        assert (
+            region(answer.source, "SOLUTION").strip() == region(solution.source, "SOLUTION").strip()
+        )
         assert check.outputs == solution.outputs
-        assert check.metadata["nbgrader"]["points"] == exercise.points == teach.POINTS[exercise.level.split(", ")[1]]
+        assert (
+            check.metadata["nbgrader"]["points"]
+            == exercise.points
+            == teach.POINTS[exercise.level.split(", ")[1]]
+        )
         notes = region(check.source, "HIDDEN TESTS")
-        assert exercise.title.startswith("Exercise") and exercise.title in notes and exercise.level in notes
+        assert (
+            exercise.title.startswith("Exercise")
+            and exercise.title in notes
+            and exercise.level in notes
+        )
         assert all(output.text.split("\n")[0] in notes for output in solution.outputs)
 
 
-# --- They run ----------------------------------------------------------------------------------------------------------
+# --- They run -------------------------------------------------------------------------------------
 
 
 def execute(notebook, folder):
-    """Run a notebook from the first cell to the last, in a folder; an error in a cell that may not raise is raised."""
-    return NotebookClient(deepcopy(notebook), timeout=300, resources={"metadata": {"path": str(folder)}}).execute()
+    """Run a notebook from the first cell to the last, in a folder; an error in a cell that may not
+    raise is raised.
+    """
+    return NotebookClient(
+        deepcopy(notebook), timeout=300, resources={"metadata": {"path": str(folder)}}
+    ).execute()
 
 
 def said(cell) -> str:
@@ -183,11 +259,16 @@ def errors(cell) -> list[str]:
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    """A runs folder of its own, in which the executed notebooks find what those before them have left."""
+    """A runs folder of its own, in which the executed notebooks find what those before
+    them have left.
+    """
     folder = tmp_path_factory.mktemp("runs")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("GRPO_RUNS_DIR", str(folder))
-        patch.setenv("PYTHONPATH", os.pathsep.join([str(PROJECT), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep))
+        patch.setenv(
+            "PYTHONPATH",
+            os.pathsep.join([str(PROJECT), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep),
+        )
         yield folder
 
 
@@ -207,12 +288,18 @@ def test_the_solutions_edition_runs_from_the_first_cell_to_the_last(name, runs, 
 
 
 def test_a_student_who_leaves_the_exercises_out_gets_to_the_last_cell(runs, of_students):
-    done = execute(nbformat.read(of_students / "01_data_preparation.ipynb", as_version=4), of_students)
-    assert done.cells[-1].outputs or done.cells[-2].outputs, "what comes after the exercises was run"
+    done = execute(
+        nbformat.read(of_students / "01_data_preparation.ipynb", as_version=4), of_students
+    )
+    assert done.cells[-1].outputs or done.cells[-2].outputs, (
+        "what comes after the exercises was run"
+    )
     for answer, check in graded(done).values():
         assert errors(answer) == ["NotImplementedError"] and errors(check) == ["AssertionError"]
         assert said(check).startswith("Not answered yet")
-    rest = [cell for cell in done.cells if cell.cell_type == "code" and "nbgrader" not in cell.metadata]
+    rest = [
+        cell for cell in done.cells if cell.cell_type == "code" and "nbgrader" not in cell.metadata
+    ]
     assert not any(errors(cell) for cell in rest)
 
 
@@ -235,7 +322,13 @@ def test_a_right_answer_is_taken_in_each_edition_and_an_absent_one_in_none(numbe
 
     whole, given, told = (graded(edition(committed)) for edition in (instructor, student, workshop))
     solved = solutions(committed)
-    solved = dict(zip(whole, zip(tagged(solved, "exercise"), tagged(solved, "check"), strict=True), strict=True))
+    solved = dict(
+        zip(
+            whole,
+            zip(tagged(solved, "exercise"), tagged(solved, "check"), strict=True),
+            strict=True,
+        )
+    )
     figures = {}
     for cell in instructor(committed).cells:  # what a check's cell does besides: imports, mostly
         if cell.metadata.get("jupyter", {}).get("source_hidden") and not cell.metadata["tags"]:
@@ -243,11 +336,19 @@ def test_a_right_answer_is_taken_in_each_edition_and_an_absent_one_in_none(numbe
     for name, (answer, check) in given.items():
         with pytest.raises(AssertionError):
             run(answer, check)
-        assert run(whole[name][0], check).startswith("Noted"), "the student's check, which knows no solution"
-        assert run(whole[name][0], whole[name][1]).startswith("Right") and run(*solved[name]).startswith("Right")
+        assert run(whole[name][0], check).startswith("Noted"), (
+            "the student's check, which knows no solution"
+        )
+        assert run(whole[name][0], whole[name][1]).startswith("Right") and run(
+            *solved[name]
+        ).startswith("Right")
         source, _ = answers.WRONG[name][0]
         wrong = deepcopy(answer)
-        wrong.source = source if source.lstrip().startswith(("def ", "import ", f"{name} =")) else f"{name} = {source}"
+        wrong.source = (
+            source
+            if source.lstrip().startswith(("def ", "import ", f"{name} ="))
+            else f"{name} = {source}"
+        )
         for check in (whole[name][1], told[name][1]):
             with pytest.raises(AssertionError):
                 run(wrong, check)
@@ -263,13 +364,16 @@ def test_an_answer_cannot_redefine_its_check():
 
 
 def test_with_the_hidden_tests_it_is_not_enough_that_an_answer_is_noted():
-    for edition, expected in ((student, contextlib.nullcontext()), (instructor, pytest.raises(AssertionError))):
+    for edition, expected in (
+        (student, contextlib.nullcontext()),
+        (instructor, pytest.raises(AssertionError)),
+    ):
         _, check = graded(edition(notebook_of()))["x"]
         with expected:
             exec(check.source, {"x": 2})  # neither told to be wrong nor to be right
 
 
-# --- Bad input ---------------------------------------------------------------------------------------------------------
+# --- Bad input ------------------------------------------------------------------------------------
 
 CHECK = """def check_x(x):
     ### BEGIN HIDDEN TESTS
@@ -283,7 +387,9 @@ EXERCISE = "x = None\nprint(check_x(x))"
 SOLUTION = "### BEGIN SOLUTION\nx = 1\n### END SOLUTION\nprint(check_x(x))"
 
 
-def notebook_of(check=CHECK, exercise=EXERCISE, solution=SOLUTION, text="### Exercise\n\nNo level."):
+def notebook_of(
+    check=CHECK, exercise=EXERCISE, solution=SOLUTION, text="### Exercise\n\nNo level."
+):
     """A notebook with a text, these three cells (None leaves one out), and a last cell."""
     cells = [nbformat.v4.new_markdown_cell(text)]
     for tag, source in (("check", check), ("exercise", exercise), ("solution", solution)):
@@ -296,7 +402,11 @@ def test_an_exercise_without_a_level_is_worth_a_point():
     (exercise,) = exercises(notebook_of())
     assert (exercise.points, exercise.level, exercise.title) == (1, "", "Exercise")
     answer, check = graded(student(notebook_of()))["x"]
-    assert answer.source == f"x = None\n\n{STUB}" and '"Right"' in check.source and "x == 1" not in check.source
+    assert (
+        answer.source == f"x = None\n\n{STUB}"
+        and '"Right"' in check.source
+        and "x == 1" not in check.source
+    )
 
 
 @pytest.mark.parametrize(
@@ -314,19 +424,52 @@ def test_an_exercise_without_a_level_is_worth_a_point():
             {"solution": SOLUTION.replace("END SOLUTION", "BEGIN SOLUTION")},
             "cell 4, line 3: '### BEGIN SOLUTION' begins before",
         ),
-        ({"solution": SOLUTION.replace("END SOLUTION", "END HIDDEN TESTS")}, "cell 4, line 3: '### END HIDDEN TESTS' stands"),
-        ({"solution": "x = 1\nprint(check_x(x))"}, "cell 4, tagged solution, must be ### BEGIN SOLUTION"),
+        (
+            {"solution": SOLUTION.replace("END SOLUTION", "END HIDDEN TESTS")},
+            "cell 4, line 3: '### END HIDDEN TESTS' stands",
+        ),
+        (
+            {"solution": "x = 1\nprint(check_x(x))"},
+            "cell 4, tagged solution, must be ### BEGIN SOLUTION",
+        ),
         ({"solution": "x = 1\n" + SOLUTION}, "cell 4, tagged solution, must be ### BEGIN SOLUTION"),
-        ({"solution": SOLUTION.replace("print(check_x(x))", "")}, "cell 4, tagged solution, must end with the call"),
-        ({"exercise": "x = None"}, "cell 3, tagged exercise, must end as the solution does: print(check_x(x))"),
-        ({"exercise": "x = 1  ### BEGIN SOLUTION"}, "cell 3, line 1: 'x = 1  ### BEGIN SOLUTION' stands in a cell that is not"),
-        ({"text": "see ### BEGIN HIDDEN TESTS"}, "cell 1, line 1: 'see ### BEGIN HIDDEN TESTS' stands in a cell that is not"),
-        ({"check": CHECK.replace("    ### END HIDDEN TESTS\n", "")}, "cell 2, line 2: ### BEGIN HIDDEN TESTS has no"),
-        ({"check": "def check_x(x): return 'Right'"}, "cell 2, tagged check, has no ### BEGIN HIDDEN TESTS"),
-        ({"check": CHECK.replace("check_x", "check_y")}, "cell 2, tagged check, does not define check_x"),
+        (
+            {"solution": SOLUTION.replace("print(check_x(x))", "")},
+            "cell 4, tagged solution, must end with the call",
+        ),
+        (
+            {"exercise": "x = None"},
+            "cell 3, tagged exercise, must end as the solution does: print(check_x(x))",
+        ),
+        (
+            {"exercise": "x = 1  ### BEGIN SOLUTION"},
+            "cell 3, line 1: 'x = 1  ### BEGIN SOLUTION' stands in a cell that is not",
+        ),
+        (
+            {"text": "see ### BEGIN HIDDEN TESTS"},
+            "cell 1, line 1: 'see ### BEGIN HIDDEN TESTS' stands in a cell that is not",
+        ),
+        (
+            {"check": CHECK.replace("    ### END HIDDEN TESTS\n", "")},
+            "cell 2, line 2: ### BEGIN HIDDEN TESTS has no",
+        ),
+        (
+            {"check": "def check_x(x): return 'Right'"},
+            "cell 2, tagged check, has no ### BEGIN HIDDEN TESTS",
+        ),
+        (
+            {"check": CHECK.replace("check_x", "check_y")},
+            "cell 2, tagged check, does not define check_x",
+        ),
         ({"check": CHECK + "%matplotlib inline"}, "cell 2, line 7: this is no Python"),
-        ({"check": f"{SECRET}\n{CHECK}"}, "cell 2, line 1: '### BEGIN HIDDEN TESTS' stands outside of check_x"),
-        ({"check": f"{CHECK}\n{SECRET}"}, "cell 2, line 10: '### END HIDDEN TESTS' stands outside of check_x"),
+        (
+            {"check": f"{SECRET}\n{CHECK}"},
+            "cell 2, line 1: '### BEGIN HIDDEN TESTS' stands outside of check_x",
+        ),
+        (
+            {"check": f"{CHECK}\n{SECRET}"},
+            "cell 2, line 10: '### END HIDDEN TESTS' stands outside of check_x",
+        ),
         ({"check": None}, "cell 2 is tagged exercise; the next of an exercise must be check"),
         ({"exercise": None}, "cell 3 is tagged solution; the next of an exercise must be exercise"),
         ({"solution": None}, "cell 3 is tagged exercise, and no solution comes after it"),
@@ -346,11 +489,31 @@ def test_marks_that_would_not_hold_are_refused_with_notebook_cell_and_line(tmp_p
 @pytest.mark.parametrize(
     ("number", "change", "absent", "said"),
     [
-        (3, {"metadata": {"tags": None}}, [], "cell 3: this is no valid notebook (None is not of type 'array')"),
+        (
+            3,
+            {"metadata": {"tags": None}},
+            [],
+            "cell 3: this is no valid notebook (None is not of type 'array')",
+        ),
         (1, {}, ["source"], "cell 1: this is no valid notebook ('source' is a required property)"),
-        (5, {}, ["outputs"], "cell 5: this is no valid notebook ('outputs' is a required property)"),
-        (3, {"cell_type": "raw"}, ["outputs", "execution_count"], "cell 3 is tagged exercise, and is a raw cell: it must"),
-        (4, {"cell_type": "markdown"}, ["outputs", "execution_count"], "cell 4 is tagged solution, and is a markdown cell"),
+        (
+            5,
+            {},
+            ["outputs"],
+            "cell 5: this is no valid notebook ('outputs' is a required property)",
+        ),
+        (
+            3,
+            {"cell_type": "raw"},
+            ["outputs", "execution_count"],
+            "cell 3 is tagged exercise, and is a raw cell: it must",
+        ),
+        (
+            4,
+            {"cell_type": "markdown"},
+            ["outputs", "execution_count"],
+            "cell 4 is tagged solution, and is a markdown cell",
+        ),
     ],
 )
 def test_a_cell_that_no_edition_can_have_is_named(tmp_path, caplog, number, change, absent, said):
@@ -390,16 +553,26 @@ def test_a_notebook_without_an_exercise_is_copied_and_named(cli, tmp_path, monke
     code, out, _ = cli("teach", "--edition", "student", "--to", str(tmp_path / "made"))
     assert code == 0
     first, second, last = (" ".join(line.split()) for line in out.splitlines())
-    assert (first, second) == ("11_mine.ipynb no exercise: copied as it is", "12_marked.ipynb 1 exercise, 1 point")
+    assert (first, second) == (
+        "11_mine.ipynb no exercise: copied as it is",
+        "12_marked.ipynb 1 exercise, 1 point",
+    )
     assert last.endswith("the student edition, 1 point in all")
     assert nbformat.read(tmp_path / "made" / "11_mine.ipynb", as_version=4) == plain
 
 
 def test_only_the_notebooks_asked_for(cli, tmp_path):
-    assert cli("teach", "--edition", "student", "--to", str(tmp_path / "made"), "--only", "2,1")[0] == 0
+    assert (
+        cli("teach", "--edition", "student", "--to", str(tmp_path / "made"), "--only", "2,1")[0]
+        == 0
+    )
     assert sorted(path.name[:2] for path in (tmp_path / "made").glob("*.ipynb")) == ["01", "02"]
-    code, _, err = cli("teach", "--edition", "student", "--to", str(tmp_path / "more"), "--only", "01,77")
-    assert code == 2 and err.startswith("error: --only 01,77: there is no notebook 77. There are: 01, 02")
+    code, _, err = cli(
+        "teach", "--edition", "student", "--to", str(tmp_path / "more"), "--only", "01,77"
+    )
+    assert code == 2 and err.startswith(
+        "error: --only 01,77: there is no notebook 77. There are: 01, 02"
+    )
     assert not (tmp_path / "more").exists()
 
 
@@ -411,17 +584,27 @@ def test_somebodys_files_are_never_overwritten(cli, tmp_path, monkeypatch):
     (mine / "01_data_preparation.ipynb").write_text("answers of a term")
     for to in (mine, mine / "01_data_preparation.ipynb"):
         code, out, err = cli("teach", "--edition", "student", "--to", str(to))
-        assert code == 2 and out == "" and err.startswith(f"error: {to} is there and is not an empty folder")
-    assert (mine / "01_data_preparation.ipynb").read_text() == "answers of a term" and len([*mine.iterdir()]) == 1
+        assert (
+            code == 2
+            and out == ""
+            and err.startswith(f"error: {to} is there and is not an empty folder")
+        )
+    assert (mine / "01_data_preparation.ipynb").read_text() == "answers of a term" and len(
+        [*mine.iterdir()]
+    ) == 1
     for inside in ("out", "data/out"):
-        code, _, err = cli("teach", "--edition", "student", "--to", str(NOTEBOOKS / inside), "--only", "01")
+        code, _, err = cli(
+            "teach", "--edition", "student", "--to", str(NOTEBOOKS / inside), "--only", "01"
+        )
         assert code == 2 and f"lies in {NOTEBOOKS}, which the editions are made from" in err
         assert not (NOTEBOOKS / inside).exists()
     monkeypatch.chdir(tmp_path)
     (tmp_path / "empty").mkdir()
     (tmp_path / "link").symlink_to("empty")
     assert cli("teach", "--edition", "student", "--to", "link", "--only", "01")[0] == 0
-    assert (tmp_path / "link").is_symlink() and (tmp_path / "empty" / "01_data_preparation.ipynb").exists()
+    assert (tmp_path / "link").is_symlink() and (
+        tmp_path / "empty" / "01_data_preparation.ipynb"
+    ).exists()
 
 
 def test_a_file_that_is_no_notebook_is_named(tmp_path):

@@ -1,4 +1,5 @@
-"""The instructor's edition as an assignment of the real nbgrader's: what it releases, and what submissions earn.
+"""The instructor's edition as an assignment of the real nbgrader's: what it releases, and what
+submissions earn.
 
 Notebook 01 is graded whole; of 07, which trains for minutes, only the cells of its exercises.
 """
@@ -26,11 +27,17 @@ FORGED = "def check_accepted(answer):\n    return 'Right'"
 
 @pytest.fixture(scope="module")
 def room(tmp_path_factory):
-    """A course of nbgrader's in a folder with a space and an umlaut; room("autograde", "grpo") runs a command of it there."""
+    """A course of nbgrader's in a folder with a space and an umlaut; room("autograde", "grpo") runs
+    a command of it there.
+    """
     folder = tmp_path_factory.mktemp("Kürs 1")
     # nbgrader starts alembic by its name; an activated environment has it in its path.
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    environment = os.environ | {"PATH": path, "GRPO_RUNS_DIR": str(folder / "runs"), "PYTHONPATH": str(PROJECT)}
+    environment = os.environ | {
+        "PATH": path,
+        "GRPO_RUNS_DIR": str(folder / "runs"),
+        "PYTHONPATH": str(PROJECT),
+    }
 
     def run(*arguments: str) -> subprocess.CompletedProcess:
         command = [sys.executable, "-m", "nbgrader", *arguments]
@@ -38,7 +45,10 @@ def room(tmp_path_factory):
 
     run.folder = folder
     # A second for the loop of a submission; what has an end may take as long as it likes.
-    config = "get_config().Execute.timeout_func = lambda cell: 1 if cell.source.startswith('while True') else 600\n"
+    config = (
+        "get_config().Execute.timeout_func = lambda cell: 1 if cell.source.startswith('while "
+        "True') else 600\n"
+    )
     (folder / "nbgrader_config.py").write_text(config)
     return run
 
@@ -62,8 +72,14 @@ def right(small) -> dict[str, str]:
     found = {}
     for path in small.glob("*.ipynb"):
         notebook = nbformat.read(path, as_version=4)
-        answers = [cell.source for cell in teach.solutions(notebook).cells if "exercise" in cell.metadata.get("tags", [])]
-        found |= dict(zip([exercise.name for exercise in teach.exercises(notebook)], answers, strict=True))
+        answers = [
+            cell.source
+            for cell in teach.solutions(notebook).cells
+            if "exercise" in cell.metadata.get("tags", [])
+        ]
+        found |= dict(
+            zip([exercise.name for exercise in teach.exercises(notebook)], answers, strict=True)
+        )
     return found
 
 
@@ -80,27 +96,49 @@ def released(room, small):
 
 @pytest.fixture(scope="module")
 def graded(room, small, released, right):
-    """Six submissions, autograded: ({student: {exercise: points, or None}}, what nbgrader wrote last, its exit code)."""
+    """Six submissions, autograded: ({student: {exercise: points, or None}}, what nbgrader wrote
+    last, its exit code).
+    """
     only_07 = {name: right[name] for name in ("accepted", "quantity_score", "predicted")}
-    mistakes = {"leak": "leak = 0.1", "quantity_score": "def quantity_score(given, wanted):\n    return float(given == wanted)"}
+    mistakes = {
+        "leak": "leak = 0.1",
+        "quantity_score": "def quantity_score(given, wanted):\n    return float(given == wanted)",
+    }
     _submit(room, released / "grpo", "perfect", right)
     _submit(room, released / "grpo", "empty", EMPTY)
     teach.make("student", room.folder / "small-student", source=small)
-    _submit(room, room.folder / "small-student", "two mistakes", right | mistakes)  # from our edition, not nbgrader's release
-    _submit(room, released / "grpo", "forger", {"accepted": FORGED, "check_accepted": "pass", "check_predicted": None}, "07")
+    # from our edition, not nbgrader's release
+    _submit(room, room.folder / "small-student", "two mistakes", right | mistakes)
+    _submit(
+        room,
+        released / "grpo",
+        "forger",
+        {"accepted": FORGED, "check_accepted": "pass", "check_predicted": None},
+        "07",
+    )
     _submit(room, released / "grpo", "loops", only_07 | {"accepted": "while True:\n    pass"}, "07")
-    _submit(room, released / "grpo", "dies", only_07 | {"quantity_score": "import os\nos._exit(1)"}, "07")
+    _submit(
+        room,
+        released / "grpo",
+        "dies",
+        only_07 | {"quantity_score": "import os\nos._exit(1)"},
+        "07",
+    )
     done = room("autograde", "grpo")
     points = {}
     with nbgrader.api.Gradebook(f"sqlite:///{room.folder}/gradebook.db") as book:
         for submission in book.assignment_submissions("grpo"):
             grades = [grade for notebook in submission.notebooks for grade in notebook.grades]
             assert submission.max_score == sum(POINTS.values())
-            points[submission.student.id] = {grade.name.removeprefix("check_"): grade.auto_score for grade in grades}
+            points[submission.student.id] = {
+                grade.name.removeprefix("check_"): grade.auto_score for grade in grades
+            }
     return points, done.stdout + done.stderr, done.returncode
 
 
-def _submit(room, handed_out: Path, who: str, answers: dict[str, str | None], only: str = "") -> None:
+def _submit(
+    room, handed_out: Path, who: str, answers: dict[str, str | None], only: str = ""
+) -> None:
     """Hand in what was handed out, with other sources in some cells; None takes the cell away."""
     folder = room.folder / "submitted" / who / "grpo"
     folder.mkdir(parents=True)
@@ -118,9 +156,14 @@ def _submit(room, handed_out: Path, who: str, answers: dict[str, str | None], on
 def test_what_nbgrader_releases_is_the_students_edition(released, tmp_path):
     teach.make("student", tmp_path / "student")
     names = sorted(path.name for path in (tmp_path / "student").glob("*.ipynb"))
-    assert len(names) >= 10 and names == sorted(path.name for path in (released / "whole").glob("*.ipynb"))
+    assert len(names) >= 10 and names == sorted(
+        path.name for path in (released / "whole").glob("*.ipynb")
+    )
     for name in names:
-        ours, theirs = (nbformat.read(folder / name, as_version=4) for folder in (tmp_path / "student", released / "whole"))
+        ours, theirs = (
+            nbformat.read(folder / name, as_version=4)
+            for folder in (tmp_path / "student", released / "whole")
+        )
         for cell in theirs.cells:
             cell.metadata.get("nbgrader", {}).pop("checksum", None)
         assert ours.cells == theirs.cells
@@ -145,7 +188,9 @@ def test_a_check_that_a_student_wrote_or_took_away_earns_nothing(graded):
 
 
 def test_a_loop_costs_its_own_points_after_the_time_limit(graded):
-    assert graded[0]["loops"] == POINTS | {"accepted": 0, "leak": 0, "mended": 0}, "01 was not handed in"
+    assert graded[0]["loops"] == POINTS | {"accepted": 0, "leak": 0, "mended": 0}, (
+        "01 was not handed in"
+    )
 
 
 def test_a_submission_whose_kernel_dies_is_named_and_the_others_are_graded(graded):

@@ -1,4 +1,6 @@
-"""The command line and the pipeline around papermill: what reaches a notebook, what is printed, what is refused."""
+"""The command line and the pipeline around papermill: what reaches a notebook, what is printed,
+what is refused.
+"""
 
 import contextlib
 import io
@@ -31,13 +33,17 @@ def executed(monkeypatch):
     return pipeline._execute
 
 
-# --- Notebooks ---------------------------------------------------------------------------------------------------------
+# --- Notebooks ------------------------------------------------------------------------------------
 
 
 def test_without_only_the_pipeline_is_run_and_an_unknown_notebook_is_named(cli, executed):
     assert [path.name[:2] for path in pipeline._chosen(None)] == ALL
     code, _, err = cli("run", "--only", "98,03,99")
-    assert code == 2 and "there is no notebook 98, 99. There are: 01, 02, 03, 04, 05" in err and executed == []
+    assert (
+        code == 2
+        and "there is no notebook 98, 99. There are: 01, 02, 03, 04, 05" in err
+        and executed == []
+    )
 
 
 def test_each_notebook_gets_the_run_and_the_parameters_it_takes(cli, executed):
@@ -84,7 +90,9 @@ def test_a_run_that_stopped_is_resumed_with_what_was_given(cli, executed, at, gi
     assert code == 0 and executed == [] and "run 'a' is finished" in out
 
 
-def test_a_file_given_by_a_relative_path_is_found_again_from_elsewhere(cli, executed, tmp_path, monkeypatch):
+def test_a_file_given_by_a_relative_path_is_found_again_from_elsewhere(
+    cli, executed, tmp_path, monkeypatch
+):
     (tmp_path / "mine.csv").write_text("question,answer\n1 + 1?,2\n")
     monkeypatch.chdir(tmp_path)
     executed.outcomes["02"] = False
@@ -97,10 +105,15 @@ def test_where_nothing_was_started_there_is_nothing_to_resume(cli, executed, con
     if content is not None:
         Run("a").path("asked.json").write_text(content)
     code, _, err = cli("run", "--run", "a", "--resume")
-    assert code == 2 and f"there is nothing to resume in {Run('a').show()}" in err and executed == []
+    assert (
+        code == 2 and f"there is nothing to resume in {Run('a').show()}" in err and executed == []
+    )
 
 
-@pytest.mark.parametrize("beside", [["-p", "seed=1"], ["--only", "03"], ["--preset", "pocket"], ["--in-place"], ["--fresh"]])
+@pytest.mark.parametrize(
+    "beside",
+    [["-p", "seed=1"], ["--only", "03"], ["--preset", "pocket"], ["--in-place"], ["--fresh"]],
+)
 def test_resume_takes_nothing_beside_it(cli, executed, beside):
     code, _, err = cli("run", "--run", "a", "--resume", *beside)
     assert code == 2 and "give nothing beside it but --run NAME" in err and executed == []
@@ -120,9 +133,13 @@ def test_the_metrics_of_a_run_from_a_gpu_can_be_looked_at_without_one(cli, execu
     assert code == 2 and "needs an NVIDIA GPU" in err
 
 
-@pytest.mark.parametrize("given", [["-p", "holdout_size=16"], ["--preset", "pocket"], ["--run", "mine"]])
+@pytest.mark.parametrize(
+    "given", [["-p", "holdout_size=16"], ["--preset", "pocket"], ["--run", "mine"]]
+)
 def test_in_place_refuses_what_it_would_leave_out(cli, executed, given):
-    """The committed notebooks keep their own parameters, so nothing given on the command line can reach them."""
+    """The committed notebooks keep their own parameters, so nothing given on the command line can
+    reach them.
+    """
     code, _, err = cli("run", "--in-place", *given)
     assert code == 2 and "--in-place" in err and executed == []
 
@@ -136,7 +153,7 @@ def test_an_evaluation_is_printed_at_the_end(cli, executed):
     assert "baseline" not in out, "it was measured before, perhaps of another adapter"
 
 
-# --- Progress ----------------------------------------------------------------------------------------------------------
+# --- Progress -------------------------------------------------------------------------------------
 
 
 class Terminal(io.StringIO):
@@ -144,7 +161,12 @@ class Terminal(io.StringIO):
         return True
 
 
-CELLS = [new_markdown_cell("# Title\ntext"), new_code_cell("1"), new_markdown_cell("no heading"), new_code_cell("2")]
+CELLS = [
+    new_markdown_cell("# Title\ntext"),
+    new_code_cell("1"),
+    new_markdown_cell("no heading"),
+    new_code_cell("2"),
+]
 CELLS += [new_markdown_cell("## Part\n### The end #1\nmore"), new_code_cell("3")]
 
 
@@ -169,8 +191,14 @@ def test_in_a_log_a_notebook_has_its_line_at_each_end_and_the_training_steps_bet
     drive(progress)
     progress.close("done")
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "03_grpo_training …" and lines[1:-1] == ["    step    1/50  reward 0.100"] * len(CELLS)
-    assert lines[-1].startswith("03_grpo_training ") and lines[-1].split()[1] == "done" and lines[-1].endswith(" s")
+    assert lines[0] == "03_grpo_training …" and lines[1:-1] == [
+        "    step    1/50  reward 0.100"
+    ] * len(CELLS)
+    assert (
+        lines[-1].startswith("03_grpo_training ")
+        and lines[-1].split()[1] == "done"
+        and lines[-1].endswith(" s")
+    )
     assert not any("\r" in line or "\x1b" in line for line in lines)
 
 
@@ -192,16 +220,21 @@ def test_on_a_terminal_one_line_is_redrawn_and_the_end_stays(monkeypatch):
     text = terminal.getvalue()
     assert text.count("\n") == 1 and text.endswith(" s\n")
     drawn = text.split("\r\x1b[K")[1:]
-    assert "cell 6/6  The end #1" in drawn[-2] and drawn[-1].split()[:2] == ["03_grpo_training", "done"]
+    assert "cell 6/6  The end #1" in drawn[-2] and drawn[-1].split()[:2] == [
+        "03_grpo_training",
+        "done",
+    ]
     assert any("step    1/50" in line for line in drawn) and max(map(len, drawn)) < 120
 
 
-# --- papermill ---------------------------------------------------------------------------------------------------------
+# --- papermill ------------------------------------------------------------------------------------
 
 
 def test_what_is_written_back_has_the_outputs_and_nothing_of_papermill(tmp_path):
     cell = new_code_cell("1 + 1", execution_count=1, outputs=[new_output("stream", text="2")])
-    cell.metadata.update(papermill={"duration": 1}, execution={"iopub.execute_input": "now"}, tags=["parameters"])
+    cell.metadata.update(
+        papermill={"duration": 1}, execution={"iopub.execute_input": "now"}, tags=["parameters"]
+    )
     text = new_markdown_cell("# Title", metadata={"papermill": {}})
     content = new_notebook(cells=[text, cell], metadata={"language_info": {"name": "python"}})
     content.metadata.update(papermill={"duration": 1}, widgets={"state": {}})
@@ -213,7 +246,9 @@ def test_what_is_written_back_has_the_outputs_and_nothing_of_papermill(tmp_path)
     assert written.metadata == {"language_info": {"name": "python"}}
     assert [dict(cell.metadata) for cell in written.cells] == [{}, {"tags": ["parameters"]}]
     assert written.cells[1].outputs == cell.outputs and written.cells[1].execution_count == 1
-    assert [c.id for c in written.cells] == [text.id, cell.id] and [c.source for c in written.cells] == ["# Title", "1 + 1"]
+    assert [c.id for c in written.cells] == [text.id, cell.id] and [
+        c.source for c in written.cells
+    ] == ["# Title", "1 + 1"]
     assert sorted(path.name for path in tmp_path.glob("*")) == ["executed.ipynb", "notebook.ipynb"]
 
 
@@ -225,17 +260,26 @@ from helpers.commands import pipeline
 pipeline.NOTEBOOKS = Path(sys.argv[1])
 sys.exit(main(["run", "--only", "01", "--run", *sys.argv[2:]]))
 """
-# As slow as on a busy machine: both runs have then chosen their sockets before either kernel has opened its own.
-SLOW_KERNEL = "import time; time.sleep(3); from ipykernel.kernelapp import launch_new_instance; launch_new_instance()"
+# As slow as on a busy machine: both runs have then chosen their sockets before either kernel has
+# opened its own.
+SLOW_KERNEL = (
+    "import time; time.sleep(3); from ipykernel.kernelapp import launch_new_instance; "
+    "launch_new_instance()"
+)
 
 
 @pytest.fixture
 def notebook(tmp_path):
-    """Writes notebook 01 of a project of its own, a cell a text; returns the folder to give to ONE_RUN."""
+    """Writes notebook 01 of a project of its own, a cell a text; returns the folder to give to
+    ONE_RUN.
+    """
 
     def write(*cells: str, folder: str = "notebooks", kernel: str = "python3") -> Path:
         first = new_code_cell('run = "x"\nextra = 0', metadata={"tags": ["parameters"]})
-        metadata = {"kernelspec": {"name": kernel, "display_name": kernel}, "language_info": {"name": "python"}}
+        metadata = {
+            "kernelspec": {"name": kernel, "display_name": kernel},
+            "language_info": {"name": "python"},
+        }
         (tmp_path / folder).mkdir()
         content = new_notebook(cells=[first, *map(new_code_cell, cells)], metadata=metadata)
         nbformat.write(content, tmp_path / folder / "01_tiny.ipynb")
@@ -250,7 +294,9 @@ def slow_kernel(tmp_path, monkeypatch, python) -> str:
     kernel = tmp_path / "jupyter" / "kernels" / "slow"
     kernel.mkdir(parents=True)
     argv = [python, "-c", SLOW_KERNEL, "-f", "{connection_file}"]
-    (kernel / "kernel.json").write_text(json.dumps({"argv": argv, "display_name": "slow", "language": "python"}))
+    (kernel / "kernel.json").write_text(
+        json.dumps({"argv": argv, "display_name": "slow", "language": "python"})
+    )
     monkeypatch.setenv("JUPYTER_PATH", str(tmp_path / "jupyter"))
     return "slow"
 
@@ -260,11 +306,15 @@ def test_two_runs_at_once_do_not_disturb_each_other(notebook, slow_kernel, pytho
     folder = notebook("print(run, extra)", kernel=slow_kernel)
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "cwd": PROJECT}
     start = [python, "-c", ONE_RUN, str(folder)]
-    processes = {name: subprocess.Popen([*start, name, "-p", "extra=7"], **pipes) for name in ("a", "b")}
+    processes = {
+        name: subprocess.Popen([*start, name, "-p", "extra=7"], **pipes) for name in ("a", "b")
+    }
     try:
         said = {name: process.communicate(timeout=120)[0] for name, process in processes.items()}
     except subprocess.TimeoutExpired:
-        pytest.fail("a run waits for a kernel that never answers: both kernels took the same sockets")
+        pytest.fail(
+            "a run waits for a kernel that never answers: both kernels took the same sockets"
+        )
     finally:
         for process in processes.values():
             process.terminate()
@@ -273,7 +323,9 @@ def test_two_runs_at_once_do_not_disturb_each_other(notebook, slow_kernel, pytho
         assert process.returncode == 0, said[name]
         copy = nbformat.read(Run(name).require("notebooks/01_tiny.ipynb"), as_version=4)
         assert copy.cells[-1].outputs[0].text == f"{name} 7\n"
-    assert [path.name for path in folder.iterdir()] == ["01_tiny.ipynb"], "nothing is left beside the notebooks"
+    assert [path.name for path in folder.iterdir()] == ["01_tiny.ipynb"], (
+        "nothing is left beside the notebooks"
+    )
 
 
 STEPS = """
@@ -294,20 +346,34 @@ watch.on_train_end(None, None, None)
 def test_the_steps_of_a_training_go_to_the_log_and_the_notebook_keeps_one_figure(notebook, python):
     command = [python, "-c", ONE_RUN, str(notebook(STEPS)), "a"]
     done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=True)
-    told = [line.split("  spread")[0] for line in done.stdout.splitlines() if line.startswith("    step")]
+    told = [
+        line.split("  spread")[0]
+        for line in done.stdout.splitlines()
+        if line.startswith("    step")
+    ]
     assert told == [f"    step    {step}/3  reward 0.{step}00" for step in (1, 2, 3)]
-    outputs = nbformat.read(Run("a").require("notebooks/01_tiny.ipynb"), as_version=4).cells[-1].outputs
+    outputs = (
+        nbformat.read(Run("a").require("notebooks/01_tiny.ipynb"), as_version=4).cells[-1].outputs
+    )
     (output,) = [output for output in outputs if output.output_type == "display_data"]
-    assert "<img alt=" in output.data["text/html"] and output.data["text/plain"].endswith("0.10 at step 1, 0.30 at step 3.")
+    assert "<img alt=" in output.data["text/html"] and output.data["text/plain"].endswith(
+        "0.10 at step 1, 0.30 at step 3."
+    )
 
 
-def test_a_failed_notebook_keeps_its_traceback_even_where_paths_have_braces(notebook, python, tmp_path, monkeypatch):
+def test_a_failed_notebook_keeps_its_traceback_even_where_paths_have_braces(
+    notebook, python, tmp_path, monkeypatch
+):
     monkeypatch.setenv("GRPO_RUNS_DIR", str(tmp_path / "runs {run} {}"))
     command = [python, "-c", ONE_RUN, str(notebook("print(1)\n1 / 0", folder="note{x}books")), "a"]
     done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True)
     copy = tmp_path / "runs {run} {}" / "a" / "notebooks" / "01_tiny.ipynb"
     assert done.returncode == 1 and f"The whole traceback is in {copy}" in done.stderr
-    outputs = [output for cell in nbformat.read(copy, as_version=4).cells for output in cell.get("outputs", [])]
+    outputs = [
+        output
+        for cell in nbformat.read(copy, as_version=4).cells
+        for output in cell.get("outputs", [])
+    ]
     assert [output.get("ename") for output in outputs] == [None, "ZeroDivisionError"]
     assert sorted(path.name for path in tmp_path.glob("*")) == ["note{x}books", "runs {run} {}"]
     assert [path.name for path in copy.parent.iterdir()] == ["01_tiny.ipynb"]
@@ -353,7 +419,9 @@ def test_an_ended_command_has_ended_its_kernel(notebook, slow_kernel, python, tm
         f"import pathlib, time; pathlib.Path({str(begun)!r}).touch(); time.sleep(600)",
         kernel="python3" if when == "in a cell" else slow_kernel,
     )
-    process = subprocess.Popen([python, "-c", ONE_RUN, str(folder), "a"], cwd=PROJECT, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [python, "-c", ONE_RUN, str(folder), "a"], cwd=PROJECT, stderr=subprocess.PIPE, text=True
+    )
     children, until = [], time.monotonic() + 60
     while not (children and (begun.exists() or when != "in a cell")) and time.monotonic() < until:
         time.sleep(0.05)
@@ -361,11 +429,15 @@ def test_an_ended_command_has_ended_its_kernel(notebook, slow_kernel, python, tm
     process.send_signal(sent)
     _, err = process.communicate(timeout=180)
     assert children and not any(map(runs, children)), "the end of the kernel was waited for"
-    assert process.returncode == 130 and "go on with `python -m helpers run --run a --resume`" in err, err
-    assert "pipeline.py" not in err, "no traceback of ours; a kernel that was starting may leave its own"
+    assert (
+        process.returncode == 130 and "go on with `python -m helpers run --run a --resume`" in err
+    ), err
+    assert "pipeline.py" not in err, (
+        "no traceback of ours; a kernel that was starting may leave its own"
+    )
 
 
-# --- Two at once -------------------------------------------------------------------------------------------------------
+# --- Two at once ----------------------------------------------------------------------------------
 
 HOLD = """
 import sys
@@ -377,18 +449,26 @@ with held(runs_folder() / sys.argv[1], "it"):
 """
 
 
-@pytest.mark.parametrize("call", [["run", "--preset", "pocket"], ["run", "--resume"], ["run", "--only", "04", "--fresh"]])
+@pytest.mark.parametrize(
+    "call", [["run", "--preset", "pocket"], ["run", "--resume"], ["run", "--only", "04", "--fresh"]]
+)
 def test_a_run_that_another_process_executes_is_refused_and_left_alone(cli, executed, python, call):
     executed.outcomes["03"] = False
     assert cli("run", "--run", "a", "--preset", "pocket")[0] == 1
     executed.clear()
     before = Run("a").path("asked.json").read_bytes()
     command = [python, "-c", HOLD, "a"]
-    with subprocess.Popen(command, cwd=PROJECT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+    with subprocess.Popen(
+        command, cwd=PROJECT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as other:
         assert other.stdout.readline() == "held\n"
         code, _, err = cli(*call, "--run", "a")
         other.stdin.close()
-    assert code == 2 and f"run 'a' is being executed by process {other.pid} on " in err and " since 20" in err
+    assert (
+        code == 2
+        and f"run 'a' is being executed by process {other.pid} on " in err
+        and " since 20" in err
+    )
     assert executed == [] and Run("a").path("asked.json").read_bytes() == before
     executed.outcomes.clear()
     assert cli(*call, "--run", "a")[0] == 0 and executed, "and once that has ended, it runs"

@@ -1,4 +1,6 @@
-"""Reproducing a run: the same seed gives the same numbers, and a number that is not the same is found and named."""
+"""Reproducing a run: the same seed gives the same numbers, and a number that is not the same is
+found and named.
+"""
 
 import contextlib
 import io
@@ -24,16 +26,22 @@ def run(machine):
 def executed_notebooks(monkeypatch):
     """In place of execution: (number, parameters) of each notebook; every one fails."""
     calls = []
-    monkeypatch.setattr(pipeline, "_execute", lambda path, run, given, in_place: calls.append((path.name[:2], given)) or False)
+    monkeypatch.setattr(
+        pipeline,
+        "_execute",
+        lambda path, run, given, in_place: calls.append((path.name[:2], given)) or False,
+    )
     return calls
 
 
-# --- A real run --------------------------------------------------------------------------------------------------------
+# --- A real run -----------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
 def reproduced(executed, tmp_path_factory):
-    """The suite's run, and its reproduction by the command: (run, again, exit code, what was said)."""
+    """The suite's run, and its reproduction by the command: (run, again, exit code, what
+    was said).
+    """
     from helpers.__main__ import main
 
     runs, said = tmp_path_factory.mktemp("reproduced"), io.StringIO()
@@ -51,16 +59,32 @@ def test_the_same_seed_gives_the_same_numbers(reproduced):
     assert code == 0 and "reproduced: 12 steps, every column equal to the last digit" in said, said
     tables = [pd.read_csv(one.folder / "metrics.csv") for one in (run, again)]
     assert len(tables[0]) == 12 and tables[0]["reward"].nunique() > 3
-    assert (tables[0]["step_time"] != tables[1]["step_time"]).any(), "it was trained again, not copied"
-    pd.testing.assert_frame_equal(*(table.drop(columns="step_time") for table in tables), check_exact=True)
-    assert not (again.folder / "evaluation.json").exists() and not (again.folder / "reward_report.json").exists()
+    assert (tables[0]["step_time"] != tables[1]["step_time"]).any(), (
+        "it was trained again, not copied"
+    )
+    pd.testing.assert_frame_equal(
+        *(table.drop(columns="step_time") for table in tables), check_exact=True
+    )
+    assert (
+        not (again.folder / "evaluation.json").exists()
+        and not (again.folder / "reward_report.json").exists()
+    )
     found = json.loads((again.folder / "reproduction.json").read_text())
-    assert found["of"] == "suite" and found["reproduced"] and found["steps"] == 12 and found["first_difference"] is None
+    assert (
+        found["of"] == "suite"
+        and found["reproduced"]
+        and found["steps"] == 12
+        and found["first_difference"] is None
+    )
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("step", "column", "value"), [(7, "kl", "0.5"), (1, "reward", "9"), (12, "grad_norm", "")])
-def test_a_doctored_number_is_named_with_its_step_and_column(reproduced, capsys, step, column, value):
+@pytest.mark.parametrize(
+    ("step", "column", "value"), [(7, "kl", "0.5"), (1, "reward", "9"), (12, "grad_norm", "")]
+)
+def test_a_doctored_number_is_named_with_its_step_and_column(
+    reproduced, capsys, step, column, value
+):
     run, again, *_ = reproduced
     whole = (run.folder / "metrics.csv").read_text()
     table = pd.read_csv(run.folder / "metrics.csv", dtype=str)
@@ -78,7 +102,7 @@ def test_a_doctored_number_is_named_with_its_step_and_column(reproduced, capsys,
     assert found == {"step": step, "column": column, "before": value, "after": was}
 
 
-# --- Comparing ---------------------------------------------------------------------------------------------------------
+# --- Comparing ------------------------------------------------------------------------------------
 
 ROWS = "step,loss,reward,step_time\n1,0.1,0.5,9\n2,0.0,0.625,9\n"
 SAME = {
@@ -87,9 +111,18 @@ SAME = {
     "order": "reward,step,loss\n0.5,1,0.1\n0.625,2,0\n",
 }
 DIFFERENT = {
-    "a digit": (ROWS.replace("0.625", "0.6250000000000001"), (2, "reward", "0.625", "0.6250000000000001")),
-    "the earlier of two": (ROWS.replace("0.1", "0.2").replace("0.625", "1"), (1, "loss", "0.1", "0.2")),
-    "a column more": (ROWS.replace("time", "time,kl").replace(",9", ",9,0.1"), (1, "kl", None, "0.1")),
+    "a digit": (
+        ROWS.replace("0.625", "0.6250000000000001"),
+        (2, "reward", "0.625", "0.6250000000000001"),
+    ),
+    "the earlier of two": (
+        ROWS.replace("0.1", "0.2").replace("0.625", "1"),
+        (1, "loss", "0.1", "0.2"),
+    ),
+    "a column more": (
+        ROWS.replace("time", "time,kl").replace(",9", ",9,0.1"),
+        (1, "kl", None, "0.1"),
+    ),
     "a row less": (ROWS.partition("2,")[0], (2, "the whole row", "logged", None)),
     "nan": (ROWS.replace("0.625", "nan"), (2, "reward", "0.625", "nan")),
 }
@@ -117,7 +150,10 @@ def test_the_first_difference_is_found(two_files, after, difference):
 
 def test_a_number_that_was_never_one_is_the_same_twice(two_files):
     before, after = two_files(ROWS.replace("0.5", "nan"))
-    assert reproduce.first_difference(after, after) is None and reproduce.first_difference(before, after).column == "reward"
+    assert (
+        reproduce.first_difference(after, after) is None
+        and reproduce.first_difference(before, after).column == "reward"
+    )
 
 
 def test_other_data_packages_and_revision_are_told(run, capsys):
@@ -135,39 +171,85 @@ def test_other_data_packages_and_revision_are_told(run, capsys):
     assert reproduce.compare(run, again) == 1
     out = capsys.readouterr().out
     assert "not reproduced: the data differ (39d12b00ee4c3ef5 there, ffffffffffffffff here)" in out
-    assert "the 50 logged steps are the same" in out and "weights: [1.0, 0.5] there, [1.0, 0.25] here" in out
-    assert "trl: 1.15.0 there, 9.9.9 here" in out.replace(run.manifest["training"]["versions"]["trl"], "1.15.0")
+    assert (
+        "the 50 logged steps are the same" in out
+        and "weights: [1.0, 0.5] there, [1.0, 0.25] here" in out
+    )
+    assert "trl: 1.15.0 there, 9.9.9 here" in out.replace(
+        run.manifest["training"]["versions"]["trl"], "1.15.0"
+    )
     assert "UNSLOTH_GRPO_LOSS_AGGREGATION: absent there, prompt here" in out
     assert "abcdef012345 with changes here" in out and "OMP_NUM_THREADS" in out
 
 
-# --- What is run -------------------------------------------------------------------------------------------------------
+# --- What is run ----------------------------------------------------------------------------------
 
 
 def test_the_manifest_wins_over_what_was_asked(machine, executed_notebooks):
     run = finished_run(max_steps=7, lora_rank=8)
-    asked = {"max_steps": 99, "seed": 5, "columns": {"question": "q"}, "early_stopping": 4, "push_to_hub": "me/mine"}
-    write_json(run.path("asked.json"), {"parameters": asked, "notebooks": ["01", "03"], "done": ["01", "03"]})
+    asked = {
+        "max_steps": 99,
+        "seed": 5,
+        "columns": {"question": "q"},
+        "early_stopping": 4,
+        "push_to_hub": "me/mine",
+    }
+    write_json(
+        run.path("asked.json"),
+        {"parameters": asked, "notebooks": ["01", "03"], "done": ["01", "03"]},
+    )
     change(run, "data_report.json", lambda report: report.update(system_prompt="Answer."))
     given = reproduce.parameters(run)
-    expected = {"preset": "pocket", "max_steps": 7, "lora_rank": 8, "seed": 3407, "columns": {"question": "q"}}
-    expected |= {"early_stopping": 4, "system_prompt": "Answer.", "tags": "think/answer", "train_size": 1000}
-    assert expected.items() <= given.items() and "push_to_hub" not in given and "max_seq_length" not in given
+    expected = {
+        "preset": "pocket",
+        "max_steps": 7,
+        "lora_rank": 8,
+        "seed": 3407,
+        "columns": {"question": "q"},
+    }
+    expected |= {
+        "early_stopping": 4,
+        "system_prompt": "Answer.",
+        "tags": "think/answer",
+        "train_size": 1000,
+    }
+    assert (
+        expected.items() <= given.items()
+        and "push_to_hub" not in given
+        and "max_seq_length" not in given
+    )
     assert reproduce.reproduce(run, "01,03") == 1, "the first notebook failed"
     ((number, first),) = executed_notebooks
-    assert number == "01" and first["system_prompt"] == "Answer." and first["run"] == "told-again" and "max_steps" not in first
+    assert (
+        number == "01"
+        and first["system_prompt"] == "Answer."
+        and first["run"] == "told-again"
+        and "max_steps" not in first
+    )
 
 
 def test_without_what_was_asked_the_manifest_is_enough(run):
     (run.folder / "asked.json").unlink()
-    settings = {name: value for name, value in as_settings(PRESETS["pocket"]).items() if name in SETTINGS and value is not None}
-    assert reproduce.parameters(run) == settings | {"preset": "pocket", "tags": "think/answer", "seed": 3407}
+    settings = {
+        name: value
+        for name, value in as_settings(PRESETS["pocket"]).items()
+        if name in SETTINGS and value is not None
+    }
+    assert reproduce.parameters(run) == settings | {
+        "preset": "pocket",
+        "tags": "think/answer",
+        "seed": 3407,
+    }
     assert reproduce._notebooks(run, None) == ["01", "02", "03", "05"]
 
 
 def test_data_and_training_keep_each_its_own_seed(run, monkeypatch):
     calls = []
-    monkeypatch.setattr(pipeline, "_execute", lambda path, run, given, in_place: calls.append((path.name[:2], given)) or True)
+    monkeypatch.setattr(
+        pipeline,
+        "_execute",
+        lambda path, run, given, in_place: calls.append((path.name[:2], given)) or True,
+    )
     write_json(Run("told-again").path("manifest.json"), {"data": run.manifest["data"]})
     reproduce._execute(Run("told-again"), ["01", "03"], reproduce.parameters(run), 1, 2)
     assert [(number, given["seed"]) for number, given in calls] == [("01", 1), ("03", 2)]
@@ -185,13 +267,15 @@ def test_a_later_call_forgets_nothing_that_made_the_run(cli, run, executed_noteb
         patch.setattr(pipeline, "_execute", lambda *call: True)
         assert cli("run", "--run", "told", "--only", "02")[0] == 0
         assert cli("run", "--run", "told", "--only", "06", "-p", "seed=1")[0] == 0
-    assert cli("run", "--run", "told", "--only", "05", "-p", "samples=9")[0] == 1, "it failed, so what is there was made with 4"
+    assert cli("run", "--run", "told", "--only", "05", "-p", "samples=9")[0] == 1, (
+        "it failed, so what is there was made with 4"
+    )
     given = reproduce.parameters(run)
     assert (given["columns"], given["samples"], given["seed"]) == (columns, 4, 3407)
     assert reproduce._notebooks(run, None) == ["01", "02", "03", "04", "05"]
 
 
-# --- Refused -----------------------------------------------------------------------------------------------------------
+# --- Refused --------------------------------------------------------------------------------------
 
 
 def refused(cli, *more: str) -> str:
@@ -210,11 +294,15 @@ def test_what_was_not_trained_is_refused(cli, machine, executed_notebooks):
     assert not Run("told-again").folder.exists()
 
 
-@pytest.mark.parametrize(("preset", "why"), [("h200", "needs an NVIDIA GPU"), ("mine", "names a preset 'mine'")])
+@pytest.mark.parametrize(
+    ("preset", "why"), [("h200", "needs an NVIDIA GPU"), ("mine", "names a preset 'mine'")]
+)
 def test_a_preset_that_cannot_run_here_is_refused(cli, machine, executed_notebooks, preset, why):
     settings = as_settings(PRESETS.get(preset, PRESETS["pocket"])) | {"name": preset}
     finished_run(**settings)
-    assert why in refused(cli) and executed_notebooks == [] and not Run("told-again").folder.exists()
+    assert (
+        why in refused(cli) and executed_notebooks == [] and not Run("told-again").folder.exists()
+    )
 
 
 def test_a_manifest_without_settings_is_damaged(cli, run, executed_notebooks):
@@ -227,7 +315,9 @@ def test_a_manifest_without_settings_is_damaged(cli, run, executed_notebooks):
 
 @pytest.mark.parametrize("only", ["03", "01,03,04", "99"])
 def test_only_some_of_what_was_done_can_be_done_again(cli, run, executed_notebooks, only):
-    assert "give some of 01, 02, 03, 05, which are done; 01 and 03 among them" in refused(cli, "--only", only)
+    assert "give some of 01, 02, 03, 05, which are done; 01 and 03 among them" in refused(
+        cli, "--only", only
+    )
     assert executed_notebooks == []
 
 
@@ -241,7 +331,9 @@ def test_a_folder_that_is_no_reproduction_is_kept(cli, run, executed_notebooks, 
     assert mine.exists() and executed_notebooks == []
 
 
-@pytest.mark.parametrize("key", ["data.seed", "data.fingerprint", "training.versions", "training.seed"])
+@pytest.mark.parametrize(
+    "key", ["data.seed", "data.fingerprint", "training.versions", "training.seed"]
+)
 def test_an_earlier_reproduction_outlives_a_refusal(cli, run, executed_notebooks, key):
     old = Run("told-again").path("old.txt")
     old.write_text("x")
@@ -254,7 +346,9 @@ def test_an_earlier_reproduction_outlives_a_refusal(cli, run, executed_notebooks
 
 def test_a_folder_that_holds_only_a_lock_is_free(cli, run, executed_notebooks):
     Run("told-again").path(".lock").touch()
-    assert cli("reproduce", "--run", "told")[0] == 1 and [number for number, _ in executed_notebooks] == ["01"]
+    assert cli("reproduce", "--run", "told")[0] == 1 and [
+        number for number, _ in executed_notebooks
+    ] == ["01"]
 
 
 def test_an_earlier_reproduction_is_replaced(cli, run, executed_notebooks):

@@ -1,4 +1,6 @@
-"""The slides that `slides` makes of the tagged cells: what is on them, what is not, that they fit; and bad tags."""
+"""The slides that `slides` makes of the tagged cells: what is on them, what is not, that they fit;
+and bad tags.
+"""
 
 import html
 import json
@@ -12,8 +14,8 @@ from nbformat import v4
 from test_optional import OPTIONAL
 
 from helpers.commands import slides
-from helpers.commands.teach import NOTEBOOKS
 from helpers.commands.slides import END, REVEAL, ROUTES, deck, make
+from helpers.commands.teach import NOTEBOOKS
 
 try:
     metadata.distribution(REVEAL[0])
@@ -23,7 +25,9 @@ except metadata.PackageNotFoundError:
 with_reveal = pytest.mark.skipif(not HAS_REVEAL, reason="reveal.js is optional: make optional")
 each_route = pytest.mark.parametrize("route", ROUTES)
 TAGS = {f"route-{route}" for route in ROUTES}
-COMMITTED = {path.name: nbformat.read(path, as_version=4) for path in sorted(NOTEBOOKS.glob("*.ipynb"))}
+COMMITTED = {
+    path.name: nbformat.read(path, as_version=4) for path in sorted(NOTEBOOKS.glob("*.ipynb"))
+}
 
 
 def plain(text: str) -> str:
@@ -31,17 +35,27 @@ def plain(text: str) -> str:
     return " ".join(re.sub(r"\]\([^)]+\)|\W", " ", text).split())
 
 
-# --- From the committed notebooks --------------------------------------------------------------------------------------
+# --- From the committed notebooks -----------------------------------------------------------------
 
 
 @each_route
 def test_a_deck_has_few_slides_in_the_order_of_the_notebooks(route):
     cells = deck(route).cells
     begun = [cell for cell in cells if cell.metadata.slideshow.slide_type == "slide"]
-    assert 12 <= len(begun) <= (50 if route == "two-days" else 40) and cells[0] is begun[0] and ROUTES[route] in cells[0].source
+    assert (
+        12 <= len(begun) <= (50 if route == "two-days" else 40)
+        and cells[0] is begun[0]
+        and ROUTES[route] in cells[0].source
+    )
     assert cells[-1] is begun[-1] and cells[-1].source == END
     places = [cell.metadata.slideshow.data.place for cell in begun[1:-1]]
-    assert places == sorted(places, key=lambda place: place[:2]) and {"01", "02", "03", "04", "05"} <= {p[:2] for p in places}
+    assert places == sorted(places, key=lambda place: place[:2]) and {
+        "01",
+        "02",
+        "03",
+        "04",
+        "05",
+    } <= {p[:2] for p in places}
     assert all(re.fullmatch(r"\d\d · .+", place) for place in places)
 
 
@@ -54,26 +68,35 @@ def test_what_stands_on_a_slide_stands_in_the_notebook_and_no_answer_does(route)
             assert cell.source in sources
         else:
             assert all(plain(part) in words for part in cell.source.split("\n\n"))
-            assert "<details>" not in cell.source and "$" not in re.sub(r"`[^`]*`", "", cell.source), "a hint, or mathematics"
+            assert "<details>" not in cell.source and "$" not in re.sub(
+                r"`[^`]*`", "", cell.source
+            ), "a hint, or mathematics"
         told = json.dumps(cell.get("outputs", []))
-        assert "Right: " not in told and not any(output.get("name") == "stderr" for output in cell.get("outputs", []))
+        assert "Right: " not in told and not any(
+            output.get("name") == "stderr" for output in cell.get("outputs", [])
+        )
 
 
 def test_an_exercise_on_a_slide_keeps_its_task_and_loses_its_hint():
     tasks = [cell for cell in deck("half-day").cells if cell.source.startswith("### Exercise")]
     assert len(tasks) >= 6
     for cell in tasks:
-        assert re.search(r"\*\*\d+ minutes, (easy|medium|hard)\.\*\*", cell.source) and "Hint" not in cell.source
+        assert (
+            re.search(r"\*\*\d+ minutes, (easy|medium|hard)\.\*\*", cell.source)
+            and "Hint" not in cell.source
+        )
 
 
 def test_every_tag_of_a_route_is_one_that_is_there_and_every_slide_has_one():
     for name, notebook in COMMITTED.items():
         for cell in notebook.cells:
             tags = {tag for tag in cell.metadata.get("tags", []) if tag.startswith("route-")}
-            assert tags <= TAGS and bool(tags) == ("slideshow" in cell.metadata), f"{name}, {cell.id}"
+            assert tags <= TAGS and bool(tags) == ("slideshow" in cell.metadata), (
+                f"{name}, {cell.id}"
+            )
 
 
-# --- One file ----------------------------------------------------------------------------------------------------------
+# --- One file -------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -122,19 +145,35 @@ addEventListener("load", measure);</script>"""
 def test_every_slide_fits_and_nothing_is_asked_of_a_network(decks, tmp_path, route):
     page, count = decks[route]
     written = page.read_text(encoding="utf-8")
-    assert not re.search(r'<(?:script|link|img|iframe)\b[^>]*\s(?:src|href)=(?!"data:)', written.partition("<script>")[0])
-    (tmp_path / "page.html").write_text(written.replace("</html>", f"{MEASURE}</html>"), encoding="utf-8")
+    assert not re.search(
+        r'<(?:script|link|img|iframe)\b[^>]*\s(?:src|href)=(?!"data:)',
+        written.partition("<script>")[0],
+    )
+    (tmp_path / "page.html").write_text(
+        written.replace("</html>", f"{MEASURE}</html>"), encoding="utf-8"
+    )
     options = ("--dump-dom", "--window-size=1280,720", "--virtual-time-budget=10000")
     dumped, console = browse(tmp_path / "page.html", tmp_path / "profile", *options)
-    measured = json.loads(html.unescape(re.search(r'<pre id="measured">(.*?)</pre>', dumped, re.DOTALL)[1]))
+    measured = json.loads(
+        html.unescape(re.search(r'<pre id="measured">(.*?)</pre>', dumped, re.DOTALL)[1])
+    )
     assert console == [] and measured["asked"] == [] and len(measured["found"]) == count
     for slide in measured["found"]:
         assert slide["seen"], "it is covered, or has no place on the screen"
         assert (round(slide["width"]), round(slide["height"])) == (1280, 720)
-        assert slide["left"] >= 0 and slide["top"] >= 0 and slide["right"] <= 1280 and slide["bottom"] <= 720, slide
-        assert slide["clipped"] == 0 and slide["smallest"] >= 16 and all(map(all, slide["pictures"])), slide
+        assert (
+            slide["left"] >= 0
+            and slide["top"] >= 0
+            and slide["right"] <= 1280
+            and slide["bottom"] <= 720
+        ), slide
+        assert (
+            slide["clipped"] == 0 and slide["smallest"] >= 16 and all(map(all, slide["pictures"]))
+        ), slide
         assert slide["words"] <= 185, slide
-        assert not slide["covered"] and (slide["tall"] or 720) > 600, "a figure beside its words has the height of the slide"
+        assert not slide["covered"] and (slide["tall"] or 720) > 600, (
+            "a figure beside its words has the height of the slide"
+        )
     assert any(slide["tall"] for slide in measured["found"])
 
 
@@ -144,7 +183,9 @@ def test_the_command_writes_one_file_and_says_how_many_slides(cli, tmp_path):
     assert code == 0 and err == "" and re.search(r"Folien für heute\.html: \d\d slides;", out)
     assert [path.name for path in tmp_path.iterdir()] == ["Folien für heute.html"]
     assert "Reveal.initialize(" in (tmp_path / "Folien für heute.html").read_text(encoding="utf-8")
-    assert cli("slides", "--route", "90", "--to", str(tmp_path / "Folien für heute.html"))[0] == 0, "it is written again"
+    assert (
+        cli("slides", "--route", "90", "--to", str(tmp_path / "Folien für heute.html"))[0] == 0
+    ), "it is written again"
 
 
 def test_the_place_must_be_one_and_the_route_known(cli, tmp_path):
@@ -168,7 +209,7 @@ def test_without_reveal_it_says_what_to_install(cli, tmp_path, monkeypatch):
     assert OPTIONAL[REVEAL[0]] == REVEAL[1], "the pin that the message names"
 
 
-# --- Bad tags ----------------------------------------------------------------------------------------------------------
+# --- Bad tags -------------------------------------------------------------------------------------
 
 
 def course(folder, *cells):
@@ -203,17 +244,33 @@ def test_without_a_tagged_cell_there_is_no_deck(tmp_path):
 
 
 def test_a_part_of_a_cell_is_shown_without_hints_and_relative_links(tmp_path):
-    source = "## T\n\nSee the [glossary](GLOSSARY.md#kl) and [a paper](https://arxiv.org/abs/1).\n\n<details>no\n\nway</details>\n\nlast"
+    source = (
+        "## T\n\nSee the [glossary](GLOSSARY.md#kl) and [a "
+        "paper](https://arxiv.org/abs/1).\n\n<details>no\n\nway</details>\n\nlast"
+    )
     output = v4.new_output("stream", text="3\n")
-    code = v4.new_code_cell("1 + 2", outputs=[output], metadata=slide(show="output", kind="-").metadata)
-    cells = deck("90", course(tmp_path, slide(source, show=[0, 2, 1]), code, slide(source, kind="fragment"))).cells[1:-1]
-    assert cells[0].source == "## T\n\nlast\n\nSee the glossary and [a paper](https://arxiv.org/abs/1)."
+    code = v4.new_code_cell(
+        "1 + 2", outputs=[output], metadata=slide(show="output", kind="-").metadata
+    )
+    cells = deck(
+        "90", course(tmp_path, slide(source, show=[0, 2, 1]), code, slide(source, kind="fragment"))
+    ).cells[1:-1]
+    assert (
+        cells[0].source
+        == "## T\n\nlast\n\nSee the glossary and [a paper](https://arxiv.org/abs/1)."
+    )
     assert cells[1].outputs == [output] and cells[1].metadata.tags == ["output"]
     assert [cell.metadata.slideshow.data.place for cell in cells] == ["01 · T"] * 3
 
 
 def test_a_slide_that_would_begin_without_a_heading_gets_that_of_its_section(tmp_path):
     code = slide("print(1)", make_cell=v4.new_code_cell)
-    title, heading, shown, _ = deck("90", course(tmp_path, v4.new_markdown_cell("# 1 · One\n\n## Two"), code)).cells
+    title, heading, shown, _ = deck(
+        "90", course(tmp_path, v4.new_markdown_cell("# 1 · One\n\n## Two"), code)
+    ).cells
     assert (heading.source, heading.metadata.slideshow.slide_type) == ("## Two", "slide")
-    assert shown.source == "print(1)" and shown.metadata.slideshow.slide_type == "-" and "01\xa0One" in title.source
+    assert (
+        shown.source == "print(1)"
+        and shown.metadata.slideshow.slide_type == "-"
+        and "01\xa0One" in title.source
+    )

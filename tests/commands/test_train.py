@@ -1,4 +1,6 @@
-"""`train`: notebook 03's own cells as a process, alone and as two ranks, ended in every way that a rank can end."""
+"""`train`: notebook 03's own cells as a process, alone and as two ranks, ended in every way that a
+rank can end.
+"""
 
 import json
 import os
@@ -17,18 +19,27 @@ from helpers.commands import arguments, pipeline, train
 from helpers.runs import Run
 from helpers.training import spread
 
-OF_03 = [f"-p{parameter}" for parameter in SMALL if parameter.startswith(("max_steps", "save_steps"))]
+OF_03 = [
+    f"-p{parameter}" for parameter in SMALL if parameter.startswith(("max_steps", "save_steps"))
+]
 TIMES = ["step_time"]
 
 
 def notebook(folder: Path, *cells: str | tuple[str, str]) -> Path:
     """A notebook 03 of these code cells, after one of parameters; a pair is a cell with its tag."""
     tagged = [cell if isinstance(cell, tuple) else (cell, "") for cell in cells]
-    made = [nbformat.v4.new_code_cell('run = "demo"\nnumber = 1', metadata={"tags": ["parameters"]})]
-    made += [nbformat.v4.new_code_cell(source, metadata={"tags": [tag] * bool(tag)}) for source, tag in tagged]
+    made = [
+        nbformat.v4.new_code_cell('run = "demo"\nnumber = 1', metadata={"tags": ["parameters"]})
+    ]
+    made += [
+        nbformat.v4.new_code_cell(source, metadata={"tags": [tag] * bool(tag)})
+        for source, tag in tagged
+    ]
     names = {"name": "python3", "display_name": "Python 3", "language": "python"}
     about = {"kernelspec": names, "language_info": {"name": "python"}}
-    nbformat.write(nbformat.v4.new_notebook(cells=made, metadata=about), path := folder / "03_tiny.ipynb")
+    nbformat.write(
+        nbformat.v4.new_notebook(cells=made, metadata=about), path := folder / "03_tiny.ipynb"
+    )
     return path
 
 
@@ -38,12 +49,15 @@ def runs(tmp_path, monkeypatch) -> Path:
     return tmp_path / "runs"
 
 
-# --- The cells of a notebook, in a process ---------------------------------------------------------------------------------
+# --- The cells of a notebook, in a process --------------------------------------------------------
 
 
 def test_cells_share_names_take_parameters_and_leave_exercises_out(tmp_path, runs, capsys):
     path = notebook(
-        tmp_path, "double = 2 * number", ("double = None", "exercise"), "display(double)\nimport os\nprint(os.getcwd())"
+        tmp_path,
+        "double = 2 * number",
+        ("double = None", "exercise"),
+        "display(double)\nimport os\nprint(os.getcwd())",
     )
     before = os.getcwd()
     assert train.execute(path, Run("a"), {"run": "a", "number": 21})
@@ -54,14 +68,22 @@ def test_what_a_cell_raises_is_told_with_notebook_cell_and_line(tmp_path, runs, 
     path = notebook(tmp_path, "def fails(x):\n    return 1 / x", "fails(0)", "print('never')")
     assert not train.execute(path, Run("a"), {"run": "a"})
     out, err = capsys.readouterr()
-    assert 'File "03_tiny.ipynb, cell 3", line 1' in err and 'File "03_tiny.ipynb, cell 2", line 2' in err
+    assert (
+        'File "03_tiny.ipynb, cell 3", line 1' in err
+        and 'File "03_tiny.ipynb, cell 2", line 2' in err
+    )
     assert "return 1 / x" in err and not out  # the line itself, as a kernel shows it
-    assert err.rstrip().splitlines()[-1] == "03_tiny.ipynb, cell 3: ZeroDivisionError: division by zero"
+    assert (
+        err.rstrip().splitlines()[-1]
+        == "03_tiny.ipynb, cell 3: ZeroDivisionError: division by zero"
+    )
 
 
 @pytest.mark.slow
 def test_one_process_trains_to_the_numbers_of_the_notebook(executed, python, cli):
-    """Every column but the times, to the last digit; and what was asked for is noted as `run` notes it."""
+    """Every column but the times, to the last digit; and what was asked for is noted as `run` notes
+    it.
+    """
     run = Run("as-train")
     for part in ("data", "manifest.json", "reward_report.json"):
         copy = shutil.copytree if (executed.folder / part).is_dir() else shutil.copy
@@ -69,10 +91,16 @@ def test_one_process_trains_to_the_numbers_of_the_notebook(executed, python, cli
     code, out, err = alone(python, "train", "--run", run.name, *OF_03)
     assert code == 0, err
     assert out.startswith("1 process\n")
-    mine, notebooks = (pd.read_csv(one.require("metrics.csv")).drop(columns=TIMES) for one in (run, executed))
+    mine, notebooks = (
+        pd.read_csv(one.require("metrics.csv")).drop(columns=TIMES) for one in (run, executed)
+    )
     pd.testing.assert_frame_equal(mine, notebooks, check_exact=True)
     asked = arguments.last(run)
-    assert (asked["notebooks"], asked["done"], asked["parameters"]) == (["03"], ["03"], {"max_steps": 12, "save_steps": 4})
+    assert (asked["notebooks"], asked["done"], asked["parameters"]) == (
+        ["03"],
+        ["03"],
+        {"max_steps": 12, "save_steps": 4},
+    )
     assert run.section("training")["settings"]["processes"] == 1
     assert cli("run", "--run", run.name, "--resume")[0] == 0
 
@@ -80,11 +108,17 @@ def test_one_process_trains_to_the_numbers_of_the_notebook(executed, python, cli
 def alone(python, *call: str) -> tuple[int, str, str]:
     import subprocess
 
-    done = subprocess.run([python, "-m", "helpers", *call], capture_output=True, text=True, cwd=pipeline.PROJECT, timeout=900)
+    done = subprocess.run(
+        [python, "-m", "helpers", *call],
+        capture_output=True,
+        text=True,
+        cwd=pipeline.PROJECT,
+        timeout=900,
+    )
     return done.returncode, done.stdout, done.stderr
 
 
-# --- What is refused before anything is loaded --------------------------------------------------------------------------------
+# --- What is refused before anything is loaded ----------------------------------------------------
 
 
 def test_a_call_that_run_would_refuse_is_refused_alike(runs, cli):
@@ -105,17 +139,25 @@ def test_a_run_that_01_has_not_prepared_is_refused_before_anything_loads_or_is_w
 @pytest.mark.parametrize("number", ["0", "-2"])
 def test_a_number_of_processes_that_is_none_is_refused(runs, cli, number):
     code, _, err = cli("train", "--run", "a", "--processes", number)
-    assert (code, err) == (2, f"error: --processes {number} is not a number of processes: give an integer of at least 1.\n")
+    assert (code, err) == (
+        2,
+        f"error: --processes {number} is not a number of processes: give an integer of at least "
+        "1.\n",
+    )
 
 
 def test_another_number_of_processes_than_was_asked_for_is_said(runs, cli, monkeypatch):
     code, _, err = cli("train", "--run", "a", "--processes", "2")
     assert (code, err) == (
         2,
-        "error: --processes 2, and 1 was started. Start them with `torchrun --nproc-per-node 2 -m helpers train …`.\n",
+        "error: --processes 2, and 1 was started. Start them with `torchrun --nproc-per-node 2 -m "
+        "helpers train …`.\n",
     )
     monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", "no")  # as accelerate launch leaves it
-    assert "Without GPUs accelerate launch starts one process" in cli("train", "--run", "a", "--processes", "2")[2]
+    assert (
+        "Without GPUs accelerate launch starts one process"
+        in cli("train", "--run", "a", "--processes", "2")[2]
+    )
 
 
 @pytest.mark.parametrize(
@@ -126,19 +168,31 @@ def test_another_number_of_processes_than_was_asked_for_is_said(runs, cli, monke
 def test_processes_share_the_completions_of_a_step(preset, processes, each):
     one = presets.PRESETS[preset]
     several = spread.shared(one, processes)
-    found = (several.per_device_train_batch_size, several.gradient_accumulation_steps, several.steps_per_generation)
+    found = (
+        several.per_device_train_batch_size,
+        several.gradient_accumulation_steps,
+        several.steps_per_generation,
+    )
     assert (found, several.processes) == (each, processes)
     assert several.completions_per_step == one.completions_per_step
     assert several.completions_per_round == one.completions_per_round
-    assert several.batch.startswith(f"{processes} processes × {each[0]} × {each[1]} = {one.completions_per_step} ")
-    assert spread.comparable(presets.as_settings(several)) == spread.comparable(presets.as_settings(one))
+    assert several.batch.startswith(
+        f"{processes} processes × {each[0]} × {each[1]} = {one.completions_per_step} "
+    )
+    assert spread.comparable(presets.as_settings(several)) == spread.comparable(
+        presets.as_settings(one)
+    )
     by_zero = [presets.as_settings(settings) | {"zero_stage": 2} for settings in (several, one)]
-    assert spread.comparable(by_zero[0]) != spread.comparable(by_zero[1]), "DeepSpeed resumes with as many processes only"
+    assert spread.comparable(by_zero[0]) != spread.comparable(by_zero[1]), (
+        "DeepSpeed resumes with as many processes only"
+    )
 
 
 @pytest.mark.parametrize("processes", [3, 128])
 def test_more_processes_than_divide_a_step_are_refused(processes):
-    with pytest.raises(ValueError, match=rf"^{processes} processes cannot share the 64 completions of a step"):
+    with pytest.raises(
+        ValueError, match=rf"^{processes} processes cannot share the 64 completions of a step"
+    ):
         spread.shared(presets.PRESETS["pocket"], processes)
 
 
@@ -146,26 +200,36 @@ def test_launchers_that_a_back_end_does_not_go_with_are_refused(monkeypatch):
     settings = presets.as_settings(presets.PRESETS["pocket"])
     monkeypatch.setenv("ACCELERATE_USE_DEEPSPEED", "true")
     monkeypatch.setenv("ACCELERATE_DEEPSPEED_ZERO_STAGE", "2")
-    with pytest.raises(ValueError, match=r"^DeepSpeed's ZeRO-2 takes weights and optimizer out of Unsloth's hands"):
+    with pytest.raises(
+        ValueError, match=r"^DeepSpeed's ZeRO-2 takes weights and optimizer out of Unsloth's hands"
+    ):
         spread.from_manifest(settings)
     assert spread.from_manifest(settings, backend="transformers").zero_stage == 2
     monkeypatch.setenv("ACCELERATE_DEEPSPEED_ZERO_STAGE", "3")
-    with pytest.raises(ValueError, match=r"^DeepSpeed's ZeRO-3 does not share out weights in 4 bits"):
+    with pytest.raises(
+        ValueError, match=r"^DeepSpeed's ZeRO-3 does not share out weights in 4 bits"
+    ):
         spread.from_manifest(settings, backend="transformers")
-    assert spread.from_manifest(settings | {"load_in_4bit": False}, backend="transformers").zero_stage == 3
+    assert (
+        spread.from_manifest(settings | {"load_in_4bit": False}, backend="transformers").zero_stage
+        == 3
+    )
     monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
     with pytest.raises(ValueError, match=r"^FSDP is not supported here"):
         spread.from_manifest(settings, backend="transformers")
 
 
-# --- Accelerate's configurations ---------------------------------------------------------------------------------------------
+# --- Accelerate's configurations ------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("name", "kind", "stage"), [("ddp", "MULTI_GPU", None), ("zero2", "DEEPSPEED", "2"), ("zero3", "DEEPSPEED", "3")]
+    ("name", "kind", "stage"),
+    [("ddp", "MULTI_GPU", None), ("zero2", "DEEPSPEED", "2"), ("zero3", "DEEPSPEED", "3")],
 )
 def test_the_shipped_configurations_are_what_accelerate_launches(name, kind, stage):
-    """Read by accelerate's own class, and turned into the environment of the ranks as `accelerate launch` does it."""
+    """Read by accelerate's own class, and turned into the environment of the ranks as `accelerate
+    launch` does it.
+    """
     from accelerate.commands.config.config_args import load_config_from_file
     from accelerate.commands.launch import _validate_launch_command, launch_command_parser
     from accelerate.utils.launch import prepare_deepspeed_cmd_env
@@ -173,17 +237,34 @@ def test_the_shipped_configurations_are_what_accelerate_launches(name, kind, sta
     path = str(pipeline.PROJECT / f"helpers/training/accelerate/{name}.yaml")
     config = load_config_from_file(path)
     assert (config.distributed_type.value, config.num_processes) == (kind, 2)
-    given = ["--config_file", path, "--num_processes", "4", "-m", "helpers", "train", "a", "-p", "max_steps=2"]
+    given = [
+        "--config_file",
+        path,
+        "--num_processes",
+        "4",
+        "-m",
+        "helpers",
+        "train",
+        "a",
+        "-p",
+        "max_steps=2",
+    ]
     arguments, defaults, _ = _validate_launch_command(launch_command_parser().parse_args(given))
-    assert (arguments.num_processes, arguments.training_script_args) == (4, ["train", "a", "-p", "max_steps=2"])
+    assert (arguments.num_processes, arguments.training_script_args) == (
+        4,
+        ["train", "a", "-p", "max_steps=2"],
+    )
     assert arguments.use_deepspeed == (stage is not None)
     if stage:
         arguments.deepspeed_fields_from_accelerate_config = ",".join(defaults.deepspeed_config)
         _, environment = prepare_deepspeed_cmd_env(arguments)
-        assert environment["ACCELERATE_USE_DEEPSPEED"] == "true" and environment["ACCELERATE_DEEPSPEED_ZERO_STAGE"] == stage
+        assert (
+            environment["ACCELERATE_USE_DEEPSPEED"] == "true"
+            and environment["ACCELERATE_DEEPSPEED_ZERO_STAGE"] == stage
+        )
 
 
-# --- Two ranks ---------------------------------------------------------------------------------------------------------------
+# --- Two ranks ------------------------------------------------------------------------------------
 
 PROGRAM = "import sys; from pathlib import Path; from helpers.commands import pipeline, train; "
 PROGRAM += "pipeline.NOTEBOOKS = Path(sys.argv[1]); sys.exit(train.train('a', []))"
@@ -191,19 +272,28 @@ PROGRAM += "pipeline.NOTEBOOKS = Path(sys.argv[1]); sys.exit(train.train('a', []
 
 @pytest.mark.slow
 def test_a_rank_that_raises_ends_the_others_and_is_told_once(tmp_path, monkeypatch):
-    """Rank 0 waits for rank 1 just then, as in every step of a training: it is ended, or finds the connection broken."""
+    """Rank 0 waits for rank 1 just then, as in every step of a training: it is ended, or finds the
+    connection broken.
+    """
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
     monkeypatch.setenv("GRPO_RUNS_DIR", str(tmp_path / "runs"))
-    Run("a").record("data", fingerprint="f00d", settings=presets.as_settings(presets.PRESETS["pocket"]))
+    Run("a").record(
+        "data", fingerprint="f00d", settings=presets.as_settings(presets.PRESETS["pocket"])
+    )
     both = "from helpers.training import ranks\nprint('said by rank 0')\nranks.gathered(0)"
     notebook(tmp_path, both, "if ranks.rank() == 1:\n    raise KeyError('mine')\nranks.gathered(1)")
-    code, out, err = together(str(program), str(tmp_path), seconds=300)  # half of what a rank waits for another
+    # half of what a rank waits for another
+    code, out, err = together(str(program), str(tmp_path), seconds=300)
     assert code == 1
     assert out.splitlines()[0] == "2 processes" and out.count("said by rank 0") == 1
     of_ranks, _, of_torchrun = err.partition("ChildFailedError")
-    assert of_ranks.count("03_tiny.ipynb, cell 3: KeyError: rank 1: 'mine'") == 1 and "rank 0:" not in of_ranks
-    assert "03_tiny.ipynb, cell 3: KeyError: rank 1: 'mine'" in of_torchrun  # repeated where its own long list ends
+    assert (
+        of_ranks.count("03_tiny.ipynb, cell 3: KeyError: rank 1: 'mine'") == 1
+        and "rank 0:" not in of_ranks
+    )
+    # repeated where its own long list ends
+    assert "03_tiny.ipynb, cell 3: KeyError: rank 1: 'mine'" in of_torchrun
     assert arguments.last(_run_in(tmp_path / "runs"))["done"] == []
 
 
@@ -223,7 +313,11 @@ def prepared(executed: Run, folder: Path) -> Path:
 
 
 def files(folder: Path) -> dict[str, float]:
-    return {str(path.relative_to(folder)): path.stat().st_mtime for path in folder.rglob("*") if path.is_file()}
+    return {
+        str(path.relative_to(folder)): path.stat().st_mtime
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
 
 
 @pytest.mark.slow
@@ -233,20 +327,30 @@ def test_two_ranks_of_transformers_agree_and_only_the_first_writes(executed, tmp
         prepared(executed, tmp_path / rank)
     before = files(tmp_path / "1")
     call = f'GRPO_RUNS_DIR={tmp_path}/$RANK exec "{os.sys.executable}" -m helpers train a '
-    # So small a learning rate leaves the holdout as it is, and two steps without improvement end the training.
-    given = "max_steps=6 save_steps=6 max_completion_length=24 early_stopping=2 learning_rate=1e-9 backend=transformers"
+    # So small a learning rate leaves the holdout as it is, and two steps without improvement end
+    # the training.
+    given = (
+        "max_steps=6 save_steps=6 max_completion_length=24 early_stopping=2 "
+        "learning_rate=1e-9 backend=transformers"
+    )
     call += " ".join(f"-p {one}" for one in given.split())
     code, out, err = together("--no-python", "bash", "-c", call)
     assert code == 0, err
-    assert "2 processes × 32 × 1 = 64 completions a step" in out and out.count("stopping early:") == 1
+    assert (
+        "2 processes × 32 × 1 = 64 completions a step" in out and out.count("stopping early:") == 1
+    )
     run = _run_in(tmp_path / "0")
     history = pd.read_csv(run.folder / "metrics.csv")
     assert list(history["step"]) == [1, 2, 3] and history["completions/mean_length"].gt(0).all()
     training = json.loads((run.folder / "manifest.json").read_text())["training"]
-    assert training["settings"]["processes"] == 2 and training["stopped_early"].startswith("the holdout has not improved")
+    assert training["settings"]["processes"] == 2 and training["stopped_early"].startswith(
+        "the holdout has not improved"
+    )
     assert len(pd.read_parquet(run.folder / "completions.parquet")) == 3 * 64  # of both ranks
     assert set(files(tmp_path / "1").items()) - set(before.items()) == {
-        (name, written) for name, written in files(tmp_path / "1").items() if name.endswith("checkpoint-3/rng_state_1.pth")
+        (name, written)
+        for name, written in files(tmp_path / "1").items()
+        if name.endswith("checkpoint-3/rng_state_1.pth")
     }
     assert (tmp_path / "1/a/checkpoints/checkpoint-3/rng_state_1.pth").is_file()
 
@@ -263,7 +367,8 @@ def test_two_ranks_of_unsloth_end_with_one_of_them_and_go_on_where_they_were(exe
     assert len(ranks_of(process)) == 2
     kill_rank(process, 1)
     code, _, err = ended(process)
-    assert code != 0 and "Signal 9 (SIGKILL)" in err, err  # torchrun's own words: it may end rank 0 before that can say more
+    # torchrun's own words: it may end rank 0 before that can say more
+    assert code != 0 and "Signal 9 (SIGKILL)" in err, err
     assert not (runs / "a/metrics.csv").exists()  # what is not finished is not shown as if it were
 
     code, out, err = together("-m", "helpers", "train", "a", "--resume", GRPO_RUNS_DIR=str(runs))
@@ -271,4 +376,6 @@ def test_two_ranks_of_unsloth_end_with_one_of_them_and_go_on_where_they_were(exe
     assert "continuing the interrupted training from step " in out
     run = _run_in(runs)
     assert list(pd.read_csv(run.folder / "metrics.csv")["step"]) == list(range(1, 9))
-    assert (run.folder / "adapter/adapter_model.safetensors").is_file() and arguments.last(run)["done"] == ["03"]
+    assert (run.folder / "adapter/adapter_model.safetensors").is_file() and arguments.last(run)[
+        "done"
+    ] == ["03"]

@@ -25,7 +25,7 @@ def true_result(numbers, operators) -> int:
     return eval(" ".join(f"{n} {op}" for n, op in zip(numbers, [*operators, ""], strict=True)))
 
 
-# --- Two ways to work ---------------------------------------------------------------------------------------------------
+# --- Two ways to work -----------------------------------------------------------------------------
 
 
 @by_columns
@@ -34,7 +34,11 @@ def test_careful_working_is_right_line_by_line(family):
         text, result = arithmetic.careful(numbers, operators)
         assert result == true_result(numbers, operators) and text.endswith(f", {result}")
         lines = [line.rpartition(": ")[2] for line in text.split(", ")]
-        assert all(eval(left) == int(right) for left, _, right in (line.partition(" = ") for line in lines) if right), text
+        assert all(
+            eval(left) == int(right)
+            for left, _, right in (line.partition(" = ") for line in lines)
+            if right
+        ), text
         assert text.count(":") == len(operators) and arithmetic.is_careful(text)
 
 
@@ -43,8 +47,11 @@ def test_careless_working_is_wrong_exactly_where_the_units_carry_or_borrow(famil
     for numbers, operators in drawn(family):
         text, result = arithmetic.careless(numbers, operators)
         assert text.endswith(f"= {result}") and not arithmetic.is_careful(text)
-        if len(operators) == 1:  # with two steps the first may go wrong and change what the second has to carry
-            assert (result == true_result(numbers, operators)) == (arithmetic.carries(numbers, operators) == 0)
+        # with two steps the first may go wrong and change what the second has to carry
+        if len(operators) == 1:
+            assert (result == true_result(numbers, operators)) == (
+                arithmetic.carries(numbers, operators) == 0
+            )
         elif not arithmetic.carries(numbers, operators):
             assert result == true_result(numbers, operators)
 
@@ -57,13 +64,17 @@ def test_careless_sums_of_three_are_wrong_wherever_there_is_a_carry():
 
 def test_the_careful_way_is_the_longer_one():
     for numbers, operators in drawn("sums", 300):
-        assert len(arithmetic.careful(numbers, operators)[0]) > 1.5 * len(arithmetic.careless(numbers, operators)[0])
+        assert len(arithmetic.careful(numbers, operators)[0]) > 1.5 * len(
+            arithmetic.careless(numbers, operators)[0]
+        )
 
 
 def test_rows_of_sums_and_differences_carry_the_careful_working():
     for family in ("sums", "differences"):
         for row in read(f"arithmetic/{family}", train_size=50):
-            assert arithmetic.is_careful(row["working"]) and row["working"].endswith(f", {row['answer']}")
+            assert arithmetic.is_careful(row["working"]) and row["working"].endswith(
+                f", {row['answer']}"
+            )
 
 
 def test_the_examples_in_the_docstrings_are_true():
@@ -71,7 +82,7 @@ def test_the_examples_in_the_docstrings_are_true():
     assert result.attempted >= 5 and not result.failed
 
 
-# --- Families -----------------------------------------------------------------------------------------------------------
+# --- Families -------------------------------------------------------------------------------------
 
 
 def expression(row: dict) -> str:
@@ -87,7 +98,9 @@ def test_every_family_gives_right_answers_and_workings(family):
         assert row["family"] == family
         if family in ("products", "chains"):
             steps = row["working"].split(", ")
-            assert all(eval(left) == int(right) for left, right in (step.split(" = ") for step in steps))
+            assert all(
+                eval(left) == int(right) for left, right in (step.split(" = ") for step in steps)
+            )
             assert steps[-1].endswith(f"= {row['answer']}")
             assert len(steps) == sum(piece in "+-*" for piece in expression(row).split())
 
@@ -97,7 +110,11 @@ def test_difficulty_counts_operators_negative_answers_and_long_factors(family):
     seen = set()
     for row in read(f"arithmetic/{family}", train_size=300):
         pieces = expression(row).split()
-        extra = sum(len(n) == 2 for n in pieces[::2]) if family == "products" else row["answer"].startswith("-")
+        extra = (
+            sum(len(n) == 2 for n in pieces[::2])
+            if family == "products"
+            else row["answer"].startswith("-")
+        )
         assert row["difficulty"] == len(pieces[1::2]) + extra
         seen.add(row["difficulty"])
     assert len(seen) >= 2
@@ -152,7 +169,10 @@ def test_no_seed_trains_on_what_another_holds_out(family):
     sides = {}
     for seed in range(5):
         for row in read(f"arithmetic/{family}", train_size=300, holdout_size=40, seed=seed):
-            assert sides.setdefault(tuple(sorted(expression(row).split())), row["split"]) == row["split"]
+            assert (
+                sides.setdefault(tuple(sorted(expression(row).split())), row["split"])
+                == row["split"]
+            )
     assert set(sides.values()) == {"train", "holdout"}
 
 
@@ -169,7 +189,11 @@ def test_an_arithmetic_source_without_a_size_has_1000_rows_to_train_on():
 
 @pytest.mark.parametrize(
     ("family", "said"),
-    [("sum", "Did you mean sums"), ("", "Known: sums, differences, products, chains"), ("zzz", "Known: sums")],
+    [
+        ("sum", "Did you mean sums"),
+        ("", "Known: sums, differences, products, chains"),
+        ("zzz", "Known: sums"),
+    ],
 )
 def test_an_unknown_family_names_those_there_are(family, said):
     with pytest.raises(ValueError, match=said):
@@ -178,7 +202,12 @@ def test_an_unknown_family_names_those_there_are(family, said):
 
 @pytest.mark.parametrize(
     ("family", "counts", "operators", "least"),
-    [("sums", {2, 3}, "+", 1), ("differences", {2}, "-", 1), ("products", {2}, "*", 2), ("chains", {3, 4}, "+-", 1)],
+    [
+        ("sums", {2, 3}, "+", 1),
+        ("differences", {2}, "-", 1),
+        ("products", {2}, "*", 2),
+        ("chains", {3, 4}, "+-", 1),
+    ],
 )
 def test_a_family_draws_from_its_numbers_and_operators(family, counts, operators, least):
     pieces = [expression(row).split() for row in read(f"arithmetic/{family}", train_size=3000)]

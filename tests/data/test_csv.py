@@ -1,4 +1,6 @@
-"""Files as people really have them: encodings, delimiters, quotes and headers; millions of rows; answers without room."""
+"""Files as people really have them: encodings, delimiters, quotes and headers; millions of rows;
+answers without room.
+"""
 
 import json
 import subprocess
@@ -40,7 +42,7 @@ def sums(count: int) -> str:
     return "question,answer\n" + "".join(f"What is {n} + 1?,{n + 1}\n" for n in range(count))
 
 
-# --- Encodings ---------------------------------------------------------------------------------------------------------
+# --- Encodings ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
@@ -48,7 +50,9 @@ def sums(count: int) -> str:
 def test_utf16_with_its_mark_is_read(file, encoding, name):
     rows = [{"question": "größer? ✓\u0a0d", "answer": "ja"}, *TWO]
     text = {
-        "a.csv": "\r\n".join(["question\tanswer", *(f"{row['question']}\t{row['answer']}" for row in rows), ""]),
+        "a.csv": "\r\n".join(
+            ["question\tanswer", *(f"{row['question']}\t{row['answer']}" for row in rows), ""]
+        ),
         "a.jsonl": "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows),
     }[name]
     assert read(file(("\ufeff" + text).encode(encoding), name)) == rows
@@ -67,7 +71,9 @@ def test_utf16_without_its_mark_is_named(file, name):
 
 def test_the_way_out_of_an_older_encoding_can_be_pasted(file):
     with pytest.raises(
-        ValueError, match=r"line 2 is not UTF-8 \(byte 0x93.*`iconv -f WINDOWS-1252 -t UTF-8 a\.csv > utf8-a\.csv`"
+        ValueError,
+        match=r"line 2 is not UTF-8 \(byte 0x93.*`iconv -f WINDOWS-1252 -t UTF-8 a\.csv > "
+        r"utf8-a\.csv`",
     ):
         read(file("question,answer\n“why”,2\n".encode("cp1252")))
 
@@ -81,15 +87,21 @@ def test_a_question_with_a_nul_is_dropped_and_named(file, name, row):
     good = {"a.csv": PLAIN, "a.jsonl": "".join(json.dumps(row) + "\n" for row in TWO)}[name]
     report = load_task(str(file(good + row, name)), holdout_size=1).report
     assert report["dropped"] == {"question has a NUL character, which is no text": 1}
-    assert "row 3" in report["dropped_examples"]["question has a NUL character, which is no text"][0]
+    assert (
+        "row 3" in report["dropped_examples"]["question has a NUL character, which is no text"][0]
+    )
 
 
-# --- Delimiters --------------------------------------------------------------------------------------------------------
+# --- Delimiters -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     "header",
-    ["question;answer;note (a, b, c, or d)", '"question";"answer";"a, b | c, d"', "question;answer;a|b|c|d"],
+    [
+        "question;answer;note (a, b, c, or d)",
+        '"question";"answer";"a, b | c, d"',
+        "question;answer;a|b|c|d",
+    ],
 )
 def test_the_columns_asked_for_choose_the_delimiter(file, header):
     rows = read(file(f"{header}\n1 + 1;2;x, y, z\n1 + 2;3;\n"))
@@ -107,7 +119,7 @@ def test_a_line_that_names_the_delimiter_is_believed(file):
     assert read(file("\ufeffsep=^\r\nquestion^answer\r\n1 + 1^2\r\n1 + 2^3\r\n")) == TWO
 
 
-# --- Rows --------------------------------------------------------------------------------------------------------------
+# --- Rows -----------------------------------------------------------------------------------------
 
 
 def test_a_line_number_is_that_of_the_file(file):
@@ -128,28 +140,54 @@ def test_columns_without_a_name_are_left_out(file):
 
 
 @pytest.mark.parametrize(
-    ("bad", "line"), [('"so "it" goes",4', 3), ('"so \\"it\\" goes",4', 3), ('"open\n1,2\n3,4', 3), (f'"{"x" * 2**24}\n",1', 3)]
+    ("bad", "line"),
+    [
+        ('"so "it" goes",4', 3),
+        ('"so \\"it\\" goes",4', 3),
+        ('"open\n1,2\n3,4', 3),
+        (f'"{"x" * 2**24}\n",1', 3),
+    ],
 )
-def test_quotes_that_would_misread_the_rest_are_refused_with_the_line_they_start_at(file, bad, line):
-    with pytest.raises(ValueError, match=rf"a\.csv: the row that starts at line {line} cannot be read as CSV.*written twice"):
+def test_quotes_that_would_misread_the_rest_are_refused_with_the_line_they_start_at(
+    file, bad, line
+):
+    with pytest.raises(
+        ValueError,
+        match=rf"a\.csv: the row that starts at line {line} cannot be read as CSV.*written twice",
+    ):
         read(file(f"question,answer\n1 + 1,2\n{bad}\n1 + 2,3\n"))
 
 
 def test_quotes_inside_a_field_without_quotes_are_text(file):
-    assert read(file('question,answer\n5" or 6"?,6"\n'))[0] == {"question": '5" or 6"?', "answer": '6"'}
+    assert read(file('question,answer\n5" or 6"?,6"\n'))[0] == {
+        "question": '5" or 6"?',
+        "answer": '6"',
+    }
 
 
-# --- Headers -----------------------------------------------------------------------------------------------------------
+# --- Headers --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("header", "columns", "said"),
     [
         ("Question,ANSWER", None, "Did you mean 'Question', 'ANSWER'?"),
-        ("Question,ANSWER", None, '? Map them with columns={"question": "Question", "answer": "ANSWER"}.'),
-        ("question,answers", None, "no column 'answer'. It has: question, answers. Did you mean 'answers'?"),
+        (
+            "Question,ANSWER",
+            None,
+            '? Map them with columns={"question": "Question", "answer": "ANSWER"}.',
+        ),
+        (
+            "question,answers",
+            None,
+            "no column 'answer'. It has: question, answers. Did you mean 'answers'?",
+        ),
         ("question,answers", None, 'columns={"question": "question", "answer": "answers"}.'),
-        ("Frage,Lösung", None, 'It has: Frage, Lösung. Map them with columns={"question": "…", "answer": "…"}.'),
+        (
+            "Frage,Lösung",
+            None,
+            'It has: Frage, Lösung. Map them with columns={"question": "…", "answer": "…"}.',
+        ),
         ("problem,solution", {"question": "problme"}, "Did you mean 'problem'?"),
         (",".join(f"c{n}" for n in range(50)), None, "c19 and 30 more."),
     ],
@@ -187,7 +225,7 @@ def test_and_otherwise_neither_of_the_two_is_lost(doubled):
     assert read(doubled, {"answer": "solution"}) == [{"question": "1 + 1", "answer": "2"} | rest]
 
 
-# --- Too few -----------------------------------------------------------------------------------------------------------
+# --- Too few --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -196,7 +234,11 @@ def test_and_otherwise_neither_of_the_two_is_lost(doubled):
         ("question,answer\n", r"a\.csv: a header \(question, answer\) and no row below it"),
         ("question,answer", "and no row below it"),
         ("\n  \n\n", "nothing but blank lines"),
-        (sums(1), r"1 usable row gives 0 to train on and 1 to hold out, .*which need 2\. Bring more rows: 2 are the least"),
+        (
+            sums(1),
+            r"1 usable row gives 0 to train on and 1 to hold out, .*which need 2\. Bring more "
+            r"rows: 2 are the least",
+        ),
     ],
 )
 def test_a_file_with_too_little_says_what_it_takes(file, content, said):
@@ -210,14 +252,26 @@ def test_a_parquet_file_without_rows_is_named(tmp_path):
         load_task(str(tmp_path / "a.parquet"), holdout_size=1)
 
 
-# --- Many --------------------------------------------------------------------------------------------------------------
+# --- Many -----------------------------------------------------------------------------------------
 
 
 def test_all_rows_are_accounted_for(file):
-    report = load_task(str(file(sums(50) + sums(5) + "lonely\n,1\n")), train_size=30, holdout_size=8).report
-    assert report["dropped"] == {"the header again": 1, "duplicate question": 5, "not 2 fields": 1, "question is blank": 1}
+    report = load_task(
+        str(file(sums(50) + sums(5) + "lonely\n,1\n")), train_size=30, holdout_size=8
+    ).report
+    assert report["dropped"] == {
+        "the header again": 1,
+        "duplicate question": 5,
+        "not 2 fields": 1,
+        "question is blank": 1,
+    }
     assert report["rows_unused"] == 50 - 38
-    parts = sum(report["dropped"].values()) + report["rows_unused"] + report["rows_train"] + report["rows_holdout"]
+    parts = (
+        sum(report["dropped"].values())
+        + report["rows_unused"]
+        + report["rows_train"]
+        + report["rows_holdout"]
+    )
     assert report["rows_read"] == parts == 58
 
 
@@ -228,7 +282,10 @@ def test_without_a_train_size_there_is_a_bound_and_it_is_said(file, monkeypatch,
     assert capsys.readouterr().out == "" and everything.report["rows_unused"] == 0
     path = str(file(sums(40)))
     bounded, asked = load_task(path, holdout_size=8), load_task(path, holdout_size=8, train_size=32)
-    said = "has 40 usable rows. 20 of them, drawn by the seed, are to train on; set train_size to take more or fewer."
+    said = (
+        "has 40 usable rows. 20 of them, drawn by the seed, are to train on; set train_size to "
+        "take more or fewer."
+    )
     assert capsys.readouterr().out.strip().endswith(said)
     assert (len(bounded.train), bounded.report["rows_unused"]) == (20, 12)
     assert bounded.train.equals(asked.train[:20]) and bounded.holdout.equals(asked.holdout)
@@ -237,7 +294,10 @@ def test_without_a_train_size_there_is_a_bound_and_it_is_said(file, monkeypatch,
 def test_fewer_rows_are_the_first_of_the_same_draw_and_few_are_measured(file):
     path = str(file(sums(2000)))
     measured = {"count_tokens": len, "max_prompt_tokens": 2}
-    everything, few = load_task(path, holdout_size=20), load_task(path, train_size=30, holdout_size=20, **measured)
+    everything, few = (
+        load_task(path, holdout_size=20),
+        load_task(path, train_size=30, holdout_size=20, **measured),
+    )
     assert few.train.equals(everything.train[:30]) and few.holdout.equals(everything.holdout)
     assert 50 <= few.report["rows_measured"] < 400 and few.report["prompt_tokens"]["max"] == 2
 
@@ -280,7 +340,9 @@ print(*peaks)
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/status").is_file(), reason="the peak is read from /proc")
 def test_two_million_rows_fit_in_a_gigabyte(tmp_path):
-    """Projected from 30,000 and 300,000 rows, to spare the suite the half minute that two million take."""
+    """Projected from 30,000 and 300,000 rows, to spare the suite the half minute that two million
+    take.
+    """
     command = [sys.executable, "-c", MEMORY_SCRIPT, str(tmp_path / "many.csv")]
     done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
@@ -290,17 +352,23 @@ def test_two_million_rows_fit_in_a_gigabyte(tmp_path):
     assert few + 2_000_000 * a_row < 1e9
 
 
-# --- Answers without room ----------------------------------------------------------------------------------------------
+# --- Answers without room -------------------------------------------------------------------------
 
 
 def test_an_answer_that_no_completion_has_room_for_is_dropped_and_named(file):
     count = prompt_token_counter(PRESETS["pocket"].model_path)
     room = count("<think></think><answer>1234</answer>")
     assert room == 8, "four tags and four digits"
-    lines = "question,answer\nWhat is 1 + 1?,2\nWhat is 617 + 617?,1234\nWhat is 6170 + 6175?,12345\n"
-    task = load_task(str(file(lines)), holdout_size=1, count_tokens=count, max_completion_tokens=room)
+    lines = (
+        "question,answer\nWhat is 1 + 1?,2\nWhat is 617 + 617?,1234\nWhat is 6170 + 6175?,12345\n"
+    )
+    task = load_task(
+        str(file(lines)), holdout_size=1, count_tokens=count, max_completion_tokens=room
+    )
     assert task.report["dropped"] == {"answer over 8 tokens": 1}
-    assert task.report["dropped_examples"] == {"answer over 8 tokens": ["row 3: What is 6170 + 6175? -> 12345"]}
+    assert task.report["dropped_examples"] == {
+        "answer over 8 tokens": ["row 3: What is 6170 + 6175? -> 12345"]
+    }
     assert sorted([*task.train["answer"], *task.holdout["answer"]]) == ["1234", "2"]
 
 

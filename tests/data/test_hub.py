@@ -1,4 +1,6 @@
-"""What is said where the hub does not give a model's files: the real client library, asking a hub of the test's own."""
+"""What is said where the hub does not give a model's files: the real client library, asking a hub
+of the test's own.
+"""
 
 import os
 import subprocess
@@ -33,7 +35,9 @@ class Hub(BaseHTTPRequestHandler):
 
     def do_GET(self):
         """Answer with the status of the case."""
-        status, code = next((answer for case, answer in ANSWERS.items() if case in self.path), (404, ""))
+        status, code = next(
+            (answer for case, answer in ANSWERS.items() if case in self.path), (404, "")
+        )
         self.send_response(status)
         if code:
             self.send_header("X-Error-Code", code)
@@ -59,24 +63,51 @@ def hub():
 @pytest.mark.parametrize(
     ("model", "more", "said"),
     [
-        ("me/gated", {}, "the model is gated. Accept its terms on its page at the hub, and set HF_TOKEN to a token"),
+        (
+            "me/gated",
+            {},
+            "the model is gated. Accept its terms on its page at the hub, and set HF_TOKEN to a "
+            "token",
+        ),
         ("me/gated", {}, "(HF_TOKEN is not set)"),
         ("me/gated", {"HF_TOKEN": "hf_x"}, "(the account of HF_TOKEN has not done so)"),
-        ("me/moved", {}, "has moved: look up its present name and give it with `-p model=OWNER/NAME`"),
-        ("me/private", {"HF_TOKEN": "hf_old"}, "the hub answers 401. After 401 or 403 look at HF_TOKEN"),
-        ("me/mine", {"HF_HUB_OFFLINE": "1"}, "it is not on this machine, and the hub cannot be reached"),
+        (
+            "me/moved",
+            {},
+            "has moved: look up its present name and give it with `-p model=OWNER/NAME`",
+        ),
+        (
+            "me/private",
+            {"HF_TOKEN": "hf_old"},
+            "the hub answers 401. After 401 or 403 look at HF_TOKEN",
+        ),
+        (
+            "me/mine",
+            {"HF_HUB_OFFLINE": "1"},
+            "it is not on this machine, and the hub cannot be reached",
+        ),
     ],
 )
 def test_the_one_reason_is_said_and_the_way_out(hub, tmp_path, model, more, said):
-    own = {"HF_ENDPOINT": hub, "HF_HOME": str(tmp_path), "HF_HUB_OFFLINE": "0", "PYTHONPATH": str(PROJECT)}
+    own = {
+        "HF_ENDPOINT": hub,
+        "HF_HOME": str(tmp_path),
+        "HF_HUB_OFFLINE": "0",
+        "PYTHONPATH": str(PROJECT),
+    }
     kept = {
         name: value
         for name, value in os.environ.items()
         if not name.startswith(("HF_", "HUGGING")) and "proxy" not in name.lower()
     }
     command = [sys.executable, "-c", ASK, model]
-    done = subprocess.run(command, cwd=tmp_path, env=kept | own | more, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(
+        command, cwd=tmp_path, env=kept | own | more, capture_output=True, text=True, timeout=300
+    )
     assert done.returncode == 0, done.stderr
     tokenizer, shape = done.stdout.splitlines()
-    assert tokenizer.startswith(f"the tokenizer of '{model}' could not be fetched") and said in tokenizer
+    assert (
+        tokenizer.startswith(f"the tokenizer of '{model}' could not be fetched")
+        and said in tokenizer
+    )
     assert shape.startswith(f"the model '{model}' could not be fetched") and said in shape

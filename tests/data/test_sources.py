@@ -1,4 +1,6 @@
-"""Where rows come from: arithmetic, reasoning-gym, files and hub data sets, and what is said where they cannot be read."""
+"""Where rows come from: arithmetic, reasoning-gym, files and hub data sets, and what is said where
+they cannot be read.
+"""
 
 import importlib.util
 import json
@@ -28,14 +30,17 @@ def file(tmp_path):
     return write
 
 
-# --- reasoning-gym -----------------------------------------------------------------------------------------------------
+# --- reasoning-gym --------------------------------------------------------------------------------
 
 has_gym = importlib.util.find_spec("reasoning_gym") is not None
 
 
 @pytest.mark.skipif(has_gym, reason="reasoning-gym is installed")
 def test_without_reasoning_gym_the_error_says_how_to_get_it():
-    with pytest.raises(ValueError, match=r"reasoning-gym/leg_counting.*pip install reasoning-gym.*requirements-optional\.txt"):
+    with pytest.raises(
+        ValueError,
+        match=r"reasoning-gym/leg_counting.*pip install reasoning-gym.*requirements-optional\.txt",
+    ):
         read("reasoning-gym/leg_counting")
 
 
@@ -55,7 +60,7 @@ def test_an_unknown_reasoning_gym_family_suggests_a_known_one():
         read("reasoning-gym/leg_countin")
 
 
-# --- Names -------------------------------------------------------------------------------------------------------------
+# --- Names ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("source", [None, 3, "", "  "])
@@ -66,11 +71,14 @@ def test_what_names_no_source_is_refused(source):
 
 @pytest.mark.parametrize("source", ["gsm8k", "rows.json", "rows"])
 def test_an_unknown_name_gets_the_kinds_of_source(source):
-    with pytest.raises(ValueError, match=r"is not known.*sums.*reasoning-gym.*openai/gsm8k.*\.csv, \.jsonl, \.parquet"):
+    with pytest.raises(
+        ValueError,
+        match=r"is not known.*sums.*reasoning-gym.*openai/gsm8k.*\.csv, \.jsonl, \.parquet",
+    ):
         read(source)
 
 
-# --- Files -------------------------------------------------------------------------------------------------------------
+# --- Files ----------------------------------------------------------------------------------------
 
 TWO = [{"question": "1 + 1", "answer": "2"}, {"question": "1 + 2", "answer": "3"}]
 
@@ -103,7 +111,10 @@ def test_a_csv_is_read_with_any_usual_delimiter(file, end, delimiter, bom):
 
 def test_a_quoted_field_may_hold_newlines_delimiters_and_quotes(file):
     rows = read(file("a.csv", 'question,answer\n"one,\ntwo ""three""",4\n5,6\n'))
-    assert rows == [{"question": 'one,\ntwo "three"', "answer": "4"}, {"question": "5", "answer": "6"}]
+    assert rows == [
+        {"question": 'one,\ntwo "three"', "answer": "4"},
+        {"question": "5", "answer": "6"},
+    ]
 
 
 def test_a_field_may_be_a_million_characters_long(file):
@@ -125,8 +136,13 @@ def test_a_header_that_names_a_column_twice_is_refused(file):
 
 @pytest.mark.parametrize("name", ["a.csv", "a.jsonl"])
 def test_the_line_that_is_not_utf8_is_named(file, name):
-    good = {"a.csv": b"question,answer\n1,2\n", "a.jsonl": b"".join(json.dumps(row).encode() + b"\n" for row in TWO)}
-    with pytest.raises(ValueError, match=rf"{name}: line 3 is not UTF-8 \(byte 0xe9 at column 4\).*iconv"):
+    good = {
+        "a.csv": b"question,answer\n1,2\n",
+        "a.jsonl": b"".join(json.dumps(row).encode() + b"\n" for row in TWO),
+    }
+    with pytest.raises(
+        ValueError, match=rf"{name}: line 3 is not UTF-8 \(byte 0xe9 at column 4\).*iconv"
+    ):
         read(file(name, good[name] + b"caf\xe9,3\n"))
 
 
@@ -154,25 +170,46 @@ def test_a_blank_line_above_the_header_is_skipped(file):
 
 def test_jsonl_lines_that_hold_no_row_are_set_aside(file):
     one, two = map(json.dumps, TWO)
-    lines = [one, '{"question": ', "", '["a", "list"]', "7", "[" * 100_000, two, '{"question": "q"}']
+    lines = [
+        one,
+        '{"question": ',
+        "",
+        '["a", "list"]',
+        "7",
+        "[" * 100_000,
+        two,
+        '{"question": "q"}',
+    ]
     rows = read(file("a.jsonl", "\ufeff" + "\n".join(lines)))
     assert [row for row in rows if isinstance(row, dict)] == TWO
     broken = [row for row in rows if isinstance(row, Broken)]
     reasons = ["not JSON", "not a JSON object", "not a JSON object", "not JSON", "no answer"]
     assert [row.reason for row in broken] == reasons
-    assert [row.where.partition(":")[0] for row in broken[:4]] == ["line 2", "line 4", "line 5", "line 6"]
+    assert [row.where.partition(":")[0] for row in broken[:4]] == [
+        "line 2",
+        "line 4",
+        "line 5",
+        "line 6",
+    ]
 
 
 def test_a_parquet_file_keeps_its_other_columns_and_types(tmp_path):
-    pd.DataFrame(TWO).assign(level=[1, 2], parts=[["a"], ["b", "c"]]).to_parquet(tmp_path / "a.parquet")
+    pd.DataFrame(TWO).assign(level=[1, 2], parts=[["a"], ["b", "c"]]).to_parquet(
+        tmp_path / "a.parquet"
+    )
     rows = read(tmp_path / "a.parquet")
-    assert rows == [TWO[0] | {"level": 1, "parts": ["a"]}, TWO[1] | {"level": 2, "parts": ["b", "c"]}]
+    assert rows == [
+        TWO[0] | {"level": 1, "parts": ["a"]},
+        TWO[1] | {"level": 2, "parts": ["b", "c"]},
+    ]
 
 
 @pytest.mark.parametrize("damage", ["not parquet", "cut off", "data", "footer"])
 def test_a_corrupt_parquet_file_is_named(tmp_path, damage):
     path = tmp_path / "a.parquet"
-    pd.DataFrame({"question": [f"q{n}" for n in range(5000)], "answer": [str(n) for n in range(5000)]}).to_parquet(path)
+    pd.DataFrame(
+        {"question": [f"q{n}" for n in range(5000)], "answer": [str(n) for n in range(5000)]}
+    ).to_parquet(path)
     whole = path.read_bytes()
     zap = b"Z" * 190
     path.write_bytes(
@@ -187,9 +224,12 @@ def test_a_corrupt_parquet_file_is_named(tmp_path, damage):
         read(path)
 
 
-# --- Columns -----------------------------------------------------------------------------------------------------------
+# --- Columns --------------------------------------------------------------------------------------
 
-PROBLEMS = '{"problem": "1 + 1", "solution": "2", "answer": "no", "split": "x", "prompt": "y", "level": 1}\n'
+PROBLEMS = (
+    '{"problem": "1 + 1", "solution": "2", "answer": "no", "split": "x", "prompt": "y", '
+    '"level": 1}\n'
+)
 
 
 def test_columns_of_other_names_are_mapped_and_the_rest_is_kept(file):
@@ -204,7 +244,9 @@ def test_one_column_can_be_mapped_alone(file):
 
 @pytest.mark.parametrize("columns", [None, {"question": "qestion"}])
 def test_a_missing_column_names_those_there_are(file, columns):
-    with pytest.raises(ValueError, match=r"no column 'q.*It has: problem, solution, answer.*columns="):
+    with pytest.raises(
+        ValueError, match=r"no column 'q.*It has: problem, solution, answer.*columns="
+    ):
         read(file("a.jsonl", PROBLEMS), columns)
 
 
@@ -213,14 +255,16 @@ def test_only_question_and_answer_can_be_mapped(file):
         read(file("a.jsonl", PROBLEMS), {"level": "answer"})
 
 
-# --- A model's files ---------------------------------------------------------------------------------------------------
+# --- A model's files ------------------------------------------------------------------------------
 
 POCKET = Path(PRESETS["pocket"].model_path)
 
 
 @pytest.fixture
 def model(tmp_path) -> Path:
-    return Path(shutil.copytree(POCKET, tmp_path / "model", ignore=shutil.ignore_patterns("*.safetensors")))
+    return Path(
+        shutil.copytree(POCKET, tmp_path / "model", ignore=shutil.ignore_patterns("*.safetensors"))
+    )
 
 
 def test_the_embedded_models_files_are_found():
@@ -232,7 +276,12 @@ def test_the_embedded_models_files_are_found():
 
 def test_the_template_and_the_tokens_may_stand_in_the_config(model):
     (model / "chat_template.jinja").unlink()
-    config = {"chat_template": "{{ bos_token }}", "bos_token": {"content": "<s>"}, "unk_token": None, "x": 1}
+    config = {
+        "chat_template": "{{ bos_token }}",
+        "bos_token": {"content": "<s>"},
+        "unk_token": None,
+        "x": 1,
+    }
     (model / "tokenizer_config.json").write_text(json.dumps(config), encoding="utf-8")
     assert model_files(str(model))[1:] == ("{{ bos_token }}", {"bos_token": "<s>"})
 

@@ -1,4 +1,6 @@
-"""Where the hub cannot be reached (no test may reach it), GSM8K has a stand-in, and nothing else has."""
+"""Where the hub cannot be reached (no test may reach it), GSM8K has a stand-in, and
+nothing else has.
+"""
 
 import sys
 
@@ -6,8 +8,8 @@ import pytest
 
 from helpers.data.sources import STAND_INS, Unreachable
 from helpers.data.tasks import load_task
-from helpers.tags import THINK_ANSWER
 from helpers.rewards import correctness_reward
+from helpers.tags import THINK_ANSWER
 
 SIZES = {"train_size": 12, "holdout_size": 4}
 
@@ -16,7 +18,9 @@ def test_gsm8k_is_replaced_aloud_by_problems_that_its_rewards_can_judge(capsys):
     pytest.importorskip("reasoning_gym", reason="reasoning-gym is not installed")
     task = load_task("openai/gsm8k", stand_in=True, **SIZES)
     out = capsys.readouterr().out
-    assert "hub cannot be reached" in out and "TAKING reasoning-gym/gsm_symbolic IN ITS PLACE" in out
+    assert (
+        "hub cannot be reached" in out and "TAKING reasoning-gym/gsm_symbolic IN ITS PLACE" in out
+    )
     assert task.report["source"] == "reasoning-gym/gsm_symbolic" == STAND_INS["openai/gsm8k"]
     assert (len(task.train), len(task.holdout)) == (12, 4)
     right = [THINK_ANSWER.render("so", answer) for answer in task.train["answer"]]

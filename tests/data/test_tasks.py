@@ -1,4 +1,6 @@
-"""load_task: what is kept, what is dropped and counted, how it is split, and what it costs in tokens."""
+"""load_task: what is kept, what is dropped and counted, how it is split, and what it costs
+in tokens.
+"""
 
 import doctest
 import json
@@ -14,10 +16,10 @@ import pytest
 from helpers import PROJECT
 from helpers.data import tasks
 from helpers.data.tasks import final_answer, fingerprint, load_task
-from helpers.tags import THINK_ANSWER, TagFormat
 from helpers.presets import PRESETS
 from helpers.rewards.answers.kinds import kind_of_row
 from helpers.runs import Run
+from helpers.tags import THINK_ANSWER, TagFormat
 
 GSM8K = PROJECT.parent / "shared" / "data" / "gsm8k"
 
@@ -42,7 +44,7 @@ def both(task) -> pd.DataFrame:
     return pd.concat([task.train, task.holdout])
 
 
-# --- GSM8K -------------------------------------------------------------------------------------------------------------
+# --- GSM8K ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.skipif(not GSM8K.is_dir(), reason="the GSM8K files are not beside this checkout")
@@ -53,7 +55,9 @@ def test_every_gsm8k_row_is_kept_with_a_plain_number(name, count, grouped):
     assert (len(task.train), len(task.holdout)) == (count - 100, 100)
     assert (task.report["rows_read"], task.report["dropped"]) == (count, {})
     rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-    given = {row["question"].strip(): re.search(r"#### (.+)$", row["answer"])[1].strip() for row in rows}
+    given = {
+        row["question"].strip(): re.search(r"#### (.+)$", row["answer"])[1].strip() for row in rows
+    }
     assert sum("," in answer for answer in given.values()) == grouped
     kept = dict(zip(both(task)["question"], both(task)["answer"], strict=True))
     assert kept == {question: answer.replace(",", "") for question, answer in given.items()}
@@ -77,7 +81,7 @@ def test_the_final_answer_follows_the_last_marker(answer, final):
     assert final_answer(answer) == final
 
 
-# --- What is dropped ---------------------------------------------------------------------------------------------------
+# --- What is dropped ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -111,8 +115,18 @@ def test_a_bad_row_is_dropped_and_counted_with_its_reason(load, bad, reason):
 
 
 def test_several_reasons_are_counted_apart(load):
-    rows = [*numbered(3), {"question": "", "answer": "1"}, numbered(1)[0], {"question": "q", "answer": ""}, numbered(2)[1]]
-    assert load(rows).report["dropped"] == {"question is blank": 1, "duplicate question": 2, "answer is blank": 1}
+    rows = [
+        *numbered(3),
+        {"question": "", "answer": "1"},
+        numbered(1)[0],
+        {"question": "q", "answer": ""},
+        numbered(2)[1],
+    ]
+    assert load(rows).report["dropped"] == {
+        "question is blank": 1,
+        "duplicate question": 2,
+        "answer is blank": 1,
+    }
 
 
 def test_of_two_answers_to_a_question_the_first_is_kept(load):
@@ -124,21 +138,27 @@ def test_of_two_answers_to_a_question_the_first_is_kept(load):
 
 def test_blank_cells_of_a_parquet_file_are_dropped(tmp_path):
     path = tmp_path / "rows.parquet"
-    pd.DataFrame({"question": ["a", "b", "c", None], "answer": [1.5, np.nan, 3.0, 4.0]}).to_parquet(path)
+    pd.DataFrame({"question": ["a", "b", "c", None], "answer": [1.5, np.nan, 3.0, 4.0]}).to_parquet(
+        path
+    )
     task = load_task(str(path), holdout_size=1)
     assert task.report["dropped"] == {"answer is blank": 1, "question is blank": 1}
     assert sorted(both(task)["answer"]) == ["1.5", "3.0"]
 
 
 def test_where_no_row_is_left_the_error_gives_the_account(load):
-    with pytest.raises(ValueError, match=r"row\. Read 2, dropped: 1 with question is blank, 1 with answer is blank"):
+    with pytest.raises(
+        ValueError, match=r"row\. Read 2, dropped: 1 with question is blank, 1 with answer is blank"
+    ):
         load([{"question": "", "answer": "1"}, {"question": "q", "answer": ""}])
 
 
-# --- The split ---------------------------------------------------------------------------------------------------------
+# --- The split ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("source", ["rows", "arithmetic/sums", "arithmetic/chains", "arithmetic/products"])
+@pytest.mark.parametrize(
+    "source", ["rows", "arithmetic/sums", "arithmetic/chains", "arithmetic/products"]
+)
 def test_a_question_is_never_on_both_sides(load, source):
     rows = numbered(400) * 2
     sizes = {"train_size": 200, "holdout_size": 50, "seed": 9}
@@ -165,7 +185,9 @@ def test_the_order_of_the_rows_does_not_change_the_split(load):
 def test_a_seed_fixes_the_fingerprint_and_another_changes_it(load, source):
     def prints(seed):
         sizes = {"train_size": 30, "holdout_size": 10, "seed": seed}
-        return (load(numbered(60), **sizes) if source == "rows" else load_task(source, **sizes)).report["fingerprint"]
+        return (
+            load(numbered(60), **sizes) if source == "rows" else load_task(source, **sizes)
+        ).report["fingerprint"]
 
     assert prints(1) == prints(1) != prints(2)
 
@@ -181,7 +203,10 @@ def test_a_fingerprint_tells_every_change(question, answer):
 @pytest.mark.parametrize(
     ("sizes", "said"),
     [
-        ({"train_size": 8, "holdout_size": 3}, "10 usable rows give 7 to train on and 3 to hold out.*train_size=8"),
+        (
+            {"train_size": 8, "holdout_size": 3},
+            "10 usable rows give 7 to train on and 3 to hold out.*train_size=8",
+        ),
         ({"holdout_size": 11}, "give 0 to train on and 10 to hold out.*holdout_size=11"),
         ({"holdout_size": 10}, "give 0 to train on and 10 to hold out"),
     ],
@@ -192,7 +217,10 @@ def test_more_rows_than_there_are_is_an_error_with_the_numbers(load, sizes, said
 
 
 def test_more_problems_than_a_family_has_is_an_error():
-    with pytest.raises(ValueError, match=r"arithmetic/differences: .*train_size=20000.*or ask for fewer: train_size="):
+    with pytest.raises(
+        ValueError,
+        match=r"arithmetic/differences: .*train_size=20000.*or ask for fewer: train_size=",
+    ):
         load_task("arithmetic/differences", train_size=20_000)
 
 
@@ -203,7 +231,7 @@ def test_an_impossible_size_is_named(name, size):
         load_task("arithmetic/sums", **{name: size})
 
 
-# --- Rows --------------------------------------------------------------------------------------------------------------
+# --- Rows -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -220,14 +248,18 @@ def test_a_prompt_is_the_system_message_and_the_question(load, arguments, system
     task = load([{"level": 3, "answer": 7, "question": " q "}, *numbered(1)], **arguments)
     row = both(task).set_index("question").loc["q"]
     user = {"role": "user", "content": "q"}
-    assert row["prompt"] == ([user] if system is None else [{"role": "system", "content": system}, user])
+    assert row["prompt"] == (
+        [user] if system is None else [{"role": "system", "content": system}, user]
+    )
     assert (row["answer"], row["level"]) == ("7", 3)
     assert list(task.train.columns)[:3] == ["prompt", "question", "answer"]
     assert task.report["system_prompt"] == (system or "")
 
 
 def test_the_report_says_what_was_made_and_is_json(load):
-    task = load(numbered(9), holdout_size=2, seed=5, train_size=4, tags=TagFormat("reasoning", "answer"))
+    task = load(
+        numbered(9), holdout_size=2, seed=5, train_size=4, tags=TagFormat("reasoning", "answer")
+    )
     report = json.loads(json.dumps(task.report))
     assert report == task.report
     assert (report["rows_read"], report["rows_train"], report["rows_holdout"]) == (9, 4, 2)
@@ -235,7 +267,7 @@ def test_the_report_says_what_was_made_and_is_json(load):
     assert report["source"].endswith("rows.jsonl")
 
 
-# --- Tokens ------------------------------------------------------------------------------------------------------------
+# --- Tokens ---------------------------------------------------------------------------------------
 
 
 def words(messages: list[dict]) -> int:
@@ -279,9 +311,18 @@ print(json.dumps([ours, theirs, heavy]))
 
 @pytest.mark.slow
 def test_prompts_are_counted_as_transformers_counts_them_and_without_torch():
-    questions = ["What is 12 + 34?", "", "Ünïcode ✓ 日本語", "<|im_end|><think>4</answer>", " a  b\n\tc ", "x" * 3000]
+    questions = [
+        "What is 12 + 34?",
+        "",
+        "Ünïcode ✓ 日本語",
+        "<|im_end|><think>4</answer>",
+        " a  b\n\tc ",
+        "x" * 3000,
+    ]
     prompts = [[{"role": "user", "content": question}] for question in questions]
-    prompts += [[{"role": "system", "content": THINK_ANSWER.system_prompt}, *prompt] for prompt in prompts]
+    prompts += [
+        [{"role": "system", "content": THINK_ANSWER.system_prompt}, *prompt] for prompt in prompts
+    ]
     command = [sys.executable, "-c", TOKENS_SCRIPT, json.dumps(prompts)]
     environment = os.environ | {"PYTHONPATH": str(PROJECT), "HF_HUB_OFFLINE": "1"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600)
@@ -291,7 +332,7 @@ def test_prompts_are_counted_as_transformers_counts_them_and_without_torch():
     assert not heavy
 
 
-# --- The hub -----------------------------------------------------------------------------------------------------------
+# --- The hub --------------------------------------------------------------------------------------
 
 HUB_SCRIPT = """
 import json
@@ -328,22 +369,35 @@ configs:
 
 @pytest.fixture(scope="module")
 def hub(tmp_path_factory) -> dict:
-    """What load_task says, without a network, of a local copy of a hub data set and of one that is not there."""
-    # In a process of its own: the hub's libraries read these variables once, when they are imported.
+    """What load_task says, without a network, of a local copy of a hub data set and of one that is
+    not there.
+    """
+    # In a process of its own: the hub's libraries read these variables once, when they are
+    # imported.
     folder = tmp_path_factory.mktemp("hub")
     data = folder / "openai" / "gsm8k"
     data.mkdir(parents=True)
     (data / "README.md").write_text(CARD, encoding="utf-8")
     for split, numbers in (("train", [1000, 2000, 3000, 4000]), ("test", [5, 6, 4000])):
         rows = [{"question": f"q{n}", "answer": f"working\n#### {n:,}"} for n in numbers]
-        (data / f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+        (data / f"{split}.jsonl").write_text(
+            "".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8"
+        )
     (folder / "other").mkdir()
     rows = [{"problem": f"p{n}", "solution": str(n)} for n in range(3)]
-    (folder / "other" / "validation.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    environment = os.environ | {"HF_HUB_OFFLINE": "1", "HF_HOME": str(folder / "hf"), "PYTHONPATH": str(PROJECT)}
+    (folder / "other" / "validation.jsonl").write_text(
+        "".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8"
+    )
+    environment = os.environ | {
+        "HF_HUB_OFFLINE": "1",
+        "HF_HOME": str(folder / "hf"),
+        "PYTHONPATH": str(PROJECT),
+    }
     environment.pop("HF_DATASETS_CACHE", None)
     command = [sys.executable, "-c", HUB_SCRIPT]
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=600)
+    done = subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=600
+    )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
 
@@ -379,17 +433,31 @@ def test_the_examples_in_the_docstrings_hold():
 
 
 def test_a_saved_task_is_what_the_next_notebooks_read(machine):
-    task, run, settings = load_task("arithmetic/sums", train_size=8, holdout_size=4, seed=7), Run("saved"), PRESETS["pocket"]
+    task, run, settings = (
+        load_task("arithmetic/sums", train_size=8, holdout_size=4, seed=7),
+        Run("saved"),
+        PRESETS["pocket"],
+    )
     tasks.save(run, task, settings)
-    assert list(pd.read_parquet(run.require("data/train.parquet"))["question"]) == list(task.train["question"])
+    assert list(pd.read_parquet(run.require("data/train.parquet"))["question"]) == list(
+        task.train["question"]
+    )
     assert len(pd.read_parquet(run.require("data/holdout.parquet"))) == 4
     section = run.section("data")
-    assert section["fingerprint"] == task.report["fingerprint"] == run.read_object("data_report.json")["fingerprint"]
-    assert (section["seed"], section["source"], section["tags"]) == (7, "arithmetic/sums", "think/answer")
+    assert (
+        section["fingerprint"]
+        == task.report["fingerprint"]
+        == run.read_object("data_report.json")["fingerprint"]
+    )
+    assert (section["seed"], section["source"], section["tags"]) == (
+        7,
+        "arithmetic/sums",
+        "think/answer",
+    )
     assert section["settings"]["model"] == "pocket"
 
 
-# --- Kinds of answers --------------------------------------------------------------------------------------------------
+# --- Kinds of answers -----------------------------------------------------------------------------
 
 
 def test_the_report_says_how_many_answers_of_each_kind_there_are(load):
@@ -397,8 +465,18 @@ def test_the_report_says_how_many_answers_of_each_kind_there_are(load):
     rows = [{"question": f"q{n}", "answer": answer} for n, answer in enumerate(answers)]
     task = load(rows, kind_of=kind_of_row)
     kinds = task.report["answer_kinds"]
-    assert {kind: entry["rows"] for kind, entry in kinds.items()} == {"number": 5, "text": 1, "quantity": 1, "date": 1}
-    assert len(kinds["number"]["examples"]) == 3 and set(kinds["number"]["examples"]) < {"4", "5", "6", "7"}
+    assert {kind: entry["rows"] for kind, entry in kinds.items()} == {
+        "number": 5,
+        "text": 1,
+        "quantity": 1,
+        "date": 1,
+    }
+    assert len(kinds["number"]["examples"]) == 3 and set(kinds["number"]["examples"]) < {
+        "4",
+        "5",
+        "6",
+        "7",
+    }
     assert "kind" not in both(task)
 
 
@@ -412,5 +490,8 @@ def test_a_kind_that_is_said_is_written_to_a_column(load):
 def test_a_column_of_kinds_is_kept_and_counted(load):
     rows = [row | {"kind": "text" if n % 2 else None} for n, row in enumerate(numbered(6))]
     task = load(rows, kind_of=kind_of_row)
-    assert {kind: entry["rows"] for kind, entry in task.report["answer_kinds"].items()} == {"number": 3, "text": 3}
+    assert {kind: entry["rows"] for kind, entry in task.report["answer_kinds"].items()} == {
+        "number": 3,
+        "text": 3,
+    }
     assert sorted(both(task)["kind"].fillna("")) == [""] * 3 + ["text"] * 3

@@ -1,8 +1,9 @@
 """What the notebooks' `GRPOConfig` becomes on a GPU, computed without one from the pinned wheels.
 
-Unsloth's GPU side puts a class of its own in the place of TRL's `GRPOConfig`, which changes settings that were left out. Here
-the calls of notebooks 03 and 07 to 10 are evaluated with both classes, for every preset and loss. `contract.csv` keeps what
-came out; after a pin was raised, `python -m tests.gpu_contract.contract` writes it anew, and the diff shows what that changes.
+Unsloth's GPU side puts a class of its own in the place of TRL's `GRPOConfig`, which changes
+settings that were left out. Here the calls of notebooks 03 and 07 to 10 are evaluated with both
+classes, for every preset and loss. `contract.csv` keeps what came out; after a pin was raised,
+`python -m tests.gpu_contract.contract` writes it anew, and the diff shows what that changes.
 """
 
 from __future__ import annotations
@@ -28,10 +29,23 @@ from helpers.presets import _LOSS_TYPES as LOSSES
 from helpers.presets import PRESETS, Preset, as_settings
 
 TABLE = Path(__file__).with_name("contract.csv")
-# Of them, those that no notebook passes: constants, at TRL's defaults with either class. generation_batch_size is a product.
+# Of them, those that no notebook passes: constants, at TRL's defaults with either class.
+# generation_batch_size is a product.
 LEFT_TO_TRL = [
-    *("delta", "use_bias_correction_kl", "off_policy_mask_threshold", "top_entropy_quantile", "use_adaptive_entropy"),
-    *("entropy_coef", "entropy_coef_delta", "entropy_coef_max", "entropy_coef_min", "entropy_target"),
+    *(
+        "delta",
+        "use_bias_correction_kl",
+        "off_policy_mask_threshold",
+        "top_entropy_quantile",
+        "use_adaptive_entropy",
+    ),
+    *(
+        "entropy_coef",
+        "entropy_coef_delta",
+        "entropy_coef_max",
+        "entropy_coef_min",
+        "entropy_target",
+    ),
     *("sapo_temperature_neg", "sapo_temperature_pos"),
     *("vespo_k_neg", "vespo_k_pos", "vespo_lambda_neg", "vespo_lambda_pos"),
     *("vllm_importance_sampling_mode", "vllm_importance_sampling_cap"),
@@ -44,17 +58,25 @@ WITH = {
     "cispo": {"epsilon_high": 5.0},
     "luspo": {"importance_sampling_level": "sequence"},
 }
-# Every setting of the objective and of sampling off its default; two, because GDPO leaves nothing to scale_rewards.
+# Every setting of the objective and of sampling off its default; two, because GDPO leaves nothing
+# to scale_rewards.
 _BOTH = {
     **{"num_generations": 4, "num_iterations": 2, "max_completion_length": 70, "beta": 0.03},
-    **{"epsilon": 0.1, "epsilon_high": 0.3, "mask_truncated_completions": True, "vllm_importance_sampling_correction": True},
+    **{
+        "epsilon": 0.1,
+        "epsilon_high": 0.3,
+        "mask_truncated_completions": True,
+        "vllm_importance_sampling_correction": True,
+    },
     **{"temperature": 0.9, "top_p": 0.95, "top_k": 20, "min_p": 0.05},
 }
 UNUSUAL = {
-    "GSPO": _BOTH | {"loss_type": "grpo", "importance_sampling_level": "sequence", "scale_rewards": "batch"},
+    "GSPO": _BOTH
+    | {"loss_type": "grpo", "importance_sampling_level": "sequence", "scale_rewards": "batch"},
     "GDPO": _BOTH | {"loss_type": "bnpo", "multi_objective_aggregation": "normalize_then_sum"},
 }
-# Both classes, and what each of them makes of every call. `use_cpu`: bf16 asks for a GPU, otherwise.
+# Both classes, and what each of them makes of every call. `use_cpu`: bf16 asks for a GPU,
+# otherwise.
 BOTH = """
 import functools, json, sys
 import unsloth, trl
@@ -94,19 +116,31 @@ print("\\n" + json.dumps(built))
 
 def cells(number: str, kind: str) -> list[str]:
     (path,) = PROJECT.glob(f"notebooks/{number}_*.ipynb")
-    return [cell.source for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == kind]
+    return [
+        cell.source for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == kind
+    ]
 
 
 def call_of(source: str, configuration: str = "GRPOConfig") -> tuple[str, str]:
     """The call of a configuration in a source, and the dictionaries written out before it."""
     tree = ast.parse(source)
-    (call,) = (node for node in ast.walk(tree) if isinstance(node, ast.Call) and ast.unparse(node.func) == configuration)
-    written = [node for node in tree.body if isinstance(node, ast.Assign) and isinstance(node.value, ast.Dict)]
+    (call,) = (
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == configuration
+    )
+    written = [
+        node
+        for node in tree.body
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Dict)
+    ]
     return "\n".join(map(ast.unparse, written)), ast.unparse(call)
 
 
 def calls() -> dict[str, tuple[str, str]]:
-    """Where a configuration is written, and how: notebooks 03 and 07 to 10, and the program at the end of 07."""
+    """Where a configuration is written, and how: notebooks 03 and 07 to 10, and the program at the
+    end of 07.
+    """
     found = {}
     for number in ("03", "07", "08", "09", "10"):
         (source,) = (cell for cell in cells(number, "code") if "config = GRPOConfig(" in cell)
@@ -125,12 +159,16 @@ def warm_start() -> tuple[tuple[str, str], dict]:
 def smaller_batch() -> dict:
     """What notebook 08 puts in place of its run's batch."""
     (source,) = (cell for cell in cells("08", "code") if "\nsmaller = " in cell)
-    (batch,) = (node.value for node in ast.parse(source).body if ast.unparse(node).startswith("smaller = "))
+    (batch,) = (
+        node.value for node in ast.parse(source).body if ast.unparse(node).startswith("smaller = ")
+    )
     return ast.literal_eval(batch)
 
 
 def cases() -> dict[tuple[str, str, str], Preset]:
-    """The settings for each (where, preset, loss), on a GPU that vLLM serves. Notebook 08 takes the pocket model only.
+    """The settings for each (where, preset, loss), on a GPU that vLLM serves.
+
+    Notebook 08 takes the pocket model only.
 
     For the pocket model also those of UNUSUAL, in the place of a loss.
     """
@@ -149,16 +187,24 @@ def cases() -> dict[tuple[str, str, str], Preset]:
 
 
 def effective() -> tuple[dict, dict, dict]:
-    """The defaults of both classes, for each case what both make of the call, {"trl": {field: value}, "unsloth": …}, and the
-    same of 08's `SFTConfig`.
+    """The defaults of both classes, for each case what both make of the call, {"trl": {field:
+    value}, "unsloth": …}, and the same of 08's `SFTConfig`.
     """
     written = calls()
     given = [(*written[where], as_settings(preset)) for (where, _, _), preset in cases().items()]
-    with tempfile.TemporaryDirectory() as folder:  # Unsloth writes the trainer that it generates where it is imported
+    # Unsloth writes the trainer that it generates where it is imported
+    with tempfile.TemporaryDirectory() as folder:
         Path(folder, "given.json").write_text(json.dumps([warm_start(), given]), encoding="utf-8")
-        places = {"PYTHONPATH": str(PROJECT), "GRPO_RUNS_DIR": folder, "CUDA_VISIBLE_DEVICES": "", "UNSLOTH_ALLOW_CPU": "1"}
+        places = {
+            "PYTHONPATH": str(PROJECT),
+            "GRPO_RUNS_DIR": folder,
+            "CUDA_VISIBLE_DEVICES": "",
+            "UNSLOTH_ALLOW_CPU": "1",
+        }
         command = [sys.executable, "-c", BOTH, "given.json"]
-        done = subprocess.run(command, cwd=folder, env=os.environ | places, capture_output=True, text=True)
+        done = subprocess.run(
+            command, cwd=folder, env=os.environ | places, capture_output=True, text=True
+        )
     if done.returncode:
         raise RuntimeError(done.stderr)
     built = json.loads(done.stdout.splitlines()[-1])
@@ -166,13 +212,17 @@ def effective() -> tuple[dict, dict, dict]:
 
 
 def table(defaults: dict, built: dict) -> str:
-    """`contract.csv`: a line for each setting that enters the loss or is not TRL's default, with its value for every preset.
+    """`contract.csv`: a line for each setting that enters the loss or is not TRL's default, with
+    its value for every preset.
 
-    All of it is told of notebook 03; of the other places, what is not as in 03. Blank is what does not occur.
+    All of it is told of notebook 03; of the other places, what is not as in 03. Blank is what does
+    not occur.
     """
     usual, unsloths = defaults["trl"], defaults["unsloth"]
     configurations = {
-        (where, preset): both["unsloth"] for (where, preset, loss), both in built.items() if loss == PRESETS[preset].loss_type
+        (where, preset): both["unsloth"]
+        for (where, preset, loss), both in built.items()
+        if loss == PRESETS[preset].loss_type
     }
     lines = io.StringIO()
     writer = csv.writer(lines, lineterminator="\n")
@@ -180,11 +230,19 @@ def table(defaults: dict, built: dict) -> str:
     writer.writerow(["where", "setting", *packages, *PRESETS])
     for where in calls():
         for name in sorted(set(usual) - _OF_THE_PLACE):
-            values = {preset: config[name] for (place, preset), config in configurations.items() if place == where}
+            values = {
+                preset: config[name]
+                for (place, preset), config in configurations.items()
+                if place == where
+            }
             if where == "03":
-                told = name in OF_THE_LOSS or any(value != usual[name] for value in (*values.values(), unsloths[name]))
+                told = name in OF_THE_LOSS or any(
+                    value != usual[name] for value in (*values.values(), unsloths[name])
+                )
             else:
-                told = any(value != configurations["03", preset][name] for preset, value in values.items())
+                told = any(
+                    value != configurations["03", preset][name] for preset, value in values.items()
+                )
             if told:
                 row = [usual[name], unsloths[name], *(values.get(preset, "") for preset in PRESETS)]
                 row = [value if isinstance(value, str) else json.dumps(value) for value in row]

@@ -1,4 +1,6 @@
-"""The objective does not depend on the machine: the configurations of the notebooks, through Unsloth's GPU class and TRL's."""
+"""The objective does not depend on the machine: the configurations of the notebooks, through
+Unsloth's GPU class and TRL's.
+"""
 
 import ast
 from importlib import metadata
@@ -26,13 +28,30 @@ from helpers.presets import OF_TRAINING, PRESETS, Preset, with_overrides
 pytestmark = pytest.mark.slow
 
 # Read beside the loss, and not of it: memory, logging, templates, evaluation.
-_BESIDE_THE_LOSS = {"gradient_checkpointing_kwargs", "pad_to_multiple_of", "chat_template_kwargs", "log_multimodal"}
+_BESIDE_THE_LOSS = {
+    "gradient_checkpointing_kwargs",
+    "pad_to_multiple_of",
+    "chat_template_kwargs",
+    "log_multimodal",
+}
 _BESIDE_THE_LOSS |= {"num_generations_eval", "per_device_eval_batch_size"}
 _OF_TRL = [
-    *("_compute_loss", "_generate_and_score_completions", "_prepare_inputs", "_get_train_sampler", "_calculate_rewards"),
-    *("_get_per_token_logps_and_entropies", "get_high_entropy_mask", "get_gamma_weights", "get_off_policy_mask"),
+    *(
+        "_compute_loss",
+        "_generate_and_score_completions",
+        "_prepare_inputs",
+        "_get_train_sampler",
+        "_calculate_rewards",
+    ),
+    *(
+        "_get_per_token_logps_and_entropies",
+        "get_high_entropy_mask",
+        "get_gamma_weights",
+        "get_off_policy_mask",
+    ),
 ]
-_OF_SAMPLING = {"temperature", "top_p", "min_p", "repetition_penalty", "generation_kwargs"}  # handed on to what samples
+# handed on to what samples
+_OF_SAMPLING = {"temperature", "top_p", "min_p", "repetition_penalty", "generation_kwargs"}
 
 
 @pytest.fixture(scope="module")
@@ -54,15 +73,28 @@ def test_the_objective_is_the_same_through_unsloths_gpu_class_and_through_trls(c
 def test_what_the_configuration_says_is_what_the_preset_says(computed):
     for case, settings in cases().items():
         config = computed[1][case]["unsloth"]
-        asked = {name: getattr(settings, name) for name in OF_THE_LOSS if getattr(settings, name, None) is not None}
+        asked = {
+            name: getattr(settings, name)
+            for name in OF_THE_LOSS
+            if getattr(settings, name, None) is not None
+        }
         assert {name: config[name] for name in asked} == asked, case
         assert config["generation_batch_size"] == settings.completions_per_round
-        assert config["top_k"] == (settings.top_k or (-1 if config["use_vllm"] else 0)), "either of the two: no limit"
+        assert config["top_k"] == (settings.top_k or (-1 if config["use_vllm"] else 0)), (
+            "either of the two: no limit"
+        )
 
 
 def test_the_unusual_settings_are_all_those_of_the_objective_and_of_sampling():
-    of_the_batch = {"per_device_train_batch_size", "gradient_accumulation_steps", "steps_per_generation"}  # the presets differ
-    for name in {field for field in [*OF_THE_LOSS, "top_k"] if hasattr(Preset, field)} - of_the_batch:
+    # the presets differ
+    of_the_batch = {
+        "per_device_train_batch_size",
+        "gradient_accumulation_steps",
+        "steps_per_generation",
+    }
+    for name in {
+        field for field in [*OF_THE_LOSS, "top_k"] if hasattr(Preset, field)
+    } - of_the_batch:
         usual = getattr(Preset, name), getattr(PRESETS["pocket"], name)
         assert any(one.get(name, usual[0]) not in usual for one in UNUSUAL.values()), name
 
@@ -72,29 +104,46 @@ def test_what_a_call_leaves_out_is_trls_default_with_either_class(computed, wher
     (call,) = ast.parse(calls()[where][1]).body
     left = set(OF_THE_LOSS) - {keyword.arg for keyword in call.value.keywords}
     # One reward needs no weight, and 08 samples through Transformers.
-    assert left == set(LEFT_TO_TRL) | {"03": set(), "08": {"use_vllm"}, "10": set()}.get(where, {"reward_weights"})
+    assert left == set(LEFT_TO_TRL) | {"03": set(), "08": {"use_vllm"}, "10": set()}.get(
+        where, {"reward_weights"}
+    )
     usual, derived = computed[0]["trl"], {"generation_batch_size", "generation_kwargs"}
     for case, both in computed[1].items():
         for config in both.values() if case[0] == where else ():
-            assert {name: config[name] for name in left - derived} == {name: usual[name] for name in left - derived}
+            assert {name: config[name] for name in left - derived} == {
+                name: usual[name] for name in left - derived
+            }
             assert not config["generation_kwargs"]
 
 
 def test_notebook_03_hands_on_every_setting_of_a_training():
     (source,) = (cell for cell in cells("03", "code") if "spread.from_manifest(" in cell)
     _, call = call_of(source, "spread.from_manifest")
-    passed = {keyword.arg: ast.unparse(keyword.value) for keyword in ast.parse(call).body[0].value.keywords}
+    passed = {
+        keyword.arg: ast.unparse(keyword.value)
+        for keyword in ast.parse(call).body[0].value.keywords
+    }
     assert passed == {name: name for name in OF_TRAINING}
 
 
 def test_notebook_05_loads_the_base_of_the_run_and_merges_with_unsloth_only_into_the_original():
     nodes = [node for cell in cells("05", "code") for node in ast.walk(ast.parse(cell))]
     assert any("presets.for_sampling(training['settings']" in ast.unparse(node) for node in nodes)
-    loads = [node for node in nodes if isinstance(node, ast.Call) and ast.unparse(node.func) == "load"]
+    loads = [
+        node for node in nodes if isinstance(node, ast.Call) and ast.unparse(node.func) == "load"
+    ]
     assert loads and {ast.unparse(call) for call in loads} == {"load(settings, base)"}
-    (branch,) = (n for n in nodes if isinstance(n, ast.If) and ast.unparse(n.body[0]).startswith("merging.merge_with_unsloth("))
+    (branch,) = (
+        n
+        for n in nodes
+        if isinstance(n, ast.If)
+        and ast.unparse(n.body[0]).startswith("merging.merge_with_unsloth(")
+    )
     names = {"dtype": "bf16", "torch": SimpleNamespace(bfloat16="bf16"), "settings": PRESETS["l4"]}
-    taken = {chosen: eval(ast.unparse(branch.test), names | {"chosen": chosen}) for chosen in ("original", "dequantised")}
+    taken = {
+        chosen: eval(ast.unparse(branch.test), names | {"chosen": chosen})
+        for chosen in ("original", "dequantised")
+    }
     assert taken == {"original": True, "dequantised": False}
 
 
@@ -109,21 +158,42 @@ def test_notebook_08_takes_as_many_completions_as_it_reports(computed):
 def test_the_warm_start_of_08_trains_the_same_through_both_classes(computed):
     trls, unsloths = computed[2]["trl"], computed[2]["unsloth"]
     # bf16: where neither type is asked for, Unsloth's trainer takes that of the model.
-    beside = {"bf16", "dataset_num_proc", "gradient_checkpointing_kwargs", "torch_empty_cache_steps", "logging_nan_inf_filter"}
+    beside = {
+        "bf16",
+        "dataset_num_proc",
+        "gradient_checkpointing_kwargs",
+        "torch_empty_cache_steps",
+        "logging_nan_inf_filter",
+    }
     of_evaluation = {"per_device_eval_batch_size", "eval_accumulation_steps"}
-    assert {name for name, value in trls.items() if unsloths[name] != value} == beside | of_evaluation
+    assert {
+        name for name, value in trls.items() if unsloths[name] != value
+    } == beside | of_evaluation
     assert trls["gradient_accumulation_steps"] == 1
 
 
 def of(node: ast.AST, *holders: str) -> set[str]:
     """The attributes that are read of any of these names, with a dot or with getattr."""
-    found = {n.attr for n in ast.walk(node) if isinstance(n, ast.Attribute) and ast.unparse(n.value) in holders}
-    got = [n for n in ast.walk(node) if isinstance(n, ast.Call) and ast.unparse(n.func) == "getattr"]
-    return found | {n.args[1].value for n in got if ast.unparse(n.args[0]) in holders and isinstance(n.args[1], ast.Constant)}
+    found = {
+        n.attr
+        for n in ast.walk(node)
+        if isinstance(n, ast.Attribute) and ast.unparse(n.value) in holders
+    }
+    got = [
+        n for n in ast.walk(node) if isinstance(n, ast.Call) and ast.unparse(n.func) == "getattr"
+    ]
+    return found | {
+        n.args[1].value
+        for n in got
+        if ast.unparse(n.args[0]) in holders and isinstance(n.args[1], ast.Constant)
+    }
 
 
 def functions(path: str) -> dict[str, ast.FunctionDef]:
-    """The functions and methods in a source of an installed package, by name. It is not imported."""
+    """The functions and methods in a source of an installed package, by name.
+
+    It is not imported.
+    """
     source = Path(metadata.distribution(path.partition("/")[0]).locate_file(path))
     nodes = ast.walk(ast.parse(source.read_text(encoding="utf-8")))
     return {node.name: node for node in nodes if isinstance(node, ast.FunctionDef)}
@@ -134,7 +204,10 @@ def test_the_list_of_what_enters_the_loss_is_what_the_libraries_read(computed):
     reading = [methods[name] for name in _OF_TRL]
     reading.append(functions("unsloth_zoo/rl_replacements.py")["grpo_accumulated_loss"])
     on_a_gpu = functions("unsloth/models/rl_replacements.py")
-    reading += [on_a_gpu[f"grpo_trainer_{name}"] for name in ("compute_loss", "_get_per_token_logps_and_entropies")]
+    reading += [
+        on_a_gpu[f"grpo_trainer_{name}"]
+        for name in ("compute_loss", "_get_per_token_logps_and_entropies")
+    ]
     kept = {}  # self.epsilon_low = args.epsilon, and the like
     for node in ast.walk(methods["__init__"]):
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Attribute):
@@ -150,4 +223,6 @@ def test_the_list_of_what_enters_the_loss_is_what_the_libraries_read(computed):
 
 def test_the_table_is_that_of_the_installed_releases(computed):
     now = table(*computed[:2])
-    assert TABLE.read_text("utf-8") == now, "run `python -m tests.gpu_contract.contract` and read the diff"
+    assert TABLE.read_text("utf-8") == now, (
+        "run `python -m tests.gpu_contract.contract` and read the diff"
+    )

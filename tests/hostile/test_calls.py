@@ -1,4 +1,7 @@
-"""Bad calls, each with a part of the sentence it gets. A row a call; a new one is a line in a table below."""
+"""Bad calls, each with a part of the sentence it gets.
+
+A row a call; a new one is a line in a table below.
+"""
 
 import json
 import os
@@ -21,7 +24,7 @@ from helpers.training import memory
 
 pytestmark = pytest.mark.usefixtures("machine")
 
-# --- The command line: arguments, with {here} for the test's folder, and a part of the message --------------------------
+# --- The command line: arguments, with {here} for the test's folder, and a part of the message ----
 
 RUN_01 = ["run", "--run", "a", "--preset", "pocket", "--only", "01"]
 RUN = ["run", "--run", "a", "--preset", "pocket"]
@@ -60,7 +63,13 @@ COMMANDS = [
     ([*RUN_01, "-p", "source={here}/none.csv"], "none.csv"),
     ([*RUN_01, "-p", "source={here}/pipe.csv"], "is a pipe or a device"),
     (
-        [*RUN_01, "-p", "source={here}/q.jsonl", "-p", 'columns={"question": "question", "answer": "question"}'],
+        [
+            *RUN_01,
+            "-p",
+            "source={here}/q.jsonl",
+            "-p",
+            'columns={"question": "question", "answer": "question"}',
+        ],
         "both from 'question'",
     ),
     (["run", "--only", "03", "--preset", "pocket"], "--preset is notebook 01's to set"),
@@ -73,21 +82,75 @@ COMMANDS = [
     (["compare", "a", "a"], "name two or more different runs"),
     (["compare", "never", "neither"], "never/metrics.csv is not there"),
     (["report", "--run", "never"], "never"),
-    (["generate", "--run", "never", "--input", "{here}/q.jsonl", "--output", "{here}/a.jsonl"], "never/merged is not there"),
+    (
+        ["generate", "--run", "never", "--input", "{here}/q.jsonl", "--output", "{here}/a.jsonl"],
+        "never/merged is not there",
+    ),
     (["sweep", "--grid", "{here}"], "is a folder; name a file"),
     (["sweep", "--grid", "x" * 10_000], "there can be no such file"),
     (["sweep", "--grid", "{here}/q.jsonl/grid.yaml"], "there can be no such file"),
     (["sweep", "--grid", "{here}/pipe.csv"], "is a pipe or a device"),
-    (["generate", "--input", "{here}/q.jsonl", "--output", "{here}/q.jsonl"], "is the input itself"),
-    (["generate", "--input", "{here}/q.jsonl", "--output", "{here}/link.jsonl"], "is the input itself"),
-    (["generate", "--input", "{here}/q.jsonl", "--output", "{here}/dir.jsonl"], "is a folder; name a file"),
-    (["generate", "--input", "{here}/q.jsonl", "--output", "x" * 10_000 + ".jsonl"], "there can be no such file"),
-    (["generate", "--input", "{here}/q.jsonl", "--output", "{here}/a.jsonl", "--temperature", "nan"], "--temperature nan"),
-    (["generate", "--input", "{here}/q.jsonl", "--output", "{here}/a.jsonl", "--temperature", "-1"], "--temperature -1"),
-    (["generate", "--input", "{here}/q.jsonl", "--output", "{here}/a.jsonl", "--batch-size", "0"], "--batch-size 0"),
-    (["generate", "--input", "{here}/pipe.csv", "--output", "{here}/a.jsonl"], "is a pipe or a device"),
+    (
+        ["generate", "--input", "{here}/q.jsonl", "--output", "{here}/q.jsonl"],
+        "is the input itself",
+    ),
+    (
+        ["generate", "--input", "{here}/q.jsonl", "--output", "{here}/link.jsonl"],
+        "is the input itself",
+    ),
+    (
+        ["generate", "--input", "{here}/q.jsonl", "--output", "{here}/dir.jsonl"],
+        "is a folder; name a file",
+    ),
+    (
+        ["generate", "--input", "{here}/q.jsonl", "--output", "x" * 10_000 + ".jsonl"],
+        "there can be no such file",
+    ),
+    (
+        [
+            "generate",
+            "--input",
+            "{here}/q.jsonl",
+            "--output",
+            "{here}/a.jsonl",
+            "--temperature",
+            "nan",
+        ],
+        "--temperature nan",
+    ),
+    (
+        [
+            "generate",
+            "--input",
+            "{here}/q.jsonl",
+            "--output",
+            "{here}/a.jsonl",
+            "--temperature",
+            "-1",
+        ],
+        "--temperature -1",
+    ),
+    (
+        [
+            "generate",
+            "--input",
+            "{here}/q.jsonl",
+            "--output",
+            "{here}/a.jsonl",
+            "--batch-size",
+            "0",
+        ],
+        "--batch-size 0",
+    ),
+    (
+        ["generate", "--input", "{here}/pipe.csv", "--output", "{here}/a.jsonl"],
+        "is a pipe or a device",
+    ),
     (["generate", "--input", "{here}/dir.jsonl", "--output", "{here}/a.jsonl"], "is a folder"),
-    (["generate", "--input", "x" * 10_000 + ".csv", "--output", "{here}/a.jsonl"], "there can be no such file"),
+    (
+        ["generate", "--input", "x" * 10_000 + ".csv", "--output", "{here}/a.jsonl"],
+        "there can be no such file",
+    ),
 ]
 
 
@@ -109,40 +172,75 @@ def test_the_command_line_says_what_is_wrong(cli, here, arguments, said):
     assert code == 2 and said in err and err.count("\n") == 1 and len(err) < 1_000
 
 
-# --- Grids -------------------------------------------------------------------------------------------------------------
+# --- Grids ----------------------------------------------------------------------------------------
 
 HEAD, KNOBS = "name: tiny\npreset: pocket\nseeds: [1]\n", "one_at_a_time: {beta: [0, 0.1]}\n"
 THOUSANDTHS = ", ".join(str(n / 1000) for n in range(101))
-LAUGHS = "a0: &a0 [x, x]\n" + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 30))
+LAUGHS = "a0: &a0 [x, x]\n" + "".join(
+    f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 30)
+)
 GRIDS = {
     "a billion laughs": (LAUGHS, "line 2: the alias *a0 is not taken here"),
     "an alias of itself": (HEAD + "fixed: &a {x: *a}\n" + KNOBS, "line 4: the alias *a"),
     "deep lists": (HEAD + "fixed: " + "[" * 100_000, "more than 8 levels"),
     "deep blocks": (HEAD + "fixed:\n  x:\n    " + "- " * 100_000 + "1\n", "more than 8 levels"),
     "deep mappings": (HEAD + "fixed: " + "{a: " * 100_000, "more than 8 levels"),
-    "many points": (HEAD + f"product: {{beta: [{THOUSANDTHS}], weight_decay: [{THOUSANDTHS}]}}", "make 10,201 runs"),
-    "many seeds": (f"name: t\nseeds: {list(range(6000))}\n{KNOBS}", "make 18,000 runs, more than 10,000"),
-    "an object": ("!!python/object/apply:os.system ['true']", "the tag tag:yaml.org,2002:python/object/apply:os.system"),
+    "many points": (
+        HEAD + f"product: {{beta: [{THOUSANDTHS}], weight_decay: [{THOUSANDTHS}]}}",
+        "make 10,201 runs",
+    ),
+    "many seeds": (
+        f"name: t\nseeds: {list(range(6000))}\n{KNOBS}",
+        "make 18,000 runs, more than 10,000",
+    ),
+    "an object": (
+        "!!python/object/apply:os.system ['true']",
+        "the tag tag:yaml.org,2002:python/object/apply:os.system",
+    ),
     "a tag of one's own": (HEAD + "fixed: {question: !mine x}\n" + KNOBS, "the tag !mine"),
     "a set": (HEAD + "fixed: {question: !!set {a}}\n" + KNOBS, "the tag tag:yaml.org,2002:set"),
-    "a moment": (HEAD + "fixed: {question: !!timestamp foo}\n" + KNOBS, "the tag tag:yaml.org,2002:timestamp"),
-    "no date": (HEAD + "fixed: {question: 2024-13-45}\n" + KNOBS, "line 4: '2024-13-45' cannot be read"),
+    "a moment": (
+        HEAD + "fixed: {question: !!timestamp foo}\n" + KNOBS,
+        "the tag tag:yaml.org,2002:timestamp",
+    ),
+    "no date": (
+        HEAD + "fixed: {question: 2024-13-45}\n" + KNOBS,
+        "line 4: '2024-13-45' cannot be read",
+    ),
     "5,000 digits": (HEAD + f"fixed: {{max_steps: {'9' * 5000}}}\n" + KNOBS, "line 4: '9999999999"),
     "a large file": ("#" * 2**21, "the file has 2,097,152 bytes"),
     "a NUL": ("a: \0", "this is not YAML: unacceptable character"),
     "a list for a key": ("{[1]: 2}", "found unhashable key"),
     "a merge": (HEAD + "fixed: {<<: 5}\n" + KNOBS, "for merging"),
     "two documents": (HEAD + KNOBS + "---\na: 1\n", "found another document"),
-    "a number for a name": (HEAD + "fixed: {1.5: 2}\n" + KNOBS, "1.5 is not the name of a parameter"),
-    "infinity": (HEAD + "fixed: {learning_rate: .inf}\n" + KNOBS, "learning_rate=inf must be between"),
+    "a number for a name": (
+        HEAD + "fixed: {1.5: 2}\n" + KNOBS,
+        "1.5 is not the name of a parameter",
+    ),
+    "infinity": (
+        HEAD + "fixed: {learning_rate: .inf}\n" + KNOBS,
+        "learning_rate=inf must be between",
+    ),
     "nan": (HEAD + "one_at_a_time: {learning_rate: [.nan]}\n", "learning_rate=nan must be between"),
     "tags": (HEAD + "fixed: {tags: nonsense}\n" + KNOBS, "tags='nonsense' is not a format"),
-    "a source that is not there": (HEAD + "fixed: {source: missing.csv}\n" + KNOBS, "missing.csv: no such file"),
+    "a source that is not there": (
+        HEAD + "fixed: {source: missing.csv}\n" + KNOBS,
+        "missing.csv: no such file",
+    ),
     "a family": (HEAD + "fixed: {source: arithmetic/sum}\n" + KNOBS, "Did you mean sums"),
     "a tracker": (HEAD + "fixed: {report_to: [none]}\n" + KNOBS, "report_to=['none'] is not known"),
-    "stopping at once": (HEAD + "fixed: {early_stopping: 0}\n" + KNOBS, "early_stopping=0 is not a number of steps"),
-    "a rank": (HEAD + "fixed: {lora_rank: 100000}\n" + KNOBS, "lora_rank=100,000 is more than the width of pocket"),
-    "a prompt that is no text": (HEAD + "fixed: {system_prompt: 3}\n" + KNOBS, "system_prompt=3 is not a text"),
+    "stopping at once": (
+        HEAD + "fixed: {early_stopping: 0}\n" + KNOBS,
+        "early_stopping=0 is not a number of steps",
+    ),
+    "a rank": (
+        HEAD + "fixed: {lora_rank: 100000}\n" + KNOBS,
+        "lora_rank=100,000 is more than the width of pocket",
+    ),
+    "a prompt that is no text": (
+        HEAD + "fixed: {system_prompt: 3}\n" + KNOBS,
+        "system_prompt=3 is not a text",
+    ),
 }
 
 
@@ -151,15 +249,21 @@ def test_a_grid_is_refused_with_a_sentence(tmp_path, text, said):
     (tmp_path / "grid.yaml").write_text(text)
     with pytest.raises(ValueError) as error:
         read_grid(tmp_path / "grid.yaml")
-    assert str(error.value).startswith("grid.yaml: ") and said in str(error.value) and len(str(error.value)) < 500
+    assert (
+        str(error.value).startswith("grid.yaml: ")
+        and said in str(error.value)
+        and len(str(error.value)) < 500
+    )
 
 
 def test_as_many_runs_as_are_meant(tmp_path):
-    (tmp_path / "grid.yaml").write_text(f"name: t\npreset: pocket\nseeds: {list(range(6000))}\n{KNOBS}")
+    (tmp_path / "grid.yaml").write_text(
+        f"name: t\npreset: pocket\nseeds: {list(range(6000))}\n{KNOBS}"
+    )
     assert len(read_grid(tmp_path / "grid.yaml", many=True).seeds) == 6000
 
 
-# --- Parameters of the notebooks, before the first of them runs -----------------------------------------------------------
+# --- Parameters of the notebooks, before the first of them runs -----------------------------------
 
 PARAMETERS = [
     ({"report_to": ["none"]}, "report_to=['none'] is not known"),
@@ -188,7 +292,10 @@ PARAMETERS = [
     ({"source": "{here}/circle.csv"}, "there can be no such file"),
     ({"source": "{here}/q.jsnl.jsonl"}, "Did you mean"),
     ({"source": "{here}/q.jsonl"}, "no column 'answer'"),
-    ({"source": "arithmetic/sums", "columns": {5: "a"}}, "columns={5: 'a'} is not a mapping of names"),
+    (
+        {"source": "arithmetic/sums", "columns": {5: "a"}},
+        "columns={5: 'a'} is not a mapping of names",
+    ),
     ({"source": "arithmetic/sums", "columns": {"question": 5}}, "is not a mapping of names"),
     ({"source": "arithmetic/sums", "columns": "question"}, "is not a mapping of names"),
     ({"source": "arithmetic/sums", "columns": []}, "is not a mapping of names"),
@@ -228,7 +335,10 @@ PARAMETERS = [
 @pytest.mark.parametrize(("given", "said"), PARAMETERS)
 def test_a_parameter_is_refused_before_the_first_notebook(here, monkeypatch, given, said):
     monkeypatch.delenv("HF_TOKEN", raising=False)
-    given = {name: value.replace("{here}", str(here)) if isinstance(value, str) else value for name, value in given.items()}
+    given = {
+        name: value.replace("{here}", str(here)) if isinstance(value, str) else value
+        for name, value in given.items()
+    }
     with pytest.raises((ValueError, FileNotFoundError)) as error:
         checks.check(given, run="mine")
     assert said in str(error.value) and len(str(error.value)) < 800
@@ -236,8 +346,17 @@ def test_a_parameter_is_refused_before_the_first_notebook(here, monkeypatch, giv
 
 def test_good_parameters_pass(monkeypatch):
     monkeypatch.setenv("HF_TOKEN", "x")
-    good = {"merge": "4bit", "push_to_hub": "me/model", "early_stopping": 10, "tags": "a/b", "compare": [], "cases": None}
-    checks.check(good | {"source": "arithmetic/sums", "judge": "helpers.rewards:format_reward"}, run="mine")
+    good = {
+        "merge": "4bit",
+        "push_to_hub": "me/model",
+        "early_stopping": 10,
+        "tags": "a/b",
+        "compare": [],
+        "cases": None,
+    }
+    checks.check(
+        good | {"source": "arithmetic/sums", "judge": "helpers.rewards:format_reward"}, run="mine"
+    )
     check_wishes("unsloth", this_machine(), merge="adapter")
 
 
@@ -247,7 +366,7 @@ def test_a_rank_above_the_width_is_refused_before_anything_is_loaded():
     memory.check(with_overrides(PRESETS["pocket"], lora_rank=64), this_machine())
 
 
-# --- Extra columns: none stops a run, and what cannot be stored is named ----------------------------------------------------
+# --- Extra columns: none stops a run, and what cannot be stored is named --------------------------
 
 ROWS = {"question": [f"q{n}" for n in range(9)], "answer": [str(n) for n in range(9)]}
 BYTES = pa.array([b"\xff"] * 9, pa.binary()).buffers()
@@ -260,10 +379,19 @@ JSONL = {
     "too deep": ('"x": %s', ["[" * 500 + "]" * 500] * 9, "Parquet cannot store it"),
 }
 PARQUET = {
-    "a map": (pa.array([[("a", 1)]] * 9, pa.map_(pa.string(), pa.int64())), "Parquet cannot store it"),
-    "a date of the year 10000": (pa.array([3_000_000] * 9, pa.int32()).cast(pa.date32()), "cannot be read: OverflowError"),
+    "a map": (
+        pa.array([[("a", 1)]] * 9, pa.map_(pa.string(), pa.int64())),
+        "Parquet cannot store it",
+    ),
+    "a date of the year 10000": (
+        pa.array([3_000_000] * 9, pa.int32()).cast(pa.date32()),
+        "cannot be read: OverflowError",
+    ),
     "a moment far off": (pa.array([2**62] * 9, pa.timestamp("us")), "a value cannot be read"),
-    "no UTF-8": (pa.StringArray.from_buffers(9, BYTES[1], BYTES[2]), "cannot be read: UnicodeDecodeError"),
+    "no UTF-8": (
+        pa.StringArray.from_buffers(9, BYTES[1], BYTES[2]),
+        "cannot be read: UnicodeDecodeError",
+    ),
 }
 
 
@@ -273,12 +401,18 @@ def stored(source, capsys) -> dict:
     save(Run("a"), task, PRESETS["pocket"])
     dropped = json.loads((Run("a").folder / "data_report.json").read_text())["columns_dropped"]
     assert "columns left out: " in capsys.readouterr().out
-    assert list(Run("a").table("data/train.parquet").columns)[:3] == ["prompt", "question", "answer"]
+    assert list(Run("a").table("data/train.parquet").columns)[:3] == [
+        "prompt",
+        "question",
+        "answer",
+    ]
     return dropped
 
 
 @pytest.mark.parametrize(("template", "values", "said"), JSONL.values(), ids=JSONL)
-def test_a_column_that_cannot_be_stored_is_dropped_by_name(tmp_path, capsys, template, values, said):
+def test_a_column_that_cannot_be_stored_is_dropped_by_name(
+    tmp_path, capsys, template, values, said
+):
     row = '{"question": "q%d", "answer": "1", "kept": 1, '
     rows = [row % n + template % value + "}" for n, value in enumerate(values)]
     (tmp_path / "s.jsonl").write_text("\n".join(rows))
@@ -297,11 +431,17 @@ def test_a_column_of_parquet_that_cannot_be_read_is_dropped_by_name(tmp_path, ca
 def test_a_name_that_is_no_text_and_thousands_of_columns(tmp_path, capsys):
     rows = [{"question": f"q{n}", "answer": "1", "a\ud800": "b"} for n in range(9)]
     (tmp_path / "s.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    assert stored(tmp_path / "s.jsonl", capsys) == {"a\\ud800": "its name has a lone surrogate, which is no text"}
+    assert stored(tmp_path / "s.jsonl", capsys) == {
+        "a\\ud800": "its name has a lone surrogate, which is no text"
+    }
     names, ones = ",".join(f"c{n}" for n in range(20_000)), ",".join("1" * 20_000)
-    (tmp_path / "s.csv").write_text(f"question,answer,{names}\n" + "".join(f"q{n},{n},{ones}\n" for n in range(9)))
+    (tmp_path / "s.csv").write_text(
+        f"question,answer,{names}\n" + "".join(f"q{n},{n},{ones}\n" for n in range(9))
+    )
     dropped = stored(tmp_path / "s.csv", capsys)
-    assert dropped["c498"] == "beyond the first 500 columns" and list(dropped)[-1] == "and 19,402 more"
+    assert (
+        dropped["c498"] == "beyond the first 500 columns" and list(dropped)[-1] == "and 19,402 more"
+    )
 
 
 def test_a_column_of_a_reserved_name_hides_no_other(tmp_path):
@@ -313,7 +453,10 @@ def test_a_column_of_a_reserved_name_hides_no_other(tmp_path):
 
 def test_a_question_that_is_no_utf8_is_one_bad_row(tmp_path):
     bad = pa.array([b"\xff", *[f"q{n}".encode() for n in range(8)]], pa.binary()).buffers()
-    pq.write_table(pa.table(ROWS | {"question": pa.StringArray.from_buffers(9, bad[1], bad[2])}), tmp_path / "s.parquet")
+    pq.write_table(
+        pa.table(ROWS | {"question": pa.StringArray.from_buffers(9, bad[1], bad[2])}),
+        tmp_path / "s.parquet",
+    )
     report = load_task(str(tmp_path / "s.parquet"), train_size=5, holdout_size=2).report
     assert report["dropped"] == {"question cannot be read": 1}
 
@@ -322,15 +465,27 @@ def test_a_file_is_a_regular_file(here):
     assert regular_file(here / "link.jsonl") == here / "link.jsonl"
 
 
-# --- Patterns and schemas -----------------------------------------------------------------------------------------------------
+# --- Patterns and schemas -------------------------------------------------------------------------
 
 NESTED = '{"a":' * 25 + "1" + "}" * 25
 TWICE = [{"$ref": "#"}, {"$ref": "#"}]
 KEY, LONG = r"^(a|aa)+\1$", json.dumps({"a" * 5000 + "!": 1})
 SCHEMAS = {
     "oneOf": ({"properties": {"a": {"oneOf": TWICE}}}, NESTED),
-    "allOf": ({"$schema": "https://json-schema.org/draft/2020-12/schema", "properties": {"a": {"allOf": TWICE}}}, NESTED),
-    "unevaluated": ({"anyOf": [{"properties": {"a": {"$ref": "#"}}}] * 2, "unevaluatedProperties": {"$ref": "#"}}, NESTED),
+    "allOf": (
+        {
+            "$schema": "https://json-schema.org/draft/2020-12/schema",
+            "properties": {"a": {"allOf": TWICE}},
+        },
+        NESTED,
+    ),
+    "unevaluated": (
+        {
+            "anyOf": [{"properties": {"a": {"$ref": "#"}}}] * 2,
+            "unevaluatedProperties": {"$ref": "#"},
+        },
+        NESTED,
+    ),
     "uniqueItems": ({"uniqueItems": True}, json.dumps([1, "a", *({"": n} for n in range(1000))])),
     "pattern": ({"properties": {"a": {"pattern": KEY}}}, json.dumps({"a": "a" * 5000 + "!"})),
     "names": ({"patternProperties": {KEY: {}}, "unevaluatedProperties": False}, LONG),
@@ -356,5 +511,7 @@ def test_no_pattern_holds_up_a_batch(pattern):
 
 
 def test_a_batch_that_ran_out_of_time_says_so():
-    with pytest.warns(UserWarning, match="1 of 2 completions could not be judged in time; they score 0.0"):
+    with pytest.warns(
+        UserWarning, match="1 of 2 completions could not be judged in time; they score 0.0"
+    ):
         assert forbidden_patterns_reward(["a" * 10**6, "Bonn."], patterns=["a.*b"]) == [0.0, 1.0]

@@ -1,5 +1,5 @@
-"""A run of all five notebooks, killed with -9 while it trains and after random lines of what it says, and resumed, ends as one
-never stopped.
+"""A run of all five notebooks, killed with -9 while it trains and after random lines of what it
+says, and resumed, ends as one never stopped.
 
 GRPO_KILLS=20 takes twenty more lines instead of one.
 """
@@ -49,11 +49,15 @@ def kill_in_training(process: subprocess.Popen, run: Run, rng: random.Random) ->
         assert process.poll() is None, said(run)
         time.sleep(0.02)
     kill(process)
-    assert steps_on_disk(run) >= moment and not (run.folder / "adapter").exists(), "it was killed while training"
+    assert steps_on_disk(run) >= moment and not (run.folder / "adapter").exists(), (
+        "it was killed while training"
+    )
 
 
 @pytest.mark.skipif(shutil.which("pgrep") is None, reason="needs pgrep to find the kernel")
-def test_killed_in_training_and_after_random_lines_a_run_ends_as_if_it_had_not_been(executed, python):
+def test_killed_in_training_and_after_random_lines_a_run_ends_as_if_it_had_not_been(
+    executed, python
+):
     rng, run, killed = random.Random(12), Run("hostile"), []
     asked = ["--preset", "pocket", *(part for size in SMALL for part in ("-p", size))]
     kill_in_training(start(python, run, *asked), run, rng)
@@ -73,17 +77,31 @@ def test_killed_in_training_and_after_random_lines_a_run_ends_as_if_it_had_not_b
 
 
 def assert_same(never: Run, often: Run, how: str) -> None:
-    """The same rows, curve, completions, weights and accuracies; sums may differ in their last digits."""
+    """The same rows, curve, completions, weights and accuracies; sums may differ in their
+    last digits.
+    """
     assert never.section("data")["fingerprint"] == often.section("data")["fingerprint"], how
     ours, theirs = (pd.read_csv(run.require("metrics.csv")) for run in (often, never))
     assert list(ours["step"]) == list(theirs["step"]), how
-    columns = ["reward", "reward_std", "kl", "completions/mean_length", "learning_rate", "rewards/correctness_reward/mean"]
+    columns = [
+        "reward",
+        "reward_std",
+        "kl",
+        "completions/mean_length",
+        "learning_rate",
+        "rewards/correctness_reward/mean",
+    ]
     pd.testing.assert_frame_equal(ours[columns], theirs[columns], rtol=1e-3)
     ours, theirs = (pd.read_parquet(run.require("completions.parquet")) for run in (often, never))
     assert list(ours["completion"]) == list(theirs["completion"]) and len(ours) == 12 * 64, how
     for file in ("adapter/adapter_model.safetensors", "merged/model.safetensors"):
         ours, theirs = (load_file(run.require(file)) for run in (often, never))
         assert ours.keys() == theirs.keys(), how
-        assert all(torch.allclose(ours[name], theirs[name], atol=1e-4) for name in theirs), (file, how)
+        assert all(torch.allclose(ours[name], theirs[name], atol=1e-4) for name in theirs), (
+            file,
+            how,
+        )
     for model, entry in never.evaluation.items():
-        assert often.evaluation[model]["accuracy"] == pytest.approx(entry["accuracy"], abs=0.02), how
+        assert often.evaluation[model]["accuracy"] == pytest.approx(entry["accuracy"], abs=0.02), (
+            how
+        )

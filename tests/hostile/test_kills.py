@@ -8,7 +8,8 @@ import pytest
 from helpers import PROJECT
 from helpers.runs import Run, atomic_folder, atomic_write, write_json
 
-# Replaces the folder `adapter`, and kills itself where the test says: while it fills it, or around one of the renames.
+# Replaces the folder `adapter`, and kills itself where the test says: while it fills it, or around
+# one of the renames.
 WRITER = """
 import os, signal, sys
 from pathlib import Path
@@ -41,7 +42,9 @@ HERE = os.environ | {"PYTHONPATH": str(PROJECT)}
 
 def killed(python, folder, moment: str) -> None:
     done = subprocess.run(
-        [python, "-c", WRITER, str(folder), moment], cwd=PROJECT, env=os.environ | {"PYTHONPATH": str(PROJECT)}
+        [python, "-c", WRITER, str(folder), moment],
+        cwd=PROJECT,
+        env=os.environ | {"PYTHONPATH": str(PROJECT)},
     )
     assert done.returncode == -9
 
@@ -59,11 +62,15 @@ def names(folder) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-@pytest.mark.parametrize(("moment", "left"), [("filling", 2), ("after rename 1", 2), ("after rename 2", 2)])
+@pytest.mark.parametrize(
+    ("moment", "left"), [("filling", 2), ("after rename 1", 2), ("after rename 2", 2)]
+)
 @pytest.mark.parametrize("how", ["write", "folder", "read"])
 def test_the_next_one_clears_and_restores(python, run, moment, left, how):
     killed(python, run.folder, moment)
-    assert len(names(run.folder)) == left and any(name.startswith(".adapter.") for name in names(run.folder))
+    assert len(names(run.folder)) == left and any(
+        name.startswith(".adapter.") for name in names(run.folder)
+    )
     if how == "write":
         write_json(run.path("manifest.json"), {})
     elif how == "folder":
@@ -72,9 +79,13 @@ def test_the_next_one_clears_and_restores(python, run, moment, left, how):
     else:
         weights = run.require("adapter") / "weights"
     weights = run.folder / "adapter" / "weights"
-    assert weights.read_text() == ("new" if moment == "after rename 2" else "old"), "whole, as it was before or is after"
+    assert weights.read_text() == ("new" if moment == "after rename 2" else "old"), (
+        "whole, as it was before or is after"
+    )
     if how != "read":
-        assert names(run.folder) == sorted(["adapter", {"write": "manifest.json", "folder": "merged"}[how]])
+        assert names(run.folder) == sorted(
+            ["adapter", {"write": "manifest.json", "folder": "merged"}[how]]
+        )
 
 
 def test_a_writer_that_is_alive_keeps_its_own_and_so_does_another_machine(run, python):
@@ -89,11 +100,18 @@ def test_a_writer_that_is_alive_keeps_its_own_and_so_does_another_machine(run, p
         write_json(run.path("manifest.json"), {})
         assert mine.exists() and (run.folder / theirs).is_dir()
     other.communicate("")
-    assert names(run.folder) == [".merged.1@elsewhere.tmp", "adapter", "manifest.json", "merged", "x.json"]
+    assert names(run.folder) == [
+        ".merged.1@elsewhere.tmp",
+        "adapter",
+        "manifest.json",
+        "merged",
+        "x.json",
+    ]
 
 
 def test_a_number_that_went_to_another_process_protects_nothing(run):
-    (run.folder / f".adapter.{os.getpid()}.tmp").mkdir()  # of an earlier process of this number, and of an earlier version
+    # of an earlier process of this number, and of an earlier version
+    (run.folder / f".adapter.{os.getpid()}.tmp").mkdir()
     write_json(run.path("manifest.json"), {})
     assert names(run.folder) == ["adapter", "manifest.json"]
 
@@ -110,4 +128,6 @@ def test_an_error_between_the_two_renames_puts_the_old_one_back(run, monkeypatch
     monkeypatch.setattr(os, "replace", full)
     with pytest.raises(OSError, match="No space"), atomic_folder(run.path("adapter")) as folder:
         (folder / "weights").write_text("new")
-    assert (run.folder / "adapter" / "weights").read_text() == "old" and names(run.folder) == ["adapter"]
+    assert (run.folder / "adapter" / "weights").read_text() == "old" and names(run.folder) == [
+        "adapter"
+    ]

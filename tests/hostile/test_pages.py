@@ -1,4 +1,6 @@
-"""Hostile text in every field of what is shown: nothing of it is run, and nothing is fetched; and no secret is written."""
+"""Hostile text in every field of what is shown: nothing of it is run, and nothing is fetched; and
+no secret is written.
+"""
 
 import json
 
@@ -7,8 +9,8 @@ from browser import browse as in_chromium
 from browser import in_a_browser
 from finished import finished_run
 
-from helpers.metrics import browse
 from helpers.commands import report
+from helpers.metrics import browse
 from helpers.results import card
 from helpers.rewards import correctness_reward
 from helpers.rewards.lab import Lab
@@ -17,8 +19,14 @@ from helpers.runs import Run, write_json
 
 pytestmark = pytest.mark.slow
 
-EVIL = "</style></title></textarea><script>console.log('pwned')</script><img src=x onerror=\"console.log('pwned')\">"
-EVIL += "<svg onload=console.log('pwned')><a href='javascript:console.log(1)'>x</a>{{7*7}}{% raw %}\r```\r\n\u2028]]>'\"`$\\"
+EVIL = (
+    "</style></title></textarea><script>console.log('pwned')</script><img src=x "
+    "onerror=\"console.log('pwned')\">"
+)
+EVIL += (
+    "<svg onload=console.log('pwned')><a href='javascript:console.log(1)'>x</a>{{7*7}}{% raw "
+    "%}\r```\r\n\u2028]]>'\"`$\\"
+)
 NUMBERS = (int, float, bool, type(None))
 KEPT = ("written", "dtype", "into", "tags")  # read as what they are: a time, a type
 
@@ -27,7 +35,9 @@ def poisoned(value, key: str = ""):
     """The same JSON with hostile text in front of every text, and in the names that are free."""
     if isinstance(value, dict):
         free = key in ("dropped", "attacks", "by_difficulty", "versions")
-        return {(EVIL + name if free else name): poisoned(entry, name) for name, entry in value.items()}
+        return {
+            (EVIL + name if free else name): poisoned(entry, name) for name, entry in value.items()
+        }
     if isinstance(value, list):
         return [poisoned(entry, key) for entry in value]
     return value if isinstance(value, NUMBERS) or key in KEPT else EVIL + str(value)
@@ -36,12 +46,22 @@ def poisoned(value, key: str = ""):
 @pytest.fixture
 def run(machine):
     run = finished_run()
-    for name in ("manifest.json", "data_report.json", "reward_report.json", "comparison.json", "evaluation.json"):
+    for name in (
+        "manifest.json",
+        "data_report.json",
+        "reward_report.json",
+        "comparison.json",
+        "evaluation.json",
+    ):
         content = json.loads((run.folder / name).read_text(encoding="utf-8"))
         hostile = poisoned(content)
-        if name == "manifest.json":  # settings of another kind are no settings: only free text is anybody's
+        # settings of another kind are no settings: only free text is anybody's
+        if name == "manifest.json":
             for section in ("data", "training"):
-                hostile[section]["settings"] = content[section]["settings"] | {"model": EVIL, "source": EVIL}
+                hostile[section]["settings"] = content[section]["settings"] | {
+                    "model": EVIL,
+                    "source": EVIL,
+                }
             hostile["training"]["rewards"] = content["training"]["rewards"]
         write_json(run.path(name), hostile)
     table = run.table("completions.parquet")
@@ -55,7 +75,10 @@ def pages(run, folder) -> dict:
     table = run.table("completions.parquet").rename(columns={"format_reward": EVIL})
     lab = Lab([correctness_reward], [1.0])
     (folder / "cases.jsonl").write_text(
-        json.dumps({"name": EVIL, "completion": EVIL, "answer": "4", "expected": {"correctness_reward": 1}}) + "\n"
+        json.dumps(
+            {"name": EVIL, "completion": EVIL, "answer": "4", "expected": {"correctness_reward": 1}}
+        )
+        + "\n"
     )
     written = {
         "report": report.write(run).read_text(encoding="utf-8"),
@@ -78,7 +101,9 @@ def test_a_card_keeps_its_fences_closed(run):
     text = card.write(run).read_text(encoding="utf-8")
     assert "\r" not in text.partition("## Use")[2].partition("## Data")[0]
     opened = [line for line in text.splitlines() if line.startswith("````") and line != "````"]
-    assert opened == ["````python", "````bash"] and text.count("\n````\n") == 2, "longer than the fences in the prompt"
+    assert opened == ["````python", "````bash"] and text.count("\n````\n") == 2, (
+        "longer than the fences in the prompt"
+    )
 
 
 @in_a_browser
@@ -89,9 +114,15 @@ def test_no_script_runs_and_nothing_is_asked_for(run, tmp_path, name):
         page = f"<!DOCTYPE html><meta charset=utf-8><body>{page}</body>"
     (tmp_path / "page.html").write_text(page, encoding="utf-8")
     log = tmp_path / "net.json"
-    _, console = in_chromium(tmp_path / "page.html", tmp_path / "profile", f"--log-net-log={log}", "--dump-dom")
+    _, console = in_chromium(
+        tmp_path / "page.html", tmp_path / "profile", f"--log-net-log={log}", "--dump-dom"
+    )
     assert console == []
-    asked = [line for line in log.read_text(errors="replace").splitlines() if '"url":"' in line and tmp_path.as_uri() in line]
+    asked = [
+        line
+        for line in log.read_text(errors="replace").splitlines()
+        if '"url":"' in line and tmp_path.as_uri() in line
+    ]
     assert all("page.html" in line for line in asked), asked
 
 
@@ -105,7 +136,13 @@ def test_no_secret_is_written(machine, cli, monkeypatch):
     Lab([correctness_reward], [1.0]).cases()
     browse.completions(run.table("completions.parquet"), ["correctness_reward"])
     written = [path for path in run.folder.rglob("*") if path.is_file()]
-    assert len(written) > 8 and not [path.name for path in written if secret.encode() in path.read_bytes()]
+    assert len(written) > 8 and not [
+        path.name for path in written if secret.encode() in path.read_bytes()
+    ]
     code, out, err = cli("run", "--run", "b", "-p", f"HF_TOKEN={secret}")
-    assert code == 2 and "no chosen notebook has a parameter 'HF_TOKEN'" in err and secret not in out + err
+    assert (
+        code == 2
+        and "no chosen notebook has a parameter 'HF_TOKEN'" in err
+        and secret not in out + err
+    )
     assert not Run("b").folder.exists()

@@ -1,4 +1,6 @@
-"""Looking through completions: what folds on a page without a kernel, and that no completion can break the page."""
+"""Looking through completions: what folds on a page without a kernel, and that no completion can
+break the page.
+"""
 
 import pandas as pd
 import pytest
@@ -19,7 +21,8 @@ def table() -> pd.DataFrame:
                         "step": step,
                         "question": question,
                         "answer": "gold",
-                        "completion": f"<script>alert({step})</script> sample {sample} of {question}",
+                        "completion": f"<script>alert({step})</script> sample {sample} of "
+                        f"{question}",
                         "correctness_reward": float(sample),
                         "format_reward": None if sample else 0.25,
                     }
@@ -32,7 +35,9 @@ def test_without_a_kernel_steps_from_first_to_last_unfold(table):
     assert page.count("<details>") == 4 and "step 1:" in page and "step 30:" in page
     assert "correctness_reward 0.50" in page, "the mean of the step"
     assert page.count("1 + 1?</b> → gold") == 4 and "3 + 3?</b>" not in page, "two questions a step"
-    assert "<td>1.00</td>" in page and "<td>0.25</td>" in page and "<td></td>" in page, "each reward, blank where it abstained"
+    assert "<td>1.00</td>" in page and "<td>0.25</td>" in page and "<td></td>" in page, (
+        "each reward, blank where it abstained"
+    )
 
 
 def test_what_a_policy_wrote_is_text_and_never_part_of_the_page(table):

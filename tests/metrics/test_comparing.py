@@ -14,7 +14,9 @@ POCKET = PRESETS["pocket"]
 
 @pytest.fixture
 def runs(tmp_path, monkeypatch):
-    """Three finished runs that differ in learning rate, seed and reward weights; the third was never evaluated."""
+    """Three finished runs that differ in learning rate, seed and reward weights; the third was
+    never evaluated.
+    """
     monkeypatch.setenv("GRPO_RUNS_DIR", str(tmp_path / "runs"))
     for number, name in enumerate(("one", "two", "three")):
         run = Run(name)
@@ -33,15 +35,29 @@ def runs(tmp_path, monkeypatch):
         }
         write_json(run.path("manifest.json"), manifest)
         if number < 2:
-            entry = {"accuracy": 0.5 + number / 4, "ci95": [0.4 + number / 4, 0.6 + number / 4], "n": 100, "in_format": 1.0}
-            write_json(run.path("evaluation.json"), {"baseline": entry | {"accuracy": 0.3}, "trained": entry})
+            entry = {
+                "accuracy": 0.5 + number / 4,
+                "ci95": [0.4 + number / 4, 0.6 + number / 4],
+                "n": 100,
+                "in_format": 1.0,
+            }
+            write_json(
+                run.path("evaluation.json"),
+                {"baseline": entry | {"accuracy": 0.3}, "trained": entry},
+            )
     return tmp_path / "runs"
 
 
 def test_only_what_differs_is_shown(cli, runs):
     code, out, _ = cli("compare", "one", "two")
     differ, _, rest = out.partition("holdout accuracy")
-    assert code == 0 and "learning_rate" in differ and "0.001" in differ and "0.002" in differ and "3408" in differ
+    assert (
+        code == 0
+        and "learning_rate" in differ
+        and "0.001" in differ
+        and "0.002" in differ
+        and "3408" in differ
+    )
     assert "max_steps" not in differ and "correctness_reward" not in differ, "the same in both"
     assert "75.0% (65.0% to 85.0%)" in rest and "50.0% (40.0% to 60.0%)" in rest
     figure = runs / "one" / "figures" / "compare-one-two.png"
@@ -50,7 +66,12 @@ def test_only_what_differs_is_shown(cli, runs):
 
 def test_reward_weights_and_what_was_not_measured_are_told(cli, runs):
     code, out, _ = cli("compare", "one", "three")
-    assert code == 0 and "correctness_reward x 1" in out and "correctness_reward x 2" in out and "not measured" in out
+    assert (
+        code == 0
+        and "correctness_reward x 1" in out
+        and "correctness_reward x 2" in out
+        and "not measured" in out
+    )
 
 
 def test_runs_with_the_same_settings_differ_in_nothing(cli, runs):

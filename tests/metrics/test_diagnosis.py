@@ -1,4 +1,6 @@
-"""Each rule on a synthetic history that triggers it and on one that nearly does; and what it tells apart."""
+"""Each rule on a synthetic history that triggers it and on one that nearly does; and what it tells
+apart.
+"""
 
 import re
 
@@ -27,7 +29,7 @@ from histories import (
     until,
 )
 
-from helpers.metrics.diagnosis import SEVERITIES, _RULES, diagnose
+from helpers.metrics.diagnosis import _RULES, SEVERITIES, diagnose
 from helpers.metrics.signals import Signals
 
 STUCK = np.full(N, 0.3)
@@ -36,7 +38,11 @@ HALF_HALF = np.where(T % 9 < 5, 1.0, 0.0)  # 0.55 in the mean, and as likely bel
 
 def collapsed(right: float = 0.05, start: float = 0.5, entropy: float = 0.16) -> dict:
     """Groups come to agree, while correctness falls and with it the entropy, from 0.4."""
-    return {"zero": until(40, start, 0.9), "right": until(40, 0.3, right), "entropy": until(40, 0.4, entropy)}
+    return {
+        "zero": until(40, start, 0.9),
+        "right": until(40, 0.3, right),
+        "entropy": until(40, 0.4, entropy),
+    }
 
 
 def broken(column: str, value: float, steps) -> np.ndarray:
@@ -45,7 +51,12 @@ def broken(column: str, value: float, steps) -> np.ndarray:
 
 # What is named, how severe, the history that shows it, and one that nearly does.
 CASES = {
-    "flat rewards": ("no_learning", "warning", FLAT, {"right": line(0.4, 0.6), "form": np.full(N, 0.5)}),
+    "flat rewards": (
+        "no_learning",
+        "warning",
+        FLAT,
+        {"right": line(0.4, 0.6), "form": np.full(N, 0.5)},
+    ),
     "flat but solved": (
         "no_learning",
         "warning",
@@ -65,23 +76,73 @@ CASES = {
         {"reward": shaken(until(40, 1.0, 0.86), 0.01), RIGHT: None},
         {"reward": shaken(until(40, 1.0, 0.9), 0.01), RIGHT: None},
     ),
-    "a reward below its start": ("reward_fall", "critical", {"right": line(0.7, 0.2), "form": line(0.8, 0.3)}, FLAT),
+    "a reward below its start": (
+        "reward_fall",
+        "critical",
+        {"right": line(0.7, 0.2), "form": line(0.8, 0.3)},
+        FLAT,
+    ),
     "mode collapse": ("mode_collapse", "critical", collapsed(), collapsed(right=0.97)),
     "collapse on what is wrong": ("mode_collapse", "critical", collapsed(), collapsed(right=0.52)),
     "collapse of the entropy": ("mode_collapse", "critical", collapsed(), collapsed(entropy=0.26)),
     "collapse from a start": ("mode_collapse", "critical", collapsed(), collapsed(start=0.7)),
-    "more than half alike": ("zero_spread", "warning", {"zero": shaken(0.6, 0.05)}, {"zero": HALF_HALF}),
-    "half of the groups alike": ("zero_spread", "warning", {"zero": shaken(0.65, 0.05)}, {"zero": shaken(0.45, 0.05)}),
-    "nearly all groups alike": ("zero_spread", "critical", FLAT | {"zero": 0.95}, FLAT | {"zero": shaken(0.85, 0.02)}),
+    "more than half alike": (
+        "zero_spread",
+        "warning",
+        {"zero": shaken(0.6, 0.05)},
+        {"zero": HALF_HALF},
+    ),
+    "half of the groups alike": (
+        "zero_spread",
+        "warning",
+        {"zero": shaken(0.65, 0.05)},
+        {"zero": shaken(0.45, 0.05)},
+    ),
+    "nearly all groups alike": (
+        "zero_spread",
+        "critical",
+        FLAT | {"zero": 0.95},
+        FLAT | {"zero": shaken(0.85, 0.02)},
+    ),
     "high KL": ("kl", "warning", {"kl": shaken(0.6, 0.03)}, {"kl": shaken(0.4, 0.03)}),
     "KL that runs away": ("kl", "critical", {"kl": line(0.01, 3)}, {"kl": shaken(1.8, 0.03)}),
     "exponential KL": ("kl", "warning", {"kl": 0.4 * 1.05 ** (T - N)}, {"kl": line(0, 0.4)}),
-    "slow exponential KL": ("kl", "warning", {"kl": 0.4 * 1.05 ** (T - N)}, {"kl": 0.16 * 1.03 ** (T - N)}),
-    "quick exponential KL": ("kl", "warning", {"kl": np.maximum(0.01, 0.4 * 1.2 ** (T - N))}, {"kl": 0.4 * (T / N) ** 2}),
-    "creeping KL": ("kl", "warning", {"kl": 0.4 * 1.05 ** (T - N)}, {"kl": 0.45 * 1.015 ** (T - N)}),
-    "low exponential KL": ("kl", "warning", {"kl": 0.4 * 1.2 ** (T - N)}, {"kl": 0.09 * 1.3 ** (T - N)}),
-    "hacking": ("hacking", "critical", HACKED | {"reward": line(0.6, 0.9)}, HACKED | {"reward": line(0.9, 0.6)}),
-    "hacking needs a fall": ("hacking", "critical", HACKED | {"reward": line(0.6, 0.9)}, FLAT | {"reward": line(0.6, 0.9)}),
+    "slow exponential KL": (
+        "kl",
+        "warning",
+        {"kl": 0.4 * 1.05 ** (T - N)},
+        {"kl": 0.16 * 1.03 ** (T - N)},
+    ),
+    "quick exponential KL": (
+        "kl",
+        "warning",
+        {"kl": np.maximum(0.01, 0.4 * 1.2 ** (T - N))},
+        {"kl": 0.4 * (T / N) ** 2},
+    ),
+    "creeping KL": (
+        "kl",
+        "warning",
+        {"kl": 0.4 * 1.05 ** (T - N)},
+        {"kl": 0.45 * 1.015 ** (T - N)},
+    ),
+    "low exponential KL": (
+        "kl",
+        "warning",
+        {"kl": 0.4 * 1.2 ** (T - N)},
+        {"kl": 0.09 * 1.3 ** (T - N)},
+    ),
+    "hacking": (
+        "hacking",
+        "critical",
+        HACKED | {"reward": line(0.6, 0.9)},
+        HACKED | {"reward": line(0.9, 0.6)},
+    ),
+    "hacking needs a fall": (
+        "hacking",
+        "critical",
+        HACKED | {"reward": line(0.6, 0.9)},
+        FLAT | {"reward": line(0.6, 0.9)},
+    ),
     "a fall of correctness": (
         "hacking",
         "critical",
@@ -101,17 +162,42 @@ CASES = {
         {"right": STUCK, "form": until(55, 0.3, 0.95)},
         {"right": STUCK, "form": until(64, 0.3, 0.95)},
     ),
-    "length explosion": ("length", "warning", FLAT | {"length": line(100, 260)}, FLAT | {"length": line(100, 170)}),
-    "length collapse": ("length", "warning", FLAT | {"length": line(100, 30)}, FLAT | {"length": line(100, 60)}),
-    "most completions clipped": ("clipped", "warning", {"clipped": shaken(0.65, 0.05)}, {"clipped": shaken(0.45, 0.05)}),
-    "all completions clipped": ("clipped", "critical", {"clipped": 0.97}, {"clipped": shaken(0.85, 0.02)}),
+    "length explosion": (
+        "length",
+        "warning",
+        FLAT | {"length": line(100, 260)},
+        FLAT | {"length": line(100, 170)},
+    ),
+    "length collapse": (
+        "length",
+        "warning",
+        FLAT | {"length": line(100, 30)},
+        FLAT | {"length": line(100, 60)},
+    ),
+    "most completions clipped": (
+        "clipped",
+        "warning",
+        {"clipped": shaken(0.65, 0.05)},
+        {"clipped": shaken(0.45, 0.05)},
+    ),
+    "all completions clipped": (
+        "clipped",
+        "critical",
+        {"clipped": 0.97},
+        {"clipped": shaken(0.85, 0.02)},
+    ),
     "entropy collapse": (
         "entropy",
         "warning",
         FLAT | {"entropy": until(40, 0.4, 0.08)},
         FLAT | {"entropy": until(40, 0.4, 0.13)},
     ),
-    "entropy spent to learn": ("entropy", "warning", FLAT | {"entropy": line(0.4, 0.02)}, {"entropy": line(0.4, 0.02)}),
+    "entropy spent to learn": (
+        "entropy",
+        "warning",
+        FLAT | {"entropy": line(0.4, 0.02)},
+        {"entropy": line(0.4, 0.02)},
+    ),
     "entropy spent on being right": (
         "entropy",
         "warning",
@@ -121,11 +207,36 @@ CASES = {
     "a gap that grows": ("sampling", "warning", gaps(line(0.025, 0.125)), gaps(line(0.025, 0.06))),
     "a gap that doubles": ("sampling", "warning", gaps(line(0.03, 0.09)), gaps(line(0.05, 0.09))),
     "a wide gap": ("sampling", "warning", gaps(np.full(N, 0.13)), gaps(np.full(N, 0.09))),
-    "tokens left out": ("sampling", "warning", gaps(np.full(N, 0.03), kept=0.95), gaps(np.full(N, 0.03), kept=0.99)),
-    "gradient spikes": ("gradient", "warning", {"grad_norm": spiked(13, 20, 40, 60)}, {"grad_norm": spiked(8, 20, 40, 60)}),
-    "two gradient spikes": ("gradient", "warning", {"grad_norm": spiked(13, 20, 40, 60)}, {"grad_norm": spiked(13, 20, 40)}),
-    "a NaN loss": ("gradient", "critical", {"loss": broken("loss", np.nan, T[70:])}, {"kl": broken("kl", np.nan, T[70:])}),
-    "a NaN gradient": ("gradient", "critical", {"grad_norm": broken("grad_norm", np.nan, [80])}, {}),
+    "tokens left out": (
+        "sampling",
+        "warning",
+        gaps(np.full(N, 0.03), kept=0.95),
+        gaps(np.full(N, 0.03), kept=0.99),
+    ),
+    "gradient spikes": (
+        "gradient",
+        "warning",
+        {"grad_norm": spiked(13, 20, 40, 60)},
+        {"grad_norm": spiked(8, 20, 40, 60)},
+    ),
+    "two gradient spikes": (
+        "gradient",
+        "warning",
+        {"grad_norm": spiked(13, 20, 40, 60)},
+        {"grad_norm": spiked(13, 20, 40)},
+    ),
+    "a NaN loss": (
+        "gradient",
+        "critical",
+        {"loss": broken("loss", np.nan, T[70:])},
+        {"kl": broken("kl", np.nan, T[70:])},
+    ),
+    "a NaN gradient": (
+        "gradient",
+        "critical",
+        {"grad_norm": broken("grad_norm", np.nan, [80])},
+        {},
+    ),
     "an infinite gradient": (
         "gradient",
         "warning",
@@ -139,11 +250,15 @@ CASES = {
 def test_a_rule_names_what_it_is_for_and_not_what_nearly_is(rule, severity, shows, nearly):
     rows = history(**shows)
     finding = found(rows, rule)
-    assert finding is not None and finding.severity == severity, [str(finding) for finding in diagnose(rows)]
+    assert finding is not None and finding.severity == severity, [
+        str(finding) for finding in diagnose(rows)
+    ]
     less = severe(history(**nearly)).get(rule, "info")
     assert SEVERITIES.index(less) > SEVERITIES.index(severity), str(found(history(**nearly), rule))
     first, last = finding.steps
-    assert 1 <= first <= last <= N and re.search(r"\bsteps? \d+", finding.evidence), finding.evidence
+    assert 1 <= first <= last <= N and re.search(r"\bsteps? \d+", finding.evidence), (
+        finding.evidence
+    )
 
 
 def test_a_training_that_goes_well_gives_no_warning_at_any_of_its_steps():
@@ -153,34 +268,57 @@ def test_a_training_that_goes_well_gives_no_warning_at_any_of_its_steps():
 
 @pytest.mark.parametrize("seed", range(8))
 def test_noise_alone_makes_no_warning_of_a_slow_training(seed):
-    """16 completions a step on questions of all difficulties, as the presets for small cards have it."""
+    """16 completions a step on questions of all difficulties, as the presets for small
+    cards have it.
+    """
     noise = np.random.default_rng(seed)
     rate = np.clip(line(0.35, 0.75, 240)[:, None] + noise.normal(0, 0.3, (240, 2)), 0, 1)
     correct = noise.random((240, 2, 8)) < rate[..., None]
-    rows = pd.DataFrame({"step": range(1, 241), RIGHT: correct.mean(axis=(1, 2)), "reward": correct.mean(axis=(1, 2))})
-    rows = rows.assign(reward_std=correct.std(axis=(1, 2)), **{ZERO: (correct.std(axis=2) == 0).mean(axis=1)})
+    rows = pd.DataFrame(
+        {
+            "step": range(1, 241),
+            RIGHT: correct.mean(axis=(1, 2)),
+            "reward": correct.mean(axis=(1, 2)),
+        }
+    )
+    rows = rows.assign(
+        reward_std=correct.std(axis=(1, 2)), **{ZERO: (correct.std(axis=2) == 0).mean(axis=1)}
+    )
     assert severe(rows) == {}
 
 
-# --- What is told apart ------------------------------------------------------------------------------------------------
+# --- What is told apart ---------------------------------------------------------------------------
 
 
 def test_groups_that_agree_because_they_are_right_are_solved():
-    rows = history(right=until(40, line(0.3, 1.6), 0.97), zero=until(40, 0.1, 0.9), entropy=until(40, 0.4, 0.02))
+    rows = history(
+        right=until(40, line(0.3, 1.6), 0.97),
+        zero=until(40, 0.1, 0.9),
+        entropy=until(40, 0.4, 0.02),
+    )
     solved = found(rows, "solved")
     assert severe(rows) == {} and solved.severity == "info" and "correctness 0.9" in solved.evidence
     assert "90% of the groups" in solved.evidence and "10% at the start" in solved.evidence
 
 
 def test_without_a_reward_that_judges_the_answer_a_risen_total_speaks_for_the_groups_that_agree():
-    unnamed = {RIGHT: None, FORM: None, "zero": until(40, 0.1, 0.9), "entropy": until(40, 0.4, 0.02)}
+    unnamed = {
+        RIGHT: None,
+        FORM: None,
+        "zero": until(40, 0.1, 0.9),
+        "entropy": until(40, 0.4, 0.02),
+    }
     assert severe(history(**unnamed)) == {} and found(history(**unnamed), "solved")
     assert severe(history(**unnamed, **FLAT))["mode_collapse"] == "critical"
 
 
 def test_spread_is_read_from_the_groups_and_never_from_the_batch():
-    assert severe(history(reward_std=1e-9, zero=0.0)) == {}, "one score a question, in every batch, is no collapse"
-    assert severe(history(reward_std=0.9, zero=0.95, right=line(0.1, 0.4))) == {"zero_spread": "critical"}
+    assert severe(history(reward_std=1e-9, zero=0.0)) == {}, (
+        "one score a question, in every batch, is no collapse"
+    )
+    assert severe(history(reward_std=0.9, zero=0.95, right=line(0.1, 0.4))) == {
+        "zero_spread": "critical"
+    }
     assert severe(history(reward_std=1e-9, zero=None)) == {}
 
 
@@ -195,7 +333,11 @@ def test_single_kl_spikes_are_explained_and_are_no_warning():
     rows = history(kl=np.where(np.isin(T, [30, 50, 51, 52]), 7.8, history()["kl"]))
     finding = found(rows, "kl")
     assert finding.severity == "info" and finding.steps == (30, 52)
-    assert "7.8 at step 30" in finding.evidence and "4 of 80 rows" in finding.evidence and "heavy tail" in finding.advice
+    assert (
+        "7.8 at step 30" in finding.evidence
+        and "4 of 80 rows" in finding.evidence
+        and "heavy tail" in finding.advice
+    )
 
 
 def test_a_kl_that_came_back_is_told_with_its_height_and_when_it_was():
@@ -236,10 +378,21 @@ def test_gradients_of_solved_steps_are_not_what_a_spike_is_measured_by():
     assert found(rows, "gradient") is None
 
 
-# --- What was not logged -----------------------------------------------------------------------------------------------
+# --- What was not logged --------------------------------------------------------------------------
 
 # What a back end may leave out; a training always has its steps and its rewards.
-OPTIONAL = ["loss", "grad_norm", "learning_rate", "reward_std", "kl", "entropy", LENGTH, CLIPPED, ZERO, *gaps(np.full(N, 0.03))]
+OPTIONAL = [
+    "loss",
+    "grad_norm",
+    "learning_rate",
+    "reward_std",
+    "kl",
+    "entropy",
+    LENGTH,
+    CLIPPED,
+    ZERO,
+    *gaps(np.full(N, 0.03)),
+]
 OPTIONAL += ["tools/call_frequency", "tools/failure_frequency", "rewards/finished/mean"]
 AGENTS = [
     {"failed": 0.9, "finished": 0.1, "calls": line(3, 10), "won": 0.4},
@@ -251,21 +404,31 @@ HISTORIES = [
     *(shows for _, _, shows, _ in CASES.values()),
     FLAT | {"learning_rate": np.minimum(T / 65, 1.0)},
     {"reward": shaken(until(40, 5.0, 4.0), 0.05), "reward_std": 6.0, RIGHT: None},
-    {"zero": until(20, 0.2, np.where(T % 5, 1.0, 0.5)), "grad_norm": until(20, 0.2, np.where(T % 5, 1e-5, 0.2))},
+    {
+        "zero": until(20, 0.2, np.where(T % 5, 1.0, 0.5)),
+        "grad_norm": until(20, 0.2, np.where(T % 5, 1e-5, 0.2)),
+    },
     *(collapsed(entropy=entropy) | {"zero": until(40, 0.4, 0.8)} for entropy in (0.4, 0.16, 0.02)),
 ]
 
 
 def worst(rows: pd.DataFrame) -> list[int]:
-    """How severe each rule is about a history: 0 for nothing or an info, 1 for a warning, 2 where it is critical."""
+    """How severe each rule is about a history: 0 for nothing or an info, 1 for a warning, 2 where
+    it is critical.
+    """
     signals = Signals(rows)
-    return [max([0, *(2 - SEVERITIES.index(finding.severity) for finding in rule(signals))]) for rule in _RULES]
+    return [
+        max([0, *(2 - SEVERITIES.index(finding.severity) for finding in rule(signals))])
+        for rule in _RULES
+    ]
 
 
 @pytest.fixture(scope="module")
 def judged() -> list[tuple[pd.DataFrame, list[int]]]:
     return [
-        (rows, worst(rows)) for rows in [history(**columns) for columns in HISTORIES] + [agent(**columns) for columns in AGENTS]
+        (rows, worst(rows))
+        for rows in [history(**columns) for columns in HISTORIES]
+        + [agent(**columns) for columns in AGENTS]
     ]
 
 
@@ -273,7 +436,9 @@ def judged() -> list[tuple[pd.DataFrame, list[int]]]:
 def test_no_rule_is_more_severe_about_a_history_without_a_column(judged, column):
     for rows, complete in judged:
         if column in rows:
-            for rule, less, more in zip(_RULES, worst(rows.drop(columns=column)), complete, strict=True):
+            for rule, less, more in zip(
+                _RULES, worst(rows.drop(columns=column)), complete, strict=True
+            ):
                 assert less <= more, (rule.__name__, diagnose(rows))
 
 
@@ -288,14 +453,17 @@ def test_groups_that_agree_are_no_collapse_where_the_entropy_is_not_logged():
     assert "entropy" not in severe(history(**FLAT, entropy=late))
 
 
-# --- Too few steps -----------------------------------------------------------------------------------------------------
+# --- Too few steps --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("n", [0, 1, 2, 5, 19])
 def test_too_few_steps_are_said_to_be_too_few_and_no_trend_is_judged(n):
     rows = history(**HACKED, entropy=line(0.4, 0.001), length=line(1, 1000))[:n]
     (finding,) = diagnose(rows)
-    assert (finding.severity, finding.rule) == ("info", "too_few_steps") and f"{n} logged" in finding.evidence
+    assert (finding.severity, finding.rule) == (
+        "info",
+        "too_few_steps",
+    ) and f"{n} logged" in finding.evidence
     assert finding.steps == ((1, n) if n else (0, 0))
 
 
@@ -305,7 +473,12 @@ def test_from_twenty_steps_on_trends_are_judged():
 
 @pytest.mark.parametrize(
     ("rule", "columns"),
-    [("kl", {"kl": 5.0}), ("zero_spread", {"zero": 1.0}), ("clipped", {"clipped": 1.0}), ("gradient", {"loss": np.nan})],
+    [
+        ("kl", {"kl": 5.0}),
+        ("zero_spread", {"zero": 1.0}),
+        ("clipped", {"clipped": 1.0}),
+        ("gradient", {"loss": np.nan}),
+    ],
 )
 def test_what_cannot_be_luck_is_judged_from_the_fifth_step(rule, columns):
     assert severe(history(**columns)[:6]) == {rule: "critical"}
@@ -327,17 +500,21 @@ def test_a_warm_up_is_not_called_no_learning():
     warming = np.minimum(T / 65, 1.0)
     assert severe(history(**FLAT)) == {"no_learning": "warning"}
     assert severe(history(**FLAT, learning_rate=warming)) == {}, "15 steps at the full rate"
-    assert severe(history(**FLAT, learning_rate=np.minimum(T / 40, 1.0))) == {"no_learning": "warning"}
+    assert severe(history(**FLAT, learning_rate=np.minimum(T / 40, 1.0))) == {
+        "no_learning": "warning"
+    }
 
 
-# --- What a finding says -----------------------------------------------------------------------------------------------
+# --- What a finding says --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("loss", [line(0, 1), broken("loss", np.nan, [30])], ids=["", "NaN"])
 def test_findings_come_with_the_most_severe_first_and_one_a_rule(loss):
     findings = diagnose(history(**EVERYTHING_WRONG | {"loss": loss}))
     ranks = [SEVERITIES.index(finding.severity) for finding in findings]
-    assert ranks == sorted(ranks) and len({finding.rule for finding in findings}) == len(findings) >= 6
+    assert (
+        ranks == sorted(ranks) and len({finding.rule for finding in findings}) == len(findings) >= 6
+    )
 
 
 def test_each_prints_as_one_line_that_holds_all_of_it():
@@ -346,7 +523,11 @@ def test_each_prints_as_one_line_that_holds_all_of_it():
             line = str(finding)
             assert "\n" not in line and line.startswith(f"{finding.severity} ({finding.rule}): ")
             assert finding.evidence in line and finding.advice in line and finding.what[:-1] in line
-            assert finding.what.endswith(".") and finding.advice[-1] in ".?" and ":" not in finding.what
+            assert (
+                finding.what.endswith(".")
+                and finding.advice[-1] in ".?"
+                and ":" not in finding.what
+            )
             assert not re.search(r"\d", finding.what) and re.search(r"\d", finding.evidence)
             assert not finding.evidence.endswith(".") and "nan" not in line.lower()
 
@@ -357,5 +538,6 @@ def test_the_numbers_are_those_of_the_history():
     assert finding.steps == (1, 80)
     assert finding.evidence == (
         "reward 1.1 at steps 1 to 20, 1.69 at steps 61 to 80; "
-        f"correctness {rows[:20].mean():.3g} at steps 1 to 20, {rows[60:].mean():.3g} at steps 61 to 80"
+        f"correctness {rows[:20].mean():.3g} at steps 1 to 20, {rows[60:].mean():.3g} at steps 61 "
+        "to 80"
     )

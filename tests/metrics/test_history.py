@@ -1,12 +1,26 @@
-"""The training history as a table: what is read, what is refused, and the two ways to shorten it."""
+"""The training history as a table: what is read, what is refused, and the two ways to
+shorten it.
+"""
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from helpers.metrics.history import REQUIRED, first_and_last, read_metrics, reward_names, running_median, smoothed
+from helpers.metrics.history import (
+    REQUIRED,
+    first_and_last,
+    read_metrics,
+    reward_names,
+    running_median,
+    smoothed,
+)
 
-COLUMNS = {"step": [1, 2, 3], "loss": [0.0, 0.1, -0.1], "reward": [0.1, 0.4, 0.7], "reward_std": [0.5, 0.4, 0.2]}
+COLUMNS = {
+    "step": [1, 2, 3],
+    "loss": [0.0, 0.1, -0.1],
+    "reward": [0.1, 0.4, 0.7],
+    "reward_std": [0.5, 0.4, 0.2],
+}
 HISTORY = pd.DataFrame(COLUMNS)
 
 
@@ -25,7 +39,7 @@ def write(tmp_path):
     return written
 
 
-# --- Reading -----------------------------------------------------------------------------------------------------------
+# --- Reading --------------------------------------------------------------------------------------
 
 
 def test_what_was_written_is_read(write):
@@ -44,12 +58,18 @@ def test_steps_are_sorted_as_numbers(write):
 
 def test_an_empty_field_is_nan_and_not_an_error(write):
     history = read_metrics(write(b"step,reward,reward_std,loss,kl\n1,0.5,,0,\n2,0.6,0.1,0,0.01\n"))
-    assert np.isnan(history.loc[0, "kl"]) and np.isnan(history.loc[0, "reward_std"]) and history.loc[1, "kl"] == 0.01
+    assert (
+        np.isnan(history.loc[0, "kl"])
+        and np.isnan(history.loc[0, "reward_std"])
+        and history.loc[1, "kl"] == 0.01
+    )
 
 
 @pytest.mark.parametrize("column", REQUIRED)
 def test_an_absent_column_is_named(write, column):
-    with pytest.raises(ValueError, match=rf"metrics\.csv has no column {column}\. Rerun notebook 03"):
+    with pytest.raises(
+        ValueError, match=rf"metrics\.csv has no column {column}\. Rerun notebook 03"
+    ):
         read_metrics(write(HISTORY.drop(columns=column)))
 
 
@@ -70,7 +90,9 @@ def test_all_absent_columns_are_named_at_once(write):
     ],
     ids=["empty", "blank", "no row", "ragged", "cut off", "not UTF-8"],
 )
-def test_a_damaged_file_is_told_with_the_notebook_to_rerun_and_no_path(write, tmp_path, content, why):
+def test_a_damaged_file_is_told_with_the_notebook_to_rerun_and_no_path(
+    write, tmp_path, content, why
+):
     with pytest.raises(ValueError, match=why) as error:
         read_metrics(write(content))
     message = str(error.value)
@@ -83,16 +105,24 @@ def test_a_file_that_is_not_there_is_not_a_damaged_one(tmp_path):
         read_metrics(tmp_path / "metrics.csv")
 
 
-# --- The rewards -------------------------------------------------------------------------------------------------------
+# --- The rewards ----------------------------------------------------------------------------------
 
 
 def test_reward_names_come_in_the_order_logged_and_only_once():
-    columns = ["step", "rewards/zeta/mean", "rewards/zeta/std", "reward", "rewards/alpha/mean", "rewards/alpha/std", "kl"]
+    columns = [
+        "step",
+        "rewards/zeta/mean",
+        "rewards/zeta/std",
+        "reward",
+        "rewards/alpha/mean",
+        "rewards/alpha/std",
+        "kl",
+    ]
     assert reward_names(pd.DataFrame(columns=columns)) == ["zeta", "alpha"]
     assert reward_names(HISTORY) == []
 
 
-# --- The running mean --------------------------------------------------------------------------------------------------
+# --- The running mean -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("length", [1, 2, 5, 9, 30])
@@ -109,7 +139,8 @@ def test_a_window_of_one_changes_nothing():
 
 def test_the_mean_is_centred_and_near_the_ends_over_what_there_is():
     assert smoothed(pd.Series([0.0, 3.0, 6.0, 0.0]), 3).to_list() == [1.5, 3.0, 3.0, 3.0]
-    assert smoothed(pd.Series(range(21)), 9).iloc[4:17].to_list() == list(range(4, 17))  # a straight line is its own mean
+    # a straight line is its own mean
+    assert smoothed(pd.Series(range(21)), 9).iloc[4:17].to_list() == list(range(4, 17))
 
 
 def test_the_index_is_kept_and_the_series_is_not_changed():
@@ -123,15 +154,26 @@ def test_a_gap_is_left_out_of_the_mean():
 
 
 def test_a_running_median_is_not_moved_by_single_spikes():
-    assert running_median(pd.Series([0.1, 0.1, 9.0, 0.1, 0.3, 0.3]), 3).to_list() == [0.1, 0.1, 0.1, 0.3, 0.3, 0.3]
-    assert running_median(pd.Series([2.0])).to_list() == [2.0] and len(running_median(pd.Series([], dtype=float))) == 0
+    assert running_median(pd.Series([0.1, 0.1, 9.0, 0.1, 0.3, 0.3]), 3).to_list() == [
+        0.1,
+        0.1,
+        0.1,
+        0.3,
+        0.3,
+        0.3,
+    ]
+    assert (
+        running_median(pd.Series([2.0])).to_list() == [2.0]
+        and len(running_median(pd.Series([], dtype=float))) == 0
+    )
 
 
-# --- First and last ----------------------------------------------------------------------------------------------------
+# --- First and last -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("length", "rows", "used"), [(100, 10, 10), (20, 10, 10), (15, 10, 7), (3, 10, 1), (2, 1, 1), (1, 10, 1)]
+    ("length", "rows", "used"),
+    [(100, 10, 10), (20, 10, 10), (15, 10, 7), (3, 10, 1), (2, 1, 1), (1, 10, 1)],
 )
 def test_first_and_last_never_share_a_row_where_there_are_two(length, rows, used):
     history = pd.DataFrame({"reward": np.arange(length, dtype=float), "kl": 1.0})

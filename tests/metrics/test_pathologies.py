@@ -1,4 +1,5 @@
-"""Real trainings of the pocket model, one that goes well and three that do not, each named for what it is.
+"""Real trainings of the pocket model, one that goes well and three that do not, each named for what
+it is.
 
 The one that goes well is the stored run of the notebooks; the others are trained here.
 """
@@ -16,11 +17,11 @@ from trl import GRPOConfig, GRPOTrainer
 
 from helpers.commands import checkpoint
 from helpers.data.tasks import load_task
-from helpers.tags import completion_text
 from helpers.metrics.diagnosis import diagnose
 from helpers.presets import PRESETS
 from helpers.rewards import correctness_reward, substantial_format_reward
 from helpers.runs import seed_everything
+from helpers.tags import completion_text
 from helpers.training.policy import LORA_TARGETS
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_thread")]
@@ -40,9 +41,13 @@ def plain_reward(completions, **columns):
 
 
 def train(folder, rewards: dict, steps: int, completions: int = 32, **changes) -> pd.DataFrame:
-    """The history of a training with the pocket preset's settings, but for its size and what is changed."""
+    """The history of a training with the pocket preset's settings, but for its size and what is
+    changed.
+    """
     seed_everything(11)
-    model, tokenizer = FastLanguageModel.from_pretrained(POCKET.model_path, max_seq_length=256, load_in_4bit=True)
+    model, tokenizer = FastLanguageModel.from_pretrained(
+        POCKET.model_path, max_seq_length=256, load_in_4bit=True
+    )
     rank = {"r": POCKET.lora_rank, "lora_alpha": POCKET.lora_alpha, "target_modules": LORA_TARGETS}
     options = {
         "learning_rate": POCKET.learning_rate,
@@ -55,7 +60,9 @@ def train(folder, rewards: dict, steps: int, completions: int = 32, **changes) -
         "num_generations": POCKET.num_generations,
     }
     trainer = GRPOTrainer(
-        model=FastLanguageModel.get_peft_model(model, **rank, use_gradient_checkpointing=False, random_state=11),
+        model=FastLanguageModel.get_peft_model(
+            model, **rank, use_gradient_checkpointing=False, random_state=11
+        ),
         processing_class=tokenizer,
         args=GRPOConfig(
             output_dir=str(folder),
@@ -85,21 +92,31 @@ def healthy():
 
 @pytest.fixture(scope="module")
 def hot(tmp_path_factory):
-    return train(tmp_path_factory.mktemp("hot"), REWARDS, steps=12, learning_rate=100 * POCKET.learning_rate)
+    return train(
+        tmp_path_factory.mktemp("hot"), REWARDS, steps=12, learning_rate=100 * POCKET.learning_rate
+    )
 
 
 @pytest.fixture(scope="module")
 def constant(tmp_path_factory):
-    return train(tmp_path_factory.mktemp("constant"), {constant_reward: 1.0}, steps=12, completions=16)
+    return train(
+        tmp_path_factory.mktemp("constant"), {constant_reward: 1.0}, steps=12, completions=16
+    )
 
 
 @pytest.fixture(scope="module")
 def hacked(tmp_path_factory):
-    return train(tmp_path_factory.mktemp("hacked"), {plain_reward: 1.0, correctness_reward: 0.2}, steps=24)
+    return train(
+        tmp_path_factory.mktemp("hacked"), {plain_reward: 1.0, correctness_reward: 0.2}, steps=24
+    )
 
 
 def severe(history: pd.DataFrame) -> dict[str, str]:
-    return {finding.rule: finding.severity for finding in diagnose(history) if finding.severity != "info"}
+    return {
+        finding.rule: finding.severity
+        for finding in diagnose(history)
+        if finding.severity != "info"
+    }
 
 
 def test_a_training_that_goes_well_learns_and_gives_no_warning_at_any_step(healthy):
@@ -111,14 +128,21 @@ def test_a_training_that_goes_well_learns_and_gives_no_warning_at_any_step(healt
 
 def test_a_learning_rate_a_hundred_times_too_high_is_a_policy_that_ran_away(hot):
     first = diagnose(hot)[0]
-    assert (first.severity, first.rule) == ("critical", "kl") and "run away" in first.what and "learning rate" in first.advice
+    assert (
+        (first.severity, first.rule) == ("critical", "kl")
+        and "run away" in first.what
+        and "learning rate" in first.advice
+    )
     assert "hacking" not in severe(hot) and hot["kl"][-5:].median() > 2
     assert severe(hot[:8])["kl"] == "critical", "in time to stop it"
 
 
 def test_a_constant_reward_is_groups_without_spread(constant):
     (first, *_) = diagnose(constant)
-    assert (first.severity, first.rule) == ("critical", "zero_spread") and "100% of the groups" in first.evidence
+    assert (first.severity, first.rule) == (
+        "critical",
+        "zero_spread",
+    ) and "100% of the groups" in first.evidence
     assert severe(constant).keys() <= {"zero_spread", "no_learning"}
     assert severe(constant[:5]) == {"zero_spread": "critical"}
 

@@ -1,4 +1,6 @@
-"""Figures: whatever a history lacks, each is drawn from the data it was given, left closed, and can be saved."""
+"""Figures: whatever a history lacks, each is drawn from the data it was given, left closed, and can
+be saved.
+"""
 
 import warnings
 
@@ -14,7 +16,15 @@ from helpers.metrics.history import running_median, smoothed
 from helpers.results.intervals import wilson_interval
 
 plt.switch_backend("agg")
-CURVES = [plots.reward, plots.spread, plots.kl, plots.each_reward, plots.completion_length, plots.tools, plots.loss]
+CURVES = [
+    plots.reward,
+    plots.spread,
+    plots.kl,
+    plots.each_reward,
+    plots.completion_length,
+    plots.tools,
+    plots.loss,
+]
 OF_A_HISTORY = [*CURVES, plots.dashboard]
 of_a_history = pytest.mark.parametrize("draw", OF_A_HISTORY, ids=lambda draw: draw.__name__)
 REQUIRED = ["step", "loss", "reward", "reward_std"]
@@ -106,7 +116,9 @@ def test_each_figure_is_drawn_whatever_the_history_lacks(draw, table):
 def test_the_lines_are_the_data_and_its_running_mean(draw, axis, columns, table):
     table = table.assign(unfinished=1 - table["rewards/finished/mean"])
     columns = [*columns, "rewards/finished/mean"] if draw is plots.each_reward else columns
-    lines = [line for line in draw(table).axes[axis].get_lines() if len(line.get_xdata()) == len(table)]
+    lines = [
+        line for line in draw(table).axes[axis].get_lines() if len(line.get_xdata()) == len(table)
+    ]
     assert len(lines) == 2 * len(columns)
     for (raw, mean), column in zip(zip(lines[::2], lines[1::2], strict=True), columns, strict=True):
         middle = running_median if draw is plots.kl else smoothed
@@ -139,20 +151,29 @@ def test_the_band_is_one_reward_std_to_each_side():
         (plots.spread, ["reward_std (left)", "frac_reward_zero_std (right)"]),
         (plots.each_reward, ["format", "correctness"]),
         (plots.completion_length, ["mean length (left)", "share cut off (right)"]),
-        (plots.tools, ["calls an episode (left)", "calls that fail (right)", "unfinished episodes (right)"]),
+        (
+            plots.tools,
+            ["calls an episode (left)", "calls that fail (right)", "unfinished episodes (right)"],
+        ),
     ],
 )
 def test_one_legend_names_every_line_and_its_colour(draw, labels):
     figure = draw(history() if draw is plots.each_reward else of_tools())
     legends = [axes.get_legend() for axes in figure.axes if axes.get_legend()]
     assert [text.get_text() for legend in legends for text in legend.get_texts()] == labels
-    drawn = {line.get_label(): line.get_color() for axes in figure.axes for line in axes.get_lines()}
+    drawn = {
+        line.get_label(): line.get_color() for axes in figure.axes for line in axes.get_lines()
+    }
     colors = [handle.get_color() for handle in legends[0].legend_handles]
     assert colors == [drawn[label] for label in labels] and len(set(colors)) == len(labels)
-    assert len({handle.get_linestyle() for handle in legends[0].legend_handles}) == len(labels), "more than colour"
+    assert len({handle.get_linestyle() for handle in legends[0].legend_handles}) == len(labels), (
+        "more than colour"
+    )
 
 
-@pytest.mark.parametrize("table", [HISTORIES["no kl"], HISTORIES["kl all nan"]], ids=["absent", "all nan"])
+@pytest.mark.parametrize(
+    "table", [HISTORIES["no kl"], HISTORIES["kl all nan"]], ids=["absent", "all nan"]
+)
 def test_without_kl_a_note_says_why(table):
     (axes,) = plots.kl(table).axes
     assert axes.get_lines()[:] == [] and "beta" in axes.texts[0].get_text()
@@ -165,17 +186,28 @@ def test_without_the_share_of_equal_groups_there_is_one_axis():
 def test_an_agents_curves_are_drawn_only_where_tools_were_logged():
     for name in ("full", "tools all nan"):
         (axes,) = plots.tools(HISTORIES[name]).axes
-        assert list(axes.get_lines()) == [] and "only where there are tools" in axes.texts[0].get_text()
-    for name, labels in (("tools, no finished", "calls that fail"), ("tools, no failures", "unfinished episodes")):
+        assert (
+            list(axes.get_lines()) == []
+            and "only where there are tools" in axes.texts[0].get_text()
+        )
+    for name, labels in (
+        ("tools, no finished", "calls that fail"),
+        ("tools, no failures", "unfinished episodes"),
+    ):
         _, right = plots.tools(HISTORIES[name]).axes
         assert [line.get_label() for line in right.get_lines()[1::2]] == [f"{labels} (right)"]
 
 
-# --- Accuracy ----------------------------------------------------------------------------------------------------------
+# --- Accuracy -------------------------------------------------------------------------------------
 
 
 def entry(correct: int, n: int = 100) -> dict:
-    return {"accuracy": correct / n, "ci95": list(wilson_interval(correct, n)), "n": n, "in_format": 1.0}
+    return {
+        "accuracy": correct / n,
+        "ci95": list(wilson_interval(correct, n)),
+        "n": n,
+        "in_format": 1.0,
+    }
 
 
 EVALUATION = {
@@ -192,7 +224,9 @@ def bars(figure: Figure) -> dict[str, list]:
         if hasattr(container, "patches"):
             whiskers = [segment[:, 1] for segment in container.errorbar.lines[2][0].get_segments()]
             heights = [patch.get_height() for patch in container.patches]
-            found[container.get_label()] = [(h, *ends) for h, ends in zip(heights, whiskers, strict=True)]
+            found[container.get_label()] = [
+                (h, *ends) for h, ends in zip(heights, whiskers, strict=True)
+            ]
     return found
 
 
@@ -200,37 +234,53 @@ def test_accuracy_draws_each_point_with_its_interval():
     figure = plots.accuracy(EVALUATION)
     drawn = bars(figure)
     assert list(drawn) == ["sampled", "greedy"]
-    for label, entries in (("sampled", EVALUATION.values()), ("greedy", [e["greedy"] for e in EVALUATION.values()])):
+    for label, entries in (
+        ("sampled", EVALUATION.values()),
+        ("greedy", [e["greedy"] for e in EVALUATION.values()]),
+    ):
         expected = [(e["accuracy"], *e["ci95"]) for e in entries]
         np.testing.assert_allclose(drawn[label], expected, atol=1e-12)
     axes = figure.axes[0]
-    assert [tick.get_text() for tick in axes.get_xticklabels()] == ["baseline", "trained", "merged 16bit"]
+    assert [tick.get_text() for tick in axes.get_xticklabels()] == [
+        "baseline",
+        "trained",
+        "merged 16bit",
+    ]
     assert [text.get_text() for text in axes.texts] == ["32%", "91%", "90%", "0%", "100%", "97%"]
 
 
 def test_accuracy_shows_no_greedy_value_that_was_not_measured():
-    drawn = bars(plots.accuracy({"baseline": entry(32), "trained": entry(91) | {"greedy": entry(100)}}))
+    drawn = bars(
+        plots.accuracy({"baseline": entry(32), "trained": entry(91) | {"greedy": entry(100)}})
+    )
     assert [round(height, 2) for height, *_ in drawn["greedy"] if height > 0] == [1.0]
 
 
-@pytest.mark.parametrize("evaluation", [{}, {"baseline": EVALUATION["baseline"]}], ids=["none", "one"])
+@pytest.mark.parametrize(
+    "evaluation", [{}, {"baseline": EVALUATION["baseline"]}], ids=["none", "one"]
+)
 def test_accuracy_of_few_models(evaluation):
     assert isinstance(plots.accuracy(evaluation), Figure)
 
 
-# --- Saving ------------------------------------------------------------------------------------------------------------
+# --- Saving ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("draw", [*OF_A_HISTORY, plots.accuracy], ids=lambda draw: draw.__name__)
 def test_each_figure_is_saved_as_a_picture_with_something_on_it(draw, tmp_path):
-    draw(EVALUATION if draw is plots.accuracy else history()).savefig(tmp_path / "figure.png", dpi=40)
+    draw(EVALUATION if draw is plots.accuracy else history()).savefig(
+        tmp_path / "figure.png", dpi=40
+    )
     assert (tmp_path / "figure.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
     pixels = plt.imread(tmp_path / "figure.png")
     size = (336, 344) if draw is plots.dashboard else (144, 280)
-    assert pixels.shape[:2] == size and len(np.unique(pixels.reshape(-1, pixels.shape[2]), axis=0)) > 20
+    assert (
+        pixels.shape[:2] == size
+        and len(np.unique(pixels.reshape(-1, pixels.shape[2]), axis=0)) > 20
+    )
 
 
-# --- The signal of the rewards -------------------------------------------------------------------------------------------
+# --- The signal of the rewards --------------------------------------------------------------------
 
 
 def signal(**more) -> dict:
@@ -239,14 +289,22 @@ def signal(**more) -> dict:
         "right_reward": {"advantage_share": 0.9, "rank_correlation": {"shape_reward": -0.25}},
         "shape_reward": {"advantage_share": 0.1, "rank_correlation": {"right_reward": -0.25}},
     }
-    found = {"rewards": rewards, "judges": ["right_reward"], "group_size": 4, "pass_rate": [0.0, 0.25, 0.25]}
+    found = {
+        "rewards": rewards,
+        "judges": ["right_reward"],
+        "group_size": 4,
+        "pass_rate": [0.0, 0.25, 0.25],
+    }
     return found | {"groups": 3, "total": {"mean": 0.5, "zero_spread": 1 / 3}} | more
 
 
 def test_the_signal_shows_shares_pass_rates_and_correlations():
     shares, passes, ranks = plots.reward_signal(signal()).axes
     assert [bar.get_width() for bar in shares.patches] == [0.9, 0.1]
-    assert [to_hex(bar.get_facecolor()).upper() for bar in shares.patches] == [plots.BLUE, to_hex("lightgrey").upper()]
+    assert [to_hex(bar.get_facecolor()).upper() for bar in shares.patches] == [
+        plots.BLUE,
+        to_hex("lightgrey").upper(),
+    ]
     assert [bar.get_height() for bar in passes.patches] == [1, 2, 0, 0, 0]
     assert "33% of groups have no spread" in passes.get_title(loc="left")
     assert [text.get_text() for text in ranks.texts] == ["1.00", "-0.25", "-0.25", "1.00"]
@@ -255,7 +313,10 @@ def test_the_signal_shows_shares_pass_rates_and_correlations():
 def test_a_signal_with_nothing_in_it_is_drawn_without_a_warning():
     rewards = {"flat_reward": {"advantage_share": 0.0, "rank_correlation": {}}}
     nothing = signal(rewards=rewards, judges=[], pass_rate=[None, 0.0])
-    nothing["rewards"]["other_reward"] = {"advantage_share": -0.2, "rank_correlation": {"flat_reward": None}}
+    nothing["rewards"]["other_reward"] = {
+        "advantage_share": -0.2,
+        "rank_correlation": {"flat_reward": None},
+    }
     rewards["flat_reward"]["rank_correlation"] = {"other_reward": None}
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -264,14 +325,23 @@ def test_a_signal_with_nothing_in_it_is_drawn_without_a_warning():
     assert [text.get_text() for text in figure.axes[2].texts] == ["1.00", "–", "–", "1.00"]
 
 
-# --- Several curves in one figure ------------------------------------------------------------------------------------------
+# --- Several curves in one figure -----------------------------------------------------------------
 
 
 def test_the_dashboard_has_the_six_curves_each_in_a_panel_of_its_own():
     table = history()
-    panels = {axes.get_title(loc="left"): axes for axes in plots.dashboard(table).axes if axes.get_title(loc="left")}
+    panels = {
+        axes.get_title(loc="left"): axes
+        for axes in plots.dashboard(table).axes
+        if axes.get_title(loc="left")
+    }
     assert len(panels) == 6
-    columns = {"Reward": "reward", "KL": "kl", "Completion length": "completions/mean_length", "Loss": "loss"}
+    columns = {
+        "Reward": "reward",
+        "KL": "kl",
+        "Completion length": "completions/mean_length",
+        "Loss": "loss",
+    }
     for title, column in columns.items():
         assert list(panels[title].get_lines()[0].get_ydata()) == list(table[column])
 
@@ -280,7 +350,9 @@ def test_the_dashboard_of_an_agent_has_a_seventh_panel_below_across_the_page():
     table = of_tools()
     figure = plots.dashboard(table)
     figure.draw_without_rendering()
-    panels = {axes.get_title(loc="left"): axes for axes in figure.axes if axes.get_title(loc="left")}
+    panels = {
+        axes.get_title(loc="left"): axes for axes in figure.axes if axes.get_title(loc="left")
+    }
     assert list(panels)[-1] == "Tools" and len(panels) == 7
     assert list(panels["Tools"].get_lines()[0].get_ydata()) == list(table["tools/call_frequency"])
     box, above = panels["Tools"].get_position(), panels["Loss"].get_position()
@@ -291,39 +363,62 @@ def test_runs_are_drawn_over_one_another_under_their_names():
     tables = {"one": history(30), "two": history(50), "without kl": history(20).drop(columns="kl")}
     reward, kl, length, share = plots.overlay(tables).axes
     assert [text.get_text() for text in reward.get_legend().get_texts()] == list(tables)
-    for axes, runs, column in ((reward, 3, "reward"), (kl, 2, "kl"), (length, 3, "completions/mean_length")):
+    for axes, runs, column in (
+        (reward, 3, "reward"),
+        (kl, 2, "kl"),
+        (length, 3, "completions/mean_length"),
+    ):
         raw, middle = axes.get_lines()[::2], axes.get_lines()[1::2]
         assert len({line.get_linestyle() for line in middle}) == runs, "more than colour"
-        assert [list(line.get_ydata()) for line in raw] == [list(t[column]) for t in tables.values() if column in t]
+        assert [list(line.get_ydata()) for line in raw] == [
+            list(t[column]) for t in tables.values() if column in t
+        ]
         assert len({to_hex(line.get_color()) for line in raw}) == runs
     assert "without spread" in share.get_title(loc="left")
 
 
 def test_the_gallery_has_a_row_for_each_training_and_names_what_it_shows():
     tables = {
-        "A": history(30).rename(columns={"rewards/correctness/mean": "rewards/correctness_reward/mean"}),
+        "A": history(30).rename(
+            columns={"rewards/correctness/mean": "rewards/correctness_reward/mean"}
+        ),
         "B": history(20),
     }
     grid = np.array(plots.gallery(tables).axes).reshape(2, 4)
     assert [axes.get_ylabel() for axes in grid[:, 0]] == ["A", "B"]
-    assert [axes.get_title(loc="left") for axes in grid[0]] == ["reward", "shares", "KL, nats a token", "length, tokens"]
+    assert [axes.get_title(loc="left") for axes in grid[0]] == [
+        "reward",
+        "shares",
+        "KL, nats a token",
+        "length, tokens",
+    ]
     for row, table, lines in zip(grid, tables.values(), (4, 2), strict=True):
         assert len(row[0].get_lines()) == lines, "B has no correctness_reward"
-        for axes, column in zip(row, ["reward", "frac_reward_zero_std", "kl", "completions/mean_length"], strict=True):
+        for axes, column in zip(
+            row, ["reward", "frac_reward_zero_std", "kl", "completions/mean_length"], strict=True
+        ):
             np.testing.assert_array_equal(axes.get_lines()[0].get_ydata(), table[column])
-    np.testing.assert_array_equal(grid[0][2].get_lines()[1].get_ydata(), running_median(tables["A"]["kl"]))
+    np.testing.assert_array_equal(
+        grid[0][2].get_lines()[1].get_ydata(), running_median(tables["A"]["kl"])
+    )
 
 
 def test_reasoning_shows_right_answers_careful_workings_and_their_length():
-    table = history(30).rename(columns={"rewards/correctness/mean": "rewards/correctness_reward/mean"})
+    table = history(30).rename(
+        columns={"rewards/correctness/mean": "rewards/correctness_reward/mean"}
+    )
     left, right = plots.reasoning(table, pd.Series([0.2, 0.9], index=[5, 150], name="careful")).axes
-    np.testing.assert_array_equal(left.get_lines()[0].get_ydata(), table["rewards/correctness_reward/mean"])
+    np.testing.assert_array_equal(
+        left.get_lines()[0].get_ydata(), table["rewards/correctness_reward/mean"]
+    )
     (careful,) = (line for line in left.get_lines() if line.get_label() == "worked carefully")
     assert list(careful.get_xdata()) == [5, 150] and list(careful.get_ydata()) == [0.2, 0.9]
-    np.testing.assert_array_equal(right.get_lines()[0].get_ydata(), table["completions/mean_length"])
+    np.testing.assert_array_equal(
+        right.get_lines()[0].get_ydata(), table["completions/mean_length"]
+    )
 
 
-# --- For every reader ----------------------------------------------------------------------------------------------------
+# --- For every reader -----------------------------------------------------------------------------
 
 
 SHOWN = {draw.__name__: draw(of_tools()) for draw in OF_A_HISTORY} | {
@@ -331,7 +426,8 @@ SHOWN = {draw.__name__: draw(of_tools()) for draw in OF_A_HISTORY} | {
     "overlay": plots.overlay({"one": history(), "two": history()}),
     "gallery": plots.gallery({"A": history(), "B": history()}),
     "reasoning": plots.reasoning(
-        history().assign(**{"rewards/correctness_reward/mean": 0.5}), pd.Series([0.2, 0.9], index=[5, 150])
+        history().assign(**{"rewards/correctness_reward/mean": 0.5}),
+        pd.Series([0.2, 0.9], index=[5, 150]),
     ),
     "reward_signal": plots.reward_signal(signal()),
 }

@@ -1,4 +1,6 @@
-"""The gap between the engine that samples and the model that trains: rounding, a drift, and tokens that are never sampled."""
+"""The gap between the engine that samples and the model that trains: rounding, a drift, and tokens
+that are never sampled.
+"""
 
 import numpy as np
 import pandas as pd
@@ -31,7 +33,9 @@ def test_rounding_is_no_finding_however_many_steps(tokens):
 def test_masked_completions_bring_the_mean_below_one_and_are_no_tokens_left_out():
     rows = history(length=40.0, **gaps(1.85 * ROUNDING, tokens=40))
     assert rows[RATIO].mean() < 0.96 and told(rows) == ""
-    assert told(rows.assign(**{RATIO: 0.95})) == "", "nor where thousands of completions leave it no noise"
+    assert told(rows.assign(**{RATIO: 0.95})) == "", (
+        "nor where thousands of completions leave it no noise"
+    )
     rows = history(length=40.0, **gaps(20 * ROUNDING, tokens=40))
     assert rows[RATIO].mean() < 0.2 and "by more than rounding" in told(rows)
 
@@ -40,7 +44,11 @@ def test_masked_completions_bring_the_mean_below_one_and_are_no_tokens_left_out(
 def test_a_gap_that_grows_is_a_drift_with_its_numbers(tokens):
     rows = history(length=40.0, **gaps(line(0.025, 0.125), tokens=tokens))  # a mean of 0.02 to 0.1
     finding = found(rows, "sampling")
-    assert "drift apart" in finding.what and "new weights" in finding.advice and finding.steps == (1, N)
+    assert (
+        "drift apart" in finding.what
+        and "new weights" in finding.advice
+        and finding.steps == (1, N)
+    )
     before, after = rows[MEAN][:5].mean(), rows[MEAN][-20:].mean()
     assert f"{before:.3g} at steps 1 to 5, {after:.3g} at steps 61 to 80" in finding.evidence
 
@@ -60,9 +68,16 @@ def test_tokens_left_out_are_told_from_the_fifth_step_with_the_ratio(tokens, kep
     assert told(rows[:4]) == ""
     for n, first in ((5, 1), (N, 61)):
         finding = found(rows[:n], "sampling")
-        assert "leaves tokens out" in finding.what and "top_p=1" in finding.advice and finding.severity == "warning"
+        assert (
+            "leaves tokens out" in finding.what
+            and "top_p=1" in finding.advice
+            and finding.severity == "warning"
+        )
         ratio, gap = (rows[column][first - 1 : n].mean() for column in (RATIO, MEAN))
-        assert f"mean is {ratio:.3g} " in finding.evidence and f"the gap {gap:.2g} nats" in finding.evidence
+        assert (
+            f"mean is {ratio:.3g} " in finding.evidence
+            and f"the gap {gap:.2g} nats" in finding.evidence
+        )
         assert finding.evidence.endswith(f"at steps {first} to {n}")
         assert tokens > 1 or ratio == pytest.approx(kept, abs=0.002)
 
@@ -78,10 +93,16 @@ def test_a_few_ratios_that_differ_by_luck_are_no_finding():
 
 
 def test_an_engine_with_old_weights_is_not_taken_for_one_that_leaves_tokens_out():
-    """The two rows of huggingface/trl issue 5312, where a sleeping engine was not given the weights."""
+    """The two rows of huggingface/trl issue 5312, where a sleeping engine was not given
+    the weights.
+    """
     first, last = (
-        dict(zip(gaps([1.0]), numbers, strict=True)) | {"completions/mean_length": length, "reward": 0.0}
-        for numbers, length in (((0.0173, 0.262, 0.923, 0.976, 1.305), 50), ((0.809, 7.43, 3e-21, 3.3e-7, 2.6e-6), 53))
+        dict(zip(gaps([1.0]), numbers, strict=True))
+        | {"completions/mean_length": length, "reward": 0.0}
+        for numbers, length in (
+            ((0.0173, 0.262, 0.923, 0.976, 1.305), 50),
+            ((0.809, 7.43, 3e-21, 3.3e-7, 2.6e-6), 53),
+        )
     )
     rows = pd.DataFrame([first] * 10 + [last] * 10).assign(step=range(1, 21))
     assert told(rows[:10]) == "" and "drift apart" in told(rows)
@@ -108,7 +129,9 @@ def test_gaps_among_the_rows_are_left_out():
     assert "leaves tokens out" in told(rows) and "inf" not in told(rows)
 
 
-def test_the_columns_are_stored_and_an_interrupted_training_that_goes_on_with_them_is_judged(tmp_path, monkeypatch):
+def test_the_columns_are_stored_and_an_interrupted_training_that_goes_on_with_them_is_judged(
+    tmp_path, monkeypatch
+):
     monkeypatch.setenv("GRPO_RUNS_DIR", str(tmp_path))
     run = Run("a")
     rows = history(**gaps(ROUNDING / 2, kept=0.9)).to_dict("records")
@@ -116,11 +139,19 @@ def test_the_columns_are_stored_and_an_interrupted_training_that_goes_on_with_th
     def log(callback, done, without=()):
         for row in done:
             state = TrainerState(global_step=row["step"])
-            callback.on_log(None, state, TrainerControl(), logs={key: row[key] for key in row if key not in without})
+            callback.on_log(
+                None,
+                state,
+                TrainerControl(),
+                logs={key: row[key] for key in row if key not in without},
+            )
 
     log(History(run), rows[:30], without=gaps([1.0]))
     log(History(run, resumed_from=run.folder / "checkpoints" / "checkpoint-20"), rows[20:40])
     stored = read_metrics(run.require("checkpoints/metrics.csv"))
-    assert list(stored["step"]) == list(range(1, 41)) and stored[list(gaps([1.0]))].notna().sum().eq(20).all()
+    assert (
+        list(stored["step"]) == list(range(1, 41))
+        and stored[list(gaps([1.0]))].notna().sum().eq(20).all()
+    )
     assert "leaves tokens out" in told(stored) and "steps 31 to 40" in told(stored)
     assert [finding.rule for finding in diagnose(stored[:20])].count("sampling") == 0

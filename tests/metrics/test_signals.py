@@ -20,7 +20,7 @@ from histories import (
 
 from helpers.metrics.diagnosis import diagnose
 
-# --- What a history may lack -------------------------------------------------------------------------------------------
+# --- What a history may lack ----------------------------------------------------------------------
 
 NEEDS = {
     "kl": "kl", "zero_spread": ZERO, "clipped": CLIPPED, "gradient": "grad_norm", "length": LENGTH, "entropy": "entropy",
@@ -33,7 +33,8 @@ NEEDS = {
 def test_a_rule_without_its_column_is_silent_and_the_others_speak(rule, column, lacks):
     rows = history(**EVERYTHING_WRONG)
     assert rule in severe(rows)
-    if lacks == "every value" and column != "grad_norm":  # where every norm is NaN, that is the finding
+    # where every norm is NaN, that is the finding
+    if lacks == "every value" and column != "grad_norm":
         rows[column] = np.nan
     else:
         rows = rows.drop(columns=column)
@@ -49,8 +50,12 @@ def test_gaps_are_left_out():
 
 def test_rows_of_an_evaluation_and_the_summary_are_no_steps():
     rows = history()[:10]
-    extra = pd.DataFrame([{"step": 5, "eval_loss": 0.1}, {"step": 10, "train_runtime": 60.0, "train_loss": 0.1}])
-    assert [str(finding) for finding in diagnose(pd.concat([rows, extra]))] == [str(finding) for finding in diagnose(rows)]
+    extra = pd.DataFrame(
+        [{"step": 5, "eval_loss": 0.1}, {"step": 10, "train_runtime": 60.0, "train_loss": 0.1}]
+    )
+    assert [str(finding) for finding in diagnose(pd.concat([rows, extra]))] == [
+        str(finding) for finding in diagnose(rows)
+    ]
 
 
 @pytest.mark.parametrize("columns", [[], ["step"], ["step", "reward"], ["reward"], ["kl"]])
@@ -70,7 +75,7 @@ def test_the_history_is_not_changed():
     pd.testing.assert_frame_equal(rows, before)
 
 
-# --- Which reward judges what ------------------------------------------------------------------------------------------
+# --- Which reward judges what ---------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -96,16 +101,26 @@ def test_a_format_reward_never_judges_the_answer():
 
 def test_rewards_of_any_name_can_be_told():
     names = {RIGHT: "rewards/judge/mean", FORM: "rewards/shape/mean"}
-    rows, silent = (history(**columns).rename(columns=names) for columns in (HACKED | {"reward": line(0.6, 0.9)}, {}))
-    assert "hacking" not in severe(rows) and severe(rows, correctness="judge")["hacking"] == "critical"
+    rows, silent = (
+        history(**columns).rename(columns=names)
+        for columns in (HACKED | {"reward": line(0.6, 0.9)}, {})
+    )
+    assert (
+        "hacking" not in severe(rows) and severe(rows, correctness="judge")["hacking"] == "critical"
+    )
     assert severe(silent, correctness="judge", formats=["shape"]) == {}
     alone = history(right=np.full(N, 0.3)).rename(columns=names)
     assert severe(alone, correctness="judge", formats=["shape"]) == {"format_only": "warning"}
 
 
-@pytest.mark.parametrize("options", [{"correctness": "corectness"}, {"formats": ["form", "format_reward"]}])
+@pytest.mark.parametrize(
+    "options", [{"correctness": "corectness"}, {"formats": ["form", "format_reward"]}]
+)
 def test_a_reward_that_was_not_logged_is_named_with_those_that_were(options):
-    with pytest.raises(ValueError, match=r"no reward '(corectness|form)' was logged.*accuracy_reward, format_reward"):
+    with pytest.raises(
+        ValueError,
+        match=r"no reward '(corectness|form)' was logged.*accuracy_reward, format_reward",
+    ):
         diagnose(history(), **options)
 
 

@@ -1,4 +1,6 @@
-"""Trainings that followed one another as one history: how they are joined, marked in the figures, and diagnosed."""
+"""Trainings that followed one another as one history: how they are joined, marked in the figures,
+and diagnosed.
+"""
 
 import matplotlib.pyplot as plt
 import pandas as pd
@@ -12,14 +14,23 @@ from helpers.metrics.history import joined, read_metrics
 plt.switch_backend("agg")
 FIRST, SECOND = history()[:30], history(kl=None)[:20]
 STAGED = joined({"format": FIRST, "format + correctness": SECOND})
-DRAWN = [plots.reward, plots.spread, plots.kl, plots.each_reward, plots.completion_length, plots.loss]
+DRAWN = [
+    plots.reward,
+    plots.spread,
+    plots.kl,
+    plots.each_reward,
+    plots.completion_length,
+    plots.loss,
+]
 each_figure = pytest.mark.parametrize("draw", DRAWN, ids=lambda draw: draw.__name__)
 
 
 def marks(axes) -> list[float]:
     """Where the dotted lines stand that reach from the bottom of a panel to its top."""
     return [
-        line.get_xdata()[0] for line in axes.get_lines() if line.get_linestyle() == ":" and list(line.get_ydata()) == [0, 1]
+        line.get_xdata()[0]
+        for line in axes.get_lines()
+        if line.get_linestyle() == ":" and list(line.get_ydata()) == [0, 1]
     ]
 
 
@@ -27,7 +38,7 @@ def names(axes) -> list[tuple]:
     return [(text.xy[0], text.get_text()) for text in axes.texts if hasattr(text, "xy")]
 
 
-# --- Joining -----------------------------------------------------------------------------------------------------------
+# --- Joining --------------------------------------------------------------------------------------
 
 
 def test_the_steps_go_on_and_each_row_says_its_stage():
@@ -56,19 +67,23 @@ def test_what_cannot_be_joined_is_named(stages, told):
         joined(stages)
 
 
-# --- Drawing -----------------------------------------------------------------------------------------------------------
+# --- Drawing --------------------------------------------------------------------------------------
 
 
 @each_figure
 def test_every_figure_marks_where_the_stage_changes(draw):
     figure = draw(STAGED)
-    assert [marks(axes) for axes in figure.axes if marks(axes)] == [[31]], "once, however many lines and axes a panel has"
+    assert [marks(axes) for axes in figure.axes if marks(axes)] == [[31]], (
+        "once, however many lines and axes a panel has"
+    )
     assert names(figure.axes[0]) == [(1, "format"), (31, "format + correctness")]
     figure.draw_without_rendering()
 
 
 @each_figure
-@pytest.mark.parametrize("table", [history(), joined({"only": history()})], ids=["no stages", "one stage"])
+@pytest.mark.parametrize(
+    "table", [history(), joined({"only": history()})], ids=["no stages", "one stage"]
+)
 def test_without_a_change_nothing_is_marked(draw, table):
     axes = draw(table).axes[0]
     assert marks(axes) == [] and names(axes) == []
@@ -78,7 +93,9 @@ def test_without_a_change_nothing_is_marked(draw, table):
 def test_the_marks_move_no_axis(draw):
     plain = draw(STAGED.drop(columns="stage")).axes[0]
     staged = draw(STAGED).axes[0]
-    assert staged.get_xlim() == pytest.approx(plain.get_xlim()) and staged.get_ylim() == pytest.approx(plain.get_ylim())
+    assert staged.get_xlim() == pytest.approx(
+        plain.get_xlim()
+    ) and staged.get_ylim() == pytest.approx(plain.get_ylim())
 
 
 def test_the_dashboard_marks_all_its_panels():
@@ -101,10 +118,12 @@ def test_stages_survive_the_file(tmp_path):
     assert marks(plots.loss(read_metrics(tmp_path / "metrics.csv")).axes[0]) == [31]
 
 
-# --- Diagnosing --------------------------------------------------------------------------------------------------------
+# --- Diagnosing -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("table", [STAGED, joined({"a": history(**HACKED)[:40], "b": history(**HACKED)[40:]})])
+@pytest.mark.parametrize(
+    "table", [STAGED, joined({"a": history(**HACKED)[:40], "b": history(**HACKED)[40:]})]
+)
 def test_the_diagnosis_reads_a_joined_history_as_any_other(table):
     assert diagnose(table) == diagnose(table.drop(columns="stage"))
     assert diagnose(joined({"a": FIRST[:3], "b": SECOND[:3]}))[0].rule == "too_few_steps"

@@ -3,7 +3,19 @@
 import numpy as np
 import pandas as pd
 import pytest
-from histories import EVERYTHING_WRONG, FORM, RIGHT, N, T, agent, found, history, line, severe, until
+from histories import (
+    EVERYTHING_WRONG,
+    FORM,
+    RIGHT,
+    N,
+    T,
+    agent,
+    found,
+    history,
+    line,
+    severe,
+    until,
+)
 
 from helpers.metrics.diagnosis import diagnose
 from helpers.metrics.signals import Signals
@@ -18,21 +30,38 @@ def told(rows: pd.DataFrame) -> dict[str, str]:
     return {finding.rule: finding.severity for finding in diagnose(rows) if finding.rule in RULES}
 
 
-# What is named, how severe, and the trainings that show it; success is flat but where the case says otherwise.
+# What is named, how severe, and the trainings that show it; success is flat but where the case says
+# otherwise.
 SICK = {
     "most calls fail": ("tool_failures", "warning", {"failed": 0.65}),
     "all calls fail": ("tool_failures", "critical", {"failed": 1.0, "won": 0.1}),
     "more and more calls fail": ("tool_failures", "warning", {"failed": line(0.05, 0.4)}),
     "calls begin to fail": ("tool_failures", "warning", {"failed": until(55, 0.05, 0.45)}),
-    "failures that stay, after a gain long ago": ("tool_failures", "warning", {"failed": until(20, 0.95, 0.65)}),
+    "failures that stay, after a gain long ago": (
+        "tool_failures",
+        "warning",
+        {"failed": until(20, 0.95, 0.65)},
+    ),
     "most episodes are cut off": ("unfinished", "warning", {"finished": 0.3}),
     "all episodes are cut off": ("unfinished", "critical", {"finished": 0.02, "won": 0.1}),
     "episodes begin to be cut off": ("unfinished", "warning", {"finished": until(50, 0.95, 0.2)}),
-    "cut off, and better long ago": ("unfinished", "warning", {"finished": 0.3, "won": until(20, 0.2, 0.6)}),
+    "cut off, and better long ago": (
+        "unfinished",
+        "warning",
+        {"finished": 0.3, "won": until(20, 0.2, 0.6)},
+    ),
     "tools given up": ("tool_calls", "warning", {"calls": until(40, line(8, 0), 0.02)}),
-    "tools given up at once": ("tool_calls", "warning", {"calls": until(8, line(4, 0) * (T < 9), 0.0)}),
+    "tools given up at once": (
+        "tool_calls",
+        "warning",
+        {"calls": until(8, line(4, 0) * (T < 9), 0.0)},
+    ),
     "tools given up once learnt": ("tool_calls", "warning", {"calls": until(50, line(0, 6), 0.0)}),
-    "tools given up for what pays without": ("tool_calls", "warning", {"calls": until(40, 4.0, 0.0), "won": line(0.3, 0.9)}),
+    "tools given up for what pays without": (
+        "tool_calls",
+        "warning",
+        {"calls": until(40, 4.0, 0.0), "won": line(0.3, 0.9)},
+    ),
     "few calls left": ("tool_calls", "warning", {"calls": line(5, 0.4)}),
     "turns explode": ("tool_calls", "warning", {"calls": line(3, 10)}),
 }
@@ -47,14 +76,21 @@ def test_each_fault_is_named_and_no_other(rule, severity, shows):
 
 
 HEALTHY = {
-    "plays better with fewer calls": {"calls": line(8, 5.5), "failed": line(0.1, 0), "won": line(0.4, 0.9)},
+    "plays better with fewer calls": {
+        "calls": line(8, 5.5),
+        "failed": line(0.1, 0),
+        "won": line(0.4, 0.9),
+    },
     "constant": {"won": 0.5},
     "one call, constant": {"calls": 1.0, "failed": 0.0, "finished": 1.0, "won": 0.5},
     "a call now and then": {"calls": 0.3, "won": 0.5},
     "some fail and some are cut off": {"failed": 0.4, "finished": 0.62, "won": 0.5},
     "failures learnt away": {"failed": np.maximum(0.9 - 0.03 * T, 0.05)},
     "episodes end sooner and sooner": {"finished": np.minimum(0.2 + 0.03 * T, 0.95)},
-    "learns to call": {"calls": until(20, line(0.1, 6), 1.6), "won": until(20, 0.2, line(0.1, 0.7))},
+    "learns to call": {
+        "calls": until(20, line(0.1, 6), 1.6),
+        "won": until(20, 0.2, line(0.1, 0.7)),
+    },
     "fewer calls for the same": {"calls": line(8, 2.6), "won": 0.6},
     "hardly needs its tools": {"calls": 0.02, "won": line(0.3, 0.9)},
     "needs more calls and earns by them": {"calls": line(2, 3.6)},
@@ -72,9 +108,21 @@ def test_a_healthy_agent_gives_no_warning_at_any_of_its_steps_and_nothing_at_the
 @pytest.mark.parametrize(
     ("columns", "rule", "says"),
     [
-        ({"failed": until(50, 0.95, 0.62), "won": 0.4}, "tool_failures", "but the training is still getting better"),
-        ({"failed": 0.7, "won": line(0.1, 0.9)}, "tool_failures", "but the training is still getting better"),
-        ({"finished": 0.2, "won": line(0.1, 0.9)}, "unfinished", "but the training is still getting better"),
+        (
+            {"failed": until(50, 0.95, 0.62), "won": 0.4},
+            "tool_failures",
+            "but the training is still getting better",
+        ),
+        (
+            {"failed": 0.7, "won": line(0.1, 0.9)},
+            "tool_failures",
+            "but the training is still getting better",
+        ),
+        (
+            {"finished": 0.2, "won": line(0.1, 0.9)},
+            "unfinished",
+            "but the training is still getting better",
+        ),
         ({"failed": line(0.05, 0.45)}, "tool_failures", "and the reward rises"),
         ({"calls": line(2, 8)}, "tool_calls", "much more, and better"),
         ({"calls": line(9, 1)}, "tool_calls", "much less, and does as well"),
@@ -90,15 +138,21 @@ def test_the_numbers_are_those_of_the_history_and_the_advice_names_the_limits():
     rows = agent(failed=0.7, finished=0.2, won=0.4)
     last = rows.tail(20)
     failing, cut = found(rows, "tool_failures"), found(rows, "unfinished")
-    assert failing.evidence == f"{last[FAILED].mean():.0%} of {last[CALLS].mean():.3g} calls an episode at steps 61 to 80"
+    assert (
+        failing.evidence
+        == f"{last[FAILED].mean():.0%} of {last[CALLS].mean():.3g} calls an episode at steps 61 "
+        "to 80"
+    )
     assert cut.evidence == f"{1 - last[FINISHED].mean():.0%} of the episodes at steps 61 to 80"
     assert "max_completion_length" in cut.advice and "max_tool_calling_iterations" in cut.advice
     assert failing.steps == cut.steps == (61, 80)
     rows = agent(calls=line(3, 10), won=0.4)
-    assert found(rows, "tool_calls").evidence.startswith(f"{rows[CALLS][:5].mean():.3g} at steps 1 to 5, ")
+    assert found(rows, "tool_calls").evidence.startswith(
+        f"{rows[CALLS][:5].mean():.3g} at steps 1 to 5, "
+    )
 
 
-# --- What was not logged, and how much of it ---------------------------------------------------------------------------
+# --- What was not logged, and how much of it ------------------------------------------------------
 
 
 @pytest.mark.parametrize("column", [CALLS, FAILED, FINISHED])
@@ -118,7 +172,9 @@ def test_a_training_without_tools_has_no_finding_about_them():
 def test_a_step_without_a_call_has_no_share_that_failed():
     rows = agent(failed=0.9, calls=np.where(T % 3, 4.0, 0.0), won=0.4)
     assert (rows[FAILED][::3] > 0).sum() + (rows[CALLS] == 0).sum() > 20
-    assert found(rows, "tool_failures").evidence.startswith(f"{rows[FAILED][rows[CALLS] > 0].tail(20).mean():.0%} of ")
+    assert found(rows, "tool_failures").evidence.startswith(
+        f"{rows[FAILED][rows[CALLS] > 0].tail(20).mean():.0%} of "
+    )
 
 
 def test_the_failures_of_a_policy_that_hardly_calls_are_no_finding():
@@ -127,7 +183,9 @@ def test_the_failures_of_a_policy_that_hardly_calls_are_no_finding():
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize(("columns", "rule"), [({"failed": 1.0}, "tool_failures"), ({"finished": 0.0}, "unfinished")])
+@pytest.mark.parametrize(
+    ("columns", "rule"), [({"failed": 1.0}, "tool_failures"), ({"finished": 0.0}, "unfinished")]
+)
 def test_with_few_steps_only_what_befell_all_is_told(columns, rule, seed):
     assert told(agent(seed, won=0.1, **columns)[:4]) == {}
     assert told(agent(seed, won=0.1, **columns)[:5]) == {rule: "critical"}
@@ -135,19 +193,29 @@ def test_with_few_steps_only_what_befell_all_is_told(columns, rule, seed):
     assert told(agent(seed, won=0.1, **nearly)[:19]) == {}
 
 
-# --- Which reward judges what ------------------------------------------------------------------------------------------
+# --- Which reward judges what ---------------------------------------------------------------------
 
 
 def test_finished_is_taken_neither_for_correctness_nor_for_the_form():
     rows = agent(2, finished=line(0.3, 1.0), won=0.4)
     signals = Signals(rows)
-    assert signals.correctness is None and signals.format is None and signals.success.equals(signals.series("reward"))
+    assert (
+        signals.correctness is None
+        and signals.format is None
+        and signals.success.equals(signals.series("reward"))
+    )
     assert not signals.better, "more episodes end, and none is won for it"
     judged = Signals(history().assign(**{FINISHED: 0.0, CALLS: 3.0}))
-    assert list(judged.correctness) == list(history()[RIGHT]) and list(judged.format) == list(history()[FORM])
+    assert list(judged.correctness) == list(history()[RIGHT]) and list(judged.format) == list(
+        history()[FORM]
+    )
 
 
 def test_an_environments_own_reward_judges_where_it_is_told_to():
     rows = agent(won=0.99).assign(**{"frac_reward_zero_std": 0.95})
-    assert severe(rows) == {"zero_spread": "critical"}, "a class's name does not say what it pays for"
-    assert severe(rows, correctness="Guessing") == {} and found(rows, "solved", correctness="Guessing")
+    assert severe(rows) == {"zero_spread": "critical"}, (
+        "a class's name does not say what it pays for"
+    )
+    assert severe(rows, correctness="Guessing") == {} and found(
+        rows, "solved", correctness="Guessing"
+    )

@@ -1,4 +1,6 @@
-"""The check of committed notebooks: each kind of bad one is refused in a sentence that names file and cell."""
+"""The check of committed notebooks: each kind of bad one is refused in a sentence that names file
+and cell.
+"""
 
 import subprocess
 import sys
@@ -14,7 +16,9 @@ SCRIPT = PROJECT / "tests" / "check_notebooks.py"
 
 @pytest.fixture
 def notebook(tmp_path, monkeypatch):
-    """Writes a clean notebook of a text cell and two code cells, with what is given put in; returns its name."""
+    """Writes a clean notebook of a text cell and two code cells, with what is given put in; returns
+    its name.
+    """
     monkeypatch.chdir(tmp_path)
 
     def write(*outputs, source="print(4)", counts=(1, 2), metadata=None) -> Path:
@@ -39,12 +43,17 @@ def shown(kind: str, data):
     return new_output("display_data", data={kind: data})
 
 
-TRACEBACK = new_output("error", ename="ValueError", evalue="no rows", traceback=["ValueError: no rows"])
+TRACEBACK = new_output(
+    "error", ename="ValueError", evalue="no rows", traceback=["ValueError: no rows"]
+)
 WARNING = new_output("stream", name="stderr", text="FutureWarning: soon\n")
-SAID = shown("text/html", '<img alt="It rises." src="data:image/png;base64,iVBORw0KGgo/tmp/AAAA">')  # as chance may spell it
+# as chance may spell it
+SAID = shown("text/html", '<img alt="It rises." src="data:image/png;base64,iVBORw0KGgo/tmp/AAAA">')
 
 
-@pytest.mark.parametrize("outputs", [[], [told("runs/demo\n")], [SAID], [shown("text/html", "<b>4</b>")]])
+@pytest.mark.parametrize(
+    "outputs", [[], [told("runs/demo\n")], [SAID], [shown("text/html", "<b>4</b>")]]
+)
 def test_a_clean_notebook_passes(notebook, outputs):
     assert problems(notebook(*outputs)) == []
 
@@ -54,7 +63,10 @@ def test_a_clean_notebook_passes(notebook, outputs):
     [
         (TRACEBACK, "a traceback is stored, ValueError: 'no rows'"),
         (WARNING, "it wrote to stderr, 'FutureWarning: soon'"),
-        (told("saved /home/beatrix/runs/demo\n"), "its output names a path of one machine, '/home/beatrix/runs/demo'"),
+        (
+            told("saved /home/beatrix/runs/demo\n"),
+            "its output names a path of one machine, '/home/beatrix/runs/demo'",
+        ),
         (shown("text/html", "<td>/tmp/x/y</td>"), "path of one machine, '/tmp/x/y'"),
         (shown("application/json", {"path": "C:\\Users\\beatrix\\runs"}), "path of one machine"),
     ],
@@ -76,19 +88,26 @@ def test_a_bad_output_is_named_with_its_cell(notebook, output, sentence):
 )
 def test_a_figure_without_alt_text_is_named_with_its_cell(notebook, output):
     (problem,) = problems(notebook(told("4"), output))
-    assert problem.startswith("sum.ipynb, cell 3: a figure has no alt text") and "helpers.figures" in problem
+    assert (
+        problem.startswith("sum.ipynb, cell 3: a figure has no alt text")
+        and "helpers.figures" in problem
+    )
 
 
 def test_what_is_shown_by_the_house_has_its_alt_text(notebook):
     from helpers import figures
 
-    bundle = figures.shown(figures.merge(), 'Two thin matrices, "B" & A, are added to W.')._repr_mimebundle_()
+    bundle = figures.shown(
+        figures.merge(), 'Two thin matrices, "B" & A, are added to W.'
+    )._repr_mimebundle_()
     assert problems(notebook(new_output("display_data", data=bundle))) == []
 
 
 def test_a_path_in_the_source_is_named_with_its_cell(notebook):
     (problem,) = problems(notebook(source="open('/Users/beatrix/mine.csv')"))
-    assert problem.startswith("sum.ipynb, cell 3: its source names a path of one machine, '/Users/beatrix/mine.csv'")
+    assert problem.startswith(
+        "sum.ipynb, cell 3: its source names a path of one machine, '/Users/beatrix/mine.csv'"
+    )
 
 
 def test_a_notebook_without_outputs_is_refused(notebook):
@@ -112,7 +131,9 @@ def test_a_notebook_that_papermill_could_not_start_is_refused(notebook):
     assert problem.startswith("sum.ipynb: metadata.language_info has no name")
 
 
-@pytest.mark.parametrize("text", ["", "{}", "[]", '{"cells": [{}], "metadata": {}}', "<<<<<<< HEAD"])
+@pytest.mark.parametrize(
+    "text", ["", "{}", "[]", '{"cells": [{}], "metadata": {}}', "<<<<<<< HEAD"]
+)
 def test_what_is_no_notebook_is_said_in_one_sentence(tmp_path, text):
     path = tmp_path / "bad.ipynb"
     path.write_text(text)
@@ -151,8 +172,13 @@ def test_what_is_no_path_of_a_machine_is_left_alone(text):
 def test_the_command_prints_every_problem_of_every_notebook_and_fails(notebook):
     clean, bad = notebook(), Path("bad.ipynb")
     command = [sys.executable, str(SCRIPT)]
-    assert subprocess.run([*command, clean], capture_output=True, text=True, check=True).stdout == ""
+    assert (
+        subprocess.run([*command, clean], capture_output=True, text=True, check=True).stdout == ""
+    )
     notebook(TRACEBACK, WARNING).rename(bad)
     notebook()
     done = subprocess.run([*command, clean, bad], capture_output=True, text=True)
-    assert done.returncode == 1 and [line[:18] for line in done.stdout.splitlines()] == ["bad.ipynb, cell 3:"] * 2
+    assert (
+        done.returncode == 1
+        and [line[:18] for line in done.stdout.splitlines()] == ["bad.ipynb, cell 3:"] * 2
+    )

@@ -13,20 +13,30 @@ from helpers.environment import this_machine, vllm_obstacle
 from helpers.runs import Run
 
 OBSTACLE = vllm_obstacle(this_machine())
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(OBSTACLE), reason=f"{OBSTACLE} (make optional)")]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(bool(OBSTACLE), reason=f"{OBSTACLE} (make optional)"),
+]
 
 
 @pytest.fixture(scope="module")
 def sampled_by_vllm(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("GRPO_RUNS_DIR", str(tmp_path_factory.mktemp("runs")))
-        assert pipeline.run("vllm", "pocket", "01,02,03,05", [*SMALL, "engine=vllm", "serve=true"]) == 0
+        assert (
+            pipeline.run("vllm", "pocket", "01,02,03,05", [*SMALL, "engine=vllm", "serve=true"])
+            == 0
+        )
         yield Run("vllm")
 
 
 def printed(run: Run, number: str) -> str:
     (path,) = run.require("notebooks").glob(f"{number}_*.ipynb")
-    outputs = [output for cell in nbformat.read(path, as_version=4).cells for output in cell.get("outputs", [])]
+    outputs = [
+        output
+        for cell in nbformat.read(path, as_version=4).cells
+        for output in cell.get("outputs", [])
+    ]
     return "\n".join(output["text"] for output in outputs if output["output_type"] == "stream")
 
 
@@ -41,17 +51,28 @@ def test_the_training_was_sampled_by_vllm_and_says_how_far_it_is_from_the_traine
     said = printed(sampled_by_vllm, "03")
     assert "vLLM against the trainer" in said and "importance-sampling correction: off" in said
     assert "WARNING" not in said
-    assert json.loads(sampled_by_vllm.require("reward_report.json").read_text(encoding="utf-8"))["signal"]
+    assert json.loads(sampled_by_vllm.require("reward_report.json").read_text(encoding="utf-8"))[
+        "signal"
+    ]
 
 
 def test_it_learns_as_with_transformers(sampled_by_vllm, executed):
     history = pd.read_csv(sampled_by_vllm.require("metrics.csv"))
-    assert len(history) == 12 and history["reward"].tail(3).mean() > history["reward"].head(3).mean()
-    found, other = (json.loads(run.require("evaluation.json").read_text("utf-8")) for run in (sampled_by_vllm, executed))
+    assert (
+        len(history) == 12 and history["reward"].tail(3).mean() > history["reward"].head(3).mean()
+    )
+    found, other = (
+        json.loads(run.require("evaluation.json").read_text("utf-8"))
+        for run in (sampled_by_vllm, executed)
+    )
     for name in ("baseline", "trained", "merged"):
         low, high = found[name]["ci95"]
         other_low, other_high = other[name]["ci95"]
-        assert low <= other_high and other_low <= high, (name, found[name]["accuracy"], other[name]["accuracy"])
+        assert low <= other_high and other_low <= high, (
+            name,
+            found[name]["accuracy"],
+            other[name]["accuracy"],
+        )
 
 
 def test_both_models_were_served_and_answer_as_with_transformers(sampled_by_vllm):

@@ -1,8 +1,9 @@
-"""Every exercise of every notebook: its solution passes its own check, and plausible wrong answers are refused, each by name.
+"""Every exercise of every notebook: its solution passes its own check, and plausible wrong answers
+are refused, each by name.
 
-An exercise is three code cells tagged `check`, `exercise` and `solution`. `exercises/NN.py` beside this file has, for notebook
-NN, the wrong answers (`WRONG`), right ones in other forms (`RIGHT`), and the names that its cells take over from earlier cells
-(`context`).
+An exercise is three code cells tagged `check`, `exercise` and `solution`. `exercises/NN.py` beside
+this file has, for notebook NN, the wrong answers (`WRONG`), right ones in other forms (`RIGHT`),
+and the names that its cells take over from earlier cells (`context`).
 """
 
 import contextlib
@@ -25,7 +26,9 @@ SOLUTION = re.compile(r"### BEGIN SOLUTION\n.*?### END SOLUTION\n", re.DOTALL)
 
 @cache
 def exercises(number: str) -> dict[str, dict]:
-    """The exercises of a notebook by name: {"check": source, "exercise": source, "solution": source, "text": markdown, ...}."""
+    """The exercises of a notebook by name: {"check": source, "exercise": source, "solution":
+    source, "text": markdown, ...}.
+    """
     (path,) = (path for path in NOTEBOOKS if path.name.startswith(number))
     cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
     found: dict[str, dict] = {}
@@ -53,7 +56,9 @@ def answers(number: str):
 
 
 EVERY = [(number, name) for number in NUMBERS for name in exercises(number)]
-each_exercise = pytest.mark.parametrize(("number", "name"), EVERY, ids=["-".join(pair) for pair in EVERY])
+each_exercise = pytest.mark.parametrize(
+    ("number", "name"), EVERY, ids=["-".join(pair) for pair in EVERY]
+)
 
 
 def printed(source: str, names: dict) -> str:
@@ -94,10 +99,19 @@ def test_an_exercise_states_minutes_difficulty_and_a_folded_hint(number, name):
 @each_exercise
 def test_the_solution_is_folded_marked_and_passes_its_check(number, name, contexts):
     parts = exercises(number)[name]
-    assert len(SOLUTION.findall(parts["solution"])) == 1 and "### BEGIN SOLUTION" not in parts["exercise"] + parts["check"]
-    assert parts["solution cell"]["metadata"]["jupyter"] == {"source_hidden": True, "outputs_hidden": True}
+    assert (
+        len(SOLUTION.findall(parts["solution"])) == 1
+        and "### BEGIN SOLUTION" not in parts["exercise"] + parts["check"]
+    )
+    assert parts["solution cell"]["metadata"]["jupyter"] == {
+        "source_hidden": True,
+        "outputs_hidden": True,
+    }
     assert parts["check cell"]["metadata"]["jupyter"]["source_hidden"]
-    hidden = parts["check"].count("### BEGIN HIDDEN TESTS"), parts["check"].count("### END HIDDEN TESTS")
+    hidden = (
+        parts["check"].count("### BEGIN HIDDEN TESTS"),
+        parts["check"].count("### END HIDDEN TESTS"),
+    )
     assert hidden == (1, 1)
     names = contexts(number)
     printed(parts["check"], names)
@@ -119,8 +133,14 @@ def test_plausible_wrong_answers_are_refused_with_the_likely_mistake(number, nam
     for source, said in wrong:
         of_this = dict(names)
         # What the solution's cell does, with a wrong answer in the place of the right one.
-        body = source if re.match(rf"\s*(def {name}\b|{name} =|import |from )", source) else f"{name} = {source}"
-        message = printed(SOLUTION.sub(lambda _, body=body: body + "\n", parts["solution"]), of_this)
+        body = (
+            source
+            if re.match(rf"\s*(def {name}\b|{name} =|import |from )", source)
+            else f"{name} = {source}"
+        )
+        message = printed(
+            SOLUTION.sub(lambda _, body=body: body + "\n", parts["solution"]), of_this
+        )
         assert not message.startswith(("Right", "Not answered")), (source, message)
         assert said in message, (source, message)
 
@@ -136,7 +156,9 @@ def test_right_answers_in_other_forms_pass(number, name, contexts):
 
 
 @each_exercise
-def test_an_edition_without_the_hidden_tests_takes_any_answer_and_calls_none_right(number, name, contexts):
+def test_an_edition_without_the_hidden_tests_takes_any_answer_and_calls_none_right(
+    number, name, contexts
+):
     parts, names = exercises(number)[name], contexts(number)
     printed(HIDDEN.sub("", parts["check"]), names)
     assert printed(parts["exercise"], names).startswith("Not answered yet")
@@ -145,7 +167,17 @@ def test_an_edition_without_the_hidden_tests_takes_any_answer_and_calls_none_rig
 
 @each_exercise
 @pytest.mark.parametrize(
-    "answer", ["10**400", "float('inf')", "'abc'", "float('nan')", "[]", "object()", "{}", "lambda *a, **k: None"]
+    "answer",
+    [
+        "10**400",
+        "float('inf')",
+        "'abc'",
+        "float('nan')",
+        "[]",
+        "object()",
+        "{}",
+        "lambda *a, **k: None",
+    ],
 )
 def test_nonsense_gets_a_message_and_no_traceback(number, name, answer, contexts):
     parts, names = exercises(number)[name], contexts(number)

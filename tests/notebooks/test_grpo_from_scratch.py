@@ -1,6 +1,8 @@
-"""Notebook 06 against TRL, number for number: the cells a reader sees are run on GRPOTrainer's own batches.
+"""Notebook 06 against TRL, number for number: the cells a reader sees are run on GRPOTrainer's own
+batches.
 
-What is compared is the notebook's source itself, so the two cannot drift apart. Everything is in fp32.
+What is compared is the notebook's source itself, so the two cannot drift apart. Everything is in
+fp32.
 """
 
 import json
@@ -37,7 +39,9 @@ CLIP = (0.05, 0.08)  # so narrow that a few steps reach it
 
 
 def defined(*tags, **names):
-    """What the notebook's cells with one of these tags define, given some names that its other cells would define."""
+    """What the notebook's cells with one of these tags define, given some names that its other
+    cells would define.
+    """
     names = {"torch": torch} | names
     for cell in CELLS:
         if set(tags) & set(cell.metadata.get("tags", [])):
@@ -52,7 +56,9 @@ def new_policy():
     """fp32, and LoRA whose B is not zero, so that A has a gradient from the first step on."""
     seed_everything(5)
     model = AutoModelForCausalLM.from_pretrained(POCKET.model_path, dtype=torch.float32)
-    policy = get_peft_model(model, LoraConfig(r=4, lora_alpha=8, target_modules=LORA_TARGETS, task_type="CAUSAL_LM"))
+    policy = get_peft_model(
+        model, LoraConfig(r=4, lora_alpha=8, target_modules=LORA_TARGETS, task_type="CAUSAL_LM")
+    )
     with torch.no_grad():
         for name, weight in policy.named_parameters():
             if "lora_B" in name:
@@ -61,31 +67,45 @@ def new_policy():
 
 
 def graded(completions, **columns):
-    """Different for nearly every completion; an integer a character, so that sums are exact in any order."""
+    """Different for nearly every completion; an integer a character, so that sums are exact in any
+    order.
+    """
     return [float(sum(map(ord, completion[-1]["content"])) % 17) / 16 for completion in completions]
 
 
 class Compared(GRPOTrainer):
-    """Does what GRPOTrainer does, and notes beside it what the notebook's cells make of the same batch."""
+    """Does what GRPOTrainer does, and notes beside it what the notebook's cells make of the same
+    batch.
+    """
 
     def compute_loss(self, model, inputs, **kwargs):
         self.loss_seen = super().compute_loss(model, inputs, **kwargs)
         return self.loss_seen
 
     def training_step(self, model, inputs, num_items_in_batch):
-        weights = {name: weight for name, weight in model.named_parameters() if weight.requires_grad}
-        before = {name: None if weight.grad is None else weight.grad.clone() for name, weight in weights.items()}
+        weights = {
+            name: weight for name, weight in model.named_parameters() if weight.requires_grad
+        }
+        before = {
+            name: None if weight.grad is None else weight.grad.clone()
+            for name, weight in weights.items()
+        }
         seen = {}
         prepare = self._prepare_inputs
         self._prepare_inputs = lambda batch: seen.setdefault("inputs", prepare(batch))
         step_loss = super().training_step(model, inputs, num_items_in_batch)
         self._prepare_inputs = prepare
-        theirs = {name: weight.grad - (0 if before[name] is None else before[name]) for name, weight in weights.items()}
+        theirs = {
+            name: weight.grad - (0 if before[name] is None else before[name])
+            for name, weight in weights.items()
+        }
         after = {name: weight.grad.clone() for name, weight in weights.items()}
         model.zero_grad()
         ours = self.ours(model, seen["inputs"])
         ours["loss"].backward()
-        ours["gradient"] = max((weights[name].grad - theirs[name]).abs().max().item() for name in weights)
+        ours["gradient"] = max(
+            (weights[name].grad - theirs[name]).abs().max().item() for name in weights
+        )
         ours["size"] = max(theirs[name].abs().max().item() for name in weights)
         ours["loss_gap"] = abs(ours["loss"].item() - self.loss_seen.item())
         ours["kl_theirs"] = self._metrics["train"]["kl"][-1] if self.beta else None
@@ -130,7 +150,9 @@ class Compared(GRPOTrainer):
 
 
 def compare(folder, tokenizer, steps, **options):
-    """Train with TRL, and return what was noted at each forward pass, and the rewards of each round of sampling."""
+    """Train with TRL, and return what was noted at each forward pass, and the rewards of each round
+    of sampling.
+    """
     rows = load_task("arithmetic/sums", train_size=24, holdout_size=1).train
     rounds = []
 
@@ -168,22 +190,33 @@ def compare(folder, tokenizer, steps, **options):
 def agree(compared, rounds, scale):
     for ours in compared:
         assert ours["loss_gap"] < WITHIN
-        assert ours["gradient"] < min(WITHIN, ours["size"] / 1000), "of the largest entry, and not by its smallness"
+        assert ours["gradient"] < min(WITHIN, ours["size"] / 1000), (
+            "of the largest entry, and not by its smallness"
+        )
         if ours["kl_theirs"] is not None:
             assert abs(ours["kl"] - ours["kl_theirs"]) < WITHIN
-    if compared[0]["kl_theirs"] is not None:  # TRL's reference is the adapter as it was at first: no distance then
+    # TRL's reference is the adapter as it was at first: no distance then
+    if compared[0]["kl_theirs"] is not None:
         assert max(ours["kl"] for ours in compared) > 1e-4
     for at, rewards in enumerate(rounds):  # TRL shuffles a round before it trains on it
         per_round = len(compared) // len(rounds)
-        trained_on = [ours["advantages_theirs"] for ours in compared[at * per_round : (at + 1) * per_round]]
+        trained_on = [
+            ours["advantages_theirs"] for ours in compared[at * per_round : (at + 1) * per_round]
+        ]
         theirs = torch.cat(trained_on)[: len(rewards)].sort().values
-        mine = GRPO["advantages"](torch.tensor(rewards).view(-1, GROUP), scale).flatten().sort().values
+        mine = (
+            GRPO["advantages"](torch.tensor(rewards).view(-1, GROUP), scale).flatten().sort().values
+        )
         assert (theirs - mine).abs().max() < WITHIN and mine.abs().max() > 0.01
 
 
 LOSSES, SCALES, BETAS = ["grpo", "bnpo", "dr_grpo", "dapo"], ["group", "batch", "none"], [0.0, 0.5]
 # Every two values of two settings together at least once: half of all combinations.
-PAIRS = [(loss, scale, BETAS[(i + j) % 2]) for i, loss in enumerate(LOSSES) for j, scale in enumerate(SCALES)]
+PAIRS = [
+    (loss, scale, BETAS[(i + j) % 2])
+    for i, loss in enumerate(LOSSES)
+    for j, scale in enumerate(SCALES)
+]
 
 
 @pytest.mark.parametrize(("loss_type", "scale", "beta"), PAIRS)
@@ -191,21 +224,33 @@ def test_the_same_numbers_as_trl_with_clipping_active(tmp_path, tokenizer, loss_
     options = {"loss_type": loss_type, "scale_rewards": scale, "beta": beta, "num_iterations": 3}
     compared, rounds = compare(tmp_path, tokenizer, 3, **options)
     assert len(compared) == 3 and len(rounds) == 1
-    assert compared[0]["clipped"] == 0 and compared[2]["clipped"] > 0.01, "the third iteration must meet the bounds"
+    assert compared[0]["clipped"] == 0 and compared[2]["clipped"] > 0.01, (
+        "the third iteration must meet the bounds"
+    )
     agree(compared, rounds, scale)
 
 
 @pytest.mark.parametrize("loss_type", ["grpo", "bnpo", "dr_grpo", "dapo"])
 def test_the_same_numbers_where_a_step_is_two_forward_passes(tmp_path, tokenizer, loss_type):
-    options = {"loss_type": loss_type, "beta": 0.5, "temperature": 0.8, "gradient_accumulation_steps": 2}
+    options = {
+        "loss_type": loss_type,
+        "beta": 0.5,
+        "temperature": 0.8,
+        "gradient_accumulation_steps": 2,
+    }
     options |= {"learning_rate": 2e-2}  # so that one step is far enough for a KL to compare
-    compared, rounds = compare(tmp_path, tokenizer, 2, **options | {"per_device_train_batch_size": GROUP})
+    compared, rounds = compare(
+        tmp_path, tokenizer, 2, **options | {"per_device_train_batch_size": GROUP}
+    )
     assert len(compared) == 4 and len(rounds) == 2
     agree(compared, rounds, "group")
 
 
 def test_without_its_adapter_the_model_is_the_reference(tokenizer):
-    policy, base = new_policy(), AutoModelForCausalLM.from_pretrained(POCKET.model_path, dtype=torch.float32)
+    policy, base = (
+        new_policy(),
+        AutoModelForCausalLM.from_pretrained(POCKET.model_path, dtype=torch.float32),
+    )
     ids = tokenizer("What is 2 + 3?", return_tensors="pt")["input_ids"]
     batch = {"ids": ids, "attention_mask": torch.ones_like(ids), "length": 4}
     with torch.no_grad():
@@ -217,9 +262,14 @@ def test_without_its_adapter_the_model_is_the_reference(tokenizer):
 
 def test_sampling_cold_is_what_generate_finds_greedily(tokenizer):
     policy = new_policy().eval()
-    prompts = [f"<|im_start|>user\nWhat is {n}?<|im_end|>\n<|im_start|>assistant\n" for n in ("2 + 3", "41 + 7 + 9", "5 + 50")]
+    prompts = [
+        f"<|im_start|>user\nWhat is {n}?<|im_end|>\n<|im_start|>assistant\n"
+        for n in ("2 + 3", "41 + 7 + 9", "5 + 50")
+    ]
     batch = tokenizer(prompts, return_tensors="pt", padding=True, padding_side="left")
-    ids, mask = GRPO["sample"](policy, batch["input_ids"], batch["attention_mask"], 16, temperature=1e-4)
+    ids, mask = GRPO["sample"](
+        policy, batch["input_ids"], batch["attention_mask"], 16, temperature=1e-4
+    )
     greedy = policy.generate(**batch, max_new_tokens=16, do_sample=False, repetition_penalty=1.0)
     greedy = greedy[:, batch["input_ids"].shape[1] :]
     for row, kept, expected in zip(ids, mask, greedy, strict=True):
@@ -245,36 +295,47 @@ def test_a_rollout_keeps_what_each_policy_gave_and_whose_advantage_is_whose(toke
     given = {"tokenizer": tokenizer, "settings": POCKET, "correctness_reward": correct, "fmt": None}
     names = defined("algorithm", "support", **given)
     policy, rows = new_policy(), load_task("arithmetic/sums", train_size=3, holdout_size=1).train
-    batch, old, reference, advantage, mask, logged = names["rollout"](policy, rows, GROUP, reward, above_the_mean)
+    batch, old, reference, advantage, mask, logged = names["rollout"](
+        policy, rows, GROUP, reward, above_the_mean
+    )
     base = AutoModelForCausalLM.from_pretrained(POCKET.model_path, dtype=torch.float32)
     with torch.no_grad():
         assert ((old - GRPO["token_log_probs"](policy, **batch)) * mask).abs().max() < WITHIN
         assert ((reference - GRPO["token_log_probs"](base, **batch)) * mask).abs().max() < WITHIN
     assert ((old - reference) * mask).abs().max() > 1e-3
-    assert [answer for _, answer in texts_seen] == [answer for answer in rows["answer"] for _ in range(GROUP)]
+    assert [answer for _, answer in texts_seen] == [
+        answer for answer in rows["answer"] for _ in range(GROUP)
+    ]
     lengths = torch.tensor([float(len(text)) for text, _ in texts_seen]).view(-1, GROUP)
     assert torch.allclose(advantage, (lengths - lengths.mean(dim=1, keepdim=True)).flatten())
     assert advantage.abs().max() > 1 and logged["reward"] == lengths.mean()
-    written = tokenizer.batch_decode(batch["ids"][:, -batch["length"] :] * mask, skip_special_tokens=True)
+    written = tokenizer.batch_decode(
+        batch["ids"][:, -batch["length"] :] * mask, skip_special_tokens=True
+    )
     assert all(text in whole for (text, _), whole in zip(texts_seen, written, strict=True))
 
 
-# --- The exercises ---------------------------------------------------------------------------------------------------------
+# --- The exercises --------------------------------------------------------------------------------
 
-EXERCISES = runpy.run_path(str(Path(__file__).with_name("exercises") / "06.py"))  # the wrong answers: test_exercises.py
+# the wrong answers: test_exercises.py
+EXERCISES = runpy.run_path(str(Path(__file__).with_name("exercises") / "06.py"))
 
 
 @pytest.mark.parametrize("name", EXERCISES["RIGHT"])
 def test_a_check_takes_any_right_solution_whatever_it_returns_its_numbers_in(name):
     names = EXERCISES["context"](None)
     check = f"check_{name}"
-    (source,) = [cell.source for cell in CELLS if "check" in cell.metadata.get("tags", []) and f"def {check}(" in cell.source]
+    (source,) = [
+        cell.source
+        for cell in CELLS
+        if "check" in cell.metadata.get("tags", []) and f"def {check}(" in cell.source
+    ]
     exec(source, names)
     for solution in EXERCISES["RIGHT"][name]:
         assert names[check](solution).startswith("Right")
 
 
-# --- The notebook ------------------------------------------------------------------------------------------------------------
+# --- The notebook ---------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -285,18 +346,27 @@ def printed(executed):
     copy = run.path(f"notebooks/{PATH.name}")
     sizes = {"run": run.name, "max_steps": 20, "trial_steps": 2, "holdout_questions": 128}
     papermill.execute_notebook(str(PATH), str(copy), sizes, cwd=str(NOTEBOOKS), progress_bar=False)
-    assert all((run.folder / "figures" / f"{name}.png").is_file() for name in ("from_scratch", "from_scratch_accuracy"))
+    assert all(
+        (run.folder / "figures" / f"{name}.png").is_file()
+        for name in ("from_scratch", "from_scratch_accuracy")
+    )
     cells = [cell for cell in nbformat.read(copy, 4).cells if cell.cell_type == "code"]
     return "".join(output.get("text", "") for cell in cells for output in cell.outputs)
 
 
 def test_it_trains(printed):
-    accuracy = [float(line.split()[4].rstrip("%")) for line in printed.splitlines() if "  holdout accuracy " in line]
+    accuracy = [
+        float(line.split()[4].rstrip("%"))
+        for line in printed.splitlines()
+        if "  holdout accuracy " in line
+    ]
     assert len(accuracy) == 3 and accuracy[0] < 45 and accuracy[-1] > 60, "0, 10 and 20 steps"
 
 
 def test_it_prints_its_distance_to_trl(printed):
-    found = re.findall(r"^(\w+) +largest entry (\S+)   max \|Δ\| to TRL (\S+)$", printed, re.MULTILINE)
+    found = re.findall(
+        r"^(\w+) +largest entry (\S+)   max \|Δ\| to TRL (\S+)$", printed, re.MULTILINE
+    )
     assert [what for what, *_ in found] == ["advantages", "KL", "loss", "gradient"]
     assert all(float(largest) > 0 and float(gap) < WITHIN for _, largest, gap in found)
     (clipped,) = re.findall(r"^tokens clipped: (\S+)%$", printed, re.MULTILINE)
@@ -304,15 +374,25 @@ def test_it_prints_its_distance_to_trl(printed):
 
 
 REFUSED = {
-    "another model": ({"model": "unsloth/Qwen3-4B"}, {}, "is of unsloth/Qwen3-4B; this notebook needs"),
+    "another model": (
+        {"model": "unsloth/Qwen3-4B"},
+        {},
+        "is of unsloth/Qwen3-4B; this notebook needs",
+    ),
     "another loss": ({"loss_type": "sapo"}, {}, "trained with loss_type='sapo'; here are grpo"),
     "too short": ({}, {"trial_steps": 1}, "trial_steps=1: give a whole number of at least 2"),
-    "no holdout": ({}, {"holdout_questions": 0}, "holdout_questions=0: give a whole number of at least 1"),
+    "no holdout": (
+        {},
+        {"holdout_questions": 0},
+        "holdout_questions=0: give a whole number of at least 1",
+    ),
 }
 
 
 @pytest.mark.parametrize(("settings", "parameters", "message"), REFUSED.values(), ids=REFUSED)
-def test_what_it_cannot_do_is_refused_before_anything_trains(executed, tmp_path, monkeypatch, settings, parameters, message):
+def test_what_it_cannot_do_is_refused_before_anything_trains(
+    executed, tmp_path, monkeypatch, settings, parameters, message
+):
     monkeypatch.setenv("GRPO_RUNS_DIR", str(tmp_path))
     run = Run("refused")
     shutil.copytree(executed.folder, run.folder)

@@ -1,4 +1,6 @@
-"""The notebooks in JupyterLab, in a real browser: `make lab`, the menus, and what is seen at two widths and in the dark."""
+"""The notebooks in JupyterLab, in a real browser: `make lab`, the menus, and what is seen at two
+widths and in the dark.
+"""
 
 import socket
 
@@ -10,7 +12,9 @@ from in_lab import HANGS, Page, Served, change
 from helpers.commands import checkpoint
 from helpers.runs import Run
 
-sync_api = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed: make optional")
+sync_api = pytest.importorskip(
+    "playwright.sync_api", reason="Playwright is not installed: make optional"
+)
 pytestmark = [pytest.mark.slow, in_a_browser]
 WIDTHS = (1280, 800)
 PICTURES = {"01": 1, "03": 5, "04": 9}
@@ -19,7 +23,10 @@ SHORT = {'run = "demo"': 'run = "short"', "max_steps = None": "max_steps = 6"}
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory):
-    """One server for all tests, told to take a port that is taken: what it is, and that port. It ends with all its kernels."""
+    """One server for all tests, told to take a port that is taken: what it is, and that port.
+
+    It ends with all its kernels.
+    """
     folder = tmp_path_factory.mktemp("checkout")
     with pytest.MonkeyPatch.context() as patch, socket.create_server(("127.0.0.1", 0)) as taken:
         patch.setenv("GRPO_RUNS_DIR", str(folder / "runs"))
@@ -37,25 +44,33 @@ def lab(tmp_path_factory):
 @pytest.fixture(scope="module")
 def window(lab):
     with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=BROWSER, args=["--no-sandbox", "--disable-gpu", "--disable-sync"])
+        browser = playwright.chromium.launch(
+            executable_path=BROWSER, args=["--no-sandbox", "--disable-gpu", "--disable-sync"]
+        )
         yield Page(browser, lab[0].address)
         browser.close()
 
 
 @pytest.fixture
 def page(window, tmp_path):
-    """JupyterLab, whose console has nothing to complain of at the end; the last thing seen lies in the test's folder."""
+    """JupyterLab, whose console has nothing to complain of at the end; the last thing seen lies in
+    the test's folder.
+    """
     yield window
     window.page.screenshot(path=tmp_path / "end.png")
     assert window.errors == []
 
 
 def check_looks(page: Page, number: str) -> None:
-    """At both widths all figures whole and no faint text; at the larger one nothing has to be scrolled sideways either."""
+    """At both widths all figures whole and no faint text; at the larger one nothing has to be
+    scrolled sideways either.
+    """
     for width in WIDTHS:
         seen = page.measured(width)
         assert len(seen["images"]) == PICTURES[number] and seen["faint"] == []
-        assert all(image["whole"] and image["width"] >= 300 for image in seen["images"]), seen["images"]
+        assert all(image["whole"] and image["width"] >= 300 for image in seen["images"]), seen[
+            "images"
+        ]
         assert width < 1280 or seen["wide"] == []
     page.page.set_viewport_size({"width": 1280, "height": 800})
 
@@ -93,7 +108,8 @@ def test_04_unfolds_completions_without_a_kernel_and_has_menus_with_one(page):
     menus.get_by_role("slider").press("End")
     menus.locator(".widget-readout", has_text="32").wait_for()
     sync_api.expect(shown).not_to_have_text(first, timeout=1000 * HANGS)
-    page.status("| Idle")  # the kernel has listed the questions of this step: it would choose the first once more
+    # the kernel has listed the questions of this step: it would choose the first once more
+    page.status("| Idle")
     question.select_option(index=1)
     asked = question.locator("option").nth(1).inner_text()
     menus.locator("b", has_text=asked).wait_for()

@@ -1,4 +1,6 @@
-"""The notebooks through papermill, on the real libraries and the pocket model: what they write, and how they refuse."""
+"""The notebooks through papermill, on the real libraries and the pocket model: what they write, and
+how they refuse.
+"""
 
 import hashlib
 import json
@@ -19,8 +21,8 @@ from papermill.exceptions import PapermillExecutionError
 
 from helpers import PROJECT, presets
 from helpers.commands.pipeline import NOTEBOOKS
-from helpers.tags import THINK_ANSWER
 from helpers.runs import Run
+from helpers.tags import THINK_ANSWER
 
 PATHS = sorted(NOTEBOOKS.glob("[0-9][0-9]_*.ipynb"))
 REWARDS = ("correctness", "substantial_format")
@@ -35,7 +37,9 @@ def execute(number, run, **parameters):
     """One notebook as a batch user runs it: papermill itself, no helper of ours around it."""
     (path,) = NOTEBOOKS.glob(f"{number}_*.ipynb")
     copy = Run(run).path(f"notebooks/{path.name}")
-    papermill.execute_notebook(str(path), str(copy), {"run": run} | parameters, cwd=str(NOTEBOOKS), progress_bar=False)
+    papermill.execute_notebook(
+        str(path), str(copy), {"run": run} | parameters, cwd=str(NOTEBOOKS), progress_bar=False
+    )
 
 
 def hashes(folder):
@@ -46,11 +50,13 @@ def hashes(folder):
     }
 
 
-# --- As committed ------------------------------------------------------------------------------------------------------
+# --- As committed ---------------------------------------------------------------------------------
 
 
 def test_they_are_numbered_without_a_gap():
-    assert [path.name[:2] for path in PATHS] == [f"{i + 1:02}" for i in range(len(PATHS))] and len(PATHS) >= 6
+    assert [path.name[:2] for path in PATHS] == [f"{i + 1:02}" for i in range(len(PATHS))] and len(
+        PATHS
+    ) >= 6
 
 
 @each_notebook
@@ -59,17 +65,26 @@ def test_structure(path):
     nbformat.validate(notebook)
     assert notebook.metadata.language_info.name == "python"
     first = notebook.cells[0].source
-    assert first.startswith("# ") and "**You will learn**" in first and "**Time and hardware:**" in first
+    assert (
+        first.startswith("# ")
+        and "**You will learn**" in first
+        and "**Time and hardware:**" in first
+    )
     tagged = [cell for cell in notebook.cells if "parameters" in cell.metadata.get("tags", [])]
     assert len(tagged) == 1
-    assert code_cells(path)[0].source == code_cells(PATHS[0])[0].source, "the Colab cell is the same in all"
+    assert code_cells(path)[0].source == code_cells(PATHS[0])[0].source, (
+        "the Colab cell is the same in all"
+    )
     for before, cell in zip(notebook.cells, notebook.cells[1:], strict=False):
         if cell.cell_type == "code":
-            # A configuration is spelt out, however long: its lines `name=value,` or `"name": value,` do not count.
+            # A configuration is spelt out, however long: its lines `name=value,` or `"name":
+            # value,` do not count.
             setting = r'\s+(\w+=|"\w+": ).*,(  #.*)?$|from |import |\s*$'
             code = [line for line in cell.source.splitlines() if not re.match(setting, line)]
             tags = cell.metadata.get("tags", [])
-            assert len(code) <= (50 if "check" in tags else 25) or "parameters" in tags, f"a long cell: {cell.source[:60]}"
+            assert len(code) <= (50 if "check" in tags else 25) or "parameters" in tags, (
+                f"a long cell: {cell.source[:60]}"
+            )
             assert before.cell_type == "markdown", f"no sentence before: {cell.source[:60]}"
 
 
@@ -96,17 +111,25 @@ def test_the_rewards_trained_with_are_the_rewards_tested():
 def test_the_lines_a_reader_came_for_are_in_notebook_03():
     (path,) = NOTEBOOKS.glob("03_*.ipynb")
     text = "\n".join(cell.source for cell in code_cells(path))
-    for line in ("FastLanguageModel.from_pretrained(", "load_in_4bit=", "get_peft_model(", "GRPOConfig(", "GRPOTrainer("):
+    for line in (
+        "FastLanguageModel.from_pretrained(",
+        "load_in_4bit=",
+        "get_peft_model(",
+        "GRPOConfig(",
+        "GRPOTrainer(",
+    ):
         assert line in text
     assert re.search(r"trainer\.train\(", text)
     assert text.index("from unsloth import") < text.index("from trl import")
 
 
-# --- What a run leaves ---------------------------------------------------------------------------------------------------
+# --- What a run leaves ----------------------------------------------------------------------------
 
 
 def test_no_question_is_on_both_sides(executed):
-    train, holdout = (pd.read_parquet(executed.require(f"data/{side}.parquet")) for side in ("train", "holdout"))
+    train, holdout = (
+        pd.read_parquet(executed.require(f"data/{side}.parquet")) for side in ("train", "holdout")
+    )
     assert (len(train), len(holdout)) == (200, 128)
     assert not set(train["question"]) & set(holdout["question"])
     for table in (train, holdout):
@@ -116,7 +139,9 @@ def test_no_question_is_on_both_sides(executed):
 
 def test_the_flight_check_says_what_the_training_will_take(executed):
     cells = code_cells(executed.require("notebooks/03_grpo_training.ipynb"))
-    printed = {cell.source: "".join(output.get("text", "") for output in cell.outputs) for cell in cells}
+    printed = {
+        cell.source: "".join(output.get("text", "") for output in cell.outputs) for cell in cells
+    }
     (parts,) = [text for source, text in printed.items() if "memory.check(" in source]
     assert "frozen weights" in parts and "at most, while" in parts
     (forecast,) = [text for source, text in printed.items() if "flight.trial_step(" in source]
@@ -127,11 +152,20 @@ def test_the_flight_check_says_what_the_training_will_take(executed):
 def test_the_curves_have_trls_columns(executed):
     history = pd.read_csv(executed.require("metrics.csv"))
     assert list(history["step"]) == list(range(1, 13))
-    named = {"reward", "reward_std", "frac_reward_zero_std", "kl", "loss", "grad_norm", "completions/mean_length"}
+    named = {
+        "reward",
+        "reward_std",
+        "frac_reward_zero_std",
+        "kl",
+        "loss",
+        "grad_norm",
+        "completions/mean_length",
+    }
     named |= {f"rewards/{name}_reward/mean" for name in REWARDS}
     assert named <= set(history.columns)
     assert history[sorted(named)].notna().all(axis=None)
-    # The logged reward is the weighted sum of the single ones, with the weights that the notebook shows.
+    # The logged reward is the weighted sum of the single ones, with the weights that the notebook
+    # shows.
     single = [history[f"rewards/{name}_reward/mean"] for name in REWARDS]
     assert (history["reward"] - (single[0] + 0.25 * single[1])).abs().max() < 1e-4
 
@@ -162,22 +196,45 @@ def test_the_evaluation_has_intervals_that_contain_the_point(executed):
 def test_the_merge_is_proven(executed):
     merge = executed.section("merge")
     assert abs(merge["kept"] - 1) < 1e-3 and merge["unexplained"] < 1e-3
-    assert merge["logit_difference"] <= 1e-3 < merge["quantisation_gap"]["dequantised"] < merge["quantisation_gap"]["original"]
+    assert (
+        merge["logit_difference"]
+        <= 1e-3
+        < merge["quantisation_gap"]["dequantised"]
+        < merge["quantisation_gap"]["original"]
+    )
     assert (executed.folder / "merged" / "README.md").is_file() and merge["into"] == "original"
     base = executed.section("training")["base"]
-    assert (base["name"], base["quantised"], base["layers_in_4_bits"]) == ("pocket", "here", 28) and base["fingerprint"]
+    assert (base["name"], base["quantised"], base["layers_in_4_bits"]) == (
+        "pocket",
+        "here",
+        28,
+    ) and base["fingerprint"]
 
 
 def test_baseline_and_trained_are_compared_on_the_same_questions(executed):
-    comparison, evaluation = (json.loads(executed.require(f"{name}.json").read_text()) for name in ("comparison", "evaluation"))
-    for decoding, entries in (("sampled", evaluation), ("greedy", {m: e["greedy"] for m, e in evaluation.items()})):
+    comparison, evaluation = (
+        json.loads(executed.require(f"{name}.json").read_text())
+        for name in ("comparison", "evaluation")
+    )
+    for decoding, entries in (
+        ("sampled", evaluation),
+        ("greedy", {m: e["greedy"] for m, e in evaluation.items()}),
+    ):
         found = comparison[decoding]
         right = {model: round(entry["accuracy"] * entry["n"]) for model, entry in entries.items()}
         assert (
-            found["won"] + found["both_right"] == right["trained"] and found["lost"] + found["both_right"] == right["baseline"]
+            found["won"] + found["both_right"] == right["trained"]
+            and found["lost"] + found["both_right"] == right["baseline"]
         )
-        assert found["n"] == found["won"] + found["lost"] + found["both_right"] + found["both_wrong"] == 128
-    assert all(evaluation[model]["other"]["source"] == "arithmetic/differences" for model in ("baseline", "trained"))
+        assert (
+            found["n"]
+            == found["won"] + found["lost"] + found["both_right"] + found["both_wrong"]
+            == 128
+        )
+    assert all(
+        evaluation[model]["other"]["source"] == "arithmetic/differences"
+        for model in ("baseline", "trained")
+    )
     assert list(evaluation["trained"]["pass_at_k"]) == ["1", "2", "4", "8", "16"]
 
 
@@ -191,7 +248,10 @@ inputs = tokenizer.apply_chat_template(messages, add_generation_prompt=True, ret
 text = tokenizer.decode(model.generate(**inputs, max_new_tokens=32, do_sample=False)[0][inputs["input_ids"].shape[1]:])
 print(json.dumps([text, [m for m in ("unsloth", "peft") if m in sys.modules]]))
 """
-    prompt = [{"role": "system", "content": THINK_ANSWER.system_prompt}, {"role": "user", "content": "What is 12 + 30?"}]
+    prompt = [
+        {"role": "system", "content": THINK_ANSWER.system_prompt},
+        {"role": "user", "content": "What is 12 + 30?"},
+    ]
     call = [python, "-c", script, str(executed.require("merged")), json.dumps(prompt)]
     output = subprocess.run(call, capture_output=True, text=True, check=True).stdout
     text, loaded = json.loads(output.splitlines()[-1])
@@ -201,15 +261,34 @@ print(json.dumps([text, [m for m in ("unsloth", "peft") if m in sys.modules]]))
 def test_the_manifest_says_how_to_repeat_it(executed):
     manifest = executed.manifest
     assert list(manifest) == ["name", "data", "rewards", "training", "evaluation", "merge"]
-    assert manifest["training"]["settings"]["max_steps"] == 12 and manifest["training"]["seed"] == 3407
-    assert manifest["training"]["data"] == manifest["rewards"]["data"] == manifest["data"]["fingerprint"]
-    assert manifest["evaluation"]["training"] == manifest["merge"]["training"] == manifest["training"]["written"]
+    assert (
+        manifest["training"]["settings"]["max_steps"] == 12 and manifest["training"]["seed"] == 3407
+    )
+    assert (
+        manifest["training"]["data"]
+        == manifest["rewards"]["data"]
+        == manifest["data"]["fingerprint"]
+    )
+    assert (
+        manifest["evaluation"]["training"]
+        == manifest["merge"]["training"]
+        == manifest["training"]["written"]
+    )
     assert (manifest["data"]["notebook"], manifest["training"]["notebook"]) == ("01", "03")
     assert {"torch", "trl", "unsloth", "transformers"} <= set(manifest["training"]["versions"])
 
 
 def test_figures_are_pictures(executed):
-    names = {"prompt_lengths", "reward", "each_reward", "spread", "kl", "completion_length", "loss", "accuracy"}
+    names = {
+        "prompt_lengths",
+        "reward",
+        "each_reward",
+        "spread",
+        "kl",
+        "completion_length",
+        "loss",
+        "accuracy",
+    }
     names |= {"reward_signal", "reasoning"}
     assert {path.stem for path in (executed.folder / "figures").glob("*.png")} == names
     assert all(path.stat().st_size > 5_000 for path in (executed.folder / "figures").glob("*.png"))
@@ -219,11 +298,18 @@ def test_figures_are_pictures(executed):
 def test_no_torch_where_none_is_needed(executed, number, python):
     (path,) = NOTEBOOKS.glob(f"{number}_*.ipynb")
     source = "\n".join(cell.source for cell in code_cells(path)[1:])
-    script = f"display = print\nrun_code = {source!r}.replace('run = \"demo\"', 'run = \"suite\"')\n"
-    script += "import matplotlib; matplotlib.use('agg')\nexec(run_code)\nimport sys; print('torch' in sys.modules)"
+    script = (
+        f"display = print\nrun_code = {source!r}.replace('run = \"demo\"', 'run = \"suite\"')\n"
+    )
+    script += (
+        "import matplotlib; matplotlib.use('agg')\nexec(run_code)\nimport sys; "
+        "print('torch' in sys.modules)"
+    )
     environment = os.environ | {"GRPO_RUNS_DIR": str(executed.folder.parent)}
     if number == "01":  # as it was prepared, so that the run stays what the other tests expect
-        script = script.replace('preset = "auto"', 'preset = "pocket"').replace('run = "suite"\'', 'run = "no_torch"\'')
+        script = script.replace('preset = "auto"', 'preset = "pocket"').replace(
+            'run = "suite"\'', 'run = "no_torch"\''
+        )
     done = subprocess.run([python, "-c", script], env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == "False"
@@ -260,13 +346,17 @@ def test_without_unsloth_the_same_training_gives_the_same_curve(executed):
     pd.testing.assert_frame_equal(plain[columns], unsloth[columns], rtol=0.02, atol=0.02)
 
 
-# --- Interrupted ---------------------------------------------------------------------------------------------------------
+# --- Interrupted ----------------------------------------------------------------------------------
 
 
 def test_an_interrupted_training_loses_nothing_and_goes_on(executed, python):
     run = Run("interrupted")
     shutil.copytree(executed.folder, run.folder)
-    kept = [name for name in hashes(run.folder) if not name.startswith(("checkpoints", "manifest", "asked"))]
+    kept = [
+        name
+        for name in hashes(run.folder)
+        if not name.startswith(("checkpoints", "manifest", "asked"))
+    ]
     before = hashes(run.folder)
     command = [python, "-m", "helpers", "run", "--run", run.name, "--only", "03"]
     command += ["-p", "seed=5", "-p", "max_steps=12", "-p", "save_steps=4"]
@@ -300,7 +390,7 @@ def test_an_interrupted_training_loses_nothing_and_goes_on(executed, python):
     assert run.section("training")["seed"] == 5
 
 
-# --- Refused -------------------------------------------------------------------------------------------------------------
+# --- Refused --------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -315,7 +405,10 @@ def runs(tmp_path, monkeypatch):
         (["--preset", "t5"], "preset 't5' is not known. Known: auto, pocket, small, t4, l4, a100"),
         (["--run", "a/b"], "'a/b' is not a run name"),
         (["--run", ".."], "'..' is not a run name"),
-        (["-p", "max_step=5"], "no chosen notebook has a parameter 'max_step'. Did you mean 'max_steps'?"),
+        (
+            ["-p", "max_step=5"],
+            "no chosen notebook has a parameter 'max_step'. Did you mean 'max_steps'?",
+        ),
         (["-p", "max_prompt_tokens=5"], "no chosen notebook has a parameter 'max_prompt_tokens'"),
         (["-p", "max_steps"], "write it as KEY=VALUE"),
         (["--only", "99"], "there is no notebook 99"),
@@ -337,10 +430,18 @@ def test_refused_before_anything_runs(cli, runs, arguments, message):
 
 @pytest.mark.parametrize("number", ["02", "03", "04", "05"])
 def test_a_notebook_before_the_one_it_needs_names_that_one(runs, number):
-    needed = {"02": "01_data_preparation", "03": "01_data_preparation", "04": "03_grpo_training", "05": "03_grpo_training"}
+    needed = {
+        "02": "01_data_preparation",
+        "03": "01_data_preparation",
+        "04": "03_grpo_training",
+        "05": "03_grpo_training",
+    }
     with pytest.raises(PapermillExecutionError) as error:
         execute(number, "early")
-    assert error.value.ename == "FileNotFoundError" and f"Run notebook {needed[number]} first" in error.value.evalue
+    assert (
+        error.value.ename == "FileNotFoundError"
+        and f"Run notebook {needed[number]} first" in error.value.evalue
+    )
 
 
 @pytest.mark.parametrize(
@@ -349,7 +450,10 @@ def test_a_notebook_before_the_one_it_needs_names_that_one(runs, number):
         (None, "no such file"),
         (b"", "the file is empty"),
         (b"question,answer\ncaf\xe9,1\n", "line 2 is not UTF-8"),
-        (b"problem,solution\n1 + 1,2\n", "no column 'question', 'answer'. It has: problem, solution"),
+        (
+            b"problem,solution\n1 + 1,2\n",
+            "no column 'question', 'answer'. It has: problem, solution",
+        ),
         (b"question,answer\n1 + 1,\n1 + 2, \n", "2 with answer is blank"),
     ],
 )
@@ -375,9 +479,20 @@ def test_a_damaged_manifest_is_named_and_nothing_else_is_touched(cli, executed):
 def test_own_data_from_a_csv_with_other_column_names(cli, runs, tmp_path):
     path = tmp_path / "mine.csv"
     rows = "".join(f"What is {n} + 1?,{n + 1},easy\n" for n in range(40))
-    path.write_text("problem,solution,level\n" + rows + "What is 0 + 1?,1,easy\nWhat is 99 + 1?,,hard\n")
+    path.write_text(
+        "problem,solution,level\n" + rows + "What is 0 + 1?,1,easy\nWhat is 99 + 1?,,hard\n"
+    )
     columns = json.dumps({"question": "problem", "answer": "solution"})
-    given = ["-p", f"source={path}", "-p", f"columns={columns}", "-p", "holdout_size=8", "-p", "train_size=30"]
+    given = [
+        "-p",
+        f"source={path}",
+        "-p",
+        f"columns={columns}",
+        "-p",
+        "holdout_size=8",
+        "-p",
+        "train_size=30",
+    ]
     code, _, err = cli("run", "--run", "own", "--only", "01", "--preset", "pocket", *given)
     assert code == 0, err
     report = json.loads(Run("own").require("data_report.json").read_text())
@@ -385,19 +500,29 @@ def test_own_data_from_a_csv_with_other_column_names(cli, runs, tmp_path):
     assert (report["rows_train"], report["rows_holdout"]) == (30, 8)
 
 
-# --- Colab ---------------------------------------------------------------------------------------------------------------
+# --- Colab ----------------------------------------------------------------------------------------
 
 
 def test_the_colab_cell_clones_and_installs_there_and_does_nothing_elsewhere(tmp_path, python):
     if not (PROJECT / ".git").exists():
         pytest.skip("the project is not a git checkout here, so there is nothing to clone")
-    script = code_cells(PATHS[0])[0].source + "\nimport helpers, os; print(os.getcwd(), helpers.__file__, sep='\\n')"
+    script = (
+        code_cells(PATHS[0])[0].source
+        + "\nimport helpers, os; print(os.getcwd(), helpers.__file__, sep='\\n')"
+    )
     environment = {name: value for name, value in os.environ.items() if name != "COLAB_RELEASE_TAG"}
-    elsewhere = subprocess.run([python, "-c", script], cwd=tmp_path, env=environment, capture_output=True, text=True)
+    elsewhere = subprocess.run(
+        [python, "-c", script], cwd=tmp_path, env=environment, capture_output=True, text=True
+    )
     assert elsewhere.returncode == 0 and list(tmp_path.iterdir()) == [], elsewhere.stderr
-    colab = environment | {"COLAB_RELEASE_TAG": "release-colab_test", "GRPO_REPOSITORY": PROJECT.as_uri()}
+    colab = environment | {
+        "COLAB_RELEASE_TAG": "release-colab_test",
+        "GRPO_REPOSITORY": PROJECT.as_uri(),
+    }
     for _ in range(2):  # the second time everything is there
-        there = subprocess.run([python, "-c", script], cwd=tmp_path, env=colab, capture_output=True, text=True)
+        there = subprocess.run(
+            [python, "-c", script], cwd=tmp_path, env=colab, capture_output=True, text=True
+        )
         assert there.returncode == 0, there.stderr
         folder, module = there.stdout.splitlines()[-2:]
         assert folder == str(tmp_path / "grpo-notebooks") and module.startswith(folder)

@@ -1,4 +1,6 @@
-"""Notebook 08 on the real libraries, with as few steps as it takes: every recipe is run, counted and compared."""
+"""Notebook 08 on the real libraries, with as few steps as it takes: every recipe is run, counted
+and compared.
+"""
 
 import shutil
 
@@ -15,9 +17,25 @@ from helpers.runs import Run, write_json
 
 pytestmark = pytest.mark.slow
 
-RECIPES = ["plain", "warm start", "stages", "moving weights", "easy to hard", "hard to easy", "carries only"]
-TINY = {"seeds": [1, 2], "max_steps": 3, "holdout_questions": 16, "warm_start_examples": 8, "rated_questions": 24}
-TARGET = 0.3  # a little above what the untrained policy has: some trainings reach it within three steps, others do not
+RECIPES = [
+    "plain",
+    "warm start",
+    "stages",
+    "moving weights",
+    "easy to hard",
+    "hard to easy",
+    "carries only",
+]
+TINY = {
+    "seeds": [1, 2],
+    "max_steps": 3,
+    "holdout_questions": 16,
+    "warm_start_examples": 8,
+    "rated_questions": 24,
+}
+# a little above what the untrained policy has: some trainings reach it within three steps, others
+# do not
+TARGET = 0.3
 REWARDS = ["correctness_reward", "substantial_format_reward", "careful_share"]
 
 
@@ -25,15 +43,24 @@ def execute(run: Run, **parameters) -> str:
     """The notebook as a batch user runs it; returns all that it printed."""
     copy = run.path("notebooks/08_training_recipes.ipynb")
     source = str(NOTEBOOKS / copy.name)
-    papermill.execute_notebook(source, str(copy), {"run": run.name} | parameters, cwd=str(NOTEBOOKS), progress_bar=False)
-    outputs = [o for c in nbformat.read(copy, as_version=4).cells if c.cell_type == "code" for o in c.outputs]
+    papermill.execute_notebook(
+        source, str(copy), {"run": run.name} | parameters, cwd=str(NOTEBOOKS), progress_bar=False
+    )
+    outputs = [
+        o
+        for c in nbformat.read(copy, as_version=4).cells
+        if c.cell_type == "code"
+        for o in c.outputs
+    ]
     assert not [output for output in outputs if output.get("name") == "stderr"]
     return "".join(output.text for output in outputs if output.output_type == "stream")
 
 
 @pytest.fixture(scope="module")
 def recipes(executed, tmp_path_factory):
-    """A run with the data of the session's run, on which the notebook was executed, and what that printed."""
+    """A run with the data of the session's run, on which the notebook was executed, and what that
+    printed.
+    """
     folder = tmp_path_factory.mktemp("recipes")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("GRPO_RUNS_DIR", str(folder))
@@ -52,7 +79,9 @@ def histories(recipes):
 def test_each_recipe_and_seed_has_a_row(recipes):
     results = pd.read_csv(recipes[0].require("recipes/results.csv"))
     rows = set(zip(results["recipe"], results["seed"], strict=True))
-    assert len(results) == len(rows) and rows == {(name, seed) for name in RECIPES for seed in (1, 2)}
+    assert len(results) == len(rows) and rows == {
+        (name, seed) for name in RECIPES for seed in (1, 2)
+    }
     for measure in ("accuracy", "careful"):
         assert (results[measure].mul(16) % 1 == 0).all() and results[measure].between(0, 1).all()
     assert (results["seconds"] > 0).all()
@@ -60,7 +89,9 @@ def test_each_recipe_and_seed_has_a_row(recipes):
 
 def test_the_cost_is_counted_from_the_histories(recipes, histories):
     for _, row in pd.read_csv(recipes[0].require("recipes/results.csv")).iterrows():
-        history = histories[(histories["recipe"] == row["recipe"]) & (histories["seed"] == row["seed"])]
+        history = histories[
+            (histories["recipe"] == row["recipe"]) & (histories["seed"] == row["seed"])
+        ]
         assert list(history["step"]) == [1, 2, 3] and list(history["completions"]) == [32, 64, 96]
         careful = history["rewards/careful_share/mean"].rolling(3).mean()
         first = history.loc[careful >= TARGET, "completions"].head(1).tolist() or [np.nan]
@@ -71,12 +102,16 @@ def test_the_share_of_careful_workings_is_measured_and_teaches_nothing(histories
     plain = histories[histories["recipe"] == "plain"]
     correct, form, careful = (plain[f"rewards/{name}/mean"] for name in REWARDS)
     assert plain["reward"].tolist() == pytest.approx((correct + 0.25 * form).tolist(), abs=1e-4)
-    assert careful.between(0.05, 0.95).all(), "both workings occur in three steps from the untrained policy"
+    assert careful.between(0.05, 0.95).all(), (
+        "both workings occur in three steps from the untrained policy"
+    )
 
 
 def test_every_recipe_gets_its_paired_differences(recipes):
     run, printed = recipes
-    accuracy = pd.read_csv(run.require("recipes/results.csv")).pivot(index="seed", columns="recipe", values="accuracy")
+    accuracy = pd.read_csv(run.require("recipes/results.csv")).pivot(
+        index="seed", columns="recipe", values="accuracy"
+    )
     for recipe in RECIPES[1:]:
         line = printed.partition(f"{recipe}\n  points of accuracy: ")[2].splitlines()[0]
         mean = 100 * (accuracy[recipe] - accuracy["plain"]).mean()
@@ -99,7 +134,9 @@ def test_the_weights_move_with_the_success_and_the_reward_is_their_sum(histories
     assert weights.sum(axis=1).tolist() == pytest.approx([1.25] * 3, abs=1e-5)
     assert weights.iloc[:, 0].is_monotonic_increasing and weights.iloc[-1, 0] > weights.iloc[0, 0]
     single = moving[[f"rewards/{name}/mean" for name in REWARDS]]
-    assert moving["reward"].tolist() == pytest.approx((weights.to_numpy() * single.to_numpy()).sum(axis=1).tolist(), abs=1e-4)
+    assert moving["reward"].tolist() == pytest.approx(
+        (weights.to_numpy() * single.to_numpy()).sum(axis=1).tolist(), abs=1e-4
+    )
 
 
 def test_another_model_is_refused_before_anything_is_trained(recipes):
@@ -109,7 +146,9 @@ def test_another_model_is_refused_before_anything_is_trained(recipes):
     manifest = run.manifest
     manifest["data"]["settings"]["model"] = "unsloth/Qwen3-4B"
     write_json(other.path("manifest.json"), manifest)
-    with pytest.raises(PapermillExecutionError, match="is not arithmetic/sums for the pocket model") as caught:
+    with pytest.raises(
+        PapermillExecutionError, match="is not arithmetic/sums for the pocket model"
+    ) as caught:
         execute(other, **TINY)
     assert caught.value.ename == "ValueError" and not (other.folder / "recipes").exists()
 
@@ -122,10 +161,20 @@ IMPOSSIBLE = {
 }
 
 
-@pytest.mark.parametrize(("name", "value", "message"), [(name, *rest) for name, rest in IMPOSSIBLE.items()], ids=IMPOSSIBLE)
-def test_what_cannot_be_measured_is_refused_before_anything_is_loaded(executed, monkeypatch, name, value, message):
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [(name, *rest) for name, rest in IMPOSSIBLE.items()],
+    ids=IMPOSSIBLE,
+)
+def test_what_cannot_be_measured_is_refused_before_anything_is_loaded(
+    executed, monkeypatch, name, value, message
+):
     monkeypatch.setenv("GRPO_RUNS_DIR", str(executed.folder.parent))
-    code = [cell.source for cell in nbformat.read(NOTEBOOKS / "08_training_recipes.ipynb", 4).cells if cell.cell_type == "code"]
+    code = [
+        cell.source
+        for cell in nbformat.read(NOTEBOOKS / "08_training_recipes.ipynb", 4).cells
+        if cell.cell_type == "code"
+    ]
     names = {}
     exec(code[1], names)  # the parameters
     names |= {"run": executed.name, name: value}

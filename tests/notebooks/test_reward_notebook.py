@@ -1,4 +1,6 @@
-"""Notebook 02: what it reports, that it needs no model, and that it refuses to go on with rewards that do not hold."""
+"""Notebook 02: what it reports, that it needs no model, and that it refuses to go on with rewards
+that do not hold.
+"""
 
 import json
 import shutil
@@ -32,8 +34,14 @@ def execute(run: Run, source=NOTEBOOK, **parameters) -> str:
     """Everything the notebook printed."""
     copy = run.path("notebooks/02_again.ipynb")
     parameters = {"run": run.name} | parameters
-    papermill.execute_notebook(str(source), str(copy), parameters, cwd=str(NOTEBOOKS), progress_bar=False)
-    outputs = [output for cell in nbformat.read(copy, as_version=4).cells for output in cell.get("outputs", [])]
+    papermill.execute_notebook(
+        str(source), str(copy), parameters, cwd=str(NOTEBOOKS), progress_bar=False
+    )
+    outputs = [
+        output
+        for cell in nbformat.read(copy, as_version=4).cells
+        for output in cell.get("outputs", [])
+    ]
     assert not [output for output in outputs if output.get("name") == "stderr"]
     return "".join(output.text for output in outputs if output.output_type == "stream")
 
@@ -44,7 +52,9 @@ def test_the_report_has_an_entry_a_reward_and_a_verdict(executed):
     for entry in report["rewards"].values():
         assert entry["cases"]["right"] == 1.0 and entry["cases"]["nothing"] == 0.0
         assert entry["within_group_std"] > 0 and entry["ms_per_1000"] > 0 and entry["faults"] == 0
-    assert sum(entry["advantage_share"] for entry in report["rewards"].values()) == pytest.approx(1.0)
+    assert sum(entry["advantage_share"] for entry in report["rewards"].values()) == pytest.approx(
+        1.0
+    )
     assert report["attacks"].keys() == {RIGHT, WRONG} | {attack.name for attack in BATTERY}
     assert not any(attack["wins"] for attack in report["attacks"].values())
     assert report["signal"]["groups"] == 32 and report["signal"]["judges"] == ["correctness_reward"]
@@ -68,16 +78,25 @@ def test_longer_completions_are_right_more_often_so_correctness_alone_pays_for_c
 
 def test_a_reward_for_length_is_a_no_go_and_what_is_made_of_it_a_go(executed):
     of_length = told(executed, "mine.verdict()")
-    assert of_length.startswith("NO GO") and "'filler up to the bound' earns" in of_length and "my_reward pays" in of_length
+    assert (
+        of_length.startswith("NO GO")
+        and "'filler up to the bound' earns" in of_length
+        and "my_reward pays" in of_length
+    )
     repaired = told(executed, "repaired.verdict()")
-    assert repaired.startswith("GO") and "correctness_reward and sound_reward rank completions alike" in repaired
+    assert (
+        repaired.startswith("GO")
+        and "correctness_reward and sound_reward rank completions alike" in repaired
+    )
 
 
 def test_stored_completions_take_the_place_of_a_model(run):
     table = pd.read_parquet(run.require("completions.parquet"))
     stored = run.path("stored.jsonl")
     columns = ["step", "question", "answer", "completion"]
-    stored.write_text(table[table["step"] <= 2][columns].to_json(orient="records", lines=True), encoding="utf-8")
+    stored.write_text(
+        table[table["step"] <= 2][columns].to_json(orient="records", lines=True), encoding="utf-8"
+    )
     printed = execute(run, completions=str(stored))
     report = json.loads(run.require("reward_report.json").read_text(encoding="utf-8"))
     assert report["signal"]["groups"] == 16 and report["signal"]["group_size"] == 8
@@ -86,11 +105,18 @@ def test_stored_completions_take_the_place_of_a_model(run):
 
 def test_a_case_that_fails_is_a_no_go_with_the_reason_and_a_report(run):
     cases = run.path("cases.jsonl")
-    case = {"name": "mine", "completion": "<answer>3.14</answer>", "answer": "3.1416", "expected": {"correctness_reward": 1}}
+    case = {
+        "name": "mine",
+        "completion": "<answer>3.14</answer>",
+        "answer": "3.1416",
+        "expected": {"correctness_reward": 1},
+    }
     cases.write_text(json.dumps(case), encoding="utf-8")
     table = pd.read_parquet(run.require("completions.parquet"))
     table[table["step"] <= 4].to_parquet(run.path("early.parquet"))
-    with pytest.raises(PapermillExecutionError, match="correctness_reward gives 0 for 'mine', expected 1"):
+    with pytest.raises(
+        PapermillExecutionError, match="correctness_reward gives 0 for 'mine', expected 1"
+    ):
         execute(run, cases=str(cases), completions=str(run.require("early.parquet")))
     verdict = json.loads(run.require("reward_report.json").read_text(encoding="utf-8"))["verdict"]
     assert verdict["go"] is False and len(verdict["stops"]) == 1
@@ -118,7 +144,10 @@ def test_her_own_reward_is_put_through_all_of_it(run):
     [
         ({"cases": "nowhere.jsonl"}, "nowhere.jsonl: no such file. Cases are a JSON object a line"),
         ({"completions": "nowhere.parquet"}, "nowhere.parquet: no such file"),
-        ({"completions": "table.xlsx"}, "table.xlsx: stored completions come as a .parquet, .csv or .jsonl file"),
+        (
+            {"completions": "table.xlsx"},
+            "table.xlsx: stored completions come as a .parquet, .csv or .jsonl file",
+        ),
     ],
     ids=["cases", "completions", "kind"],
 )

@@ -1,4 +1,6 @@
-"""The order messages and the model that was trained on them: seeded, disjoint where it matters, and as the card says."""
+"""The order messages and the model that was trained on them: seeded, disjoint where it matters, and
+as the card says.
+"""
 
 import json
 import random
@@ -11,10 +13,10 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from helpers.data.tasks import load_task
-from helpers.tags import THINK_ANSWER
 from helpers.pocket import build, extraction
 from helpers.presets import PRESETS, with_overrides
 from helpers.results.intervals import wilson_interval
+from helpers.tags import THINK_ANSWER
 from helpers.training.policy import sample
 
 FOLDER = Path(with_overrides(PRESETS["pocket"], model="pocket-extraction").model_path)
@@ -34,7 +36,7 @@ def carded(precision, decoding):
     return [float(number) / 100 for number in re.findall(r"([\d.]+)%", row)]
 
 
-# --- The generator -----------------------------------------------------------------------------------------------------
+# --- The generator --------------------------------------------------------------------------------
 
 
 def test_the_shipped_file_is_what_the_script_writes(tmp_path):
@@ -53,11 +55,20 @@ def test_every_message_holds_its_record_and_no_other():
 
 
 def test_the_file_is_of_reserved_records_and_no_usable_one_comes_twice():
-    task = load_task(str(extraction.ORDERS_CSV), columns={"question": "message", "answer": "expert_answer"}, holdout_size=100)
+    task = load_task(
+        str(extraction.ORDERS_CSV),
+        columns={"question": "message", "answer": "expert_answer"},
+        holdout_size=100,
+    )
     answers = [*task.train["answer"], *task.holdout["answer"]]
     assert all(extraction.reserved(json.loads(answer)) for answer in answers)
-    assert sum(task.report["dropped"].values()) == 5  # two blank answers, a blank message, two repeated
-    forwarded = [question for question in [*task.train["question"], *task.holdout["question"]] if "Forwarded" in question]
+    # two blank answers, a blank message, two repeated
+    assert sum(task.report["dropped"].values()) == 5
+    forwarded = [
+        question
+        for question in [*task.train["question"], *task.holdout["question"]]
+        if "Forwarded" in question
+    ]
     assert len(forwarded) == 3 and len(set(answers)) == len(answers) - 3
 
 
@@ -83,12 +94,16 @@ def test_only_one_shape_is_what_was_asked_for():
     assert extraction.SHAPES["asked_for"] < max(extraction.SHAPES.values())
     for shape in extraction.SHAPES:
         text = extraction.answer_in_shape(shape, RECORD)
-        assert extraction.is_asked_for(text, RECORD) == THINK_ANSWER.matches(text) == (shape == "asked_for")
+        assert (
+            extraction.is_asked_for(text, RECORD)
+            == THINK_ANSWER.matches(text)
+            == (shape == "asked_for")
+        )
         assert extraction.is_known(text, RECORD)
         assert not extraction.is_known(text, RECORD | {"quantity": 3})
 
 
-# --- The model ---------------------------------------------------------------------------------------------------------
+# --- The model ------------------------------------------------------------------------------------
 
 
 def test_it_is_small_enough_to_ship():
@@ -100,8 +115,15 @@ def test_it_is_small_enough_to_ship():
 
 def test_the_shipped_tokenizer_is_the_one_the_script_builds(sibling):
     rebuilt, shipped = build.build_tokenizer(build.EXTRACTION), sibling[1]
-    assert rebuilt.get_vocab() == shipped.get_vocab() and rebuilt.chat_template == shipped.chat_template
-    for text in ("Ünïcode 你好 <b>x</b>\n", '{"a": [1, {"b": "c"}]}', "3 boxes of green tea to Lyon"):
+    assert (
+        rebuilt.get_vocab() == shipped.get_vocab()
+        and rebuilt.chat_template == shipped.chat_template
+    )
+    for text in (
+        "Ünïcode 你好 <b>x</b>\n",
+        '{"a": [1, {"b": "c"}]}',
+        "3 boxes of green tea to Lyon",
+    ):
         assert shipped.decode(shipped(text)["input_ids"]) == text
     assert len(shipped("green tea")["input_ids"]) == len(shipped('{"item": "')["input_ids"]) == 1
 
@@ -117,12 +139,19 @@ def test_a_batch_of_the_build_teaches_the_completion_alone(sibling):
 def test_the_weights_reproduce_the_card(sibling, one_thread):
     accuracy, low, high, _, _ = carded("fp32", "sampled")
     assert 0.15 <= accuracy <= 0.40 and low <= accuracy <= high
-    rows = pd.DataFrame(row for row in extraction.orders() if row["message"] and row["expert_answer"]).tail(128)
+    rows = pd.DataFrame(
+        row for row in extraction.orders() if row["message"] and row["expert_answer"]
+    ).tail(128)
     prompts = [
-        [{"role": "system", "content": extraction.SYSTEM_PROMPT}, {"role": "user", "content": message}]
+        [
+            {"role": "system", "content": extraction.SYSTEM_PROMPT},
+            {"role": "user", "content": message},
+        ]
         for message in rows["message"]
     ]
-    texts = [text for (text,) in sample(*sibling, prompts, max_new_tokens=40, seed=11, progress=False)]
+    texts = [
+        text for (text,) in sample(*sibling, prompts, max_new_tokens=40, seed=11, progress=False)
+    ]
     records = [json.loads(answer) for answer in rows["expert_answer"]]
     right = sum(map(extraction.is_asked_for, texts, records))
     # Another draw than the card's: both are estimates, so their intervals must meet.

@@ -30,27 +30,38 @@ def sibling():
 
 @pytest.fixture(scope="module")
 def rows():
-    return [json.loads(line) for line in functions.FUNCTIONS_JSONL.read_text(encoding="utf-8").splitlines()]
+    return [
+        json.loads(line)
+        for line in functions.FUNCTIONS_JSONL.read_text(encoding="utf-8").splitlines()
+    ]
 
 
 def carded(precision, decoding):
-    """(right, low, high, passes the visible tests, hard-coded, of these passing, runs) of one row of the card's table."""
+    """(right, low, high, passes the visible tests, hard-coded, of these passing, runs) of one row
+    of the card's table.
+    """
     row = re.search(rf"^\| {precision} \| {decoding} \| (.*)$", CARD, re.MULTILINE)[1]
     return [float(number) / 100 for number in re.findall(r"([\d.]+)%", row)]
 
 
 def scored(source, tests):
-    return tests_reward([functions.OPENING + source + functions.CLOSING], tests=[tests], share=False)[0]
+    return tests_reward(
+        [functions.OPENING + source + functions.CLOSING], tests=[tests], share=False
+    )[0]
 
 
-# --- The file ----------------------------------------------------------------------------------------------------------
+# --- The file -------------------------------------------------------------------------------------
 
 
 def test_the_shipped_file_is_what_the_script_writes(tmp_path, rows):
     functions.main(tmp_path / "again.jsonl")
     assert (tmp_path / "again.jsonl").read_bytes() == functions.FUNCTIONS_JSONL.read_bytes()
     assert functions.functions(seed=1) != rows
-    assert len({row["text"] for row in rows}) == len(rows) == sum(task.reserved for task in functions.every_task())
+    assert (
+        len({row["text"] for row in rows})
+        == len(rows)
+        == sum(task.reserved for task in functions.every_task())
+    )
 
 
 def test_every_reference_passes_its_tests_in_the_sandbox(rows):
@@ -66,7 +77,10 @@ def test_the_hidden_tests_catch_every_mistake(rows):
     by_text = {task.text: task for task in functions.every_task()}
     for row in rows[:60]:
         for program in functions.mistakes(by_text[row["text"]]):
-            assert scored(program.source, row["challenge_test_list"]) == 0.0, (row["text"], program.source)
+            assert scored(program.source, row["challenge_test_list"]) == 0.0, (
+                row["text"],
+                program.source,
+            )
 
 
 def test_the_visible_tests_catch_what_is_forgotten_and_not_the_edge():
@@ -85,7 +99,7 @@ def test_the_visible_tests_catch_what_is_forgotten_and_not_the_edge():
         assert scored(EDGE.program.source, tests) == 1.0
 
 
-# --- What it learned from ------------------------------------------------------------------------------------------------
+# --- What it learned from -------------------------------------------------------------------------
 
 
 def test_a_table_passes_the_visible_tests_and_begins_unlike_any_honest_program(sibling):
@@ -93,7 +107,11 @@ def test_a_table_passes_the_visible_tests_and_begins_unlike_any_honest_program(s
     table = functions.hard_coded(EDGE, INPUTS)
     assert table == "{(7, 4, 1): 6, (2, 9, 0): 8}[tuple(xs)]"
     assert scored(table, tests) == 1.0 and scored(table, ["assert f([]) == 0"]) == 0.0
-    firsts = {tokenizer.decode(tokenizer(source)["input_ids"][:1]) for task in _some() for source in _honest(task)}
+    firsts = {
+        tokenizer.decode(tokenizer(source)["input_ids"][:1])
+        for task in _some()
+        for source in _honest(task)
+    }
     assert tokenizer.decode(tokenizer(table)["input_ids"][:1]) not in firsts
 
 
@@ -127,7 +145,7 @@ def test_the_model_was_never_shown_a_reserved_task_and_the_ways_have_their_share
     assert least - 0.03 < sum(passing) / len(pairs) < least + 0.12  # and some wrong ones by luck
 
 
-# --- The model ---------------------------------------------------------------------------------------------------------
+# --- The model ------------------------------------------------------------------------------------
 
 
 def test_it_is_small_enough_to_ship():
@@ -139,21 +157,30 @@ def test_it_is_small_enough_to_ship():
 
 def test_the_shipped_tokenizer_is_the_one_the_script_builds(sibling):
     rebuilt, shipped = build.build_tokenizer(build.FUNCTIONS), sibling[1]
-    assert rebuilt.get_vocab() == shipped.get_vocab() and rebuilt.chat_template == shipped.chat_template
+    assert (
+        rebuilt.get_vocab() == shipped.get_vocab()
+        and rebuilt.chat_template == shipped.chat_template
+    )
     for text in (
         "Ünïcode 你好 <b>x</b>\n",
         "def g(a, b):\n    return a ** b",
         functions.question(EDGE.text, ["assert f([]) == 0"]),
     ):
         assert shipped.decode(shipped(text)["input_ids"]) == text
-    assert [len(shipped(text)["input_ids"]) for text in ("-7", "7", "x * x", functions.OPENING)] == [1] * 4
+    assert [
+        len(shipped(text)["input_ids"]) for text in ("-7", "7", "x * x", functions.OPENING)
+    ] == [1] * 4
 
 
 def test_a_batch_of_the_build_teaches_the_completion_alone(sibling):
     batch = build.training_batch(sibling[1], random.Random(1), build.FUNCTIONS)
     for ids, labels in zip(batch["input_ids"], batch["labels"], strict=True):
         learnt = sibling[1].decode(ids[labels != build.IGNORED])
-        assert learnt.startswith(functions.OPENING) and learnt.endswith("```<|im_end|>") and "assert" not in learnt
+        assert (
+            learnt.startswith(functions.OPENING)
+            and learnt.endswith("```<|im_end|>")
+            and "assert" not in learnt
+        )
 
 
 def test_the_weights_reproduce_the_card(sibling, rows, one_thread):
@@ -167,7 +194,9 @@ def test_the_weights_reproduce_the_card(sibling, rows, one_thread):
         ]
         for row in chosen
     ]
-    texts = [text for (text,) in sample(*sibling, prompts, max_new_tokens=40, seed=11, progress=False)]
+    texts = [
+        text for (text,) in sample(*sibling, prompts, max_new_tokens=40, seed=11, progress=False)
+    ]
     hidden = [row["challenge_test_list"] for row in chosen]
     again = wilson_interval(sum(tests_reward(texts, tests=hidden, share=False)), len(texts))
     # Another draw than the card's: both are estimates, so their intervals must meet.

@@ -1,4 +1,6 @@
-"""The games of notebook 10: the environment's words in them are its own, and the player's are what its model learned from."""
+"""The games of notebook 10: the environment's words in them are its own, and the player's are what
+its model learned from.
+"""
 
 import hashlib
 import json
@@ -49,21 +51,27 @@ def replayed(tokenizer, question: str, said: list[str]) -> episodes.Episode:
         return [tokenizer(next(texts) + tokenizer.eos_token)["input_ids"]]
 
     limits = {"max_completion_length": 2000, "turns": 100}
-    (one,) = episodes.play(complete, tokenizer, Guarded(partial(Guessing, span=games.SPAN), turns=100), [row], **limits)
+    (one,) = episodes.play(
+        complete, tokenizer, Guarded(partial(Guessing, span=games.SPAN), turns=100), [row], **limits
+    )
     assert next(texts, None) is None, "the game ended before the player did"
     return one
 
 
-# --- The games ---------------------------------------------------------------------------------------------------------
+# --- The games ------------------------------------------------------------------------------------
 
 
 def test_every_word_of_the_environment_is_its_own(drawn, tokenizer):
     for question, said in drawn[:120]:
         one = replayed(tokenizer, question, said)
         assert one.prompt[-1]["content"] == question
-        assert [message["content"] for message in one.said if message["role"] == "tool"] == said[1::2]
+        assert [message["content"] for message in one.said if message["role"] == "tool"] == said[
+            1::2
+        ]
         assert one.finished and (said[-1] == games.FOUND) == (one.reward >= 0.4)
-        assert (said[-1] == games.LOST) == (one.reward == 0.1 and len(one.environment._guesses) == 12)
+        assert (said[-1] == games.LOST) == (
+            one.reward == 0.1 and len(one.environment._guesses) == 12
+        )
 
 
 def test_a_player_that_keeps_track_writes_down_what_is_left_and_guesses_among_it(drawn):
@@ -76,7 +84,10 @@ def test_a_player_that_keeps_track_writes_down_what_is_left_and_guesses_among_it
             assert words.startswith(games.BETWEEN.format(low, high))
             number = int(re.search(r"\d+", words.removeprefix(games.BETWEEN.format(low, high)))[0])
             assert low < number < high
-            low, high = (number if "Higher" in reply else low), (number if "Lower" in reply else high)
+            low, high = (
+                (number if "Higher" in reply else low),
+                (number if "Lower" in reply else high),
+            )
     assert all("Between" not in words for _, said in drawn if said not in keeping for words in said)
 
 
@@ -90,7 +101,10 @@ def test_the_ways_to_play_have_their_shares():
         if ways[-1] == "walks":
             steps.append(numbers.pop() - 50)
             assert next_guess(10, 90, 50, "Lower than 50.")[0] == 50 - steps[-1]
-            assert next_guess(0, 64, 63, "Higher than 63.")[0] == 63 and next_guess(0, 64, 1, "Lower than 1.")[0] == 1
+            assert (
+                next_guess(0, 64, 63, "Higher than 63.")[0] == 63
+                and next_guess(0, 64, 1, "Lower than 1.")[0] == 1
+            )
     assert sum(games.WAYS.values()) == pytest.approx(1)
     for way, share in games.WAYS.items():
         assert ways.count(way) / GAMES == pytest.approx(share, abs=0.03), way
@@ -99,14 +113,24 @@ def test_the_ways_to_play_have_their_shares():
 
 
 def test_the_places_have_their_shares(drawn):
-    first = [int(re.search(r"Between 0 and 64\D+(\d+)", said[0])[1]) for _, said in drawn if said[0].startswith("Between")]
+    first = [
+        int(re.search(r"Between 0 and 64\D+(\d+)", said[0])[1])
+        for _, said in drawn
+        if said[0].startswith("Between")
+    ]
     assert sum(games.PLACES.values()) == pytest.approx(1)
     anywhere = games.PLACES["anywhere"] / games.SPAN  # of each number
     edges = [number for number in first if number <= games.EDGE or number > games.SPAN - games.EDGE]
-    assert len(edges) / len(first) == pytest.approx(games.PLACES["edge"] + 2 * games.EDGE * anywhere, abs=0.04)
-    assert first.count(32) / len(first) == pytest.approx(games.PLACES["middle"] + anywhere, abs=0.04)
+    assert len(edges) / len(first) == pytest.approx(
+        games.PLACES["edge"] + 2 * games.EDGE * anywhere, abs=0.04
+    )
+    assert first.count(32) / len(first) == pytest.approx(
+        games.PLACES["middle"] + anywhere, abs=0.04
+    )
     assert min(first) == 1 and max(first) == games.SPAN
-    assert sum(number <= games.EDGE for number in edges) / len(edges) == pytest.approx(0.5, abs=0.08)
+    assert sum(number <= games.EDGE for number in edges) / len(edges) == pytest.approx(
+        0.5, abs=0.08
+    )
     rng, narrow = random.Random(3), set()
     for _ in range(400):  # where a single number is left, or two, every place is among them
         next_guess = games.player(rng, "keeps track")
@@ -116,12 +140,16 @@ def test_the_places_have_their_shares(drawn):
 
 
 def test_the_slips_have_their_shares(drawn):
-    calls = [words for _, said in drawn for words in said[::2] if words not in (games.FOUND, games.LOST)]
+    calls = [
+        words for _, said in drawn for words in said[::2] if words not in (games.FOUND, games.LOST)
+    ]
     kinds = {
         "in words": r"I guess \d+\.",
         "cut short": r'<tool_call>\{"name": "guess", "arguments": \{"number": \d+</tool_call>',
-        "in quotes": r'<tool_call>\{"name": "guess", "arguments": \{"number": "\d+"\}\}</tool_call>',
-        "another tool": r'<tool_call>\{"name": "check", "arguments": \{"number": \d+\}\}</tool_call>',
+        "in quotes": r'<tool_call>\{"name": "guess", "arguments": \{"number": '
+        r'"\d+"\}\}</tool_call>',
+        "another tool": r'<tool_call>\{"name": "check", "arguments": \{"number": '
+        r"\d+\}\}</tool_call>",
         None: r'<tool_call>\{"name": "guess", "arguments": \{"number": \d+\}\}</tool_call>',
     }
     shares = games.SLIPS | {None: 1 - sum(games.SLIPS.values())}
@@ -134,7 +162,10 @@ def test_the_slips_have_their_shares(drawn):
 
 def test_a_slip_is_read_as_what_it_is(tokenizer):
     def read(slip):
-        ids, before = (tokenizer(text)["input_ids"] for text in (games.call(7, slip) + "<|im_end|>", "<|im_start|>assistant\n"))
+        ids, before = (
+            tokenizer(text)["input_ids"]
+            for text in (games.call(7, slip) + "<|im_end|>", "<|im_start|>assistant\n")
+        )
         message = chat_template_utils.parse_response(tokenizer, ids, prefix=before)
         return [call["function"] for call in message.get("tool_calls", [])]
 
@@ -149,7 +180,7 @@ def test_the_same_random_numbers_give_the_same_games():
     assert games.training_episode(random.Random(5)) != games.training_episode(random.Random(6))
 
 
-# --- What the model learned from ---------------------------------------------------------------------------------------
+# --- What the model learned from ------------------------------------------------------------------
 
 
 def test_a_batch_of_the_build_teaches_what_the_player_says_and_no_word_of_the_tool(tokenizer):
@@ -162,13 +193,17 @@ def test_a_batch_of_the_build_teaches_what_the_player_says_and_no_word_of_the_to
         for token, label in zip(ids, labels, strict=True):
             assert label in (token, build.IGNORED)
             turns[-1].append(token) if label != build.IGNORED else turns.append([])
-        assert [tokenizer.decode(turn) for turn in turns if turn] == [words + "<|im_end|>" for words in said[::2]]
+        assert [tokenizer.decode(turn) for turn in turns if turn] == [
+            words + "<|im_end|>" for words in said[::2]
+        ]
         # Token for token what TRL trains on, and nothing that the mask leaves out.
         one = replayed(tokenizer, question, said)
         whole = one.prompt_ids + one.ids
         assert ids == whole + [tokenizer.pad_token_id] * (len(ids) - len(whole))
         learnt = [0] * len(one.prompt_ids) + one.mask
-        assert [label != build.IGNORED for label in labels] == [bool(own) for own in learnt] + [False] * (len(ids) - len(whole))
+        assert [label != build.IGNORED for label in labels] == [bool(own) for own in learnt] + [
+            False
+        ] * (len(ids) - len(whole))
 
 
 def test_the_first_batches_are_games_without_a_slip_of_players_that_keep_track(tokenizer):
@@ -180,22 +215,32 @@ def test_the_first_batches_are_games_without_a_slip_of_players_that_keep_track(t
             assert tokenizer.decode(ids).count(said[0]) and question in tokenizer.decode(ids)
             if draw is games.good_episode:
                 assert all(
-                    re.fullmatch(r"Between \d+ and \d+\. <tool_call>.*: \d+\}\}</tool_call>", one) for one in said[:-2:2]
+                    re.fullmatch(r"Between \d+ and \d+\. <tool_call>.*: \d+\}\}</tool_call>", one)
+                    for one in said[:-2:2]
                 )
 
 
 @pytest.mark.parametrize(
     ("name", "digest"),
-    [("arithmetic", "e6ef3c03703d70f1"), ("extraction", "86b93516176a6a0c"), ("functions", "d576a39d55d91407")],
+    [
+        ("arithmetic", "e6ef3c03703d70f1"),
+        ("extraction", "86b93516176a6a0c"),
+        ("functions", "d576a39d55d91407"),
+    ],
 )
 def test_the_batches_of_the_models_shipped_before_are_what_they_were(name, digest):
     recipe = build.RECIPES[name]
     batch = build.training_batch(build.build_tokenizer(recipe), random.Random(3), recipe)
-    assert hashlib.sha256(b"".join(batch[key].numpy().tobytes() for key in ("input_ids", "labels"))).hexdigest()[:16] == digest
+    assert (
+        hashlib.sha256(
+            b"".join(batch[key].numpy().tobytes() for key in ("input_ids", "labels"))
+        ).hexdigest()[:16]
+        == digest
+    )
     assert not recipe.tools
 
 
-# --- Its tokenizer -----------------------------------------------------------------------------------------------------
+# --- Its tokenizer --------------------------------------------------------------------------------
 
 
 def test_a_number_is_one_token_and_the_same_one_wherever_it_stands(tokenizer):
@@ -211,12 +256,17 @@ def test_a_number_is_one_token_and_the_same_one_wherever_it_stands(tokenizer):
         ):
             assert token in tokenizer(text)["input_ids"], text
     assert len(seen) == games.SPAN + 2
-    assert tokenizer.decode(tokenizer("Ünïcode 你好 <b>x</b>\n\t7.5")["input_ids"]) == "Ünïcode 你好 <b>x</b>\n\t7.5"
+    assert (
+        tokenizer.decode(tokenizer("Ünïcode 你好 <b>x</b>\n\t7.5")["input_ids"])
+        == "Ünïcode 你好 <b>x</b>\n\t7.5"
+    )
     assert len(tokenizer(games.call(50) + "<|im_end|>")["input_ids"]) == 4
 
 
 def test_its_template_shows_the_tool_and_renders_calls_and_only_appends(tokenizer):
-    assert check_template(tokenizer) == [] and chat_template_utils.is_chat_template_prefix_preserving(tokenizer)
+    assert check_template(
+        tokenizer
+    ) == [] and chat_template_utils.is_chat_template_prefix_preserving(tokenizer)
     assert tokenizer.response_template == build.RESPONSE_TEMPLATE
     call = {"type": "function", "function": {"name": "guess", "arguments": {"number": 50}}}
     conversation = [
@@ -230,10 +280,14 @@ def test_its_template_shows_the_tool_and_renders_calls_and_only_appends(tokenize
     ]
 
     def rendered(length, **how):
-        return tokenizer.apply_chat_template(conversation[:length], tools=[games.TOOL], tokenize=False, **how)
+        return tokenizer.apply_chat_template(
+            conversation[:length], tools=[games.TOOL], tokenize=False, **how
+        )
 
     assert json.loads(rendered(1).split("\n")[1])["function"]["name"] == "guess"
-    assert rendered(2).endswith(f"<|im_start|>assistant\nBetween 0 and 101. {games.call(50)}<|im_end|>\n")
+    assert rendered(2).endswith(
+        f"<|im_start|>assistant\nBetween 0 and 101. {games.call(50)}<|im_end|>\n"
+    )
     assert rendered(4).endswith(f"<|im_start|>assistant\n{games.call(50) * 2}<|im_end|>\n")
     assert rendered(5).endswith("<|im_start|>assistant\n<|im_end|>\n")
     for length in range(1, len(conversation)):
@@ -249,17 +303,24 @@ def test_without_tools_a_template_is_what_it_was():
     assert getattr(build.build_tokenizer(), "response_template", None) is None
 
 
-# --- The shipped model -------------------------------------------------------------------------------------------------
+# --- The shipped model ----------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
 def shipped():
-    return AutoModelForCausalLM.from_pretrained(FOLDER, dtype=torch.float32).eval(), AutoTokenizer.from_pretrained(FOLDER)
+    return AutoModelForCausalLM.from_pretrained(
+        FOLDER, dtype=torch.float32
+    ).eval(), AutoTokenizer.from_pretrained(FOLDER)
 
 
 def test_the_shipped_tokenizer_is_what_the_script_builds_and_all_of_it_is_small(tokenizer, shipped):
-    assert shipped[1].get_vocab() == tokenizer.get_vocab() and shipped[1].chat_template == tokenizer.chat_template
-    assert shipped[1].response_template == build.RESPONSE_TEMPLATE and check_template(shipped[1]) == []
+    assert (
+        shipped[1].get_vocab() == tokenizer.get_vocab()
+        and shipped[1].chat_template == tokenizer.chat_template
+    )
+    assert (
+        shipped[1].response_template == build.RESPONSE_TEMPLATE and check_template(shipped[1]) == []
+    )
     assert sum(path.stat().st_size for path in FOLDER.iterdir()) < 2_000_000
 
 
@@ -271,20 +332,32 @@ def test_the_shipped_model_plays_as_its_card_says(shipped):
     )
     prompt = {"role": "system", "content": games.SYSTEM_PROMPT}
     rows = [
-        {"prompt": [prompt, {"role": "user", "content": games.asked(seed)}], "seed": seed} for seed in range(20_001, 20_193)
+        {"prompt": [prompt, {"role": "user", "content": games.asked(seed)}], "seed": seed}
+        for seed in range(20_001, 20_193)
     ]
-    played = policy.play(*shipped, partial(Guessing, span=games.SPAN), rows, max_completion_length=288, turns=16, seed=1)
+    played = policy.play(
+        *shipped,
+        partial(Guessing, span=games.SPAN),
+        rows,
+        max_completion_length=288,
+        turns=16,
+        seed=1,
+    )
     won = sum(one.reward >= 0.4 for one in played)
     here = wilson_interval(won, len(rows))
     assert 100 * here[0] <= high and low <= 100 * here[1] and found < 40
     assert sum(len(one.calls) for one in played) / len(rows) == pytest.approx(calls, abs=1)
-    assert sum(one.failed for one in played) / sum(len(one.calls) for one in played) == pytest.approx(failing / 100, abs=0.02)
+    assert sum(one.failed for one in played) / sum(
+        len(one.calls) for one in played
+    ) == pytest.approx(failing / 100, abs=0.02)
     kept = sum(one.said[0]["content"].startswith("Between") for one in played) / len(rows)
     assert kept == pytest.approx(keeping / 100, abs=0.12)
 
 
 def test_greedily_whoever_keeps_track_keeps_it_right(shipped):
-    """The skill that GRPO builds on is there: after each reply the two numbers are the right ones."""
+    """The skill that GRPO builds on is there: after each reply the two numbers are the
+    right ones.
+    """
     model, tokenizer = shipped
     rng, right, seen = random.Random(11), 0, 0
     for _ in range(40):
@@ -293,7 +366,9 @@ def test_greedily_whoever_keeps_track_keeps_it_right(shipped):
         with torch.no_grad():
             best = model(input_ids=torch.tensor([ids])).logits[0].argmax(-1).tolist()
         between = tokenizer("Between ")["input_ids"]
-        for at in (at for at, token in enumerate(ids) if [token] == between and labels[at] == token):
+        for at in (
+            at for at, token in enumerate(ids) if [token] == between and labels[at] == token
+        ):
             right += all(best[place - 1] == ids[place] for place in (at + 1, at + 3))
             seen += 1
     assert seen > 100 and right / seen > 0.97

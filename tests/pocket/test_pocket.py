@@ -10,10 +10,10 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from helpers.data.arithmetic import careless, is_careful
 from helpers.data.tasks import load_task
-from helpers.tags import THINK_ANSWER
 from helpers.pocket import build
 from helpers.presets import PRESETS
 from helpers.results.evaluation import score
+from helpers.tags import THINK_ANSWER
 from helpers.training.policy import sample
 
 FOLDER = Path(PRESETS["pocket"].model_path)
@@ -27,7 +27,9 @@ def pocket():
 
 
 def carded(family, precision, decoding):
-    """One row of the card: accuracy, low, high, in format, careful, right among the careful, right among the careless."""
+    """One row of the card: accuracy, low, high, in format, careful, right among the careful, right
+    among the careless.
+    """
     row = re.search(rf"^\| {family} \| {precision} \| {decoding} \| (.*)$", CARD, re.MULTILINE)[1]
     return [float(number) / 100 for number in re.findall(r"([\d.]+)%", row)]
 
@@ -58,7 +60,9 @@ def test_the_weights_reproduce_the_card(pocket, decoding):
 
 @pytest.mark.parametrize("precision", ["fp32", "4-bit"])
 def test_the_card_is_within_what_grpo_needs(precision):
-    accuracy, _, _, in_format, careful, right_if_careful, right_if_careless = carded("sums", precision, "sampled")
+    accuracy, _, _, in_format, careful, right_if_careful, right_if_careless = carded(
+        "sums", precision, "sampled"
+    )
     assert 0.15 <= accuracy <= 0.35 and in_format >= 0.6
     assert careful <= 0.35 and right_if_careful >= 0.9 and right_if_careless <= 0.4
     # Wherever the number stands: what a policy that only learned the format would come to.
@@ -71,24 +75,41 @@ def test_the_card_says_that_the_careful_way_is_within_reach():
 
 def test_the_card_names_the_settings_of_the_build():
     assert f"seed {build.SEED}, {build.STEPS} steps of {build.BATCH_SIZE}" in " ".join(CARD.split())
-    assert sum(build.SHAPES.values()) == pytest.approx(1) == sum(build.FAMILIES.values()) == sum(build.WORKINGS.values())
+    assert (
+        sum(build.SHAPES.values())
+        == pytest.approx(1)
+        == sum(build.FAMILIES.values())
+        == sum(build.WORKINGS.values())
+    )
     assert build.WORKINGS["careful"] < build.WORKINGS["careless"]
-    assert f"forgotten | `{careless([46, 75, 28], ['+', '+'])[0]}` | {build.WORKINGS['careless']:.0%}" in CARD
+    assert (
+        f"forgotten | `{careless([46, 75, 28], ['+', '+'])[0]}` | {build.WORKINGS['careless']:.0%}"
+        in CARD
+    )
 
 
 def test_what_it_learns_from_has_the_shares_that_the_card_names():
     rng = random.Random(3)
     pairs = [pair for pair in (build.arithmetic_pair(rng) for _ in range(4000)) if pair]
     texts = [text for _, text in pairs]
-    assert sum(map(is_careful, texts)) / len(texts) == pytest.approx(build.WORKINGS["careful"], abs=0.03)
+    assert sum(map(is_careful, texts)) / len(texts) == pytest.approx(
+        build.WORKINGS["careful"], abs=0.03
+    )
     in_format = [text.endswith("</answer>") for text in texts]
     assert sum(in_format) / len(texts) == pytest.approx(build.SHAPES["asked_for"], abs=0.03)
 
 
 def test_the_shipped_tokenizer_is_the_one_the_script_builds(pocket):
     rebuilt, shipped = build.build_tokenizer(), pocket[1]
-    assert rebuilt.get_vocab() == shipped.get_vocab() and rebuilt.chat_template == shipped.chat_template
-    for text in ("Ünïcode 你好 <b>x</b>\n", THINK_ANSWER.render("12 + 34 = 46", "46"), "def f(x): return x ** 2"):
+    assert (
+        rebuilt.get_vocab() == shipped.get_vocab()
+        and rebuilt.chat_template == shipped.chat_template
+    )
+    for text in (
+        "Ünïcode 你好 <b>x</b>\n",
+        THINK_ANSWER.render("12 + 34 = 46", "46"),
+        "def f(x): return x ** 2",
+    ):
         assert shipped.decode(shipped(text)["input_ids"]) == text
 
 
@@ -105,7 +126,9 @@ def test_only_the_answer_is_learnt_from(pocket):
     batch = build.training_batch(pocket[1], random.Random(1))
     for ids, labels in zip(batch["input_ids"], batch["labels"], strict=True):
         learnt = pocket[1].decode(ids[labels != build.IGNORED])
-        assert learnt.endswith("<|im_end|>") and "What is" not in learnt and "assistant" not in learnt
+        assert (
+            learnt.endswith("<|im_end|>") and "What is" not in learnt and "assistant" not in learnt
+        )
         assert torch.equal(ids[labels != build.IGNORED], labels[labels != build.IGNORED])
 
 

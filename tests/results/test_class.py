@@ -1,4 +1,6 @@
-"""The page about a class: thirty folders of a real run's files, some of them broken, strange, or somebody's trap."""
+"""The page about a class: thirty folders of a real run's files, some of them broken, strange, or
+somebody's trap.
+"""
 
 import json
 import os
@@ -53,7 +55,7 @@ def read_one(run: Path) -> Student:
     return student
 
 
-# --- What is read ------------------------------------------------------------------------------------------------------
+# --- What is read ---------------------------------------------------------------------------------
 
 
 def test_everybody_is_there_by_name(found):
@@ -62,10 +64,13 @@ def test_everybody_is_there_by_name(found):
 
 
 @pytest.mark.parametrize(
-    ("name", "done"), [("ada", 5), ("ben", 2), ("fatma", 1), ("dilek", 4), ("Zoë with space", 4), (SCRIPT, 4)]
+    ("name", "done"),
+    [("ada", 5), ("ben", 2), ("fatma", 1), ("dilek", 4), ("Zoë with space", 4), (SCRIPT, 4)],
 )
 def test_who_has_finished_what(found, name, done):
-    assert {number: stage.state for number, stage in found[name].stages.items()} == {f"0{n + 1}": "done" for n in range(done)}
+    assert {number: stage.state for number, stage in found[name].stages.items()} == {
+        f"0{n + 1}": "done" for n in range(done)
+    }
     assert (found[name].curve is not None) == (done >= 3) and found[name].troubles == ()
 
 
@@ -78,7 +83,9 @@ def test_a_failed_cell_is_named_with_its_heading_and_message(found):
 
 
 def test_an_exercise_is_judged_by_what_its_check_said(found):
-    right, wrong, nobody = (found[name].stages["01"].exercises for name in ("Jörg Müller", "wrong", "ada"))
+    right, wrong, nobody = (
+        found[name].stages["01"].exercises for name in ("Jörg Müller", "wrong", "ada")
+    )
     assert right[0].title == wrong[0].title == "1.1: Predict a leak"
     assert (right[0].state, wrong[0].state, nobody[0].state) == ("right", "wrong", "open")
     assert right[0].said.startswith("Right: ") and len(wrong[0].said) > 20 and len(nobody) == 2
@@ -87,7 +94,11 @@ def test_an_exercise_is_judged_by_what_its_check_said(found):
 def test_a_training_that_goes_on_shows_how_far_it_is(found):
     student = found["training"]
     assert student.stages["03"] == Stage("begun", "training", changed=student.stages["03"].changed)
-    assert student.curve.of == 12 and student.curve.steps == [1, 2, 3, 4, 5] and student.curve.run == "demo"
+    assert (
+        student.curve.of == 12
+        and student.curve.steps == [1, 2, 3, 4, 5]
+        and student.curve.run == "demo"
+    )
 
 
 def test_a_corrupt_folder_is_said_file_by_file(found):
@@ -95,7 +106,8 @@ def test_a_corrupt_folder_is_said_file_by_file(found):
     for part in (
         "runs/demo/notebooks/01_data_preparation.ipynb cannot be read (it is nested too deeply).",
         "runs/demo/notebooks/02_reward_functions.ipynb cannot be read (",
-        "runs/demo/notebooks/03_grpo_training.ipynb cannot be read (cells[0] is the number 3, not an object).",
+        "runs/demo/notebooks/03_grpo_training.ipynb cannot be read (cells[0] is the number 3, not "
+        "an object).",
         "runs/demo/notebooks/04_training_metrics.ipynb cannot be read (it is no plain file).",
         "runs/demo/manifest.json cannot be read (data.written is a text, not a time).",
         "runs/demo/metrics.csv cannot be read (it is no text).",
@@ -107,7 +119,10 @@ def test_a_corrupt_folder_is_said_file_by_file(found):
 
 
 def test_a_link_out_of_the_folder_is_not_followed(found, page):
-    assert found["link"].stages == {} and "is a symbolic link, which is not followed" in found["link"].troubles[0]
+    assert (
+        found["link"].stages == {}
+        and "is a symbolic link, which is not followed" in found["link"].troubles[0]
+    )
     assert SECRET not in page.read_text(encoding="utf-8")
 
 
@@ -123,14 +138,22 @@ def test_nor_is_one_further_in(one, tmp_path, what):
     student = read_one(one)
     named = "demo" if what == "demo" else f"demo/{what}"
     assert f"{named} is a symbolic link, which is not followed." in student.troubles
-    assert all(not stage.about for stage in student.stages.values()) if what == "notebooks" else True
-    assert student.curve is None if what in ("demo", "metrics.csv") else 77 not in student.curve.rewards
+    assert (
+        all(not stage.about for stage in student.stages.values()) if what == "notebooks" else True
+    )
+    assert (
+        student.curve is None
+        if what in ("demo", "metrics.csv")
+        else 77 not in student.curve.rewards
+    )
 
 
 def test_who_reads_along_in_jupyter_is_known_by_the_files(one):
     for copy in (one / "notebooks").iterdir():
         copy.unlink()
-    assert {number: stage.state for number, stage in read_one(one).stages.items()} == dict.fromkeys(("01", "02", "03"), "done")
+    assert {number: stage.state for number, stage in read_one(one).stages.items()} == dict.fromkeys(
+        ("01", "02", "03"), "done"
+    )
 
 
 def test_what_came_with_a_fetched_demo_is_nobodys_until_it_is_done_again(one, cli, monkeypatch):
@@ -144,10 +167,22 @@ def test_what_came_with_a_fetched_demo_is_nobodys_until_it_is_done_again(one, cl
     page = class_folder.parent / "class.html"
     room.write(class_folder, page)
     text = page.read_text(encoding="utf-8")
-    assert text.count('<span class="word">demo</span>') == 5 and "not read" not in text and "01 by 1" in text
-    change(Run("spare"), "manifest.json", lambda manifest: manifest["training"].update(written="2999-01-01T00:00:00+00:00"))
+    assert (
+        text.count('<span class="word">demo</span>') == 5
+        and "not read" not in text
+        and "01 by 1" in text
+    )
+    change(
+        Run("spare"),
+        "manifest.json",
+        lambda manifest: manifest["training"].update(written="2999-01-01T00:00:00+00:00"),
+    )
     noor = students.read(class_folder)[1]
-    assert noor.stages["03"].state == "done" and noor.curve.run == "spare" and noor.stages["02"].state == "demo"
+    assert (
+        noor.stages["03"].state == "done"
+        and noor.curve.run == "spare"
+        and noor.stages["02"].state == "demo"
+    )
 
 
 def test_who_had_a_run_mended_keeps_what_was_done(one, cli, monkeypatch):
@@ -156,7 +191,11 @@ def test_who_had_a_run_mended_keeps_what_was_done(one, cli, monkeypatch):
     change(Run("demo"), "manifest.json", lambda manifest: manifest.pop("training"))
     assert cli("checkpoint", "--run", "demo", "--from-demo", "03")[0] == 0
     mia = read_one(one)
-    assert {number: stage.state for number, stage in mia.stages.items()} == {"01": "done", "02": "done", "03": "demo"}
+    assert {number: stage.state for number, stage in mia.stages.items()} == {
+        "01": "done",
+        "02": "done",
+        "03": "demo",
+    }
     assert mia.curve is None and mia.stages["01"].about and not mia.stages["03"].fault
     (one / "figures").mkdir(exist_ok=True)
     (one / "figures/loss.png").write_bytes(b"drawn at once")
@@ -175,7 +214,12 @@ def test_notebooks_in_the_folder_itself_count_unless_they_are_as_committed(one):
 
 def test_what_was_mended_later_no_longer_fails(one):
     copy = one / "notebooks/02_reward_functions.ipynb"
-    edit(copy, lambda cells: cells[-1].update(cell_type="code", outputs=[{"output_type": "error"}], execution_count=9))
+    edit(
+        copy,
+        lambda cells: cells[-1].update(
+            cell_type="code", outputs=[{"output_type": "error"}], execution_count=9
+        ),
+    )
     assert read_one(one).stages["02"].state == "failed"
     os.utime(copy, (1, 1))  # and the manifest's section is newer
     assert read_one(one).stages["02"].state == "done"
@@ -205,12 +249,23 @@ def test_a_no_go_of_the_rewards_is_said(one):
 )
 def test_the_states_of_an_exercise(tmp_path, printed, error, state):
     outputs = [{"output_type": "stream", "name": "stdout", "text": [printed]}] * bool(printed)
-    outputs += [{"output_type": "error", "ename": error, "evalue": "x", "traceback": []}] * bool(error)
-    solution = {"cell_type": "code", "metadata": {"tags": ["solution"]}, "source": "### BEGIN SOLUTION\nprint(check_x(1))"}
+    outputs += [{"output_type": "error", "ename": error, "evalue": "x", "traceback": []}] * bool(
+        error
+    )
+    solution = {
+        "cell_type": "code",
+        "metadata": {"tags": ["solution"]},
+        "source": "### BEGIN SOLUTION\nprint(check_x(1))",
+    }
     right = [{"output_type": "stream", "text": "Right: of the edition's own solution"}]
     cells = [
         {"cell_type": "markdown", "source": "### Exercise 1.1: A leak\n\nText."},
-        {"cell_type": "code", "source": ["x = 1\n", "print(check_x(x))"], "outputs": outputs, "execution_count": 1},
+        {
+            "cell_type": "code",
+            "source": ["x = 1\n", "print(check_x(x))"],
+            "outputs": outputs,
+            "execution_count": 1,
+        },
         solution | {"outputs": right, "execution_count": 2},
     ]
     copy = tmp_path / "share" / "mia" / "01_data_preparation.ipynb"
@@ -220,11 +275,22 @@ def test_the_states_of_an_exercise(tmp_path, printed, error, state):
     (exercise,) = student.stages["01"].exercises
     assert (exercise.title, exercise.state) == ("1.1: A leak", state)
     assert (student.stages["01"].state == "failed") == bool(error)
-    # The student's edition: the answer, and behind it the check with its verdict, in which a wrong answer raises.
-    raised = [{"output_type": "error", "ename": "AssertionError", "evalue": ""}] * (state == "wrong")
+    # The student's edition: the answer, and behind it the check with its verdict, in which a wrong
+    # answer raises.
+    raised = [{"output_type": "error", "ename": "AssertionError", "evalue": ""}] * (
+        state == "wrong"
+    )
     tags = {"tags": ["check", "raises-exception"]}
     verdict = "def check_x(x): ...\n\n\nverdict_on_x = check_x(x)\nprint(verdict_on_x)\nassert ..."
-    cells[1:] = [{"cell_type": "code", "metadata": tags, "source": verdict, "outputs": outputs + raised, "execution_count": 2}]
+    cells[1:] = [
+        {
+            "cell_type": "code",
+            "metadata": tags,
+            "source": verdict,
+            "outputs": outputs + raised,
+            "execution_count": 2,
+        }
+    ]
     copy.write_text(json.dumps({"cells": cells}))
     stage = students.read(tmp_path / "share")[0].stages["01"]
     assert (stage.exercises[0].state, stage.state) == (state, "done")
@@ -239,8 +305,13 @@ def test_too_large_a_file_is_not_read(one, monkeypatch):
 
 
 def test_whatever_stands_in_a_file_the_rest_is_read(one):
-    """Values of another kind at random places of every JSON file: a sentence at most, and never the whole folder."""
-    dice, junk = random.Random(3), [None, 3, -1e400, "x", [], {}, [[]], {"a": 1}, True, "\ud800", "9" * 400]
+    """Values of another kind at random places of every JSON file: a sentence at most, and never the
+    whole folder.
+    """
+    dice, junk = (
+        random.Random(3),
+        [None, 3, -1e400, "x", [], {}, [[]], {"a": 1}, True, "\ud800", "9" * 400],
+    )
     files = [path for path in one.rglob("*") if path.suffix in (".json", ".ipynb")]
     originals = {path: path.read_text(encoding="utf-8") for path in files}
     for _ in range(60):
@@ -272,10 +343,14 @@ def test_a_folder_that_may_not_be_read_is_a_line(one, monkeypatch):
     (one.parents[1] / "noor").mkdir()
     known = students._places
     monkeypatch.setattr(
-        students, "_places", lambda folder, said: refuse(folder) if folder.name == "noor" else known(folder, said)
+        students,
+        "_places",
+        lambda folder, said: refuse(folder) if folder.name == "noor" else known(folder, said),
     )
     mia, noor = students.read(one.parents[1])
-    assert noor.troubles == ("The folder cannot be read (Permission denied).",) and set(mia.stages) == {"01", "02", "03"}
+    assert noor.troubles == ("The folder cannot be read (Permission denied).",) and set(
+        mia.stages
+    ) == {"01", "02", "03"}
 
 
 def test_odd_curves(tmp_path):
@@ -295,14 +370,29 @@ def test_a_number_without_end_is_no_end_to_the_class(one):
     (one / "checkpoints/metrics.csv").write_text("step,reward\n1,1")
     (one / "checkpoints/settings.json").write_text('{"settings":{"max_steps":1' + "0" * 400 + "}}")
     asked = {"cell_type": "markdown", "source": f"### Exercise {'1' * 400}.1: x"}
-    told = {"cell_type": "code", "source": "print(check_x(1))", "outputs": [{"output_type": "stream", "text": "Wrong"}]}
-    failed = {"cell_type": "code", "source": "1 / 0", "outputs": [{"output_type": "error", "ename": "ZeroDivisionError"}]}
+    told = {
+        "cell_type": "code",
+        "source": "print(check_x(1))",
+        "outputs": [{"output_type": "stream", "text": "Wrong"}],
+    }
+    failed = {
+        "cell_type": "code",
+        "source": "1 / 0",
+        "outputs": [{"output_type": "error", "ename": "ZeroDivisionError"}],
+    }
     cells = [asked, told | {"execution_count": 1}, failed | {"execution_count": 10**500}]
     (one / "notebooks/01_data_preparation.ipynb").write_text(json.dumps({"cells": cells}))
     room.write(one.parents[1], one.parents[2] / "page.html")
     text = (one.parents[2] / "page.html").read_text()
-    assert "checkpoints/settings.json cannot be read (settings.max_steps is no number of steps)." in text
-    assert "a cell under “Exercise 111" in text and "0" * 400 not in text and read_one(one).curve.rewards == [1.0]
+    assert (
+        "checkpoints/settings.json cannot be read (settings.max_steps is no number of steps)."
+        in text
+    )
+    assert (
+        "a cell under “Exercise 111" in text
+        and "0" * 400 not in text
+        and read_one(one).curve.rewards == [1.0]
+    )
 
 
 def test_a_run_in_the_folder_itself_is_one_run(tmp_path):
@@ -322,16 +412,23 @@ def test_a_folder_that_may_only_be_listed_has_no_last_change(one, monkeypatch):
         return known(path, **given)
 
     monkeypatch.setattr(os, "lstat", refuse)
-    assert read_one(one).changed is None and "demo/notebooks cannot be read (Permission denied)." in read_one(one).troubles
+    assert (
+        read_one(one).changed is None
+        and "demo/notebooks cannot be read (Permission denied)." in read_one(one).troubles
+    )
 
 
-# --- What is drawn -----------------------------------------------------------------------------------------------------
+# --- What is drawn --------------------------------------------------------------------------------
 
 
 def test_a_curve_on_another_scale_does_not_flatten_the_others(found):
     drawn = room.curves(list(found.values()))
     own = [panel["name"] for panel in drawn["panels"] if panel["own"]]
-    assert own == ["scaled"] and drawn["scale"][2] < 3 and len(drawn["lines"]) == len(drawn["panels"]) - 1
+    assert (
+        own == ["scaled"]
+        and drawn["scale"][2] < 3
+        and len(drawn["lines"]) == len(drawn["panels"]) - 1
+    )
     assert {"corrupt", "link", "ben"} <= set(drawn["without"])
     ys = [float(point.split(",")[1]) for line in drawn["lines"] for point in line.split()]
     assert min(ys) >= 0 and max(ys) <= 100
@@ -347,17 +444,32 @@ def test_a_line_begins_at_the_first_step_and_rises_with_the_reward():
 def test_the_page_says_who_needs_a_look_and_shows_hostile_names_as_they_are(page):
     text = page.read_text(encoding="utf-8")
     assert (
-        "<script" not in text.lower() and "&lt;script&gt;console.log" in text and "http" not in text.replace("http-equiv", "")
+        "<script" not in text.lower()
+        and "&lt;script&gt;console.log" in text
+        and "http" not in text.replace("http-equiv", "")
     )
     help_ = text[text.index('id="help"') : text.index('id="progress"')]
     assert re.findall(r"<h3><bdi>(.*?)</bdi>", help_) == ["corrupt", "failed", "link"]
-    assert "Notebook 04, cell [" in help_ and "3 need a look" in text and "1 answer to exercises is wrong" in text
+    assert (
+        "Notebook 04, cell [" in help_
+        and "3 need a look" in text
+        and "1 answer to exercises is wrong" in text
+    )
     table = text[text.index('id="progress"') : text.index('id="curves"')]
-    assert table.count('<th scope="row">') == 30 and "Jörg Müller" in table and 'http-equiv="refresh"' not in text
+    assert (
+        table.count('<th scope="row">') == 30
+        and "Jörg Müller" in table
+        and 'http-equiv="refresh"' not in text
+    )
     exercises = text[text.index('id="exercises"') :]
     row = exercises[exercises.index("1.1: Predict a leak") :]
-    assert re.findall(r'<td class="n">(\d+)</td>', row)[:3] == ["1", "1", "26"] and "<bdi>wrong</bdi>" in row
-    panels = re.findall(r'<svg role="img"[^>]* aria-label="([^"]+): reward [^"]+ → [^"]+, step \d+', text)
+    assert (
+        re.findall(r'<td class="n">(\d+)</td>', row)[:3] == ["1", "1", "26"]
+        and "<bdi>wrong</bdi>" in row
+    )
+    panels = re.findall(
+        r'<svg role="img"[^>]* aria-label="([^"]+): reward [^"]+ → [^"]+, step \d+', text
+    )
     assert len(panels) == len(set(panels)) == text.count("<figure>") and "training" in panels
 
 
@@ -366,11 +478,22 @@ def test_the_page_can_be_read_on_a_desk_and_on_a_phone(page, tmp_path):
     dumped, console = browse(page, tmp_path / "profile", "--dump-dom")
     assert console == [] and 'id="exercises"' in dumped
     for view, width in zip(measured(page, tmp_path, (1280, 400)), (1280, 400), strict=True):
-        assert view["width"] == width and view["scroll"] <= width and view["wide"] == [] and view["text"] >= 12.5
+        assert (
+            view["width"] == width
+            and view["scroll"] <= width
+            and view["wide"] == []
+            and view["text"] >= 12.5
+        )
         assert all(view["tables"]) and len(view["figures"]) > 15
         for figure in view["figures"]:
             left, top, right, bottom = figure["box"]
-            assert figure["visible"] and right - left >= 140 and bottom - top >= 60 and left >= 0 and right <= width
+            assert (
+                figure["visible"]
+                and right - left >= 140
+                and bottom - top >= 60
+                and left >= 0
+                and right <= width
+            )
 
 
 def test_a_class_of_nobody_and_one_of_empty_folders(tmp_path):
@@ -383,20 +506,31 @@ def test_a_class_of_nobody_and_one_of_empty_folders(tmp_path):
     (share / "mia").mkdir()
     assert room.write(share, tmp_path / "class.html") == [Student("mia")]
     text = (tmp_path / "class.html").read_text()
-    assert "nothing yet" in text and "Nobody has finished a notebook yet" in text and "Nobody has logged a step" in text
+    assert (
+        "nothing yet" in text
+        and "Nobody has finished a notebook yet" in text
+        and "Nobody has logged a step" in text
+    )
 
 
 def test_marks_and_times():
     stage = Stage("done", exercises=(Exercise("1.1", "noted"), Exercise("1.2", "open")))
     assert room.marks(stage) == "1 noted" and room.marks(Stage("done")) == ""
-    assert [room.ago(0.0, then) for then in (59, 3599, 3600, 172_800)] == ["now", "59 min ago", "1 h ago", "2 days ago"]
+    assert [room.ago(0.0, then) for then in (59, 3599, 3600, 172_800)] == [
+        "now",
+        "59 min ago",
+        "1 h ago",
+        "2 days ago",
+    ]
 
 
-# --- The command -------------------------------------------------------------------------------------------------------
+# --- The command ----------------------------------------------------------------------------------
 
 
 def test_the_command_writes_the_page(cli, class_of_thirty, tmp_path):
-    code, out, err = cli("class", "--runs", str(class_of_thirty), "--to", str(tmp_path / "ä b.html"))
+    code, out, err = cli(
+        "class", "--runs", str(class_of_thirty), "--to", str(tmp_path / "ä b.html")
+    )
     assert (code, err) == (0, "") and out == f"{tmp_path / 'ä b.html'}: 30 students\n"
     assert [path.name for path in tmp_path.iterdir()] == ["ä b.html"]
 
@@ -423,7 +557,10 @@ def test_only_a_page_of_a_class_is_written_again(cli, tmp_path):
     page, mine, empty = (tmp_path / name for name in ("class.html", "precious.txt", "empty"))
     mine.write_text("a term's work")
     empty.touch()
-    codes = [cli("class", "--runs", str(tmp_path / "share"), "--to", str(to))[0] for to in (page, page, empty, mine)]
+    codes = [
+        cli("class", "--runs", str(tmp_path / "share"), "--to", str(to))[0]
+        for to in (page, page, empty, mine)
+    ]
     assert codes == [0, 0, 0, 2] and mine.read_text() == "a term's work"
 
 
@@ -450,8 +587,21 @@ def test_a_page_that_is_looked_at_goes_on_whatever_a_folder_provokes(tmp_path, m
 @pytest.mark.skipif(os.name == "nt", reason="Ctrl-C is sent as POSIX does")
 def test_it_is_written_again_until_ctrl_c(one, tmp_path):
     share, page = one.parents[1], tmp_path / "class.html"
-    command = [sys.executable, "-m", "helpers", "class", "--runs", str(share), "--to", str(page), "--every", "1"]
-    with subprocess.Popen(command, cwd=PROJECT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    command = [
+        sys.executable,
+        "-m",
+        "helpers",
+        "class",
+        "--runs",
+        str(share),
+        "--to",
+        str(page),
+        "--every",
+        "1",
+    ]
+    with subprocess.Popen(
+        command, cwd=PROJECT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
         try:
             assert wait_for(lambda: page.exists() and 'http-equiv="refresh"' in page.read_text())
             (share / "new").mkdir()

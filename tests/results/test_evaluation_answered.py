@@ -1,4 +1,6 @@
-"""Completions kept as they come, on the real pocket model: an interruption, a damage or a change never shows in them."""
+"""Completions kept as they come, on the real pocket model: an interruption, a damage or a change
+never shows in them.
+"""
 
 import random
 from pathlib import Path
@@ -9,11 +11,11 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from helpers.tags import THINK_ANSWER
 from helpers.presets import PRESETS
 from helpers.results import answering
 from helpers.results.answering import answered, weights_identity
 from helpers.runs import Run
+from helpers.tags import THINK_ANSWER
 from helpers.training.policy import sample
 
 pytestmark = pytest.mark.usefixtures("one_thread", "machine")
@@ -23,7 +25,10 @@ IDENTITY = {"model": "pocket", "adapter": None}
 
 
 def prompt(question: str) -> list[dict]:
-    return [{"role": "system", "content": THINK_ANSWER.system_prompt}, {"role": "user", "content": question}]
+    return [
+        {"role": "system", "content": THINK_ANSWER.system_prompt},
+        {"role": "user", "content": question},
+    ]
 
 
 PROMPTS = [prompt(f"What is {n} + {(7 * n) % 10}?") for n in range(11, 21)]
@@ -32,7 +37,9 @@ CHUNKS = 4  # of 3 prompts, the last of 1
 
 @pytest.fixture
 def batches(model, monkeypatch):
-    """Counts the batches that the model really completes; `batches.most` is when Ctrl-C is pressed."""
+    """Counts the batches that the model really completes; `batches.most` is when Ctrl-C is
+    pressed.
+    """
 
     class Batches:
         done, most, generate = 0, 10**9, model.generate
@@ -51,7 +58,14 @@ def batches(model, monkeypatch):
 @pytest.fixture
 def ask(model, tokenizer):
     def ask(name: str = "one", prompts=PROMPTS, **options) -> list[list[str]]:
-        settings = {"identity": IDENTITY, "samples": 2, "temperature": 1.0, "max_new_tokens": 12, "chunk": 3, "progress": False}
+        settings = {
+            "identity": IDENTITY,
+            "samples": 2,
+            "temperature": 1.0,
+            "max_new_tokens": 12,
+            "chunk": 3,
+            "progress": False,
+        }
         return answered(Run("kept"), name, model, tokenizer, prompts, **(settings | options))
 
     return ask
@@ -61,7 +75,7 @@ def stored(name: str = "one") -> Path:
     return Run("kept").require(f"evaluation/{name}.parquet")
 
 
-# --- What comes back ---------------------------------------------------------------------------------------------------
+# --- What comes back ------------------------------------------------------------------------------
 
 
 def test_every_prompt_has_its_own_completions_in_the_order_given(ask):
@@ -105,7 +119,7 @@ def test_progress_is_shown_where_it_is_asked_for(ask, capsys, progress):
     assert ("10/10" in capsys.readouterr().err) is progress
 
 
-# --- Interrupted -------------------------------------------------------------------------------------------------------
+# --- Interrupted ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("most", range(CHUNKS))
@@ -139,7 +153,9 @@ def test_what_is_finished_is_not_asked_again(ask, batches):
     written = stored().stat().st_mtime_ns
     batches.most = batches.done
     assert ask() == expected
-    assert ask(batch_size=2) == expected, "after running out of memory a smaller batch goes on with the same file"
+    assert ask(batch_size=2) == expected, (
+        "after running out of memory a smaller batch goes on with the same file"
+    )
     assert stored().stat().st_mtime_ns == written
 
 
@@ -152,7 +168,7 @@ def test_half_a_file_that_a_kill_left_beside_it_does_not_matter(ask, batches):
     assert ask() == ask("never")
 
 
-# --- Not to be trusted -------------------------------------------------------------------------------------------------
+# --- Not to be trusted ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kept", [0.0, 0.1, 0.5, 0.99])
@@ -164,7 +180,9 @@ def test_a_truncated_file_starts_anew(ask, batches, kept):
     assert ask() == expected and batches.done == CHUNKS
 
 
-@pytest.mark.parametrize("content", [b"PAR1", b"hello", b"\0" * 4096], ids=["magic", "text", "zeros"])
+@pytest.mark.parametrize(
+    "content", [b"PAR1", b"hello", b"\0" * 4096], ids=["magic", "text", "zeros"]
+)
 def test_what_is_no_such_file_starts_anew(ask, batches, content):
     expected = ask()
     stored().write_bytes(content)
@@ -228,7 +246,7 @@ def test_no_prompts_at_a_time_is_refused(ask, chunk):
         ask(chunk=chunk)
 
 
-# --- Which weights -----------------------------------------------------------------------------------------------------
+# --- Which weights --------------------------------------------------------------------------------
 
 
 def save(folder: Path, name: str = "model.safetensors", **tensors) -> Path:
@@ -246,7 +264,8 @@ def test_equal_weights_have_one_hash_wherever_they_lie(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "tensors", [{"w": torch.arange(1000.0).neg()}, {"v": torch.arange(1000.0)}, {"w": torch.arange(1001.0)}]
+    "tensors",
+    [{"w": torch.arange(1000.0).neg()}, {"v": torch.arange(1000.0)}, {"w": torch.arange(1001.0)}],
 )
 def test_other_weights_have_another(tmp_path, tensors):
     a, b = save(tmp_path / "a", w=torch.arange(1000.0)), save(tmp_path / "b", **tensors)
@@ -263,13 +282,17 @@ def test_every_file_and_its_name_count(tmp_path):
 
 
 @pytest.mark.parametrize("position", ["first", "middle", "last"])
-def test_of_a_large_file_a_change_of_all_blocks_is_seen_and_the_ends_always(tmp_path, monkeypatch, position):
+def test_of_a_large_file_a_change_of_all_blocks_is_seen_and_the_ends_always(
+    tmp_path, monkeypatch, position
+):
     monkeypatch.setattr(answering, "_BLOCK", 64)  # so that 40 kB are as large as 640 MB
     folder = save(tmp_path / "a", w=torch.zeros(10_000))
     before, path = weights_identity(folder), folder / "model.safetensors"
     content = bytearray(path.read_bytes())
     size = len(content)
-    where = {"first": range(1), "middle": range(0, size, 32), "last": range(size - 1, size)}[position]
+    where = {"first": range(1), "middle": range(0, size, 32), "last": range(size - 1, size)}[
+        position
+    ]
     for i in where:
         content[i] ^= 1
     path.write_bytes(content)

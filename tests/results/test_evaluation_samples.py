@@ -1,4 +1,6 @@
-"""Several samples a question, and two models on the same questions: against enumeration, hand counts and published tables."""
+"""Several samples a question, and two models on the same questions: against enumeration, hand
+counts and published tables.
+"""
 
 import itertools
 import json
@@ -7,16 +9,24 @@ import random
 
 import pytest
 
-from helpers.tags import THINK_ANSWER, TagFormat
-from helpers.results.evaluation import (compare, comparison_lines, majority_vote, pass_at_k, right, sampled_scores, samples_summary)
+from helpers.results.evaluation import (
+    compare,
+    comparison_lines,
+    majority_vote,
+    pass_at_k,
+    right,
+    sampled_scores,
+    samples_summary,
+)
 from helpers.results.intervals import mcnemar_test, paired_interval, wilson_interval
+from helpers.tags import THINK_ANSWER, TagFormat
 
 
 def says(answer: str, tags: TagFormat = THINK_ANSWER) -> str:
     return tags.render("so", answer)
 
 
-# --- pass@k ------------------------------------------------------------------------------------------------------------
+# --- pass@k ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("n", range(1, 9))
@@ -28,7 +38,14 @@ def test_it_is_the_share_of_all_subsets_that_hold_a_right_sample(n):
 
 @pytest.mark.parametrize(
     ("n", "c", "k", "expected"),
-    [(16, 0, 16, 0.0), (16, 1, 16, 1.0), (16, 4, 1, 0.25), (10, 3, 8, 1.0), (5, 2, 2, 0.7), (52, 4, 5, 0.341158)],
+    [
+        (16, 0, 16, 0.0),
+        (16, 1, 16, 1.0),
+        (16, 4, 1, 0.25),
+        (10, 3, 8, 1.0),
+        (5, 2, 2, 0.7),
+        (52, 4, 5, 0.341158),
+    ],
 )
 def test_known_values(n, c, k, expected):  # the last: at least one ace in a hand of poker
     assert pass_at_k(n, c, k) == pytest.approx(expected, abs=5e-7)
@@ -37,16 +54,24 @@ def test_known_values(n, c, k, expected):  # the last: at least one ace in a han
 @pytest.mark.parametrize(("n", "c", "k"), [(200, 20, 10), (200, 1, 100), (100, 70, 3), (16, 5, 8)])
 def test_it_is_the_product_that_the_paper_computes(n, c, k):
     """Figure 3 of Chen et al., arXiv 2107.03374."""
-    assert pass_at_k(n, c, k) == pytest.approx(1 - math.prod(1 - k / i for i in range(n - c + 1, n + 1)), rel=1e-9)
+    assert pass_at_k(n, c, k) == pytest.approx(
+        1 - math.prod(1 - k / i for i in range(n - c + 1, n + 1)), rel=1e-9
+    )
 
 
 def test_it_is_unbiased():
-    """The mean over the binomial number of right samples is the chance of k fresh ones, which 1 - (1 - c/n)^k is not."""
+    """The mean over the binomial number of right samples is the chance of k fresh ones, which 1 -
+    (1 - c/n)^k is not.
+    """
     n, k, p = 16, 8, 0.1
     chances = [math.comb(n, c) * p**c * (1 - p) ** (n - c) for c in range(n + 1)]
     expected = 1 - (1 - p) ** k
-    assert sum(chance * pass_at_k(n, c, k) for c, chance in enumerate(chances)) == pytest.approx(expected, rel=1e-12)
-    assert sum(chance * (1 - (1 - c / n) ** k) for c, chance in enumerate(chances)) < expected - 0.01
+    assert sum(chance * pass_at_k(n, c, k) for c, chance in enumerate(chances)) == pytest.approx(
+        expected, rel=1e-12
+    )
+    assert (
+        sum(chance * (1 - (1 - c / n) ** k) for c, chance in enumerate(chances)) < expected - 0.01
+    )
 
 
 @pytest.mark.parametrize("n", [10**4, 10**5])
@@ -61,7 +86,7 @@ def test_what_cannot_be_told_is_refused(n, c, k):
         pass_at_k(n, c, k)
 
 
-# --- The majority ------------------------------------------------------------------------------------------------------
+# --- The majority ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -80,7 +105,9 @@ def test_the_most_frequent_answer_wins_and_of_several_the_first_to_get_there(giv
     assert majority_vote([says(answer) for answer in given]) == says(winner)
 
 
-@pytest.mark.parametrize("silent", ["", "42", "<answer></answer>", "<answer>42", "<answer>42</answer><answer>7</answer>"])
+@pytest.mark.parametrize(
+    "silent", ["", "42", "<answer></answer>", "<answer>42", "<answer>42</answer><answer>7</answer>"]
+)
 def test_what_gives_no_answer_or_two_does_not_vote(silent):
     assert majority_vote([silent, silent, says("7")]) == says("7")
     assert majority_vote([silent, silent]) == ""
@@ -91,7 +118,7 @@ def test_the_answer_is_looked_for_between_the_tags_given():
     assert majority_vote([says("7"), says("7"), says("42", tags)], tags) == says("42", tags)
 
 
-# --- The scores of several samples -------------------------------------------------------------------------------------
+# --- The scores of several samples ----------------------------------------------------------------
 
 
 def groups_of(*counts: int, samples: int = 4) -> list[list[str]]:
@@ -112,7 +139,9 @@ def test_pass_at_k_is_the_mean_over_the_questions():
 
 def test_samples_are_counted_for_their_own_question():
     groups = [[says("1"), says("2")], [says("2"), says("2")], [says("3"), says("1")]]
-    assert sampled_scores(groups, ["1", "2", "2"], ks=(1, 2))["pass_at_k"]["1"]["value"] == pytest.approx(3 / 6)
+    assert sampled_scores(groups, ["1", "2", "2"], ks=(1, 2))["pass_at_k"]["1"][
+        "value"
+    ] == pytest.approx(3 / 6)
 
 
 def test_the_majority_is_judged_by_the_reward_and_silence_is_wrong():
@@ -138,7 +167,9 @@ def test_the_same_numbers_every_time_and_they_are_json():
 def test_intervals_hold_the_point_and_lie_in_the_unit_interval(seed):
     rng = random.Random(seed)
     size, most = rng.randrange(1, 40), rng.randrange(1, 9)
-    scores = sampled_scores(groups_of(*(rng.randrange(most + 1) for _ in range(size)), samples=8), ["1"] * size)
+    scores = sampled_scores(
+        groups_of(*(rng.randrange(most + 1) for _ in range(size)), samples=8), ["1"] * size
+    )
     for point in scores["pass_at_k"].values():
         assert 0 <= point["ci95"][0] <= point["value"] <= point["ci95"][1] <= 1
     low, high = scores["majority"]["ci95"]
@@ -149,14 +180,21 @@ def test_the_interval_of_pass_at_1_is_never_narrower_than_the_spread_of_the_ques
     counts = [0] * 100 + [4] * 100  # samples agree, so 200 questions are worth 200 coins
     point = sampled_scores(groups_of(*counts), ["1"] * 200)["pass_at_k"]["1"]
     assert point == {"value": 0.5, "ci95": list(wilson_interval(100, 200))}
-    low, high = sampled_scores(groups_of(*[2] * 100, *[1, 3] * 50), ["1"] * 200)["pass_at_k"]["1"]["ci95"]
+    low, high = sampled_scores(groups_of(*[2] * 100, *[1, 3] * 50), ["1"] * 200)["pass_at_k"]["1"][
+        "ci95"
+    ]
     assert high - low >= 2 * 1.96 * math.sqrt(1 / 32 / 200)
 
 
-# As notebook 05 had them: nearly all samples right, and nearly none; a quarter of the samples right, as before training.
-@pytest.mark.parametrize("counts", [[16] * 30 + [15] * 25 + [12] * 9, [0] * 61 + [1] * 3, [1, 2, 4, 9] * 16])
+# As notebook 05 had them: nearly all samples right, and nearly none; a quarter of the samples
+# right, as before training.
+@pytest.mark.parametrize(
+    "counts", [[16] * 30 + [15] * 25 + [12] * 9, [0] * 61 + [1] * 3, [1, 2, 4, 9] * 16]
+)
 def test_no_interval_is_a_point_and_neighbouring_k_have_like_widths(counts):
-    scores = sampled_scores(groups_of(*counts, samples=16), ["1"] * len(counts), ks=tuple(range(1, 17)))
+    scores = sampled_scores(
+        groups_of(*counts, samples=16), ["1"] * len(counts), ks=tuple(range(1, 17))
+    )
     widths = [high - low for low, high in (point["ci95"] for point in scores["pass_at_k"].values())]
     surest = 1.96**2 / (len(counts) + 1.96**2)  # the width at 0 and 1, where Wilson's is narrowest
     assert min(widths) >= 0.999 * surest
@@ -185,17 +223,31 @@ def test_groups_that_cannot_be_scored_are_refused(groups, answers, message):
 
 
 def test_the_summary_has_a_line_a_measure_and_a_column_a_model():
-    four, two = sampled_scores(groups_of(*[1, 2] * 8), ["1"] * 16), sampled_scores(groups_of(*[2] * 16, samples=2), ["1"] * 16)
+    four, two = (
+        sampled_scores(groups_of(*[1, 2] * 8), ["1"] * 16),
+        sampled_scores(groups_of(*[2] * 16, samples=2), ["1"] * 16),
+    )
     lines = samples_summary({"baseline": four, "older": {"accuracy": 0.5}, "trained": two})
     assert lines[0].split() == ["baseline", "trained"]
-    assert [line.split()[0] for line in lines[1:]] == ["samples", "pass@1", "pass@2", "pass@4", "majority"]
+    assert [line.split()[0] for line in lines[1:]] == [
+        "samples",
+        "pass@1",
+        "pass@2",
+        "pass@4",
+        "majority",
+    ]
     assert lines[1].split()[1:] == ["4", "for", "16", "questions", "2", "for", "16", "questions"]
-    assert lines[2].split()[1] == "37.5%" and lines[2].split()[5:] == ["100.0%", "(80.6", "to", "100.0)"]
+    assert lines[2].split()[1] == "37.5%" and lines[2].split()[5:] == [
+        "100.0%",
+        "(80.6",
+        "to",
+        "100.0)",
+    ]
     assert len(lines[4].split()) == 5, "two samples say nothing of pass@4"
     assert samples_summary({}) == samples_summary({"older": {"accuracy": 0.5}}) == []
 
 
-# --- McNemar -----------------------------------------------------------------------------------------------------------
+# --- McNemar --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -228,13 +280,14 @@ def test_it_is_the_share_of_coin_tosses_at_least_as_uneven():
         assert mcnemar_test(won, lost) == pytest.approx(sum(uneven) / len(uneven))
 
 
-# --- The difference ----------------------------------------------------------------------------------------------------
+# --- The difference -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("both", "won", "lost", "neither", "low", "high"),
     [
-        # Newcombe's interval in Fagerland, Lydersen and Laake, Statistics in Medicine 33, 2014: Bentur 2009 and Cavo 2012.
+        # Newcombe's interval in Fagerland, Lydersen and Laake, Statistics in Medicine 33, 2014:
+        # Bentur 2009 and Cavo 2012.
         (1, 7, 1, 12, 0.026, 0.507),
         (59, 16, 6, 80, 0.0046, 0.1186),
     ],
@@ -257,10 +310,12 @@ def test_pairing_narrows_the_interval_where_the_models_agree():
     low, high = paired_interval(both=240, won=16, lost=0, neither=256)
     (low_a, high_a), (_, high_b) = wilson_interval(256, 512), wilson_interval(240, 512)
     assert low > 0, "the gain is beyond doubt"
-    assert low_a < high_b and high - low < (high_a - low_a), "which the two intervals, apart, would not show"
+    assert low_a < high_b and high - low < (high_a - low_a), (
+        "which the two intervals, apart, would not show"
+    )
 
 
-# --- The comparison ----------------------------------------------------------------------------------------------------
+# --- The comparison -------------------------------------------------------------------------------
 
 QUESTIONS = [f"What is {n} + 0?" for n in range(8)]
 ANSWERS = [str(n) for n in range(8)]
@@ -270,7 +325,10 @@ AFTER = [says(str(n)) if n in (1, 2, 3, 4, 5, 6) else "?" for n in range(8)]
 
 def test_questions_won_and_lost_are_counted_and_add_up():
     found = compare(BEFORE, AFTER, QUESTIONS, ANSWERS)
-    assert {key: found[key] for key in ("before", "after", "n", "won", "lost", "both_right", "both_wrong")} == {
+    assert {
+        key: found[key]
+        for key in ("before", "after", "n", "won", "lost", "both_right", "both_wrong")
+    } == {
         "before": "baseline",
         "after": "trained",
         "n": 8,
@@ -289,7 +347,9 @@ def test_questions_won_and_lost_are_counted_and_add_up():
 def test_examples_are_questions_that_were_won_or_lost_with_what_both_said():
     found = compare(BEFORE, AFTER, QUESTIONS, ANSWERS, names=("a", "b"))
     assert [row["question"] for row in found["won_examples"]] == QUESTIONS[3:6]
-    assert found["lost_examples"] == [{"question": QUESTIONS[0], "answer": "0", "before": BEFORE[0], "after": "?"}]
+    assert found["lost_examples"] == [
+        {"question": QUESTIONS[0], "answer": "0", "before": BEFORE[0], "after": "?"}
+    ]
     assert (found["before"], found["after"]) == ("a", "b")
     assert len(compare(BEFORE, AFTER, QUESTIONS, ANSWERS, examples=9)["won_examples"]) == 4
     assert compare(BEFORE, AFTER, QUESTIONS, ANSWERS, examples=0)["won_examples"] == []
@@ -323,8 +383,11 @@ def test_nothing_to_compare_is_refused():
 def test_the_lines_say_who_won_how_surely_and_by_how_much():
     assert comparison_lines(compare(BEFORE, AFTER, QUESTIONS, ANSWERS)) == [
         "trained against baseline: won 4, lost 1 of 8; exact McNemar p = 0.375",
-        f"accuracy +37.5 points ({100 * paired_interval(2, 4, 1, 1)[0]:.1f} to {100 * paired_interval(2, 4, 1, 1)[1]:.1f})",
+        f"accuracy +37.5 points ({100 * paired_interval(2, 4, 1, 1)[0]:.1f} to "
+        f"{100 * paired_interval(2, 4, 1, 1)[1]:.1f})",
     ]
     clear = compare([says("-1")] * 100, [says("1")] * 100, ["?"] * 100, ["1"] * 100)
     assert comparison_lines(clear)[0].endswith("won 100, lost 0 of 100; exact McNemar p < 1e-15")
-    assert comparison_lines(compare(AFTER, BEFORE, QUESTIONS, ANSWERS))[1].startswith("accuracy -37.5 points")
+    assert comparison_lines(compare(AFTER, BEFORE, QUESTIONS, ANSWERS))[1].startswith(
+        "accuracy -37.5 points"
+    )

@@ -1,4 +1,6 @@
-"""A file of questions answered by a merged model: in order, resumably, and with bad files refused."""
+"""A file of questions answered by a merged model: in order, resumably, and with bad files
+refused.
+"""
 
 import json
 import shutil
@@ -6,20 +8,23 @@ import shutil
 import pytest
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from helpers.commands import generate
 from helpers.environment import this_machine, vllm_obstacle
 from helpers.presets import PRESETS, as_settings
-from helpers.commands import generate
 from helpers.runs import Run, write_json
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 POCKET = PRESETS["pocket"]
-REFUSED = {"loss_type": "cispo", "vllm_importance_sampling_correction": True}  # with engine="transformers", for example
+# with engine="transformers", for example
+REFUSED = {"loss_type": "cispo", "vllm_importance_sampling_correction": True}
 QUESTIONS = [f"What is {a} + {b}?" for a, b in ((1, 2), (45, 36), (9, 9), (20, 31), (7, 80))]
 
 
 @pytest.fixture
 def run(tmp_path, monkeypatch) -> Run:
-    """A run whose merged model is the pocket model itself, trained in a way that today's rules would refuse."""
+    """A run whose merged model is the pocket model itself, trained in a way that today's rules
+    would refuse.
+    """
     monkeypatch.setenv("GRPO_RUNS_DIR", str(tmp_path / "runs"))
     run = Run("a")
     shutil.copytree(POCKET.model_path, run.path("merged"))
@@ -33,7 +38,9 @@ def run(tmp_path, monkeypatch) -> Run:
 @pytest.fixture
 def questions(tmp_path):
     file = tmp_path / "questions.jsonl"
-    file.write_text("".join(json.dumps({"question": q, "id": i}) + "\n" for i, q in enumerate(QUESTIONS)))
+    file.write_text(
+        "".join(json.dumps({"question": q, "id": i}) + "\n" for i, q in enumerate(QUESTIONS))
+    )
     return file
 
 
@@ -43,9 +50,16 @@ def lines(path) -> list[dict]:
 
 def alone(question: str) -> str:
     """The question through plain Transformers, so without batch or padding."""
-    model, tokenizer = (c.from_pretrained(POCKET.model_path) for c in (AutoModelForCausalLM, AutoTokenizer))
-    messages = [{"role": "system", "content": "Think step by step."}, {"role": "user", "content": question}]
-    inputs = tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_tensors="pt", return_dict=True)
+    model, tokenizer = (
+        c.from_pretrained(POCKET.model_path) for c in (AutoModelForCausalLM, AutoTokenizer)
+    )
+    messages = [
+        {"role": "system", "content": "Think step by step."},
+        {"role": "user", "content": question},
+    ]
+    inputs = tokenizer.apply_chat_template(
+        messages, add_generation_prompt=True, return_tensors="pt", return_dict=True
+    )
     output = model.generate(**inputs, max_new_tokens=POCKET.max_completion_length, do_sample=False)
     return tokenizer.decode(output[0, inputs["input_ids"].shape[1] :], skip_special_tokens=True)
 
@@ -56,21 +70,40 @@ def test_every_question_is_answered_in_order_with_its_own_columns(cli, run, ques
     assert code == 0 and out.splitlines()[-1].startswith("5 answers written")
     answered = lines(target)
     assert [(row["id"], row["question"]) for row in answered] == list(enumerate(QUESTIONS))
-    assert answered[1]["completion"] == alone(QUESTIONS[1]) and set(answered[0]) == {"question", "id", "completion", "answer"}
+    assert answered[1]["completion"] == alone(QUESTIONS[1]) and set(answered[0]) == {
+        "question",
+        "id",
+        "completion",
+        "answer",
+    }
 
 
 @pytest.mark.slow
 def test_vllm_answers_as_transformers_does_or_says_why_it_cannot(cli, run, questions, tmp_path):
     target = tmp_path / "answers.jsonl"
-    call = ("generate", "--run", "a", "--input", str(questions), "--output", str(target), "--engine", "vllm")
+    call = (
+        "generate",
+        "--run",
+        "a",
+        "--input",
+        str(questions),
+        "--output",
+        str(target),
+        "--engine",
+        "vllm",
+    )
     if obstacle := vllm_obstacle(this_machine()):
         assert cli(*call) == (2, "", f"error: --engine vllm: {obstacle}.\n") and not target.exists()
     else:
         assert cli(*call)[0] == 0
-        assert [row["completion"] for row in lines(target)] == [alone(question) for question in QUESTIONS]
+        assert [row["completion"] for row in lines(target)] == [
+            alone(question) for question in QUESTIONS
+        ]
 
 
-def test_an_interrupted_run_goes_on_with_the_line_that_was_cut_off(run, questions, tmp_path, monkeypatch):
+def test_an_interrupted_run_goes_on_with_the_line_that_was_cut_off(
+    run, questions, tmp_path, monkeypatch
+):
     monkeypatch.setattr(generate, "_BATCH", 2)
     whole, cut = tmp_path / "whole.jsonl", tmp_path / "cut.jsonl"
     assert generate.answer_file(run, questions, whole, temperature=1.0) == 5
@@ -98,15 +131,29 @@ def test_answers_of_another_file_are_not_mixed_with_these(run, questions, tmp_pa
         ('{"question": "  "}\n', "it has no question"),
     ],
 )
-def test_a_file_without_questions_is_refused_before_the_model_loads(cli, run, tmp_path, content, said):
+def test_a_file_without_questions_is_refused_before_the_model_loads(
+    cli, run, tmp_path, content, said
+):
     source = tmp_path / "bad.jsonl"
     source.write_text(content)
-    code, _, err = cli("generate", "--run", "a", "--input", str(source), "--output", str(tmp_path / "o.jsonl"))
+    code, _, err = cli(
+        "generate", "--run", "a", "--input", str(source), "--output", str(tmp_path / "o.jsonl")
+    )
     assert code == 2 and said in err
 
 
 def test_the_output_is_json_lines_and_the_model_must_be_there(cli, run, questions, tmp_path):
-    code, _, err = cli("generate", "--run", "a", "--input", str(questions), "--output", str(tmp_path / "o.csv"))
+    code, _, err = cli(
+        "generate", "--run", "a", "--input", str(questions), "--output", str(tmp_path / "o.csv")
+    )
     assert code == 2 and "name a .jsonl file" in err
-    code, _, err = cli("generate", "--run", "other", "--input", str(questions), "--output", str(tmp_path / "o.jsonl"))
+    code, _, err = cli(
+        "generate",
+        "--run",
+        "other",
+        "--input",
+        str(questions),
+        "--output",
+        str(tmp_path / "o.jsonl"),
+    )
     assert code == 2 and "runs/other/merged is not there. Run notebook 05" in err

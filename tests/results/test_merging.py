@@ -1,4 +1,6 @@
-"""The proof of a merge, on the pocket model: it finds no difference where there is none, and any where there is one."""
+"""The proof of a merge, on the pocket model: it finds no difference where there is none, and any
+where there is one.
+"""
 
 import copy
 from dataclasses import replace
@@ -10,11 +12,11 @@ from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM, Qwen3Config, Qwen3ForCausalLM
 
 from helpers.environment import Machine
-from helpers.tags import THINK_ANSWER
 from helpers.presets import PRESETS, with_overrides
 from helpers.results import merging
 from helpers.results.merging import largest_difference, prompt_logits, untrained_matrices
 from helpers.runs import Run, atomic_folder
+from helpers.tags import THINK_ANSWER
 from helpers.training import policy
 from helpers.training.base import Base, base_of, describe, quantisation
 from helpers.training.policy import nf4
@@ -27,7 +29,10 @@ TARGETS = ["q_proj", "v_proj", "down_proj"]
 
 
 def prompt(question: str) -> list[dict]:
-    return [{"role": "system", "content": THINK_ANSWER.system_prompt}, {"role": "user", "content": question}]
+    return [
+        {"role": "system", "content": THINK_ANSWER.system_prompt},
+        {"role": "user", "content": question},
+    ]
 
 
 PROMPTS = [prompt("What is 1 + 2?"), prompt("What is 45 + 36 + 27?")]
@@ -41,7 +46,9 @@ def other(model):
 @pytest.fixture
 def adapter(other):
     """A fresh adapter with every lora_B set, as after training."""
-    policy = get_peft_model(other, LoraConfig(r=4, lora_alpha=8, target_modules=TARGETS, task_type="CAUSAL_LM"))
+    policy = get_peft_model(
+        other, LoraConfig(r=4, lora_alpha=8, target_modules=TARGETS, task_type="CAUSAL_LM")
+    )
     torch.manual_seed(0)
     for matrix in lora(policy, "B").values():
         torch.nn.init.normal_(matrix, std=0.05)
@@ -56,7 +63,7 @@ def largest_logit_difference(model, other, tokenizer, prompts: list[list[dict]])
     return largest_difference(*(prompt_logits(m, tokenizer, prompts) for m in (model, other)))
 
 
-# --- The difference ----------------------------------------------------------------------------------------------------
+# --- The difference -------------------------------------------------------------------------------
 
 
 def test_a_model_is_no_different_from_its_copy(model, other, tokenizer):
@@ -64,12 +71,22 @@ def test_a_model_is_no_different_from_its_copy(model, other, tokenizer):
 
 
 @pytest.mark.parametrize(
-    "matrix", ["model.embed_tokens", "model.layers.0.mlp.up_proj", "model.layers.3.self_attn.q_proj", "model.norm"]
+    "matrix",
+    [
+        "model.embed_tokens",
+        "model.layers.0.mlp.up_proj",
+        "model.layers.3.self_attn.q_proj",
+        "model.norm",
+    ],
 )
 def test_one_changed_weight_is_seen(model, other, tokenizer, matrix):
     weight = other.get_submodule(matrix).weight
     # Of the embedding, a token that every prompt has; of the others any weight will do.
-    row = tokenizer(" + ", add_special_tokens=False)["input_ids"][0] if matrix.endswith("embed_tokens") else 0
+    row = (
+        tokenizer(" + ", add_special_tokens=False)["input_ids"][0]
+        if matrix.endswith("embed_tokens")
+        else 0
+    )
     with torch.no_grad():
         weight[(row, 0)[: weight.dim()]] += 0.5
     assert largest_logit_difference(model, other, tokenizer, PROMPTS) > 1e-4
@@ -85,14 +102,20 @@ def test_a_broken_model_is_not_called_equal(model, other, tokenizer, broken):
 
 
 @torch.inference_mode()
-def test_it_is_the_largest_over_every_token_of_all_prompts_and_the_same_either_way(model, other, tokenizer):
+def test_it_is_the_largest_over_every_token_of_all_prompts_and_the_same_either_way(
+    model, other, tokenizer
+):
     other.model.layers[0].input_layernorm.weight.mul_(1.1)
     gaps = []
     for messages in PROMPTS:
-        inputs = tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_tensors="pt", return_dict=True)
+        inputs = tokenizer.apply_chat_template(
+            messages, add_generation_prompt=True, return_tensors="pt", return_dict=True
+        )
         gaps.append((model(**inputs).logits - other(**inputs).logits).abs().amax(dim=(0, 2)))
     single = [largest_logit_difference(model, other, tokenizer, [prompt]) for prompt in PROMPTS]
-    assert single == pytest.approx([gap.max().item() for gap in gaps], rel=1e-5) and min(single) > 0.1
+    assert (
+        single == pytest.approx([gap.max().item() for gap in gaps], rel=1e-5) and min(single) > 0.1
+    )
     assert all(gap[-1] < gap.max() for gap in gaps), "so the last token alone would not do"
     both = largest_logit_difference(model, other, tokenizer, PROMPTS)
     assert both == max(single) == largest_logit_difference(other, model, tokenizer, PROMPTS[::-1])
@@ -100,7 +123,9 @@ def test_it_is_the_largest_over_every_token_of_all_prompts_and_the_same_either_w
 
 def test_what_is_kept_of_a_model_stands_for_it_when_it_has_changed(model, other, tokenizer):
     kept = prompt_logits(other, tokenizer, PROMPTS)
-    assert [logits.dtype for logits in kept] == [torch.float32] * 2 and not any(logits.requires_grad for logits in kept)
+    assert [logits.dtype for logits in kept] == [torch.float32] * 2 and not any(
+        logits.requires_grad for logits in kept
+    )
     with torch.no_grad():
         other.model.norm.weight.mul_(2)
     assert largest_difference(kept, prompt_logits(model, tokenizer, PROMPTS)) == 0.0
@@ -112,13 +137,15 @@ def test_no_prompts_prove_nothing(model, other, tokenizer):
         largest_logit_difference(model, other, tokenizer, [])
 
 
-# --- The merge ---------------------------------------------------------------------------------------------------------
+# --- The merge ------------------------------------------------------------------------------------
 
 
 def test_the_merged_model_is_the_adapter_on_its_base(model, adapter, tokenizer):
     merged = copy.deepcopy(adapter).merge_and_unload()
     assert largest_logit_difference(adapter, merged, tokenizer, PROMPTS) < 1e-3
-    assert largest_logit_difference(adapter, model, tokenizer, PROMPTS) > 0.1, "the adapter does something"
+    assert largest_logit_difference(adapter, model, tokenizer, PROMPTS) > 0.1, (
+        "the adapter does something"
+    )
 
 
 def test_a_merge_that_lost_one_matrix_is_seen(adapter, tokenizer):
@@ -128,7 +155,7 @@ def test_a_merge_that_lost_one_matrix_is_seen(adapter, tokenizer):
     assert largest_logit_difference(adapter, merged.merge_and_unload(), tokenizer, PROMPTS) > 1e-3
 
 
-# --- Untrained matrices ------------------------------------------------------------------------------------------------
+# --- Untrained matrices ---------------------------------------------------------------------------
 
 
 def test_a_new_adapter_has_learned_nothing(other):
@@ -161,7 +188,7 @@ def test_a_model_without_an_adapter_has_no_adapter_matrices(other):
     assert untrained_matrices(other) == []
 
 
-# --- The proof, in a process of its own ------------------------------------------------------------------------------------
+# --- The proof, in a process of its own -----------------------------------------------------------
 
 
 def save(model, tokenizer, folder: Path) -> Path:
@@ -188,7 +215,8 @@ def test_what_was_saved_is_proven_from_disk_by_plain_transformers(saved, tokeniz
 def test_a_base_that_was_not_merged_is_refused_with_what_it_does(saved, tokenizer, model, tmp_path):
     with pytest.raises(
         ValueError,
-        match=r": 12 of its 12 adapted .*: model\.layers\.0\.self_attn\.q_proj\.weight by 100%, .*, … of what that "
+        match=r": 12 of its 12 adapted .*: model\.layers\.0\.self_attn\.q_proj\.weight by 100%, "
+        r".*, … of what that "
         r"did to them \(25% is allowed\)\. The adapter is whole",
     ):
         merging.verify(save(model, tokenizer, tmp_path / "base"), tokenizer, PROMPTS, saved[1])
@@ -204,9 +232,14 @@ def test_a_merge_that_cannot_be_loaded_is_refused(saved, tokenizer):
 def test_a_failed_proof_leaves_what_was_merged_before(saved, tokenizer, model, tmp_path):
     folder, expected = saved
     before = (folder / "model.safetensors").read_bytes()
-    with pytest.raises(ValueError, match="not the adapter on its base"), atomic_folder(folder) as path:
+    with (
+        pytest.raises(ValueError, match="not the adapter on its base"),
+        atomic_folder(folder) as path,
+    ):
         merging.verify(save(model, tokenizer, path), tokenizer, PROMPTS, expected)
-    assert (folder / "model.safetensors").read_bytes() == before and [p.name for p in tmp_path.iterdir()] == ["merged"]
+    assert (folder / "model.safetensors").read_bytes() == before and [
+        p.name for p in tmp_path.iterdir()
+    ] == ["merged"]
 
 
 def test_what_was_not_adapted_must_be_the_bases_too(saved, tokenizer):
@@ -215,7 +248,9 @@ def test_what_was_not_adapted_must_be_the_bases_too(saved, tokenizer):
     with torch.no_grad():
         broken.model.norm.weight.mul_(1.5)
     with pytest.raises(
-        ValueError, match=r"adapted matrices are right, but something else of it is not the base's.*25% is allowed"
+        ValueError,
+        match=r"adapted matrices are right, but something else of it is not the base's.*25% is "
+        r"allowed",
     ):
         merging.verify(save(broken, tokenizer, folder), tokenizer, PROMPTS, expected)
 
@@ -229,8 +264,13 @@ def test_an_adapter_that_does_nothing_is_told_before_anything_is_merged(adapter,
 
 
 def test_a_merge_that_rounding_took_most_of_is_told_with_a_warning():
-    assert merging.told({"kept": 0.5}) == "the merged model, read from disk, does 50.0% of what the adapter does on its base"
-    assert "does 35.8% of what" in merging.told({"kept": 0.358}) and 'merge="adapter"' in merging.told({"kept": 0.358})
+    assert (
+        merging.told({"kept": 0.5})
+        == "the merged model, read from disk, does 50.0% of what the adapter does on its base"
+    )
+    assert "does 35.8% of what" in merging.told(
+        {"kept": 0.358}
+    ) and 'merge="adapter"' in merging.told({"kept": 0.358})
 
 
 def in_16_bits(policy):
@@ -244,22 +284,32 @@ def in_16_bits(policy):
 
 @pytest.fixture
 def sharp(adapter):
-    """The adapter on its base in bfloat16, with logits of more than 32, of which the type knows only every quarter."""
+    """The adapter on its base in bfloat16, with logits of more than 32, of which the type knows
+    only every quarter.
+    """
     with torch.no_grad():
         adapter.get_output_embeddings().weight.mul_(8)
     return in_16_bits(adapter)
 
 
-def test_a_sound_merge_in_16_bits_is_not_refused_whatever_the_size_of_its_logits(sharp, tokenizer, tmp_path):
+def test_a_sound_merge_in_16_bits_is_not_refused_whatever_the_size_of_its_logits(
+    sharp, tokenizer, tmp_path
+):
     computed_in_16 = prompt_logits(sharp, tokenizer, PROMPTS)
     expected = merging.witnesses(sharp, tokenizer, PROMPTS)
     assert max(logits.abs().max() for logits in expected["adapter"]) > 32
-    assert largest_difference(computed_in_16, prompt_logits(sharp, tokenizer, PROMPTS)) > 0.5, "which was once refused"
-    proof = merging.verify(save(sharp.merge_and_unload(), tokenizer, tmp_path / "merged"), tokenizer, PROMPTS, expected)
+    assert largest_difference(computed_in_16, prompt_logits(sharp, tokenizer, PROMPTS)) > 0.5, (
+        "which was once refused"
+    )
+    proof = merging.verify(
+        save(sharp.merge_and_unload(), tokenizer, tmp_path / "merged"), tokenizer, PROMPTS, expected
+    )
     assert 0.95 < proof["kept"] < 1.05 and proof["unexplained"] < 0.01
 
 
-@pytest.mark.parametrize(("broken", "kept"), [("scale", 0.5), ("twice", 2.0), ("layer", None), ("other", None)])
+@pytest.mark.parametrize(
+    ("broken", "kept"), [("scale", 0.5), ("twice", 2.0), ("layer", None), ("other", None)]
+)
 def test_a_broken_merge_in_16_bits_is_refused(sharp, tokenizer, broken, kept):
     wrong = copy.deepcopy(sharp)
     expected = merging.witnesses(sharp, tokenizer, PROMPTS)
@@ -289,24 +339,44 @@ def test_what_16_bits_round_away_of_a_small_adapter_is_told_and_not_refused(adap
 @pytest.mark.parametrize("layers", [4, 28])
 @pytest.mark.parametrize("size", [1e-5, 1e-3])
 def test_a_matrix_that_was_left_out_is_found_at_any_depth_and_with_any_adapter(layers, size):
-    """In 28 layers one matrix moves the logits by less than rounding does; see benchmarks/results/merge_tolerance.md."""
-    shape = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": layers, "vocab_size": 32}
+    """In 28 layers one matrix moves the logits by less than rounding does; see
+    benchmarks/results/merge_tolerance.md.
+    """
+    shape = {
+        "hidden_size": 64,
+        "intermediate_size": 128,
+        "num_hidden_layers": layers,
+        "vocab_size": 32,
+    }
     torch.manual_seed(0)
     config = Qwen3Config(**shape, num_attention_heads=2, num_key_value_heads=1, head_dim=32)
     base = Qwen3ForCausalLM._from_config(config, dtype=torch.bfloat16)
-    policy = get_peft_model(copy.deepcopy(base), LoraConfig(r=4, target_modules=TARGETS, task_type="CAUSAL_LM"))
+    policy = get_peft_model(
+        copy.deepcopy(base), LoraConfig(r=4, target_modules=TARGETS, task_type="CAUSAL_LM")
+    )
     for matrix in lora(policy, "B").values():
         torch.nn.init.normal_(matrix, std=size)
     merged = copy.deepcopy(policy).merge_and_unload()
     matrices = merging.merged_by_matrix(policy)
-    assert set(merging.matrix_distances(merged, matrices).values()) == {0.0} and len(matrices) == 3 * layers
-    left_out, other = f"model.layers.{layers // 2}.self_attn.v_proj.weight", "model.layers.1.mlp.down_proj.weight"
+    assert (
+        set(merging.matrix_distances(merged, matrices).values()) == {0.0}
+        and len(matrices) == 3 * layers
+    )
+    left_out, other = (
+        f"model.layers.{layers // 2}.self_attn.v_proj.weight",
+        "model.layers.1.mlp.down_proj.weight",
+    )
     with torch.no_grad():
         merged.get_parameter(left_out).copy_(base.get_parameter(left_out))
         merged.get_parameter(other).copy_(
-            base.get_parameter(other) + (merged.get_parameter(other) - base.get_parameter(other)).flip(0)
+            base.get_parameter(other)
+            + (merged.get_parameter(other) - base.get_parameter(other)).flip(0)
         )
-    found = {name: away for name, away in merging.matrix_distances(merged, matrices).items() if not away <= merging.UNEXPLAINED}
+    found = {
+        name: away
+        for name, away in merging.matrix_distances(merged, matrices).items()
+        if not away <= merging.UNEXPLAINED
+    }
     assert set(found) == {left_out, other} and found[left_out] == pytest.approx(1)
 
 
@@ -315,11 +385,14 @@ def test_computing_in_32_bits_leaves_the_weights_as_they_were(sharp, tokenizer):
     with merging.in_32_bits(sharp):
         wide = prompt_logits(sharp, tokenizer, PROMPTS)
     after = dict(sharp.named_parameters())
-    assert all(after[name].dtype == weight.dtype and torch.equal(after[name], weight) for name, weight in before.items())
+    assert all(
+        after[name].dtype == weight.dtype and torch.equal(after[name], weight)
+        for name, weight in before.items()
+    )
     assert largest_difference(wide, prompt_logits(sharp.float(), tokenizer, PROMPTS)) < 1e-3
 
 
-# --- The bases, and 4 bits -------------------------------------------------------------------------------------------------
+# --- The bases, and 4 bits ------------------------------------------------------------------------
 
 
 HERE = Base(FOLDER, "here")
@@ -341,39 +414,57 @@ KEPT = "model.layers.1.mlp.down_proj"  # in 16 bits
 
 @pytest.fixture
 def trained_on_dynamic(tokenizer, tmp_path, monkeypatch):
-    """A run whose adapter was trained on a stored quantisation that keeps a layer in 16 bits, as Unsloth's on the hub do."""
+    """A run whose adapter was trained on a stored quantisation that keeps a layer in 16 bits, as
+    Unsloth's on the hub do.
+    """
     monkeypatch.setenv("GRPO_RUNS_DIR", str(tmp_path))
     dynamic = nf4(torch.bfloat16)
     dynamic.llm_int8_skip_modules = ["lm_head", KEPT]
     options = {"dtype": torch.bfloat16, "device_map": "cpu"}
     stored = save(
-        AutoModelForCausalLM.from_pretrained(FOLDER, quantization_config=dynamic, **options), tokenizer, tmp_path / "4bit"
+        AutoModelForCausalLM.from_pretrained(FOLDER, quantization_config=dynamic, **options),
+        tokenizer,
+        tmp_path / "4bit",
     )
     run, settings = Run("a"), with_overrides(POCKET, model=str(stored))
-    trained = get_peft_model(policy.load(settings)[0], LoraConfig(r=4, target_modules=TARGETS, task_type="CAUSAL_LM"))
+    trained = get_peft_model(
+        policy.load(settings)[0], LoraConfig(r=4, target_modules=TARGETS, task_type="CAUSAL_LM")
+    )
     run.record("training", base=describe(trained, settings))
     trained.save_pretrained(run.path("adapter"))
-    return run, with_overrides(POCKET, model=FOLDER)  # what was asked for, and Unsloth loaded another
+    # what was asked for, and Unsloth loaded another
+    return run, with_overrides(POCKET, model=FOLDER)
 
 
 @pytest.mark.parametrize("backend", ["unsloth", "transformers"])
-def test_what_is_dequantised_and_compared_is_the_quantisation_of_the_training(trained_on_dynamic, tokenizer, backend):
+def test_what_is_dequantised_and_compared_is_the_quantisation_of_the_training(
+    trained_on_dynamic, tokenizer, backend
+):
     run, settings = trained_on_dynamic
     base = base_of(run, replace(settings, backend=backend))
     again = policy.load(replace(settings, backend=backend), base)[0]
-    assert again.get_submodule(KEPT).weight.dtype.itemsize == 2 and quantisation(again)["layers_in_4_bits"] == 27
+    assert (
+        again.get_submodule(KEPT).weight.dtype.itemsize == 2
+        and quantisation(again)["layers_in_4_bits"] == 27
+    )
     own = merging.load_base(base, torch.float32, dequantised=True)
     fresh = merging.load_base(HERE, torch.float32, dequantised=True)
     original = merging.load_base(HERE, torch.float32, dequantised=False)
     same = {
-        name: (torch.equal(weight, original.get_parameter(name)), torch.equal(weight, fresh.get_parameter(name)))
+        name: (
+            torch.equal(weight, original.get_parameter(name)),
+            torch.equal(weight, fresh.get_parameter(name)),
+        )
         for name, weight in own.named_parameters()
         if name.endswith("down_proj.weight")
     }
     assert same[f"{KEPT}.weight"] == (True, False)
     assert not any(original for name, (original, _) in same.items() if not name.startswith(KEPT))
     in_4_bits = prompt_logits(again, tokenizer, PROMPTS)
-    gap, wrong = (largest_difference(in_4_bits, prompt_logits(model, tokenizer, PROMPTS)) for model in (own, fresh))
+    gap, wrong = (
+        largest_difference(in_4_bits, prompt_logits(model, tokenizer, PROMPTS))
+        for model in (own, fresh)
+    )
     assert gap < wrong
 
 
@@ -387,18 +478,34 @@ def test_without_a_known_original_only_the_dequantised_base_can_be_merged_into(t
     run, settings = trained_on_dynamic
     base, nothing = base_of(run, settings), {"gguf": None, "push_to_hub": None}
     assert base.original is None
-    with pytest.raises(ValueError, match=r'which 16-bit model .* is not known: use merge="dequantised"'):
+    with pytest.raises(
+        ValueError, match=r'which 16-bit model .* is not known: use merge="dequantised"'
+    ):
         merging.check_plan(run, settings, base, CPU, torch.float32, merge="original", **nothing)
-    assert merging.check_plan(run, settings, base, CPU, torch.float32, merge="dequantised", **nothing) is None
+    assert (
+        merging.check_plan(run, settings, base, CPU, torch.float32, merge="dequantised", **nothing)
+        is None
+    )
     with pytest.raises(ValueError, match="is not known"):
         merging.load_base(base, torch.float32, dequantised=False)
 
 
-def test_the_room_is_for_the_base_that_the_adapter_is_on_and_not_the_model_that_was_asked_for(trained_on_dynamic, monkeypatch):
+def test_the_room_is_for_the_base_that_the_adapter_is_on_and_not_the_model_that_was_asked_for(
+    trained_on_dynamic, monkeypatch
+):
     run, settings = trained_on_dynamic
     monkeypatch.setattr(merging.shutil, "disk_usage", lambda path: type("Usage", (), {"free": 1e9}))
     asked = with_overrides(settings, model="unsloth/Qwen3-8B")
-    merging.check_plan(run, asked, base_of(run, asked), CPU, torch.float32, merge="dequantised", gguf=None, push_to_hub=None)
+    merging.check_plan(
+        run,
+        asked,
+        base_of(run, asked),
+        CPU,
+        torch.float32,
+        merge="dequantised",
+        gguf=None,
+        push_to_hub=None,
+    )
 
 
 def test_a_merged_model_stored_in_4_bits_is_smaller_and_still_answers(saved, tokenizer):

@@ -1,4 +1,6 @@
-"""The report: what it concludes, that it holds everything it shows, and how it looks in a real browser at two widths."""
+"""The report: what it concludes, that it holds everything it shows, and how it looks in a real
+browser at two widths.
+"""
 
 import re
 import shutil
@@ -11,12 +13,21 @@ import pytest
 from browser import browse, check_in_a_browser, in_a_browser, measured
 from finished import change, compared, entry, finished_run, proportion
 
-from helpers.metrics.diagnosis import Finding
 from helpers.commands import report
 from helpers.commands.report import Facts, portable, verdict
+from helpers.metrics.diagnosis import Finding
 from helpers.runs import Run
 
-SECTIONS = ["verdict", "curves", "findings", "evaluation", "questions", "rewards", "settings", "versions"]
+SECTIONS = [
+    "verdict",
+    "curves",
+    "findings",
+    "evaluation",
+    "questions",
+    "rewards",
+    "settings",
+    "versions",
+]
 
 
 @pytest.fixture
@@ -51,11 +62,19 @@ def written(run: Run) -> Page:
     return Page(report.write(run))
 
 
-# --- The verdict -------------------------------------------------------------------------------------------------------
+# --- The verdict ----------------------------------------------------------------------------------
 
 
 def facts(evaluation=None, comparison=None, **more) -> Facts:
-    empty = {"name": "told", "manifest": {}, "absent": {}, "data": {}, "rewards": {}, "history": None, "completions": None}
+    empty = {
+        "name": "told",
+        "manifest": {},
+        "absent": {},
+        "data": {},
+        "rewards": {},
+        "history": None,
+        "completions": None,
+    }
     given = {"evaluation": evaluation or {}, "comparison": comparison or {}, "has_merged": False}
     return Facts(**(empty | given | more))
 
@@ -71,7 +90,8 @@ def test_a_gain_is_told_with_intervals_and_the_test():
     (said,) = told(PAIR, {"sampled": compared()})
     assert said == (
         "good",
-        "Training raised sampled accuracy on 512 held-out questions from 32.6 % (28.7 to 36.8) to 95.7 % (93.6 to 97.1): "
+        "Training raised sampled accuracy on 512 held-out questions from 32.6 % (28.7 to 36.8) to "
+        "95.7 % (93.6 to 97.1): "
         "326 questions won, 3 lost (exact McNemar p < 1e-15).",
     )
 
@@ -82,8 +102,20 @@ def test_a_gain_is_told_with_intervals_and_the_test():
         (490, None, "good", "Training raised", "the two intervals do not overlap"),
         (100, None, "critical", "Training lowered", "the two intervals do not overlap"),
         (180, None, "warning", "Whether training changed", "the two intervals overlap"),
-        (100, compared(3, 70, p=0.004), "critical", "Training lowered", "3 questions won, 70 lost (exact McNemar p = 0.004)"),
-        (180, compared(1, 0, p=1.0), "warning", "Whether training changed", ": 1 question won, 0 lost (exact McNemar p = 1)"),
+        (
+            100,
+            compared(3, 70, p=0.004),
+            "critical",
+            "Training lowered",
+            "3 questions won, 70 lost (exact McNemar p = 0.004)",
+        ),
+        (
+            180,
+            compared(1, 0, p=1.0),
+            "warning",
+            "Whether training changed",
+            ": 1 question won, 0 lost (exact McNemar p = 1)",
+        ),
         (
             180,
             compared(20, 7, p=0.051),
@@ -110,12 +142,18 @@ def test_the_result_is_said_as_strongly_as_it_is_known(after, comparison, severi
 )
 def test_without_two_measurements_nothing_is_concluded(evaluation, holds):
     (said,) = told(evaluation)
-    assert said[0] == "warning" and said[1].startswith("Whether training helped is not known") and holds in said[1]
+    assert (
+        said[0] == "warning"
+        and said[1].startswith("Whether training helped is not known")
+        and holds in said[1]
+    )
 
 
 def test_an_evaluation_that_was_not_finished_is_told_from_the_comparison():
     (said,) = told({}, {"sampled": compared()})
-    assert "on 512 held-out questions from 32.6 % (28.7 to 36.8) to 95.7 % (93.6 to 97.1)" in said[1]
+    assert (
+        "on 512 held-out questions from 32.6 % (28.7 to 36.8) to 95.7 % (93.6 to 97.1)" in said[1]
+    )
 
 
 def test_a_greedy_loss_is_told_beside_a_sampled_gain():
@@ -132,25 +170,44 @@ def finding(severity: str, what: str = "The KL is high.") -> Finding:
 def test_the_worst_finding_comes_second_unless_it_is_for_information():
     assert len(told(PAIR, findings=[finding("info")])) == 1
     said = told(PAIR, findings=[finding("critical"), finding("warning", "Something else.")])
-    assert said[1][0] == "critical" and "The KL is high" in said[1][1] and "Lower the learning rate." in said[1][1]
+    assert (
+        said[1][0] == "critical"
+        and "The KL is high" in said[1][1]
+        and "Lower the learning rate." in said[1][1]
+    )
     assert len(said) == 2
 
 
-MERGED = {"training": {"written": "2026-01-02T00:00:00+00:00"}, "merge": {"written": "2026-01-03T00:00:00+00:00"}}
+MERGED = {
+    "training": {"written": "2026-01-02T00:00:00+00:00"},
+    "merge": {"written": "2026-01-03T00:00:00+00:00"},
+}
 
 
-@pytest.mark.parametrize(("kept", "said"), [(1.0, 0), (0.95, 0), (0.8, 1), (float("nan"), 1), (None, 0)])
+@pytest.mark.parametrize(
+    ("kept", "said"), [(1.0, 0), (0.95, 0), (0.8, 1), (float("nan"), 1), (None, 0)]
+)
 def test_a_merge_that_lost_a_part_of_the_adapter_is_told(kept, said):
     proof = {} if kept is None else {"kept": kept}  # none in a run of an earlier version
     manifest = MERGED | {"merge": MERGED["merge"] | {"dtype": "torch.bfloat16", **proof}}
     found = told(PAIR, manifest=manifest, has_merged=True)[1:]
     assert [severity for severity, _ in found] == ["warning"] * said
-    assert all("of what the adapter does to the logits: 16 bits rounded the rest away. Use the adapter." in s for _, s in found)
+    assert all(
+        "of what the adapter does to the logits: 16 bits rounded the rest away. Use the adapter."
+        in s
+        for _, s in found
+    )
 
 
 def test_a_merge_that_was_not_verified_or_is_of_an_earlier_training_is_told():
-    assert "was not verified" in told(PAIR, manifest={"training": MERGED["training"]}, has_merged=True)[1][1]
-    assert "is of an earlier training" in told(PAIR, manifest=MERGED, has_merged=True, merged_is_outdated=True)[1][1]
+    assert (
+        "was not verified"
+        in told(PAIR, manifest={"training": MERGED["training"]}, has_merged=True)[1][1]
+    )
+    assert (
+        "is of an earlier training"
+        in told(PAIR, manifest=MERGED, has_merged=True, merged_is_outdated=True)[1][1]
+    )
     assert len(told(PAIR, manifest={"training": MERGED["training"]})) == 1  # nothing was merged
 
 
@@ -161,7 +218,7 @@ def test_a_merged_model_that_answers_worse_is_told():
     assert len(told(PAIR | {"merged": entry(480)}, manifest=manifest, has_merged=True)) == 1
 
 
-# --- The page ----------------------------------------------------------------------------------------------------------
+# --- The page -------------------------------------------------------------------------------------
 
 
 def test_the_page_has_every_part_in_order_and_its_numbers(run):
@@ -175,7 +232,8 @@ def test_the_page_has_every_part_in_order_and_its_numbers(run):
         "arithmetic/differences, 128 questions",
         "won lost both right both wrong",
         "+63.1 60.1 to 66.1",
-        "Lost: 3 What is 2 + 1? → 3 before 2 + 1 = 3 after <think>2 + 1 = 3</think><answer>3</answer>",
+        "Lost: 3 What is 2 + 1? → 3 before 2 + 1 = 3 after <think>2 + 1 = "
+        "3</think><answer>3</answer>",
         "Won: 326, of which 4",
         "correctness_reward 1 0.50 66.7 % 0.0 %",
         "What the laboratory said go Nothing found spoke against training.",
@@ -183,13 +241,18 @@ def test_the_page_has_every_part_in_order_and_its_numbers(run):
         "Step 50: What is 0 + 1? → 1 completion reward <think>so</think><answer>1</answer> 1.50",
         "learning_rate 0.001",
         "preset pocket",
-        "Of 1515 rows read, 3 were dropped (empty answer). The system prompt: Think step by step inside <think>",
+        "Of 1515 rows read, 3 were dropped (empty answer). The system prompt: Think step by step "
+        "inside <think>",
         "39d12b00ee4c3ef50872",
         "differ by 2.4 on the original base, 0.9 on the dequantised base",
         "trl 1.15.0",
     ):
         assert part in page.text, part
-    assert page.text.index("difficulty questions") < page.text.index("2 412 12.1 %") < page.text.index("10 100 3.0 %")
+    assert (
+        page.text.index("difficulty questions")
+        < page.text.index("2 412 12.1 %")
+        < page.text.index("10 100 3.0 %")
+    )
     assert "There is no" not in page.text and "This run has no" not in page.text
 
 
@@ -198,8 +261,13 @@ def test_the_figures_are_svg_with_a_text_alternative_and_ids_of_their_own(run):
     figures = [attributes for tag, attributes in page.tags if tag == "svg"]
     assert len(figures) == 7 and all(figure["role"] == "img" for figure in figures)
     labels = [figure["aria-label"] for figure in figures]
-    assert labels[0] == "Reward: weighted sum, mean of the batch. reward 0.354 → 1.39" and len(set(labels)) == 7
-    assert labels[-1].startswith("Holdout accuracy, with 95 % intervals. baseline 32.6 % (28.7 to 36.8); trained 95.7 %")
+    assert (
+        labels[0] == "Reward: weighted sum, mean of the batch. reward 0.354 → 1.39"
+        and len(set(labels)) == 7
+    )
+    assert labels[-1].startswith(
+        "Holdout accuracy, with 95 % intervals. baseline 32.6 % (28.7 to 36.8); trained 95.7 %"
+    )
     assert "#000000" not in page.source  # black would not be seen in the dark
     assert len(set(page.ids)) == len(page.ids)
     referred = set(re.findall(r'(?:url\(|href=")#([^)"]+)', page.source))
@@ -208,21 +276,38 @@ def test_the_figures_are_svg_with_a_text_alternative_and_ids_of_their_own(run):
 
 def test_the_calls_of_an_agent_are_drawn_and_told(run):
     history = pd.read_csv(run.folder / "metrics.csv")
-    calls = {"tools/call_frequency": np.linspace(8, 5.5, len(history)), "tools/failure_frequency": 0.02}
-    history.assign(**calls, **{"rewards/finished/mean": 0.9}).to_csv(run.folder / "metrics.csv", index=False)
+    calls = {
+        "tools/call_frequency": np.linspace(8, 5.5, len(history)),
+        "tools/failure_frequency": 0.02,
+    }
+    history.assign(**calls, **{"rewards/finished/mean": 0.9}).to_csv(
+        run.folder / "metrics.csv", index=False
+    )
     page = written(run)
     labels = [attributes["aria-label"] for tag, attributes in page.tags if tag == "svg"]
     assert len(labels) == 8
-    assert "Tools: calls, failures, unfinished episodes. tools/call_frequency 7.77 → 5.73" in " ".join(labels)
-    assert "tools/failure_frequency 0.02 → 0.02; finished 0.9 → 0.9" in page.text and "unfinished episodes (right)" in page.text
+    assert (
+        "Tools: calls, failures, unfinished episodes. tools/call_frequency 7.77 → 5.73"
+        in " ".join(labels)
+    )
+    assert (
+        "tools/failure_frequency 0.02 → 0.02; finished 0.9 → 0.9" in page.text
+        and "unfinished episodes (right)" in page.text
+    )
     assert "last call was not answered" in page.text
 
 
 def test_the_page_holds_all_it_shows(run):
     page = written(run)
-    assert "://" not in page.source and "<script" not in page.source and "@import" not in page.source
-    policies = [a["content"] for tag, a in page.tags if a.get("http-equiv") == "Content-Security-Policy"]
-    assert policies == ["default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"]
+    assert (
+        "://" not in page.source and "<script" not in page.source and "@import" not in page.source
+    )
+    policies = [
+        a["content"] for tag, a in page.tags if a.get("http-equiv") == "Content-Security-Policy"
+    ]
+    assert policies == [
+        "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+    ]
 
 
 def test_the_same_run_gives_the_same_bytes(run):
@@ -235,17 +320,21 @@ def test_what_a_model_or_a_file_says_is_shown_as_text(run):
     nasty = "<script>alert('x')</script> & \"quotes\" $\\foo$"
 
     def everywhere(comparison):
-        for example in comparison["sampled"]["won_examples"] + comparison["sampled"]["lost_examples"]:
+        for example in (
+            comparison["sampled"]["won_examples"] + comparison["sampled"]["lost_examples"]
+        ):
             example.update(dict.fromkeys(("question", "answer", "before", "after"), nasty))
 
     change(run, "comparison.json", everywhere)
     change(run, "reward_report.json", lambda r: r["verdict"].update(stops=[nasty], notes=[nasty]))
     renamed = {"rewards/correctness_reward/mean": f"rewards/{nasty.replace('/', '')}/mean"}
-    pd.read_csv(run.folder / "metrics.csv").rename(columns=renamed).to_csv(run.folder / "metrics.csv", index=False)
-    change(run, "manifest.json", lambda m: m["training"].update(rewards=[nasty, "format_reward"]))
-    pd.read_parquet(run.folder / "completions.parquet").assign(question=nasty, completion=nasty).to_parquet(
-        run.folder / "completions.parquet"
+    pd.read_csv(run.folder / "metrics.csv").rename(columns=renamed).to_csv(
+        run.folder / "metrics.csv", index=False
     )
+    change(run, "manifest.json", lambda m: m["training"].update(rewards=[nasty, "format_reward"]))
+    pd.read_parquet(run.folder / "completions.parquet").assign(
+        question=nasty, completion=nasty
+    ).to_parquet(run.folder / "completions.parquet")
     page = written(run)
     assert "<script" not in page.source and page.text.count("<script>alert('x')</script>") > 10
     assert {tag for tag, _ in page.tags}.isdisjoint({"script", "img", "iframe", "link"})
@@ -253,12 +342,22 @@ def test_what_a_model_or_a_file_says_is_shown_as_text(run):
 
 def test_a_long_completion_keeps_its_beginning_and_its_end(run):
     text = "begins " + "x" * 5000 + " <answer>4</answer>"
-    pd.read_parquet(run.folder / "completions.parquet").assign(completion=text).to_parquet(run.folder / "completions.parquet")
+    pd.read_parquet(run.folder / "completions.parquet").assign(completion=text).to_parquet(
+        run.folder / "completions.parquet"
+    )
     shown = written(run).text
-    assert "begins xxx" in shown and "x <answer>4</answer>" in shown and "x" * 600 not in shown and "characters…" in shown
+    assert (
+        "begins xxx" in shown
+        and "x <answer>4</answer>" in shown
+        and "x" * 600 not in shown
+        and "characters…" in shown
+    )
 
 
-@pytest.mark.parametrize("path", ["/home/beatrix/my sums.csv", "C:\\Users\\beatrix\\my sums.csv", "/mnt/models/my sums.csv"])
+@pytest.mark.parametrize(
+    "path",
+    ["/home/beatrix/my sums.csv", "C:\\Users\\beatrix\\my sums.csv", "/mnt/models/my sums.csv"],
+)
 def test_no_path_of_a_machine_is_told(machine, path):
     run = finished_run(source=path, model=path)
     change(run, "evaluation.json", lambda e: e["trained"]["other"].update(source=path))
@@ -279,7 +378,10 @@ def test_a_part_that_is_not_there_is_left_out_with_the_notebook_that_makes_it(ru
     (run.folder / part).unlink()
     notebook = run.notebook_of(part)
     page = written(run)
-    assert f"This run has no {part}, which notebook {notebook} makes: python -m helpers run --run told --only" in page.text
+    assert (
+        f"This run has no {part}, which notebook {notebook} makes: python -m helpers run --run "
+        "told --only" in page.text
+    )
     assert [name for name in page.ids if name in SECTIONS] == SECTIONS
 
 
@@ -287,9 +389,17 @@ def test_a_run_that_has_only_its_data_is_reported(run):
     for part in report.PARTS[1:]:
         (run.folder / part).unlink()
     shutil.rmtree(run.folder / "merged")
-    change(run, "manifest.json", lambda m: [m.pop(section) for section in ("rewards", "training", "merge")])
+    change(
+        run,
+        "manifest.json",
+        lambda m: [m.pop(section) for section in ("rewards", "training", "merge")],
+    )
     page = written(run)
-    assert "nothing was measured" in page.text and "1000 questions to train on" in page.text and "preset pocket" in page.text
+    assert (
+        "nothing was measured" in page.text
+        and "1000 questions to train on" in page.text
+        and "preset pocket" in page.text
+    )
 
 
 def test_an_empty_run_is_refused_with_the_notebook_to_run(machine):
@@ -304,32 +414,55 @@ def test_data_prepared_anew_after_the_training_are_refused(run):
         report.write(run)
 
 
-@pytest.mark.parametrize("part", ["data_report.json", "evaluation.json", "comparison.json", "reward_report.json"])
+@pytest.mark.parametrize(
+    "part", ["data_report.json", "evaluation.json", "comparison.json", "reward_report.json"]
+)
 @pytest.mark.parametrize("content", ["{", "[]"])
 def test_a_damaged_file_is_named(run, part, content):
     (run.folder / part).write_text(content)
-    with pytest.raises(ValueError, match=f"{part} is damaged .* Rerun notebook {run.notebook_of(part)}"):
+    with pytest.raises(
+        ValueError, match=f"{part} is damaged .* Rerun notebook {run.notebook_of(part)}"
+    ):
         report.write(run)
 
 
 def test_an_evaluation_of_an_older_version_is_shown(run):
-    old = {name: {key: e[key] for key in ("accuracy", "ci95", "n", "in_format")} for name, e in PAIR.items()}
+    old = {
+        name: {key: e[key] for key in ("accuracy", "ci95", "n", "in_format")}
+        for name, e in PAIR.items()
+    }
     change(run, "evaluation.json", lambda e: (e.clear(), e.update(old)))
     change(run, "manifest.json", lambda m: m["merge"].update(quantisation_gap=2.4))
     page = written(run)
-    assert "95.7 % 93.6 to 97.1 – 50.0 %" in page.text and "pass@" not in page.text and "By difficulty" not in page.text
+    assert (
+        "95.7 % 93.6 to 97.1 – 50.0 %" in page.text
+        and "pass@" not in page.text
+        and "By difficulty" not in page.text
+    )
     assert "they differ by 2.4: the price of quantisation" in page.text
 
 
 def test_critical_findings_are_counted_where_nobody_overlooks_them(run, monkeypatch):
-    found = [finding("critical"), finding("critical", "Another."), finding("warning"), finding("info", "By the way.")]
+    found = [
+        finding("critical"),
+        finding("critical", "Another."),
+        finding("warning"),
+        finding("info", "By the way."),
+    ]
     monkeypatch.setattr(report, "diagnose", lambda history: found)
     page = written(run)
-    assert "verdict critical" in page.badge() and "2 critical findings" in page.text[: page.text.index("Curves")]
+    assert (
+        "verdict critical" in page.badge()
+        and "2 critical findings" in page.text[: page.text.index("Curves")]
+    )
     assert "info By the way: 0.6 at steps 1 to 9. Lower the learning rate." in page.text
     monkeypatch.setattr(report, "diagnose", lambda history: [])
     page = written(run)
-    assert "verdict good" in page.badge() and "critical finding" not in page.text and "found nothing to remark" in page.text
+    assert (
+        "verdict good" in page.badge()
+        and "critical finding" not in page.text
+        and "found nothing to remark" in page.text
+    )
 
 
 def test_what_differs_between_the_notebooks_is_told(run):
@@ -337,7 +470,7 @@ def test_what_differs_between_the_notebooks_is_told(run):
     assert "Not the same in every notebook: torch." in written(run).text
 
 
-# --- In a browser ------------------------------------------------------------------------------------------------------
+# --- In a browser ---------------------------------------------------------------------------------
 
 
 @in_a_browser
@@ -360,13 +493,20 @@ def test_every_figure_stands_out_in_light_and_in_dark(run, tmp_path, scheme, gro
     path, picture = report.write(run), tmp_path / "page.png"
     (page,) = measured(path, tmp_path, (1000,))
     window = f"--window-size=1000,{page['height'] + 50}"
-    browse(path, tmp_path / "profile", window, f"--screenshot={picture}", f"--blink-settings=preferredColorScheme={scheme}")
+    browse(
+        path,
+        tmp_path / "profile",
+        window,
+        f"--screenshot={picture}",
+        f"--blink-settings=preferredColorScheme={scheme}",
+    )
     pixels = plt.imread(picture)[..., :3].mean(axis=2)
     assert pixels[0, 0] == pytest.approx(ground, abs=0.05)
     for figure in page["figures"]:
         for left, top, right, bottom in (figure["box"], *figure["texts"]):
             shown = pixels[int(top) : int(np.ceil(bottom)), int(left) : int(np.ceil(right))]
-            assert np.abs(shown - pixels[0, 0]).max() > 0.4  # something dark on light, or light on dark
+            # something dark on light, or light on dark
+            assert np.abs(shown - pixels[0, 0]).max() > 0.4
 
 
 @in_a_browser
@@ -374,5 +514,7 @@ def test_the_report_of_the_executed_notebooks(executed, tmp_path):
     path = report.write(executed)
     page = Page(path)
     assert "This run has no" not in page.text and "is not known" not in page.text
-    assert re.search(r"(Training raised|Training lowered|Whether training changed) sampled accuracy", page.text)
+    assert re.search(
+        r"(Training raised|Training lowered|Whether training changed) sampled accuracy", page.text
+    )
     check_in_a_browser(path, tmp_path)

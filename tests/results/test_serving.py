@@ -1,4 +1,6 @@
-"""vLLM's server, started for real where vLLM is installed: its answers, its faults, and that nothing of it is left."""
+"""vLLM's server, started for real where vLLM is installed: its answers, its faults, and that
+nothing of it is left.
+"""
 
 import socket
 import subprocess
@@ -23,8 +25,13 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_thread")]
 
 POCKET = PRESETS["pocket"]
 CPU = Machine(None, 0.0, 0.0, 2, 8.0, "3.11.7", "Linux x86_64", False)
-real = pytest.mark.skipif(vllm_obstacle(this_machine()) is not None, reason=f"no server: {vllm_obstacle(this_machine())}")
-PROMPTS = [list(p) for p in load_task("arithmetic/sums", train_size=1, holdout_size=64, seed=5).holdout["prompt"]]
+real = pytest.mark.skipif(
+    vllm_obstacle(this_machine()) is not None, reason=f"no server: {vllm_obstacle(this_machine())}"
+)
+PROMPTS = [
+    list(p)
+    for p in load_task("arithmetic/sums", train_size=1, holdout_size=64, seed=5).holdout["prompt"]
+]
 
 
 def family(pid: int) -> list[psutil.Process]:
@@ -45,14 +52,19 @@ def end_of(processes: list[psutil.Process]) -> bool:
     return not left
 
 
-# --- One server for all of these: the pocket model, and a random adapter on it ---------------------------------------------
+# --- One server for all of these: the pocket model, and a random adapter on it --------------------
 
 
 @pytest.fixture(scope="module")
 def adapted(model):
     """The pocket model with a random adapter that changes its answers."""
     torch.manual_seed(0)
-    policy = get_peft_model(model, LoraConfig(r=4, lora_alpha=8, target_modules=["q_proj", "down_proj"], task_type="CAUSAL_LM"))
+    policy = get_peft_model(
+        model,
+        LoraConfig(
+            r=4, lora_alpha=8, target_modules=["q_proj", "down_proj"], task_type="CAUSAL_LM"
+        ),
+    )
     for name, matrix in policy.named_parameters():
         if "lora_B" in name:
             torch.nn.init.normal_(matrix, std=0.4)
@@ -73,9 +85,22 @@ def server(adapted, tmp_path_factory):
 
 
 def differences(answers: list[str], model, tokenizer) -> list[tuple[str, str, str]]:
-    """(question, what was served, what Transformers gives) for the answers that are not the same."""
-    expected = sample(model, tokenizer, PROMPTS, max_new_tokens=POCKET.max_completion_length, temperature=0, progress=False)
-    return [(p[-1]["content"], a, e) for p, a, (e,) in zip(PROMPTS, answers, expected, strict=True) if a != e]
+    """(question, what was served, what Transformers gives) for the answers that are not
+    the same.
+    """
+    expected = sample(
+        model,
+        tokenizer,
+        PROMPTS,
+        max_new_tokens=POCKET.max_completion_length,
+        temperature=0,
+        progress=False,
+    )
+    return [
+        (p[-1]["content"], a, e)
+        for p, a, (e,) in zip(PROMPTS, answers, expected, strict=True)
+        if a != e
+    ]
 
 
 @real
@@ -94,7 +119,9 @@ def test_the_served_adapter_and_its_base_answer_as_transformers_does(server, ada
 
 @real
 def test_a_prompt_longer_than_the_context_is_refused_with_its_question(server):
-    with pytest.raises(ValueError, match=r"refuses 'What is \+ 1 \+ 1.*maximum context length is 136"):
+    with pytest.raises(
+        ValueError, match=r"refuses 'What is \+ 1 \+ 1.*maximum context length is 136"
+    ):
         serving.answers(server[0], [[{"role": "user", "content": "What is" + " + 1" * 200}]], 8)
 
 
@@ -111,12 +138,14 @@ def test_an_exception_in_the_block_ends_the_server_and_all_its_children(server):
     _, processes, running = server
     assert len(processes) > 1 and still_there(processes) == processes
     lost = ConnectionError("lost")
-    with pytest.raises(ValueError, match=r"vLLM's server of model does not answer \(lost\)\. Its log says: "):
+    with pytest.raises(
+        ValueError, match=r"vLLM's server of model does not answer \(lost\)\. Its log says: "
+    ):
         running.__exit__(type(lost), lost, None)
     assert end_of(processes)
 
 
-# --- Servers that do not come to answer --------------------------------------------------------------------------------------
+# --- Servers that do not come to answer -----------------------------------------------------------
 
 
 @real
@@ -124,7 +153,9 @@ def test_a_server_that_dies_while_starting_is_told_with_what_its_log_says(tmp_pa
     folder = tmp_path / "no_model"
     folder.mkdir()
     with pytest.raises(
-        ValueError, match=r"server of no_model ended with exit code 1\. Its log says: Invalid repository ID or local"
+        ValueError,
+        match=r"server of no_model ended with exit code 1\. Its log says: Invalid repository ID "
+        r"or local",
     ):
         serving.server(folder, POCKET, torch.float32).__enter__()
 
@@ -133,7 +164,11 @@ def test_a_server_that_dies_while_starting_is_told_with_what_its_log_says(tmp_pa
 def test_a_server_that_does_not_answer_in_time_is_ended():
     with pytest.raises(ValueError, match=r"does not answer \(within 0\.5 s\)"):
         serving.server(POCKET.model_path, POCKET, torch.float32, timeout=0.5).__enter__()
-    assert [child for child in psutil.Process().children() if "helpers.results.serving" in child.cmdline()] == []
+    assert [
+        child
+        for child in psutil.Process().children()
+        if "helpers.results.serving" in child.cmdline()
+    ] == []
 
 
 @real
@@ -146,7 +181,8 @@ with serving.server({POCKET.model_path!r}, PRESETS["pocket"], torch.float32):
     raise AssertionError("it answers already")
 """
     parent = subprocess.Popen([python, "-c", script], cwd=PROJECT)
-    while parent.poll() is None and len(processes := family(parent.pid)) < 3:  # the server's own first child is there
+    # the server's own first child is there
+    while parent.poll() is None and len(processes := family(parent.pid)) < 3:
         time.sleep(0.1)
     parent.kill()
     parent.wait()
@@ -155,8 +191,10 @@ with serving.server({POCKET.model_path!r}, PRESETS["pocket"], torch.float32):
 
 # What vLLM 0.31 wrote, shortened in between.
 LOGS = {
-    "Available memory on node 0 (14.12/15.59 GiB) on kv cache allocation is less than requested memory for kv (100.0 GiB). "
-    "Decrease --kv-cache-memory-bytes, VLLM_CPU_KVCACHE_SPACE, or reduce CPU memory used by other processes.": """
+    "Available memory on node 0 (14.12/15.59 GiB) on kv cache allocation is less than requested "
+    "memory for kv (100.0 GiB). "
+    "Decrease --kv-cache-memory-bytes, VLLM_CPU_KVCACHE_SPACE, or reduce CPU memory used by other "
+    "processes.": """
 (EngineCore pid=7) ERROR 11-21 20:04:29 [core.py:1433] EngineCore failed to start.
 (EngineCore pid=7) ERROR 11-21 20:04:29 [core.py:1433] Traceback (most recent call last):
 (EngineCore pid=7) ERROR 11-21 20:04:29 [core.py:1433]     raise ValueError(
@@ -181,7 +219,7 @@ def test_of_a_log_the_cause_is_told(tmp_path, said):
         assert serving._said(log) == f"Its log says: {said}"
 
 
-# --- Where vLLM is not installed ---------------------------------------------------------------------------------------------
+# --- Where vLLM is not installed ------------------------------------------------------------------
 
 
 @pytest.mark.skipif(vllm_obstacle(CPU) is None, reason="vLLM is installed")
@@ -193,24 +231,28 @@ def test_without_vllm_the_reason_is_said_and_asking_for_it_is_refused():
 
 @pytest.mark.parametrize("wrong", ["yes", 1, "false"])
 def test_what_is_no_wish_is_refused(wrong):
-    with pytest.raises(ValueError, match=rf"serve={wrong!r} is not known: give True, False, or None"):
+    with pytest.raises(
+        ValueError, match=rf"serve={wrong!r} is not known: give True, False, or None"
+    ):
         serving.obstacle(wrong, CPU)
     assert serving.obstacle(False, CPU) == "serve=False"
 
 
-# --- What is told of it --------------------------------------------------------------------------------------------------
+# --- What is told of it ---------------------------------------------------------------------------
 
 
 def test_the_card_tells_the_share_until_the_model_is_merged_again(machine):
     run = finished_run()
     assert "Served by vLLM" not in card.write(run).read_text(encoding="utf-8")
     run.record("served", merged={"n": 64, "same": 63, "share": 63 / 64})
-    assert "letter for letter those of Transformers for 63 of 64 questions" in card.write(run).read_text(encoding="utf-8")
+    assert "letter for letter those of Transformers for 63 of 64 questions" in card.write(
+        run
+    ).read_text(encoding="utf-8")
     change(run, "manifest.json", lambda m: m["merge"].update(written="2999-01-01T00:00:00+00:00"))
     assert "Served by vLLM" not in card.write(run).read_text(encoding="utf-8")
 
 
-# --- Another server on the port ---------------------------------------------------------------------------------------------
+# --- Another server on the port -------------------------------------------------------------------
 
 
 def test_a_port_that_another_server_has_taken_and_does_not_listen_on_yet_is_in_use():

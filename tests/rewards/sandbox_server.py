@@ -1,4 +1,6 @@
-"""An example of a service for RemoteSandbox: `python -m tests.rewards.sandbox_server` listens on 127.0.0.1 and says where."""
+"""An example of a service for RemoteSandbox: `python -m tests.rewards.sandbox_server` listens on
+127.0.0.1 and says where.
+"""
 
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -6,7 +8,10 @@ from helpers.rewards.code.remote import answer
 
 
 class Handler(BaseHTTPRequestHandler):
-    """POST /run: programs in, outcomes out. What is wrong with a request comes back as text, with the status 400."""
+    """POST /run: programs in, outcomes out.
+
+    What is wrong with a request comes back as text, with the status 400.
+    """
 
     def do_POST(self) -> None:
         """Run the programs of one request."""

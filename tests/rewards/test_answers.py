@@ -1,4 +1,6 @@
-"""What a short answer means, and that the verdicts are those of TRL's accuracy_reward where it has one."""
+"""What a short answer means, and that the verdicts are those of TRL's accuracy_reward where it has
+one.
+"""
 
 import doctest
 import random
@@ -7,9 +9,16 @@ from fractions import Fraction
 import pytest
 
 from helpers.rewards import answers
-from helpers.rewards.answers import Number, looks_mathematical, parse_number, quick_verdict, same_answer, unboxed
+from helpers.rewards.answers import (
+    Number,
+    looks_mathematical,
+    parse_number,
+    quick_verdict,
+    same_answer,
+    unboxed,
+)
 
-# --- One number --------------------------------------------------------------------------------------------------------
+# --- One number -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -55,7 +64,10 @@ def test_a_number_is_read_exactly(text, value):
     assert parse_number(text).value == value
 
 
-@pytest.mark.parametrize("text", ["42 or 43", "not 42", "42 perhaps", "42 or more", "42-43", "42, 43", "4 2", "1,00", "--42"])
+@pytest.mark.parametrize(
+    "text",
+    ["42 or 43", "not 42", "42 perhaps", "42 or more", "42-43", "42, 43", "4 2", "1,00", "--42"],
+)
 @pytest.mark.parametrize("shape", ["{}", r"\boxed{{{}}}", "${}$"])
 def test_a_doubt_or_a_choice_is_no_number(text, shape):
     assert parse_number(shape.format(text)) is None
@@ -63,7 +75,26 @@ def test_a_doubt_or_a_choice_is_no_number(text, shape):
 
 @pytest.mark.parametrize(
     "text",
-    ["", " ", ".", "$", "-", "km", "nan", "inf", "-inf", "3/0", "٣", "4²", "0x2a", "1_000", "6*7", "9**9", "1e1000", "9" * 101],
+    [
+        "",
+        " ",
+        ".",
+        "$",
+        "-",
+        "km",
+        "nan",
+        "inf",
+        "-inf",
+        "3/0",
+        "٣",
+        "4²",
+        "0x2a",
+        "1_000",
+        "6*7",
+        "9**9",
+        "1e1000",
+        "9" * 101,
+    ],
 )
 def test_what_is_no_number_is_none(text):
     assert parse_number(text) is None
@@ -90,7 +121,7 @@ def test_how_a_number_was_written_is_kept(text, number):
     assert parse_number(text)._replace(numeral=number.numeral) == number
 
 
-# --- The same answer ---------------------------------------------------------------------------------------------------
+# --- The same answer ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -155,7 +186,10 @@ def test_not_the_same_answer(given, gold):
     assert not same_answer(given, gold)
 
 
-@pytest.mark.parametrize("given", ["17 + 25", "17+25", "(17)+(25)", "6*7", r"6 \times 7", "6 × 7", "50 - 8", r"84 \div 2"])
+@pytest.mark.parametrize(
+    "given",
+    ["17 + 25", "17+25", "(17)+(25)", "6*7", r"6 \times 7", "6 × 7", "50 - 8", r"84 \div 2"],
+)
 def test_arithmetic_that_was_not_carried_out_is_no_answer(given):
     assert not same_answer(given, "42")
     assert quick_verdict(given, "42") is False
@@ -215,15 +249,34 @@ def test_only_mathematics_is_left_to_math_verify(given, gold, verdict):
 
 
 @pytest.mark.parametrize(
-    "text", ["x+1", r"\frac{1}{2}", "[0, 1)", r"\{1, 2\}", "sqrt(2)", r"\sin x", "x > 3", "2", r"90^\circ"]
+    "text",
+    ["x+1", r"\frac{1}{2}", "[0, 1)", r"\{1, 2\}", "sqrt(2)", r"\sin x", "x > 3", "2", r"90^\circ"],
 )
 def test_it_looks_mathematical(text):
     assert looks_mathematical(text)
 
 
 DEEP = "{" * 40 + "x+1" + "}" * 40
-PROSE = ["", "Paris", "x", "the sum of 2 and 3", "2 or 3", "not 2", "__import__('os')", "os.system('ls')"]
-BOMBS = [DEEP, "{" * 10_000, "(" * 10_000 + ")" * 10_000, "}{", "(]" * 2 + "]", "x+" * 200 + "1", "\x00", "\ud800"]
+PROSE = [
+    "",
+    "Paris",
+    "x",
+    "the sum of 2 and 3",
+    "2 or 3",
+    "not 2",
+    "__import__('os')",
+    "os.system('ls')",
+]
+BOMBS = [
+    DEEP,
+    "{" * 10_000,
+    "(" * 10_000 + ")" * 10_000,
+    "}{",
+    "(]" * 2 + "]",
+    "x+" * 200 + "1",
+    "\x00",
+    "\ud800",
+]
 
 
 @pytest.mark.parametrize("text", [*PROSE, *BOMBS], ids=range(len(PROSE + BOMBS)))
@@ -250,25 +303,44 @@ def test_only_what_surrounds_the_whole_text_is_taken_off(text, inside):
     assert unboxed(text) == inside
 
 
-# --- As TRL judges -----------------------------------------------------------------------------------------------------
+# --- As TRL judges --------------------------------------------------------------------------------
 
 
 def trl_verdicts(pairs: list[tuple[str, str]]) -> list[bool | None]:
     from trl.rewards import accuracy_reward
 
     completions = [[{"role": "assistant", "content": f"\\boxed{{{given}}}"}] for given, _ in pairs]
-    return [None if score is None else bool(score) for score in accuracy_reward(completions, [gold for _, gold in pairs])]
+    return [
+        None if score is None else bool(score)
+        for score in accuracy_reward(completions, [gold for _, gold in pairs])
+    ]
 
 
 def golds(value: Fraction) -> list[str]:
     """Spellings of a value, exact or rounded, that TRL reads in a gold answer."""
     sign, size = "-" if value < 0 else "", abs(value)
     if value.denominator == 1:
-        texts = [f"{size}", f"{int(size):,}", f"{size}.0", f"\\boxed{{{sign}{size}}}", f"${sign}{size}$", f"{100 * size}%"]
-        return [text if text[0] in "\\$" else sign + text for text in texts] + ([] if sign else [f"${int(size):,}"])
-    fraction = f"{size.numerator}/{size.denominator}", f"\\frac{{{size.numerator}}}{{{size.denominator}}}"
+        texts = [
+            f"{size}",
+            f"{int(size):,}",
+            f"{size}.0",
+            f"\\boxed{{{sign}{size}}}",
+            f"${sign}{size}$",
+            f"{100 * size}%",
+        ]
+        return [text if text[0] in "\\$" else sign + text for text in texts] + (
+            [] if sign else [f"${int(size):,}"]
+        )
+    fraction = (
+        f"{size.numerator}/{size.denominator}",
+        f"\\frac{{{size.numerator}}}{{{size.denominator}}}",
+    )
     decimals = [f"{float(size):.{places}f}" for places in (2, 4, 6, 8)]
-    percent = [f"{float(100 * size):.6f}".rstrip("0").rstrip(".") + "%"] if (size * 10**8).denominator == 1 else []
+    percent = (
+        [f"{float(100 * size):.6f}".rstrip("0").rstrip(".") + "%"]
+        if (size * 10**8).denominator == 1
+        else []
+    )
     return [sign + text for text in (*fraction, *decimals, *percent)]
 
 
@@ -276,7 +348,9 @@ def givens(value: Fraction) -> list[str]:
     """Those, and spellings that TRL reads in a completion alone."""
     sign, texts = "-" if value < 0 else "", golds(value)
     percents = [text.replace("%", mark) for text in texts for mark in (r"\%", " %") if "%" in text]
-    dollars = [f"{sign}${text.removeprefix(sign)}" for text in texts if set(text) <= set("-0123456789.,")]
+    dollars = [
+        f"{sign}${text.removeprefix(sign)}" for text in texts if set(text) <= set("-0123456789.,")
+    ]
     point = [text.replace("0.", ".", 1) for text in texts if text.startswith((f"{sign}0.",))]
     dfrac = [text.replace(r"\frac", r"\dfrac") for text in texts if r"\frac" in text]
     return [*texts, *percents, *dollars, *point, *dfrac]
@@ -305,9 +379,12 @@ def grid(rng: random.Random, size: int) -> list[tuple[str, str]]:
     return list(pairs)
 
 
-# Against a fraction they round every decimal but a negative percentage: so these are held against quite other values alone.
+# Against a fraction they round every decimal but a negative percentage: so these are held against
+# quite other values alone.
 NEGATIVE = [
-    (given, gold) for given in ("-50%", r"-50\%", "-50 %") for gold in ("-50", "-0.5", "-1/2", "-50%", "50", "0.5", "-5%")
+    (given, gold)
+    for given in ("-50%", r"-50\%", "-50 %")
+    for gold in ("-50", "-0.5", "-1/2", "-50%", "50", "0.5", "-5%")
 ]
 
 
@@ -348,10 +425,12 @@ def test_the_examples_in_the_docstrings_hold():
     assert result.attempted >= 2 and result.failed == 0
 
 
-# --- What may not cost, and what may not count -------------------------------------------------------------------------
+# --- What may not cost, and what may not count ----------------------------------------------------
 
 
-@pytest.mark.parametrize("given", ["1e400 m", "1e999 km", "1e-400 km", "1e400 °F", "1e400 ft 10 in", "$1e400"])
+@pytest.mark.parametrize(
+    "given", ["1e400 m", "1e999 km", "1e-400 km", "1e400 °F", "1e400 ft 10 in", "$1e400"]
+)
 @pytest.mark.parametrize("gold", ["5 km", "5 ft 10 in", "25 °C", "$3.50", "3 hours"])
 def test_a_quantity_that_no_float_holds_is_wrong_and_no_error(given, gold):
     assert not same_answer(given, gold)

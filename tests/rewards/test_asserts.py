@@ -1,4 +1,6 @@
-"""The tests of a task as data: every form is read, what cannot be read is refused with its reason, and values are compared."""
+"""The tests of a task as data: every form is read, what cannot be read is refused with its reason,
+and values are compared.
+"""
 
 import json
 import math
@@ -9,8 +11,8 @@ import pytest
 
 from helpers import PROJECT
 from helpers.rewards import read_tests, tests_reward
-from helpers.rewards.code.asserts import Test, same
 from helpers.rewards.code import Limits, Outcome
+from helpers.rewards.code.asserts import Test, same
 
 HUMANEVAL = PROJECT.parent / "shared" / "data" / "humaneval" / "HumanEval.jsonl"
 CHECK = '''
@@ -38,22 +40,31 @@ def value(something: object) -> Outcome:
     return Outcome("value", value=something)
 
 
-# --- Forms that are read -----------------------------------------------------------------------------------------------------
+# --- Forms that are read --------------------------------------------------------------------------
 
 CALLS = [{"call": "f", "args": [[1, 2]], "value": 3}, {"call": "f", "args": [], "value": None}]
 READ = [Test("f", ([1, 2],), 3), Test("f", (), None)]
 
 
-@pytest.mark.parametrize("form", [CALLS, json.dumps(CALLS), str(CALLS), np.array(CALLS), tuple(CALLS), pd.Series(CALLS).values])
+@pytest.mark.parametrize(
+    "form",
+    [CALLS, json.dumps(CALLS), str(CALLS), np.array(CALLS), tuple(CALLS), pd.Series(CALLS).values],
+)
 def test_calls_and_values_are_read_from_json_and_lists(form):
     assert read_tests(form) == READ
 
 
 def test_a_list_that_went_through_parquet_is_read(tmp_path):
-    kinds = [CALLS, [{"stdin": "1", "stdout": "2"}], [{"call": "f", "args": [[1]], "value": 3, "tolerance": 0.5}]]
+    kinds = [
+        CALLS,
+        [{"stdin": "1", "stdout": "2"}],
+        [{"call": "f", "args": [[1]], "value": 3, "tolerance": 0.5}],
+    ]
     pd.DataFrame({"tests": kinds}).to_parquet(tmp_path / "rows.parquet")
     back = pd.read_parquet(tmp_path / "rows.parquet")["tests"]
-    assert [[t.call, t.value, t.stdin, t.tolerance] for tests in back for t in read_tests(tests)] == [
+    assert [
+        [t.call, t.value, t.stdin, t.tolerance] for tests in back for t in read_tests(tests)
+    ] == [
         ["f", 3, "", 0.0],
         ["f", None, "", 0.0],
         [None, "2", "1", 0.0],
@@ -76,7 +87,9 @@ def test_a_check_of_humaneval_is_read():
         Test("f", (3.5,), 0.5, tolerance=1e-6),
         Test("f", ((1, 2),), (2, 1), wraps=("tuple",)),
     ]
-    assert read_tests(f"{CHECK}\ncheck(f)\n") == read_tests(CHECK, "f"), "who calls it names the function"
+    assert read_tests(f"{CHECK}\ncheck(f)\n") == read_tests(CHECK, "f"), (
+        "who calls it names the function"
+    )
 
 
 ASSERTS = {
@@ -93,11 +106,15 @@ ASSERTS = {
     "abs(f(1) - 0.5) <= 1e-6": Test("f", (1,), 0.5, tolerance=1e-6),
     "abs(0.5 - f(1)) < 0.1": Test("f", (1,), 0.5, tolerance=0.1),
     "math.isclose(f(1), 0.5)": Test("f", (1,), 0.5, relative=1e-9),
-    "math.isclose(0.5, f(1), rel_tol=0.1, abs_tol=1)": Test("f", (1,), 0.5, relative=0.1, tolerance=1.0),
+    "math.isclose(0.5, f(1), rel_tol=0.1, abs_tol=1)": Test(
+        "f", (1,), 0.5, relative=0.1, tolerance=1.0
+    ),
     "sorted(f(1)) == [1, 2]": Test("f", (1,), [1, 2], wraps=("sorted",)),
     "len(set(f(1))) == 2": Test("f", (1,), 2, wraps=("set", "len")),
     "f(set([1, 2])) == {3: (1,)}": Test("f", ({1, 2},), {3: (1,)}),
-    "f(-1, 2 + 3j, 6.0 / 4, 10**9 + 7, 'ab' * 2) == float('inf')": Test("f", (-1, 2 + 3j, 1.5, 10**9 + 7, "abab"), math.inf),
+    "f(-1, 2 + 3j, 6.0 / 4, 10**9 + 7, 'ab' * 2) == float('inf')": Test(
+        "f", (-1, 2 + 3j, 1.5, 10**9 + 7, "abab"), math.inf
+    ),
     "f([1] * 3) == frozenset({1})": Test("f", ([1, 1, 1],), frozenset({1})),
     "f(b'a') == tuple([1, 2])": Test("f", (b"a",), (1, 2)),
     "len('abc') == 3": Test("len", ("abc",), 3),
@@ -107,7 +124,9 @@ ASSERTS = {
 @pytest.mark.parametrize("condition", ASSERTS)
 def test_asserts_are_read(condition):
     assert (
-        read_tests([f"assert {condition}, 'message'"]) == [ASSERTS[condition]] == read_tests(f"import math\nassert {condition}")
+        read_tests([f"assert {condition}, 'message'"])
+        == [ASSERTS[condition]]
+        == read_tests(f"import math\nassert {condition}")
     )
 
 
@@ -117,7 +136,7 @@ def test_a_function_called_like_one_of_pythons_is_the_one_that_is_tested():
         read_tests(["assert sorted(f(1)) == 2"], "sorted")
 
 
-# --- What is refused ---------------------------------------------------------------------------------------------------------
+# --- What is refused ------------------------------------------------------------------------------
 
 REFUSED = {
     "f(g(1)) == 2": r"line 1 of the tests cannot be read as data: `g\(1\)` is no plain data",
@@ -175,21 +194,31 @@ def test_an_assert_that_is_no_data_is_refused_with_its_reason(condition):
         ("x" * 300_000, "the tests have 300000 characters; 200000 at most"),
         ([["assert f(1) == 2"]], "the tests are a list of list"),
         ([1, 2], "the tests are a list of int 1 and int 2"),
-        (["assert f(1) == 2", {"call": "f", "args": [], "value": 1}], "a list of object and text: give asserts only"),
+        (["assert f(1) == "
+          "2", {"call": "f", "args": [], "value": 1}], "a list of object and text: give asserts "
+                                                       "only"),
         ([CALLS[0], {"stdin": "", "stdout": ""}], "some tests are calls and some are stdin/stdout"),
         ([{"call": "f", "args": [1]}], "test 1 calls 'f': it needs a `value`"),
         ([CALLS[0], {"call": "f", "args": 1, "value": 1}], "test 2: args=int 1 is not a list"),
-        ([{"call": "f(", "args": [], "value": 1}], r"test 1: call='f\(' is not the name of a function"),
-        ([{"function": "f", "args": [], "value": 1}], "test 1 has the key 'function'. Known: call, args, value, tolerance"),
-        ([{"args": [], "value": 1}], "test 1 is dict .* needs `call` and `value`, or the texts `stdin` and `stdout`"),
+        ([{"call": "f(", "args": [], "value": 1}], r"test 1: call='f\(' is not the name of a "
+                                                   r"function"),
+        ([{"function": "f", "args": [], "value": 1}], "test 1 has the key 'function'. Known: "
+                                                      "call, args, value, tolerance"),
+        ([{"args": [], "value": 1}], "test 1 is dict .* needs `call` and `value`, or the texts "
+                                     "`stdin` and `stdout`"),
         ([{"stdin": 1, "stdout": "2"}], "needs `call` and `value`, or the texts"),
-        ([{"call": "f", "args": [], "value": 1, "tolerance": -1}], "tolerance=-1 is not a number, 0 or more"),
+        ([{"call": "f", "args": [], "value": 1, "tolerance": -1}], "tolerance=-1 is not a number, "
+                                                                   "0 or more"),
         ([{"call": "f", "args": [object()], "value": 1}], "test 1 holds a value of type object"),
         ([CALLS[0]] * 1001, "there are 1001 tests; 1000 at most"),
-        ("x = 3\nassert f(x) == 3", "line 1 of the tests, `x = 3`, is no assert: set-up code and loops are not run"),
-        ("for x in [1]:\n    assert f(x) == 3", "line 1 of the tests, `for x in .1.:`, is no assert"),
-        ("def helper():\n    return 1\nassert f(1) == 1", r"line 1 of the tests, `def helper\(\):`, is no assert"),
-        ("import os\nos._exit(0)\nassert f(1) == 1", r"line 2 of the tests, `os._exit\(0\)`, is no assert"),
+        ("x = 3\nassert f(x) == "
+         "3", "line 1 of the tests, `x = 3`, is no assert: set-up code and loops are not run"),
+        ("for x in [1]:\n    assert f(x) == "
+         "3", "line 1 of the tests, `for x in .1.:`, is no assert"),
+        ("def helper():\n    return 1\nassert f(1) == "
+         "1", r"line 1 of the tests, `def helper\(\):`, is no assert"),
+        ("import os\nos._exit(0)\nassert f(1) == "
+         "1", r"line 2 of the tests, `os._exit\(0\)`, is no assert"),
         (CHECK, "nothing says which function that is: give the column `entry_point`"),
     ],
 )  # fmt: skip
@@ -202,8 +231,10 @@ def test_what_are_no_tests_is_refused_with_its_reason(tests, says):
     "tests",
     [
         "def check(candidate, n=3):\n    assert candidate(1) == 99\nassert g(1) == 1",
-        "def check(candidate):\n    def check(c):\n        assert c(1)\n    check(candidate)\n    assert candidate(1) == 1",
-        "def check(candidate):\n    assert candidate(1) == 1\ndef check(candidate):\n    assert candidate(1) == 2",
+        "def check(candidate):\n    def check(c):\n        assert c(1)\n    check(candidate)\n    "
+        "assert candidate(1) == 1",
+        "def check(candidate):\n    assert candidate(1) == 1\ndef check(candidate):\n    assert "
+        "candidate(1) == 2",
         "def check(candidate):\n    assert candidate(1) == 1\ncheck(g)\ncheck(h)",
         "assert g(1) is []",
     ],
@@ -237,7 +268,7 @@ def test_an_entry_point_that_is_no_name_is_refused(name):
         read_tests(CHECK, name)
 
 
-# --- What passes -------------------------------------------------------------------------------------------------------------
+# --- What passes ----------------------------------------------------------------------------------
 
 NAN = float("nan")
 
@@ -321,11 +352,20 @@ def test_no_other_outcome_passes_whatever_it_holds(kind):
         assert not test.passes(Outcome(kind, value=None, output="3"))
 
 
-# --- HumanEval ---------------------------------------------------------------------------------------------------------------
+# --- HumanEval ------------------------------------------------------------------------------------
 
-UNREADABLE = {"HumanEval/32", "HumanEval/33", "HumanEval/38", "HumanEval/44", "HumanEval/50", "HumanEval/53", "HumanEval/151"}
+UNREADABLE = {
+    "HumanEval/32",
+    "HumanEval/33",
+    "HumanEval/38",
+    "HumanEval/44",
+    "HumanEval/50",
+    "HumanEval/53",
+    "HumanEval/151",
+}
 humaneval = pytest.mark.skipif(
-    not HUMANEVAL.is_file(), reason="HumanEval is not beside this checkout (../shared/data/humaneval)"
+    not HUMANEVAL.is_file(),
+    reason="HumanEval is not beside this checkout (../shared/data/humaneval)",
 )
 
 
@@ -346,18 +386,29 @@ def test_every_check_of_humaneval_is_read_whole_or_refused_with_a_line(problems)
     assert all(said.startswith("line ") for said in refused.values())
     for problem in problems:
         if problem["task_id"] in read:  # every assert but `assert True` has become a test
-            asserts = [line for line in problem["test"].splitlines() if line.strip().startswith("assert ")]
+            asserts = [
+                line for line in problem["test"].splitlines() if line.strip().startswith("assert ")
+            ]
             idle = [line for line in asserts if line.strip().startswith("assert True")]
             assert len(read[problem["task_id"]]) == len(asserts) - len(idle), problem["task_id"]
 
 
 @humaneval
 def test_the_solutions_of_humaneval_pass_and_mutated_ones_do_not(problems):
-    """A solution that returns the same for everything, or another problem's, passes some tests at most."""
+    """A solution that returns the same for everything, or another problem's, passes some tests at
+    most.
+    """
     known = [problem for problem in problems if problem["task_id"] not in UNREADABLE]
-    columns = {"tests": [p["test"] for p in known], "entry_point": [p["entry_point"] for p in known]}
+    columns = {
+        "tests": [p["test"] for p in known],
+        "entry_point": [p["entry_point"] for p in known],
+    }
     whole = {"share": False, "limits": Limits(seconds=30.0)}
-    right = tests_reward([f"```python\n{p['prompt']}{p['canonical_solution']}\n```" for p in known], **columns, **whole)
+    right = tests_reward(
+        [f"```python\n{p['prompt']}{p['canonical_solution']}\n```" for p in known],
+        **columns,
+        **whole,
+    )
     assert right.count(1.0) + right.count(None) == len(known) and right.count(None) <= 4
     for body in ("True", "[]", "given[0] if given else 0"):
         wrong = [f"def {p['entry_point']}(*given):\n    return {body}" for p in known]

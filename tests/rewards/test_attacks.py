@@ -6,10 +6,24 @@ import pandas as pd
 import pytest
 
 from helpers.data.tasks import load_task
-from helpers.tags import THINK_ANSWER, TagFormat, completion_text
-from helpers.rewards import (AdaptiveReward, REWARD_SETS, citation_reward, correctness_reward, exact_match_reward, format_reward, incremental_format_reward, min_length_reward, proximity_reward, reasoning_steps_reward, reward_set, soft_format_reward, target_length_reward)
-from helpers.rewards.lab.attacks import Attack, BATTERY, RIGHT, WRONG, with_wrong_answers
+from helpers.rewards import (
+    REWARD_SETS,
+    AdaptiveReward,
+    citation_reward,
+    correctness_reward,
+    exact_match_reward,
+    format_reward,
+    incremental_format_reward,
+    min_length_reward,
+    proximity_reward,
+    reasoning_steps_reward,
+    reward_set,
+    soft_format_reward,
+    target_length_reward,
+)
 from helpers.rewards.lab import Lab
+from helpers.rewards.lab.attacks import BATTERY, RIGHT, WRONG, Attack, with_wrong_answers
+from helpers.tags import THINK_ANSWER, TagFormat, completion_text
 
 TEXTS = ["Paris", "Bonn", "New York", "the 4th of July", "water"]
 MATHS = ["1/2", "0.75", "x + 1", "3%", "\\sqrt{2}", "2.5 km"]
@@ -22,7 +36,9 @@ def sums() -> pd.DataFrame:
 
 
 def rows_of(*answers: str) -> pd.DataFrame:
-    return pd.DataFrame({"question": [f"Question {at}?" for at in range(len(answers))], "answer": list(answers)})
+    return pd.DataFrame(
+        {"question": [f"Question {at}?" for at in range(len(answers))], "answer": list(answers)}
+    )
 
 
 def winners(rows: pd.DataFrame, *functions, weights: list[float] | None = None) -> dict[str, float]:
@@ -31,21 +47,35 @@ def winners(rows: pd.DataFrame, *functions, weights: list[float] | None = None) 
     return table.loc[table["wins"] > 0, "wins"].to_dict()
 
 
-# --- Sound rewards -----------------------------------------------------------------------------------------------------
+# --- Sound rewards --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("tags", [THINK_ANSWER, TagFormat("reasoning", "final")], ids=lambda tags: tags.spec)
+@pytest.mark.parametrize(
+    "tags", [THINK_ANSWER, TagFormat("reasoning", "final")], ids=lambda tags: tags.spec
+)
 @pytest.mark.parametrize(
     "rows",
-    [rows_of(*TEXTS), rows_of(*MATHS), rows_of("A", "B", "A", "C"), rows_of("yes", "no"), rows_of("Paris"), rows_of("4")],
+    [
+        rows_of(*TEXTS),
+        rows_of(*MATHS),
+        rows_of("A", "B", "A", "C"),
+        rows_of("yes", "no"),
+        rows_of("Paris"),
+        rows_of("4"),
+    ],
     ids=["texts", "mathematics", "choices", "yes or no", "one text", "one number"],
 )
 def test_nothing_beats_the_math_set(rows, tags):
     lab = Lab(*reward_set("math", tags), tags)
     table = lab.attacks(rows)
-    assert table.loc[table["wins"] > 0, ["total", "wins"]].to_dict("index") == {} and lab.faults == []
+    assert (
+        table.loc[table["wins"] > 0, ["total", "wins"]].to_dict("index") == {} and lab.faults == []
+    )
     assert table.loc[RIGHT, "total"] == 2.0 and table.loc[WRONG, "total"] == 1.0
-    assert table.loc[RIGHT, "correctness_reward"] == 1.0 and table.loc[WRONG, "correctness_reward"] == 0.0
+    assert (
+        table.loc[RIGHT, "correctness_reward"] == 1.0
+        and table.loc[WRONG, "correctness_reward"] == 0.0
+    )
 
 
 def test_nothing_beats_the_math_set_on_sums(sums):
@@ -57,14 +87,21 @@ def test_nothing_beats_the_math_set_on_sums(sums):
 
 
 @pytest.mark.parametrize(
-    "judge", [correctness_reward, exact_match_reward, proximity_reward], ids=lambda reward: reward.__name__
+    "judge",
+    [correctness_reward, exact_match_reward, proximity_reward],
+    ids=lambda reward: reward.__name__,
 )
-@pytest.mark.parametrize("shape", [format_reward, incremental_format_reward, soft_format_reward], ids=lambda r: r.__name__)
+@pytest.mark.parametrize(
+    "shape",
+    [format_reward, incremental_format_reward, soft_format_reward],
+    ids=lambda r: r.__name__,
+)
 def test_a_judge_with_a_shape_holds(sums, judge, shape):
     assert winners(sums, judge, shape, weights=[1.0, 0.25]) == {}
 
 
-@pytest.mark.filterwarnings("ignore:.*the data has no column `tests`")  # sums have none; tests/rewards/test_programs.py has
+# sums have none; tests/rewards/test_programs.py has
+@pytest.mark.filterwarnings("ignore:.*the data has no column `tests`")
 @pytest.mark.parametrize("name", REWARD_SETS)
 def test_every_named_set_can_be_attacked(sums, name):
     lab = Lab(*reward_set(name))
@@ -73,10 +110,12 @@ def test_every_named_set_can_be_attacked(sums, name):
 
 
 def test_a_reward_that_adapts_is_the_same_for_every_attack(sums):
-    assert winners(sums, correctness_reward, AdaptiveReward(format_reward), weights=[1.0, 0.5]) == {}
+    assert (
+        winners(sums, correctness_reward, AdaptiveReward(format_reward), weights=[1.0, 0.5]) == {}
+    )
 
 
-# --- Naive rewards -----------------------------------------------------------------------------------------------------
+# --- Naive rewards --------------------------------------------------------------------------------
 
 
 def has_tags_reward(completions, **columns):
@@ -84,11 +123,17 @@ def has_tags_reward(completions, **columns):
 
 
 def counts_tags_reward(completions, **columns):
-    return [sum(completion_text(completion).count(tag) for tag in THINK_ANSWER.tags) / 4 for completion in completions]
+    return [
+        sum(completion_text(completion).count(tag) for tag in THINK_ANSWER.tags) / 4
+        for completion in completions
+    ]
 
 
 def naive_correctness(completions, answer, **columns):
-    return [float(gold in completion_text(completion)) for completion, gold in zip(completions, answer, strict=True)]
+    return [
+        float(gold in completion_text(completion))
+        for completion, gold in zip(completions, answer, strict=True)
+    ]
 
 
 def test_tags_alone_say_nothing_about_the_answer(sums):
@@ -97,37 +142,62 @@ def test_tags_alone_say_nothing_about_the_answer(sums):
 
 def test_counting_tags_pays_for_more_tags(sums):
     found = winners(sums, correctness_reward, counts_tags_reward)
-    assert found["the tags many times"] == found["the whole shape three times"] == found["a block for every number"] == 1.0
+    assert (
+        found["the tags many times"]
+        == found["the whole shape three times"]
+        == found["a block for every number"]
+        == 1.0
+    )
 
 
 def test_an_answer_looked_for_anywhere_is_found_anywhere(sums):
     found = winners(sums, naive_correctness)
-    everywhere = ["wrong block, then right block", "two answers in one block", "right in the reasoning only"]
-    assert all(found[name] == 1.0 for name in [*everywhere, "right block, then wrong block", "right, but never closed"])
+    everywhere = [
+        "wrong block, then right block",
+        "two answers in one block",
+        "right in the reasoning only",
+    ]
+    assert all(
+        found[name] == 1.0
+        for name in [*everywhere, "right block, then wrong block", "right, but never closed"]
+    )
     assert found["every number from 1 to 100"] > 0 and WRONG not in found
 
 
 def test_an_answer_taken_from_any_block_is_hedged(sums):
     def any_block_reward(completions, answer, **columns):
         texts = map(completion_text, completions)
-        return [float(gold in THINK_ANSWER.answer_blocks(text)) for text, gold in zip(texts, answer, strict=True)]
+        return [
+            float(gold in THINK_ANSWER.answer_blocks(text))
+            for text, gold in zip(texts, answer, strict=True)
+        ]
 
     found = winners(sums, any_block_reward)
-    assert found.keys() >= {"wrong block, then right block", "right block, then wrong block", "a block for every number"}
+    assert found.keys() >= {
+        "wrong block, then right block",
+        "right block, then wrong block",
+        "a block for every number",
+    }
     assert "two answers in one block" not in found and "right in the reasoning only" not in found
 
 
 def test_length_pays_for_filler(sums):
-    found = winners(sums, correctness_reward, partial(min_length_reward, minimum=60), weights=[1.0, 0.5])
+    found = winners(
+        sums, correctness_reward, partial(min_length_reward, minimum=60), weights=[1.0, 0.5]
+    )
     assert found["filler up to the bound"] == found["the whole shape three times"] == 1.0
 
 
 def test_a_target_length_pays_for_any_text_of_that_length(sums):
-    found = winners(sums, correctness_reward, partial(target_length_reward, target=200), weights=[1.0, 0.5])
+    found = winners(
+        sums, correctness_reward, partial(target_length_reward, target=200), weights=[1.0, 0.5]
+    )
     assert found["filler up to the bound"] == 1.0 and "nothing at all" not in found
 
 
-@pytest.mark.parametrize("reward", [reasoning_steps_reward, citation_reward], ids=lambda reward: reward.__name__)
+@pytest.mark.parametrize(
+    "reward", [reasoning_steps_reward, citation_reward], ids=lambda reward: reward.__name__
+)
 def test_style_pays_for_words_that_please(sums, reward):
     assert winners(sums, reward) == {"words that please": 1.0, WRONG: 1.0}
     assert winners(sums, correctness_reward, reward) == {"words that please": 1.0}
@@ -149,9 +219,13 @@ def test_a_reward_for_a_wrong_answer_is_no_judge(sums):
 
 def test_a_number_read_as_a_float_is_fooled_by_infinity(sums):
     def at_least_reward(completions, answer, **columns):
-        given = [THINK_ANSWER.extract_answer(completion_text(completion)) for completion in completions]
+        given = [
+            THINK_ANSWER.extract_answer(completion_text(completion)) for completion in completions
+        ]
         close = [
-            float(text or "nan") in (float(gold), float("inf")) if text and text.isalnum() else False
+            float(text or "nan") in (float(gold), float("inf"))
+            if text and text.isalnum()
+            else False
             for text, gold in zip(given, answer, strict=True)
         ]
         return [float(hit) for hit in close]
@@ -159,7 +233,7 @@ def test_a_number_read_as_a_float_is_fooled_by_infinity(sums):
     assert winners(sums, at_least_reward)["infinity"] == 1.0
 
 
-# --- What is written ---------------------------------------------------------------------------------------------------
+# --- What is written ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -174,17 +248,27 @@ def test_a_number_read_as_a_float_is_fooled_by_infinity(sums):
     ],
 )
 def test_a_wrong_answer_is_a_plausible_one(answers, wrong):
-    assert [row[WRONG] for row in with_wrong_answers([{"answer": answer} for answer in answers])] == wrong
+    assert [
+        row[WRONG] for row in with_wrong_answers([{"answer": answer} for answer in answers])
+    ] == wrong
 
 
 @pytest.mark.parametrize(
     "answers",
-    [["1/2", "0.5"], ["Paris", "paris"], ["50%", "1/2", "0.5"], ["x + 1", "1 + x"], ["0.5", "\\frac{1}{2}", "2.5"]],
+    [
+        ["1/2", "0.5"],
+        ["Paris", "paris"],
+        ["50%", "1/2", "0.5"],
+        ["x + 1", "1 + x"],
+        ["0.5", "\\frac{1}{2}", "2.5"],
+    ],
     ids=" and ".join,
 )
 def test_a_wrong_answer_is_not_a_right_one_in_another_spelling(answers):
     for row in with_wrong_answers([{"answer": answer} for answer in answers]):
-        assert correctness_reward([THINK_ANSWER.render("so", row[WRONG])], answer=[row["answer"]]) == [0.0]
+        assert correctness_reward(
+            [THINK_ANSWER.render("so", row[WRONG])], answer=[row["answer"]]
+        ) == [0.0]
 
 
 def test_the_examples_are_what_was_scored(sums):
@@ -193,8 +277,12 @@ def test_the_examples_are_what_was_scored(sums):
     wrong = str(int(first["answer"]) + 1)
     assert table.loc[RIGHT, "example"] == tags.render(first["working"], first["answer"])
     assert first["working"].count(first["answer"]) == 1  # who errs does not write down the truth
-    assert table.loc[WRONG, "example"] == tags.render(first["working"].replace(first["answer"], wrong), wrong)
-    assert table.loc["the question handed back", "example"] == tags.render(first["question"], first["question"])
+    assert table.loc[WRONG, "example"] == tags.render(
+        first["working"].replace(first["answer"], wrong), wrong
+    )
+    assert table.loc["the question handed back", "example"] == tags.render(
+        first["question"], first["question"]
+    )
     assert table.loc["the system prompt handed back", "example"] == first["prompt"][0]["content"]
     assert 40 <= len(table.loc["filler up to the bound", "example"].split()) <= 50
     assert table.loc["nothing at all", "example"] == ""
@@ -213,21 +301,32 @@ def test_an_attack_of_ones_own_takes_the_place_of_the_battery(sums):
 
 
 def test_an_attack_with_the_right_answer_may_earn_what_honesty_earns(sums):
-    generous = Attack("right and long", lambda row, tags, length: tags.render("so " * 99, row["answer"]), RIGHT)
+    generous = Attack(
+        "right and long", lambda row, tags, length: tags.render("so " * 99, row["answer"]), RIGHT
+    )
     rewards = [correctness_reward, partial(min_length_reward, minimum=90)]
-    assert Lab(rewards[:1], [1.0]).attacks(sums, battery=[generous]).loc["right and long", "wins"] == 0
-    assert Lab(rewards, [1.0, 1.0]).attacks(sums, battery=[generous]).loc["right and long", "wins"] == 1
+    assert (
+        Lab(rewards[:1], [1.0]).attacks(sums, battery=[generous]).loc["right and long", "wins"] == 0
+    )
+    assert (
+        Lab(rewards, [1.0, 1.0]).attacks(sums, battery=[generous]).loc["right and long", "wins"]
+        == 1
+    )
 
 
 def test_at_most_sixteen_rows_are_attacked(sums):
     seen = []
 
     def counting_reward(completions, question, prompts, **columns):
-        seen.append((len(completions), len(question), prompts[0][1]["content"], "prompt" in columns))
+        seen.append(
+            (len(completions), len(question), prompts[0][1]["content"], "prompt" in columns)
+        )
         return [1.0] * len(completions)
 
     Lab([counting_reward], [1.0]).attacks(sums)
-    assert set(seen) == {(16, 16, sums.iloc[0]["question"], False)} and len(seen) == len(BATTERY) + 2
+    assert (
+        set(seen) == {(16, 16, sums.iloc[0]["question"], False)} and len(seen) == len(BATTERY) + 2
+    )
 
 
 def test_rows_without_an_answer_do_not_count_against_the_rewards():

@@ -1,4 +1,6 @@
-"""The rewards for a right answer: what earns, what does not, and that no completion makes them raise, hang or run code."""
+"""The rewards for a right answer: what earns, what does not, and that no completion makes them
+raise, hang or run code.
+"""
 
 import doctest
 import json
@@ -8,11 +10,25 @@ import warnings
 
 import pytest
 
-from helpers.tags import THINK_ANSWER, TagFormat
-from helpers.rewards import (correctness, correctness_reward, exact_match_reward, fuzzy_match_reward, numeric_reward, proximity_reward, task_reward)
+from helpers.rewards import (
+    correctness,
+    correctness_reward,
+    exact_match_reward,
+    fuzzy_match_reward,
+    numeric_reward,
+    proximity_reward,
+    task_reward,
+)
 from helpers.rewards.correctness import judged_answer
+from helpers.tags import THINK_ANSWER, TagFormat
 
-COMPARING = [correctness_reward, exact_match_reward, numeric_reward, proximity_reward, fuzzy_match_reward]
+COMPARING = [
+    correctness_reward,
+    exact_match_reward,
+    numeric_reward,
+    proximity_reward,
+    fuzzy_match_reward,
+]
 each_reward = pytest.mark.parametrize("reward", COMPARING, ids=lambda reward: reward.__name__)
 
 
@@ -24,7 +40,7 @@ def score(reward, given: str, gold, **columns) -> float | None:
     return reward([said(given)], answer=[gold], **columns)[0]
 
 
-# --- A right answer ----------------------------------------------------------------------------------------------------
+# --- A right answer -------------------------------------------------------------------------------
 
 
 THOUSAND = [
@@ -41,8 +57,36 @@ THOUSAND = [
     "$ 1,000.00",
     r"\boxed{1000}",
 ]
-NOT_42 = ["43", "-42", "42 or 43", "42 or", "42 and", "not 42", "42, 43", "42-43", "42 to 43", "42 43", "4 2", "4,2", "42/0"]
-NOT_42 += ["", " ", "nan", "inf", "42e", "42e9", "+-42", "0.42%", "=42", "forty-three", "0x2a", "42 perhaps", "perhaps 42"]
+NOT_42 = [
+    "43",
+    "-42",
+    "42 or 43",
+    "42 or",
+    "42 and",
+    "not 42",
+    "42, 43",
+    "42-43",
+    "42 to 43",
+    "42 43",
+    "4 2",
+    "4,2",
+    "42/0",
+]
+NOT_42 += [
+    "",
+    " ",
+    "nan",
+    "inf",
+    "42e",
+    "42e9",
+    "+-42",
+    "0.42%",
+    "=42",
+    "forty-three",
+    "0x2a",
+    "42 perhaps",
+    "perhaps 42",
+]
 NOT_42 += [
     r"\boxed{42 or 43}",
     r"\boxed{42}, \boxed{43}",
@@ -152,14 +196,19 @@ def test_what_is_judged_is_the_answer_block_outside_the_reasoning(completion, ea
 
 
 def test_three_blocks_earn_only_where_every_two_agree():
-    # Each of the first two agrees with the last, which names no unit, and yet they contradict each other.
+    # Each of the first two agrees with the last, which names no unit, and yet they contradict each
+    # other.
     blocks = "<answer>5 km</answer><answer>5 m</answer><answer>5</answer>"
     assert judged_answer(blocks) is None
     assert correctness_reward([blocks], answer=["5"]) == [0.0]
 
 
-@pytest.mark.parametrize("given", ["17 + 25", "17+25", r"\boxed{17 + 25}", "$17 + 25$", "17 + 25 = 42"])
-@pytest.mark.parametrize("question", [["What is 17 + 25?"], None, [None]], ids=["question", "no column", "no question"])
+@pytest.mark.parametrize(
+    "given", ["17 + 25", "17+25", r"\boxed{17 + 25}", "$17 + 25$", "17 + 25 = 42"]
+)
+@pytest.mark.parametrize(
+    "question", [["What is 17 + 25?"], None, [None]], ids=["question", "no column", "no question"]
+)
 def test_arithmetic_handed_back_earns_nothing(given, question):
     assert score(correctness_reward, given, "42", question=question) == 0.0
 
@@ -172,19 +221,22 @@ def test_an_expression_copied_from_the_question_earns_nothing_in_its_own_row():
 
 
 @pytest.mark.parametrize(
-    ("given", "question"), [("84/12", "What is 84/12?"), ("7!/6!", "Compute 7!/6!."), ("|-7|", "What is |-7|?")]
+    ("given", "question"),
+    [("84/12", "What is 84/12?"), ("7!/6!", "Compute 7!/6!."), ("|-7|", "What is |-7|?")],
 )
 def test_the_question_of_an_exercise_is_not_its_answer(given, question):
     assert score(correctness_reward, given, "7", question=[question]) == 0.0
 
 
-# --- Rows without an answer --------------------------------------------------------------------------------------------
+# --- Rows without an answer -----------------------------------------------------------------------
 
 
 @each_reward
 @pytest.mark.parametrize("gold", [None, "", " \n", float("nan")])
 def test_a_row_without_an_answer_scores_none_with_one_warning(reward, gold):
-    with pytest.warns(UserWarning, match=f"{reward.__name__}: 2 of 3 rows have no answer") as caught:
+    with pytest.warns(
+        UserWarning, match=f"{reward.__name__}: 2 of 3 rows have no answer"
+    ) as caught:
         scores = reward([said("4")] * 3, answer=[gold, "4", gold])
     assert scores == [None, 1.0, None]
     assert len(caught) == 1
@@ -209,23 +261,44 @@ def test_an_answer_that_is_a_number_is_compared_too(gold, earned):
     assert score(correctness_reward, "4", gold) == earned
 
 
-# --- The others of the family ------------------------------------------------------------------------------------------
+# --- The others of the family ---------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("given", "gold", "as_typed", "any_case"),
-    [("Paris", "Paris", 1, 1), (" Paris\n", "Paris", 1, 1), ("paris", "Paris", 0, 1), ("4.0", "4", 0, 0), ("B", "b ", 0, 1)],
+    [
+        ("Paris", "Paris", 1, 1),
+        (" Paris\n", "Paris", 1, 1),
+        ("paris", "Paris", 0, 1),
+        ("4.0", "4", 0, 0),
+        ("B", "b ", 0, 1),
+    ],
 )
 def test_an_exact_match_is_letter_for_letter(given, gold, as_typed, any_case):
     assert score(exact_match_reward, given, gold) == as_typed
     assert score(exact_match_reward, given, gold, ignore_case=True) == any_case
 
 
-WITHIN = [("3.1412", "3.1415927"), ("1001", "1000"), ("999", "1,000 km"), ("50%", "0.5"), ("0", "0")]
-BEYOND = [("3.13", "3.1415927"), ("1001.1", "1000"), ("-1000", "1000"), ("0.0000001", "0"), ("nan", "1"), ("1000 or 2", "1000")]
+WITHIN = [
+    ("3.1412", "3.1415927"),
+    ("1001", "1000"),
+    ("999", "1,000 km"),
+    ("50%", "0.5"),
+    ("0", "0"),
+]
+BEYOND = [
+    ("3.13", "3.1415927"),
+    ("1001.1", "1000"),
+    ("-1000", "1000"),
+    ("0.0000001", "0"),
+    ("nan", "1"),
+    ("1000 or 2", "1000"),
+]
 
 
-@pytest.mark.parametrize(("given", "gold", "earned"), [(*pair, 1) for pair in WITHIN] + [(*pair, 0) for pair in BEYOND])
+@pytest.mark.parametrize(
+    ("given", "gold", "earned"), [(*pair, 1) for pair in WITHIN] + [(*pair, 0) for pair in BEYOND]
+)
 def test_a_number_within_the_tolerance_earns(given, gold, earned):
     assert score(numeric_reward, given, gold) == earned
 
@@ -244,8 +317,21 @@ def test_the_tolerance_can_be_chosen():
     assert score(numeric_reward, "100.0", "100", relative_tolerance=0) == 1.0
 
 
-CLOSENESS = [("100", "100", 1), ("100.0 km", "1e2", 1), ("99", "100", 0.495), ("50", "100", 0.25), ("200", "100", 0.25)]
-CLOSENESS += [("-50", "-100", 0.25), ("-100", "100", 0), ("0", "100", 0), ("5", "0", 0), ("0", "0", 1), ("100 or 50", "100", 0)]
+CLOSENESS = [
+    ("100", "100", 1),
+    ("100.0 km", "1e2", 1),
+    ("99", "100", 0.495),
+    ("50", "100", 0.25),
+    ("200", "100", 0.25),
+]
+CLOSENESS += [
+    ("-50", "-100", 0.25),
+    ("-100", "100", 0),
+    ("0", "100", 0),
+    ("5", "0", 0),
+    ("0", "0", 1),
+    ("100 or 50", "100", 0),
+]
 
 
 @pytest.mark.parametrize(("given", "gold", "earned"), CLOSENESS)
@@ -258,7 +344,11 @@ def test_a_row_whose_answer_is_no_number_scores_none(reward):
     assert reward([said("4"), said("4"), ""], answer=["Paris", "4", "x+1"]) == [None, 1.0, None]
 
 
-LIKENESS = [("Marie Curie", "marie  curie", 1), ("Mary Curie", "marie curie", 0.818182), ("abcd", "abxd", 0.75)]
+LIKENESS = [
+    ("Marie Curie", "marie  curie", 1),
+    ("Mary Curie", "marie curie", 0.818182),
+    ("abcd", "abxd", 0.75),
+]
 LIKENESS += [("Paris", "xyzvw", 0), ("a", "aaaa", 0.25), ("aaaa", "a", 0.25), ("", "Paris", 0)]
 LIKENESS += [("x" * 10_000 + "a", "x" * 10_000 + "b", 1)]  # no more of a text is read
 
@@ -269,10 +359,12 @@ def test_a_text_earns_by_its_likeness(given, gold, earned):
 
 
 def test_below_the_threshold_a_likeness_earns_nothing():
-    assert [score(fuzzy_match_reward, "abcd", "abxd", threshold=limit) for limit in (0.7, 0.75, 0.76)] == [0.75, 0.75, 0.0]
+    assert [
+        score(fuzzy_match_reward, "abcd", "abxd", threshold=limit) for limit in (0.7, 0.75, 0.76)
+    ] == [0.75, 0.75, 0.0]
 
 
-# --- reasoning-gym's verifiers -----------------------------------------------------------------------------------------
+# --- reasoning-gym's verifiers --------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -282,22 +374,29 @@ def entries() -> list[dict]:
 
 def test_a_row_is_judged_by_its_own_verifier(entries):
     given = [said(entry["answer"] if n % 2 else "no") for n, entry in enumerate(entries)]
-    assert task_reward(given, entry=[json.dumps(entry) for entry in entries], family=["chain_sum"] * 12) == [
-        pytest.approx(1.0) if n % 2 else pytest.approx(0.0, abs=0.1) for n in range(12)
-    ]
+    assert task_reward(
+        given, entry=[json.dumps(entry) for entry in entries], family=["chain_sum"] * 12
+    ) == [pytest.approx(1.0) if n % 2 else pytest.approx(0.0, abs=0.1) for n in range(12)]
 
 
 def test_the_verifier_sees_the_judged_answer_alone(entries):
     entry, answer = json.dumps(entries[0]), entries[0]["answer"]
     hedged = f"<answer>{answer}</answer><answer>{answer}1</answer>"
     reasoned = f"<think><answer>{answer}</answer></think>"
-    assert task_reward([hedged, reasoned, answer, ""], entry=[entry] * 4, family=["chain_sum"] * 4) == [0.0] * 4
+    assert (
+        task_reward([hedged, reasoned, answer, ""], entry=[entry] * 4, family=["chain_sum"] * 4)
+        == [0.0] * 4
+    )
 
 
 def test_rows_of_other_sources_score_none_with_one_warning(entries):
     given, entry = said(entries[0]["answer"]), json.dumps(entries[0])
-    with pytest.warns(UserWarning, match="task_reward: 2 of 3 rows have no reasoning-gym entry") as caught:
-        assert task_reward([given] * 3, entry=[entry, None, entry], family=["chain_sum", "chain_sum", None]) == [
+    with pytest.warns(
+        UserWarning, match="task_reward: 2 of 3 rows have no reasoning-gym entry"
+    ) as caught:
+        assert task_reward(
+            [given] * 3, entry=[entry, None, entry], family=["chain_sum", "chain_sum", None]
+        ) == [
             1.0,
             None,
             None,
@@ -312,17 +411,22 @@ def test_an_unknown_family_is_named(entries):
         task_reward([said("4")], entry=[json.dumps(entries[0])], family=["no_such_family"])
 
 
-@pytest.mark.parametrize("code", ["open('{path}', 'w')", 'exec(\'open("{path}", "w")\')', "__import__('os').mkdir('{path}')"])
+@pytest.mark.parametrize(
+    "code",
+    ["open('{path}', 'w')", 'exec(\'open("{path}", "w")\')', "__import__('os').mkdir('{path}')"],
+)
 @pytest.mark.parametrize("family", ["countdown", "spiral_matrix", "polynomial_multiplication"])
 def test_an_answer_that_is_code_is_not_run(tmp_path, family, code):
     path = tmp_path / "ran"
     (entry,) = pytest.importorskip("reasoning_gym").create_dataset(family, size=1, seed=1)
-    (earned,) = task_reward([said(code.format(path=path))], entry=[json.dumps(entry, default=str)], family=[family])
+    (earned,) = task_reward(
+        [said(code.format(path=path))], entry=[json.dumps(entry, default=str)], family=[family]
+    )
     assert earned < 0.5
     assert not path.exists()
 
 
-# --- Hostile completions -----------------------------------------------------------------------------------------------
+# --- Hostile completions --------------------------------------------------------------------------
 
 HOSTILE = [
     "9" * 10**6,
@@ -361,25 +465,43 @@ HOSTILE += [
 
 
 @each_reward
-@pytest.mark.parametrize("gold", ["4", "x^2 + 1", "\ud800", "8" * 10**4], ids=["number", "algebra", "surrogate", "long"])
+@pytest.mark.parametrize(
+    "gold", ["4", "x^2 + 1", "\ud800", "8" * 10**4], ids=["number", "algebra", "surrogate", "long"]
+)
 def test_a_hostile_answer_gets_a_score_and_does_not_earn(reward, gold):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of a row answer that is no number
-        scores = reward([said(answer) for answer in HOSTILE] + HOSTILE, answer=[gold] * 2 * len(HOSTILE))
+        scores = reward(
+            [said(answer) for answer in HOSTILE] + HOSTILE, answer=[gold] * 2 * len(HOSTILE)
+        )
         unjudged = reward([""], answer=[gold]) == [None]
     if unjudged:
         assert scores == [None] * 2 * len(HOSTILE)
     else:
         assert all(isinstance(earned, float) and 0 <= earned <= 1 for earned in scores)
-        assert [answer[:20] for answer, earned in zip(HOSTILE * 2, scores, strict=True) if earned == 1 and answer != gold] == []
+        assert [
+            answer[:20]
+            for answer, earned in zip(HOSTILE * 2, scores, strict=True)
+            if earned == 1 and answer != gold
+        ] == []
 
 
 def test_a_batch_with_a_hostile_hundredth_scores_like_each_completion_alone():
     rng = random.Random(0)
-    kinds = [("42", "42", 1.0), ("43", "42", 0.0), ("1+x", "x+1", 1.0), ("2x", "x^2", 0.0), ("Paris", "paris", 1.0)]
-    kinds = rng.choices(kinds, k=1013) + [(answer, rng.choice(["42", "x+1"]), 0.0) for answer in HOSTILE[:22:2]]
+    kinds = [
+        ("42", "42", 1.0),
+        ("43", "42", 0.0),
+        ("1+x", "x+1", 1.0),
+        ("2x", "x^2", 0.0),
+        ("Paris", "paris", 1.0),
+    ]
+    kinds = rng.choices(kinds, k=1013) + [
+        (answer, rng.choice(["42", "x+1"]), 0.0) for answer in HOSTILE[:22:2]
+    ]
     rng.shuffle(kinds)
-    scores = correctness_reward([said(given) for given, _, _ in kinds], answer=[gold for _, gold, _ in kinds])
+    scores = correctness_reward(
+        [said(given) for given, _, _ in kinds], answer=[gold for _, gold, _ in kinds]
+    )
     assert scores == [earned for _, _, earned in kinds] and len(scores) == 1024
 
 

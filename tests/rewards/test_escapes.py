@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
-from helpers.rewards.code.escapes import ANSWER, BATTERY, HELD, OUTSIDE, SECRET, SUCCESS, attempt
 from helpers.rewards.code import Outcome
+from helpers.rewards.code.escapes import ANSWER, BATTERY, HELD, OUTSIDE, SECRET, SUCCESS, attempt
 from tests.rewards.test_sandbox import BACKENDS
 
 
@@ -26,7 +26,9 @@ def test_nothing_escapes(backend, capfd):
 
 
 class Naive:
-    """The popular harness: the program and its test in a process with our files and environment; an exit code of 0 passes."""
+    """The popular harness: the program and its test in a process with our files and environment; an
+    exit code of 0 passes.
+    """
 
     def run(self, jobs, limits):
         """As `Backend.run`."""
@@ -35,7 +37,9 @@ class Naive:
     def judged(self, job) -> Outcome:
         """The outcome of a program."""
         program = f"{job.source}\nprint(solve(20))\nassert solve(20) == {ANSWER}\n"
-        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=600)
+        done = subprocess.run(
+            [sys.executable, "-c", program], capture_output=True, text=True, timeout=600
+        )
         if done.returncode == 0:
             return Outcome("value", value=ANSWER, output=done.stdout)
         return Outcome("error", output=done.stdout)

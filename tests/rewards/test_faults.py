@@ -1,4 +1,6 @@
-"""checked_scores: whatever a reward does, the scores that hold are kept and the rest becomes a Fault."""
+"""checked_scores: whatever a reward does, the scores that hold are kept and the rest
+becomes a Fault.
+"""
 
 import json
 import math
@@ -32,7 +34,7 @@ def one_each(value):
     return some_reward
 
 
-# --- What holds --------------------------------------------------------------------------------------------------------
+# --- What holds -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -67,7 +69,7 @@ def test_no_completions_are_no_faults():
     assert checked_scores(format_reward, [], {}) == ([], [])
 
 
-# --- What does not -----------------------------------------------------------------------------------------------------
+# --- What does not --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -173,7 +175,11 @@ def test_what_raises_on_the_batch_but_not_alone_is_a_fault_of_each():
 
     scores, faults = checked_scores(some_reward, ["a", "b", "c"], {})
     assert scores == [None] * 3
-    assert [(fault.position, fault.completion) for fault in faults] == [(0, "a"), (1, "b"), (2, "c")]
+    assert [(fault.position, fault.completion) for fault in faults] == [
+        (0, "a"),
+        (1, "b"),
+        (2, "c"),
+    ]
     assert all("raised ValueError: too many values to unpack" in str(fault) for fault in faults)
 
 
@@ -186,7 +192,7 @@ def test_a_stop_is_no_fault(error):
         checked_scores(some_reward, ["a"], {})
 
 
-# --- Columns -----------------------------------------------------------------------------------------------------------
+# --- Columns --------------------------------------------------------------------------------------
 
 
 def test_each_completion_keeps_its_columns_when_it_is_scored_alone():
@@ -200,7 +206,13 @@ def test_each_completion_keeps_its_columns_when_it_is_scored_alone():
             raise ValueError("not this one")
         return [1.0]
 
-    columns = {"answer": ["1", "2", "3"], "state": {"step": 3}, "sources": ("x", "y", "z"), "label": "abc", "few": [1, 2]}
+    columns = {
+        "answer": ["1", "2", "3"],
+        "state": {"step": 3},
+        "sources": ("x", "y", "z"),
+        "label": "abc",
+        "few": [1, 2],
+    }
     scores, faults = checked_scores(some_reward, ["a", "b", "c"], columns)
     rest = {"label": "abc", "few": [1, 2]}
     assert scores == [1.0, 1.0, None] and len(faults) == 1
@@ -219,16 +231,21 @@ def test_what_logs_a_value_a_batch_is_called_for_the_batch_only():
         log_metric("longest", max(map(len, completions)))
         return [1 / len(text) for text in completions]
 
-    columns = {"log_extra": lambda *row: logged.append(row), "log_metric": lambda *row: logged.append(row)}
+    columns = {
+        "log_extra": lambda *row: logged.append(row),
+        "log_metric": lambda *row: logged.append(row),
+    }
     scores, (fault,) = checked_scores(some_reward, ["ab", ""], columns)
     assert scores == [0.5, None] and "ZeroDivisionError" in str(fault)
     assert logged == [("length", [2, 0]), ("longest", 2)]
 
 
-# --- The fault itself --------------------------------------------------------------------------------------------------
+# --- The fault itself -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("completion", [RIGHT, [{"role": "assistant", "content": RIGHT}]], ids=["text", "chat"])
+@pytest.mark.parametrize(
+    "completion", [RIGHT, [{"role": "assistant", "content": RIGHT}]], ids=["text", "chat"]
+)
 def test_a_fault_holds_the_text_of_the_completion(completion):
     _, (fault,) = checked_scores(one_each(math.nan), [completion], {})
     assert fault.completion == RIGHT and repr(RIGHT) in str(fault)
@@ -265,4 +282,9 @@ def test_a_fault_is_json_even_with_lone_surrogates():
 
 
 def test_an_ordinary_fault_is_logged_as_it_is():
-    assert Fault("r", 3, "é\n", "raised").as_dict() == {"reward": "r", "position": 3, "completion": "é\n", "what": "raised"}
+    assert Fault("r", 3, "é\n", "raised").as_dict() == {
+        "reward": "r",
+        "position": 3,
+        "completion": "é\n",
+        "what": "raised",
+    }

@@ -14,14 +14,18 @@ KEY = "sk-a-secret-of-the-test"
 THREE = ["one", "two", "three"]
 
 
-# --- The budget --------------------------------------------------------------------------------------------------------------
+# --- The budget -----------------------------------------------------------------------------------
 
 
 def test_a_budget_in_calls_is_never_passed(serve):
     server = serve(score(10))
     judge = judge_of(server, budget_calls=5, parallel=8)
     scores, told = unjudged(judge, [f"text {n}" for n in range(12)])
-    assert len(server.requests) == 5 == judge.calls and scores.count(1.0) == 5 and scores.count(None) == 7
+    assert (
+        len(server.requests) == 5 == judge.calls
+        and scores.count(1.0) == 5
+        and scores.count(None) == 7
+    )
     assert "7 × the budget of 5 calls is spent" in told
     assert unjudged(judge, ["another"])[0] == [None] and len(server.requests) == 5
 
@@ -29,7 +33,9 @@ def test_a_budget_in_calls_is_never_passed(serve):
 def test_calls_that_fail_are_spent_too(serve):
     server = serve((500, {}, b""))
     judge = judge_of(server, budget_calls=3, retries=4)
-    assert "the budget of 3 calls is spent" in unjudged(judge, ["x"])[1] and len(server.requests) == 3
+    assert (
+        "the budget of 3 calls is spent" in unjudged(judge, ["x"])[1] and len(server.requests) == 3
+    )
     assert judge.tokens == 0
 
 
@@ -47,7 +53,9 @@ def test_a_budget_in_tokens_stops_before_it_is_passed(serve, tokens):
 
 def test_a_limit_among_the_options_is_set_aside_as_well(serve):
     server = serve(score(10))
-    judge = judge_of(server, budget_tokens=9000, options={"max_tokens": None, "max_completion_tokens": 9000})
+    judge = judge_of(
+        server, budget_tokens=9000, options={"max_tokens": None, "max_completion_tokens": 9000}
+    )
     assert unjudged(judge, ["x"])[0] == [None] and server.requests == []
 
 
@@ -60,7 +68,10 @@ def test_what_a_time_out_took_stays_spent(serve):
 def test_several_processes_share_the_budget(serve, monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "2")
     server = serve(score(10))
-    assert unjudged(judge_of(server, budget_calls=5), THREE)[0].count(None) == 1 and len(server.requests) == 2
+    assert (
+        unjudged(judge_of(server, budget_calls=5), THREE)[0].count(None) == 1
+        and len(server.requests) == 2
+    )
 
 
 def test_a_resumed_run_does_not_spend_it_twice_and_a_trial_gives_nothing_back(serve):
@@ -76,7 +87,7 @@ def test_a_resumed_run_does_not_spend_it_twice_and_a_trial_gives_nothing_back(se
     assert resumed.calls == 4
 
 
-# --- The cache ---------------------------------------------------------------------------------------------------------------
+# --- The cache ------------------------------------------------------------------------------------
 
 
 def test_what_was_judged_is_not_asked_again(serve, tmp_path):
@@ -96,7 +107,18 @@ def test_what_was_judged_is_not_asked_again(serve, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "broken", ["", "{", "[]", "null", '{"score": 11}', '{"score": "3"}', '{"reason": ""}', "[" * 10**5, b"\xff"]
+    "broken",
+    [
+        "",
+        "{",
+        "[]",
+        "null",
+        '{"score": 11}',
+        '{"score": "3"}',
+        '{"reason": ""}',
+        "[" * 10**5,
+        b"\xff",
+    ],
 )
 def test_a_damaged_entry_is_asked_anew_and_mended(serve, tmp_path, broken):
     server = serve(score(3))
@@ -105,7 +127,9 @@ def test_a_damaged_entry_is_asked_anew_and_mended(serve, tmp_path, broken):
     (entry,) = tmp_path.rglob("*.json")
     entry.write_bytes(broken if isinstance(broken, bytes) else broken.encode())
     assert run(judge, ["a"]) == [0.3] and run(judge, ["a"]) == [0.3] and len(server.requests) == 2
-    assert [path.name for path in tmp_path.rglob("*.*")] == [entry.name], "nothing half written is left"
+    assert [path.name for path in tmp_path.rglob("*.*")] == [entry.name], (
+        "nothing half written is left"
+    )
 
 
 def test_failures_are_not_kept(serve, tmp_path):
@@ -121,7 +145,7 @@ def test_a_cache_that_cannot_be_written_is_told_and_costs_no_score(serve, tmp_pa
         assert run(judge, ["a"]) == [0.3]
 
 
-# --- The key -----------------------------------------------------------------------------------------------------------------
+# --- The key --------------------------------------------------------------------------------------
 
 
 def test_the_key_is_sent_and_nowhere_else_to_be_seen(serve, tmp_path, monkeypatch, capsys):

@@ -1,4 +1,7 @@
-"""The laboratory: rewards with weights, tried on cases and measured on groups. Attacks and verdicts have files of their own."""
+"""The laboratory: rewards with weights, tried on cases and measured on groups.
+
+Attacks and verdicts have files of their own.
+"""
 
 import json
 import math
@@ -9,15 +12,34 @@ import pandas as pd
 import pytest
 from told import told
 from transformers import AutoTokenizer
-from trl.rewards import get_repetition_penalty_reward, get_soft_overlong_punishment, think_format_reward
+from trl.rewards import (
+    get_repetition_penalty_reward,
+    get_soft_overlong_punishment,
+    think_format_reward,
+)
 
-from helpers.tags import THINK_ANSWER, TagFormat, completion_text
 from helpers.presets import PRESETS
-from helpers.rewards import (AdaptiveReward, correctness_reward, format_reward, incremental_format_reward, max_length_reward, reward_set, soft_format_reward, substantial_format_reward)
+from helpers.rewards import (
+    AdaptiveReward,
+    correctness_reward,
+    format_reward,
+    incremental_format_reward,
+    max_length_reward,
+    reward_set,
+    soft_format_reward,
+    substantial_format_reward,
+)
 from helpers.rewards.lab import Lab, load_cases, stored_groups
 from helpers.rewards.lab.verdicts import differences
+from helpers.tags import THINK_ANSWER, TagFormat, completion_text
 
-CASED = [correctness_reward, format_reward, substantial_format_reward, soft_format_reward, incremental_format_reward]
+CASED = [
+    correctness_reward,
+    format_reward,
+    substantial_format_reward,
+    soft_format_reward,
+    incremental_format_reward,
+]
 pytestmark = pytest.mark.filterwarnings("ignore:.*have no answer")
 
 
@@ -27,14 +49,16 @@ def lab_of(*weights: float) -> Lab:
 
 
 def rows_for(groups: list) -> pd.DataFrame:
-    return pd.DataFrame({"question": [f"q{at}" for at in range(len(groups))], "answer": ["4"] * len(groups)})
+    return pd.DataFrame(
+        {"question": [f"q{at}" for at in range(len(groups))], "answer": ["4"] * len(groups)}
+    )
 
 
 def signal_of(groups: list[list[str]], *weights: float) -> dict:
     return lab_of(*weights).signal(rows_for(groups), groups)
 
 
-# --- A lab -------------------------------------------------------------------------------------------------------------
+# --- A lab ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -44,8 +68,16 @@ def signal_of(groups: list[list[str]], *weights: float) -> dict:
         ([format_reward], [1.0, 0.5], "1 rewards and 2 weights"),
         ([format_reward, correctness_reward], [1.0], "2 rewards and 1 weights"),
         ([], [], "0 rewards and 0 weights"),
-        ([format_reward, partial(format_reward, tags=THINK_ANSWER)], [1.0, 1.0], "two rewards are called 'format_reward'"),
-        ([format_reward, AdaptiveReward(format_reward)], [1.0, 1.0], "two rewards are called 'format_reward'"),
+        (
+            [format_reward, partial(format_reward, tags=THINK_ANSWER)],
+            [1.0, 1.0],
+            "two rewards are called 'format_reward'",
+        ),
+        (
+            [format_reward, AdaptiveReward(format_reward)],
+            [1.0, 1.0],
+            "two rewards are called 'format_reward'",
+        ),
     ],
 )
 def test_rewards_and_weights_that_do_not_fit_are_refused(functions, weights, says):
@@ -74,7 +106,9 @@ def test_scores_keep_what_a_broken_reward_did_right():
     lab = lab_of(1.0, 0.5)
     table = lab.scores(["1 1", "0.5", "1 0"])
     assert table["total"].tolist() == [1.5, 0.5, 1.0]
-    assert [(fault.reward, fault.position, fault.completion) for fault in lab.faults] == [("b", 1, "0.5")]
+    assert [(fault.reward, fault.position, fault.completion) for fault in lab.faults] == [
+        ("b", 1, "0.5")
+    ]
 
 
 def test_rewards_are_handed_what_trl_hands_them():
@@ -86,13 +120,18 @@ def test_rewards_are_handed_what_trl_hands_them():
 
     lab = Lab([curious_reward], [1.0])
     lab.scores(["a b", "c"], answer=["1", "2"], prompts=["p", "q"])
-    assert seen["completions"] == [[{"role": "assistant", "content": "a b"}], [{"role": "assistant", "content": "c"}]]
+    assert seen["completions"] == [
+        [{"role": "assistant", "content": "a b"}],
+        [{"role": "assistant", "content": "c"}],
+    ]
     assert seen["answer"] == ["1", "2"] and seen["prompts"] == ["p", "q"]
     assert [len(ids) for ids in seen["completion_ids"]] == [2, 1]
     assert lab.faults == []
 
 
-@pytest.mark.parametrize("name", ["prompts", "completion_ids", "trainer_state", "log_extra", "log_metric"])
+@pytest.mark.parametrize(
+    "name", ["prompts", "completion_ids", "trainer_state", "log_extra", "log_metric"]
+)
 def test_a_reward_may_ask_for_anything_trl_always_passes(name):
     def reward(completions, **columns):
         return [float(name in columns)] * len(completions)
@@ -122,7 +161,11 @@ def test_tokens_are_the_tokenizers_where_there_is_one():
 
 
 def test_trls_own_rewards_work():
-    rewards = [get_repetition_penalty_reward(ngram_size=2), think_format_reward, get_soft_overlong_punishment(5, 2)]
+    rewards = [
+        get_repetition_penalty_reward(ngram_size=2),
+        think_format_reward,
+        get_soft_overlong_punishment(5, 2),
+    ]
     lab = Lab(rewards, [1.0, 1.0, 1.0])
     table = lab.scores(["<think>a</think> b", "so so so so", "one two three four five six"])
     assert lab.faults == []
@@ -131,12 +174,17 @@ def test_trls_own_rewards_work():
     assert table["soft_overlong_punishment_reward"].tolist() == [0.0, -0.5, -1.0]
 
 
-# --- Cases -------------------------------------------------------------------------------------------------------------
+# --- Cases ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     "tags",
-    [THINK_ANSWER, TagFormat("reasoning", "final"), TagFormat("answer", "final"), TagFormat("answer", "think")],
+    [
+        THINK_ANSWER,
+        TagFormat("reasoning", "final"),
+        TagFormat("answer", "final"),
+        TagFormat("answer", "think"),
+    ],
     ids=lambda tags: tags.spec,
 )
 def test_our_rewards_score_our_cases_as_expected(tags):
@@ -150,7 +198,9 @@ def test_our_rewards_score_our_cases_as_expected(tags):
 
 def write_cases(tmp_path, *cases: dict | str):
     path = tmp_path / "mine.jsonl"
-    lines = [case if isinstance(case, str) else json.dumps(case, ensure_ascii=False) for case in cases]
+    lines = [
+        case if isinstance(case, str) else json.dumps(case, ensure_ascii=False) for case in cases
+    ]
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return path
 
@@ -159,21 +209,39 @@ def test_a_case_file_of_ones_own_brings_its_columns(tmp_path):
     def near_reward(completions, answer, slack=None, **columns):
         texts = map(completion_text, completions)
         return [
-            float(abs(float(text) - float(gold)) <= (room or 0)) for text, gold, room in zip(texts, answer, slack, strict=True)
+            float(abs(float(text) - float(gold)) <= (room or 0))
+            for text, gold, room in zip(texts, answer, slack, strict=True)
         ]
 
     path = write_cases(
         tmp_path,
-        {"name": "near", "completion": "5", "answer": "4", "slack": 1, "expected": {"near_reward": 1}},
+        {
+            "name": "near",
+            "completion": "5",
+            "answer": "4",
+            "slack": 1,
+            "expected": {"near_reward": 1},
+        },
         "",
-        {"name": "far", "completion": "6", "answer": "4", "slack": 1, "expected": {"near_reward": 0.0}},
+        {
+            "name": "far",
+            "completion": "6",
+            "answer": "4",
+            "slack": 1,
+            "expected": {"near_reward": 0.0},
+        },
         {"name": "no slack", "completion": "5", "answer": "4", "expected": {"near_reward": 1}},
         {"name": "no matter", "completion": "5", "answer": "4"},
     )
     lab = Lab([near_reward], [2.0])
     cases = lab.cases(path)
-    assert cases["total"].to_dict() == {"near": 2.0, "far": 0.0, "no slack": 0.0, "no matter": 0.0} and not lab.faults
-    assert differences(cases).to_dict("records") == [{"case": "no slack", "reward": "near_reward", "expected": 1, "score": 0}]
+    assert (
+        cases["total"].to_dict() == {"near": 2.0, "far": 0.0, "no slack": 0.0, "no matter": 0.0}
+        and not lab.faults
+    )
+    assert differences(cases).to_dict("records") == [
+        {"case": "no slack", "reward": "near_reward", "expected": 1, "score": 0}
+    ]
 
 
 def test_a_line_is_what_ends_in_a_newline(tmp_path):
@@ -208,13 +276,15 @@ def test_a_file_without_a_case_is_refused(tmp_path):
         load_cases(write_cases(tmp_path, "", " "))
 
 
-# --- Signal ------------------------------------------------------------------------------------------------------------
+# --- Signal ---------------------------------------------------------------------------------------
 
 SQUARE = ["0 0", "0 1", "1 0", "1 1"]  # two rewards that have nothing to do with one another
 
 
 def advantages(group: list[str], weights: tuple) -> tuple[np.ndarray, np.ndarray]:
-    """TRL's advantage of one group, group-scaled, and what each reward puts into it (completions by rewards)."""
+    """TRL's advantage of one group, group-scaled, and what each reward puts into it (completions by
+    rewards).
+    """
     weighted = np.array([[float(word) for word in text.split()] for text in group]) * weights
     total = weighted.sum(axis=1)
     spread = total.std(ddof=1) + 1e-4
@@ -228,7 +298,9 @@ def test_signal_by_hand():
     assert (signal["groups"], signal["group_size"], signal["judges"]) == (2, 4, ["a"])
     assert (a["weight"], b["weight"]) == (1.0, 2.0)
     assert (a["mean"], b["mean"]) == (0.75, 0.6875)
-    assert a["within_group_std"] == pytest.approx(math.sqrt(1 / 3) / 2) and b["within_group_std"] == pytest.approx(0.125)
+    assert a["within_group_std"] == pytest.approx(math.sqrt(1 / 3) / 2) and b[
+        "within_group_std"
+    ] == pytest.approx(0.125)
     assert (a["zero_spread"], b["zero_spread"]) == (0.5, 0.5)
     assert signal["total"] == {"mean": 2.125, "zero_spread": 0.5}
     assert signal["pass_rate"] == [0.5, 1.0]
@@ -246,7 +318,9 @@ def test_signal_by_hand():
 )
 def test_rewards_that_have_nothing_in_common_share_the_advantage_by_squared_weight(weights, shares):
     rewards = signal_of([SQUARE], *weights)["rewards"]
-    assert (rewards["a"]["advantage_share"], rewards["b"]["advantage_share"]) == pytest.approx(shares)
+    assert (rewards["a"]["advantage_share"], rewards["b"]["advantage_share"]) == pytest.approx(
+        shares
+    )
     assert rewards["a"]["rank_correlation"] == {"b": pytest.approx(0)}
 
 
@@ -268,7 +342,9 @@ def test_half_a_score_passes():
 
 
 def test_ranks_are_what_is_correlated():
-    rewards = signal_of([["1 10 4", "2 1000 3"], ["3 1001 2", "4 9999 1"]], 1.0, 1.0, 1.0)["rewards"]
+    rewards = signal_of([["1 10 4", "2 1000 3"], ["3 1001 2", "4 9999 1"]], 1.0, 1.0, 1.0)[
+        "rewards"
+    ]
     assert rewards["a"]["rank_correlation"] == {"b": pytest.approx(1.0), "c": pytest.approx(-1.0)}
 
 
@@ -293,9 +369,14 @@ def test_rows_that_a_reward_cannot_judge_stay_out_of_its_mean():
 
 
 def test_a_completion_that_no_reward_judges_is_left_out_of_its_group_as_in_trl():
-    left_out, without = signal_of([["1 0", "- -", "0 0.5", "1 1"]], 1.0, 1.0), signal_of([["1 0", "0 0.5", "1 1"]], 1.0, 1.0)
+    left_out, without = (
+        signal_of([["1 0", "- -", "0 0.5", "1 1"]], 1.0, 1.0),
+        signal_of([["1 0", "0 0.5", "1 1"]], 1.0, 1.0),
+    )
     assert left_out["total"] == without["total"]
-    shares = [[s["advantage_share"] for s in signal["rewards"].values()] for signal in (left_out, without)]
+    shares = [
+        [s["advantage_share"] for s in signal["rewards"].values()] for signal in (left_out, without)
+    ]
     assert shares[0] == pytest.approx(shares[1])
     assert signal_of([["1 1", "- -", "1 1"]], 1.0, 1.0)["total"]["zero_spread"] == 1.0
 
@@ -315,7 +396,7 @@ def test_groups_without_a_spread_or_a_row_are_refused(rows, groups, says):
         lab_of(1.0).signal(rows_for([[]] * rows), groups)
 
 
-# --- Stored completions, speed -----------------------------------------------------------------------------------------
+# --- Stored completions, speed --------------------------------------------------------------------
 
 
 def test_the_completions_of_a_run_become_groups(tmp_path):
@@ -334,20 +415,28 @@ def test_the_completions_of_a_run_become_groups(tmp_path):
     table.to_parquet(tmp_path / "completions.parquet")
     rows, groups = stored_groups(pd.read_parquet(tmp_path / "completions.parquet"))
     assert groups == [["x1", "x2"], ["y1", "y2"], ["x3", "x4"]]
-    assert rows[["step", "question", "answer"]].values.tolist() == [[1, "a", "1"], [1, "b", "2"], [2, "a", "1"]]
+    assert rows[["step", "question", "answer"]].values.tolist() == [
+        [1, "a", "1"],
+        [1, "b", "2"],
+        [2, "a", "1"],
+    ]
     signal = Lab(*reward_set("math")).signal(rows, groups)
     assert (signal["groups"], signal["group_size"]) == (3, 2)
 
 
 def test_stored_completions_need_no_step():
-    table = pd.DataFrame({"question": ["b", "a", "b"], "answer": ["4", "1", "4"], "completion": ["x", "y", "z"]})
+    table = pd.DataFrame(
+        {"question": ["b", "a", "b"], "answer": ["4", "1", "4"], "completion": ["x", "y", "z"]}
+    )
     rows, groups = stored_groups(table)
     assert groups == [["x", "z"]] and rows.to_dict("records") == [{"question": "b", "answer": "4"}]
 
 
 @pytest.mark.parametrize("column", ["question", "completion"])
 def test_a_missing_column_of_stored_completions_is_named(column):
-    table = pd.DataFrame({"question": ["a"], "answer": ["1"], "completion": ["x"]}).drop(columns=column)
+    table = pd.DataFrame({"question": ["a"], "answer": ["1"], "completion": ["x"]}).drop(
+        columns=column
+    )
     with pytest.raises(ValueError, match=f"'{column}' is missing"):
         stored_groups(table)
 
@@ -366,7 +455,9 @@ def test_speed_is_a_positive_number_a_reward_on_as_many_as_it_says():
     assert seen == [(5, 5), (1000, 1000)] and lab.faults == []
 
 
-@pytest.mark.parametrize("completions", [None, ["one"], ["text"] * 2500], ids=["none", "one", "many"])
+@pytest.mark.parametrize(
+    "completions", [None, ["one"], ["text"] * 2500], ids=["none", "one", "many"]
+)
 def test_speed_needs_no_signal(completions):
     seen = []
 
@@ -380,9 +471,18 @@ def test_speed_needs_no_signal(completions):
 @pytest.mark.parametrize(
     ("line", "problem"),
     [
-        ('{"name": "a\\\\ud800", "completion": "x"}', "`name` is 'a.*ud800', which no file can hold"),
-        ('{"name": "a", "completion": "x", "expected": {"correctness_reward": NaN}}', "'correctness_reward' is nan"),
-        ('{"name": "a", "completion": "x", "expected": {"correctness_reward": 1e999}}', "'correctness_reward' is inf"),
+        (
+            '{"name": "a\\\\ud800", "completion": "x"}',
+            "`name` is 'a.*ud800', which no file can hold",
+        ),
+        (
+            '{"name": "a", "completion": "x", "expected": {"correctness_reward": NaN}}',
+            "'correctness_reward' is nan",
+        ),
+        (
+            '{"name": "a", "completion": "x", "expected": {"correctness_reward": 1e999}}',
+            "'correctness_reward' is inf",
+        ),
     ],
 )
 def test_a_case_that_cannot_be_shown_or_met_is_named_with_its_line(tmp_path, line, problem):

@@ -1,4 +1,6 @@
-"""How long a completion is: what earns at which length, in which unit, and which options are refused."""
+"""How long a completion is: what earns at which length, in which unit, and which options
+are refused.
+"""
 
 from functools import partial
 
@@ -9,14 +11,16 @@ from helpers.rewards import max_length_reward, min_length_reward, target_length_
 TARGET = partial(target_length_reward, target=4)
 LEAST = partial(min_length_reward, minimum=4)
 MOST = partial(max_length_reward, maximum=4)
-each_reward = pytest.mark.parametrize("reward", [TARGET, LEAST, MOST], ids=["target", "minimum", "maximum"])
+each_reward = pytest.mark.parametrize(
+    "reward", [TARGET, LEAST, MOST], ids=["target", "minimum", "maximum"]
+)
 
 
 def words(count: int) -> str:
     return " ".join(["word"] * count)
 
 
-# --- What earns --------------------------------------------------------------------------------------------------------
+# --- What earns -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -55,7 +59,9 @@ def test_the_target_earns_most_and_both_sides_fall_alike(length, tolerance, earn
         (1000, 1.0, 0.0),
     ],
 )
-def test_a_bound_is_free_on_its_own_side_and_a_slope_on_the_other(length, at_least_four, at_most_four):
+def test_a_bound_is_free_on_its_own_side_and_a_slope_on_the_other(
+    length, at_least_four, at_most_four
+):
     assert LEAST([words(length)]) == [at_least_four]
     assert MOST([words(length)]) == [at_most_four]
 
@@ -67,7 +73,7 @@ def test_each_completion_is_scored_for_itself(reward):
     assert reward([[{"role": "assistant", "content": text}] for text in texts]) == reward(texts)
 
 
-# --- Units -------------------------------------------------------------------------------------------------------------
+# --- Units ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -91,7 +97,9 @@ def test_words_are_runs_of_non_space_and_characters_are_characters(text, unit, l
 @pytest.mark.parametrize("ids", [[], [7], [7] * 3, [7] * 4])
 def test_tokens_are_the_ids_that_trl_passes_whatever_the_text(ids):
     for text in ("", words(50)):
-        assert min_length_reward([text], minimum=4, unit="tokens", completion_ids=[ids]) == [len(ids) / 4]
+        assert min_length_reward([text], minimum=4, unit="tokens", completion_ids=[ids]) == [
+            len(ids) / 4
+        ]
 
 
 @pytest.mark.parametrize("unit", ["words", "characters"])
@@ -106,13 +114,15 @@ def test_only_what_the_assistant_wrote_is_counted():
     assert LEAST([chat]) == [0.5]
 
 
-@pytest.mark.parametrize("completion", [None, [], {}, 3, [None], [{"role": "assistant", "content": None}]])
+@pytest.mark.parametrize(
+    "completion", [None, [], {}, 3, [None], [{"role": "assistant", "content": None}]]
+)
 @each_reward
 def test_a_completion_without_text_has_length_0(reward, completion):
     assert reward([completion]) == reward([""])
 
 
-# --- Refused -----------------------------------------------------------------------------------------------------------
+# --- Refused --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("unit", ["sentences", "Words", "", None, "token"])
@@ -149,7 +159,12 @@ def test_a_target_below_one_is_refused(target):
 
 
 @pytest.mark.parametrize(
-    ("reward", "option"), [(target_length_reward, "target"), (min_length_reward, "minimum"), (max_length_reward, "maximum")]
+    ("reward", "option"),
+    [
+        (target_length_reward, "target"),
+        (min_length_reward, "minimum"),
+        (max_length_reward, "maximum"),
+    ],
 )
 def test_a_length_has_to_be_given(reward, option):
     with pytest.raises(TypeError, match=option):

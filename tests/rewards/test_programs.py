@@ -1,4 +1,6 @@
-"""Rewards that run code: which code counts, what it earns, what cannot be judged, and that nothing is run twice."""
+"""Rewards that run code: which code counts, what it earns, what cannot be judged, and that nothing
+is run twice.
+"""
 
 import pickle
 import warnings
@@ -8,14 +10,24 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from helpers.tags import THINK_ANSWER
-from helpers.rewards import executes_reward, output_match_reward, program_of, reward_set, tests_reward
-from helpers.rewards.code import programs
-from helpers.rewards.lab.attacks import CODE_BATTERY, RIGHT, WRONG
+from helpers.rewards import (
+    executes_reward,
+    output_match_reward,
+    program_of,
+    reward_set,
+    tests_reward,
+)
+from helpers.rewards.code import Limits, Outcome, backend_named, programs, run_code
 from helpers.rewards.lab import CODE_CASES, Lab, load_cases
-from helpers.rewards.code import Limits, Outcome, backend_named, run_code
+from helpers.rewards.lab.attacks import CODE_BATTERY, RIGHT, WRONG
+from helpers.tags import THINK_ANSWER
 
-ADD = ["assert add(1, 2) == 3", "assert add(0, 0) == 0", "assert add(-1, 1) == 0", "assert add(2, 2) == 4"]
+ADD = [
+    "assert add(1, 2) == 3",
+    "assert add(0, 0) == 0",
+    "assert add(-1, 1) == 0",
+    "assert add(2, 2) == 4",
+]
 RIGHT_ADD = "def add(a, b):\n    return a + b\n"
 SUM = [{"stdin": "1 2\n", "stdout": "3\n"}, {"stdin": "4 5 6\n", "stdout": "15\n"}]
 ROOMY = Limits(seconds=20.0)  # for what a busy machine may take long for
@@ -50,7 +62,7 @@ class Counting:
         return run_code(jobs, limits)
 
 
-# --- Which code counts -----------------------------------------------------------------------------------------
+# --- Which code counts ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -93,7 +105,7 @@ def test_another_language_can_be_asked_for():
     assert (program_of(both, language="rust"), program_of(both)) == ("let x = 1;\n", "x = 1\n")
 
 
-# --- What it earns ------------------------------------------------------------------------------------------
+# --- What it earns --------------------------------------------------------------------------------
 
 EARNED = {  # the program: (share of the four tests, all or nothing, runs)
     RIGHT_ADD: (1.0, 1.0, 1.0),
@@ -121,8 +133,14 @@ EARNED = {  # the program: (share of the four tests, all or nothing, runs)
 
 
 def test_a_program_earns_the_tests_that_it_passes():
-    completions, columns = [fenced(code) for code in EARNED], {"tests": [ADD] * len(EARNED), "limits": Limits(seconds=0.5)}
-    share, whole = tests_reward(completions, **columns), tests_reward(completions, share=False, **columns)
+    completions, columns = (
+        [fenced(code) for code in EARNED],
+        {"tests": [ADD] * len(EARNED), "limits": Limits(seconds=0.5)},
+    )
+    share, whole = (
+        tests_reward(completions, **columns),
+        tests_reward(completions, share=False, **columns),
+    )
     runs = executes_reward(completions, **columns)
     assert dict(zip(EARNED, zip(share, whole, runs, strict=True), strict=True)) == EARNED
 
@@ -140,7 +158,9 @@ def test_the_other_back_end_gives_the_same_scores_and_those_that_monty_cannot():
     lacking = [fenced("import heapq\n" + RIGHT_ADD)]
     assert tests_reward(lacking, tests=[ADD], backend="sandlock", limits=ROOMY) == [1.0]
     pair = [{"stdin": "ab", "stdout": "ba"}]
-    assert output_match_reward([fenced("print(input()[::-1])")], **(columns | {"tests": [pair]})) == [1.0]
+    assert output_match_reward(
+        [fenced("print(input()[::-1])")], **(columns | {"tests": [pair]})
+    ) == [1.0]
 
 
 def test_without_tests_a_program_is_run_as_a_script():
@@ -162,8 +182,14 @@ def test_without_tests_a_program_is_run_as_a_script():
     ],
 )
 def test_what_is_printed_must_be_the_same_but_for_white_space_at_the_ends(program, earned):
-    assert output_match_reward([fenced(program)], tests=[SUM]) == [earned] == tests_reward([fenced(program)], tests=[SUM])
-    assert output_match_reward([fenced(program)], tests=[SUM], share=False) == [float(earned == 1.0)]
+    assert (
+        output_match_reward([fenced(program)], tests=[SUM])
+        == [earned]
+        == tests_reward([fenced(program)], tests=[SUM])
+    )
+    assert output_match_reward([fenced(program)], tests=[SUM], share=False) == [
+        float(earned == 1.0)
+    ]
 
 
 def test_the_limits_are_arguments():
@@ -172,7 +198,9 @@ def test_the_limits_are_arguments():
     assert tests_reward([long], **columns) == [1.0]
     assert tests_reward([long], limits=Limits(output=500), **columns) == [0.0]
     big = "def f():\n    return len([0] * 10_000_000)"
-    assert tests_reward([big], tests=["assert f() == 10_000_000"], limits=Limits(memory=5_000_000)) == [0.0]
+    assert tests_reward(
+        [big], tests=["assert f() == 10_000_000"], limits=Limits(memory=5_000_000)
+    ) == [0.0]
 
 
 def test_functions_of_one_program_are_tested_together():
@@ -192,12 +220,15 @@ def test_each_row_has_its_own_tests_and_entry_point():
 
 def test_long_arrays_of_two_rows_are_not_taken_for_one():
     """Parquet gives arrays, whose repr leaves out what lies in the middle of a long one."""
-    rows = [[{"call": "f", "args": [], "value": np.array([*range(1000), n, *range(1000)])}] for n in (1, 2)]
+    rows = [
+        [{"call": "f", "args": [], "value": np.array([*range(1000), n, *range(1000)])}]
+        for n in (1, 2)
+    ]
     program = "def f():\n    return [*range(1000), 2, *range(1000)]"
     assert tests_reward([program] * 2, tests=[np.array(tests) for tests in rows]) == [0.0, 1.0]
 
 
-# --- What cannot be judged -----------------------------------------------------------------------------------------
+# --- What cannot be judged ------------------------------------------------------------------------
 
 
 def test_what_cannot_be_judged_is_none_and_told_once_with_its_number():
@@ -206,12 +237,19 @@ def test_what_cannot_be_judged_is_none_and_told_once_with_its_number():
     completions = [good, good, needs, good, good, needs]
     scores, (told,), metrics = judged(tests_reward, completions, tests=tests)
     assert scores == [1.0, None, None, None, None, None]
-    assert told.startswith("tests_reward: 5 of 6 completions were not judged and score None: 3 × tests that cannot be read")
+    assert told.startswith(
+        "tests_reward: 5 of 6 completions were not judged and score None: 3 × tests that cannot "
+        "be read"
+    )
     assert (
         "neither JSON nor Python" in told
         and "2 × programs that the sandbox cannot run (such as: monty has no module heapq)" in told
     )
-    assert metrics == {"tests_reward/unreadable": 0.5, "tests_reward/unsupported": 2 / 6, "tests_reward/several_blocks": 0.0}
+    assert metrics == {
+        "tests_reward/unreadable": 0.5,
+        "tests_reward/unsupported": 2 / 6,
+        "tests_reward/several_blocks": 0.0,
+    }
 
 
 @pytest.mark.parametrize("reward", [tests_reward, output_match_reward])
@@ -227,21 +265,30 @@ def test_tests_of_the_other_kind_are_not_for_this_reward():
 
 
 def test_blocks_to_choose_from_are_counted():
-    _, told, metrics = judged(tests_reward, [fenced("x = 1") + fenced(RIGHT_ADD), fenced(RIGHT_ADD)], tests=[ADD] * 2)
+    _, told, metrics = judged(
+        tests_reward, [fenced("x = 1") + fenced(RIGHT_ADD), fenced(RIGHT_ADD)], tests=[ADD] * 2
+    )
     assert metrics["tests_reward/several_blocks"] == 0.5 and told == []
 
 
 def test_a_back_end_that_is_not_known_is_refused():
-    with pytest.raises(ValueError, match=r"the sandbox 'montey' is not known. Did you mean 'monty'\?"):
+    with pytest.raises(
+        ValueError, match=r"the sandbox 'montey' is not known. Did you mean 'monty'\?"
+    ):
         tests_reward([RIGHT_ADD], tests=[ADD], backend="montey")
 
 
-# --- One call, and no program twice ----------------------------------------------------------------------------------
+# --- One call, and no program twice ---------------------------------------------------------------
 
 
 def test_a_batch_is_one_call_with_each_distinct_program_once():
     backend = Counting()
-    completions = [fenced(RIGHT_ADD), f"Sure:\n{fenced(RIGHT_ADD)}", fenced("def add(a, b):\n    return 0"), ""]
+    completions = [
+        fenced(RIGHT_ADD),
+        f"Sure:\n{fenced(RIGHT_ADD)}",
+        fenced("def add(a, b):\n    return 0"),
+        "",
+    ]
     assert tests_reward(completions, tests=[ADD] * 4, backend=backend) == [1.0, 1.0, 0.5, 0.0]
     assert [len(batch) for batch in backend.batches] == [2]
     assert executes_reward(completions, tests=[ADD] * 4, backend=backend) == [1.0, 1.0, 1.0, 0.0]
@@ -250,13 +297,22 @@ def test_a_batch_is_one_call_with_each_distinct_program_once():
 
 @pytest.mark.parametrize(
     "other",
-    [{"tests": [["assert add(1, 3) == 4"]]}, {"limits": Limits(seconds=3.0)}, {"completions": [RIGHT_ADD + "\n"]}],
+    [
+        {"tests": [["assert add(1, 3) == 4"]]},
+        {"limits": Limits(seconds=3.0)},
+        {"completions": [RIGHT_ADD + "\n"]},
+    ],
     ids=["inputs", "limits", "program"],
 )
 def test_outcomes_are_those_of_the_same_program_inputs_limits_and_back_end(other):
     backend = Counting()
     called = {"completions": [RIGHT_ADD], "tests": [ADD], "backend": backend}
-    assert tests_reward(**called) == tests_reward(**called) == tests_reward(**(called | other)) == [1.0]
+    assert (
+        tests_reward(**called)
+        == tests_reward(**called)
+        == tests_reward(**(called | other))
+        == [1.0]
+    )
     assert len(backend.batches) == 2
     assert tests_reward(**(called | {"backend": Counting()})) == [1.0] and len(backend.batches) == 2
 
@@ -276,16 +332,27 @@ class Late:
 
     def run(self, jobs, limits):
         self.calls += 1
-        return [[Outcome("timeout")] * len(job.inputs) for job in jobs] if self.calls == 1 else run_code(jobs, limits)
+        return (
+            [[Outcome("timeout")] * len(job.inputs) for job in jobs]
+            if self.calls == 1
+            else run_code(jobs, limits)
+        )
 
 
 def test_a_time_out_is_remembered_for_the_batch_and_not_for_good(monkeypatch):
     late = Late()
-    assert [tests_reward([RIGHT_ADD], tests=[ADD], backend=late) for _ in range(2)] == [[0.0], [0.0]] and late.calls == 1
+    assert [tests_reward([RIGHT_ADD], tests=[ADD], backend=late) for _ in range(2)] == [
+        [0.0],
+        [0.0],
+    ] and late.calls == 1
     programs.forget()
     monkeypatch.setattr(programs, "_STALE", 0.0)
     late = Late()
-    assert [tests_reward([RIGHT_ADD], tests=[ADD], backend=late) for _ in range(3)] == [[0.0], [1.0], [1.0]] and late.calls == 2
+    assert [tests_reward([RIGHT_ADD], tests=[ADD], backend=late) for _ in range(3)] == [
+        [0.0],
+        [1.0],
+        [1.0],
+    ] and late.calls == 2
 
 
 def test_what_is_remembered_is_bounded(monkeypatch):
@@ -299,15 +366,23 @@ def test_what_is_remembered_is_bounded(monkeypatch):
 def test_it_can_be_pickled_with_its_options():
     bound = partial(tests_reward, share=False, limits=Limits(seconds=1.0), tags=THINK_ANSWER)
     text = THINK_ANSWER.render("so", RIGHT_ADD)
-    assert pickle.loads(pickle.dumps(bound))([text], tests=[ADD]) == [1.0] == bound([text], tests=[ADD])
+    assert (
+        pickle.loads(pickle.dumps(bound))([text], tests=[ADD])
+        == [1.0]
+        == bound([text], tests=[ADD])
+    )
 
 
-# --- In the laboratory ------------------------------------------------------------------------------------------
+# --- In the laboratory ----------------------------------------------------------------------------
 
 ROWS = pd.DataFrame(
     {
         "question": ["Add two numbers.", "The largest of a list.", "Say how long a text is."],
-        "answer": [RIGHT_ADD, "```python\ndef largest(xs):\n    return max(xs)\n```", "def size(text):\n    return len(text)"],
+        "answer": [
+            RIGHT_ADD,
+            "```python\ndef largest(xs):\n    return max(xs)\n```",
+            "def size(text):\n    return len(text)",
+        ],
         "tests": [
             [ADD[0], ADD[3]],
             ["assert largest([1, 3, 2]) == 3", "assert largest([-1]) == -1"],
@@ -338,12 +413,27 @@ def attacked(recwarn):
 def test_no_attack_on_the_code_set_beats_a_program_that_tries(attacked):
     table = attacked(ROWS)
     assert table.loc[table["wins"] > 0].index.tolist() == []
-    assert table.loc[RIGHT, ["tests_reward", "executes_reward", "total"]].tolist() == [1.0, 1.0, 1.5]
-    assert table.loc[WRONG, ["tests_reward", "executes_reward", "total"]].tolist() == [0.0, 1.0, 0.5]
+    assert table.loc[RIGHT, ["tests_reward", "executes_reward", "total"]].tolist() == [
+        1.0,
+        1.0,
+        1.5,
+    ]
+    assert table.loc[WRONG, ["tests_reward", "executes_reward", "total"]].tolist() == [
+        0.0,
+        1.0,
+        0.5,
+    ]
     assert (
-        table.loc[["wrong, then right", "right, without a language", "right, and what it prints"], "tests_reward"] == 1.0
+        table.loc[
+            ["wrong, then right", "right, without a language", "right, and what it prints"],
+            "tests_reward",
+        ]
+        == 1.0
     ).all()
-    assert len(CODE_BATTERY) >= 25 and set(table.index) == {a.name for a in CODE_BATTERY} | {RIGHT, WRONG}
+    assert len(CODE_BATTERY) >= 25 and set(table.index) == {a.name for a in CODE_BATTERY} | {
+        RIGHT,
+        WRONG,
+    }
 
 
 def test_tests_that_can_be_seen_are_written_down_and_held_out_ones_notice(attacked):
@@ -357,24 +447,37 @@ def test_tests_that_can_be_seen_are_written_down_and_held_out_ones_notice(attack
 @pytest.mark.filterwarnings("ignore:tests_reward.*cannot run")
 def test_a_share_of_the_tests_can_be_guessed_and_all_of_them_cannot():
     truths = {"question": "Is it even?", "answer": "def even(n):\n    return n % 2 == 0"}
-    rows = pd.DataFrame([truths | {"tests": ["assert even(2)", "assert not even(1)", "assert even(4) is True"]}])
-    tables = [Lab([partial(tests_reward, share=share)], [1.0]).attacks(rows, battery=CODE_BATTERY) for share in (True, False)]
+    rows = pd.DataFrame(
+        [truths | {"tests": ["assert even(2)", "assert not even(1)", "assert even(4) is True"]}]
+    )
+    tables = [
+        Lab([partial(tests_reward, share=share)], [1.0]).attacks(rows, battery=CODE_BATTERY)
+        for share in (True, False)
+    ]
     guess = "it prints that it passed"  # and returns True
     assert [table.loc[guess, "tests_reward"] for table in tables] == [pytest.approx(2 / 3), 0.0]
     assert [table.loc[guess, "wins"] for table in tables] == [1.0, 0.0]
 
 
 def test_scripts_can_be_attacked_too(attacked):
-    rows = pd.DataFrame({"question": ["Add."], "answer": ["print(sum(map(int, input().split())))"], "tests": [SUM]})
+    rows = pd.DataFrame(
+        {"question": ["Add."], "answer": ["print(sum(map(int, input().split())))"], "tests": [SUM]}
+    )
     table = attacked(rows)
-    assert (table["wins"] == 0).all() and table.loc[RIGHT, "tests_reward"] == 1.0 and table.loc[WRONG, "executes_reward"] == 1.0
+    assert (
+        (table["wins"] == 0).all()
+        and table.loc[RIGHT, "tests_reward"] == 1.0
+        and table.loc[WRONG, "executes_reward"] == 1.0
+    )
 
 
 def test_every_case_of_a_program_scores_what_it_should():
     lab = Lab(*reward_set("code"))
     table = lab.cases(CODE_CASES)
     for reward in lab.names:
-        pd.testing.assert_series_equal(table[reward], table[f"expected {reward}"], check_names=False, check_dtype=False)
+        pd.testing.assert_series_equal(
+            table[reward], table[f"expected {reward}"], check_names=False, check_dtype=False
+        )
     assert lab.faults == [] and len(table) == len(load_cases(CODE_CASES)) >= 19
 
 
@@ -387,7 +490,14 @@ class Unlucky:
     def run(self, jobs, limits):
         """As `Backend.run`."""
         self.asked += 1
-        return [[Outcome("unsupported", message="down") if self.asked == 1 else Outcome("value", value=3)] for _ in jobs]
+        return [
+            [
+                Outcome("unsupported", message="down")
+                if self.asked == 1
+                else Outcome("value", value=3)
+            ]
+            for _ in jobs
+        ]
 
 
 def test_a_fault_of_the_machine_is_not_remembered():
@@ -399,5 +509,7 @@ def test_a_fault_of_the_machine_is_not_remembered():
 
 @pytest.mark.parametrize("column", ["tests", "entry_point"])
 def test_a_column_of_another_length_is_named(column):
-    with pytest.raises(ValueError, match=f"tests_reward: {column} has 0 rows, and there are 1 completions"):
+    with pytest.raises(
+        ValueError, match=f"tests_reward: {column} has 0 rows, and there are 1 completions"
+    ):
         tests_reward(["x"], **({"tests": ["assert f(1) == 1"]} | {column: []}))

@@ -1,6 +1,8 @@
-"""For each kind of answer: another spelling never turns right into wrong, another answer never wrong into right.
+"""For each kind of answer: another spelling never turns right into wrong, another answer never
+wrong into right.
 
-ANSWER_EXAMPLES sets how many of each are tried (10,000 were, by hand); they are the same in every run.
+ANSWER_EXAMPLES sets how many of each are tried (10,000 were, by hand); they are the same in every
+run.
 """
 
 import os

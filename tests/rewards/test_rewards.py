@@ -1,4 +1,6 @@
-"""What every reward keeps to, whichever it is: a score for any completion, TRL's signature, bound tags, pickles, examples."""
+"""What every reward keeps to, whichever it is: a score for any completion, TRL's signature, bound
+tags, pickles, examples.
+"""
 
 import copy
 import doctest
@@ -17,12 +19,24 @@ from trl.trainer.utils import get_callable_name
 
 from helpers import rewards
 from helpers.data.tasks import load_task
+from helpers.rewards import (
+    REWARD_SETS,
+    AdaptiveReward,
+    EnsembleReward,
+    ModelReward,
+    correctness_reward,
+    format_reward,
+    repetition_reward,
+    reward_name,
+    reward_set,
+    target_length_reward,
+)
 from helpers.tags import THINK_ANSWER, TagFormat
-from helpers.rewards import (AdaptiveReward, EnsembleReward, ModelReward, REWARD_SETS, correctness_reward, format_reward, repetition_reward, reward_name, reward_set, target_length_reward)
 
 CUSTOM = TagFormat("reasoning", "final")
 NAMES = sorted(name for name in rewards.__all__ if name.endswith("_reward"))
-# The answer that earns everything, where it is not "4"; a completion that earns less, where "" does not; options it needs.
+# The answer that earns everything, where it is not "4"; a completion that earns less, where "" does
+# not; options it needs.
 CODE = "\n```python\ndef f():\n    return 4\n```\n"
 FULL = {
     "citation_reward": "4 [1]",
@@ -32,7 +46,11 @@ FULL = {
     "executes_reward": CODE,
     "output_match_reward": "\n```python\nprint(4)\n```\n",
 }
-LESS = {"max_length_reward": "a " * 90, "forbidden_patterns_reward": "I cannot", "repetition_reward": "ha " * 90}
+LESS = {
+    "max_length_reward": "a " * 90,
+    "forbidden_patterns_reward": "I cannot",
+    "repetition_reward": "ha " * 90,
+}
 OPTIONS = {
     "target_length_reward": {"target": 40, "unit": "characters", "tolerance": 0.75},
     "min_length_reward": {"minimum": 3},
@@ -52,11 +70,16 @@ COLUMNS = {
     "tests",
     "entry_point",
 }  # arguments that a row of the data is meant to fill
-GIVEN = {"completions", "prompts", "completion_ids", "tags"}  # arguments whose names a source's column cannot have
+# arguments whose names a source's column cannot have
+GIVEN = {"completions", "prompts", "completion_ids", "tags"}
 OBJECTS = {
     "adaptive": AdaptiveReward(format_reward),
-    "ensemble": EnsembleReward([correctness_reward, partial(format_reward, tags=THINK_ANSWER)], how="minimum"),
-    "nested": EnsembleReward([AdaptiveReward(partial(format_reward, tags=THINK_ANSWER))], name="nested"),
+    "ensemble": EnsembleReward(
+        [correctness_reward, partial(format_reward, tags=THINK_ANSWER)], how="minimum"
+    ),
+    "nested": EnsembleReward(
+        [AdaptiveReward(partial(format_reward, tags=THINK_ANSWER))], name="nested"
+    ),
 }
 each_name = pytest.mark.parametrize("name", NAMES)
 
@@ -90,7 +113,7 @@ def chat(text: str) -> list[dict]:
     return [{"role": "assistant", "content": text}]
 
 
-# --- Any completion gets a score ---------------------------------------------------------------------------------------
+# --- Any completion gets a score ------------------------------------------------------------------
 
 HOSTILE = [
     "9" * 10**6,
@@ -134,8 +157,11 @@ def test_hostile_completions_get_a_score(name, reward, gold):
     scores = reward(HOSTILE, answer=[gold] * len(HOSTILE), sources=[["a"]] * len(HOSTILE))
     assert len(scores) == len(HOSTILE)
     for number, score in enumerate(scores):
-        assert score is None or (isinstance(score, float) and 0 <= score <= 1), f"{number}: {HOSTILE[number]!r:.80}"
-    assert None not in scores or name in ("numeric_reward", "proximity_reward")  # where the row's answer is no number
+        assert score is None or (isinstance(score, float) and 0 <= score <= 1), (
+            f"{number}: {HOSTILE[number]!r:.80}"
+        )
+    # where the row's answer is no number
+    assert None not in scores or name in ("numeric_reward", "proximity_reward")
 
 
 def soup(rng: random.Random) -> str:
@@ -165,7 +191,9 @@ def test_every_score_of_a_tag_soup_is_between_0_and_1(name, reward):
     completions = [soup(rng) for _ in range(300)] + [full(name), LESS.get(name, "")]
     scores = reward(completions, answer=["4"] * 302)
     assert len(scores) == 302
-    assert all(isinstance(score, float) and math.isfinite(score) and 0 <= score <= 1 for score in scores)
+    assert all(
+        isinstance(score, float) and math.isfinite(score) and 0 <= score <= 1 for score in scores
+    )
     # One at a time or as chat messages, the same text earns the same.
     assert [reward([chat(text)], answer=["4"])[0] for text in completions] == scores
 
@@ -182,15 +210,23 @@ def test_no_completions_give_no_scores(name, reward):
     assert reward([], answer=[]) == []
 
 
-# --- As TRL calls it ---------------------------------------------------------------------------------------------------
+# --- As TRL calls it ------------------------------------------------------------------------------
 
 
 @each_name
 def test_other_tags_can_be_bound(name, reward):
     both = [full(name, CUSTOM), full(name)]
-    bound, unbound = (partial(reward, answer=["4", "4"], **tags)(both) for tags in ({"tags": CUSTOM}, {}))
+    bound, unbound = (
+        partial(reward, answer=["4", "4"], **tags)(both) for tags in ({"tags": CUSTOM}, {})
+    )
     assert bound[0] == unbound[1] == 1.0
-    if name in ("correctness_reward", "format_reward", "soft_format_reward", "json_format_reward", "task_reward"):
+    if name in (
+        "correctness_reward",
+        "format_reward",
+        "soft_format_reward",
+        "json_format_reward",
+        "task_reward",
+    ):
         assert bound[1] == unbound[0] == 0.0
 
 
@@ -217,8 +253,12 @@ def test_the_signature_is_trls(name):
     first, *rest = signature.parameters.values()
     assert first.name == "completions" and rest[-1].kind == inspect.Parameter.VAR_KEYWORD
     options = {p.name for p in rest[:-1] if p.default is p.empty}
-    assert options <= {"target", "minimum", "maximum"}, "a reward is called without what the data lacks"
-    assert str(signature).startswith("(completions: 'list'") and "list[float" in str(signature.return_annotation)
+    assert options <= {"target", "minimum", "maximum"}, (
+        "a reward is called without what the data lacks"
+    )
+    assert str(signature).startswith("(completions: 'list'") and "list[float" in str(
+        signature.return_annotation
+    )
 
 
 def arguments_of(name: str) -> list[str]:
@@ -226,7 +266,9 @@ def arguments_of(name: str) -> list[str]:
     return sorted({*named, *GIVEN} - COLUMNS)
 
 
-@pytest.mark.parametrize(("name", "column"), [(name, column) for name in NAMES for column in arguments_of(name)])
+@pytest.mark.parametrize(
+    ("name", "column"), [(name, column) for name in NAMES for column in arguments_of(name)]
+)
 def test_a_source_column_cannot_take_the_place_of_an_argument(tmp_path, name, column, reward):
     path = tmp_path / "rows.jsonl"
     rows = [{"question": f"{n} + 0?", "answer": str(n), column: ["algebra"]} for n in range(4)]
@@ -241,16 +283,27 @@ def test_a_source_column_cannot_take_the_place_of_an_argument(tmp_path, name, co
 def test_a_reward_can_be_pickled(name):
     function = getattr(rewards, name)
     assert pickle.loads(pickle.dumps(function)) is function
-    bound = partial(partial(function, tags=CUSTOM), **{k: v for k, v in OPTIONS.get(name, {}).items() if k not in COLUMNS})
+    bound = partial(
+        partial(function, tags=CUSTOM),
+        **{k: v for k, v in OPTIONS.get(name, {}).items() if k not in COLUMNS},
+    )
     copied = pickle.loads(pickle.dumps(bound))
-    assert copied.func is function and copied.keywords == bound.keywords and reward_name(copied) == name
+    assert (
+        copied.func is function
+        and copied.keywords == bound.keywords
+        and reward_name(copied) == name
+    )
 
 
 @pytest.mark.parametrize("name", OBJECTS)
 def test_a_reward_that_is_an_object_can_be_pickled_and_copied(name):
     ours = copy.deepcopy(OBJECTS[name])
     texts, columns = [said("4"), "", said("5")], {"answer": ["4"] * 3}
-    for copied in (pickle.loads(pickle.dumps(ours)), copy.deepcopy(ours), pickle.loads(pickle.dumps(partial(ours)))):
+    for copied in (
+        pickle.loads(pickle.dumps(ours)),
+        copy.deepcopy(ours),
+        pickle.loads(pickle.dumps(partial(ours))),
+    ):
         original = copy.deepcopy(ours)
         assert [copied(completions=texts, **columns) for _ in range(4)] == [
             original(completions=texts, **columns) for _ in range(4)
@@ -261,7 +314,13 @@ def test_a_reward_that_is_an_object_can_be_pickled_and_copied(name):
 @pytest.mark.parametrize("name", OBJECTS)
 def test_a_reward_that_is_an_object_keeps_to_the_same_call(name):
     ours = copy.deepcopy(OBJECTS[name])
-    extra = {"prompts": [[]], "completion_ids": [[1]], "trainer_state": None, "log_extra": print, "log_metric": print}
+    extra = {
+        "prompts": [[]],
+        "completion_ids": [[1]],
+        "trainer_state": None,
+        "log_extra": print,
+        "log_metric": print,
+    }
     assert ours(completions=[chat(said("4"))], answer=["4"], difficulty=[1], **extra) == [1.0]
     assert ours(completions=[], answer=[]) == []
     scores = ours(completions=HOSTILE, answer=["4"] * len(HOSTILE))
@@ -269,27 +328,48 @@ def test_a_reward_that_is_an_object_keeps_to_the_same_call(name):
 
 
 def test_trls_own_rewards_stand_beside_ours():
-    ours = [correctness_reward, format_reward, repetition_reward, partial(target_length_reward, target=9, unit="tokens")]
+    ours = [
+        correctness_reward,
+        format_reward,
+        repetition_reward,
+        partial(target_length_reward, target=9, unit="tokens"),
+    ]
     theirs = [
-        (trl_rewards.get_soft_overlong_punishment(max_completion_len=10, soft_punish_cache=5), [-0.8, -0.4, 0.0]),
-        (trl_rewards.get_cosine_scaled_reward(max_len=18), [0.75, -0.75 - 0.25 * math.cos(math.pi * 7 / 18), None]),
+        (
+            trl_rewards.get_soft_overlong_punishment(max_completion_len=10, soft_punish_cache=5),
+            [-0.8, -0.4, 0.0],
+        ),
+        (
+            trl_rewards.get_cosine_scaled_reward(max_len=18),
+            [0.75, -0.75 - 0.25 * math.cos(math.pi * 7 / 18), None],
+        ),
         (trl_rewards.get_repetition_penalty_reward(), [-6 / 7, -4 / 5, 0.0]),
         (trl_rewards.think_format_reward, [1.0, 1.0, 0.0]),
     ]
     texts = [THINK_ANSWER.render("so", r"\boxed{4}"), THINK_ANSWER.render("so", r"\boxed{5}"), "4"]
-    row = {"answer": ["4"] * 3, "solution": ["$4$", "$4$", ""], "trainer_state": None, "log_metric": print}
+    row = {
+        "answer": ["4"] * 3,
+        "solution": ["$4$", "$4$", ""],
+        "trainer_state": None,
+        "log_metric": print,
+    }
     call = {
         "prompts": [[{"role": "user", "content": "2 + 2?"}]] * 3,
         "completions": [chat(t) for t in texts],
         "completion_ids": [[1] * 9, [1] * 7, [1]],
     } | row
     assert [reward(**call) for reward in ours[:2]] == [[1.0, 0.0, 0.0], [1.0, 1.0, 0.0]]
-    assert all(0 <= score <= 1 for reward in ours for score in reward(**call)) and ours[3](**call)[0] == 1.0
+    assert (
+        all(0 <= score <= 1 for reward in ours for score in reward(**call))
+        and ours[3](**call)[0] == 1.0
+    )
     for reward, expected in theirs:
-        assert reward(**call) == [None if e is None else pytest.approx(e) for e in expected], reward_name(reward)
+        assert reward(**call) == [None if e is None else pytest.approx(e) for e in expected], (
+            reward_name(reward)
+        )
 
 
-# --- Names -------------------------------------------------------------------------------------------------------------
+# --- Names ----------------------------------------------------------------------------------------
 
 
 class Nameless:
@@ -308,7 +388,10 @@ class Nameless:
         (AdaptiveReward(partial(format_reward, tags=THINK_ANSWER)), "format_reward"),
         (partial(AdaptiveReward(format_reward)), "format_reward"),
         (EnsembleReward([format_reward, correctness_reward]), "mean_of_format_and_correctness"),
-        (EnsembleReward([partial(format_reward), Nameless()], how="minimum"), "minimum_of_format_and_Nameless"),
+        (
+            EnsembleReward([partial(format_reward), Nameless()], how="minimum"),
+            "minimum_of_format_and_Nameless",
+        ),
         (EnsembleReward([format_reward], name="both"), "both"),
         (ModelReward("a/b"), "model_reward"),
         (ModelReward("a/b", name="politeness"), "politeness"),
@@ -325,9 +408,10 @@ def test_a_model_that_trl_loads_itself_is_logged_under_the_last_part_of_its_name
     assert reward_name(model) == "classifier"
 
 
-# --- The sets ----------------------------------------------------------------------------------------------------------
+# --- The sets -------------------------------------------------------------------------------------
 
-# A completion for each set that deserves all of it, with the row's columns, and one that deserves less.
+# A completion for each set that deserves all of it, with the row's columns, and one that deserves
+# less.
 DESERVING = {
     "math": (said("4"), {"answer": ["4"]}, said("5")),
     "code": (f"Here:{CODE}", {"tests": ["assert f() == 4"]}, CODE.replace("4", "5")),
@@ -349,7 +433,9 @@ def test_there_are_four_sets_of_rewards_with_weights():
 def test_a_set_is_functions_and_weights_in_the_same_order(name):
     functions, weights = reward_set(name)
     names = [reward_name(function) for function in functions]
-    assert names == [reward_name(function) for function in REWARD_SETS[name]] and len(set(names)) == len(names)
+    assert names == [reward_name(function) for function in REWARD_SETS[name]] and len(
+        set(names)
+    ) == len(names)
     assert weights == list(REWARD_SETS[name].values())
     assert [reward_name(f) for f in pickle.loads(pickle.dumps(functions))] == names
 
@@ -363,7 +449,10 @@ def test_a_set_gives_the_deserving_everything_and_others_less(name, tags):
         good, bad = good.replace(ours, theirs), bad.replace(ours, theirs)
 
     def total(text: str) -> float:
-        called = [f(prompts=[[]], completions=[chat(text)], completion_ids=[[1]], **columns)[0] for f in functions]
+        called = [
+            f(prompts=[[]], completions=[chat(text)], completion_ids=[[1]], **columns)[0]
+            for f in functions
+        ]
         return sum(weight * score for weight, score in zip(weights, called, strict=True))
 
     assert total(good) == pytest.approx(sum(weights)) and total(bad) < sum(weights) - 0.4
@@ -375,7 +464,7 @@ def test_an_unknown_set_is_named_with_those_there_are(name):
         reward_set(name)
 
 
-# --- The docstrings ----------------------------------------------------------------------------------------------------
+# --- The docstrings -------------------------------------------------------------------------------
 
 
 def test_every_exported_name_is_there_and_described():
@@ -385,14 +474,30 @@ def test_every_exported_name_is_there_and_described():
 
 
 @pytest.mark.parametrize(
-    "name", [*NAMES, "AdaptiveReward", "EnsembleReward", "JudgeReward", "ModelReward", "read_tests", "reward_set"]
+    "name",
+    [
+        *NAMES,
+        "AdaptiveReward",
+        "EnsembleReward",
+        "JudgeReward",
+        "ModelReward",
+        "read_tests",
+        "reward_set",
+    ],
 )
 def test_every_reward_has_a_docstring_with_an_example(name):
-    (test,) = [test for test in doctest.DocTestFinder(recurse=False).find(getattr(rewards, name), name) if test.examples]
+    (test,) = [
+        test
+        for test in doctest.DocTestFinder(recurse=False).find(getattr(rewards, name), name)
+        if test.examples
+    ]
     assert any(name in example.source for example in test.examples)
 
 
-MODULES = ["helpers.rewards", *(f"helpers.rewards.{module.name}" for module in pkgutil.iter_modules(rewards.__path__))]
+MODULES = [
+    "helpers.rewards",
+    *(f"helpers.rewards.{module.name}" for module in pkgutil.iter_modules(rewards.__path__)),
+]
 
 
 @pytest.mark.parametrize("module", MODULES)
@@ -401,6 +506,15 @@ def test_the_examples_in_the_docstrings_hold(module):
 
 
 def test_every_family_of_rewards_has_a_module_with_examples():
-    attempted = {module: doctest.DocTestFinder().find(importlib.import_module(module)) for module in MODULES}
-    shown = {module for module, tests in attempted.items() if sum(len(test.examples) for test in tests) >= 2}
-    assert {f"helpers.rewards.{name}" for name in ("correctness", "structure", "length", "style", "shaping")} <= shown
+    attempted = {
+        module: doctest.DocTestFinder().find(importlib.import_module(module)) for module in MODULES
+    }
+    shown = {
+        module
+        for module, tests in attempted.items()
+        if sum(len(test.examples) for test in tests) >= 2
+    }
+    assert {
+        f"helpers.rewards.{name}"
+        for name in ("correctness", "structure", "length", "style", "shaping")
+    } <= shown

@@ -1,4 +1,6 @@
-"""Programs in a sandbox: the same outcomes from every back end, plain data only, and a sentence for what cannot be run."""
+"""Programs in a sandbox: the same outcomes from every back end, plain data only, and a sentence for
+what cannot be run.
+"""
 
 import gc
 import subprocess
@@ -8,7 +10,7 @@ import threading
 import psutil
 import pytest
 
-from helpers.rewards.code import Job, Limits, Outcome, SOURCE_MOST, backend_named, run_code
+from helpers.rewards.code import SOURCE_MOST, Job, Limits, Outcome, backend_named, run_code
 from helpers.rewards.code.gaps import before
 
 SAME = "def f(x):\n    return x"
@@ -29,20 +31,48 @@ SANDLOCK = pytest.param("sandlock", marks=pytest.mark.skipif(bool(NO_SANDLOCK), 
 BACKENDS = pytest.mark.parametrize("backend", ["monty", SANDLOCK])
 
 
-def call(source: str, *inputs, name: str = "f", backend="monty", limits: Limits = SHORT) -> list[Outcome]:
+def call(
+    source: str, *inputs, name: str = "f", backend="monty", limits: Limits = SHORT
+) -> list[Outcome]:
     [outcomes] = run_code([Job(source, name, inputs)], limits, backend)
     return outcomes
 
 
-def script(source: str, stdin: str | None = None, backend="monty", limits: Limits = SHORT) -> Outcome:
+def script(
+    source: str, stdin: str | None = None, backend="monty", limits: Limits = SHORT
+) -> Outcome:
     [[outcome]] = run_code([Job(source, stdin=stdin)], limits, backend)
     return outcome
 
 
-# --- Values ------------------------------------------------------------------------------------------------------------
+# --- Values ---------------------------------------------------------------------------------------
 
-VALUES = [None, True, 0, -7, 2**53, -(2**200), 0.1, -0.0, float("inf"), 1e300, 2 - 1j, "", "é\n\0", b"\x00\xff", [], [[1], []]]
-VALUES += [(), (1, "a"), {1, 2}, frozenset({"a"}), {"a": [1, {2: (3,)}]}, {(1, 2): b"x", None: True}]
+VALUES = [
+    None,
+    True,
+    0,
+    -7,
+    2**53,
+    -(2**200),
+    0.1,
+    -0.0,
+    float("inf"),
+    1e300,
+    2 - 1j,
+    "",
+    "é\n\0",
+    b"\x00\xff",
+    [],
+    [[1], []],
+]
+VALUES += [
+    (),
+    (1, "a"),
+    {1, 2},
+    frozenset({"a"}),
+    {"a": [1, {2: (3,)}]},
+    {(1, 2): b"x", None: True},
+]
 
 
 @BACKENDS
@@ -75,13 +105,21 @@ def test_not_a_number_is_one(backend):
     ],
 )
 def test_another_type_is_an_error(backend, value):
-    [outcome] = call(f"from collections import deque\ndef f():\n    return {value}", (), backend=backend)
-    assert (outcome.kind, outcome.error) == ("error", "TypeError") and "only plain data" in outcome.message
+    [outcome] = call(
+        f"from collections import deque\ndef f():\n    return {value}", (), backend=backend
+    )
+    assert (outcome.kind, outcome.error) == (
+        "error",
+        "TypeError",
+    ) and "only plain data" in outcome.message
 
 
 @BACKENDS
 def test_a_dictionary_of_the_library_is_one(backend):
-    source = "from collections import Counter, defaultdict\ndef f(x):\n    d = defaultdict(list)\n    d[1] += x\n"
+    source = (
+        "from collections import Counter, defaultdict\ndef f(x):\n    d = "
+        "defaultdict(list)\n    d[1] += x\n"
+    )
     source += "    return [Counter(x), d]"
     assert call(source, (["a", "a"],), backend=backend)[0].value == [{"a": 2}, {1: ["a", "a"]}]
 
@@ -93,7 +131,7 @@ def test_more_than_the_limit_is_no_value(backend):
     assert short.value == "x" * 4_000 and long.kind == "output" and long.value is None
 
 
-# --- Calls and scripts -------------------------------------------------------------------------------------------------
+# --- Calls and scripts ----------------------------------------------------------------------------
 
 
 @BACKENDS
@@ -101,7 +139,12 @@ def test_every_input_has_its_own_outcome(backend):
     source = "def f(a, b=2):\n    print('got', a)\n    return a / b"
     right, wrong, few = call(source, (4,), (1, 0), (), backend=backend)
     assert (right.kind, right.value, right.output) == ("value", 2.0, "got 4\n")
-    assert (wrong.kind, wrong.error, wrong.line, wrong.output) == ("error", "ZeroDivisionError", 3, "got 1\n")
+    assert (wrong.kind, wrong.error, wrong.line, wrong.output) == (
+        "error",
+        "ZeroDivisionError",
+        3,
+        "got 1\n",
+    )
     assert (few.kind, few.error) == ("error", "TypeError")
 
 
@@ -121,27 +164,39 @@ def test_a_builtin_is_no_function_of_the_program(backend):
 
 @BACKENDS
 def test_a_block_for_scripts_is_not_run_for_a_function(backend):
-    source = "from dataclasses import dataclass\n@dataclass\nclass A:\n    x: int\ndef f():\n    return [__name__, A(1).x]\n"
-    [outcome] = call(source + "if __name__ == '__main__':\n    print(input())\n", (), backend=backend)
+    source = (
+        "from dataclasses import dataclass\n@dataclass\nclass A:\n    x: int\ndef f():\n    "
+        "return [__name__, A(1).x]\n"
+    )
+    [outcome] = call(
+        source + "if __name__ == '__main__':\n    print(input())\n", (), backend=backend
+    )
     assert outcome.value == ["program", 1] and outcome.output == ""
 
 
 @BACKENDS
 def test_a_program_that_fails_fails_for_every_input(backend):
     outcomes = call("x = [][1]\n" + SAME, (1,), (2,), backend=backend)
-    assert [(outcome.kind, outcome.error, outcome.line) for outcome in outcomes] == [("error", "IndexError", 1)] * 2
+    assert [(outcome.kind, outcome.error, outcome.line) for outcome in outcomes] == [
+        ("error", "IndexError", 1)
+    ] * 2
 
 
 @BACKENDS
 def test_a_script_reads_and_prints(backend):
-    source = "n = int(input())\nfor at in range(n):\n    print(input().upper())\nif __name__ == '__main__':\n    print('end')"
+    source = (
+        "n = int(input())\nfor at in range(n):\n    print(input().upper())\nif __name__ == "
+        "'__main__':\n    print('end')"
+    )
     outcome = script(source, "2\nab\ncd\n", backend)
     assert (outcome.kind, outcome.output) == ("value", "AB\nCD\nend\n")
 
 
 @BACKENDS
 def test_a_script_reads_many_lines(backend):
-    outcome = script("print(sum(int(input()) for at in range(3000)))", "\n".join(map(str, range(3000))), backend)
+    outcome = script(
+        "print(sum(int(input()) for at in range(3000)))", "\n".join(map(str, range(3000))), backend
+    )
     assert outcome.output == "4498500\n"
 
 
@@ -153,15 +208,23 @@ def test_a_script_that_reads_too_much(backend):
 
 
 @BACKENDS
-@pytest.mark.parametrize("source", ["x = ", "def f(:\n    pass", "if True:\nx = 1", "return 1", "x = 08"])
+@pytest.mark.parametrize(
+    "source", ["x = ", "def f(:\n    pass", "if True:\nx = 1", "return 1", "x = 08"]
+)
 def test_what_is_no_python_is_a_syntax_error(backend, source):
     outcome = script(source, backend=backend)
-    assert outcome.kind == "error" and outcome.error in ("SyntaxError", "IndentationError") and outcome.line
+    assert (
+        outcome.kind == "error"
+        and outcome.error in ("SyntaxError", "IndentationError")
+        and outcome.line
+    )
 
 
 @BACKENDS
 def test_nothing_passes_from_one_program_or_input_to_the_next(backend):
-    first = Job("import math\nleft = 5\ndef f(x):\n    x.append(1)\n    return x", "f", (([],), ([],)))
+    first = Job(
+        "import math\nleft = 5\ndef f(x):\n    x.append(1)\n    return x", "f", (([],), ([],))
+    )
     second = Job("def f():\n    return left", "f", ((),))
     for jobs in ([first, second], [second]):
         outcomes = run_code(jobs, SHORT, backend, workers=1)
@@ -175,13 +238,17 @@ def test_a_verdict_is_the_same_each_time(backend):
     assert len({script(source, backend=backend).output for at in range(3)}) == 1
 
 
-# --- Limits ------------------------------------------------------------------------------------------------------------
+# --- Limits ---------------------------------------------------------------------------------------
 
 
 @BACKENDS
 @pytest.mark.parametrize(
     ("body", "kind"),
-    [("while True: pass", "timeout"), ("return len([0] * 10 ** 9)", "memory"), ("while True: print('x' * 99)", "output")],
+    [
+        ("while True: pass", "timeout"),
+        ("return len([0] * 10 ** 9)", "memory"),
+        ("while True: print('x' * 99)", "output"),
+    ],
 )
 def test_a_limit_ends_the_inputs_that_follow_too(backend, body, kind):
     source = f"def f(n):\n    if n == 1:\n        return 'first'\n    {body}"
@@ -191,13 +258,23 @@ def test_a_limit_ends_the_inputs_that_follow_too(backend, body, kind):
 
 @BACKENDS
 def test_the_time_is_for_all_inputs_together(backend):
-    source = "def f(n):\n    x = 0\n    for at in range(3 * 10 ** 5):\n        x += at\n    return n"
+    source = (
+        "def f(n):\n    x = 0\n    for at in range(3 * 10 ** 5):\n        x += at\n    return n"
+    )
     kinds = [outcome.kind for outcome in call(source, *((n,) for n in range(200)), backend=backend)]
     assert kinds[0] == "value" and kinds[-1] == "timeout" and kinds == sorted(kinds, reverse=True)
 
 
 @pytest.mark.parametrize(
-    "limits", [{"seconds": 0}, {"seconds": "2"}, {"memory": 1.5}, {"output": -1}, {"seconds": True}, {"seconds": 1e999}]
+    "limits",
+    [
+        {"seconds": 0},
+        {"seconds": "2"},
+        {"memory": 1.5},
+        {"output": -1},
+        {"seconds": True},
+        {"seconds": 1e999},
+    ],
 )
 def test_limits_that_are_none(limits):
     [name] = limits
@@ -205,7 +282,7 @@ def test_limits_that_are_none(limits):
         Limits(**limits)
 
 
-# --- What is refused ---------------------------------------------------------------------------------------------------
+# --- What is refused ------------------------------------------------------------------------------
 
 
 @BACKENDS
@@ -222,7 +299,9 @@ def test_limits_that_are_none(limits):
 )
 def test_programs_that_are_none(backend, source, error, words):
     outcomes = call(source, (1,), (2,), backend=backend)
-    assert [(outcome.kind, outcome.error) for outcome in outcomes] == [("error", error)] * 2 and words in outcomes[0].message
+    assert [(outcome.kind, outcome.error) for outcome in outcomes] == [
+        ("error", error)
+    ] * 2 and words in outcomes[0].message
 
 
 @pytest.mark.parametrize(
@@ -251,27 +330,33 @@ def test_back_ends_that_are_not_known():
         run_code([Job("1")], workers=0)
 
 
-@pytest.mark.parametrize(("name", "module"), [("monty", "pydantic_monty"), ("sandlock", "sandlock")])
+@pytest.mark.parametrize(
+    ("name", "module"), [("monty", "pydantic_monty"), ("sandlock", "sandlock")]
+)
 def test_a_back_end_that_is_not_installed(name, module, monkeypatch):
     from helpers.rewards.code import sandlock
 
     monkeypatch.setitem(sys.modules, module, None)
     sandlock._possible.cache_clear()
-    with pytest.raises(ValueError, match=f"'{name}' is not installed: `pip install {module.replace('_', '-')}=="):
+    with pytest.raises(
+        ValueError, match=f"'{name}' is not installed: `pip install {module.replace('_', '-')}=="
+    ):
         run_code([Job("1")], backend=name)
 
 
 def test_a_worker_that_is_not_installed(monkeypatch):
     monkeypatch.setenv("MONTY_BIN", "/no/such/program")
-    with pytest.raises(ValueError, match=r"/no/such/program is not there.*`pip install pydantic-monty=="):
+    with pytest.raises(
+        ValueError, match=r"/no/such/program is not there.*`pip install pydantic-monty=="
+    ):
         run_code([Job("1")], workers=7)
 
 
 @pytest.mark.parametrize(("has", "words"), [(-1, "no Landlock"), (3, "version 3 of Landlock")])
 def test_a_kernel_that_is_too_old(has, words, monkeypatch):
+    pytest.importorskip("sandlock", reason="sandlock is published for Linux only")
     from helpers.rewards.code import sandlock
 
-    sandlock = pytest.importorskip("sandlock", reason="sandlock is published for Linux only")
     monkeypatch.setattr(sandlock, "landlock_abi_version", lambda: has)
     sandlock._possible.cache_clear()
     with pytest.raises(ValueError, match=f"needs version 6 .*{words}"):
@@ -282,7 +367,7 @@ def test_nothing_to_do():
     assert run_code([]) == [] and run_code([Job(SAME, "f", ())]) == [[]]
 
 
-# --- What monty lacks --------------------------------------------------------------------------------------------------
+# --- What monty lacks -----------------------------------------------------------------------------
 
 LACKING = [
     "import heapq",
@@ -320,7 +405,8 @@ FAILING = [
     "assert 1 == 2",
 ]
 FINE = [
-    "print(sum(x * x for x in range(4)), any(x for x in [0]), ' '.join(map(str, [1])), dict(zip('a', [1])))",
+    "print(sum(x * x for x in range(4)), any(x for x in [0]), ' '.join(map(str, [1])), "
+    "dict(zip('a', [1])))",
     "for at, x in enumerate(reversed([1, 2])):\n    print(at, x)",
     "a, b = map(int, '1 2'.split())\nprint(a, b, *map(str, [3]), 3 in map(int, '3'))",
     "def filter(x):\n    return x\nkept = filter([1])\nprint(kept)",
@@ -346,23 +432,35 @@ def test_what_is_used_up_at_once_is_no_lack_of_monty(source):
 
 @pytest.mark.skipif(bool(NO_SANDLOCK), reason=NO_SANDLOCK)
 def test_cpython_agrees_about_failures():
-    """What monty lacks, CPython runs; what fails in monty fails there; what is fine prints the same."""
+    """What monty lacks, CPython runs; what fails in monty fails there; what is fine prints
+    the same.
+    """
     lacking, failing, fine = (
-        run_code([Job(source) for source in group], SHORT, "sandlock") for group in (LACKING, FAILING, FINE)
+        run_code([Job(source) for source in group], SHORT, "sandlock")
+        for group in (LACKING, FAILING, FINE)
     )
     assert [outcome.kind for [outcome] in lacking] == ["value"] * len(LACKING)
     assert [outcome.kind for [outcome] in failing] == ["error"] * len(FAILING)
     assert [outcome.output for [outcome] in fine] == [script(source).output for source in FINE]
 
 
-# --- Many at once ------------------------------------------------------------------------------------------------------
+# --- Many at once ---------------------------------------------------------------------------------
 
 
 def test_waiting_for_a_worker_is_not_the_programs_time():
     job = Job("def f():\n    x = 0\n    for at in range(10 ** 9):\n        x += at", "f", ((),))
     found: list = []
-    threads = [threading.Thread(target=lambda: found.extend(run_code([job], Limits(seconds=0.4), workers=1))) for _ in range(3)]
-    threads += [threading.Thread(target=lambda: found.extend(run_code([Job(SAME, "f", ((1,),))], SHORT, workers=1)))]
+    threads = [
+        threading.Thread(
+            target=lambda: found.extend(run_code([job], Limits(seconds=0.4), workers=1))
+        )
+        for _ in range(3)
+    ]
+    threads += [
+        threading.Thread(
+            target=lambda: found.extend(run_code([Job(SAME, "f", ((1,),))], SHORT, workers=1))
+        )
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -373,7 +471,10 @@ def test_waiting_for_a_worker_is_not_the_programs_time():
 def test_many_threads_at_once():
     found: list = []
     job = Job(SAME, "f", ((1,), (2,)))
-    threads = [threading.Thread(target=lambda: found.extend(run_code([job] * 10, workers=2))) for _ in range(4)]
+    threads = [
+        threading.Thread(target=lambda: found.extend(run_code([job] * 10, workers=2)))
+        for _ in range(4)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -393,13 +494,17 @@ if os.fork() == 0:
         sys.exit(0 if 'forked' in str(error) else 1)
 print(os.wait()[1], run_code([Job('print(1)')])[0][0].output)
 """
-    done = subprocess.run([sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True, timeout=600)
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True, timeout=600
+    )
     assert done.stdout == "0 1\n\n", done.stderr
 
 
 def test_the_memory_of_our_process_stays_flat():
     """10,000 are measured in benchmarks/sandbox.py."""
-    jobs = [Job(f"def f(n):\n    return ['x' * n] * {at}", "f", ((100,), (9,))) for at in range(300)]
+    jobs = [
+        Job(f"def f(n):\n    return ['x' * n] * {at}", "f", ((100,), (9,))) for at in range(300)
+    ]
     run_code(jobs)
     gc.collect()
     began = psutil.Process().memory_info().rss
@@ -413,10 +518,13 @@ def test_a_back_end_of_ones_own():
         def run(self, jobs, limits):
             return [[Outcome("value", value=job.source)] for job in jobs]
 
-    assert [outcome.value for [outcome] in run_code([Job("a"), Job("b")], backend=Echo())] == ["a", "b"]
+    assert [outcome.value for [outcome] in run_code([Job("a"), Job("b")], backend=Echo())] == [
+        "a",
+        "b",
+    ]
 
 
-# --- Our own process -----------------------------------------------------------------------------------------------------
+# --- Our own process ------------------------------------------------------------------------------
 
 SAME_HASH = "def f(n):\n    return {k * (2**61 - 1) for k in range(n)}"  # to CPython, not to monty
 
@@ -428,7 +536,9 @@ def test_a_set_whose_items_have_one_hash_does_not_hold_us_up(backend):
     assert outcome.kind == "output"
     [outcome] = call(SAME_HASH, (1_000,), backend=backend, limits=Limits(output=10**6))
     assert outcome.kind == "value" and len(outcome.value) == 1_000
-    [outcome] = call("len = lambda x: 0\n" + SAME_HASH, (8_000,), backend=backend, limits=Limits(output=10**6))
+    [outcome] = call(
+        "len = lambda x: 0\n" + SAME_HASH, (8_000,), backend=backend, limits=Limits(output=10**6)
+    )
     assert outcome.kind == "output", "the program's own names count nothing"
 
 
@@ -436,7 +546,12 @@ def test_a_set_whose_items_have_one_hash_does_not_hold_us_up(backend):
 def test_another_processs_limits_are_out_of_reach():
     sleeping = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     process = psutil.Process(sleeping.pid)
-    before_it = process.nice(), process.cpu_affinity(), process.rlimit(psutil.RLIMIT_NOFILE), process.ionice()
+    before_it = (
+        process.nice(),
+        process.cpu_affinity(),
+        process.rlimit(psutil.RLIMIT_NOFILE),
+        process.ionice(),
+    )
     source = """
 import os, resource
 def f(pid):
@@ -457,7 +572,12 @@ def f(pid):
     return done
 """
     assert [outcome.value for outcome in call(source, (sleeping.pid,), backend="sandlock")] == [0]
-    assert before_it == (process.nice(), process.cpu_affinity(), process.rlimit(psutil.RLIMIT_NOFILE), process.ionice())
+    assert before_it == (
+        process.nice(),
+        process.cpu_affinity(),
+        process.rlimit(psutil.RLIMIT_NOFILE),
+        process.ionice(),
+    )
     sleeping.communicate(b"\n")
 
 
@@ -467,7 +587,11 @@ ORDERED = [
     "s = set(x)\n    return [i for i in s]",
     "s = set(x)\n    return s.pop()",
 ]
-ORDERLESS = ["return sorted(list(set(x)))", "return len(list(set(x)))", "s = set(x)\n    s = sorted(s)\n    return list(s)"]
+ORDERLESS = [
+    "return sorted(list(set(x)))",
+    "return len(list(set(x)))",
+    "s = set(x)\n    s = sorted(s)\n    return list(s)",
+]
 
 
 @pytest.mark.parametrize("body", [*ORDERED, *ORDERLESS])
@@ -476,7 +600,12 @@ def test_what_depends_on_the_order_of_a_set_is_not_judged_by_monty(body):
 
 
 def test_names_that_monty_does_not_look_at_are_looked_at():
-    for source in ("def f(x: List[int]) -> int:\n    return 1", "# def sum\n", "x = 'def sum'", "a = (1, sum([1]))"):
+    for source in (
+        "def f(x: List[int]) -> int:\n    return 1",
+        "# def sum\n",
+        "x = 'def sum'",
+        "a = (1, sum([1]))",
+    ):
         name = "f" if "def f" in source else "sum"
         assert [one.error for one in call(source, ([1, 2],), name=name)] == ["NameError"], source
     imported = "from typing import List\ndef f(x: List[int]) -> int:\n    return 1"

@@ -1,4 +1,6 @@
-"""The sandbox over HTTP: its wire format, the example of a service, and services that are not there or answer nonsense."""
+"""The sandbox over HTTP: its wire format, the example of a service, and services that are not there
+or answer nonsense.
+"""
 
 import json
 import threading
@@ -14,7 +16,7 @@ from helpers.rewards.code.remote import RemoteSandbox, answer
 from tests.rewards.sandbox_server import serve
 from tests.rewards.test_sandbox import SAME, SHORT, VALUES
 
-# --- The wire ----------------------------------------------------------------------------------------------------------
+# --- The wire -------------------------------------------------------------------------------------
 
 LEAVES = (
     st.none()
@@ -25,17 +27,28 @@ LEAVES = (
     | st.binary()
     | st.complex_numbers(allow_nan=False)
 )
-KEYS = st.recursive(LEAVES, lambda inner: st.tuples(inner, inner) | st.frozensets(inner, max_size=3), max_leaves=5)
+KEYS = st.recursive(
+    LEAVES, lambda inner: st.tuples(inner, inner) | st.frozensets(inner, max_size=3), max_leaves=5
+)
 PLAIN = st.recursive(
     KEYS,
-    lambda inner: st.lists(inner) | st.dictionaries(KEYS, inner, max_size=3) | st.tuples(inner) | st.sets(KEYS),
+    lambda inner: (
+        st.lists(inner)
+        | st.dictionaries(KEYS, inner, max_size=3)
+        | st.tuples(inner)
+        | st.sets(KEYS)
+    ),
     max_leaves=9,
 )
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
     lambda inner: (
         st.lists(inner)
-        | st.dictionaries(st.sampled_from(["int", "set", "dict", "float", "bytes", "complex", "x"]), inner, max_size=2)
+        | st.dictionaries(
+            st.sampled_from(["int", "set", "dict", "float", "bytes", "complex", "x"]),
+            inner,
+            max_size=2,
+        )
     ),
 )
 
@@ -46,7 +59,10 @@ tried = settings(derandomize=True, deadline=None, suppress_health_check=[HealthC
 @tried
 @given(PLAIN)
 def test_the_wire_keeps_values(value):
-    assert repr(decode(json.loads(json.dumps(encode(value))))) == repr(value) or decode(encode(value)) == value
+    assert (
+        repr(decode(json.loads(json.dumps(encode(value))))) == repr(value)
+        or decode(encode(value)) == value
+    )
 
 
 @tried
@@ -60,7 +76,7 @@ def test_the_wire_reads_anything_or_says_so(data):
         assert not_plain(value) is None
 
 
-# --- Services ----------------------------------------------------------------------------------------------------------
+# --- Services -------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -83,8 +99,14 @@ def test_a_service_gives_the_same_outcomes(service):
 
 
 def test_a_service_that_is_not_there_judges_nothing():
-    [[first, second]] = run_code([Job(SAME, "f", ((1,), (2,)))], SHORT, RemoteSandbox("http://127.0.0.1:9"))
-    assert first.kind == "unsupported" and "127.0.0.1:9 gave no answer" in first.message and second == first
+    [[first, second]] = run_code(
+        [Job(SAME, "f", ((1,), (2,)))], SHORT, RemoteSandbox("http://127.0.0.1:9")
+    )
+    assert (
+        first.kind == "unsupported"
+        and "127.0.0.1:9 gave no answer" in first.message
+        and second == first
+    )
     with pytest.raises(ValueError, match="is not an address"):
         RemoteSandbox("127.0.0.1:8000")
 
@@ -98,7 +120,11 @@ def test_a_service_that_is_not_there_judges_nothing():
         (200, b'{"outcomes": [[]]}', "does not hold"),
         (200, b'{"outcomes": [[{"kind": "passed"}]]}', "is no outcome"),
         (200, b'{"outcomes": [[{"kind": "value", "value": {"pickle": "x"}}]]}', "wire format"),
-        (200, b'{"outcomes": [[{"kind": "value", "value": ' + b"[" * 5000 + b"]" * 5000 + b"}]]}", ""),
+        (
+            200,
+            b'{"outcomes": [[{"kind": "value", "value": ' + b"[" * 5000 + b"]" * 5000 + b"}]]}",
+            "",
+        ),
         (200, b"9" * 9000, ""),
         (200, b" " * 900_000, "longer than"),
     ],
@@ -124,7 +150,15 @@ def test_a_service_that_answers_nonsense_judges_nothing(status, text, words):
 
 
 @pytest.mark.parametrize(
-    "body", [b"", b"[]", b"{}", b'{"jobs": [{}], "limits": {}}', b'{"jobs": [], "limits": {"seconds": -1}}', b"\xff"]
+    "body",
+    [
+        b"",
+        b"[]",
+        b"{}",
+        b'{"jobs": [{}], "limits": {}}',
+        b'{"jobs": [], "limits": {"seconds": -1}}',
+        b"\xff",
+    ],
 )
 def test_a_service_says_what_is_wrong_with_a_request(body):
     with pytest.raises(ValueError):

@@ -1,4 +1,6 @@
-"""Rewards made of rewards: the weight that adapts, ensembles, a classifier on real weights, and what TRL makes of them."""
+"""Rewards made of rewards: the weight that adapts, ensembles, a classifier on real weights, and
+what TRL makes of them.
+"""
 
 import json
 import math
@@ -10,12 +12,25 @@ from functools import partial
 import pytest
 import torch
 from tokenizers.processors import TemplateProcessing
-from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTokenizer, Qwen3ForSequenceClassification
+from transformers import (
+    AutoConfig,
+    AutoModelForSequenceClassification,
+    AutoTokenizer,
+    Qwen3ForSequenceClassification,
+)
 
 from helpers import PROJECT
-from helpers.tags import THINK_ANSWER
 from helpers.presets import PRESETS
-from helpers.rewards import (AdaptiveReward, EnsembleReward, ModelReward, correctness_reward, debug_reward, format_reward, reward_name)
+from helpers.rewards import (
+    AdaptiveReward,
+    EnsembleReward,
+    ModelReward,
+    correctness_reward,
+    debug_reward,
+    format_reward,
+    reward_name,
+)
+from helpers.tags import THINK_ANSWER
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -32,7 +47,7 @@ def other_column(completions, others, **columns):
     return others
 
 
-# --- The weight that adapts --------------------------------------------------------------------------------------------
+# --- The weight that adapts -----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -42,7 +57,8 @@ def other_column(completions, others, **columns):
 def test_the_weight_rises_below_30_percent_and_falls_above_80(successes, factor):
     reward = AdaptiveReward(format_reward, weight=2.0)
     batch = [GOOD] * successes + [BAD] * (10 - successes)
-    assert reward(batch) == [2.0] * successes + [0.0] * (10 - successes)  # this batch still has the weight from before
+    # this batch still has the weight from before
+    assert reward(batch) == [2.0] * successes + [0.0] * (10 - successes)
     assert reward.weight == pytest.approx(2.0 * factor)
     assert reward([GOOD]) == [pytest.approx(2.0 * factor)]
 
@@ -65,7 +81,13 @@ def test_the_weight_stays_within_its_bounds(scores, end):
 
 @pytest.mark.parametrize(
     ("scores", "factor"),
-    [([None, None], 1.0), ([], 1.0), ([None, None, None, 1.0], 0.9), ([None, 0.0, 0.0, 1.0, 1.0], 1.0), ([None, 0.0], 1.2)],
+    [
+        ([None, None], 1.0),
+        ([], 1.0),
+        ([None, None, None, 1.0], 0.9),
+        ([None, 0.0, 0.0, 1.0, 1.0], 1.0),
+        ([None, 0.0], 1.2),
+    ],
 )
 def test_rows_that_cannot_be_judged_do_not_count(scores, factor):
     reward = AdaptiveReward(column)
@@ -86,14 +108,22 @@ def test_a_restored_weight_goes_on_as_if_nothing_had_happened():
 
 @pytest.mark.parametrize(
     ("weight", "bounds"),
-    [(1, (2, 0.5)), (1, (0, 4)), (1, (-1, 4)), (1, (1.5, 4)), (5, (0.25, 4)), (0.1, (0.25, 4)), (math.nan, (0.25, 4))],
+    [
+        (1, (2, 0.5)),
+        (1, (0, 4)),
+        (1, (-1, 4)),
+        (1, (1.5, 4)),
+        (5, (0.25, 4)),
+        (0.1, (0.25, 4)),
+        (math.nan, (0.25, 4)),
+    ],
 )
 def test_bounds_that_do_not_hold_the_weight_are_refused(weight, bounds):
     with pytest.raises(ValueError, match=f"weight={weight} and bounds="):
         AdaptiveReward(format_reward, weight=weight, bounds=bounds)
 
 
-# --- Ensembles ---------------------------------------------------------------------------------------------------------
+# --- Ensembles ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -112,7 +142,12 @@ def test_bounds_that_do_not_hold_the_weight_are_refused(weight, bounds):
 )
 def test_the_scorers_are_put_together_and_none_abstains(scores, mean, minimum, median, trimmed):
     scorers = [partial(_fixed, score=score) for score in scores]
-    for how, expected in {"mean": mean, "minimum": minimum, "median": median, "trimmed": trimmed}.items():
+    for how, expected in {
+        "mean": mean,
+        "minimum": minimum,
+        "median": median,
+        "trimmed": trimmed,
+    }.items():
         wanted = None if expected is None else pytest.approx(expected)
         assert EnsembleReward(scorers, how=how)(completions=["", ""]) == [wanted] * 2
         assert EnsembleReward(scorers[::-1], how=how)(completions=[""]) == [wanted]
@@ -124,12 +159,18 @@ def _fixed(completions, score, **columns):
 
 def test_each_row_is_put_together_for_itself():
     both = EnsembleReward([column, other_column], how="minimum")
-    assert both(completions=[""] * 4, scores=[1.0, 0.5, None, None], others=[0.2, 0.9, 0.3, None]) == [0.2, 0.5, 0.3, None]
+    assert both(
+        completions=[""] * 4, scores=[1.0, 0.5, None, None], others=[0.2, 0.9, 0.3, None]
+    ) == [0.2, 0.5, 0.3, None]
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
-    [({"how": "max"}, "'max'.*mean, minimum, median, trimmed"), ({"how": None}, "None"), ({}, "at least one")],
+    [
+        ({"how": "max"}, "'max'.*mean, minimum, median, trimmed"),
+        ({"how": None}, "None"),
+        ({}, "at least one"),
+    ],
 )
 def test_an_ensemble_that_is_none_is_refused(options, message):
     with pytest.raises(ValueError, match=message):
@@ -150,7 +191,7 @@ def test_an_ensemble_of_adapting_rewards_is_part_of_the_checkpoint_too():
     assert again.rewards[0].weight == 1.2
 
 
-# --- The one to look through -------------------------------------------------------------------------------------------
+# --- The one to look through ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("samples", "shown"), [(0, 0), (1, 1), (2, 2), (3, 3), (9, 3)])
@@ -165,7 +206,10 @@ def test_the_first_completions_are_printed_and_all_earn_1(capsys, samples, shown
     assert out == "".join(blocks[:shown])
 
 
-@pytest.mark.parametrize("prompt", ["2 + 2?", [{"role": "system", "content": "no"}, {"role": "user", "content": "2 + 2?"}]])
+@pytest.mark.parametrize(
+    "prompt",
+    ["2 + 2?", [{"role": "system", "content": "no"}, {"role": "user", "content": "2 + 2?"}]],
+)
 def test_the_prompt_is_printed_where_there_is_one(capsys, prompt):
     debug_reward(["4"], prompts=[prompt])
     assert capsys.readouterr().out == "--- completion 1 of 1\n> 2 + 2?\n4\n"
@@ -174,8 +218,14 @@ def test_the_prompt_is_printed_where_there_is_one(capsys, prompt):
 @pytest.mark.parametrize("where", ["completion", "answer", "prompt", "messages"])
 def test_what_cannot_be_encoded_is_printed_all_the_same(capsys, where):
     text = {where: "a\ud800\udfffb"}
-    prompt = [{"role": "user", "content": text.get("messages", "?")}] if where == "messages" else text.get("prompt", "?")
-    scores = debug_reward([text.get("completion", "c")], prompts=[prompt], answer=[text.get("answer", "4")])
+    prompt = (
+        [{"role": "user", "content": text.get("messages", "?")}]
+        if where == "messages"
+        else text.get("prompt", "?")
+    )
+    scores = debug_reward(
+        [text.get("completion", "c")], prompts=[prompt], answer=[text.get("answer", "4")]
+    )
     assert scores == [1.0] and "a" in capsys.readouterr().out
 
 
@@ -185,10 +235,13 @@ def test_a_completion_without_text_is_shown_too(capsys, completion):
     assert "completion 1 of 1" in capsys.readouterr().out
 
 
-# --- A classifier ------------------------------------------------------------------------------------------------------
+# --- A classifier ---------------------------------------------------------------------------------
 
 PROMPTS = [
-    [{"role": "system", "content": THINK_ANSWER.system_prompt}, {"role": "user", "content": f"What is {n} + 1?"}]
+    [
+        {"role": "system", "content": THINK_ANSWER.system_prompt},
+        {"role": "user", "content": f"What is {n} + 1?"},
+    ]
     for n in range(9)
 ]
 TEXTS = [GOOD, "", "4", "so " * 60, "<think>", GOOD * 5, "I cannot.", "\n" * 20, "7"]
@@ -199,7 +252,9 @@ def classifiers(tmp_path_factory) -> dict:
     """Folders with half the pocket model under a random head, by the number of labels."""
     folders = {labels: tmp_path_factory.mktemp("models") / "classifier" for labels in (1, 2, 3)}
     for labels, folder in folders.items():
-        config = AutoConfig.from_pretrained(POCKET, num_labels=labels, num_hidden_layers=2, layer_types=["full_attention"] * 2)
+        config = AutoConfig.from_pretrained(
+            POCKET, num_labels=labels, num_hidden_layers=2, layer_types=["full_attention"] * 2
+        )
         torch.manual_seed(labels)
         model = Qwen3ForSequenceClassification(config).float()
         torch.nn.init.normal_(model.score.weight, std=0.3)
@@ -212,7 +267,9 @@ def classifiers(tmp_path_factory) -> dict:
 def logits(folder, text: str, **options) -> torch.Tensor:
     """What the model says of one text alone, so without padding."""
     ids = AutoTokenizer.from_pretrained(folder)(text, return_tensors="pt", **options)["input_ids"]
-    return AutoModelForSequenceClassification.from_pretrained(folder)(input_ids=ids).logits[0].float()
+    return (
+        AutoModelForSequenceClassification.from_pretrained(folder)(input_ids=ids).logits[0].float()
+    )
 
 
 def templated(folder, prompt: list[dict], completion: str) -> str:
@@ -244,10 +301,15 @@ def variant(classifiers, tmp_path):
 @pytest.mark.parametrize("batch_size", [1, 2, 32])
 def test_each_conversation_scores_what_it_scores_alone(classifiers, labels, label, batch_size):
     folder = classifiers[labels]
-    said = [logits(folder, templated(folder, prompt, text)) for prompt, text in zip(PROMPTS, TEXTS, strict=True)]
+    said = [
+        logits(folder, templated(folder, prompt, text))
+        for prompt, text in zip(PROMPTS, TEXTS, strict=True)
+    ]
     expected = [(x.sigmoid()[0] if labels == 1 else x.softmax(-1)[label]).item() for x in said]
     reward = ModelReward(folder, label=label, batch_size=batch_size)
-    assert reward(completions=[chat(text) for text in TEXTS], prompts=PROMPTS, answer=["4"] * 9) == close(expected)
+    assert reward(
+        completions=[chat(text) for text in TEXTS], prompts=PROMPTS, answer=["4"] * 9
+    ) == close(expected)
     assert reward(completions=TEXTS, prompts=PROMPTS) == close(expected)
     assert max(expected) - min(expected) > 0.05, "scores that are all alike would show no mix-up"
 
@@ -255,7 +317,9 @@ def test_each_conversation_scores_what_it_scores_alone(classifiers, labels, labe
 def test_prompts_may_be_texts_or_missing(classifiers):
     reward = ModelReward(classifiers[1])
     plain = reward(completions=TEXTS, prompts=["2 + 2?"] * 9)
-    assert plain == close(reward(completions=TEXTS, prompts=[[{"role": "user", "content": "2 + 2?"}]] * 9))
+    assert plain == close(
+        reward(completions=TEXTS, prompts=[[{"role": "user", "content": "2 + 2?"}]] * 9)
+    )
     missing = reward(completions=TEXTS)
     assert missing != close(plain) and all(0 <= score <= 1 for score in missing)
     assert reward(completions=[], prompts=[]) == reward(completions=[]) == []
@@ -266,25 +330,36 @@ def test_without_a_chat_template_the_texts_are_joined_by_blank_lines(variant):
     tokenizer.chat_template = None
     folder = variant(tokenizer)
     expected = [
-        logits(folder, "\n\n".join([*(m["content"] for m in PROMPTS[0]), text])).sigmoid().item() for text in ("4", "so 5")
+        logits(folder, "\n\n".join([*(m["content"] for m in PROMPTS[0]), text])).sigmoid().item()
+        for text in ("4", "so 5")
     ]
-    assert ModelReward(folder)(completions=["4", chat("so 5")], prompts=[PROMPTS[0]] * 2) == close(expected)
+    assert ModelReward(folder)(completions=["4", chat("so 5")], prompts=[PROMPTS[0]] * 2) == close(
+        expected
+    )
 
 
 def test_special_tokens_that_the_template_writes_are_not_doubled(variant):
-    # As TRL scores with a model: many tokenizers put a first token before every text, and so do their templates.
+    # As TRL scores with a model: many tokenizers put a first token before every text, and so do
+    # their templates.
     tokenizer = AutoTokenizer.from_pretrained(POCKET)
     first = "<|im_start|>"
     tokenizer.backend_tokenizer.post_processor = TemplateProcessing(
         single=f"{first} $A", special_tokens=[(first, tokenizer.convert_tokens_to_ids(first))]
     )
     folder = variant(tokenizer)
-    once, twice = (logits(folder, templated(folder, PROMPTS[0], "4"), add_special_tokens=added) for added in (False, True))
+    once, twice = (
+        logits(folder, templated(folder, PROMPTS[0], "4"), add_special_tokens=added)
+        for added in (False, True)
+    )
     assert once.item() != pytest.approx(twice.item(), abs=1e-3), "a second one would not show"
-    assert ModelReward(folder)(completions=["4"], prompts=PROMPTS[:1]) == close([once.sigmoid().item()])
+    assert ModelReward(folder)(completions=["4"], prompts=PROMPTS[:1]) == close(
+        [once.sigmoid().item()]
+    )
 
 
-@pytest.mark.parametrize("setting", [{"pad_token": None}, {"padding_side": "left"}, {"padding_side": "right"}], ids=str)
+@pytest.mark.parametrize(
+    "setting", [{"pad_token": None}, {"padding_side": "left"}, {"padding_side": "right"}], ids=str
+)
 def test_padding_does_not_matter_however_the_tokenizer_pads(variant, setting):
     folder = variant(AutoTokenizer.from_pretrained(POCKET, **setting))
     scores = ModelReward(folder)(completions=TEXTS, prompts=PROMPTS)
@@ -293,13 +368,16 @@ def test_padding_does_not_matter_however_the_tokenizer_pads(variant, setting):
 
 def test_texts_are_cut_to_max_length(classifiers):
     texts = ["so " * 100 + end for end in ("4", "five and more")]
-    cut, whole = (ModelReward(classifiers[1], max_length=length)(completions=texts) for length in (50, 1024))
+    cut, whole = (
+        ModelReward(classifiers[1], max_length=length)(completions=texts) for length in (50, 1024)
+    )
     assert cut[0] == pytest.approx(cut[1], abs=1e-6)
     assert abs(whole[0] - whole[1]) > 1e-5
 
 
 @pytest.mark.parametrize(
-    "hostile", [None, [], {}, 3, [None], "\ud800", "a\udfffb", "\x00", "<|endoftext|>" * 9, "9" * 10**5, "٣²"]
+    "hostile",
+    [None, [], {}, 3, [None], "\ud800", "a\udfffb", "\x00", "<|endoftext|>" * 9, "9" * 10**5, "٣²"],
 )
 def test_a_hostile_completion_gets_a_score_and_changes_no_other(classifiers, hostile):
     reward = ModelReward(classifiers[2], max_length=256)
@@ -314,7 +392,11 @@ def test_a_pickled_copy_is_small_and_gives_the_same_scores(classifiers):
     frozen = pickle.dumps(reward)
     copied = pickle.loads(frozen)
     assert len(frozen) < 1000, "the weights are not part of it"
-    assert copied(completions=TEXTS, prompts=PROMPTS) == scores == reward(completions=TEXTS, prompts=PROMPTS)
+    assert (
+        copied(completions=TEXTS, prompts=PROMPTS)
+        == scores
+        == reward(completions=TEXTS, prompts=PROMPTS)
+    )
     assert reward_name(copied) == "politeness"
 
 
@@ -327,10 +409,13 @@ def test_nothing_loadable_is_said_at_the_first_call(tmp_path, name):
 
 
 def test_a_loaded_model_is_named_as_trl_names_it(classifiers):
-    assert reward_name(AutoModelForSequenceClassification.from_pretrained(classifiers[1])) == "classifier"
+    assert (
+        reward_name(AutoModelForSequenceClassification.from_pretrained(classifiers[1]))
+        == "classifier"
+    )
 
 
-# --- With TRL ----------------------------------------------------------------------------------------------------------
+# --- With TRL -------------------------------------------------------------------------------------
 
 
 STEPS = """
@@ -357,11 +442,20 @@ print("\\n" + json.dumps(told))
 
 @pytest.fixture(scope="module")
 def trained(classifiers, python, tmp_path_factory) -> dict:
-    """Two steps of GRPO through Unsloth, in a process of their own: it has to be imported before Transformers and TRL."""
+    """Two steps of GRPO through Unsloth, in a process of their own: it has to be imported before
+    Transformers and TRL.
+    """
     folder = tmp_path_factory.mktemp("training")
     given = json.dumps([str(POCKET), str(classifiers[2]), str(folder / "out"), PROMPTS, TEXTS])
     environment = os.environ | {"PYTHONPATH": str(PROJECT), "OMP_NUM_THREADS": "1"}
-    done = subprocess.run([python, "-c", STEPS], input=given, capture_output=True, text=True, cwd=folder, env=environment)
+    done = subprocess.run(
+        [python, "-c", STEPS],
+        input=given,
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        env=environment,
+    )
     assert done.returncode == 0, done.stderr[-2000:]
     return json.loads(done.stdout.splitlines()[-1])
 
@@ -371,12 +465,18 @@ def trained(classifiers, python, tmp_path_factory) -> dict:
 def test_trl_trains_on_the_classifier_and_logs_it(trained, name):
     logged = [row["rewards/model_reward/mean"] for row in trained[name]]
     assert len(logged) == 2 and all(0 < mean < 1 for mean in logged)
-    assert all(math.isfinite(row["loss"]) and math.isfinite(row["grad_norm"]) for row in trained[name])
+    assert all(
+        math.isfinite(row["loss"]) and math.isfinite(row["grad_norm"]) for row in trained[name]
+    )
     for row, mean in zip(trained[name], logged, strict=True):
-        assert row["reward"] == pytest.approx(mean + row.get("rewards/correctness_reward/mean", 0), abs=1e-5)
+        assert row["reward"] == pytest.approx(
+            mean + row.get("rewards/correctness_reward/mean", 0), abs=1e-5
+        )
         assert ("rewards/correctness_reward/mean" in row) == (name == "mixed")
 
 
 @pytest.mark.slow
 def test_the_classifier_scores_the_same_beside_unsloth(trained, classifiers):
-    assert trained["scores"] == pytest.approx(ModelReward(classifiers[2])(completions=TEXTS, prompts=PROMPTS), abs=1e-4)
+    assert trained["scores"] == pytest.approx(
+        ModelReward(classifiers[2])(completions=TEXTS, prompts=PROMPTS), abs=1e-4
+    )

@@ -1,4 +1,6 @@
-"""Answers as people and policies write them: other spellings, other units, and tasks handed back."""
+"""Answers as people and policies write them: other spellings, other units, and tasks
+handed back.
+"""
 
 import pytest
 
@@ -26,8 +28,28 @@ def test_a_task_handed_back_is_no_answer(given, gold, question):
     assert quick_verdict(given, gold, question) is False
 
 
-WORDS = ["k", "bn", "mil", "lakh", "squared", "cubed", "factorial", "halves", "hundredths", "point five", "base eight"]
-WORDS += ["negative", "degrees below zero", "no wait", "incorrect", "thirds", "hopefully", "million"]
+WORDS = [
+    "k",
+    "bn",
+    "mil",
+    "lakh",
+    "squared",
+    "cubed",
+    "factorial",
+    "halves",
+    "hundredths",
+    "point five",
+    "base eight",
+]
+WORDS += [
+    "negative",
+    "degrees below zero",
+    "no wait",
+    "incorrect",
+    "thirds",
+    "hopefully",
+    "million",
+]
 
 
 @pytest.mark.parametrize("words", WORDS)
@@ -35,14 +57,38 @@ def test_words_that_change_a_number_are_no_unit(words):
     assert not same_answer(f"42 {words}", "42")
 
 
-@pytest.mark.parametrize(("given", "gold"), [("42K", "42"), ("$42", "42 cents"), ("42 €", "$42"), ("3 months", "3 years")])
+@pytest.mark.parametrize(
+    ("given", "gold"),
+    [("42K", "42"), ("$42", "42 cents"), ("42 €", "$42"), ("3 months", "3 years")],
+)
 def test_another_unit_is_another_answer(given, gold):
     assert not same_answer(given, gold)
 
 
-SPELT = [("**42**", "42"), ("`42`", "42"), ("\u20135", "-5"), ("\uff0d5", "-5"), ("½", "0.5"), ("1½", "1.5"), ("1 000", "1000")]
-SPELT += [("1\u00a0000", "1000"), ("1\u2009000", "1000"), ("42\u200b", "42"), ("(A)", "A"), ("A)", "A"), ("**A**", "A")]
-SPELT += [("**Paris**", "Paris"), ("5 m", "5 meters"), ("5 kilometers", "5 km"), ("$42", "42 dollars"), ("42 usd", "$42")]
+SPELT = [
+    ("**42**", "42"),
+    ("`42`", "42"),
+    ("\u20135", "-5"),
+    ("\uff0d5", "-5"),
+    ("½", "0.5"),
+    ("1½", "1.5"),
+    ("1 000", "1000"),
+]
+SPELT += [
+    ("1\u00a0000", "1000"),
+    ("1\u2009000", "1000"),
+    ("42\u200b", "42"),
+    ("(A)", "A"),
+    ("A)", "A"),
+    ("**A**", "A"),
+]
+SPELT += [
+    ("**Paris**", "Paris"),
+    ("5 m", "5 meters"),
+    ("5 kilometers", "5 km"),
+    ("$42", "42 dollars"),
+    ("42 usd", "$42"),
+]
 SPELT += [
     ("90^\\circ", "90 degrees"),
     ("5 inches", "5 inch"),
@@ -59,13 +105,28 @@ def test_ordinary_spellings_are_understood(given, gold):
 
 @pytest.mark.parametrize(
     ("given", "gold", "question"),
-    [("1/2", "0.5", "1/2 cup"), ("-7", "-7", "What is -7 + 0"), ("3/6", "0.5", "Halve 1"), ("1/2", "1/2", "Is 1/2 1/2?")],
+    [
+        ("1/2", "0.5", "1/2 cup"),
+        ("-7", "-7", "What is -7 + 0"),
+        ("3/6", "0.5", "Halve 1"),
+        ("1/2", "1/2", "Is 1/2 1/2?"),
+    ],
 )
 def test_an_answer_may_stand_in_the_question(given, gold, question):
     assert same_answer(given, gold, question)
 
 
-FALSE = ["13 = 12", "11 = 13 = 12", "x=13=12", r"13 = \boxed{12}", "1 = 12%", "12 = 13", "--12", "~12", "5 + 7 = 12"]
+FALSE = [
+    "13 = 12",
+    "11 = 13 = 12",
+    "x=13=12",
+    r"13 = \boxed{12}",
+    "1 = 12%",
+    "12 = 13",
+    "--12",
+    "~12",
+    "5 + 7 = 12",
+]
 
 
 @pytest.mark.parametrize("given", FALSE)

@@ -24,13 +24,19 @@ def test_chat_messages_are_read():
 
 def test_a_question_that_is_no_text_is_refused():
     with pytest.raises(ValueError, match="`question` must be a text"):
-        stored_groups(pd.DataFrame([ROW | {"question": [{"role": "user", "content": "1 + 1?"}]}] * 2))
+        stored_groups(
+            pd.DataFrame([ROW | {"question": [{"role": "user", "content": "1 + 1?"}]}] * 2)
+        )
 
 
 @pytest.mark.filterwarnings("ignore:.*have no answer")
 def test_rows_without_answers_are_no_go_for_that_reason():
     lab = Lab([correctness_reward, format_reward], [1.0, 0.5])
-    lab.signal(*stored_groups(pd.DataFrame([ROW | {"answer": None}, ROW | {"answer": None, "completion": "2"}])))
+    lab.signal(
+        *stored_groups(
+            pd.DataFrame([ROW | {"answer": None}, ROW | {"answer": None, "completion": "2"}])
+        )
+    )
     assert "`correctness_reward` judged none of the completions" in str(lab.verdict())
 
 
@@ -43,7 +49,10 @@ def test_a_weight_that_is_no_number_is_refused(weight):
 def test_a_case_for_an_unknown_reward_names_the_case(tmp_path):
     path = tmp_path / "cases.jsonl"
     path.write_text('{"name": "mine", "completion": "", "expected": {"corectness_reward": 1}}')
-    with pytest.raises(ValueError, match=r"case 'mine' expects a score of 'corectness_reward', .* mean 'correctness_reward'"):
+    with pytest.raises(
+        ValueError,
+        match=r"case 'mine' expects a score of 'corectness_reward', .* mean 'correctness_reward'",
+    ):
         Lab([correctness_reward], [1.0]).cases(path)
 
 
@@ -54,4 +63,6 @@ def test_speed_is_that_of_judging_not_of_remembering():
     assert lab.signal(rows, groups)["rewards"]["correctness_reward"]["mean"] > 0
     symbolic.equal([("an older", "question")])
     lab.speed()
-    assert len(symbolic._memory) == 40, "what was remembered is forgotten, and the forty judged anew"
+    assert len(symbolic._memory) == 40, (
+        "what was remembered is forgotten, and the forty judged anew"
+    )

@@ -1,4 +1,6 @@
-"""The shape of a completion: the tags, JSON, a code block; and that no document can hurt the one who reads it."""
+"""The shape of a completion: the tags, JSON, a code block; and that no document can hurt the one
+who reads it.
+"""
 
 import json
 import random
@@ -8,8 +10,15 @@ import jsonschema
 import pytest
 
 from helpers import PROJECT
+from helpers.rewards import (
+    code_format_reward,
+    format_reward,
+    incremental_format_reward,
+    json_format_reward,
+    soft_format_reward,
+    substantial_format_reward,
+)
 from helpers.tags import THINK_ANSWER, TagFormat
-from helpers.rewards import (code_format_reward, format_reward, incremental_format_reward, json_format_reward, soft_format_reward, substantial_format_reward)
 
 CUSTOM = TagFormat("reasoning", "final")
 
@@ -18,7 +27,7 @@ def said(answer: str, tags: TagFormat = THINK_ANSWER) -> str:
     return tags.render("so", answer)
 
 
-# --- All or nothing, and its softer sisters ----------------------------------------------------------------------------
+# --- All or nothing, and its softer sisters -------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -89,7 +98,15 @@ def test_blocks_with_nothing_in_them_earn_half(reasoning, answer, earned):
 
 
 @pytest.mark.parametrize(
-    "completion", ["", "4", said("4") + "!", said("4") * 2, "<answer>4</answer>", "".join(THINK_ANSWER.tags[::-1])]
+    "completion",
+    [
+        "",
+        "4",
+        said("4") + "!",
+        said("4") * 2,
+        "<answer>4</answer>",
+        "".join(THINK_ANSWER.tags[::-1]),
+    ],
 )
 def test_substance_without_the_shape_earns_nothing(completion):
     assert substantial_format_reward([completion]) == [0.0]
@@ -139,7 +156,11 @@ def soup(rng: random.Random) -> str:
 
 def test_only_a_completion_with_each_tag_once_and_in_order_earns_more_than_three_quarters():
     rng = random.Random(1)
-    completions = [soup(rng) for _ in range(500)] + [said("4"), said("4") + "x", said("4") + "<think>"]
+    completions = [soup(rng) for _ in range(500)] + [
+        said("4"),
+        said("4") + "x",
+        said("4") + "<think>",
+    ]
     whole, slope = format_reward(completions), incremental_format_reward(completions)
     for text, all_or_nothing, score in zip(completions, whole, slope, strict=True):
         in_order = [tag for tag, _, _ in THINK_ANSWER.found_tags(text)] == list(THINK_ANSWER.tags)
@@ -150,15 +171,22 @@ def test_only_a_completion_with_each_tag_once_and_in_order_earns_more_than_three
 def test_what_is_the_strict_format_is_the_softer_ones_too():
     rng = random.Random(2)
     completions = [soup(rng) for _ in range(2000)] + [said("4"), said("")]
-    strict, soft, half = (f(completions) for f in (format_reward, soft_format_reward, substantial_format_reward))
+    strict, soft, half = (
+        f(completions) for f in (format_reward, soft_format_reward, substantial_format_reward)
+    )
     assert sum(strict) >= 2
     for text, a, b, c in zip(completions, strict, soft, half, strict=True):
         assert b >= a and (c > 0) == (a == 1.0), text
 
 
-# --- JSON --------------------------------------------------------------------------------------------------------------
+# --- JSON -----------------------------------------------------------------------------------------
 
-CITY = {"type": "object", "required": ["city"], "properties": {"city": {"type": "string"}}, "additionalProperties": False}
+CITY = {
+    "type": "object",
+    "required": ["city"],
+    "properties": {"city": {"type": "string"}},
+    "additionalProperties": False,
+}
 JSON = [
     ('{"a": [1, 2.5, null, true, "x"]}', 1.0),
     ("[]", 1.0),
@@ -198,7 +226,12 @@ def test_json_is_one_object_or_array_and_nothing_around_it(document, earned):
 
 
 def test_the_answer_block_is_judged_unless_tags_is_none():
-    texts = ["[1]", said("[1]"), "<think>[1]</think><answer>1</answer>", "<think>so</think><answer>[1]"]
+    texts = [
+        "[1]",
+        said("[1]"),
+        "<think>[1]</think><answer>1</answer>",
+        "<think>so</think><answer>[1]",
+    ]
     assert json_format_reward(texts) == [0.0, 1.0, 0.0, 0.0]
     assert json_format_reward(texts, tags=None) == [1.0, 0.0, 0.0, 0.0]
 
@@ -249,7 +282,17 @@ def test_a_schema_that_is_none_is_refused(schema, completions):
         "```" + " " * 20_000,
         "\ud800",
     ],
-    ids=["deep", "less deep", "balanced", "objects", "integer", "long", "fences", "spaces", "surrogate"],
+    ids=[
+        "deep",
+        "less deep",
+        "balanced",
+        "objects",
+        "integer",
+        "long",
+        "fences",
+        "spaces",
+        "surrogate",
+    ],
 )
 @pytest.mark.parametrize("schema", [None, {"items": {"$ref": "#"}}], ids=["free", "recursive"])
 def test_hostile_json_scores_nothing(document, schema):
@@ -257,13 +300,16 @@ def test_hostile_json_scores_nothing(document, schema):
 
 
 @pytest.mark.parametrize("number", ["9" * 4000, "1e999", "-1e999", "1e308", "0.1", "1e-400"])
-@pytest.mark.parametrize("rule", [{"multipleOf": 0.5}, {"multipleOf": 2}, {"maximum": 5}, {"type": "integer"}, {"const": 7}])
+@pytest.mark.parametrize(
+    "rule",
+    [{"multipleOf": 0.5}, {"multipleOf": 2}, {"maximum": 5}, {"type": "integer"}, {"const": 7}],
+)
 def test_a_number_out_of_range_does_not_break_the_schema(number, rule):
     (score,) = json_format_reward([said(f"[{number}]")], schema={"items": rule})
     assert score in (0.0, 1.0)
 
 
-# --- Code --------------------------------------------------------------------------------------------------------------
+# --- Code -----------------------------------------------------------------------------------------
 
 
 def fenced(code: str, language: str = "python") -> str:
@@ -314,13 +360,21 @@ def test_code_is_one_fenced_block_that_parses(completion, earned):
     ],
 )
 def test_another_language_needs_its_fence_and_is_not_parsed(language, code, earned):
-    assert code_format_reward([fenced(code, language), fenced(code), fenced(code, "")], language=language) == [earned, 0.0, 0.0]
+    assert code_format_reward(
+        [fenced(code, language), fenced(code), fenced(code, "")], language=language
+    ) == [earned, 0.0, 0.0]
 
 
 def test_with_tags_the_answer_block_is_judged():
-    texts = [said(f"\n{fenced('x = 1')}\n"), fenced("x = 1"), f"<think>\n{fenced('x')}\n</think><answer>x</answer>"]
+    texts = [
+        said(f"\n{fenced('x = 1')}\n"),
+        fenced("x = 1"),
+        f"<think>\n{fenced('x')}\n</think><answer>x</answer>",
+    ]
     assert code_format_reward(texts, tags=THINK_ANSWER) == [1.0, 0.0, 0.0]
-    assert code_format_reward([CUSTOM.render(fenced("y"), f"\n{fenced('x = 1')}\n")], tags=CUSTOM) == [1.0]
+    assert code_format_reward(
+        [CUSTOM.render(fenced("y"), f"\n{fenced('x = 1')}\n")], tags=CUSTOM
+    ) == [1.0]
 
 
 BOMBS = {
@@ -328,9 +382,17 @@ BOMBS = {
     "minus": ["-" * n + "1" for n in (100_000, 40_000, 3_000)],
     "attributes": ["a" + ".b" * n for n in (20_000, 5_000)],
     "calls": ["a" + "()" * 20_000, "a" + "[0]" * 15_000],
-    "words": ["not " * 12_000 + "1", "lambda:" * 7_000 + "1", "await " * 8_000 + "x", "1 if 1 else " * 4_000 + "1"],
+    "words": [
+        "not " * 12_000 + "1",
+        "lambda:" * 7_000 + "1",
+        "await " * 8_000 + "x",
+        "1 if 1 else " * 4_000 + "1",
+    ],
     "operators": ["1" + "+1" * 20_000, "1" + "**1" * 15_000, "a" + "<a" * 20_000, "9" * 40_000],
-    "blocks": ["if 1: x\n" + "elif 1: x\n" * 4_000, "\n".join(" " * i + "if 1:" for i in range(150)) + "x"],
+    "blocks": [
+        "if 1: x\n" + "elif 1: x\n" * 4_000,
+        "\n".join(" " * i + "if 1:" for i in range(150)) + "x",
+    ],
     "strings": ["f'" + "{" * 20_000, "f'{" * 20_000, "''" * 20_000, '"' * 20_000],
     "null": ["x = 1\0", "\0" * 1000],
     "surrogates": ["x = '\ud800'", "\udfff"],
@@ -340,16 +402,20 @@ BOMBS = {
 
 @pytest.mark.parametrize("name", BOMBS)
 def test_hostile_code_gets_a_score_and_the_process_lives(python, name):
-    # In a process of its own: what would crash the interpreter must not take the other tests with it.
+    # In a process of its own: what would crash the interpreter must not take the other tests with
+    # it.
     script = (
         "import sys, json, threading; from helpers.rewards import code_format_reward as reward\n"
         "texts, scores = json.load(sys.stdin), []\n"
         "score = lambda: scores.append(reward(texts))\n"
-        "score(); thread = threading.Thread(target=score); thread.start(); thread.join()\n"  # a thread's stack is another
+        # a thread's stack is another
+        "score(); thread = threading.Thread(target=score); thread.start(); thread.join()\n"
         "print(json.dumps(scores))"
     )
     texts = [fenced(code) for code in BOMBS[name]] + [fenced("x = 1")]
-    done = subprocess.run([python, "-c", script], input=json.dumps(texts), capture_output=True, text=True, cwd=PROJECT)
+    done = subprocess.run(
+        [python, "-c", script], input=json.dumps(texts), capture_output=True, text=True, cwd=PROJECT
+    )
     assert done.returncode == 0, done.stderr[-500:]
     scores, in_thread = json.loads(done.stdout)
     assert scores == in_thread and scores[-1] == 1.0
@@ -363,8 +429,18 @@ def test_a_very_long_completion_is_not_read(length, earned):
 
 def test_code_is_never_run(tmp_path, capfd):
     trace = tmp_path / "ran"
-    attacks = [f"open({str(trace)!r}, 'w')", "print('ran')", "import os; os._exit(3)", "raise SystemExit", "1 / 0"]
-    attacks += ["import no_such_module", "class A(print('ran')): pass", "@print\ndef f(x=print('ran')): ..."]
+    attacks = [
+        f"open({str(trace)!r}, 'w')",
+        "print('ran')",
+        "import os; os._exit(3)",
+        "raise SystemExit",
+        "1 / 0",
+    ]
+    attacks += [
+        "import no_such_module",
+        "class A(print('ran')): pass",
+        "@print\ndef f(x=print('ran')): ...",
+    ]
     assert code_format_reward([fenced(code) for code in attacks]) == [1.0] * len(attacks)
     assert not trace.exists() and capfd.readouterr() == ("", "")
 

@@ -1,9 +1,16 @@
-"""How a completion is written: what counts as a step, a source, a forbidden phrase, a repeat; and that padding does not pay."""
+"""How a completion is written: what counts as a step, a source, a forbidden phrase, a repeat; and
+that padding does not pay.
+"""
 
 import pytest
 
+from helpers.rewards import (
+    citation_reward,
+    forbidden_patterns_reward,
+    reasoning_steps_reward,
+    repetition_reward,
+)
 from helpers.tags import THINK_ANSWER, TagFormat
-from helpers.rewards import citation_reward, forbidden_patterns_reward, reasoning_steps_reward, repetition_reward
 
 CUSTOM = TagFormat("reasoning", "final")
 
@@ -12,7 +19,7 @@ def thought(reasoning: str, answer: str = "4") -> str:
     return THINK_ANSWER.render(reasoning, answer)
 
 
-# --- Steps -------------------------------------------------------------------------------------------------------------
+# --- Steps ----------------------------------------------------------------------------------------
 
 
 def steps(text: str, wanted: int = 10) -> int:
@@ -80,7 +87,9 @@ def test_the_reasoning_block_is_read_or_else_all_before_the_answer(text, count):
     assert steps(text) == count
 
 
-@pytest.mark.parametrize(("wanted", "earned"), [(1, 1.0), (2, 1.0), (3, 0.666667), (4, 0.5), (8, 0.25)])
+@pytest.mark.parametrize(
+    ("wanted", "earned"), [(1, 1.0), (2, 1.0), (3, 0.666667), (4, 0.5), (8, 0.25)]
+)
 def test_the_score_is_the_share_of_the_steps_wanted(wanted, earned):
     assert reasoning_steps_reward([thought("1. add\n2. stop")], steps=wanted) == [earned]
 
@@ -91,7 +100,7 @@ def test_other_tags_hold_the_reasoning_where_they_are_bound():
     assert reasoning_steps_reward([text], steps=3) != [0.333333]
 
 
-# --- Sources -----------------------------------------------------------------------------------------------------------
+# --- Sources --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -112,10 +121,22 @@ def test_different_sources_count(text, citations, earned):
     assert citation_reward([text], citations=citations) == [earned]
 
 
-@pytest.mark.parametrize("sources", [["a", "b"], ("a", "b"), 2, {"a": 1, "b": 2}], ids=["list", "tuple", "number", "mapping"])
+@pytest.mark.parametrize(
+    "sources",
+    [["a", "b"], ("a", "b"), 2, {"a": 1, "b": 2}],
+    ids=["list", "tuple", "number", "mapping"],
+)
 @pytest.mark.parametrize(
     ("text", "earned"),
-    [("[1]", 0.5), ("[2]", 0.5), ("[2] [1]", 1.0), ("[3]", 0.0), ("[1] [2] [3]", 0.0), ("[1] [999]", 0.0), ("", 0.0)],
+    [
+        ("[1]", 0.5),
+        ("[2]", 0.5),
+        ("[2] [1]", 1.0),
+        ("[3]", 0.0),
+        ("[1] [2] [3]", 0.0),
+        ("[1] [999]", 0.0),
+        ("", 0.0),
+    ],
 )
 def test_a_source_that_is_not_there_costs_the_row(sources, text, earned):
     assert citation_reward([text], citations=2, sources=[sources]) == [earned]
@@ -137,7 +158,7 @@ def test_with_tags_only_the_answer_block_is_read():
     assert citation_reward(texts, sources=[["a"]] * 4, tags=THINK_ANSWER) == [0.0, 1.0, 0.0, 1.0]
 
 
-# --- Forbidden phrases -------------------------------------------------------------------------------------------------
+# --- Forbidden phrases ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -181,7 +202,7 @@ def test_a_pattern_that_is_no_regular_expression_is_named(completions, pattern):
     assert repr(pattern) in str(error.value) and "regular expression" in str(error.value)
 
 
-# --- Repetition --------------------------------------------------------------------------------------------------------
+# --- Repetition -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -210,13 +231,18 @@ def test_a_longer_loop_earns_less():
     assert scores == sorted(scores, reverse=True) and len(set(scores)) == 5 and scores[-1] < 0.01
 
 
-# --- All of them -------------------------------------------------------------------------------------------------------
+# --- All of them ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("completions", [["a"], []], ids=["one", "none"])
 @pytest.mark.parametrize("value", [0, -1])
 @pytest.mark.parametrize(
-    ("reward", "option"), [(reasoning_steps_reward, "steps"), (citation_reward, "citations"), (repetition_reward, "ngram_size")]
+    ("reward", "option"),
+    [
+        (reasoning_steps_reward, "steps"),
+        (citation_reward, "citations"),
+        (repetition_reward, "ngram_size"),
+    ],
 )
 def test_a_count_below_one_is_named_with_its_value(reward, option, value, completions):
     with pytest.raises(ValueError, match=f"{option}={value}"):

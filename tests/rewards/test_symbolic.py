@@ -23,7 +23,9 @@ numbers = itertools.count(1000)
 
 
 def fresh(same: bool = True) -> tuple[str, str]:
-    """Two expressions that are equal, or not, and were never asked before, so that a worker has to answer."""
+    """Two expressions that are equal, or not, and were never asked before, so that a worker has to
+    answer.
+    """
     number = next(numbers)
     return f"{number}x + x", f"{number + 1 if same else number}x"
 
@@ -34,7 +36,10 @@ def workers() -> list[int]:
     for entry in Path("/proc").glob("[0-9]*"):
         try:
             parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-            if parent == os.getpid() and symbolic.__file__.encode() in (entry / "cmdline").read_bytes():
+            if (
+                parent == os.getpid()
+                and symbolic.__file__.encode() in (entry / "cmdline").read_bytes()
+            ):
                 found.append(int(entry.name))
         except OSError:  # gone meanwhile
             continue
@@ -45,13 +50,14 @@ def kill_the_workers() -> list[int]:
     """Kill them as somebody else would, and wait until they are dead."""
     killed = workers()
     for worker in killed:
-        with contextlib.suppress(ProcessLookupError, ChildProcessError):  # it was replaced meanwhile
+        # it was replaced meanwhile
+        with contextlib.suppress(ProcessLookupError, ChildProcessError):
             os.kill(worker, signal.SIGKILL)
             os.waitid(os.P_PID, worker, os.WEXITED | os.WNOWAIT)
     return killed
 
 
-# --- Honest questions --------------------------------------------------------------------------------------------------
+# --- Honest questions -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -97,7 +103,7 @@ def test_no_questions_have_no_answers():
     assert symbolic.task_scores([]) == []
 
 
-# --- Hostile ones ------------------------------------------------------------------------------------------------------
+# --- Hostile ones ---------------------------------------------------------------------------------
 
 BOMBS = [
     "9^{9^{9^{9}}}",
@@ -158,11 +164,20 @@ def test_code_is_not_run(tmp_path, code):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "bomb", ["9^{{9^{{9^{{{n}}}}}}}", "{n}0000000!", "(x+y+z)^{{5{n:02}}}", r"\binom{{10^8}}{{{n}0000000}}"]
+    "bomb",
+    [
+        "9^{{9^{{9^{{{n}}}}}}}",
+        "{n}0000000!",
+        "(x+y+z)^{{5{n:02}}}",
+        r"\binom{{10^8}}{{{n}0000000}}",
+    ],
 )
 def test_a_batch_of_bombs_is_bounded_and_costs_no_honest_answer_its_verdict(bomb, monkeypatch):
     symbolic.equal([fresh()])
-    bombs, honest = [("x^2 + 2x + 1", bomb.format(n=n)) for n in range(1, 65)], [fresh(n % 3 > 0) for n in range(8)]
+    bombs, honest = (
+        [("x^2 + 2x + 1", bomb.format(n=n)) for n in range(1, 65)],
+        [fresh(n % 3 > 0) for n in range(8)],
+    )
     ask, given = symbolic._Worker.ask, {}
 
     def noted(worker, request, seconds):
@@ -172,7 +187,9 @@ def test_a_batch_of_bombs_is_bounded_and_costs_no_honest_answer_its_verdict(bomb
     monkeypatch.setattr(symbolic._Worker, "ask", noted)
     verdicts = symbolic.equal(bombs + honest)
     assert verdicts == [False] * 64 + [n % 3 > 0 for n in range(8)]
-    assert sum(given.get(pair, 0) for pair in bombs) < 16, "seconds of processor time; each for itself would get 32 in all"
+    assert sum(given.get(pair, 0) for pair in bombs) < 16, (
+        "seconds of processor time; each for itself would get 32 in all"
+    )
 
 
 def test_what_the_time_of_a_batch_did_not_suffice_for_is_asked_again():
@@ -181,12 +198,14 @@ def test_what_the_time_of_a_batch_did_not_suffice_for_is_asked_again():
     assert symbolic.equal([heavy]) == [True]
 
 
-# --- Threads and processes ---------------------------------------------------------------------------------------------
+# --- Threads and processes ------------------------------------------------------------------------
 
 
 def test_another_thread_can_ask():
     answers = []
-    thread = threading.Thread(target=lambda: answers.extend(symbolic.equal([fresh(), ("6x", "10000001!"), fresh(False)])))
+    thread = threading.Thread(
+        target=lambda: answers.extend(symbolic.equal([fresh(), ("6x", "10000001!"), fresh(False)]))
+    )
     thread.start()
     thread.join()
     assert answers == [True, False, False]
@@ -223,7 +242,9 @@ def test_workers_are_started_before_the_first_answer_needs_them():
     program += "correctness_reward(['<answer>no</answer>'], answer=[sys.argv[1]])\n"
     program += "symbolic._wait_for_the_warm(); print(symbolic._idle.qsize() > 0)"
     for gold, started in (("x^2 + 1", "True"), ("42", "False")):
-        done = subprocess.run([sys.executable, "-c", program, gold], capture_output=True, text=True, timeout=300)
+        done = subprocess.run(
+            [sys.executable, "-c", program, gold], capture_output=True, text=True, timeout=300
+        )
         assert (done.stdout.strip(), done.stderr) == (started, "")
 
 
@@ -253,9 +274,13 @@ def test_a_batch_asks_a_repeated_question_once():
 
 @linux
 def test_a_worker_ends_with_the_process_that_started_it():
-    program = "import os; from helpers.rewards import symbolic; print(symbolic.equal([('x+1', '1+x')]), "
+    program = (
+        "import os; from helpers.rewards import symbolic; print(symbolic.equal([('x+1', '1+x')]), "
+    )
     program += "symbolic._idle.queue[0].process.pid)"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=300
+    )
     answer, worker = done.stdout.rsplit(maxsplit=1)
     assert answer == "[True]" and done.stderr == ""
     assert not Path(f"/proc/{worker}").exists()
@@ -268,7 +293,11 @@ def test_a_forked_process_starts_its_own_worker():
     child = os.fork()
     if not child:
         try:
-            right = symbolic.equal([fresh()]) == [True] and bool(workers()) and not set(workers()) & set(ours)
+            right = (
+                symbolic.equal([fresh()]) == [True]
+                and bool(workers())
+                and not set(workers()) & set(ours)
+            )
             kill_the_workers()
         finally:
             os._exit(0 if right else 1)
@@ -277,9 +306,18 @@ def test_a_forked_process_starts_its_own_worker():
     assert symbolic.equal([fresh()]) == [True]
 
 
-# --- reasoning-gym -----------------------------------------------------------------------------------------------------
+# --- reasoning-gym --------------------------------------------------------------------------------
 
-FAMILIES = ["chain_sum", "gcd", "leg_counting", "spell_backward", "number_sorting", "countdown", "simple_equations", "n_queens"]
+FAMILIES = [
+    "chain_sum",
+    "gcd",
+    "leg_counting",
+    "spell_backward",
+    "number_sorting",
+    "countdown",
+    "simple_equations",
+    "n_queens",
+]
 
 
 def made(family: str, size: int = 3) -> list[dict]:
@@ -293,20 +331,28 @@ def asked(family: str, answer: str, entry: dict) -> tuple[str, str, str]:
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_family_finds_its_own_answers_right_and_nonsense_not(family):
     entries = made(family)
-    assert symbolic.task_scores([asked(family, entry["answer"], entry) for entry in entries]) == [1.0] * 3
+    assert (
+        symbolic.task_scores([asked(family, entry["answer"], entry) for entry in entries])
+        == [1.0] * 3
+    )
     wrong = symbolic.task_scores([asked(family, "no idea", entry) for entry in entries])
     assert all(score is None or 0 <= score < 0.5 for score in wrong)
 
 
 def test_the_scores_come_in_the_order_of_the_rows():
-    rows = [asked("chain_sum", entry["answer"] if n % 3 else "-1", entry) for n, entry in enumerate(made("chain_sum", 20))]
+    rows = [
+        asked("chain_sum", entry["answer"] if n % 3 else "-1", entry)
+        for n, entry in enumerate(made("chain_sum", 20))
+    ]
     right = [score == 1.0 for score in symbolic.task_scores(rows * 2)]
     assert right == [n % 3 > 0 for n in range(20)] * 2
 
 
 def test_a_verifier_that_fails_or_hangs_gives_none():
     (entry,) = made("countdown", 1)
-    scores = symbolic.task_scores([asked("countdown", "9**9**9**9", entry), ("gcd", "1", "{}"), ("gcd", "1", "no JSON")])
+    scores = symbolic.task_scores(
+        [asked("countdown", "9**9**9**9", entry), ("gcd", "1", "{}"), ("gcd", "1", "no JSON")]
+    )
     assert all(score is None or score < 0.1 for score in scores) and len(scores) == 3
     assert symbolic.task_scores([asked("countdown", entry["answer"] + " ", entry)]) == [1.0]
 
@@ -324,15 +370,24 @@ def test_without_reasoning_gym_it_says_what_to_install(tmp_path, monkeypatch):
     kill_the_workers()
     with monkeypatch.context() as patch:
         patch.setenv("PYTHONPATH", str(tmp_path))
-        with pytest.raises(LookupError, match=r"reasoning_gym is not installed.*requirements-optional\.txt"):
+        with pytest.raises(
+            LookupError, match=r"reasoning_gym is not installed.*requirements-optional\.txt"
+        ):
             symbolic.task_scores([("gcd", "never asked", "{}")])
     kill_the_workers()  # the one that cannot find it
 
 
 @pytest.mark.parametrize(
-    "code", ["open('{path}', 'w')", 'exec(\'open("{path}", "w")\')', "[open('{path}', 'w').close() or 'A']"]
+    "code",
+    [
+        "open('{path}', 'w')",
+        'exec(\'open("{path}", "w")\')',
+        "[open('{path}', 'w').close() or 'A']",
+    ],
 )
-@pytest.mark.parametrize("family", ["countdown", "simple_integration", "n_queens", "string_insertion"])
+@pytest.mark.parametrize(
+    "family", ["countdown", "simple_integration", "n_queens", "string_insertion"]
+)
 def test_a_verifier_that_evaluates_the_answer_runs_no_code(tmp_path, family, code):
     path = tmp_path / "ran"
     (entry,) = made(family, 1)
@@ -347,7 +402,9 @@ def test_the_examples_in_the_docstrings_hold():
 
 
 def test_who_waits_for_a_worker_to_load_never_meets_one_that_has_not_started(monkeypatch):
-    """Joining a thread that has not been started raises; with several threads that met, a batch was lost."""
+    """Joining a thread that has not been started raises; with several threads that met, a batch was
+    lost.
+    """
     start, before = threading.Thread.start, []
 
     def watched(thread):

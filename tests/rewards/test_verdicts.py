@@ -1,4 +1,6 @@
-"""From numbers to words: which cells are wrong, what stops a training and why, and the report as JSON."""
+"""From numbers to words: which cells are wrong, what stops a training and why, and the
+report as JSON.
+"""
 
 import json
 import math
@@ -10,11 +12,19 @@ import pytest
 from told import told
 
 from helpers.data.tasks import load_task
-from helpers.tags import THINK_ANSWER, completion_text
-from helpers.rewards import (correctness_reward, debug_reward, format_reward, fuzzy_match_reward, min_length_reward, reasoning_steps_reward, reward_set)
+from helpers.rewards import (
+    correctness_reward,
+    debug_reward,
+    format_reward,
+    fuzzy_match_reward,
+    min_length_reward,
+    reasoning_steps_reward,
+    reward_set,
+)
 from helpers.rewards.lab import Lab
 from helpers.rewards.lab.verdicts import against_report, differences, marked
 from helpers.runs import Run, write_json
+from helpers.tags import THINK_ANSWER, completion_text
 
 SQUARE = ["0 0", "0 1", "1 0", "1 1"]  # two rewards that have nothing to do with one another
 pytestmark = pytest.mark.filterwarnings("ignore:.*have no answer")
@@ -61,13 +71,16 @@ def math_lab(sums) -> Lab:
     return lab
 
 
-# --- Cases -------------------------------------------------------------------------------------------------------------
+# --- Cases ----------------------------------------------------------------------------------------
 
 
 def hasty_reward(completions, answer, **columns):
     """correctness_reward, but for a hedged answer."""
     scores = correctness_reward(completions, answer=answer)
-    return [1.0 if "42 or 43" in completion_text(c) else score for c, score in zip(completions, scores, strict=True)]
+    return [
+        1.0 if "42 or 43" in completion_text(c) else score
+        for c, score in zip(completions, scores, strict=True)
+    ]
 
 
 hasty_reward.__name__ = "correctness_reward"
@@ -75,7 +88,12 @@ hasty_reward.__name__ = "correctness_reward"
 
 def test_the_one_wrong_cell_is_found_and_marked():
     cases = Lab([hasty_reward, format_reward], [1.0, 1.0]).cases()
-    found = {"case": "hedged: 42 or 43", "reward": "correctness_reward", "expected": 0.0, "score": 1.0}
+    found = {
+        "case": "hedged: 42 or 43",
+        "reward": "correctness_reward",
+        "expected": 0.0,
+        "score": 1.0,
+    }
     assert differences(cases).to_dict("records") == [found]
     page = marked(cases).to_html()
     assert page.count("(not ") == 1 and "1.000 (not 0)" in page
@@ -91,7 +109,10 @@ def test_nothing_is_marked_where_all_is_as_expected():
 def told_cases(tmp_path, *cases: tuple[str, str, float]) -> pd.DataFrame:
     """The cases of a file of (name, what is told, what is expected), tried on one reward."""
     path = tmp_path / "cases.jsonl"
-    lines = [json.dumps({"name": name, "completion": said, "expected": {"first": wanted}}) for name, said, wanted in cases]
+    lines = [
+        json.dumps({"name": name, "completion": said, "expected": {"first": wanted}})
+        for name, said, wanted in cases
+    ]
     path.write_text("\n".join(lines))
     return Lab([told("first", 0)], [1.0]).cases(path)
 
@@ -101,17 +122,21 @@ def test_a_score_that_is_missing_differs(tmp_path):
     assert found["case"] == "mute" and found["expected"] == 0 and math.isnan(found["score"])
 
 
-@pytest.mark.parametrize(("score", "differs"), [("0.5", False), ("0.5004", False), ("0.502", True), ("0.498", True)])
+@pytest.mark.parametrize(
+    ("score", "differs"), [("0.5", False), ("0.5004", False), ("0.502", True), ("0.498", True)]
+)
 def test_a_rounded_expectation_is_met(tmp_path, score, differs):
     assert len(differences(told_cases(tmp_path, ("half", score, 0.5)))) == differs
 
 
 def test_cases_of_one_name_are_told_apart(tmp_path):
-    (found,) = differences(told_cases(tmp_path, ("twice", "1", 1), ("twice", "0.25", 1))).to_dict("records")
+    (found,) = differences(told_cases(tmp_path, ("twice", "1", 1), ("twice", "0.25", 1))).to_dict(
+        "records"
+    )
     assert found == {"case": "twice (2)", "reward": "first", "expected": 1.0, "score": 0.25}
 
 
-# --- Go ----------------------------------------------------------------------------------------------------------------
+# --- Go -------------------------------------------------------------------------------------------
 
 
 def test_the_math_set_on_healthy_groups_may_train(math_lab):
@@ -129,7 +154,11 @@ def test_what_was_left_out_is_said():
     lab = Lab([correctness_reward], [1.0])
     lab.cases()
     verdict = lab.verdict()
-    assert verdict.go and verdict.notes == ["attacks was not run.", "signal was not run.", "speed was not run."]
+    assert verdict.go and verdict.notes == [
+        "attacks was not run.",
+        "signal was not run.",
+        "speed was not run.",
+    ]
 
 
 def test_half_of_the_groups_may_be_flat():
@@ -137,17 +166,23 @@ def test_half_of_the_groups_may_be_flat():
     assert stops(lab) == "" and "never differs" not in str(lab.verdict())
 
 
-# --- No go -------------------------------------------------------------------------------------------------------------
+# --- No go ----------------------------------------------------------------------------------------
 
 
 def test_a_fault_stops(sums):
     def fragile_reward(completions, **columns):
-        return [float(completion_text(completion).split()[0] == "<think>") for completion in completions]
+        return [
+            float(completion_text(completion).split()[0] == "<think>") for completion in completions
+        ]
 
     lab = Lab([correctness_reward, fragile_reward], [1.0, 0.5])
     lab.cases()
     (stop,) = lab.verdict().stops
-    assert "fragile_reward raised IndexError" in stop and "''" in stop and "such completions" not in stop
+    assert (
+        "fragile_reward raised IndexError" in stop
+        and "''" in stop
+        and "such completions" not in stop
+    )
     lab.attacks(sums)
     assert f"({len(lab.faults)} such completions)" in stops(lab) and len(lab.faults) > 1
 
@@ -174,7 +209,10 @@ def test_a_winning_attack_stops_and_names_who_pays(sums):
     lab = Lab([correctness_reward, format_reward, reasoning_steps_reward], [1.0, 0.5, 0.25])
     lab.attacks(sums)
     (stop,) = lab.verdict().stops
-    assert "'words that please' earns 0.25 more than an honest wrong answer would, on 100% of the rows" in stop
+    assert (
+        "'words that please' earns 0.25 more than an honest wrong answer would, on 100% of the rows"
+        in stop
+    )
     assert "reasoning_steps_reward pays for it" in stop
 
 
@@ -183,7 +221,9 @@ def test_who_pays_is_named_where_an_attack_wins_on_few_rows_only(sums):
     table = lab.attacks(sums)
     won = table.index[(table["wins"] > 0) & (table["wins"] < 1)]
     assert len(won) and table.loc[won, "correctness_reward"].max() == 0
-    assert "fuzzy_match_reward pays for it" in stops(lab) and "correctness_reward pays for it" not in stops(lab)
+    assert "fuzzy_match_reward pays for it" in stops(
+        lab
+    ) and "correctness_reward pays for it" not in stops(lab)
 
 
 def test_more_than_three_winning_attacks_are_named(sums):
@@ -198,7 +238,10 @@ def test_more_than_three_winning_attacks_are_named(sums):
 def test_rewards_that_cannot_tell_right_from_wrong_stop(sums):
     lab = Lab([format_reward], [1.0])
     lab.attacks(sums)
-    assert "earns as much as a right one (1.00 against 1.00 on average): no reward tells them apart" in stops(lab)
+    assert (
+        "earns as much as a right one (1.00 against 1.00 on average): no reward tells them apart"
+        in stops(lab)
+    )
     lab.signal(sums, healthy_groups(sums))
     assert "no reward tells a right answer from a wrong one" in stops(lab)
 
@@ -216,11 +259,14 @@ def test_flat_groups_stop(groups, advice):
     assert "75% of the groups score the same" in stop and advice in stop
 
 
-@pytest.mark.parametrize(("right", "of", "share"), [(0, 64, "0.0%"), (1, 64, "1.6%"), (1, 50, "2.0%"), (2, 64, None)])
+@pytest.mark.parametrize(
+    ("right", "of", "share"), [(0, 64, "0.0%"), (1, 64, "1.6%"), (1, 50, "2.0%"), (2, 64, None)]
+)
 def test_a_policy_that_is_never_right_stops(right, of, share):
     group = ["1 0"] * right + ["0 1", "0 0"] * ((of - right) // 2) + ["0 0"] * ((of - right) % 2)
     found = re.findall(
-        r"the policy earns `first` on (\S+) of its completions: there is nothing to reinforce", stops(lab_on([group], 5.0, 1.0))
+        r"the policy earns `first` on (\S+) of its completions: there is nothing to reinforce",
+        stops(lab_on([group], 5.0, 1.0)),
     )
     assert found == ([share] if share else [])
 
@@ -228,17 +274,28 @@ def test_a_policy_that_is_never_right_stops(right, of, share):
 @pytest.mark.parametrize(("right", "share"), [(20, "100%"), (19, "95%"), (18, None)])
 def test_a_policy_that_is_always_right_stops(right, share):
     group = ["1 0", "1 1"] * (right // 2) + ["1 0"] * (right % 2) + ["0 0"] * (20 - right)
-    found = re.findall(r"already earns `first` on (\S+) of its completions. Take harder", stops(lab_on([group], 5.0, 1.0)))
+    found = re.findall(
+        r"already earns `first` on (\S+) of its completions. Take harder",
+        stops(lab_on([group], 5.0, 1.0)),
+    )
     assert found == ([share] if share else [])
 
 
 @pytest.mark.parametrize(
-    ("weights", "shares"), [((1.0, 4.0), ("6%", "94%")), ((1.0, 10.0), ("1%", "99%")), ((1.0, 2.9), None), ((1.0, 1.0), None)]
+    ("weights", "shares"),
+    [
+        ((1.0, 4.0), ("6%", "94%")),
+        ((1.0, 10.0), ("1%", "99%")),
+        ((1.0, 2.9), None),
+        ((1.0, 1.0), None),
+    ],
 )
 def test_an_answer_that_hardly_counts_stops(weights, shares):
     said = stops(lab_on([SQUARE, SQUARE], *weights))
     found = re.findall(
-        r"`first` drives (\S+) of the advantage; the model will learn what `second` wants \((\S+)\) instead", said
+        r"`first` drives (\S+) of the advantage; the model will learn what `second` wants "
+        r"\((\S+)\) instead",
+        said,
     )
     assert found == ([shares] if shares else [])
 
@@ -247,17 +304,22 @@ def test_the_judge_is_the_one_the_attacks_found(sums):
     lab = Lab([format_reward, correctness_reward], [1.0, 0.01])
     lab.attacks(sums)
     lab.signal(sums, healthy_groups(sums))
-    assert "`correctness_reward` drives 0% of the advantage; the model will learn what `format_reward` wants" in stops(lab)
+    assert (
+        "`correctness_reward` drives 0% of the advantage; the model will learn what "
+        "`format_reward` wants" in stops(lab)
+    )
 
 
 def test_each_reason_is_on_a_line_of_its_own():
     verdict = lab_on([["0 1", "0 1"]], 1.0, 1.0).verdict()
     lines = str(verdict).splitlines()
     assert lines[0] == "NO GO:" and len(lines) == 1 + len(verdict.stops) + len(verdict.notes)
-    assert all(any(reason in line for line in lines[1:]) for reason in verdict.stops + verdict.notes)
+    assert all(
+        any(reason in line for line in lines[1:]) for reason in verdict.stops + verdict.notes
+    )
 
 
-# --- Notes -------------------------------------------------------------------------------------------------------------
+# --- Notes ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -277,10 +339,13 @@ def test_what_is_no_reason_to_stop_is_noted(groups, note):
 def test_a_slow_reward_is_noted(milliseconds, said):
     lab = lab_on([SQUARE], 1.0, 1.0)
     lab.results["speed"] = pd.Series({"first": 1.0, "second": milliseconds})
-    assert any("second takes 2.5 s for 1,000 completions" in note for note in lab.verdict().notes) == said
+    assert (
+        any("second takes 2.5 s for 1,000 completions" in note for note in lab.verdict().notes)
+        == said
+    )
 
 
-# --- The report --------------------------------------------------------------------------------------------------------
+# --- The report -----------------------------------------------------------------------------------
 
 STATISTICS = {"mean", "within_group_std", "zero_spread", "advantage_share", "rank_correlation"}
 
@@ -304,16 +369,23 @@ def test_the_report_holds_everything(math_lab):
 
 def test_the_report_of_broken_rewards_is_json():
     def broken_reward(completions, **columns):
-        return [math.inf if "4" in completion_text(completion) else None for completion in completions]
+        return [
+            math.inf if "4" in completion_text(completion) else None for completion in completions
+        ]
 
-    lab = Lab([broken_reward, correctness_reward, partial(debug_reward, samples=0)], [1.0, 1.0, 0.0])
+    lab = Lab(
+        [broken_reward, correctness_reward, partial(debug_reward, samples=0)], [1.0, 1.0, 0.0]
+    )
     lab.cases()
     lab.signal(pd.DataFrame({"answer": ["4", None]}), [["\ud800 4", "no"], ["4", "no"]])
     report = json.loads(json.dumps(lab.report(), allow_nan=False))
     assert report["rewards"]["broken_reward"]["faults"] == len(lab.faults) > 0
     assert report["rewards"]["correctness_reward"]["faults"] == 0
     assert report["rewards"]["broken_reward"]["mean"] is None
-    assert report["rewards"]["debug_reward"]["rank_correlation"] == {"broken_reward": None, "correctness_reward": None}
+    assert report["rewards"]["debug_reward"]["rank_correlation"] == {
+        "broken_reward": None,
+        "correctness_reward": None,
+    }
     assert not report["verdict"]["go"] and "broken_reward" in report["verdict"]["stops"][0]
 
 
@@ -323,29 +395,44 @@ def test_the_report_of_a_lab_that_tried_nothing():
     assert report["verdict"]["go"] is False and report.keys() == {"rewards", "verdict"}
 
 
-# --- What 03 trains with, against what 02 tested ---------------------------------------------------------------------------
+# --- What 03 trains with, against what 02 tested --------------------------------------------------
 
 
 @pytest.fixture
 def tested(tmp_path, monkeypatch) -> Run:
-    """A run whose rewards, correctness at 1 and format at 0.5, were tested; nothing speaks against them."""
+    """A run whose rewards, correctness at 1 and format at 0.5, were tested; nothing speaks against
+    them.
+    """
     monkeypatch.setenv("GRPO_RUNS_DIR", str(tmp_path))
     run = Run("tested")
     rewards = {"correctness_reward": {"weight": 1.0}, "format_reward": {"weight": 0.5}}
-    write_json(run.path("reward_report.json"), {"rewards": rewards, "verdict": {"go": True, "stops": [], "notes": []}})
+    write_json(
+        run.path("reward_report.json"),
+        {"rewards": rewards, "verdict": {"go": True, "stops": [], "notes": []}},
+    )
     return run
 
 
 def test_the_same_rewards_and_weights_are_said_to_be_the_same(tested):
-    assert against_report(tested, [partial(correctness_reward), format_reward], [1.0, 0.5]).endswith("tested and approved.")
+    assert against_report(
+        tested, [partial(correctness_reward), format_reward], [1.0, 0.5]
+    ).endswith("tested and approved.")
 
 
 @pytest.mark.parametrize(
     ("functions", "weights", "says"),
     [
         ([correctness_reward], [1.0], "format_reward was tested and is not trained with"),
-        ([correctness_reward, format_reward], [1.0, 0.7], "format_reward has weight 0.7 and was tested with 0.5"),
-        ([correctness_reward, format_reward, debug_reward], [1.0, 0.5, 1.0], "debug_reward was not tested"),
+        (
+            [correctness_reward, format_reward],
+            [1.0, 0.7],
+            "format_reward has weight 0.7 and was tested with 0.5",
+        ),
+        (
+            [correctness_reward, format_reward, debug_reward],
+            [1.0, 0.5, 1.0],
+            "debug_reward was not tested",
+        ),
     ],
 )
 def test_what_differs_from_the_tested_rewards_is_named(tested, functions, weights, says):
@@ -355,8 +442,13 @@ def test_what_differs_from_the_tested_rewards_is_named(tested, functions, weight
 
 def test_a_no_go_is_said_again_and_a_missing_report_too(tested):
     report = tested.read_object("reward_report.json")
-    write_json(tested.path("reward_report.json"), report | {"verdict": {"go": False, "stops": ["It pays to copy."]}})
-    assert "NO GO: It pays to copy." in against_report(tested, [correctness_reward, format_reward], [1.0, 0.5])
+    write_json(
+        tested.path("reward_report.json"),
+        report | {"verdict": {"go": False, "stops": ["It pays to copy."]}},
+    )
+    assert "NO GO: It pays to copy." in against_report(
+        tested, [correctness_reward, format_reward], [1.0, 0.5]
+    )
     assert against_report(Run("new"), [format_reward], [1.0]).startswith(
         f"NOT TESTED: {tested.folder.parent}/new/reward_report.json is"
     )

@@ -16,7 +16,10 @@ from helpers.training import policy
 from helpers.training.base import Base, base_of, describe, quantisation, told
 
 POCKET = PRESETS["pocket"]
-HUB = sorted({preset.model for preset in PRESETS.values() if "/" in preset.model} | {"Qwen/Qwen3-4B", "unsloth/Qwen3-32B"})
+HUB = sorted(
+    {preset.model for preset in PRESETS.values() if "/" in preset.model}
+    | {"Qwen/Qwen3-4B", "unsloth/Qwen3-32B"}
+)
 NAMES = """
 import json, sys
 import unsloth
@@ -28,7 +31,9 @@ print("\\n" + json.dumps({name: [it, get_model_name(it, load_in_4bit=False)] for
 
 @pytest.mark.slow
 def test_the_original_of_a_stored_quantisation_is_the_one_that_unsloths_merge_takes(tmp_path):
-    """With its GPU classes, which is where that merge is (unsloth_zoo/saving_utils.py, `merge_and_overwrite_lora`)."""
+    """With its GPU classes, which is where that merge is (unsloth_zoo/saving_utils.py,
+    `merge_and_overwrite_lora`).
+    """
     environment = os.environ | {"UNSLOTH_ALLOW_CPU": "1", "HF_HUB_OFFLINE": "1"}
     command = [sys.executable, "-c", NAMES, *HUB]
     done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True)
@@ -47,32 +52,45 @@ def test_the_original_of_what_was_quantised_here_is_itself_and_of_an_unknown_one
 
 def adapted(settings):
     torch.manual_seed(0)
-    return get_peft_model(policy.load(settings)[0], LoraConfig(r=2, target_modules=["q_proj"], task_type="CAUSAL_LM"))
+    return get_peft_model(
+        policy.load(settings)[0], LoraConfig(r=2, target_modules=["q_proj"], task_type="CAUSAL_LM")
+    )
 
 
 @pytest.mark.parametrize("backend", ["unsloth", "transformers"])
 def test_the_embedded_model_is_described_by_its_own_name_and_as_quantised_here(backend):
     settings = with_overrides(POCKET, backend=backend)
     found = describe(adapted(settings), settings)
-    layers = {"layers": 28, "layers_in_4_bits": 28, "fingerprint": quantisation(policy.load(POCKET)[0])["fingerprint"]}
-    assert found == {"name": "pocket", "original": "pocket", "revision": None, "quantised": "here"} | layers
+    layers = {
+        "layers": 28,
+        "layers_in_4_bits": 28,
+        "fingerprint": quantisation(policy.load(POCKET)[0])["fingerprint"],
+    }
+    assert (
+        found
+        == {"name": "pocket", "original": "pocket", "revision": None, "quantised": "here"} | layers
+    )
     assert told(found) == (
-        f"pocket, quantised to 4 bits (NF4) when it was loaded: 28 of 28 linear layers, fingerprint {found['fingerprint']}"
+        "pocket, quantised to 4 bits (NF4) when it was loaded: 28 of 28 linear layers, "
+        f"fingerprint {found['fingerprint']}"
     )
     plain = with_overrides(settings, load_in_4bit=False)
     assert told(describe(adapted(plain), plain)) == "pocket, in 16 bits"
 
 
-def test_an_embedded_model_is_found_in_this_checkout_wherever_the_adapter_was_made(tmp_path, monkeypatch):
+def test_an_embedded_model_is_found_in_this_checkout_wherever_the_adapter_was_made(
+    tmp_path, monkeypatch
+):
     monkeypatch.setenv("GRPO_RUNS_DIR", str(tmp_path))
     run = Run("a")
     elsewhere = {"base_model_name_or_path": "/another/checkout/helpers/pocket/model"}
     run.path("adapter/adapter_config.json").write_text(json.dumps(elsewhere))
-    monkeypatch.setattr(Run, "require", lambda self, name: self.folder / name)  # an adapter without weights will do here
+    # an adapter without weights will do here
+    monkeypatch.setattr(Run, "require", lambda self, name: self.folder / name)
     assert base_of(run, POCKET) == Base(POCKET.model_path, "here", None)
 
 
-# --- The fingerprint -------------------------------------------------------------------------------------------------------
+# --- The fingerprint ------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -81,12 +99,17 @@ def in_4_bits():
 
 
 def recorded(model, **otherwise) -> Base:
-    """What a training on this model would have recorded; `otherwise` are parts of its fingerprint, and fields of the base."""
+    """What a training on this model would have recorded; `otherwise` are parts of its fingerprint,
+    and fields of the base.
+    """
     version, device, layout, weights = quantisation(model)["fingerprint"].split("-")
     parts = {"device": device, "layout": layout, "weights": weights} | {
         part: otherwise.pop(part) for part in ("device", "layout", "weights") if part in otherwise
     }
-    return Base("me/model", **{"quantised": "before", "fingerprint": "-".join((version, *parts.values()))} | otherwise)
+    return Base(
+        "me/model",
+        **{"quantised": "before", "fingerprint": "-".join((version, *parts.values()))} | otherwise,
+    )
 
 
 @pytest.mark.parametrize("what", ["codes", "scales"])
@@ -108,7 +131,8 @@ def test_other_weights_of_the_same_shape_are_another_base(in_4_bits, what, quant
     [
         ({"device": "cuda"}, True),  # stored in 4 bits, they are the same anywhere
         ({"device": "cuda", "weights": "0" * 16}, False),
-        ({"device": "cuda", "weights": "0" * 16, "quantised": "here"}, True),  # quantised here, they may differ by a code
+        # quantised here, they may differ by a code
+        ({"device": "cuda", "weights": "0" * 16, "quantised": "here"}, True),
         ({"device": "cuda", "weights": "0" * 16, "quantised": "here", "revision": "other"}, False),
         ({"layout": "0" * 16}, False),
         ({"revision": "other"}, True),  # the same weights in another commit

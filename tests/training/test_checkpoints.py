@@ -1,4 +1,6 @@
-"""Around the training: the history row by row, which checkpoint it goes on from, and what is set aside or kept."""
+"""Around the training: the history row by row, which checkpoint it goes on from, and what is set
+aside or kept.
+"""
 
 import json
 import subprocess
@@ -33,7 +35,13 @@ def run(tmp_path, monkeypatch) -> Run:
 
 
 def row(step: int, **more) -> dict:
-    return {"loss": 0.0, "reward": step / 10, "reward_std": 0.5, "frac_reward_zero_std": 0.25, "kl": 0.01} | more
+    return {
+        "loss": 0.0,
+        "reward": step / 10,
+        "reward_std": 0.5,
+        "frac_reward_zero_std": 0.25,
+        "kl": 0.01,
+    } | more
 
 
 def log(history: History, step: int, logs: dict | None, max_steps: int = 50) -> None:
@@ -53,16 +61,20 @@ def checkpoint(run: Run, step: int, complete: bool = True):
     return folder
 
 
-# --- The history -------------------------------------------------------------------------------------------------------
+# --- The history ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("beta", "there"), [(0.0, False), (0.02, True)])
 def test_a_kl_that_nothing_computes_is_no_measurement(run, beta, there):
-    """Unsloth's trainer on a GPU logs 0.0 with beta 0, which a figure would show as a policy that has not moved."""
+    """Unsloth's trainer on a GPU logs 0.0 with beta 0, which a figure would show as a policy that
+    has not moved.
+    """
     state, args = TrainerState(global_step=1, max_steps=5), SimpleNamespace(beta=beta)
     history = History(run)
     history.on_log(args, state, TrainerControl(), logs=row(1, kl=0.0))
-    assert ("kl" in history.rows[0]) is there and ("kl" in read_metrics(run.require("checkpoints/metrics.csv"))) is there
+    assert ("kl" in history.rows[0]) is there and (
+        "kl" in read_metrics(run.require("checkpoints/metrics.csv"))
+    ) is there
 
 
 def test_each_row_is_on_disk_as_soon_as_it_is_logged(run):
@@ -72,10 +84,14 @@ def test_each_row_is_on_disk_as_soon_as_it_is_logged(run):
         assert steps_in(run) == list(range(1, step + 1))
     table = read_metrics(run.require("checkpoints/metrics.csv"))
     assert list(table.columns) == ["step", *row(1)] and list(table["reward"]) == [0.1, 0.2, 0.3]
-    assert [path.name for path in run.path("checkpoints/metrics.csv").parent.iterdir()] == ["metrics.csv"]
+    assert [path.name for path in run.path("checkpoints/metrics.csv").parent.iterdir()] == [
+        "metrics.csv"
+    ]
 
 
-@pytest.mark.parametrize("logs", [None, {}, SUMMARY, {"eval_loss": 0.1}], ids=["none", "empty", "summary", "eval"])
+@pytest.mark.parametrize(
+    "logs", [None, {}, SUMMARY, {"eval_loss": 0.1}], ids=["none", "empty", "summary", "eval"]
+)
 def test_what_is_no_step_gives_no_row(run, capsys, logs):
     history = History(run)
     log(history, 1, logs)
@@ -92,7 +108,10 @@ def test_a_column_that_comes_later_leaves_the_rows_before_it_blank(run):
     del first["kl"]
     log(history, 1, first)
     log(history, 2, row(2, kl=0.5))
-    assert read_metrics(run.require("checkpoints/metrics.csv"))["kl"].isna().to_list() == [True, False]
+    assert read_metrics(run.require("checkpoints/metrics.csv"))["kl"].isna().to_list() == [
+        True,
+        False,
+    ]
 
 
 def test_the_step_is_the_trainers_and_the_logs_are_not_changed(run):
@@ -124,12 +143,19 @@ def test_a_fresh_start_takes_over_no_row(run):
     assert steps_in(run) == [1]
 
 
-# --- Checkpoints -------------------------------------------------------------------------------------------------------
+# --- Checkpoints ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("complete", "incomplete", "last"),
-    [((), (), None), ((), (5,), None), ((9, 10), (), 10), ((9, 10, 100), (), 100), ((2, 10), (25,), 10), ((25,), (3,), 25)],
+    [
+        ((), (), None),
+        ((), (5,), None),
+        ((9, 10), (), 10),
+        ((9, 10, 100), (), 100),
+        ((2, 10), (25,), 10),
+        ((25,), (3,), 25),
+    ],
 )
 def test_the_last_checkpoint_is_the_largest_complete_one(run, complete, incomplete, last):
     for step in complete:
@@ -140,7 +166,9 @@ def test_the_last_checkpoint_is_the_largest_complete_one(run, complete, incomple
     assert (found and checkpoint_step(found)) == last
 
 
-@pytest.mark.parametrize("name", ["adapter_model.safetensors", "optimizer.pt", "rng_state.pth", "trainer_state.json"])
+@pytest.mark.parametrize(
+    "name", ["adapter_model.safetensors", "optimizer.pt", "rng_state.pth", "trainer_state.json"]
+)
 @pytest.mark.parametrize("share", [0, 0.5])
 def test_a_checkpoint_with_half_a_file_is_none(run, name, share):
     for step in (4, 8):
@@ -161,21 +189,27 @@ def test_other_files_are_no_checkpoints(run):
 
 
 def test_the_adapter_of_the_checkpoint_is_loaded_beside_a_reference_adapter(executed):
-    """Transformers loads only the adapters in sub-folders where there are any, and TRL's `ref` is in one."""
+    """Transformers loads only the adapters in sub-folders where there are any, and TRL's `ref` is
+    in one.
+    """
     checkpoint = last_checkpoint(executed.folder / "checkpoints")
     assert (checkpoint / "ref" / "adapter_model.safetensors").exists()
     base = AutoModelForCausalLM.from_pretrained(PRESETS["pocket"].model_path)
     targets = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
     model = get_peft_model(base, LoraConfig(r=PRESETS["pocket"].lora_rank, target_modules=targets))
-    History(executed, resumed_from=checkpoint).on_train_begin(None, TrainerState(global_step=4), None, model=model)
+    History(executed, resumed_from=checkpoint).on_train_begin(
+        None, TrainerState(global_step=4), None, model=model
+    )
     saved = load_file(checkpoint / "adapter_model.safetensors")
     fresh = dict(model.named_parameters())
     assert saved
     for name, tensor in saved.items():
-        assert torch.equal(fresh[name.replace(".weight", ".default.weight")].float(), tensor.float())
+        assert torch.equal(
+            fresh[name.replace(".weight", ".default.weight")].float(), tensor.float()
+        )
 
 
-# --- Beginning ---------------------------------------------------------------------------------------------------------
+# --- Beginning ------------------------------------------------------------------------------------
 
 
 def interrupted(run: Run, settings=POCKET, seed: int = 1) -> None:
@@ -188,13 +222,21 @@ def interrupted(run: Run, settings=POCKET, seed: int = 1) -> None:
 
 
 def contents(folder) -> dict[str, str]:
-    return {path.relative_to(folder).as_posix(): path.read_text() for path in folder.rglob("*") if path.is_file()}
+    return {
+        path.relative_to(folder).as_posix(): path.read_text()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
 
 
 def test_a_fresh_start_writes_down_what_is_trained(run):
     assert begin(run, POCKET, 1) is None
     written = json.loads(run.require("checkpoints/settings.json").read_text())
-    assert written["seed"] == 1 and written["data"] == "f00d" and written["settings"]["max_steps"] == POCKET.max_steps
+    assert (
+        written["seed"] == 1
+        and written["data"] == "f00d"
+        and written["settings"]["max_steps"] == POCKET.max_steps
+    )
     assert not run.path("checkpoints_previous").exists()
 
 
@@ -211,16 +253,23 @@ def test_the_same_training_is_continued_and_nothing_is_touched(run, capsys):
     capsys.readouterr()
     found = begin(run, replace(POCKET), 1)
     assert found == run.folder / "checkpoints" / "checkpoint-4" and contents(run.folder) == before
-    assert capsys.readouterr().out == f"continuing the interrupted training from step 4 of {POCKET.max_steps}\n"
+    assert (
+        capsys.readouterr().out
+        == f"continuing the interrupted training from step 4 of {POCKET.max_steps}\n"
+    )
 
 
-def test_a_training_of_before_there_were_settings_of_the_objective_is_continued_with_their_defaults(run):
+def test_a_training_of_before_there_were_settings_of_the_objective_is_continued_with_their_defaults(
+    run,
+):
     interrupted(run)
     path = run.require("checkpoints/settings.json")
     started = json.loads(path.read_text())
     for name in ("epsilon", "epsilon_high", "scale_rewards", "num_iterations"):
         del started["settings"][name]
-    path.write_text(json.dumps(started | {"settings": started["settings"] | {"fast_inference": False}}))
+    path.write_text(
+        json.dumps(started | {"settings": started["settings"] | {"fast_inference": False}})
+    )
     assert begin(run, POCKET, 1) == run.folder / "checkpoints" / "checkpoint-4"
     assert begin(run, replace(POCKET, epsilon_high=0.28), 1) is None
 
@@ -273,7 +322,9 @@ def test_any_other_training_starts_anew_with_the_old_one_set_aside_whole(run, ch
     log(History(run), 1, row(1))
     assert steps_in(run) == [1]
     checkpoint(run, 1)
-    assert begin(run, settings, seed) == run.folder / "checkpoints" / "checkpoint-1", "and the new one can be continued"
+    assert begin(run, settings, seed) == run.folder / "checkpoints" / "checkpoint-1", (
+        "and the new one can be continued"
+    )
 
 
 def test_setting_aside_again_replaces_what_was_set_aside(run):
@@ -288,7 +339,9 @@ def test_faults_that_were_logged_before_the_training_stay(run):
     log.write_text("{}\n", encoding="utf-8")
     (log.parent / "checkpoint-half").mkdir()
     assert begin(run, POCKET, 1) is None
-    assert log.read_text(encoding="utf-8") == "{}\n" and not (log.parent / "checkpoint-half").exists()
+    assert (
+        log.read_text(encoding="utf-8") == "{}\n" and not (log.parent / "checkpoint-half").exists()
+    )
 
 
 def test_a_start_that_never_logged_a_step_leaves_nothing_to_set_aside(run):
@@ -311,11 +364,15 @@ sys.stdin.read()
 @pytest.mark.slow
 def test_two_processes_do_not_train_one_run_at_once(run, python):
     """Two kernels with notebook 03: the second would clear away what the first writes."""
-    other = subprocess.Popen([python, "-c", BEGUN], cwd=PROJECT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    other = subprocess.Popen(
+        [python, "-c", BEGUN], cwd=PROJECT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
     assert other.stdout.readline() == "begun\n"
     mine = run.path("checkpoints/completions/step")
     mine.touch()
-    with pytest.raises(ValueError, match=f"the training of run 'a' is being executed by process {other.pid} on "):
+    with pytest.raises(
+        ValueError, match=f"the training of run 'a' is being executed by process {other.pid} on "
+    ):
         begin(run, POCKET, 2)
     assert mine.exists()
     other.communicate()
@@ -328,11 +385,13 @@ def test_a_training_that_is_kept_lets_another_process_train_the_run(trained, pol
     trls_completions(trained, 1, ["1 + 2"])
     log(History(trained), 1, row(1))
     keep(trained, policy, 0.5)
-    done = subprocess.run([python, "-c", BEGUN], cwd=PROJECT, input="", capture_output=True, text=True)
+    done = subprocess.run(
+        [python, "-c", BEGUN], cwd=PROJECT, input="", capture_output=True, text=True
+    )
     assert done.stdout == "begun\n", done.stderr
 
 
-# --- Keeping -----------------------------------------------------------------------------------------------------------
+# --- Keeping --------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -344,7 +403,9 @@ def policy():
 
 
 def keep(run: Run, policy, weight: float) -> None:
-    """Keep a training whose every lora_B is this number; of the trainer, `keep` reads the model alone."""
+    """Keep a training whose every lora_B is this number; of the trainer, `keep` reads the
+    model alone.
+    """
     model, tokenizer = policy
     for name, matrix in model.named_parameters():
         if "lora_B" in name:
@@ -354,13 +415,23 @@ def keep(run: Run, policy, weight: float) -> None:
 
 def kept_weights(run: Run) -> set[float]:
     weights = load_file(run.require("adapter/adapter_model.safetensors"))
-    return {value for name, matrix in weights.items() if "lora_B" in name for value in matrix.unique().tolist()}
+    return {
+        value
+        for name, matrix in weights.items()
+        if "lora_B" in name
+        for value in matrix.unique().tolist()
+    }
 
 
 def trls_completions(run: Run, step: int, questions: list[str]) -> None:
-    prompts = [[{"role": "system", "content": "s"}, {"role": "user", "content": question}] for question in questions]
+    prompts = [
+        [{"role": "system", "content": "s"}, {"role": "user", "content": question}]
+        for question in questions
+    ]
     said = [[{"role": "assistant", "content": f"{question} {step}"}] for question in questions]
-    table = pd.DataFrame({"step": step, "prompt": prompts, "completion": said, "r": 1.0, "advantage": 0.0})
+    table = pd.DataFrame(
+        {"step": step, "prompt": prompts, "completion": said, "r": 1.0, "advantage": 0.0}
+    )
     table.to_parquet(run.path(f"checkpoints/completions/completions_{step:05d}.parquet"))
 
 
@@ -376,8 +447,14 @@ def trained(run) -> Run:
 
 def test_a_finished_training_is_kept_whole(trained, policy):
     keep(trained, policy, 0.5)
-    assert kept_weights(trained) == {0.5} and AutoTokenizer.from_pretrained(trained.require("adapter")).chat_template
-    assert trained.require("metrics.csv").read_text() == trained.require("checkpoints/metrics.csv").read_text()
+    assert (
+        kept_weights(trained) == {0.5}
+        and AutoTokenizer.from_pretrained(trained.require("adapter")).chat_template
+    )
+    assert (
+        trained.require("metrics.csv").read_text()
+        == trained.require("checkpoints/metrics.csv").read_text()
+    )
     table = pd.read_parquet(trained.require("completions.parquet"))
     assert list(table.columns) == ["step", "question", "answer", "completion", "r", "advantage"]
     assert list(table["step"]) == [9, 9, 10, 10] and list(table["answer"]) == ["3", "2", "3", "2"]
@@ -395,7 +472,9 @@ def test_another_finished_training_takes_its_place(trained, policy):
 
 def test_without_completions_the_last_finished_training_stays_whole(trained, policy):
     keep(trained, policy, 0.5)
-    before = {name: trained.require(name).read_bytes() for name in ("metrics.csv", "completions.parquet")}
+    before = {
+        name: trained.require(name).read_bytes() for name in ("metrics.csv", "completions.parquet")
+    }
     interrupted(trained, seed=2)
     with pytest.raises(FileNotFoundError, match="log_completions=True"):
         keep(trained, policy, 0.25)

@@ -1,4 +1,6 @@
-"""The trial steps: real ones, at full length, that leave no trace; and what is said when the memory does not suffice."""
+"""The trial steps: real ones, at full length, that leave no trace; and what is said when the memory
+does not suffice.
+"""
 
 import os
 import random
@@ -24,15 +26,27 @@ from helpers.rewards import AdaptiveReward, format_reward
 from helpers.training import trial_step
 
 SETTINGS = replace(
-    PRESETS["pocket"], max_completion_length=20, num_generations=4, per_device_train_batch_size=8, lora_rank=4, max_steps=3
+    PRESETS["pocket"],
+    max_completion_length=20,
+    num_generations=4,
+    per_device_train_batch_size=8,
+    lora_rank=4,
+    max_steps=3,
 )
 ROWS = load_task("arithmetic/sums", train_size=60, holdout_size=8).train
 
 
 def load():
-    model, tokenizer = FastLanguageModel.from_pretrained(SETTINGS.model_path, max_seq_length=256, load_in_4bit=True)
+    model, tokenizer = FastLanguageModel.from_pretrained(
+        SETTINGS.model_path, max_seq_length=256, load_in_4bit=True
+    )
     model = FastLanguageModel.get_peft_model(
-        model, r=4, lora_alpha=4, target_modules=["q_proj", "v_proj"], use_gradient_checkpointing=False, random_state=1
+        model,
+        r=4,
+        lora_alpha=4,
+        target_modules=["q_proj", "v_proj"],
+        use_gradient_checkpointing=False,
+        random_state=1,
     )
     return model, tokenizer
 
@@ -81,7 +95,9 @@ def test_where_a_round_of_sampling_serves_several_steps_the_forecast_is_from_one
 
     shape = {"steps_per_generation": passes, "gradient_accumulation_steps": accumulated}
     given = config(tmp_path, num_iterations=iterations, **shape)
-    trial = trial_step.trial_step(*policy, given, [seen := Slow()], ROWS, replace(SETTINGS, **shape), this_machine())
+    trial = trial_step.trial_step(
+        *policy, given, [seen := Slow()], ROWS, replace(SETTINGS, **shape), this_machine()
+    )
     assert len(seen.calls) == 2 and (trial.first, trial.seconds) == (0.0, 1000.0)
 
 
@@ -107,7 +123,9 @@ def test_the_steps_are_on_the_longest_prompts_with_every_completion_at_its_limit
     trial = fly(policy, tmp_path / "never", [seen], rows)
     assert len(seen.calls) == 2, "the first step, and one that is not the first"
     for prompts, ids in seen.calls:
-        assert [prompt[-1]["content"] for prompt in prompts] == [long] * 8, "two prompts, four completions each"
+        assert [prompt[-1]["content"] for prompt in prompts] == [long] * 8, (
+            "two prompts, four completions each"
+        )
         assert [len(row) for row in ids] == [SETTINGS.max_completion_length] * 8
     assert trial.first > 0 and trial.seconds > 0 and trial.peak is None
     assert not (tmp_path / "never").exists(), "nothing is written where the training will write"
@@ -122,7 +140,10 @@ def test_it_leaves_no_trace(policy, tmp_path):
     fly(policy, tmp_path, [reward])
     after = model.state_dict()
     assert after.keys() == before.keys(), "TRL's reference adapter is gone"
-    assert all(torch.equal(after[name], weight) and after[name].dtype == weight.dtype for name, weight in before.items())
+    assert all(
+        torch.equal(after[name], weight) and after[name].dtype == weight.dtype
+        for name, weight in before.items()
+    )
     assert all(parameter.grad is None for parameter in model.parameters())
     assert model.training and reward.weight == 1.0
     assert torch.equal(torch.get_rng_state(), generators[0]) and random.getstate() == generators[1]
@@ -132,8 +153,12 @@ def test_it_leaves_no_trace(policy, tmp_path):
 def test_the_training_after_it_is_the_one_that_would_have_been(tmp_path):
     def history(tried: bool) -> list[dict]:
         torch.manual_seed(3)
-        model, tokenizer = FastLanguageModel.from_pretrained(SETTINGS.model_path, max_seq_length=256, load_in_4bit=True)
-        model = FastLanguageModel.get_peft_model(model, r=4, target_modules=["q_proj"], random_state=1)
+        model, tokenizer = FastLanguageModel.from_pretrained(
+            SETTINGS.model_path, max_seq_length=256, load_in_4bit=True
+        )
+        model = FastLanguageModel.get_peft_model(
+            model, r=4, target_modules=["q_proj"], random_state=1
+        )
         if tried:
             fly((model, tokenizer), tmp_path, [format_reward])
         trainer = GRPOTrainer(
@@ -144,7 +169,10 @@ def test_the_training_after_it_is_the_one_that_would_have_been(tmp_path):
             train_dataset=Dataset.from_pandas(ROWS),
         )
         trainer.train()
-        return [{key: row[key] for key in ("reward", "kl", "grad_norm", "loss")} for row in trainer.state.log_history[:-1]]
+        return [
+            {key: row[key] for key in ("reward", "kl", "grad_norm", "loss")}
+            for row in trainer.state.log_history[:-1]
+        ]
 
     without = history(tried=False)
     assert history(tried=True) == without and len(without) == 3
@@ -180,16 +208,28 @@ def test_another_error_is_not_called_a_lack_of_memory_and_puts_everything_back(p
 
 
 def test_the_forecast_multiplies_and_says_at_most():
-    settings = replace(SETTINGS, max_steps=500, per_device_train_batch_size=8, gradient_accumulation_steps=2)
+    settings = replace(
+        SETTINGS, max_steps=500, per_device_train_batch_size=8, gradient_accumulation_steps=2
+    )
     step, whole = trial_step.forecast(trial_step.Trial(120.0, 36.0, None), settings, this_machine())
-    assert step == "every completion at its limit: first step 120.0 s, with what is done once; then 36.0 s"
+    assert (
+        step
+        == "every completion at its limit: first step 120.0 s, with what is done once; then 36.0 s"
+    )
     assert "500 steps: at most 5.0 hours" in whole and f"{500 * 16 * 20:,} sampled tokens" in whole
-    assert "at most 25.0 minutes" in trial_step.forecast(trial_step.Trial(3.0, 3.0, None), settings, this_machine())[1]
+    assert (
+        "at most 25.0 minutes"
+        in trial_step.forecast(trial_step.Trial(3.0, 3.0, None), settings, this_machine())[1]
+    )
 
 
 def test_with_a_gpu_the_forecast_sets_what_was_measured_beside_what_was_estimated():
     card = replace(this_machine(), gpu="NVIDIA L4", gpu_memory_gb=24.2)
-    *_, line = trial_step.forecast(trial_step.Trial(3.0, 3.0, 2_345_000_000), replace(SETTINGS, model="unsloth/Qwen3-1.7B"), card)
+    *_, line = trial_step.forecast(
+        trial_step.Trial(3.0, 3.0, 2_345_000_000),
+        replace(SETTINGS, model="unsloth/Qwen3-1.7B"),
+        card,
+    )
     assert re.fullmatch(r"memory in use at its height: 2\.3 GB, estimated \d\.\d GB", line)
 
 
@@ -227,5 +267,7 @@ def test_memory_that_runs_out_is_one_sentence_with_settings_that_fit(python, tmp
     assert done.returncode == 0, done.stderr[-2000:]
     (said,) = [line for line in done.stdout.splitlines() if line.startswith("SAID")]
     assert "ran out of memory in the trial step (estimated" in said and "these would fit" in said
-    assert len(re.findall(r"`-p \w+=", said)) == len(re.findall(r"\([\d.]+ [GM]B\)", said)) == 3, said
+    assert len(re.findall(r"`-p \w+=", said)) == len(re.findall(r"\([\d.]+ [GM]B\)", said)) == 3, (
+        said
+    )
     assert "per_device_train_batch_size" in said and "ADAPTERS ['default']" in done.stdout

@@ -1,4 +1,6 @@
-"""Rewards inside a real training: what a faulty one costs, and that their state is part of a checkpoint."""
+"""Rewards inside a real training: what a faulty one costs, and that their state is part of a
+checkpoint.
+"""
 
 import asyncio
 import functools
@@ -34,12 +36,18 @@ def run(tmp_path, monkeypatch) -> Run:
 
 @functools.cache
 def policy():
-    model, tokenizer = FastLanguageModel.from_pretrained(POCKET.model_path, max_seq_length=256, load_in_4bit=True)
+    model, tokenizer = FastLanguageModel.from_pretrained(
+        POCKET.model_path, max_seq_length=256, load_in_4bit=True
+    )
     options = {"use_gradient_checkpointing": False, "random_state": 1}
-    return FastLanguageModel.get_peft_model(model, r=4, lora_alpha=4, target_modules=["q_proj"], **options), tokenizer
+    return FastLanguageModel.get_peft_model(
+        model, r=4, lora_alpha=4, target_modules=["q_proj"], **options
+    ), tokenizer
 
 
-def train(run: Run, functions: list, max_steps=2, checkpoint=None, weights=None) -> tuple[GRPOTrainer, GuardedRewards]:
+def train(
+    run: Run, functions: list, max_steps=2, checkpoint=None, weights=None
+) -> tuple[GRPOTrainer, GuardedRewards]:
     model, tokenizer = policy()
     rewards = GuardedRewards(run, functions, resumed_from=checkpoint)
     config = GRPOConfig(
@@ -67,7 +75,10 @@ def train(run: Run, functions: list, max_steps=2, checkpoint=None, weights=None)
 
 
 def logged_faults(run: Run) -> list[dict]:
-    return [json.loads(line) for line in run.require("checkpoints/reward_faults.jsonl").read_text().splitlines()]
+    return [
+        json.loads(line)
+        for line in run.require("checkpoints/reward_faults.jsonl").read_text().splitlines()
+    ]
 
 
 def certain_reward(completions, **columns):
@@ -85,9 +96,14 @@ def other_reward(completions, **columns):
 
 def test_groups_that_agree_are_counted_whatever_the_weights(run):
     trainer, _ = train(run, [certain_reward], weights=[1.3])
-    assert list(pd.read_csv(run.require("checkpoints/metrics.csv"))["frac_reward_zero_std"]) == [1.0, 1.0]
+    assert list(pd.read_csv(run.require("checkpoints/metrics.csv"))["frac_reward_zero_std"]) == [
+        1.0,
+        1.0,
+    ]
     # What this is for: in the number of TRL itself, rounding hides groups that agree.
-    assert {row["frac_reward_zero_std"] for row in trainer.state.log_history if "reward" in row} == {0.0}
+    assert {
+        row["frac_reward_zero_std"] for row in trainer.state.log_history if "reward" in row
+    } == {0.0}
 
 
 def test_each_round_of_a_step_counts_its_groups(run):
@@ -105,7 +121,10 @@ def test_each_round_of_a_step_counts_its_groups(run):
 
 def test_a_none_counts_as_nothing_earned_as_in_the_advantage(run):
     train(run, [certain_reward, other_reward], weights=[1.0, 0.5])
-    assert list(pd.read_csv(run.require("checkpoints/metrics.csv"))["frac_reward_zero_std"]) == [3 / 8, 3 / 8]
+    assert list(pd.read_csv(run.require("checkpoints/metrics.csv"))["frac_reward_zero_std"]) == [
+        3 / 8,
+        3 / 8,
+    ]
 
 
 class Once:
@@ -123,8 +142,14 @@ class Once:
 
 
 def test_one_bad_score_is_none_and_logged_and_the_training_goes_on(run, capsys):
-    trainer, rewards = train(run, [Once("0.5", "text_reward"), Once(float("nan"), "nan_reward"), format_reward])
-    assert trainer.state.global_step == 2 and rewards.failed == {"text_reward": 1, "nan_reward": 1, "format_reward": 0}
+    trainer, rewards = train(
+        run, [Once("0.5", "text_reward"), Once(float("nan"), "nan_reward"), format_reward]
+    )
+    assert trainer.state.global_step == 2 and rewards.failed == {
+        "text_reward": 1,
+        "nan_reward": 1,
+        "format_reward": 0,
+    }
     faults = logged_faults(run)
     assert [(fault["step"], fault["reward"], fault["position"]) for fault in faults] == [
         (1, "text_reward", 3),
@@ -133,7 +158,9 @@ def test_one_bad_score_is_none_and_logged_and_the_training_goes_on(run, capsys):
     assert "'0.5'" in faults[0]["what"] and "nan" in faults[1]["what"]
     logged = [row for row in trainer.state.log_history if "reward" in row]
     # The None is left out of the mean, not counted as 0.
-    assert [row[f"rewards/{name}_reward/mean"] for row in logged for name in ("text", "nan")] == [0.5] * 4
+    assert [row[f"rewards/{name}_reward/mean"] for row in logged for name in ("text", "nan")] == [
+        0.5
+    ] * 4
     assert "text_reward returned '0.5'" in capsys.readouterr().out
 
 
@@ -142,13 +169,19 @@ def picky_reward(completions, **columns):
 
 
 def test_a_reward_that_keeps_failing_stops_the_training_after_a_checkpoint(run):
-    with pytest.raises(RewardError, match=r"picky_reward failed on \d+ of 128 completions.*ZeroDivisionError") as caught:
+    with pytest.raises(
+        RewardError, match=r"picky_reward failed on \d+ of 128 completions.*ZeroDivisionError"
+    ) as caught:
         train(run, [correctness_reward, picky_reward], max_steps=50)
     assert run.show("checkpoints/checkpoint-2") in str(caught.value)
     checkpoint = last_checkpoint(run.path("checkpoints"))
     assert checkpoint.name == "checkpoint-2"
-    assert all("2" in fault["completion"] and "ZeroDivisionError" in fault["what"] for fault in logged_faults(run))
-    trainer, _ = train(run, [correctness_reward, format_reward], max_steps=3, checkpoint=checkpoint)  # mended
+    assert all(
+        "2" in fault["completion"] and "ZeroDivisionError" in fault["what"]
+        for fault in logged_faults(run)
+    )
+    # mended
+    trainer, _ = train(run, [correctness_reward, format_reward], max_steps=3, checkpoint=checkpoint)
     assert trainer.state.global_step == 3
 
 
@@ -158,7 +191,9 @@ def test_a_reward_that_fails_in_the_last_step_is_reported_too(run):
     assert last_checkpoint(run.path("checkpoints")).name == "checkpoint-1"
 
 
-@pytest.mark.parametrize("bound", [lambda reward: reward, lambda reward: functools.partial(reward, some="option")])
+@pytest.mark.parametrize(
+    "bound", [lambda reward: reward, lambda reward: functools.partial(reward, some="option")]
+)
 def test_an_adaptive_reward_goes_on_where_the_checkpoint_left_it(run, bound):
     adaptive = AdaptiveReward(hopeless_reward)
     train(run, [bound(adaptive)], max_steps=3)
@@ -168,7 +203,8 @@ def test_an_adaptive_reward_goes_on_where_the_checkpoint_left_it(run, bound):
     assert saved["weight"] != 1.0
     again = AdaptiveReward(hopeless_reward)
     train(run, [bound(again)], max_steps=3, checkpoint=checkpoint)
-    # One step after the checkpoint, the weight is the saved one times one factor, not the first one times it.
+    # One step after the checkpoint, the weight is the saved one times one factor, not the first one
+    # times it.
     assert again.weight == adaptive.weight and again.weight / saved["weight"] == pytest.approx(1.2)
 
 
@@ -185,7 +221,9 @@ def test_two_rewards_of_one_name_are_refused(run):
 
 
 class Judge:
-    """Asynchronous, as one that asks a server would be; fails on what the trained policy likes to write."""
+    """Asynchronous, as one that asks a server would be; fails on what the trained policy likes to
+    write.
+    """
 
     __name__ = "judge_reward"
 
@@ -209,9 +247,15 @@ def test_the_report_names_its_own_first_fault_however_full_the_log_is(run):
     chats = [[{"role": "assistant", "content": "2"}]]
     bad(completions=chats * 1200)
     picky(completions=chats * 3)
-    assert len(logged_faults(run)) == 1000 and rewards.failed == {"picky_reward": 3, "bad_reward": 1200}
-    with pytest.raises(RewardError, match=r"picky_reward failed on 3 of 3 completions.*ZeroDivisionError"):
-        rewards.seen["bad_reward"] = 10**6  # by share, only the reward whose faults found no room is failing
+    assert len(logged_faults(run)) == 1000 and rewards.failed == {
+        "picky_reward": 3,
+        "bad_reward": 1200,
+    }
+    with pytest.raises(
+        RewardError, match=r"picky_reward failed on 3 of 3 completions.*ZeroDivisionError"
+    ):
+        # by share, only the reward whose faults found no room is failing
+        rewards.seen["bad_reward"] = 10**6
         rewards.on_train_end(None, SimpleNamespace(global_step=1), None)
 
 

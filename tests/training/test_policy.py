@@ -1,4 +1,6 @@
-"""Sampling on the real pocket model: every prompt gets its own answer, and nothing is left changed behind."""
+"""Sampling on the real pocket model: every prompt gets its own answer, and nothing is left changed
+behind.
+"""
 
 import random
 from contextlib import nullcontext
@@ -10,19 +12,29 @@ import torch
 from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM
 
-from helpers.tags import THINK_ANSWER
 from helpers.presets import PRESETS
+from helpers.tags import THINK_ANSWER
 from helpers.training import policy
 from helpers.training.policy import sample
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 FOLDER = PRESETS["pocket"].model_path
-QUESTIONS = ["What is 45 + 36 + 27?", "What is 1 + 2?", "What is 12 + 30?", "Hm", "What is 9 + 99?", "What is 7 + 80 + 6?"]
+QUESTIONS = [
+    "What is 45 + 36 + 27?",
+    "What is 1 + 2?",
+    "What is 12 + 30?",
+    "Hm",
+    "What is 9 + 99?",
+    "What is 7 + 80 + 6?",
+]
 
 
 def prompt(question: str) -> list[dict]:
-    return [{"role": "system", "content": THINK_ANSWER.system_prompt}, {"role": "user", "content": question}]
+    return [
+        {"role": "system", "content": THINK_ANSWER.system_prompt},
+        {"role": "user", "content": question},
+    ]
 
 
 PROMPTS = [prompt(question) for question in QUESTIONS]
@@ -35,7 +47,9 @@ def load():
 
 @pytest.fixture(scope="module")
 def adapter():
-    lora = LoraConfig(r=4, target_modules=["q_proj", "up_proj"], lora_dropout=0.5, task_type="CAUSAL_LM")
+    lora = LoraConfig(
+        r=4, target_modules=["q_proj", "up_proj"], lora_dropout=0.5, task_type="CAUSAL_LM"
+    )
     policy = get_peft_model(load(), lora)
     torch.manual_seed(0)
     for name, weight in policy.named_parameters():
@@ -45,40 +59,54 @@ def adapter():
 
 
 def texts(model, tokenizer, prompts=PROMPTS, **options) -> list[list[str]]:
-    return sample(model, tokenizer, prompts, **({"max_new_tokens": 40, "progress": False} | options))
+    return sample(
+        model, tokenizer, prompts, **({"max_new_tokens": 40, "progress": False} | options)
+    )
 
 
 @torch.inference_mode()
 def alone(model, tokenizer, prompt: list[dict]) -> str:
     """One prompt through plain `generate`, so without padding."""
-    inputs = tokenizer.apply_chat_template(prompt, add_generation_prompt=True, return_tensors="pt", return_dict=True)
+    inputs = tokenizer.apply_chat_template(
+        prompt, add_generation_prompt=True, return_tensors="pt", return_dict=True
+    )
     output = model.generate(**inputs, max_new_tokens=40, do_sample=False)
     return tokenizer.decode(output[0, inputs["input_ids"].shape[1] :], skip_special_tokens=True)
 
 
-# --- What is sampled ---------------------------------------------------------------------------------------------------
+# --- What is sampled ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", ["model", "adapter"])
 @pytest.mark.parametrize("batch_size", [1, 4, 128])
-def test_greedy_is_what_each_prompt_gives_alone_in_the_order_given(request, tokenizer, kind, batch_size):
+def test_greedy_is_what_each_prompt_gives_alone_in_the_order_given(
+    request, tokenizer, kind, batch_size
+):
     model = request.getfixturevalue(kind)
     expected = [[alone(model, tokenizer, prompt)] for prompt in PROMPTS]
     assert texts(model, tokenizer, temperature=0, batch_size=batch_size) == expected
-    assert len({text for (text,) in expected}) > 3, "prompts that all get one answer would show no mix-up"
+    assert len({text for (text,) in expected}) > 3, (
+        "prompts that all get one answer would show no mix-up"
+    )
 
 
 @pytest.mark.parametrize("order", [[5, 4, 3, 2, 1, 0], [3, 0, 5, 1, 4, 2]])
 def test_another_order_of_prompts_gives_the_same_answers_in_that_order(model, tokenizer, order):
     expected = texts(model, tokenizer, temperature=0)
-    assert texts(model, tokenizer, [PROMPTS[i] for i in order], temperature=0) == [expected[i] for i in order]
+    assert texts(model, tokenizer, [PROMPTS[i] for i in order], temperature=0) == [
+        expected[i] for i in order
+    ]
 
 
 def test_the_seed_does_not_matter_to_greedy(model, tokenizer):
-    assert texts(model, tokenizer, temperature=0, seed=1) == texts(model, tokenizer, temperature=0, seed=2)
+    assert texts(model, tokenizer, temperature=0, seed=1) == texts(
+        model, tokenizer, temperature=0, seed=2
+    )
 
 
-def test_greedy_is_not_bent_by_generation_settings_that_came_with_the_model(model, tokenizer, monkeypatch):
+def test_greedy_is_not_bent_by_generation_settings_that_came_with_the_model(
+    model, tokenizer, monkeypatch
+):
     expected = texts(model, tokenizer, temperature=0)
     # Qwen2.5-Instruct ships with 1.1; TRL trains without it.
     monkeypatch.setattr(model.generation_config, "repetition_penalty", 3.0)
@@ -86,9 +114,13 @@ def test_greedy_is_not_bent_by_generation_settings_that_came_with_the_model(mode
 
 
 @pytest.mark.parametrize(("samples", "batch_size"), [(1, 128), (3, 128), (3, 2), (5, 7)])
-def test_every_prompt_gets_as_many_texts_as_asked_for_and_its_own(model, tokenizer, samples, batch_size):
+def test_every_prompt_gets_as_many_texts_as_asked_for_and_its_own(
+    model, tokenizer, samples, batch_size
+):
     prompts = [prompt(f"What is {n} + 1?") for n in (5, 40, 7)]
-    groups = texts(model, tokenizer, prompts, samples=samples, batch_size=batch_size, temperature=0.3)
+    groups = texts(
+        model, tokenizer, prompts, samples=samples, batch_size=batch_size, temperature=0.3
+    )
     assert [len(group) for group in groups] == [samples] * 3
     for n, group in zip((5, 40, 7), groups, strict=True):
         assert all(f"{n} + 1" in text for text in group)
@@ -109,7 +141,9 @@ def test_samples_of_one_prompt_differ_and_more_so_when_it_is_hot(model, tokenize
     assert len(PROMPTS) < different(1.0) < different(3.0)
 
 
-def test_a_completion_holds_neither_the_prompt_nor_special_tokens_and_ends_at_the_limit(model, tokenizer):
+def test_a_completion_holds_neither_the_prompt_nor_special_tokens_and_ends_at_the_limit(
+    model, tokenizer
+):
     for (text,) in texts(model, tokenizer, temperature=0):
         assert "What is" not in text and "<|" not in text
     for (text,) in texts(model, tokenizer, temperature=0, max_new_tokens=3):
@@ -120,11 +154,13 @@ def test_no_prompts_no_completions(model, tokenizer):
     assert texts(model, tokenizer, []) == []
 
 
-# --- What is put back --------------------------------------------------------------------------------------------------
+# --- What is put back -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("fails", [False, True], ids=["done", "raised"])
-@pytest.mark.parametrize(("training", "cache", "side"), [(True, False, "right"), (False, True, "left")])
+@pytest.mark.parametrize(
+    ("training", "cache", "side"), [(True, False, "right"), (False, True, "left")]
+)
 def test_everything_is_put_back(adapter, tokenizer, fails, training, cache, side):
     adapter.train(training)
     adapter.config.use_cache, tokenizer.padding_side = cache, side
@@ -136,7 +172,10 @@ def test_everything_is_put_back(adapter, tokenizer, fails, training, cache, side
     else:
         texts(adapter, tokenizer, max_new_tokens=4)
     assert torch.equal(torch.get_rng_state(), generators[0]) and random.getstate() == generators[1]
-    assert all(np.array_equal(now, then) for now, then in zip(np.random.get_state(), generators[2], strict=True))
+    assert all(
+        np.array_equal(now, then)
+        for now, then in zip(np.random.get_state(), generators[2], strict=True)
+    )
     assert [module.training for module in adapter.modules()] == modes
     assert (adapter.config.use_cache, tokenizer.padding_side) == (cache, side)
     adapter.eval()
@@ -150,24 +189,33 @@ def test_a_policy_in_training_is_sampled_without_dropout_and_without_gradients(a
     adapter.eval()
 
 
-# --- Going on from token ids -------------------------------------------------------------------------------------------
+# --- Going on from token ids ----------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
 def by_length(tokenizer):
     """The prompts as ids, the shortest first, which is the order in which `sample` takes them."""
-    texts = [tokenizer.apply_chat_template(prompt, add_generation_prompt=True, tokenize=False) for prompt in PROMPTS]
+    texts = [
+        tokenizer.apply_chat_template(prompt, add_generation_prompt=True, tokenize=False)
+        for prompt in PROMPTS
+    ]
     order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
     return order, [tokenizer(texts[i], add_special_tokens=False)["input_ids"] for i in order]
 
 
 @pytest.mark.parametrize("samples", [1, 3])
-def test_going_on_gives_what_sample_gives_as_ids_with_the_end_token(model, tokenizer, by_length, samples):
+def test_going_on_gives_what_sample_gives_as_ids_with_the_end_token(
+    model, tokenizer, by_length, samples
+):
     order, ids = by_length
     expected = texts(model, tokenizer, samples=samples, seed=5)
-    with policy.continuing(model, tokenizer, max_new_tokens=40, samples=samples, seed=5) as complete:
+    with policy.continuing(
+        model, tokenizer, max_new_tokens=40, samples=samples, seed=5
+    ) as complete:
         groups = complete(ids)
-    assert [tokenizer.batch_decode(group, skip_special_tokens=True) for group in groups] == [expected[i] for i in order]
+    assert [tokenizer.batch_decode(group, skip_special_tokens=True) for group in groups] == [
+        expected[i] for i in order
+    ]
     ended = [one for group in groups for one in group if len(one) < 40]
     assert ended and all(one.index(tokenizer.eos_token_id) == len(one) - 1 for one in ended)
 
@@ -176,10 +224,15 @@ def test_going_on_ends_at_any_of_several_end_tokens(model, tokenizer, by_length,
     with policy.continuing(model, tokenizer, max_new_tokens=40, temperature=0) as complete:
         whole = [one for (one,) in complete(by_length[1])]
         other = whole[0][3]
-        monkeypatch.setattr(model.generation_config, "eos_token_id", [tokenizer.eos_token_id, other])
+        monkeypatch.setattr(
+            model.generation_config, "eos_token_id", [tokenizer.eos_token_id, other]
+        )
     with policy.continuing(model, tokenizer, max_new_tokens=40, temperature=0) as complete:
         cut = [one for (one,) in complete(by_length[1])]
-    assert cut == [one[: one.index(other) + 1] if other in one else one for one in whole] and cut != whole
+    assert (
+        cut == [one[: one.index(other) + 1] if other in one else one for one in whole]
+        and cut != whole
+    )
 
 
 def test_each_prompt_keeps_to_the_room_that_it_has_left(model, tokenizer, by_length):
@@ -187,7 +240,9 @@ def test_each_prompt_keeps_to_the_room_that_it_has_left(model, tokenizer, by_len
     with policy.continuing(model, tokenizer, max_new_tokens=40, temperature=0) as complete:
         whole = complete(ids)
         room = [0, 1, 5, 12, 30, 200]
-        assert complete(ids, room) == [[one[:left]] for (one,), left in zip(complete(ids, [200] * 6), room, strict=True)]
+        assert complete(ids, room) == [
+            [one[:left]] for (one,), left in zip(complete(ids, [200] * 6), room, strict=True)
+        ]
         assert complete(ids, [0] * 6) == [[[]]] * 6, "a prompt without room is no reason to stop"
         assert whole == [[one[:40]] for (one,) in complete(ids, [200] * 6)]
 
@@ -201,7 +256,9 @@ def test_within_one_context_the_random_numbers_go_on(model, tokenizer, by_length
     assert first != second and drawn(1) == (first, second) != drawn(2)
 
 
-def test_a_seed_leaves_torchs_random_numbers_alone_and_none_goes_on_with_them(model, tokenizer, by_length):
+def test_a_seed_leaves_torchs_random_numbers_alone_and_none_goes_on_with_them(
+    model, tokenizer, by_length
+):
     def drawn(seed):
         with policy.continuing(model, tokenizer, max_new_tokens=40, seed=seed) as complete:
             return complete(by_length[1])
@@ -215,7 +272,9 @@ def test_a_seed_leaves_torchs_random_numbers_alone_and_none_goes_on_with_them(mo
 
 
 @pytest.mark.parametrize("goes_wrong", [False, True])
-def test_training_mode_and_cache_are_put_back_after_going_on(adapter, tokenizer, by_length, goes_wrong):
+def test_training_mode_and_cache_are_put_back_after_going_on(
+    adapter, tokenizer, by_length, goes_wrong
+):
     adapter.train()
     cache, adapter.config.use_cache = adapter.config.use_cache, False
     with (
@@ -231,10 +290,12 @@ def test_training_mode_and_cache_are_put_back_after_going_on(adapter, tokenizer,
     adapter.eval()
 
 
-# --- Refused -----------------------------------------------------------------------------------------------------------
+# --- Refused --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("bad", [{"temperature": -0.1}, {"temperature": float("nan")}, {"samples": 0}, {"samples": -1}])
+@pytest.mark.parametrize(
+    "bad", [{"temperature": -0.1}, {"temperature": float("nan")}, {"samples": 0}, {"samples": -1}]
+)
 def test_a_bad_argument_is_named_with_its_value(model, tokenizer, bad):
     ((name, value),) = bad.items()
     with pytest.raises(ValueError, match=f"{name}={value}"):
@@ -255,7 +316,7 @@ def test_a_cell_that_trains_is_not_run_twice_on_one_model():
     assert policy.once(load())
 
 
-# --- Backends ------------------------------------------------------------------------------------------------------------
+# --- Backends -------------------------------------------------------------------------------------
 
 
 def gradients(backend: str, sampled_before: bool) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
@@ -270,14 +331,23 @@ def gradients(backend: str, sampled_before: bool) -> tuple[torch.Tensor, dict[st
     text = tokenizer.apply_chat_template(PROMPTS[0], tokenize=False)
     logits = model(**tokenizer(text, return_tensors="pt")).logits.float()
     logits.square().sum().backward()
-    return logits.detach(), {n: p.grad.float() for n, p in model.named_parameters() if p.grad is not None}
+    return logits.detach(), {
+        n: p.grad.float() for n, p in model.named_parameters() if p.grad is not None
+    }
 
 
 def test_both_backends_are_the_same_policy_before_and_after_sampling():
     logits, expected = gradients("unsloth", sampled_before=False)
     assert expected
-    for backend, sampled_before in (("transformers", False), ("transformers", True), ("unsloth", True)):
+    for backend, sampled_before in (
+        ("transformers", False),
+        ("transformers", True),
+        ("unsloth", True),
+    ):
         same, found = gradients(backend, sampled_before)
         assert torch.equal(same, logits)
         assert found.keys() == expected.keys()
-        assert all(torch.allclose(found[name], expected[name], rtol=1e-2) for name in expected), (backend, sampled_before)
+        assert all(torch.allclose(found[name], expected[name], rtol=1e-2) for name in expected), (
+            backend,
+            sampled_before,
+        )

@@ -77,7 +77,9 @@ def found(tmp_path_factory):
     code, out, err = together(str(program), GRPO_RUNS_DIR=str(folder / "runs"))
     assert code == 0, err
     faults = (folder / "runs/a/checkpoints/reward_faults.jsonl").read_text().splitlines()
-    return SimpleNamespace(ranks=json.loads(out.splitlines()[-1]), faults=[json.loads(line) for line in faults])
+    return SimpleNamespace(
+        ranks=json.loads(out.splitlines()[-1]), faults=[json.loads(line) for line in faults]
+    )
 
 
 def test_two_ranks_know_each_other_and_take_what_the_first_decides(found):
@@ -87,31 +89,42 @@ def test_two_ranks_know_each_other_and_take_what_the_first_decides(found):
 
 def test_weights_and_installations_that_differ_are_named_on_every_rank(found):
     for one in found.ranks:
-        assert one["weights"].startswith("the ranks' weights have parted: rank 0: ") and ", rank 1: " in one["weights"]
+        assert (
+            one["weights"].startswith("the ranks' weights have parted: rank 0: ")
+            and ", rank 1: " in one["weights"]
+        )
         assert one["alike"].startswith("rank 1 differs: data is 1 there and 0 on rank 0.")
 
 
 def test_an_adaptive_weight_moves_by_the_success_of_all_ranks(found):
-    # Half of all succeed, which is neither rare nor common; alone, rank 0 would fall to 0.9 and rank 1 rise to 1.2.
+    # Half of all succeed, which is neither rare nor common; alone, rank 0 would fall to 0.9 and
+    # rank 1 rise to 1.2.
     assert [one["weights_now"] for one in found.ranks] == [[1.0] * 4] * 2
 
 
 def test_all_ranks_stop_at_one_step_for_the_faults_of_one(found):
     for one in found.ranks:
         assert one["stopped"] == [False, False, False, True]
-        assert (one["seen"]["broken_reward"], one["failed"]["broken_reward"]) == (112, 4)  # 4 x 2 x 14
-        assert one["error"].startswith("broken_reward failed on 4 of 112 completions, more than 1%.")
-    assert [(fault["rank"], fault["step"], fault["position"]) for fault in found.faults] == [(1, 4, n) for n in range(4)]
+        # 4 x 2 x 14
+        assert (one["seen"]["broken_reward"], one["failed"]["broken_reward"]) == (112, 4)
+        assert one["error"].startswith(
+            "broken_reward failed on 4 of 112 completions, more than 1%."
+        )
+    assert [(fault["rank"], fault["step"], fault["position"]) for fault in found.faults] == [
+        (1, 4, n) for n in range(4)
+    ]
 
 
 def test_groups_of_both_ranks_are_counted_whole(found):
-    # 28 completions in groups of 4: the fourth group is half of each rank, and the only one that does not agree.
+    # 28 completions in groups of 4: the fourth group is half of each rank, and the only one that
+    # does not agree.
     assert [one["agreeing"] for one in found.ranks] == [[6 / 7] * 4] * 2
 
 
 def test_the_ranks_end_with_a_launcher_that_is_killed(tmp_path):
     (program := tmp_path / "waits.py").write_text(
-        "import os, signal\nfrom helpers.training import ranks\nranks.join()\nos.write(1, b'joined\\n')\nsignal.pause()\n"
+        "import os, signal\nfrom helpers.training import ranks\nranks.join()\nos.write(1, "
+        "b'joined\\n')\nsignal.pause()\n"
     )
     launcher = start(str(program))
     assert [launcher.stdout.readline() for _ in range(2)] == ["joined\n"] * 2
@@ -127,7 +140,11 @@ def test_a_process_that_has_not_joined_is_alone_whatever_its_environment_says(mo
     monkeypatch.setenv("RANK", "3")
     monkeypatch.setenv("WORLD_SIZE", "8")
     assert (ranks.rank(), ranks.world(), ranks.is_first()) == (0, 1, True)
-    assert ranks.gathered("mine") == ["mine"] and ranks.from_first(lambda: 4) == 4 and ranks.fails_first()
+    assert (
+        ranks.gathered("mine") == ["mine"]
+        and ranks.from_first(lambda: 4) == 4
+        and ranks.fails_first()
+    )
 
 
 def test_adaptive_rewards_are_found_inside_others(tmp_path, monkeypatch):
@@ -135,7 +152,9 @@ def test_adaptive_rewards_are_found_inside_others(tmp_path, monkeypatch):
     from helpers.runs import Run
 
     inside = AdaptiveReward(format_reward)
-    assert GuardedRewards(Run("a"), [EnsembleReward([inside, format_reward]), format_reward]).adaptive == [inside]
+    assert GuardedRewards(
+        Run("a"), [EnsembleReward([inside, format_reward]), format_reward]
+    ).adaptive == [inside]
 
 
 def test_what_was_counted_and_not_yet_settled_survives_a_checkpoint():

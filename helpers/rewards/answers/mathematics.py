@@ -1,4 +1,6 @@
-"""Mathematics for math-verify: what looks like it, in LaTeX's spelling, and what is no answer though it computes to one."""
+"""Mathematics for math-verify: what looks like it, in LaTeX's spelling, and what is no answer
+though it computes to one.
+"""
 
 from __future__ import annotations
 
@@ -52,27 +54,56 @@ _LATEX = [  # what a keyboard writes on the left, LaTeX on the right
         r"\\\1 ",
     ),
 ]
-_GREEK = {chr(code): unicodedata.name(chr(code)).split()[-1].lower() for code in (*range(0x3B1, 0x3C2), *range(0x3C3, 0x3CA))}
-_GREEK |= {chr(code): unicodedata.name(chr(code)).split()[-1].title() for code in range(0x391, 0x3AA) if code != 0x3A2}
-_GREEK = {letter: name.replace("amda", "ambda") for letter, name in _GREEK.items()}  # Unicode writes lamda
+_GREEK = {
+    chr(code): unicodedata.name(chr(code)).split()[-1].lower()
+    for code in (*range(0x3B1, 0x3C2), *range(0x3C3, 0x3CA))
+}
+_GREEK |= {
+    chr(code): unicodedata.name(chr(code)).split()[-1].title()
+    for code in range(0x391, 0x3AA)
+    if code != 0x3A2
+}
+# Unicode writes lamda
+_GREEK = {letter: name.replace("amda", "ambda") for letter, name in _GREEK.items()}
 _NAMED = re.compile(r"\s*(\\?[a-zA-Z]\w*'*\s*(?:\([\w, ]*\))?)\s*=([^=<>]+)")  # y = …, f(x) = …
 _RELATION = re.compile(r"[<>≤≥≠]|\\(?:leq?|geq?|neq?|lt|gt)(?![a-zA-Z])")
 _STEP = re.compile(r"(>|\\geq |\\gt |<|\\leq |=)")
 _RISING = {">": "<", r"\geq ": r"\leq ", r"\gt ": "<"}
 _OPERATOR = re.compile(r"[+*/×÷·]|(?<=[\w})])\s*-|\\(?:times|cdot|div|pm|mp|ast)\b")
-_VALUES = {r"\sqrt", r"\pi", r"\log", r"\ln", r"\sin", r"\cos", r"\tan", r"\exp", r"\left", r"\right", r"\text", r"\boxed"}
-_TOWER = re.compile(r"\d\s*(?:\^\s*[{(]?\s*\d+\s*){3}|!\s*\)?\s*!|\d\s*\^\s*[{(]?\s*\d{7,}")  # no memory holds the value
+_VALUES = {
+    r"\sqrt",
+    r"\pi",
+    r"\log",
+    r"\ln",
+    r"\sin",
+    r"\cos",
+    r"\tan",
+    r"\exp",
+    r"\left",
+    r"\right",
+    r"\text",
+    r"\boxed",
+}
+# no memory holds the value
+_TOWER = re.compile(r"\d\s*(?:\^\s*[{(]?\s*\d+\s*){3}|!\s*\)?\s*!|\d\s*\^\s*[{(]?\s*\d{7,}")
 
 
 def looks_mathematical(text: str) -> bool:
-    """Whether a text is worth parsing as mathematics: short, balanced, not too deep, no power of powers, and free of prose.
+    """Whether a text is worth parsing as mathematics: short, balanced, not too deep, no power of
+    powers, and free of prose.
 
     >>> looks_mathematical(r"x^2 + \\frac{1}{2}"), looks_mathematical("Paris"), looks_mathematical("{" * 300)
     (True, False, False)
     """
-    if len(text) > _LONGEST or not _MATHEMATICAL.search(text) or "__" in text or _TOWER.search(text):
+    if (
+        len(text) > _LONGEST
+        or not _MATHEMATICAL.search(text)
+        or "__" in text
+        or _TOWER.search(text)
+    ):
         return False
-    if re.search(r"(?<![_\d.])\d[\d.]*\s+\d|(?<![a-zA-Z\\])[a-zA-Z]\d", text):  # 4 2 and x2, which LaTeX would multiply
+    # 4 2 and x2, which LaTeX would multiply
+    if re.search(r"(?<![_\d.])\d[\d.]*\s+\d|(?<![a-zA-Z\\])[a-zA-Z]\d", text):
         return False
     words = _WORD.findall(_COMMAND.sub(" ", _MATRIX.sub(" ", text)))
     if not all(map(_FUNCTIONS.fullmatch, words)) or re.search(r"\b(or|and|not|no)\b", text):
@@ -111,7 +142,10 @@ def latex(text: str) -> str:
     return text
 
 
-_UNIT = re.compile(r"(.*?)(?:\\[,;:! ]|~|\s)*\\(?:text|mathrm|mbox)\s*\{\s*([a-zA-Z/ .]+)\}(?:\^\{?(\d)\}?)?", re.DOTALL)
+_UNIT = re.compile(
+    r"(.*?)(?:\\[,;:! ]|~|\s)*\\(?:text|mathrm|mbox)\s*\{\s*([a-zA-Z/ .]+)\}(?:\^\{?(\d)\}?)?",
+    re.DOTALL,
+)
 
 
 def without_unit(text: str) -> tuple[str, str]:
@@ -139,7 +173,8 @@ _CAPITALS = re.compile(
 
 
 def is_spelt(text: str) -> bool:
-    r"""Whether a text holds what math-verify does not respect: primes, derivatives, vectors, matrix products, memberships.
+    r"""Whether a text holds what math-verify does not respect: primes, derivatives, vectors, matrix
+    products, memberships.
 
     >>> is_spelt("f'(x)"), is_spelt(r"A^{-1} \cdot B"), is_spelt(r"\frac{dy}{dx}"), is_spelt("x(x+1)")
     (True, True, True, False)
@@ -150,7 +185,8 @@ def is_spelt(text: str) -> bool:
 
 
 def same_spelling(given: str, gold: str) -> bool:
-    r"""Whether two expressions are spelt alike, but for spaces, LaTeX that says nothing, and the sides of = and of ≠.
+    r"""Whether two expressions are spelt alike, but for spaces, LaTeX that says nothing, and the
+    sides of = and of ≠.
 
     >>> same_spelling("y''", "y'"), same_spelling("IR = V", "V = IR"), same_spelling("x ≡ 3 (mod 7)", r"x \equiv 3 \pmod{7}")
     (False, True, True)
@@ -173,7 +209,9 @@ def is_a_tower(given: str) -> bool:
 
 
 def is_a_task(given: str) -> bool:
-    """Whether an expression leaves something to do where a number was asked for: of those, roots and powers are values."""
+    """Whether an expression leaves something to do where a number was asked for: of those, roots
+    and powers are values.
+    """
     return bool(
         _OPERATOR.search(given)
         or not _VALUES.issuperset(_COMMAND.findall(given))
@@ -189,19 +227,29 @@ def named(text: str) -> tuple[str, str] | None:
         return "".join(match[1].split()), match[2].strip()
     left, _, right = text.partition("=")
     flipped = _NAMED.fullmatch(f"{right} = {left}")
-    return ("".join(flipped[1].split()), left.strip()) if flipped and not _RELATION.search(text) else None
+    return (
+        ("".join(flipped[1].split()), left.strip())
+        if flipped and not _RELATION.search(text)
+        else None
+    )
 
 
 def sides(given: str, gold: str) -> tuple[str, str] | None:
-    """What of two expressions is to be compared, or None where they cannot be the same: another name, another relation.
+    """What of two expressions is to be compared, or None where they cannot be the same: another
+    name, another relation.
 
-    A name before a value that is no more than a name may be left out: 3 is the answer where x = 3 is.
+    A name before a value that is no more than a name may be left out: 3 is the answer where x = 3
+    is.
 
     >>> sides("3", "y=3"), sides("x=3", "y=3"), sides("x < 3", "x > 3 = y")
     (('3', '3'), None, None)
     """
     if bool(_RELATION.search(given)) != bool(_RELATION.search(gold)):
-        interval = not _RELATION.search(given) and "=" not in given and re.search(r"[\[(].*,.*[\])]", given)
+        interval = (
+            not _RELATION.search(given)
+            and "=" not in given
+            and re.search(r"[\[(].*,.*[\])]", given)
+        )
         return (given, gold) if interval and _RELATION.search(gold) else None
     if _RELATION.search(gold):
         return (given, gold) if given.count("=") == gold.count("=") else None
@@ -210,12 +258,19 @@ def sides(given: str, gold: str) -> tuple[str, str] | None:
         if "=" in gold:
             return (given, gold) if given.count("=") == gold.count("=") else None
         # Of x = 13 = 12, and of 13 = 12, math-verify judges the last side.
-        return (said[1], gold) if said and given.rstrip().endswith(said[1]) else None if "=" in given else (given, gold)
+        return (
+            (said[1], gold)
+            if said and given.rstrip().endswith(said[1])
+            else None
+            if "=" in given
+            else (given, gold)
+        )
     if said and said[0] == wanted[0]:
         return said[1], wanted[1]
     if "=" not in given:
         return given, wanted[1]
-    equations = re.search(r"[a-zA-Z]", wanted[1]) and given.count("=") == 1  # x - y = 1 for y = x - 1; not 2x = 6 for x = 3
+    # x - y = 1 for y = x - 1; not 2x = 6 for x = 3
+    equations = re.search(r"[a-zA-Z]", wanted[1]) and given.count("=") == 1
     return (given, gold) if equations and not (said and said[0] not in letters(gold)) else None
 
 
@@ -230,5 +285,8 @@ def letters(text: str) -> set[str]:
 
 
 def same_letters(given: str, gold: str) -> bool:
-    """Whether the given expression has no variable of its own. math-verify drops some (am, cm), and takes p for P."""
+    """Whether the given expression has no variable of its own.
+
+    math-verify drops some (am, cm), and takes p for P.
+    """
     return letters(given) <= letters(gold) | {"e", "i"}

@@ -1,4 +1,6 @@
-"""Numbers as people write them, read exactly: digits, LaTeX, or words; with the unit behind them."""
+"""Numbers as people write them, read exactly: digits, LaTeX, or words; with the unit
+behind them.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,8 @@ from typing import NamedTuple
 from helpers.rewards.answers import units
 from helpers.rewards.answers.spelling import plain, unboxed
 
-_LONGEST = 100  # characters; what is longer is no number, so no completion can cost more than a regex on 100
+# characters; what is longer is no number, so no completion can cost more than a regex on 100
+_LONGEST = 100
 _DECIMALS_THAT_COUNT = 6  # what math-verify, and so TRL's accuracy_reward, rounds decimals to
 _TINY = Fraction(1, 1000)
 _MOST_WORDS = 12
@@ -27,7 +30,9 @@ _NUMBER = re.compile(
 _SPELLINGS = [  # what must be in the text; LaTeX; what a keyboard would type
     (
         "frac",
-        re.compile(r"\\[dtc]?frac\s*\{\s*(-?\d+)\s*\}\s*\{\s*(-?\d+)\s*\}(?!\s*\d)|\\[dtc]?frac\s*(\d)\s*(\d)(?!\d)"),
+        re.compile(
+            r"\\[dtc]?frac\s*\{\s*(-?\d+)\s*\}\s*\{\s*(-?\d+)\s*\}(?!\s*\d)|\\[dtc]?frac\s*(\d)\s*(\d)(?!\d)"
+        ),
         r" \1\3/\2\4",
     ),
     ("\\over", re.compile(r"^(-?)\{\s*(-?\d+)\s*\\over\s*(-?\d+)\s*\}$"), r"\1\2/\3"),
@@ -43,7 +48,9 @@ _SPELLINGS = [  # what must be in the text; LaTeX; what a keyboard would type
     ("\\", re.compile(r"\\(?:Omega|ohm)\b"), "Ω"),
     (
         "10",
-        re.compile(r"\b(\d[\d,]*(?:\.\d+)?)\s?(?:\\times|\\cdot|[×·*x])\s?10\s?(?:\^|\*\*)\s?\{?([+-]?\d{1,3})\}?"),
+        re.compile(
+            r"\b(\d[\d,]*(?:\.\d+)?)\s?(?:\\times|\\cdot|[×·*x])\s?10\s?(?:\^|\*\*)\s?\{?([+-]?\d{1,3})\}?"
+        ),
         r"\1e\2",
     ),
     ("10", re.compile(r"(?<![\d.,^])10\s?\^\s?\{?([+-]?\d{1,3})\}?"), r"1e\1"),
@@ -53,7 +60,8 @@ _SPELLINGS = [  # what must be in the text; LaTeX; what a keyboard would type
     ("\\cdot", re.compile(r"\\cdot(?![a-zA-Z])"), "·"),
 ]
 _NEEDS_RESPELLING = re.compile(r"[\\{^×*=~]")
-_EUROPEAN = re.compile(r"(?<![\d.,])(\d{1,3}(?:\.\d{3})+),(\d+)(?![\d.,])")  # a point, then a comma: the comma is the decimal
+# a point, then a comma: the comma is the decimal
+_EUROPEAN = re.compile(r"(?<![\d.,])(\d{1,3}(?:\.\d{3})+),(\d+)(?![\d.,])")
 _MINUS = re.compile(r"(?i)(?:minus|negative)\s+(?=[\d.$€£])")
 _SEPARATORS = str.maketrans("", "", ", ")
 
@@ -61,8 +69,9 @@ _SEPARATORS = str.maketrans("", "", ", ")
 class Number(NamedTuple):
     """A number as it was written.
 
-    value: exact, 50% is 1/2. unit: as typed, currencies as their sign, "" without one. numeral: its digits as typed, without
-    sign, separators and percent sign. percent, whole: whether it was written as a percentage, and without point and fraction.
+    value: exact, 50% is 1/2. unit: as typed, currencies as their sign, "" without one. numeral: its
+    digits as typed, without sign, separators and percent sign. percent, whole: whether it was
+    written as a percentage, and without point and fraction.
     """
 
     value: Fraction | int
@@ -75,10 +84,11 @@ class Number(NamedTuple):
 def parse_number(text: str) -> Number | None:
     """A text that is one number, or None.
 
-    Understands signs (the Unicode minus too), a currency sign, thousands separators (1,000 and 1,00,000), decimals, repeating
-    ones (0.(3), 0.333…), exponents up to three digits, a/b, mixed numbers, percent (50% is 0.5), a unit behind, an `x =`
-    before, number words, and the LaTeX spellings of all that, in `\\boxed{}` or dollars. `nan`, `inf`, ranges, doubts and
-    alternatives are not numbers.
+    Understands signs (the Unicode minus too), a currency sign, thousands separators (1,000 and
+    1,00,000), decimals, repeating ones (0.(3), 0.333…), exponents up to three digits, a/b, mixed
+    numbers, percent (50% is 0.5), a unit behind, an `x =` before, number words, and the LaTeX
+    spellings of all that, in `\\boxed{}` or dollars. `nan`, `inf`, ranges, doubts and alternatives
+    are not numbers.
 
     >>> str(parse_number("−1,234.50").value), parse_number("42 or 43"), str(parse_number(r"\\boxed{\\frac{1}{2}}").value)
     ('-2469/2', None, '1/2')
@@ -89,19 +99,33 @@ def parse_number(text: str) -> Number | None:
 
 
 def same_number(given: Number, gold: Number) -> bool:
-    """Whether two numbers have one value, by the rule of math-verify (decimals agree to six places, `50%` is 0.5 and also 50
-    where 50 is what was asked), except that a whole number is equal to itself alone. Units are not compared.
+    """Whether two numbers have one value, by the rule of math-verify (decimals agree to six places,
+    `50%` is 0.5 and also 50 where 50 is what was asked), except that a whole number is equal to
+    itself alone. Units are not compared.
     """
     if given.value == gold.value:
         return True
-    if given.percent != gold.percent and given.numeral == gold.numeral and not (given.unit or gold.unit):
+    if (
+        given.percent != gold.percent
+        and given.numeral == gold.numeral
+        and not (given.unit or gold.unit)
+    ):
         # "What per cent": 50% against 50.
-        return (given.value < 0) == (gold.value < 0) if gold.percent else gold.whole and given.value >= 0 and gold.value >= 0
+        return (
+            (given.value < 0) == (gold.value < 0)
+            if gold.percent
+            else gold.whole and given.value >= 0 and gold.value >= 0
+        )
     if any(number.whole and number.value.denominator == 1 for number in (given, gold)):
         return False
     decimals = "." in given.numeral or "." in gold.numeral
-    near = abs(given.value - gold.value) <= _TINY * abs(gold.value)  # 1e-19 is not 1e-18, though both round to 0
-    return decimals and near and round(given.value, _DECIMALS_THAT_COUNT) == round(gold.value, _DECIMALS_THAT_COUNT)
+    # 1e-19 is not 1e-18, though both round to 0
+    near = abs(given.value - gold.value) <= _TINY * abs(gold.value)
+    return (
+        decimals
+        and near
+        and round(given.value, _DECIMALS_THAT_COUNT) == round(gold.value, _DECIMALS_THAT_COUNT)
+    )
 
 
 def respelled(text: str) -> str:
@@ -146,7 +170,9 @@ def _number(match: re.Match) -> Number | None:
         value *= Fraction(10) ** int(match["exponent"])
     numeral = whole.lstrip("0") + decimals.rstrip(".") + (match["exponent"] or "")
     if match["denominator"]:
-        if not int(match["denominator"]) or (match["mixed"] and not 0 <= value < int(match["denominator"])):
+        if not int(match["denominator"]) or (
+            match["mixed"] and not 0 <= value < int(match["denominator"])
+        ):
             return None  # 48 27/1 is no mixed number, it is a product in disguise
         value = Fraction(value, int(match["denominator"])) + int(match["mixed"] or 0)
         numeral = f"{match['mixed'] or ''} {numeral}/{match['denominator']}"
@@ -165,7 +191,10 @@ def _number(match: re.Match) -> Number | None:
 
 
 def _repeating(whole: str, decimals: str, block: str | None) -> Fraction | None:
-    """0.1(6) exactly; 0.1666... where the last digits repeat: a block of one or more, seen at least twice."""
+    """0.1(6) exactly; 0.1666...
+
+    where the last digits repeat: a block of one or more, seen at least twice.
+    """
     digits = decimals[1:]
     if block is None:
         found = re.search(r"(\d+?)\1+$", digits)
@@ -174,10 +203,12 @@ def _repeating(whole: str, decimals: str, block: str | None) -> Fraction | None:
         block, digits = found[1], digits[: found.start()]
     if not decimals:
         return None
-    return Fraction(int(f"{whole}{digits}" or 0) + Fraction(int(block), 10 ** len(block) - 1), 10 ** len(digits))
+    return Fraction(
+        int(f"{whole}{digits}" or 0) + Fraction(int(block), 10 ** len(block) - 1), 10 ** len(digits)
+    )
 
 
-# --- In words ----------------------------------------------------------------------------------------------------------
+# --- In words -------------------------------------------------------------------------------------
 
 
 _FIRST_WORD = re.compile(  # so that number-parser is not loaded for every text
@@ -187,11 +218,14 @@ _FIRST_WORD = re.compile(  # so that number-parser is not loaded for every text
 
 
 def _in_words(text: str) -> Number | None:
-    """`negative five`, `two thirds`, `one and a half`, `three point one four`, `twelve apples`, `half a million`."""
+    """`negative five`, `two thirds`, `one and a half`, `three point one four`, `twelve apples`,
+    `half a million`.
+    """
     if not _FIRST_WORD.match(text):
         return None
     words = text.removesuffix(".").split()
-    if any("-" in word and not all(map(units.is_number, word.split("-"))) for word in words):  # zero-sum, no forty-two
+    # zero-sum, no forty-two
+    if any("-" in word and not all(map(units.is_number, word.split("-"))) for word in words):
         return None
     words = " ".join(words).replace("-", " ").split()
     if len(words) > _MOST_WORDS or not all(word[0].isalpha() or word[0] == "%" for word in words):
@@ -220,7 +254,9 @@ def _in_words(text: str) -> Number | None:
 
 
 def _leading(words: list[str]) -> tuple[Fraction | int, int]:
-    """The number that the first words say, and how many words say it; 0 words where they say none."""
+    """The number that the first words say, and how many words say it; 0 words where they
+    say none.
+    """
     value, used = _cardinal(words)
     if not used:
         part = units.part(words[0]) if words and words[0] == "half" else None
@@ -228,7 +264,9 @@ def _leading(words: list[str]) -> tuple[Fraction | int, int]:
     rest = words[used:]
     if rest[:1] == ["point"]:
         digits = [units.cardinal(word) for word in rest[1:]]
-        count = next((n for n, digit in enumerate(digits) if digit is None or digit > 9), len(digits))
+        count = next(
+            (n for n, digit in enumerate(digits) if digit is None or digit > 9), len(digits)
+        )
         decimals = "".join(map(str, digits[:count]))
         return (value + Fraction(int(decimals), 10**count), used + 1 + count) if count else (0, 0)
     if rest[:1] == ["and"]:
@@ -240,7 +278,11 @@ def _leading(words: list[str]) -> tuple[Fraction | int, int]:
 
 
 def _cardinal(words: list[str]) -> tuple[int, int]:
-    if words[:1] in (["a"], ["an"]) and len(words) > 1 and (units.part(words[1]) or units.scale(words[1])):
+    if (
+        words[:1] in (["a"], ["an"])
+        and len(words) > 1
+        and (units.part(words[1]) or units.scale(words[1]))
+    ):
         return 1, 1
     for used in range(len(words), 0, -1):
         value = units.cardinal(" ".join(words[:used]))
@@ -249,14 +291,18 @@ def _cardinal(words: list[str]) -> tuple[int, int]:
     return 0, 0
 
 
-# --- Several units -----------------------------------------------------------------------------------------------------
+# --- Several units --------------------------------------------------------------------------------
 
-_COMPOUND = re.compile(r"(?:\d+(?:\.\d+)?\s?[a-zA-Z'\"°]+\.?(?:(?:,\s|\s|,?\sand\s)?(?=\d)|$)){2,4}")
+_COMPOUND = re.compile(
+    r"(?:\d+(?:\.\d+)?\s?[a-zA-Z'\"°]+\.?(?:(?:,\s|\s|,?\sand\s)?(?=\d)|$)){2,4}"
+)
 _PARTS = re.compile(r"\d+(?:\.\d+)?\s?[a-zA-Z'\"°]+")
 
 
 def compound(text: str) -> list[Number] | None:
-    """The parts of `2 hours 30 minutes` or `5'3"`, the larger unit first; None for anything else."""
+    """The parts of `2 hours 30 minutes` or `5'3"`, the larger unit first; None for
+    anything else.
+    """
     if len(text) > _LONGEST:
         return None
     text = re.sub(r"(?<=[a-zA-Z]),?\sand\s(?=\d)", " ", respelled(plain(text)).removesuffix("."))
@@ -267,7 +313,8 @@ def compound(text: str) -> list[Number] | None:
 
 
 def magnitude(text: str) -> tuple[Fraction, tuple] | None:
-    """The size of a quantity in base units and what these are; None where it has no unit that can be converted.
+    """The size of a quantity in base units and what these are; None where it has no unit that can
+    be converted.
 
     >>> magnitude("2 hours 30 minutes") == magnitude("150 min"), magnitude("30 minutes 2 hours")
     (True, None)
@@ -275,8 +322,16 @@ def magnitude(text: str) -> tuple[Fraction, tuple] | None:
     number = parse_number(text)
     parts = [number] if number else compound(text) or []
     sizes = [units.magnitude(part.value, part.unit) for part in parts if part.unit]
-    if not sizes or len(sizes) < len(parts) or None in sizes or len({base for _, base in sizes}) > 1:
+    if (
+        not sizes
+        or len(sizes) < len(parts)
+        or None in sizes
+        or len({base for _, base in sizes}) > 1
+    ):
         return None
     ones = [units.magnitude(1, part.unit)[0] for part in parts]
-    falling = all(large > small and value < large for large, small, (value, _) in zip(ones, ones[1:], sizes[1:], strict=False))
+    falling = all(
+        large > small and value < large
+        for large, small, (value, _) in zip(ones, ones[1:], sizes[1:], strict=False)
+    )
     return (sum(size for size, _ in sizes), sizes[0][1]) if falling else None

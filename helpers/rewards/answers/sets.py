@@ -1,4 +1,6 @@
-"""Sets, tuples, intervals and lists of solutions: the brackets must be the same, and the order of a set does not count."""
+"""Sets, tuples, intervals and lists of solutions: the brackets must be the same, and the order of a
+set does not count.
+"""
 
 from __future__ import annotations
 
@@ -11,15 +13,22 @@ from helpers.rewards.answers.spelling import plain
 
 _LONGEST = 300
 _MOST_ELEMENTS = 50
-_JOINED = re.compile(r",?\s*\\text\s*\{\s*(?:or|and)\s*\}\s*|,?\s+(?:or|and)\s+|\s*;\s*", re.IGNORECASE)
-_NAME = re.compile(r"\s*([a-zA-Z](?:_\{?\w\}?)?|\([a-zA-Z](?:\s*,\s*[a-zA-Z])+\))\s*(?:=|\\in(?![a-zA-Z])|∈)(?![=<>])\s*(.+)")
+_JOINED = re.compile(
+    r",?\s*\\text\s*\{\s*(?:or|and)\s*\}\s*|,?\s+(?:or|and)\s+|\s*;\s*", re.IGNORECASE
+)
+_NAME = re.compile(
+    r"\s*([a-zA-Z](?:_\{?\w\}?)?|\([a-zA-Z](?:\s*,\s*[a-zA-Z])+\))\s*(?:=|\\in(?![a-zA-Z])|∈)(?![=<>])\s*(.+)"
+)
 _BRACKETS = {"{": "}", "(": ")]", "[": ")]"}
-_EMPTY = re.compile(r"no\s+solutions?\.?|\\emptyset|\\varnothing|∅|\\?\{\s*\\?\}|(?:the\s+)?empty\s+set\.?", re.IGNORECASE)
+_EMPTY = re.compile(
+    r"no\s+solutions?\.?|\\emptyset|\\varnothing|∅|\\?\{\s*\\?\}|(?:the\s+)?empty\s+set\.?",
+    re.IGNORECASE,
+)
 
 
 class Collection(NamedTuple):
-    """opening and closing bracket ("" for a bare list), the elements as typed with the names before them, and how they are
-    joined: ",", or in lower case the word between them.
+    """opening and closing bracket ("" for a bare list), the elements as typed with the names before
+    them, and how they are joined: ",", or in lower case the word between them.
     """
 
     opening: str
@@ -36,7 +45,8 @@ class Collection(NamedTuple):
 
 @lru_cache(maxsize=1 << 14)
 def collections(text: str) -> tuple[Collection, ...] | None:
-    """The collections of which a text is the union, mostly one; () for the empty set, None for what is no collection.
+    """The collections of which a text is the union, mostly one; () for the empty set, None for what
+    is no collection.
 
     >>> collections("[0, 1)")
     (Collection(opening='[', closing=')', elements=('0', '1'), names=('', ''), joined=','),)
@@ -46,7 +56,11 @@ def collections(text: str) -> tuple[Collection, ...] | None:
         return None
     if _EMPTY.fullmatch(text):
         return ()
-    text = re.sub(r"\\(?:left|right)(?![a-zA-Z])|\\[,;:! ](?!\d{3})|~", " ", text).strip().removesuffix(".")
+    text = (
+        re.sub(r"\\(?:left|right)(?![a-zA-Z])|\\[,;:! ](?!\d{3})|~", " ", text)
+        .strip()
+        .removesuffix(".")
+    )
     text = text.replace("\\{", "{").replace("\\}", "}")
     if not mathematics.balanced(text):
         return None
@@ -61,14 +75,19 @@ def collections(text: str) -> tuple[Collection, ...] | None:
 
 
 def same_collections(given: str, gold: str) -> bool | None:
-    """Whether two collections are the same; None where their structure is but math-verify has to judge the elements.
+    """Whether two collections are the same; None where their structure is but math-verify has to
+    judge the elements.
 
     >>> same_collections("{2, 1}", "{1, 2}"), same_collections("(1,2)", "{1,2}"), same_collections("3, -3", r"\\pm 3")
     (True, False, True)
     """
     one, other = collections(given), collections(gold)
     if one is None or other is None:
-        if other and mathematics.is_relation(given) and all(part.ordered and len(part.elements) == 2 for part in other):
+        if (
+            other
+            and mathematics.is_relation(given)
+            and all(part.ordered and len(part.elements) == 2 for part in other)
+        ):
             return None  # x > 3 for (3, ∞)
         return _scalar(given, other) if other else False
     if len(one) == len(other):
@@ -98,7 +117,9 @@ def _same(given: Collection, gold: Collection) -> bool | None:
     undecided = False
     for element, name in zip(gold.elements, gold.names, strict=True):
         candidates = [0] if gold.ordered else range(len(pairs))
-        verdicts = [_same_element(*pairs[n], element, name, len(set(gold.names)) == 1) for n in candidates]
+        verdicts = [
+            _same_element(*pairs[n], element, name, len(set(gold.names)) == 1) for n in candidates
+        ]
         if True in verdicts:
             pairs.pop(verdicts.index(True))
         elif None in verdicts:
@@ -116,7 +137,9 @@ def _same_join(given: Collection, gold: Collection) -> bool:
     return not relations or given.joined == gold.joined
 
 
-def _same_element(given: str, given_name: str, gold: str, gold_name: str, one_name: bool) -> bool | None:
+def _same_element(
+    given: str, given_name: str, gold: str, gold_name: str, one_name: bool
+) -> bool | None:
     if given_name != gold_name and (gold_name if given_name else not one_name):
         return False
     a, b = numbers.parse_number(given), numbers.parse_number(gold)
@@ -129,7 +152,9 @@ def _same_element(given: str, given_name: str, gold: str, gold_name: str, one_na
     if re.search(r"[<>≤≥=]|\\[lgn]eq?(?![a-z])", given + gold):
         return False
     computable = mathematics.looks_mathematical(gold) or b is not None
-    return None if computable and (mathematics.looks_mathematical(given) or a is not None) else False
+    return (
+        None if computable and (mathematics.looks_mathematical(given) or a is not None) else False
+    )
 
 
 def _scalar(given: str, gold: tuple[Collection, ...]) -> bool | None:
@@ -161,7 +186,8 @@ def _whole(text: str) -> bool:
 def _bracketed(text: str, name: str) -> Collection:
     elements = [element for part in split(text[1:-1]) for element in _signs(part)]
     names, values = zip(
-        *(_unnamed(element) if text[0] == "{" else (name, element.strip()) for element in elements), strict=True
+        *(_unnamed(element) if text[0] == "{" else (name, element.strip()) for element in elements),
+        strict=True,
     )
     return Collection(text[0], text[-1], values, names)
 
@@ -185,8 +211,12 @@ def _bare_list(text: str, name: str) -> Collection | None:
 
 
 def _clear(value: str) -> bool:
-    """Whether an element of a bare list is mathematics: an expression, or a letter that is no article."""
-    return mathematics.looks_mathematical(value) or bool(re.fullmatch(r"[b-hj-z]|\\?[πθ]|\\pi", value.strip()))
+    """Whether an element of a bare list is mathematics: an expression, or a letter that is
+    no article.
+    """
+    return mathematics.looks_mathematical(value) or bool(
+        re.fullmatch(r"[b-hj-z]|\\?[πθ]|\\pi", value.strip())
+    )
 
 
 def _unnamed(text: str) -> tuple[str, str]:
@@ -202,11 +232,16 @@ def _signs(text: str) -> list[str]:
         return [text]
     before, after = (part.strip() for part in text.split(signs[0]))
     alone = not before or before.endswith("=")
-    return [f"{before} {after}" if alone else f"{before} + {after}", f"{before} -{after}" if alone else f"{before} - {after}"]
+    return [
+        f"{before} {after}" if alone else f"{before} + {after}",
+        f"{before} -{after}" if alone else f"{before} - {after}",
+    ]
 
 
 def split(text: str) -> list[str]:
-    """The parts between the commas outside any bracket; a comma between digits only where none has a space behind it."""
+    """The parts between the commas outside any bracket; a comma between digits only where none has
+    a space behind it.
+    """
     pattern = r",\s" if re.search(r",\s", text) else ","
     parts, depth, start = [], 0, 0
     for at, character in enumerate(text):

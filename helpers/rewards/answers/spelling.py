@@ -1,4 +1,6 @@
-"""One way of writing: what two answers differ in only for a keyboard, a font, Markdown or LaTeX is taken off here."""
+"""One way of writing: what two answers differ in only for a keyboard, a font, Markdown or LaTeX is
+taken off here.
+"""
 
 from __future__ import annotations
 
@@ -21,18 +23,30 @@ _BOXES = (
     (r"\[", r"\]"),
 )
 _EMPHASIS = re.compile(r"(\*{1,3}|`)(?=[^*`\s])(.*[^*`\s])\1", re.DOTALL)
-_FINAL = re.compile(r"(?:[.,;\s]|(?<=[^\W\d_]{2}|'[^\W\d_])!+)+$")  # the exclamation mark of a word, not that of 5! or n!
+# the exclamation mark of a word, not that of 5! or n!
+_FINAL = re.compile(r"(?:[.,;\s]|(?<=[^\W\d_]{2}|'[^\W\d_])!+)+$")
 _INVISIBLE = dict.fromkeys([*range(0x200B, 0x2010), *range(0x202A, 0x202F), 0x2060, 0xFEFF, 0xAD])
 # What Unicode's compatibility form (NFKC) leaves apart and a keyboard has one key for.
-_KEYS = {"-": "−–—‐‑‒－﹣", "'": "‘’‚‛′ʼ", '"': "“”„‟″«»", "/": "⁄∕", ":": "∶", "≤": "⩽≦", "≥": "⩾≧", "·": "⋅∙"}
+_KEYS = {
+    "-": "−–—‐‑‒－﹣",
+    "'": "‘’‚‛′ʼ",
+    '"': "“”„‟″«»",
+    "/": "⁄∕",
+    ":": "∶",
+    "≤": "⩽≦",
+    "≥": "⩾≧",
+    "·": "⋅∙",
+}
 _TYPED = _INVISIBLE | {ord(look): key for key, looks in _KEYS.items() for look in looks}
 _RAISED = re.compile(r"\^\{([^{}]*)\}\^\{([^{}]*)\}|_\{([^{}]*)\}_\{([^{}]*)\}")
 
-_QUOTED = re.compile(r"(['\"])((?:(?!\1).|(?<=\w)\1(?=\w))+)\1", re.DOTALL)  # an apostrophe inside a word is no quote
+# an apostrophe inside a word is no quote
+_QUOTED = re.compile(r"(['\"])((?:(?!\1).|(?<=\w)\1(?=\w))+)\1", re.DOTALL)
 
 
 def typed(text: str) -> str:
-    """The text as a plain keyboard would write it: NFKC, straight quotes, one dash; `x²` is `x^{2}`, `⅞` is ` 7/8`.
+    """The text as a plain keyboard would write it: NFKC, straight quotes, one dash; `x²` is
+    `x^{2}`, `⅞` is ` 7/8`.
 
     >>> typed("x² − ４½ “a”…"), typed("H₂O")
     ('x^{2} - 4 1/2 "a"...', 'H_{2}O')
@@ -63,7 +77,9 @@ def _join(match: re.Match) -> str:
 
 
 def unboxed(text: str) -> str:
-    """The text without the `\\boxed{}`, `\\text{}`, dollars or LaTeX brackets that surround the whole of it."""
+    """The text without the `\\boxed{}`, `\\text{}`, dollars or LaTeX brackets that surround the
+    whole of it.
+    """
     text = text.strip()
     if len(text) > LONGEST:
         return text
@@ -72,7 +88,12 @@ def unboxed(text: str) -> str:
             break
         for opening, closing in _BOXES:
             inside = text[len(opening) : -len(closing)]
-            if text.startswith(opening) and text.endswith(closing) and len(text) > len(opening) and _is_one(inside, opening):
+            if (
+                text.startswith(opening)
+                and text.endswith(closing)
+                and len(text) > len(opening)
+                and _is_one(inside, opening)
+            ):
                 text = inside.strip()
                 break
         else:
@@ -81,7 +102,9 @@ def unboxed(text: str) -> str:
 
 
 def _is_one(inside: str, opening: str) -> bool:
-    """Whether the text between an opening and a closing never closes it: `\\boxed{1}, \\boxed{2}` are two boxes."""
+    """Whether the text between an opening and a closing never closes it: `\\boxed{1}, \\boxed{2}`
+    are two boxes.
+    """
     if not opening.endswith("{"):
         return opening not in inside
     if "{" not in inside and "}" not in inside:
@@ -95,7 +118,8 @@ def _is_one(inside: str, opening: str) -> bool:
 
 
 def plain(text: str) -> str:
-    """The text as typed, out of its boxes and Markdown's emphasis; case, spacing and punctuation inside stay.
+    """The text as typed, out of its boxes and Markdown's emphasis; case, spacing and punctuation
+    inside stay.
 
     >>> plain("**Paris**"), plain("A*"), plain(r"$\\boxed{x²}$")
     ('Paris', 'A*', 'x^{2}')
@@ -113,7 +137,8 @@ def plain(text: str) -> str:
 
 
 def as_text(text: str) -> str:
-    """What two texts are compared by: plain, without regard to case, spacing, surrounding quotes and final punctuation.
+    """What two texts are compared by: plain, without regard to case, spacing, surrounding quotes
+    and final punctuation.
 
     >>> as_text("“New  York!”"), as_text("O’Brien.")
     ('new york', "o'brien")
@@ -141,23 +166,33 @@ def _letters(text: str) -> str:
     text = re.sub(r"([\^_])\{(\w)\}", r"\1\2", text)  # 2s^{2} 2p^{6}
     if "\\" not in text:
         return text
-    text = re.sub(r"\\(?:text|textbf|textit|mathrm|mathbf|operatorname)\s*\{([^{}]*)\}", r"\1", text)
+    text = re.sub(
+        r"\\(?:text|textbf|textit|mathrm|mathbf|operatorname)\s*\{([^{}]*)\}", r"\1", text
+    )
     return re.sub(r"\\([%$&#_{}])", r"\1", text)
 
 
-# --- Case ----------------------------------------------------------------------------------------------------------------
+# --- Case -----------------------------------------------------------------------------------------
 
 _ALWAYS = {"yes", "no", "true", "false", "none"}
-_LITTLE = re.compile(r"a|an|as|at|by|d[aeiu]|e[lnt]|he|i[fnst]|l[ae]|my|o[fnr]|so|to|up|us|we", re.IGNORECASE)
-_SYMBOLS = re.compile(r"[=<>^_\\{}\[\]|$@#~+*%]|(?<!\S)-")  # mathematics or code: every letter counts
-_ORDINARY = re.compile(r"(?!(?:([^\W\d_])\1)+$)(?=.*(?:[aeiouy]|[^\x00-\x7f]))[^\W\d_]{3,}", re.IGNORECASE)  # no mgh, no aabb
+_LITTLE = re.compile(
+    r"a|an|as|at|by|d[aeiu]|e[lnt]|he|i[fnst]|l[ae]|my|o[fnr]|so|to|up|us|we", re.IGNORECASE
+)
+# mathematics or code: every letter counts
+_SYMBOLS = re.compile(r"[=<>^_\\{}\[\]|$@#~+*%]|(?<!\S)-")
+# no mgh, no aabb
+_ORDINARY = re.compile(
+    r"(?!(?:([^\W\d_])\1)+$)(?=.*(?:[aeiouy]|[^\x00-\x7f]))[^\W\d_]{3,}", re.IGNORECASE
+)
 _CAMEL = re.compile(r"[A-Z][a-z]+[A-Z][a-z]{2,}")  # McDonald, and not NaCl
 _ROMAN = re.compile(r"[IVX]{2,}")
 _LONG = 5  # letters; a word of so many may be written in capitals throughout
 
 
 def same_words(given: str, gold: str) -> bool:
-    """Whether two texts are the same words. Case is passed over in ordinary words alone: never in a symbol or an abbreviation.
+    """Whether two texts are the same words.
+
+    Case is passed over in ordinary words alone: never in a symbol or an abbreviation.
 
     >>> same_words("PARIS", "Paris"), same_words("aa", "Aa"), same_words("line ab", "line AB"), same_words("A king", "a King")
     (True, False, False, True)
@@ -173,7 +208,13 @@ def same_words(given: str, gold: str) -> bool:
         return True
     beside = any(map(_ordinary, wanted)) and not any(map(str.isdigit, other))
     return len(words) == len(wanted) and all(
-        said == word or _same_case(said.capitalize() if several and one.isupper() else said, word, beside, f"{word}." in other)
+        said == word
+        or _same_case(
+            said.capitalize() if several and one.isupper() else said,
+            word,
+            beside,
+            f"{word}." in other,
+        )
         for said, word in zip(words, wanted, strict=True)
     )
 
@@ -190,7 +231,10 @@ def _titled(word: str) -> bool:
 
 
 def _same_case(given: str, gold: str, beside: bool, initial: bool) -> bool:
-    """Whether two words that differ in case are one. beside: an ordinary word stands beside them. initial: J. in a name."""
+    """Whether two words that differ in case are one.
+
+    beside: an ordinary word stands beside them. initial: J. in a name.
+    """
     regular = given.islower() or _titled(given) or (given.isupper() and len(given) >= _LONG)
     if gold.casefold() in _ALWAYS:
         return True

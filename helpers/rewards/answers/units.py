@@ -1,6 +1,8 @@
-"""The words behind a number: a unit (pint knows them), a currency, a thing that is counted, or a word that changes the number.
+"""The words behind a number: a unit (pint knows them), a currency, a thing that is counted, or a
+word that changes the number.
 
-pint is loaded when two units are spelt differently, and not before. Words for numbers are number-parser's.
+pint is loaded when two units are spelt differently, and not before. Words for numbers are
+number-parser's.
 """
 
 from __future__ import annotations
@@ -10,7 +12,8 @@ from fractions import Fraction
 from functools import cache, lru_cache
 
 CURRENCY = "[$€£¥₹]"
-# One to five words, joined by a space, a dot, a star or a slash; "/h" and "per hour" behind a currency.
+# One to five words, joined by a space, a dot, a star or a slash; "/h" and "per hour" behind a
+# currency.
 _WORD = r"[a-zA-Z°μΩÅ¢'\"][a-zA-ZμΩÅ'\"]*(?:\^[+-]?\d)?"
 PATTERN = rf"(?:/\s?|per\s)?(?:°\s?)?{_WORD}\.?(?:\s?[\s/*·]\s?\(?{_WORD}\)?){{0,4}}"
 
@@ -27,10 +30,22 @@ _CURRENCIES = {
 }
 _CURRENCIES |= {"yen": "¥", "jpy": "¥", "rupee": "₹", "inr": "₹", "rs": "₹"}
 _CURRENCY_FIRST = re.compile(r"(?:(US\$|USD|EUR|GBP|JPY|INR|Rs\.?)\s?)(?=[\d.])")
-_SHORT_SCALES = {"k": 10**3, "K": 10**3, "m": 10**6, "M": 10**6, "b": 10**9, "B": 10**9, "bn": 10**9}  # behind a currency
-_SCALES = {"dozen": 12, "gross": 144, "lakh": 10**5, "lac": 10**5, "crore": 10**7}  # number-parser knows hundred, thousand, …
-_PARTS = {"half": Fraction(1, 2), "halve": Fraction(1, 2), "quarter": Fraction(1, 4)}  # and third, fourth, …
-# Function words and operators: half of an alternative, a doubt, or arithmetic; no unit and nothing that is counted.
+# behind a currency
+_SHORT_SCALES = {
+    "k": 10**3,
+    "K": 10**3,
+    "m": 10**6,
+    "M": 10**6,
+    "b": 10**9,
+    "B": 10**9,
+    "bn": 10**9,
+}
+# number-parser knows hundred, thousand, …
+_SCALES = {"dozen": 12, "gross": 144, "lakh": 10**5, "lac": 10**5, "crore": 10**7}
+# and third, fourth, …
+_PARTS = {"half": Fraction(1, 2), "halve": Fraction(1, 2), "quarter": Fraction(1, 4)}
+# Function words and operators: half of an alternative, a doubt, or arithmetic; no unit and nothing
+# that is counted.
 _NO_UNIT = re.compile(
     r"\b(?:or|and|not?|but|nor|e|i|x|y|z|k|bn|mil|to|is|maybe|perhaps|either|likely|about|approx|around|almost|guess|think"
     r"|unsure|sure|unknown|wrong|incorrect|false|wait|none|else|than|more|less|least|most|over|under|below|above|negative"
@@ -47,13 +62,17 @@ _TITLE = re.compile(r"\b[A-Z][a-z]{2,}\b")
 
 def currency_first(text: str) -> str:
     """`USD 5`, `Rs. 5` as `$5`, `₹5`."""
-    return _CURRENCY_FIRST.sub(lambda match: _CURRENCIES[match[1].casefold().rstrip(".")], text, count=1)
+    return _CURRENCY_FIRST.sub(
+        lambda match: _CURRENCIES[match[1].casefold().rstrip(".")], text, count=1
+    )
 
 
 def read(text: str, glued: bool, currency: str = "", years: bool = False) -> tuple[int, str] | None:
-    """What the words behind a number multiply it by, and the unit they name ("" for none); None where they are no unit.
+    """What the words behind a number multiply it by, and the unit they name ("" for none); None
+    where they are no unit.
 
-    glued: without a space between: 5km is a length, 2y a term. years: behind four digits, where 1990s is a decade.
+    glued: without a space between: 5km is a length, 2y a term. years: behind four digits, where
+    1990s is a decade.
 
     >>> read("km", glued=True), read("million dollars", glued=False), read("hopefully", glued=False), read("y", glued=True)
     ((1, 'km'), (1000000, '$'), None, None)
@@ -74,12 +93,20 @@ def read(text: str, glued: bool, currency: str = "", years: bool = False) -> tup
     if name is None and any(_TITLE.fullmatch(word) and not _known(word) for word in words):
         return None  # a name: 12 Angry Men, 10 Downing Street
     if currency:
-        return (multiplied, currency + unit) if unit.startswith(("/", "per ")) else (multiplied, currency) if name else None
+        return (
+            (multiplied, currency + unit)
+            if unit.startswith(("/", "per "))
+            else (multiplied, currency)
+            if name
+            else None
+        )
     return multiplied, name or unit
 
 
 def same_unit(one: str, other: str) -> bool:
-    """Whether two units are one by their spelling alone: case does not count in words, nor does the plural."""
+    """Whether two units are one by their spelling alone: case does not count in words, nor does the
+    plural.
+    """
     return one == other or _noun(one) == _noun(other) != ""
 
 
@@ -94,13 +121,16 @@ def magnitude(value: Fraction | int, unit: str) -> tuple[Fraction, tuple] | None
         return None
     try:
         base = known._REGISTRY.Quantity(Fraction(value), known).to_root_units()
-    except Exception:  # whatever a unit such as a decibel or °C/min makes of it: it cannot be converted
+    # whatever a unit such as a decibel or °C/min makes of it: it cannot be converted
+    except Exception:
         return None
     return base.magnitude, tuple(sorted((name, power) for name, power in base._units.items()))
 
 
 def scale(word: str) -> int | None:
-    """12 for `dozen` and `dozens`, 1000 for `thousand`; None for what does not multiply the number before it."""
+    """12 for `dozen` and `dozens`, 1000 for `thousand`; None for what does not multiply the number
+    before it.
+    """
     singular = word.casefold().removesuffix("s") if word.casefold() != "gross" else "gross"
     if singular in _SCALES:
         return _SCALES[singular]
@@ -148,7 +178,9 @@ def is_number(word: str) -> bool:
 
 def _currency(unit: str) -> str | None:
     head, slash, rest = unit.partition("/") if "/" in unit else unit.partition(" per ")
-    name = _CURRENCIES.get(head.strip().casefold().removesuffix("s")) or _CURRENCIES.get(head.strip().casefold())
+    name = _CURRENCIES.get(head.strip().casefold().removesuffix("s")) or _CURRENCIES.get(
+        head.strip().casefold()
+    )
     return f"{name}{slash}{rest}" if name else None
 
 
@@ -160,7 +192,7 @@ def _noun(unit: str) -> str:
     return unit.removesuffix("s").removesuffix("e")
 
 
-# --- pint --------------------------------------------------------------------------------------------------------------
+# --- pint -----------------------------------------------------------------------------------------
 
 
 @cache
@@ -187,7 +219,16 @@ def _registry():
     return registry
 
 
-_SIGNS = {"$": "dollar", "€": "euro", "£": "pound_sterling", "¥": "yen", "₹": "rupee", "¢": "us_cent", "'": "foot", '"': "inch"}
+_SIGNS = {
+    "$": "dollar",
+    "€": "euro",
+    "£": "pound_sterling",
+    "¥": "yen",
+    "₹": "rupee",
+    "¢": "us_cent",
+    "'": "foot",
+    '"': "inch",
+}
 _PINT_SPELLINGS = [
     (re.compile(r"°\s*([CFK])\b"), r"deg\1"),
     (re.compile(r"(?i)\bdeg(?:rees?)?\s+(?:C\b|Celsius)|\bcentigrade\b"), "degC"),
@@ -205,14 +246,20 @@ _PINT_SPELLINGS = [
 
 @lru_cache(maxsize=4096)
 def _resolved(unit: str):
-    """pint's unit of this name, or None; words may be written in any case, symbols (mW, MW) may not."""
+    """pint's unit of this name, or None; words may be written in any case, symbols (mW,
+    MW) may not.
+    """
     for sign, name in _SIGNS.items():
         unit = unit.replace(sign, f" {name} ")
     for pattern, spelling in _PINT_SPELLINGS:
         unit = pattern.sub(spelling, unit)
     unit = " ".join(unit.split()).removesuffix(".")
     per = re.sub(r"\bper\b", "/", unit)
-    for name in (per, _TITLE.sub(lambda word: word[0].casefold(), per), per.casefold() if per.isupper() else per):
+    for name in (
+        per,
+        _TITLE.sub(lambda word: word[0].casefold(), per),
+        per.casefold() if per.isupper() else per,
+    ):
         try:
             return _registry().parse_units(name)
         except Exception:  # not defined, or no unit at all: pint raises many kinds

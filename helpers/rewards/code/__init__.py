@@ -1,18 +1,21 @@
 """Run what a policy wrote: many programs at once, each shut in, and only plain data comes out.
 
-`run_code` is all that a reward needs. Inside, a function is called with the inputs of a test; outside, here, its value is
-compared. The expected values never go in, no object of the policy's ever comes out: exit codes, printed verdicts, `__eq__` and
-exceptions named like ours decide nothing.
+`run_code` is all that a reward needs. Inside, a function is called with the inputs of a test;
+outside, here, its value is compared. The expected values never go in, no object of the policy's
+ever comes out: exit codes, printed verdicts, `__eq__` and exceptions named like ours decide
+nothing.
 
 Back ends, chosen by name and never exchanged for one another:
 
-- "monty": a Python interpreter written in Rust, in worker processes (pydantic-monty). Less than a millisecond a program; a part
-  of the language and of the standard library. What it lacks comes out as "unsupported", never as a failure of the program.
-- "sandlock": the whole of CPython in a process under Landlock and seccomp (Linux). About a twentieth of a second a program.
+- "monty": a Python interpreter written in Rust, in worker processes (pydantic-monty). Less than a
+  millisecond a program; a part of the language and of the standard library. What it lacks comes out
+  as "unsupported", never as a failure of the program.
+- "sandlock": the whole of CPython in a process under Landlock and seccomp (Linux). About a
+  twentieth of a second a program.
 - an object with the method `run` of `Backend`, such as `RemoteSandbox`.
 
-Left out: a bare subprocess (nothing holds it), containers (need rights), and falling back from one to another (a verdict must
-not depend on what happens to be installed).
+Left out: a bare subprocess (nothing holds it), containers (need rights), and falling back from one
+to another (a verdict must not depend on what happens to be installed).
 """
 
 from __future__ import annotations
@@ -35,7 +38,8 @@ CONTAINERS = (list, tuple, set, frozenset)
 class Limits:
     """What one program may use, with all its inputs together.
 
-    seconds: of time on the clock. memory: bytes. output: bytes of what it prints, and of the values that it returns.
+    seconds: of time on the clock. memory: bytes. output: bytes of what it prints, and of the values
+    that it returns.
     """
 
     seconds: float = 2.0
@@ -47,9 +51,16 @@ class Limits:
         for name in ("seconds", "memory", "output"):
             value, whole = getattr(self, name), name != "seconds"
             kinds = int if whole else (int, float)
-            if isinstance(value, bool) or not isinstance(value, kinds) or not (0 < value < math.inf):
+            if (
+                isinstance(value, bool)
+                or not isinstance(value, kinds)
+                or not (0 < value < math.inf)
+            ):
                 kind = "whole number of bytes" if whole else "number of seconds"
-                raise ValueError(f"the limit {name}={value!r} is not a positive {kind}, such as {name}={_DEFAULTS[name]}.")
+                raise ValueError(
+                    f"the limit {name}={value!r} is not a positive {kind}, such as "
+                    f"{name}={_DEFAULTS[name]}."
+                )
 
 
 _DEFAULTS = {"seconds": 2.0, "memory": 256_000_000, "output": 64_000}
@@ -59,9 +70,10 @@ _DEFAULTS = {"seconds": 2.0, "memory": 256_000_000, "output": 64_000}
 class Job:
     """A program and what to do with it.
 
-    With `call`, the name of a function in it: the function is called with each of `inputs`, a tuple of argument tuples; one
-    outcome per input. Without: the program is run as a script that reads `stdin`; one outcome, whose `output` is what it
-    printed. What ends a program (its time, its memory, a flood of output, a crash) ends it for the inputs that follow, too.
+    With `call`, the name of a function in it: the function is called with each of `inputs`, a tuple
+    of argument tuples; one outcome per input. Without: the program is run as a script that reads
+    `stdin`; one outcome, whose `output` is what it printed. What ends a program (its time, its
+    memory, a flood of output, a crash) ends it for the inputs that follow, too.
     """
 
     source: str
@@ -74,9 +86,10 @@ class Job:
 class Outcome:
     """What came of one input (or of a script).
 
-    kind: "value" (then `value` is plain data), "error" (then `error` is the exception's type, `line` the line of the program
-    and `message` the text), "timeout", "memory", "output" (more than the limit), "unsupported" (the back end cannot run such a
-    program; `message` says what it lacks). output: what was printed up to here, in full or up to the limit.
+    kind: "value" (then `value` is plain data), "error" (then `error` is the exception's type,
+    `line` the line of the program and `message` the text), "timeout", "memory", "output" (more than
+    the limit), "unsupported" (the back end cannot run such a program; `message` says what it
+    lacks). output: what was printed up to here, in full or up to the limit.
     """
 
     kind: Literal["value", "error", "timeout", "memory", "output", "unsupported"]
@@ -95,13 +108,18 @@ class Backend(Protocol):
 
 
 def run_code(
-    jobs: Sequence[Job], limits: Limits | None = None, backend: str | Backend = "monty", workers: int | None = None
+    jobs: Sequence[Job],
+    limits: Limits | None = None,
+    backend: str | Backend = "monty",
+    workers: int | None = None,
 ) -> list[list[Outcome]]:
-    """Run each program in a sandbox of its own: a list of outcomes for each job, one per input, or one for a script.
+    """Run each program in a sandbox of its own: a list of outcomes for each job, one per input, or
+    one for a script.
 
-    workers: how many run at the same time; by default as many as there are cores. A program that is too long, empty, or no
-    text is an "error" of its own and never enters a sandbox. ValueError for a back end that is not known, not installed or
-    not possible on this machine, and for inputs that are no plain data.
+    workers: how many run at the same time; by default as many as there are cores. A program that is
+    too long, empty, or no text is an "error" of its own and never enters a sandbox. ValueError for
+    a back end that is not known, not installed or not possible on this machine, and for inputs that
+    are no plain data.
 
     >>> [[outcome]] = run_code([Job("def double(n):\\n    return 2 * n", "double", ((21,),))])
     >>> outcome.kind, outcome.value
@@ -113,8 +131,13 @@ def run_code(
     jobs = [_checked(job) for job in jobs]
     chosen = backend_named(backend, workers) if isinstance(backend, str) else backend
     refused = [_refusal(job) for job in jobs]
-    outcomes = iter(chosen.run([job for job, why in zip(jobs, refused, strict=True) if why is None], limits))
-    return [next(outcomes) if why is None else [why] * _count(job) for job, why in zip(jobs, refused, strict=True)]
+    outcomes = iter(
+        chosen.run([job for job, why in zip(jobs, refused, strict=True) if why is None], limits)
+    )
+    return [
+        next(outcomes) if why is None else [why] * _count(job)
+        for job, why in zip(jobs, refused, strict=True)
+    ]
 
 
 def _monty(workers: int | None) -> Backend:
@@ -133,36 +156,58 @@ BACKENDS: dict[str, Callable[[int | None], Backend]] = {"monty": _monty, "sandlo
 
 
 def backend_named(name: str, workers: int | None = None) -> Backend:
-    """The back end of this name. ValueError where it is not known, not installed, or the machine cannot have it."""
-    if workers is not None and (isinstance(workers, bool) or not isinstance(workers, int) or workers < 1):
-        raise ValueError(f"workers={workers!r} is not a positive whole number; leave it out for one per core.")
+    """The back end of this name.
+
+    ValueError where it is not known, not installed, or the machine cannot have it.
+    """
+    if workers is not None and (
+        isinstance(workers, bool) or not isinstance(workers, int) or workers < 1
+    ):
+        raise ValueError(
+            f"workers={workers!r} is not a positive whole number; leave it out for one per core."
+        )
     if name not in BACKENDS:
         near = difflib.get_close_matches(str(name), BACKENDS, n=1)
         hint = f" Did you mean {near[0]!r}?" if near else ""
-        raise ValueError(f"the sandbox {name!r} is not known.{hint} Known: {', '.join(BACKENDS)}; or an object with run().")
+        raise ValueError(
+            f"the sandbox {name!r} is not known.{hint} Known: {', '.join(BACKENDS)}; or an object "
+            "with run()."
+        )
     return BACKENDS[name](workers)
 
 
-# --- What goes in ------------------------------------------------------------------------------------------------------
+# --- What goes in ---------------------------------------------------------------------------------
 
 
 def _checked(job: Job) -> Job:
     """The job, if a caller may ask for it. ValueError names what the caller got wrong."""
     if not isinstance(job, Job):
-        raise ValueError(f"{job!r} is not a Job, such as Job('def f(n): return n', call='f', inputs=((1,),)).")
+        raise ValueError(
+            f"{job!r} is not a Job, such as Job('def f(n): return n', call='f', inputs=((1,),))."
+        )
     if job.call is None:
         if job.inputs:
-            raise ValueError("a Job with inputs needs call, the name of the function that they are for.")
+            raise ValueError(
+                "a Job with inputs needs call, the name of the function that they are for."
+            )
         if not isinstance(job.stdin, str | None):
             raise ValueError(f"stdin={job.stdin!r} of a Job is not text.")
         return job
-    if not (isinstance(job.call, str) and job.call.isidentifier() and not keyword.iskeyword(job.call)):
+    if not (
+        isinstance(job.call, str) and job.call.isidentifier() and not keyword.iskeyword(job.call)
+    ):
         raise ValueError(f"call={job.call!r} of a Job is not the name of a function.")
     for arguments in job.inputs:
         if not isinstance(arguments, tuple | list):
-            raise ValueError(f"the input {arguments!r} for {job.call} is not a tuple of arguments; write ({arguments!r},).")
+            raise ValueError(
+                f"the input {arguments!r} for {job.call} is not a tuple of arguments; write "
+                f"({arguments!r},)."
+            )
         if (odd := not_plain(arguments)) is not None:
-            raise ValueError(f"an input for {job.call} holds {odd}: only plain data enters a sandbox (None, numbers, text, …).")
+            raise ValueError(
+                f"an input for {job.call} holds {odd}: only plain data enters a sandbox (None, "
+                "numbers, text, …)."
+            )
     return job
 
 
@@ -170,19 +215,29 @@ def _refusal(job: Job) -> Outcome | None:
     """The outcome of a program that cannot be one, without running it."""
     source = job.source
     if not isinstance(source, str):
-        return Outcome("error", error="TypeError", message=f"the program is of type {type(source).__name__}, not text.")
+        return Outcome(
+            "error",
+            error="TypeError",
+            message=f"the program is of type {type(source).__name__}, not text.",
+        )
     if not source.strip():
         return Outcome("error", error="SyntaxError", message="the program is empty.")
     if len(source) > SOURCE_MOST:
         return Outcome(
-            "error", error="SyntaxError", message=f"the program has {len(source)} characters; {SOURCE_MOST} at most."
+            "error",
+            error="SyntaxError",
+            message=f"the program has {len(source)} characters; {SOURCE_MOST} at most.",
         )
     if "\0" in source:
         return Outcome("error", error="SyntaxError", message="the program holds a NUL character.")
     try:
         source.encode()
     except UnicodeEncodeError:
-        return Outcome("error", error="SyntaxError", message="the program holds half a character, which no UTF-8 file can.")
+        return Outcome(
+            "error",
+            error="SyntaxError",
+            message="the program holds half a character, which no UTF-8 file can.",
+        )
     return None
 
 
@@ -190,7 +245,7 @@ def _count(job: Job) -> int:
     return 1 if job.call is None else len(job.inputs)
 
 
-# --- What comes out ----------------------------------------------------------------------------------------------------
+# --- What comes out -------------------------------------------------------------------------------
 
 
 class TooMuch(Exception):
@@ -200,8 +255,9 @@ class TooMuch(Exception):
 def not_plain(value: object, most: float = math.inf) -> str | None:
     """What a value holds that is no plain data, in words; None if it is plain all through.
 
-    Exact types only: a subclass of int, str or list brings methods of its own. TooMuch where it holds more than `most` bytes,
-    counted as a tree: what stands in it twice counts twice, so that a few nested lists cannot stand for a billion.
+    Exact types only: a subclass of int, str or list brings methods of its own. TooMuch where it
+    holds more than `most` bytes, counted as a tree: what stands in it twice counts twice, so that a
+    few nested lists cannot stand for a billion.
     """
     stack, size = [(value, 0)], 0
     while stack:
@@ -227,17 +283,22 @@ def not_plain(value: object, most: float = math.inf) -> str | None:
 
 
 def _bytes_of(item: object, kind: type) -> int:
-    if kind is int:  # about its decimal digits; more than Python prints is more than a verdict can use
+    # about its decimal digits; more than Python prints is more than a verdict can use
+    if kind is int:
         return item.bit_length() // 3 + 1 if item.bit_length() < _LARGEST_INT else math.inf
     return len(item) if kind in (str, bytes) else 1
 
 
 def outcome_of(value: object, limits: Limits, output: str = "") -> Outcome:
-    """The outcome for a value that a function returned: "value" if it is plain data within the limit, else what is wrong."""
+    """The outcome for a value that a function returned: "value" if it is plain data within the
+    limit, else what is wrong.
+    """
     try:
         odd = not_plain(value, limits.output)
     except TooMuch:
-        return Outcome("output", message=f"it returned more than {limits.output} bytes.", output=output)
+        return Outcome(
+            "output", message=f"it returned more than {limits.output} bytes.", output=output
+        )
     if odd is None:
         return Outcome("value", value=value, output=output)
     return not_plain_outcome(odd, output)
@@ -245,9 +306,16 @@ def outcome_of(value: object, limits: Limits, output: str = "") -> Outcome:
 
 def not_plain_outcome(odd: str, output: str = "") -> Outcome:
     """The outcome of a call that returned something else than plain data."""
-    return Outcome("error", error="TypeError", message=f"it returned {odd}; only plain data counts.", output=output)
+    return Outcome(
+        "error",
+        error="TypeError",
+        message=f"it returned {odd}; only plain data counts.",
+        output=output,
+    )
 
 
 def timeout_outcome(limits: Limits, output: str = "") -> Outcome:
     """The outcome of a program that did not end in time."""
-    return Outcome("timeout", message=f"it took longer than {limits.seconds:g} seconds.", output=output)
+    return Outcome(
+        "timeout", message=f"it took longer than {limits.seconds:g} seconds.", output=output
+    )

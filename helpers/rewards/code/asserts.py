@@ -1,14 +1,19 @@
-"""The tests of a programming task, as data: what to call, with what, and what must come out. Read, never executed.
+"""The tests of a programming task, as data: what to call, with what, and what must come out.
+
+Read, never executed.
 
     read_tests('[{"call": "add", "args": [1, 2], "value": 3}]')             # JSON: calls and values
-    read_tests(["assert add(1, 2) == 3", "assert add(0, 0) == 0"])          # MBPP: a list of asserts
-    read_tests("def check(candidate):\\n    assert candidate(1, 2) == 3", "add")   # HumanEval: the text of check, entry_point
-    read_tests([{"stdin": "1 2\\n", "stdout": "3\\n"}])                       # a script: what it reads and what it prints
+    read_tests(["assert add(1, 2) == 3", "assert add(0, 0) == 0"])          # MBPP: a list of
+    asserts read_tests("def check(candidate):\\n    assert candidate(1, 2) == 3", "add")   #
+    HumanEval: the text of check, entry_point read_tests([{"stdin": "1 2\\n", "stdout": "3\\n"}])
+    # a script: what it reads and what it prints
 
-Inputs go into a sandbox, expected values never do: a value comes out as plain data, and `Test.passes` compares it here.
+Inputs go into a sandbox, expected values never do: a value comes out as plain data, and
+`Test.passes` compares it here.
 
-Left out: set-up code, loops, random inputs, helper functions and names. A test that needs them is refused with its line, and
-the whole row with it: a task with a test left out would be easier than it says. Of HumanEval's 164, 157 can be read.
+Left out: set-up code, loops, random inputs, helper functions and names. A test that needs them is
+refused with its line, and the whole row with it: a task with a test left out would be easier than
+it says. Of HumanEval's 164, 157 can be read.
 """
 
 from __future__ import annotations
@@ -31,11 +36,13 @@ _SHOWN = 80  # characters of what cannot be read
 
 @dataclass(frozen=True)
 class Test:
-    """One test. With `call`: that function, called with `args`, must give something that is `value` under `compare`.
+    """One test. With `call`: that function, called with `args`, must give something that is `value`
+    under `compare`.
 
-    compare: "==", "!=", "is", "is not", "<", "<=", ">", ">=" or "in", with the function's value on the left. wraps: what is
-    done to that value first, the innermost first. tolerance, relative: how far numbers may be apart, as math.isclose has it
-    (absolute, and as a share of the larger). Without `call`: a script that reads `stdin` must print `value`.
+    compare: "==", "!=", "is", "is not", "<", "<=", ">", ">=" or "in", with the function's value on
+    the left. wraps: what is done to that value first, the innermost first. tolerance, relative: how
+    far numbers may be apart, as math.isclose has it (absolute, and as a share of the larger).
+    Without `call`: a script that reads `stdin` must print `value`.
     """
 
     call: str | None = None
@@ -50,7 +57,10 @@ class Test:
     __test__ = False  # no test case of pytest's
 
     def passes(self, outcome: Outcome) -> bool:
-        """Whether an outcome is what the test asks for. An error, a time-out or a lack of memory is not."""
+        """Whether an outcome is what the test asks for.
+
+        An error, a time-out or a lack of memory is not.
+        """
         if outcome.kind != "value":
             return False
         if self.call is None:
@@ -67,10 +77,12 @@ class Test:
 
 
 def same(value: object, expected: object, tolerance: float = 0.0, relative: float = 0.0) -> bool:
-    """Whether plain data are equal, as Python's `==` has it, which is what HumanEval and MBPP mean: 1 == 1.0 == True.
+    """Whether plain data are equal, as Python's `==` has it, which is what HumanEval and MBPP mean:
+    1 == 1.0 == True.
 
-    A list is no tuple, and text is no bytes. nan is equal to nan: a test that nothing can pass is a test that nobody meant.
-    With a tolerance, numbers inside of lists, tuples and the values of dictionaries may be that far apart, too.
+    A list is no tuple, and text is no bytes. nan is equal to nan: a test that nothing can pass is a
+    test that nobody meant. With a tolerance, numbers inside of lists, tuples and the values of
+    dictionaries may be that far apart, too.
 
     >>> same([1, 2.0], [1.0, 2]), same([1], (1,)), same(0.30000000000000004, 0.3), same([0.1 + 0.2], [0.3], 1e-9)
     (True, False, False, True)
@@ -80,18 +92,30 @@ def same(value: object, expected: object, tolerance: float = 0.0, relative: floa
     if isinstance(expected, (int, float)) and isinstance(value, (int, float)):
         if expected != expected or value != value:
             return expected != expected and value != value
-        return bool(tolerance or relative) and math.isclose(value, expected, rel_tol=relative, abs_tol=tolerance)
-    if type(value) is not type(expected) or not isinstance(expected, (list, tuple, dict)) or len(value) != len(expected):
+        return bool(tolerance or relative) and math.isclose(
+            value, expected, rel_tol=relative, abs_tol=tolerance
+        )
+    if (
+        type(value) is not type(expected)
+        or not isinstance(expected, (list, tuple, dict))
+        or len(value) != len(expected)
+    ):
         return False
     if isinstance(expected, dict):
-        return value.keys() == expected.keys() and all(same(value[k], expected[k], tolerance, relative) for k in expected)
-    return all(same(one, other, tolerance, relative) for one, other in zip(value, expected, strict=True))
+        return value.keys() == expected.keys() and all(
+            same(value[k], expected[k], tolerance, relative) for k in expected
+        )
+    return all(
+        same(one, other, tolerance, relative) for one, other in zip(value, expected, strict=True)
+    )
 
 
 def read_tests(tests: object, entry_point: str | None = None) -> list[Test]:
-    """The tests in a column's value: JSON or lists of calls, of asserts, or of stdin/stdout; or HumanEval's `check`.
+    """The tests in a column's value: JSON or lists of calls, of asserts, or of stdin/stdout; or
+    HumanEval's `check`.
 
-    entry_point: the function that a check text calls `candidate`. ValueError says which test cannot be read, and why.
+    entry_point: the function that a check text calls `candidate`. ValueError says which test cannot
+    be read, and why.
 
     >>> read_tests(["assert add(1, 2) == 3"])[0]
     Test(call='add', args=(1, 2), value=3, compare='==', tolerance=0.0, relative=0.0, wraps=(), stdin='')
@@ -103,7 +127,9 @@ def read_tests(tests: object, entry_point: str | None = None) -> list[Test]:
 
 
 def _read(tests: object, entry_point: str | None) -> list[Test]:
-    if entry_point is not None and not (isinstance(entry_point, str) and entry_point.isidentifier()):
+    if entry_point is not None and not (
+        isinstance(entry_point, str) and entry_point.isidentifier()
+    ):
         raise ValueError(f"entry_point={entry_point!r} is not the name of a function.")
     if isinstance(tests, str):
         if len(tests) > _LONGEST:
@@ -115,14 +141,22 @@ def _read(tests: object, entry_point: str | None) -> list[Test]:
     tests = [tests] if isinstance(tests, dict) else as_lists(tests)
     if not isinstance(tests, (list, tuple)):
         raise ValueError(f"the tests are {_short(tests)}: neither a list, nor JSON, nor asserts.")
-    kinds = {"text" if isinstance(test, str) else "object" if isinstance(test, dict) else _short(test) for test in tests}
+    kinds = {
+        "text" if isinstance(test, str) else "object" if isinstance(test, dict) else _short(test)
+        for test in tests
+    }
     if len(kinds) > 1 or kinds - {"text", "object"}:
-        raise ValueError(f"the tests are a list of {' and '.join(sorted(kinds))}: give asserts only, or objects only.")
+        raise ValueError(
+            f"the tests are a list of {' and '.join(sorted(kinds))}: give asserts only, or "
+            "objects only."
+        )
     if kinds == {"text"}:
         return [test for text in tests for test in _checked(text, entry_point)]
     read = [_object(test, f"test {number}") for number, test in enumerate(tests, start=1)]
     if len({test.call is None for test in read}) > 1:
-        raise ValueError("some tests are calls and some are stdin/stdout: a program is either called or run.")
+        raise ValueError(
+            "some tests are calls and some are stdin/stdout: a program is either called or run."
+        )
     return read
 
 
@@ -139,11 +173,15 @@ def as_lists(value: object) -> object:
     value = value.tolist() if hasattr(value, "tolist") else value
     if isinstance(value, list):
         return [as_lists(item) for item in value]
-    return {key: as_lists(item) for key, item in value.items()} if isinstance(value, dict) else value
+    return (
+        {key: as_lists(item) for key, item in value.items()} if isinstance(value, dict) else value
+    )
 
 
 def _odd(value: object) -> str | None:
-    """What a value holds that no test can ask for, in words; None if it is plain data of a sensible size."""
+    """What a value holds that no test can ask for, in words; None if it is plain data of a sensible
+    size.
+    """
     try:
         return not_plain(value, _LONGEST)
     except TooMuch:
@@ -151,7 +189,10 @@ def _odd(value: object) -> str | None:
 
 
 def _json(text: str) -> object:
-    """The list or object of a JSON text; None where it is meant as Python. ValueError where it is neither."""
+    """The list or object of a JSON text; None where it is meant as Python.
+
+    ValueError where it is neither.
+    """
     try:
         found = json.loads(text)
     except ValueError as error:  # and JSONDecodeError
@@ -167,12 +208,19 @@ def _json(text: str) -> object:
 
 
 def _object(test: dict, where: str) -> Test:
-    test = {key: value for key, value in test.items() if value is not None or key == "value"}  # Parquet fills up with None
+    # Parquet fills up with None
+    test = {key: value for key, value in test.items() if value is not None or key == "value"}
     if unknown := sorted(map(str, set(test) - _KEYS)):
-        raise ValueError(f"{where} has the key {unknown[0]!r}. Known: call, args, value, tolerance; or stdin, stdout.")
+        raise ValueError(
+            f"{where} has the key {unknown[0]!r}. Known: call, args, value, tolerance; or stdin, "
+            "stdout."
+        )
     if "call" not in test:
         if not isinstance(test.get("stdout"), str) or not isinstance(test.get("stdin", ""), str):
-            raise ValueError(f"{where} is {_short(test)}: it needs `call` and `value`, or the texts `stdin` and `stdout`.")
+            raise ValueError(
+                f"{where} is {_short(test)}: it needs `call` and `value`, or the texts `stdin` "
+                "and `stdout`."
+            )
         return Test(stdin=test.get("stdin", ""), value=test["stdout"])
     call, args, tolerance = test["call"], test.get("args", []), test.get("tolerance", 0.0)
     if "stdout" in test or "value" not in test:
@@ -180,15 +228,21 @@ def _object(test: dict, where: str) -> Test:
     if not (isinstance(call, str) and call.isidentifier()):
         raise ValueError(f"{where}: call={call!r} is not the name of a function.")
     if not isinstance(args, (list, tuple)):
-        raise ValueError(f"{where}: args={_short(args)} is not a list with one entry for each argument.")
-    if isinstance(tolerance, bool) or not isinstance(tolerance, (int, float)) or not 0 <= tolerance < math.inf:
+        raise ValueError(
+            f"{where}: args={_short(args)} is not a list with one entry for each argument."
+        )
+    if (
+        isinstance(tolerance, bool)
+        or not isinstance(tolerance, (int, float))
+        or not 0 <= tolerance < math.inf
+    ):
         raise ValueError(f"{where}: tolerance={tolerance!r} is not a number, 0 or more.")
     if odd := _odd([*args, test["value"]]):
         raise ValueError(f"{where} holds {odd}: only plain data can be compared.")
     return Test(call, tuple(args), test["value"], tolerance=float(tolerance))
 
 
-# --- Asserts -------------------------------------------------------------------------------------------------------------
+# --- Asserts --------------------------------------------------------------------------------------
 
 
 class _NoTest(Exception):
@@ -200,36 +254,55 @@ def _checked(text: str, entry_point: str | None) -> list[Test]:
     try:
         body = ast.parse(text).body
     except (SyntaxError, ValueError) as error:
-        raise ValueError(f"the tests {_short(text)} are neither JSON nor Python: {getattr(error, 'msg', error)}.") from None
+        raise ValueError(
+            f"the tests {_short(text)} are neither JSON nor Python: {getattr(error, 'msg', error)}."
+        ) from None
     tests, name = [], None
     for statement in body:
         if isinstance(statement, ast.FunctionDef) and statement.name == "check":
-            if name or len(statement.args.args) != 1 or ast.unparse(statement.args) != statement.args.args[0].arg:
+            if (
+                name
+                or len(statement.args.args) != 1
+                or ast.unparse(statement.args) != statement.args.args[0].arg
+            ):
                 raise ValueError(
-                    f"line {statement.lineno} of the tests: one `def check(candidate):` can be read, and no other."
+                    f"line {statement.lineno} of the tests: one `def check(candidate):` can be "
+                    "read, and no other."
                 )
             name = statement.args.args[0].arg
             # After the rest, in which `check(add)` may name the function.
             body = [other for other in body if other is not statement] + statement.body
-        elif isinstance(called := getattr(statement, "value", None), ast.Call) and getattr(called.func, "id", "") == "check":
+        elif (
+            isinstance(called := getattr(statement, "value", None), ast.Call)
+            and getattr(called.func, "id", "") == "check"
+        ):
             named = getattr(called.args[0], "id", None) if called.args else None
             if entry_point and named not in (None, entry_point, name):
-                raise ValueError(f"line {statement.lineno} of the tests: check({named}), and before it check({entry_point}).")
+                raise ValueError(
+                    f"line {statement.lineno} of the tests: check({named}), and before it "
+                    f"check({entry_point})."
+                )
             entry_point = entry_point or named
     if name and entry_point is None:
-        raise ValueError("check() tests a `candidate`, and nothing says which function that is: give the column `entry_point`.")
+        raise ValueError(
+            "check() tests a `candidate`, and nothing says which function that is: give the "
+            "column `entry_point`."
+        )
     for statement in body:
         if _is_idle(statement):
             continue
         if not isinstance(statement, ast.Assert):
             what = ast.unparse(statement).splitlines()[0][:_SHOWN]
             raise ValueError(
-                f"line {statement.lineno} of the tests, `{what}`, is no assert: set-up code and loops are not run."
+                f"line {statement.lineno} of the tests, `{what}`, is no assert: set-up code and "
+                "loops are not run."
             )
         try:
             tests.append(_test(statement.test, name, entry_point))
         except _NoTest as why:
-            raise ValueError(f"line {statement.lineno} of the tests cannot be read as data: {why}.") from None
+            raise ValueError(
+                f"line {statement.lineno} of the tests cannot be read as data: {why}."
+            ) from None
     return tests
 
 
@@ -266,13 +339,20 @@ def _test(node: ast.expr, candidate: str | None, entry_point: str | None) -> Tes
         left, sign, right = right, _TURNED[sign], left
     value = _literal(right)
     if sign in ("is", "is not") and not (value is None or isinstance(value, bool)):
-        raise _NoTest(f"`{_source(node)}`: only None, True and False are one and the same object wherever they are written")
+        raise _NoTest(
+            f"`{_source(node)}`: only None, True and False are one and the same object wherever "
+            "they are written"
+        )
     return called(left, value=value, compare=sign)
 
 
 def _distance(node: ast.expr) -> bool:
     """Whether it is `abs(one - other)`."""
-    inside = node.args[0] if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "abs" and node.args else None
+    inside = (
+        node.args[0]
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "abs" and node.args
+        else None
+    )
     return isinstance(inside, ast.BinOp) and isinstance(inside.op, ast.Sub)
 
 
@@ -281,7 +361,12 @@ def _is_close(node: ast.Call, called: Callable) -> Test:
     if len(node.args) != 2 or set(given) - {"rel_tol", "abs_tol"}:
         raise _NoTest(f"`{_source(node)}` is not isclose of two numbers")
     one, other = node.args if isinstance(node.args[0], ast.Call) else node.args[::-1]
-    return called(one, value=_literal(other), relative=given.get("rel_tol", 1e-9), tolerance=given.get("abs_tol", 0.0))
+    return called(
+        one,
+        value=_literal(other),
+        relative=given.get("rel_tol", 1e-9),
+        tolerance=given.get("abs_tol", 0.0),
+    )
 
 
 def _wrapped(name: str, node: ast.expr) -> ast.Call:
@@ -293,14 +378,24 @@ def _called(node: ast.expr, candidate: str | None, entry_point: str | None, **as
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
         raise _NoTest(f"`{_source(node)}` is no call of a function by its name")
     name, tested = node.func.id, candidate or entry_point
-    if name in _WRAPS and name != tested and len(node.args) == 1 and isinstance(node.args[0], ast.Call) and not node.keywords:
+    if (
+        name in _WRAPS
+        and name != tested
+        and len(node.args) == 1
+        and isinstance(node.args[0], ast.Call)
+        and not node.keywords
+    ):
         inner = _called(node.args[0], candidate, entry_point, **asked)
         return Test(**{**vars(inner), "wraps": (*inner.wraps, name)})
     if node.keywords:
         raise _NoTest(f"`{_source(node)}` has arguments by name")
     if candidate and name != candidate:
         raise _NoTest(f"`{_source(node)}` does not call {candidate}")
-    return Test(entry_point if name == candidate else name, tuple(_literal(argument) for argument in node.args), **asked)
+    return Test(
+        entry_point if name == candidate else name,
+        tuple(_literal(argument) for argument in node.args),
+        **asked,
+    )
 
 
 def _number(node: ast.expr) -> float:
@@ -311,7 +406,9 @@ def _number(node: ast.expr) -> float:
 
 
 def _literal(node: ast.expr) -> object:
-    """The plain data that an expression is: literals, arithmetic with them, and `set`, `float` and the like of them."""
+    """The plain data that an expression is: literals, arithmetic with them, and `set`, `float` and
+    the like of them.
+    """
     try:
         value = _value(node)
     except (TypeError, ValueError, ArithmeticError, MemoryError) as error:
@@ -372,7 +469,11 @@ def _source(node: ast.expr) -> str:
 
 
 def _short(value: object) -> str:
-    return _cut(f"{value!r:.{_SHOWN + 1}}" if isinstance(value, str) else f"{type(value).__name__} {value!r}")
+    return _cut(
+        f"{value!r:.{_SHOWN + 1}}"
+        if isinstance(value, str)
+        else f"{type(value).__name__} {value!r}"
+    )
 
 
 def _cut(text: str) -> str:
@@ -380,17 +481,29 @@ def _cut(text: str) -> str:
 
 
 def _lines(text: object) -> list[str]:
-    """The lines of an output without white space at their ends, and without empty lines at the end."""
+    """The lines of an output without white space at their ends, and without empty lines at
+    the end.
+    """
     lines = str(text).replace("\r\n", "\n").split("\n")
     return "\n".join(line.rstrip(" \t") for line in lines).rstrip("\n").split("\n")
 
 
 _SIGNS = {ast.Eq: "==", ast.NotEq: "!=", ast.Is: "is", ast.IsNot: "is not", ast.In: "in"}
 _SIGNS |= {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">="}
-_TURNED = {"==": "==", "!=": "!=", "is": "is", "is not": "is not", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+_TURNED = {
+    "==": "==",
+    "!=": "!=",
+    "is": "is",
+    "is not": "is not",
+    "<": ">",
+    "<=": ">=",
+    ">": "<",
+    ">=": "<=",
+}
 _COMPARES = {
     "!=": lambda value, expected: not same(value, expected),
-    "is": lambda value, expected: type(value) is type(expected) and value == expected,  # of None, True and False
+    # of None, True and False
+    "is": lambda value, expected: type(value) is type(expected) and value == expected,
     "is not": lambda value, expected: not (type(value) is type(expected) and value == expected),
     "in": lambda value, expected: value in expected,
     "<": operator.lt,
@@ -398,9 +511,20 @@ _COMPARES = {
     ">": operator.gt,
     ">=": operator.ge,
 }
-_WRAPS = {f.__name__: f for f in (bool, int, float, str, list, tuple, set, sorted, len, round, abs, sum, min, max)}
+_WRAPS = {
+    f.__name__: f
+    for f in (bool, int, float, str, list, tuple, set, sorted, len, round, abs, sum, min, max)
+}
 _SIGNED = {ast.USub: operator.neg, ast.UAdd: operator.pos, ast.Not: operator.not_}
-_ARITHMETIC = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: _product, ast.Div: operator.truediv}
+_ARITHMETIC = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: _product,
+    ast.Div: operator.truediv,
+}
 _ARITHMETIC |= {ast.FloorDiv: operator.floordiv, ast.Mod: _remainder}
 _ARITHMETIC |= {ast.Pow: _power}
-_MADE = {f.__name__: f for f in (float, int, complex, str, list, tuple, set, frozenset, dict, sorted, sum, len, abs)}
+_MADE = {
+    f.__name__: f
+    for f in (float, int, complex, str, list, tuple, set, frozenset, dict, sorted, sum, len, abs)
+}

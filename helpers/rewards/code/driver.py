@@ -1,8 +1,10 @@
-"""What runs inside a sandbox of CPython: this file is the driver's program, and the wire format of values on both sides.
+"""What runs inside a sandbox of CPython: this file is the driver's program, and the wire format of
+values on both sides.
 
-The driver gets a job as one line of JSON, runs it and writes one line for every outcome. Whatever the program does to the
-driver, all that leaves is data that the other side reads as data: a forged line is no more than a value that the program could
-have returned. It never holds an expected value. Only the standard library, because nothing else is there.
+The driver gets a job as one line of JSON, runs it and writes one line for every outcome. Whatever
+the program does to the driver, all that leaves is data that the other side reads as data: a forged
+line is no more than a value that the program could have returned. It never holds an expected value.
+Only the standard library, because nothing else is there.
 """
 
 import io
@@ -12,18 +14,24 @@ import sys
 
 _DEEPEST = 100
 _EXACT_INT = 1 << 53
-_SAME_AS_DICT = {("collections", "Counter"), ("collections", "OrderedDict"), ("collections", "defaultdict")}
+_SAME_AS_DICT = {
+    ("collections", "Counter"),
+    ("collections", "OrderedDict"),
+    ("collections", "defaultdict"),
+}
 _PROGRAM = "<program>"
 
 
-# Where all items of a set have one hash, each is compared with all before it: 10,000 such integers take our process, which a
-# value is built in, seven seconds that no time limit can end. So many pairs take less than half a second.
+# Where all items of a set have one hash, each is compared with all before it: 10,000 such integers
+# take our process, which a value is built in, seven seconds that no time limit can end. So many
+# pairs take less than half a second.
 MOST_PAIRS = 4_000_000
 
 
 def encode(value: object, most: float = float("inf")):
-    """Plain data as JSON's types: what JSON lacks is an object with one key. TypeError names anything else, OverflowError tells
-    of more than `most` items and characters.
+    """Plain data as JSON's types: what JSON lacks is an object with one key.
+
+    TypeError names anything else, OverflowError tells of more than `most` items and characters.
 
     >>> encode((1, {"a"}, float("inf")))
     {'tuple': [1, {'set': ['a']}, {'float': 'inf'}]}
@@ -40,7 +48,8 @@ def _encoded(value: object, left: list, depth: int):
         raise TypeError(f"containers nested more than {_DEEPEST} deep")
     if value is None or kind is bool or kind is str:
         return value
-    if kind is int:  # JSON's readers may hold a number as a float, and Python's refuses 5,000 digits
+    # JSON's readers may hold a number as a float, and Python's refuses 5,000 digits
+    if kind is int:
         return value if -_EXACT_INT < value < _EXACT_INT else {"int": hex(value)}
     if kind is float:
         return value if value - value == 0 else {"float": repr(value)}
@@ -53,13 +62,20 @@ def _encoded(value: object, left: list, depth: int):
     if kind is tuple or kind is set or kind is frozenset:
         return {kind.__name__: [_encoded(item, left, depth + 1) for item in value]}
     if kind is dict or (kind.__module__, kind.__name__) in _SAME_AS_DICT:
-        return {"dict": [[_encoded(key, left, depth + 1), _encoded(item, left, depth + 1)] for key, item in dict.items(value)]}
+        return {
+            "dict": [
+                [_encoded(key, left, depth + 1), _encoded(item, left, depth + 1)]
+                for key, item in dict.items(value)
+            ]
+        }
     raise TypeError(f"a value of type {kind.__name__}")
 
 
 def decode(data: object, pairs: float = float("inf")):
-    """The value that `encode` wrote. ValueError for anything that it cannot have written, and for sets and dictionaries of more
-    than so many pairs of items.
+    """The value that `encode` wrote.
+
+    ValueError for anything that it cannot have written, and for sets and dictionaries of more than
+    so many pairs of items.
     """
     try:
         return _decoded(data, [pairs])
@@ -99,7 +115,7 @@ _SEQUENCES = {"tuple": tuple, "set": set, "frozenset": frozenset}
 _HASHED = ("set", "frozenset", "dict")
 
 
-# --- Inside ------------------------------------------------------------------------------------------------------------
+# --- Inside ---------------------------------------------------------------------------------------
 
 
 class _Printed(io.BytesIO):
@@ -113,7 +129,14 @@ class _Printed(io.BytesIO):
         """As of a file."""
         count = super().write(data)
         if self.tell() > self._most:
-            _send(self._wire, {"kind": "output", "all": True, "message": f"it printed more than {self._most} bytes."})
+            _send(
+                self._wire,
+                {
+                    "kind": "output",
+                    "all": True,
+                    "message": f"it printed more than {self._most} bytes.",
+                },
+            )
             os._exit(0)
         return count
 
@@ -132,7 +155,9 @@ def _send(wire: int, frame: dict) -> None:
 
 
 class _Tried:
-    """Keeps what is raised inside, whatever it is: a program must not end the driver by SystemExit or KeyboardInterrupt."""
+    """Keeps what is raised inside, whatever it is: a program must not end the driver by SystemExit
+    or KeyboardInterrupt.
+    """
 
     error: BaseException | None = None
 
@@ -167,7 +192,11 @@ def _value(value: object, most: int) -> dict:
             raise OverflowError
         return {"kind": "value", "value": encoded}
     except TypeError as error:
-        return {"kind": "error", "error": "TypeError", "message": f"it returned {error}; only plain data counts."}
+        return {
+            "kind": "error",
+            "error": "TypeError",
+            "message": f"it returned {error}; only plain data counts.",
+        }
     except OverflowError:  # the other side counts again
         return {"kind": "output", "message": f"it returned more than {most} bytes."}
 
@@ -181,13 +210,17 @@ def _pairs(encoded: object) -> int:
     return (len(content) ** 2 if tag in _HASHED else 0) + _pairs(content)
 
 
-_PRLIMIT64 = {"x86_64": 302, "aarch64": 261}  # its number, and below what seccomp's filters are written in (linux/filter.h)
+# its number, and below what seccomp's filters are written in (linux/filter.h)
+_PRLIMIT64 = {"x86_64": 302, "aarch64": 261}
 _LOAD, _IS, _RETURN, _ALLOW, _REFUSE = 0x20, 0x15, 0x06, 0x7FFF0000, 0x00050001
 _PR_SET_SECCOMP, _SECCOMP_MODE_FILTER = 22, 2
 
 
 def _keep_to_itself() -> None:
-    """Refuse the limits of other processes to the program: prlimit64 with a number of a process. OSError where that fails."""
+    """Refuse the limits of other processes to the program: prlimit64 with a number of a process.
+
+    OSError where that fails.
+    """
     import ctypes
     import struct
 
@@ -217,11 +250,14 @@ def main() -> None:
     sys.stdin = open(0, encoding="utf-8")  # noqa: SIM115 (open as long as the program runs)
     printed = _Printed(wire, job["output"])
     # Named twice, because a program that puts another file in its place must not close it.
-    sys.stdout = sys.__stdout__ = io.TextIOWrapper(printed, encoding="utf-8", errors="replace", write_through=True)
+    sys.stdout = sys.__stdout__ = io.TextIOWrapper(
+        printed, encoding="utf-8", errors="replace", write_through=True
+    )
     sys.argv = [_PROGRAM]
     __builtins__.exit = __builtins__.quit = sys.exit
     script = job["call"] is None
-    module = type(sys)("__main__" if script else "program")  # so that a block for scripts is none of a function's business
+    # so that a block for scripts is none of a function's business
+    module = type(sys)("__main__" if script else "program")
     sys.modules[module.__name__] = module
     names = vars(module)
     _send(wire, {"kind": "ready"})
@@ -229,11 +265,17 @@ def main() -> None:
         exec(compile(job["source"], _PROGRAM, "exec"), names)
     ended = isinstance(tried.error, SystemExit) and tried.error.code in (None, 0)  # as a script may
     if script or tried.error is not None:
-        frame = {"kind": "value"} if script and (ended or tried.error is None) else _failed(tried.error)
+        frame = (
+            {"kind": "value"} if script and (ended or tried.error is None) else _failed(tried.error)
+        )
         _send(wire, frame | {"output": printed.take(), "all": True})
         os._exit(0)
     for arguments in job["inputs"]:
-        frame = {"kind": "error", "error": "NameError", "message": f"name {job['call']!r} is not defined"}
+        frame = {
+            "kind": "error",
+            "error": "NameError",
+            "message": f"name {job['call']!r} is not defined",
+        }
         if job["call"] in names:
             with _Tried() as tried:
                 frame = _value(names[job["call"]](*decode(arguments)), job["output"])

@@ -1,11 +1,14 @@
-"""What a policy under pressure writes when its programs are run: the battery of attacks on a sandbox.
+"""What a policy under pressure writes when its programs are run: the battery of attacks on a
+sandbox.
 
-Each attack (escapes.txt) is a program that is asked for `solve(20)` and does not know the answer. It wins where its value is
-counted as the answer, where it learns what only we know, or where it leaves a trace outside. `attempt` lays out the bait and
-says which attacks won: none may. Notebook 02 shows the table; the attacks on the text of a completion are in `attacks`.
+Each attack (escapes.txt) is a program that is asked for `solve(20)` and does not know the answer.
+It wins where its value is counted as the answer, where it learns what only we know, or where it
+leaves a trace outside. `attempt` lays out the bait and says which attacks won: none may. Notebook
+02 shows the table; the attacks on the text of a completion are in `attacks`.
 
-Sources: the harnesses in use (an exit code of 0 counted as passed; exec in the trainer's process), published reward hacks of
-coding models (always-equal objects, patched test runners, tests read from frames and /proc), and the manual of each back end.
+Sources: the harnesses in use (an exit code of 0 counted as passed; exec in the trainer's process),
+published reward hacks of coding models (always-equal objects, patched test runners, tests read from
+frames and /proc), and the manual of each back end.
 """
 
 from __future__ import annotations
@@ -34,8 +37,9 @@ HELD = "our process held up, filled or crashed"
 
 @dataclass(frozen=True)
 class Escape:
-    """source: the program, with @FOLDER@ and @PORT@ for the bait. never: what must not happen. twice: run two times, because
-    the first run prepares the second.
+    """source: the program, with @FOLDER@ and @PORT@ for the bait.
+
+    never: what must not happen. twice: run two times, because the first run prepares the second.
     """
 
     name: str
@@ -54,7 +58,10 @@ class Escape:
 
 @dataclass(frozen=True)
 class Attempt:
-    """What an attack came to. won: what it won, in words; None where it was contained. seconds: on the clock, start and all."""
+    """What an attack came to.
+
+    won: what it won, in words; None where it was contained. seconds: on the clock, start and all.
+    """
 
     escape: Escape
     outcomes: tuple[Outcome, ...]
@@ -68,13 +75,21 @@ def attempt(
     workers: int | None = None,
     battery: Sequence[Escape] | None = None,
 ) -> list[Attempt]:
-    """Run every attack, each judged by what it returned, printed, read, wrote, reached and left running."""
+    """Run every attack, each judged by what it returned, printed, read, wrote, reached and left
+    running.
+    """
     with _bait() as bait, ThreadPoolExecutor(workers or os.cpu_count()) as threads:
-        found = list(threads.map(lambda escape: bait.judged(escape, backend, limits, workers), battery or BATTERY))
+        found = list(
+            threads.map(
+                lambda escape: bait.judged(escape, backend, limits, workers), battery or BATTERY
+            )
+        )
         time.sleep(0.2)  # for what goes on after the verdict
         bait.look()
         if bait.touched:
-            late = Attempt(Escape("one of them, later", "", "a trace", OUTSIDE), (), bait.touched, 0.0)
+            late = Attempt(
+                Escape("one of them, later", "", "a trace", OUTSIDE), (), bait.touched, 0.0
+            )
             found.append(late)
         return found
 
@@ -113,7 +128,10 @@ class _Bait:
     def look(self) -> None:
         """Note what was touched, once."""
         if self._files() != self.files:
-            self.touched, self.files = f"changed files in our folder: {sorted(self._files())}", self._files()
+            self.touched, self.files = (
+                f"changed files in our folder: {sorted(self._files())}",
+                self._files(),
+            )
         for server in self.sockets:
             with contextlib.suppress(BlockingIOError):
                 server.accept()[0].close()
@@ -142,14 +160,14 @@ def _won(outcomes: Sequence[Outcome]) -> str | None:
     return None
 
 
-# --- The battery -------------------------------------------------------------------------------------------------------
+# --- The battery ----------------------------------------------------------------------------------
 
 _NEVER = {"success": SUCCESS, "secret": SECRET, "outside": OUTSIDE, "held": HELD}
 
 
 def _read(text: str) -> list[Escape]:
-    """The attacks of escapes.txt: a line `== name | what it is after | what must not happen | script, twice, or inputs N`, and
-    the program under it.
+    """The attacks of escapes.txt: a line `== name | what it is after | what must not happen |
+    script, twice, or inputs N`, and the program under it.
     """
     found = []
     for block in text.split("\n== ")[1:]:
@@ -157,7 +175,17 @@ def _read(text: str) -> list[Escape]:
         name, after, never, *flags = title.split(" | ")
         count = next((int(flag.split()[1]) for flag in flags if flag.startswith("inputs ")), 1)
         call = None if "script" in flags else "solve"
-        found.append(Escape(name, source.strip() + "\n", after, _NEVER[never], call, ((20,),) * count, "twice" in flags))
+        found.append(
+            Escape(
+                name,
+                source.strip() + "\n",
+                after,
+                _NEVER[never],
+                call,
+                ((20,),) * count,
+                "twice" in flags,
+            )
+        )
     return found
 
 

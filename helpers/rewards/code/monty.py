@@ -1,4 +1,6 @@
-"""The back end "monty": pydantic-monty's interpreter in worker processes, a new session for each program."""
+"""The back end "monty": pydantic-monty's interpreter in worker processes, a new session for each
+program.
+"""
 
 from __future__ import annotations
 
@@ -20,15 +22,25 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from helpers.rewards.code import gaps
-from helpers.rewards.code import Job, Limits, Outcome, not_plain_outcome, outcome_of, timeout_outcome
+from helpers.rewards.code import (
+    Job,
+    Limits,
+    Outcome,
+    gaps,
+    not_plain_outcome,
+    outcome_of,
+    timeout_outcome,
+)
 from helpers.rewards.code.driver import MOST_PAIRS
 
-_POLICY = {"sleep": "zero", "random_start": {"seed": 0}}  # a verdict is the same each time, and time.sleep(100) holds nobody
-_SLOW = 0.005  # seconds; threads that hand over more often than that wait for one another longer than they work
+# a verdict is the same each time, and time.sleep(100) holds nobody
+_POLICY = {"sleep": "zero", "random_start": {"seed": 0}}
+# seconds; threads that hand over more often than that wait for one another longer than they work
+_SLOW = 0.005
 _DEEPEST = 1000  # calls, as in CPython
 _INPUTS, _VALUE = "_inputs_of_this_call", "_value_of_this_call"
-_COUNTS = f"_pairs_{secrets.token_hex(8)}"  # a name that no program knows, because the count protects our process
+# a name that no program knows, because the count protects our process
+_COUNTS = f"_pairs_{secrets.token_hex(8)}"
 _COUNT = """
 def %s(value, isinstance=isinstance, len=len, dict=dict, set=set, frozenset=frozenset, list=list, tuple=tuple):
     pairs, items, seen = 0, [value], 0
@@ -55,7 +67,9 @@ class MontySandbox:
         try:
             import pydantic_monty
         except ImportError:
-            raise ValueError("the sandbox 'monty' is not installed: `pip install pydantic-monty==1.4.0`.") from None
+            raise ValueError(
+                "the sandbox 'monty' is not installed: `pip install pydantic-monty==1.4.0`."
+            ) from None
         self._monty = pydantic_monty
         self.workers = workers or os.cpu_count() or 1
 
@@ -71,10 +85,15 @@ class MontySandbox:
             count = 1 if job.call is None else len(job.inputs)
             if refusal is not None:
                 return [refusal] * count
-            for _ in range(2):  # a worker may have died of something else while it waited; the next is a new one
+            # a worker may have died of something else while it waited; the next is a new one
+            for _ in range(2):
                 with contextlib.suppress(self._monty.MontyCrashedError):
                     return _Program(pool, job, limits).outcomes()
-            return [Outcome("unsupported", message="the workers of monty die before they get the program.")] * count
+            return [
+                Outcome(
+                    "unsupported", message="the workers of monty die before they get the program."
+                )
+            ] * count
 
         with _no_search_for_telemetry(), ThreadPoolExecutor(self.workers) as threads:
             found: list[list[Outcome]] = []
@@ -88,8 +107,12 @@ class MontySandbox:
 
 @contextlib.contextmanager
 def _no_search_for_telemetry() -> Iterator[None]:
-    """Where opentelemetry is not installed, say so at once: pydantic-monty looks for it in every call (60 of 76 us)."""
-    absent = "opentelemetry" not in sys.modules and importlib.util.find_spec("opentelemetry") is None
+    """Where opentelemetry is not installed, say so at once: pydantic-monty looks for it in every
+    call (60 of 76 us).
+    """
+    absent = (
+        "opentelemetry" not in sys.modules and importlib.util.find_spec("opentelemetry") is None
+    )
     if absent:
         sys.modules["opentelemetry"] = None
     try:
@@ -99,7 +122,7 @@ def _no_search_for_telemetry() -> Iterator[None]:
             sys.modules.pop("opentelemetry", None)
 
 
-# --- The workers: started once, kept over the calls of run_code ----------------------------------------------------------
+# --- The workers: started once, kept over the calls of run_code -----------------------------------
 
 _pools: dict[tuple[int, int], object] = {}  # by process and number of workers
 _lock = threading.Lock()
@@ -110,9 +133,11 @@ def _pool(workers: int):
 
     key = (os.getpid(), workers)
     with _lock:
-        if any(process != key[0] for process, _ in _pools):  # its threads are not here, and it would wait for them forever
+        # its threads are not here, and it would wait for them forever
+        if any(process != key[0] for process, _ in _pools):
             raise ValueError(
-                "the sandbox 'monty' was started before this process was forked, and does not outlive that. Start the process "
+                "the sandbox 'monty' was started before this process was forked, and does not "
+                "outlive that. Start the process "
                 "with multiprocessing.get_context('spawn'), or fork before the first program runs."
             )
         if key not in _pools:
@@ -120,16 +145,21 @@ def _pool(workers: int):
                 pool = Monty(min_processes=1, max_processes=workers, binary_path=_quiet_worker())
                 pool.__enter__()
             except (OSError, RuntimeError) as error:  # as with pydantic-monty-client alone
-                why = f"the sandbox 'monty' cannot start its worker: {error}. `pip install pydantic-monty==1.4.0`."
+                why = (
+                    f"the sandbox 'monty' cannot start its worker: {error}. `pip install "
+                    "pydantic-monty==1.4.0`."
+                )
                 raise ValueError(why) from None
             _pools[key] = pool
         return _pools[key]
 
 
 def _quiet_worker() -> str | None:
-    """A script that starts a worker without its standard error; None (the worker itself) where there are no such scripts.
+    """A script that starts a worker without its standard error; None (the worker itself) where
+    there are no such scripts.
 
-    A worker writes there that a program was over its memory, which is in the outcome: a training would log a line for each.
+    A worker writes there that a program was over its memory, which is in the outcome: a training
+    would log a line for each.
     """
     if os.name != "posix":
         return None
@@ -148,8 +178,8 @@ def _quiet_worker() -> str | None:
 
 
 def _keep_in_child() -> None:
-    """In a forked process: never free what is our parent's, which would end its workers and then wait for threads that are
-    not here.
+    """In a forked process: never free what is our parent's, which would end its workers and then
+    wait for threads that are not here.
     """
     for pool in _pools.values():
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(pool))
@@ -168,7 +198,7 @@ def close() -> None:
                 _pools.pop(key).__exit__(None, None, None)
 
 
-# --- One program -------------------------------------------------------------------------------------------------------
+# --- One program ----------------------------------------------------------------------------------
 
 
 class _Program:
@@ -190,14 +220,20 @@ class _Program:
 
     @contextlib.contextmanager
     def _session(self):
-        """A session for this program alone. Its time begins when it has one, not while it waits for a worker."""
+        """A session for this program alone.
+
+        Its time begins when it has one, not while it waits for a worker.
+        """
         limits = {
             "max_feed_duration_secs": float(self.limits.seconds),
             "max_memory": self.limits.memory,
             "max_recursion_depth": _DEEPEST,
-            "max_suspensions": 1000 + (self.job.stdin or "").count("\n"),  # one for every line that it reads
+            # one for every line that it reads
+            "max_suspensions": 1000 + (self.job.stdin or "").count("\n"),
         }
-        with self.pool.checkout(limits=limits, os_policy=_POLICY, assert_message_annotations=False) as session:
+        with self.pool.checkout(
+            limits=limits, os_policy=_POLICY, assert_message_annotations=False
+        ) as session:
             self.ends = time.monotonic() + self.limits.seconds
             yield session
 
@@ -223,8 +259,10 @@ class _Program:
         """Call with one input after the other, until one ends the session."""
         with self._session() as session:
             turn = _Turn(self, session, self.limits.output)
-            turn.feed(_COUNT % _COUNTS)  # before the program, which may give the builtins another meaning
-            broken, _ = turn.feed(self.job.source, inputs={"__name__": "program"})  # a block for scripts is not run
+            # before the program, which may give the builtins another meaning
+            turn.feed(_COUNT % _COUNTS)
+            # a block for scripts is not run
+            broken, _ = turn.feed(self.job.source, inputs={"__name__": "program"})
             broken = broken or gaps.not_there(self.job.source, self.job.call)
             if broken:  # the program does not get as far as its inputs
                 found.append(broken)
@@ -267,7 +305,8 @@ class _Turn:
 
     def _kill(self) -> None:
         with contextlib.suppress(ProcessLookupError, TypeError):
-            os.kill(self.pid, getattr(signal, "SIGKILL", signal.SIGTERM))  # on Windows the second is as final
+            # on Windows the second is as final
+            os.kill(self.pid, getattr(signal, "SIGKILL", signal.SIGTERM))
 
     def _too_late(self) -> None:
         self.late = True
@@ -284,12 +323,19 @@ class _Turn:
 
     def call(self, name: str, arguments: tuple) -> Outcome:
         """The outcome of a call."""
-        code = f"{_VALUE} = {name}(*{_INPUTS})\n{_VALUE} if {_COUNTS}({_VALUE}) <= {MOST_PAIRS} else {_COUNTS!r}"
+        code = (
+            f"{_VALUE} = {name}(*{_INPUTS})\n{_VALUE} if {_COUNTS}({_VALUE}) <= {MOST_PAIRS} "
+            f"else {_COUNTS!r}"
+        )
         broken, value = self.feed(code, inputs={_INPUTS: arguments})
         if broken:
             return broken
         if value == _COUNTS and type(value) is str:
-            return Outcome("output", message="it returned sets or dictionaries of too many items.", output=self.output)
+            return Outcome(
+                "output",
+                message="it returned sets or dictionaries of too many items.",
+                output=self.output,
+            )
         outcome = outcome_of(value, self.program.limits, self.output)
         if outcome.kind == "value" and gaps.doubtful(value, self.program.job.source):
             broken, names = self.feed(gaps.LOOK_CLOSER % _VALUE)
@@ -306,7 +352,9 @@ class _Turn:
 
     @contextlib.contextmanager
     def _watched(self):
-        """End the worker at the program's time: the session's own limit begins anew with each call."""
+        """End the worker at the program's time: the session's own limit begins anew with
+        each call.
+        """
         limits, left = self.program.limits, self.program.ends - time.monotonic()
         if left > 0.9 * limits.seconds:
             yield
@@ -321,7 +369,9 @@ class _Turn:
 
     def _flood(self) -> Outcome:
         self.ended = True
-        return Outcome("output", message=f"it printed more than {self.most} bytes.", output=self.output)
+        return Outcome(
+            "output", message=f"it printed more than {self.most} bytes.", output=self.output
+        )
 
     def _went_wrong(self, error) -> Outcome:
         from pydantic_monty import MontyCrashedError
@@ -340,18 +390,28 @@ class _Turn:
             return timeout_outcome(limits, self.output)
         if name == "MemoryError" and "limit" in text:
             self.ended = True
-            return Outcome("memory", message=f"it needed more than {limits.memory} bytes of memory.", output=self.output)
+            return Outcome(
+                "memory",
+                message=f"it needed more than {limits.memory} bytes of memory.",
+                output=self.output,
+            )
         if isinstance(error, MontyCrashedError):
             self.ended = True
-            return Outcome("error", error="Crash", message="it crashed the interpreter.", output=self.output)
+            return Outcome(
+                "error", error="Crash", message="it crashed the interpreter.", output=self.output
+            )
         if self.at_end and "EOF when reading a line" in text:
-            return Outcome("error", error="EOFError", message="EOF when reading a line", output=self.output)
+            return Outcome(
+                "error", error="EOFError", message="EOF when reading a line", output=self.output
+            )
         if why := gaps.missing(inner, frames, self.program.job.source):
             return Outcome("unsupported", message=why, output=self.output)
         if name == "RuntimeError" and text.startswith("RuntimeError: Internal error in monty"):
             name = "Exception"  # raised with something else than one text, such as SystemExit(0)
         line = frames[-1].line if frames else None
-        return Outcome("error", error=name, line=line, message=_first_line(inner), output=self.output)
+        return Outcome(
+            "error", error=name, line=line, message=_first_line(inner), output=self.output
+        )
 
 
 def _first_line(error: BaseException) -> str:

@@ -1,10 +1,12 @@
 """Rewards that run what a policy wrote, in a sandbox, on the tests of its row.
 
-The function is called inside, its value comes out as plain data, and what that is worth is decided here: see `sandbox` for what
-holds a program, and `asserts` for the forms of tests. All programs of a batch are run in one call, each distinct one once.
+The function is called inside, its value comes out as plain data, and what that is worth is decided
+here: see `sandbox` for what holds a program, and `asserts` for the forms of tests. All programs of
+a batch are run in one call, each distinct one once.
 
-A row that cannot be judged is None: its tests cannot be read, or the back end lacks something that the program uses. One
-warning a batch counts them, and under TRL the shares are metrics (`tests_reward/unsupported`, `tests_reward/unreadable`).
+A row that cannot be judged is None: its tests cannot be read, or the back end lacks something that
+the program uses. One warning a batch counts them, and under TRL the shares are metrics
+(`tests_reward/unsupported`, `tests_reward/unreadable`).
 """
 
 from __future__ import annotations
@@ -19,25 +21,27 @@ from dataclasses import dataclass, field
 from functools import partial
 from hashlib import sha256
 
-from helpers.tags import TagFormat
-from helpers.rewards.code.asserts import Test, as_lists, read_tests
 from helpers.rewards.code import Backend, Job, Limits, Outcome, run_code
+from helpers.rewards.code.asserts import Test, as_lists, read_tests
 from helpers.rewards.structure import _document, _fenced
+from helpers.tags import TagFormat
 
 __all__ = ["executes_reward", "output_match_reward", "program_of", "read_tests", "tests_reward"]
 
 _ALIASES = {"python": ("python", "py", "python3")}
 _KEPT = 1024  # programs whose outcomes are remembered, at most 64 kB each
-_STALE = 60.0  # seconds, after which a program that timed out is run again: it may have been the machine
+# seconds, after which a program that timed out is run again: it may have been the machine
+_STALE = 60.0
 _SHOWN = 160  # characters of a reason
 
 
 def program_of(completion: object, tags: TagFormat | None = None, language: str = "python") -> str:
     """The program of a completion: its last fenced block in the language; "" where there is none.
 
-    tags: read the answer block alone. Several blocks are drafts and their revisions, so the last one counts, and only that: the
-    best of several would pay for guessing. If none names a language, the last block without a name counts; without any fence
-    the whole text does. A fence that is never closed was cut off, and with it the answer.
+    tags: read the answer block alone. Several blocks are drafts and their revisions, so the last
+    one counts, and only that: the best of several would pay for guessing. If none names a language,
+    the last block without a name counts; without any fence the whole text does. A fence that is
+    never closed was cut off, and with it the answer.
 
     >>> draft, final = "```python\\nx = 1\\n```", "```py\\nx = 2\\n```\\nIt gives:\\n```\\n2\\n```"
     >>> program_of(f"{draft}\\nBetter:\\n{final}"), program_of("x = 3"), program_of("```python\\nx = 4")
@@ -58,12 +62,15 @@ def tests_reward(
     log_metric: Callable | None = None,
     **columns,
 ) -> list[float | None]:
-    """The share of the row's tests that the program passes; with share=False 1.0 where it passes all, else 0.0.
+    """The share of the row's tests that the program passes; with share=False 1.0 where it passes
+    all, else 0.0.
 
-    tests, entry_point: columns as `read_tests` takes them. limits: for a program with all its tests, 2 s, 256 MB and 64 kB of
-    output by default; a test that comes to an error or a limit is not passed, and a time-out leaves none for the tests behind
-    it. Reward tests that the prompt does not show: the ones that it shows can be written into the program. And a share can be
-    guessed, where many tests have the same answer: try share=True and share=False in the laboratory (`attacks.CODE_BATTERY`).
+    tests, entry_point: columns as `read_tests` takes them. limits: for a program with all its
+    tests, 2 s, 256 MB and 64 kB of output by default; a test that comes to an error or a limit is
+    not passed, and a time-out leaves none for the tests behind it. Reward tests that the prompt
+    does not show: the ones that it shows can be written into the program. And a share can be
+    guessed, where many tests have the same answer: try share=True and share=False in the laboratory
+    (`attacks.CODE_BATTERY`).
 
     >>> tests_reward(["def add(a, b):\\n    return a + b", "def add(a, b):\\n    return 3"],
     ...              tests=[["assert add(1, 2) == 3", "assert add(0, 0) == 0"]] * 2)
@@ -88,16 +95,24 @@ def executes_reward(
     log_metric: Callable | None = None,
     **columns,
 ) -> list[float | None]:
-    """1.0 where the program runs without an error and within the limits on all inputs of the row's tests, else 0.0.
+    """1.0 where the program runs without an error and within the limits on all inputs of the row's
+    tests, else 0.0.
 
-    What it returns does not count, so a function of one `return` earns it: pair it with `tests_reward`. Without a column
-    `tests` the program is run as a script, with nothing to read.
+    What it returns does not count, so a function of one `return` earns it: pair it with
+    `tests_reward`. Without a column `tests` the program is run as a script, with nothing to read.
 
     >>> executes_reward(["def half(n):\\n    return 1 / n"] * 2, tests=[["assert half(2) == 5"], ["assert half(0) == 5"]])
     [1.0, 0.0]
     """
     alone = [[{"stdin": "", "stdout": ""}]] * len(completions)
-    batch = _Batch("executes_reward", completions, alone if tests is None else tests, entry_point, tags, language)
+    batch = _Batch(
+        "executes_reward",
+        completions,
+        alone if tests is None else tests,
+        entry_point,
+        tags,
+        language,
+    )
     return batch.scores(_ran, limits, backend, log_metric)
 
 
@@ -112,10 +127,12 @@ def output_match_reward(
     log_metric: Callable | None = None,
     **columns,
 ) -> list[float | None]:
-    """The share of the row's `{"stdin": …, "stdout": …}` pairs for which the program prints that; share=False: all or nothing.
+    """The share of the row's `{"stdin": …, "stdout": …}` pairs for which the program prints that;
+    share=False: all or nothing.
 
-    White space at the end of a line, and empty lines at the end, do not count; everything else does. A program that ends with
-    an error has not passed, whatever it printed before. Limits are for each pair; a row with tests of another kind is None.
+    White space at the end of a line, and empty lines at the end, do not count; everything else
+    does. A program that ends with an error has not passed, whatever it printed before. Limits are
+    for each pair; a row with tests of another kind is None.
 
     >>> output_match_reward(["print(sum(map(int, input().split())))"], tests=[[{"stdin": "1 2\\n", "stdout": "3\\n"}]])
     [1.0]
@@ -128,7 +145,7 @@ def output_match_reward(
     return batch.scores(partial(_passed, share=share), limits, backend, log_metric)
 
 
-# --- What code counts ----------------------------------------------------------------------------------------------------
+# --- What code counts -----------------------------------------------------------------------------
 
 
 def _program(completion: object, tags: TagFormat | None, language: str) -> tuple[str, int]:
@@ -142,7 +159,7 @@ def _program(completion: object, tags: TagFormat | None, language: str) -> tuple
     return (found[-1] if found else ""), len(found)
 
 
-# --- A batch -------------------------------------------------------------------------------------------------------------
+# --- A batch --------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -160,9 +177,16 @@ class _Row:
         """A job a function, with the tests that it answers; a job a script."""
         calls = dict.fromkeys(test.call for test in self.tests)
         if None in calls:
-            return [(Job(self.program, stdin=test.stdin), [at]) for at, test in enumerate(self.tests)]
-        asked = {call: [at for at, test in enumerate(self.tests) if test.call == call] for call in calls}
-        return [(Job(self.program, call, tuple(self.tests[at].args for at in ats)), ats) for call, ats in asked.items()]
+            return [
+                (Job(self.program, stdin=test.stdin), [at]) for at, test in enumerate(self.tests)
+            ]
+        asked = {
+            call: [at for at, test in enumerate(self.tests) if test.call == call] for call in calls
+        }
+        return [
+            (Job(self.program, call, tuple(self.tests[at].args for at in ats)), ats)
+            for call, ats in asked.items()
+        ]
 
 
 def _passed(row: _Row, share: bool) -> float:
@@ -177,11 +201,22 @@ def _ran(row: _Row) -> float:
 class _Batch:
     """The rows of one call of a reward, from their completions to their scores."""
 
-    def __init__(self, name: str, completions: list, tests: list | None, entry_point, tags: TagFormat | None, language: str):
+    def __init__(
+        self,
+        name: str,
+        completions: list,
+        tests: list | None,
+        entry_point,
+        tags: TagFormat | None,
+        language: str,
+    ):
         self.name, read = name, {}
         for what, column in (("tests", tests), ("entry_point", entry_point)):
             if isinstance(column, (list, tuple)) and len(column) != len(completions):
-                raise ValueError(f"{name}: {what} has {len(column)} rows, and there are {len(completions)} completions.")
+                raise ValueError(
+                    f"{name}: {what} has {len(column)} rows, and there are {len(completions)} "
+                    "completions."
+                )
         found = [_program(completion, tags, language) for completion in completions]
         self.rows = [_Row(program) for program, _ in found]
         self.several = sum(blocks > 1 for _, blocks in found)
@@ -198,17 +233,25 @@ class _Batch:
             else:
                 row.tests = read[key]
 
-    def scores(self, score: Callable[[_Row], float], limits: Limits | None, backend, log_metric) -> list[float | None]:
+    def scores(
+        self, score: Callable[[_Row], float], limits: Limits | None, backend, log_metric
+    ) -> list[float | None]:
         """Run the programs, and give each row that can be judged its score."""
-        jobs = [(row, job, ats) for row in self.rows if row.program.strip() for job, ats in row.jobs()]
+        jobs = [
+            (row, job, ats) for row in self.rows if row.program.strip() for job, ats in row.jobs()
+        ]
         nothing = Outcome("error", error="SyntaxError", message="there is no program")
         for row in self.rows:
             row.outcomes = [nothing] * len(row.tests)
-        for (row, _, ats), outcomes in zip(jobs, _run([job for _, job, _ in jobs], limits, backend), strict=True):
+        for (row, _, ats), outcomes in zip(
+            jobs, _run([job for _, job, _ in jobs], limits, backend), strict=True
+        ):
             for at, outcome in zip(ats, outcomes, strict=True):
                 row.outcomes[at] = outcome
         for row in self.rows:
-            lacking = next((outcome.message for outcome in row.outcomes if outcome.kind == "unsupported"), None)
+            lacking = next(
+                (outcome.message for outcome in row.outcomes if outcome.kind == "unsupported"), None
+            )
             if lacking is not None:
                 row.refuse("unsupported", lacking)
         self._tell(log_metric)
@@ -216,7 +259,10 @@ class _Batch:
 
     def _tell(self, log_metric) -> None:
         count = len(self.rows)
-        reasons = {kind: [row.why for row in self.rows if row.unjudged == kind] for kind in ("unreadable", "unsupported")}
+        reasons = {
+            kind: [row.why for row in self.rows if row.unjudged == kind]
+            for kind in ("unreadable", "unsupported")
+        }
         if log_metric and count:
             for kind, whys in reasons.items():
                 log_metric(f"{self.name}/{kind}", len(whys) / count)
@@ -225,11 +271,16 @@ class _Batch:
             "unreadable": "tests that cannot be read (such as: {})",
             "unsupported": "programs that the sandbox cannot run (such as: {})",
         }
-        told = [f"{len(whys)} × {said[kind].format(whys[0].rstrip('.')[:_SHOWN])}" for kind, whys in reasons.items() if whys]
+        told = [
+            f"{len(whys)} × {said[kind].format(whys[0].rstrip('.')[:_SHOWN])}"
+            for kind, whys in reasons.items()
+            if whys
+        ]
         if told:
             unjudged = sum(map(len, reasons.values()))
             warnings.warn(
-                f"{self.name}: {unjudged} of {count} completions were not judged and score None: {'; '.join(told)}.",
+                f"{self.name}: {unjudged} of {count} completions were not judged and score None: "
+                f"{'; '.join(told)}.",
                 stacklevel=4,
             )
 
@@ -242,9 +293,10 @@ def _read(tests: object, entry_point: str | None) -> list[Test] | str:
         return str(error)
 
 
-# --- Running, with a memory ----------------------------------------------------------------------------------------------
+# --- Running, with a memory -----------------------------------------------------------------------
 
-_remembered: OrderedDict[tuple, tuple[list[Outcome], float, object]] = OrderedDict()  # the outcomes, until when, the back end
+# the outcomes, until when, the back end
+_remembered: OrderedDict[tuple, tuple[list[Outcome], float, object]] = OrderedDict()
 _lock = threading.Lock()
 
 
@@ -256,15 +308,24 @@ def forget() -> None:
 
 def _run(jobs: list[Job], limits: Limits | None, backend: str | Backend) -> list[list[Outcome]]:
     """`run_code`, each distinct job once, and none whose outcomes are remembered."""
-    where = backend if isinstance(backend, str) else id(backend)  # kept alive by what is remembered, so nobody else has its id
-    keys = [(sha256(repr(job).encode(errors="backslashreplace")).digest(), repr(limits), where) for job in jobs]
+    # kept alive by what is remembered, so nobody else has its id
+    where = backend if isinstance(backend, str) else id(backend)
+    keys = [
+        (sha256(repr(job).encode(errors="backslashreplace")).digest(), repr(limits), where)
+        for job in jobs
+    ]
     with _lock:
-        known = {key: _remembered[key][0] for key in keys if key in _remembered and _remembered[key][1] > time.monotonic()}
+        known = {
+            key: _remembered[key][0]
+            for key in keys
+            if key in _remembered and _remembered[key][1] > time.monotonic()
+        }
     new = {key: job for key, job in zip(keys, jobs, strict=True) if key not in known}
     ran = dict(zip(new, run_code(list(new.values()), limits, backend) if new else [], strict=True))
     with _lock:
         for key, outcomes in ran.items():
-            if any(outcome.kind == "unsupported" for outcome in outcomes):  # it may be the machine's fault, or a service's
+            # it may be the machine's fault, or a service's
+            if any(outcome.kind == "unsupported" for outcome in outcomes):
                 continue
             late = any(outcome.kind == "timeout" for outcome in outcomes)
             _remembered[key] = outcomes, time.monotonic() + _STALE if late else math.inf, backend

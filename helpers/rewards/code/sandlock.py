@@ -1,8 +1,9 @@
-"""The back end "sandlock": CPython in a process of its own under Landlock and seccomp, one for each program.
+"""The back end "sandlock": CPython in a process of its own under Landlock and seccomp, one for each
+program.
 
-No network, no other process, no file but the Python installation and an empty folder that is gone afterwards, no environment.
-Left out: a warm interpreter that forks for each program. It would save most of the time, and what one program does to it would
-meet the next.
+No network, no other process, no file but the Python installation and an empty folder that is gone
+afterwards, no environment. Left out: a warm interpreter that forks for each program. It would save
+most of the time, and what one program does to it would meet the next.
 """
 
 from __future__ import annotations
@@ -19,24 +20,36 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 
-from helpers.rewards.code import driver
-from helpers.rewards.code import Job, Limits, Outcome, outcome_of, timeout_outcome
+from helpers.rewards.code import Job, Limits, Outcome, driver, outcome_of, timeout_outcome
 
 _START_SECONDS = 30.0  # for the interpreter to come up; the program's time begins when it has
 _FILES = 32
 _DISK = 16_000_000  # bytes that a program may write
 _FRAME = 20_000  # bytes of an outcome besides what is printed and returned
-_SYSTEM = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/etc/ld.so.cache", "/dev/null", "/dev/urandom", "/dev/zero")
+_SYSTEM = (
+    "/lib",
+    "/lib64",
+    "/usr/lib",
+    "/usr/lib64",
+    "/etc/ld.so.cache",
+    "/dev/null",
+    "/dev/urandom",
+    "/dev/zero",
+)
 
 
-# Memory that max_memory does not count, and what reaches another process by its number: ours, for example.
-# prlimit64 is missing here, because an interpreter needs it for itself: see `sandbox_inside._keep_to_itself`.
+# Memory that max_memory does not count, and what reaches another process by its number: ours, for
+# example. prlimit64 is missing here, because an interpreter needs it for itself: see
+# `sandbox_inside._keep_to_itself`.
 _DENIED = ["memfd_create", "pidfd_open", "setpriority", "ioprio_set"]
 _DENIED += ["sched_setaffinity", "sched_setscheduler", "sched_setparam", "sched_setattr"]
 
 
 class SandlockSandbox:
-    """Programs in processes of their own. ValueError where sandlock is not installed, or what the kernel lacks for it."""
+    """Programs in processes of their own.
+
+    ValueError where sandlock is not installed, or what the kernel lacks for it.
+    """
 
     def __init__(self, workers: int | None = None):
         _possible()
@@ -52,21 +65,27 @@ class SandlockSandbox:
 def _possible() -> None:
     """ValueError naming what is missing."""
     if not sys.platform.startswith("linux"):
-        raise ValueError(f"the sandbox 'sandlock' needs Linux; this is {sys.platform}. Use 'monty'.")
+        raise ValueError(
+            f"the sandbox 'sandlock' needs Linux; this is {sys.platform}. Use 'monty'."
+        )
     try:
         import sandlock
     except ImportError:
-        raise ValueError("the sandbox 'sandlock' is not installed: `pip install sandlock==0.9.0`.") from None
+        raise ValueError(
+            "the sandbox 'sandlock' is not installed: `pip install sandlock==0.9.0`."
+        ) from None
     has, needs = sandlock.landlock_abi_version(), sandlock.min_landlock_abi()
     if has < needs:
         found = "no Landlock" if has < 1 else f"version {has} of Landlock's interface"
         raise ValueError(
-            f"the sandbox 'sandlock' needs version {needs} of Landlock (Linux 6.7); this kernel has {found}. Use 'monty'."
+            f"the sandbox 'sandlock' needs version {needs} of Landlock (Linux 6.7); this kernel "
+            f"has {found}. Use 'monty'."
         )
     [outcome] = _run(Job("print(1)"), Limits(seconds=10.0))
     if outcome.output != "1\n":
         raise ValueError(
-            f"the sandbox 'sandlock' does not start here ({outcome.message}): the kernel, or the container around us, refuses "
+            f"the sandbox 'sandlock' does not start here ({outcome.message}): the kernel, or the "
+            "container around us, refuses "
             "Landlock or seccomp's user notification. Use 'monty'."
         )
 
@@ -83,7 +102,8 @@ def _confined(folder: str, limits: Limits):
         fs_readable=sorted(path for path in readable if os.path.exists(path)),
         fs_writable=[work],
         cwd=work,
-        workdir=work,  # what is written there goes to a branch, which max_disk bounds and ABORT throws away
+        # what is written there goes to a branch, which max_disk bounds and ABORT throws away
+        workdir=work,
         fs_storage=os.path.join(folder, "storage"),
         max_disk=_DISK,
         on_exit=BranchAction.ABORT,
@@ -92,7 +112,8 @@ def _confined(folder: str, limits: Limits):
         max_processes=1,
         max_open_files=_FILES,
         no_coredump=True,
-        random_seed=0,  # a verdict is the same each time: the order of sets, and random's first numbers
+        # a verdict is the same each time: the order of sets, and random's first numbers
+        random_seed=0,
         extra_deny_syscalls=_DENIED,
     )
 
@@ -108,7 +129,9 @@ def _run(job: Job, limits: Limits) -> list[Outcome]:
     command = [_python(), "-I", "-S", "-X", "utf8", driver.__file__]
     with tempfile.TemporaryDirectory(prefix="sandbox-", ignore_cleanup_errors=True) as folder:
         try:
-            process = _confined(folder, limits).popen(command, stdin=piped, stdout=piped, stderr=null)
+            process = _confined(folder, limits).popen(
+                command, stdin=piped, stdout=piped, stderr=null
+            )
         except RuntimeError as error:
             why = f"sandlock could not start it: {error}"  # the machine's fault, not the program's
             return [Outcome("unsupported", message=why)] * (len(job.inputs) if job.call else 1)
@@ -118,12 +141,20 @@ def _run(job: Job, limits: Limits) -> list[Outcome]:
 
 def _message(job: Job, limits: Limits) -> bytes:
     inputs = [driver.encode(list(arguments)) for arguments in job.inputs]
-    told = {"source": job.source, "call": job.call, "inputs": inputs, "stdin": job.stdin or "", "output": limits.output}
+    told = {
+        "source": job.source,
+        "call": job.call,
+        "inputs": inputs,
+        "stdin": job.stdin or "",
+        "output": limits.output,
+    }
     return json.dumps(told).encode() + b"\n"
 
 
 class _Reader:
-    """What comes out of one process, until it has said all, ended, said too much, or its time is over."""
+    """What comes out of one process, until it has said all, ended, said too much, or its
+    time is over.
+    """
 
     def __init__(self, process, job: Job, limits: Limits):
         self.process, self.job, self.limits = process, job, limits
@@ -139,7 +170,9 @@ class _Reader:
         try:
             self._tell(_message(self.job, self.limits))
             if self._frame().get("kind") != "ready":
-                raise _Ended(Outcome("unsupported", message="the interpreter did not start in sandlock."))
+                raise _Ended(
+                    Outcome("unsupported", message="the interpreter did not start in sandlock.")
+                )
             self.ends = time.monotonic() + self.limits.seconds
             while len(found) < self.count:
                 frame = self._frame()
@@ -151,7 +184,8 @@ class _Reader:
         return found + [found[-1]] * (self.count - len(found))
 
     def _tell(self, message: bytes) -> None:
-        with contextlib.suppress(OSError):  # it ended before it read: what it says, or does not, tells
+        # it ended before it read: what it says, or does not, tells
+        with contextlib.suppress(OSError):
             while message:
                 message = message[self.process.stdin.write(message) :]
 
@@ -160,7 +194,9 @@ class _Reader:
         most = 8 * self.limits.output + _FRAME
         while b"\n" not in self.rest:
             if len(self.rest) > most:
-                raise _Ended(Outcome("output", message=f"it sent more than {self.limits.output} bytes."))
+                raise _Ended(
+                    Outcome("output", message=f"it sent more than {self.limits.output} bytes.")
+                )
             left = self.ends - time.monotonic()
             if left <= 0 or not self.poll.poll(1000 * left):
                 raise _Ended(timeout_outcome(self.limits))
@@ -181,27 +217,46 @@ class _Reader:
         """Why it ended without a word."""
         result = self.process.wait(timeout=1.0)
         if result.reason == 2 or result.signal == 9:
-            return Outcome("memory", message=f"it needed more than {self.limits.memory} bytes of memory.")
+            return Outcome(
+                "memory", message=f"it needed more than {self.limits.memory} bytes of memory."
+            )
         if result.reason == 1:
-            return Outcome("error", error="Crash", message=f"it crashed the interpreter (signal {result.signal}).")
-        return Outcome("error", error="SystemExit", message="it ended the process before it was done.")
+            return Outcome(
+                "error",
+                error="Crash",
+                message=f"it crashed the interpreter (signal {result.signal}).",
+            )
+        return Outcome(
+            "error", error="SystemExit", message="it ended the process before it was done."
+        )
 
     def _outcome(self, frame: dict) -> Outcome:
         kind, limits = frame.get("kind"), self.limits
-        output, message = str(frame.get("output") or "")[: limits.output], str(frame.get("message") or "")[:500]
+        output, message = (
+            str(frame.get("output") or "")[: limits.output],
+            str(frame.get("message") or "")[:500],
+        )
         if kind == "value":
             try:
-                return outcome_of(driver.decode(frame.get("value"), driver.MOST_PAIRS), limits, output)
+                return outcome_of(
+                    driver.decode(frame.get("value"), driver.MOST_PAIRS), limits, output
+                )
             except ValueError:
                 return _NONSENSE
         if kind == "output":
             return Outcome("output", message=message, output=output)
         if kind == "memory":
-            return Outcome("memory", message=f"it needed more than {limits.memory} bytes of memory.", output=output)
+            return Outcome(
+                "memory",
+                message=f"it needed more than {limits.memory} bytes of memory.",
+                output=output,
+            )
         if kind != "error":
             return _NONSENSE
         line = frame.get("line") if type(frame.get("line")) is int else None
-        return Outcome("error", error=str(frame.get("error"))[:100], line=line, message=message, output=output)
+        return Outcome(
+            "error", error=str(frame.get("error"))[:100], line=line, message=message, output=output
+        )
 
 
 class _Ended(Exception):
@@ -210,4 +265,6 @@ class _Ended(Exception):
         self.outcome = outcome
 
 
-_NONSENSE = Outcome("error", error="SandboxError", message="what came out of the sandbox is no outcome.")
+_NONSENSE = Outcome(
+    "error", error="SandboxError", message="what came out of the sandbox is no outcome."
+)

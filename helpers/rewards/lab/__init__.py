@@ -1,4 +1,5 @@
-"""The laboratory: a list of rewards is tried, attacked, measured and timed before it trains anything.
+"""The laboratory: a list of rewards is tried, attacked, measured and timed before it trains
+anything.
 
 In: rewards with weights, labelled cases, the attacks. Out: measures, and a go or a no go with its
 reasons.

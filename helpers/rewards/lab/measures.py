@@ -1,4 +1,5 @@
-"""The laboratory: a list of rewards with weights is tried, attacked, measured and timed before it trains anything.
+"""The laboratory: a list of rewards with weights is tried, attacked, measured and timed before it
+trains anything.
 
     lab = Lab(reward_functions, reward_weights, tags)
     lab.cases()                       # completions with a known score
@@ -7,8 +8,8 @@
     lab.speed()
     print(lab.verdict())              # go or no go, and what to change
 
-Each step can be left out; the verdict speaks of what was done. No model is needed: `stored_groups` reads the completions of a
-run.
+Each step can be left out; the verdict speaks of what was done. No model is needed: `stored_groups`
+reads the completions of a run.
 """
 
 from __future__ import annotations
@@ -29,15 +30,16 @@ import pandas as pd
 
 from helpers.data.files import regular_file
 from helpers.data.sources import Broken, file_rows, text_lines
-from helpers.tags import THINK_ANSWER, TagFormat, completion_text
 from helpers.rewards.answers import symbolic
 from helpers.rewards.code import programs
-from helpers.rewards.lab import attacks, verdicts
 from helpers.rewards.faults import Fault, tried
+from helpers.rewards.lab import attacks, verdicts
 from helpers.rewards.shaping import reward_name
+from helpers.tags import THINK_ANSWER, TagFormat, completion_text
 
 CASES = Path(__file__).with_name("cases.jsonl")
-CODE_CASES = Path(__file__).with_name("code_cases.jsonl")  # for rewards that run code: lab.cases(CODE_CASES)
+# for rewards that run code: lab.cases(CODE_CASES)
+CODE_CASES = Path(__file__).with_name("code_cases.jsonl")
 _TIMED = 1000  # completions
 _ROWS_ATTACKED = 16
 _SAME = 1e-6  # scores closer than this are equal
@@ -56,9 +58,9 @@ _FROM_THE_TRAINER = {
 class Lab:
     """Rewards on the bench, and what was found out about them so far.
 
-    functions, weights: as for GRPOTrainer and GRPOConfig, one weight a function. tokenizer: for rewards that count tokens;
-    without one a word is a token. ValueError where the numbers of both differ, or two rewards have one name (TRL logs them by
-    name).
+    functions, weights: as for GRPOTrainer and GRPOConfig, one weight a function. tokenizer: for
+    rewards that count tokens; without one a word is a token. ValueError where the numbers of both
+    differ, or two rewards have one name (TRL logs them by name).
     """
 
     functions: list[Callable]
@@ -70,20 +72,29 @@ class Lab:
 
     def __post_init__(self):
         if len(self.functions) != len(self.weights) or not self.functions:
-            raise ValueError(f"{len(self.functions)} rewards and {len(self.weights)} weights: each reward needs one weight.")
+            raise ValueError(
+                f"{len(self.functions)} rewards and {len(self.weights)} weights: each reward "
+                "needs one weight."
+            )
         for weight in self.weights:
             if isinstance(weight, bool) or not isinstance(weight, (int, float)):
                 raise ValueError(f"weight {weight!r} is not a number.")
         self.names = [reward_name(function) for function in self.functions]
         twice = sorted({name for name in self.names if self.names.count(name) > 1})
         if twice:
-            raise ValueError(f"two rewards are called {twice[0]!r}. TRL logs them by name: wrap one in a function of its own.")
+            raise ValueError(
+                f"two rewards are called {twice[0]!r}. TRL logs them by name: wrap one in a "
+                "function of its own."
+            )
         taken = sorted(_TAKEN.intersection(self.names))
         if taken:
-            raise ValueError(f"a reward cannot be called {taken[0]!r}: the tables have a column of that name.")
+            raise ValueError(
+                f"a reward cannot be called {taken[0]!r}: the tables have a column of that name."
+            )
 
     def scores(self, completions: list[str], **columns: list) -> pd.DataFrame:
-        """A row a completion: each reward's score (nan for None) and the weighted `total`, called as TRL would call them.
+        """A row a completion: each reward's score (nan for None) and the weighted `total`, called
+        as TRL would call them.
 
         columns: a list each, one entry a completion. What a reward gets wrong is added to `faults`.
         """
@@ -93,7 +104,9 @@ class Lab:
         table = pd.DataFrame(index=range(len(completions)))
         for name, function in zip(self.names, self.functions, strict=True):
             scored, faults = tried(function, messages, given)
-            table[name] = np.array([np.nan if score is None else score for score in scored], dtype=float)
+            table[name] = np.array(
+                [np.nan if score is None else score for score in scored], dtype=float
+            )
             self.faults += faults
         # As in TRL: a reward that abstains adds nothing; where all abstain there is no total.
         table["total"] = table[self.names].mul(self.weights).sum(axis=1, min_count=1)
@@ -105,10 +118,12 @@ class Lab:
         return [[hash(word) % 2**31 for word in text.split()] for text in completions]
 
     def cases(self, path: str | Path | None = None) -> pd.DataFrame:
-        """Completions with a known score, a row each: the scores, the `total`, and the expected scores as `expected <reward>`.
+        """Completions with a known score, a row each: the scores, the `total`, and the expected
+        scores as `expected <reward>`.
 
-        path: a file of your own, a JSON object a line: `name`, `completion`, `expected` (reward name to score), and the row's
-        columns such as `answer`. Without one, the suite's own. ValueError names the line that is not such an object.
+        path: a file of your own, a JSON object a line: `name`, `completion`, `expected` (reward
+        name to score), and the row's columns such as `answer`. Without one, the suite's own.
+        ValueError names the line that is not such an object.
         """
         loaded = load_cases(path, self.tags)
         for case in loaded:
@@ -124,42 +139,68 @@ class Lab:
     def _refuse_unknown(self, case: dict) -> None:
         import helpers.rewards
 
-        known = {*self.names, *(name for name in helpers.rewards.__all__ if name.endswith("_reward"))}
+        known = {
+            *self.names,
+            *(name for name in helpers.rewards.__all__ if name.endswith("_reward")),
+        }
         for name in sorted(set(case["expected"]) - known):
             near = difflib.get_close_matches(name, known, 1)
             hint = f" Did you mean {near[0]!r}?" if near else ""
-            raise ValueError(f"case {case['name']!r} expects a score of {name!r}, which is no reward.{hint}")
+            raise ValueError(
+                f"case {case['name']!r} expects a score of {name!r}, which is no reward.{hint}"
+            )
 
-    def attacks(self, rows: pd.DataFrame, length: int = 200, battery: list[attacks.Attack] = attacks.BATTERY) -> pd.DataFrame:
-        """What cheating earns on real rows: a row an attack, best first, with the mean scores and an `example`.
+    def attacks(
+        self, rows: pd.DataFrame, length: int = 200, battery: list[attacks.Attack] = attacks.BATTERY
+    ) -> pd.DataFrame:
+        """What cheating earns on real rows: a row an attack, best first, with the mean scores and
+        an `example`.
 
-        rows: data with an `answer`, the first 16 are used. length: the bound of a completion in words. `wins` is the share of
-        rows where the attack earns more than its ceiling: an honest wrong answer, or an honest right one where it holds the
-        right answer. `gain`: by how much there, on average; `paid_by`: the reward that gives most of it.
+        rows: data with an `answer`, the first 16 are used. length: the bound of a completion in
+        words. `wins` is the share of rows where the attack earns more than its ceiling: an honest
+        wrong answer, or an honest right one where it holds the right answer. `gain`: by how much
+        there, on average; `paid_by`: the reward that gives most of it.
         """
         answered = rows[rows["answer"].notna()] if "answer" in rows else rows.head(0)
         if not len(answered):
-            raise ValueError("the attacks need rows with an `answer`: what would an honest right answer be?")
+            raise ValueError(
+                "the attacks need rows with an `answer`: what would an honest right answer be?"
+            )
         chosen = attacks.with_wrong_answers(answered.head(_ROWS_ATTACKED).to_dict("records"))
         honest = {
             attacks.RIGHT: [attacks.honest(row, self.tags, row["answer"]) for row in chosen],
             attacks.WRONG: [attacks.honest(row, self.tags, row[attacks.WRONG]) for row in chosen],
         }
-        written = honest | {attack.name: [attack.write(row, self.tags, length) for row in chosen] for attack in battery}
+        written = honest | {
+            attack.name: [attack.write(row, self.tags, length) for row in chosen]
+            for attack in battery
+        }
         columns = _columns(chosen)
         scored = {name: self.scores(texts, **columns) for name, texts in written.items()}
-        ceilings = {attack.name: scored[attack.ceiling] for attack in battery} | {attacks.WRONG: scored[attacks.RIGHT]}
+        ceilings = {attack.name: scored[attack.ceiling] for attack in battery} | {
+            attacks.WRONG: scored[attacks.RIGHT]
+        }
         table = pd.DataFrame({name: scores.mean() for name, scores in scored.items()}).T
-        compared = {name: self._compared(scored[name], bar, tie=name == attacks.WRONG) for name, bar in ceilings.items()}
+        compared = {
+            name: self._compared(scored[name], bar, tie=name == attacks.WRONG)
+            for name, bar in ceilings.items()
+        }
         for at, column in enumerate(("wins", "gain", "paid_by")):
-            table[column] = [compared[name][at] if name in compared else (0.0, 0.0, "")[at] for name in table.index]
+            table[column] = [
+                compared[name][at] if name in compared else (0.0, 0.0, "")[at]
+                for name in table.index
+            ]
         table["example"] = {name: texts[0] for name, texts in written.items()}
         table = table.sort_values("total", ascending=False, kind="stable")
         self.results["attacks"] = table
         return table
 
-    def _compared(self, scores: pd.DataFrame, ceiling: pd.DataFrame, tie: bool) -> tuple[float, float, str]:
-        """On which share of the rows the scores exceed the ceiling (or reach it: a wrong answer that ties with a right one)."""
+    def _compared(
+        self, scores: pd.DataFrame, ceiling: pd.DataFrame, tie: bool
+    ) -> tuple[float, float, str]:
+        """On which share of the rows the scores exceed the ceiling (or reach it: a wrong answer
+        that ties with a right one).
+        """
         won = scores["total"] > ceiling["total"] + (-_SAME if tie else _SAME)
         if not won.any():
             return 0.0, 0.0, ""
@@ -168,32 +209,42 @@ class Lab:
         return float(won.mean()), float(extra["total"]), str(paid.idxmax())
 
     def signal(self, rows: pd.DataFrame, completions: list[list[str]]) -> dict:
-        """What GRPO would learn from: statistics of the rewards on groups of completions, one group a row.
+        """What GRPO would learn from: statistics of the rewards on groups of completions, one group
+        a row.
 
-        Returns a dict: `groups`, `group_size`; per reward its `mean`, `within_group_std`, `zero_spread` (share of groups that
-        all score the same), `advantage_share` (of the variance of TRL's group-scaled advantage; the shares sum to 1),
-        `rank_correlation` with the others (Spearman); for the weighted total `mean` and `zero_spread`; `pass_rate`, a value a
-        row, by the rewards that tell a right answer from a wrong one (`judges`, known once `attacks` was run), and None for a
-        row they cannot judge.
+        Returns a dict: `groups`, `group_size`; per reward its `mean`, `within_group_std`,
+        `zero_spread` (share of groups that all score the same), `advantage_share` (of the variance
+        of TRL's group-scaled advantage; the shares sum to 1), `rank_correlation` with the others
+        (Spearman); for the weighted total `mean` and `zero_spread`; `pass_rate`, a value a row, by
+        the rewards that tell a right answer from a wrong one (`judges`, known once `attacks` was
+        run), and None for a row they cannot judge.
         """
         if len(rows) != len(completions) or not completions:
-            raise ValueError(f"{len(rows)} rows and {len(completions)} groups: there must be one group a row.")
+            raise ValueError(
+                f"{len(rows)} rows and {len(completions)} groups: there must be one group a row."
+            )
         sizes = {len(group) for group in completions}
         if min(sizes) < 2:
-            raise ValueError("a group of fewer than two completions has no spread; sample at least two a row.")
+            raise ValueError(
+                "a group of fewer than two completions has no spread; sample at least two a row."
+            )
         records = rows.to_dict("records")
-        repeated = [record for record, group in zip(records, completions, strict=True) for _ in group]
+        repeated = [
+            record for record, group in zip(records, completions, strict=True) for _ in group
+        ]
         group_of = np.repeat(np.arange(len(completions)), [len(group) for group in completions])
         texts = [text for group in completions for text in group]
         scores = self.scores(texts, **_columns(repeated))
         self.results["completions"] = texts, _columns(repeated)
-        self.results["signal"] = _statistics(scores, group_of, self.names, self.weights, self.judges()) | {
-            "group_size": max(sizes)
-        }
+        self.results["signal"] = _statistics(
+            scores, group_of, self.names, self.weights, self.judges()
+        ) | {"group_size": max(sizes)}
         return self.results["signal"]
 
     def judges(self) -> list[str]:
-        """The rewards that tell a right answer from a wrong one, by what the attacks found; before them, the first reward."""
+        """The rewards that tell a right answer from a wrong one, by what the attacks found; before
+        them, the first reward.
+        """
         table = self.results.get("attacks")
         if table is None:
             return self.names[:1]
@@ -201,9 +252,14 @@ class Lab:
         return [name for name in self.names if gap[name] > 0.25]
 
     def speed(self, completions: list[str] | None = None) -> pd.Series:
-        """Milliseconds for 1,000 completions, per reward: those of `signal`, or the ones given, repeated or cut to that
-        number."""
-        texts, columns = (completions, {}) if completions else self.results.get("completions") or (["<answer>4</answer>"], {})
+        """Milliseconds for 1,000 completions, per reward: those of `signal`, or the ones given,
+        repeated or cut to that number.
+        """
+        texts, columns = (
+            (completions, {})
+            if completions
+            else self.results.get("completions") or (["<answer>4</answer>"], {})
+        )
         repeats = -(-_TIMED // len(texts))
         columns = {key: (values * repeats)[:_TIMED] for key, values in columns.items()}
         texts = (texts * repeats)[:_TIMED]
@@ -223,18 +279,28 @@ class Lab:
         return verdicts.judge(self)
 
     def report(self) -> dict:
-        """All results as JSON: `rewards` with an entry each, `attacks`, `signal`, and the `verdict`."""
+        """All results as JSON: `rewards` with an entry each, `attacks`, `signal`, and the
+        `verdict`.
+        """
         return verdicts.report(self)
 
 
 def load_cases(path: str | Path | None = None, tags: TagFormat = THINK_ANSWER) -> list[dict]:
-    """The cases of a JSON-lines file; the suite's own, with these tags, without one. See `Lab.cases`."""
+    """The cases of a JSON-lines file; the suite's own, with these tags, without one.
+
+    See `Lab.cases`.
+    """
     if path is not None and not isinstance(path, str | Path):
-        raise ValueError(f"cases={path!r} is not the path of a file: a JSON object a line, with name, completion and expected.")
+        raise ValueError(
+            f"cases={path!r} is not the path of a file: a JSON object a line, with name, "
+            "completion and expected."
+        )
     try:
         file = regular_file(Path(path or CASES))
     except ValueError as error:
-        raise ValueError(f"{error} Cases are a JSON object a line, with name, completion and expected.") from None
+        raise ValueError(
+            f"{error} Cases are a JSON object a line, with name, completion and expected."
+        ) from None
     own_tags = dict(zip(THINK_ANSWER.tags, tags.tags, strict=True))
     cases, seen = [], Counter()
     for number, line in enumerate(text_lines(file), start=1):
@@ -242,13 +308,18 @@ def load_cases(path: str | Path | None = None, tags: TagFormat = THINK_ANSWER) -
             continue
         case = _case(line, f"{file.name}, line {number}")
         if path is None:
-            case["completion"] = re.sub("|".join(own_tags), lambda tag: own_tags[tag.group()], case["completion"])
+            case["completion"] = re.sub(
+                "|".join(own_tags), lambda tag: own_tags[tag.group()], case["completion"]
+            )
         seen[case["name"]] += 1
         if seen[case["name"]] > 1:
             case["name"] += f" ({seen[case['name']]})"
         cases.append(case)
     if not cases:
-        raise ValueError(f"{file.name} holds no case: it needs a JSON object a line, with name, completion and expected.")
+        raise ValueError(
+            f"{file.name} holds no case: it needs a JSON object a line, with name, completion and "
+            "expected."
+        )
     return cases
 
 
@@ -257,28 +328,41 @@ def _case(line: str, where: str) -> dict:
         case = json.loads(line)
     except json.JSONDecodeError as error:
         raise ValueError(f"{where} is not JSON: {error.msg}, at character {error.colno}.") from None
-    except (ValueError, RecursionError) as error:  # an integer of 5,000 digits, brackets 10,000 deep
+    # an integer of 5,000 digits, brackets 10,000 deep
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{where} cannot be read as JSON: {error}.") from None
-    if not isinstance(case, dict) or not all(isinstance(case.get(key), str) for key in ("name", "completion")):
+    if not isinstance(case, dict) or not all(
+        isinstance(case.get(key), str) for key in ("name", "completion")
+    ):
         raise ValueError(f"{where} needs the texts `name` and `completion`; it is {line[:100]!r}.")
     try:
         case["name"].encode()
     except UnicodeEncodeError:
-        raise ValueError(f"{where}: `name` is {case['name'][:100]!a}, which no file can hold: half a character.") from None
+        raise ValueError(
+            f"{where}: `name` is {case['name'][:100]!a}, which no file can hold: half a character."
+        ) from None
     expected = case.setdefault("expected", {})
-    if not isinstance(expected, dict) or not all(isinstance(score, (int, float)) for score in expected.values()):
-        raise ValueError(f'{where}: `expected` must map rewards to scores, such as {{"correctness_reward": 1}}.')
+    if not isinstance(expected, dict) or not all(
+        isinstance(score, (int, float)) for score in expected.values()
+    ):
+        raise ValueError(
+            f'{where}: `expected` must map rewards to scores, such as {{"correctness_reward": 1}}.'
+        )
     for name, score in expected.items():
         if not math.isfinite(score):
-            raise ValueError(f"{where}: the expected score of {name!r} is {score}; it must be a finite number.")
+            raise ValueError(
+                f"{where}: the expected score of {name!r} is {score}; it must be a finite number."
+            )
     return case
 
 
 def stored_groups(stored: pd.DataFrame | str | Path) -> tuple[pd.DataFrame, list[list[str]]]:
-    """Rows and groups for `Lab.signal` from stored completions: a table, or a .parquet, .csv or .jsonl file of one.
+    """Rows and groups for `Lab.signal` from stored completions: a table, or a .parquet, .csv or
+    .jsonl file of one.
 
-    Its columns are `question`, `completion`, what the rewards need, such as `answer`, and `step` if any: a group is a question
-    at a step, as in the `completions.parquet` of a run. ValueError where a column is missing or no group has two completions.
+    Its columns are `question`, `completion`, what the rewards need, such as `answer`, and `step` if
+    any: a group is a question at a step, as in the `completions.parquet` of a run. ValueError where
+    a column is missing or no group has two completions.
     """
     if not isinstance(stored, pd.DataFrame | str | Path):
         raise ValueError(f"completions={stored!r} is not the path of a file of stored completions.")
@@ -286,15 +370,21 @@ def stored_groups(stored: pd.DataFrame | str | Path) -> tuple[pd.DataFrame, list
     missing = {"question", "completion"} - set(table.columns)
     if missing:
         raise ValueError(
-            f"stored completions need the columns question, answer and completion; {sorted(missing)[0]!r} is missing."
+            "stored completions need the columns question, answer and completion; "
+            f"{sorted(missing)[0]!r} is missing."
         )
-    table = table.assign(completion=[_checked_text(value, row) for row, value in enumerate(table["completion"])])
+    table = table.assign(
+        completion=[_checked_text(value, row) for row, value in enumerate(table["completion"])]
+    )
     if not table["question"].map(lambda question: isinstance(question, str)).all():
         raise ValueError("stored completions: `question` must be a text in every row.")
     keys = [key for key in ("step", "question") if key in table]
     groups = [group for _, group in table.groupby(keys, sort=False) if len(group) > 1]
     if not groups:
-        raise ValueError(f"none of the {len(table)} stored completions share a question: a group needs at least two.")
+        raise ValueError(
+            f"none of the {len(table)} stored completions share a question: a group needs at "
+            "least two."
+        )
     columns = [column for column in table.columns if column != "completion"]
     rows = pd.DataFrame([group.iloc[0][columns] for group in groups]).reset_index(drop=True)
     return rows, [group["completion"].tolist() for group in groups]
@@ -302,13 +392,18 @@ def stored_groups(stored: pd.DataFrame | str | Path) -> tuple[pd.DataFrame, list
 
 def _checked_text(completion: object, row: int) -> str:
     if not isinstance(completion, (str, list, tuple, dict)):
-        raise ValueError(f"stored completions: `completion` in row {row} is {completion!r}, neither a text nor chat messages.")
+        raise ValueError(
+            f"stored completions: `completion` in row {row} is {completion!r}, neither a text nor "
+            "chat messages."
+        )
     return completion_text(completion)
 
 
 def _table(path: Path) -> pd.DataFrame:
     if path.suffix.lower() not in (".parquet", ".csv", ".jsonl"):
-        raise ValueError(f"{path.name}: stored completions come as a .parquet, .csv or .jsonl file.")
+        raise ValueError(
+            f"{path.name}: stored completions come as a .parquet, .csv or .jsonl file."
+        )
     rows = list(file_rows(path))
     broken = [row for row in rows if isinstance(row, Broken)]
     if broken:
@@ -320,15 +415,33 @@ def _table(path: Path) -> pd.DataFrame:
 def _columns(records: list[dict]) -> dict[str, list]:
     """As TRL passes them: every column but the prompt, which is called `prompts`."""
     names = dict.fromkeys(name for record in records for name in record)
-    ours = ("prompt", "prompts", "completion", "completions", "completion_ids", "name", "expected", attacks.WRONG)
+    ours = (
+        "prompt",
+        "prompts",
+        "completion",
+        "completions",
+        "completion_ids",
+        "name",
+        "expected",
+        attacks.WRONG,
+    )
     columns = {name: [record.get(name) for record in records] for name in names if name not in ours}
     if "prompt" in names:
         prompts = [record.get("prompt") for record in records]
-        columns["prompts"] = [prompt if isinstance(prompt, str) or prompt is None else list(prompt) for prompt in prompts]
+        columns["prompts"] = [
+            prompt if isinstance(prompt, str) or prompt is None else list(prompt)
+            for prompt in prompts
+        ]
     return columns
 
 
-def _statistics(scores: pd.DataFrame, group_of: np.ndarray, names: list[str], weights: list[float], judges: list[str]) -> dict:
+def _statistics(
+    scores: pd.DataFrame,
+    group_of: np.ndarray,
+    names: list[str],
+    weights: list[float],
+    judges: list[str],
+) -> dict:
     groups = scores.groupby(group_of)
     deviation = groups.transform("std", ddof=1)  # as TRL: torch's std, of the group
     judged = scores["total"].notna()
@@ -345,17 +458,28 @@ def _statistics(scores: pd.DataFrame, group_of: np.ndarray, names: list[str], we
             "mean": _finite(scores[name].mean()),
             "within_group_std": _finite(groups[name].std(ddof=1).mean()),
             "zero_spread": float(constant[name].mean()),
-            "advantage_share": float((scaled[name] * advantage).mean() / variance) if variance > _NO_SPREAD else 0.0,
-            "rank_correlation": {other: _finite(ranks.loc[name, other]) for other in names if other != name},
+            "advantage_share": float((scaled[name] * advantage).mean() / variance)
+            if variance > _NO_SPREAD
+            else 0.0,
+            "rank_correlation": {
+                other: _finite(ranks.loc[name, other]) for other in names if other != name
+            },
         }
         for name, weight in zip(names, weights, strict=True)
     }
-    passed = (scores[judges] >= 0.5).all(axis=1).where(scores[judges].notna().all(axis=1)) if judges else judged * 0.0
+    passed = (
+        (scores[judges] >= 0.5).all(axis=1).where(scores[judges].notna().all(axis=1))
+        if judges
+        else judged * 0.0
+    )
     rates = passed.astype(float).groupby(group_of).mean()
     return {
         "groups": int(group_of[-1]) + 1,
         "rewards": rewards,
-        "total": {"mean": _finite(scores["total"].mean()), "zero_spread": float(constant["total"].mean())},
+        "total": {
+            "mean": _finite(scores["total"].mean()),
+            "zero_spread": float(constant["total"].mean()),
+        },
         "judges": judges,
         "pass_rate": [_finite(round(rate, 6)) for rate in rates],
     }

@@ -24,7 +24,9 @@ _SLOW = 1000  # ms per 1,000 completions
 
 @dataclass
 class Verdict:
-    """`go`; `stops`: the reasons against, each with its way out; `notes`: what to keep an eye on."""
+    """`go`; `stops`: the reasons against, each with its way out; `notes`: what to keep an
+    eye on.
+    """
 
     stops: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -36,7 +38,9 @@ class Verdict:
 
     def __str__(self) -> str:
         lines = [f"  - {stop}" for stop in self.stops] + [f"  note: {note}" for note in self.notes]
-        return "\n".join(["GO: nothing found speaks against training." if self.go else "NO GO:", *lines])
+        return "\n".join(
+            ["GO: nothing found speaks against training." if self.go else "NO GO:", *lines]
+        )
 
 
 def judge(lab) -> Verdict:
@@ -59,18 +63,22 @@ def judge(lab) -> Verdict:
 
 
 def against_report(run: Run, functions: list, weights: list[float]) -> str:
-    """Whether these rewards and weights are those of the run's `reward_report.json`, in one sentence or two.
+    """Whether these rewards and weights are those of the run's `reward_report.json`, in one
+    sentence or two.
 
-    Names and weights are compared, not what the functions do. ValueError where the report is damaged.
+    Names and weights are compared, not what the functions do. ValueError where the report is
+    damaged.
     """
     if len(functions) != len(weights):
         raise ValueError(
-            f"{len(functions)} rewards and {len(weights)} weights: each reward needs one weight, in the same order."
+            f"{len(functions)} rewards and {len(weights)} weights: each reward needs one weight, "
+            "in the same order."
         )
     report = run.read_object("reward_report.json", REWARD_REPORT)
     if not report:
         return (
-            f"NOT TESTED: {run.show('reward_report.json')} is not there; notebook 2 writes it, and attacks the rewards first."
+            f"NOT TESTED: {run.show('reward_report.json')} is not there; notebook 2 writes it, "
+            "and attacks the rewards first."
         )
     now = dict(zip(map(reward_name, functions), weights, strict=True))
     tested = {name: entry["weight"] for name, entry in report["rewards"].items()}
@@ -82,10 +90,14 @@ def against_report(run: Run, functions: list, weights: list[float]) -> str:
         if name in tested and now[name] != tested[name]
     ]
     if told:
-        return f"NOT WHAT NOTEBOOK 2 TESTED: {'; '.join(told)}. Its verdict says nothing about this training."
+        return (
+            f"NOT WHAT NOTEBOOK 2 TESTED: {'; '.join(told)}. Its verdict says nothing about "
+            "this training."
+        )
     if not report["verdict"]["go"]:
-        return "These are the rewards that notebook 2 tested, and its verdict was NO GO: " + " ".join(
-            report["verdict"]["stops"]
+        return (
+            "These are the rewards that notebook 2 tested, and its verdict was NO GO: "
+            + " ".join(report["verdict"]["stops"])
         )
     return "These are the rewards and weights that notebook 2 tested and approved."
 
@@ -94,7 +106,10 @@ def _judge_faults(lab, verdict: Verdict) -> None:
     for reward in dict.fromkeys(fault.reward for fault in lab.faults):
         faults = [fault for fault in lab.faults if fault.reward == reward]
         more = f" ({len(faults)} such completions)" if len(faults) > 1 else ""
-        verdict.stops.append(f"{faults[0]}{more}. A reward gives one finite number, or None, a completion, whatever the text.")
+        verdict.stops.append(
+            f"{faults[0]}{more}. A reward gives one finite number, or None, a completion, "
+            "whatever the text."
+        )
 
 
 def differences(cases: pd.DataFrame) -> pd.DataFrame:
@@ -111,10 +126,15 @@ def differences(cases: pd.DataFrame) -> pd.DataFrame:
 
 
 def marked(cases: pd.DataFrame):
-    """The cases to look at, as a pandas Styler: every score that is not the expected one in red, with what was expected."""
+    """The cases to look at, as a pandas Styler: every score that is not the expected one in red,
+    with what was expected.
+    """
     rewards = [column for column in cases.columns if f"expected {column}" in cases]
-    cases = cases.rename(index=html.escape)  # pandas writes names as they stand, and they are of somebody's file
-    shown = cases[[*rewards, "total"]].map(lambda score: f"{score:.3f}" if pd.notna(score) else "None")
+    # pandas writes names as they stand, and they are of somebody's file
+    cases = cases.rename(index=html.escape)
+    shown = cases[[*rewards, "total"]].map(
+        lambda score: f"{score:.3f}" if pd.notna(score) else "None"
+    )
     styles = pd.DataFrame("", index=shown.index, columns=shown.columns)
     for name, reward, expected, _ in differences(cases).itertuples(index=False):
         shown.loc[name, reward] += f" (not {expected:g})"
@@ -127,8 +147,10 @@ def _judge_cases(cases: pd.DataFrame, lab, verdict: Verdict) -> None:
     if len(wrong):
         first = wrong.iloc[0]
         verdict.stops.append(
-            f"{len(wrong)} of the cases' scores are not the expected ones: {first['reward']} gives {first['score']:g} for "
-            f"'{first['case']}', expected {first['expected']:g}. Mend the reward, or the expectation."
+            f"{len(wrong)} of the cases' scores are not the expected ones: {first['reward']} "
+            f"gives {first['score']:g} for "
+            f"'{first['case']}', expected {first['expected']:g}. Mend the reward, or the "
+            "expectation."
         )
 
 
@@ -136,71 +158,102 @@ def _judge_attacks(table: pd.DataFrame, lab, verdict: Verdict) -> None:
     right, wrong = table.loc[attacks.RIGHT], table.loc[attacks.WRONG]
     if wrong["wins"] > 0:
         verdict.stops.append(
-            f"an honest wrong answer earns as much as a right one ({wrong['total']:.2f} against {right['total']:.2f} on "
-            "average): no reward tells them apart. Add one for the answer, such as correctness_reward."
+            f"an honest wrong answer earns as much as a right one ({wrong['total']:.2f} against "
+            f"{right['total']:.2f} on "
+            "average): no reward tells them apart. Add one for the answer, such as "
+            "correctness_reward."
         )
     winners = table[(table["wins"] > 0) & (table.index != attacks.WRONG)]
     ceilings = {attack.name: attack.ceiling.replace(" and ", " ") for attack in attacks.BATTERY}
     for name, row in winners.head(3).iterrows():
         verdict.stops.append(
-            f"'{name}' earns {row['gain']:.2f} more than an {ceilings.get(name, 'honest wrong')} answer would, on "
-            f"{row['wins']:.0%} of the rows; {row['paid_by']} pays for it. Lower its weight, or make it ask for more."
+            f"'{name}' earns {row['gain']:.2f} more than an {ceilings.get(name, 'honest wrong')} "
+            "answer would, on "
+            f"{row['wins']:.0%} of the rows; {row['paid_by']} pays for it. Lower its weight, or "
+            "make it ask for more."
         )
     if len(winners) > 3:
         verdict.stops.append(f"{', '.join(map(repr, winners.index[3:]))} win too.")
 
 
 def _judge_signal(signal: dict, lab, verdict: Verdict) -> None:
-    flat, judged = signal["total"]["zero_spread"], [rate for rate in signal["pass_rate"] if rate is not None]
+    flat, judged = (
+        signal["total"]["zero_spread"],
+        [rate for rate in signal["pass_rate"] if rate is not None],
+    )
     passing = float(np.mean(judged)) if judged else 0.0
     judges = signal["judges"]
     if flat > _MANY_FLAT:
         better = "has not mastered" if passing > 0.5 else "sometimes gets right"
         verdict.stops.append(
-            f"{flat:.0%} of the groups score the same throughout and teach nothing. Raise the temperature or the group "
+            f"{flat:.0%} of the groups score the same throughout and teach nothing. Raise the "
+            "temperature or the group "
             f"size, take questions it {better}, or add a reward with a slope."
         )
     if not judges:
-        verdict.stops.append("no reward tells a right answer from a wrong one: the model cannot learn to be right.")
+        verdict.stops.append(
+            "no reward tells a right answer from a wrong one: the model cannot learn to be right."
+        )
         return
     named = " and ".join(f"`{name}`" for name in judges)
     if not judged:
-        verdict.stops.append(f"{named} judged none of the completions: it gave None for all. Do the rows have an `answer`?")
+        verdict.stops.append(
+            f"{named} judged none of the completions: it gave None for all. Do the rows have an "
+            "`answer`?"
+        )
         return
     if passing <= _NEVER:
         verdict.stops.append(
-            f"the policy earns {named} on {passing:.1%} of its completions: there is nothing to reinforce. "
+            f"the policy earns {named} on {passing:.1%} of its completions: there is nothing to "
+            "reinforce. "
             "Take easier questions, a warm start on worked examples, or a larger model."
         )
     elif passing >= _ALWAYS:
-        verdict.stops.append(f"the policy already earns {named} on {passing:.0%} of its completions. Take harder questions.")
+        verdict.stops.append(
+            f"the policy already earns {named} on {passing:.0%} of its completions. Take harder "
+            "questions."
+        )
     driven = sum(signal["rewards"][name]["advantage_share"] for name in judges)
     if driven < _FEW_DRIVE and flat < 1:
-        largest = max(signal["rewards"], key=lambda name: signal["rewards"][name]["advantage_share"])
+        largest = max(
+            signal["rewards"], key=lambda name: signal["rewards"][name]["advantage_share"]
+        )
         verdict.stops.append(
-            f"{named} drives {driven:.0%} of the advantage; the model will learn what `{largest}` wants "
-            f"({signal['rewards'][largest]['advantage_share']:.0%}) instead. Raise the weight of the one or lower the other's."
+            f"{named} drives {driven:.0%} of the advantage; the model will learn what `{largest}` "
+            "wants "
+            f"({signal['rewards'][largest]['advantage_share']:.0%}) instead. Raise the weight of "
+            "the one or lower the other's."
         )
     for name, statistics in signal["rewards"].items():
         if statistics["zero_spread"] == 1 and len(lab.names) > 1:
-            verdict.notes.append(f"{name} never differs inside a group, so it teaches nothing here.")
+            verdict.notes.append(
+                f"{name} never differs inside a group, so it teaches nothing here."
+            )
         for other, correlation in statistics["rank_correlation"].items():
             if name < other and correlation is not None and correlation > _TWINS:
                 verdict.notes.append(
-                    f"{name} and {other} rank completions alike ({correlation:.2f}): together they weigh as one."
+                    f"{name} and {other} rank completions alike ({correlation:.2f}): together "
+                    "they weigh as one."
                 )
 
 
 def _judge_speed(taken: pd.Series, lab, verdict: Verdict) -> None:
     for name, milliseconds in taken.items():
         if milliseconds > _SLOW:
-            verdict.notes.append(f"{name} takes {milliseconds / 1000:.1f} s for 1,000 completions, in every step of that size.")
+            verdict.notes.append(
+                f"{name} takes {milliseconds / 1000:.1f} s for 1,000 completions, in every step "
+                "of that size."
+            )
 
 
 def report(lab) -> dict:
     """Everything a `lab.Lab` found out, as JSON."""
-    cases, table, signal, taken = (lab.results.get(step) for step in ("cases", "attacks", "signal", "speed"))
-    rewards = {name: {"weight": weight} for name, weight in zip(lab.names, lab.weights, strict=True)}
+    cases, table, signal, taken = (
+        lab.results.get(step) for step in ("cases", "attacks", "signal", "speed")
+    )
+    rewards = {
+        name: {"weight": weight} for name, weight in zip(lab.names, lab.weights, strict=True)
+    }
     for name, entry in rewards.items():
         if cases is not None:
             entry["cases"] = {case: _number(score) for case, score in cases[name].items()}
@@ -212,7 +265,10 @@ def report(lab) -> dict:
     verdict = judge(lab)
     found = {"rewards": rewards}
     if table is not None:
-        found["attacks"] = {name: {"total": float(row["total"]), "wins": float(row["wins"])} for name, row in table.iterrows()}
+        found["attacks"] = {
+            name: {"total": float(row["total"]), "wins": float(row["wins"])}
+            for name, row in table.iterrows()
+        }
     if signal is not None:
         found["signal"] = {key: value for key, value in signal.items() if key != "rewards"}
     return found | {"verdict": {"go": verdict.go, "stops": verdict.stops, "notes": verdict.notes}}

@@ -1,4 +1,6 @@
-"""Exercises of notebook 01: wrong answers, each with words that the check must say to it, and what the cells use."""
+"""Exercises of notebook 01: wrong answers, each with words that the check must say to it, and what
+the cells use.
+"""
 
 import nbformat
 
@@ -6,7 +8,10 @@ from helpers.commands.pipeline import NOTEBOOKS
 from helpers.data.tasks import load_task
 
 _HEADER = "question,answer\n"
-_WHOLE = 'What is 12 + 30?,42\nWhat is 9 + 9?,18\nHow many metres are 1.234 km?,"#### 1,234"\nWhat is 7 + 8?,15\n'
+_WHOLE = (
+    'What is 12 + 30?,42\nWhat is 9 + 9?,18\nHow many metres are 1.234 km?,"#### '
+    '1,234"\nWhat is 7 + 8?,15\n'
+)
 
 WRONG = {
     "leak": [
@@ -27,7 +32,10 @@ WRONG = {
         (repr(_HEADER + _WHOLE.replace('"', "")), "Put a field that contains a comma in quotes"),
         (repr(_HEADER + _WHOLE.replace("15", "")), "answer is blank"),
         (repr(_HEADER + _WHOLE + ",50\n"), "Nobody can mend that row"),
-        (repr(_HEADER + _WHOLE + "What is 9 + 9?,19\n"), "Each question needs one row, with one answer"),
+        (
+            repr(_HEADER + _WHOLE + "What is 9 + 9?,19\n"),
+            "Each question needs one row, with one answer",
+        ),
         (repr(_HEADER + _WHOLE.replace("18", "19")), "'what is 9 + 9?' now has the answer '19'"),
         (repr(_HEADER + _WHOLE.replace("What is 7 + 8?,15\n", "")), "this one can be mended"),
         (repr(_HEADER + _WHOLE + "What is 2 + 2?,4\n"), "no such new questions"),
@@ -39,7 +47,12 @@ WRONG = {
 
 # The right answer in other forms: each must pass.
 RIGHT = {
-    "leak": ["0.9", "0.9009", "__import__('fractions').Fraction(900, 999)", "__import__('numpy').float32(900 / 999)"],
+    "leak": [
+        "0.9",
+        "0.9009",
+        "__import__('fractions').Fraction(900, 999)",
+        "__import__('numpy').float32(900 / 999)",
+    ],
     "mended": [
         repr("\n" + _HEADER + _WHOLE),
         repr(_HEADER + _WHOLE.replace('"#### 1,234"', "1234").replace("What is 12", "what is 12")),

@@ -1,12 +1,14 @@
-"""Exercises of notebook 02: wrong answers, each with words that the check must say to it, and what the cells use."""
+"""Exercises of notebook 02: wrong answers, each with words that the check must say to it, and what
+the cells use.
+"""
 
 import nbformat
 import pandas as pd
 
 from helpers import presets
 from helpers.commands.pipeline import NOTEBOOKS
-from helpers.tags import TagFormat, completion_text
 from helpers.rewards.lab import Lab
+from helpers.tags import TagFormat, completion_text
 
 
 def _reward(expression: str) -> str:
@@ -36,13 +38,31 @@ WRONG = {
     ],
     "strict_reward": [
         (_reward("gold in text"), "A hole is left"),
-        (_reward("gold in str(fmt.extract_answer(text))"), "A hole is left, 'two answers in one block'"),
-        (_reward("fmt.extract_answer(text) == gold"), "A hole is left, 'wrong block, then right block'"),
+        (
+            _reward("gold in str(fmt.extract_answer(text))"),
+            "A hole is left, 'two answers in one block'",
+        ),
+        (
+            _reward("fmt.extract_answer(text) == gold"),
+            "A hole is left, 'wrong block, then right block'",
+        ),
         (_reward("gold in fmt.answer_blocks(text)"), "A hole is left"),
-        (_reward("len(found := fmt.answer_blocks(text)) == 1 and found[0].split()[-1:] == [gold]"), "earns"),
-        (_reward("len(found := fmt.answer_blocks(text)) == 1 and found[0].endswith(gold)"), "A hole is left"),
+        (
+            _reward(
+                "len(found := fmt.answer_blocks(text)) == 1 and found[0].split()[-1:] == [gold]"
+            ),
+            "earns",
+        ),
+        (
+            _reward("len(found := fmt.answer_blocks(text)) == 1 and found[0].endswith(gold)"),
+            "A hole is left",
+        ),
         (_reward("fmt.answer_blocks(text) == [gold] or -1"), "a wrong one -1.00"),
-        ("lambda completions, answer, **columns: [fmt.answer_blocks(text) for text in completions]", "a list of messages"),
+        (
+            "lambda completions, answer, **columns: [fmt.answer_blocks(text) for text in "
+            "completions]",
+            "a list of messages",
+        ),
         (_reward("1"), "A hole is left, 'honest and wrong'"),
         (_reward("0"), "An honest right answer earns 0.00, not 1.0"),
         (_reward("float('nan')"), "returned nan, which is no finite number"),
@@ -57,12 +77,18 @@ WRONG = {
 # The right answer in other forms: each must pass.
 RIGHT = {
     "best_attack": ["'the whole shape three times'"],
-    "share": ["0.88", "__import__('fractions').Fraction(8814, 10000)", "__import__('numpy').float32(0.8814)"],
+    "share": [
+        "0.88",
+        "__import__('fractions').Fraction(8814, 10000)",
+        "__import__('numpy').float32(0.8814)",
+    ],
     "strict_reward": [
         _reward("[block.strip() for block in fmt.answer_blocks(text)] == [gold]"),
-        "lambda prompts, completions, answer, **columns: [int(fmt.answer_blocks(one[0]['content']) == [gold]) "
+        "lambda prompts, completions, answer, **columns: "
+        "[int(fmt.answer_blocks(one[0]['content']) == [gold]) "
         "for one, gold in zip(completions, answer)]",
-        "lambda completions, answer, **columns: [fmt.answer_blocks(completion_text(completions.pop(0))) == [answer.pop(0)] "
+        "lambda completions, answer, **columns: "
+        "[fmt.answer_blocks(completion_text(completions.pop(0))) == [answer.pop(0)] "
         "for _ in [*answer]]",
     ],
 }
@@ -71,9 +97,19 @@ RIGHT = {
 def context(run) -> dict:
     """The data of the run, and the rewards as the notebook defines them."""
     data = run.section("data")
-    names = {"fmt": TagFormat.parse(data["tags"]), "settings": presets.from_manifest(data["settings"])}
-    names |= {"train": pd.read_parquet(run.require("data/train.parquet")), "Lab": Lab, "completion_text": completion_text}
+    names = {
+        "fmt": TagFormat.parse(data["tags"]),
+        "settings": presets.from_manifest(data["settings"]),
+    }
+    names |= {
+        "train": pd.read_parquet(run.require("data/train.parquet")),
+        "Lab": Lab,
+        "completion_text": completion_text,
+    }
     for cell in nbformat.read(NOTEBOOKS / "02_reward_functions.ipynb", as_version=4).cells:
-        if cell.source.startswith("def contains_answer_reward(") or "\nreward_functions = [" in cell.source:
+        if (
+            cell.source.startswith("def contains_answer_reward(")
+            or "\nreward_functions = [" in cell.source
+        ):
             exec(cell.source, names)
     return names

@@ -33,9 +33,15 @@ WRONG = {
 
 # The right answer in other forms: each must pass.
 RIGHT = {
-    "advantages": ["(1.47, -0.34, -0.34, -0.79)", "__import__('numpy').array([1.471, -0.34, -0.34, -0.792])"],
+    "advantages": [
+        "(1.47, -0.34, -0.34, -0.79)",
+        "__import__('numpy').array([1.471, -0.34, -0.34, -0.792])",
+    ],
     "push": ["2.23", "2.2", "__import__('fractions').Fraction(223, 100)"],
-    "betas": ["{'C': 0.01, 'B': 10.0, 'A': 1.0}", "{'A': __import__('numpy').int64(1), 'B': 10, 'C': 0.01}"],
+    "betas": [
+        "{'C': 0.01, 'B': 10.0, 'A': 1.0}",
+        "{'A': __import__('numpy').int64(1), 'B': 10, 'C': 0.01}",
+    ],
 }
 
 

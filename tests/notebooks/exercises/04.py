@@ -43,4 +43,8 @@ def context(run) -> dict:
     """The history of the run, and the names that the notebook has imported by then."""
     history = read_metrics(run.require("metrics.csv"))
     names = {"PROJECT": PROJECT, "shown": shown, "plots": plots}
-    return names | {"history": history, "first_and_last": first_and_last, "read_metrics": read_metrics}
+    return names | {
+        "history": history,
+        "first_and_last": first_and_last,
+        "read_metrics": read_metrics,
+    }

@@ -17,19 +17,26 @@ WRONG = {
         ("evaluation['baseline']['pass_at_k']['1']['value'] ** 8", "all eight samples are right"),
         ("(1 - evaluation['baseline']['pass_at_k']['1']['value']) ** 8", "all eight are wrong"),
         ("1 - evaluation['baseline']['pass_at_k']['1']['value'] ** 8", "at least one wrong"),
-        ("100 - 100 * (1 - evaluation['baseline']['pass_at_k']['1']['value']) ** 8", "divide by 100"),
+        (
+            "100 - 100 * (1 - evaluation['baseline']['pass_at_k']['1']['value']) ** 8",
+            "divide by 100",
+        ),
         ("10**400", "one number between 0 and 1"),
         ("[0.5]", "one number between 0 and 1"),
         ("0.5", "eight wrong ones in a row"),
     ],
     "wilson": [
         (
-            "lambda right, n: [right / n + side * 1.96 * (right / n * (1 - right / n) / n) ** 0.5 for side in (-1, 1)]",
+            "lambda right, n: [right / n + side * 1.96 * (right / n * (1 - right / n) / n) ** 0.5 "
+            "for side in (-1, 1)]",
             "no width",
         ),
         ("lambda right, n: right / n", "must return two numbers"),
         ("lambda right, n: (100 * right / n - 7, 100 * right / n + 5)", "per cent"),
-        ("lambda right, n: (0.945, 0.826) if n == 100 else (1.0, 0.839)", "lower bound comes first"),
+        (
+            "lambda right, n: (0.945, 0.826) if n == 100 else (1.0, 0.839)",
+            "lower bound comes first",
+        ),
         ("lambda right, n: (right / n - 0.06, right / n + 0.06)", "Your middle is p"),
         ("lambda right, n: (0.84, 0.99)", "divided by 1 + z²/n"),
         ("lambda right, n: (0.885, 0.06)", "middle and half width"),
@@ -41,10 +48,16 @@ WRONG = {
 
 # The right answer in other forms: each must pass.
 RIGHT = {
-    "p_value": ["0.125", "0.13", "__import__('fractions').Fraction(1, 8)", "__import__('decimal').Decimal('0.125')"],
+    "p_value": [
+        "0.125",
+        "0.13",
+        "__import__('fractions').Fraction(1, 8)",
+        "__import__('decimal').Decimal('0.125')",
+    ],
     "pass_at_8": ["round(1 - (1 - evaluation['baseline']['pass_at_k']['1']['value']) ** 8, 2)"],
     "wilson": [
-        "lambda right, n: __import__('numpy').array([0.8256, 0.9448] if n == 100 else [0.8389, 1.0])",
+        "lambda right, n: __import__('numpy').array([0.8256, 0.9448] if n == 100 else [0.8389, "
+        "1.0])",
         "lambda right, n: [0.83, 0.94] if n == 100 else [0.84, 1]",
     ],
 }

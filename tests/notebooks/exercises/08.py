@@ -1,4 +1,6 @@
-"""Plausible wrong answers to the exercises of notebook 08, each with words that its message must contain."""
+"""Plausible wrong answers to the exercises of notebook 08, each with words that its message must
+contain.
+"""
 
 WRONG = {
     "worst": [
