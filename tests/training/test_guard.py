@@ -192,7 +192,11 @@ def test_a_reward_that_fails_in_the_last_step_is_reported_too(run):
 
 
 @pytest.mark.parametrize(
-    "bound", [lambda reward: reward, lambda reward: functools.partial(reward, some="option")]
+    "bound",
+    [
+        pytest.param(lambda reward: reward, marks=pytest.mark.slow),
+        lambda reward: functools.partial(reward, some="option"),
+    ],
 )
 def test_an_adaptive_reward_goes_on_where_the_checkpoint_left_it(run, bound):
     adaptive = AdaptiveReward(hopeless_reward)
