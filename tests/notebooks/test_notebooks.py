@@ -269,7 +269,7 @@ def test_an_interrupted_training_loses_nothing_and_goes_on(executed, python):
     kept = [name for name in hashes(run.folder) if not name.startswith(("checkpoints", "manifest", "asked"))]
     before = hashes(run.folder)
     command = [python, "-m", "helpers", "run", "--run", run.name, "--only", "03"]
-    command += ["-p", "seed=5", "-p", "max_steps=12", "-p", "save_steps=4"]
+    command += ["-p", "seed=5", "-p", "max_steps=6", "-p", "save_steps=2"]
     process = subprocess.Popen(
         command,
         cwd=PROJECT,
@@ -283,7 +283,7 @@ def test_an_interrupted_training_loses_nothing_and_goes_on(executed, python):
     settings = run.folder / "checkpoints" / "settings.json"
     while time.monotonic() < deadline and process.poll() is None:
         fresh = settings.exists() and json.loads(settings.read_text())["seed"] == 5
-        if fresh and (run.folder / "checkpoints" / "checkpoint-4" / "trainer_state.json").exists():
+        if fresh and (run.folder / "checkpoints" / "checkpoint-2" / "trainer_state.json").exists():
             break
         time.sleep(0.1)
     process.send_signal(signal.SIGINT)
@@ -296,7 +296,7 @@ def test_an_interrupted_training_loses_nothing_and_goes_on(executed, python):
     copy = (run.folder / "notebooks" / "03_grpo_training.ipynb").read_text()
     assert "continuing the interrupted training from step" in copy
     history = pd.read_csv(run.require("metrics.csv"))
-    assert list(history["step"]) == list(range(1, 13)), "each step once"
+    assert list(history["step"]) == list(range(1, 7)), "each step once"
     assert run.section("training")["seed"] == 5
 
 

@@ -194,6 +194,7 @@ def test_a_base_that_was_not_merged_is_refused_with_what_it_does(saved, tokenize
         merging.verify(save(model, tokenizer, tmp_path / "base"), tokenizer, PROMPTS, saved[1])
 
 
+@pytest.mark.slow
 def test_a_merge_that_cannot_be_loaded_is_refused(saved, tokenizer):
     folder, expected = saved
     (folder / "model.safetensors").write_bytes(b"not weights")
@@ -250,6 +251,7 @@ def sharp(adapter):
     return in_16_bits(adapter)
 
 
+@pytest.mark.slow
 def test_a_sound_merge_in_16_bits_is_not_refused_whatever_the_size_of_its_logits(sharp, tokenizer, tmp_path):
     computed_in_16 = prompt_logits(sharp, tokenizer, PROMPTS)
     expected = merging.witnesses(sharp, tokenizer, PROMPTS)

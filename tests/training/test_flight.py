@@ -67,7 +67,9 @@ def fly(policy, folder, rewards, rows=ROWS, settings=SETTINGS) -> flight.Trial:
     return flight.trial_step(*policy, config(folder), rewards, rows, settings, this_machine())
 
 
-@pytest.mark.parametrize(("passes", "accumulated", "iterations"), [(2, 1, 1), (3, 2, 1), (1, 1, 2)])
+@pytest.mark.parametrize(
+    ("passes", "accumulated", "iterations"), [(2, 1, 1), pytest.param(3, 2, 1, marks=pytest.mark.slow), (1, 1, 2)]
+)
 def test_where_a_round_of_sampling_serves_several_steps_the_forecast_is_from_one_that_samples(
     policy, tmp_path, monkeypatch, passes, accumulated, iterations
 ):

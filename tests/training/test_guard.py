@@ -158,7 +158,13 @@ def test_a_reward_that_fails_in_the_last_step_is_reported_too(run):
     assert last_checkpoint(run.path("checkpoints")).name == "checkpoint-1"
 
 
-@pytest.mark.parametrize("bound", [lambda reward: reward, lambda reward: functools.partial(reward, some="option")])
+@pytest.mark.parametrize(
+    "bound",
+    [
+        pytest.param(lambda reward: reward, marks=pytest.mark.slow),
+        lambda reward: functools.partial(reward, some="option"),
+    ],
+)
 def test_an_adaptive_reward_goes_on_where_the_checkpoint_left_it(run, bound):
     adaptive = AdaptiveReward(hopeless_reward)
     train(run, [bound(adaptive)], max_steps=3)

@@ -177,6 +177,7 @@ def test_what_was_recorded_of_vllm_is_what_is_installed():
         assert set(VLLM[f"LLM.{name}"]) <= set(inspect.signature(getattr(LLM, name)).parameters)
 
 
+@pytest.mark.slow
 def test_every_preset_builds_its_configuration(python, tmp_path):
     (cell,) = (cell for cell in code_cells("03") if "config = GRPOConfig(" in cell)
     cell = cell.replace("checkpoint = checkpoints.begin(folder, settings, seed)\n", "")
