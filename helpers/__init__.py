@@ -1,6 +1,4 @@
-"""What the notebooks share: a folder a stage, in the order of the notebooks.
-
-A stage imports only from those above it.
+"""What the notebooks share: a folder a stage, in their order. A stage imports only from those before it.
 
 | notebook | folder | tests |
 |---|---|---|
@@ -10,15 +8,12 @@ A stage imports only from those above it.
 | 03 GRPO training | `helpers/training/` | `tests/training/` |
 | 04 Training metrics | `helpers/metrics/` | `tests/metrics/` |
 | 05 Merge and inference | `helpers/results/` | `tests/results/` |
-| `python -m helpers run`, `sweep`, `reproduce` | `helpers/commands/` | `tests/commands/` |
-| `python -m helpers teach` | `helpers/commands/` | `tests/commands/` |
+| `python -m helpers COMMAND` | `helpers/commands/` | `tests/commands/` |
 | the embedded models | `helpers/pocket/` | `tests/pocket/` |
 
-Every stage uses `environment` (the machine) with `cards` (its GPUs) and `bundle` (its packages
-without a network), `runs` (the run folder), `shapes` (of its files), `presets` (the settings),
-`formats` (the tags) and `diagrams` (what a drawing explains, and how a figure is shown). The
-lessons, notebooks 06 to 10, take from all stages. Importing this package imports nothing
-heavy: no torch, no pandas.
+Every stage uses `environment` (the machine), `runs` (the run folder), `presets` (the settings),
+`tags` (of a completion) and `figures` (diagrams, and how a figure is shown). The lessons, notebooks
+06 to 10, take from all stages. Importing this package imports nothing heavy: no torch, no pandas.
 """
 
 import os

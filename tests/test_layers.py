@@ -11,10 +11,10 @@ import helpers
 from helpers import PROJECT
 
 HELPERS = PROJECT / "helpers"
-# imports run one way
-STAGES = ["data", "rewards", "environments", "training", "metrics", "results", "batch", "teaching"]
+# Imports run one way.
+STAGES = ["data", "rewards", "agents", "training", "metrics", "results", "commands"]
 PIPELINE = ["data", "rewards", "training", "metrics", "results"]  # notebooks 01 to 05
-COMMON = ["environment", "bundle", "cards", "shapes", "runs", "presets", "formats", "diagrams"]
+COMMON = ["environment", "bundle", "cards", "shapes", "runs", "presets", "tags", "figures"]
 MODULES = sorted(path.relative_to(PROJECT) for path in HELPERS.rglob("*.py"))
 
 
@@ -44,7 +44,9 @@ def allowed(part: str) -> set[str]:
     """What a part of `helpers` may import: itself, the common files, and the stages before it."""
     before = STAGES[: STAGES.index(part)] if part in STAGES else []
     if part == "pocket":
-        before = ["data", "environments"]
+        before = ["data", "agents"]
+    if part == "environments":
+        before = ["agents"]
     if part == "__main__":
         before = STAGES
     return {part, *before, *COMMON}
@@ -60,7 +62,7 @@ def test_a_stage_imports_only_from_those_before_it(module):
 def test_the_rule_would_notice_an_import_that_runs_back_up():
     assert imported(
         "def f():\n    from helpers.results import card\n    import helpers.commands.grid\n"
-    ) == {"results", "batch"}
+    ) == {"results", "commands"}
     assert imported("from helpers import PROJECT, presets") == {"presets"}
     assert not imported("from helpers.results import card") <= allowed("training")
     assert imported("from helpers.data import tasks") <= allowed("training")
@@ -70,7 +72,7 @@ def test_common_files_import_no_stage_and_do_not_go_round():
     reached = {
         name: imported((HELPERS / f"{name}.py").read_text(encoding="utf-8")) for name in COMMON
     }
-    ordered = ["cards", "bundle", "environment", "formats", "diagrams", "shapes", "runs", "presets"]
+    ordered = ["cards", "bundle", "environment", "tags", "figures", "shapes", "runs", "presets"]
     for name, found in reached.items():
         assert found <= set(ordered[: ordered.index(name)]), f"{name} imports {found}"
 
