@@ -408,7 +408,7 @@ def _run(parsed: argparse.Namespace) -> int:
     from helpers.commands import subprocesses
 
     subprocesses.end_with_parent()
-    pipeline = _module("batch.pipeline")
+    pipeline = _module("commands.pipeline")
     if parsed.resume:
         if any(
             (
@@ -449,7 +449,9 @@ def _train(parsed: argparse.Namespace) -> int:
     if parsed.run and parsed.name:
         raise ValueError(f"name one run: {parsed.run!r} or {parsed.name!r}.")
     run = parsed.run or parsed.name or "demo"
-    return _module("batch.train").train(run, given, parsed.fresh, parsed.resume, parsed.processes)
+    return _module("commands.train").train(
+        run, given, parsed.fresh, parsed.resume, parsed.processes
+    )
 
 
 def _doctor(parsed: argparse.Namespace) -> int:
@@ -539,7 +541,7 @@ def _settings(parsed: argparse.Namespace) -> dict:
         given["model"] = arguments.absolute(parsed.model)
     others = [name for name in given if name not in (*SETTINGS, "preset")]
     try:
-        parameters = _module("batch.pipeline").defaults(None) if others else {}
+        parameters = _module("commands.pipeline").defaults(None) if others else {}
     except ValueError:  # before the install
         parameters = {}
     for name in others:
@@ -652,7 +654,7 @@ def _generate(parsed: argparse.Namespace) -> int:
 
 
 def _report(parsed: argparse.Namespace) -> int:
-    from helpers.commands import report
+    from helpers.results import report
     from helpers.runs import Run
 
     run = Run(parsed.run)
@@ -679,14 +681,14 @@ def _checkpoint(parsed: argparse.Namespace) -> int:
 
 
 def _sweep(parsed: argparse.Namespace) -> int:
-    sweep, grid = _module("batch.sweep"), Path(parsed.grid)
+    sweep, grid = _module("commands.sweep"), Path(parsed.grid)
     if parsed.address and not parsed.on:
         raise ValueError(f"--address {parsed.address} is for --on ray: give both.")
     for other in ("emit", "collect", "watch"):
         if getattr(parsed, other):
             if parsed.on or parsed.jobs != 1:
                 raise ValueError(f"--{other} runs nothing: leave --on and --jobs out.")
-            return (_module("batch.watch").watch if other == "watch" else getattr(sweep, other))(
+            return (_module("commands.watch").watch if other == "watch" else getattr(sweep, other))(
                 grid, parsed.yes
             )
     return sweep.sweep(
@@ -697,11 +699,11 @@ def _sweep(parsed: argparse.Namespace) -> int:
 def _reproduce(parsed: argparse.Namespace) -> int:
     from helpers.runs import Run
 
-    return _module("batch.reproduce").reproduce(Run(parsed.run), parsed.only)
+    return _module("commands.reproduce").reproduce(Run(parsed.run), parsed.only)
 
 
 def _teach(parsed: argparse.Namespace) -> int:
-    made = _module("teaching.editions").make(parsed.edition, Path(parsed.to), parsed.only)
+    made = _module("commands.teach").make(parsed.edition, Path(parsed.to), parsed.only)
     for name, exercises in made.items():
         points = sum(exercise.points for exercise in exercises)
         found = f"{_count(len(exercises), 'exercise')}, {_count(points, 'point')}"
@@ -712,7 +714,7 @@ def _teach(parsed: argparse.Namespace) -> int:
 
 
 def _slides(parsed: argparse.Namespace) -> int:
-    number = _module("teaching.slides").make(parsed.route, Path(parsed.to))
+    number = _module("commands.slides").make(parsed.route, Path(parsed.to))
     print(
         f"{parsed.to}: {number} slides; arrows and space turn them, F shows them on the whole "
         "screen, ?print-pdf prints them"

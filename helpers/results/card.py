@@ -13,7 +13,10 @@ from pathlib import Path
 
 from huggingface_hub import EvalResult, ModelCardData
 
-from helpers.commands.report import (
+from helpers.data.sources import FILE_TYPES
+from helpers.metrics.diagnosis import diagnose
+from helpers.presets import EMBEDDED, PRESETS, SETTINGS, as_settings, with_overrides
+from helpers.results.report import (
     MODELS,
     Facts,
     interval,
@@ -24,9 +27,6 @@ from helpers.commands.report import (
     settings_of,
     verdict,
 )
-from helpers.data.sources import FILE_TYPES
-from helpers.metrics.diagnosis import diagnose
-from helpers.presets import EMBEDDED, PRESETS, SETTINGS, as_settings, with_overrides
 from helpers.runs import Run, atomic_write
 from helpers.tags import THINK_ANSWER, TagFormat
 from helpers.training.base import told

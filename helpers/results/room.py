@@ -17,8 +17,7 @@ from datetime import datetime
 from pathlib import Path
 
 from helpers import PROJECT
-from helpers.commands import report
-from helpers.results import students
+from helpers.results import report, students
 from helpers.results.students import Curve, Student
 from helpers.runs import atomic_write, refuse_to_replace
 

@@ -9,9 +9,8 @@ from browser import browse as in_chromium
 from browser import in_a_browser
 from finished import finished_run
 
-from helpers.commands import report
 from helpers.metrics import browse
-from helpers.results import card
+from helpers.results import card, report
 from helpers.rewards import correctness_reward
 from helpers.rewards.lab import Lab
 from helpers.rewards.lab.verdicts import marked

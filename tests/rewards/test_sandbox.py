@@ -354,10 +354,10 @@ def test_a_worker_that_is_not_installed(monkeypatch):
 
 @pytest.mark.parametrize(("has", "words"), [(-1, "no Landlock"), (3, "version 3 of Landlock")])
 def test_a_kernel_that_is_too_old(has, words, monkeypatch):
-    pytest.importorskip("sandlock", reason="sandlock is published for Linux only")
+    library = pytest.importorskip("sandlock", reason="sandlock is published for Linux only")
     from helpers.rewards.code import sandlock
 
-    monkeypatch.setattr(sandlock, "landlock_abi_version", lambda: has)
+    monkeypatch.setattr(library, "landlock_abi_version", lambda: has)
     sandlock._possible.cache_clear()
     with pytest.raises(ValueError, match=f"needs version 6 .*{words}"):
         run_code([Job("1")], backend="sandlock")

@@ -238,7 +238,10 @@ def test_a_worker_killed_at_its_work_is_replaced():
 
 @linux
 def test_workers_are_started_before_the_first_answer_needs_them():
-    program = "import sys, time; from helpers.rewards import correctness_reward, symbolic\n"
+    program = (
+        "import sys, time; from helpers.rewards import correctness_reward\n"
+        "from helpers.rewards.answers import symbolic\n"
+    )
     program += "correctness_reward(['<answer>no</answer>'], answer=[sys.argv[1]])\n"
     program += "symbolic._wait_for_the_warm(); print(symbolic._idle.qsize() > 0)"
     for gold, started in (("x^2 + 1", "True"), ("42", "False")):
@@ -274,9 +277,7 @@ def test_a_batch_asks_a_repeated_question_once():
 
 @linux
 def test_a_worker_ends_with_the_process_that_started_it():
-    program = (
-        "import os; from helpers.rewards import symbolic; print(symbolic.equal([('x+1', '1+x')]), "
-    )
+    program = "import os; from helpers.rewards.answers import symbolic; print(symbolic.equal([('x+1', '1+x')]), "
     program += "symbolic._idle.queue[0].process.pid)"
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=300
