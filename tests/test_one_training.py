@@ -14,10 +14,11 @@ from finished import change, entry, finished_run
 from papermill.exceptions import PapermillExecutionError
 
 from helpers import PROJECT
-from helpers.commands import pipeline, report
+from helpers.commands import pipeline
 from helpers.data.tasks import load_task, save
 from helpers.metrics import comparing
 from helpers.presets import PRESETS
+from helpers.results import report
 from helpers.runs import LESSONS, TRAINING_LOCK, Run, held
 from helpers.training import checkpoints
 

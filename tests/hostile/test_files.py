@@ -7,11 +7,11 @@ import shutil
 import pytest
 from finished import finished_run
 
-from helpers.commands import generate, report
+from helpers.commands import generate
 from helpers.metrics import comparing
 from helpers.metrics.history import read_metrics
 from helpers.presets import PRESETS
-from helpers.results import card
+from helpers.results import card, report
 from helpers.results.answering import weights_identity
 from helpers.rewards.lab import verdicts
 from helpers.runs import Run

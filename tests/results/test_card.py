@@ -12,10 +12,10 @@ from huggingface_hub import ModelCard, ModelCardData
 
 from helpers import presets
 from helpers.__main__ import _parser
-from helpers.commands import arguments, report
+from helpers.commands import arguments
 from helpers.environment import this_machine
 from helpers.presets import PRESETS, as_settings
-from helpers.results import card
+from helpers.results import card, report
 from helpers.runs import Run
 
 # what the hub's own check demands of a data set's type
