@@ -93,7 +93,7 @@ def test_a_question_of_each_difficulty_is_measured(printed):
 
 
 def test_the_merge_has_a_picture_that_can_be_read_aloud(printed):
-    assert printed("diagrams.merge()").startswith("Three matrices before the merge")
+    assert printed("figures.merge()").startswith("Three matrices before the merge")
 
 
 # --- What is said beside the committed tables -----------------------------------------------------

@@ -144,7 +144,7 @@ def test_the_flight_check_says_what_the_training_will_take(executed):
     }
     (parts,) = [text for source, text in printed.items() if "memory.check(" in source]
     assert "frozen weights" in parts and "at most, while" in parts
-    (forecast,) = [text for source, text in printed.items() if "flight.trial_step(" in source]
+    (forecast,) = [text for source, text in printed.items() if "trial_step.trial_step(" in source]
     tokens = 12 * 64 * presets.PRESETS["pocket"].max_completion_length
     assert "12 steps: at most" in forecast and f"{tokens:,} sampled tokens" in forecast
 
