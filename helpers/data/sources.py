@@ -115,6 +115,14 @@ HUB_SETS = {
 }
 
 
+# Without the hub: word problems like those of GSM8K, generated (GSM-Symbolic, arXiv 2410.05229).
+STAND_INS = {"openai/gsm8k": "reasoning-gym/gsm_symbolic"}
+
+
+class Unreachable(ValueError):
+    """A hub data set that cannot be fetched because the hub cannot be reached."""
+
+
 def _hub(source: str, columns: dict[str, str] | None) -> Iterator[dict]:
     import datasets
 
@@ -123,12 +131,18 @@ def _hub(source: str, columns: dict[str, str] | None) -> Iterator[dict]:
     known = HUB_SETS.get(name, {"holdout": "test"} if Path(name).is_dir() else {})
     try:
         splits = datasets.load_dataset(name, config or known.get("config"))
+    except ConnectionError as error:
+        reason = str(error).splitlines()[0][:200]
+        raise Unreachable(
+            f"data set {source!r} could not be fetched: the hub cannot be reached ({reason}). "
+            "Check the network, or take source=arithmetic/sums or a file of your own, which need "
+            "none."
+        ) from None
     except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
         raise ValueError(
             f"data set {source!r} could not be loaded ({type(error).__name__}: "
-            f"{str(error).splitlines()[0][:200]}). Check the spelling, the network, and, for a "
-            "gated set, that HF_TOKEN is set. arithmetic/sums or a file of your own need no "
-            "network."
+            f"{str(error).splitlines()[0][:200]}). Check the spelling, and, for a gated set, "
+            "that HF_TOKEN is set."
         ) from None
     held_out = known.get("holdout")
     has_own_holdout = held_out in splits

@@ -22,7 +22,7 @@ import numpy as np
 import pandas as pd
 
 from helpers.data.files import shortened
-from helpers.data.sources import Broken, read_source
+from helpers.data.sources import STAND_INS, Broken, Unreachable, read_source
 from helpers.presets import Preset, as_settings
 from helpers.runs import TRAINING_LOCK, Run, atomic_write, held, write_json
 from helpers.tags import THINK_ANSWER, TagFormat
@@ -63,6 +63,7 @@ def load_task(
     count_tokens: Callable[[list[dict] | str], int] | None = None,
     max_prompt_tokens: int | None = None,
     max_completion_tokens: int | None = None,
+    stand_in: bool = False,
     kind: str | None = None,
     kind_of: Callable[[dict], str] | None = None,
 ) -> Task:
@@ -79,6 +80,8 @@ def load_task(
         max_prompt_tokens are dropped, because TRL does not truncate them; so are answers that,
         rendered in `tags` without any reasoning, are over max_completion_tokens, because no
         completion could give them. Only rows that may be used are measured.
+    stand_in: if the hub cannot be reached, take the source that can replace openai/gsm8k
+        (`sources.STAND_INS`), and print so; `report["source"]` names what was read.
     kind: how all answers are judged, one of `rewards.kinds.KINDS`; written to a column `kind`,
         which correctness_reward reads. Without it each answer's kind is recognised.
     kind_of: the kind of a row's answer (`rewards.kinds.kind_of_row`); with it
@@ -95,8 +98,19 @@ def load_task(
     limits = _Limits(count_tokens, max_prompt_tokens, max_completion_tokens, system, tags)
     sizes = {"train_size": train_size, "holdout_size": holdout_size, "seed": seed}
     stated = {"kind": kind} if kind else {}
-    rows = read_source(source, columns, **sizes)
-    train, holdout = _drawn(rows, source, limits, account := _Account(), **sizes)
+    account, rows = _Account(), read_source(source, columns, **sizes)
+    try:
+        train, holdout = _drawn(rows, source, limits, account, **sizes)
+    except Unreachable as unreachable:
+        if not stand_in or source not in STAND_INS:
+            raise
+        source = STAND_INS[source]
+        print(
+            f"{unreachable}\nTAKING {source} IN ITS PLACE: similar word problems, generated here; "
+            "results are not GSM8K's."
+        )
+        rows = read_source(source, None, **sizes)
+        train, holdout = _drawn(rows, source, limits, account, **sizes)
     for row in train + holdout:
         row.pop("split", None)
         row |= {"prompt": _prompt(system, row["question"])} | stated
@@ -403,12 +417,13 @@ def _tables(*parts: list[dict]) -> tuple[list[pd.DataFrame], dict[str, str]]:
     for rows in parts:
         columns = {}
         for name in names:
-            values = [row.get(name) for row in rows]
-            columns[name] = pd.Series(values, dtype=object).infer_objects()
-            if name not in _OURS and (why := _obstacle(columns[name].to_frame(name))):
+            column = pd.Series([row.get(name) for row in rows], dtype=object, name=name)
+            if name not in _OURS and (why := _obstacle(column)):
                 left_out.setdefault(name, why)
+            else:
+                columns[name] = column.infer_objects()
         tables.append(pd.DataFrame(columns))
-    tables = [table.drop(columns=list(left_out)) for table in tables]
+    tables = [table.drop(columns=list(left_out), errors="ignore") for table in tables]
     left_out = {shortened(name, 40): why for name, why in left_out.items()}
     if left_out:
         told = "; ".join(f"{name} ({why})" for name, why in left_out.items())
@@ -416,10 +431,10 @@ def _tables(*parts: list[dict]) -> tuple[list[pd.DataFrame], dict[str, str]]:
     return tables, left_out
 
 
-def _obstacle(column: pd.DataFrame) -> str | None:
-    """Why a table of one column cannot be stored in Parquet: it is written, and read back."""
+def _obstacle(column: pd.Series) -> str | None:
+    """Why a column cannot be stored in Parquet: it is written, and read back."""
     try:
-        pd.read_parquet(io.BytesIO(column.to_parquet(index=False)))
+        pd.read_parquet(io.BytesIO(column.infer_objects().to_frame().to_parquet(index=False)))
     # Arrow's own, OverflowError, UnicodeEncodeError, TypeError: whatever the values provoke
     except Exception as error:
         said = error.args[0] if error.args else "no reason given"
