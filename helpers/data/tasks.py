@@ -413,22 +413,22 @@ def _tables(*parts: list[dict]) -> tuple[list[pd.DataFrame], dict[str, str]]:
     A column that Parquet cannot store is left out, so that it stops no run; that is printed, too.
     """
     names = dict.fromkeys([*_OURS, *(name for rows in parts for row in rows for name in row)])
-    tables, left_out = [], {}
-    for rows in parts:
-        columns = {}
-        for name in names:
-            column = pd.Series([row.get(name) for row in rows], dtype=object, name=name)
-            if name not in _OURS and (why := _obstacle(column)):
-                left_out.setdefault(name, why)
-            else:
-                columns[name] = column.infer_objects()
-        tables.append(pd.DataFrame(columns))
-    tables = [table.drop(columns=list(left_out), errors="ignore") for table in tables]
+    tables, left_out = [{} for _ in parts], {}
+    for name in names:
+        columns = [
+            pd.Series([row.get(name) for row in rows], dtype=object, name=name) for rows in parts
+        ]
+        why = None if name in _OURS else next(filter(None, map(_obstacle, columns)), None)
+        if why:
+            left_out[name] = why
+            continue
+        for table, column in zip(tables, columns, strict=True):
+            table[name] = column.infer_objects()
     left_out = {shortened(name, 40): why for name, why in left_out.items()}
     if left_out:
         told = "; ".join(f"{name} ({why})" for name, why in left_out.items())
         print(f"columns left out: {told}")
-    return tables, left_out
+    return [pd.DataFrame(table) for table in tables], left_out
 
 
 def _obstacle(column: pd.Series) -> str | None:
