@@ -8,7 +8,6 @@ from finished import finished_run
 from helpers.commands import report
 from helpers.metrics import comparing
 from helpers.metrics.history import read_metrics
-from helpers.results import card
 from helpers.rewards.lab import verdicts
 from helpers.runs import Run
 
@@ -43,11 +42,11 @@ def run(finished, tmp_path, monkeypatch) -> Run:
 
 
 def readers(run: Run) -> list:
-    """What reads a run; of report and card, what is read and not what is drawn."""
+    """What reads a run; of the report, what is read and not what is drawn."""
     both = [run, Run("other")]
     return [
         lambda: report.read(run),
-        lambda: card.command(report.read(run), card._asked(run)),
+        lambda: [run.section("data"), run.section("training")],
         lambda: comparing.settings_that_differ(both),
         lambda: comparing.outcomes(both),
         lambda: verdicts.against_report(run, [len], [1.0]),
