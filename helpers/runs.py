@@ -384,7 +384,7 @@ def held(folder: Path, what: str, name: str = _LOCK, mend: str = _MEND) -> Itera
     ends with its process, however that ends. Between machines it holds on a disk that passes locks
     on (NFS 4, Lustre mounted with `flock`, CephFS, GPFS).
     """
-    from filelock import Timeout  # missing before the install, as `doctor` imports this module
+    from filelock import SoftFileLock, Timeout  # missing before the install, unlike this module
 
     lock = _file_lock(folder / name)
     try:
@@ -396,10 +396,11 @@ def held(folder: Path, what: str, name: str = _LOCK, mend: str = _MEND) -> Itera
             f"{folder} cannot be written ({error.strerror}); GRPO_RUNS_DIR names the runs folder."
         ) from None
     since = datetime.now().astimezone().isoformat(sep=" ", timespec="seconds")
+    who = f"process {os.getpid()} on {platform.node()} since {since}"
     try:
-        (folder / name).write_text(
-            f"process {os.getpid()} on {platform.node()} since {since}", encoding="utf-8"
-        )
+        if not isinstance(lock, SoftFileLock):  # on a disk without locks; it writes who itself
+            with contextlib.suppress(OSError):  # Windows: nobody may write or read a locked file
+                (folder / name).write_text(who, encoding="utf-8")
         yield
     finally:
         lock.release()
@@ -430,7 +431,10 @@ def _file_lock(path: Path):
 
 
 def _named_in(lock) -> str:
-    return Path(lock.lock_file).read_text(encoding="utf-8").strip() or "another process"
+    try:
+        return Path(lock.lock_file).read_text(encoding="utf-8").strip() or "another process"
+    except OSError:
+        return "another process"
 
 
 def end_with(parent: int, patience: float) -> None:
