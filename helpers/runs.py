@@ -130,12 +130,13 @@ class Run:
         _put_back(path)
         if path.exists():
             return path
-        notebook = self.notebook_of(relative)
-        which = f"notebook {notebook}" if notebook else "the notebooks before this one"
         raise FileNotFoundError(
-            f"{self.show(relative)} is not there. Run {which} first, with the same run name: "
-            f"`{self._command(notebook)}`."
+            f"{self.show(relative)} is not there. {self._run_first(self.notebook_of(relative))}"
         )
+
+    def _run_first(self, notebook: str | None) -> str:
+        which = f"notebook {notebook}" if notebook else "the notebooks before this one"
+        return f"Run {which} first, with the same run name: `{self._command(notebook)}`."
 
     def _command(self, notebook: str | None) -> str:
         only = f" --only {notebook[:2]}" if notebook else ""
@@ -339,10 +340,10 @@ class Run:
                 f"`python -m helpers run --run {self.name} --only 03,04,05`."
             )
         if name not in manifest:
-            self.require({"data": "data_report.json", "training": "adapter"}.get(name, name))
+            written = next((part for part, (_, section) in FILES.items() if section == name), name)
             raise FileNotFoundError(
-                f"{self.show('manifest.json')} has no section {name!r}, though the files are "
-                f"there. Rerun the notebook that writes it: `{self._command(None)}`."
+                f"{self.show('manifest.json')} has no section {name!r}. "
+                f"{self._run_first(self.notebook_of(written))}"
             )
         return manifest[name]
 
