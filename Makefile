@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: setup optional run test test-all gpu-check lint lab notebooks demo book slides bundle clean
+.PHONY: setup optional run test test-all gpu-check lint lab notebooks demo book slides clean
 
 setup: $(READY)
 
@@ -68,11 +68,6 @@ $(VENV)/.book: requirements-book.txt $(READY)
 slides: $(READY)
 	@mkdir -p build
 	@for route in 90 half-day two-days; do $(BIN)/python -m helpers slides --route $$route --to build/slides-$$route.html || exit; done
-
-# For a room without a network: the project and the wheels of the set for a CPU, for this Python and kind of machine.
-# TO=FOLDER, ALSO=macos,windows.
-bundle: $(READY)
-	@$(BIN)/python -m helpers bundle $(if $(TO),--to "$(TO)") $(if $(ALSO),--also $(ALSO))
 
 clean:
 	rm -rf $(VENV) build *.egg-info .pytest_cache .ruff_cache

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Installs into .venv, from the wheels of a bundle where they lie beside this file, and else from the network. `make setup` runs it.
+# Installs into .venv. `make setup` runs it.
 # PYTHON=python3.12 ./install.sh takes another Python; --optional and --gpu are those of `python -m helpers install`.
 set -eu
 CDPATH='' cd -- "$(dirname -- "$(readlink -f -- "$0" || echo "$0")")"  # a link to this file is followed

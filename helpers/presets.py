@@ -19,13 +19,13 @@ EMBEDDED = {
     POCKET_MODEL: "model",
     "pocket-extraction": "extraction_model",
     "pocket-functions": "functions_model",
+    "pocket-games": "games_model",
 }
-EMBEDDED["pocket-games"] = "games_model"
 
 
 @dataclass(frozen=True)
 class Preset:
-    """Everything a run needs to know.
+    """All settings of a run.
 
     Lengths in tokens, sizes in rows, memory in GB of the whole card.
 
@@ -86,7 +86,7 @@ class Preset:
     min_p: float = 0.0
     logging_steps: int = 1
     save_steps: int = 50
-    # as the training was launched (training/spread.py), not to be overridden; nor the stage of ZeRO
+    # how the training was launched, with the stage of ZeRO; set by that, never overridden
     processes: int = 1
     zero_stage: int = 0
 
@@ -97,20 +97,18 @@ class Preset:
 
     @property
     def context(self) -> int:
-        """Tokens that the model is loaded for: `max_seq_length`, or a prompt and its completion
-        together.
-        """
+        """Tokens that the model is loaded for: `max_seq_length`, or a prompt and a completion."""
         return self.max_seq_length or self.max_prompt_length + self.max_completion_length
 
     @property
     def completions_per_step(self) -> int:
-        """Completions that one optimiser step sees, of all processes."""
+        """Completions that one optimiser step sees, over all processes."""
         return self.processes * self.per_device_train_batch_size * self.gradient_accumulation_steps
 
     @property
     def completions_per_round(self) -> int:
-        """Completions that one round of sampling makes, of all processes; TRL calls it the
-        generation batch.
+        """Completions that one round of sampling makes, over all processes: TRL's generation
+        batch.
         """
         passes = self.steps_per_generation or self.gradient_accumulation_steps
         return self.processes * self.per_device_train_batch_size * passes
@@ -137,16 +135,24 @@ class Preset:
         return str(PROJECT / "helpers" / "pocket" / folder) if folder else self.model
 
 
-_POSITIVE = ("holdout_size", "max_prompt_length", "max_completion_length", "lora_rank")
-_POSITIVE += (
+_VLLM_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)  # vllm.config.lora.MaxLoRARanks, vLLM 0.31
+_LOSS_TYPES = ("grpo", "bnpo", "dr_grpo", "dapo", "cispo", "sapo", "luspo", "vespo")
+_AT_LEAST_1 = (
+    "train_size",
+    "holdout_size",
+    "max_prompt_length",
+    "max_completion_length",
+    "max_seq_length",
+    "lora_rank",
     "lora_alpha",
     "per_device_train_batch_size",
     "gradient_accumulation_steps",
+    "steps_per_generation",
     "num_iterations",
+    "max_steps",
+    "logging_steps",
+    "save_steps",
 )
-_POSITIVE += ("max_steps", "logging_steps", "save_steps")
-
-
 _RANGES = {
     "learning_rate": (1e-12, 1.0),
     "temperature": (1e-3, 10.0),
@@ -163,45 +169,20 @@ _RANGES = {
     "adam_beta1": (0.0, 0.999999),
     "adam_beta2": (0.0, 0.999999),
 }
-_VLLM_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)  # vllm.config.lora.MaxLoRARanks, vLLM 0.31
-# vllm/sampling_params.py, vLLM 0.31: below it takes 0.01, above it refuses
-_VLLM_TEMPERATURES = (0.01, 2.0)
-_BACKENDS = ("unsloth", "transformers")
-_ENGINES = ("auto", "transformers", "vllm")
-# Transformers knows more; these need no package and no argument beyond what is here.
-_OPTIMIZERS = (
-    "adamw_torch",
-    "adamw_torch_fused",
-    "adamw_8bit",
-    "adamw_bnb_8bit",
-    "paged_adamw_8bit",
-    "paged_adamw_32bit",
-)
-_OPTIMIZERS += (
-    "lion_8bit",
-    "lion_32bit",
-    "paged_lion_8bit",
-    "ademamix",
-    "ademamix_8bit",
-    "adafactor",
-    "rmsprop",
-    "sgd",
-)
-_SCHEDULES = (
-    "cosine",
-    "linear",
-    "constant",
-    "constant_with_warmup",
-    "cosine_with_restarts",
-    "polynomial",
-    "inverse_sqrt",
-)
-_LOSS_TYPES = ("grpo", "bnpo", "dr_grpo", "dapo", "cispo", "sapo", "luspo", "vespo")
+# `optim` and `lr_scheduler_type` are not here: Transformers names those it knows.
+_CHOICES = {
+    "loss_type": _LOSS_TYPES,
+    "scale_rewards": ("group", "batch", "none"),
+    "multi_objective_aggregation": ("sum_then_normalize", "normalize_then_sum"),
+    "importance_sampling_level": ("token", "sequence"),
+    "backend": ("unsloth", "transformers"),
+    "engine": ("auto", "transformers", "vllm"),
+}
 
 
 def _problems(preset: Preset) -> list[str]:
-    """What makes the settings impossible, one sentence each; types first, so that no later rule
-    trips over them.
+    """What makes the settings impossible, one sentence each; types first, for the other rules
+    depend on them.
     """
     for field in fields(preset):
         value, declared = getattr(preset, field.name), field.type
@@ -216,13 +197,10 @@ def _problems(preset: Preset) -> list[str]:
         if not fits:
             return [f"{field.name}={value!r} is not of type {declared}."]
     found = [
-        f"{name}={getattr(preset, name)} must be at least 1."
-        for name in _POSITIVE
-        if getattr(preset, name) < 1
+        f"{name}={value} must be at least 1."
+        for name in _AT_LEAST_1
+        if (value := getattr(preset, name)) is not None and value < 1
     ]
-    optional = ("train_size", "max_seq_length", "steps_per_generation")
-    given = {name: value for name in optional if (value := getattr(preset, name)) is not None}
-    found += [f"{name}={value} must be at least 1." for name, value in given.items() if value < 1]
     if preset.num_generations < 2:
         found.append(
             f"num_generations={preset.num_generations}: a group of one has nothing to compare; "
@@ -238,20 +216,8 @@ def _problems(preset: Preset) -> list[str]:
     return found
 
 
-_CHOICES = {
-    "loss_type": _LOSS_TYPES,
-    "scale_rewards": ("group", "batch", "none"),
-    "multi_objective_aggregation": ("sum_then_normalize", "normalize_then_sum"),
-    "importance_sampling_level": ("token", "sequence"),
-    "backend": _BACKENDS,
-    "engine": _ENGINES,
-    "optim": _OPTIMIZERS,
-    "lr_scheduler_type": _SCHEDULES,
-}
-
-
 def _misfits(preset: Preset) -> list[str]:
-    """Settings that are each possible and together are not."""
+    """Settings that are valid alone but not together."""
     found = list(_objective(preset))
     if preset.completions_per_round % preset.num_generations:
         rounds = (
@@ -260,37 +226,19 @@ def _misfits(preset: Preset) -> list[str]:
         processes = f"{preset.processes} processes x " if preset.processes > 1 else ""
         found.append(
             f"{processes}per_device_train_batch_size x {rounds} = {preset.completions_per_round} "
-            "completions a step are "
-            f"not whole groups of num_generations={preset.num_generations}; make the product a "
-            "multiple of it."
+            f"completions a step are not whole groups of num_generations={preset.num_generations}; "
+            "make the product a multiple of it."
         )
     needed = preset.max_prompt_length + preset.max_completion_length
     if preset.context < needed:
         found.append(
             f"max_seq_length={preset.max_seq_length} does not hold max_prompt_length + "
-            f"max_completion_length = {needed}; "
-            "raise it, or leave it out."
+            f"max_completion_length = {needed}; raise it, or leave it out."
         )
     if preset.warmup_steps >= max(2, preset.max_steps):
         found.append(
             f"warmup_steps={preset.warmup_steps:g} is not less than max_steps={preset.max_steps}: "
-            "the learning rate would "
-            "never be reached. Below 1 it is a fraction of the steps."
-        )
-    if preset.engine != "transformers" and preset.lora_rank > _VLLM_RANKS[-1]:
-        found.append(
-            f"lora_rank={preset.lora_rank}: vLLM serves adapters up to rank {_VLLM_RANKS[-1]}; "
-            "lower it, or set "
-            "engine='transformers'."
-        )
-    if (
-        preset.engine != "transformers"
-        and not _VLLM_TEMPERATURES[0] <= preset.temperature <= _VLLM_TEMPERATURES[1]
-    ):
-        found.append(
-            f"temperature={preset.temperature}: vLLM samples at {_VLLM_TEMPERATURES[0]:g} to "
-            f"{_VLLM_TEMPERATURES[1]:g}; set "
-            "engine='transformers' for another."
+            "the learning rate would never be reached. Below 1 it is a fraction of the steps."
         )
     if preset.engine == "vllm" and preset.backend != "unsloth":
         found.append(
@@ -300,7 +248,7 @@ def _misfits(preset: Preset) -> list[str]:
     return found
 
 
-# Read off GRPOTrainer._compute_loss of TRL 1.15, which says nothing of it.
+# As GRPOTrainer._compute_loss of TRL 1.15 has it, which does not warn.
 _IGNORED = {
     "cispo": ["epsilon"],
     "sapo": ["epsilon", "epsilon_high"],
@@ -309,8 +257,8 @@ _IGNORED = {
 
 
 def _objective(preset: Preset) -> Iterator[str]:
-    """What does not go together in the objective, one sentence each: ignored, or of another effect
-    than its name says.
+    """Settings of the objective that would be ignored, or do something else than their names say,
+    one sentence each.
     """
     loss, of_loss = preset.loss_type, f"loss_type={preset.loss_type!r}"
     ignored = [(name, of_loss) for name in _IGNORED.get(loss, [])]
@@ -323,14 +271,12 @@ def _objective(preset: Preset) -> Iterator[str]:
     if loss == "cispo" and preset.epsilon_high < 1:
         yield (
             f"epsilon_high={preset.epsilon_high}: {of_loss} cuts the ratio off at epsilon_high "
-            "itself, so below 1 always; set "
-            "epsilon_high=5.0 (ScaleRL), for example."
+            "itself, so below 1 always; set epsilon_high=5.0 (ScaleRL), for example."
         )
     if loss == "dr_grpo" and preset.scale_rewards == "group":
         yield (
             f"scale_rewards='group': {of_loss} is defined without it, and Unsloth drops it, on a "
-            "GPU only; set "
-            "scale_rewards='none'."
+            "GPU only; set scale_rewards='none'."
         )
     if loss == "luspo" and preset.importance_sampling_level == "token":
         yield (
@@ -340,8 +286,7 @@ def _objective(preset: Preset) -> Iterator[str]:
     if loss == "vespo" and preset.importance_sampling_level == "sequence":
         yield (
             f"importance_sampling_level='sequence': {of_loss} has one weight per completion "
-            "already, and only the KL would "
-            "change; leave it at 'token'."
+            "already, and only the KL would change; leave it at 'token'."
         )
     if (
         loss in ("bnpo", "dr_grpo", "dapo", "cispo")
@@ -349,13 +294,7 @@ def _objective(preset: Preset) -> Iterator[str]:
     ):
         yield (
             f"importance_sampling_level='sequence': with {of_loss} a completion would count by "
-            "its length; GSPO is "
-            "loss_type='grpo'."
-        )
-    if preset.vllm_importance_sampling_correction and loss == "vespo":
-        yield (
-            f"vllm_importance_sampling_correction=True: TRL refuses it with {of_loss} and one "
-            "ratio per completion."
+            "its length; GSPO is loss_type='grpo'."
         )
     if preset.vllm_importance_sampling_correction and preset.engine == "transformers":
         yield (
@@ -464,9 +403,7 @@ _TABLE = (
 SETTINGS = [
     f.name for f in fields(Preset) if f.name not in ("name", "needs_gb", "processes", "zero_stage")
 ]
-# Those that notebook 03 takes, for a training of its own on data that 01 has prepared; the others
-# are 01's.
-_OF_DATA_AND_MODEL = [
+_OF_DATA_AND_MODEL = (
     "model",
     "source",
     "train_size",
@@ -474,24 +411,25 @@ _OF_DATA_AND_MODEL = [
     "max_prompt_length",
     "max_seq_length",
     "load_in_4bit",
-]
-_OF_DATA_AND_MODEL += [
     "gpu_memory_utilization",
     "gradient_checkpointing",
     "adam_beta1",
     "adam_beta2",
-]
-_OF_DATA_AND_MODEL += ["logging_steps"]
-# What may be chosen of the loss, which nothing reads that only samples.
-_OBJECTIVE = [
+    "logging_steps",
+)
+# Settings of the loss, which nothing reads that only samples.
+_OBJECTIVE = (
     "loss_type",
     "epsilon",
     "epsilon_high",
     "scale_rewards",
     "multi_objective_aggregation",
-]
-_OBJECTIVE += ["importance_sampling_level", "mask_truncated_completions", "num_iterations"]
-_OBJECTIVE += ["vllm_importance_sampling_correction"]
+    "importance_sampling_level",
+    "mask_truncated_completions",
+    "num_iterations",
+    "vllm_importance_sampling_correction",
+)
+# Those that notebook 03 takes, for a training of its own on data that 01 has prepared.
 OF_TRAINING = [name for name in SETTINGS if name not in _OF_DATA_AND_MODEL]
 PRESETS = {preset.name: preset for preset in _TABLE}
 # CUDA 13, for which torch 2.13 is built, has dropped what came before Turing
@@ -501,9 +439,7 @@ _BY_MEMORY = ("h200", "h100", "a100", "l4", "t4", "small")
 
 
 def pick(machine: Machine) -> str:
-    """The name of the largest preset that fits the machine's GPU; `pocket` without one, or where
-    none fits.
-    """
+    """The name of the largest preset that fits the machine's GPU, or else `pocket`."""
     if machine.gpu is None or machine.compute_capability < OLDEST_CAPABILITY:
         return "pocket"
     return next(
@@ -557,9 +493,7 @@ def _given(overrides: dict) -> dict:
 
 
 def completed(settings: dict) -> dict:
-    """Recorded settings with those that have come since at their defaults, and without those that
-    have gone.
-    """
+    """Recorded settings, with newer ones at their defaults and without those that are gone."""
     return {
         field.name: settings.get(field.name, getattr(Preset, field.name, None))
         for field in fields(Preset)
@@ -567,9 +501,7 @@ def completed(settings: dict) -> dict:
 
 
 def from_manifest(settings: dict, **overrides) -> Preset:
-    """The preset that `asdict` wrote into a manifest, with some fields overridden; checked with the
-    overrides in place.
-    """
+    """The preset that a manifest recorded, with some fields overridden, checked as a whole."""
     absent = [name for name in ("name", "needs_gb") if name not in settings]
     if absent:
         raise ValueError(
@@ -580,7 +512,7 @@ def from_manifest(settings: dict, **overrides) -> Preset:
 
 
 def for_sampling(settings: dict, **overrides) -> Preset:
-    """`from_manifest` for what only loads a model and samples: how it was or would be trained is
+    """`from_manifest` for what only loads a model and samples: the objective of its training is
     neither checked nor kept.
     """
     kept, given = (
@@ -590,10 +522,7 @@ def for_sampling(settings: dict, **overrides) -> Preset:
 
 
 def check_early_stopping(patience: int | None) -> None:
-    """ValueError for what is no patience: an integer of at least 2, in steps.
-
-    None, for a training to its end, is fine.
-    """
+    """ValueError unless this is None or an integer of at least 2, in steps."""
     if patience is not None and (type(patience) is not int or patience < 2):
         raise ValueError(
             f"early_stopping={patience!r} is not a number of steps: give an integer of at least "
@@ -602,31 +531,26 @@ def check_early_stopping(patience: int | None) -> None:
 
 
 def check_machine(preset: Preset, machine: Machine) -> Preset:
-    """The preset as it will run on this machine: its engine is "vllm" or "transformers" then.
+    """The preset as it will run on this machine: its engine is then "vllm" or "transformers".
 
-    "auto" becomes vLLM on a GPU that it serves; where it cannot, that is said aloud. ValueError
-    where the preset, or the engine that was asked for, cannot run here, before anything is loaded
-    or downloaded.
+    "auto" becomes vLLM on a GPU that it serves, and else prints why not. ValueError if the preset,
+    or the engine that was asked for, cannot run here, before anything is loaded or downloaded.
     """
     if machine.gpu is None and preset.needs_gb:
         raise ValueError(
             f"preset {preset.name!r} needs an NVIDIA GPU with {preset.needs_gb:.0f} GB and none "
-            "is visible. Without one, take "
-            "`--preset pocket`, which runs on a CPU."
+            "is visible. Without one, take `--preset pocket`, which runs on a CPU."
         )
     if preset.needs_gb and machine.compute_capability < OLDEST_CAPABILITY:
         raise ValueError(
             f"{machine.gpu} has compute capability {machine.compute_capability}, and the pinned "
-            "torch serves "
-            f"{OLDEST_CAPABILITY} (Turing: T4, RTX 20) and later. Take `--preset pocket` and hide "
-            "the GPU with "
-            "CUDA_VISIBLE_DEVICES= in the environment."
+            f"torch serves {OLDEST_CAPABILITY} (Turing: T4, RTX 20) and later. Take `--preset "
+            "pocket` and hide the GPU with CUDA_VISIBLE_DEVICES= in the environment."
         )
     if preset.needs_gb > machine.gpu_memory_gb:
         raise ValueError(
             f"preset {preset.name!r} is meant for a card of {preset.needs_gb:.0f} GB; "
-            f"{machine.gpu} has "
-            f"{machine.gpu_memory_gb:.0f} GB. Take `--preset {pick(machine)}`."
+            f"{machine.gpu} has {machine.gpu_memory_gb:.0f} GB. Take `--preset {pick(machine)}`."
         )
     if (
         machine.gpu
@@ -636,8 +560,7 @@ def check_machine(preset: Preset, machine: Machine) -> Preset:
     ):
         raise ValueError(
             "backend='transformers' with load_in_4bit=True casts the adapters to bfloat16, which "
-            f"{machine.gpu} has not: take "
-            "backend='unsloth', or load_in_4bit=False."
+            f"{machine.gpu} has not: take backend='unsloth', or load_in_4bit=False."
         )
     if preset.engine == "transformers" or (preset.engine == "auto" and machine.gpu is None):
         return replace(preset, engine="transformers")

@@ -1,15 +1,12 @@
 """The run folder: the one thing that passes between notebooks.
 
-Paths, manifest, atomic writes, seeds.
-
-Whatever is written here is written whole or not at all: into a neighbour first, then renamed. A
-crash or a Ctrl-C leaves what was there before.
+Paths, manifest, locks, atomic writes, seeds. A file is written beside its place and then renamed,
+so a crash or a Ctrl-C leaves what was there before.
 """
 
 from __future__ import annotations
 
 import contextlib
-import getpass
 import itertools
 import json
 import os
@@ -26,26 +23,20 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None
-
-from helpers import PROJECT, shapes
+from helpers import PROJECT
 from helpers.environment import package_versions, unsloth_switches
 
 SWEEPS = "sweeps"  # in the runs folder: what sweeps keep; so no run can have this name
 _LOCK = ".lock"
 TRAINING_LOCK = ".training.lock"
 LOCKS = (_LOCK, TRAINING_LOCK)
+_LOCK_PATIENCE = 0.25  # seconds: `holder` takes a lock for a moment to see whether it is free
 ASIDE = "set_aside"  # in a run that the demo was put in the place of: what it held
 _MEND = "Wait for its end, shut the kernel down if it is a notebook's, or take another name."
-_held: set[Path] = set()  # the locks of this process
 _RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 LESSONS = ("07", "09", "10")  # notebooks that prepare data of their own and train on it
 MAKERS = ("01", "03", *LESSONS)
-# what a run holds: file or folder, the notebook that writes it, the section of the manifest about
-# it
+# What a run holds: file or folder, the notebook that writes it, its section of the manifest.
 FILES = {
     "data": ("01", "data"),
     "data_report.json": ("01", "data"),
@@ -80,16 +71,16 @@ MADE_FROM = {
 
 
 def runs_folder() -> Path:
-    """Where the runs lie: `runs/` in the project, or the folder that GRPO_RUNS_DIR names."""
+    """The folder of all runs: `runs/` in the project, or the one that GRPO_RUNS_DIR names."""
     named = os.environ.get("GRPO_RUNS_DIR")
     return Path(os.path.expanduser(named)).resolve() if named else (PROJECT / "runs").resolve()
 
 
 def show_in_runs(relative: str) -> str:
-    """How to print a path in the runs folder: from `runs/` on, so that no output holds the path of
-    one machine.
+    """How to print a path in the runs folder: beginning with `runs/`, so that no output names a
+    folder of this machine.
 
-    A folder that GRPO_RUNS_DIR names is printed whole: whoever named it has to find it.
+    A folder that GRPO_RUNS_DIR names is printed whole, for whoever named it has to find it.
     """
     folder = runs_folder()
     return (
@@ -98,11 +89,10 @@ def show_in_runs(relative: str) -> str:
 
 
 class Run:
-    """One run folder, `runs/<name>/`, made when the first file is written to it.
+    """One run folder, `runs/<name>/`, created with the first file in it.
 
     name: letters, digits, `.`, `_` and `-`, starting with a letter or digit, at most 64 characters.
-    Raises ValueError for any
-    other: a name is a folder, and a folder outside `runs/` is nobody's to overwrite.
+    ValueError for any other, because a folder outside `runs/` must not be overwritten.
     """
 
     def __init__(self, name: str):
@@ -110,13 +100,12 @@ class Run:
             shown = repr(name) if len(repr(name)) <= 100 else f"{repr(name)[:100]}…"
             raise ValueError(
                 f"run={shown} is not a run name. Use letters, digits, '.', '_' and '-', starting "
-                "with a letter or digit, "
-                "at most 64 characters; no slash and no '..'."
+                "with a letter or digit, at most 64 characters; no slash and no '..'."
             )
         if name.lower() == SWEEPS:
             raise ValueError(
-                f"run={name!r} is not a run name: {show_in_runs(SWEEPS)}/ holds the sweeps. Take "
-                "another one."
+                f"run={name!r} is not a run name: {show_in_runs(SWEEPS)}/ holds the sweeps. Choose "
+                "another."
             )
         self.name = name
         self.folder = runs_folder() / name
@@ -135,116 +124,95 @@ class Run:
     def require(self, relative: str) -> Path:
         """The full path of a file or folder to read.
 
-        FileNotFoundError names the notebook to run first.
-
-        ValueError for a Parquet file, or a folder with weights, that was cut off.
+        FileNotFoundError names the notebook that writes it.
         """
         path = self.folder / relative
-        if not path.exists() and path.parent.is_dir():
-            clear_leftovers(path.parent)
+        _put_back(path)
         if path.exists():
-            why = _cut_off(path)
-            if why:
-                raise ValueError(self._damaged(relative, why))
             return path
-        notebook = self.notebook_of(relative)
-        which, only = (
-            (f"notebook {notebook}", f" --only {notebook[:2]}")
-            if notebook
-            else ("the notebooks before this one", "")
-        )
         raise FileNotFoundError(
-            f"{self.show(relative)} is not there. Run {which} first, with the same run name: "
-            f"`python -m helpers run --run {self.name}{only}`."
+            f"{self.show(relative)} is not there. {self._run_first(self.notebook_of(relative))}"
         )
+
+    def _run_first(self, notebook: str | None) -> str:
+        which = f"notebook {notebook}" if notebook else "the notebooks before this one"
+        return f"Run {which} first, with the same run name: `{self._command(notebook)}`."
+
+    def _command(self, notebook: str | None) -> str:
+        only = f" --only {notebook[:2]}" if notebook else ""
+        return f"python -m helpers run --run {self.name}{only}"
 
     @property
     def manifest(self) -> dict:
-        """What is recorded of this run so far; empty before the first notebook.
+        """What is recorded of this run so far; empty before the first notebook."""
+        return self.read_object("manifest.json")
 
-        ValueError where the file is damaged.
+    @property
+    def evaluation(self) -> dict:
+        """evaluation.json, one entry per model; empty before notebook 05."""
+        return self.read_object("evaluation.json")
+
+    def read_object(self, relative: str) -> dict:
+        """A JSON object of the run, checked by its model in `run_files`; empty if there is no file.
+
+        ValueError names the file and what does not fit.
         """
-        return self.read_object("manifest.json", shapes.MANIFEST)
+        from helpers import run_files  # imports pydantic, which is missing before the install
 
-    def read_object(self, relative: str, shape: shapes.Shape = None) -> dict:
-        """A JSON object of the run; empty where the file is not there.
-
-        ValueError where it is damaged, or of another shape.
-        """
         path = self.folder / relative
         if not path.exists():
             return {}
         try:
-            content = json.loads(path.read_text(encoding="utf-8"))
-            why = shapes.misfit(content, shape or {})
-        except (ValueError, RecursionError, OSError) as error:
-            why = str(error)
-        if why:
-            raise ValueError(
-                f"{self.show(relative)} is damaged ({why}). Nothing else in the run was touched. "
-                "Delete that file and rerun "
-                "the notebooks, or take another run name; the adapter and the merged model do not "
-                "depend on it."
-            )
-        return content
+            return run_files.read(path)
+        except ValueError as error:
+            raise ValueError(self._damaged(relative, str(error))) from None
 
     def table(self, relative: str, columns: tuple[str, ...] = ()):
         """A Parquet file of the run as a DataFrame.
 
-        FileNotFoundError as `require`; ValueError where it is damaged.
-
-        columns: those that it must have; one without a row is damaged, too.
+        FileNotFoundError as for `require`; ValueError if the file cannot be read, has no row, or
+        lacks one of `columns`.
         """
         import pandas as pd
 
+        path = self.require(relative)
         try:
-            table = pd.read_parquet(self.require(relative))
-            absent = [name for name in columns if name not in table.columns]
-            why = (
-                f"it has no column {', '.join(absent)}"
-                if absent
-                else None
-                if len(table)
-                else "it has no row"
-            )
-        except FileNotFoundError:
-            raise
-        # Arrow's own, OSError, ValueError: whatever damaged bytes provoke
-        except Exception as error:
-            if "is damaged" in str(error):
-                raise
-            why = str(error).splitlines()[0][:200]
-        if why:
-            raise ValueError(self._damaged(relative, why))
+            table = pd.read_parquet(path)
+        except (ValueError, OSError) as error:
+            raise ValueError(self._damaged(relative, str(error).splitlines()[0])) from None
+        absent = [name for name in columns if name not in table.columns]
+        if absent:
+            raise ValueError(self._damaged(relative, f"it has no column {', '.join(absent)}"))
+        if not len(table):
+            raise ValueError(self._damaged(relative, "it has no row"))
         return table
 
     def _damaged(self, relative: str, why: str) -> str:
-        notebook = self.notebook_of(relative)
-        only = f" --only {notebook[:2]}" if notebook else ""
-        again = (
-            f"Run notebook {notebook or 'which wrote it'} again: `python -m helpers run --run "
-            f"{self.name}{only}`."
-        )
-        return f"{self.show(relative)} is damaged ({why}). {again}"
+        if relative == "manifest.json":
+            again = (
+                "Delete that file and run the notebooks again, or take another run name; the "
+                "adapter and the merged model do not depend on it"
+            )
+        else:
+            notebook = self.notebook_of(relative)
+            which = f"notebook {notebook}" if notebook else "the notebook that writes it"
+            again = f"Run {which} again: `{self._command(notebook)}`"
+        return f"{self.show(relative)} is damaged ({why}). {again}."
 
     def notebook_of(self, relative: str) -> str | None:
-        """The notebook that writes a file of this run, which may be a lesson's, by its
-        whole name.
-        """
+        """The notebook that writes a file of this run, by its whole name; it may be a lesson."""
         number = written_by(relative)
-        try:
-            maker = self.manifest.get("data", {}).get("notebook")
-        except ValueError:  # a damaged manifest; the caller has something else to tell
-            maker = None
-        number = maker if number and maker in LESSONS else number
+        if number is None:
+            return None
+        maker = self.manifest.get("data", {}).get("notebook")
+        number = maker if maker in LESSONS else number
         return next((path.stem for path in (PROJECT / "notebooks").glob(f"{number}_*.ipynb")), None)
 
     def made_by(self, notebook: str) -> Run:
         """This run, for a notebook that writes its data or its training: 01, 03 or one of LESSONS.
 
-        What it records carries the notebook's number. ValueError, before anything is written, where
-        another lesson made what the run holds, or where the run is being trained by another
-        process.
+        What it records carries the notebook's number. ValueError, before anything is written, if
+        another lesson made what the run holds, or if another process is training it.
         """
         self.check_maker(notebook)
         # Of several ranks the first holds the lock for all, and the others may come here after it.
@@ -254,51 +222,51 @@ class Run:
         return self
 
     def check_maker(self, notebook: str) -> None:
-        """ValueError where this notebook would replace data and a training that another
-        lesson made.
+        """ValueError if this notebook would replace data and a training that another lesson
+        made.
         """
-        if self.is_of_another_lesson(notebook):
-            maker = self.manifest.get("data", {}).get("notebook")
-            by = (
-                f"notebook {maker}"
-                if maker
-                else "an earlier version of these notebooks, which did not record which one,"
-            )
+        if maker := self._other_maker(notebook):
+            only = "01,03" if notebook == "03" else notebook
             raise ValueError(
-                f"{self.show()} holds data and a training that {by} made, and notebook {notebook} "
-                "would replace them. Take "
-                "another run name, or set aside what is there: `python -m helpers run --run "
-                f"{self.name} --only "
-                f"{'01,03' if notebook == '03' else notebook} --fresh`."
-            )
-
-    def check_not_trained(self, notebook: str) -> None:
-        """ValueError where another process trains this run, and the notebook would replace its data
-        or its training.
-        """
-        if notebook not in MAKERS or self.folder / TRAINING_LOCK in _held:
-            return
-        if who := holder(self.folder, TRAINING_LOCK):
-            raise ValueError(
-                f"run {self.name!r} is being trained by {who}, and notebook {notebook} would "
-                "replace its data or its training. "
-                f"{_MEND}"
+                f"{self.show()} holds data and a training that {maker} made, and notebook "
+                f"{notebook} would replace them. Take another run name, or set aside what is "
+                f"there: `python -m helpers run --run {self.name} --only {only} --fresh`."
             )
 
     def is_of_another_lesson(self, notebook: str) -> bool:
-        """Whether this notebook's data and training have no place beside what the run holds."""
+        """Whether this notebook would replace data and a training that another lesson made."""
+        return self._other_maker(notebook) is not None
+
+    def _other_maker(self, notebook: str) -> str | None:
+        """Who made what this notebook must not replace; None if it may write here."""
         manifest = self.manifest
         if notebook not in MAKERS or not {"data", "training"} & set(manifest):
-            return False
-        maker = manifest.get("data", {}).get("notebook")  # None: recorded by an earlier version
-        return maker != notebook if notebook in LESSONS else maker in LESSONS
+            return None
+        maker = manifest.get("data", {}).get("notebook")
+        may_write = maker == notebook if notebook in LESSONS else maker not in LESSONS
+        if may_write:
+            return None
+        return (
+            f"notebook {maker}"
+            if maker
+            else "an earlier version of these notebooks, which did not record which one,"
+        )
+
+    def check_not_trained(self, notebook: str) -> None:
+        """ValueError if the notebook would replace data or a training of this run while another
+        process trains it.
+        """
+        if notebook in MAKERS and (who := holder(self.folder, TRAINING_LOCK)):
+            raise ValueError(
+                f"run {self.name!r} is being trained by {who}, and notebook {notebook} would "
+                f"replace its data or its training. {_MEND}"
+            )
 
     def outdated(self, relative: str) -> str | None:
-        """Why a file or folder is of something earlier than what it was made from, in a sentence;
-        None where it is not.
+        """Why a file or folder is older than what it was made from, in a sentence; else None.
 
-        relative: a key of FILES. By what its section of the manifest names; in runs of earlier
-        versions, which name nothing, by the times.
+        relative: a key of FILES. Its section of the manifest names what it was made from; in runs
+        of earlier versions, which name nothing, the times decide.
         """
         number, section = FILES[relative]
         manifest, path, source = self.manifest, self.folder / relative, MADE_FROM.get(section)
@@ -322,8 +290,9 @@ class Run:
         )
 
     def set_aside(self) -> str:
-        """Move all that the run holds into `set_aside/<number>/` in it; returns how to print that,
-        empty for an empty run.
+        """Move all that the run holds into `set_aside/<number>/` in it.
+
+        Returns how to print that folder; empty if the run was empty.
         """
         found = [path for path in self.folder.iterdir() if path.name not in (*LOCKS, ASIDE)]
         if not found:
@@ -334,11 +303,10 @@ class Run:
         return self.show(f"{ASIDE}/{number}") + "/"
 
     def record(self, section: str, **values) -> None:
-        """Replace one section of the manifest, adding when and with which packages and revision it
-        was written.
+        """Replace one section of the manifest.
 
-        And by which notebook, if `made_by` said so; and with which of Unsloth's switches, where any
-        is set: see SWITCHES.md.
+        Added: when and by which notebook it was written (see `made_by`), with which packages and
+        revision, and with which of Unsloth's switches (see SWITCHES.md).
         """
         manifest, switches = {"name": self.name} | self.manifest, unsloth_switches()
         manifest[section] = (
@@ -356,8 +324,8 @@ class Run:
     def section(self, name: str) -> dict:
         """One section of the manifest. FileNotFoundError names the notebook that writes it.
 
-        ValueError for a training on other data than the run holds now: its holdout may have been
-        trained on.
+        ValueError for a training on other data than the run holds now: its holdout may hold rows
+        that the model was trained on.
         """
         manifest = self.manifest
         trained_on = manifest.get("training", {}).get("data")
@@ -368,16 +336,14 @@ class Run:
         ):
             raise ValueError(
                 f"the adapter of run {self.name!r} was trained on other data than notebook 01 has "
-                "since prepared, so the "
-                "holdout may hold questions it was trained on. Train again: "
+                "since prepared, so the holdout may hold questions it was trained on. Train again: "
                 f"`python -m helpers run --run {self.name} --only 03,04,05`."
             )
         if name not in manifest:
-            self.require({"data": "data_report.json", "training": "adapter"}.get(name, name))
+            written = next((part for part, (_, section) in FILES.items() if section == name), name)
             raise FileNotFoundError(
-                f"{self.show('manifest.json')} has no section {name!r}, though the files are "
-                "there. Rerun the notebook that "
-                f"writes it: `python -m helpers run --run {self.name}`."
+                f"{self.show('manifest.json')} has no section {name!r}. "
+                f"{self._run_first(self.notebook_of(written))}"
             )
         return manifest[name]
 
@@ -389,11 +355,6 @@ class Run:
         write_json(self.path("evaluation.json"), evaluation)
         write_json(self.path("comparison.json"), comparison)
         self.record("evaluation", training=training["written"])
-
-    @property
-    def evaluation(self) -> dict:
-        """evaluation.json: an entry a model evaluated; empty before notebook 05."""
-        return self.read_object("evaluation.json", shapes.EVALUATION_SO_FAR)
 
     def save_figure(self, figure, name: str) -> str:
         """Save a Matplotlib figure as figures/<name>.png; returns how to print its path."""
@@ -415,158 +376,72 @@ def written_by(relative: str) -> str | None:
     )
 
 
-def _cut_off(path: Path) -> str | None:
-    """Why a Parquet file, or the weights in a folder, cannot be whole, by what their ends say; None
-    where they may be.
-    """
-    if path.is_dir():
-        found = ((file, _cut_off(file)) for file in sorted(path.glob("*.safetensors")))
-        return next((f"{file.name}: {why}" for file, why in found if why), None)
-    if path.suffix not in (".parquet", ".safetensors") or not path.is_file():
-        return None
-    size = path.stat().st_size
-    with path.open("rb") as file:
-        if path.suffix == ".parquet":
-            whole = (
-                size >= 12
-                and file.read(4) == b"PAR1"
-                and file.seek(-4, os.SEEK_END)
-                and file.read(4) == b"PAR1"
-            )
-            return None if whole else "it is cut off, or no Parquet file"
-        # The format: the length of a JSON header in 8 bytes, the header, the tensors it lists with
-        # their ends.
-        length = int.from_bytes(file.read(8), "little")
-        try:
-            header = json.loads(file.read(length)) if length < size else None
-            ends = [
-                about["data_offsets"][1] for name, about in header.items() if name != "__metadata__"
-            ]
-        except (ValueError, TypeError, AttributeError, LookupError, RecursionError):
-            return "it is cut off, or no safetensors file"
-    return None if size == 8 + length + max(ends, default=0) else "it is cut off"
-
-
-_LEFTOVER = re.compile(r"\.(?P<name>.+)\.(?P<pid>\d+)(@(?P<host>[^@]+))?\.(?P<kind>tmp|old)")
-_in_use: set[Path] = set()  # this process's own
-
-
-def _neighbour(path: Path, kind: str) -> Path:
-    return path.with_name(f".{path.name}.{os.getpid()}@{platform.node() or 'host'}.{kind}")
-
-
-def clear_leftovers(folder: Path) -> None:
-    """Of writers that were killed, in this folder: what they replaced is restored where nothing
-    took its place; the rest goes.
-
-    A process on this machine that still runs keeps its own, and so does one on another machine that
-    shares the disk.
-    """
-    with os.scandir(folder) as entries:  # listed whole before anything is renamed
-        left = [
-            (match, folder / entry.name)
-            for entry in entries
-            if (match := _LEFTOVER.fullmatch(entry.name))
-        ]
-    for match, path in left:
-        if (
-            path in _in_use
-            or (match["host"] or platform.node()) != platform.node()
-            or _writing(int(match["pid"]), path)
-        ):
-            continue
-        target = folder / match["name"]
-        with contextlib.suppress(FileNotFoundError):  # another process clears, too
-            if match["kind"] == "old" and not target.exists():
-                os.replace(path, target)
-                print(f"restored {target.name}: a process was killed while it was being replaced")
-            elif path.is_dir() and not path.is_symlink():
-                shutil.rmtree(path, ignore_errors=True)
-            else:
-                path.unlink()
-
-
-def _writing(pid: int, path: Path) -> bool:
-    """Whether the process that left this is still there, and not another one that has been given
-    its number.
-    """
-    if pid == os.getpid():
-        return False  # and not in use: left by an earlier process of this number
-    import psutil
-
-    try:
-        process = psutil.Process(pid)
-        return (
-            process.status() != psutil.STATUS_ZOMBIE
-            and process.create_time() < path.stat().st_ctime
-        )
-    except (psutil.NoSuchProcess, FileNotFoundError):
-        return False
-    except psutil.AccessDenied:
-        return True
-
-
 @contextlib.contextmanager
 def held(folder: Path, what: str, name: str = _LOCK, mend: str = _MEND) -> Iterator[None]:
-    """Keep other processes out of a folder, which is made, for the length of a block; the same
-    process may hold it twice.
+    """Keep other processes out of a folder, which is created, for the length of a block.
 
-    ValueError where another process has it, with its number, machine and user, since when, and how
-    to `mend` that. The lock is the system's own (flock), on the file `name`: it ends with its
-    process, however that ends. On a disk that several machines share it holds between them where
-    the disk passes locks on: NFS 4, Lustre mounted with `flock`, CephFS, GPFS; a machine that drops
-    off loses its locks when its lease ends (NFS: 90 s). Where the system or the disk has none
-    (Windows, some network disks), nothing is held and nothing refused; a mount with locks of its
-    own (NFS with `nolock`, Lustre with `localflock`) does not see other machines.
+    The same process may hold it twice. ValueError if another process has it, with its number, its
+    machine, since when, and how to `mend` that. The lock on the file `name` is the system's own: it
+    ends with its process, however that ends. Between machines it holds on a disk that passes locks
+    on (NFS 4, Lustre mounted with `flock`, CephFS, GPFS).
     """
-    path = folder / name
-    if fcntl is None:
-        folder.mkdir(parents=True, exist_ok=True)
-    if fcntl is None or path in _held:
-        yield
-        return
+    from filelock import SoftFileLock, Timeout  # missing before the install, unlike this module
+
+    lock = _file_lock(folder / name)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        opened = path.open("a+", encoding="utf-8")
+        lock.acquire(timeout=_LOCK_PATIENCE)
+    except Timeout:
+        raise ValueError(f"{what} is being executed by {_named_in(lock)}. {mend}") from None
     except OSError as error:
         raise ValueError(
             f"{folder} cannot be written ({error.strerror}); GRPO_RUNS_DIR names the runs folder."
         ) from None
-    with opened as file:
-        try:
-            for _ in range(5):  # `holder` may be looking, for a moment
-                with contextlib.suppress(BlockingIOError):
-                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                time.sleep(0.05)
-            else:
-                file.seek(0)
-                who = file.read().strip() or "another process"
-                raise ValueError(f"{what} is being executed by {who}. {mend}")
-        except OSError as error:
-            print(
-                f"{what}: this disk has no locks ({error}), so see to it that nothing else "
-                "executes it.",
-                file=sys.stderr,
-            )
-        file.truncate(0)
-        since = datetime.now().astimezone().isoformat(sep=" ", timespec="seconds")
-        print(
-            f"process {os.getpid()} on {platform.node()} (user {_user()}) since {since}",
-            file=file,
-            flush=True,
-        )
-        _held.add(path)
-        try:
-            yield
-        finally:
-            _held.discard(path)
+    since = datetime.now().astimezone().isoformat(sep=" ", timespec="seconds")
+    who = f"process {os.getpid()} on {platform.node()} since {since}"
+    try:
+        if not isinstance(lock, SoftFileLock):  # on a disk without locks; it writes who itself
+            with contextlib.suppress(OSError):  # Windows: nobody may write or read a locked file
+                (folder / name).write_text(who, encoding="utf-8")
+        yield
+    finally:
+        lock.release()
+
+
+def holder(folder: Path, name: str = _LOCK) -> str | None:
+    """Which other process holds a folder's lock, on which machine and since when; None if none
+    does.
+    """
+    from filelock import Timeout
+
+    lock = _file_lock(folder / name)
+    if lock.is_locked or not (folder / name).exists():  # of this process, or never taken
+        return None
+    try:
+        lock.acquire(timeout=_LOCK_PATIENCE)
+    except Timeout:
+        return _named_in(lock)
+    lock.release()
+    return None
+
+
+def _file_lock(path: Path):
+    from filelock import FileLock
+
+    # one object per file in this process, whatever the thread: so it may be taken twice
+    return FileLock(path, is_singleton=True, thread_local=False)
+
+
+def _named_in(lock) -> str:
+    try:
+        return Path(lock.lock_file).read_text(encoding="utf-8").strip() or "another process"
+    except OSError:
+        return "another process"
 
 
 def end_with(parent: int, patience: float) -> None:
-    """End this process as by SIGTERM soon after the process `parent`, which started it, is gone; as
-    by kill -9 if it is still there after `patience` seconds. It would go on writing where the next
-    one begins.
+    """End this process with SIGTERM soon after its parent, the process `parent`, is gone, and with
+    SIGKILL if it is still there `patience` seconds later. It would go on writing where the next one
+    begins.
     """
 
     def watch() -> None:
@@ -577,29 +452,6 @@ def end_with(parent: int, patience: float) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
     threading.Thread(target=watch, daemon=True).start()
-
-
-def holder(folder: Path, name: str = _LOCK) -> str | None:
-    """Which process holds a folder's lock `name`, on which machine, by which user, since when.
-
-    None where none does, or nobody can tell.
-    """
-    try:
-        with (folder / name).open(encoding="utf-8") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            except BlockingIOError:
-                return file.read().strip() or "another process"
-    except (OSError, AttributeError):  # no such file, no locks, no fcntl
-        return None
-    return None
-
-
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError, ImportError):  # a number without a name, as in some containers
-        return str(os.getuid())
 
 
 def empty(folder: Path) -> None:
@@ -617,67 +469,54 @@ def is_free(folder: Path) -> bool:
 
 
 @contextlib.contextmanager
-def _named(path: Path, temporary: Path) -> Iterator[None]:
-    """Of an error, the name that was asked for in place of its temporary neighbour's."""
-    try:
-        yield
-    except OSError as error:
-        if str(error.filename).startswith(str(temporary)):
-            error.filename = f"{path}{str(error.filename).removeprefix(str(temporary))}"
-            del error.filename2  # of a renaming; None would be printed
-        raise
-
-
-@contextlib.contextmanager
 def atomic_write(path: Path) -> Iterator[Path]:
-    """A temporary neighbour to write to; it takes the file's place when the block ends without an
-    error.
-
-    What a killed process has left beside it is cleared first: see `clear_leftovers`.
-    """
-    clear_leftovers(path.parent)
-    temporary = _neighbour(path, "tmp")
-    _in_use.add(temporary)
+    """A file beside `path` to write to; it replaces `path` if the block ends without an error."""
+    # with the process's number, for two processes may write the same file
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        with _named(path, temporary):
-            yield temporary
-            os.replace(temporary, path)
+        yield temporary
+        os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
-        _in_use.discard(temporary)
 
 
 @contextlib.contextmanager
 def atomic_folder(path: Path) -> Iterator[Path]:
-    """A fresh neighbour folder to fill; it takes the folder's place when the block ends without an
-    error.
+    """A new folder beside `path` to fill; it replaces `path` if the block ends without an error.
 
-    A folder cannot be replaced in one step: between two renames only the neighbour `.old` holds
-    what was there. A kill just then is mended by the next writer or reader, see `clear_leftovers`.
+    A folder cannot be replaced in one step. A process that is killed between the two renames leaves
+    the old one beside its place; the next to write or read there puts it back.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    clear_leftovers(path.parent)
-    temporary, replaced = (_neighbour(path, kind) for kind in ("tmp", "old"))
-    _in_use.update((temporary, replaced))
-    with _named(path, temporary):
-        temporary.mkdir()
+    _put_back(path)
+    temporary, old = path.with_name(f".{path.name}.tmp"), _old(path)
+    shutil.rmtree(temporary, ignore_errors=True)  # of a process that was killed
+    temporary.mkdir()
     try:
-        with _named(path, temporary):
-            yield temporary
-            if path.exists():
-                os.replace(path, replaced)
-            os.replace(temporary, path)
-        shutil.rmtree(replaced, ignore_errors=True)
+        yield temporary
+        if path.exists():
+            shutil.rmtree(old, ignore_errors=True)
+            os.replace(path, old)
+        os.replace(temporary, path)
+        shutil.rmtree(old, ignore_errors=True)
     finally:
-        if replaced.exists() and not path.exists():
-            os.replace(replaced, path)
+        _put_back(path)
         shutil.rmtree(temporary, ignore_errors=True)
-        _in_use.difference_update((temporary, replaced))
+
+
+def _old(path: Path) -> Path:
+    return path.with_name(f".{path.name}.old")
+
+
+def _put_back(path: Path) -> None:
+    """Undo the first rename of an `atomic_folder` whose process was killed before the second."""
+    if _old(path).exists() and not path.exists():
+        os.replace(_old(path), path)
 
 
 def refuse_to_replace(path: Path, mark: str) -> None:
-    """ValueError where a file is there that does not carry the mark near its beginning: it is
-    somebody's, not ours.
+    """ValueError if a file is there that does not carry the mark near its beginning: it is not
+    ours to replace.
     """
     if path.is_file():
         with path.open("rb") as file:
@@ -699,16 +538,13 @@ def write_json(path: Path, value: object) -> None:
 
 
 def check_seed(seed: object) -> None:
-    """ValueError for what is no seed: an integer from 0 to 2**32 - 1, as NumPy takes it."""
+    """ValueError unless this is an integer from 0 to 2**32 - 1, as NumPy takes it."""
     if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**32:
         raise ValueError(f"seed={seed!r} is not a seed: give an integer from 0 to {2**32 - 1}.")
 
 
 def seed_everything(seed: int) -> None:
-    """Seed Python's, NumPy's and, where it is already imported, torch's random numbers.
-
-    ValueError for what is no seed.
-    """
+    """Seed the random numbers of Python, of NumPy and, if it is imported already, of torch."""
     check_seed(seed)
     import numpy as np
 

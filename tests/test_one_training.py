@@ -8,6 +8,7 @@ import os
 import subprocess
 from types import SimpleNamespace
 
+import pandas as pd
 import papermill
 import pytest
 from finished import change, entry, finished_run
@@ -118,9 +119,7 @@ def test_the_process_that_trains_may_begin_again(run):
 def test_data_replaced_all_the_same_are_not_taken_for_those_it_was_trained_on(
     run, model, tokenizer, capsys
 ):
-    """A disk without locks: what is kept names the data as they were read, and 05 refuses the new
-    ones.
-    """
+    """What is kept names the data as they were read, and 05 refuses the new ones."""
     from peft import LoraConfig, get_peft_model
 
     adapted = get_peft_model(model, LoraConfig(r=2, target_modules=["q_proj"]))
@@ -128,19 +127,15 @@ def test_data_replaced_all_the_same_are_not_taken_for_those_it_was_trained_on(
     save(run, load_task("arithmetic/sums", train_size=8, holdout_size=2, seed=1), POCKET)
     checkpoints.begin(run, POCKET, 1)
     first = run.section("data")["fingerprint"]
-    with held(run.folder, "x", TRAINING_LOCK):
-        save(run, load_task("arithmetic/sums", train_size=8, holdout_size=2, seed=2), POCKET)
+    save(run, load_task("arithmetic/sums", train_size=8, holdout_size=2, seed=2), POCKET)
     assert run.section("data")["fingerprint"] != first
-    logs = run.path("checkpoints/completions/completions_00001.parquet")
-    import pandas as pd
-
     row = {
         "step": [1],
         "prompt": [[{"role": "user", "content": "What is 1 + 1?"}]],
         "completion": [[]],
         "r": [1.0],
     }
-    pd.DataFrame(row).to_parquet(logs)
+    pd.DataFrame(row).to_parquet(run.path("checkpoints/completions/completions_00001.parquet"))
     run.path("checkpoints/metrics.csv").write_text("step,reward\n1,1.0\n")
     checkpoints.keep(run, SimpleNamespace(model=adapted), tokenizer, POCKET, 1, rewards=["r"])
     assert "have been replaced since this training began" in capsys.readouterr().out
@@ -153,25 +148,31 @@ def test_data_replaced_all_the_same_are_not_taken_for_those_it_was_trained_on(
 # --- One lesson a run -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("lesson", LESSONS)
-def test_a_lesson_leaves_the_run_of_the_pipeline_alone(run, cli, lesson):
+@pytest.mark.parametrize(
+    ("maker", "only"), [("01", "07"), ("01", "09"), ("01", "10"), ("07", "01"), ("07", "03")]
+)
+def test_a_lesson_and_the_pipeline_leave_each_others_run_alone(run, cli, maker, only):
+    change(run, "manifest.json", lambda m: m["data"].update(notebook=maker))
     before = contents(run)
-    code, out, err = cli("run", "--run", "told", "--only", lesson)
-    assert (
-        code == 2
-        and out == ""
-        and "that notebook 01 made" in err
-        and "another run name" in err
-        and "--fresh" in err
-    )
+    code, out, err = cli("run", "--run", "told", "--only", only)
+    assert (code, out) == (2, "")
+    for part in (f"that notebook {maker} made", "another run name", "--fresh"):
+        assert part in err
     assert contents(run) == before
 
 
-@pytest.mark.parametrize("lesson", ["07", "10"])
-def test_so_does_the_notebook_itself(run, lesson, tmp_path):
+def test_nor_does_a_training_or_a_rerun_touch_a_lessons_run(run, cli):
+    change(run, "manifest.json", lambda m: m["data"].update(notebook="07"))
+    before = contents(run)
+    assert cli("train", "--run", "told")[0] == 2
+    code, _, err = cli("reproduce", "--run", "told")
+    assert code == 2 and "is notebook 07's" in err and contents(run) == before
+
+
+def test_so_does_the_notebook_itself(run, tmp_path):
     """As a person runs it in Jupyter, or a batch with papermill alone."""
     before = contents(run)
-    (path,) = pipeline.NOTEBOOKS.glob(f"{lesson}_*.ipynb")
+    (path,) = pipeline.NOTEBOOKS.glob("10_*.ipynb")
     with pytest.raises(PapermillExecutionError, match="that notebook 01 made"):
         papermill.execute_notebook(
             str(path),
@@ -183,27 +184,13 @@ def test_so_does_the_notebook_itself(run, lesson, tmp_path):
     assert contents(run) == before
 
 
-@pytest.mark.parametrize("number", ["01", "03"])
-def test_the_pipeline_leaves_a_lessons_run_alone(run, cli, number):
-    change(run, "manifest.json", lambda m: m["data"].update(notebook="07"))
-    before = contents(run)
-    code, out, err = cli("run", "--run", "told", "--only", number)
-    assert code == 2 and out == "" and "that notebook 07 made" in err and contents(run) == before
-    assert cli("train", "--run", "told")[0] == 2 and contents(run) == before
-    code, _, err = cli("reproduce", "--run", "told")
-    assert code == 2 and "is notebook 07's" in err
-
-
 def test_a_run_of_an_earlier_version_is_the_pipelines_and_no_lessons(cli):
     run = finished_run()  # its manifest names no notebook
     assert run.made_by("01").made_by("03").notebook == "03"
     code, _, err = cli("run", "--run", "told", "--only", "09")
     assert code == 2 and "that an earlier version of these notebooks" in err
-
-
-def test_its_own_run_a_lesson_may_replace(run):
     change(run, "manifest.json", lambda m: m["data"].update(notebook="09"))
-    assert run.made_by("09").notebook == "09"
+    assert run.made_by("09").notebook == "09", "its own run a lesson may replace"
 
 
 def test_fresh_sets_the_other_lessons_work_aside_whole(run, cli, monkeypatch):

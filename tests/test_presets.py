@@ -1,7 +1,7 @@
 """The presets: each can run, one is picked for each card, and every override is checked."""
 
 import json
-from dataclasses import FrozenInstanceError, fields, replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
@@ -136,9 +136,6 @@ def test_an_unknown_preset_lists_those_known(name):
         resolve(name, machine())
     assert f"preset {name!r} is not known" in str(error.value)
     assert all(known in str(error.value) for known in ["auto", *PRESETS, "helpers doctor"])
-
-
-def test_a_near_preset_is_suggested():
     with pytest.raises(ValueError, match="Did you mean 'high_performance'"):
         resolve("high-performance", machine())
 
@@ -157,38 +154,23 @@ def test_overrides_replace_and_none_keeps():
     assert resolve("auto", machine(16.1), max_steps=7) == replace(PRESETS["t4"], max_steps=7)
     assert POCKET.max_steps != 5
 
-
-def test_false_and_zero_are_values_and_not_absent():
-    assert (
-        with_overrides(POCKET, load_in_4bit=False, beta=0, weight_decay=0.0).load_in_4bit is False
-    )
-    assert with_overrides(POCKET, beta=0).beta == 0
+    zero = with_overrides(POCKET, load_in_4bit=False, beta=0)
+    assert (zero.load_in_4bit, zero.beta) == (False, 0), "false and zero are values"
 
 
 @pytest.mark.parametrize(
     ("field", "near"),
     [
-        ("max_step", "max_steps"),
-        ("num_generation", "num_generations"),
-        ("max_prompt_len", "max_prompt_length"),
+        ("max_step", " Did you mean 'max_steps'"),
+        ("num_generation", " Did you mean 'num_generations'"),
+        ("zzz", "$"),
+        ("name", "(?! Did you mean 'name')"),
+        ("needs_gb", "(?! Did you mean 'needs_gb')"),
     ],
 )
-def test_an_unknown_field_gets_a_suggestion(field, near):
-    with pytest.raises(ValueError, match=f"'{field}' is not a setting. Did you mean '{near}'"):
+def test_an_unknown_field_gets_a_suggestion_if_one_is_near(field, near):
+    with pytest.raises(ValueError, match=f"'{field}' is not a setting\\.{near}"):
         with_overrides(POCKET, **{field: 3})
-
-
-def test_an_unknown_field_like_none_there_is_gets_no_suggestion():
-    with pytest.raises(ValueError, match="'zzz' is not a setting") as error:
-        with_overrides(POCKET, zzz=3)
-    assert "Did you mean" not in str(error.value)
-
-
-@pytest.mark.parametrize("field", ["name", "needs_gb"])
-def test_what_names_the_preset_cannot_be_overridden_nor_is_it_suggested(field):
-    with pytest.raises(ValueError, match=f"'{field}' is not a setting") as error:
-        with_overrides(POCKET, **{field: "x"})
-    assert f"Did you mean '{field}'" not in str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -214,24 +196,12 @@ def test_a_value_of_another_type_is_named(field, value):
     assert f"preset 'pocket' cannot run: {field}={value!r} is not of type" in str(error.value)
 
 
-AT_LEAST_1 = [
-    *(
-        "holdout_size",
-        "max_prompt_length",
-        "max_completion_length",
-        "lora_rank",
-        "lora_alpha",
-        "max_steps",
-    ),
-    *("per_device_train_batch_size", "gradient_accumulation_steps", "logging_steps", "save_steps"),
-]
-
-
 @pytest.mark.parametrize(
     ("field", "value", "said"),
     [
-        *[(field, 0, f"{field}=0 must be at least 1") for field in AT_LEAST_1],
+        *[(field, 0, f"{field}=0 must be at least 1") for field in presets._AT_LEAST_1],
         ("max_steps", -3, "max_steps=-3 must be at least 1"),
+        ("optim", "", "optim='' is not of type str"),
         ("num_generations", 1, "a group of one has nothing to compare"),
         ("num_generations", 0, "use 2 or more"),
         ("learning_rate", 0, "learning_rate=0 must be between"),
@@ -239,12 +209,11 @@ AT_LEAST_1 = [
         ("learning_rate", float("nan"), "must be between"),
         ("temperature", 0.0, "temperature=0.0 must be between"),
         ("beta", -0.1, "beta=-0.1 must be between"),
-        ("beta", float("nan"), "beta=nan"),
         ("learning_rate", float("inf"), "learning_rate=inf"),
-        ("train_size", 0, "train_size=0"),
-        ("train_size", -5, "train_size=-5"),
         ("gpu_memory_utilization", 5.0, "gpu_memory_utilization=5.0"),
         ("warmup_steps", -1.0, "warmup_steps=-1.0"),
+        ("warmup_steps", 32, "warmup_steps=32 is not less than max_steps=32"),
+        ("engine", "hf", "engine='hf' is not one of: auto, transformers, vllm"),
     ],
 )
 def test_a_value_that_cannot_run_is_named(field, value, said):
@@ -254,10 +223,7 @@ def test_a_value_that_cannot_run_is_named(field, value, said):
 
 @pytest.mark.parametrize(
     ("batch", "steps", "group", "fits"),
-    [
-        *((8, 1, 8, True), (4, 2, 8, True), (1, 8, 8, True), (16, 1, 8, True), (8, 3, 12, True)),
-        *((6, 1, 8, False), (4, 1, 8, False), (4, 3, 8, False), (12, 1, 8, False)),
-    ],
+    [(8, 1, 8, True), (4, 2, 8, True), (8, 3, 12, True), (6, 1, 8, False), (4, 3, 8, False)],
 )
 def test_a_step_is_a_whole_number_of_groups(batch, steps, group, fits):
     sizes = {
@@ -282,11 +248,6 @@ def test_all_problems_are_told_at_once():
     )
 
 
-def test_a_preset_cannot_be_changed_in_place():
-    with pytest.raises(FrozenInstanceError):
-        POCKET.max_steps = 1
-
-
 @each_preset
 def test_a_manifest_gives_the_preset_back(preset):
     settings = json.loads(json.dumps(as_settings(preset)))
@@ -302,8 +263,10 @@ def test_a_manifest_with_overrides_and_a_setting_of_another_version():
         from_manifest(settings, max_steps=0)
 
 
-def test_the_pocket_model_is_a_folder_in_the_project():
+def test_the_pocket_model_is_a_folder_in_the_project_with_positions_for_the_preset():
     folder = Path(POCKET.model_path)
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    assert POCKET.context <= config["max_position_embeddings"]
     assert folder.is_dir()
     assert {"config.json", "tokenizer.json", "model.safetensors"} <= {
         path.name for path in folder.iterdir()
@@ -311,14 +274,8 @@ def test_the_pocket_model_is_a_folder_in_the_project():
     assert folder.is_relative_to(Path(__file__).resolve().parents[1])
 
 
-@pytest.mark.parametrize("model", ["unsloth/Qwen3-4B", "./somewhere", "pocket/model"])
-def test_any_other_model_is_passed_on_as_it_is(model):
-    assert with_overrides(POCKET, model=model).model_path == model
-
-
-def test_the_pocket_model_has_positions_for_the_preset():
-    config = json.loads((Path(POCKET.model_path) / "config.json").read_text(encoding="utf-8"))
-    assert POCKET.context <= config["max_position_embeddings"]
+def test_any_other_model_is_passed_on_as_it_is():
+    assert with_overrides(POCKET, model="unsloth/Qwen3-4B").model_path == "unsloth/Qwen3-4B"
 
 
 @pytest.mark.parametrize(
@@ -338,40 +295,38 @@ def test_a_presets_number_of_rows_is_for_what_can_be_generated(given, train_size
 # --- The two recipes ------------------------------------------------------------------------------
 
 
-def test_the_memory_optimized_recipe_is_the_classic_one_in_todays_names():
-    recipe = PRESETS["memory_optimized"]
-    assert (recipe.learning_rate, recipe.adam_beta1, recipe.adam_beta2, recipe.weight_decay) == (
-        5e-6,
-        0.9,
-        0.99,
-        0.1,
-    )
-    assert (recipe.warmup_steps, recipe.lr_scheduler_type, recipe.optim) == (
-        0.1,
-        "cosine",
-        "adamw_8bit",
-    )
-    assert (
-        recipe.per_device_train_batch_size,
-        recipe.gradient_accumulation_steps,
-        recipe.num_generations,
-    ) == (1, 4, 8)
-    assert (recipe.max_prompt_length, recipe.max_completion_length, recipe.max_grad_norm) == (
-        256,
-        512,
-        0.1,
-    )
+RECIPES = {
+    "memory_optimized": {
+        "learning_rate": 5e-6,
+        "adam_beta1": 0.9,
+        "adam_beta2": 0.99,
+        "weight_decay": 0.1,
+        "warmup_steps": 0.1,
+        "lr_scheduler_type": "cosine",
+        "optim": "adamw_8bit",
+        "per_device_train_batch_size": 1,
+        "gradient_accumulation_steps": 4,
+        "num_generations": 8,
+        "max_prompt_length": 256,
+        "max_completion_length": 512,
+        "max_grad_norm": 0.1,
+    },
+    "high_performance": {
+        "learning_rate": 1e-5,
+        "engine": "auto",
+        "per_device_train_batch_size": 4,
+        "gradient_accumulation_steps": 2,
+        "num_generations": 16,
+        "max_prompt_length": 512,
+        "max_completion_length": 1024,
+    },
+}
 
 
-def test_the_high_performance_recipe_is_the_classic_one_in_todays_names():
-    recipe = PRESETS["high_performance"]
-    assert (recipe.learning_rate, recipe.engine) == (1e-5, "auto")
-    assert (
-        recipe.per_device_train_batch_size,
-        recipe.gradient_accumulation_steps,
-        recipe.num_generations,
-    ) == (4, 2, 16)
-    assert (recipe.max_prompt_length, recipe.max_completion_length) == (512, 1024)
+@pytest.mark.parametrize("name", RECIPES)
+def test_a_recipe_is_the_classic_one_in_todays_names(name):
+    settings = as_settings(PRESETS[name])
+    assert {field: settings[field] for field in RECIPES[name]} == RECIPES[name]
 
 
 def test_the_presets_are_a_spread_of_models_and_train_on_gsm8k():
@@ -423,9 +378,6 @@ def test_vllm_serves_ranks_it_knows_and_only_with_unsloth():
     assert [
         with_overrides(fast, lora_rank=rank).max_lora_rank for rank in (4, 16, 17, 64, 500)
     ] == [8, 16, 32, 64, 512]
-    with pytest.raises(ValueError, match="lora_rank=513: vLLM serves adapters up to rank 512"):
-        with_overrides(fast, lora_rank=513)
-    assert with_overrides(fast, lora_rank=513, engine="transformers").lora_rank == 513
     assert with_overrides(fast, backend="transformers").engine == "transformers"
     with pytest.raises(ValueError, match="engine='vllm' goes with backend='unsloth'"):
         with_overrides(fast, backend="transformers", engine="vllm")
@@ -459,29 +411,6 @@ def test_plain_trl_in_4_bits_is_refused_on_a_card_without_bfloat16():
 
 
 @pytest.mark.parametrize(
-    ("override", "said"),
-    [
-        ({"optim": "foo"}, "optim='foo' is not one of: adamw_torch"),
-        ({"lr_scheduler_type": "foo"}, "lr_scheduler_type='foo' is not one of: cosine"),
-        ({"warmup_steps": 32}, "warmup_steps=32 is not less than max_steps=32"),
-        ({"warmup_steps": 1000.0}, "warmup_steps=1000 is not less than max_steps=32"),
-    ],
-)
-def test_what_would_fail_or_teach_nothing_later_is_refused_now(override, said):
-    with pytest.raises(ValueError) as error:
-        with_overrides(POCKET, **override)
-    assert said in str(error.value)
-
-
-def test_the_optimizers_and_schedules_are_transformers_own():
-    from transformers import SchedulerType
-    from transformers.training_args import OptimizerNames
-
-    assert set(presets._OPTIMIZERS) <= {name.value for name in OptimizerNames}
-    assert set(presets._SCHEDULES) <= {name.value for name in SchedulerType}
-
-
-@pytest.mark.parametrize(
     ("gpu", "capability"), [("Tesla P100-PCIE-16GB", 6.0), ("Tesla K80", 3.7), ("Tesla V100", 7.0)]
 )
 def test_a_card_that_the_pinned_torch_does_not_serve_is_named(gpu, capability):
@@ -508,5 +437,3 @@ def test_the_correction_of_vllms_probabilities_is_for_a_gpu(monkeypatch):
             with_overrides(POCKET, engine="vllm", vllm_importance_sampling_correction=True),
             machine(),
         )
-    with pytest.raises(ValueError, match="TRL refuses it with loss_type='vespo'"):
-        with_overrides(asked, loss_type="vespo")

@@ -1,4 +1,4 @@
-"""The run folder: its name, its manifest, and that nothing in it is ever half written."""
+"""The run folder: its name, its locks, its files, and that nothing in it is ever half written."""
 
 import json
 import os
@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 from helpers import PROJECT
-from helpers.environment import installed_version, package_versions, pins, unsloth_switches
+from helpers import runs as runs_module
+from helpers.environment import package_versions, unsloth_switches
 from helpers.runs import (
     Run,
     atomic_folder,
@@ -59,15 +60,13 @@ BAD_NAMES = [
     "a..b",
     ".hidden",
     "-a",
-    "_a",
     "~",
     "é",
     "a\n",
-    "a\x00",
 ]
 
 
-@pytest.mark.parametrize("name", [*BAD_NAMES, "A" * 65, None, 3, Path("a"), ["a"]])
+@pytest.mark.parametrize("name", [*BAD_NAMES, "A" * 65, None, 3, Path("a"), "sweeps", "Sweeps"])
 def test_a_bad_name_is_refused_before_anything_is_made(runs, name):
     with pytest.raises(ValueError, match="is not a run name") as error:
         Run(name)
@@ -75,32 +74,14 @@ def test_a_bad_name_is_refused_before_anything_is_made(runs, name):
     assert not runs.exists()
 
 
-def test_an_existing_run_is_opened_and_not_emptied():
-    Run("a").path("data/x.txt").write_text("kept")
-    assert Run("a").require("data/x.txt").read_text() == "kept"
-
-
-@pytest.mark.parametrize("value", ["", None])
-def test_without_the_variable_the_runs_lie_in_the_project(monkeypatch, value):
-    if value is None:
-        monkeypatch.delenv("GRPO_RUNS_DIR")
-    else:
-        monkeypatch.setenv("GRPO_RUNS_DIR", value)
-    assert runs_folder() == PROJECT / "runs"
-
-
-def test_a_path_to_write_has_its_folder_made():
-    path = Run("a").path("data/deep/x.txt")
-    assert path.parent.is_dir() and not path.exists()
-
-
-@pytest.mark.parametrize("named", [None, str(PROJECT / "runs"), f"{PROJECT}/helpers/../runs/"])
+@pytest.mark.parametrize("named", [None, "", str(PROJECT / "runs"), f"{PROJECT}/helpers/../runs/"])
 def test_what_is_printed_never_holds_the_path_of_this_machine(monkeypatch, named):
     if named is None:
         monkeypatch.delenv("GRPO_RUNS_DIR")
     else:  # as a sweep gives it on to its runs
         monkeypatch.setenv("GRPO_RUNS_DIR", named)
     name = "no-such-run-as-this"
+    assert runs_folder() == PROJECT / "runs"
     assert Run(name).show("data/train.parquet") == f"runs/{name}/data/train.parquet"
     assert Run(name).show() == f"runs/{name}"
     with pytest.raises(FileNotFoundError) as error:
@@ -109,14 +90,7 @@ def test_what_is_printed_never_holds_the_path_of_this_machine(monkeypatch, named
 
 
 def test_a_folder_that_somebody_named_is_printed_as_it_is_found(runs):
-    assert (
-        Run("a").show() == f"{runs.as_posix()}/a"
-        and Run("a").show("adapter") == f"{runs.as_posix()}/a/adapter"
-    )
-    with pytest.raises(
-        FileNotFoundError, match=re.escape(f"{runs.as_posix()}/a/adapter is not there")
-    ):
-        Run("a").require("adapter")
+    assert Run("a").show("adapter") == f"{runs.as_posix()}/a/adapter"
 
 
 WHERE = (
@@ -144,25 +118,12 @@ def test_the_runs_folder_is_made_absolute_where_the_process_starts(tmp_path, pyt
     assert done.stdout.split() == [folder, f"{folder}/a"], "what it hands on, and where it writes"
 
 
-@pytest.mark.parametrize("name", ["sweeps", "Sweeps"])
-def test_the_folder_of_the_sweeps_is_no_run(name):
-    with pytest.raises(
-        ValueError, match=f"run='{name}' is not a run name: .*/sweeps/ holds the sweeps"
-    ):
-        Run(name)
-
-
 @pytest.mark.parametrize(
     ("relative", "notebook"),
     [
         ("data/train.parquet", "01_data_preparation"),
-        ("data/holdout.parquet", "01_data_preparation"),
-        ("data_report.json", "01_data_preparation"),
         ("reward_report.json", "02_reward_functions"),
         ("metrics.csv", "03_grpo_training"),
-        ("completions.parquet", "03_grpo_training"),
-        ("adapter", "03_grpo_training"),
-        ("evaluation.json", "05_merge_and_inference"),
         ("merged", "05_merge_and_inference"),
     ],
 )
@@ -175,12 +136,6 @@ def test_an_absent_file_names_the_notebook_and_the_command(relative, notebook):
         and notebook in message
     )
     assert f"--run mine --only {notebook[:2]}`" in message
-
-
-def test_an_absent_file_of_no_known_notebook_gives_no_nonsense_command():
-    with pytest.raises(FileNotFoundError) as error:
-        Run("mine").require("figures/reward.png")
-    assert re.findall(r"--only (?!\d\d)\S*", str(error.value)) == []
 
 
 # --- Locks ----------------------------------------------------------------------------------------
@@ -207,15 +162,15 @@ def holder(python):
 
 
 def test_what_another_process_holds_is_refused_with_who_and_since_when(holder):
-    where = re.escape(platform.node())
-    who = (
-        rf"run 'a' is being executed by process {holder.pid} on {where} \(user .+\) since "
-        rf"\d{{4}}-\d\d-\d\d \d\d:"
-    )
-    with pytest.raises(ValueError, match=who), held(Run("a").folder, "run 'a'"):
+    who = rf"process {holder.pid} on {re.escape(platform.node())} since \d{{4}}-\d\d-\d\d \d\d:"
+    with (
+        pytest.raises(ValueError, match=f"run 'a' is being executed by {who}"),
+        held(Run("a").folder, "run 'a'"),
+    ):
         pytest.fail("it was let in")
+    assert re.match(who, runs_module.holder(Run("a").folder))
     with held(Run("b").folder, "run 'b'"):
-        pass
+        assert runs_module.holder(Run("b").folder) is None, "no other process"
 
 
 @pytest.mark.parametrize("end", ["kill", "leave"])
@@ -223,6 +178,7 @@ def test_a_process_that_has_ended_holds_nothing(holder, end):
     if end == "kill":
         holder.kill()
     holder.communicate()
+    assert runs_module.holder(Run("a").folder) is None
     with held(Run("a").folder, "run 'a'"):
         assert f"process {os.getpid()} " in Run("a").path(".lock").read_text()
 
@@ -253,53 +209,38 @@ def test_a_held_folder_is_emptied_but_for_its_lock(runs):
 # --- Atomic writes --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, SystemExit])
-def test_a_failed_write_keeps_the_old_file_and_leaves_nothing_else(tmp_path, error):
-    path = tmp_path / "a.txt"
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
+def test_a_failed_write_keeps_the_old_content_and_leaves_nothing_else(tmp_path, error):
+    path, folder = tmp_path / "a.txt", tmp_path / "adapter"
     path.write_text("old")
+    folder.mkdir()
+    (folder / "weights").write_text("old")
     with pytest.raises(error), atomic_write(path) as temporary:
         temporary.write_text("half")
         assert path.read_text() == "old"
         raise error
-    assert path.read_text() == "old"
-    assert names(tmp_path) == ["a.txt"]
+    with pytest.raises(error), atomic_folder(folder) as temporary:
+        (temporary / "weights").write_text("half")
+        raise error
+    assert path.read_text() == (folder / "weights").read_text() == "old"
+    assert names(tmp_path) == ["a.txt", "adapter"] and names(folder) == ["weights"]
 
 
-@pytest.mark.parametrize("old", [None, "old"])
-def test_a_finished_write_takes_the_files_place(tmp_path, old):
-    path = tmp_path / "a.txt"
+@pytest.mark.parametrize("old", [False, True])
+def test_a_finished_write_takes_the_whole_place(tmp_path, old):
+    path, folder = tmp_path / "a.txt", tmp_path / "deep" / "adapter"
     if old:
-        path.write_text(old)
+        path.write_text("old")
+        folder.mkdir(parents=True)
+        (folder / "stale").write_text("old")
     with atomic_write(path) as temporary:
         # A rename is atomic only inside one folder.
         assert temporary.parent == path.parent
         temporary.write_text("new")
-    assert path.read_text() == "new"
-    assert names(tmp_path) == ["a.txt"]
-
-
-@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
-def test_a_failed_folder_keeps_the_old_one_and_leaves_nothing_else(tmp_path, error):
-    folder = tmp_path / "adapter"
-    folder.mkdir()
-    (folder / "weights").write_text("old")
-    with pytest.raises(error), atomic_folder(folder) as temporary:
-        (temporary / "weights").write_text("half")
-        raise error
-    assert (folder / "weights").read_text() == "old"
-    assert names(tmp_path) == ["adapter"] and names(folder) == ["weights"]
-
-
-@pytest.mark.parametrize("old", [False, True])
-def test_a_finished_folder_takes_the_whole_place(tmp_path, old):
-    folder = tmp_path / "deep" / "adapter"
-    if old:
-        folder.mkdir(parents=True)
-        (folder / "stale").write_text("old")
     with atomic_folder(folder) as temporary:
         (temporary / "weights").write_text("new")
-    assert names(folder) == ["weights"]
-    assert names(folder.parent) == ["adapter"]
+    assert path.read_text() == "new" and names(tmp_path) == ["a.txt", "deep"]
+    assert names(folder) == ["weights"] and names(folder.parent) == ["adapter"]
 
 
 def test_what_a_crash_left_behind_does_not_get_into_the_new_folder(tmp_path):
@@ -309,31 +250,8 @@ def test_what_a_crash_left_behind_does_not_get_into_the_new_folder(tmp_path):
     temporary.mkdir()
     (temporary / "rubbish").write_text("of a crash")
     with atomic_folder(folder) as again:
-        assert again == temporary
         (again / "weights").write_text("2")
     assert names(folder) == ["weights"] and names(tmp_path) == ["adapter"]
-
-
-def test_a_folder_set_aside_by_a_crash_does_not_stop_the_next_write(tmp_path):
-    folder = tmp_path / "adapter"
-    folder.mkdir()
-    left = tmp_path / f".adapter.{os.getpid()}.old"
-    left.mkdir()
-    (left / "weights").write_text("of a crash")
-    with atomic_folder(folder) as temporary:
-        (temporary / "weights").write_text("new")
-    assert (folder / "weights").read_text() == "new"
-
-
-def test_an_error_names_the_file_that_was_asked_for(tmp_path):
-    with pytest.raises(OSError) as no_file, atomic_write(tmp_path / "page.html"):
-        pass
-    (tmp_path / "made").mkdir()
-    with pytest.raises(OSError) as no_folder, atomic_folder(tmp_path / "made") as temporary:
-        (temporary / "no" / "folder").touch()
-    told = [str(no_file.value), str(no_folder.value)]
-    paths = (tmp_path / "page.html", tmp_path / "made" / "no" / "folder")
-    assert told == [f"[Errno 2] No such file or directory: '{path}'" for path in paths]
 
 
 def test_json_is_written_readably_and_in_utf8(tmp_path):
@@ -370,9 +288,6 @@ def test_a_record_says_when_with_which_packages_and_from_which_commit():
     assert section["rows"] == 3
     assert before <= datetime.fromisoformat(section["written"]) <= datetime.now(UTC)
     assert section["versions"] == package_versions()
-    assert {"transformers", "trl", "torch"} <= set(section["versions"]) | {
-        p for p in pins() if not installed_version(p)
-    }
     git = section["git"]
     assert git == {} or (
         re.fullmatch("[0-9a-f]{40}", git["revision"]) and isinstance(git["dirty"], bool)
@@ -415,33 +330,27 @@ def test_a_record_that_cannot_be_written_leaves_the_manifest_as_it_was(value):
 
 
 @pytest.mark.parametrize(
-    ("section", "made", "notebook"),
-    [("data", "data_report.json", "01_data_prep"), ("training", "adapter", "03_grpo")],
+    ("section", "notebook"),
+    [("data", "01_data_prep"), ("training", "03_grpo"), ("evaluation", "05_merge")],
 )
-def test_an_absent_section_names_the_notebook_or_says_to_rerun_it(section, made, notebook):
-    run = Run("a")
-    with pytest.raises(FileNotFoundError, match=f"{made} is not there.*{notebook}"):
-        run.section(section)
-    run.path(made).write_text("{}")
-    with pytest.raises(FileNotFoundError, match=f"no section '{section}'.*Rerun"):
-        run.section(section)
+def test_an_absent_section_names_the_notebook_that_writes_it(section, notebook):
+    said = rf"a/manifest\.json has no section '{section}'\. Run notebook {notebook}.* first"
+    with pytest.raises(FileNotFoundError, match=said):
+        Run("a").section(section)
+
+
+ENTRY = {"accuracy": 0.5, "ci95": [0.4, 0.6], "n": 100}
 
 
 def test_an_evaluation_replaces_the_last_whole_and_names_its_training():
     run = Run("a")
+    assert run.evaluation == {}
     run.record("training")
-    run.record_evaluation(run.section("training"), {"baseline": {"accuracy": 0.5}}, {})
-    run.record_evaluation(run.section("training"), {"trained": {"accuracy": 0.7}}, {"sampled": {}})
-    assert run.evaluation == {"trained": {"accuracy": 0.7}}
-    assert json.loads(run.require("comparison.json").read_text()) == {"sampled": {}}
+    run.record_evaluation(run.section("training"), {"baseline": ENTRY}, {})
+    run.record_evaluation(run.section("training"), {"trained": ENTRY}, {"x": 1})
+    assert run.evaluation == {"trained": ENTRY}
+    assert json.loads(run.require("comparison.json").read_text()) == {"x": 1}
     assert run.section("evaluation")["training"] == run.section("training")["written"]
-
-
-def test_a_damaged_evaluation_is_named():
-    run = Run("a")
-    run.path("evaluation.json").write_text("{")
-    with pytest.raises(ValueError, match=r"evaluation\.json"):
-        print(run.evaluation)
 
 
 class Figure:
@@ -466,12 +375,9 @@ def draw(seed: int) -> tuple:
     return random.random(), float(np.random.random())
 
 
-@pytest.mark.parametrize("seed", [0, 3407, 2**32 - 1])
-def test_a_seed_gives_the_same_numbers_again(seed):
-    assert draw(seed) == draw(seed)
-
-
-def test_another_seed_gives_other_numbers_from_both_generators():
+def test_a_seed_gives_the_same_numbers_again_and_another_gives_others():
+    for seed in (0, 3407, 2**32 - 1):
+        assert draw(seed) == draw(seed)
     assert all(one != other for one, other in zip(draw(1), draw(2), strict=True))
 
 

@@ -51,7 +51,7 @@ def answer_file(
     system = _needed(
         run,
         "data_report.json",
-        run.read_object("data_report.json", {"system_prompt": str}),
+        run.read_object("data_report.json"),
         "system_prompt",
     )
     rows = _questions(source)

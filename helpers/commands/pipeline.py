@@ -23,7 +23,7 @@ from papermill.iorw import LocalHandler, papermill_io
 
 from helpers import PROJECT, presets
 from helpers.commands import arguments, checks
-from helpers.environment import pairs_that_disagree, this_machine
+from helpers.environment import this_machine
 from helpers.runs import LESSONS, Run, atomic_write, held
 from helpers.training import memory, ranks, server, spread
 
@@ -348,12 +348,6 @@ def _refuse_impossible(
     if numbers & loading:
         checked = presets.check_machine(settings, this_machine())
         memory.check(checked, this_machine())
-        disagree = pairs_that_disagree(this_machine()) if settings.needs_gb else []
-        if disagree:
-            raise ValueError(
-                f"{' '.join(disagree)} Mend it with `python -m helpers install`, or take "
-                "`--preset pocket`."
-            )
     return checked if "03" in numbers else settings
 
 

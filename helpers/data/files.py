@@ -1,83 +1,105 @@
-"""Files of rows, as they are found on disks: .csv, .jsonl, .parquet, read as a stream, and what is
-no such file refused.
+"""The rows of a .csv, .jsonl or .parquet file, read as a stream.
 
-A value that cannot be had in Python (a date beyond the year 9999, bytes that are no UTF-8) is an
-`Unreadable` in its place: the row is none the worse where nobody asks for that column.
+Python's csv reader parses. Added here are the choice of the delimiter and an account of what cannot
+be read: a row of another length is a `Broken` with its line, a file that would be misread is a
+ValueError. `csv.Sniffer` guesses from letter frequencies and is often wrong about files of short
+questions, so the columns that are asked for decide.
 """
 
 from __future__ import annotations
 
+import codecs
+import csv
 import difflib
+import itertools
 import json
-import stat
+import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from helpers.data.csvfiles import Broken, csv_rows, distinct_names, text_lines
-
 FILE_TYPES = (".csv", ".jsonl", ".parquet")
 _PARQUET_BATCH = 4_096  # rows that are Python objects at one time
-_SHOWN = 200  # characters of a path or name in a message
+_DELIMITERS = ",;\t|"
+_SAMPLED_LINES = 50  # lines that the delimiter is chosen by
+_LONGEST_FIELD = 2**24  # characters; the csv module stops at 2**17
+_DELIMITER_HINT = re.compile(r"sep=(.)\s*")  # Excel writes and reads this above the header
 
 
 @dataclass(frozen=True)
-class Unreadable:
-    """A value that Python cannot hold, and why."""
+class Broken:
+    """A row that could not be read: why, and where."""
 
     reason: str
+    where: str
 
 
-def shortened(text: object, most: int = _SHOWN) -> str:
-    """A name for a message: at most so many characters of it, then how many there are."""
+def shortened(text: object, most: int = 200) -> str:
+    """A text for a message: at most so many characters of it, then how many there are."""
     text = str(text).encode(errors="backslashreplace").decode()
     return text if len(text) <= most else f"{text[:most]}… ({len(text):,} characters)"
 
 
+def listed(names: Collection[str], most: int = 20) -> str:
+    """At most so many names for a message, each of at most 40 characters."""
+    shown = [str(name)[:40] for name in itertools.islice(names, most)]
+    return ", ".join(shown) + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
 def regular_file(path: Path) -> Path:
-    """The same path, if it is a file that can be read from its beginning to its end; ValueError
-    says what it is instead.
-    """
-    name = shortened(path)
-    try:
-        mode = path.stat().st_mode
-    except ValueError:  # a NUL in it
-        raise ValueError(f"{name!r} is no path of a file.") from None
-    except FileNotFoundError:
-        there = [p.name for p in path.parent.glob("*")] if path.parent.is_dir() else []
-        near = difflib.get_close_matches(
-            path.name, [other for other in there if other != path.name], 1
-        )
+    """The same path; ValueError, with a near name, if there is no such file, or a folder."""
+    if path.is_dir():
+        raise ValueError(f"{path} is a folder; name a file.")
+    if not path.exists():
+        there = [other.name for other in path.parent.glob("*")]
+        near = difflib.get_close_matches(path.name, there, 1)
         hint = f" Did you mean {path.with_name(near[0])}?" if near else ""
-        link = " It is a link, and what it points to is gone." if path.is_symlink() else hint
-        raise ValueError(f"{name}: no such file.{link}") from None
-    except OSError as error:  # too long a name, a folder that may not be entered, links in a circle
-        raise ValueError(f"{name}: there can be no such file ({error.strerror}).") from None
-    if stat.S_ISDIR(mode):
-        raise ValueError(f"{name} is a folder; name a file.")
-    if not stat.S_ISREG(mode):
-        raise ValueError(
-            f"{name} is a pipe or a device. It is read more than once: write what it gives to a "
-            "file, and name that."
-        )
+        raise ValueError(f"{path}: no such file.{hint}")
     return path
 
 
 def file_rows(
     path: Path, wanted: Collection[str] = ("question", "answer")
 ) -> Iterator[dict | Broken]:
-    """The rows of a .csv, .jsonl or .parquet file, read as a stream.
+    """The rows of a .csv, .jsonl or .parquet file; ValueError says what is wrong with the file.
 
-    ValueError says what is wrong with the file.
-
-    wanted: the columns that will be asked for. One that is there twice is refused; of the others
-    the second `note` becomes `note.1`.
+    wanted: the columns that will be asked for. They decide a CSV's delimiter, and a header that
+    names one of them twice is refused.
     """
     if not regular_file(path).stat().st_size:
         raise ValueError(f"{path}: the file is empty.")
     if path.suffix.lower() == ".jsonl":
         return _jsonl_rows(path)
-    return (csv_rows if path.suffix.lower() == ".csv" else _parquet_rows)(path, wanted)
+    if path.suffix.lower() == ".csv":
+        return _csv_rows(path, wanted)
+    return _parquet_rows(path)
+
+
+def text_lines(path: Path) -> Iterator[str]:
+    """The lines of a UTF-8 file, or of a UTF-16 file with its byte order mark.
+
+    ValueError names the line that is neither.
+    """
+    number = 0
+    with path.open("rb") as file:
+        utf16 = file.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+    try:
+        if utf16:
+            with path.open(encoding="utf-16", newline="\n") as file:
+                for line in file:
+                    yield line
+                    number += 1
+        else:
+            with path.open("rb") as file:
+                for number, line in enumerate(file, 1):
+                    yield line.decode("utf-8-sig" if number == 1 else "utf-8")
+    except UnicodeError as error:
+        said = f"line {number + 1} is no UTF-16" if utf16 else f"line {number} is not UTF-8"
+        raise ValueError(
+            f"{path}: {said} ({error}). Save the file as UTF-8: in a spreadsheet as “CSV UTF-8”, "
+            "or, if it came from an older Windows program, with `iconv -f WINDOWS-1252 -t UTF-8 "
+            f"{path.name} > utf8-{path.name}`."
+        ) from None
 
 
 def _jsonl_rows(path: Path) -> Iterator[dict | Broken]:
@@ -89,39 +111,107 @@ def _jsonl_rows(path: Path) -> Iterator[dict | Broken]:
         except (ValueError, RecursionError) as error:
             yield Broken("not JSON", f"line {number}: {error}")
             continue
-        yield (
-            row
-            if isinstance(row, dict)
-            else Broken("not a JSON object", f"line {number}: {line.strip()}")
-        )
+        if isinstance(row, dict):
+            yield row
+        else:
+            yield Broken("not a JSON object", f"line {number}: {line.strip()}")
 
 
-def _parquet_rows(path: Path, wanted: Collection[str]) -> Iterator[dict]:
+def _parquet_rows(path: Path) -> Iterator[dict]:
     import pyarrow
     import pyarrow.parquet
 
     try:
-        file = pyarrow.parquet.ParquetFile(path)
-        names = distinct_names(path, file.schema_arrow.names, wanted)
-        for batch in file.iter_batches(_PARQUET_BATCH):
-            columns = [_python_values(column) for column in batch.columns]
-            for values in zip(*columns, strict=True):
-                yield dict(zip(names, values, strict=True))
-    except (pyarrow.ArrowException, OSError) as error:
-        raise ValueError(f"{path}: not a Parquet file, or a damaged one ({error}).") from None
+        for batch in pyarrow.parquet.ParquetFile(path).iter_batches(_PARQUET_BATCH):
+            yield from batch.to_pylist()
+    # ValueError: a value that Python cannot hold, such as a date beyond the year 9999
+    except (pyarrow.ArrowException, OSError, ValueError, OverflowError) as error:
+        raise ValueError(f"{path}: cannot be read as a Parquet file ({error}).") from None
 
 
-def _python_values(column) -> list:
-    """A column of Arrow as Python objects; one at a time where not all of them can be had."""
+def _csv_rows(path: Path, wanted: Collection[str]) -> Iterator[dict[str, str] | Broken]:
+    """The rows of a CSV file; fields may be quoted and hold delimiters, line ends and doubled
+    quotes.
+
+    Left out are blank lines, columns without a name, and blank fields behind the last column.
+    """
+    csv.field_size_limit(_LONGEST_FIELD)
+    lines = text_lines(path)
+    sample = list(itertools.islice(lines, _SAMPLED_LINES))
+    delimiter = _delimiter(sample, wanted)
+    # strict: a quote that is never closed is an error, instead of a field that swallows the rest
+    reader = csv.reader(itertools.chain(sample, lines), delimiter=delimiter, strict=True)
+    header, names = [], []
+    begins = 1  # the line of the row that is read next: a quoted field may span lines
+    found = False
     try:
-        return column.to_pylist()
-    # OverflowError, UnicodeDecodeError, ValueError, Arrow's own: the type of the column decides
-    except Exception:
-        return [_python_value(value) for value in column]
+        for row in reader:
+            line, begins = begins, reader.line_num + 1
+            if len(row) < 2 and not "".join(row).strip():
+                continue
+            if not names:
+                header, names = row, _column_names(path, row, wanted)
+                continue
+            found = True
+            if row == header:
+                yield Broken("the header again", f"line {line}")
+            else:
+                yield _csv_row(names, row, line)
+    except csv.Error as error:
+        raise ValueError(
+            f"{path}: the row that starts at line {begins} cannot be read as CSV ({error}). Is a "
+            'quote left open? A quote inside a quoted field is written twice (""), not with a '
+            "backslash."
+        ) from None
+    if not found:
+        above = f"a header ({listed(names)})" if names else "nothing but blank lines"
+        raise ValueError(f"{path}: {above} and no row below it.")
 
 
-def _python_value(value) -> object:
+def _csv_row(names: list[str], row: list[str], line: int) -> dict[str, str] | Broken:
+    fields = len(row)
+    while len(row) > len(names) and not row[-1].strip():
+        row.pop()
+    while len(row) < len(names) and not names[len(row)]:
+        row.append("")
+    if len(row) != len(names):
+        return Broken(f"not {len(names)} fields", f"line {line}: {fields} fields")
+    return {name: value for name, value in zip(names, row, strict=True) if name}
+
+
+def _column_names(path: Path, header: list[str], wanted: Collection[str]) -> list[str]:
+    """The names of a CSV's columns; the second `note` is called `note.1`."""
+    names = []
+    for name in map(str.strip, header):
+        if name in names and name in wanted:
+            raise ValueError(f"{path}: the header names {name!r} more than once. Rename one.")
+        copies = itertools.count(1)
+        distinct = name
+        while name and distinct in names:
+            distinct = f"{name}.{next(copies)}"
+        names.append(distinct)
+    return names
+
+
+def _delimiter(sample: list[str], wanted: Collection[str]) -> str:
+    """The delimiter that a line `sep=;` names, which is then blanked, or else the one that fits
+    best.
+    """
+    hint = _DELIMITER_HINT.fullmatch(sample[0]) if sample else None
+    if hint:
+        sample[0] = "\n"
+        return hint[1]
+    return max(_DELIMITERS, key=lambda one: _fit(one, sample, wanted))
+
+
+def _fit(delimiter: str, sample: list[str], wanted: Collection[str]) -> tuple[int, int, int]:
+    """How well a delimiter fits: wanted columns in the header, then rows as long as the header,
+    then columns.
+    """
     try:
-        return value.as_py()
-    except Exception as error:
-        return Unreadable(f"{type(error).__name__}: {error}")
+        rows = [row for row in csv.reader(sample, delimiter=delimiter) if "".join(row).strip()]
+    except csv.Error:
+        return 0, 0, 0
+    header = [name.strip() for name in rows[0]] if rows else []
+    alike = sum(len(row) == len(header) for row in rows[1:]) if len(header) > 1 else 0
+    return sum(name in header for name in wanted), alike, len(header)

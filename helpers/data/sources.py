@@ -1,7 +1,7 @@
 """Where rows come from: built-in arithmetic, reasoning-gym, a hub data set, a CSV, JSONL or Parquet
 file.
 
-`read_source` yields one dict a row, with at least `question` and `answer` (and `split`, where the
+`read_source` yields one dict per row, with at least `question` and `answer` (and `split`, if the
 source has its own), or a `Broken` in place of a row that could not be read. It does not judge the
 values: `tasks.py` does.
 """
@@ -10,19 +10,15 @@ from __future__ import annotations
 
 import difflib
 import json
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
 from helpers.data import arithmetic
-from helpers.data.csvfiles import Broken, listed, text_lines
-from helpers.data.files import FILE_TYPES, file_rows, shortened
+from helpers.data.files import FILE_TYPES, Broken, file_rows, listed, shortened, text_lines
 
 # of the files beside this one, for those that read rows
 __all__ = ["FILE_TYPES", "Broken", "file_rows", "text_lines"]
 DEFAULT_GENERATED_ROWS = 1_000
-_COMPARED = 1_000  # names of columns that a misspelt one is compared with
-_LONGEST_HUB_NAME = 255  # characters of owner/name:config; the hub takes fewer
 
 
 def read_source(
@@ -45,11 +41,10 @@ def read_source(
 
 
 def check_source(source: str, columns: dict[str, str] | None = None) -> None:
-    """ValueError for a source that `read_source` would refuse, as far as a moment without a network
-    tells.
+    """ValueError for a source that `read_source` would refuse, as far as is known at once.
 
-    Of a file the first row is read, so that a column that is not there is named; of a generated
-    source the family is known; whether the hub has a data set only the hub can say.
+    The first row of a file is read, so that a missing column is named; the family of a generated
+    source is checked; only the hub knows its data sets.
     """
     check_columns(columns)
     source, kind = _kind(source)
@@ -59,34 +54,27 @@ def check_source(source: str, columns: dict[str, str] | None = None) -> None:
         next(iter(read_source(source, columns, None, 1, 0)), None)
 
 
-def _kind(source: object) -> tuple[str, str]:
-    """The source as text, and what it is: arithmetic, reasoning-gym, file or hub.
-
-    ValueError where it is none of them.
-    """
-    source = str(source) if isinstance(source, Path) else source
-    if not isinstance(source, str) or not source.strip():
+def _kind(source: str | Path) -> tuple[str, str]:
+    """The source as text, and what it is: arithmetic, reasoning-gym, file or hub."""
+    if not isinstance(source, str | Path) or not str(source).strip():
         raise ValueError(
             f"source={source!r} is not a data source: give a name such as 'arithmetic/sums' or a "
             "file's path."
         )
+    source = str(source)
     if "://" in source:
-        raise ValueError(
-            f"source={shortened(source)!r} is an address. Download the file, and give its path."
-        )
+        raise ValueError(f"source={source!r} is an address. Download the file, and give its path.")
     kind = source.partition("/")[0]
     if kind in ("arithmetic", "reasoning-gym"):
         return source, kind
     if source.lower().endswith(FILE_TYPES):
         return source, "file"
-    named = source.count("/") == 1 and not source.startswith(".")
-    if len(source) <= _LONGEST_HUB_NAME and "\0" not in source and (named or Path(source).is_dir()):
+    if (source.count("/") == 1 and not source.startswith(".")) or Path(source).is_dir():
         return source, "hub"
     raise ValueError(
-        f"source={shortened(source)!r} is not known. Give arithmetic/<family> "
-        f"({', '.join(arithmetic.FAMILIES)}), "
-        "reasoning-gym/<family>, a hub data set such as openai/gsm8k, or the path of a "
-        f"{', '.join(FILE_TYPES)} file."
+        f"source={source!r} is not known. Give arithmetic/<family> "
+        f"({', '.join(arithmetic.FAMILIES)}), reasoning-gym/<family>, a hub data set such as "
+        f"openai/gsm8k, or the path of a {', '.join(FILE_TYPES)} file."
     )
 
 
@@ -100,9 +88,8 @@ def _reasoning_gym(family: str, size: int, seed: int) -> Iterator[dict]:
     except ImportError as error:
         raise ValueError(
             f"reasoning-gym/{family} needs the package reasoning-gym, which is not installed "
-            f"({error}). Install it with `pip "
-            "install reasoning-gym` (requirements-optional.txt has the pin); it takes a C "
-            "compiler, for its dependency pycosat."
+            f"({error}). Install it with `pip install reasoning-gym` (requirements-optional.txt "
+            "has the pin); it takes a C compiler, for its dependency pycosat."
         ) from None
     if family not in DATASETS:
         raise ValueError(arithmetic.unknown_family("reasoning-gym", family, DATASETS))
@@ -111,16 +98,14 @@ def _reasoning_gym(family: str, size: int, seed: int) -> Iterator[dict]:
             "question": entry["question"],
             "answer": entry["answer"],
             "family": family,
-            # The row's own score_answer needs the entry it was made with; JSON keeps it in one
-            # Parquet column.
+            # what the family's own score_answer needs, as JSON for one Parquet column
             "entry": json.dumps(entry, default=str),
         }
 
 
 # --- Hub data sets --------------------------------------------------------------------------------
 
-# What load_dataset needs to be told, for the sets this project names: configuration, columns, and
-# the split held out.
+# What load_dataset needs for the data sets that this project names, and the split held out.
 HUB_SETS = {
     "openai/gsm8k": {
         "config": "main",
@@ -130,8 +115,7 @@ HUB_SETS = {
 }
 
 
-# Where the hub cannot be reached: word problems of GSM8K's kind, generated on the spot
-# (GSM-Symbolic, arXiv 2410.05229).
+# Without the hub: word problems like those of GSM8K, generated (GSM-Symbolic, arXiv 2410.05229).
 STAND_INS = {"openai/gsm8k": "reasoning-gym/gsm_symbolic"}
 
 
@@ -151,15 +135,14 @@ def _hub(source: str, columns: dict[str, str] | None) -> Iterator[dict]:
         reason = str(error).splitlines()[0][:200]
         raise Unreachable(
             f"data set {source!r} could not be fetched: the hub cannot be reached ({reason}). "
-            "Check the network, or take "
-            "source=arithmetic/sums or a file of your own, which need none."
+            "Check the network, or take source=arithmetic/sums or a file of your own, which need "
+            "none."
         ) from None
     except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
         raise ValueError(
             f"data set {source!r} could not be loaded ({type(error).__name__}: "
-            f"{str(error).splitlines()[0][:200]}). Check "
-            "the spelling, the network, and, for a gated set, that HF_TOKEN is set. Without a "
-            "network use arithmetic/sums."
+            f"{str(error).splitlines()[0][:200]}). Check the spelling, and, for a gated set, "
+            "that HF_TOKEN is set."
         ) from None
     held_out = known.get("holdout")
     has_own_holdout = held_out in splits
@@ -171,17 +154,16 @@ def _hub(source: str, columns: dict[str, str] | None) -> Iterator[dict]:
 
 
 def check_columns(columns: dict[str, str] | None) -> dict[str, str]:
-    """Where `question` and `answer` are: the columns of those names, unless `columns` says
+    """The columns of `question` and `answer`: those of these names, unless `columns` says
     otherwise.
     """
     columns = {} if columns is None else columns
     if not isinstance(columns, dict) or not all(
         isinstance(name, str) for pair in columns.items() for name in pair
     ):
-        said = shortened(repr(columns))
         raise ValueError(
-            f'columns={said} is not a mapping of names to names: write {{"question": "…", '
-            f'"answer": "…"}}.'
+            f"columns={columns!r} is not a mapping of names to names: write "
+            '{"question": "…", "answer": "…"}.'
         )
     unknown = set(columns) - {"question", "answer"}
     if unknown:
@@ -198,14 +180,27 @@ def check_columns(columns: dict[str, str] | None) -> dict[str, str]:
     return mapping
 
 
+# Names that the rows, the rewards' own arguments or TRL's keywords use already; a source's column
+# of that name is renamed.
+_RESERVED = {
+    *("prompt", "question", "answer", "split", "completion", "prompts", "completions"),
+    *("completion_ids", "tags", "trainer_state", "log_extra", "log_metric", "environments"),
+    *("image", "images", "tools", "citations", "ignore_case", "language", "maximum", "minimum"),
+    *("ngram_size", "patterns", "relative_tolerance", "samples", "schema", "steps", "target"),
+    *("threshold", "tolerance", "unit", "backend", "limits", "share"),
+}
+
+
 def _mapped(
     rows: Iterator[dict | Broken], columns: dict[str, str] | None, source: str
 ) -> Iterator[dict | Broken]:
     """The rows with the mapped columns under the names `question` and `answer`; the first row says
     whether they exist.
+
+    The other columns keep their names, or get `source_` in front if the name is in use.
     """
     mapping = check_columns(columns)
-    checked, names = False, _FreeNames()
+    checked, names = False, {}
     for row in rows:
         if isinstance(row, Broken):
             yield row
@@ -218,102 +213,41 @@ def _mapped(
             yield Broken(f"no {', '.join(absent)}", str(row))
             continue
         rest = {key: value for key, value in row.items() if key not in mapping.values()}
-        names.learn(rest)
+        # new columns: those that can keep their names come first
+        for column in sorted((key for key in rest if key not in names), key=_RESERVED.__contains__):
+            name = column
+            while name in _RESERVED or name in names.values():
+                name = f"source_{name}"
+            names[column] = name
         yield {name: row[column] for name, column in mapping.items()} | {
             names[key]: value for key, value in rest.items()
         }
 
 
 def _no_column(source: str, absent: list[str], mapping: dict[str, str], names: list[str]) -> str:
-    """What is missing, what is there, and a mapping to copy, filled in where a name is near."""
-    there = {str(name).casefold(): str(name) for name in names[:_COMPARED]}
-    near = {
-        name: difflib.get_close_matches(str(name).casefold(), list(there), 1) for name in absent
-    }
-    meant = {name: there[found[0]] for name, found in near.items() if found}
-    question = f"Did you mean {', '.join(map(repr, meant.values()))}? " if meant else ""
-    filled = {
-        role: meant.get(name, "…") if name in absent else name for role, name in mapping.items()
-    }
+    """What is missing, what is there, and a mapping to copy, filled in with near names."""
+    there = {name.casefold(): name for name in names}
+    filled, meant = dict(mapping), []
+    for role, column in mapping.items():
+        if column in absent:
+            near = difflib.get_close_matches(column.casefold(), list(there), 1)
+            filled[role] = there[near[0]] if near else "…"
+            meant += [repr(there[name]) for name in near]
+    question = f"Did you mean {', '.join(meant)}? " if meant else ""
     return (
         f"{source}: no column {', '.join(map(repr, absent))}. It has: {listed(names)}. "
-        f"{question}Map them with "
-        f"columns={json.dumps(filled, ensure_ascii=False)}."
+        f"{question}Map them with columns={json.dumps(filled, ensure_ascii=False)}."
     )
 
 
-# Names that the rows, the rewards' own arguments or TRL's keywords use already; a source's column
-# of that name is renamed.
-_RESERVED = {
-    "prompt",
-    "question",
-    "answer",
-    "split",
-    "completion",
-    "prompts",
-    "completions",
-    "completion_ids",
-    "tags",
-}
-_RESERVED |= {
-    "trainer_state",
-    "log_extra",
-    "log_metric",
-    "environments",
-    "image",
-    "images",
-    "tools",
-}
-_RESERVED |= {
-    "citations",
-    "ignore_case",
-    "language",
-    "maximum",
-    "minimum",
-    "ngram_size",
-    "patterns",
-    "relative_tolerance",
-}
-_RESERVED |= {
-    "samples",
-    "schema",
-    "steps",
-    "target",
-    "threshold",
-    "tolerance",
-    "unit",
-    "backend",
-    "limits",
-    "share",
-}
-
-
-class _FreeNames(dict):
-    """What each column of a source is called here: its own name, or where that is taken, the name
-    behind `source_`.
-    """
-
-    def __init__(self):
-        super().__init__()
-        self.taken = set(_RESERVED)
-
-    def learn(self, columns: dict) -> None:
-        """Name the columns not yet known; those that can keep their names come first."""
-        for column in sorted(
-            (column for column in columns if column not in self), key=_RESERVED.__contains__
-        ):
-            name = column
-            while name in self.taken:
-                name = f"source_{name}"
-            self[column] = name
-            self.taken.add(name)
+# --- A model's files ------------------------------------------------------------------------------
 
 
 def model_files(model: str) -> tuple[Path, str, dict[str, str]]:
-    """Of a model folder or hub name: its tokenizer.json, its chat template, and its special tokens
-    by name.
+    """tokenizer.json, the chat template, and the special tokens by name, of a model folder or hub
+    name.
 
-    ValueError where the hub does not give them to us, or where they are no chat model's.
+    ValueError if the hub does not give them, or if they are not those of a chat model.
     """
     folder = Path(model)
     if not folder.is_dir():
@@ -354,36 +288,9 @@ def model_files(model: str) -> tuple[Path, str, dict[str, str]]:
 
 
 def hub_failure(what: str, error: Exception) -> str:
-    """Why the hub has not given us a model's files, and what to do, for the exception that its
-    library raised.
-    """
-    from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError
-
-    if isinstance(error, GatedRepoError):
-        token = (
-            "the account of HF_TOKEN has not done so"
-            if os.environ.get("HF_TOKEN")
-            else "HF_TOKEN is not set"
-        )
-        return (
-            f"{what} could not be fetched: the model is gated. Accept its terms on its page at "
-            "the hub, and set HF_TOKEN to a "
-            f"token of the account that did ({token})."
-        )
-    if isinstance(error, RepositoryNotFoundError):
-        return (
-            f"{what} could not be fetched: the hub has no model of that name, or not for us. It "
-            "is misspelt, private, or has "
-            "moved: look up its present name and give it with `-p model=OWNER/NAME`."
-        )
-    if (answer := getattr(error, "response", None)) is not None:
-        return (
-            f"{what} could not be fetched: the hub answers {answer.status_code}. After 401 or 403 "
-            "look at HF_TOKEN, which must "
-            "be valid or not set; after 429 or 5xx try again later."
-        )
+    """That the hub has not given us a model's files, with its library's reason."""
     return (
-        f"{what} could not be fetched ({type(error).__name__}): it is not on this machine, and "
-        "the hub cannot be reached. "
-        "Check the network, or take a model in a folder."
+        f"{what} could not be fetched ({type(error).__name__}: "
+        f"{shortened(' '.join(str(error).split()), 300)}). Check its name, the network and, for a "
+        "gated or private model, HF_TOKEN; or take a model in a folder."
     )

@@ -2,17 +2,17 @@
 train and a holdout table.
 
 A source is a name (`arithmetic/sums`, `reasoning-gym/leg_counting`, `openai/gsm8k`) or a path to a
-.csv, .jsonl or .parquet file. Reading them is `sources.py`'s work; here the rows are checked,
-deduplicated, measured, split and reported. No question is ever on both sides of the split. A source
-is read as a stream: of each row a digest is remembered, and only the rows that may be used are
-kept, so that a file of millions of rows needs no more than a few hundred MB.
+.csv, .jsonl or .parquet file. `sources.py` reads them; here the rows are checked, deduplicated,
+measured, split and reported. No question is ever on both sides of the split. A source is read as a
+stream: a digest of each row is kept, and only those rows whole that may be used, so that a file of
+millions of rows needs a few hundred MB.
 """
 
 from __future__ import annotations
 
 import hashlib
 import heapq
-import itertools
+import io
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -21,18 +21,18 @@ from dataclasses import dataclass, field
 import numpy as np
 import pandas as pd
 
-from helpers.data.columns import MOST_COLUMNS, kept_columns
-from helpers.data.files import Unreadable
+from helpers.data.files import shortened
 from helpers.data.sources import STAND_INS, Broken, Unreachable, read_source
 from helpers.presets import Preset, as_settings
 from helpers.runs import TRAINING_LOCK, Run, atomic_write, held, write_json
 from helpers.tags import THINK_ANSWER, TagFormat
 
 _GROUPED_NUMBER = re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.\d+)?")
+_OURS = ("prompt", "question", "answer")
 # rows quoted in the report, for each reason to drop one and for each kind of answer
 _KEPT_EXAMPLES = 3
-# Rows trained on where train_size does not say: some twenty times what 300 steps of 16 questions
-# see, in memory that any machine has.
+# Rows to train on without a train_size: some twenty times what 300 steps of 16 questions see, in
+# memory that any machine has.
 MOST_TRAINED = 100_000
 
 
@@ -41,9 +41,9 @@ class Task:
     """A task ready to train on.
 
     train, holdout: tables with the columns `prompt` (list of {role, content}), `question`, `answer`
-    (str), then the source's own columns, as far as Parquet can store them.
+        (str), then the source's own columns, as far as Parquet can store them.
     report: what was read, dropped (rows and columns, and why), and how long the prompts are;
-    JSON-ready.
+        JSON-ready.
     """
 
     train: pd.DataFrame
@@ -70,39 +70,51 @@ def load_task(
     """Read a source and split it into rows to train on and rows to hold out.
 
     source: `arithmetic/<family>`, `reasoning-gym/<family>`, a hub data set `owner/name` (or
-    `owner/name:config`), or a path.
-    train_size, holdout_size: rows on each side; train_size None takes all there are up to
-        MOST_TRAINED, and says so where there are more (for a generated source, 1,000).
-    columns: where the source keeps its `question` and `answer`, e.g. {"question": "problem",
-    "answer": "solution"}.
-    system_prompt: in place of the one that `tags` writes; the empty string leaves the system
-    message out.
+        `owner/name:config`), or a path.
+    train_size, holdout_size: rows on each side. train_size None takes all up to MOST_TRAINED, and
+        prints so if there are more (for a generated source, 1,000).
+    columns: the source's names of `question` and `answer`, e.g. {"question": "problem", "answer":
+        "solution"}.
+    system_prompt: replaces the one of `tags`; the empty string leaves the system message out.
     count_tokens: tokens of one prompt or of one text (see `prompt_token_counter`). Prompts over
         max_prompt_tokens are dropped, because TRL does not truncate them; so are answers that,
         rendered in `tags` without any reasoning, are over max_completion_tokens, because no
         completion could give them. Only rows that may be used are measured.
-    stand_in: where the hub cannot be reached, take the source that can stand in for openai/gsm8k
-        (`sources.STAND_INS`), and say so; `report["source"]` names what was read.
-    kind: how all answers are to be judged, one of `rewards.kinds.KINDS`; written to a column
-        `kind`, which correctness_reward reads. Without it each answer's kind is recognised.
+    stand_in: if the hub cannot be reached, take the source that can replace openai/gsm8k
+        (`sources.STAND_INS`), and print so; `report["source"]` names what was read.
+    kind: how all answers are judged, one of `rewards.kinds.KINDS`; written to a column `kind`,
+        which correctness_reward reads. Without it each answer's kind is recognised.
     kind_of: the kind of a row's answer (`rewards.kinds.kind_of_row`); with it
         `report["answer_kinds"]` says how many rows have which.
 
-    Raises ValueError where the source cannot give the rows asked for; the message names the value
-    and the way out.
+    ValueError if the source cannot give these rows; it names the value and the way out.
     """
     for name, size in (("train_size", train_size), ("holdout_size", holdout_size)):
-        _check_rows(name, size)
+        if size is not None and (type(size) is not int or size < 1):
+            raise ValueError(
+                f"{name}={size!r} is not a number of rows: give an integer of at least 1."
+            )
     system = tags.system_prompt if system_prompt is None else system_prompt
     limits = _Limits(count_tokens, max_prompt_tokens, max_completion_tokens, system, tags)
     sizes = {"train_size": train_size, "holdout_size": holdout_size, "seed": seed}
     stated = {"kind": kind} if kind else {}
-    source, rows = _opened(source, columns, stand_in, **sizes)
-    train, holdout = _drawn(rows, source, limits, account := _Account(), **sizes)
+    account, rows = _Account(), read_source(source, columns, **sizes)
+    try:
+        train, holdout = _drawn(rows, source, limits, account, **sizes)
+    except Unreachable as unreachable:
+        if not stand_in or source not in STAND_INS:
+            raise
+        source = STAND_INS[source]
+        print(
+            f"{unreachable}\nTAKING {source} IN ITS PLACE: similar word problems, generated here; "
+            "results are not GSM8K's."
+        )
+        rows = read_source(source, None, **sizes)
+        train, holdout = _drawn(rows, source, limits, account, **sizes)
     for row in train + holdout:
         row.pop("split", None)
         row |= {"prompt": _prompt(system, row["question"])} | stated
-    (train_table, holdout_table), dropped = kept_columns(train, holdout, account.left_out)
+    (train_table, holdout_table), dropped = _tables(train, holdout)
     report = account.report | limits.report | ({"columns_dropped": dropped} if dropped else {})
     report |= {
         "source": source,
@@ -118,16 +130,11 @@ def load_task(
     return Task(train_table, holdout_table, report)
 
 
-def _check_rows(name: str, size: int | None) -> None:
-    if size is not None and (type(size) is not int or size < 1):
-        raise ValueError(f"{name}={size!r} is not a number of rows: give an integer of at least 1.")
-
-
 def save(run: Run, task: Task, settings: Preset) -> None:
-    """Put a task into the run folder: both tables, `data_report.json`, and the manifest's section
-    `data`.
+    """Write a task into the run folder: both tables, `data_report.json`, and the manifest's
+    section `data`.
 
-    ValueError, before anything is written, while another process trains on what the run holds.
+    ValueError, before anything is written, while another process trains this run.
     """
     with held(run.folder, f"the training of run {run.name!r}", TRAINING_LOCK):
         for name, table in (("train", task.train), ("holdout", task.holdout)):
@@ -142,8 +149,8 @@ def save(run: Run, task: Task, settings: Preset) -> None:
 
 
 def final_answer(answer: str) -> str:
-    """The answer to be judged: what follows GSM8K's last `####`, thousands separators removed;
-    otherwise the text itself.
+    """The answer to be judged: what follows GSM8K's last `####`, without thousands separators, or
+    else the whole text.
 
     >>> final_answer("He pays 2 * 617 = <<2*617=1234>>1234 dollars. #### 1,234")
     '1234'
@@ -156,20 +163,19 @@ def final_answer(answer: str) -> str:
 
 
 def fingerprint(rows: Iterable[dict]) -> str:
-    """SHA-256 over the questions and answers, in order: two runs with the same value used the same
-    data.
-    """
+    """SHA-256 over the questions and answers, in order: the same in two runs on the same data."""
     digest = hashlib.sha256()
     for row in rows:
-        digest.update(f"{row['question']}\x1f{row['answer']}\x1e".encode("utf-8", "surrogatepass"))
+        digest.update(f"{row['question']}\x1f{row['answer']}\x1e".encode())
     return digest.hexdigest()
 
 
 def answer_kinds(rows: Iterable[dict], kind_of: Callable[[dict], str]) -> dict[str, dict]:
-    """For each kind of answer that the rows have, the most frequent first: how many `rows`, and
-    three different `examples`.
+    """How many `rows` have each kind of answer, most frequent first, with three different
+    `examples`.
 
-    >>> answer_kinds([{"answer": "4"}, {"answer": "Paris"}, {"answer": "5"}], lambda row: type(row["answer"]).__name__)
+    >>> rows = [{"answer": "4"}, {"answer": "Paris"}, {"answer": "5"}]
+    >>> answer_kinds(rows, lambda row: type(row["answer"]).__name__)
     {'str': {'rows': 3, 'examples': ['4', 'Paris', '5']}}
     """
     counts, examples = Counter(), {}
@@ -188,10 +194,9 @@ def prompt_token_counter(model: str) -> Callable[[list[dict] | str], int]:
     """A function from chat messages to the number of tokens the model will see, without importing
     torch.
 
-    model: a folder, or a hub name, whose tokenizer.json and chat template are read. The template is
-    rendered by Transformers' own renderer, the tokens counted by the same Rust tokenizer that
-    training uses. Of a plain string the function counts the tokens as they stand, without a
-    template: the length of a completion.
+    model: a folder or hub name, whose tokenizer.json and chat template are read. Transformers' own
+    renderer applies the template, and the Rust tokenizer that training uses counts. A plain string
+    is counted as it is, without a template: the length of a completion.
     """
     from tokenizers import Tokenizer
     from transformers.utils.chat_template_utils import render_jinja_template
@@ -212,61 +217,16 @@ def prompt_token_counter(model: str) -> Callable[[list[dict] | str], int]:
     return count
 
 
-def _opened(source, columns, stand_in: bool, **sizes) -> tuple[str, Iterator[dict | Broken]]:
-    """The name of what is read, which may be the stand-in, and its rows."""
-    try:
-        return source, _begun(read_source(source, columns, **sizes))
-    except Unreachable as unreachable:
-        if not stand_in or source not in STAND_INS:
-            raise
-        other = STAND_INS[source]
-        try:
-            rows = _begun(read_source(other, None, **sizes))
-        except ValueError as error:
-            raise ValueError(f"{unreachable} Nor can {other} stand in for it: {error}") from None
-        print(
-            f"{unreachable}\nTAKING {other} IN ITS PLACE: similar word problems, generated here; "
-            "results are not GSM8K's."
-        )
-        return other, rows
-
-
-def _begun(rows: Iterator) -> Iterator:
-    """The same rows, the first of them read already: a source that cannot be read says so here."""
-    return itertools.chain(list(itertools.islice(rows, 1)), rows)
-
-
 class _Account:
     """How many rows were read, and which were dropped for what."""
 
     def __init__(self):
         self.read, self.dropped, self.examples = 0, Counter(), {}
-        # of the source: those that are kept; and why the others are not
-        self.columns, self.left_out = set(), {}
 
     def drop(self, reason: str, example: object) -> None:
         self.dropped[reason] += 1
         if len(self.examples.setdefault(reason, [])) < _KEPT_EXAMPLES:
             self.examples[reason].append(str(example)[:200])
-
-    def storable(self, row: dict) -> dict:
-        """The row with those columns that have a name that can be written, the first MOST_COLUMNS
-        that the source shows.
-        """
-        for name in row.keys() - self.columns - self.left_out.keys():
-            if not str(name).isascii() and _has_lone_surrogate(str(name)):
-                self.left_out[name] = "its name has a lone surrogate, which is no text"
-        for name in row:
-            if name not in self.columns and name not in self.left_out:
-                if len(self.columns) < MOST_COLUMNS:
-                    self.columns.add(name)
-                else:
-                    self.left_out[name] = f"beyond the first {MOST_COLUMNS} columns"
-        return (
-            {name: value for name, value in row.items() if name in self.columns}
-            if self.left_out
-            else row
-        )
 
     @property
     def usable(self) -> int:
@@ -335,9 +295,7 @@ class _Limits:
 
 
 class _Smallest:
-    """Of the rows offered, the `size` ones with the smallest hashes; never more than these are in
-    memory.
-    """
+    """The `size` rows with the smallest hashes; never more than these are in memory."""
 
     def __init__(self, size: int):
         # of (-hash, row): the largest hash, the first to go, is on top
@@ -358,12 +316,10 @@ class _Smallest:
 def _drawn(
     rows, source, limits, account, *, train_size, holdout_size, seed
 ) -> tuple[list[dict], list[dict]]:
-    """The source's own split where it has one; otherwise the holdout is drawn by a seeded hash of
-    the question.
+    """The source's own split, or else one by a seeded hash of the question.
 
-    A hash rather than a shuffle: the same rows give the same split, in whatever order the file
-    holds them. A row is measured only when its hash is among the smallest so far, so few rows of a
-    large file are.
+    A hash rather than a shuffle: the same rows give the same split in any order. A row is measured
+    only when its hash is among the smallest so far, so few rows of a large file are.
     """
     most = train_size or MOST_TRAINED
     kept = {
@@ -373,10 +329,8 @@ def _drawn(
     }
     for row in _validated(rows, account):
         pool = kept[row.get("split")]
-        order = hashlib.sha256(
-            f"{seed}\x1f{row['question']}".encode("utf-8", "surrogatepass")
-        ).digest()
-        order = int.from_bytes(order, "big")
+        digest = hashlib.sha256(f"{seed}\x1f{row['question']}".encode()).digest()
+        order = int.from_bytes(digest, "big")
         if not pool.admits(order):
             continue
         limit = limits.exceeded(row)
@@ -396,30 +350,30 @@ def _drawn(
     if train_size is None and len(train) == most and account.usable > len(train) + len(holdout):
         print(
             f"{source} has {account.usable:,} usable rows. {most:,} of them, drawn by the seed, "
-            "are to train on; "
-            "set train_size to take more or fewer."
+            "are to train on; set train_size to take more or fewer."
         )
     return train, holdout
 
 
 def _validated(source_rows: Iterable[dict | Broken], account: _Account) -> Iterator[dict]:
     """Rows with a question and an answer, each question once; the account has all the others."""
-    seen: dict[int, str] = {}
+    seen: dict[bytes, str] = {}  # digest of a question to its answer, both short for millions
     for account.read, row in enumerate(source_rows, 1):
         if isinstance(row, Broken):
             account.drop(row.reason, row.where)
             continue
-        row = account.storable(row)
         problem = _clean(row)
         if problem:
             account.drop(
                 problem, f"row {account.read}: {row.get('question')!r} -> {row.get('answer')!r}"
             )
             continue
-        key, answer = (
-            _digest(" ".join(row["question"].split()).casefold(), 16),
-            _brief(row["answer"]),
-        )
+        question = " ".join(row["question"].split()).casefold()
+        key = hashlib.blake2b(question.encode(), digest_size=16).digest()
+        answer = row["answer"]
+        if len(answer) > 40:
+            digest = hashlib.blake2b(answer.encode(), digest_size=8).hexdigest()
+            answer = f"{answer[:16]}… ({digest})"
         if key not in seen:
             seen[key] = answer
             yield row
@@ -432,38 +386,20 @@ def _validated(source_rows: Iterable[dict | Broken], account: _Account) -> Itera
             )
 
 
-def _digest(text: str, size: int) -> int:
-    """`size` bytes of BLAKE2b as an integer, which takes less memory than bytes do."""
-    return int.from_bytes(
-        hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=size).digest(), "big"
-    )
-
-
-def _brief(answer: str) -> str:
-    """The answer, or of a long one its beginning and a digest: enough to compare it by and to show,
-    millions of times.
-    """
-    return answer if len(answer) <= 40 else f"{answer[:16]}… ({_digest(answer, 8):x})"
-
-
 def _clean(row: dict) -> str | None:
-    """Make question and answer stripped strings in place; the reason where one of them
-    cannot be.
-    """
+    """Make question and answer stripped strings in place; the reason if one of them cannot be."""
     for name in ("question", "answer"):
         value = row[name]
         if isinstance(value, float) and np.isnan(value):
             value = None
         if value is None or (isinstance(value, str) and not value.strip()):
             return f"{name} is blank"
-        if isinstance(value, Unreadable):
-            return f"{name} cannot be read"
         if not isinstance(value, (str, int, float)):
             return f"{name} is a {type(value).__name__}, not text"
-        if not str(value).isascii() and _has_lone_surrogate(str(value)):
+        try:
+            str(value).encode()
+        except UnicodeEncodeError:  # from a JSON file; no tokenizer takes it
             return f"{name} has a lone surrogate, which is no text"
-        if "\0" in str(value):
-            return f"{name} has a NUL character, which is no text"
         row[name] = str(value).strip()
     row["answer"] = final_answer(row["answer"])
     if not row["answer"]:
@@ -471,8 +407,39 @@ def _clean(row: dict) -> str | None:
     return None
 
 
-def _has_lone_surrogate(text: str) -> bool:
-    return any("\ud800" <= character <= "\udfff" for character in text)
+def _tables(*parts: list[dict]) -> tuple[list[pd.DataFrame], dict[str, str]]:
+    """Lists of rows as tables with the same columns, and why each other column was left out.
+
+    A column that Parquet cannot store is left out, so that it stops no run; that is printed, too.
+    """
+    names = dict.fromkeys([*_OURS, *(name for rows in parts for row in rows for name in row)])
+    tables, left_out = [{} for _ in parts], {}
+    for name in names:
+        columns = [
+            pd.Series([row.get(name) for row in rows], dtype=object, name=name) for rows in parts
+        ]
+        why = None if name in _OURS else next(filter(None, map(_obstacle, columns)), None)
+        if why:
+            left_out[name] = why
+            continue
+        for table, column in zip(tables, columns, strict=True):
+            table[name] = column.infer_objects()
+    left_out = {shortened(name, 40): why for name, why in left_out.items()}
+    if left_out:
+        told = "; ".join(f"{name} ({why})" for name, why in left_out.items())
+        print(f"columns left out: {told}")
+    return [pd.DataFrame(table) for table in tables], left_out
+
+
+def _obstacle(column: pd.Series) -> str | None:
+    """Why a column cannot be stored in Parquet: it is written, and read back."""
+    try:
+        pd.read_parquet(io.BytesIO(column.infer_objects().to_frame().to_parquet(index=False)))
+    # Arrow's own, OverflowError, UnicodeEncodeError, TypeError: whatever the values provoke
+    except Exception as error:
+        said = error.args[0] if error.args else "no reason given"
+        return f"Parquet cannot store it: {type(error).__name__}: {shortened(said)}"
+    return None
 
 
 def _prompt(system: str, question: str) -> list[dict]:
@@ -489,16 +456,15 @@ def _too_few(
     holdout_size: int,
 ) -> str:
     rows, needed = account.usable, (train_size or 1) + holdout_size
-    said = (
-        f"{source}: {rows} usable row{'s give' if rows > 1 else ' gives'} {train} to train on "
-        f"and {holdout} to hold out, but "
-    )
-    said += (
-        f"train_size={train_size} and holdout_size={holdout_size} were asked for, which need "
-        f"{needed}. "
-    )
-    if rows < 2:
-        return f"{said}Bring more rows: 2 are the least, one for either side. {account}"
     fewer = max(1, rows // 5)
-    fewer = f"train_size={rows - fewer} and holdout_size={fewer}, for example"
-    return f"{said}Bring more rows, or ask for fewer: {fewer}. {account}"
+    way_out = (
+        "Bring more rows: 2 are the least, one for either side."
+        if rows < 2
+        else "Bring more rows, or ask for fewer: "
+        f"train_size={rows - fewer} and holdout_size={fewer}, for example."
+    )
+    return (
+        f"{source}: {rows} usable row{'s give' if rows > 1 else ' gives'} {train} to train on and "
+        f"{holdout} to hold out, but train_size={train_size} and holdout_size={holdout_size} were "
+        f"asked for, which need {needed}. {way_out} {account}"
+    )

@@ -8,7 +8,6 @@ import pandas as pd
 
 from helpers.metrics.history import read_metrics
 from helpers.runs import Run
-from helpers.shapes import EVALUATION
 
 _NOT_A_SETTING = ("name", "needs_gb")
 
@@ -88,7 +87,7 @@ def outcomes(runs: list[Run]) -> pd.DataFrame:
     rows = []
     for run in runs:
         history = read_metrics(run.require("metrics.csv"))
-        evaluation = run.read_object("evaluation.json", EVALUATION)
+        evaluation = run.evaluation
         row = {
             "run": run.name,
             "steps": int(history["step"].max()),

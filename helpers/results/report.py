@@ -9,7 +9,6 @@ makes it. `card.py` tells the same facts in Markdown.
 from __future__ import annotations
 
 import io
-import json
 import re
 from collections import Counter
 from collections.abc import Callable
@@ -25,7 +24,6 @@ from helpers.metrics import plots
 from helpers.metrics.diagnosis import diagnose
 from helpers.metrics.history import first_and_last, read_metrics, reward_names
 from helpers.runs import Run, atomic_write
-from helpers.shapes import SHAPES, TOLD, misfit
 
 PARTS = (  # what the page is made of
     "data_report.json",
@@ -117,7 +115,7 @@ def read(run: Run) -> Facts:
     """
     if not any((run.folder / part).exists() for part in PARTS):
         run.require("data_report.json")
-    manifest = run.manifest and run.read_object("manifest.json", TOLD)  # both shapes
+    manifest = run.manifest
     if "training" in manifest:
         run.section("training")  # refuses a training on other data
     absent = {part: why for part in PARTS if (why := _why_absent(run, part))}
@@ -129,12 +127,12 @@ def read(run: Run) -> Facts:
         name=run.name,
         manifest=portable(manifest),
         absent=absent,
-        data=portable(part("data_report.json", _json, {})),
-        rewards=part("reward_report.json", _json, {}),
+        data=portable(part("data_report.json", Run.read_object, {})),
+        rewards=part("reward_report.json", Run.read_object, {}),
         history=None if "metrics.csv" in absent else read_metrics(run.folder / "metrics.csv"),
         completions=None if "completions.parquet" in absent else _completions(run),
-        evaluation=portable(part("evaluation.json", _json, {})),
-        comparison=part("comparison.json", _json, {}),
+        evaluation=portable(part("evaluation.json", Run.read_object, {})),
+        comparison=part("comparison.json", Run.read_object, {}),
         has_merged=(run.folder / "merged").exists(),
         merged_is_outdated=run.outdated("merged") is not None,
     )
@@ -146,19 +144,6 @@ def _why_absent(run: Run, part: str) -> str | None:
     notebook = run.notebook_of(part)
     rerun = f"python -m helpers run --run {run.name} --only {notebook[:2]}"
     return f"This run has no {part}, which notebook {notebook} makes: {rerun}"
-
-
-def _json(run: Run, part: str) -> dict:
-    try:
-        content = json.loads((run.folder / part).read_text(encoding="utf-8"))
-        why = misfit(content, SHAPES[part])
-    except (ValueError, RecursionError, OSError) as error:
-        why = str(error)
-    if why:
-        raise ValueError(
-            f"{part} is damaged ({why}). Rerun notebook {run.notebook_of(part)}, which writes it."
-        )
-    return content
 
 
 def _completions(run: Run) -> pd.DataFrame:

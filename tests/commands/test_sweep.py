@@ -541,7 +541,7 @@ def finish(grid, point: int, seed: int, accuracy: float, correctness: list[float
     history["kl"] = [0.5] * 9 + [seed / 100]
     history["rewards/correctness_reward/mean"] = correctness + [0.0] * (10 - len(correctness))
     history.to_csv(run.path("metrics.csv"), index=False)
-    run.record("data", settings={}, fingerprint="f")
+    run.record("data", fingerprint="f")
     run.record("training", settings=as_settings(PRESETS["pocket"]), data="f", seed=seed)
     entry = {
         "accuracy": accuracy,

@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -15,7 +16,7 @@ import pytest
 
 from helpers import PROJECT
 from helpers.data import tasks
-from helpers.data.tasks import final_answer, fingerprint, load_task
+from helpers.data.tasks import final_answer, fingerprint, load_task, prompt_token_counter
 from helpers.presets import PRESETS
 from helpers.rewards.answers.kinds import kind_of_row
 from helpers.runs import Run
@@ -114,26 +115,15 @@ def test_a_bad_row_is_dropped_and_counted_with_its_reason(load, bad, reason):
     assert sorted(both(task)["answer"]) == ["0", "1", "2"]
 
 
-def test_several_reasons_are_counted_apart(load):
-    rows = [
-        *numbered(3),
-        {"question": "", "answer": "1"},
-        numbered(1)[0],
-        {"question": "q", "answer": ""},
-        numbered(2)[1],
-    ]
-    assert load(rows).report["dropped"] == {
-        "question is blank": 1,
-        "duplicate question": 2,
-        "answer is blank": 1,
-    }
-
-
 def test_of_two_answers_to_a_question_the_first_is_kept(load):
-    task = load([*numbered(2), {"question": "What is 1 + 0?", "answer": "9"}])
-    assert sorted(both(task)["answer"]) == ["0", "1"]
-    (example,) = task.report["dropped_examples"]["duplicate question with another answer"]
-    assert "What is 1 + 0?" in example and "1 / 9" in example
+    long = "so long an answer that only its beginning and a digest are remembered"
+    rows = [*numbered(2), {"question": "What is 1 + 0?", "answer": "9"}]
+    rows += [{"question": "q", "answer": long}, {"question": "Q", "answer": f"{long}!"}]
+    task = load(rows)
+    assert sorted(both(task)["answer"]) == ["0", "1", long]
+    assert task.report["dropped"] == {"duplicate question with another answer": 2}
+    examples = task.report["dropped_examples"]["duplicate question with another answer"]
+    assert "What is 1 + 0?" in examples[0] and "1 / 9" in examples[0]
 
 
 def test_blank_cells_of_a_parquet_file_are_dropped(tmp_path):
@@ -146,11 +136,49 @@ def test_blank_cells_of_a_parquet_file_are_dropped(tmp_path):
     assert sorted(both(task)["answer"]) == ["1.5", "3.0"]
 
 
+def test_all_rows_are_accounted_for(tmp_path):
+    """What is read is dropped for one reason, unused, trained on, or held out."""
+    sums = [f"What is {n} + 1?,{n + 1}" for n in range(50)]
+    lines = ["question,answer", *sums, "question,answer", *sums[:5], "lonely", ",1", ""]
+    (tmp_path / "a.csv").write_text("\n".join(lines))
+    report = load_task(str(tmp_path / "a.csv"), train_size=30, holdout_size=8).report
+    dropped = {"the header again": 1, "duplicate question": 5, "not 2 fields": 1}
+    assert report["dropped"] == dropped | {"question is blank": 1}
+    assert (report["rows_read"], report["rows_unused"]) == (58, 50 - 38)
+    assert (report["rows_train"], report["rows_holdout"]) == (30, 8)
+
+
 def test_where_no_row_is_left_the_error_gives_the_account(load):
     with pytest.raises(
         ValueError, match=r"row\. Read 2, dropped: 1 with question is blank, 1 with answer is blank"
     ):
         load([{"question": "", "answer": "1"}, {"question": "q", "answer": ""}])
+
+
+# --- Columns --------------------------------------------------------------------------------------
+
+ODD = {
+    "mixed types": [1, "a", [1], {}],
+    "beyond 64 bits": [2**70],
+    "a lone surrogate": ["\ud800"],
+    "an empty object": [{}],
+    "an empty object inside": [[{"y": {}}]],
+}
+
+
+@pytest.mark.parametrize("values", ODD.values(), ids=ODD)
+def test_a_column_that_cannot_be_stored_is_left_out_by_name(load, capsys, machine, values):
+    rows = [row | {"kept": 1, "odd": values[n % len(values)]} for n, row in enumerate(numbered(9))]
+    task = load(rows, holdout_size=3)
+    (why,) = task.report["columns_dropped"].values()
+    assert "Parquet cannot store it" in why and "columns left out: odd" in capsys.readouterr().out
+    tasks.save(Run("odd"), task, PRESETS["pocket"])
+    assert list(Run("odd").table("data/train.parquet")) == ["prompt", "question", "answer", "kept"]
+
+
+def test_a_column_whose_name_is_no_text_is_left_out(load):
+    task = load([row | {"a\ud800": "b"} for row in numbered(9)])
+    assert list(task.report["columns_dropped"]) == ["a\\ud800"]
 
 
 # --- The split ------------------------------------------------------------------------------------
@@ -169,9 +197,21 @@ def test_a_question_is_never_on_both_sides(load, source):
     assert "split" not in both(task)
 
 
-def test_without_a_train_size_all_the_rest_is_trained_on(load):
-    task = load(numbered(50), holdout_size=8)
-    assert (len(task.train), len(task.holdout)) == (42, 8)
+def test_without_a_train_size_there_is_a_bound_and_it_is_said(load, monkeypatch, capsys):
+    monkeypatch.setattr(tasks, "MOST_TRAINED", 20)
+    everything = load(numbered(28), holdout_size=8)
+    assert capsys.readouterr().out == "" and everything.report["rows_unused"] == 0
+    bounded, asked = (load(numbered(40), holdout_size=8, train_size=size) for size in (None, 32))
+    said = "has 40 usable rows. 20 of them, drawn by the seed, are to train on; set train_size"
+    assert said in capsys.readouterr().out
+    assert (len(bounded.train), bounded.report["rows_unused"]) == (20, 12)
+    assert bounded.train.equals(asked.train[:20]) and bounded.holdout.equals(asked.holdout)
+
+
+def test_the_split_of_a_seed_is_the_one_it_always_was(load):
+    """Runs of earlier versions are reproduced with it."""
+    task = load(numbered(10), holdout_size=3, seed=7)
+    assert "".join(task.holdout["answer"]) == "806" and "".join(task.train["answer"]) == "4752319"
 
 
 def test_the_order_of_the_rows_does_not_change_the_split(load):
@@ -201,19 +241,21 @@ def test_a_fingerprint_tells_every_change(question, answer):
 
 
 @pytest.mark.parametrize(
-    ("sizes", "said"),
+    ("rows", "sizes", "said"),
     [
         (
+            10,
             {"train_size": 8, "holdout_size": 3},
             "10 usable rows give 7 to train on and 3 to hold out.*train_size=8",
         ),
-        ({"holdout_size": 11}, "give 0 to train on and 10 to hold out.*holdout_size=11"),
-        ({"holdout_size": 10}, "give 0 to train on and 10 to hold out"),
+        (10, {"holdout_size": 11}, "give 0 to train on and 10 to hold out.*holdout_size=11"),
+        (10, {"holdout_size": 10}, "give 0 to train on and 10 to hold out"),
+        (1, {}, r"1 usable row gives 0 to train on and 1 to hold out.*2\. Bring more rows: 2 are"),
     ],
 )
-def test_more_rows_than_there_are_is_an_error_with_the_numbers(load, sizes, said):
+def test_more_rows_than_there_are_is_an_error_with_the_numbers(load, rows, sizes, said):
     with pytest.raises(ValueError, match=said):
-        load(numbered(10), **sizes)
+        load(numbered(rows), **sizes)
 
 
 def test_more_problems_than_a_family_has_is_an_error():
@@ -287,15 +329,48 @@ def test_without_a_limit_prompts_are_only_measured(load):
     assert task.report["dropped"] == {} and task.report["prompt_tokens"]["max"] == 7
 
 
-def test_where_every_prompt_is_too_long_the_error_says_so(load):
-    with pytest.raises(ValueError, match=r"no usable row.*5 with prompt over 2 tokens"):
-        load(numbered(5), count_tokens=words, max_prompt_tokens=2)
+def test_fewer_rows_are_the_first_of_the_same_draw_and_few_are_measured(load):
+    rows = numbered(2000)
+    everything = load(rows, holdout_size=20)
+    few = load(rows, train_size=30, holdout_size=20, count_tokens=len, max_prompt_tokens=2)
+    assert few.train.equals(everything.train[:30]) and few.holdout.equals(everything.holdout)
+    assert 50 <= few.report["rows_measured"] < 400 and few.report["prompt_tokens"]["max"] == 2
+
+
+def test_rows_that_do_not_fit_give_way_to_the_next_of_the_draw(load):
+    def odd(messages):
+        return int(messages[-1]["content"].split()[2]) % 2 + 1
+
+    rows = numbered(400)
+    everything = load(rows)
+    fitting = load(rows, train_size=30, holdout_size=10, count_tokens=odd, max_prompt_tokens=1)
+    order = [*everything.holdout["question"], *everything.train["question"]]
+    even = [question for question in order if int(question.split()[2]) % 2 == 0]
+    assert [*fitting.holdout["question"], *fitting.train["question"]] == even[:40]
+    assert 0 < fitting.report["dropped"]["prompt over 1 tokens"] < 200
+
+
+def test_an_answer_that_no_completion_has_room_for_is_dropped_and_named(load):
+    count = prompt_token_counter(PRESETS["pocket"].model_path)
+    room = count("<think></think><answer>1234</answer>")
+    assert room == 8, "four tags and four digits"
+    rows = [{"question": f"What is {n} + 0?", "answer": str(n)} for n in (2, 1234, 12345)]
+    task = load(rows, count_tokens=count, max_completion_tokens=room)
+    assert sorted(both(task)["answer"]) == ["1234", "2"]
+    assert task.report["dropped_examples"] == {
+        "answer over 8 tokens": ["row 3: What is 12345 + 0? -> 12345"]
+    }
+
+
+@pytest.mark.parametrize("limit", ["max_prompt_tokens", "max_completion_tokens"])
+def test_a_limit_without_a_counter_is_refused(load, limit):
+    with pytest.raises(ValueError, match=f"{limit} needs count_tokens"):
+        load(numbered(5), **{limit: 5})
 
 
 TOKENS_SCRIPT = """
 import json, sys
 from helpers.presets import PRESETS
-from helpers.rewards.answers.kinds import kind_of_row
 from helpers.data.tasks import prompt_token_counter
 
 folder, prompts = PRESETS["pocket"].model_path, json.loads(sys.argv[1])
@@ -303,8 +378,10 @@ count = prompt_token_counter(folder)
 ours, heavy = [count(prompt) for prompt in prompts], "torch" in sys.modules
 from transformers import AutoTokenizer
 tokenizer = AutoTokenizer.from_pretrained(folder)
-encoded = [tokenizer.apply_chat_template(p, add_generation_prompt=True, return_dict=True) for p in prompts]
-theirs = [len(one["input_ids"]) for one in encoded]
+theirs = [
+    len(tokenizer.apply_chat_template(p, add_generation_prompt=True, return_dict=True)["input_ids"])
+    for p in prompts
+]
 print(json.dumps([ours, theirs, heavy]))
 """
 
@@ -351,7 +428,8 @@ print(json.dumps({
     "train": list(task.train["question"]), "holdout": list(task.holdout["question"]),
     "answers": sorted(task.train["answer"]), "dropped": task.report["dropped"],
     "other": sorted([*other.train["question"], *other.holdout["question"]]),
-    "unreachable": error(load_task, "nobody/nothing-there"), "config": error(load_task, "openai/gsm8k:nope"),
+    "unreachable": error(load_task, "nobody/nothing-there"),
+    "config": error(load_task, "openai/gsm8k:nope"),
     "too many": error(load_task, "openai/gsm8k"), "model": error(model_files, "nobody/no-model"),
 }))
 """
@@ -421,6 +499,8 @@ def test_another_data_set_is_split_by_us_and_its_columns_mapped(hub):
         ("config", "Available: ['main']"),
         ("too many", "2 to hold out, but train_size=None and holdout_size=256"),
         ("model", "the tokenizer of 'nobody/no-model' could not be fetched"),
+        ("model", "outgoing traffic has been disabled"),
+        ("model", "HF_TOKEN"),
     ],
 )
 def test_what_the_hub_cannot_give_is_said(hub, case, said):
@@ -495,3 +575,40 @@ def test_a_column_of_kinds_is_kept_and_counted(load):
         "text": 3,
     }
     assert sorted(both(task)["kind"].fillna("")) == [""] * 3 + ["text"] * 3
+
+
+# --- Many rows ------------------------------------------------------------------------------------
+
+MEMORY_SCRIPT = """
+import pathlib, sys
+from helpers.data.tasks import load_task
+
+def peak():
+    # Not ru_maxrss, which a process inherits from the one that started it.
+    status = pathlib.Path("/proc/self/status").read_text().splitlines()
+    (line,) = [line for line in status if line.startswith("VmHWM")]
+    return int(line.split()[1]) * 1024
+
+peaks = []
+for count in (30_000, 300_000):
+    with open(sys.argv[1], "w") as file:
+        file.write("question,answer,note\\n")
+        file.writelines(f"What is {n} + 9, in words?,{n + 9},row {n}\\n" for n in range(count))
+    task = load_task(sys.argv[1], train_size=5_000, holdout_size=500)
+    assert task.report["rows_unused"] == count - 5_500
+    peaks.append(peak())
+print(*peaks)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/status").is_file(), reason="the peak is read from /proc")
+def test_two_million_rows_fit_in_a_gigabyte(tmp_path):
+    """Projected from 30,000 and 300,000 rows, because two million take half a minute."""
+    command = [sys.executable, "-c", MEMORY_SCRIPT, str(tmp_path / "many.csv")]
+    done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    few, many = map(int, done.stdout.split())
+    a_row = (many - few) / 270_000
+    assert 20 < a_row < 400, "a digest and a short answer per row"
+    assert few + 2_000_000 * a_row < 1e9

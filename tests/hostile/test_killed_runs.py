@@ -71,7 +71,7 @@ def test_killed_in_training_and_after_random_lines_a_run_ends_as_if_it_had_not_b
         killed.append(said(run)[-1:])
         kill(process)
     assert process.returncode == 0, said(run)
-    left = [path.name for path in run.folder.rglob(".*") if not path.name.endswith(".lock")]
+    left = [path.name for path in run.folder.rglob(".*") if path.is_dir()]
     assert left == [], f"left behind after {killed}"
     assert_same(executed, run, f"killed {killed}")
 

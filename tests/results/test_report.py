@@ -421,7 +421,7 @@ def test_data_prepared_anew_after_the_training_are_refused(run):
 def test_a_damaged_file_is_named(run, part, content):
     (run.folder / part).write_text(content)
     with pytest.raises(
-        ValueError, match=f"{part} is damaged .* Rerun notebook {run.notebook_of(part)}"
+        ValueError, match=f"{part} is damaged .* Run notebook {run.notebook_of(part)}"
     ):
         report.write(run)
 

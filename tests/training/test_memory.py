@@ -256,7 +256,7 @@ def test_a_context_longer_than_the_models_positions_is_refused():
 
 def test_a_model_that_cannot_be_had_is_named_with_the_cause():
     with pytest.raises(
-        ValueError, match=r"'nobody/no-model' could not be fetched .*the hub cannot be reached"
+        ValueError, match=r"'nobody/no-model' could not be fetched .*HF_TOKEN"
     ):
         check(replace(POCKET, model="nobody/no-model"), L4)
 

@@ -11,7 +11,6 @@ import pandas as pd
 from helpers.rewards.lab import attacks
 from helpers.rewards.shaping import reward_name
 from helpers.runs import Run
-from helpers.shapes import REWARD_REPORT
 
 _TOLERANCE = 1e-3  # of an expected score
 _FEW_DRIVE = 0.10  # of the advantage variance; below it the answer hardly counts
@@ -74,7 +73,7 @@ def against_report(run: Run, functions: list, weights: list[float]) -> str:
             f"{len(functions)} rewards and {len(weights)} weights: each reward needs one weight, "
             "in the same order."
         )
-    report = run.read_object("reward_report.json", REWARD_REPORT)
+    report = run.read_object("reward_report.json")
     if not report:
         return (
             f"NOT TESTED: {run.show('reward_report.json')} is not there; notebook 2 writes it, "

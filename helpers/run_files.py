@@ -1,0 +1,180 @@
+"""The JSON files of a run, one pydantic model each: what their readers rely on.
+
+Fields that a file may lack have a default; fields that a model does not name are kept as they are.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, RootModel, ValidationError
+
+Interval = tuple[float, float]
+
+
+class _Record(BaseModel):
+    # strict: "3" is no number. A default stands for a missing field, so it may be None where null
+    # in the file is refused.
+    model_config = ConfigDict(strict=True, extra="allow")
+
+
+class Settings(_Record):
+    """A preset as it was recorded; `presets.from_manifest` checks the other fields."""
+
+    name: str
+    model: str
+
+
+class Section(_Record):
+    """A section of the manifest: what `Run.record` adds to every one."""
+
+    notebook: str = ""
+    written: AwareDatetime = None
+    versions: dict[str, str | None] = {}
+    switches: dict[str, str] = {}
+    git: dict = {}
+
+
+class Data(Section):
+    """The rows that the run holds."""
+
+    settings: Settings = None
+    source: str = ""
+    tags: str = ""
+    seed: int = 0
+    fingerprint: str = ""
+
+
+class Training(Section):
+    """The training whose adapter the run holds; `data` is the fingerprint of its rows."""
+
+    settings: Settings = None
+    seed: int = 0
+    rewards: list[str] = []
+    weights: list[float] = []
+    data: str = ""
+
+
+class Manifest(_Record):
+    """manifest.json. Every other entry is a section, too."""
+
+    __pydantic_extra__: dict[str, Section] = Field(init=False)
+
+    name: str = ""
+    data: Data = None
+    training: Training = None
+
+
+class Proportion(_Record):
+    """A share of n answers with its 95 % interval."""
+
+    accuracy: float
+    ci95: Interval
+    n: Annotated[int, Field(ge=1)]
+
+
+class Point(_Record):
+    """An estimate with its 95 % interval."""
+
+    value: float
+    ci95: Interval
+
+
+class Measured(Proportion):
+    """What was measured of one model."""
+
+    in_format: float = 0.0
+    greedy: Proportion | None = None
+    mean_length: float = 0.0
+    by_difficulty: dict[str, Proportion] = {}
+    samples: Annotated[int, Field(ge=1)] = 1
+    pass_at_k_questions: Annotated[int, Field(ge=1)] = 1
+    pass_at_k: dict[str, Point] = {}
+    majority: Proportion = None
+    other: Proportion = None
+
+
+class DataReport(_Record):
+    """data_report.json."""
+
+    source: str
+    system_prompt: str
+    rows_read: int
+    rows_train: int
+    rows_holdout: int
+    dropped: dict[str, int]
+    fingerprint: str
+
+
+class Compared(_Record):
+    """Two models on the same questions."""
+
+    n: Annotated[int, Field(ge=1)]
+    won: int
+    lost: int
+    both_right: int
+    both_wrong: int
+    p_value: float
+    difference: float
+    difference_ci95: Interval
+    won_examples: list[dict[str, str]]
+    lost_examples: list[dict[str, str]]
+
+
+class Reward(_Record):
+    """What the laboratory measured of one reward."""
+
+    weight: float
+    mean: float | None = None
+    advantage_share: float | None = None
+    zero_spread: float | None = None
+    ms_per_1000: float | None = None
+
+
+class Verdict(_Record):
+    """Go or no go."""
+
+    go: bool
+    stops: list[str]
+    notes: list[str] = []
+
+
+class Attack(_Record):
+    """What one attack earned."""
+
+    total: float
+    wins: float
+
+
+class RewardReport(_Record):
+    """reward_report.json."""
+
+    rewards: dict[str, Reward]
+    verdict: Verdict
+    attacks: dict[str, Attack] = {}
+
+
+MODELS: dict[str, type[BaseModel]] = {
+    "manifest.json": Manifest,
+    "data_report.json": DataReport,
+    "reward_report.json": RewardReport,
+    "evaluation.json": RootModel[dict[str, Measured]],
+    "comparison.json": RootModel[dict[str, Compared]],
+}
+
+
+def read(path: Path) -> dict:
+    """The content of one of these files; of any other, a JSON object.
+
+    ValueError names the first field that does not fit, and why.
+    """
+    text = path.read_bytes()
+    try:
+        MODELS.get(path.name, RootModel[dict]).model_validate_json(text)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise ValueError(f"{where}: {first['msg']}" if where else first["msg"]) from None
+    return json.loads(text)

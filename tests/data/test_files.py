@@ -1,0 +1,212 @@
+"""Files as people really have them: encodings, delimiters, quotes, headers, and what is said of
+those that cannot be read.
+"""
+
+import json
+
+import pandas as pd
+import pytest
+
+from helpers.data.files import Broken, file_rows, regular_file, shortened
+
+TWO = [{"question": "1 + 1", "answer": "2"}, {"question": "1 + 2", "answer": "3"}]
+PLAIN = "question,answer\n1 + 1,2\n1 + 2,3\n"
+
+
+@pytest.fixture
+def read(tmp_path):
+    """The rows of a file with this content, text or bytes."""
+
+    def rows(content: str | bytes, name: str = "a.csv", **wanted) -> list:
+        path = tmp_path / name
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return list(file_rows(path, **wanted))
+
+    return rows
+
+
+# --- Encodings ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16-le", "utf-16-be"])
+@pytest.mark.parametrize("name", ["a.csv", "a.jsonl"])
+def test_a_byte_order_mark_says_the_encoding(read, encoding, name):
+    rows = [{"question": "größer? ✓\u0a0d", "answer": "ja"}, *TWO]
+    text = {
+        "a.csv": "\r\n".join(
+            ["question\tanswer", *(f"{row['question']}\t{row['answer']}" for row in rows), ""]
+        ),
+        "a.jsonl": "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows),
+    }[name]
+    assert read(("\ufeff" + text).encode(encoding), name) == rows
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"question,answer\n1,2\ncaf\xe9,3\n", "line 3 is not UTF-8"),
+        (b"\xef\xbb\xbfquestion,caf\xe9,answer\n1,2,3\n", "line 1 is not UTF-8"),
+        ("question,answer\n“why”,2\n".encode("cp1252"), "line 2 is not UTF-8"),
+        (("\ufeff" + PLAIN).encode("utf-16-le")[:-1], "is no UTF-16"),
+    ],
+)
+def test_the_line_of_another_encoding_is_named_with_a_way_out(read, content, said):
+    with pytest.raises(
+        ValueError, match=rf"a\.csv: line .*{said[7:]}.*`iconv .* a\.csv > "
+    ) as error:
+        read(content)
+    assert said in str(error.value)
+
+
+# --- Delimiters -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"], ids=["unix", "windows"])
+@pytest.mark.parametrize("delimiter", list(",;\t|"))
+def test_a_csv_is_read_with_any_usual_delimiter(read, end, delimiter):
+    lines = [f"question{delimiter} answer ", f"1 + 1{delimiter}2", "", f"1 + 2{delimiter}3", ""]
+    assert read(end.join(lines), "ROWS.CSV") == TWO
+
+
+@pytest.mark.parametrize(
+    ("content", "wanted"),
+    [
+        ("question;answer;note (a, b, c, or d)\n1 + 1;2;x, y, z\n1 + 2;3;\n", {}),
+        ('"question";"answer";"a, b | c, d"\n1 + 1;2;x, y\n1 + 2;3;\n', {}),
+        ("question;answer;a|b|c|d\n1 + 1;2;x|y\n1 + 2;3;\n", {}),
+        # no wanted column is there: the rows choose
+        ("question;answer;Frage (a, b, c)\n1 + 1;2;\n1 + 2;3;\n", {"wanted": {"Question"}}),
+        ("\ufeffsep=^\r\nquestion^answer^note\r\n1 + 1^2^\r\n1 + 2^3^\r\n", {}),
+    ],
+)
+def test_the_columns_asked_for_choose_the_delimiter_unless_a_line_names_it(read, content, wanted):
+    rows = read(content, **wanted)
+    assert [{name: row[name] for name in ("question", "answer")} for row in rows] == TWO
+
+
+# --- Rows -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("lines", "rows"),
+    [
+        ("\n\n1 + 1,2\n   \n1 + 2,3\n", TWO),
+        ("1 + 1,2,\n1 + 2,3, ,\n", TWO),
+        ("1 + 1,2\n1 + 3,4,,5\n", [TWO[0], Broken("not 2 fields", "line 3: 4 fields")]),
+        ("lonely\n1 + 1,2\n", [Broken("not 2 fields", "line 2: 1 fields"), TWO[0]]),
+        ("question,answer\n1 + 1,2\n", [Broken("the header again", "line 2"), TWO[0]]),
+        (
+            '"one,\n\ntwo ""three""",4\nlonely\n',
+            [
+                {"question": 'one,\n\ntwo "three"', "answer": "4"},
+                Broken("not 2 fields", "line 5: 1 fields"),
+            ],
+        ),
+        ('5" or 6"?,6"\n', [{"question": '5" or 6"?', "answer": '6"'}]),
+        (f"{'x' * 10**6},4\n", [{"question": "x" * 10**6, "answer": "4"}]),
+    ],
+)
+def test_rows_are_read_or_set_aside_with_their_line(read, lines, rows):
+    assert read("question,answer\n" + lines) == rows
+
+
+def test_columns_without_a_name_are_left_out(read):
+    rows = read(",question,answer,,\n0,1 + 1,2\n1,1 + 2,3,x,\n2,1 + 3\n")
+    assert rows == [*TWO, Broken("not 5 fields", "line 4: 2 fields")]
+
+
+@pytest.mark.parametrize("bad", ['"so "it" goes",4', '"so \\"it\\" goes",4', '"open\n1,2\n3,4'])
+def test_quotes_that_would_misread_the_rest_are_refused_with_the_line_they_start_at(read, bad):
+    with pytest.raises(
+        ValueError,
+        match=r"a\.csv: the row that starts at line 3 cannot be read as CSV.*written twice",
+    ):
+        read(f"question,answer\n1 + 1,2\n{bad}\n1 + 2,3\n")
+
+
+def test_jsonl_lines_that_hold_no_row_are_set_aside(read):
+    one, two = map(json.dumps, TWO)
+    lines = [one, '{"question": ', "", '["a", "list"]', "7", "[" * 100_000, two]
+    rows = read("\ufeff" + "\n".join(lines), "a.jsonl")
+    assert [row for row in rows if isinstance(row, dict)] == TWO
+    assert [
+        (row.reason, row.where.partition(":")[0]) for row in rows if isinstance(row, Broken)
+    ] == [
+        ("not JSON", "line 2"),
+        ("not a JSON object", "line 4"),
+        ("not a JSON object", "line 5"),
+        ("not JSON", "line 6"),
+    ]
+
+
+def test_a_parquet_file_keeps_its_other_columns_and_types(tmp_path):
+    pd.DataFrame(TWO).assign(level=[1, 2], parts=[["a"], ["b", "c"]]).to_parquet(
+        tmp_path / "a.parquet"
+    )
+    assert list(file_rows(tmp_path / "a.parquet")) == [
+        TWO[0] | {"level": 1, "parts": ["a"]},
+        TWO[1] | {"level": 2, "parts": ["b", "c"]},
+    ]
+
+
+# --- Headers --------------------------------------------------------------------------------------
+
+
+def test_a_column_that_is_there_twice_is_refused_where_it_is_asked_for(read):
+    twice = "question,note,answer, answer,note\n1 + 1,x,2,3,y\n"
+    with pytest.raises(ValueError, match=r"a\.csv: the header names 'answer' more than once"):
+        read(twice)
+    assert read(twice, wanted={"question"}) == [
+        {"question": "1 + 1", "note": "x", "answer": "2", "answer.1": "3", "note.1": "y"}
+    ]
+
+
+# --- What is no such file -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("a.csv", "", "a.csv: the file is empty"),
+        ("a.jsonl", "", "a.jsonl: the file is empty"),
+        ("a.parquet", "", "a.parquet: the file is empty"),
+        ("a.csv", "question,answer", "a header (question, answer) and no row below it"),
+        ("a.csv", "\n  \n\n", "nothing but blank lines"),
+        ("a.parquet", PLAIN, "a.parquet: cannot be read as a Parquet file"),
+    ],
+)
+def test_a_file_without_rows_is_named(read, name, content, said):
+    with pytest.raises(ValueError) as error:
+        read(content, name)
+    assert said in str(error.value)
+
+
+@pytest.mark.parametrize("damage", ["cut off", "data"])
+def test_a_corrupt_parquet_file_is_named(tmp_path, damage):
+    path = tmp_path / "a.parquet"
+    pd.DataFrame({"question": [f"q{n}" for n in range(5000)]}).to_parquet(path)
+    whole = path.read_bytes()
+    path.write_bytes(
+        whole[:-9] if damage == "cut off" else whole[:100] + b"Z" * 2000 + whole[2100:]
+    )
+    with pytest.raises(ValueError, match=r"a\.parquet: cannot be read as a Parquet file"):
+        list(file_rows(path))
+
+
+def test_a_missing_file_gets_a_near_name_and_a_folder_is_none(tmp_path):
+    (tmp_path / "train.csv").touch()
+    with pytest.raises(ValueError, match=r"trian\.csv: no such file\. Did you mean .*train\.csv\?"):
+        regular_file(tmp_path / "trian.csv")
+    for name in ("nothing/like/it.csv", "zzz.parquet"):
+        with pytest.raises(ValueError, match=r"no such file\.$"):
+            regular_file(tmp_path / name)
+    with pytest.raises(ValueError, match="is a folder; name a file"):
+        regular_file(tmp_path)
+    assert regular_file(tmp_path / "train.csv") == tmp_path / "train.csv"
+
+
+def test_a_long_text_is_cut_for_a_message():
+    assert shortened("x" * 200) == "x" * 200
+    assert (
+        shortened("x" * 1001, 3) == "xxx… (1,001 characters)" and shortened("\ud800") == "\\ud800"
+    )
