@@ -298,15 +298,7 @@ def _add_sweep(commands: argparse._SubParsersAction) -> None:
         help="run nothing, and make the table of what has finished",
     )
     instead.add_argument(
-        "--watch", action="store_true", help="run nothing, and show how far the runs are"
-    )
-    instead.add_argument(
         "--dry-run", action="store_true", help="check the grid and say what would be run"
-    )
-    sweep.add_argument(
-        "--yes",
-        action="store_true",
-        help="run more than 10,000 points and seeds, if that many are meant",
     )
     sweep.set_defaults(command=_sweep)
 
@@ -405,10 +397,10 @@ def _module(name: str) -> ModuleType:
 
 
 def _run(parsed: argparse.Namespace) -> int:
-    from helpers.commands import subprocesses
+    from helpers import subprocesses
 
     subprocesses.end_with_parent()
-    pipeline = _module("batch.pipeline")
+    pipeline = _module("commands.pipeline")
     if parsed.resume:
         if any(
             (
@@ -449,7 +441,8 @@ def _train(parsed: argparse.Namespace) -> int:
     if parsed.run and parsed.name:
         raise ValueError(f"name one run: {parsed.run!r} or {parsed.name!r}.")
     run = parsed.run or parsed.name or "demo"
-    return _module("batch.train").train(run, given, parsed.fresh, parsed.resume, parsed.processes)
+    train = _module("commands.train").train
+    return train(run, given, parsed.fresh, parsed.resume, parsed.processes)
 
 
 def _doctor(parsed: argparse.Namespace) -> int:
@@ -539,7 +532,7 @@ def _settings(parsed: argparse.Namespace) -> dict:
         given["model"] = arguments.absolute(parsed.model)
     others = [name for name in given if name not in (*SETTINGS, "preset")]
     try:
-        parameters = _module("batch.pipeline").defaults(None) if others else {}
+        parameters = _module("commands.pipeline").defaults(None) if others else {}
     except ValueError:  # before the install
         parameters = {}
     for name in others:
@@ -679,25 +672,21 @@ def _checkpoint(parsed: argparse.Namespace) -> int:
 
 
 def _sweep(parsed: argparse.Namespace) -> int:
-    sweep, grid = _module("batch.sweep"), Path(parsed.grid)
+    sweep, grid = _module("commands.sweep"), Path(parsed.grid)
     if parsed.address and not parsed.on:
         raise ValueError(f"--address {parsed.address} is for --on ray: give both.")
-    for other in ("emit", "collect", "watch"):
+    for other in ("emit", "collect"):
         if getattr(parsed, other):
             if parsed.on or parsed.jobs != 1:
                 raise ValueError(f"--{other} runs nothing: leave --on and --jobs out.")
-            return (_module("batch.watch").watch if other == "watch" else getattr(sweep, other))(
-                grid, parsed.yes
-            )
-    return sweep.sweep(
-        grid, parsed.jobs, parsed.dry_run, parsed.yes, parsed.on, parsed.address or "auto"
-    )
+            return getattr(sweep, other)(grid)
+    return sweep.sweep(grid, parsed.jobs, parsed.dry_run, parsed.on, parsed.address or "auto")
 
 
 def _reproduce(parsed: argparse.Namespace) -> int:
     from helpers.runs import Run
 
-    return _module("batch.reproduce").reproduce(Run(parsed.run), parsed.only)
+    return _module("commands.reproduce").reproduce(Run(parsed.run), parsed.only)
 
 
 def _teach(parsed: argparse.Namespace) -> int:

@@ -17,10 +17,8 @@ import platform
 import random
 import re
 import shutil
-import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -561,22 +559,6 @@ def held(folder: Path, what: str, name: str = _LOCK, mend: str = _MEND) -> Itera
             yield
         finally:
             _held.discard(path)
-
-
-def end_with(parent: int, patience: float) -> None:
-    """End this process as by SIGTERM soon after the process `parent`, which started it, is gone; as
-    by kill -9 if it is still there after `patience` seconds. It would go on writing where the next
-    one begins.
-    """
-
-    def watch() -> None:
-        while os.getppid() == parent:
-            time.sleep(0.5)
-        os.kill(os.getpid(), signal.SIGTERM)
-        time.sleep(patience)
-        os.kill(os.getpid(), signal.SIGKILL)
-
-    threading.Thread(target=watch, daemon=True).start()
 
 
 def holder(folder: Path, name: str = _LOCK) -> str | None:
