@@ -19,7 +19,7 @@ from huggingface_hub.cli._cli_utils import parse_volumes
 
 from helpers import PROJECT
 
-EXAMPLES = PROJECT / "helpers" / "batch" / "clusters"
+EXAMPLES = PROJECT / "helpers" / "commands" / "clusters"
 # SkyPilot's own; it needs an older click than the suite
 SCHEMA = Path(__file__).with_name("skypilot_schema.json")
 GIVEN = [

@@ -83,8 +83,7 @@ MOVED = {"fixed": {"loss_type": "grpo"}, "one_at_a_time": {"beta": [0.01, 0.1]}}
 POINTS = [
     (
         {"one_at_a_time": None, "product": PRODUCT},
-        ["beta-0-lora_rank-8", "beta-0-lora_rank-16", "beta-0.02-lora_rank-8"]
-        + ["beta-0.02-lora_rank-16"],
+        [f"beta-{beta}-lora_rank-{rank}" for beta in (0, 0.02) for rank in (8, 16)],
     ),
     ({"one_at_a_time": SHARED}, ["base", "beta-0.1", "lora_rank-8"]),
     (MOVED, ["base", "beta-0.1"]),
@@ -513,9 +512,7 @@ def test_a_finished_sweep_is_shown_written_and_drawn(cli, finished, table, tmp_p
         "runs.csv",
         "table.csv",
     ]
-    pd.testing.assert_frame_equal(
-        table_of("tiny"), table.reset_index(), check_dtype=False
-    )
+    pd.testing.assert_frame_equal(table_of("tiny"), table.reset_index(), check_dtype=False)
     runs = pd.read_csv(folder / "runs.csv")
     assert list(zip(runs["point"], runs["seed"], strict=True))[2:] == [
         ("base", 3),

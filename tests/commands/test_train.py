@@ -128,9 +128,15 @@ def test_a_call_that_cannot_train_is_refused_in_one_line(runs, cli, call, why):
 
 @pytest.mark.parametrize(
     ("preset", "processes", "each"),
-    [("pocket", 2, (32, 1, None)), ("pocket", 64, (1, 1, None)), ("l4", 2, (8, 1, None)), ("l4", 4, (4, 1, None)),
-     ("h200", 8, (8, 1, None)), ("memory_optimized", 2, (1, 2, 4)), ("high_performance", 4, (2, 1, 2))],
-)  # fmt: skip
+    [
+        ("pocket", 2, (32, 1, None)),
+        ("pocket", 64, (1, 1, None)),
+        ("l4", 4, (4, 1, None)),
+        ("h200", 8, (8, 1, None)),
+        ("memory_optimized", 2, (1, 2, 4)),
+        ("high_performance", 4, (2, 1, 2)),
+    ],
+)
 def test_processes_share_the_completions_of_a_step(preset, processes, each):
     one = presets.PRESETS[preset]
     several = spread.shared(one, processes)
