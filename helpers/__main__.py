@@ -430,19 +430,7 @@ def _run(parsed: argparse.Namespace) -> int:
 
 
 def _train(parsed: argparse.Namespace) -> int:
-    given = parsed.parameters + (
-        [f"vllm_server={parsed.vllm_server}"] if parsed.vllm_server else []
-    )
-    if parsed.resume and (given or parsed.fresh):
-        raise ValueError(
-            "--resume takes up what was asked for last time; give no parameter and no --fresh "
-            "beside it."
-        )
-    if parsed.run and parsed.name:
-        raise ValueError(f"name one run: {parsed.run!r} or {parsed.name!r}.")
-    run = parsed.run or parsed.name or "demo"
-    train = _module("commands.train").train
-    return train(run, given, parsed.fresh, parsed.resume, parsed.processes)
+    return _module("commands.train").main(parsed)
 
 
 def _doctor(parsed: argparse.Namespace) -> int:
@@ -672,15 +660,7 @@ def _checkpoint(parsed: argparse.Namespace) -> int:
 
 
 def _sweep(parsed: argparse.Namespace) -> int:
-    sweep, grid = _module("commands.sweep"), Path(parsed.grid)
-    if parsed.address and not parsed.on:
-        raise ValueError(f"--address {parsed.address} is for --on ray: give both.")
-    for other in ("emit", "collect"):
-        if getattr(parsed, other):
-            if parsed.on or parsed.jobs != 1:
-                raise ValueError(f"--{other} runs nothing: leave --on and --jobs out.")
-            return getattr(sweep, other)(grid)
-    return sweep.sweep(grid, parsed.jobs, parsed.dry_run, parsed.on, parsed.address or "auto")
+    return _module("commands.sweep").main(parsed)
 
 
 def _reproduce(parsed: argparse.Namespace) -> int:

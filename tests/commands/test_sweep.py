@@ -210,8 +210,8 @@ def test_a_grid_is_refused_with_a_reason_before_anything_runs(cli, grid_file, co
         (["--grid", "{good}", "--jobs", "0"], "--jobs 0 is not a number of runs at a time"),
         (["--grid", "{good}", "--on", "ray", "--jobs", "2"], "--jobs 2: Ray runs as many"),
         (["--grid", "{good}", "--address", "there:6379"], "--address there:6379 is for --on ray"),
-        (["--grid", "{good}", "--emit", "commands", "--jobs", "2"], "--emit runs nothing"),
-        (["--grid", "{good}", "--collect", "--on", "ray"], "--collect runs nothing"),
+        (["--grid", "{good}", "--emit", "commands", "--jobs", "2"], "--emit and --collect run nothing"),
+        (["--grid", "{good}", "--collect", "--on", "ray"], "--emit and --collect run nothing"),
         (["--grid", "{good}", "--collect"], "no run of 'tiny' has finished in"),
     ],
 )
