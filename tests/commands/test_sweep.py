@@ -185,6 +185,8 @@ REFUSED = {
         "product: source: 0: input was not a valid JSON value",
     ),
     "a truth": ("name: x\nseeds: [1]\nproduct: {on: [1]}\n", "product: .*valid string"),
+    "no number": ({"fixed": {"learning_rate": math.inf}}, "learning_rate=inf must be between"),
+    "a source": ({"fixed": {"source": "missing.csv"}}, "missing.csv: no such file"),
     "the base": ({"fixed": {"num_generations": 7}}, "point base: preset 'pocket' cannot run"),
     "twice": ({"one_at_a_time": {"beta": [0, 0.0]}}, "point beta=0.0 is the same as beta=0"),
     "a point twice": (
@@ -210,8 +212,8 @@ def test_a_grid_is_refused_with_a_reason_before_anything_runs(cli, grid_file, co
         (["--grid", "{good}", "--jobs", "0"], "--jobs 0 is not a number of runs at a time"),
         (["--grid", "{good}", "--on", "ray", "--jobs", "2"], "--jobs 2: Ray runs as many"),
         (["--grid", "{good}", "--address", "there:6379"], "--address there:6379 is for --on ray"),
-        (["--grid", "{good}", "--emit", "commands", "--jobs", "2"], "--emit and --collect run nothing"),
-        (["--grid", "{good}", "--collect", "--on", "ray"], "--emit and --collect run nothing"),
+        (["--grid", "{good}", "--emit", "commands", "--jobs", "2"], "run nothing: leave"),
+        (["--grid", "{good}", "--collect", "--on", "ray"], "run nothing: leave"),
         (["--grid", "{good}", "--collect"], "no run of 'tiny' has finished in"),
     ],
 )
