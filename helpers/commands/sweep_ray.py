@@ -60,8 +60,8 @@ def run_all(
                     seconds, why = time.monotonic() - began, str(error)
                 yield name, seconds, why
     finally:
-        for task in waiting:
-            ray.cancel(task)
+        for running in waiting:
+            ray.cancel(running)
         # A cancelled task counts as ended before its run has.
         left = [folder / name for name in waiting.values()]
         deadline = time.monotonic() + subprocesses.PATIENCE + 10
