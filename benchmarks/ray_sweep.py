@@ -23,7 +23,6 @@ import yaml
 from ray.cluster_utils import Cluster
 
 from helpers import PROJECT
-from helpers.commands.sweep_ray import RAY
 from helpers.environment import installed_version, this_machine
 
 SMALL = {"max_steps": 4, "holdout_size": 8, "num_generations": 4, "per_device_train_batch_size": 8}
@@ -103,7 +102,7 @@ def main() -> None:
     """Measure, write benchmarks/results/ray_sweep.md and print it."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--points", type=int, default=8, help="runs of each way (default: 8)")
-    os.environ.update(RAY)
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     page = text(measure(parser.parse_args().points))
     (PROJECT / "benchmarks" / "results" / "ray_sweep.md").write_text(page, encoding="utf-8")
     print(page)

@@ -298,15 +298,7 @@ def _add_sweep(commands: argparse._SubParsersAction) -> None:
         help="run nothing, and make the table of what has finished",
     )
     instead.add_argument(
-        "--watch", action="store_true", help="run nothing, and show how far the runs are"
-    )
-    instead.add_argument(
         "--dry-run", action="store_true", help="check the grid and say what would be run"
-    )
-    sweep.add_argument(
-        "--yes",
-        action="store_true",
-        help="run more than 10,000 points and seeds, if that many are meant",
     )
     sweep.set_defaults(command=_sweep)
 
@@ -405,7 +397,7 @@ def _module(name: str) -> ModuleType:
 
 
 def _run(parsed: argparse.Namespace) -> int:
-    from helpers.commands import subprocesses
+    from helpers import subprocesses
 
     subprocesses.end_with_parent()
     pipeline = _module("commands.pipeline")
@@ -438,20 +430,7 @@ def _run(parsed: argparse.Namespace) -> int:
 
 
 def _train(parsed: argparse.Namespace) -> int:
-    given = parsed.parameters + (
-        [f"vllm_server={parsed.vllm_server}"] if parsed.vllm_server else []
-    )
-    if parsed.resume and (given or parsed.fresh):
-        raise ValueError(
-            "--resume takes up what was asked for last time; give no parameter and no --fresh "
-            "beside it."
-        )
-    if parsed.run and parsed.name:
-        raise ValueError(f"name one run: {parsed.run!r} or {parsed.name!r}.")
-    run = parsed.run or parsed.name or "demo"
-    return _module("commands.train").train(
-        run, given, parsed.fresh, parsed.resume, parsed.processes
-    )
+    return _module("commands.train").main(parsed)
 
 
 def _doctor(parsed: argparse.Namespace) -> int:
@@ -681,19 +660,7 @@ def _checkpoint(parsed: argparse.Namespace) -> int:
 
 
 def _sweep(parsed: argparse.Namespace) -> int:
-    sweep, grid = _module("commands.sweep"), Path(parsed.grid)
-    if parsed.address and not parsed.on:
-        raise ValueError(f"--address {parsed.address} is for --on ray: give both.")
-    for other in ("emit", "collect", "watch"):
-        if getattr(parsed, other):
-            if parsed.on or parsed.jobs != 1:
-                raise ValueError(f"--{other} runs nothing: leave --on and --jobs out.")
-            return (_module("commands.watch").watch if other == "watch" else getattr(sweep, other))(
-                grid, parsed.yes
-            )
-    return sweep.sweep(
-        grid, parsed.jobs, parsed.dry_run, parsed.yes, parsed.on, parsed.address or "auto"
-    )
+    return _module("commands.sweep").main(parsed)
 
 
 def _reproduce(parsed: argparse.Namespace) -> int:

@@ -14,10 +14,8 @@ import platform
 import random
 import re
 import shutil
-import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -438,20 +436,6 @@ def _named_in(lock) -> str:
         return "another process"
 
 
-def end_with(parent: int, patience: float) -> None:
-    """End this process with SIGTERM soon after its parent, the process `parent`, is gone, and with
-    SIGKILL if it is still there `patience` seconds later. It would go on writing where the next one
-    begins.
-    """
-
-    def watch() -> None:
-        while os.getppid() == parent:
-            time.sleep(0.5)
-        os.kill(os.getpid(), signal.SIGTERM)
-        time.sleep(patience)
-        os.kill(os.getpid(), signal.SIGKILL)
-
-    threading.Thread(target=watch, daemon=True).start()
 
 
 def empty(folder: Path) -> None:

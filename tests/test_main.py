@@ -233,7 +233,7 @@ def test_before_the_install_the_doctor_takes_settings_too(cli, lists, monkeypatc
     lists("")
     for name in ("papermill", "huggingface_hub"):
         monkeypatch.setitem(sys.modules, name, None)
-    for name in ("batch.pipeline",):
+    for name in ("commands.pipeline",):
         monkeypatch.delitem(sys.modules, f"helpers.{name}", raising=False)
     monkeypatch.delattr("helpers.commands.pipeline", raising=False)
     assert cli("doctor", "-p", "max_completion_length=32")[0] == 0

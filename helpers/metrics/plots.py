@@ -436,7 +436,7 @@ def sweep(table: pd.DataFrame, knob: str, measure: str) -> Figure:
     """One measure of a sweep over the values of one knob, with 95 % intervals; a line for each
     setting of the other knobs.
 
-    table: what `sweep.read` returns. Values stand at equal distances, whatever they are: learning
+    table: what `sweep.table` returns. Values stand at equal distances, whatever they are: learning
     rates as well as losses. ValueError for a knob or measure that the table has not.
     """
     # between the point and the number of its seeds

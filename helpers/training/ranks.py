@@ -15,7 +15,8 @@ from collections.abc import Callable
 from datetime import timedelta
 
 from helpers.environment import package_versions
-from helpers.runs import end_with, git_revision
+from helpers.runs import git_revision
+from helpers.subprocesses import end_with
 
 # that one rank waits for another: the longest round of sampling must be shorter
 TIMEOUT = timedelta(minutes=10)

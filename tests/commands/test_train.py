@@ -5,6 +5,8 @@ rank can end.
 import json
 import os
 import shutil
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -88,9 +90,10 @@ def test_one_process_trains_to_the_numbers_of_the_notebook(executed, python, cli
     for part in ("data", "manifest.json", "reward_report.json"):
         copy = shutil.copytree if (executed.folder / part).is_dir() else shutil.copy
         copy(executed.folder / part, run.path(part))
-    code, out, err = alone(python, "train", "--run", run.name, *OF_03)
-    assert code == 0, err
-    assert out.startswith("1 process\n")
+    train_alone = [python, "-m", "helpers", "train", "--run", run.name, *OF_03]
+    done = subprocess.run(train_alone, capture_output=True, text=True, cwd=pipeline.PROJECT)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("1 process\n")
     mine, notebooks = (
         pd.read_csv(one.require("metrics.csv")).drop(columns=TIMES) for one in (run, executed)
     )
@@ -105,66 +108,35 @@ def test_one_process_trains_to_the_numbers_of_the_notebook(executed, python, cli
     assert cli("run", "--run", run.name, "--resume")[0] == 0
 
 
-def alone(python, *call: str) -> tuple[int, str, str]:
-    import subprocess
-
-    done = subprocess.run(
-        [python, "-m", "helpers", *call],
-        capture_output=True,
-        text=True,
-        cwd=pipeline.PROJECT,
-        timeout=900,
-    )
-    return done.returncode, done.stdout, done.stderr
-
-
 # --- What is refused before anything is loaded ----------------------------------------------------
 
 
-def test_a_call_that_run_would_refuse_is_refused_alike(runs, cli):
-    code, _, err = cli("train", "--run", "a", "-p", "max_step=3")
-    assert (code, "Did you mean 'max_steps'?" in err) == (2, True)
-    code, _, err = cli("train", "--run", "a", "--resume")
-    assert (code, "there is no training to resume" in err) == (2, True)
-    code, _, err = cli("train", "a", "--run", "b")
-    assert code == 2 and "name one run" in err
-
-
-def test_a_run_that_01_has_not_prepared_is_refused_before_anything_loads_or_is_written(runs, cli):
-    code, _, err = cli("train", "--run", "nowhere")
-    assert code == 2 and "Run notebook 01_data_preparation first" in err and err.count("\n") == 1
-    assert not Run("nowhere").folder.exists()
-
-
-@pytest.mark.parametrize("number", ["0", "-2"])
-def test_a_number_of_processes_that_is_none_is_refused(runs, cli, number):
-    code, _, err = cli("train", "--run", "a", "--processes", number)
-    assert (code, err) == (
-        2,
-        f"error: --processes {number} is not a number of processes: give an integer of at least "
-        "1.\n",
-    )
-
-
-def test_another_number_of_processes_than_was_asked_for_is_said(runs, cli, monkeypatch):
-    code, _, err = cli("train", "--run", "a", "--processes", "2")
-    assert (code, err) == (
-        2,
-        "error: --processes 2, and 1 was started. Start them with `torchrun --nproc-per-node 2 -m "
-        "helpers train …`.\n",
-    )
-    monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", "no")  # as accelerate launch leaves it
-    assert (
-        "Without GPUs accelerate launch starts one process"
-        in cli("train", "--run", "a", "--processes", "2")[2]
-    )
+@pytest.mark.parametrize(
+    ("call", "why"),
+    [
+        (["--run", "a", "-p", "max_step=3"], "Did you mean 'max_steps'?"),
+        (["--run", "a", "--resume"], "there is no training to resume"),
+        (["a", "--run", "b"], "name one run"),
+        (["--run", "nowhere"], "Run notebook 01_data_preparation first"),
+        (["a", "--processes", "2"], "--processes 2, and 1 was started. Start them with `torchrun"),
+    ],
+)
+def test_a_call_that_cannot_train_is_refused_in_one_line(runs, cli, call, why):
+    code, _, err = cli("train", *call)
+    assert code == 2 and why in err and err.count("\n") == 1 and not runs.exists()
 
 
 @pytest.mark.parametrize(
     ("preset", "processes", "each"),
-    [("pocket", 2, (32, 1, None)), ("pocket", 64, (1, 1, None)), ("l4", 2, (8, 1, None)), ("l4", 4, (4, 1, None)),
-     ("h200", 8, (8, 1, None)), ("memory_optimized", 2, (1, 2, 4)), ("high_performance", 4, (2, 1, 2))],
-)  # fmt: skip
+    [
+        ("pocket", 2, (32, 1, None)),
+        ("pocket", 64, (1, 1, None)),
+        ("l4", 4, (4, 1, None)),
+        ("h200", 8, (8, 1, None)),
+        ("memory_optimized", 2, (1, 2, 4)),
+        ("high_performance", 4, (2, 1, 2)),
+    ],
+)
 def test_processes_share_the_completions_of_a_step(preset, processes, each):
     one = presets.PRESETS[preset]
     several = spread.shared(one, processes)
@@ -266,21 +238,24 @@ def test_the_shipped_configurations_are_what_accelerate_launches(name, kind, sta
 
 # --- Two ranks ------------------------------------------------------------------------------------
 
-PROGRAM = "import sys; from pathlib import Path; from helpers.commands import pipeline, train; "
-PROGRAM += "pipeline.NOTEBOOKS = Path(sys.argv[1]); sys.exit(train.train('a', []))"
+PROGRAM = """
+import sys
+from pathlib import Path
+from helpers.commands import pipeline, train
+pipeline.NOTEBOOKS = Path(sys.argv[1])
+sys.exit(train.train("a", []))
+"""
 
 
 @pytest.mark.slow
-def test_a_rank_that_raises_ends_the_others_and_is_told_once(tmp_path, monkeypatch):
+def test_a_rank_that_raises_ends_the_others_and_is_told_once(tmp_path, runs):
     """Rank 0 waits for rank 1 just then, as in every step of a training: it is ended, or finds the
     connection broken.
     """
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
-    monkeypatch.setenv("GRPO_RUNS_DIR", str(tmp_path / "runs"))
-    Run("a").record(
-        "data", fingerprint="f00d", settings=presets.as_settings(presets.PRESETS["pocket"])
-    )
+    settings = presets.as_settings(presets.PRESETS["pocket"])
+    Run("a").record("data", fingerprint="f00d", settings=settings)
     both = "from helpers.training import ranks\nprint('said by rank 0')\nranks.gathered(0)"
     notebook(tmp_path, both, "if ranks.rank() == 1:\n    raise KeyError('mine')\nranks.gathered(1)")
     # half of what a rank waits for another
@@ -288,13 +263,18 @@ def test_a_rank_that_raises_ends_the_others_and_is_told_once(tmp_path, monkeypat
     assert code == 1
     assert out.splitlines()[0] == "2 processes" and out.count("said by rank 0") == 1
     of_ranks, _, of_torchrun = err.partition("ChildFailedError")
-    assert (
-        of_ranks.count("03_tiny.ipynb, cell 3: KeyError: rank 1: 'mine'") == 1
-        and "rank 0:" not in of_ranks
-    )
-    # repeated where its own long list ends
-    assert "03_tiny.ipynb, cell 3: KeyError: rank 1: 'mine'" in of_torchrun
-    assert arguments.last(_run_in(tmp_path / "runs"))["done"] == []
+    said = "03_tiny.ipynb, cell 3: KeyError: rank 1: 'mine'"
+    assert of_ranks.count(said) == 1 and "rank 0:" not in of_ranks
+    # torchrun repeats the traceback below its own list
+    assert '"03_tiny.ipynb, cell 3", line 2' in of_torchrun and "KeyError: 'mine'" in of_torchrun
+    assert arguments.last(Run("a"))["done"] == []
+
+
+@pytest.mark.slow
+def test_what_every_rank_refuses_is_said_once(runs):
+    code, _, err = together("-m", "helpers", "train", "nowhere", seconds=300)
+    assert code == 1 and err.partition("ChildFailedError")[0].count("\nerror: rank ") == 1
+    assert "Run notebook 01_data_preparation first" in err
 
 
 def _run_in(folder: Path) -> Run:
@@ -326,7 +306,7 @@ def test_two_ranks_of_transformers_agree_and_only_the_first_writes(executed, tmp
     for rank in "01":
         prepared(executed, tmp_path / rank)
     before = files(tmp_path / "1")
-    call = f'GRPO_RUNS_DIR={tmp_path}/$RANK exec "{os.sys.executable}" -m helpers train a '
+    call = f'GRPO_RUNS_DIR={tmp_path}/$RANK exec "{sys.executable}" -m helpers train a '
     # So small a learning rate leaves the holdout as it is, and two steps without improvement end
     # the training.
     given = (

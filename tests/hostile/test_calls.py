@@ -9,7 +9,6 @@ import warnings
 import pytest
 
 from helpers.commands import checks
-from helpers.commands.grid import read_grid
 from helpers.environment import this_machine
 from helpers.presets import PRESETS, with_overrides
 from helpers.results.merging import check_wishes
@@ -79,7 +78,7 @@ COMMANDS = [
         ["generate", "--run", "never", "--input", "{here}/q.jsonl", "--output", "{here}/a.jsonl"],
         "never/merged is not there",
     ),
-    (["sweep", "--grid", "{here}"], "is a folder; name a file"),
+    (["sweep", "--grid", "{here}"], "Is a directory"),
     (
         ["generate", "--input", "{here}/q.jsonl", "--output", "{here}/q.jsonl"],
         "is the input itself",
@@ -145,97 +144,6 @@ def here(tmp_path):
 def test_the_command_line_says_what_is_wrong(cli, here, arguments, said):
     code, _, err = cli(*(argument.replace("{here}", str(here)) for argument in arguments))
     assert code == 2 and said in err and err.count("\n") == 1 and len(err) < 1_000
-
-
-# --- Grids ----------------------------------------------------------------------------------------
-
-HEAD, KNOBS = "name: tiny\npreset: pocket\nseeds: [1]\n", "one_at_a_time: {beta: [0, 0.1]}\n"
-THOUSANDTHS = ", ".join(str(n / 1000) for n in range(101))
-LAUGHS = "a0: &a0 [x, x]\n" + "".join(
-    f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 30)
-)
-GRIDS = {
-    "a billion laughs": (LAUGHS, "line 2: the alias *a0 is not taken here"),
-    "an alias of itself": (HEAD + "fixed: &a {x: *a}\n" + KNOBS, "line 4: the alias *a"),
-    "deep lists": (HEAD + "fixed: " + "[" * 100_000, "more than 8 levels"),
-    "deep blocks": (HEAD + "fixed:\n  x:\n    " + "- " * 100_000 + "1\n", "more than 8 levels"),
-    "deep mappings": (HEAD + "fixed: " + "{a: " * 100_000, "more than 8 levels"),
-    "many points": (
-        HEAD + f"product: {{beta: [{THOUSANDTHS}], weight_decay: [{THOUSANDTHS}]}}",
-        "make 10,201 runs",
-    ),
-    "many seeds": (
-        f"name: t\nseeds: {list(range(6000))}\n{KNOBS}",
-        "make 18,000 runs, more than 10,000",
-    ),
-    "an object": (
-        "!!python/object/apply:os.system ['true']",
-        "the tag tag:yaml.org,2002:python/object/apply:os.system",
-    ),
-    "a tag of one's own": (HEAD + "fixed: {question: !mine x}\n" + KNOBS, "the tag !mine"),
-    "a set": (HEAD + "fixed: {question: !!set {a}}\n" + KNOBS, "the tag tag:yaml.org,2002:set"),
-    "a moment": (
-        HEAD + "fixed: {question: !!timestamp foo}\n" + KNOBS,
-        "the tag tag:yaml.org,2002:timestamp",
-    ),
-    "no date": (
-        HEAD + "fixed: {question: 2024-13-45}\n" + KNOBS,
-        "line 4: '2024-13-45' cannot be read",
-    ),
-    "5,000 digits": (HEAD + f"fixed: {{max_steps: {'9' * 5000}}}\n" + KNOBS, "line 4: '9999999999"),
-    "a large file": ("#" * 2**21, "the file has 2,097,152 bytes"),
-    "a NUL": ("a: \0", "this is not YAML: unacceptable character"),
-    "a list for a key": ("{[1]: 2}", "found unhashable key"),
-    "a merge": (HEAD + "fixed: {<<: 5}\n" + KNOBS, "for merging"),
-    "two documents": (HEAD + KNOBS + "---\na: 1\n", "found another document"),
-    "a number for a name": (
-        HEAD + "fixed: {1.5: 2}\n" + KNOBS,
-        "1.5 is not the name of a parameter",
-    ),
-    "infinity": (
-        HEAD + "fixed: {learning_rate: .inf}\n" + KNOBS,
-        "learning_rate=inf must be between",
-    ),
-    "nan": (HEAD + "one_at_a_time: {learning_rate: [.nan]}\n", "learning_rate=nan must be between"),
-    "tags": (HEAD + "fixed: {tags: nonsense}\n" + KNOBS, "tags='nonsense' is not a format"),
-    "a source that is not there": (
-        HEAD + "fixed: {source: missing.csv}\n" + KNOBS,
-        "missing.csv: no such file",
-    ),
-    "a family": (HEAD + "fixed: {source: arithmetic/sum}\n" + KNOBS, "Did you mean sums"),
-    "a tracker": (HEAD + "fixed: {report_to: [none]}\n" + KNOBS, "report_to=['none'] is not known"),
-    "stopping at once": (
-        HEAD + "fixed: {early_stopping: 0}\n" + KNOBS,
-        "early_stopping=0 is not a number of steps",
-    ),
-    "a rank": (
-        HEAD + "fixed: {lora_rank: 100000}\n" + KNOBS,
-        "lora_rank=100,000 is more than the width of pocket",
-    ),
-    "a prompt that is no text": (
-        HEAD + "fixed: {system_prompt: 3}\n" + KNOBS,
-        "system_prompt=3 is not a text",
-    ),
-}
-
-
-@pytest.mark.parametrize(("text", "said"), GRIDS.values(), ids=GRIDS)
-def test_a_grid_is_refused_with_a_sentence(tmp_path, text, said):
-    (tmp_path / "grid.yaml").write_text(text)
-    with pytest.raises(ValueError) as error:
-        read_grid(tmp_path / "grid.yaml")
-    assert (
-        str(error.value).startswith("grid.yaml: ")
-        and said in str(error.value)
-        and len(str(error.value)) < 500
-    )
-
-
-def test_as_many_runs_as_are_meant(tmp_path):
-    (tmp_path / "grid.yaml").write_text(
-        f"name: t\npreset: pocket\nseeds: {list(range(6000))}\n{KNOBS}"
-    )
-    assert len(read_grid(tmp_path / "grid.yaml", many=True).seeds) == 6000
 
 
 # --- Parameters of the notebooks, before the first of them runs -----------------------------------

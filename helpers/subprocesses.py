@@ -1,0 +1,98 @@
+"""A part of the project as a process of its own: started, ended in order, and asked why it failed.
+
+Needs no installed package, so that the processes that only start others stay small.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+from helpers import PROJECT
+
+PATIENCE = 20.0  # seconds that an interrupted process has to save its work
+# in a child's environment: the number of the process that it must not outlive
+_PARENT = "GRPO_ENDS_WITH"
+# how `python -m helpers run` says why it stopped
+RUN_ERROR = re.compile(r"^(?:error: |\d\d_\w+\.ipynb[,:] ).*", re.M)
+
+
+def start(
+    module: str, arguments: list[str], log: Path, environment: dict[str, str]
+) -> subprocess.Popen:
+    """Start `python -m module arguments`; its output is appended to a log.
+
+    environment: additional variables. The child has a session of its own, so that a Ctrl-C reaches
+    only the parent, which then ends its children in order.
+    """
+    log.parent.mkdir(parents=True, exist_ok=True)
+    own = {"PYTHONUNBUFFERED": "1", _PARENT: str(os.getpid())}
+    with log.open("ab") as output:
+        return subprocess.Popen(
+            [sys.executable, "-m", module, *arguments],
+            cwd=PROJECT,
+            env=os.environ | own | environment,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+
+
+def end(processes: list[subprocess.Popen], patience: float = PATIENCE) -> None:
+    """Ask processes that `start` started to end; kill those that are still there after `patience`
+    seconds, and whatever they have left in their sessions.
+    """
+    for process in processes:
+        # A run takes it like Ctrl-C. SIGINT itself is blocked in what Ray's workers start.
+        process.terminate()
+    for process in processes:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(patience)
+        if hasattr(os, "killpg"):  # not on Windows
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+        process.kill()
+        process.wait()
+
+
+def end_with_parent(patience: float = PATIENCE) -> None:
+    """In a child: end soon after the process that started it with `start`, however that one ends.
+
+    A sweep that is killed then leaves nothing behind that would write where the next one does.
+    """
+    # taken out, because it is not meant for this process's own children
+    parent = os.environ.pop(_PARENT, None)
+    if parent is not None:
+        end_with(int(parent), patience)
+
+
+def end_with(parent: int, patience: float) -> None:
+    """End this process as by SIGTERM soon after its parent process is gone, and as by SIGKILL if it
+    is still there `patience` seconds later.
+    """
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(0.5)
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(patience)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def last_error(log: Path, pattern: re.Pattern = RUN_ERROR) -> str:
+    """Why a process ended, by its log: the last match of a pattern (of its group, if it has one),
+    or else the last line.
+    """
+    text = log.read_text(encoding="utf-8", errors="replace")
+    found = pattern.findall(text) or [line for line in text.splitlines() if line.strip()]
+    return found[-1].strip() if found else "it ended without a word"

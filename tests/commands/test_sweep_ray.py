@@ -1,0 +1,171 @@
+"""Sweeps on Ray: a real cluster of two nodes on this machine, one CPU each, of which one dies in
+the middle.
+"""
+
+import os
+import re
+import signal
+import sys
+import threading
+import time
+
+import pandas as pd
+import psutil
+import pytest
+import yaml
+
+from helpers.commands import sweep_ray
+from helpers.commands.grid import read_grid
+from helpers.runs import Run, holder, runs_folder
+
+ray = pytest.importorskip(
+    "ray", reason="Ray is not installed: python -m helpers install --optional"
+)
+cluster_utils = pytest.importorskip("ray.cluster_utils")
+
+pytestmark = pytest.mark.slow
+
+SMALL = {"max_steps": 4, "holdout_size": 8, "num_generations": 4, "per_device_train_batch_size": 8}
+GRID = {
+    "name": "tiny",
+    "preset": "pocket",
+    "seeds": [1],
+    "fixed": SMALL,
+    "product": {"lora_rank": [8, 16]},
+}
+LITTLE = {"num_cpus": 1, "object_store_memory": 80_000_000}
+SWEEP = ["sweep", "--on", "ray", "--grid"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Holds the grid file, the runs of --jobs 2 in `jobs/` and those of the cluster in `runs/`."""
+    folder = tmp_path_factory.mktemp("ray")
+    (folder / "grid.yaml").write_text(yaml.safe_dump(GRID, sort_keys=False))
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def shared(folder, monkeypatch):
+    """The runs folder that the cluster's nodes share with this process."""
+    monkeypatch.setenv("GRPO_RUNS_DIR", str(folder / "runs"))
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """A head without a CPU, where this process is."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        patch.setenv("RAY_memory_monitor_refresh_ms", "0")
+        patch.setenv("RAY_health_check_period_ms", "1000")
+        head = LITTLE | {"num_cpus": 0, "include_dashboard": False}
+        made = cluster_utils.Cluster(initialize_head=True, head_node_args=head)
+        yield made
+        made.shutdown()
+
+
+def remove(cluster, node) -> None:
+    """And wait until the cluster knows: the next test's runs must not land there."""
+    cluster.remove_node(node, allow_graceful=False)
+    cluster.wait_for_nodes(timeout=600)
+
+
+def of(node) -> list[psutil.Process]:
+    """The runs that a node executes."""
+    raylet = psutil.Process(node.all_processes["raylet"][0].process.pid)
+    return [one for one in raylet.children(recursive=True) if "--once" in one.cmdline()]
+
+
+def until(true, over: threading.Event):
+    """What comes, unless the sweep ends before."""
+    while not (found := true()):
+        assert not over.is_set(), "it did not come"
+        time.sleep(0.1)
+    return found
+
+
+def logs(name: str) -> str:
+    path = runs_folder() / "sweeps" / "tiny" / "logs" / f"{name}.log"
+    return path.read_text() if path.exists() else ""
+
+
+def test_no_run_is_lost_and_none_is_done_twice_where_a_node_dies(cluster, folder, cli, monkeypatch):
+    """And the table is that of two jobs, number for number."""
+    nodes = [cluster.add_node(**LITTLE) for _ in range(2)]
+    grid = read_grid(folder / "grid.yaml")
+    names = [grid.run_name(*task) for task in grid.tasks]
+    killed, over = [], threading.Event()
+
+    def kill() -> None:
+        run = until(lambda: of(nodes[1]), over)[0]
+        killed.append(run.cmdline()[run.cmdline().index("--run") + 1])
+        until(lambda: re.search(r"step +1/4", logs(killed[0])), over)
+        killed.extend([run, *run.children(recursive=True)])
+        cluster.remove_node(nodes[1], allow_graceful=False)
+
+    killer = threading.Thread(target=kill, daemon=True)
+    killer.start()
+    code, _, err = cli(*SWEEP, str(folder / "grid.yaml"), "--address", cluster.address)
+    over.set()
+    killer.join()
+    remove(cluster, nodes[0])
+    lost, *processes = killed
+    assert code == 0, err
+    assert len(processes) >= 2 and not psutil.wait_procs(processes, timeout=300)[1]
+    for name in names:
+        assert len(re.findall(r"notebooks? in \d+ s", logs(name))) == 1
+        assert logs(name).count("03_grpo_training …") == (2 if name == lost else 1)
+        assert logs(name).count("01_data_preparation …") == 1, "it was done before the node died"
+
+    with_ray = pd.read_csv(runs_folder() / "sweeps/tiny/table.csv")
+    monkeypatch.setenv("GRPO_RUNS_DIR", str(folder / "jobs"))
+    assert cli("sweep", "--jobs", "2", "--grid", str(folder / "grid.yaml"))[0] == 0
+    with_jobs = pd.read_csv(folder / "jobs/sweeps/tiny/table.csv")
+    seconds = [name for name in with_ray if name.startswith("training_seconds")]
+    pd.testing.assert_frame_equal(
+        with_ray.drop(columns=seconds), with_jobs.drop(columns=seconds), check_exact=True
+    )
+    assert with_ray["final_reward"].notna().all() and with_ray["seeds"].tolist() == [1, 1]
+
+
+def test_ctrl_c_ends_the_runs_on_the_nodes(cluster, folder, cli):
+    node = cluster.add_node(**LITTLE)
+    path = folder / "more.yaml"
+    path.write_text(yaml.safe_dump(GRID | {"name": "more", "product": {"lora_rank": [8]}}))
+    log = runs_folder() / "sweeps" / "more" / "logs" / "more-lora_rank-8-seed-1.log"
+    seen, over = [], threading.Event()
+
+    def interrupt() -> None:
+        until(lambda: log.exists() and "cell " in log.read_text(), over)
+        seen.extend(of(node))
+        os.kill(os.getpid(), signal.SIGINT)
+
+    presser = threading.Thread(target=interrupt, daemon=True)
+    presser.start()
+    code, _, err = cli(*SWEEP, str(path), "--address", cluster.address)
+    over.set()
+    presser.join()
+    remove(cluster, node)
+    assert code == 130 and "give the same command again" in err, err
+    assert seen and not psutil.wait_procs(seen, timeout=300)[1]
+    assert holder(Run(log.stem).folder) is None
+    assert "go on with" in log.read_text(), "the run was interrupted, not killed"
+
+
+def test_a_node_that_does_not_see_the_runs_folder_runs_nothing(tmp_path):
+    log = tmp_path / "runs/sweeps/tiny/logs/a.log"
+    _, why = sweep_ray.run_one(tmp_path / "runs", "a", ["run"], log, needs_gpu=False)
+    assert f"does not see {tmp_path / 'runs'}" in why and not (tmp_path / "runs").exists()
+
+
+def test_without_ray_the_way_to_it_is_named(cli, folder, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    code, _, err = cli(*SWEEP, str(folder / "grid.yaml"))
+    assert code == 2
+    assert "Ray is not installed: `python -m helpers install --optional`" in err
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:1", "here", "ray://127.0.0.1:10001"])
+def test_an_address_where_nobody_listens_is_refused(cli, folder, address):
+    code, _, err = cli(*SWEEP, str(folder / "grid.yaml"), "--address", address)
+    assert code == 2 and f"--address {address}: no Ray cluster answers there (" in err
