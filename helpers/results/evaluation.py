@@ -105,22 +105,19 @@ def score(
     count_tokens: the tokens of one text; adds `mean_length`, that of the completions, in tokens.
     """
     correct = right(completions, answers, tags, judge)
-    entry = _proportion(correct) | {
-        "in_format": sum(format_reward(completions, tags)) / len(correct)
-    }
+    entry = _proportion(correct)
+    entry["in_format"] = sum(format_reward(completions, tags)) / len(correct)
     if count_tokens is not None:
         entry["mean_length"] = sum(map(count_tokens, completions)) / len(correct)
     if difficulty is not None:
         levels: dict[str, list[bool]] = {}
         for hit, level in zip(correct, difficulty, strict=True):
-            if level is not None and level == level:  # nan is not itself
+            if not pd.isna(level):
                 # A column of whole numbers with gaps is one of floats to pandas: 2.0 is level 2.
-                levels.setdefault(
-                    f"{level:g}" if isinstance(level, float) else str(level), []
-                ).append(hit)
-        entry["by_difficulty"] = {
-            level: _proportion(levels[level]) for level in sorted(levels, key=_numbers_first)
-        }
+                name = f"{level:g}" if isinstance(level, float) else str(level)
+                levels.setdefault(name, []).append(hit)
+        ordered = sorted(levels, key=_numbers_first)
+        entry["by_difficulty"] = {level: _proportion(levels[level]) for level in ordered}
     return entry
 
 
@@ -177,25 +174,19 @@ def majority_vote(completions: list[str], tags: TagFormat = THINK_ANSWER) -> str
     >>> majority_vote(["<answer>7</answer>", "<answer>42</answer>", "no", "<answer>42.0</answer>"])
     '<answer>42</answer>'
     """
-    candidates: list[tuple[str, str]] = []  # an answer, and the first completion that gave it
-    votes: list[int] = []
+    votes: dict[str, int] = {}  # by the answer as it was first given
+    first: dict[str, str] = {}  # the completion that gave it
     winner, most = "", 0
     for completion in completions:
         given = judged_answer(completion, tags)
         if not given:
             continue
-        same = (
-            i
-            for i, (known, _) in enumerate(candidates)
-            if given == known or quick_verdict(given, known)
-        )
-        position = next(same, len(candidates))
-        if position == len(candidates):
-            candidates.append((given, completion))
-            votes.append(0)
-        votes[position] += 1
-        if votes[position] > most:
-            winner, most = candidates[position][1], votes[position]
+        same = (known for known in votes if given == known or quick_verdict(given, known))
+        answer = next(same, given)
+        first.setdefault(answer, completion)
+        votes[answer] = votes.get(answer, 0) + 1
+        if votes[answer] > most:
+            winner, most = first[answer], votes[answer]
     return winner
 
 
@@ -225,12 +216,7 @@ def sampled_scores(
             f"groups of {sizes} samples: every question needs equally many completions, at least "
             "one."
         )
-    if len(groups) != len(answers):
-        raise ValueError(
-            f"{len(groups)} groups do not go with {len(answers)} answers: give one of each a "
-            "question."
-        )
-    samples = sizes[0]
+    (samples,) = sizes
     flat = right(
         [text for group in groups for text in group],
         [gold for gold in answers for _ in range(samples)],
@@ -280,35 +266,31 @@ def compare(
     accuracies (after - before) with difference_ci95 (`paired_interval`), and the first `examples`
     questions of either kind as won_examples and lost_examples.
     """
-    verdicts = list(
-        zip(right(before, answers, tags, judge), right(after, answers, tags, judge), strict=True)
+    verdicts = zip(
+        right(before, answers, tags, judge), right(after, answers, tags, judge), strict=True
     )
-    won, lost = verdicts.count((False, True)), verdicts.count((True, False))
-    both, neither = verdicts.count((True, True)), verdicts.count((False, False))
-    interval = paired_interval(both, won, lost, neither)
-    rows = [
-        {"question": question, "answer": answer, "before": first, "after": second}
-        for question, answer, first, second in zip(questions, answers, before, after, strict=True)
-    ]
-
-    def shown(verdict: tuple[bool, bool]) -> list[dict]:
-        return [row for row, found in zip(rows, verdicts, strict=True) if found == verdict][
-            :examples
-        ]
-
+    rows = {(was, now): [] for was in (True, False) for now in (True, False)}
+    for question, answer, first, second, verdict in zip(
+        questions, answers, before, after, verdicts, strict=True
+    ):
+        row = {"question": question, "answer": answer, "before": first, "after": second}
+        rows[verdict].append(row)
+    won, lost = len(rows[False, True]), len(rows[True, False])
+    both, neither = len(rows[True, True]), len(rows[False, False])
+    low, high = paired_interval(both, won, lost, neither)
     return {
         "before": names[0],
         "after": names[1],
-        "n": len(rows),
+        "n": len(questions),
         "won": won,
         "lost": lost,
         "both_right": both,
         "both_wrong": neither,
         "p_value": mcnemar_test(won, lost),
-        "difference": (won - lost) / len(rows),
-        "difference_ci95": list(interval),
-        "won_examples": shown((False, True)),
-        "lost_examples": shown((True, False)),
+        "difference": (won - lost) / len(questions),
+        "difference_ci95": [low, high],
+        "won_examples": rows[False, True][:examples],
+        "lost_examples": rows[True, False][:examples],
     }
 
 
@@ -340,26 +322,21 @@ def samples_summary(evaluation: dict[str, dict]) -> list[str]:
 
     Models that were not sampled several times are left out; no line at all where none was.
     """
-    measured = {name: entry for name, entry in evaluation.items() if "pass_at_k" in entry}
-    columns = {}
-    for name, entry in measured.items():
+    columns, ks, families = {}, set(), {}
+    for name, entry in evaluation.items():
+        if "pass_at_k" not in entry:
+            continue
         cells = {"samples": f"{entry['samples']} for {entry['pass_at_k_questions']} questions"}
-        cells |= {
-            f"pass@{k}": _cell(point["value"], point["ci95"])
-            for k, point in entry["pass_at_k"].items()
-        }
-        others = [entry["other"]] if "other" in entry else []
-        columns[name] = cells | {
-            "majority": _cell(entry["majority"]["accuracy"], entry["majority"]["ci95"])
-        }
-        columns[name] |= {
-            other["source"]: _cell(other["accuracy"], other["ci95"]) for other in others
-        }
-    ks = sorted({int(k) for entry in measured.values() for k in entry["pass_at_k"]})
-    families = dict.fromkeys(
-        entry["other"]["source"] for entry in measured.values() if "other" in entry
-    )
-    return _table(["samples", *(f"pass@{k}" for k in ks), "majority", *families], columns)
+        for k, point in entry["pass_at_k"].items():
+            cells[f"pass@{k}"] = _cell(point["value"], point["ci95"])
+            ks.add(int(k))
+        cells["majority"] = _cell(entry["majority"]["accuracy"], entry["majority"]["ci95"])
+        if other := entry.get("other"):
+            cells[other["source"]] = _cell(other["accuracy"], other["ci95"])
+            families[other["source"]] = None
+        columns[name] = cells
+    labels = ["samples", *(f"pass@{k}" for k in sorted(ks)), "majority", *families]
+    return _table(labels, columns)
 
 
 def difficulty_summary(evaluation: dict[str, dict]) -> list[str]:
@@ -368,17 +345,15 @@ def difficulty_summary(evaluation: dict[str, dict]) -> list[str]:
 
     Models whose questions have no levels are left out; no line at all where none has.
     """
-    measured = {
-        name: entry["by_difficulty"]
-        for name, entry in evaluation.items()
-        if entry.get("by_difficulty")
-    }
-    sizes = {level: points["n"] for entry in measured.values() for level, points in entry.items()}
-    columns = {"questions": {level: str(n) for level, n in sizes.items()}} if measured else {}
-    for name, entry in measured.items():
-        columns[name] = {
-            level: _cell(points["accuracy"], points["ci95"]) for level, points in entry.items()
-        }
+    sizes, columns = {}, {"questions": {}}
+    for name, entry in evaluation.items():
+        for level, points in entry.get("by_difficulty", {}).items():
+            sizes[level] = str(points["n"])
+            cell = _cell(points["accuracy"], points["ci95"])
+            columns.setdefault(name, {})[level] = cell
+    if not sizes:
+        return []
+    columns["questions"] = sizes
     return _table(sorted(sizes, key=_numbers_first), columns, corner="difficulty")
 
 
