@@ -322,21 +322,26 @@ def samples_summary(evaluation: dict[str, dict]) -> list[str]:
 
     Models that were not sampled several times are left out; no line at all where none was.
     """
-    columns, ks, families = {}, set(), {}
-    for name, entry in evaluation.items():
-        if "pass_at_k" not in entry:
-            continue
+    measured = {name: entry for name, entry in evaluation.items() if "pass_at_k" in entry}
+    columns = {}
+    for name, entry in measured.items():
         cells = {"samples": f"{entry['samples']} for {entry['pass_at_k_questions']} questions"}
-        for k, point in entry["pass_at_k"].items():
-            cells[f"pass@{k}"] = _cell(point["value"], point["ci95"])
-            ks.add(int(k))
-        cells["majority"] = _cell(entry["majority"]["accuracy"], entry["majority"]["ci95"])
-        if other := entry.get("other"):
-            cells[other["source"]] = _cell(other["accuracy"], other["ci95"])
-            families[other["source"]] = None
-        columns[name] = cells
-    labels = ["samples", *(f"pass@{k}" for k in sorted(ks)), "majority", *families]
-    return _table(labels, columns)
+        cells |= {
+            f"pass@{k}": _cell(point["value"], point["ci95"])
+            for k, point in entry["pass_at_k"].items()
+        }
+        others = [entry["other"]] if "other" in entry else []
+        columns[name] = cells | {
+            "majority": _cell(entry["majority"]["accuracy"], entry["majority"]["ci95"])
+        }
+        columns[name] |= {
+            other["source"]: _cell(other["accuracy"], other["ci95"]) for other in others
+        }
+    ks = sorted({int(k) for entry in measured.values() for k in entry["pass_at_k"]})
+    families = dict.fromkeys(
+        entry["other"]["source"] for entry in measured.values() if "other" in entry
+    )
+    return _table(["samples", *(f"pass@{k}" for k in ks), "majority", *families], columns)
 
 
 def difficulty_summary(evaluation: dict[str, dict]) -> list[str]:
@@ -345,15 +350,17 @@ def difficulty_summary(evaluation: dict[str, dict]) -> list[str]:
 
     Models whose questions have no levels are left out; no line at all where none has.
     """
-    sizes, columns = {}, {"questions": {}}
-    for name, entry in evaluation.items():
-        for level, points in entry.get("by_difficulty", {}).items():
-            sizes[level] = str(points["n"])
-            cell = _cell(points["accuracy"], points["ci95"])
-            columns.setdefault(name, {})[level] = cell
-    if not sizes:
-        return []
-    columns["questions"] = sizes
+    measured = {
+        name: entry["by_difficulty"]
+        for name, entry in evaluation.items()
+        if entry.get("by_difficulty")
+    }
+    sizes = {level: points["n"] for entry in measured.values() for level, points in entry.items()}
+    columns = {"questions": {level: str(n) for level, n in sizes.items()}} if measured else {}
+    for name, entry in measured.items():
+        columns[name] = {
+            level: _cell(points["accuracy"], points["ci95"]) for level, points in entry.items()
+        }
     return _table(sorted(sizes, key=_numbers_first), columns, corner="difficulty")
 
 
