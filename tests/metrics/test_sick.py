@@ -1,5 +1,5 @@
-"""Real trainings: the stored ones that notebooks 03 and 04 show are what the notebooks say they are,
-and the demo run, which goes well, gives no warning.
+"""Real trainings: the stored ones that notebooks 03 and 04 show are what the notebooks say, and the
+demo run, which goes well, gives no warning.
 """
 
 import tarfile
