@@ -139,6 +139,7 @@ class Signals:
         self.rows = rows.set_index("step").sort_index() if "step" in rows else rows
         self.enough = len(rows) >= MIN_ROWS
         self.window = min(LONGEST, max(SHORTEST, len(rows) // 4))
+        self._series: dict[str, pd.Series] = {}  # read off once: a live diagnosis asks often
         self._means = [c for c in rows.columns if c.startswith("rewards/") and c.endswith("/mean")]
         form = self._columns(formats) or self._named(FORMAT)
         judges = [c for words in (STRICT, LENIENT) for c in self._named(words) if c not in form]
@@ -164,11 +165,11 @@ class Signals:
 
     def series(self, column: str) -> pd.Series | None:
         """The column without its gaps, or None where nothing finite was logged."""
-        if column not in self.rows:
-            return None
-        values = pd.to_numeric(self.rows[column], errors="coerce")
-        finite = values[np.isfinite(values.to_numpy())]
-        return finite if len(finite) else None
+        if column not in self._series and column in self.rows:
+            values = pd.to_numeric(self.rows[column], errors="coerce")
+            self._series[column] = values[np.isfinite(values.to_numpy())]
+        series = self._series.get(column)
+        return None if series is None or series.empty else series
 
     def last(self, series: pd.Series) -> pd.Series:
         """The rows that count as now."""
