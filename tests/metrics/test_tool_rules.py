@@ -97,7 +97,7 @@ HEALTHY = {
 }
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", SEEDS[:4])
 @pytest.mark.parametrize("columns", HEALTHY.values(), ids=HEALTHY)
 def test_a_healthy_agent_gives_no_warning_at_any_of_its_steps_and_nothing_at_the_end(columns, seed):
     rows = agent(seed, **columns)
