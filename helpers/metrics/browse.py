@@ -47,7 +47,7 @@ def _menus(table: pd.DataFrame, rewards: list[str]):
 
     def show(*_) -> None:
         rows = table[(table["step"] == step.value) & (table["question"] == question.value)]
-        shown.value = _group(rows, rewards)
+        shown.value = "" if rows.empty else _group(rows, rewards)
 
     step.observe(list_questions, "value")
     question.observe(show, "value")
@@ -56,35 +56,26 @@ def _menus(table: pd.DataFrame, rewards: list[str]):
 
 
 def _folded(rows: pd.DataFrame, step: int, rewards: list[str], groups: int) -> str:
-    mean = rows[rewards].mean()
-    summary = f"step {step}: " + ", ".join(f"{name} {mean[name]:.2f}" for name in rewards)
-    some = [
-        _group(group, rewards) for _, group in list(rows.groupby("question", sort=False))[:groups]
-    ]
-    return f"<details><summary>{html.escape(summary)}</summary>{''.join(some)}</details>"
+    means = ", ".join(f"{name} {rows[name].mean():.2f}" for name in rewards)
+    some = list(rows.groupby("question", sort=False))[:groups]
+    shown = "".join(_group(group, rewards) for _, group in some)
+    return f"<details><summary>{html.escape(f'step {step}: {means}')}</summary>{shown}</details>"
 
 
 def _group(rows: pd.DataFrame, rewards: list[str]) -> str:
     """The completions of one question as an HTML table; all of it escaped, for a completion may
     hold any text.
     """
-    if rows.empty:
-        return ""
-    first = rows.iloc[0]
     # A long name may break behind each underscore: in a narrow window the table then needs no
     # scrolling.
-    head = "".join(
-        f"<th>{html.escape(name).replace('_', '_<wbr>')}</th>" for name in ["completion", *rewards]
-    )
-    body = "".join(
-        f"<tr><td style='text-align:left;white-space:pre-wrap'>{html.escape(str(row['completion']))}</td>"
-        + "".join(
-            f"<td>{'' if pd.isna(row[name]) else f'{row[name]:.2f}'}</td>" for name in rewards
-        )
-        + "</tr>"
-        for _, row in rows.iterrows()
-    )
-    title = (
-        f"<p><b>{html.escape(str(first['question']))}</b> → {html.escape(str(first['answer']))}</p>"
-    )
-    return f"{title}<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    names = [html.escape(name).replace("_", "_<wbr>") for name in ("completion", *rewards)]
+    body = ""
+    for _, row in rows.iterrows():
+        text = html.escape(str(row["completion"]))
+        scores = ["" if pd.isna(row[name]) else f"{row[name]:.2f}" for name in rewards]
+        body += f"<tr><td style='text-align:left;white-space:pre-wrap'>{text}</td>"
+        body += "".join(f"<td>{score}</td>" for score in scores) + "</tr>"
+    head = "".join(f"<th>{name}</th>" for name in names)
+    question, answer = (html.escape(str(rows[name].iloc[0])) for name in ("question", "answer"))
+    table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    return f"<p><b>{question}</b> → {answer}</p>{table}"

@@ -21,10 +21,8 @@ def chosen(names: list[str]) -> list[Run]:
         raise ValueError(
             f"{', '.join(names) or 'no run'}: name two or more different runs to compare."
         )
-    runs = [Run(name) for name in names]
-    for run in runs:
-        run.require("metrics.csv")
-    return runs
+    check_names(names)
+    return [Run(name) for name in names]
 
 
 def check_names(names: list[str], run: str | None = None) -> None:
@@ -50,31 +48,25 @@ def settings_that_differ(runs: list[Run]) -> pd.DataFrame:
     a column a run.
     """
     columns = {run.name: _settings(run) for run in runs}
-    names = list(dict.fromkeys(name for settings in columns.values() for name in settings))
+    names = dict.fromkeys(name for settings in columns.values() for name in settings)
     table = pd.DataFrame(
         {run: [settings.get(name, "") for name in names] for run, settings in columns.items()},
-        index=names,
+        index=list(names),
     )
     return table[table.astype(str).nunique(axis=1) > 1]
 
 
 def _settings(run: Run) -> dict[str, object]:
     training, data = run.section("training"), run.manifest.get("data", {})
-    absent = [name for name in ("settings", "seed") if name not in training]
-    if absent:
-        raise ValueError(
-            f"{run.show('manifest.json')} is damaged: its training has no {absent[0]}, so it "
-            "cannot be compared."
-        )
     settings = {
         name: value for name, value in training["settings"].items() if name not in _NOT_A_SETTING
     }
-    weights = dict(zip(training.get("rewards", []), training.get("weights", []), strict=False))
+    weights = zip(training.get("rewards", []), training.get("weights", []), strict=False)
     return settings | {
         "seed": training["seed"],
         "source": data.get("source", settings.get("source")),
         "data": training.get("data", "")[:12],
-        "rewards": ", ".join(f"{name} x {weight:g}" for name, weight in weights.items()),
+        "rewards": ", ".join(f"{name} x {weight:g}" for name, weight in weights),
     }
 
 
@@ -84,27 +76,26 @@ def outcomes(runs: list[Run]) -> pd.DataFrame:
 
     Accuracies of an earlier training than the run's present one are not given; see `Run.outdated`.
     """
-    rows = []
+    rows = {}
     for run in runs:
         history = read_metrics(run.require("metrics.csv"))
         evaluation = run.evaluation
-        row = {
-            "run": run.name,
+        outdated = run.outdated("evaluation.json")
+        rows[run.name] = {
             "steps": int(history["step"].max()),
             "reward, last 10": round(history["reward"].tail(10).mean(), 3),
         }
         for model in ("baseline", "trained", "merged"):
             entry = evaluation.get(model)
-            if entry and run.outdated("evaluation.json"):
-                row[model] = "of an earlier training"
-            elif entry:
-                row[model] = (
-                    f"{entry['accuracy']:.1%} ({entry['ci95'][0]:.1%} to {entry['ci95'][1]:.1%})"
-                )
+            if not entry:
+                said = "not measured"
+            elif outdated:
+                said = "of an earlier training"
             else:
-                row[model] = "not measured"
-        rows.append(row)
-    return pd.DataFrame(rows).set_index("run")
+                low, high = entry["ci95"]
+                said = f"{entry['accuracy']:.1%} ({low:.1%} to {high:.1%})"
+            rows[run.name][model] = said
+    return pd.DataFrame.from_dict(rows, orient="index").rename_axis("run")
 
 
 def histories(runs: list[Run]) -> dict[str, pd.DataFrame]:

@@ -9,6 +9,7 @@ as well as in colour.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import cycle
 
 import matplotlib.pyplot as plt
 import pandas as pd
@@ -29,73 +30,66 @@ LOOKS = (
 )
 _SECOND = LOOKS[1][1]  # the stroke of what is read on the right axis
 _PAGE = 8.6  # inches: on a wider figure a page would shrink the letters
+_QUARTERS = (0, 0.25, 0.5, 0.75, 1)  # the ticks of a share whose axis has room above 1
 
 
-def _axes(
+def _figure(rows: int, columns: int, **options):
+    """A figure and its panels. The caller shows it; left open, Jupyter would draw it twice."""
+    figure, panels = plt.subplots(rows, columns, layout="constrained", **options)
+    plt.close(figure)
+    return figure, panels
+
+
+def _panel(
     title: str,
     ylabel: str,
     axes: Axes | None = None,
     xlabel: str = "step",
     histories: Iterable[pd.DataFrame] = (),
-):
+) -> Axes:
     """A panel to draw in, with the stages of the histories that will be drawn there."""
     if axes is None:
-        figure, axes = plt.subplots(figsize=(7.0, 3.6), layout="constrained")
-        plt.close(figure)  # the caller shows it; left open, Jupyter would draw it twice
+        _, axes = _figure(1, 1, figsize=(7.0, 3.6))
     axes.set_title(title, loc="left", fontsize=11)
     axes.set_xlabel(xlabel)
     axes.set_ylabel(ylabel)
     axes.grid(alpha=0.25)
     axes.spines[["top", "right"]].set_visible(False)
     _mark_stages(axes, histories)
-    return axes.figure, axes
+    return axes
 
 
 def _mark_stages(axes: Axes, histories: Iterable[pd.DataFrame]) -> None:
     """The name of each stage where it begins, and a dotted line where one follows another; see
     `metrics.joined`.
     """
-    # by step and name: several histories may change at the same step, and one mark says it
-    marks = {}
+    marks = []
     for history in histories:
         if "stage" in history and history["stage"].nunique() > 1:
-            names = history["stage"].astype(str)
-            begins = names != names.shift()
-            marks |= {
-                (step, name): step > history["step"].min()
-                for step, name in zip(history["step"][begins], names[begins], strict=True)
-            }
-    for (step, name), changes in marks.items():
-        if changes:
+            begins = history[history["stage"] != history["stage"].shift()]
+            marks += zip(begins["step"], begins["stage"].astype(str), strict=True)
+    for step, name in dict.fromkeys(marks):  # several histories may change at the same step
+        if step > min(marks)[0]:
             axes.axvline(step, color=GREY, linewidth=0.8, linestyle=":")
         place = {"xycoords": ("data", "axes fraction"), "textcoords": "offset points"}
         axes.annotate(name, (step, 1.0), (3, -2), **place, va="top", fontsize=9, color=GREY)
 
 
-def _legend(left: Axes, right: Axes, loc: str) -> None:
-    """One legend for the lines of two axes that share a panel; it leaves a line at the
-    bottom free.
+def _right_axis(axes: Axes, ylabel: str) -> Axes:
+    right = axes.twinx()
+    right.spines["top"].set_visible(False)
+    right.set_ylabel(ylabel)
+    return right
+
+
+def _line(axes: Axes, history: pd.DataFrame, column: str, label: str, color: str, stroke="-"):
+    """The raw values thin, their running mean thick; nothing where the column was not logged.
+
+    For the KL it is the running median, which single spikes do not bend.
     """
-    handles = [
-        line
-        for axes in (left, right)
-        for line in axes.get_lines()
-        if not line.get_label().startswith("_")
-    ]
-    left.legend(
-        handles=handles,
-        loc=loc,
-        bbox_to_anchor=(0, 0.04, 1, 0.96),
-        framealpha=0.85,
-        edgecolor="none",
-        handlelength=2.8,
-    )
-
-
-def _line(
-    axes, history: pd.DataFrame, column: str, label: str, color: str, stroke="-", middle=smoothed
-) -> None:
-    """The raw values thin, their running middle thick."""
+    if column not in history:
+        return
+    middle = running_median if column == "kl" else smoothed
     axes.plot(history["step"], history[column], color=color, alpha=0.3, linewidth=1)
     axes.plot(
         history["step"],
@@ -107,111 +101,112 @@ def _line(
     )
 
 
-def _nothing_logged(axes, what: str) -> None:
+def _legend(left: Axes, right: Axes, loc: str) -> None:
+    """One legend for the lines of two axes that share a panel; it leaves a line at the bottom
+    free.
+    """
+    lines = [*left.get_lines(), *right.get_lines()]
+    left.legend(
+        handles=[line for line in lines if not line.get_label().startswith("_")],
+        loc=loc,
+        bbox_to_anchor=(0, 0.04, 1, 0.96),
+        framealpha=0.85,
+        edgecolor="none",
+        handlelength=2.8,
+    )
+
+
+def _note(axes: Axes, what: str) -> None:
     axes.text(0.5, 0.5, what, ha="center", va="center", transform=axes.transAxes, color=GREY)
+
+
+# --- One curve a figure ---------------------------------------------------------------------------
 
 
 def reward(history: pd.DataFrame, axes: Axes | None = None) -> Figure:
     """The weighted reward a step, smoothed, with a band of one `reward_std` (the spread over the
     whole batch).
     """
-    figure, axes = _axes(
-        "Reward: weighted sum, mean of the batch", "reward", axes, histories=[history]
-    )
-    mean, spread = smoothed(history["reward"]), smoothed(history["reward_std"])
+    axes = _panel("Reward: weighted sum, mean of the batch", "reward", axes, histories=[history])
+    mean, std = smoothed(history["reward"]), smoothed(history["reward_std"])
     axes.fill_between(
         history["step"],
-        mean - spread,
-        mean + spread,
+        mean - std,
+        mean + std,
         color=BLUE,
         alpha=0.12,
-        label="± reward_std",
         linewidth=0,
+        label="± reward_std",
     )
     _line(axes, history, "reward", "reward", BLUE)
     axes.legend(frameon=False, loc="lower right")
-    return figure
+    return axes.figure
 
 
 def spread(history: pd.DataFrame, axes: Axes | None = None) -> Figure:
     """`reward_std` beside `frac_reward_zero_std`, the share of groups whose completions all scored
     the same.
     """
-    figure, axes = _axes(
+    axes = _panel(
         "What is left to learn from: spread of the rewards", "reward_std", axes, histories=[history]
     )
+    right = _right_axis(axes, "share of groups")
+    share = "frac_reward_zero_std"
     _line(axes, history, "reward_std", "reward_std (left)", BLUE)
-    if "frac_reward_zero_std" in history:
-        right = axes.twinx()
-        right.spines["top"].set_visible(False)
-        _line(
-            right, history, "frac_reward_zero_std", "frac_reward_zero_std (right)", ORANGE, _SECOND
-        )
-        right.set_ylabel("share of groups")
-        right.set_ylim(0, 1.4)
-        right.set_yticks([0, 0.25, 0.5, 0.75, 1])
-        axes.set_ylim(top=axes.get_ylim()[1] * 1.4)
-        # above all curves: one falls from the top, the other rises to it
-        _legend(axes, right, "upper right")
-    else:
-        axes.legend(frameon=False, loc="center right")
-    axes.set_ylim(bottom=0)
-    return figure
+    _line(right, history, share, f"{share} (right)", ORANGE, _SECOND)
+    # room above all curves, for the legend: one falls from the top, the other rises to it
+    axes.set_ylim(0, axes.get_ylim()[1] * 1.4)
+    right.set_ylim(0, 1.4)
+    right.set_yticks(_QUARTERS)
+    _legend(axes, right, "upper right")
+    return axes.figure
 
 
 def kl(history: pd.DataFrame, axes: Axes | None = None) -> Figure:
-    """The KL divergence from the reference policy, in nats a token, with its running median, which
-    single spikes do not bend.
+    """The KL divergence from the reference policy, in nats per token, with its running median.
 
     A note in its place where beta was 0.
     """
-    figure, axes = _axes(
+    axes = _panel(
         "KL: how far the policy has moved from where it began",
         "nats a token",
         axes,
         histories=[history],
     )
     if "kl" in history and history["kl"].notna().any():
-        _line(axes, history, "kl", "running median", GREEN, middle=running_median)
+        _line(axes, history, "kl", "running median", GREEN)
         axes.legend(frameon=False, loc="upper left")
         axes.set_ylim(bottom=0)
     else:
-        _nothing_logged(axes, "not logged: TRL computes the KL only when beta is not 0")
-    return figure
+        _note(axes, "not logged: TRL computes the KL only when beta is not 0")
+    return axes.figure
 
 
 def each_reward(history: pd.DataFrame, axes: Axes | None = None) -> Figure:
     """Each reward by itself, before its weight: the mean of the batch."""
-    figure, axes = _axes(
+    axes = _panel(
         "Each reward by itself, unweighted", "mean of the batch", axes, histories=[history]
     )
-    for (color, stroke), name in zip(LOOKS * 9, reward_names(history), strict=False):
+    names = reward_names(history)
+    for (color, stroke), name in zip(cycle(LOOKS), names, strict=False):
         _line(axes, history, f"rewards/{name}/mean", name, color, stroke)
-    if reward_names(history):
+    if names:
         axes.legend(frameon=False, loc="lower right", handlelength=2.8)
     else:
-        _nothing_logged(axes, "not logged")
-    return figure
+        _note(axes, "not logged")
+    return axes.figure
 
 
 def completion_length(history: pd.DataFrame, axes: Axes | None = None) -> Figure:
     """Mean completion length in tokens, and the share cut off at the limit."""
-    figure, axes = _axes("Completion length", "tokens", axes, histories=[history])
-    if "completions/mean_length" not in history:
-        _nothing_logged(axes, "not logged")
-        return figure
+    axes = _panel("Completion length", "tokens", axes, histories=[history])
+    right = _right_axis(axes, "share of completions")
     _line(axes, history, "completions/mean_length", "mean length (left)", PURPLE)
+    _line(right, history, "completions/clipped_ratio", "share cut off (right)", RED, _SECOND)
     axes.set_ylim(bottom=0)
-    if "completions/clipped_ratio" in history:
-        right = axes.twinx()
-        right.spines["top"].set_visible(False)
-        _line(right, history, "completions/clipped_ratio", "share cut off (right)", RED, _SECOND)
-        right.set_ylim(-0.02, 1.02)
-        right.set_ylabel("share of completions")
-        _legend(axes, right, "lower right")  # above the line of nothing cut off, below the lengths
-    else:
-        axes.legend(frameon=False, loc="center right")
-    return figure
+    right.set_ylim(-0.02, 1.02)
+    _legend(axes, right, "lower right")  # above the line of nothing cut off, below the lengths
+    return axes.figure
 
 
 def tools(history: pd.DataFrame, axes: Axes | None = None) -> Figure:
@@ -220,31 +215,23 @@ def tools(history: pd.DataFrame, axes: Axes | None = None) -> Figure:
 
     The last from the reward `finished`, where it was logged; see helpers/metrics/tool_rules.py.
     """
-    figure, axes = _axes(
+    axes = _panel(
         "Tools: calls, failures, unfinished episodes", "calls an episode", axes, histories=[history]
     )
     if not has_tools(history):
-        _nothing_logged(axes, "not logged: TRL counts calls only where there are tools")
-        return figure
+        _note(axes, "not logged: TRL counts calls only where there are tools")
+        return axes.figure
+    unfinished = 1 - history.get("rewards/finished/mean", float("nan"))
+    history = history.assign(unfinished=unfinished).dropna(axis=1, how="all")
+    right = _right_axis(axes, "share")
     _line(axes, history, "tools/call_frequency", "calls an episode (left)", PURPLE)
-    shares = {
-        "tools/failure_frequency": "calls that fail (right)",
-        "unfinished": "unfinished episodes (right)",
-    }
-    history = history.assign(unfinished=1 - history.get("rewards/finished/mean", float("nan")))
-    right = axes.twinx()
-    right.spines["top"].set_visible(False)
-    for (color, stroke), (column, label) in zip(
-        ((RED, _SECOND), (GREEN, LOOKS[2][1])), shares.items(), strict=True
-    ):
-        if column in history and history[column].notna().any():
-            _line(right, history, column, label, color, stroke)
-    right.set_ylabel("share")
-    right.set_ylim(-0.02, 1.4)
-    right.set_yticks([0, 0.25, 0.5, 0.75, 1])
+    _line(right, history, "tools/failure_frequency", "calls that fail (right)", RED, _SECOND)
+    _line(right, history, "unfinished", "unfinished episodes (right)", GREEN, LOOKS[2][1])
     axes.set_ylim(-0.02 / 1.4 * axes.get_ylim()[1], axes.get_ylim()[1] * 1.4)
+    right.set_ylim(-0.02, 1.4)
+    right.set_yticks(_QUARTERS)
     _legend(axes, right, "upper right")  # above all curves
-    return figure
+    return axes.figure
 
 
 def has_tools(history: pd.DataFrame) -> bool:
@@ -256,10 +243,13 @@ def loss(history: pd.DataFrame, axes: Axes | None = None) -> Figure:
     """The loss: small beside the advantages, which sum to zero in every group, and cancel but for
     the completions' lengths.
     """
-    figure, axes = _axes("Loss: not a measure of progress", "loss", axes, histories=[history])
+    axes = _panel("Loss: not a measure of progress", "loss", axes, histories=[history])
     _line(axes, history, "loss", "loss", GREY)
     axes.axhline(0, color="black", linewidth=0.8)
-    return figure
+    return axes.figure
+
+
+# --- Several curves -------------------------------------------------------------------------------
 
 
 def dashboard(history: pd.DataFrame) -> Figure:
@@ -272,8 +262,7 @@ def dashboard(history: pd.DataFrame) -> Figure:
         panels, figsize=(_PAGE, 2.8 * len(panels)), layout="constrained"
     )
     plt.close(figure)
-    draws = (reward, each_reward, spread, completion_length, kl, loss, tools)
-    for draw in draws[: len(grid)]:
+    for draw in (reward, each_reward, spread, completion_length, kl, loss, tools)[: len(grid)]:
         axes = grid[draw.__name__]
         draw(history, axes)
         axes.set_title(axes.get_title(loc="left").partition(":")[0], loc="left", fontsize=10)
@@ -284,27 +273,17 @@ def overlay(histories: dict[str, pd.DataFrame]) -> Figure:
     """Several runs over one another, by name: reward, KL, completion length, and the share of
     groups without spread.
     """
-    figure, grid = plt.subplots(2, 2, figsize=(_PAGE, 6.2), layout="constrained")
-    plt.close(figure)
-    panels = [
-        ("reward", "reward"),
-        ("kl", "KL, nats a token"),
-        ("completions/mean_length", "completion length, tokens"),
-        ("frac_reward_zero_std", "share of groups without spread"),
-    ]
-    for (column, label), axes in zip(panels, grid.flat, strict=True):
-        _axes(label, label, axes, histories=histories.values())
-        for (color, stroke), (name, history) in zip(LOOKS * 9, histories.items(), strict=False):
-            if column in history:
-                _line(
-                    axes,
-                    history,
-                    column,
-                    name,
-                    color,
-                    stroke,
-                    running_median if column == "kl" else smoothed,
-                )
+    figure, grid = _figure(2, 2, figsize=(_PAGE, 6.2))
+    panels = {
+        "reward": "reward",
+        "kl": "KL, nats a token",
+        "completions/mean_length": "completion length, tokens",
+        "frac_reward_zero_std": "share of groups without spread",
+    }
+    for (column, label), axes in zip(panels.items(), grid.flat, strict=True):
+        _panel(label, label, axes, histories=histories.values())
+        for (color, stroke), (name, history) in zip(cycle(LOOKS), histories.items(), strict=False):
+            _line(axes, history, column, name, color, stroke)
     grid.flat[0].legend(frameon=False, handlelength=2.8)
     return figure
 
@@ -313,50 +292,32 @@ def gallery(histories: dict[str, pd.DataFrame]) -> Figure:
     """Several trainings under one another, a row each, by name: what to look at first where one may
     be sick.
     """
-    figure, grid = plt.subplots(
-        len(histories),
-        4,
-        figsize=(_PAGE, 0.6 + 1.55 * len(histories)),
-        layout="constrained",
-        sharex=True,
-        squeeze=False,
+    figure, grid = _figure(
+        len(histories), 4, figsize=(_PAGE, 0.6 + 1.55 * len(histories)), sharex=True, squeeze=False
     )
-    plt.close(figure)
-    columns = [
-        ("reward", {"reward": "weighted sum", "rewards/correctness_reward/mean": "correctness"}),
-        (
-            "shares",
-            {
-                "frac_reward_zero_std": "groups without spread",
-                "completions/clipped_ratio": "cut off",
-            },
-        ),
-        ("KL, nats a token", {"kl": "kl"}),
-        ("length, tokens", {"completions/mean_length": "mean length"}),
-    ]
+    lines = {
+        "reward": {"reward": "weighted sum", "rewards/correctness_reward/mean": "correctness"},
+        "shares": {
+            "frac_reward_zero_std": "groups without spread",
+            "completions/clipped_ratio": "cut off",
+        },
+        "KL, nats a token": {"kl": "kl"},
+        "length, tokens": {"completions/mean_length": "mean length"},
+    }
     for row, (name, history) in zip(grid, histories.items(), strict=True):
-        for axes, (title, lines) in zip(row, columns, strict=True):
-            for (color, stroke), (column, label) in zip(LOOKS, lines.items(), strict=False):
-                if column in history:
-                    _line(
-                        axes,
-                        history,
-                        column,
-                        label,
-                        color,
-                        stroke,
-                        running_median if column == "kl" else smoothed,
-                    )
+        for axes, (title, columns) in zip(row, lines.items(), strict=True):
+            for (color, stroke), (column, label) in zip(LOOKS, columns.items(), strict=False):
+                _line(axes, history, column, label, color, stroke)
             axes.set_ylim((-0.05, 1.05) if title == "shares" else (0, axes.get_ylim()[1]))
             axes.grid(alpha=0.25)
             axes.spines[["top", "right"]].set_visible(False)
             axes.tick_params(labelsize=9)
         row[0].set_ylabel(name, fontsize=11, weight="bold", rotation=0, ha="right", va="center")
-    for first, axes, (title, lines) in zip(grid[0], grid[-1], columns, strict=True):
+    for first, last, (title, columns) in zip(grid[0], grid[-1], lines.items(), strict=True):
         first.set_title(title, loc="left", fontsize=10)
-        axes.set_xlabel("step", fontsize=9)
-        if len(lines) > 1:
-            axes.legend(
+        last.set_xlabel("step", fontsize=9)
+        if len(columns) > 1:
+            last.legend(
                 fontsize=9,
                 frameon=False,
                 loc="upper center",
@@ -374,9 +335,8 @@ def reasoning(history: pd.DataFrame, careful: pd.Series) -> Figure:
     `helpers.data.arithmetic.is_careful`.
     history: with `correctness_reward` among its rewards.
     """
-    figure, (left, right) = plt.subplots(1, 2, figsize=(_PAGE, 3.5), layout="constrained")
-    plt.close(figure)
-    _axes("Right answers, and careful workings", "share of completions", left)
+    figure, (left, right) = _figure(1, 2, figsize=(_PAGE, 3.5))
+    _panel("Right answers, and careful workings", "share of completions", left)
     _line(left, history, "rewards/correctness_reward/mean", "right", BLUE)
     left.plot(
         careful.index, careful, color=ORANGE, linestyle="--", marker="o", label="worked carefully"
@@ -384,52 +344,36 @@ def reasoning(history: pd.DataFrame, careful: pd.Series) -> Figure:
     left.set_ylim(-0.02, 1.05)
     left.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
     left.legend(frameon=False, loc="lower right", handlelength=2.8)
-    _axes("Length of a completion", "tokens", right)
+    _panel("Length of a completion", "tokens", right)
     _line(right, history, "completions/mean_length", "mean length", PURPLE)
     right.set_ylim(bottom=0)
     return figure
 
 
+# --- What was measured ----------------------------------------------------------------------------
+
+
 def accuracy(evaluation: dict[str, dict]) -> Figure:
     """Holdout accuracy of each model evaluated, sampled and greedy, with 95 % intervals."""
-    figure, axes = _axes("Holdout accuracy, with 95 % intervals", "accuracy", xlabel="")
+    axes = _panel("Holdout accuracy, with 95 % intervals", "accuracy", xlabel="")
     width = 0.36
-    for shift, color, label, hatch in (
-        (-width / 2, BLUE, "sampled", ""),
-        (width / 2, ORANGE, "greedy", "//"),
+    greedy = [entry.get("greedy") for entry in evaluation.values()]
+    for measured, label, place, color, hatch in (
+        (evaluation.values(), "sampled", -width / 2, BLUE, ""),
+        (greedy, "greedy", width / 2, ORANGE, "//"),
     ):
-        measured = [
-            entry if label == "sampled" else entry.get("greedy") for entry in evaluation.values()
-        ]
+        places = [position + place for position, entry in enumerate(measured) if entry]
         entries = [entry for entry in measured if entry]
         values = [entry["accuracy"] for entry in entries]
         below = [entry["accuracy"] - entry["ci95"][0] for entry in entries]
         above = [entry["ci95"][1] - entry["accuracy"] for entry in entries]
-        places = [position + shift for position, entry in enumerate(measured) if entry]
-        axes.bar(
-            places,
-            values,
-            width,
-            color=color,
-            hatch=hatch,
-            alpha=0.85,
-            label=label,
-            yerr=[below, above],
-            capsize=4,
-        )
-        for place, value, high in zip(places, values, above, strict=True):
-            axes.annotate(
-                f"{value:.0%}",
-                (place, value + high),
-                (0, 3),
-                textcoords="offset points",
-                ha="center",
-                fontsize=9,
-            )
+        look = {"color": color, "hatch": hatch, "alpha": 0.85, "label": label}
+        bars = axes.bar(places, values, width, yerr=[below, above], capsize=4, **look)
+        axes.bar_label(bars, [f"{value:.0%}" for value in values], padding=3, fontsize=9)
     axes.set_xticks(range(len(evaluation)), [name.replace("_", " ") for name in evaluation])
     axes.set_ylim(0, 1.12)
     axes.legend(frameon=False, loc="upper left")
-    return figure
+    return axes.figure
 
 
 def sweep(table: pd.DataFrame, knob: str, measure: str) -> Figure:
@@ -447,7 +391,7 @@ def sweep(table: pd.DataFrame, knob: str, measure: str) -> Figure:
             raise ValueError(
                 f"{name!r} is not in the table of this sweep. It has: {', '.join(known)}."
             )
-    figure, axes = _axes(f"{measure} by {knob}, with 95 % intervals", measure, xlabel=knob)
+    axes = _panel(f"{measure} by {knob}, with 95 % intervals", measure, xlabel=knob)
     known = table[table[measure].notna()]
     values = sorted(table[knob].unique(), key=lambda value: (isinstance(value, str), value))
     others = [name for name in names if name != knob]
@@ -455,7 +399,9 @@ def sweep(table: pd.DataFrame, knob: str, measure: str) -> Figure:
     # Of a sweep one knob at a time, only the line through the base point has several values of this
     # one.
     lines = [(key, rows) for key, rows in groups if rows[knob].nunique() > 1] or groups
-    for (color, stroke), marker, (key, rows) in zip(LOOKS * 9, "osD^vP" * 9, lines, strict=False):
+    for (color, stroke), marker, (key, rows) in zip(
+        cycle(LOOKS), cycle("osD^vP"), lines, strict=False
+    ):
         rows = rows.sort_values(knob, key=lambda column: column.map(values.index))
         places, middle = rows[knob].map(values.index), rows[measure]
         bounds = [
@@ -468,7 +414,7 @@ def sweep(table: pd.DataFrame, knob: str, measure: str) -> Figure:
     axes.set_xticks(range(len(values)), [str(value) for value in values])
     if len(lines) > 1:
         axes.legend(frameon=False)
-    return figure
+    return axes.figure
 
 
 def reward_signal(signal: dict) -> Figure:
@@ -477,10 +423,7 @@ def reward_signal(signal: dict) -> Figure:
 
     signal: what `rewards.lab.Lab.signal` returns.
     """
-    figure, (shares, passes, ranks) = plt.subplots(
-        1, 3, figsize=(_PAGE, 3.5), layout="constrained", width_ratios=[1.1, 1, 1]
-    )
-    plt.close(figure)
+    figure, (shares, passes, ranks) = _figure(1, 3, figsize=(_PAGE, 3.5), width_ratios=[1.1, 1, 1])
     names = list(signal["rewards"])
     labels = [name.removesuffix("_reward").replace("_", "\n") for name in names]
     _advantage_shares(shares, signal, names, labels)
@@ -511,15 +454,11 @@ def _advantage_shares(axes, signal: dict, names: list[str], labels: list[str]) -
 
 def _pass_rates(axes, signal: dict) -> None:
     rates = [rate for rate in signal["pass_rate"] if rate is not None]
-    steps = signal["group_size"]
-    edges = [(k - 0.5) / steps for k in range(steps + 2)]
-    axes.hist(rates, bins=edges, color=BLUE, edgecolor="white")
-    flat = signal["total"]["zero_spread"]
-    axes.set_title(
-        f"Pass rate of each question\n({flat:.0%} of groups have no spread)",
-        loc="left",
-        fontsize=10,
-    )
+    steps, flat = signal["group_size"], signal["total"]["zero_spread"]
+    bins = [(k - 0.5) / steps for k in range(steps + 2)]
+    axes.hist(rates, bins=bins, color=BLUE, edgecolor="white")
+    title = f"Pass rate of each question\n({flat:.0%} of groups have no spread)"
+    axes.set_title(title, loc="left", fontsize=10)
     axes.set_xlabel(f"share of {steps} completions that are right", fontsize=9)
     axes.set_ylabel("questions", fontsize=9)
     axes.tick_params(labelsize=9)
@@ -531,12 +470,8 @@ def _rank_correlations(axes, signal: dict, names: list[str], labels: list[str]) 
         [1.0 if a == b else signal["rewards"][a]["rank_correlation"][b] for b in names]
         for a in names
     ]
-    axes.imshow(
-        [[0.0 if value is None else value for value in row] for row in matrix],
-        cmap="PuOr",
-        vmin=-1,
-        vmax=1,
-    )
+    shades = [[value or 0.0 for value in row] for row in matrix]
+    axes.imshow(shades, cmap="PuOr", vmin=-1, vmax=1)
     for y, row in enumerate(matrix):
         for x, value in enumerate(row):
             dark = value is not None and abs(value) > 0.7

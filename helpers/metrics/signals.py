@@ -1,8 +1,7 @@
-"""The series of a training history, and whether they changed: every change is judged against the
-noise of its own series.
+"""What the rules of the diagnosis read, the series of a history, and what they give, findings.
 
-A step's reward is the mean of a few groups and moves by itself, so a rise that the eye sees in a
-plot may be none.
+Every change is judged against the noise of its own series. A step's reward is the mean of a few
+groups and moves by itself, so a rise that the eye sees in a plot may be none.
 """
 
 from __future__ import annotations
@@ -22,23 +21,45 @@ LIKELY = 2.0  # standard errors, the usual 95 %, where one sign is not all that 
 CERTAIN = 3.0
 CHOSEN = 4.5  # standard errors since the best of many windows, whose height is in part luck
 SOLVED = 0.9  # correctness: what is left to gain is less than most groups can show
+# of 1, correctness or another share: a change that matters to a user, however certain a smaller one
+# may be
+MOVE = 0.1
+MOST, NEARLY_ALL = 0.5, 0.9  # of the groups, completions, calls or episodes
 
 # Words in the names of rewards. One that asks for full marks comes before one that gives partial
 # credit, which may rise while no answer is right.
 STRICT = (
-    "correct",
-    "accuracy",
-    "exact_match",
-    "numeric",
-    "task",
-    "symbolic",
-    "answer",
-    "solution",
-    "number",
-    "math",
-)
+    "correct", "accuracy", "exact_match", "numeric", "task", "symbolic", "answer", "solution",
+    "number", "math",
+)  # fmt: skip
 LENIENT = ("fuzzy", "proximity")
 FORMAT = ("format", "tags", "xml", "structure")
+
+SEVERITIES = ("critical", "warning", "info")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that a history shows. `str()` of it is one line that holds everything.
+
+    severity: one of SEVERITIES. rule: a short identifier; a history has at most one finding of
+    each. what: a sentence without numbers. evidence: a phrase with numbers and steps. advice: a
+    sentence, what to try. steps: first and last of the evidence.
+
+    >>> print(Finding("warning", "kl", "The KL is high.", "0.6 at step 9", "Lower it.", (9, 9)))
+    warning (kl): The KL is high: 0.6 at step 9. Lower it.
+    """
+
+    severity: str
+    rule: str
+    what: str
+    evidence: str
+    advice: str
+    steps: tuple[int, int]
+
+    def __str__(self) -> str:
+        what = self.what.removesuffix(".")
+        return f"{self.severity} ({self.rule}): {what}: {self.evidence}. {self.advice}"
 
 
 @dataclass(frozen=True)
@@ -80,7 +101,8 @@ def compare(series: pd.Series, before: slice, after: slice) -> Change:
     variance = mean of the squared differences / 2 (J. von Neumann et al., Annals of Mathematical
     Statistics 12, 1941).
 
-    >>> change = compare(pd.Series([0.0, 0.2, 0.0, 0.2, 1.0, 1.2], index=range(1, 7)), slice(0, 4), slice(4, 6))
+    >>> series = pd.Series([0.0, 0.2, 0.0, 0.2, 1.0, 1.2], index=range(1, 7))
+    >>> change = compare(series, slice(0, 4), slice(4, 6))
     >>> print(change, change.is_rise(2.0))
     0.1 at steps 1 to 4, 1.1 at steps 5 to 6 True
     """
@@ -95,8 +117,13 @@ def span(series: pd.Series) -> tuple[int, int]:
     return int(series.index[0]), int(series.index[-1])
 
 
+def surely(shares: pd.Series) -> float:
+    """The mean less its noise: with two groups a step, half of them often agree by luck."""
+    return float(shares.mean() - LIKELY * shares.std() / len(shares) ** 0.5)
+
+
 class Signals:
-    """The rows of a history as the rules of diagnosis.py ask for them.
+    """The rows of a history as the rules of the diagnosis ask for them.
 
     rows: the logged steps, indexed by step. enough: whether they are enough to tell a trend from
     noise. window: the rows at the end that count as now. correctness, format: the mean of the
@@ -112,7 +139,7 @@ class Signals:
         self.rows = rows.set_index("step").sort_index() if "step" in rows else rows
         self.enough = len(rows) >= MIN_ROWS
         self.window = min(LONGEST, max(SHORTEST, len(rows) // 4))
-        self._series: dict[str, pd.Series] = {}
+        self._series: dict[str, pd.Series] = {}  # read off once: a live diagnosis asks often
         self._means = [c for c in rows.columns if c.startswith("rewards/") and c.endswith("/mean")]
         form = self._columns(formats) or self._named(FORMAT)
         judges = [c for words in (STRICT, LENIENT) for c in self._named(words) if c not in form]
@@ -138,15 +165,11 @@ class Signals:
 
     def series(self, column: str) -> pd.Series | None:
         """The column without its gaps, or None where nothing finite was logged."""
-        if column not in self._series:
-            values = (
-                pd.to_numeric(self.rows[column], errors="coerce")
-                if column in self.rows
-                else pd.Series(dtype=float)
-            )
+        if column not in self._series and column in self.rows:
+            values = pd.to_numeric(self.rows[column], errors="coerce")
             self._series[column] = values[np.isfinite(values.to_numpy())]
-        series = self._series[column]
-        return series if len(series) else None
+        series = self._series.get(column)
+        return None if series is None or series.empty else series
 
     def last(self, series: pd.Series) -> pd.Series:
         """The rows that count as now."""
@@ -178,6 +201,16 @@ class Signals:
         spread = self.series("reward_std")
         return None if spread is None else float(max(spread.iloc[:SHORTEST].mean(), spread.mean()))
 
+    @property
+    def success(self) -> pd.Series | None:
+        """Correctness, or the total where no reward judges the answer."""
+        return self.series("reward") if self.correctness is None else self.correctness
+
+    @property
+    def better(self) -> bool:
+        """Whether the success has likely risen."""
+        return self.risen(self.success)
+
     def change(self, series: pd.Series) -> Change:
         """From the first window to the last."""
         return compare(series, slice(0, self.window), slice(-self.window, None))
@@ -189,9 +222,7 @@ class Signals:
         return compare(series, slice(0, SHORTEST), slice(-self.window, None))
 
     def risen(self, series: pd.Series | None) -> bool:
-        """Likely higher than in the first window, or than in fewer first rows if it
-        learned fast.
-        """
+        """Likely higher than in the first window, or than in fewer first rows if it was quick."""
         if series is None or len(series) < 2 * SHORTEST:
             return False
         now = slice(-self.window, None)
@@ -199,16 +230,6 @@ class Signals:
             compare(series, slice(0, rows), now).is_rise(LIKELY)
             for rows in (SHORTEST, MIN_ROWS, self.window)
         )
-
-    @property
-    def success(self) -> pd.Series | None:
-        """Correctness, or the total where no reward judges the answer."""
-        return self.series("reward") if self.correctness is None else self.correctness
-
-    @property
-    def better(self) -> bool:
-        """Whether the success has likely risen."""
-        return self.risen(self.success)
 
     def improving(self, series: pd.Series) -> bool:
         """Likely higher in the last window than in the one before it."""
@@ -218,6 +239,4 @@ class Signals:
     def since_best(self, series: pd.Series) -> tuple[slice, slice]:
         """The window in which the series was highest, and the last one."""
         end = int(np.nanargmax(series.rolling(min(self.window, len(series))).mean().to_numpy())) + 1
-        return slice(max(0, end - self.window), end), slice(
-            max(0, len(series) - self.window), len(series)
-        )
+        return slice(max(0, end - self.window), end), slice(-self.window, None)

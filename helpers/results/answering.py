@@ -36,21 +36,18 @@ def answered(
     They are kept in `evaluation/<name>.parquet` of the run, `chunk` prompts at a time, and taken
     from there when the same is asked for again: after a kill it goes on, and what was finished
     costs nothing. The file is trusted only where it was made for the same identity, engine,
-    prompts, samples, temperature, max_new_tokens, seed and chunk; any other, or a damaged one, is
-    replaced. batch_size is free to change, so that what ran out of memory can go on with a smaller
-    one.
+    prompts, samples, temperature, max_new_tokens, seed and chunk; any other is replaced. batch_size
+    is free to change, so that what ran out of memory can go on with a smaller one.
 
     identity: whatever else decides the texts, JSON-able: which model, in 4 bits or not, which
         adapter (see `weights_identity`).
     seed: each chunk is sampled with a seed of its own, so the texts do not depend on where an
-    interruption fell.
+        interruption fell.
     """
     from tqdm.auto import tqdm
 
     from helpers.training.policy import engine_of, sample
 
-    if chunk < 1:
-        raise ValueError(f"chunk={chunk} prompts at a time must be at least 1.")
     prompts = [list(prompt) for prompt in prompts]  # a Parquet file gives arrays
     settings = {
         "samples": samples,
@@ -58,8 +55,8 @@ def answered(
         "max_new_tokens": max_new_tokens,
         "seed": seed,
         "chunk": chunk,
+        "engine": engine_of(model),
     }
-    settings["engine"] = engine_of(model)
     made_for = json.dumps([identity, settings, prompts], sort_keys=True)
     path = run.path(f"evaluation/{name}.parquet")
     completions = _kept(path, made_for)
@@ -118,7 +115,6 @@ def weights_identity(folder: Path) -> str:
 def _keep(
     path: Path, made_for: str, prompts: list[list[dict]], completions: list[list[str]]
 ) -> None:
-    import pyarrow
     import pyarrow.parquet
 
     questions = [prompt[-1]["content"] for prompt in prompts[: len(completions)]]
@@ -129,25 +125,19 @@ def _keep(
 
 
 def _kept(path: Path, made_for: str) -> list[list[str]]:
-    """The completions that the file holds; none where it is absent, damaged, or was made for
-    something else.
+    """The completions that the file holds; none where it is absent or was made for something
+    else.
     """
-    import pyarrow
     import pyarrow.parquet
 
-    try:
-        table = pyarrow.parquet.read_table(path)
-        completions = table["completions"].to_pylist()
-        trusted = table.schema.metadata[b"fingerprint"].decode() == _fingerprint(
-            made_for, completions
-        )
-    except (pyarrow.ArrowException, OSError, ValueError, LookupError, TypeError):
+    if not path.exists():
         return []
-    return completions if trusted else []
+    table = pyarrow.parquet.read_table(path)
+    completions = table["completions"].to_pylist()
+    made = (table.schema.metadata or {}).get(b"fingerprint", b"").decode()
+    return completions if made == _fingerprint(made_for, completions) else []
 
 
 def _fingerprint(made_for: str, completions: list[list[str]]) -> str:
-    """Of what was asked and of what came back, so that neither another request nor a damaged file
-    passes for this one.
-    """
+    """Of what was asked and of what came back."""
     return hashlib.sha256(f"{made_for}\x1f{json.dumps(completions)}".encode()).hexdigest()

@@ -105,22 +105,19 @@ def score(
     count_tokens: the tokens of one text; adds `mean_length`, that of the completions, in tokens.
     """
     correct = right(completions, answers, tags, judge)
-    entry = _proportion(correct) | {
-        "in_format": sum(format_reward(completions, tags)) / len(correct)
-    }
+    entry = _proportion(correct)
+    entry["in_format"] = sum(format_reward(completions, tags)) / len(correct)
     if count_tokens is not None:
         entry["mean_length"] = sum(map(count_tokens, completions)) / len(correct)
     if difficulty is not None:
         levels: dict[str, list[bool]] = {}
         for hit, level in zip(correct, difficulty, strict=True):
-            if level is not None and level == level:  # nan is not itself
+            if not pd.isna(level):
                 # A column of whole numbers with gaps is one of floats to pandas: 2.0 is level 2.
-                levels.setdefault(
-                    f"{level:g}" if isinstance(level, float) else str(level), []
-                ).append(hit)
-        entry["by_difficulty"] = {
-            level: _proportion(levels[level]) for level in sorted(levels, key=_numbers_first)
-        }
+                name = f"{level:g}" if isinstance(level, float) else str(level)
+                levels.setdefault(name, []).append(hit)
+        ordered = sorted(levels, key=_numbers_first)
+        entry["by_difficulty"] = {level: _proportion(levels[level]) for level in ordered}
     return entry
 
 
@@ -177,25 +174,19 @@ def majority_vote(completions: list[str], tags: TagFormat = THINK_ANSWER) -> str
     >>> majority_vote(["<answer>7</answer>", "<answer>42</answer>", "no", "<answer>42.0</answer>"])
     '<answer>42</answer>'
     """
-    candidates: list[tuple[str, str]] = []  # an answer, and the first completion that gave it
-    votes: list[int] = []
+    votes: dict[str, int] = {}  # by the answer as it was first given
+    first: dict[str, str] = {}  # the completion that gave it
     winner, most = "", 0
     for completion in completions:
         given = judged_answer(completion, tags)
         if not given:
             continue
-        same = (
-            i
-            for i, (known, _) in enumerate(candidates)
-            if given == known or quick_verdict(given, known)
-        )
-        position = next(same, len(candidates))
-        if position == len(candidates):
-            candidates.append((given, completion))
-            votes.append(0)
-        votes[position] += 1
-        if votes[position] > most:
-            winner, most = candidates[position][1], votes[position]
+        same = (known for known in votes if given == known or quick_verdict(given, known))
+        answer = next(same, given)
+        first.setdefault(answer, completion)
+        votes[answer] = votes.get(answer, 0) + 1
+        if votes[answer] > most:
+            winner, most = first[answer], votes[answer]
     return winner
 
 
@@ -225,12 +216,7 @@ def sampled_scores(
             f"groups of {sizes} samples: every question needs equally many completions, at least "
             "one."
         )
-    if len(groups) != len(answers):
-        raise ValueError(
-            f"{len(groups)} groups do not go with {len(answers)} answers: give one of each a "
-            "question."
-        )
-    samples = sizes[0]
+    (samples,) = sizes
     flat = right(
         [text for group in groups for text in group],
         [gold for gold in answers for _ in range(samples)],
@@ -280,35 +266,31 @@ def compare(
     accuracies (after - before) with difference_ci95 (`paired_interval`), and the first `examples`
     questions of either kind as won_examples and lost_examples.
     """
-    verdicts = list(
-        zip(right(before, answers, tags, judge), right(after, answers, tags, judge), strict=True)
+    verdicts = zip(
+        right(before, answers, tags, judge), right(after, answers, tags, judge), strict=True
     )
-    won, lost = verdicts.count((False, True)), verdicts.count((True, False))
-    both, neither = verdicts.count((True, True)), verdicts.count((False, False))
-    interval = paired_interval(both, won, lost, neither)
-    rows = [
-        {"question": question, "answer": answer, "before": first, "after": second}
-        for question, answer, first, second in zip(questions, answers, before, after, strict=True)
-    ]
-
-    def shown(verdict: tuple[bool, bool]) -> list[dict]:
-        return [row for row, found in zip(rows, verdicts, strict=True) if found == verdict][
-            :examples
-        ]
-
+    rows = {(was, now): [] for was in (True, False) for now in (True, False)}
+    for question, answer, first, second, verdict in zip(
+        questions, answers, before, after, verdicts, strict=True
+    ):
+        row = {"question": question, "answer": answer, "before": first, "after": second}
+        rows[verdict].append(row)
+    won, lost = len(rows[False, True]), len(rows[True, False])
+    both, neither = len(rows[True, True]), len(rows[False, False])
+    low, high = paired_interval(both, won, lost, neither)
     return {
         "before": names[0],
         "after": names[1],
-        "n": len(rows),
+        "n": len(questions),
         "won": won,
         "lost": lost,
         "both_right": both,
         "both_wrong": neither,
         "p_value": mcnemar_test(won, lost),
-        "difference": (won - lost) / len(rows),
-        "difference_ci95": list(interval),
-        "won_examples": shown((False, True)),
-        "lost_examples": shown((True, False)),
+        "difference": (won - lost) / len(questions),
+        "difference_ci95": [low, high],
+        "won_examples": rows[False, True][:examples],
+        "lost_examples": rows[True, False][:examples],
     }
 
 

@@ -11,45 +11,16 @@ _Z95 = 1.959963984540054  # the 97.5 % quantile of the normal distribution
 # The 97.5 % quantiles of Student's t for 1 to 30 degrees of freedom; beyond, the normal
 # distribution's is taken.
 _T975 = (
-    12.706,
-    4.303,
-    3.182,
-    2.776,
-    2.571,
-    2.447,
-    2.365,
-    2.306,
-    2.262,
-    2.228,
-    2.201,
-    2.179,
-    2.160,
-    2.145,
-    2.131,
-)
-_T975 += (
-    2.120,
-    2.110,
-    2.101,
-    2.093,
-    2.086,
-    2.080,
-    2.074,
-    2.069,
-    2.064,
-    2.060,
-    2.056,
-    2.052,
-    2.048,
-    2.045,
-    2.042,
-)
+    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160,
+    2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056,
+    2.052, 2.048, 2.045, 2.042,
+)  # fmt: skip
 
 
 def wilson_interval(successes: float, n: int, z: float = _Z95) -> tuple[float, float]:
-    """The Wilson score interval of a proportion (E.
+    """The Wilson score interval of a proportion; honest at 0 and at 1, unlike mean ± z·se.
 
-    B. Wilson, JASA 22, 1927); honest at 0 and at 1, unlike mean ± z·se.
+    E. B. Wilson, Journal of the American Statistical Association 22, 1927.
 
     successes: a count; or the sum of n values between 0 and 1, for the interval of their mean. Such
         values vary by at most mean·(1 - mean), which is the variance of zeros and ones (R. Bhatia

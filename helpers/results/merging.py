@@ -1,7 +1,6 @@
-"""Bases to merge into, the proof that a merged model is the adapter on its base, and what a merge
-needs of the machine.
+"""Bases to merge into, and the proof that a merged model is the adapter on its base.
 
-`python -m helpers.results.merging FOLDER FILE` is the proof's own process: it loads what lies in
+`python -m helpers.results.merging FOLDER FILE` is the proof's own process: it loads the model in
 FOLDER with plain Transformers.
 """
 
@@ -29,10 +28,7 @@ from helpers.training.memory import shape_of
 from helpers.training.policy import nf4
 
 WAYS = ("original", "dequantised", "4bit", "adapter")  # what notebook 05 can make of an adapter
-_QUANTISATION = re.compile(r"[A-Za-z0-9_]{2,32}")
 _REPOSITORY = re.compile(r"[\w-][\w.-]*/[\w.-]+")  # as the hub names one: owner/model
-# by llama.cpp's converter in one pass; the others are quantised from 16 bits
-_CONVERTED_TO = ("f32", "f16", "bf16", "q8_0")
 _SPARE = 1.05  # of the weights' bytes: the tokenizer, and a little room
 # How far a merge read from disk may be from the same merge in memory, as a share of what that does
 # to a matrix, and of what the adapter does to the logits: see
@@ -40,6 +36,88 @@ _SPARE = 1.05  # of the weights' bytes: the tokenizer, and a little room
 UNEXPLAINED = 0.25
 _DIRECTIONS = 8  # in which a matrix is compared
 _LITTLE = 0.5  # of what the adapter does; a merge that keeps less of it is hardly the trained model
+
+
+# --- What can be done here ------------------------------------------------------------------------
+
+
+def check_plan(
+    run: Run,
+    settings: Preset,
+    base: Base,
+    machine: Machine,
+    dtype: torch.dtype,
+    *,
+    merge: str,
+    gguf,
+    push_to_hub,
+) -> None:
+    """ValueError where notebook 05 could not do what its parameters ask for, before anything is
+    loaded.
+    """
+    check_wishes(settings.backend, machine, merge=merge, gguf=gguf, push_to_hub=push_to_hub)
+    if merge != "dequantised" and base.original is None:
+        raise ValueError(
+            f"merge={merge!r} needs the original weights, and which 16-bit model {base.name} was "
+            'made from is not known: use merge="dequantised".'
+        )
+    shape = shape_of(base.name)
+    if shape is None or merge == "adapter":
+        return
+    needed = _SPARE * shape.parameters * dtype.itemsize
+    free = shutil.disk_usage(run.folder).free
+    if needed > free:
+        raise ValueError(
+            f"the merged model would take {needed / 1e9:.1f} GB and the disk of {run.show()} has "
+            f"{free / 1e9:.1f} GB free: delete old runs, or set GRPO_RUNS_DIR to a larger disk. "
+            "The adapter is whole, and can be used without a merge."
+        )
+
+
+def check_wishes(
+    backend: str, machine: Machine, *, merge: str = "original", gguf=None, push_to_hub=None
+) -> None:
+    """`check_plan` without a run: what can be told of these parameters before there is anything to
+    merge.
+    """
+    if merge not in WAYS:
+        raise ValueError(f"merge={merge!r} is not known. Known: {', '.join(WAYS)}.")
+    if gguf is not None and not (isinstance(gguf, str) and gguf.isidentifier()):
+        raise ValueError(
+            f"gguf={gguf!r} is no way of quantising. Give llama.cpp's name of one, such as "
+            "q4_k_m, q8_0 or f16."
+        )
+    obstacles = gguf_obstacles(machine, backend) if gguf else []
+    if obstacles:
+        raise ValueError(
+            f"gguf={gguf!r} cannot be written here: {' '.join(obstacles)} Leave gguf out, or "
+            "convert it elsewhere."
+        )
+    named = push_to_hub is None or _REPOSITORY.fullmatch(str(push_to_hub))
+    if not named or (push_to_hub and not os.environ.get("HF_TOKEN")):
+        raise ValueError(
+            f"push_to_hub={push_to_hub!r}: name it owner/model, and set HF_TOKEN, a token that "
+            "may write, in the environment."
+        )
+
+
+def gguf_obstacles(machine: Machine, backend: str) -> list[str]:
+    """What keeps a GGUF file from being written here, one sentence each."""
+    found = []
+    if machine.gpu is None:
+        found.append("Unsloth writes GGUF on a machine with an NVIDIA GPU, and none is visible.")
+    if backend != "unsloth":
+        found.append(f"It is Unsloth that writes GGUF, and this run used backend={backend!r}.")
+    missing = [tool for tool in ("cmake", "git", "make") if shutil.which(tool) is None]
+    if missing:
+        found.append(
+            f"llama.cpp is built for it, which needs {', '.join(missing)}: install them with the "
+            "system's packages."
+        )
+    return found
+
+
+# --- The bases ------------------------------------------------------------------------------------
 
 
 def load_base(base: Base, dtype: torch.dtype, dequantised: bool):
@@ -61,8 +139,9 @@ def load_base(base: Base, dtype: torch.dtype, dequantised: bool):
                 "known."
             )
         return AutoModelForCausalLM.from_pretrained(base.original, **options)
-    own = {"quantization_config": nf4(dtype)} if base.quantised == "here" else {}
-    model = AutoModelForCausalLM.from_pretrained(base.name, **options, **own)
+    if base.quantised == "here":
+        options["quantization_config"] = nf4(dtype)
+    model = AutoModelForCausalLM.from_pretrained(base.name, **options)
     base.check(model)
     level = logging.get_verbosity()
     logging.set_verbosity_error()  # it warns that it does what it is asked to
@@ -70,6 +149,20 @@ def load_base(base: Base, dtype: torch.dtype, dequantised: bool):
         return model.dequantize()
     finally:
         logging.set_verbosity(level)
+
+
+def untrained_matrices(model) -> list[str]:
+    """The adapter matrices that are still all zero: LoRA's B starts at zero, so such a layer has
+    learned nothing.
+    """
+    return [
+        name
+        for name, weight in model.named_parameters()
+        if "lora_" in name and not weight.detach().any()
+    ]
+
+
+# --- The proof ------------------------------------------------------------------------------------
 
 
 @contextmanager
@@ -101,44 +194,30 @@ def in_32_bits(model):
             hook.remove()
 
 
+@torch.inference_mode()
 def prompt_logits(model, tokenizer, prompts: list[list[dict]]) -> list[torch.Tensor]:
     """A model's logits over every token of these chat prompts: a (tokens, vocabulary) tensor a
     prompt, 32 bits, off the GPU.
 
     One prompt at a time: no padding to explain away. Kept, they stand for a model that is no longer
-    in memory. ValueError without prompts.
+    in memory.
     """
-    if not prompts:
-        raise ValueError(
-            "no prompts to compare the two models on: a difference over none would prove nothing."
-        )
-    texts = [
-        tokenizer.apply_chat_template(prompt, add_generation_prompt=True, tokenize=False)
-        for prompt in prompts
-    ]
-    return _logits(model, tokenizer, texts)
-
-
-@torch.inference_mode()
-def _logits(model, tokenizer, texts: list[str]) -> list[torch.Tensor]:
-    ids = [
-        tokenizer(text, return_tensors="pt", add_special_tokens=False)["input_ids"].to(model.device)
-        for text in texts
-    ]
-    return [model(input_ids=one).logits[0].float().cpu() for one in ids]
+    logits = []
+    for prompt in prompts:
+        text = tokenizer.apply_chat_template(prompt, add_generation_prompt=True, tokenize=False)
+        ids = tokenizer(text, return_tensors="pt", add_special_tokens=False)["input_ids"]
+        logits.append(model(input_ids=ids.to(model.device)).logits[0].float().cpu())
+    return logits
 
 
 def largest_difference(logits: list[torch.Tensor], others: list[torch.Tensor]) -> float:
     """The largest absolute difference between two models' `prompt_logits`; infinite where a logit
     is not a number.
     """
-    largest = 0.0
-    for mine, theirs in zip(logits, others, strict=True):
-        difference = (mine - theirs).abs().max().item()
-        if not math.isfinite(difference):
-            return math.inf  # a broken model is no model's equal; max() would pass over a nan
-        largest = max(largest, difference)
-    return largest
+    pairs = zip(logits, others, strict=True)
+    differences = [(mine - theirs).abs().max().item() for mine, theirs in pairs]
+    # a broken model is no model's equal; max() would pass over a nan
+    return max(differences) if all(map(math.isfinite, differences)) else math.inf
 
 
 def witnesses(unmerged, tokenizer, prompts: list[list[dict]]) -> dict:
@@ -175,10 +254,8 @@ def merged_by_matrix(unmerged) -> dict[str, tuple[torch.Tensor, torch.Tensor]]:
         if isinstance(layer, BaseTunerLayer):
             before = sketch(layer.get_base_layer().weight)
             layer.merge()
-            found[name.removeprefix("base_model.model.") + ".weight"] = (
-                before,
-                sketch(layer.get_base_layer().weight),
-            )
+            after = sketch(layer.get_base_layer().weight)
+            found[name.removeprefix("base_model.model.") + ".weight"] = (before, after)
     return found
 
 
@@ -190,11 +267,9 @@ def sketch(weight: torch.Tensor) -> torch.Tensor:
     The difference of two sketches is as large as that of the matrices, times the root of 8 and
     within a few per cent: random projections keep lengths (Johnson and Lindenstrauss, 1984).
     """
-    width = weight.shape[1]
     generator = torch.Generator().manual_seed(0)
-    vectors = torch.randn(width, _DIRECTIONS, generator=generator, dtype=torch.float64).to(
-        weight.device
-    )
+    shape = (weight.shape[1], _DIRECTIONS)
+    vectors = torch.randn(*shape, generator=generator, dtype=torch.float64).to(weight.device)
     return torch.cat([rows.double() @ vectors for rows in weight.split(1024)]).cpu()
 
 
@@ -239,22 +314,65 @@ def judged(logits: list[torch.Tensor], witnesses: dict) -> dict[str, float]:
     if size == 0:
         raise ValueError(
             "the adapter does nothing to the logits of its base, as one that was never trained: "
-            "there is nothing to merge. "
-            "Train it in notebook 03."
+            "there is nothing to merge. Train it in notebook 03."
         )
-    difference = largest_difference(logits, witnesses["adapter"])
     return {
         "kept": kept / size,
         "unexplained": math.sqrt(apart / size),
-        "logit_difference": difference,
+        "logit_difference": largest_difference(logits, witnesses["adapter"]),
     }
+
+
+def verify(folder: Path, prompts: list[list[dict]], expected: dict) -> dict[str, float]:
+    """Load what was saved in `folder` in a fresh process, with plain Transformers, and compare it
+    with the `witnesses` of these prompts.
+
+    Every adapted matrix is compared, whichever program wrote it and whichever base it was merged
+    into; then the logits, which also show whether the rest of the model is the base's: what was not
+    adapted, and the configuration. A store in 4 bits is made afterwards, from what was proven here.
+
+    Returns what `judged` says, and as `matrix` the largest of `matrix_distances`. ValueError where
+    the model cannot be loaded, or is not what the same merge in memory is, with the matrices that
+    are not.
+    """
+    with tempfile.TemporaryDirectory() as scratch:
+        file = Path(scratch) / "expected.pt"
+        torch.save({"prompts": prompts, "witnesses": expected}, file)
+        done = subprocess.run(
+            [sys.executable, "-m", "helpers.results.merging", str(folder), str(file)],
+            env=os.environ | {"PYTHONPATH": str(PROJECT)},
+            capture_output=True,
+            text=True,
+        )
+    whole = "The adapter is whole; a model that was merged before stays."
+    if done.returncode:
+        said = (done.stderr.strip().splitlines() or ["no message"])[-1]
+        raise ValueError(f"plain Transformers cannot load the merged model ({said}). {whole}")
+    proof, distances = json.loads(done.stdout.splitlines()[-1])
+    # not >: true for nan too
+    wrong = [name for name, away in distances.items() if not away <= UNEXPLAINED]
+    if wrong:
+        named = ", ".join(f"{name} by {distances[name]:.0%}" for name in wrong[:3])
+        raise ValueError(
+            f"the merged model is not the adapter on its base: {len(wrong)} of its "
+            f"{len(distances)} adapted matrices differ from the same merge in memory ({named} of "
+            f"what that did to them; {UNEXPLAINED:.0%} is allowed). {whole}"
+        )
+    if not proof["unexplained"] <= UNEXPLAINED:
+        raise ValueError(
+            "the merged model is not the adapter on its base: its adapted matrices are right, but "
+            "something else of it is not the base's. Its logits are "
+            f"{proof['unexplained']:.0%} of the adapter's effect away from those of the same merge "
+            f"in memory ({UNEXPLAINED:.0%} is allowed). {whole}"
+        )
+    return proof | {"matrix": max(distances.values())}
 
 
 def told(proof: dict[str, float]) -> str:
     """What `verify` found, in a sentence, and a warning where rounding lost most of the adapter."""
     said = (
-        f"the merged model, read from disk, does {proof['kept']:.1%} of what the adapter does "
-        "on its base"
+        f"the merged model, read from disk, does {proof['kept']:.1%} of what the adapter does on "
+        "its base"
     )
     if proof["kept"] >= _LITTLE:
         return said
@@ -265,207 +383,7 @@ def told(proof: dict[str, float]) -> str:
     )
 
 
-def untrained_matrices(model) -> list[str]:
-    """The adapter matrices that are still all zero: LoRA's B starts at zero, so such a layer has
-    learned nothing.
-    """
-    return [
-        name
-        for name, weight in model.named_parameters()
-        if "lora_" in name and not weight.detach().any()
-    ]
-
-
-def check_disk(
-    run: Run, model: str, dtype: torch.dtype, *, merge: bool = True, gguf: str | None = None
-) -> None:
-    """ValueError where a disk has no room for the merged model in this type, or for GGUF; before
-    anything is loaded.
-
-    model: a hub name or a folder. Where its shape is not known (see `memory.shape_of`), nothing is
-    said. For a GGUF file Unsloth writes a 16-bit copy of its own, converts it, and quantises that;
-    all three lie in the run's folder at once. What is converted is written to the working directory
-    first (unsloth/save.py, `_gguf_conversion_directory`), which may be on another disk.
-    """
-    shape = shape_of(model)
-    if not shape:
-        return
-    needed = {"the merged model": _SPARE * shape.parameters * dtype.itemsize if merge else 0}
-    disks = [
-        (
-            f"the disk of {run.show()}",
-            run.folder,
-            needed,
-            "delete old runs, or set GRPO_RUNS_DIR to a larger disk",
-        )
-    ]
-    if gguf:
-        from unsloth_zoo.disk_utils import estimate_gguf_export_bytes
-
-        first = {
-            "first_conversion": gguf if gguf in _CONVERTED_TO else "f16",
-            "n_parameters": shape.parameters,
-        }
-        needed["the GGUF file"] = estimate_gguf_export_bytes(None, [gguf], **first)
-        here = Path.cwd()
-        if os.access(here, os.W_OK) and not _on_one_disk(here, run.folder):
-            converted = {
-                "the GGUF file on its way": estimate_gguf_export_bytes(
-                    None, [], needs_merge=False, **first
-                )
-            }
-            disks.append(
-                (
-                    f"the working directory's disk ({here})",
-                    here,
-                    converted,
-                    "make room there, or leave gguf out",
-                )
-            )
-    for what, place, parts, way_out in disks:
-        free = shutil.disk_usage(place).free
-        if sum(parts.values()) > free:
-            parts = " and ".join(
-                f"{part} would take {size / 1e9:.1f} GB" for part, size in parts.items() if size
-            )
-            raise ValueError(
-                f"{parts} and {what} has {free / 1e9:.1f} GB free: {way_out}. "
-                "The adapter is whole, and can be used without a merge."
-            )
-
-
-def _on_one_disk(one: Path, other: Path) -> bool:
-    return one.stat().st_dev == other.stat().st_dev
-
-
-def verify(folder: Path, tokenizer, prompts: list[list[dict]], expected: dict) -> dict[str, float]:
-    """Load what was saved in `folder` in a fresh process, with plain Transformers, and compare it
-    with the `witnesses`.
-
-    Every adapted matrix is compared, whichever program wrote it and whichever base it was merged
-    into; then the logits, which also show whether the rest of the model is the base's: what was not
-    adapted, and the configuration. A store in 4 bits is made afterwards, from what was proven here.
-
-    Returns what `judged` says, and as `matrix` the largest of `matrix_distances`. ValueError where
-    the model cannot be loaded, or is not what the same merge in memory is, with the matrices that
-    are not.
-    """
-    texts = [
-        tokenizer.apply_chat_template(prompt, add_generation_prompt=True, tokenize=False)
-        for prompt in prompts
-    ]
-    with tempfile.TemporaryDirectory() as scratch:
-        file = Path(scratch) / "expected.pt"
-        torch.save({"texts": texts, "witnesses": expected}, file)
-        done = subprocess.run(
-            [sys.executable, "-m", "helpers.results.merging", str(folder), str(file)],
-            env=os.environ | {"PYTHONPATH": str(PROJECT)},
-            capture_output=True,
-            text=True,
-        )
-    whole = (
-        "The adapter is whole; what was merged is thrown away, and a merged model of before stays."
-    )
-    if done.returncode:
-        said = (done.stderr.strip().splitlines() or ["no message"])[-1]
-        raise ValueError(
-            f"the merged model cannot be loaded by plain Transformers ({said}). {whole}"
-        )
-    found = json.loads(done.stdout.splitlines()[-1])
-    proof, distances = found["proof"], found["matrices"]
-    refused = (
-        f"the merged model is not the adapter on its base: {{}} ({UNEXPLAINED:.0%} is "
-        f"allowed). {whole}"
-    )
-    # not >: true for nan too
-    if wrong := [name for name, away in distances.items() if not away <= UNEXPLAINED]:
-        named = ", ".join(f"{name} by {distances[name]:.0%}" for name in wrong[:3]) + (
-            ", …" if len(wrong) > 3 else ""
-        )
-        raise ValueError(
-            refused.format(
-                f"{len(wrong)} of its {len(distances)} adapted matrices differ from the same "
-                "merge in memory: "
-                f"{named} of what that did to them"
-            )
-        )
-    if not proof["unexplained"] <= UNEXPLAINED:
-        raise ValueError(
-            refused.format(
-                "its adapted matrices are right, but something else of it is not the base's. Its "
-                "logits are "
-                f"{proof['unexplained']:.0%} of the adapter's effect away from those of the same "
-                "merge in memory"
-            )
-        )
-    return proof | {"matrix": max(distances.values())}
-
-
-def check_plan(
-    run: Run,
-    settings: Preset,
-    base: Base,
-    machine: Machine,
-    dtype: torch.dtype,
-    *,
-    merge: str,
-    gguf,
-    push_to_hub,
-) -> None:
-    """ValueError where notebook 05 could not do what its parameters ask for, before anything is
-    loaded.
-    """
-    check_wishes(settings.backend, machine, merge=merge, gguf=gguf, push_to_hub=push_to_hub)
-    if merge != "dequantised" and base.original is None:
-        raise ValueError(
-            f"merge={merge!r} needs the original weights, and which 16-bit model {base.name} was "
-            "made from is not known: "
-            'use merge="dequantised".'
-        )
-    check_disk(run, base.name, dtype, merge=merge != "adapter", gguf=gguf)
-
-
-def check_wishes(
-    backend: str, machine: Machine, *, merge: str = "original", gguf=None, push_to_hub=None
-) -> None:
-    """`check_plan` without a run: what can be told of these parameters before there is anything to
-    merge.
-    """
-    if not isinstance(merge, str) or merge not in WAYS:
-        raise ValueError(f"merge={merge!r} is not known. Known: {', '.join(WAYS)}.")
-    if gguf is not None and (not isinstance(gguf, str) or not _QUANTISATION.fullmatch(gguf)):
-        raise ValueError(
-            f"gguf={gguf!r} is no way of quantising. Give llama.cpp's name of one, such as "
-            "q4_k_m, q8_0 or f16."
-        )
-    obstacles = gguf_obstacles(machine, backend) if gguf else []
-    if obstacles:
-        raise ValueError(
-            f"gguf={gguf!r} cannot be written here: {' '.join(obstacles)} Leave gguf out, or "
-            "convert it elsewhere."
-        )
-    named = isinstance(push_to_hub, str) and _REPOSITORY.fullmatch(push_to_hub)
-    if push_to_hub is not None and not (named and os.environ.get("HF_TOKEN")):
-        raise ValueError(
-            f"push_to_hub={push_to_hub!r}: name it owner/model, and set HF_TOKEN, a token that "
-            "may write, in the environment."
-        )
-
-
-def gguf_obstacles(machine: Machine, backend: str) -> list[str]:
-    """What keeps a GGUF file from being written here, one sentence each."""
-    found = []
-    if machine.gpu is None:
-        found.append("Unsloth writes GGUF on a machine with an NVIDIA GPU, and none is visible.")
-    if backend != "unsloth":
-        found.append(f"It is Unsloth that writes GGUF, and this run used backend={backend!r}.")
-    missing = [tool for tool in ("cmake", "git", "make") if shutil.which(tool) is None]
-    if missing:
-        found.append(
-            f"llama.cpp is built for it, which needs {', '.join(missing)}: install them with the "
-            "system's packages."
-        )
-    return found
+# --- Other forms of it ----------------------------------------------------------------------------
 
 
 def merge_with_unsloth(settings: Preset, adapter: Path, folder: Path) -> None:
@@ -544,10 +462,11 @@ def _main(folder: str, file: str) -> None:
 
     expected = torch.load(file, weights_only=True)
     model = AutoModelForCausalLM.from_pretrained(folder, dtype="auto", device_map=_device()).eval()
+    tokenizer = AutoTokenizer.from_pretrained(folder)
     with in_32_bits(model):
-        logits = _logits(model, AutoTokenizer.from_pretrained(folder), expected["texts"])
+        logits = prompt_logits(model, tokenizer, expected["prompts"])
     distances = matrix_distances(model, expected["witnesses"]["matrices"])
-    print(json.dumps({"proof": judged(logits, expected["witnesses"]), "matrices": distances}))
+    print(json.dumps([judged(logits, expected["witnesses"]), distances]))
 
 
 if __name__ == "__main__":

@@ -24,9 +24,9 @@ CURVES = [
     plots.completion_length,
     plots.tools,
     plots.loss,
+    plots.dashboard,
 ]
-OF_A_HISTORY = [*CURVES, plots.dashboard]
-of_a_history = pytest.mark.parametrize("draw", OF_A_HISTORY, ids=lambda draw: draw.__name__)
+each_figure = pytest.mark.parametrize("draw", CURVES, ids=lambda draw: draw.__name__)
 REQUIRED = ["step", "loss", "reward", "reward_std"]
 COLUMNS = [
     *["frac_reward_zero_std", "kl", "completions/mean_length", "completions/clipped_ratio"],
@@ -35,15 +35,14 @@ COLUMNS = [
 TOOLS = ["tools/call_frequency", "tools/failure_frequency", "rewards/finished/mean"]
 
 
-def history(rows: int = 40) -> pd.DataFrame:
+def history(rows: int = 40, columns: list[str] = COLUMNS) -> pd.DataFrame:
     numbers = np.random.default_rng(0)
-    columns = {name: numbers.random(rows) for name in [*REQUIRED[1:], *COLUMNS]}
-    return pd.DataFrame({"step": np.arange(1, rows + 1) * 5} | columns)
+    values = {name: numbers.random(rows) for name in [*REQUIRED[1:], *columns]}
+    return pd.DataFrame({"step": np.arange(1, rows + 1) * 5} | values)
 
 
 def of_tools(rows: int = 40) -> pd.DataFrame:
-    numbers = np.random.default_rng(1)
-    return history(rows).assign(**{name: numbers.random(rows) for name in TOOLS})
+    return history(rows, COLUMNS + TOOLS)
 
 
 def with_gaps() -> pd.DataFrame:
@@ -52,22 +51,16 @@ def with_gaps() -> pd.DataFrame:
     return table
 
 
-def blank(column: str) -> pd.DataFrame:
-    return history().assign(**{column: np.nan})
-
-
 HISTORIES = {
     "full": history(),
     "one row": history(1),
-    "two rows": history(2),
     "no kl": history().drop(columns="kl"),
     "no frac_reward_zero_std": history().drop(columns="frac_reward_zero_std"),
     "no lengths": history().drop(columns=["completions/mean_length", "completions/clipped_ratio"]),
-    "no clipped_ratio": history().drop(columns="completions/clipped_ratio"),
     "required columns": history()[REQUIRED],
     "gaps": with_gaps(),
-    "kl all nan": blank("kl"),
-    "reward_std all nan": blank("reward_std"),
+    "kl all nan": history().assign(kl=np.nan),
+    "reward_std all nan": history().assign(reward_std=np.nan),
     "tools": of_tools(),
     "tools, one row": of_tools(1),
     "tools, no finished": of_tools().drop(columns=TOOLS[2]),
@@ -85,7 +78,7 @@ def no_figure_stays_open():
     assert plt.get_fignums() == []
 
 
-@of_a_history
+@each_figure
 @pytest.mark.parametrize("table", HISTORIES.values(), ids=HISTORIES)
 def test_each_figure_is_drawn_whatever_the_history_lacks(draw, table):
     before = table.copy()
@@ -128,7 +121,7 @@ def test_the_lines_are_the_data_and_its_running_mean(draw, axis, columns, table)
         assert raw.get_color() == mean.get_color() and raw.get_alpha() < 1
 
 
-@of_a_history
+@each_figure
 def test_every_value_is_inside_the_axes(draw):
     for axes in draw(of_tools()).axes:
         low, high = axes.get_ylim()
@@ -172,30 +165,30 @@ def test_one_legend_names_every_line_and_its_colour(draw, labels):
 
 
 @pytest.mark.parametrize(
-    "table", [HISTORIES["no kl"], HISTORIES["kl all nan"]], ids=["absent", "all nan"]
+    ("draw", "absent", "says"),
+    [
+        (plots.kl, "no kl", "beta is not 0"),
+        (plots.kl, "kl all nan", "beta is not 0"),
+        (plots.tools, "full", "only where there are tools"),
+        (plots.tools, "tools all nan", "only where there are tools"),
+        (plots.each_reward, "required columns", "not logged"),
+    ],
 )
-def test_without_kl_a_note_says_why(table):
-    (axes,) = plots.kl(table).axes
-    assert axes.get_lines()[:] == [] and "beta" in axes.texts[0].get_text()
+def test_a_note_says_why_there_is_no_curve(draw, absent, says):
+    (axes,) = draw(HISTORIES[absent]).axes
+    assert list(axes.get_lines()) == [] and says in axes.texts[0].get_text()
 
 
-def test_without_the_share_of_equal_groups_there_is_one_axis():
-    assert len(plots.spread(HISTORIES["no frac_reward_zero_std"]).axes) == 1
-
-
-def test_an_agents_curves_are_drawn_only_where_tools_were_logged():
-    for name in ("full", "tools all nan"):
-        (axes,) = plots.tools(HISTORIES[name]).axes
-        assert (
-            list(axes.get_lines()) == []
-            and "only where there are tools" in axes.texts[0].get_text()
-        )
-    for name, labels in (
-        ("tools, no finished", "calls that fail"),
-        ("tools, no failures", "unfinished episodes"),
-    ):
-        _, right = plots.tools(HISTORIES[name]).axes
-        assert [line.get_label() for line in right.get_lines()[1::2]] == [f"{labels} (right)"]
+@pytest.mark.parametrize(
+    ("absent", "label"),
+    [
+        ("tools, no finished", "calls that fail (right)"),
+        ("tools, no failures", "unfinished episodes (right)"),
+    ],
+)
+def test_of_an_agents_curves_those_are_drawn_that_were_logged(absent, label):
+    _, right = plots.tools(HISTORIES[absent]).axes
+    assert [line.get_label() for line in right.get_lines()[1::2]] == [label]
 
 
 # --- Accuracy -------------------------------------------------------------------------------------
@@ -234,50 +227,20 @@ def test_accuracy_draws_each_point_with_its_interval():
     figure = plots.accuracy(EVALUATION)
     drawn = bars(figure)
     assert list(drawn) == ["sampled", "greedy"]
-    for label, entries in (
-        ("sampled", EVALUATION.values()),
-        ("greedy", [e["greedy"] for e in EVALUATION.values()]),
-    ):
+    sampled, greedy = list(EVALUATION.values()), [e["greedy"] for e in EVALUATION.values()]
+    for label, entries in (("sampled", sampled), ("greedy", greedy)):
         expected = [(e["accuracy"], *e["ci95"]) for e in entries]
         np.testing.assert_allclose(drawn[label], expected, atol=1e-12)
     axes = figure.axes[0]
-    assert [tick.get_text() for tick in axes.get_xticklabels()] == [
-        "baseline",
-        "trained",
-        "merged 16bit",
-    ]
+    names = [tick.get_text() for tick in axes.get_xticklabels()]
+    assert names == ["baseline", "trained", "merged 16bit"]
     assert [text.get_text() for text in axes.texts] == ["32%", "91%", "90%", "0%", "100%", "97%"]
 
 
 def test_accuracy_shows_no_greedy_value_that_was_not_measured():
-    drawn = bars(
-        plots.accuracy({"baseline": entry(32), "trained": entry(91) | {"greedy": entry(100)}})
-    )
-    assert [round(height, 2) for height, *_ in drawn["greedy"] if height > 0] == [1.0]
-
-
-@pytest.mark.parametrize(
-    "evaluation", [{}, {"baseline": EVALUATION["baseline"]}], ids=["none", "one"]
-)
-def test_accuracy_of_few_models(evaluation):
-    assert isinstance(plots.accuracy(evaluation), Figure)
-
-
-# --- Saving ---------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("draw", [*OF_A_HISTORY, plots.accuracy], ids=lambda draw: draw.__name__)
-def test_each_figure_is_saved_as_a_picture_with_something_on_it(draw, tmp_path):
-    draw(EVALUATION if draw is plots.accuracy else history()).savefig(
-        tmp_path / "figure.png", dpi=40
-    )
-    assert (tmp_path / "figure.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
-    pixels = plt.imread(tmp_path / "figure.png")
-    size = (336, 344) if draw is plots.dashboard else (144, 280)
-    assert (
-        pixels.shape[:2] == size
-        and len(np.unique(pixels.reshape(-1, pixels.shape[2]), axis=0)) > 20
-    )
+    half = {"baseline": entry(32), "trained": entry(91) | {"greedy": entry(100)}}
+    assert [height for height, *_ in bars(plots.accuracy(half))["greedy"]] == [1.0]
+    assert bars(plots.accuracy({})) == {"sampled": [], "greedy": []}
 
 
 # --- The signal of the rewards --------------------------------------------------------------------
@@ -301,10 +264,8 @@ def signal(**more) -> dict:
 def test_the_signal_shows_shares_pass_rates_and_correlations():
     shares, passes, ranks = plots.reward_signal(signal()).axes
     assert [bar.get_width() for bar in shares.patches] == [0.9, 0.1]
-    assert [to_hex(bar.get_facecolor()).upper() for bar in shares.patches] == [
-        plots.BLUE,
-        to_hex("lightgrey").upper(),
-    ]
+    colors = [to_hex(bar.get_facecolor()).upper() for bar in shares.patches]
+    assert colors == [plots.BLUE, to_hex("lightgrey").upper()]
     assert [bar.get_height() for bar in passes.patches] == [1, 2, 0, 0, 0]
     assert "33% of groups have no spread" in passes.get_title(loc="left")
     assert [text.get_text() for text in ranks.texts] == ["1.00", "-0.25", "-0.25", "1.00"]
@@ -328,34 +289,26 @@ def test_a_signal_with_nothing_in_it_is_drawn_without_a_warning():
 # --- Several curves in one figure -----------------------------------------------------------------
 
 
-def test_the_dashboard_has_the_six_curves_each_in_a_panel_of_its_own():
-    table = history()
-    panels = {
-        axes.get_title(loc="left"): axes
-        for axes in plots.dashboard(table).axes
-        if axes.get_title(loc="left")
-    }
-    assert len(panels) == 6
-    columns = {
+def panels(figure: Figure) -> dict:
+    return {axes.get_title(loc="left"): axes for axes in figure.axes if axes.get_title(loc="left")}
+
+
+def test_the_dashboard_has_six_curves_and_of_an_agent_a_seventh_below_across_the_page():
+    assert "Tools" not in panels(plots.dashboard(history())) and len(CURVES) == 8
+    table = of_tools()
+    figure = plots.dashboard(table)
+    figure.draw_without_rendering()
+    shown = panels(figure)
+    assert list(shown)[-1] == "Tools" and len(shown) == 7
+    for title, column in {
         "Reward": "reward",
         "KL": "kl",
         "Completion length": "completions/mean_length",
         "Loss": "loss",
-    }
-    for title, column in columns.items():
-        assert list(panels[title].get_lines()[0].get_ydata()) == list(table[column])
-
-
-def test_the_dashboard_of_an_agent_has_a_seventh_panel_below_across_the_page():
-    table = of_tools()
-    figure = plots.dashboard(table)
-    figure.draw_without_rendering()
-    panels = {
-        axes.get_title(loc="left"): axes for axes in figure.axes if axes.get_title(loc="left")
-    }
-    assert list(panels)[-1] == "Tools" and len(panels) == 7
-    assert list(panels["Tools"].get_lines()[0].get_ydata()) == list(table["tools/call_frequency"])
-    box, above = panels["Tools"].get_position(), panels["Loss"].get_position()
+        "Tools": "tools/call_frequency",
+    }.items():
+        assert list(shown[title].get_lines()[0].get_ydata()) == list(table[column])
+    box, above = shown["Tools"].get_position(), shown["Loss"].get_position()
     assert box.y1 < above.y0 and box.width > 1.8 * above.width
 
 
@@ -363,11 +316,8 @@ def test_runs_are_drawn_over_one_another_under_their_names():
     tables = {"one": history(30), "two": history(50), "without kl": history(20).drop(columns="kl")}
     reward, kl, length, share = plots.overlay(tables).axes
     assert [text.get_text() for text in reward.get_legend().get_texts()] == list(tables)
-    for axes, runs, column in (
-        (reward, 3, "reward"),
-        (kl, 2, "kl"),
-        (length, 3, "completions/mean_length"),
-    ):
+    lengths = (length, 3, "completions/mean_length")
+    for axes, runs, column in ((reward, 3, "reward"), (kl, 2, "kl"), lengths):
         raw, middle = axes.get_lines()[::2], axes.get_lines()[1::2]
         assert len({line.get_linestyle() for line in middle}) == runs, "more than colour"
         assert [list(line.get_ydata()) for line in raw] == [
@@ -421,7 +371,7 @@ def test_reasoning_shows_right_answers_careful_workings_and_their_length():
 # --- For every reader -----------------------------------------------------------------------------
 
 
-SHOWN = {draw.__name__: draw(of_tools()) for draw in OF_A_HISTORY} | {
+SHOWN = {draw.__name__: draw(of_tools()) for draw in CURVES} | {
     "accuracy": plots.accuracy(EVALUATION),
     "overlay": plots.overlay({"one": history(), "two": history()}),
     "gallery": plots.gallery({"A": history(), "B": history()}),
@@ -434,9 +384,11 @@ SHOWN = {draw.__name__: draw(of_tools()) for draw in OF_A_HISTORY} | {
 
 
 @pytest.mark.parametrize("figure", SHOWN.values(), ids=SHOWN)
-def test_no_letter_is_smaller_than_nine_points_on_the_page(figure):
+def test_it_can_be_saved_and_no_letter_is_smaller_than_nine_points_on_the_page(figure, tmp_path):
     assert figure.get_figwidth() <= 8.6, "a page would shrink it"
-    figure.draw_without_rendering()
+    figure.savefig(tmp_path / "figure.png", dpi=40)
+    pixels = plt.imread(tmp_path / "figure.png")
+    assert len(np.unique(pixels.reshape(-1, pixels.shape[2]), axis=0)) > 20, "nearly blank"
     sizes = {
         text.get_text(): text.get_fontsize()
         for text in figure.findobj(lambda artist: hasattr(artist, "get_fontsize"))

@@ -23,22 +23,24 @@ from helpers.metrics.diagnosis import diagnose
 # --- What a history may lack ----------------------------------------------------------------------
 
 NEEDS = {
-    "kl": "kl", "zero_spread": ZERO, "clipped": CLIPPED, "gradient": "grad_norm", "length": LENGTH, "entropy": "entropy",
+    "kl": "kl",
+    "zero_spread": ZERO,
+    "clipped": CLIPPED,
+    "gradient": "grad_norm",
+    "length": LENGTH,
+    "entropy": "entropy",
     "hacking": RIGHT,
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("rule", "column"), NEEDS.items())
-@pytest.mark.parametrize("lacks", ["the column", "every value"])
-def test_a_rule_without_its_column_is_silent_and_the_others_speak(rule, column, lacks):
+def test_a_rule_without_its_column_is_silent_and_the_others_speak(rule, column):
     rows = history(**EVERYTHING_WRONG)
     assert rule in severe(rows)
-    # where every norm is NaN, that is the finding
-    if lacks == "every value" and column != "grad_norm":
-        rows[column] = np.nan
-    else:
-        rows = rows.drop(columns=column)
-    assert rule not in severe(rows) and len(severe(rows)) >= 3
+    for less in (rows.drop(columns=column), rows.assign(**{column: np.nan})):
+        # where every norm is NaN, that is the finding
+        assert (rule in severe(less)) == (column == "grad_norm" and column in less)
+        assert len(severe(less)) >= 3
 
 
 def test_gaps_are_left_out():
@@ -63,15 +65,10 @@ def test_any_columns_will_do(columns):
     assert severe(history()[columns]) == {}
 
 
-def test_the_order_of_rows_does_not_matter():
-    rows = history(**EVERYTHING_WRONG)
-    assert diagnose(rows.sample(frac=1, random_state=3)) == diagnose(rows)
-
-
-def test_the_history_is_not_changed():
+def test_the_order_of_rows_does_not_matter_and_the_history_is_not_changed():
     rows = history(**EVERYTHING_WRONG)
     before = rows.copy()
-    diagnose(rows)
+    assert diagnose(rows.sample(frac=1, random_state=3)) == diagnose(rows)
     pd.testing.assert_frame_equal(rows, before)
 
 
@@ -79,24 +76,23 @@ def test_the_history_is_not_changed():
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["correctness_reward", "accuracy_reward", "exact_match_reward", "numeric_reward", "task_reward", "proximity_reward",
-     "fuzzy_match_reward", "check_answer"],
-)  # fmt: skip
-def test_the_reward_that_judges_the_answer_is_known_by_its_name(name):
+    ("name", "judges"),
+    [
+        *((f"{name}_reward", True) for name in ("correctness", "accuracy", "exact_match", "task")),
+        *((f"{name}_reward", True) for name in ("numeric", "proximity", "fuzzy_match")),
+        ("check_answer", True),
+        ("answer_format_reward", False),
+    ],
+)
+def test_the_reward_that_judges_the_answer_is_known_by_its_name(name, judges):
     rows = history(**EVERYTHING_WRONG).rename(columns={RIGHT: f"rewards/{name}/mean"})
-    assert severe(rows)["hacking"] == "critical"
+    assert ("hacking" in severe(rows)) is judges
 
 
 def test_partial_credit_does_not_judge_where_a_strict_reward_does():
     rows = history(**EVERYTHING_WRONG)
     rows.insert(0, "rewards/proximity_reward/mean", line(0.3, 0.6))
     assert "hacking" in severe(rows)
-
-
-def test_a_format_reward_never_judges_the_answer():
-    rows = history(**EVERYTHING_WRONG).rename(columns={RIGHT: "rewards/answer_format_reward/mean"})
-    assert "hacking" not in severe(rows)
 
 
 def test_rewards_of_any_name_can_be_told():

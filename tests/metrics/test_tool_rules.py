@@ -97,7 +97,7 @@ HEALTHY = {
 }
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", SEEDS[:4])
 @pytest.mark.parametrize("columns", HEALTHY.values(), ids=HEALTHY)
 def test_a_healthy_agent_gives_no_warning_at_any_of_its_steps_and_nothing_at_the_end(columns, seed):
     rows = agent(seed, **columns)
@@ -155,26 +155,21 @@ def test_the_numbers_are_those_of_the_history_and_the_advice_names_the_limits():
 # --- What was not logged, and how much of it ------------------------------------------------------
 
 
-@pytest.mark.parametrize("column", [CALLS, FAILED, FINISHED])
-def test_a_rule_without_its_column_is_silent(column):
+def test_a_rule_without_its_column_is_silent():
     rows = agent(failed=0.9, finished=0.1, calls=line(3, 10), won=0.4)
     assert set(told(rows)) == RULES
-    silent = {CALLS: RULES, FAILED: {"tool_failures"}, FINISHED: {"unfinished"}}[column]
-    for less in (rows.drop(columns=column), rows.assign(**{column: np.nan})):
-        assert set(told(less)) == RULES - silent
-
-
-def test_a_training_without_tools_has_no_finding_about_them():
+    silent = {CALLS: RULES, FAILED: {"tool_failures"}, FINISHED: {"unfinished"}}
+    for column, rules in silent.items():
+        for less in (rows.drop(columns=column), rows.assign(**{column: np.nan})):
+            assert set(told(less)) == RULES - rules
     assert told(history(**EVERYTHING_WRONG)) == {}
     assert told(history().assign(**{FINISHED: 0.0})) == {}, "somebody's own reward of that name"
 
 
 def test_a_step_without_a_call_has_no_share_that_failed():
     rows = agent(failed=0.9, calls=np.where(T % 3, 4.0, 0.0), won=0.4)
-    assert (rows[FAILED][::3] > 0).sum() + (rows[CALLS] == 0).sum() > 20
-    assert found(rows, "tool_failures").evidence.startswith(
-        f"{rows[FAILED][rows[CALLS] > 0].tail(20).mean():.0%} of "
-    )
+    share = rows[FAILED][rows[CALLS] > 0].tail(20).mean()
+    assert found(rows, "tool_failures").evidence.startswith(f"{share:.0%} of ")
 
 
 def test_the_failures_of_a_policy_that_hardly_calls_are_no_finding():
@@ -199,11 +194,8 @@ def test_with_few_steps_only_what_befell_all_is_told(columns, rule, seed):
 def test_finished_is_taken_neither_for_correctness_nor_for_the_form():
     rows = agent(2, finished=line(0.3, 1.0), won=0.4)
     signals = Signals(rows)
-    assert (
-        signals.correctness is None
-        and signals.format is None
-        and signals.success.equals(signals.series("reward"))
-    )
+    assert signals.correctness is None and signals.format is None
+    assert signals.success.equals(signals.series("reward"))
     assert not signals.better, "more episodes end, and none is won for it"
     judged = Signals(history().assign(**{FINISHED: 0.0, CALLS: 3.0}))
     assert list(judged.correctness) == list(history()[RIGHT]) and list(judged.format) == list(

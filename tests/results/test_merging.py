@@ -18,7 +18,7 @@ from helpers.results.merging import largest_difference, prompt_logits, untrained
 from helpers.runs import Run, atomic_folder
 from helpers.tags import THINK_ANSWER
 from helpers.training import policy
-from helpers.training.base import Base, base_of, describe, quantisation
+from helpers.training.base import Base, base_of, describe
 from helpers.training.policy import nf4
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -66,10 +66,6 @@ def largest_logit_difference(model, other, tokenizer, prompts: list[list[dict]])
 # --- The difference -------------------------------------------------------------------------------
 
 
-def test_a_model_is_no_different_from_its_copy(model, other, tokenizer):
-    assert largest_logit_difference(model, other, tokenizer, PROMPTS) == 0.0
-
-
 @pytest.mark.parametrize(
     "matrix",
     [
@@ -80,13 +76,10 @@ def test_a_model_is_no_different_from_its_copy(model, other, tokenizer):
     ],
 )
 def test_one_changed_weight_is_seen(model, other, tokenizer, matrix):
+    assert largest_logit_difference(model, other, tokenizer, PROMPTS) == 0.0
     weight = other.get_submodule(matrix).weight
     # Of the embedding, a token that every prompt has; of the others any weight will do.
-    row = (
-        tokenizer(" + ", add_special_tokens=False)["input_ids"][0]
-        if matrix.endswith("embed_tokens")
-        else 0
-    )
+    row = tokenizer(" + ", add_special_tokens=False)["input_ids"][0] if "embed" in matrix else 0
     with torch.no_grad():
         weight[(row, 0)[: weight.dim()]] += 0.5
     assert largest_logit_difference(model, other, tokenizer, PROMPTS) > 1e-4
@@ -97,8 +90,7 @@ def test_a_broken_model_is_not_called_equal(model, other, tokenizer, broken):
     with torch.no_grad():
         other.model.layers[0].mlp.up_proj.weight[0, 0] = broken
     for pair in ((model, other), (other, model)):
-        difference = largest_logit_difference(*pair, tokenizer, PROMPTS)
-        assert not difference <= 1e-3
+        assert not largest_logit_difference(*pair, tokenizer, PROMPTS) <= 1e-3
 
 
 @torch.inference_mode()
@@ -113,9 +105,8 @@ def test_it_is_the_largest_over_every_token_of_all_prompts_and_the_same_either_w
         )
         gaps.append((model(**inputs).logits - other(**inputs).logits).abs().amax(dim=(0, 2)))
     single = [largest_logit_difference(model, other, tokenizer, [prompt]) for prompt in PROMPTS]
-    assert (
-        single == pytest.approx([gap.max().item() for gap in gaps], rel=1e-5) and min(single) > 0.1
-    )
+    assert single == pytest.approx([gap.max().item() for gap in gaps], rel=1e-5)
+    assert min(single) > 0.1
     assert all(gap[-1] < gap.max() for gap in gaps), "so the last token alone would not do"
     both = largest_logit_difference(model, other, tokenizer, PROMPTS)
     assert both == max(single) == largest_logit_difference(other, model, tokenizer, PROMPTS[::-1])
@@ -123,9 +114,7 @@ def test_it_is_the_largest_over_every_token_of_all_prompts_and_the_same_either_w
 
 def test_what_is_kept_of_a_model_stands_for_it_when_it_has_changed(model, other, tokenizer):
     kept = prompt_logits(other, tokenizer, PROMPTS)
-    assert [logits.dtype for logits in kept] == [torch.float32] * 2 and not any(
-        logits.requires_grad for logits in kept
-    )
+    assert all(logits.dtype == torch.float32 and not logits.requires_grad for logits in kept)
     with torch.no_grad():
         other.model.norm.weight.mul_(2)
     assert largest_difference(kept, prompt_logits(model, tokenizer, PROMPTS)) == 0.0
@@ -148,44 +137,17 @@ def test_the_merged_model_is_the_adapter_on_its_base(model, adapter, tokenizer):
     )
 
 
-def test_a_merge_that_lost_one_matrix_is_seen(adapter, tokenizer):
-    merged = copy.deepcopy(adapter)
-    with torch.no_grad():
-        next(iter(lora(merged, "B").values())).zero_()
-    assert largest_logit_difference(adapter, merged.merge_and_unload(), tokenizer, PROMPTS) > 1e-3
-
-
-# --- Untrained matrices ---------------------------------------------------------------------------
-
-
-def test_a_new_adapter_has_learned_nothing(other):
-    policy = get_peft_model(other, LoraConfig(r=4, target_modules=TARGETS, task_type="CAUSAL_LM"))
-    assert untrained_matrices(policy) == list(lora(policy, "B"))
-    assert len(untrained_matrices(policy)) == len(TARGETS) * policy.config.num_hidden_layers
-
-
-def test_a_trained_adapter_has_none_and_a_single_one_is_found(adapter):
+def test_a_matrix_that_learned_nothing_is_found(adapter, other):
     assert untrained_matrices(adapter) == []
-    for letter in "AB":
-        name, matrix = list(lora(adapter, letter).items())[3]
-        with torch.no_grad():
-            matrix.zero_()
-        assert name in untrained_matrices(adapter)
-    assert len(untrained_matrices(adapter)) == 2
-
-
-def test_a_single_weight_is_enough_to_have_learned(adapter):
-    matrix = next(iter(lora(adapter, "B").values()))
+    name, matrix = list(lora(adapter, "B").items())[3]
     with torch.no_grad():
         matrix.zero_()
-        matrix[-1, -1] = 1e-9
-    assert untrained_matrices(adapter) == []
-
-
-def test_a_model_without_an_adapter_has_no_adapter_matrices(other):
+    assert untrained_matrices(adapter) == [name]
     with torch.no_grad():
+        matrix[-1, -1] = 1e-9
+        next(iter(lora(adapter, "A").values())).zero_()
         other.model.layers[0].mlp.up_proj.weight.zero_()
-    assert untrained_matrices(other) == []
+    assert untrained_matrices(adapter) == list(lora(adapter, "A"))[:1], "a single weight is enough"
 
 
 # --- The proof, in a process of its own -----------------------------------------------------------
@@ -204,43 +166,34 @@ def saved(adapter, tokenizer, tmp_path):
     return save(adapter.merge_and_unload(), tokenizer, tmp_path / "merged"), expected
 
 
-def test_what_was_saved_is_proven_from_disk_by_plain_transformers(saved, tokenizer):
+def test_what_was_saved_is_proven_from_disk_by_plain_transformers(saved):
     folder, expected = saved
-    proof = merging.verify(folder, tokenizer, PROMPTS, expected)
+    proof = merging.verify(folder, PROMPTS, expected)
     assert proof["kept"] == pytest.approx(1, abs=1e-4) and proof["unexplained"] < 1e-4
     assert 0 <= proof["logit_difference"] < 1e-3 and proof["matrix"] < 1e-3
     assert largest_difference(expected["base"], expected["adapter"]) > 0.1
 
 
-def test_a_base_that_was_not_merged_is_refused_with_what_it_does(saved, tokenizer, model, tmp_path):
-    with pytest.raises(
-        ValueError,
-        match=r": 12 of its 12 adapted .*: model\.layers\.0\.self_attn\.q_proj\.weight by 100%, "
-        r".*, … of what that "
-        r"did to them \(25% is allowed\)\. The adapter is whole",
-    ):
-        merging.verify(save(model, tokenizer, tmp_path / "base"), tokenizer, PROMPTS, saved[1])
-
-
-@pytest.mark.slow
-def test_a_merge_that_cannot_be_loaded_is_refused(saved, tokenizer):
-    folder, expected = saved
-    (folder / "model.safetensors").write_bytes(b"not weights")
-    with pytest.raises(ValueError, match="cannot be loaded by plain Transformers"):
-        merging.verify(folder, tokenizer, PROMPTS, expected)
-
-
-def test_a_failed_proof_leaves_what_was_merged_before(saved, tokenizer, model, tmp_path):
+def test_a_base_that_was_not_merged_is_refused_and_what_was_merged_before_stays(
+    saved, tokenizer, model, tmp_path
+):
     folder, expected = saved
     before = (folder / "model.safetensors").read_bytes()
-    with (
-        pytest.raises(ValueError, match="not the adapter on its base"),
-        atomic_folder(folder) as path,
-    ):
-        merging.verify(save(model, tokenizer, path), tokenizer, PROMPTS, expected)
-    assert (folder / "model.safetensors").read_bytes() == before and [
-        p.name for p in tmp_path.iterdir()
-    ] == ["merged"]
+    said = (
+        r"not the adapter on its base: 12 of its 12 adapted matrices .*"
+        r"\(model\.layers\.0\.self_attn\.q_proj\.weight by 100%, .*25% is allowed\)"
+    )
+    with pytest.raises(ValueError, match=said), atomic_folder(folder) as path:
+        merging.verify(save(model, tokenizer, path), PROMPTS, expected)
+    assert (folder / "model.safetensors").read_bytes() == before
+    assert [left.name for left in tmp_path.iterdir()] == ["merged"]
+
+
+def test_a_merge_that_cannot_be_loaded_is_refused(saved):
+    folder, expected = saved
+    (folder / "model.safetensors").write_bytes(b"not weights")
+    with pytest.raises(ValueError, match="plain Transformers cannot load the merged model"):
+        merging.verify(folder, PROMPTS, expected)
 
 
 def test_what_was_not_adapted_must_be_the_bases_too(saved, tokenizer):
@@ -248,12 +201,9 @@ def test_what_was_not_adapted_must_be_the_bases_too(saved, tokenizer):
     broken = AutoModelForCausalLM.from_pretrained(folder)
     with torch.no_grad():
         broken.model.norm.weight.mul_(1.5)
-    with pytest.raises(
-        ValueError,
-        match=r"adapted matrices are right, but something else of it is not the base's.*25% is "
-        r"allowed",
-    ):
-        merging.verify(save(broken, tokenizer, folder), tokenizer, PROMPTS, expected)
+    said = r"matrices are right, but something else of it is not the base's.*25% is allowed"
+    with pytest.raises(ValueError, match=said):
+        merging.verify(save(broken, tokenizer, folder), PROMPTS, expected)
 
 
 def test_an_adapter_that_does_nothing_is_told_before_anything_is_merged(adapter, tokenizer):
@@ -265,13 +215,9 @@ def test_an_adapter_that_does_nothing_is_told_before_anything_is_merged(adapter,
 
 
 def test_a_merge_that_rounding_took_most_of_is_told_with_a_warning():
-    assert (
-        merging.told({"kept": 0.5})
-        == "the merged model, read from disk, does 50.0% of what the adapter does on its base"
-    )
-    assert "does 35.8% of what" in merging.told(
-        {"kept": 0.358}
-    ) and 'merge="adapter"' in merging.told({"kept": 0.358})
+    fine, lost = merging.told({"kept": 0.5}), merging.told({"kept": 0.358})
+    assert "does 50.0% of what" in fine and "WARNING" not in fine
+    assert "does 35.8% of what" in lost and 'merge="adapter"' in lost
 
 
 def in_16_bits(policy):
@@ -303,9 +249,8 @@ def test_a_sound_merge_in_16_bits_is_not_refused_whatever_the_size_of_its_logits
     assert largest_difference(computed_in_16, prompt_logits(sharp, tokenizer, PROMPTS)) > 0.5, (
         "which was once refused"
     )
-    proof = merging.verify(
-        save(sharp.merge_and_unload(), tokenizer, tmp_path / "merged"), tokenizer, PROMPTS, expected
-    )
+    folder = save(sharp.merge_and_unload(), tokenizer, tmp_path / "merged")
+    proof = merging.verify(folder, PROMPTS, expected)
     assert 0.95 < proof["kept"] < 1.05 and proof["unexplained"] < 0.01
 
 
@@ -344,53 +289,36 @@ def test_a_matrix_that_was_left_out_is_found_at_any_depth_and_with_any_adapter(l
     """In 28 layers one matrix moves the logits by less than rounding does; see
     benchmarks/results/merge_tolerance.md.
     """
-    shape = {
-        "hidden_size": 64,
-        "intermediate_size": 128,
-        "num_hidden_layers": layers,
-        "vocab_size": 32,
-    }
     torch.manual_seed(0)
-    config = Qwen3Config(**shape, num_attention_heads=2, num_key_value_heads=1, head_dim=32)
+    heads = {"num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 32}
+    size_of = {"hidden_size": 64, "intermediate_size": 128, "vocab_size": 32}
+    config = Qwen3Config(num_hidden_layers=layers, **size_of, **heads)
     base = Qwen3ForCausalLM._from_config(config, dtype=torch.bfloat16)
-    policy = get_peft_model(
-        copy.deepcopy(base), LoraConfig(r=4, target_modules=TARGETS, task_type="CAUSAL_LM")
-    )
+    lora_config = LoraConfig(r=4, target_modules=TARGETS, task_type="CAUSAL_LM")
+    policy = get_peft_model(copy.deepcopy(base), lora_config)
     for matrix in lora(policy, "B").values():
         torch.nn.init.normal_(matrix, std=size)
     merged = copy.deepcopy(policy).merge_and_unload()
     matrices = merging.merged_by_matrix(policy)
-    assert (
-        set(merging.matrix_distances(merged, matrices).values()) == {0.0}
-        and len(matrices) == 3 * layers
-    )
-    left_out, other = (
-        f"model.layers.{layers // 2}.self_attn.v_proj.weight",
-        "model.layers.1.mlp.down_proj.weight",
-    )
+    distances = merging.matrix_distances(merged, matrices)
+    assert set(distances.values()) == {0.0} and len(matrices) == 3 * layers
+    left_out = f"model.layers.{layers // 2}.self_attn.v_proj.weight"
+    other = "model.layers.1.mlp.down_proj.weight"
     with torch.no_grad():
         merged.get_parameter(left_out).copy_(base.get_parameter(left_out))
-        merged.get_parameter(other).copy_(
-            base.get_parameter(other)
-            + (merged.get_parameter(other) - base.get_parameter(other)).flip(0)
-        )
-    found = {
-        name: away
-        for name, away in merging.matrix_distances(merged, matrices).items()
-        if not away <= merging.UNEXPLAINED
-    }
-    assert set(found) == {left_out, other} and found[left_out] == pytest.approx(1)
+        before, after = base.get_parameter(other), merged.get_parameter(other)
+        after.copy_(before + (after - before).flip(0))
+    distances = merging.matrix_distances(merged, matrices)
+    wrong = {name for name, away in distances.items() if not away <= merging.UNEXPLAINED}
+    assert wrong == {left_out, other} and distances[left_out] == pytest.approx(1)
 
 
 def test_computing_in_32_bits_leaves_the_weights_as_they_were(sharp, tokenizer):
     before = {name: weight.detach().clone() for name, weight in sharp.named_parameters()}
     with merging.in_32_bits(sharp):
         wide = prompt_logits(sharp, tokenizer, PROMPTS)
-    after = dict(sharp.named_parameters())
-    assert all(
-        after[name].dtype == weight.dtype and torch.equal(after[name], weight)
-        for name, weight in before.items()
-    )
+    for name, weight in sharp.named_parameters():
+        assert weight.dtype == before[name].dtype and torch.equal(weight, before[name])
     assert largest_difference(wide, prompt_logits(sharp.float(), tokenizer, PROMPTS)) < 1e-3
 
 
@@ -445,23 +373,12 @@ def test_what_is_dequantised_and_compared_is_the_quantisation_of_the_training(
     run, settings = trained_on_dynamic
     base = base_of(run, replace(settings, backend=backend))
     again = policy.load(replace(settings, backend=backend), base)[0]
-    assert (
-        again.get_submodule(KEPT).weight.dtype.itemsize == 2
-        and quantisation(again)["layers_in_4_bits"] == 27
-    )
     own = merging.load_base(base, torch.float32, dequantised=True)
-    fresh = merging.load_base(HERE, torch.float32, dequantised=True)
-    original = merging.load_base(HERE, torch.float32, dequantised=False)
-    same = {
-        name: (
-            torch.equal(weight, original.get_parameter(name)),
-            torch.equal(weight, fresh.get_parameter(name)),
-        )
-        for name, weight in own.named_parameters()
-        if name.endswith("down_proj.weight")
-    }
-    assert same[f"{KEPT}.weight"] == (True, False)
-    assert not any(original for name, (original, _) in same.items() if not name.startswith(KEPT))
+    fresh, original = (merging.load_base(HERE, torch.float32, way) for way in (True, False))
+    for name in (KEPT, KEPT.replace("layers.1", "layers.2")):
+        weight = own.get_submodule(name).weight
+        assert torch.equal(weight, original.get_submodule(name).weight) == (name == KEPT)
+    assert not torch.equal(own.get_submodule(KEPT).weight, fresh.get_submodule(KEPT).weight)
     in_4_bits = prompt_logits(again, tokenizer, PROMPTS)
     gap, wrong = (
         largest_difference(in_4_bits, prompt_logits(model, tokenizer, PROMPTS))
@@ -478,36 +395,13 @@ def test_another_quantisation_than_that_of_the_training_is_refused(trained_on_dy
 
 def test_without_a_known_original_only_the_dequantised_base_can_be_merged_into(trained_on_dynamic):
     run, settings = trained_on_dynamic
-    base, nothing = base_of(run, settings), {"gguf": None, "push_to_hub": None}
+    base = base_of(run, settings)
     assert base.original is None
-    with pytest.raises(
-        ValueError, match=r'which 16-bit model .* is not known: use merge="dequantised"'
-    ):
-        merging.check_plan(run, settings, base, CPU, torch.float32, merge="original", **nothing)
-    assert (
-        merging.check_plan(run, settings, base, CPU, torch.float32, merge="dequantised", **nothing)
-        is None
-    )
+    with pytest.raises(ValueError, match=r'16-bit model .* is not known: use merge="dequantised"'):
+        plan(run, settings, base)
+    plan(run, settings, base, merge="dequantised")
     with pytest.raises(ValueError, match="is not known"):
         merging.load_base(base, torch.float32, dequantised=False)
-
-
-def test_the_room_is_for_the_base_that_the_adapter_is_on_and_not_the_model_that_was_asked_for(
-    trained_on_dynamic, monkeypatch
-):
-    run, settings = trained_on_dynamic
-    monkeypatch.setattr(merging.shutil, "disk_usage", lambda path: type("Usage", (), {"free": 1e9}))
-    asked = with_overrides(settings, model="unsloth/Qwen3-8B")
-    merging.check_plan(
-        run,
-        asked,
-        base_of(run, asked),
-        CPU,
-        torch.float32,
-        merge="dequantised",
-        gguf=None,
-        push_to_hub=None,
-    )
 
 
 def test_a_merged_model_stored_in_4_bits_is_smaller_and_still_answers(saved, tokenizer):
@@ -518,3 +412,78 @@ def test_a_merged_model_stored_in_4_bits_is_smaller_and_still_answers(saved, tok
     stored = AutoModelForCausalLM.from_pretrained(folder).eval()
     assert stored.config.quantization_config.load_in_4bit
     assert 1e-3 < largest_difference(expected, prompt_logits(stored, tokenizer, PROMPTS)) < 10
+
+
+# --- What is asked for and cannot be done ---------------------------------------------------------
+
+
+def plan(run: Run, settings=POCKET, base=HERE, dtype=torch.float32, **asked) -> None:
+    asked = {"merge": "original", "gguf": None, "push_to_hub": None} | asked
+    merging.check_plan(run, settings, base, CPU, dtype, **asked)
+
+
+@pytest.fixture
+def run(machine) -> Run:
+    run = Run("a")
+    run.path("data")
+    return run
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"merge": "8bit"}, "merge='8bit' is not known. Known: original, dequantised, 4bit, adapt"),
+        ({"gguf": "q4_k_m"}, "gguf='q4_k_m' cannot be written here: Unsloth writes GGUF on a mach"),
+        ({"gguf": "q4 k"}, "gguf='q4 k' is no way of quantising"),
+        ({"push_to_hub": "mine"}, "name it owner/model"),
+        ({"push_to_hub": "me/mine"}, "set HF_TOKEN"),
+    ],
+)
+def test_what_cannot_be_done_is_refused_before_anything_is_loaded(run, monkeypatch, asked, said):
+    monkeypatch.delenv("HF_TOKEN", raising=False)
+    with pytest.raises(ValueError) as error:
+        plan(run, **asked)
+    assert said in str(error.value)
+
+
+def test_what_can_be_done_passes(run, monkeypatch):
+    monkeypatch.setenv("HF_TOKEN", "a token")
+    for merge in merging.WAYS:
+        plan(run, merge=merge, push_to_hub="me/mine")
+
+
+def test_a_disk_too_small_for_the_merge_is_refused_with_both_sizes(run, monkeypatch):
+    # Qwen3-8B has 8.19 billion weights: 16.4 GB in 16 bits, 32.8 in 32, and 5 % more for what lies
+    # beside them.
+    usage = type("Usage", (), {"free": 20e9})
+    monkeypatch.setattr(merging.shutil, "disk_usage", lambda path: usage)
+    large = Base("unsloth/Qwen3-8B", "here")
+    plan(run, base=large, dtype=torch.bfloat16)
+    plan(run, base=large, merge="adapter")
+    # of the base that the adapter is on, not of the model that was asked for
+    plan(run, with_overrides(POCKET, model="unsloth/Qwen3-8B"))
+    with pytest.raises(
+        ValueError, match=r"34\.4 GB and the disk of \S+/a has 20\.0 GB free.*RUNS_DIR"
+    ):
+        plan(run, base=large)
+
+
+def test_gguf_files_are_collected_from_where_unsloth_writes_them(tmp_path):
+    copied, written = tmp_path / "gguf/16_bits", tmp_path / "gguf/16_bits_gguf"
+    for file in (copied / "model.safetensors", written / "a.Q4_K_M.gguf", written / "Modelfile"):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("")
+    made = {"save_directory": str(copied), "gguf_directory": str(written)}
+    merging.collect_gguf(made, tmp_path / "gguf")
+    left = sorted(path.name for path in (tmp_path / "gguf").rglob("*"))
+    assert left == ["Modelfile", "a.Q4_K_M.gguf"]
+
+
+def test_gguf_names_each_thing_that_is_missing(monkeypatch):
+    monkeypatch.setattr(merging.shutil, "which", lambda tool: None if tool == "cmake" else tool)
+    card = replace(CPU, gpu="NVIDIA L4", gpu_memory_gb=24.2)
+    (said,) = merging.gguf_obstacles(card, "unsloth")
+    assert "needs cmake: install" in said
+    assert len(merging.gguf_obstacles(CPU, "transformers")) == 3
+    monkeypatch.setattr(merging.shutil, "which", lambda tool: tool)
+    assert merging.gguf_obstacles(card, "unsloth") == []

@@ -2,11 +2,8 @@
 nothing of it is left.
 """
 
-import socket
 import subprocess
-import threading
 import time
-from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import psutil
 import pytest
@@ -39,17 +36,14 @@ def family(pid: int) -> list[psutil.Process]:
     return [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]
 
 
-def still_there(processes: list[psutil.Process]) -> list[psutil.Process]:
-    """One that nobody has waited for is gone, too."""
-    return [p for p in processes if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
-
-
 def end_of(processes: list[psutil.Process]) -> bool:
-    """Whether they have all come to an end; those that should are waited for."""
+    """Whether they have all come to an end; one that nobody has waited for is gone, too."""
     hangs = time.monotonic() + 300
-    while (left := still_there(processes)) and time.monotonic() < hangs:
+    while time.monotonic() < hangs:
+        if all(not p.is_running() or p.status() == psutil.STATUS_ZOMBIE for p in processes):
+            return True
         time.sleep(0.1)
-    return not left
+    return False
 
 
 # --- One server for all of these: the pocket model, and a random adapter on it --------------------
@@ -84,23 +78,10 @@ def server(adapted, tmp_path_factory):
     running.__exit__(None, None, None)
 
 
-def differences(answers: list[str], model, tokenizer) -> list[tuple[str, str, str]]:
-    """(question, what was served, what Transformers gives) for the answers that are not
-    the same.
-    """
-    expected = sample(
-        model,
-        tokenizer,
-        PROMPTS,
-        max_new_tokens=POCKET.max_completion_length,
-        temperature=0,
-        progress=False,
-    )
-    return [
-        (p[-1]["content"], a, e)
-        for p, a, (e,) in zip(PROMPTS, answers, expected, strict=True)
-        if a != e
-    ]
+def share_that_differs(answers: list[str], model, tokenizer) -> float:
+    limit = POCKET.max_completion_length
+    groups = sample(model, tokenizer, PROMPTS, max_new_tokens=limit, temperature=0, progress=False)
+    return sum(a != e for a, (e,) in zip(answers, groups, strict=True)) / len(PROMPTS)
 
 
 @real
@@ -108,11 +89,9 @@ def test_the_served_adapter_and_its_base_answer_as_transformers_does(server, ada
     address, _, _ = server
     answers = serving.answers(address, PROMPTS, POCKET.max_completion_length)
     below = serving.answers(address, PROMPTS, POCKET.max_completion_length, model=serving.BASE)
-    found = differences(answers, adapted, tokenizer)
-    assert len(found) <= 0.01 * len(PROMPTS), found
+    assert share_that_differs(answers, adapted, tokenizer) <= 0.01
     with adapted.disable_adapter():
-        found = differences(below, adapted, tokenizer)
-    assert len(found) <= 0.01 * len(PROMPTS), found
+        assert share_that_differs(below, adapted, tokenizer) <= 0.01
     assert sum(map(str.__ne__, answers, below)) > len(PROMPTS) / 2, "the adapter does something"
     assert all("<think>" in text for text in below), "the tags are part of the text"
 
@@ -126,17 +105,10 @@ def test_a_prompt_longer_than_the_context_is_refused_with_its_question(server):
 
 
 @real
-def test_a_port_in_use_is_said_before_anything_is_started(server):
-    port = int(server[0].rpartition(":")[2])
-    with pytest.raises(ValueError, match=rf"port {port} cannot be served on .*: give another one"):
-        serving.server(POCKET.model_path, POCKET, torch.float32, port=port).__enter__()
-
-
-@real
 def test_an_exception_in_the_block_ends_the_server_and_all_its_children(server):
     """The last one of these: it ends the server of the others."""
     _, processes, running = server
-    assert len(processes) > 1 and still_there(processes) == processes
+    assert len(processes) > 1
     lost = ConnectionError("lost")
     with pytest.raises(
         ValueError, match=r"vLLM's server of model does not answer \(lost\)\. Its log says: "
@@ -164,11 +136,8 @@ def test_a_server_that_dies_while_starting_is_told_with_what_its_log_says(tmp_pa
 def test_a_server_that_does_not_answer_in_time_is_ended():
     with pytest.raises(ValueError, match=r"does not answer \(within 0\.5 s\)"):
         serving.server(POCKET.model_path, POCKET, torch.float32, timeout=0.5).__enter__()
-    assert [
-        child
-        for child in psutil.Process().children()
-        if "helpers.results.serving" in child.cmdline()
-    ] == []
+    left = [child.cmdline() for child in psutil.Process().children()]
+    assert not [words for words in left if "helpers.results.serving" in words]
 
 
 @real
@@ -176,7 +145,7 @@ def test_a_server_does_not_outlive_a_killed_process(python):
     script = f"""
 import torch
 from helpers.presets import PRESETS
-from helpers.results import card, serving
+from helpers.results import serving
 with serving.server({POCKET.model_path!r}, PRESETS["pocket"], torch.float32):
     raise AssertionError("it answers already")
 """
@@ -250,38 +219,3 @@ def test_the_card_tells_the_share_until_the_model_is_merged_again(machine):
     ).read_text(encoding="utf-8")
     change(run, "manifest.json", lambda m: m["merge"].update(written="2999-01-01T00:00:00+00:00"))
     assert "Served by vLLM" not in card.write(run).read_text(encoding="utf-8")
-
-
-# --- Another server on the port -------------------------------------------------------------------
-
-
-def test_a_port_that_another_server_has_taken_and_does_not_listen_on_yet_is_in_use():
-    with socket.socket() as other:
-        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as vLLM does while it loads
-        other.bind(("127.0.0.1", 0))
-        port = other.getsockname()[1]
-        with pytest.raises(ValueError, match=f"port {port} cannot be served on"):
-            serving._free(port)
-
-
-def test_the_answer_of_another_server_is_not_taken_for_ones_own():
-    class Other(BaseHTTPRequestHandler):
-        def do_GET(self):
-            self.send_response(200)
-            self.end_headers()
-            self.wfile.write(b'{"data": [{"id": "policy"}, {"id": "theirs"}]}')
-
-        def log_message(self, *arguments): ...
-
-    process = subprocess.Popen(["sleep", "3600"])
-    try:
-        with HTTPServer(("127.0.0.1", 0), Other) as other:
-            threading.Thread(target=other.serve_forever, daemon=True).start()
-            address = f"http://127.0.0.1:{other.server_port}"
-            serving._wait(process, address, "theirs", timeout=600)
-            with pytest.raises(ConnectionError, match=f"another server answers at {address}"):
-                serving._wait(process, address, "ours", timeout=600)
-            other.shutdown()
-    finally:
-        process.kill()
-        process.wait()

@@ -2,11 +2,11 @@
 never shows in them.
 """
 
-import random
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow.parquet as pq
 import pytest
 import torch
 from safetensors.torch import save_file
@@ -83,6 +83,7 @@ def test_every_prompt_has_its_own_completions_in_the_order_given(ask):
     assert [len(group) for group in groups] == [2] * len(PROMPTS)
     for n, group in zip(range(11, 21), groups, strict=True):
         assert all(str(n) in text for text in group)
+    assert ask("none", prompts=[]) == []
 
 
 def test_greedy_completions_are_those_of_the_model_at_once(ask, model, tokenizer):
@@ -109,10 +110,6 @@ def test_prompts_as_a_parquet_file_gives_them_are_the_same_prompts(ask, batches)
     assert batches.done == done > 0
 
 
-def test_no_prompts_no_completions(ask):
-    assert ask(prompts=[]) == []
-
-
 @pytest.mark.parametrize("progress", [False, True])
 def test_progress_is_shown_where_it_is_asked_for(ask, capsys, progress):
     ask(progress=progress)
@@ -137,76 +134,14 @@ def test_interrupted_anywhere_it_goes_on_and_the_result_is_the_same(ask, batches
     assert (said in capsys.readouterr().out) is (most > 0)
 
 
-def test_after_many_interruptions_too(ask, batches):
-    expected = ask("never")
-    for _ in range(CHUNKS):
-        batches.done, batches.most = 0, 1
-        try:
-            found = ask("often")
-        except KeyboardInterrupt:
-            continue
-    assert found == expected
-
-
 def test_what_is_finished_is_not_asked_again(ask, batches):
     expected = ask()
     written = stored().stat().st_mtime_ns
     batches.most = batches.done
-    assert ask() == expected
-    assert ask(batch_size=2) == expected, (
-        "after running out of memory a smaller batch goes on with the same file"
-    )
+    assert ask() == ask(identity=dict(reversed(IDENTITY.items()))) == expected
+    # after running out of memory a smaller batch goes on with the same file
+    assert ask(batch_size=2) == expected
     assert stored().stat().st_mtime_ns == written
-
-
-def test_half_a_file_that_a_kill_left_beside_it_does_not_matter(ask, batches):
-    batches.most = 2
-    with pytest.raises(KeyboardInterrupt):
-        ask()
-    stored().with_name(f".{stored().name}.1.tmp").write_bytes(stored().read_bytes()[:100])
-    batches.most = 10**9
-    assert ask() == ask("never")
-
-
-# --- Not to be trusted ----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("kept", [0.0, 0.1, 0.5, 0.99])
-def test_a_truncated_file_starts_anew(ask, batches, kept):
-    expected = ask()
-    content = stored().read_bytes()
-    stored().write_bytes(content[: int(kept * len(content))])
-    batches.done = 0
-    assert ask() == expected and batches.done == CHUNKS
-
-
-@pytest.mark.parametrize(
-    "content", [b"PAR1", b"hello", b"\0" * 4096], ids=["magic", "text", "zeros"]
-)
-def test_what_is_no_such_file_starts_anew(ask, batches, content):
-    expected = ask()
-    stored().write_bytes(content)
-    batches.done = 0
-    assert ask() == expected and batches.done == CHUNKS
-
-
-def test_another_table_of_that_name_starts_anew(ask, batches):
-    expected = ask()
-    pd.DataFrame({"completions": [["made up"]] * 10}).to_parquet(stored())
-    batches.done = 0
-    assert ask() == expected and batches.done == CHUNKS
-
-
-@pytest.mark.slow
-def test_no_single_flipped_byte_changes_a_completion(ask):
-    expected = ask()
-    content = stored().read_bytes()
-    rng = random.Random(0)
-    for position in rng.sample(range(len(content)), 25):
-        damaged = bytearray(content)
-        damaged[position] ^= 1 << rng.randrange(8)
-        stored().write_bytes(damaged)
-        assert ask() == expected, position
 
 
 OTHERS = {
@@ -234,16 +169,15 @@ def test_asked_otherwise_it_starts_anew_and_is_what_it_would_have_been(ask, batc
     assert ask(**change) == groups, "and is itself kept"
 
 
-def test_the_order_of_what_identifies_the_weights_does_not_matter(ask, batches):
-    groups = ask()
-    batches.most = batches.done  # one more would be an error
-    assert ask(identity=dict(reversed(IDENTITY.items()))) == groups
-
-
-@pytest.mark.parametrize("chunk", [0, -1])
-def test_no_prompts_at_a_time_is_refused(ask, chunk):
-    with pytest.raises(ValueError, match=f"chunk={chunk}"):
-        ask(chunk=chunk)
+def test_completions_that_were_changed_or_are_another_table_are_not_taken(ask, batches):
+    expected = ask()
+    made = pq.read_table(stored())
+    changed = made.set_column(1, "completions", [[["made up", "twice"]] * 10])
+    pq.write_table(changed.replace_schema_metadata(made.schema.metadata), stored())
+    assert ask() == expected
+    pd.DataFrame({"completions": [["made up"]] * 10}).to_parquet(stored())
+    batches.done = 0
+    assert ask() == expected and batches.done == CHUNKS
 
 
 # --- Which weights --------------------------------------------------------------------------------
@@ -261,15 +195,9 @@ def test_equal_weights_have_one_hash_wherever_they_lie(tmp_path):
     assert len(weights_identity(a)) == 16
     (b / "config.json").write_text("{}")
     assert weights_identity(a) == weights_identity(b), "only weights count"
-
-
-@pytest.mark.parametrize(
-    "tensors",
-    [{"w": torch.arange(1000.0).neg()}, {"v": torch.arange(1000.0)}, {"w": torch.arange(1001.0)}],
-)
-def test_other_weights_have_another(tmp_path, tensors):
-    a, b = save(tmp_path / "a", w=torch.arange(1000.0)), save(tmp_path / "b", **tensors)
-    assert weights_identity(a) != weights_identity(b)
+    others = [{"w": torch.arange(1000.0).neg()}, {"v": torch.arange(1000.0)}, {"w": torch.ones(9)}]
+    for i, tensors in enumerate(others):
+        assert weights_identity(save(tmp_path / str(i), **tensors)) != weights_identity(a)
 
 
 def test_every_file_and_its_name_count(tmp_path):
@@ -278,7 +206,7 @@ def test_every_file_and_its_name_count(tmp_path):
     save(folder, "second.safetensors", w=torch.zeros(4))
     assert weights_identity(folder) != alone
     (folder / "model.safetensors").unlink()
-    assert weights_identity(folder) not in (alone, None)
+    assert weights_identity(folder) != alone
 
 
 @pytest.mark.parametrize("position", ["first", "middle", "last"])

@@ -108,9 +108,15 @@ def gaps(sizes, kept: float = 1.0, tokens: int = 1, seed: int = 0) -> dict[str, 
 
 
 EVERYTHING_WRONG = HACKED | {
-    "reward": line(0.6, 0.9), "zero": 0.95, "kl": 5.0, "clipped": 1.0, "grad_norm": spiked(99, 20, 40, 60),
-    "length": line(100, 400), "entropy": line(0.4, 0.001), "loss": line(0, 1),
-}  # fmt: skip
+    "reward": line(0.6, 0.9),
+    "zero": 0.95,
+    "kl": 5.0,
+    "clipped": 1.0,
+    "grad_norm": spiked(99, 20, 40, 60),
+    "length": line(100, 400),
+    "entropy": line(0.4, 0.001),
+    "loss": line(0, 1),
+}
 
 
 def agent(

@@ -1,0 +1,72 @@
+"""Real trainings: the stored ones that notebooks 03 and 04 show are what the notebooks say, and the
+demo run, which goes well, gives no warning.
+"""
+
+import tarfile
+
+import pandas as pd
+import pytest
+from histories import severe
+
+from helpers import PROJECT
+from helpers.commands import checkpoint
+from helpers.metrics.history import read_metrics
+
+DATA = PROJECT / "notebooks" / "data"
+FILES = sorted([*DATA.glob("sick/*.csv"), *DATA.glob("beta/*.csv")])
+
+
+def stored(name: str) -> pd.DataFrame:
+    return read_metrics(DATA / f"{name}.csv")
+
+
+def test_they_are_small_and_have_what_is_drawn():
+    assert [f"{path.parent.name}/{path.stem}" for path in FILES] == [
+        *("beta/a", "beta/b", "beta/c", "sick/a", "sick/b", "sick/c", "sick/d", "sick/exam")
+    ]
+    assert sum(path.stat().st_size for path in FILES) < 200_000
+    drawn = {"reward", "rewards/correctness_reward/mean", "frac_reward_zero_std", "kl"}
+    drawn |= {"completions/clipped_ratio", "completions/mean_length"}
+    for path in FILES:
+        history = read_metrics(path)
+        assert drawn <= set(history.columns) and len(history) >= 25
+
+
+@pytest.mark.parametrize(
+    ("name", "rule", "absent"),
+    [
+        ("a", "clipped", "kl"),
+        ("b", "hacking", "clipped"),
+        ("c", "zero_spread", "clipped"),
+        ("d", "kl", "hacking"),
+    ],
+)
+def test_each_sick_one_has_the_finding_of_its_diagnosis(name, rule, absent):
+    found = severe(stored(f"sick/{name}"))
+    assert rule in found and absent not in found
+
+
+def test_what_is_said_of_the_sick_ones_holds():
+    a, b, c, d = (stored(f"sick/{name}") for name in "abcd")
+    clipped, right = "completions/clipped_ratio", "rewards/correctness_reward/mean"
+    assert 0.6 < a[clipped].mean() < 0.8 and a["completions/mean_length"].max() <= 20
+    assert b["reward"].tail(5).mean() > 0.95 and b[right].tail(5).mean() == 0
+    assert c["frac_reward_zero_std"].head(5).mean() > 0.5 and c["kl"].max() < 0.01
+    assert d["kl"].head(5).max() > 1 and d[clipped].head(8).max() == 0, "the KL comes first"
+    assert d[clipped].tail(5).min() == 1
+
+
+def test_the_healthy_one_is_healthy_and_a_larger_beta_holds_back():
+    exam = stored("sick/exam")
+    assert severe(exam) == {} and exam.equals(stored("beta/c"))
+    # from the largest beta
+    ends = [stored(f"beta/{name}").tail(10).median(numeric_only=True) for name in "bac"]
+    assert ends[0]["kl"] < ends[1]["kl"] < ends[2]["kl"]
+    assert ends[0]["reward"] < ends[1]["reward"] < ends[2]["reward"]
+
+
+def test_the_demo_learns_and_gives_no_warning_at_any_of_its_steps():
+    with tarfile.open(checkpoint.ARCHIVE) as archive:
+        demo = pd.read_csv(archive.extractfile("metrics.csv"))
+    assert demo["reward"].tail(5).mean() > demo["reward"].head(5).mean() + 0.4
+    assert [severe(demo[:n]) for n in range(1, len(demo) + 1)] == [{}] * len(demo)

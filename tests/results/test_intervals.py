@@ -1,0 +1,141 @@
+"""The intervals and McNemar's test: against published values, enumeration, and the equations they
+solve.
+"""
+
+import doctest
+import itertools
+import math
+
+import pytest
+
+from helpers.results import evaluation, intervals
+from helpers.results.intervals import (
+    mcnemar_test,
+    paired_interval,
+    student_interval,
+    wilson_interval,
+)
+
+Z95 = 1.959963984540054
+
+
+def test_the_examples_in_the_docstrings_run():
+    for module in (evaluation, intervals):
+        result = doctest.testmod(module)
+        assert result.failed == 0 and result.attempted >= 2
+
+
+# --- Wilson's -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("successes", "n", "low", "high"),
+    [
+        (0, 10, 0.0, 0.2775),
+        (10, 10, 0.7225, 1.0),
+        (5, 10, 0.2366, 0.7634),
+        (1, 1, 0.2065, 1.0),
+        # R. G. Newcombe, Statistics in Medicine 17, 1998, table I, method 3.
+        (81, 263, 0.2553, 0.3662),
+        (15, 148, 0.0624, 0.1605),
+        (0, 20, 0.0, 0.1611),
+        (1, 29, 0.0061, 0.1718),
+    ],
+)
+def test_published_intervals(successes, n, low, high):
+    assert wilson_interval(successes, n) == pytest.approx((low, high), abs=5e-5)
+
+
+@pytest.mark.parametrize("n", [1, 2, 7, 50, 512])
+@pytest.mark.parametrize("z", [1.0, Z95, 2.576])
+def test_the_bounds_are_where_the_score_test_just_rejects(n, z):
+    for k in range(n + 1):
+        low, high = wilson_interval(k, n, z)
+        assert 0 <= low <= k / n <= high <= 1 and low < high
+        for bound in (low, high):
+            if 0 < bound < 1:  # a bound at the edge is the edge, not a root
+                width = z * math.sqrt(bound * (1 - bound) / n)
+                assert abs(k / n - bound) == pytest.approx(width, rel=1e-6)
+        assert wilson_interval(n - k, n, z) == pytest.approx((1 - high, 1 - low), abs=1e-12)
+
+
+@pytest.mark.parametrize(("successes", "n"), [(0, 0), (1, 0), (0, -1), (-1, 10), (11, 10)])
+def test_what_is_no_proportion_is_refused(successes, n):
+    with pytest.raises(ValueError, match=f"{successes} successes of {n}"):
+        wilson_interval(successes, n)
+
+
+# --- Student's ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("n", "quantile"),
+    [(2, 12.706), (16, 2.131), (17, 2.120), (31, 2.042), (32, 1.960), (99, 1.960)],
+)
+def test_students_interval_is_the_mean_and_the_tables_quantile(n, quantile):
+    values = [float(i % 2) for i in range(n)]
+    low, high = student_interval(values)
+    mean = sum(values) / n
+    error = math.sqrt(sum((value - mean) ** 2 for value in values) / (n - 1) / n)
+    assert (low + high) / 2 == pytest.approx(mean)
+    assert (high - low) / 2 == pytest.approx(quantile * error, rel=1e-4)
+    assert all(map(math.isnan, student_interval([1.0])))
+
+
+# --- McNemar's test -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("won", "lost", "p"),
+    [
+        (0, 0, 1.0),
+        (1, 0, 1.0),
+        (5, 0, 2 / 2**5),
+        (0, 6, 2 / 2**6),
+        (7, 1, 2 * (1 + 8) / 2**8),
+        (3, 3, 1.0),
+        (12, 2, 2 * (1 + 14 + 91) / 2**14),  # Armitage and Berry 1994, page 127: 0.0129
+        (16, 6, 0.052479),  # Cavo et al. 2012, in Fagerland et al. 2014: 0.0525
+    ],
+)
+def test_hand_computed_p_values(won, lost, p):
+    assert mcnemar_test(won, lost) == pytest.approx(p, abs=5e-7) == mcnemar_test(lost, won)
+
+
+def test_a_clear_case_among_many_questions_is_not_rounded_away():
+    assert 0 < mcnemar_test(330, 4) < 1e-80
+    assert mcnemar_test(50_000, 0) == 0.0
+    assert 0.9 < mcnemar_test(5_000, 5_001) <= 1.0
+
+
+# --- The interval of a difference -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("counts", "low", "high", "tolerance"),
+    [
+        # Newcombe's interval in Fagerland, Lydersen and Laake, Statistics in Medicine 33, 2014:
+        # Bentur 2009 and Cavo 2012.
+        ((1, 7, 1, 12), 0.026, 0.507, 5e-4),
+        ((59, 16, 6, 80), 0.0046, 0.1186, 5e-5),
+    ],
+)
+def test_published_paired_intervals(counts, low, high, tolerance):
+    both, won, lost, neither = counts
+    assert paired_interval(both, won, lost, neither) == pytest.approx((low, high), abs=tolerance)
+    assert paired_interval(both, lost, won, neither) == pytest.approx((-high, -low), abs=tolerance)
+
+
+def test_the_paired_interval_holds_the_point_and_lies_between_minus_one_and_one():
+    for both, won, lost, neither in itertools.product((0, 1, 3, 40), repeat=4):
+        n = both + won + lost + neither
+        if n:
+            low, high = paired_interval(both, won, lost, neither)
+            assert -1 <= low <= (won - lost) / n <= high <= 1 and low < high
+
+
+def test_pairing_narrows_the_interval_where_the_models_agree():
+    low, high = paired_interval(both=240, won=16, lost=0, neither=256)
+    (low_a, high_a), (_, high_b) = wilson_interval(256, 512), wilson_interval(240, 512)
+    assert low > 0, "the gain is beyond doubt"
+    assert low_a < high_b and high - low < high_a - low_a, "which the two apart would not show"
