@@ -15,7 +15,7 @@ from itertools import combinations
 from rapidfuzz.distance import Levenshtein
 
 from helpers.rewards.answers import parse_number, quick_verdict, symbolic, to_compute, verdict_of
-from helpers.rewards.answers.kinds import KINDS, SYMBOLIC, checked, kind_of
+from helpers.rewards.answers.kinds import KINDS, checked, kind_of
 from helpers.tags import THINK_ANSWER, TagFormat, completion_text
 
 _MOST_BLOCKS = 8  # more answer blocks than this are no answer, and comparing every two would cost
@@ -51,8 +51,6 @@ def correctness_reward(
     scores: list[float | None] = []
     undecided = {}
     stated = _kinds(kind, golds)
-    if not SYMBOLIC.isdisjoint(stated):
-        symbolic.warm_up()
     for completion, gold, asks, said in zip(completions, golds, asked, stated, strict=True):
         given = None if gold is None else judged_answer(completion, tags)
         verdict = bool(given) and verdict_of(
