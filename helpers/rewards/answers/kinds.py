@@ -24,7 +24,6 @@ from helpers.rewards.answers import dates, formulas, mathematics, numbers, sets,
 from helpers.rewards.answers.spelling import LONGEST, plain
 
 KINDS = ("number", "quantity", "mathematics", "set", "choice", "date", "token", "formula", "text")
-SYMBOLIC = {"mathematics", "set"}  # the kinds that a worker may have to judge
 
 _LETTER = r"[A-Z]"
 _CHOICE = re.compile(
