@@ -90,11 +90,11 @@ class JudgeReward:
     the environment variable with the API key, which is neither kept nor shown.
 
     What cannot be judged (no answer, no budget, an answer that breaks the schema) is None; one
-    warning a batch counts the causes. Under TRL they are in the table of completions as
+    warning per batch counts the causes. Under TRL they are in the table of completions as
     `<name>_fault`, their share is the metric `<name>/unjudged`.
 
-    >>> JudgeReward("http://127.0.0.1:8000", "my-judge", "Is the answer polite?", name="politeness_reward").__name__
-    'politeness_reward'
+    >>> JudgeReward("http://127.0.0.1:8000", "my-judge", "Is it polite?", name="polite").__name__
+    'polite'
     """
 
     def __init__(
@@ -287,8 +287,8 @@ class JudgeReward:
         cut = [name for name, text in parts.items() if len(text) > self.longest]
         told = ""
         if cut:
-            parts = " and the ".join(cut)
-            told = f"\nOf the {parts}, only the first {self.longest} characters are shown."
+            names = " and the ".join(cut)
+            told = f"\nOf the {names}, only the first {self.longest} characters are shown."
         shown = "\n\n".join(blocks)
         return f"The code of the marks is {code}.\n\n{shown}\n{told}\nGrade the completion."
 

@@ -26,7 +26,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from helpers.rewards.code import Outcome, TooMuch, not_plain
+from helpers.rewards.code.types import Outcome, TooMuch, not_plain
 
 _MOST_TESTS = 1000
 _LONGEST = 200_000  # characters, and items of a sequence that is written as a product

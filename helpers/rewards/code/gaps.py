@@ -28,7 +28,7 @@ import re
 import sys
 import types
 
-from helpers.rewards.code import Outcome
+from helpers.rewards.code.types import Outcome
 
 # fmt: off
 _MODULES = frozenset(

@@ -22,16 +22,16 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from helpers.rewards.code import (
+from helpers.rewards.code import gaps
+from helpers.rewards.code.driver import MOST_PAIRS
+from helpers.rewards.code.types import (
     Job,
     Limits,
     Outcome,
-    gaps,
     not_plain_outcome,
     outcome_of,
     timeout_outcome,
 )
-from helpers.rewards.code.driver import MOST_PAIRS
 
 # a verdict is the same each time, and time.sleep(100) holds nobody
 _POLICY = {"sleep": "zero", "random_start": {"seed": 0}}
