@@ -21,7 +21,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 
-SECONDS = 0.5  # of processor time for one judgement; an honest one takes 5 to 50 ms
+_SECONDS = 0.5  # of processor time for one judgement; an honest one takes 5 to 50 ms
 # Every judgement of a batch that runs out of time halves the limit of those after it, down to this.
 _LEAST_SECONDS = 0.05
 _GRACE = 0.3  # seconds more, then the kernel ends the worker, also inside one long operation
@@ -39,9 +39,8 @@ _REMEMBERED = 1 << 14
 def equal(pairs: list[tuple[str, str]]) -> list[bool]:
     """For each pair (gold, given) of mathematical texts: whether math-verify finds them equal.
 
-    False where it cannot tell in time. Every distinct pair is judged once, and remembered unless
-    the time of the batch was up: the more of its judgements run out of time, the less the next
-    ones get.
+    False where it cannot tell in time. Every distinct pair is judged once, and remembered if it was
+    in time: the more judgements of a batch run out of time, the less the next ones get.
 
     >>> equal([("x^2 + 2x + 1", "(x+1)^2"), ("x", "y")])
     [True, False]
@@ -116,7 +115,7 @@ class _Worker:
                 self.run()
                 self._wait_until_ready()
                 left = rows[len(scores) :]
-                request = json.dumps([SECONDS / 2**killed, left]) + "\n"
+                request = json.dumps([_SECONDS / 2**killed, left]) + "\n"
                 for _ in left:
                     line = self._exchange(request, _GIVEN_UP_AFTER)
                     request = ""
@@ -221,8 +220,7 @@ def _serve(kind: str) -> None:
             try:
                 reply(_within_time(seconds, _JUDGES[kind], row))
             except _OutOfTime:
-                # with all the time there is: it is no right answer
-                reply(0.0 if seconds == SECONDS else None)
+                reply(None)
                 seconds = max(_LEAST_SECONDS, seconds / 2)
 
 
