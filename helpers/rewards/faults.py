@@ -56,9 +56,7 @@ def checked_scores(
         alone = []
         for position, completion in enumerate(completions):
             _restore(reward, state)
-            values, what = _called(
-                reward, [completion], _row(columns, position, len(completions))
-            )
+            values, what = _called(reward, [completion], _row(columns, position, len(completions)))
             alone.append((None, what) if what else _number(values[0]))
         _restore(reward, state)
         # If all are fine alone, it is the batch that the reward cannot do: a fault of every one.

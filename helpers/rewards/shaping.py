@@ -131,7 +131,8 @@ class EnsembleReward:
 
     >>> from helpers.rewards import correctness_reward, format_reward
     >>> both = EnsembleReward([correctness_reward, format_reward], how="minimum")
-    >>> both(completions=["<answer>4</answer>", "<think>2 + 2</think><answer>4</answer>"], answer=["4", "4"])
+    >>> completions = ["<answer>4</answer>", "<think>2 + 2</think><answer>4</answer>"]
+    >>> both(completions=completions, answer=["4", "4"])
     [0.0, 1.0]
     """
 

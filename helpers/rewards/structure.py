@@ -36,8 +36,10 @@ def soft_format_reward(completions: list, tags: TagFormat = THINK_ANSWER, **colu
     Text around the two blocks, and between them, is free. For the first steps of a policy that
     cannot yet stop.
 
-    >>> soft_format_reward(["Sure! <think>2 + 2</think> so <answer>4</answer> Bye.", "<answer>4</answer>"])
-    [1.0, 0.0]
+    >>> soft_format_reward(["Sure! <think>2 + 2</think> so <answer>4</answer> Bye."])
+    [1.0]
+    >>> soft_format_reward(["<answer>4</answer>"])
+    [0.0]
     """
     return [
         float(_holds_both_blocks(completion_text(completion), tags)) for completion in completions
@@ -53,8 +55,10 @@ def substantial_format_reward(
     one of them is empty or holds punctuation only, else 0.0. So handing in empty tags earns less
     than trying.
 
-    >>> substantial_format_reward(["<think>2 + 2</think><answer>4</answer>", "<think></think><answer></answer>"])
-    [1.0, 0.5]
+    >>> substantial_format_reward(["<think>2 + 2</think><answer>4</answer>"])
+    [1.0]
+    >>> substantial_format_reward(["<think></think><answer></answer>"])
+    [0.5]
     """
     scores = []
     for completion in completions:
@@ -77,8 +81,10 @@ def incremental_format_reward(
     character after the closing answer tag costs 0.001, up to 0.25. Gives a slope where
     format_reward is flat: a policy that opens one block is told so.
 
-    >>> incremental_format_reward(["<think>2 + 2</think>4", "<think>2</think><answer>4</answer> ok", "4"])
-    [0.5, 0.998, 0.0]
+    >>> incremental_format_reward(["<think>2 + 2</think>4", "4"])
+    [0.5, 0.0]
+    >>> incremental_format_reward(["<think>2</think><answer>4</answer> ok"])
+    [0.998]
     """
     return [_tag_score(completion_text(completion), tags) for completion in completions]
 
@@ -94,8 +100,9 @@ def json_format_reward(
     schema in half a second scores 0.0, with a warning. jsonschema.SchemaError is raised for a
     schema that is none.
 
-    >>> schema = {"type": "object", "required": ["city"], "properties": {"city": {"type": "string"}}}
-    >>> json_format_reward(['<answer>{"city": "Bonn"}</answer>', '<answer>{"city": 3}</answer>'], schema=schema)
+    >>> schema = {"type": "object", "properties": {"city": {"type": "string"}}}
+    >>> given = ['<answer>{"city": "Bonn"}</answer>', '<answer>{"city": 3}</answer>']
+    >>> json_format_reward(given, schema=schema)
     [1.0, 0.0]
     """
     documents = [_json_document(_document(completion, tags)) for completion in completions]

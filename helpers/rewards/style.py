@@ -35,8 +35,10 @@ def reasoning_steps_reward(
     without a letter or digit not at all. Without a reasoning block the whole completion before the
     answer block is read.
 
-    >>> reasoning_steps_reward(["<think>First, 2 + 2. Then, 4 + 1. Finally, 5.</think>", "<think>5</think>", "1. a\\n1. a"])
-    [1.0, 0.0, 0.333333]
+    >>> reasoning_steps_reward(["<think>First, 2 + 2. Then, 4 + 1. Finally, 5.</think>"])
+    [1.0]
+    >>> reasoning_steps_reward(["<think>5</think>", "1. a\\n1. a"])
+    [0.0, 0.333333]
     """
     _at_least_one(steps=steps)
     return [

@@ -42,7 +42,8 @@ _INPUTS, _VALUE = "_inputs_of_this_call", "_value_of_this_call"
 # a name that no program knows, because the count protects our process
 _COUNTS = f"_pairs_{secrets.token_hex(8)}"
 _COUNT = """
-def %s(value, isinstance=isinstance, len=len, dict=dict, set=set, frozenset=frozenset, list=list, tuple=tuple):
+def %s(value, isinstance=isinstance, len=len, dict=dict, set=set, frozenset=frozenset,
+       list=list, tuple=tuple):
     pairs, items, seen = 0, [value], 0
     while items and seen < 200000:
         item = items.pop()
