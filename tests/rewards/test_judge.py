@@ -4,7 +4,6 @@ budget, the cache, and the key that nobody sees.
 
 import asyncio
 import copy
-import functools
 import json
 import pickle
 import re
@@ -677,25 +676,10 @@ def test_settings_that_cannot_be_are_refused(wrong, says):
     assert "hidden" not in str(refused.value)
 
 
-@functools.cache
-def policy():
-    from unsloth import FastLanguageModel
-
-    model, tokenizer = FastLanguageModel.from_pretrained(
-        PRESETS["pocket"].model_path, max_seq_length=256, load_in_4bit=True
-    )
-    options = {"use_gradient_checkpointing": False, "random_state": 1}
-    return FastLanguageModel.get_peft_model(
-        model, r=4, lora_alpha=4, target_modules=["q_proj"], **options
-    ), tokenizer
-
-
-@pytest.mark.parametrize("guarded", [True, False], ids=["guarded", "alone"])
-def test_a_training_is_judged_and_its_checkpoint_knows_what_it_cost(
-    serve, tmp_path, monkeypatch, guarded
-):
+def test_a_training_is_judged_and_its_checkpoint_knows_what_it_cost(serve, tmp_path, monkeypatch):
     from datasets import Dataset
     from trl import GRPOConfig, GRPOTrainer
+    from unsloth import FastLanguageModel
 
     from helpers.data.tasks import load_task
 
@@ -715,36 +699,29 @@ def test_a_training_is_judged_and_its_checkpoint_knows_what_it_cost(
         report_to="none",
         disable_tqdm=True,
     )
-    model, tokenizer = policy()
-    rows = Dataset.from_pandas(load_task("arithmetic/sums", train_size=8, holdout_size=2).train)
-    functions, callbacks = (
-        (rewards.functions, [rewards, History(where)]) if guarded else ([judge], [])
+    model, tokenizer = FastLanguageModel.from_pretrained(
+        PRESETS["pocket"].model_path, max_seq_length=256, load_in_4bit=True
     )
     trainer = GRPOTrainer(
-        model=model,
+        model=FastLanguageModel.get_peft_model(
+            model, r=4, lora_alpha=4, target_modules=["q_proj"], use_gradient_checkpointing=False
+        ),
         processing_class=tokenizer,
         args=config,
-        reward_funcs=functions,
-        train_dataset=rows,
-        callbacks=callbacks,
+        reward_funcs=rewards.functions,
+        train_dataset=Dataset.from_pandas(load_task("arithmetic/sums", 8, 2).train),
+        callbacks=[rewards, History(where)],
     )
     trainer.train()
     logged = [row for row in trainer.state.log_history if "reward" in row]
-    assert (
-        all(
-            row["rewards/judge_reward/mean"] > 0 and row["judge_reward/unjudged"] == 0.0
-            for row in logged
-        )
-        and len(logged) == 2
-    )
+    assert [row["judge_reward/unjudged"] for row in logged] == [0.0, 0.0]
+    assert all(row["rewards/judge_reward/mean"] > 0 for row in logged)
     assert judge.calls == len(server.requests) > 2
-    if guarded:
-        assert pd.read_csv(where.require("checkpoints/metrics.csv"))[
-            "judge_reward/unjudged"
-        ].tolist() == [0.0, 0.0]
-        resumed = judge_of(server, budget_calls=500)
-        GuardedRewards(where, [resumed], resumed_from=where.path("checkpoints/checkpoint-2"))
-        assert resumed.state_dict() == judge.state_dict()
+    kept = pd.read_csv(where.require("checkpoints/metrics.csv"))
+    assert kept["judge_reward/unjudged"].tolist() == [0.0, 0.0]
+    resumed = judge_of(server, budget_calls=500)
+    GuardedRewards(where, [resumed], resumed_from=where.path("checkpoints/checkpoint-2"))
+    assert resumed.state_dict() == judge.state_dict()
 
 
 # --- vLLM -----------------------------------------------------------------------------------------
