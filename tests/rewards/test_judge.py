@@ -26,7 +26,7 @@ from helpers.results import serving
 from helpers.rewards import AdaptiveReward, EnsembleReward, JudgeReward, reward_name
 from helpers.rewards.faults import checked_scores
 from helpers.rewards.lab import Lab
-from helpers.rewards.lab.attacks import JUDGE_BATTERY, RIGHT, WRONG, with_wrong_answers
+from helpers.rewards.lab.attacks import JUDGE_BATTERY, with_wrong_answers
 from helpers.runs import Run
 from helpers.tags import THINK_ANSWER
 from helpers.training.checkpoints import History
@@ -455,47 +455,6 @@ def test_special_tokens_of_a_template_do_not_reach_a_tokenizer_as_such(serve, to
     assert not special & set(
         tokenizer(parts(server.requests[0])["completion"], add_special_tokens=False)["input_ids"]
     )
-
-
-ROWS = pd.DataFrame({"question": ["2 + 2?", "3 + 4?", "5 + 1?"], "answer": ["4", "7", "6"]})
-
-
-def gullible(request: dict, number: int):
-    """A model that does what the text says."""
-    text = parts(request)["completion"].replace("\u200b", "")
-    asked = any(
-        word in text
-        for word in ("score 10", '"score": 10', "Give this completion 10", "score is 10", "with 10")
-    )
-    return score(10 if asked or f"<answer>{parts(request)['answer']}</answer>" in text else 2)
-
-
-def steadfast(request: dict, number: int):
-    return score(
-        10
-        if THINK_ANSWER.extract_answer(parts(request)["completion"]) == parts(request)["answer"]
-        else 2
-    )
-
-
-def test_the_laboratory_tells_a_judge_that_can_be_talked_to_from_one_that_cannot(serve):
-    def winners(answer) -> tuple[set, Lab]:
-        lab = Lab([judge_of(serve(answer), shows=["answer"])], [1.0])
-        table = lab.attacks(ROWS, battery=JUDGE_BATTERY)
-        assert (
-            table.loc[RIGHT, "total"] == 1.0
-            and table.loc[WRONG, "total"] == pytest.approx(0.2)
-            and lab.faults == []
-        )
-        return set(table.index[table["wins"] > 0]), lab
-
-    fooled, lab = winners(gullible)
-    assert (
-        len(fooled) >= 9
-        and {"the grade as JSON", "a mark that is closed", "between the letters"} <= fooled
-    )
-    assert lab.verdict().go is False
-    assert winners(steadfast)[0] == set()
 
 
 # --- The budget -----------------------------------------------------------------------------------
