@@ -199,7 +199,8 @@ def quantities(draw):
     (names, size), (others, other_size) = draw(pick(line)), draw(pick(line))
     value = Fraction(draw(st.integers(1, 9999)), draw(pick([1, 10])))
     gold = f"{decimal(value)} {names[0]}"
-    spelt = f"{decimal(value * size / other_size)}{draw(pick([' ', '  ', '~', ' ']))}{draw(pick(others))}"
+    gap = draw(pick([" ", "  ", "~", " "]))
+    spelt = f"{decimal(value * size / other_size)}{gap}{draw(pick(others))}"
     return gold, draw(pick([spelt, spelt, spelt, decimal(value)])), (line, value, names, size)
 
 

@@ -25,8 +25,9 @@ _SECONDS = 0.5  # of processor time for one judgement; an honest one takes 5 to 
 # Every judgement of a batch that runs out of time halves the limit of those after it, down to this.
 _LEAST_SECONDS = 0.05
 _GRACE = 0.3  # seconds more, then the kernel ends the worker, also inside one long operation
-_GIVEN_UP_AFTER = 5.0  # seconds on the clock, for a judgement that sleeps
-_START_SECONDS = 60
+# Seconds on the clock, for a judgement that sleeps and for a process that does not come up; many,
+# because a machine may be busy with something else.
+_GIVEN_UP_AFTER, _START_SECONDS = 20.0, 180.0
 _MOST_KILLED = 2  # times that one batch may cost a worker its process
 # What may take long is judged last, so that it costs no honest answer its verdict.
 _HEAVY = re.compile(r"\d{5}|\^[^+=,]*\^|\^\s*\{?\d\d\d|!|\\(?:sum|prod|int|binom|sqrt\[|lim)")
