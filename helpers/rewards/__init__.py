@@ -124,8 +124,10 @@ def reward_set(name: str, tags: TagFormat = THINK_ANSWER) -> tuple[list, list[fl
     ValueError for another name than math, code, summaries or qa.
 
     >>> functions, weights = reward_set("math")
-    >>> [reward_name(function) for function in functions], weights
-    (['correctness_reward', 'substantial_format_reward', 'incremental_format_reward'], [1.0, 0.5, 0.5])
+    >>> [reward_name(function) for function in functions]
+    ['correctness_reward', 'substantial_format_reward', 'incremental_format_reward']
+    >>> weights
+    [1.0, 0.5, 0.5]
     """
     if name not in REWARD_SETS:
         raise ValueError(f"reward set {name!r} is not known. Known: {', '.join(REWARD_SETS)}.")

@@ -15,7 +15,7 @@ from itertools import combinations
 from rapidfuzz.distance import Levenshtein
 
 from helpers.rewards.answers import parse_number, quick_verdict, symbolic, to_compute, verdict_of
-from helpers.rewards.answers.kinds import KINDS, SYMBOLIC, checked, kind_of
+from helpers.rewards.answers.kinds import KINDS, checked, kind_of
 from helpers.tags import THINK_ANSWER, TagFormat, completion_text
 
 _MOST_BLOCKS = 8  # more answer blocks than this are no answer, and comparing every two would cost
@@ -51,8 +51,6 @@ def correctness_reward(
     scores: list[float | None] = []
     undecided = {}
     stated = _kinds(kind, golds)
-    if not SYMBOLIC.isdisjoint(stated):
-        symbolic.warm_up()
     for completion, gold, asks, said in zip(completions, golds, asked, stated, strict=True):
         given = None if gold is None else judged_answer(completion, tags)
         verdict = bool(given) and verdict_of(
@@ -78,7 +76,8 @@ def exact_match_reward(
 
     For answers with one spelling: a class label, a key, a move. `4.0` is not `4` here.
 
-    >>> exact_match_reward(["<answer> Paris </answer>", "<answer>paris</answer>"], answer=["Paris", "Paris"])
+    >>> given = ["<answer> Paris </answer>", "<answer>paris</answer>"]
+    >>> exact_match_reward(given, answer=["Paris", "Paris"])
     [1.0, 0.0]
     """
 
@@ -123,7 +122,8 @@ def proximity_reward(
     A slope towards the right magnitude: against 100, `50` earns 0.25 and `99` earns 0.495, never
     what `100` earns. None where the row's answer is no number.
 
-    >>> proximity_reward(["<answer>100</answer>", "<answer>50</answer>", "<answer>-100</answer>"], answer=["100"] * 3)
+    >>> given = ["<answer>100</answer>", "<answer>50</answer>", "<answer>-100</answer>"]
+    >>> proximity_reward(given, answer=["100"] * 3)
     [1.0, 0.25, 0.0]
     """
 
@@ -152,7 +152,8 @@ def fuzzy_match_reward(
     Case and runs of spaces do not count; of a text, the first 10,000 characters do. The distance is
     Levenshtein's.
 
-    >>> fuzzy_match_reward(["<answer>Marie Curie</answer>", "<answer>Mary Curie</answer>"], answer=["marie curie"] * 2)
+    >>> given = ["<answer>Marie Curie</answer>", "<answer>Mary Curie</answer>"]
+    >>> fuzzy_match_reward(given, answer=["marie curie"] * 2)
     [1.0, 0.818182]
     """
 

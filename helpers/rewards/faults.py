@@ -31,8 +31,10 @@ class Fault:
 
     def as_dict(self) -> dict:
         """For a log in JSON; lone surrogates are spelt out."""
-        return {key: value.encode(errors="backslashreplace").decode() if isinstance(value, str) else value
-                for key, value in asdict(self).items()}  # fmt: skip
+        return asdict(self) | {
+            key: getattr(self, key).encode(errors="backslashreplace").decode()
+            for key in ("completion", "what")
+        }
 
 
 def checked_scores(
@@ -41,45 +43,31 @@ def checked_scores(
     """A reward's scores, with None and a Fault for each completion that it did not score with one
     finite number.
 
-    Where the call raises, or returns something other than one value a completion, the completions
+    If the call raises, or returns something other than one value per completion, the completions
     are scored one at a time, so that one bad completion does not cost its batch; a reward with a
     state keeps the one it had. None is a score: the row cannot be judged.
     """
-    before = _state(reward)
-    values, what = _call(reward, completions, columns)
-    if what and len(completions) > 1:
-        scores, faults = [], []
+    state = _state(reward)
+    values, problem = _called(reward, completions, columns)
+    found = [_number(value) for value in values]
+    if problem:
+        found = [(None, problem)] * len(completions)
+    if problem and len(completions) > 1:
+        alone = []
         for position, completion in enumerate(completions):
-            _restore(reward, before)
-            (score,), found = checked_scores(
-                reward, [completion], _row(columns, position, len(completions))
-            )
-            scores.append(score)
-            faults += [
-                Fault(fault.reward, position, fault.completion, fault.what) for fault in found
-            ]
-        _restore(reward, before)
-        # Scored alone, all are fine: then it is the batch that the reward cannot do, and that is a
-        # fault of every one.
-        if not faults:
-            name = reward_name(reward)
-            return [None] * len(completions), [
-                Fault(name, i, completion_text(c), what) for i, c in enumerate(completions)
-            ]
-        return scores, faults
-    if what:
-        return [None] * len(completions), [
-            Fault(reward_name(reward), 0, completion_text(c), what) for c in completions
-        ]
-    scores, faults = [], []
-    for position, value in enumerate(values):
-        score, what = _number(value)
-        scores.append(score)
-        if what:
-            faults.append(
-                Fault(reward_name(reward), position, completion_text(completions[position]), what)
-            )
-    return scores, faults
+            _restore(reward, state)
+            values, what = _called(reward, [completion], _row(columns, position, len(completions)))
+            alone.append((None, what) if what else _number(values[0]))
+        _restore(reward, state)
+        # If all are fine alone, it is the batch that the reward cannot do: a fault of every one.
+        if any(what for _, what in alone):
+            found = alone
+    faults = [
+        Fault(reward_name(reward), position, completion_text(completion), what)
+        for position, (completion, (_, what)) in enumerate(zip(completions, found, strict=True))
+        if what
+    ]
+    return [score for score, _ in found], faults
 
 
 def tried(
@@ -105,51 +93,41 @@ def _restore(reward: Callable, state: dict | None) -> None:
         stateful(reward).load_state_dict(state)
 
 
-def _call(reward: Callable, completions: list, columns: dict) -> tuple[list, str]:
+def _called(reward: Callable, completions: list, columns: dict) -> tuple[list, str]:
     """The values, or what was wrong with the call as a whole."""
     try:
         returned = awaited(reward(completions=completions, **columns))
-        if (
-            isinstance(returned, (str, bytes, dict))
-            or not hasattr(returned, "__iter__")
-            or getattr(returned, "ndim", 1) != 1
-        ):
-            return [], f"returned {returned!r:.100}, not a list with one number a completion,"
+        one_each = hasattr(returned, "__iter__") and getattr(returned, "ndim", 1) == 1
+        if not one_each or isinstance(returned, (str, bytes, dict)):
+            return [], f"returned {returned!r:.100}, not a list with one number per completion,"
         values = list(returned)
     except Exception as error:
         return [], f"raised {type(error).__name__}: {error!s:.{_SHOWN}}"
     if len(values) != len(completions):
-        return (
-            [],
-            f"returned {len(values)} values for {len(completions)} "
-            f"completion{'s' * (len(completions) != 1)},",
-        )
+        plural = "s" * (len(completions) != 1)
+        return [], f"returned {len(values)} values for {len(completions)} completion{plural},"
     return values, ""
 
 
 def _number(value: object) -> tuple[float | None, str]:
+    """The score, or what is wrong with the value."""
     if value is None:
         return None, ""
     try:
         score = math.nan if isinstance(value, (str, bytes)) else float(value)
     except (TypeError, ValueError, OverflowError):
         score = math.nan
-    return (
-        (score, "")
-        if math.isfinite(score)
-        else (None, f"returned {value!r:.100}, which is no finite number,")
-    )
+    if not math.isfinite(score):
+        return None, f"returned {value!r:.100}, which is no finite number,"
+    return score, ""
 
 
 def _row(columns: dict, position: int, rows: int) -> dict:
-    """The columns of one row. What logs a value a batch has nothing to log for one row."""
-    silent = {"log_extra": _nothing, "log_metric": _nothing}
-    return {
-        key: silent.get(key)
-        or ([value[position]] if isinstance(value, (list, tuple)) and len(value) == rows else value)
+    """The columns of one row. What logs a value per batch has nothing to log for one row."""
+    row = {
+        key: [value[position]] if isinstance(value, (list, tuple)) and len(value) == rows else value
         for key, value in columns.items()
     }
-
-
-def _nothing(*ignored) -> None:
-    pass
+    for key in row.keys() & {"log_extra", "log_metric"}:
+        row[key] = lambda *ignored: None
+    return row

@@ -1,5 +1,3 @@
-"""The former name of `helpers.rewards.code`, for rewards that were written with it."""
+"""The documented path of before; see `helpers.rewards.code`."""
 
-from helpers.rewards.code import Backend, Job, Limits, Outcome, run_code
-
-__all__ = ["Backend", "Job", "Limits", "Outcome", "run_code"]
+from helpers.rewards.code import BACKENDS, Job, Limits, run_code  # noqa: F401

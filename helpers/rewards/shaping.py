@@ -29,11 +29,9 @@ def reward_name(reward: Callable | str) -> str:
     """
     while hasattr(reward, "func"):
         reward = reward.func
-    path = (
-        reward
-        if isinstance(reward, str)
-        else getattr(getattr(reward, "config", None), "_name_or_path", None)
-    )
+    path = reward
+    if not isinstance(reward, str):
+        path = getattr(getattr(reward, "config", None), "_name_or_path", None)
     return path.split("/")[-1] if path else getattr(reward, "__name__", type(reward).__name__)
 
 
@@ -45,11 +43,8 @@ def stateful(reward: object) -> object | None:
     """
     while hasattr(reward, "func"):
         reward = reward.func
-    return (
-        reward
-        if hasattr(reward, "load_state_dict") and not hasattr(reward, "named_parameters")
-        else None
-    )
+    is_model = hasattr(reward, "named_parameters")
+    return reward if hasattr(reward, "load_state_dict") and not is_model else None
 
 
 def awaited(returned: object) -> object:
@@ -136,7 +131,8 @@ class EnsembleReward:
 
     >>> from helpers.rewards import correctness_reward, format_reward
     >>> both = EnsembleReward([correctness_reward, format_reward], how="minimum")
-    >>> both(completions=["<answer>4</answer>", "<think>2 + 2</think><answer>4</answer>"], answer=["4", "4"])
+    >>> completions = ["<answer>4</answer>", "<think>2 + 2</think><answer>4</answer>"]
+    >>> both(completions=completions, answer=["4", "4"])
     [0.0, 1.0]
     """
 
@@ -148,10 +144,8 @@ class EnsembleReward:
         if not rewards:
             raise ValueError("an ensemble needs at least one reward.")
         self.rewards, self.how = list(rewards), how
-        self.__name__ = (
-            name
-            or f"{how}_of_{'_and_'.join(reward_name(reward).removesuffix('_reward') for reward in rewards)}"
-        )
+        members = [reward_name(reward).removesuffix("_reward") for reward in rewards]
+        self.__name__ = name or f"{how}_of_{'_and_'.join(members)}"
 
     def __call__(self, completions: list, **columns) -> list[float | None]:
         scored = [awaited(reward(completions=completions, **columns)) for reward in self.rewards]
@@ -178,7 +172,8 @@ class EnsembleReward:
             return None
         if self.how == "trimmed" and len(scores) > 2:
             scores = sorted(scores)[1:-1]
-        return {"minimum": min, "median": statistics.median}.get(self.how, statistics.fmean)(scores)
+        together = {"minimum": min, "median": statistics.median}.get(self.how, statistics.fmean)
+        return together(scores)
 
 
 class ModelReward:
@@ -190,7 +185,7 @@ class ModelReward:
     several labels the score is the softmax probability of `label` (the last, by default), with one
     it is the sigmoid of the logit, so a full success is 1.0 either way. The model is loaded at the
     first call, in inference mode, on a GPU where there is one; a pickled copy loads it anew. Texts
-    are cut to `max_length` tokens. OSError says that nothing loadable is there.
+    are cut to `max_length` tokens. ValueError for a model of another kind.
 
     >>> ModelReward("my-org/my-classifier", name="politeness_reward").__name__
     'politeness_reward'
@@ -204,12 +199,8 @@ class ModelReward:
         max_length: int = 1024,
         name: str = "model_reward",
     ):
-        self.model, self.label, self.batch_size, self.max_length = (
-            str(model),
-            label,
-            batch_size,
-            max_length,
-        )
+        self.model, self.label = str(model), label
+        self.batch_size, self.max_length = batch_size, max_length
         self.__name__ = name
         self._loaded = None
 
@@ -220,11 +211,10 @@ class ModelReward:
         import torch
 
         model, tokenizer = self._load()
+        prompts = prompts or [None] * len(completions)
         texts = [
             self._text(tokenizer, prompt, completion)
-            for prompt, completion in zip(
-                prompts or [None] * len(completions), completions, strict=True
-            )
+            for prompt, completion in zip(prompts, completions, strict=True)
         ]
         scores: list[float] = []
         for start in range(0, len(texts), self.batch_size):
@@ -236,14 +226,12 @@ class ModelReward:
                 max_length=self.max_length,
                 add_special_tokens=not tokenizer.chat_template,  # a template writes them itself
             )
+            asked = {key: batch[key].to(model.device) for key in ("input_ids", "attention_mask")}
             with torch.inference_mode():
-                logits = model(
-                    **{key: batch[key].to(model.device) for key in ("input_ids", "attention_mask")}
-                ).logits.float()
+                logits = model(**asked).logits.float()
             one = logits.shape[-1] == 1
-            scores += (
-                logits[:, 0].sigmoid() if one else logits.softmax(-1)[:, self.label]
-            ).tolist()
+            part = logits[:, 0].sigmoid() if one else logits.softmax(-1)[:, self.label]
+            scores += part.tolist()
         return scores
 
     def _load(self):
@@ -251,21 +239,13 @@ class ModelReward:
             import torch
             from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTokenizer
 
-            try:
-                config = AutoConfig.from_pretrained(self.model)
-                tokenizer = AutoTokenizer.from_pretrained(self.model)
-            except (OSError, ValueError) as error:
-                raise OSError(
-                    f"{self.model!r} cannot be loaded as a reward model: {error}"
-                ) from None
-            if not any(
-                name.endswith("ForSequenceClassification") for name in config.architectures or []
-            ):
+            kinds = AutoConfig.from_pretrained(self.model).architectures or ["unnamed"]
+            if not any(kind.endswith("ForSequenceClassification") for kind in kinds):
                 raise ValueError(
-                    f"{self.model!r} is {', '.join(config.architectures or ['unnamed'])}, no "
-                    "sequence-classification model: "
-                    "its head would be random."
+                    f"{self.model!r} is {', '.join(kinds)}, no sequence-classification model: its "
+                    "head would be random."
                 )
+            tokenizer = AutoTokenizer.from_pretrained(self.model)
             model = AutoModelForSequenceClassification.from_pretrained(self.model).eval()
             if tokenizer.pad_token_id is None:
                 tokenizer.pad_token = tokenizer.eos_token
@@ -275,17 +255,13 @@ class ModelReward:
 
     @staticmethod
     def _text(tokenizer, prompt, completion) -> str:
-        messages = (
-            list(prompt)
-            if isinstance(prompt, (list, tuple))
-            else [{"role": "user", "content": prompt or ""}]
-        )
-        messages = [*messages, {"role": "assistant", "content": completion_text(completion)}]
+        if not isinstance(prompt, (list, tuple)):
+            prompt = [{"role": "user", "content": prompt or ""}]
+        messages = [*prompt, {"role": "assistant", "content": completion_text(completion)}]
         if tokenizer.chat_template:
             return _printable(tokenizer.apply_chat_template(messages, tokenize=False))
-        return _printable(
-            "\n\n".join(message["content"] for message in messages if message["content"])
-        )
+        texts = [message["content"] for message in messages if message["content"]]
+        return _printable("\n\n".join(texts))
 
 
 def debug_reward(
@@ -311,12 +287,9 @@ def debug_reward(
         print(f"--- completion {position + 1} of {len(completions)}{told}")
         if prompts is not None:
             prompt = prompts[position]
-            told = (
-                prompt[-1].get("content")
-                if isinstance(prompt, (list, tuple)) and prompt
-                else prompt
-            )
-            print(_printable(f"> {told or ''}"))
+            if isinstance(prompt, (list, tuple)) and prompt:
+                prompt = prompt[-1].get("content")
+            print(_printable(f"> {prompt or ''}"))
         print(_printable(completion_text(completions[position])))
     return [1.0] * len(completions)
 

@@ -6,10 +6,8 @@ import ast
 import json
 import re
 import warnings
-from functools import lru_cache, partial
 
-from helpers.rewards import bounded
-from helpers.rewards.bounded import Budget
+from helpers.rewards.answers import symbolic
 from helpers.tags import THINK_ANSWER, TagFormat, completion_text
 
 _COST_A_CHARACTER = 0.001  # of text after the last tag
@@ -38,8 +36,10 @@ def soft_format_reward(completions: list, tags: TagFormat = THINK_ANSWER, **colu
     Text around the two blocks, and between them, is free. For the first steps of a policy that
     cannot yet stop.
 
-    >>> soft_format_reward(["Sure! <think>2 + 2</think> so <answer>4</answer> Bye.", "<answer>4</answer>"])
-    [1.0, 0.0]
+    >>> soft_format_reward(["Sure! <think>2 + 2</think> so <answer>4</answer> Bye."])
+    [1.0]
+    >>> soft_format_reward(["<answer>4</answer>"])
+    [0.0]
     """
     return [
         float(_holds_both_blocks(completion_text(completion), tags)) for completion in completions
@@ -55,8 +55,10 @@ def substantial_format_reward(
     one of them is empty or holds punctuation only, else 0.0. So handing in empty tags earns less
     than trying.
 
-    >>> substantial_format_reward(["<think>2 + 2</think><answer>4</answer>", "<think></think><answer></answer>"])
-    [1.0, 0.5]
+    >>> substantial_format_reward(["<think>2 + 2</think><answer>4</answer>"])
+    [1.0]
+    >>> substantial_format_reward(["<think></think><answer></answer>"])
+    [0.5]
     """
     scores = []
     for completion in completions:
@@ -79,8 +81,10 @@ def incremental_format_reward(
     character after the closing answer tag costs 0.001, up to 0.25. Gives a slope where
     format_reward is flat: a policy that opens one block is told so.
 
-    >>> incremental_format_reward(["<think>2 + 2</think>4", "<think>2</think><answer>4</answer> ok", "4"])
-    [0.5, 0.998, 0.0]
+    >>> incremental_format_reward(["<think>2 + 2</think>4", "4"])
+    [0.5, 0.0]
+    >>> incremental_format_reward(["<think>2</think><answer>4</answer> ok"])
+    [0.998]
     """
     return [_tag_score(completion_text(completion), tags) for completion in completions]
 
@@ -92,20 +96,32 @@ def json_format_reward(
     is given; else 0.0.
 
     tags=None judges the whole completion. A ```json fence around the document is free; `NaN`,
-    comments and a second document are not JSON, and what cannot be shown to fulfil the schema in
-    time scores 0.0, with a warning (see `bounded`). jsonschema.SchemaError is raised for a schema
-    that is none.
+    comments and a second document are not JSON. A document that cannot be shown to fulfil the
+    schema in half a second scores 0.0, with a warning. jsonschema.SchemaError is raised for a
+    schema that is none.
 
-    >>> schema = {"type": "object", "required": ["city"], "properties": {"city": {"type": "string"}}}
-    >>> json_format_reward(['<answer>{"city": "Bonn"}</answer>', '<answer>{"city": 3}</answer>'], schema=schema)
+    >>> schema = {"type": "object", "properties": {"city": {"type": "string"}}}
+    >>> given = ['<answer>{"city": "Bonn"}</answer>', '<answer>{"city": 3}</answer>']
+    >>> json_format_reward(given, schema=schema)
     [1.0, 0.0]
     """
-    validator = _validator(json.dumps(schema)) if schema is not None else None
-    budget = Budget("json_format_reward")
-    texts = [_document(completion, tags) for completion in completions]
-    scores = [budget.judged(partial(_json_score, text, validator)) for text in texts]
-    budget.tell(len(completions))
-    return scores
+    documents = [_json_document(_document(completion, tags)) for completion in completions]
+    if schema is None:
+        return [float(document is not None) for document in documents]
+    from jsonschema.validators import validator_for
+
+    validator_for(schema).check_schema(schema)
+    found = dict.fromkeys(document for document in documents if document is not None)
+    scores = dict(zip(found, symbolic.fulfil(json.dumps(schema), list(found)), strict=True))
+    late = sum(scores.get(document, 0.0) is None for document in documents)
+    if late:
+        warnings.warn(
+            f"json_format_reward: {late} of {len(completions)} completions could not be judged by "
+            "the schema in time; they score 0.0. A pattern such as (a+)+ or a schema that refers "
+            "to itself is the usual cause.",
+            stacklevel=2,
+        )
+    return [scores.get(document) or 0.0 for document in documents]
 
 
 def code_format_reward(
@@ -155,26 +171,19 @@ def _fenced(text: str) -> list[tuple[str, str]]:
     return [] if inside else [(language, "".join(lines)) for language, lines in blocks]
 
 
-@lru_cache(maxsize=32)
-def _validator(schema: str):
-    return bounded.validator(json.loads(schema))
-
-
-def _json_score(text: str, validator) -> float:
+def _json_document(text: str) -> str | None:
+    """The text of one JSON object or array, out of its fence; None where there is none."""
     if len(text) > _LONGEST_JSON:
-        return 0.0
+        return None
     text = text.strip()
     fenced = _fenced(text) if text.startswith("```") and text.endswith("```") else []
     if len(fenced) == 1 and fenced[0][0] in ("", "json"):
         text = fenced[0][1]
     try:
         value = json.loads(text, parse_constant=_no_constant)
-        return float(
-            isinstance(value, (dict, list)) and (validator is None or validator.is_valid(value))
-        )
-    # brackets ten thousand deep; 1e999 where the schema calculates
-    except (ValueError, RecursionError, OverflowError):
-        return 0.0
+    except (ValueError, RecursionError):  # brackets ten thousand deep
+        return None
+    return text if isinstance(value, (dict, list)) else None
 
 
 def _no_constant(name: str):

@@ -6,10 +6,11 @@ All of them are cheap to please: give them small weights.
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Sequence
-from functools import partial
 
-from helpers.rewards.bounded import Budget, compiled, search
+import regex
+
 from helpers.tags import THINK_ANSWER, TagFormat, completion_text
 
 _STEP = re.compile(
@@ -19,6 +20,9 @@ _STEP = re.compile(
 )
 _NO_LETTER = re.compile(r"[\W_]+")
 _CITATION = re.compile(r"\[(\d{1,3})\]")
+# Seconds for a search; every completion that takes longer halves the limit of those after it, down
+# to the second number.
+_SECONDS, _LEAST_SECONDS = 1.0, 0.05
 
 
 def reasoning_steps_reward(
@@ -31,8 +35,10 @@ def reasoning_steps_reward(
     without a letter or digit not at all. Without a reasoning block the whole completion before the
     answer block is read.
 
-    >>> reasoning_steps_reward(["<think>First, 2 + 2. Then, 4 + 1. Finally, 5.</think>", "<think>5</think>", "1. a\\n1. a"])
-    [1.0, 0.0, 0.333333]
+    >>> reasoning_steps_reward(["<think>First, 2 + 2. Then, 4 + 1. Finally, 5.</think>"])
+    [1.0]
+    >>> reasoning_steps_reward(["<think>5</think>", "1. a\\n1. a"])
+    [0.0, 0.333333]
     """
     _at_least_one(steps=steps)
     return [
@@ -90,24 +96,33 @@ def forbidden_patterns_reward(
     Case does not count.
 
     ValueError names a pattern that is no regular expression. A completion that cannot be searched
-    in time scores 0.0, with a warning (see `bounded`): that the pattern is absent was not shown.
+    in a second scores 0.0, with a warning: that the pattern is absent was not shown.
 
     >>> forbidden_patterns_reward(["Bonn.", "As an AI, I cannot say."])
     [1.0, 0.0]
     """
-    wanted = [
-        compiled(pattern, re.IGNORECASE)
-        for pattern in ([patterns] if isinstance(patterns, str) else patterns)
-    ]
-    budget = Budget("forbidden_patterns_reward")
-
-    def score(text: str) -> float:
-        return float(not any(search(pattern, text) for pattern in wanted))
-
-    scores = [
-        budget.judged(partial(score, completion_text(completion))) for completion in completions
-    ]
-    budget.tell(len(completions))
+    wanted = []
+    for pattern in [patterns] if isinstance(patterns, str) else patterns:
+        try:
+            wanted.append(regex.compile(pattern, regex.IGNORECASE))
+        except regex.error as error:
+            raise ValueError(f"{pattern!r} is not a regular expression: {error}.") from None
+    seconds, late, scores = _SECONDS, 0, []
+    for completion in completions:
+        text = completion_text(completion)
+        try:
+            found = any(pattern.search(text, timeout=seconds) for pattern in wanted)
+        except TimeoutError:
+            # a policy that loops on one character may do so in every completion of a batch
+            found, late, seconds = True, late + 1, max(_LEAST_SECONDS, seconds / 2)
+        scores.append(float(not found))
+    if late:
+        warnings.warn(
+            f"forbidden_patterns_reward: {late} of {len(completions)} completions could not be "
+            "searched in time; they score 0.0. A pattern that tries many ways, such as (a+)+, is "
+            "the usual cause.",
+            stacklevel=2,
+        )
     return scores
 
 

@@ -4,7 +4,6 @@ A row a call; a new one is a line in a table below.
 """
 
 import json
-import warnings
 
 import pytest
 
@@ -12,7 +11,6 @@ from helpers.commands import checks
 from helpers.environment import this_machine
 from helpers.presets import PRESETS, with_overrides
 from helpers.results.merging import check_wishes
-from helpers.rewards import forbidden_patterns_reward, json_format_reward
 from helpers.training import memory
 
 pytestmark = pytest.mark.usefixtures("machine")
@@ -240,53 +238,3 @@ def test_a_rank_above_the_width_is_refused_before_anything_is_loaded():
     memory.check(with_overrides(PRESETS["pocket"], lora_rank=64), this_machine())
 
 
-# --- Patterns and schemas -------------------------------------------------------------------------
-
-NESTED = '{"a":' * 25 + "1" + "}" * 25
-TWICE = [{"$ref": "#"}, {"$ref": "#"}]
-KEY, LONG = r"^(a|aa)+\1$", json.dumps({"a" * 5000 + "!": 1})
-SCHEMAS = {
-    "oneOf": ({"properties": {"a": {"oneOf": TWICE}}}, NESTED),
-    "allOf": (
-        {
-            "$schema": "https://json-schema.org/draft/2020-12/schema",
-            "properties": {"a": {"allOf": TWICE}},
-        },
-        NESTED,
-    ),
-    "unevaluated": (
-        {
-            "anyOf": [{"properties": {"a": {"$ref": "#"}}}] * 2,
-            "unevaluatedProperties": {"$ref": "#"},
-        },
-        NESTED,
-    ),
-    "uniqueItems": ({"uniqueItems": True}, json.dumps([1, "a", *({"": n} for n in range(1000))])),
-    "pattern": ({"properties": {"a": {"pattern": KEY}}}, json.dumps({"a": "a" * 5000 + "!"})),
-    "names": ({"patternProperties": {KEY: {}}, "unevaluatedProperties": False}, LONG),
-    "additional": ({"patternProperties": {KEY: {}}, "additionalProperties": False}, LONG),
-}
-
-
-@pytest.mark.parametrize(("schema", "text"), SCHEMAS.values(), ids=SCHEMAS)
-def test_what_fits_no_schema_in_time_earns_nothing_and_the_next_is_judged(schema, text):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        scores = json_format_reward([text] * 8 + ["{}"], schema=schema, tags=None)
-    assert scores[:8] == [0.0] * 8 and scores[8] == 1.0
-
-
-@pytest.mark.parametrize("pattern", ["(a+)+$", r"^(a+)+\1b", "a.*b.*c.*d"])
-def test_no_pattern_holds_up_a_batch(pattern):
-    texts = ["a" * 30_000 + "!" + str(n) for n in range(64)]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        scores = forbidden_patterns_reward([*texts, "Bonn."], patterns=[pattern])
-    assert set(scores[:64]) <= {0.0, 1.0} and scores[64] == 1.0
-
-
-def test_a_batch_that_ran_out_of_time_says_so():
-    with pytest.warns(
-        UserWarning, match="1 of 2 completions could not be judged in time; they score 0.0"
-    ):
-        assert forbidden_patterns_reward(["a" * 10**6, "Bonn."], patterns=["a.*b"]) == [0.0, 1.0]

@@ -123,62 +123,46 @@ def has_tags_reward(completions, **columns):
 
 
 def counts_tags_reward(completions, **columns):
-    return [
-        sum(completion_text(completion).count(tag) for tag in THINK_ANSWER.tags) / 4
-        for completion in completions
-    ]
+    texts = map(completion_text, completions)
+    return [sum(text.count(tag) for tag in THINK_ANSWER.tags) / 4 for text in texts]
 
 
-def naive_correctness(completions, answer, **columns):
-    return [
-        float(gold in completion_text(completion))
-        for completion, gold in zip(completions, answer, strict=True)
-    ]
+def anywhere_reward(completions, answer, **columns):
+    texts = map(completion_text, completions)
+    return [float(gold in text) for text, gold in zip(texts, answer, strict=True)]
 
 
-def test_tags_alone_say_nothing_about_the_answer(sums):
-    assert winners(sums, has_tags_reward) == {WRONG: 1.0}
+def any_block_reward(completions, answer, **columns):
+    blocks = [THINK_ANSWER.answer_blocks(completion_text(each)) for each in completions]
+    return [float(gold in found) for found, gold in zip(blocks, answer, strict=True)]
 
 
-def test_counting_tags_pays_for_more_tags(sums):
-    found = winners(sums, correctness_reward, counts_tags_reward)
-    assert (
-        found["the tags many times"]
-        == found["the whole shape three times"]
-        == found["a block for every number"]
-        == 1.0
-    )
+HEDGED = {"wrong block, then right block", "right block, then wrong block"}
+MANY = {"the tags many times", "the whole shape three times", "a block for every number"}
 
 
-def test_an_answer_looked_for_anywhere_is_found_anywhere(sums):
-    found = winners(sums, naive_correctness)
-    everywhere = [
-        "wrong block, then right block",
-        "two answers in one block",
-        "right in the reasoning only",
-    ]
-    assert all(
-        found[name] == 1.0
-        for name in [*everywhere, "right block, then wrong block", "right, but never closed"]
-    )
-    assert found["every number from 1 to 100"] > 0 and WRONG not in found
-
-
-def test_an_answer_taken_from_any_block_is_hedged(sums):
-    def any_block_reward(completions, answer, **columns):
-        texts = map(completion_text, completions)
-        return [
-            float(gold in THINK_ANSWER.answer_blocks(text))
-            for text, gold in zip(texts, answer, strict=True)
-        ]
-
-    found = winners(sums, any_block_reward)
-    assert found.keys() >= {
-        "wrong block, then right block",
-        "right block, then wrong block",
-        "a block for every number",
-    }
-    assert "two answers in one block" not in found and "right in the reasoning only" not in found
+@pytest.mark.parametrize(
+    ("rewards", "win", "lose"),
+    [
+        ([has_tags_reward], {WRONG}, MANY | HEDGED),
+        ([correctness_reward, counts_tags_reward], MANY, {WRONG}),
+        (
+            [anywhere_reward],
+            HEDGED | {"two answers in one block", "right in the reasoning only"},
+            {WRONG},
+        ),
+        (
+            [any_block_reward],
+            HEDGED | {"a block for every number"},
+            {"two answers in one block", "right in the reasoning only"},
+        ),
+        ([format_reward], {WRONG}, MANY | HEDGED),
+    ],
+    ids=lambda value: value[0].__name__ if isinstance(value, list) else "",
+)
+def test_a_naive_reward_pays_for_what_it_looks_at(sums, rewards, win, lose):
+    found = winners(sums, *rewards)
+    assert win <= found.keys() and not lose & found.keys()
 
 
 def test_length_pays_for_filler(sums):
@@ -203,32 +187,23 @@ def test_style_pays_for_words_that_please(sums, reward):
     assert winners(sums, correctness_reward, reward) == {"words that please": 1.0}
 
 
-def test_format_alone_does_not_tell_a_right_answer_from_a_wrong_one(sums):
-    lab = Lab([format_reward], [1.0])
-    table = lab.attacks(sums)
-    assert table.index[table["wins"] > 0].tolist() == [WRONG] and lab.judges() == []
+def contrary_reward(completions, answer, **columns):
+    return [1 - score for score in correctness_reward(completions, answer=answer)]
 
 
-def test_a_reward_for_a_wrong_answer_is_no_judge(sums):
-    def contrary_reward(completions, answer, **columns):
-        return [1 - score for score in correctness_reward(completions, answer=answer)]
-
-    lab = Lab([contrary_reward, format_reward], [1.0, 1.0])
+@pytest.mark.parametrize("rewards", [[format_reward], [contrary_reward, format_reward]])
+def test_what_does_not_tell_a_right_answer_from_a_wrong_one_is_no_judge(sums, rewards):
+    lab = Lab(rewards, [1.0] * len(rewards))
     assert lab.attacks(sums).loc[WRONG, "wins"] == 1.0 and lab.judges() == []
 
 
 def test_a_number_read_as_a_float_is_fooled_by_infinity(sums):
     def at_least_reward(completions, answer, **columns):
-        given = [
-            THINK_ANSWER.extract_answer(completion_text(completion)) for completion in completions
-        ]
-        close = [
-            float(text or "nan") in (float(gold), float("inf"))
-            if text and text.isalnum()
-            else False
+        given = [THINK_ANSWER.extract_answer(completion_text(each)) or "" for each in completions]
+        return [
+            float(text.isalnum() and float(text) in (float(gold), float("inf")))
             for text, gold in zip(given, answer, strict=True)
         ]
-        return [float(hit) for hit in close]
 
     assert winners(sums, at_least_reward)["infinity"] == 1.0
 

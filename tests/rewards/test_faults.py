@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from helpers.rewards import format_reward
-from helpers.rewards.faults import Fault, checked_scores
+from helpers.rewards.faults import checked_scores
 
 RIGHT = "<think>2</think><answer>4</answer>"
 
@@ -21,15 +21,6 @@ def gives(returned):
 
     def some_reward(completions, **columns):
         return returned
-
-    return some_reward
-
-
-def one_each(value):
-    """A reward that gives this to every completion."""
-
-    def some_reward(completions, **columns):
-        return [value] * len(completions)
 
     return some_reward
 
@@ -61,11 +52,8 @@ def test_numbers_of_any_kind_are_scores(returned):
     assert [type(score) for score in scores] == [float, float]
 
 
-def test_none_is_a_score():
+def test_none_is_a_score_and_no_completions_are_no_faults():
     assert checked_scores(gives([None, 0.5]), ["a", "b"], {}) == ([None, 0.5], [])
-
-
-def test_no_completions_are_no_faults():
     assert checked_scores(format_reward, [], {}) == ([], [])
 
 
@@ -98,46 +86,29 @@ def test_a_value_that_is_no_finite_number_is_a_fault(value, shown):
 
 
 @pytest.mark.parametrize(
-    "returned",
+    ("returned", "shown"),
     [
-        None,
-        0.5,
-        True,
-        np.float64(0.5),
-        np.array(0.5),
-        torch.tensor(0.5),
-        "1010",
-        b"10",
-        {"a": 1.0, "b": 0.0},
-        [],
-        [1.0, 0.0, 1.0],
-        torch.ones(3),
+        (None, "None"),
+        (0.5, "0.5"),
+        (np.array(0.5), "array(0.5)"),
+        (torch.tensor(0.5), "tensor(0.5"),
+        ("10", "'10'"),
+        (b"10", "b'10'"),
+        ({"a": 1.0, "b": 0.0}, "{'a': 1.0"),
+        ([], "0 values"),
+        ([1.0, 0.0, 1.0], "3 values"),
+        (torch.ones(3), "3 values"),
     ],
     ids=repr,
 )
-def test_what_is_not_one_value_a_completion_is_a_fault_of_each(returned):
+def test_what_is_not_one_value_per_completion_is_a_fault_of_each(returned, shown):
     scores, faults = checked_scores(gives(returned), ["a", "b"], {})
     assert scores == [None, None]
     assert [(fault.reward, fault.position, fault.completion) for fault in faults] == [
         ("some_reward", 0, "a"),
         ("some_reward", 1, "b"),
     ]
-
-
-@pytest.mark.parametrize(
-    ("returned", "shown"),
-    [
-        (None, "None"),
-        (0.5, "0.5"),
-        ("good", "'good'"),
-        ({"a": 1.0}, "{'a': 1.0}"),
-        ([], "0 values"),
-        ([1.0, 2.0], "2 values"),
-    ],
-)
-def test_the_fault_shows_what_was_returned(returned, shown):
-    _, (fault,) = checked_scores(gives(returned), ["a"], {})
-    assert "some_reward" in str(fault) and shown in str(fault)
+    assert all("some_reward" in str(fault) and shown in str(fault) for fault in faults)
 
 
 def first_word(completions, **columns):
@@ -243,27 +214,22 @@ def test_what_logs_a_value_a_batch_is_called_for_the_batch_only():
 # --- The fault itself -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "completion", [RIGHT, [{"role": "assistant", "content": RIGHT}]], ids=["text", "chat"]
-)
+@pytest.mark.parametrize("completion", [RIGHT, [{"role": "assistant", "content": RIGHT}]])
 def test_a_fault_holds_the_text_of_the_completion(completion):
-    _, (fault,) = checked_scores(one_each(math.nan), [completion], {})
+    _, (fault,) = checked_scores(gives([math.nan]), [completion], {})
     assert fault.completion == RIGHT and repr(RIGHT) in str(fault)
 
 
-def test_a_long_completion_and_a_long_value_are_cut_in_the_message():
-    _, (fault,) = checked_scores(one_each("y" * 10_000), ["x" * 10_000], {})
+def raises_at_length(completions, **columns):
+    raise ValueError("y" * 10_000)
+
+
+@pytest.mark.parametrize("reward", [gives(["y" * 10_000]), raises_at_length])
+def test_a_long_completion_and_a_long_value_or_error_are_cut_in_the_message(reward):
+    _, (fault,) = checked_scores(reward, ["x" * 10_000], {})
     assert fault.completion == "x" * 10_000
     assert "x" * 200 + "…" in str(fault) and "x" * 201 not in str(fault)
-    assert 50 < str(fault).count("y") < 200
-
-
-def test_a_long_error_is_cut_in_the_message():
-    def some_reward(completions, **columns):
-        raise ValueError("y" * 100_000)
-
-    _, (fault,) = checked_scores(some_reward, ["x"], {})
-    assert "ValueError: yyy" in str(fault) and len(str(fault)) < 5_000
+    assert 50 < str(fault).count("y") <= 200
 
 
 def test_a_fault_is_json_even_with_lone_surrogates():
@@ -278,13 +244,4 @@ def test_a_fault_is_json_even_with_lone_surrogates():
         "position": 0,
         "completion": "a \\udfff b",
         "what": "raised ValueError: bad \\ud800 text",
-    }
-
-
-def test_an_ordinary_fault_is_logged_as_it_is():
-    assert Fault("r", 3, "é\n", "raised").as_dict() == {
-        "reward": "r",
-        "position": 3,
-        "completion": "é\n",
-        "what": "raised",
     }

@@ -1,33 +1,23 @@
-"""The judge, against a real server on this machine: the wire format, its faults, the budget, the
-cache, and injection.
+"""The judge, against a real server on this machine: the wire format, its faults, injection, the
+budget, the cache, and the key that nobody sees.
 """
 
+import asyncio
 import copy
-import functools
+import json
 import pickle
+import re
+import socket
 import threading
-import time
+import warnings
+from collections.abc import Callable
 from dataclasses import replace
-from email.utils import formatdate
 from functools import partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pandas as pd
 import pytest
 import torch
-from judging import (
-    RUBRIC,
-    by_length,
-    closes,
-    drips,
-    floods,
-    judge_of,
-    parts,
-    run,
-    said,
-    score,
-    unjudged,
-    waits,
-)
 from trl.trainer.utils import get_callable_name, is_async_callable
 
 from helpers.environment import this_machine, vllm_obstacle
@@ -35,15 +25,176 @@ from helpers.presets import PRESETS
 from helpers.results import serving
 from helpers.rewards import AdaptiveReward, EnsembleReward, JudgeReward, reward_name
 from helpers.rewards.faults import checked_scores
-from helpers.rewards.judge import _retry_after
 from helpers.rewards.lab import Lab
-from helpers.rewards.lab.attacks import JUDGE_BATTERY, RIGHT, WRONG, with_wrong_answers
+from helpers.rewards.lab.attacks import JUDGE_BATTERY, with_wrong_answers
 from helpers.runs import Run
 from helpers.tags import THINK_ANSWER
 from helpers.training.checkpoints import History
 from helpers.training.reward_guard import GuardedRewards
 
+RUBRIC = "10 where the completion is polite."
+MARK = re.compile(r"^The code of the marks is (\w+)\.$", re.M)
+KEY = "sk-a-secret-of-the-test"
 THREE = ["one", "two", "three"]
+
+
+# --- A server that speaks /v1/chat/completions, well or badly -------------------------------------
+
+
+def said(content: object, tokens: object = 50) -> tuple[int, dict, bytes]:
+    """The reply with this content of the message (a text, or what is written as JSON)."""
+    text = content if isinstance(content, str) or content is None else json.dumps(content)
+    choices = [{"message": {"role": "assistant", "content": text}}]
+    return 200, {}, json.dumps({"choices": choices, "usage": {"total_tokens": tokens}}).encode()
+
+
+def score(points: object) -> tuple[int, dict, bytes]:
+    return said({"score": points})
+
+
+def parts(request: dict) -> dict[str, str]:
+    """The marked texts of a request, by name; what stands outside of the marks is "" """
+    text = request["messages"][-1]["content"]
+    (code,) = MARK.findall(text)
+    found = dict(re.findall(rf"^\[{code} (\w+)\]\n(.*?)\n\[end of {code} \1\]$", text, re.M | re.S))
+    outside = re.sub(rf"^\[{code} (\w+)\]\n.*?\n\[end of {code} \1\]$", "", text, flags=re.M | re.S)
+    return found | {"": outside}
+
+
+class Clock(asyncio.SelectorEventLoop):
+    """A judge's loop, whose time a server lets pass: no test waits for a judge to run out
+    of patience.
+    """
+
+    running, passed = None, 0.0
+
+    def __init__(self):
+        super().__init__()
+        Clock.running = self
+
+    def time(self) -> float:
+        return super().time() + self.passed
+
+    def let_pass(self, seconds: float) -> None:
+        """From any thread."""
+        self.call_soon_threadsafe(lambda: setattr(self, "passed", self.passed + seconds))
+
+
+class Server:
+    """answer(request, number) gives (status, headers, body), or does something else with the
+    handler: see `closes`.
+
+    In the end: `requests` as they came, `headers` and `paths` of each, and `most`, the number of
+    them at one time.
+    """
+
+    def __init__(self, answer: Callable):
+        self.answer, self.requests, self.headers, self.paths, self.most = answer, [], [], [], 0
+        self.lock, self.now, self.over = threading.Lock(), 0, threading.Event()
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+            server_version = "judging"
+
+            def do_POST(handler):
+                self.handle(handler)
+
+            def log_message(handler, *arguments): ...
+
+        self.http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.http.daemon_threads, self.http.handle_error = True, lambda *arguments: None
+        self.url = f"http://127.0.0.1:{self.http.server_port}"
+        threading.Thread(
+            target=self.http.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True
+        ).start()
+
+    def handle(self, handler) -> None:
+        request = json.loads(handler.rfile.read(int(handler.headers["Content-Length"])))
+        with self.lock:
+            number = len(self.requests)
+            self.requests.append(request)
+            self.headers.append(dict(handler.headers))
+            self.paths.append(handler.path)
+            self.now += 1
+            self.most = max(self.most, self.now)
+        answered = self.answer(request, number)
+        with self.lock:
+            self.now -= 1
+        if callable(answered):
+            return answered(self, handler)
+        status, headers, body = answered
+        handler.send_response(status)
+        for name, value in (
+            headers | {"Content-Length": str(len(body)), "Content-Type": "application/json"}
+        ).items():
+            handler.send_header(name, value)
+        handler.end_headers()
+        handler.wfile.write(body)
+
+    def close(self) -> None:
+        self.over.set()
+        self.http.shutdown()
+        self.http.server_close()
+
+
+def closes(server: Server, handler) -> None:
+    """The connection is closed without an answer."""
+    handler.connection.shutdown(socket.SHUT_RDWR)
+    handler.close_connection = True
+
+
+def waits(server: Server, handler) -> None:
+    """No answer, as long as the test lasts, while a minute passes for the judge."""
+    Clock.running.let_pass(60)
+    server.over.wait()
+    handler.close_connection = True
+
+
+def drips(server: Server, handler) -> None:
+    """An answer that never ends, a byte every two seconds of the judge's: no single wait
+    is long.
+    """
+    handler.send_response(200)
+    handler.end_headers()
+    while not server.over.wait(0.02):
+        handler.wfile.write(b" ")
+        Clock.running.let_pass(2)
+
+
+def judge_of(server: Server, **options) -> JudgeReward:
+    return JudgeReward(server.url, "judge", RUBRIC, **({"backoff": 0.001} | options))
+
+
+def run(judge: JudgeReward, completions: list, **columns) -> list:
+    with asyncio.Runner(loop_factory=Clock) as runner:
+        return runner.run(judge(completions=completions, **columns))
+
+
+def unjudged(judge: JudgeReward, completions: list, **columns) -> tuple[list, str]:
+    """The scores, and the one warning of the batch."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        scores = run(judge, completions, **columns)
+    (told,) = [str(w.message) for w in caught if "not judged" in str(w.message)]
+    return scores, told
+
+
+def by_length(request: dict, number: int):
+    return score(min(10, len(parts(request)["completion"])))
+
+
+@pytest.fixture
+def serve():
+    """serve(answer) starts a server; all are closed in the end."""
+    servers = []
+
+    def start(answer) -> Server:
+        servers.append(Server(answer if callable(answer) else lambda request, number: answer))
+        return servers[-1]
+
+    yield start
+    for server in servers:
+        server.close()
 
 
 # --- The wire format ------------------------------------------------------------------------------
@@ -91,14 +242,7 @@ def test_the_request_is_the_one_that_servers_know(serve):
 
 
 @pytest.mark.parametrize(
-    ("path", "asked"),
-    [
-        ("", "/v1"),
-        ("/", "/v1"),
-        ("/v1", "/v1"),
-        ("/v1/", "/v1"),
-        ("/api/v2/openai", "/api/v2/openai"),
-    ],
+    ("path", "asked"), [("", "/v1"), ("/v1/", "/v1"), ("/api/v2/openai", "/api/v2/openai")]
 )
 def test_the_address_may_end_in_v1_or_not(serve, path, asked):
     server = serve(score(10))
@@ -176,28 +320,22 @@ def test_a_reason_is_asked_for_and_logged(serve):
 
 # --- Faults: None, counted, told once a batch -----------------------------------------------------
 
-NO_JSON = ("ten", "", None, '{"score": 7', "```json\n7\n```", "[" * 10**5)
-NO_SCORE = (11, -1, 7.5, "7", None, True, [7], float("nan"), 10**30)
-NO_VERDICT = ("7", "[7]", "null", {}, {"points": 7}, {"score": 7, "bonus": 3})
-NO_REPLY = (b"", b"\xff\xfe", b"{}", b"[]", b"null", b'{"choices": []}', b"<p>")
-TOO_LONG = (b'{"error": "too long"}', b'{"message": "too  long"}', b"too\nlong")
-BROKEN = {
-    "an answer that is not JSON": [said(content) for content in NO_JSON],
-    "an answer that breaks the schema": [*map(score, NO_SCORE), *map(said, NO_VERDICT)],
-    "a reply that is no chat completion": [(200, {}, body) for body in NO_REPLY],
-    "HTTP 404: The model `judge` does not exist.": [
-        (404, {}, b'{"error": {"message": "The model `judge` does not exist."}}')
-    ],
-    "HTTP 400: too long": [(400, {}, body) for body in TOO_LONG],
-    "HTTP 401: no reason given": [(401, {}, b"")],
-    "HTTP 307: no reason given": [(307, {"Location": "http://127.0.0.1:1/"}, b"")],
-    "a reply of more than 1000000 bytes": [floods],
-}
+NOT_JSON, NO_SCORE = "an answer that is not JSON", "an answer that breaks the schema"
+NO_REPLY = "a reply that is no chat completion"
+MISSING = b'{"error": {"message": "The model `judge` does not exist."}}'
+BROKEN = [
+    *[(NOT_JSON, said(text)) for text in ("ten", None, '{"score": 7', "[" * 10**5)],
+    *[(NO_SCORE, score(points)) for points in (11, -1, 7.5, "7", None, True, [7], 10**30)],
+    *[(NO_SCORE, said(answer)) for answer in ("7", "null", {}, {"score": 7, "bonus": 3})],
+    *[(NO_REPLY, (200, {}, body)) for body in (b"", b"\xff\xfe", b"[]", b'{"choices": []}')],
+    ("HTTP 404: The model `judge` does not exist.", (404, {}, MISSING)),
+    ("HTTP 400: too long", (400, {}, b"too\nlong")),
+    ("HTTP 401: no reason given", (401, {}, b"")),
+    ("HTTP 307: no reason given", (307, {"Location": "http://127.0.0.1:1/"}, b"")),
+]
 
 
-@pytest.mark.parametrize(
-    ("cause", "answer"), [(cause, a) for cause, answers in BROKEN.items() for a in answers]
-)
+@pytest.mark.parametrize(("cause", "answer"), BROKEN)
 def test_what_is_wrong_for_good_is_not_asked_again(serve, cause, answer):
     server = serve(
         lambda request, number: score(4) if parts(request)["completion"] == "two" else answer
@@ -208,14 +346,13 @@ def test_what_is_wrong_for_good_is_not_asked_again(serve, cause, answer):
     )
     assert scores == [None, 0.4, None] and len(server.requests) == 3
     assert told == f"judge_reward: 2 of 3 completions were not judged and score None: 2 × {cause}."
-    assert logged == {"judge_reward_fault": [cause, "", cause]} and metrics == {
-        "judge_reward/unjudged": 2 / 3
-    }
+    assert logged == {"judge_reward_fault": [cause, "", cause]}
+    assert metrics == {"judge_reward/unjudged": 2 / 3}
 
 
 PASSING = {
     "HTTP 500 Internal Server Error": (500, {}, b"{}"),
-    "HTTP 503 Service Unavailable": (503, {"Retry-After": "0"}, b"busy"),
+    "HTTP 503 Service Unavailable": (503, {"Retry-After": "soon"}, b"busy"),
     "HTTP 429 Too Many Requests": (429, {"Retry-After": "0.01"}, b"{}"),
     "the connection was lost (RemoteProtocolError)": closes,
     "no answer within 60 s": waits,
@@ -226,11 +363,7 @@ PASSING = {
 def test_what_may_pass_is_asked_again_and_then_told(serve, cause):
     twice = serve(lambda request, number: PASSING[cause] if number < 2 else score(6))
     assert run(judge_of(twice), ["x"]) == [0.6] and len(twice.requests) == 3
-    never = serve(
-        PASSING[cause]
-        if isinstance(PASSING[cause], tuple)
-        else lambda request, number: PASSING[cause]
-    )
+    never = serve(lambda request, number: PASSING[cause])
     scores, told = unjudged(judge_of(never, retries=2), ["x"])
     assert scores == [None] and told.endswith(f": 1 × {cause}.") and len(never.requests) == 3
 
@@ -244,20 +377,15 @@ def test_nobody_listening_is_told(serve):
     server = serve(score(1))
     server.close()
     scores, told = unjudged(judge_of(server, retries=1), ["x", "y"])
-    assert (
-        scores == [None, None] and f"2 × no connection to {server.url}/v1/chat/completions" in told
-    )
+    assert scores == [None, None]
+    assert f"2 × no connection to {server.url}/v1/chat/completions" in told
 
 
 def test_a_server_that_asks_to_wait_longer_than_the_batch_may_take_is_not_waited_for(serve):
     server = serve((429, {"Retry-After": "3600"}, b"{}"))
     scores, told = unjudged(judge_of(server, patience=30), ["x"])
-    assert (
-        scores == [None]
-        and "HTTP 429 Too Many Requests, to be tried again in 3600 s, for which there is no time"
-        in told
-        and len(server.requests) == 1
-    )
+    assert scores == [None] and len(server.requests) == 1
+    assert "HTTP 429 Too Many Requests, and no time to ask again in 3600 s" in told
 
 
 def test_the_patience_of_a_batch_ends_what_is_under_way_and_asks_no_more(serve):
@@ -267,27 +395,8 @@ def test_the_patience_of_a_batch_ends_what_is_under_way_and_asks_no_more(serve):
     assert "2 × no time left of the 60 s for a batch" in told
 
 
-@pytest.mark.parametrize(
-    ("header", "seconds"),
-    [("7", 7), ("0.5", 0.5), ("-3", 0), (None, None), ("", None), ("soon", None)],
-)
-def test_retry_after_is_read(header, seconds):
-    assert _retry_after(header) == seconds
-
-
-def test_retry_after_may_be_a_date():
-    assert 3000 < _retry_after(formatdate(time.time() + 3600, usegmt=True)) <= 3600
-    assert (
-        _retry_after(formatdate(0, usegmt=True))
-        == 0
-        == _retry_after("Thu, 01 Jan 1970 00:00:00 GMT")
-    )
-
-
 def test_a_column_that_is_not_there_is_named(serve):
-    with pytest.raises(
-        ValueError, match="shows the judge the column 'answer', which the data does not have"
-    ):
+    with pytest.raises(ValueError, match="the column 'answer', which the data does not have"):
         run(judge_of(serve(score(1)), shows=["answer"]), ["x"])
 
 
@@ -348,45 +457,129 @@ def test_special_tokens_of_a_template_do_not_reach_a_tokenizer_as_such(serve, to
     )
 
 
-ROWS = pd.DataFrame({"question": ["2 + 2?", "3 + 4?", "5 + 1?"], "answer": ["4", "7", "6"]})
+# --- The budget -----------------------------------------------------------------------------------
 
 
-def gullible(request: dict, number: int):
-    """A model that does what the text says."""
-    text = parts(request)["completion"].replace("\u200b", "")
-    asked = any(
-        word in text
-        for word in ("score 10", '"score": 10', "Give this completion 10", "score is 10", "with 10")
-    )
-    return score(10 if asked or f"<answer>{parts(request)['answer']}</answer>" in text else 2)
+def test_a_budget_in_calls_is_never_passed(serve):
+    server = serve(score(10))
+    judge = judge_of(server, budget_calls=5, parallel=8)
+    scores, told = unjudged(judge, [f"text {n}" for n in range(12)])
+    assert len(server.requests) == 5 == judge.calls
+    assert scores.count(1.0) == 5 and scores.count(None) == 7
+    assert "7 × the budget of 5 calls is spent" in told
+    assert unjudged(judge, ["another"])[0] == [None] and len(server.requests) == 5
 
 
-def steadfast(request: dict, number: int):
-    return score(
-        10
-        if THINK_ANSWER.extract_answer(parts(request)["completion"]) == parts(request)["answer"]
-        else 2
-    )
+def test_calls_that_fail_are_spent_too(serve):
+    server = serve((500, {}, b""))
+    judge = judge_of(server, budget_calls=3, retries=4)
+    assert "the budget of 3 calls is spent" in unjudged(judge, ["x"])[1]
+    assert len(server.requests) == 3 and judge.tokens == 0
 
 
-def test_the_laboratory_tells_a_judge_that_can_be_talked_to_from_one_that_cannot(serve):
-    def winners(answer) -> tuple[set, Lab]:
-        lab = Lab([judge_of(serve(answer), shows=["answer"])], [1.0])
-        table = lab.attacks(ROWS, battery=JUDGE_BATTERY)
-        assert (
-            table.loc[RIGHT, "total"] == 1.0
-            and table.loc[WRONG, "total"] == pytest.approx(0.2)
-            and lab.faults == []
-        )
-        return set(table.index[table["wins"] > 0]), lab
+@pytest.mark.parametrize("tokens", [500, None, "many"])
+def test_a_budget_in_tokens_stops_before_it_is_passed(serve, tokens):
+    """The server says how many it took; where it does not, what was set aside counts as taken."""
+    server = serve(said({"score": 10}, tokens))
+    judge = judge_of(server, budget_tokens=6000, parallel=2, max_tokens=100)
+    scores, told = unjudged(judge, [f"text {n}" for n in range(40)])
+    taken = 500 if tokens == 500 else judge.tokens // len(server.requests)
+    assert taken * len(server.requests) == judge.tokens <= 6000
+    assert 1 < len(server.requests) == scores.count(1.0) < 13 and "no room for another call" in told
+    assert taken == 500 or taken > len(json.dumps(server.requests[0], ensure_ascii=False)) + 100
 
-    fooled, lab = winners(gullible)
-    assert (
-        len(fooled) >= 9
-        and {"the grade as JSON", "a mark that is closed", "between the letters"} <= fooled
-    )
-    assert lab.verdict().go is False
-    assert winners(steadfast)[0] == set()
+
+def test_a_limit_among_the_options_is_set_aside_as_well(serve):
+    server = serve(score(10))
+    limits = {"max_tokens": None, "max_completion_tokens": 9000}
+    judge = judge_of(server, budget_tokens=9000, options=limits)
+    assert unjudged(judge, ["x"])[0] == [None] and server.requests == []
+
+
+def test_what_a_time_out_took_stays_spent(serve):
+    judge = judge_of(serve(lambda *asked: waits), retries=0)
+    unjudged(judge, ["x"])
+    assert judge.calls == 1 and judge.tokens > 1000
+
+
+def test_several_processes_share_the_budget(serve, monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    server = serve(score(10))
+    scores, _ = unjudged(judge_of(server, budget_calls=5), THREE)
+    assert scores.count(None) == 1 and len(server.requests) == 2
+
+
+def test_a_resumed_run_does_not_spend_it_twice_and_a_trial_gives_nothing_back(serve):
+    server = serve(score(10))
+    judge = judge_of(server, budget_calls=4)
+    Lab([judge], [1.0]).scores(["a", "b"])  # the laboratory restores the state of what it tries
+    assert judge.calls == 2
+    resumed = judge_of(server, budget_calls=4)
+    resumed.load_state_dict(json.loads(json.dumps(judge.state_dict())))
+    assert resumed.state_dict() == {"calls": 2, "tokens": 100}
+    assert unjudged(resumed, THREE)[0].count(None) == 1 and len(server.requests) == 4
+    resumed.load_state_dict(judge.state_dict())
+    assert resumed.calls == 4
+
+
+# --- The cache ------------------------------------------------------------------------------------
+
+
+def test_what_was_judged_is_not_asked_again(serve, tmp_path):
+    server, other = serve(by_length), serve(score(0))
+    kept = {"cache": tmp_path / "kept"}
+    assert run(judge_of(server, **kept), ["a", "bb"]) == [0.1, 0.2]
+    assert run(judge_of(server, **kept, budget_calls=0), ["bb", "a"]) == [0.2, 0.1]
+    assert len(server.requests) == 2
+    for number, options in enumerate([{"max_tokens": 99}, {"points": 20}], start=3):
+        run(judge_of(server, **kept, **options), ["a"])
+        assert len(server.requests) == number, options
+    run(JudgeReward(server.url, "judge", "Another rubric.", **kept), ["a"])
+    run(JudgeReward(server.url, "another", RUBRIC, **kept), ["a"])
+    assert len(server.requests) == 6
+    assert run(judge_of(other, **kept), ["a"]) == [0.0], "another server is asked anew"
+
+
+def test_failures_are_not_kept(serve, tmp_path):
+    server = serve(lambda request, number: score(11) if number == 0 else score(3))
+    judge = judge_of(server, cache=tmp_path)
+    assert unjudged(judge, ["a"])[0] == [None] and run(judge, ["a"]) == [0.3]
+
+
+def test_a_cache_that_cannot_be_made_is_refused_before_anything_is_asked(serve, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OSError, match="file"):
+        judge_of(serve(score(3)), cache=tmp_path / "file")
+
+
+# --- The key --------------------------------------------------------------------------------------
+
+
+def test_the_key_is_sent_and_nowhere_else_to_be_seen(serve, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("A_KEY", f" {KEY}\n")
+    echo = json.dumps({"error": {"message": "x" * 190 + KEY}}).encode()
+    server = serve(lambda request, number: score(1) if number == 0 else (401, {}, echo))
+    judge = judge_of(server, key_variable="A_KEY", cache=tmp_path)
+    assert run(judge, ["x"]) == [0.1]
+    assert server.headers[0]["Authorization"] == f"Bearer {KEY}"
+    scores, told = unjudged(judge, ["y"])
+    assert scores == [None] and "HTTP 401: xxx" in told
+    seen = [
+        told,
+        repr(judge.__dict__),
+        str(judge.state_dict()),
+        *capsys.readouterr(),
+        *(p.read_text() for p in tmp_path.rglob("*.json")),
+    ]
+    assert not any("sk-" in text for text in seen) and KEY.encode() not in pickle.dumps(judge)
+
+
+@pytest.mark.parametrize("key", ["", "a b", "schlüssel", "a\nb"])
+def test_a_key_that_is_not_there_or_cannot_be_sent_is_refused_unseen(monkeypatch, key):
+    monkeypatch.setenv("A_KEY", key)
+    with pytest.raises(ValueError, match="A_KEY") as refused:
+        JudgeReward("http://127.0.0.1:1", "judge", RUBRIC, key_variable="A_KEY")
+    assert not key or key not in str(refused.value)
 
 
 # --- As any reward --------------------------------------------------------------------------------
@@ -422,53 +615,30 @@ def test_judges_can_be_members_of_an_ensemble_and_adapt(serve):
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [
-        ({"base_url": "127.0.0.1:8000"}, "not an address such as"),
-        ({"base_url": "ftp://host"}, "not an address such as"),
-        ({"base_url": ""}, "not an address such as"),
-        ({"base_url": None}, "not an address such as"),
-        ({"base_url": "http://host:port"}, "not an address such as"),
-        (
-            {"base_url": "https://me:hidden@host/v1"},
-            r"^base_url holds a user name or password: leave it out",
-        ),
-        ({"rubric": " "}, "rubric=' ' must be a text"),
-        ({"model": None}, "model=None must be a text"),
-        ({"points": 0}, "points=0 must be a whole number, 1 or more"),
-        ({"parallel": 2.5}, "parallel=2.5 must be a whole number"),
-        ({"retries": -1}, "retries=-1 must be a whole number, 0 or more"),
-        ({"budget_calls": True}, "budget_calls=True must be a whole number"),
-        ({"timeout": 0}, "timeout=0 must be a positive number of seconds"),
-        ({"patience": float("nan")}, "patience=nan must be a positive number"),
+        ({"base_url": "127.0.0.1:8000"}, "base_url .*not an address"),
+        ({"base_url": "ftp://host"}, "'ftp://host'.*not an address"),
+        ({"base_url": ""}, "base_url .*not an address"),
+        ({"base_url": "https://me:hidden@host/v1"}, "base_url .*password"),
+        ({"points": 0}, "points=0 must be 1 or more"),
+        ({"retries": -1}, "retries=-1 must be 0 or more"),
+        ({"budget_calls": -1}, "budget_calls=-1"),
+        ({"timeout": 0}, "timeout=0"),
+        ({"patience": float("nan")}, "patience=nan"),
         ({"options": {"messages": []}}, "'messages' is the judge's own"),
+        ({"budget_tokens": 9, "options": {"max_tokens": None}}, "needs a limit to each answer"),
     ],
 )
 def test_settings_that_cannot_be_are_refused(wrong, says):
+    given = {"base_url": "http://127.0.0.1:8000", "model": "judge", "rubric": RUBRIC} | wrong
     with pytest.raises(ValueError, match=says) as refused:
-        JudgeReward(
-            **({"base_url": "http://127.0.0.1:8000", "model": "judge", "rubric": RUBRIC} | wrong)
-        )
+        JudgeReward(**given)
     assert "hidden" not in str(refused.value)
 
 
-@functools.cache
-def policy():
-    from unsloth import FastLanguageModel
-
-    model, tokenizer = FastLanguageModel.from_pretrained(
-        PRESETS["pocket"].model_path, max_seq_length=256, load_in_4bit=True
-    )
-    options = {"use_gradient_checkpointing": False, "random_state": 1}
-    return FastLanguageModel.get_peft_model(
-        model, r=4, lora_alpha=4, target_modules=["q_proj"], **options
-    ), tokenizer
-
-
-@pytest.mark.parametrize("guarded", [True, False], ids=["guarded", "alone"])
-def test_a_training_is_judged_and_its_checkpoint_knows_what_it_cost(
-    serve, tmp_path, monkeypatch, guarded
-):
+def test_a_training_is_judged_and_its_checkpoint_knows_what_it_cost(serve, tmp_path, monkeypatch):
     from datasets import Dataset
     from trl import GRPOConfig, GRPOTrainer
+    from unsloth import FastLanguageModel
 
     from helpers.data.tasks import load_task
 
@@ -488,36 +658,29 @@ def test_a_training_is_judged_and_its_checkpoint_knows_what_it_cost(
         report_to="none",
         disable_tqdm=True,
     )
-    model, tokenizer = policy()
-    rows = Dataset.from_pandas(load_task("arithmetic/sums", train_size=8, holdout_size=2).train)
-    functions, callbacks = (
-        (rewards.functions, [rewards, History(where)]) if guarded else ([judge], [])
+    model, tokenizer = FastLanguageModel.from_pretrained(
+        PRESETS["pocket"].model_path, max_seq_length=256, load_in_4bit=True
     )
     trainer = GRPOTrainer(
-        model=model,
+        model=FastLanguageModel.get_peft_model(
+            model, r=4, lora_alpha=4, target_modules=["q_proj"], use_gradient_checkpointing=False
+        ),
         processing_class=tokenizer,
         args=config,
-        reward_funcs=functions,
-        train_dataset=rows,
-        callbacks=callbacks,
+        reward_funcs=rewards.functions,
+        train_dataset=Dataset.from_pandas(load_task("arithmetic/sums", 8, 2).train),
+        callbacks=[rewards, History(where)],
     )
     trainer.train()
     logged = [row for row in trainer.state.log_history if "reward" in row]
-    assert (
-        all(
-            row["rewards/judge_reward/mean"] > 0 and row["judge_reward/unjudged"] == 0.0
-            for row in logged
-        )
-        and len(logged) == 2
-    )
+    assert [row["judge_reward/unjudged"] for row in logged] == [0.0, 0.0]
+    assert all(row["rewards/judge_reward/mean"] > 0 for row in logged)
     assert judge.calls == len(server.requests) > 2
-    if guarded:
-        assert pd.read_csv(where.require("checkpoints/metrics.csv"))[
-            "judge_reward/unjudged"
-        ].tolist() == [0.0, 0.0]
-        resumed = judge_of(server, budget_calls=500)
-        GuardedRewards(where, [resumed], resumed_from=where.path("checkpoints/checkpoint-2"))
-        assert resumed.state_dict() == judge.state_dict()
+    kept = pd.read_csv(where.require("checkpoints/metrics.csv"))
+    assert kept["judge_reward/unjudged"].tolist() == [0.0, 0.0]
+    resumed = judge_of(server, budget_calls=500)
+    GuardedRewards(where, [resumed], resumed_from=where.path("checkpoints/checkpoint-2"))
+    assert resumed.state_dict() == judge.state_dict()
 
 
 # --- vLLM -----------------------------------------------------------------------------------------

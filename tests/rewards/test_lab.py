@@ -29,6 +29,7 @@ from helpers.rewards import (
     soft_format_reward,
     substantial_format_reward,
 )
+from helpers.rewards.answers import symbolic
 from helpers.rewards.lab import Lab, load_cases, stored_groups
 from helpers.rewards.lab.verdicts import differences
 from helpers.tags import THINK_ANSWER, TagFormat, completion_text
@@ -71,18 +72,23 @@ def signal_of(groups: list[list[str]], *weights: float) -> dict:
         (
             [format_reward, partial(format_reward, tags=THINK_ANSWER)],
             [1.0, 1.0],
-            "two rewards are called 'format_reward'",
+            "two columns .* called 'format_reward'",
         ),
         (
             [format_reward, AdaptiveReward(format_reward)],
             [1.0, 1.0],
-            "two rewards are called 'format_reward'",
+            "two columns .* called 'format_reward'",
         ),
     ],
 )
 def test_rewards_and_weights_that_do_not_fit_are_refused(functions, weights, says):
     with pytest.raises(ValueError, match=says):
         Lab(functions, weights)
+
+
+def test_a_reward_with_the_name_of_a_column_of_the_tables_is_refused():
+    with pytest.raises(ValueError, match="called 'total'"):
+        Lab([told("total", 0)], [1.0])
 
 
 def test_the_callers_rewards_are_not_changed_by_being_tried():
@@ -126,17 +132,9 @@ def test_rewards_are_handed_what_trl_hands_them():
     ]
     assert seen["answer"] == ["1", "2"] and seen["prompts"] == ["p", "q"]
     assert [len(ids) for ids in seen["completion_ids"]] == [2, 1]
-    assert lab.faults == []
-
-
-@pytest.mark.parametrize(
-    "name", ["prompts", "completion_ids", "trainer_state", "log_extra", "log_metric"]
-)
-def test_a_reward_may_ask_for_anything_trl_always_passes(name):
-    def reward(completions, **columns):
-        return [float(name in columns)] * len(completions)
-
-    assert Lab([reward], [1.0]).scores(["a", "b"])["total"].tolist() == [1.0, 1.0]
+    assert {"trainer_state", "log_extra", "log_metric"} <= seen.keys() and lab.faults == []
+    lab.scores(["a", "b"])
+    assert [prompt[0]["role"] for prompt in seen["prompts"]] == ["user", "user"]
 
 
 def test_a_reward_may_log_as_under_trl():
@@ -255,14 +253,13 @@ def test_a_line_is_what_ends_in_a_newline(tmp_path):
     [
         "not json",
         "[1]",
-        '"text"',
         '{"completion": "4"}',
-        '{"name": "a"}',
         '{"name": 3, "completion": "4"}',
         '{"name": "a", "completion": null}',
         '{"name": "a", "completion": "4", "expected": 1}',
-        '{"name": "a", "completion": "4", "expected": null}',
         '{"name": "a", "completion": "4", "expected": {"a": "1"}}',
+        '{"name": "a", "completion": "4", "expected": {"a": NaN}}',
+        '{"name": "a", "completion": "4", "expected": {"a": 1e999}}',
     ],
 )
 def test_a_line_that_is_no_case_is_named(tmp_path, line):
@@ -271,9 +268,12 @@ def test_a_line_that_is_no_case_is_named(tmp_path, line):
         Lab([format_reward], [1.0]).cases(path)
 
 
-def test_a_file_without_a_case_is_refused(tmp_path):
+def test_a_file_without_a_case_and_a_case_for_an_unknown_reward_are_refused(tmp_path):
     with pytest.raises(ValueError, match=r"mine\.jsonl holds no case"):
         load_cases(write_cases(tmp_path, "", " "))
+    case = {"name": "mine", "completion": "", "expected": {"corectness_reward": 1}}
+    with pytest.raises(ValueError, match=r"'mine' .*'corectness_reward'.* 'correctness_reward'"):
+        Lab([correctness_reward], [1.0]).cases(write_cases(tmp_path, case))
 
 
 # --- Signal ---------------------------------------------------------------------------------------
@@ -424,21 +424,57 @@ def test_the_completions_of_a_run_become_groups(tmp_path):
     assert (signal["groups"], signal["group_size"]) == (3, 2)
 
 
-def test_stored_completions_need_no_step():
+def test_stored_completions_need_no_step_and_may_be_chat_messages():
+    chat = [{"role": "assistant", "content": "z"}]
     table = pd.DataFrame(
-        {"question": ["b", "a", "b"], "answer": ["4", "1", "4"], "completion": ["x", "y", "z"]}
+        {"question": ["b", "a", "b"], "answer": ["4", "1", "4"], "completion": ["x", "y", chat]}
     )
     rows, groups = stored_groups(table)
     assert groups == [["x", "z"]] and rows.to_dict("records") == [{"question": "b", "answer": "4"}]
 
 
-@pytest.mark.parametrize("column", ["question", "completion"])
-def test_a_missing_column_of_stored_completions_is_named(column):
-    table = pd.DataFrame({"question": ["a"], "answer": ["1"], "completion": ["x"]}).drop(
-        columns=column
-    )
-    with pytest.raises(ValueError, match=f"'{column}' is missing"):
+@pytest.mark.parametrize("suffix", ["csv", "jsonl", "parquet", "txt"])
+def test_stored_completions_are_read_from_a_file(tmp_path, suffix):
+    path = tmp_path / f"stored.{suffix}"
+    table = pd.DataFrame([ROW, ROW | {"completion": "2"}])
+    if suffix == "parquet":
+        table.to_parquet(path)
+    elif suffix == "jsonl":
+        table.to_json(path, orient="records", lines=True)
+    else:
+        table.to_csv(path, index=False)
+    if suffix == "txt":
+        with pytest.raises(ValueError, match=r"stored\.txt: stored completions come as"):
+            stored_groups(path)
+    else:
+        assert stored_groups(path)[1] == [["<answer>2</answer>", "2"]]
+
+
+ROW = {"question": "1 + 1?", "answer": "2", "completion": "<answer>2</answer>"}
+
+
+@pytest.mark.parametrize(
+    ("table", "says"),
+    [
+        (pd.DataFrame([ROW] * 2).drop(columns="question"), "'question' is missing"),
+        (pd.DataFrame([ROW] * 2).drop(columns="completion"), "'completion' is missing"),
+        (pd.DataFrame([ROW, ROW | {"completion": None}]), "`completion` in row 1 is"),
+        (pd.DataFrame([ROW, ROW | {"completion": 3}]), "`completion` in row 1 is 3"),
+        (pd.DataFrame([ROW | {"question": [1]}] * 2), "`question` must be a text"),
+        (pd.DataFrame([ROW]), "share a question"),
+        (3, "completions=3 is not the path"),
+    ],
+)
+def test_stored_completions_that_are_none_are_refused(table, says):
+    with pytest.raises(ValueError, match=says):
         stored_groups(table)
+
+
+def test_rows_without_answers_are_no_go_for_that_reason():
+    lab = Lab([correctness_reward, format_reward], [1.0, 0.5])
+    row = ROW | {"answer": None}
+    lab.signal(*stored_groups(pd.DataFrame([row, row | {"completion": "2"}])))
+    assert "`correctness_reward` judged none of the completions" in str(lab.verdict())
 
 
 def test_speed_is_a_positive_number_a_reward_on_as_many_as_it_says():
@@ -455,9 +491,7 @@ def test_speed_is_a_positive_number_a_reward_on_as_many_as_it_says():
     assert seen == [(5, 5), (1000, 1000)] and lab.faults == []
 
 
-@pytest.mark.parametrize(
-    "completions", [None, ["one"], ["text"] * 2500], ids=["none", "one", "many"]
-)
+@pytest.mark.parametrize("completions", [None, ["one"], ["text"] * 2500])
 def test_speed_needs_no_signal(completions):
     seen = []
 
@@ -468,25 +502,11 @@ def test_speed_needs_no_signal(completions):
     assert (Lab([counting_reward], [1.0]).speed(completions) > 0).all() and seen == [1000]
 
 
-@pytest.mark.parametrize(
-    ("line", "problem"),
-    [
-        (
-            '{"name": "a\\\\ud800", "completion": "x"}',
-            "`name` is 'a.*ud800', which no file can hold",
-        ),
-        (
-            '{"name": "a", "completion": "x", "expected": {"correctness_reward": NaN}}',
-            "'correctness_reward' is nan",
-        ),
-        (
-            '{"name": "a", "completion": "x", "expected": {"correctness_reward": 1e999}}',
-            "'correctness_reward' is inf",
-        ),
-    ],
-)
-def test_a_case_that_cannot_be_shown_or_met_is_named_with_its_line(tmp_path, line, problem):
-    file = tmp_path / "cases.jsonl"
-    file.write_text(line.replace("\\\\", "\\") + "\n", encoding="utf-8")
-    with pytest.raises(ValueError, match=f"cases.jsonl, line 1.*{problem}"):
-        load_cases(file)
+def test_speed_is_that_of_judging_not_of_remembering():
+    lab = Lab([correctness_reward], [1.0])
+    rows = pd.DataFrame([{"question": str(n), "answer": f"x^2+{n}x+1"} for n in range(20)])
+    groups = [[f"<answer>1+{n}x+x^2</answer>", f"<answer>(x+{n})(x+1)</answer>"] for n in range(20)]
+    assert lab.signal(rows, groups)["rewards"]["correctness_reward"]["mean"] > 0
+    symbolic.equal([("an older", "question")])
+    lab.speed()
+    assert len(symbolic._remembered) == 40, "forgotten, and the forty judged anew"

@@ -401,11 +401,7 @@ class Nameless:
 )
 def test_the_name_is_the_one_trl_logs(reward, name):
     assert reward_name(reward) == name == get_callable_name(reward)
-
-
-@pytest.mark.parametrize("model", ["classifier", "my-org/classifier"])
-def test_a_model_that_trl_loads_itself_is_logged_under_the_last_part_of_its_name(model):
-    assert reward_name(model) == "classifier"
+    assert reward_name("my-org/classifier") == reward_name("classifier") == "classifier"
 
 
 # --- The sets -------------------------------------------------------------------------------------
@@ -416,27 +412,22 @@ DESERVING = {
     "math": (said("4"), {"answer": ["4"]}, said("5")),
     "code": (f"Here:{CODE}", {"tests": ["assert f() == 4"]}, CODE.replace("4", "5")),
     "summaries": (
-        THINK_ANSWER.render(" ".join(f"w{n}" for n in range(79)), "x y"), {"answer": ["x y"]}, THINK_ANSWER.render("a", "b")
+        THINK_ANSWER.render(" ".join(f"w{n}" for n in range(79)), "x y"),
+        {"answer": ["x y"]},
+        THINK_ANSWER.render("a", "b"),
     ),
     "qa": (THINK_ANSWER.render("2 + 2, see [1].", "4"), {"answer": ["4"]}, said("5")),
-}  # fmt: skip
+}
 
 
-def test_there_are_four_sets_of_rewards_with_weights():
-    assert set(REWARD_SETS) == {"math", "code", "summaries", "qa"}
-    for chosen in REWARD_SETS.values():
-        assert {reward_name(function) for function in chosen} <= set(NAMES)
-        assert all(0 < weight <= 1 for weight in chosen.values()) and max(chosen.values()) == 1.0
-
-
-@pytest.mark.parametrize("name", REWARD_SETS)
+@pytest.mark.parametrize("name", ["math", "code", "summaries", "qa"])
 def test_a_set_is_functions_and_weights_in_the_same_order(name):
     functions, weights = reward_set(name)
     names = [reward_name(function) for function in functions]
-    assert names == [reward_name(function) for function in REWARD_SETS[name]] and len(
-        set(names)
-    ) == len(names)
+    assert names == [reward_name(function) for function in REWARD_SETS[name]]
+    assert len(set(names)) == len(names) and set(names) <= set(NAMES)
     assert weights == list(REWARD_SETS[name].values())
+    assert all(0 < weight <= 1 for weight in weights) and max(weights) == 1.0
     assert [reward_name(f) for f in pickle.loads(pickle.dumps(functions))] == names
 
 
@@ -468,9 +459,9 @@ def test_an_unknown_set_is_named_with_those_there_are(name):
 
 
 def test_every_exported_name_is_there_and_described():
+    assert len(rewards.__all__) == len(set(rewards.__all__))
     for name in rewards.__all__:
         assert name == "REWARD_SETS" or inspect.getdoc(getattr(rewards, name)), name
-    assert len(rewards.__all__) == len(set(rewards.__all__))
 
 
 @pytest.mark.parametrize(
@@ -503,18 +494,3 @@ MODULES = [
 @pytest.mark.parametrize("module", MODULES)
 def test_the_examples_in_the_docstrings_hold(module):
     assert doctest.testmod(importlib.import_module(module)).failed == 0
-
-
-def test_every_family_of_rewards_has_a_module_with_examples():
-    attempted = {
-        module: doctest.DocTestFinder().find(importlib.import_module(module)) for module in MODULES
-    }
-    shown = {
-        module
-        for module, tests in attempted.items()
-        if sum(len(test.examples) for test in tests) >= 2
-    }
-    assert {
-        f"helpers.rewards.{name}"
-        for name in ("correctness", "structure", "length", "style", "shaping")
-    } <= shown

@@ -63,7 +63,7 @@ def test_the_weight_rises_below_30_percent_and_falls_above_80(successes, factor)
     assert reward([GOOD]) == [pytest.approx(2.0 * factor)]
 
 
-@pytest.mark.parametrize(("success", "factor"), [(0.5, 0.9), (0.6, 0.9), (0.61, 1.2), (0, 0.9)])
+@pytest.mark.parametrize(("success", "factor"), [(0.6, 0.9), (0.61, 1.2), (0, 0.9)])
 def test_success_is_a_score_of_at_least_that(success, factor):
     reward = AdaptiveReward(column, success=success)
     assert reward([""] * 2, scores=[0.6, 0.6]) == [0.6, 0.6]
@@ -75,7 +75,6 @@ def test_the_weight_stays_within_its_bounds(scores, end):
     reward = AdaptiveReward(column, bounds=(0.5, 2.0))
     for _ in range(50):
         reward([""], scores=scores)
-        assert 0.5 <= reward.weight <= 2.0
     assert reward.weight == end
 
 
@@ -159,9 +158,10 @@ def _fixed(completions, score, **columns):
 
 def test_each_row_is_put_together_for_itself():
     both = EnsembleReward([column, other_column], how="minimum")
-    assert both(
-        completions=[""] * 4, scores=[1.0, 0.5, None, None], others=[0.2, 0.9, 0.3, None]
-    ) == [0.2, 0.5, 0.3, None]
+    scores, others = [1.0, 0.5, None, None], [0.2, 0.9, 0.3, None]
+    assert both(completions=[""] * 4, scores=scores, others=others) == [0.2, 0.5, 0.3, None]
+    with pytest.raises(ValueError):  # the longer is not cut to the shorter
+        both(completions=[""] * 4, scores=scores, others=[1.0])
 
 
 @pytest.mark.parametrize(
@@ -175,11 +175,6 @@ def test_each_row_is_put_together_for_itself():
 def test_an_ensemble_that_is_none_is_refused(options, message):
     with pytest.raises(ValueError, match=message):
         EnsembleReward([format_reward] if options else [], **options)
-
-
-def test_scorers_that_disagree_about_the_number_of_rows_are_not_cut_to_the_shorter():
-    with pytest.raises(ValueError):
-        EnsembleReward([format_reward, column])(completions=["", ""], scores=[1.0])
 
 
 def test_an_ensemble_of_adapting_rewards_is_part_of_the_checkpoint_too():
@@ -215,23 +210,10 @@ def test_the_prompt_is_printed_where_there_is_one(capsys, prompt):
     assert capsys.readouterr().out == "--- completion 1 of 1\n> 2 + 2?\n4\n"
 
 
-@pytest.mark.parametrize("where", ["completion", "answer", "prompt", "messages"])
-def test_what_cannot_be_encoded_is_printed_all_the_same(capsys, where):
-    text = {where: "a\ud800\udfffb"}
-    prompt = (
-        [{"role": "user", "content": text.get("messages", "?")}]
-        if where == "messages"
-        else text.get("prompt", "?")
-    )
-    scores = debug_reward(
-        [text.get("completion", "c")], prompts=[prompt], answer=[text.get("answer", "4")]
-    )
-    assert scores == [1.0] and "a" in capsys.readouterr().out
-
-
 @pytest.mark.parametrize("completion", [None, [], {}, 3, "\x00", "\ud800"])
-def test_a_completion_without_text_is_shown_too(capsys, completion):
-    assert debug_reward([completion], prompts=[""], answer=[None]) == [1.0]
+def test_what_is_no_text_or_cannot_be_encoded_is_shown_all_the_same(capsys, completion):
+    prompts = [[{"role": "user", "content": "\ud800"}]]
+    assert debug_reward([completion], prompts=prompts, answer=["\udfff"]) == [1.0]
     assert "completion 1 of 1" in capsys.readouterr().out
 
 
@@ -392,31 +374,23 @@ def test_a_pickled_copy_is_small_and_gives_the_same_scores(classifiers):
     frozen = pickle.dumps(reward)
     copied = pickle.loads(frozen)
     assert len(frozen) < 1000, "the weights are not part of it"
-    assert (
-        copied(completions=TEXTS, prompts=PROMPTS)
-        == scores
-        == reward(completions=TEXTS, prompts=PROMPTS)
-    )
+    assert copied(completions=TEXTS, prompts=PROMPTS) == scores
     assert reward_name(copied) == "politeness"
 
 
-@pytest.mark.parametrize("name", ["missing", "empty", "no-such-owner/no-such-model"])
-def test_nothing_loadable_is_said_at_the_first_call(tmp_path, name):
-    (tmp_path / "empty").mkdir()
-    reward = ModelReward(name if "/" in name else tmp_path / name)
-    with pytest.raises(OSError):
-        reward(completions=["4"])
+def test_a_model_that_cannot_be_a_reward_is_refused_at_the_first_call(tmp_path):
+    with pytest.raises((OSError, ValueError), match=r"empty|model_type|config"):
+        ModelReward(tmp_path)(completions=["4"])
+    with pytest.raises(ValueError, match="no sequence-classification model"):
+        ModelReward(POCKET)(completions=["4"])
 
 
 def test_a_loaded_model_is_named_as_trl_names_it(classifiers):
-    assert (
-        reward_name(AutoModelForSequenceClassification.from_pretrained(classifiers[1]))
-        == "classifier"
-    )
+    model = AutoModelForSequenceClassification.from_pretrained(classifiers[1])
+    assert reward_name(model) == "classifier"
 
 
 # --- With TRL -------------------------------------------------------------------------------------
-
 
 STEPS = """
 import json, sys
@@ -427,56 +401,40 @@ from helpers.rewards import ModelReward, correctness_reward
 
 pocket, classifier, folder, prompts, texts = json.load(sys.stdin)
 model, tokenizer = FastLanguageModel.from_pretrained(pocket, max_seq_length=128, load_in_4bit=True)
-model = FastLanguageModel.get_peft_model(model, r=4, target_modules=["q_proj", "v_proj"], use_gradient_checkpointing=False)
-rows = Dataset.from_list([{"prompt": prompt, "answer": str(n + 1)} for n, prompt in enumerate(prompts)])
-told = {"scores": ModelReward(classifier)(completions=texts, prompts=prompts)}
-for name, functions in {"mixed": [ModelReward(classifier), correctness_reward], "alone": [ModelReward(classifier)]}.items():
-    sizes = {"max_steps": 2, "num_generations": 4, "per_device_train_batch_size": 4, "max_completion_length": 16}
-    config = GRPOConfig(folder, **sizes, logging_steps=1, save_strategy="no", report_to="none", seed=0)
-    trainer = GRPOTrainer(model, functions, config, train_dataset=rows, processing_class=tokenizer)
-    trainer.train()
-    told[name] = trainer.state.log_history[:2]
-print("\\n" + json.dumps(told))
+model = FastLanguageModel.get_peft_model(model, r=4, use_gradient_checkpointing=False)
+rows = [{"prompt": prompt, "answer": str(n + 1)} for n, prompt in enumerate(prompts)]
+scores = ModelReward(classifier)(completions=texts, prompts=prompts)
+config = GRPOConfig(
+    folder, max_steps=2, num_generations=4, per_device_train_batch_size=4, max_completion_length=16,
+    logging_steps=1, save_strategy="no", report_to="none", seed=0,
+)
+trainer = GRPOTrainer(
+    model, [ModelReward(classifier), correctness_reward], config,
+    train_dataset=Dataset.from_list(rows), processing_class=tokenizer,
+)
+trainer.train()
+print("\\n" + json.dumps([scores, trainer.state.log_history[:2]]))
 """
 
 
-@pytest.fixture(scope="module")
-def trained(classifiers, python, tmp_path_factory) -> dict:
-    """Two steps of GRPO through Unsloth, in a process of their own: it has to be imported before
-    Transformers and TRL.
-    """
-    folder = tmp_path_factory.mktemp("training")
-    given = json.dumps([str(POCKET), str(classifiers[2]), str(folder / "out"), PROMPTS, TEXTS])
-    environment = os.environ | {"PYTHONPATH": str(PROJECT), "OMP_NUM_THREADS": "1"}
+@pytest.mark.slow
+def test_trl_trains_on_the_classifier_beside_unsloth_and_logs_it(classifiers, python, tmp_path):
+    """In a process of its own: Unsloth has to be imported before Transformers and TRL."""
     done = subprocess.run(
         [python, "-c", STEPS],
-        input=given,
+        input=json.dumps([str(POCKET), str(classifiers[2]), str(tmp_path), PROMPTS, TEXTS]),
         capture_output=True,
         text=True,
-        cwd=folder,
-        env=environment,
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(PROJECT), "OMP_NUM_THREADS": "1"},
     )
     assert done.returncode == 0, done.stderr[-2000:]
-    return json.loads(done.stdout.splitlines()[-1])
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["mixed", "alone"])
-def test_trl_trains_on_the_classifier_and_logs_it(trained, name):
-    logged = [row["rewards/model_reward/mean"] for row in trained[name]]
-    assert len(logged) == 2 and all(0 < mean < 1 for mean in logged)
-    assert all(
-        math.isfinite(row["loss"]) and math.isfinite(row["grad_norm"]) for row in trained[name]
-    )
-    for row, mean in zip(trained[name], logged, strict=True):
+    scores, logged = json.loads(done.stdout.splitlines()[-1])
+    alone = ModelReward(classifiers[2])(completions=TEXTS, prompts=PROMPTS)
+    assert scores == pytest.approx(alone, abs=1e-4)
+    for row in logged:
+        mean = row["rewards/model_reward/mean"]
+        assert 0 < mean < 1 and math.isfinite(row["loss"]) and math.isfinite(row["grad_norm"])
         assert row["reward"] == pytest.approx(
-            mean + row.get("rewards/correctness_reward/mean", 0), abs=1e-5
+            mean + row["rewards/correctness_reward/mean"], abs=1e-5
         )
-        assert ("rewards/correctness_reward/mean" in row) == (name == "mixed")
-
-
-@pytest.mark.slow
-def test_the_classifier_scores_the_same_beside_unsloth(trained, classifiers):
-    assert trained["scores"] == pytest.approx(
-        ModelReward(classifiers[2])(completions=TEXTS, prompts=PROMPTS), abs=1e-4
-    )

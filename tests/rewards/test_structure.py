@@ -226,12 +226,7 @@ def test_json_is_one_object_or_array_and_nothing_around_it(document, earned):
 
 
 def test_the_answer_block_is_judged_unless_tags_is_none():
-    texts = [
-        "[1]",
-        said("[1]"),
-        "<think>[1]</think><answer>1</answer>",
-        "<think>so</think><answer>[1]",
-    ]
+    texts = ["[1]", said("[1]"), "<think>[1]</think><answer>1</answer>", "<answer>[1]"]
     assert json_format_reward(texts) == [0.0, 1.0, 0.0, 0.0]
     assert json_format_reward(texts, tags=None) == [1.0, 0.0, 0.0, 0.0]
 
@@ -257,9 +252,13 @@ def test_each_call_judges_by_its_own_schema():
     assert json_format_reward(text, schema=CITY) == [0.0]
     assert json_format_reward(text, schema={"properties": {"city": {"type": "integer"}}}) == [1.0]
     assert json_format_reward(text, schema={}) == [1.0]
-    changed = json.loads(json.dumps(CITY))
-    changed["properties"]["city"]["type"] = "integer"
-    assert json_format_reward(text, schema=changed) == [1.0]
+
+
+def test_a_document_that_a_schema_cannot_judge_in_time_earns_nothing_and_that_is_told():
+    schema = {"properties": {"a": {"oneOf": [{"$ref": "#"}, {"$ref": "#"}]}}}
+    slow = said('{"a":' * 25 + "1" + "}" * 25)
+    with pytest.warns(UserWarning, match="2 of 3 completions could not be judged by the schema"):
+        assert json_format_reward([slow, said("{}"), slow], schema=schema) == [0.0, 1.0, 0.0]
 
 
 @pytest.mark.parametrize("completions", [[said("[]")], []], ids=["one", "none"])
@@ -400,8 +399,7 @@ BOMBS = {
 }
 
 
-@pytest.mark.parametrize("name", BOMBS)
-def test_hostile_code_gets_a_score_and_the_process_lives(python, name):
+def test_hostile_code_gets_a_score_and_the_process_lives(python):
     # In a process of its own: what would crash the interpreter must not take the other tests with
     # it.
     script = (
@@ -412,14 +410,15 @@ def test_hostile_code_gets_a_score_and_the_process_lives(python, name):
         "score(); thread = threading.Thread(target=score); thread.start(); thread.join()\n"
         "print(json.dumps(scores))"
     )
-    texts = [fenced(code) for code in BOMBS[name]] + [fenced("x = 1")]
+    texts = [fenced(code) for codes in BOMBS.values() for code in [*codes, "x = 1"]]
     done = subprocess.run(
         [python, "-c", script], input=json.dumps(texts), capture_output=True, text=True, cwd=PROJECT
     )
     assert done.returncode == 0, done.stderr[-500:]
     scores, in_thread = json.loads(done.stdout)
-    assert scores == in_thread and scores[-1] == 1.0
-    assert all(score in (0.0, 0.5, 1.0) for score in scores) and not done.stderr
+    assert scores == in_thread and not done.stderr
+    for text, score in zip(texts, scores, strict=True):
+        assert score in ((1.0,) if text == fenced("x = 1") else (0.0, 0.5, 1.0)), text[:80]
 
 
 @pytest.mark.parametrize(("length", "earned"), [(40_000, 1.0), (60_000, 0.0)])
@@ -431,12 +430,9 @@ def test_code_is_never_run(tmp_path, capfd):
     trace = tmp_path / "ran"
     attacks = [
         f"open({str(trace)!r}, 'w')",
-        "print('ran')",
         "import os; os._exit(3)",
         "raise SystemExit",
         "1 / 0",
-    ]
-    attacks += [
         "import no_such_module",
         "class A(print('ran')): pass",
         "@print\ndef f(x=print('ran')): ...",

@@ -145,11 +145,8 @@ def test_a_source_that_is_not_there_costs_the_row(sources, text, earned):
 def test_each_row_has_its_own_sources():
     sources = [["a"], ["a", "b"], [], None, 0]
     assert citation_reward(["[2]"] * 5, sources=sources) == [0.0, 1.0, 0.0, 1.0, 0.0]
-
-
-def test_listing_every_number_does_not_pay_where_the_sources_are_known():
     everything = "".join(f"[{n}]" for n in range(1, 101))
-    assert citation_reward([everything, "[2]"], sources=[["a", "b"]] * 2) == [0.0, 1.0]
+    assert citation_reward([everything], sources=[["a", "b"]]) == [0.0]
 
 
 def test_with_tags_only_the_answer_block_is_read():
@@ -202,6 +199,14 @@ def test_a_pattern_that_is_no_regular_expression_is_named(completions, pattern):
     assert repr(pattern) in str(error.value) and "regular expression" in str(error.value)
 
 
+@pytest.mark.parametrize("pattern", [r"^(a+)+\1b", "(a|aa)+$"])
+def test_what_cannot_be_searched_in_time_earns_nothing_and_the_next_is_judged(pattern):
+    texts = ["a" * 30_000 + "!" + str(n) for n in range(8)]
+    with pytest.warns(UserWarning, match="8 of 9 completions could not be searched in time"):
+        scores = forbidden_patterns_reward([*texts, "Bonn."], patterns=[pattern])
+    assert scores == [0.0] * 8 + [1.0]
+
+
 # --- Repetition -----------------------------------------------------------------------------------
 
 
@@ -224,11 +229,6 @@ def test_a_pattern_that_is_no_regular_expression_is_named(completions, pattern):
 )
 def test_the_score_is_the_share_of_ngrams_that_are_new(text, size, earned):
     assert repetition_reward([text], ngram_size=size) == [earned]
-
-
-def test_a_longer_loop_earns_less():
-    scores = repetition_reward(["so it goes " * n for n in (1, 2, 5, 50, 500)])
-    assert scores == sorted(scores, reverse=True) and len(set(scores)) == 5 and scores[-1] < 0.01
 
 
 # --- All of them ----------------------------------------------------------------------------------

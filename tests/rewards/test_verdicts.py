@@ -117,23 +117,17 @@ def told_cases(tmp_path, *cases: tuple[str, str, float]) -> pd.DataFrame:
     return Lab([told("first", 0)], [1.0]).cases(path)
 
 
-def test_a_score_that_is_missing_differs(tmp_path):
-    (found,) = differences(told_cases(tmp_path, ("mute", "-", 0))).to_dict("records")
-    assert found["case"] == "mute" and found["expected"] == 0 and math.isnan(found["score"])
-
-
 @pytest.mark.parametrize(
-    ("score", "differs"), [("0.5", False), ("0.5004", False), ("0.502", True), ("0.498", True)]
+    ("score", "differs"),
+    [("0.5", False), ("0.5004", False), ("0.502", True), ("0.498", True), ("-", True)],
 )
-def test_a_rounded_expectation_is_met(tmp_path, score, differs):
+def test_a_rounded_expectation_is_met_and_a_missing_score_differs(tmp_path, score, differs):
     assert len(differences(told_cases(tmp_path, ("half", score, 0.5)))) == differs
 
 
 def test_cases_of_one_name_are_told_apart(tmp_path):
-    (found,) = differences(told_cases(tmp_path, ("twice", "1", 1), ("twice", "0.25", 1))).to_dict(
-        "records"
-    )
-    assert found == {"case": "twice (2)", "reward": "first", "expected": 1.0, "score": 0.25}
+    found = differences(told_cases(tmp_path, ("twice", "1", 1), ("twice", "0.25", 1)))
+    assert found.values.tolist() == [["twice (2)", "first", 1.0, 0.25]]
 
 
 # --- Go -------------------------------------------------------------------------------------------
@@ -145,20 +139,15 @@ def test_the_math_set_on_healthy_groups_may_train(math_lab):
     assert str(verdict).startswith("GO") and "was not run" not in str(verdict)
 
 
-def test_a_lab_that_tried_nothing_gives_no_go():
-    verdict = Lab(*reward_set("math")).verdict()
-    assert not verdict.go and "nothing was tried yet" in str(verdict)
-
-
 def test_what_was_left_out_is_said():
     lab = Lab([correctness_reward], [1.0])
+    assert "nothing was tried yet" in stops(lab)
+    assert lab.report()["rewards"] == {"correctness_reward": {"weight": 1.0, "faults": 0}}
+    assert lab.report().keys() == {"rewards", "verdict"}
     lab.cases()
     verdict = lab.verdict()
-    assert verdict.go and verdict.notes == [
-        "attacks was not run.",
-        "signal was not run.",
-        "speed was not run.",
-    ]
+    assert verdict.go
+    assert verdict.notes == [f"{step} was not run." for step in ("attacks", "signal", "speed")]
 
 
 def test_half_of_the_groups_may_be_flat():
@@ -260,25 +249,22 @@ def test_flat_groups_stop(groups, advice):
 
 
 @pytest.mark.parametrize(
-    ("right", "of", "share"), [(0, 64, "0.0%"), (1, 64, "1.6%"), (1, 50, "2.0%"), (2, 64, None)]
+    ("right", "of", "says"),
+    [
+        (0, 64, "the policy earns `first` on 0.0% of its completions: there is nothing"),
+        (1, 64, "the policy earns `first` on 1.6% of its completions: there is nothing"),
+        (1, 50, "the policy earns `first` on 2.0% of its completions: there is nothing"),
+        (2, 64, None),
+        (18, 20, None),
+        (19, 20, "already earns `first` on 95% of its completions. Take harder"),
+        (20, 20, "already earns `first` on 100% of its completions. Take harder"),
+    ],
 )
-def test_a_policy_that_is_never_right_stops(right, of, share):
-    group = ["1 0"] * right + ["0 1", "0 0"] * ((of - right) // 2) + ["0 0"] * ((of - right) % 2)
-    found = re.findall(
-        r"the policy earns `first` on (\S+) of its completions: there is nothing to reinforce",
-        stops(lab_on([group], 5.0, 1.0)),
-    )
-    assert found == ([share] if share else [])
-
-
-@pytest.mark.parametrize(("right", "share"), [(20, "100%"), (19, "95%"), (18, None)])
-def test_a_policy_that_is_always_right_stops(right, share):
-    group = ["1 0", "1 1"] * (right // 2) + ["1 0"] * (right % 2) + ["0 0"] * (20 - right)
-    found = re.findall(
-        r"already earns `first` on (\S+) of its completions. Take harder",
-        stops(lab_on([group], 5.0, 1.0)),
-    )
-    assert found == ([share] if share else [])
+def test_a_policy_that_is_never_or_always_right_stops(right, of, says):
+    # the second reward varies, so that the groups are not flat
+    group = [f"{int(n < right)} {n % 2}" for n in range(of)]
+    said = stops(lab_on([group], 5.0, 1.0))
+    assert says in said if says else "completions" not in said
 
 
 @pytest.mark.parametrize(
@@ -389,12 +375,6 @@ def test_the_report_of_broken_rewards_is_json():
     assert not report["verdict"]["go"] and "broken_reward" in report["verdict"]["stops"][0]
 
 
-def test_the_report_of_a_lab_that_tried_nothing():
-    report = Lab([correctness_reward], [2.0]).report()
-    assert report["rewards"] == {"correctness_reward": {"weight": 2.0, "faults": 0}}
-    assert report["verdict"]["go"] is False and report.keys() == {"rewards", "verdict"}
-
-
 # --- What 03 trains with, against what 02 tested --------------------------------------------------
 
 
@@ -413,31 +393,20 @@ def tested(tmp_path, monkeypatch) -> Run:
     return run
 
 
-def test_the_same_rewards_and_weights_are_said_to_be_the_same(tested):
-    assert against_report(
-        tested, [partial(correctness_reward), format_reward], [1.0, 0.5]
-    ).endswith("tested and approved.")
+BOTH = [partial(correctness_reward), format_reward]
 
 
 @pytest.mark.parametrize(
     ("functions", "weights", "says"),
     [
-        ([correctness_reward], [1.0], "format_reward was tested and is not trained with"),
-        (
-            [correctness_reward, format_reward],
-            [1.0, 0.7],
-            "format_reward has weight 0.7 and was tested with 0.5",
-        ),
-        (
-            [correctness_reward, format_reward, debug_reward],
-            [1.0, 0.5, 1.0],
-            "debug_reward was not tested",
-        ),
+        (BOTH, [1.0, 0.5], "tested and approved."),
+        (BOTH[:1], [1.0], "NOT WHAT .* format_reward was tested and is not trained with"),
+        (BOTH, [1.0, 0.7], "NOT WHAT .* format_reward has weight 0.7 and was tested with 0.5"),
+        ([*BOTH, debug_reward], [1.0, 0.5, 1.0], "NOT WHAT .* debug_reward was not tested"),
     ],
 )
 def test_what_differs_from_the_tested_rewards_is_named(tested, functions, weights, says):
-    told = against_report(tested, functions, weights)
-    assert told.startswith("NOT WHAT NOTEBOOK 2 TESTED") and says in told
+    assert re.search(says, against_report(tested, functions, weights))
 
 
 def test_a_no_go_is_said_again_and_a_missing_report_too(tested):

@@ -55,8 +55,10 @@ def same_answer(given: str, gold: str, question: str = "", kind: str | None = No
     Against a number, arithmetic that was not carried out (`17 + 25`) is no answer, nor is an
     expression copied from the `question`. ValueError for a `kind` that is none of `kinds.KINDS`.
 
-    >>> same_answer("1,000 dollars", "1000.0"), same_answer("1/2", "50%"), same_answer("5 km", "5 m"), same_answer("", "")
-    (True, True, False, False)
+    >>> same_answer("1,000 dollars", "1000.0"), same_answer("1/2", "50%")
+    (True, True)
+    >>> same_answer("5 km", "5 m"), same_answer("", "")
+    (False, False)
     >>> same_answer("3.1", "3.10"), same_answer("3.1", "3.10", kind="text")
     (True, False)
     """

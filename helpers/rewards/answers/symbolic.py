@@ -1,8 +1,8 @@
-"""Judgements that may hang, made in processes that can be killed.
+"""Judgements that may hang, made in worker processes that can be killed.
 
 math-verify stops itself with an alarm, which works in a main thread only, and not inside one long
-operation of big integers. Here every judgement runs in a worker process with a deadline: the worker
-stops itself where it can, and is killed and replaced where it cannot. So a verdict comes in time
+operation of big integers. Here every judgement has a limit of processor time: the worker stops
+itself where it can; where it cannot, it is killed and started again. So a verdict comes in time
 from any thread, and what a completion makes a parser do, it does in a process that holds nothing of
 the training. This file is also the worker's program.
 """
@@ -10,33 +10,29 @@ the training. This file is also the worker's program.
 from __future__ import annotations
 
 import atexit
-import contextlib
+import gc
 import json
 import os
-import queue
 import re
 import signal
 import subprocess
 import sys
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 
-SECONDS = 0.5  # of processor time that a worker gives one judgement; an honest one takes 5 to 50 ms
-# seconds of processor time more, then the kernel ends it, also inside one long operation
-_GRACE = 0.3
-# each judgement of a batch that runs out of time halves what the next ones get, down to this
-_LEAST_SECONDS = 0.03
-_MOST_KILLED = 2  # workers in one batch; what is then not yet judged is not judged
+_SECONDS = 0.5  # of processor time for one judgement; an honest one takes 5 to 50 ms
+# Every judgement of a batch that runs out of time halves the limit of those after it, down to this.
+_LEAST_SECONDS = 0.05
+_GRACE = 0.3  # seconds more, then the kernel ends the worker, also inside one long operation
+# Seconds on the clock, for a judgement that sleeps and for a process that does not come up; many,
+# because a machine may be busy with something else.
+_GIVEN_UP_AFTER, _START_SECONDS = 20.0, 180.0
+_MOST_KILLED = 2  # times that one batch may cost a worker its process
 # What may take long is judged last, so that it costs no honest answer its verdict.
 _HEAVY = re.compile(r"\d{5}|\^[^+=,]*\^|\^\s*\{?\d\d\d|!|\\(?:sum|prod|int|binom|sqrt\[|lim)")
-# seconds; for a worker that sleeps, or a system that cannot count processor time
-_GIVEN_UP_AFTER = 5.0
-_START_SECONDS = 60
-_PAIRS_A_WORKER = 8  # below that, starting one more costs more than it saves
+_ROWS_A_WORKER = 8  # below that, one more worker costs more than it saves
 _MOST_WORKERS = 8
-_WARM_WORKERS = 2  # more are started when a batch is large enough
 _MEMORY = 4 << 30  # bytes of address space
 _REMEMBERED = 1 << 14
 
@@ -44,190 +40,102 @@ _REMEMBERED = 1 << 14
 def equal(pairs: list[tuple[str, str]]) -> list[bool]:
     """For each pair (gold, given) of mathematical texts: whether math-verify finds them equal.
 
-    False where it cannot tell in time.
-
-    Every distinct pair is judged once, every distinct text parsed once a worker; the answers are
-    remembered. A batch is bounded too: the more of its judgements ran out of time, the less time
-    the next ones get, so that a batch of nothing but bombs takes some two seconds. What was not
-    judged for that is False, and asked again in the next batch.
+    False where it cannot tell in time. Every distinct pair is judged once, and remembered if it was
+    in time: the more judgements of a batch run out of time, the less the next ones get.
 
     >>> equal([("x^2 + 2x + 1", "(x+1)^2"), ("x", "y")])
     [True, False]
     """
-    return [score == 1.0 for score in _judged([("equal", *pair) for pair in pairs])]
+    known = {pair: score for pair in pairs if (score := _remembered.get(pair)) is not None}
+    new = [pair for pair in pairs if pair not in known]
+    judged = _judged("equal", sorted(new, key=lambda pair: bool(_HEAVY.search(pair[1]))))
+    if len(_remembered) + len(judged) > _REMEMBERED:
+        _remembered.clear()
+    _remembered.update({pair: score for pair, score in judged.items() if score is not None})
+    known |= judged
+    return [known[pair] == 1.0 for pair in pairs]
 
 
 def task_scores(rows: list[tuple[str, str, str]]) -> list[float | None]:
     """For each (family, answer, entry as JSON): the score of reasoning-gym's own verifier, None
-    where it failed or was too slow.
+    where it was too slow.
 
-    LookupError says that reasoning-gym is not installed, or which family is unknown to it.
+    LookupError says that reasoning-gym is not installed, or which family it does not know.
     """
-    return _judged([("task", *row) for row in rows])
+    judged = _judged("task", rows)
+    return [judged[row] for row in rows]
 
 
-_memory: dict[tuple, float | None] = {}
-_idle: queue.LifoQueue = queue.LifoQueue()
-_lock = threading.Lock()
-_most_workers = min(_MOST_WORKERS, os.cpu_count() or 1)
+def fulfil(schema: str, documents: list[str]) -> list[float | None]:
+    """For each JSON document: 1.0 where it fulfils the JSON Schema, None where that took too long.
+
+    >>> fulfil('{"type": "array"}', ["[1]", "{}"])
+    [1.0, 0.0]
+    """
+    judged = _judged("schema", [(schema, document) for document in documents])
+    return [judged[schema, document] for document in documents]
 
 
 def forget(workers: int | None = None) -> None:
-    """Forget every answer, in order to measure; with a number, also start anew with at most so many
-    workers.
-    """
-    global _most_workers
-    with _lock:
-        _memory.clear()
+    """Forget every answer, in order to measure; with a number, start anew with so many workers."""
+    _remembered.clear()
     if workers is not None:
-        with contextlib.suppress(queue.Empty):
-            while True:
-                _idle.get_nowait().stop()
-        _most_workers = min(_MOST_WORKERS, workers)
+        _stop()
+        _start_anew(workers)
 
 
-def _judged(requests: list[tuple]) -> list[float | None]:
-    with _lock:
-        known = {request: _memory[request] for request in requests if request in _memory}
-    new = [request for request in dict.fromkeys(requests) if request not in known]
-    new.sort(key=lambda request: bool(_HEAVY.search(request[-1])))
-    if new:
-        _wait_for_the_warm()
-        threads, patience = max(1, min(_most_workers, len(new) // _PAIRS_A_WORKER)), _Patience()
-        with ThreadPoolExecutor(threads) as pool:
-            known.update(
-                zip(new, pool.map(lambda request: _judge(request, patience), new), strict=True)
-            )
-        with _lock:
-            if len(_memory) + len(new) > _REMEMBERED:
-                _memory.clear()
-            # None is not remembered: the worker was killed, perhaps from outside, or the time of
-            # the batch was up. The next call may find out more.
-            _memory.update(
-                (request, known[request]) for request in new if known[request] is not None
-            )
-    return [known[request] for request in requests]
-
-
-class _Patience:
-    """The time that a judgement of one batch gets: less and less, the more of them ran out
-    of it.
-    """
-
-    def __init__(self):
-        self.seconds, self.killed = SECONDS, 0
-
-    def lost(self, worker_too: bool) -> None:
-        self.seconds, self.killed = max(_LEAST_SECONDS, self.seconds / 2), self.killed + worker_too
-
-
-def _judge(request: tuple, patience: _Patience) -> float | None:
-    if patience.killed >= _MOST_KILLED:
-        return None
-    worker = _taken()
-    if worker is None:
-        _wait_for_the_warm()
-        worker = _taken() or _Worker()
-    seconds = patience.seconds
-    try:
-        score = worker.ask(request, seconds)
-    finally:
-        killed = worker.process is None
-        if killed:  # by the time the next batch comes it is loaded again
-            _begin(worker)
-        else:
-            _put_back(worker)
-    if score is None:
-        patience.lost(killed)
-        # with all the time there is: it is no right answer
-        return None if killed or seconds < SECONDS else 0.0
-    return score
-
-
-_warming: list[threading.Thread] = []
-
-
-def warm_up() -> None:
-    """Start the workers that judge mathematics and let them load, without waiting for them.
-
-    Later calls do nothing.
-
-    Starting takes a second or more, which the first answer would wait for.
-    """
-    with _lock:
-        if _warming or not _idle.empty():
-            return
-        for _ in range(min(_WARM_WORKERS, _most_workers)):
-            _begin(_Worker())
-
-
-def _begin(worker: _Worker) -> None:
-    thread = threading.Thread(target=_load_worker, args=(worker,), daemon=True)
-    thread.start()
-    # another thread may join whatever stands here, and only what has started can be joined
-    _warming.append(thread)
-
-
-def _load_worker(worker: _Worker) -> None:
-    with contextlib.suppress(LookupError, OSError):  # said by the first answer that needs it
-        worker.ask(("equal", "1", "1"), SECONDS)
-    _put_back(worker)
-
-
-def _wait_for_the_warm() -> None:
-    for thread in list(_warming):
-        thread.join()
-        with contextlib.suppress(ValueError):  # another thread waited for it too
-            _warming.remove(thread)
-
-
-def _taken() -> _Worker | None:
-    try:
-        return _idle.get_nowait()
-    except queue.Empty:
-        return None
-
-
-def _put_back(worker: _Worker) -> None:
-    if _idle.qsize() < _most_workers:
-        _idle.put(worker)
-    else:
-        worker.stop()
+def _judged(kind: str, rows: list[tuple]) -> dict[tuple, float | None]:
+    """The score of each distinct row, None where there was none in time."""
+    rows = list(dict.fromkeys(rows))
+    workers = _workers[kind]
+    count = max(1, min(len(workers), len(rows) // _ROWS_A_WORKER))
+    scores = {}
+    with ThreadPoolExecutor(count) as pool:
+        parts = [rows[at::count] for at in range(count)]
+        for part, found in zip(parts, pool.map(_Worker.ask, workers, parts), strict=True):
+            scores |= zip(part, found, strict=True)
+    for score in scores.values():
+        if isinstance(score, str):
+            raise LookupError(score)
+    return scores
 
 
 class _Worker:
-    """One process, started when it is first asked, replaced when it had to be killed or was another
-    process's.
-    """
+    """One process, started when it is first asked, and again when it was killed."""
 
-    def __init__(self):
-        self.process, self.owner, self.loaded = None, None, set()
-        atexit.register(self.stop)
+    def __init__(self, kind: str):
+        self.kind, self.lock, self.process, self.ready = kind, threading.Lock(), None, False
 
-    def ask(self, request: tuple, seconds: float) -> float | None:
-        """The worker's answer, or None where there was none in `seconds`.
-
-        LookupError for what it says it cannot do at all.
+    def ask(self, rows: list[tuple]) -> list[float | str | None]:
+        """A score for each row; None where there was none in time, a text where no row can have
+        one.
         """
-        if self.process is None or self.process.poll() is not None or self.owner != os.getpid():
-            self._start()
-        if request[0] not in self.loaded:
-            problem = self._exchange([0, "load", request[0]], _START_SECONDS)
-            if problem != "":
-                raise LookupError(
-                    problem
-                    or "a process that judges answers did not start: it said nothing for a minute."
-                )
-            self.loaded.add(request[0])
-        reply = self._exchange([seconds, *request], _GIVEN_UP_AFTER)
-        if isinstance(reply, str):
-            raise LookupError(reply)
-        return reply
+        scores, killed = [], 0
+        with self.lock:
+            while len(scores) < len(rows) and killed < _MOST_KILLED:
+                self.run()
+                self._wait_until_ready()
+                left = rows[len(scores) :]
+                request = json.dumps([_SECONDS / 2**killed, left]) + "\n"
+                for _ in left:
+                    line = self._exchange(request, _GIVEN_UP_AFTER)
+                    request = ""
+                    if not line:  # the judgement under way has cost the worker its process
+                        scores.append(None)
+                        killed += 1
+                        self.stop()
+                        self.run()
+                        break
+                    scores.append(json.loads(line))
+        return scores + [None] * (len(rows) - len(scores))
 
-    def _start(self):
-        self.loaded, self.owner = set(), os.getpid()
+    def run(self) -> None:
+        """Start the process, if there is none."""
+        if self.process is not None and self.process.poll() is None:
+            return
+        self.stop()
         self.process = subprocess.Popen(
-            [sys.executable, "-P", __file__],
+            [sys.executable, "-P", __file__, self.kind],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -235,30 +143,48 @@ class _Worker:
             env=os.environ | {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"},
         )
 
-    def _exchange(self, request: list | tuple, seconds: float):
-        started, deadline = time.monotonic(), threading.Timer(seconds, self.process.kill)
+    def stop(self) -> None:
+        if self.process is not None:
+            self.process.kill()
+            self.process.communicate()
+        self.process, self.ready = None, False
+
+    def _wait_until_ready(self) -> None:
+        if self.ready:
+            return
+        line = self._exchange("", _START_SECONDS)
+        problem = json.loads(line) if line else "a process that judges answers did not start."
+        if problem:
+            self.stop()
+            raise LookupError(problem)
+        self.ready = True
+
+    def _exchange(self, request: str, seconds: float) -> str:
+        """The next line of the process; "" where it ended, or was killed after so many seconds."""
+        deadline = threading.Timer(seconds, self.process.kill)
         deadline.start()
         try:
-            self.process.stdin.write(json.dumps(request) + "\n")
+            self.process.stdin.write(request)
             self.process.stdin.flush()
-            reply = self.process.stdout.readline()
-        except OSError:  # killed while it was being written to
-            reply = ""
+            return self.process.stdout.readline()
+        except OSError:  # it ended while it was written to
+            return ""
         finally:
             deadline.cancel()
-        # killed, or about to be though it did answer
-        if not reply or time.monotonic() - started >= seconds:
-            self.stop()
-        return json.loads(reply) if reply else None
 
-    def stop(self):
-        if self.process is not None and self.owner == os.getpid():
-            self.process.kill()
-            self.process.wait()
-            with contextlib.suppress(OSError):  # a request it never read
-                self.process.stdin.close()
-            self.process.stdout.close()
-        self.process = None
+
+_remembered: dict[tuple, float] = {}
+_workers: dict[str, list[_Worker]] = {}
+
+
+def _start_anew(count: int = min(_MOST_WORKERS, os.cpu_count() or 1)) -> None:
+    _workers.update({kind: [_Worker(kind) for _ in range(count)] for kind in _JUDGES})
+
+
+def _stop() -> None:
+    for workers in _workers.values():
+        for worker in workers:
+            worker.stop()
 
 
 # --- The worker's side ----------------------------------------------------------------------------
@@ -272,22 +198,34 @@ class _Impossible(Exception):
     """What no answer could change: a package or a family that is not there."""
 
 
-def _serve() -> None:
+def _serve(kind: str) -> None:
     # whatever a verifier prints must not end up among the replies
     replies, sys.stdout = sys.stdout, sys.stderr
     if os.name == "posix":
         import resource
 
         resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
-        signal.signal(signal.SIGPROF, _stop)  # SIGVTALRM keeps its default, which ends the process
+        signal.signal(signal.SIGPROF, _stop_judging)  # SIGVTALRM ends the process
     sys.dont_write_bytecode = True
     sys.addaudithook(_refuse)
-    for line in sys.stdin:
-        replies.write(json.dumps(_answer(*json.loads(line))) + "\n")
+
+    def reply(said: float | str | None) -> None:
+        replies.write(json.dumps(said) + "\n")
         replies.flush()
 
+    reply(_load(kind))
+    gc.freeze()  # no collection goes through what was imported, in the time of a judgement
+    for line in sys.stdin:
+        seconds, rows = json.loads(line)
+        for row in rows:
+            try:
+                reply(_within_time(seconds, _JUDGES[kind], row))
+            except _OutOfTime:
+                reply(None)
+                seconds = max(_LEAST_SECONDS, seconds / 2)
 
-def _stop(signum, frame):
+
+def _stop_judging(signum, frame):
     raise _OutOfTime
 
 
@@ -321,24 +259,11 @@ _REFUSED = (
     "tempfile.",
     "builtins.input",
 )
-_judging = False
 _HARMLESS = ("os.listdir", "os.scandir", "os.walk")
+_judging = False
 
 
-def _answer(seconds: float, kind: str, *arguments) -> float | str | None:
-    try:
-        if kind == "load":
-            return _load(*arguments)
-        return _within_time(seconds, _equal if kind == "equal" else _task, arguments)
-    except _Impossible as error:
-        return str(error)
-    except _OutOfTime:
-        return None
-    except Exception:  # whatever a completion did to the parser, it is no right answer
-        return 0.0
-
-
-def _within_time(seconds: float, judge, arguments: tuple) -> float:
+def _within_time(seconds: float, judge, arguments: list) -> float | str:
     global _judging
     timers = (
         {"ITIMER_VIRTUAL": seconds + _GRACE, "ITIMER_PROF": seconds} if os.name == "posix" else {}
@@ -348,6 +273,10 @@ def _within_time(seconds: float, judge, arguments: tuple) -> float:
             signal.setitimer(getattr(signal, timer), limit)
         _judging = True
         return judge(*arguments)
+    except _Impossible as error:
+        return str(error)
+    except Exception:  # whatever a completion did to the parser, it is no right answer
+        return 0.0
     finally:
         _judging = False
         for timer in timers:
@@ -367,15 +296,15 @@ def _load(kind: str) -> str:
                 ("[0,1)", "[1,2)"),
             ):
                 _equal(gold, given)  # the first of a kind imports much of sympy
-        else:
+        elif kind == "task":
             import reasoning_gym  # noqa: F401
+        else:
+            import jsonschema  # noqa: F401
     except ImportError as error:
-        wanted = (
-            "-r requirements.txt"
-            if kind == "equal"
-            else "reasoning-gym (the pin is in requirements-optional.txt)"
+        return (
+            f"{error.name} is not installed: pip install -r requirements.txt (the pin of "
+            "reasoning-gym is in requirements-optional.txt)"
         )
-        raise _Impossible(f"{error.name} is not installed: pip install {wanted}") from None
     return ""
 
 
@@ -431,5 +360,24 @@ def _task(family: str, answer: str, entry: str) -> float:
     return float(score(answer, json.loads(entry)))
 
 
+def _fulfils(schema: str, document: str) -> float:
+    return float(_validator(schema).is_valid(json.loads(document)))
+
+
+@lru_cache(maxsize=32)
+def _validator(schema: str):
+    from jsonschema.validators import validator_for
+
+    schema = json.loads(schema)
+    return validator_for(schema)(schema)
+
+
+_JUDGES = {"equal": _equal, "task": _task, "schema": _fulfils}
+
 if __name__ == "__main__":
-    _serve()
+    _serve(sys.argv[1])
+else:
+    _start_anew()
+    atexit.register(_stop)
+    if os.name == "posix":
+        os.register_at_fork(after_in_child=_start_anew)  # the workers are the parent's

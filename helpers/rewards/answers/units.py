@@ -74,8 +74,10 @@ def read(text: str, glued: bool, currency: str = "", years: bool = False) -> tup
     glued: without a space between: 5km is a length, 2y a term. years: behind four digits, where
     1990s is a decade.
 
-    >>> read("km", glued=True), read("million dollars", glued=False), read("hopefully", glued=False), read("y", glued=True)
-    ((1, 'km'), (1000000, '$'), None, None)
+    >>> read("km", glued=True), read("million dollars", glued=False)
+    ((1, 'km'), (1000000, '$'))
+    >>> read("hopefully", glued=False), read("y", glued=True)
+    (None, None)
     """
     if currency and text in _SHORT_SCALES:
         return _SHORT_SCALES[text], currency
@@ -113,8 +115,9 @@ def same_unit(one: str, other: str) -> bool:
 def magnitude(value: Fraction | int, unit: str) -> tuple[Fraction, tuple] | None:
     """The quantity in base units and what these are, or None where pint does not know the unit.
 
-    >>> magnitude(5, "km") == magnitude(5000, "meters"), magnitude(5, "mW") == magnitude(5, "MW"), magnitude(5, "apples")
-    (True, False, None)
+    >>> magnitude(5, "km") == magnitude(5000, "meters"), magnitude(5, "mW") == magnitude(5, "MW")
+    (True, False)
+    >>> magnitude(5, "apples")
     """
     known = _resolved(unit)
     if known is None:

@@ -26,7 +26,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from helpers.rewards.code import Outcome, TooMuch, not_plain
+from helpers.rewards.code.types import Outcome, TooMuch, not_plain
 
 _MOST_TESTS = 1000
 _LONGEST = 200_000  # characters, and items of a sequence that is written as a product
@@ -84,8 +84,10 @@ def same(value: object, expected: object, tolerance: float = 0.0, relative: floa
     test that nobody meant. With a tolerance, numbers inside of lists, tuples and the values of
     dictionaries may be that far apart, too.
 
-    >>> same([1, 2.0], [1.0, 2]), same([1], (1,)), same(0.30000000000000004, 0.3), same([0.1 + 0.2], [0.3], 1e-9)
-    (True, False, False, True)
+    >>> same([1, 2.0], [1.0, 2]), same([1], (1,))
+    (True, False)
+    >>> same(0.30000000000000004, 0.3), same([0.1 + 0.2], [0.3], 1e-9)
+    (False, True)
     """
     if value == expected:
         return True
@@ -117,8 +119,9 @@ def read_tests(tests: object, entry_point: str | None = None) -> list[Test]:
     entry_point: the function that a check text calls `candidate`. ValueError says which test cannot
     be read, and why.
 
-    >>> read_tests(["assert add(1, 2) == 3"])[0]
-    Test(call='add', args=(1, 2), value=3, compare='==', tolerance=0.0, relative=0.0, wraps=(), stdin='')
+    >>> test = read_tests(["assert add(1, 2) == 3"])[0]
+    >>> test.call, test.args, test.value, test.compare
+    ('add', (1, 2), 3, '==')
     """
     try:
         return _counted(_read(tests, entry_point))

@@ -28,14 +28,15 @@ import re
 import sys
 import types
 
-from helpers.rewards.code import Outcome
+from helpers.rewards.code.types import Outcome
 
 # fmt: off
 _MODULES = frozenset(
     {
-        "asyncio", "base64", "binascii", "bisect", "collections", "copy", "csv", "dataclasses", "datetime", "decimal",
-        "functools", "hashlib", "itertools", "json", "math", "os", "pathlib", "posixpath", "random", "re", "sys", "time",
-        "tomllib", "typing", "unicodedata",
+        "asyncio", "base64", "binascii", "bisect", "collections", "copy", "csv",
+        "dataclasses", "datetime", "decimal", "functools", "hashlib", "itertools", "json",
+        "math", "os", "pathlib", "posixpath", "random", "re", "sys", "time", "tomllib",
+        "typing", "unicodedata",
     }
 )
 _LAZY = frozenset(
@@ -45,10 +46,11 @@ _LAZY = frozenset(
 )
 _CONSUMERS = frozenset(
     {
-        "Counter", "OrderedDict", "accumulate", "all", "any", "chain", "combinations", "deque", "dict", "difference",
-        "enumerate", "extend", "filter", "frozenset", "fromkeys", "fsum", "intersection", "islice", "iter", "join", "list",
-        "map", "max", "mean", "min", "permutations", "prod", "product", "reduce", "reversed", "set", "sorted", "sum",
-        "symmetric_difference", "tuple", "union", "update", "zip",
+        "Counter", "OrderedDict", "accumulate", "all", "any", "chain", "combinations",
+        "deque", "dict", "difference", "enumerate", "extend", "filter", "fromkeys",
+        "frozenset", "fsum", "intersection", "islice", "iter", "join", "list", "map", "max",
+        "mean", "min", "permutations", "prod", "product", "reduce", "reversed", "set",
+        "sorted", "sum", "symmetric_difference", "tuple", "union", "update", "zip",
     }
 )
 # fmt: on

@@ -22,16 +22,16 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from helpers.rewards.code import (
+from helpers.rewards.code import gaps
+from helpers.rewards.code.driver import MOST_PAIRS
+from helpers.rewards.code.types import (
     Job,
     Limits,
     Outcome,
-    gaps,
     not_plain_outcome,
     outcome_of,
     timeout_outcome,
 )
-from helpers.rewards.code.driver import MOST_PAIRS
 
 # a verdict is the same each time, and time.sleep(100) holds nobody
 _POLICY = {"sleep": "zero", "random_start": {"seed": 0}}
@@ -42,7 +42,8 @@ _INPUTS, _VALUE = "_inputs_of_this_call", "_value_of_this_call"
 # a name that no program knows, because the count protects our process
 _COUNTS = f"_pairs_{secrets.token_hex(8)}"
 _COUNT = """
-def %s(value, isinstance=isinstance, len=len, dict=dict, set=set, frozenset=frozenset, list=list, tuple=tuple):
+def %s(value, isinstance=isinstance, len=len, dict=dict, set=set, frozenset=frozenset,
+       list=list, tuple=tuple):
     pairs, items, seen = 0, [value], 0
     while items and seen < 200000:
         item = items.pop()

@@ -44,8 +44,10 @@ def program_of(completion: object, tags: TagFormat | None = None, language: str 
     never closed was cut off, and with it the answer.
 
     >>> draft, final = "```python\\nx = 1\\n```", "```py\\nx = 2\\n```\\nIt gives:\\n```\\n2\\n```"
-    >>> program_of(f"{draft}\\nBetter:\\n{final}"), program_of("x = 3"), program_of("```python\\nx = 4")
-    ('x = 2\\n', 'x = 3', '')
+    >>> program_of(f"{draft}\\nBetter:\\n{final}")
+    'x = 2\\n'
+    >>> program_of("x = 3"), program_of("```python\\nx = 4")
+    ('x = 3', '')
     """
     return _program(completion, tags, language)[0]
 
@@ -101,7 +103,8 @@ def executes_reward(
     What it returns does not count, so a function of one `return` earns it: pair it with
     `tests_reward`. Without a column `tests` the program is run as a script, with nothing to read.
 
-    >>> executes_reward(["def half(n):\\n    return 1 / n"] * 2, tests=[["assert half(2) == 5"], ["assert half(0) == 5"]])
+    >>> program, tests = "def half(n):\\n    return 1 / n", ["assert half(2) == 5"]
+    >>> executes_reward([program] * 2, tests=[tests, ["assert half(0) == 5"]])
     [1.0, 0.0]
     """
     alone = [[{"stdin": "", "stdout": ""}]] * len(completions)
@@ -134,7 +137,8 @@ def output_match_reward(
     does. A program that ends with an error has not passed, whatever it printed before. Limits are
     for each pair; a row with tests of another kind is None.
 
-    >>> output_match_reward(["print(sum(map(int, input().split())))"], tests=[[{"stdin": "1 2\\n", "stdout": "3\\n"}]])
+    >>> program, tests = "print(sum(map(int, input().split())))", [{"stdin": "1 2", "stdout": "3"}]
+    >>> output_match_reward([program], tests=[tests])
     [1.0]
     """
 

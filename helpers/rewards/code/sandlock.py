@@ -20,7 +20,8 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 
-from helpers.rewards.code import Job, Limits, Outcome, driver, outcome_of, timeout_outcome
+from helpers.rewards.code import driver
+from helpers.rewards.code.types import Job, Limits, Outcome, outcome_of, timeout_outcome
 
 _START_SECONDS = 30.0  # for the interpreter to come up; the program's time begins when it has
 _FILES = 32

@@ -88,8 +88,8 @@ def _block(tags: TagFormat, answer: str) -> str:
 
 
 def _nested(row: dict, tags: TagFormat, length: int) -> str:
-    opening, closing, answer_opening, answer_closing = tags.tags
-    return f"{opening}{opening}so{closing}{closing}{answer_opening}{answer_opening}{row[WRONG]}{answer_closing}{answer_closing}"
+    opening, closing, answer_opening, answer_closing = (tag * 2 for tag in tags.tags)
+    return f"{opening}so{closing}{answer_opening}{row[WRONG]}{answer_closing}"
 
 
 def _out_of_order(row: dict, tags: TagFormat, length: int) -> str:

@@ -29,7 +29,7 @@ import numpy as np
 import pandas as pd
 
 from helpers.data.files import regular_file
-from helpers.data.sources import Broken, file_rows, text_lines
+from helpers.data.sources import Broken, file_rows
 from helpers.rewards.answers import symbolic
 from helpers.rewards.code import programs
 from helpers.rewards.faults import Fault, tried
@@ -42,9 +42,20 @@ CASES = Path(__file__).with_name("cases.jsonl")
 CODE_CASES = Path(__file__).with_name("code_cases.jsonl")
 _TIMED = 1000  # completions
 _ROWS_ATTACKED = 16
+# columns of a record that are ours, or that TRL gives another content
+_NOT_PASSED = {
+    "prompt",
+    "prompts",
+    "completion",
+    "completions",
+    "completion_ids",
+    "name",
+    "expected",
+    attacks.WRONG,
+}
 _SAME = 1e-6  # scores closer than this are equal
 _NO_SPREAD = 1e-8  # TRL's isclose: rounding is no spread
-_TAKEN = {"total", "wins", "gain", "paid_by", "example"}
+_COLUMNS = ("total", "wins", "gain", "paid_by", "example")  # beside the rewards'
 
 # What TRL passes beside the data; rewards may use it, the laboratory has nothing to log to.
 _FROM_THE_TRAINER = {
@@ -76,27 +87,19 @@ class Lab:
                 f"{len(self.functions)} rewards and {len(self.weights)} weights: each reward "
                 "needs one weight."
             )
-        for weight in self.weights:
-            if isinstance(weight, bool) or not isinstance(weight, (int, float)):
-                raise ValueError(f"weight {weight!r} is not a number.")
         self.names = [reward_name(function) for function in self.functions]
-        twice = sorted({name for name in self.names if self.names.count(name) > 1})
-        if twice:
-            raise ValueError(
-                f"two rewards are called {twice[0]!r}. TRL logs them by name: wrap one in a "
-                "function of its own."
-            )
-        taken = sorted(_TAKEN.intersection(self.names))
-        if taken:
-            raise ValueError(
-                f"a reward cannot be called {taken[0]!r}: the tables have a column of that name."
-            )
+        for name in self.names:
+            if self.names.count(name) > 1 or name in _COLUMNS:
+                raise ValueError(
+                    f"two columns of the tables would be called {name!r}, and TRL logs rewards by "
+                    "name: wrap one in a function of its own."
+                )
 
     def scores(self, completions: list[str], **columns: list) -> pd.DataFrame:
-        """A row a completion: each reward's score (nan for None) and the weighted `total`, called
+        """A row per completion: each reward's score (nan for None) and the weighted `total`, called
         as TRL would call them.
 
-        columns: a list each, one entry a completion. What a reward gets wrong is added to `faults`.
+        columns: lists with one entry per completion. What a reward gets wrong is added to `faults`.
         """
         messages = [[{"role": "assistant", "content": text}] for text in completions]
         given = columns | {"completion_ids": self._token_ids(completions)} | _FROM_THE_TRAINER
@@ -125,9 +128,18 @@ class Lab:
         name to score), and the row's columns such as `answer`. Without one, the suite's own.
         ValueError names the line that is not such an object.
         """
+        import helpers.rewards  # which imports nothing of the laboratory
+
         loaded = load_cases(path, self.tags)
+        exported = (name for name in helpers.rewards.__all__ if name.endswith("_reward"))
+        known = {*self.names, *exported}
         for case in loaded:
-            self._refuse_unknown(case)
+            for name in sorted(case["expected"].keys() - known):
+                near = difflib.get_close_matches(name, known, 1)
+                hint = f" Did you mean {near[0]!r}?" if near else ""
+                raise ValueError(
+                    f"case {case['name']!r} expects a score of {name!r}, which is no reward.{hint}"
+                )
         table = self.scores([case["completion"] for case in loaded], **_columns(loaded)).set_axis(
             [case["name"] for case in loaded]
         )
@@ -136,24 +148,10 @@ class Lab:
         self.results["cases"] = table
         return table
 
-    def _refuse_unknown(self, case: dict) -> None:
-        import helpers.rewards
-
-        known = {
-            *self.names,
-            *(name for name in helpers.rewards.__all__ if name.endswith("_reward")),
-        }
-        for name in sorted(set(case["expected"]) - known):
-            near = difflib.get_close_matches(name, known, 1)
-            hint = f" Did you mean {near[0]!r}?" if near else ""
-            raise ValueError(
-                f"case {case['name']!r} expects a score of {name!r}, which is no reward.{hint}"
-            )
-
     def attacks(
         self, rows: pd.DataFrame, length: int = 200, battery: list[attacks.Attack] = attacks.BATTERY
     ) -> pd.DataFrame:
-        """What cheating earns on real rows: a row an attack, best first, with the mean scores and
+        """What cheating earns on real rows: a row per attack, best first, with the mean scores and
         an `example`.
 
         rows: data with an `answer`, the first 16 are used. length: the bound of a completion in
@@ -177,65 +175,58 @@ class Lab:
         }
         columns = _columns(chosen)
         scored = {name: self.scores(texts, **columns) for name, texts in written.items()}
-        ceilings = {attack.name: scored[attack.ceiling] for attack in battery} | {
-            attacks.WRONG: scored[attacks.RIGHT]
-        }
         table = pd.DataFrame({name: scores.mean() for name, scores in scored.items()}).T
-        compared = {
-            name: self._compared(scored[name], bar, tie=name == attacks.WRONG)
-            for name, bar in ceilings.items()
-        }
+        compared = {name: (0.0, 0.0, "") for name in table.index}
+        compared[attacks.WRONG] = self._compared(scored, attacks.WRONG, attacks.RIGHT, -_SAME)
+        for attack in battery:
+            compared[attack.name] = self._compared(scored, attack.name, attack.ceiling, _SAME)
         for at, column in enumerate(("wins", "gain", "paid_by")):
-            table[column] = [
-                compared[name][at] if name in compared else (0.0, 0.0, "")[at]
-                for name in table.index
-            ]
+            table[column] = [found[at] for found in compared.values()]
         table["example"] = {name: texts[0] for name, texts in written.items()}
         table = table.sort_values("total", ascending=False, kind="stable")
         self.results["attacks"] = table
         return table
 
     def _compared(
-        self, scores: pd.DataFrame, ceiling: pd.DataFrame, tie: bool
+        self, scored: dict[str, pd.DataFrame], name: str, ceiling: str, margin: float
     ) -> tuple[float, float, str]:
-        """On which share of the rows the scores exceed the ceiling (or reach it: a wrong answer
-        that ties with a right one).
+        """On which share of the rows an attack exceeds its ceiling by more than the margin (a wrong
+        answer wins by a tie with a right one), by how much, and which reward gives most of that.
         """
-        won = scores["total"] > ceiling["total"] + (-_SAME if tie else _SAME)
+        extra = scored[name] - scored[ceiling]
+        won = scored[name]["total"] > scored[ceiling]["total"] + margin
         if not won.any():
             return 0.0, 0.0, ""
-        extra = (scores - ceiling)[won].mean()
-        paid = extra[self.names].mul(self.weights).fillna(0.0)
-        return float(won.mean()), float(extra["total"]), str(paid.idxmax())
+        mean = extra[won].mean()
+        paid = mean[self.names].mul(self.weights).fillna(0.0)
+        return float(won.mean()), float(mean["total"]), str(paid.idxmax())
 
     def signal(self, rows: pd.DataFrame, completions: list[list[str]]) -> dict:
         """What GRPO would learn from: statistics of the rewards on groups of completions, one group
-        a row.
+        per row.
 
         Returns a dict: `groups`, `group_size`; per reward its `mean`, `within_group_std`,
         `zero_spread` (share of groups that all score the same), `advantage_share` (of the variance
         of TRL's group-scaled advantage; the shares sum to 1), `rank_correlation` with the others
-        (Spearman); for the weighted total `mean` and `zero_spread`; `pass_rate`, a value a row, by
+        (Spearman); for the weighted total `mean` and `zero_spread`; `pass_rate`, one per row, by
         the rewards that tell a right answer from a wrong one (`judges`, known once `attacks` was
         run), and None for a row they cannot judge.
         """
         if len(rows) != len(completions) or not completions:
             raise ValueError(
-                f"{len(rows)} rows and {len(completions)} groups: there must be one group a row."
+                f"{len(rows)} rows and {len(completions)} groups: there must be one group per row."
             )
         sizes = {len(group) for group in completions}
         if min(sizes) < 2:
             raise ValueError(
-                "a group of fewer than two completions has no spread; sample at least two a row."
+                "a group of fewer than two completions has no spread; sample at least two per row."
             )
         records = rows.to_dict("records")
-        repeated = [
-            record for record, group in zip(records, completions, strict=True) for _ in group
-        ]
         group_of = np.repeat(np.arange(len(completions)), [len(group) for group in completions])
+        columns = _columns([records[group] for group in group_of])
         texts = [text for group in completions for text in group]
-        scores = self.scores(texts, **_columns(repeated))
-        self.results["completions"] = texts, _columns(repeated)
+        scores = self.scores(texts, **columns)
+        self.results["completions"] = texts, columns
         self.results["signal"] = _statistics(
             scores, group_of, self.names, self.weights, self.judges()
         ) | {"group_size": max(sizes)}
@@ -255,11 +246,9 @@ class Lab:
         """Milliseconds for 1,000 completions, per reward: those of `signal`, or the ones given,
         repeated or cut to that number.
         """
-        texts, columns = (
-            (completions, {})
-            if completions
-            else self.results.get("completions") or (["<answer>4</answer>"], {})
-        )
+        texts, columns = self.results.get("completions", (["<answer>4</answer>"], {}))
+        if completions:
+            texts, columns = completions, {}
         repeats = -(-_TIMED // len(texts))
         columns = {key: (values * repeats)[:_TIMED] for key, values in columns.items()}
         texts = (texts * repeats)[:_TIMED]
@@ -286,24 +275,20 @@ class Lab:
 
 
 def load_cases(path: str | Path | None = None, tags: TagFormat = THINK_ANSWER) -> list[dict]:
-    """The cases of a JSON-lines file; the suite's own, with these tags, without one.
+    """The cases of a JSON-lines file; without one the suite's own, with these tags.
 
     See `Lab.cases`.
     """
     if path is not None and not isinstance(path, str | Path):
         raise ValueError(
-            f"cases={path!r} is not the path of a file: a JSON object a line, with name, "
+            f"cases={path!r} is not the path of a file: a JSON object per line, with name, "
             "completion and expected."
         )
-    try:
-        file = regular_file(Path(path or CASES))
-    except ValueError as error:
-        raise ValueError(
-            f"{error} Cases are a JSON object a line, with name, completion and expected."
-        ) from None
+    file = regular_file(Path(path or CASES))
     own_tags = dict(zip(THINK_ANSWER.tags, tags.tags, strict=True))
     cases, seen = [], Counter()
-    for number, line in enumerate(text_lines(file), start=1):
+    # not splitlines, which also takes what stands in a text, such as U+2028, for the end of a line
+    for number, line in enumerate(file.read_text(encoding="utf-8-sig").split("\n"), start=1):
         if not line.strip():
             continue
         case = _case(line, f"{file.name}, line {number}")
@@ -317,8 +302,8 @@ def load_cases(path: str | Path | None = None, tags: TagFormat = THINK_ANSWER) -
         cases.append(case)
     if not cases:
         raise ValueError(
-            f"{file.name} holds no case: it needs a JSON object a line, with name, completion and "
-            "expected."
+            f"{file.name} holds no case: it needs a JSON object per line, with name, completion "
+            "and expected."
         )
     return cases
 
@@ -326,33 +311,20 @@ def load_cases(path: str | Path | None = None, tags: TagFormat = THINK_ANSWER) -
 def _case(line: str, where: str) -> dict:
     try:
         case = json.loads(line)
-    except json.JSONDecodeError as error:
-        raise ValueError(f"{where} is not JSON: {error.msg}, at character {error.colno}.") from None
-    # an integer of 5,000 digits, brackets 10,000 deep
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{where} cannot be read as JSON: {error}.") from None
+    except ValueError as error:
+        raise ValueError(f"{where} is not JSON: {error}.") from None
     if not isinstance(case, dict) or not all(
         isinstance(case.get(key), str) for key in ("name", "completion")
     ):
         raise ValueError(f"{where} needs the texts `name` and `completion`; it is {line[:100]!r}.")
-    try:
-        case["name"].encode()
-    except UnicodeEncodeError:
-        raise ValueError(
-            f"{where}: `name` is {case['name'][:100]!a}, which no file can hold: half a character."
-        ) from None
     expected = case.setdefault("expected", {})
     if not isinstance(expected, dict) or not all(
-        isinstance(score, (int, float)) for score in expected.values()
+        isinstance(score, (int, float)) and math.isfinite(score) for score in expected.values()
     ):
         raise ValueError(
-            f'{where}: `expected` must map rewards to scores, such as {{"correctness_reward": 1}}.'
+            f"{where}: `expected` is {expected!r}; it must map rewards to finite scores, such as "
+            '{"correctness_reward": 1}.'
         )
-    for name, score in expected.items():
-        if not math.isfinite(score):
-            raise ValueError(
-                f"{where}: the expected score of {name!r} is {score}; it must be a finite number."
-            )
     return case
 
 
@@ -373,9 +345,13 @@ def stored_groups(stored: pd.DataFrame | str | Path) -> tuple[pd.DataFrame, list
             "stored completions need the columns question, answer and completion; "
             f"{sorted(missing)[0]!r} is missing."
         )
-    table = table.assign(
-        completion=[_checked_text(value, row) for row, value in enumerate(table["completion"])]
-    )
+    for row, completion in enumerate(table["completion"]):
+        if not isinstance(completion, (str, list, tuple, dict)):
+            raise ValueError(
+                f"stored completions: `completion` in row {row} is {completion!r}, neither a text "
+                "nor chat messages."
+            )
+    table = table.assign(completion=table["completion"].map(completion_text))
     if not table["question"].map(lambda question: isinstance(question, str)).all():
         raise ValueError("stored completions: `question` must be a text in every row.")
     keys = [key for key in ("step", "question") if key in table]
@@ -390,42 +366,24 @@ def stored_groups(stored: pd.DataFrame | str | Path) -> tuple[pd.DataFrame, list
     return rows, [group["completion"].tolist() for group in groups]
 
 
-def _checked_text(completion: object, row: int) -> str:
-    if not isinstance(completion, (str, list, tuple, dict)):
-        raise ValueError(
-            f"stored completions: `completion` in row {row} is {completion!r}, neither a text nor "
-            "chat messages."
-        )
-    return completion_text(completion)
-
-
 def _table(path: Path) -> pd.DataFrame:
     if path.suffix.lower() not in (".parquet", ".csv", ".jsonl"):
         raise ValueError(
             f"{path.name}: stored completions come as a .parquet, .csv or .jsonl file."
         )
     rows = list(file_rows(path))
-    broken = [row for row in rows if isinstance(row, Broken)]
-    if broken:
-        first = f"{broken[0].where}: {broken[0].reason}"
-        raise ValueError(f"{path.name}: {len(broken)} rows of {len(rows)} cannot be read. {first}.")
+    for row in rows:
+        if isinstance(row, Broken):
+            raise ValueError(f"{path.name}: {row.where} cannot be read: {row.reason}.")
     return pd.DataFrame(rows)
 
 
 def _columns(records: list[dict]) -> dict[str, list]:
     """As TRL passes them: every column but the prompt, which is called `prompts`."""
     names = dict.fromkeys(name for record in records for name in record)
-    ours = (
-        "prompt",
-        "prompts",
-        "completion",
-        "completions",
-        "completion_ids",
-        "name",
-        "expected",
-        attacks.WRONG,
-    )
-    columns = {name: [record.get(name) for record in records] for name in names if name not in ours}
+    columns = {
+        name: [record.get(name) for record in records] for name in names if name not in _NOT_PASSED
+    }
     if "prompt" in names:
         prompts = [record.get("prompt") for record in records]
         columns["prompts"] = [
