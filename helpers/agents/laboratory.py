@@ -88,6 +88,7 @@ class Laboratory:
             NOT_TOOLS: players.not_tools,
         }
         self.episodes: dict[str, list[Played]] = {}
+        self.found: pd.DataFrame | None = None
 
     def turns(
         self, player: str, at: int, environment: Environment
@@ -153,22 +154,21 @@ class Laboratory:
         """
         if not self.episodes:
             self.play()
-        found = [check(self) for check in CHECKS.values()]
-        return pd.DataFrame(
-            {"holds": [not said for said in found], "found": [said or "" for said in found]},
-            index=list(CHECKS),
-        )
+        if self.found is None:
+            said = [check(self) or "" for check in CHECKS.values()]
+            holds = [sentence == "" for sentence in said]
+            self.found = pd.DataFrame({"holds": holds, "found": said}, index=list(CHECKS))
+        return self.found
 
     def verdict(self) -> Verdict:
         """Go or no go, with the reasons, from all checks."""
-        found = self.checks()["found"]
-        turns = self.guard.turns
+        found, turns = self.checks(), self.guard.turns
         note = (
             f"after {turns} calls the tools refuse, but TRL goes on until "
             "`max_completion_length` is full: set "
             f"GRPOConfig(max_tool_calling_iterations={turns}), too."
         )
-        return Verdict([said for said in found if said], [note])
+        return Verdict(list(found["found"][~found["holds"]]), [note])
 
 
 # Each takes the laboratory and says what is wrong, with what to change, or nothing.
