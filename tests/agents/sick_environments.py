@@ -41,26 +41,10 @@ class NoTool:
     reset = Healthy.reset
 
 
-class NoAnnotation(Healthy):
-    def say(self, word):
-        """Say a word.
-
-        Args:
-            word: The word.
-        """
-        return word
-
-
 class NoDocstring:
     reset = Healthy.reset
 
     def say(self, word: str) -> str:
-        return word
-
-
-class ArgumentNotDescribed(Healthy):
-    def say(self, word: str) -> str:
-        """Say a word."""
         return word
 
 

@@ -128,19 +128,16 @@ def test_a_text_as_long_as_a_book_is_cut_wherever_it_comes_from():
     assert Guarded(sick.saying(None))().reset(seed=1) is None
 
 
-def test_wrong_arguments_do_not_reach_the_tool_and_are_no_fault():
+def test_a_call_that_is_refused_is_no_fault_and_wrong_arguments_do_not_reach_the_tool():
     environment, guard = begun(sick.raising(AssertionError("must not be called")))
     assert refusal(environment.say) == "say needs word: a text."
     assert refusal(environment.say, word=3) == "say: word must be a text, not 3."
     for name in ("loud", "self", "\ud800"):
         assert "; it takes word." in refusal(environment.say, word="a", **{name: True})
     assert guard.counts["refused"] == 5 and not guard.faults
-
-
-def test_what_an_environment_refuses_is_its_word_to_the_policy_and_no_fault():
     environment, guard = begun(sick.raising(ToolError("Say please.")))
     assert refusal(environment.say, word="a") == "Say please."
-    assert not guard.faults and guard.counts["refused"] == 1
+    assert guard.counts["refused"] == 1 and not guard.faults
 
 
 # --- Raising, hanging, ending ---------------------------------------------------------------------

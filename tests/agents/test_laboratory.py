@@ -158,24 +158,6 @@ class InTheClass(Echo):
         return super()._reply(word)
 
 
-class Remembering(Echo):
-    """The second episode of an instance is another one than the first."""
-
-    _episodes = 0
-
-    def reset(self, seed: int, **columns) -> str:
-        self._episodes += 1
-        return super().reset(seed + 1000 * self._episodes)
-
-
-class Ordered(Echo):
-    """An episode depends on the row before."""
-
-    def reset(self, seed: int, **columns) -> str:
-        before, self._before = getattr(self, "_before", 0), seed
-        return super().reset(seed * 1000 + before)
-
-
 class Unfinished(Echo):
     """Begins afresh only if the last episode was won."""
 
@@ -208,8 +190,6 @@ class Raising(Echo):
         (Random, "the same seed gives the same episode", "draw all that is random from `seed`"),
         (Constant, "other rows give other episodes", "could be learnt by heart"),
         (InTheClass, "episodes do not touch one another", "keep all state in the instance"),
-        (Remembering, "episodes do not touch one another", "TRL uses an instance again"),
-        (Ordered, "episodes do not touch one another", "the one before it"),
         (Unfinished, "episodes do not touch one another", "let `reset` set everything"),
         (Percent, "rewards are of unit scale", "a full success is 1"),
         (Raising, "no tool fails", "raised KeyError: "),
