@@ -1,8 +1,8 @@
-"""Scripted players: what a policy might do in an episode, good and bad, before one is trained.
+"""Scripted players for any environment: what a policy might do in an episode, before it is trained.
 
 A player is a generator: it yields calls, (tool, arguments), and is sent each reply as the policy
-would read it. It sees what a policy sees: the text of `reset` and the tools' schemas. Ends when it
-has nothing more to say.
+would read it. It sees what a policy sees: the text of `reset` and the tools' schemas. It ends when
+it has nothing more to say. The players that know a game are in the game's own file.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 from helpers.agents.tool_calls import fits
 
-# Underscores hide these from TRL; the rest are methods that every environment has, or that somebody
-# may have left public.
+# What is there but is no tool: methods that TRL calls, names that an underscore hides, and names
+# that an interpreter would know.
 _NOT_TOOLS = [
     "reset",
     "get_reward",
@@ -27,8 +27,6 @@ _NOT_TOOLS = [
     "_number",
     "_answer",
     "_regret",
-]
-_NOT_TOOLS += [
     "_inner",
     "_guard",
     "_call",
@@ -56,11 +54,9 @@ class View:
 
 Player = Callable[[View], Iterator[tuple[str, object]]]
 
-# --- For any environment --------------------------------------------------------------------------
-
 
 def nothing(view: View) -> Iterator:
-    """Says something, calls nothing: where many policies end up that are paid for it."""
+    """Says something and calls nothing, as policies do that are paid for it."""
     yield from ()
 
 
