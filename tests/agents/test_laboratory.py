@@ -212,7 +212,7 @@ def test_only_what_is_wrong_is_found():
         (sick.broken_reset(OSError("gone")), r"BrokenReset.reset\(.* raised OSError: gone"),
         (sick.doing(sick.sleeping), "did not return within 0.5 seconds"),
     ],
-    ids=["cannot begin", "hangs"],
+    ids=["cannot begin", "sleeping"],  # benchmarks/mutations.py leaves out what sleeps
 )
 def test_an_episode_that_dies_ends_the_programme_and_is_named(kind, says):
     lab = lab_of(kind, seconds=0.5)
