@@ -191,8 +191,8 @@ def _wrong_with(name: str, tool: Callable) -> str | None:
         schema_of(tool)
     except Exception as error:  # of Transformers, or NameError of an annotation
         return (
-            f"tool `{name}`: {error}. The policy is shown the docstring and the annotations, and "
-            f"each argument's line under `Args:`. If it is no tool, hide it: {hide}"
+            f"tool `{name}`: {str(error).rstrip('.!')}. The policy is shown the docstring, the "
+            f"annotations, and each argument's line under `Args:`. If it is no tool, hide it: {hide}"
         )
     return None
 
