@@ -192,7 +192,8 @@ def _wrong_with(name: str, tool: Callable) -> str | None:
     except Exception as error:  # of Transformers, or NameError of an annotation
         return (
             f"tool `{name}`: {str(error).rstrip('.!')}. The policy is shown the docstring, the "
-            f"annotations, and each argument's line under `Args:`. If it is no tool, hide it: {hide}"
+            "annotations, and each argument's line under `Args:`. If it is no tool, hide it: "
+            f"{hide}"
         )
     return None
 
