@@ -21,14 +21,15 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from helpers import PROJECT
 from helpers.agents import Calculator, Guarded, Guessing, Table, players
-from helpers.agents.laboratory import called
+from helpers.agents.laboratory import KNOWN
+from helpers.agents.protocol import called
 from helpers.presets import PRESETS
 from helpers.runs import atomic_write
 
 RESULTS = PROJECT / "benchmarks" / "results" / "environments.md"
 POCKET = PRESETS["pocket"]
 EPISODES, TOKENS, REPEATS = 64, 24, 25
-CASES = {Calculator: players.calculating, Guessing: players.halving, Table: players.looking_up}
+CASES = {kind: KNOWN[kind.__name__][0] for kind in (Calculator, Guessing, Table)}
 
 
 def in_the_tools(environments: list, schemas: dict, player) -> tuple[float, float, int]:

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import ast
 import operator
+import re
+from collections.abc import Iterator
 
+from helpers.agents.players import View
 from helpers.agents.protocol import ToolError, seeded
 
 _OPERATIONS = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul}
 _WORDS = {"+": "add", "-": "subtract", "*": "multiply by"}
 _LONGEST = 200  # characters of an expression: its value then has few enough digits to be printed
-_OVER = "You have answered already. The episode is over."
 
 
 class Calculator:
-    """Work out a chain such as "Start with 37, multiply by 84, subtract 519".
+    """Work out a chain such as "Start with 37, multiply by 84, subtract 51".
 
-    The first answer counts.
-
-    It earns 1.0 for the right answer, 0.1 for a wrong one, 0.0 for none. steps: how many operations
-    a chain has. The numbers come from `seed`: 12 to 99, so that three steps are far beyond what a
-    small model does without a tool.
+    The first answer counts: 1.0 for the right one, 0.1 for a wrong one, 0.0 for none. steps: how
+    many operations a chain has. The numbers come from `seed`: 12 to 99, so that three steps are far
+    beyond what a small model does without a tool.
     """
 
     def __init__(self, steps: int = 3):
@@ -52,7 +52,7 @@ class Calculator:
             number: The result.
         """
         if self._answer is not None:
-            raise ToolError(_OVER)
+            raise ToolError("You have answered already. The episode is over.")
         self._answer = number
         return "Thank you."
 
@@ -90,3 +90,18 @@ def _value(node: ast.expr) -> int:
     raise ToolError(
         f"{ast.unparse(node)!r} is not allowed: whole numbers, +, -, * and brackets are."
     )
+
+
+def calculating(view: View) -> Iterator:
+    """The player that knows how to win: it works the chain out step by step."""
+    start, *steps = re.findall(r"(Start with|add|subtract|multiply by) (\d+)", view.observation)
+    result = start[1]
+    for word, number in steps:
+        sign = {"add": "+", "subtract": "-", "multiply by": "*"}[word]
+        result = yield "calculate", {"expression": f"({result}) {sign} {number}"}
+    yield "answer", {"number": int(result)}
+
+
+def calculating_at_once(view: View) -> Iterator:
+    """Answers with the last number it read, without having tried."""
+    yield "answer", {"number": int(re.findall(r"\d+", view.observation)[-1])}

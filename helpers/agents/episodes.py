@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from helpers.agents.protocol import Environment, tools_of
+from helpers.agents.protocol import Environment, called, tools_of
 
 # From prompts as token ids, and the room that each has left, to what the policy writes next, as ids
 # with the end token.
@@ -57,7 +57,7 @@ class Episode:
         """Whether the last word is the policy's own; else a limit cut the episode off before its
         last call was answered.
         """
-        return _ended(self.said) == 1.0
+        return _ended(self.said)
 
 
 def finished(completions: list[list[dict]], **columns) -> list[float]:
@@ -75,10 +75,11 @@ def finished(completions: list[list[dict]], **columns) -> list[float]:
     that calls once with 50 and once with "50" would end the training with an ArrowInvalid, and one
     that calls without any argument with an ArrowNotImplementedError.
 
-    >>> finished([[{"role": "assistant", "content": "", "tool_calls": []}], [{"role": "tool", "content": "Yes, it is 5."}]])
+    >>> word = {"role": "assistant", "content": "I know it.", "tool_calls": []}
+    >>> finished([[word], [word, {"role": "tool", "content": "Yes, it is 5."}]])
     [1.0, 0.0]
     """
-    ended = [_ended(said) for said in completions]
+    ended = [float(_ended(said)) for said in completions]
     for message in itertools.chain.from_iterable(completions):
         for call in _calls(message):
             name, arguments = call["function"].get("name", ""), call["function"].get("arguments")
@@ -89,8 +90,8 @@ def finished(completions: list[list[dict]], **columns) -> list[float]:
     return ended
 
 
-def _ended(said: list[dict]) -> float:
-    return float(len(said) > 0 and said[-1]["role"] == "assistant" and len(_calls(said[-1])) == 0)
+def _ended(said: list[dict]) -> bool:
+    return len(said) > 0 and said[-1]["role"] == "assistant" and len(_calls(said[-1])) == 0
 
 
 def _calls(message: dict) -> Sequence[dict]:
@@ -104,8 +105,8 @@ def transcript(said: list[dict]) -> str:
     back, indented.
 
     >>> call = {"type": "function", "function": {"name": "guess", "arguments": {"number": 5}}}
-    >>> said = [{"role": "assistant", "content": "5 to 7.", "tool_calls": [call]}, {"role": "tool", "content": "Yes."}]
-    >>> print(transcript(said))
+    >>> word = {"role": "assistant", "content": "5 to 7.", "tool_calls": [call]}
+    >>> print(transcript([word, {"role": "tool", "content": "Yes."}]))
     5 to 7.
     guess(number=5)
         Yes.
@@ -124,12 +125,10 @@ def _call(call: dict) -> str:
         # else a text where names and values belong, which a policy may write
         with suppress(ValueError):
             arguments = json.loads(arguments)
-    named = isinstance(arguments, dict)
-    shown = (
-        ", ".join(f"{name}={value!r}" for name, value in arguments.items())
-        if named
-        else repr(arguments)
-    )
+    if isinstance(arguments, dict):
+        shown = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
+    else:
+        shown = repr(arguments)
     return f"{call.get('name', '')}({shown})"
 
 
@@ -216,15 +215,20 @@ def say(episode: Episode, tokenizer, ids: list[int]) -> None:
 def answer(
     episode: Episode, tokenizer, max_completion_length: int, context: int | None = None
 ) -> bool:
-    """Make the calls of the last message and add their results; whether there was one, and room for
-    what came back.
+    """Make the calls of the last message and add their results; whether there was a call, and room
+    for what came back.
 
-    Where there is no room, the results are left out, and the call stays the last word, as in TRL.
+    If there is no room, the results are left out and the call stays the last word, as in TRL.
     """
-    asked = episode.said[-1].get("tool_calls") or [] if episode.said else []
-    if not asked:
+    results = []
+    for call in _calls(episode.said[-1]) if episode.said else ():
+        function = call["function"]
+        content, failed = called(episode.environment, function["name"], function["arguments"])
+        results.append({"role": "tool", "name": function["name"], "content": content})
+        episode.calls.append(function)
+        episode.failed += failed
+    if not results:
         return False
-    results = [_result(episode, call["function"]) for call in asked]
     ids = _result_ids(tokenizer, results)
     length = len(episode.ids) + len(ids)
     if length > max_completion_length or (
@@ -235,24 +239,6 @@ def answer(
     episode.ids += ids
     episode.mask += [0] * len(ids)
     return True
-
-
-def _result(episode: Episode, call: dict) -> dict:
-    """A call, made: the message with what came back, in TRL's words where there is no such tool."""
-    episode.calls.append(call)
-    name = call["name"]
-    try:
-        if name not in tools_of(type(episode.environment)):
-            raise ValueError(f"Tool {name} not found.")
-        result = getattr(episode.environment, name)(**call["arguments"])
-    except Exception as error:
-        episode.failed += 1
-        result = {"error": str(error)}
-    return {
-        "role": "tool",
-        "name": name,
-        "content": result if isinstance(result, list) else str(result),
-    }
 
 
 def _result_ids(tokenizer, results: list[dict]) -> list[int]:
@@ -277,6 +263,6 @@ def _result_ids(tokenizer, results: list[dict]) -> list[int]:
     if whole[: len(start)] != start:
         raise ValueError(
             "the chat template renders a call differently once its result follows: see "
-            "check_template."
+            "prepare_template."
         )
     return whole[len(start) :]

@@ -4,8 +4,11 @@ regret.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from functools import cache
 
+from helpers.agents.players import View
 from helpers.agents.protocol import ToolError, seeded
 
 
@@ -91,3 +94,19 @@ def _best(left: int) -> float:
         return 0.0
     below, above = (left - 1) // 2, left // 2
     return 1 + (below * _best(below) + above * _best(above)) / left
+
+
+def halving(view: View) -> Iterator:
+    """The player with the best strategy: it guesses the middle of what is left."""
+    low, high = map(int, re.search(r"from (\d+) to (\d+)", view.observation).groups())
+    reply = ""
+    while "Yes" not in reply and low <= high:
+        middle = (low + high) // 2
+        reply = yield "guess", {"number": middle}
+        low, high = (middle + 1, high) if "Higher" in reply else (low, middle - 1)
+
+
+def guessing_at_once(view: View) -> Iterator:
+    """Guesses once, and ends."""
+    low, high = map(int, re.search(r"from (\d+) to (\d+)", view.observation).groups())
+    yield "guess", {"number": view.rng.randint(low, high)}

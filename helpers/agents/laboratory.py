@@ -12,136 +12,69 @@ GRPO will teach.
 
 from __future__ import annotations
 
-import inspect
+import itertools
 import random
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 import pandas as pd
 
-from helpers.agents import players
-from helpers.agents.guarded import BrokenEnvironment, Guarded
+from helpers.agents import calculator, guessing, players, table
+from helpers.agents.guard import BrokenEnvironment, Guarded
 from helpers.agents.players import Player, View
-from helpers.agents.protocol import check_environment, tools_of
+from helpers.agents.protocol import Environment, called
 from helpers.rewards.lab.verdicts import Verdict
 
 _ROWS = 32
 _WINS = 0.9  # of a full success
 _HALF = 0.5  # of what the oracle earns
 _SAME = 1e-9
-_DEAD = 3  # episodes, after which there is nothing to be learnt by waiting for more
-_SLOW = 0.1  # seconds an episode
 ORACLE, RANDOM, NOTHING, AT_ONCE = "oracle", "random", "does nothing", "answers at once"
 LOOPING, MALFORMED, NOT_TOOLS = "loops for ever", "malformed calls", "calls what is no tool"
+# Of the suite's own environments, by name: the player that knows how to win, and the one that
+# answers without having tried.
+KNOWN: dict[str, tuple[Player, Player]] = {
+    "Calculator": (calculator.calculating, calculator.calculating_at_once),
+    "Guessing": (guessing.halving, guessing.guessing_at_once),
+    "Table": (table.looking_up, table.looking_up_at_once),
+}
 
 
-class _Sick(Exception):
-    """Episodes die; the rest of the programme would take hours and say no more."""
+class Played(NamedTuple):
+    """An episode that was played.
 
-
-@dataclass
-class Episode:
-    """One that was or is being played.
-
-    `replies`: what the player was told, with whether the call failed.
+    replies: what the player was told, the text of `reset` first, each with whether the call failed.
     """
 
-    environment: object
-    row: dict
-    schemas: dict[str, dict]
-    player: Player
-    seed: str
-    limit: int
-    observation: str | None = None
-    replies: list[tuple[str, bool]] = field(default_factory=list)
-    seconds: float = 0.0
-
-    def begin(self) -> Episode:
-        """Reset the environment and seat the player."""
-        began = time.perf_counter()
-        self.observation = self.environment.reset(**self.row)
-        self.seconds = time.perf_counter() - began
-        view = View(self.observation or "", self.schemas, random.Random(self.seed))
-        self._calls, self._last = self.player(view), None
-        return self
-
-    def turn(self) -> bool:
-        """One call; False once the player has ended, or has made as many calls as it may."""
-        if len(self.replies) >= self.limit:
-            return False
-        try:
-            name, arguments = self._calls.send(self._last)
-        except StopIteration:
-            return False
-        except Exception as error:  # a player that cannot read a reply has lost
-            self.replies.append((f"the player gave up: {type(error).__name__}: {error}", True))
-            return False
-        began = time.perf_counter()
-        self.replies.append(called(self.environment, name, arguments))
-        self.seconds += time.perf_counter() - began
-        self._last = self.replies[-1][0]
-        return True
-
-    def played(self) -> Episode:
-        """Play to the end."""
-        while self.turn():
-            pass
-        return self
-
-    def outcome(self) -> tuple:
-        """All that must be the same where the episode is the same."""
-        return self.observation, tuple(self.replies), self.environment.get_reward()
-
-
-def called(environment: object, name: str, arguments: object) -> tuple[str, bool]:
-    """One call as TRL makes it (grpo_trainer.py 1918 to 1929, 1957): the reply, and
-    whether it failed.
-    """
-    tools = {tool: getattr(environment, tool) for tool in tools_of(type(environment))}
-    try:
-        if name not in tools:
-            raise ValueError(f"Tool {name} not found.")
-        return str(tools[name](**arguments)), False
-    except Exception as error:
-        return str({"error": str(error)}), True
+    replies: tuple[tuple[str | None, bool], ...]
+    reward: float
 
 
 class Laboratory:
     """A guarded environment on the bench.
 
-    rows: what `reset` is called with, a DataFrame or dictionaries, the first 32 are played; without
-    them seeds 0 to 31.
-    oracle, at_once: see `players`; those of the suite's own environments are known. ValueError
-    where one is missing, or where the environment does not judge itself (`get_reward`).
+    rows: what `reset` is called with; the first 32 are played, without them seeds 0 to 31.
+    oracle, at_once: players of the environment, as in `guessing.py`; those of the suite's own
+    environments are known. ValueError if one is missing. The environment must judge itself
+    (`get_reward`). An episode that dies ends all with BrokenEnvironment.
     """
 
     def __init__(
         self,
         guard: Guarded,
-        rows: pd.DataFrame | list[dict] | None = None,
+        rows: list[dict] | None = None,
         oracle: Player | None = None,
         at_once: Player | None = None,
     ):
-        oracle, at_once = (
-            oracle or players.ORACLES.get(guard.__name__),
-            at_once or players.AT_ONCE.get(guard.__name__),
-        )
+        known = KNOWN.get(guard.__name__, (None, None))
+        oracle, at_once = oracle or known[0], at_once or known[1]
         if oracle is None or at_once is None:
-            missing = "oracle" if oracle is None else "at_once"
             raise ValueError(
-                f"{guard.__name__} needs `{missing}`: a player of its own, written as those in "
-                "environments/players.py."
+                f"{guard.__name__} needs an `oracle` and an `at_once`: players of its own, written "
+                "as in helpers/agents/guessing.py."
             )
-        if not inspect.isfunction(getattr(guard.kind, "get_reward", None)):
-            raise ValueError(
-                f"{guard.__name__} has no `get_reward`: the laboratory asks it what an episode "
-                "earned."
-            )
-        rows = rows.to_dict("records") if isinstance(rows, pd.DataFrame) else rows
         rows = [{"seed": seed} for seed in range(_ROWS)] if rows is None else rows
-        if not rows:
-            raise ValueError("the laboratory needs at least one row.")
         prompt = {"prompt": [{"role": "user", "content": ""}]}  # TRL passes it, too
         self.guard, self.rows = guard, [prompt | row for row in rows[:_ROWS]]
         self.died_before, self.faults_before = guard.counts["dead"], len(guard.faults)
@@ -154,135 +87,110 @@ class Laboratory:
             MALFORMED: players.malformed,
             NOT_TOOLS: players.not_tools,
         }
-        self.episodes: dict[str, list[tuple[Episode, float | None]]] = {}
+        self.episodes: dict[str, list[Played]] = {}
         self.found: pd.DataFrame | None = None
-        self.sick = ""
 
-    # --- Playing ---
-
-    def _seated(self, player: str, at: int, environment: object = None) -> Episode:
-        """An episode about to begin, in a new instance unless one is given; a player that never
-        ends gets twice the turns.
+    def turns(
+        self, player: str, at: int, environment: Environment
+    ) -> Iterator[tuple[str | None, bool]]:
+        """An episode of a row, call by call: what the player is told, the text of `reset` first,
+        and whether the call failed. A player that never ends gets twice the turns.
         """
-        if self.guard.counts["dead"] - self.died_before >= _DEAD:
-            raise _Sick
-        chosen, seed = self.players[player], f"{player} {at}"
-        limit = 2 * self.guard.turns + 2
-        return Episode(
-            environment or self.guard(), self.rows[at], self.guard.schemas, chosen, seed, limit
-        ).begin()
+        observation = environment.reset(**self.rows[at])
+        self._stop_if_dead()
+        yield observation, False
+        view = View(observation or "", self.guard.schemas, random.Random(f"{player} {at}"))
+        calls, reply = self.players[player](view), None
+        for _ in range(2 * self.guard.turns + 2):
+            try:
+                name, arguments = calls.send(reply)
+            except StopIteration:
+                return
+            reply, failed = called(environment, name, arguments)
+            self._stop_if_dead()
+            yield reply, failed
 
-    def _outcomes(self, player: str, order: list[int]) -> list[tuple]:
-        """The outcomes by row, all played in one instance, in this order."""
-        environment, found = self.guard(), {}
-        for at in order:
-            found[at] = self._seated(player, at, environment).played().outcome()
-        return [found[at] for at in range(len(self.rows))]
+    def played(self, replies: Iterator[tuple[str | None, bool]], environment) -> Played:
+        """The episode once it is at its end, with what it earned."""
+        replies = tuple(replies)
+        reward = environment.get_reward()
+        self._stop_if_dead()
+        return Played(replies, reward)
+
+    def _stop_if_dead(self) -> None:
+        """The rest of the programme would take long, and say no more."""
+        if self.guard.counts["dead"] > self.died_before:
+            raise BrokenEnvironment(f"an episode died: {self.guard.fatal}. Mend that first.")
 
     def play(self) -> pd.DataFrame:
         """What each player earns: a row a player, with the mean reward, the calls of an episode,
         the share that failed, and the seconds of an episode.
         """
-        try:
-            for name in self.players:
-                environment, played = self.guard(), []
-                for at in range(len(self.rows)):
-                    episode = self._seated(name, at, environment).played()
-                    played.append((episode, environment.get_reward()))
-                self.episodes[name] = played
-        except (_Sick, BrokenEnvironment) as error:
-            self.sick = str(error) or f"{_DEAD} episodes died: {self.guard.faults[-1]}."
-        return pd.DataFrame(
-            {name: self._summary(played) for name, played in self.episodes.items()}
-        ).T
-
-    def _summary(self, played: list) -> dict:
-        calls = [len(episode.replies) for episode, _ in played]
-        failed = sum(failed for episode, _ in played for _, failed in episode.replies)
-        return {
-            "reward": self._mean(played),
-            "calls": sum(calls) / len(calls),
-            "failed": failed / max(1, sum(calls)),
-            "seconds": sum(episode.seconds for episode, _ in played) / len(played),
-        }
-
-    @staticmethod
-    def _mean(played: list) -> float:
-        return sum(reward or 0.0 for _, reward in played) / len(played)
+        summary = {}
+        for name in self.players:
+            environment, rows = self.guard(), range(len(self.rows))
+            began = time.perf_counter()
+            played = [self.played(self.turns(name, at, environment), environment) for at in rows]
+            seconds = time.perf_counter() - began
+            self.episodes[name] = played
+            calls = sum(len(episode.replies) - 1 for episode in played)
+            failed = sum(failed for episode in played for _, failed in episode.replies)
+            summary[name] = {
+                "reward": self.earned(name),
+                "calls": calls / len(played),
+                "failed": failed / max(1, calls),
+                "seconds": seconds / len(played),
+            }
+        return pd.DataFrame(summary).T
 
     def earned(self, player: str) -> float:
         """A player's mean reward."""
-        return self._mean(self.episodes[player])
-
-    # --- Checks ---
+        played = self.episodes[player]
+        return sum(episode.reward for episode in played) / len(played)
 
     def checks(self) -> pd.DataFrame:
         """What must hold of any environment: a row a check, with whether it does (`holds`) and what
-        was `found` where not.
+        was `found` if not.
         """
-        if not self.episodes and not self.sick:
+        if not self.episodes:
             self.play()
-        found = {}
-        for check, sentence in CHECKS.items() if not self.sick else ():
-            try:
-                said = sentence(self)
-            except (_Sick, BrokenEnvironment) as error:
-                self.sick = str(error) or f"{_DEAD} episodes died: {self.guard.faults[-1]}."
-                break
-            found[check] = {"holds": said is None, "found": said or ""}
-        self.found = pd.DataFrame.from_dict(found, orient="index", columns=["holds", "found"])
+        if self.found is None:
+            said = [check(self) or "" for check in CHECKS.values()]
+            holds = [sentence == "" for sentence in said]
+            self.found = pd.DataFrame({"holds": holds, "found": said}, index=list(CHECKS))
         return self.found
 
     def verdict(self) -> Verdict:
         """Go or no go, with the reasons, from all checks."""
-        table = self.checks() if self.found is None else self.found
-        verdict = Verdict(
-            [f"{self.sick} Mend that first: the other checks were not done."] if self.sick else []
+        found, turns = self.checks(), self.guard.turns
+        note = (
+            f"after {turns} calls the tools refuse, but TRL goes on until "
+            "`max_completion_length` is full: set "
+            f"GRPOConfig(max_tool_calling_iterations={turns}), too."
         )
-        verdict.stops += list(table["found"][~table["holds"].astype(bool)])
-        if not self.sick:
-            slowest = max(
-                self.episodes, key=lambda name: self._summary(self.episodes[name])["seconds"]
-            )
-            seconds = self._summary(self.episodes[slowest])["seconds"]
-            if seconds > _SLOW:
-                verdict.notes.append(
-                    f"an episode takes {seconds:.2f} s in the tools alone ('{slowest}'); TRL runs "
-                    "them one by one."
-                )
-            verdict.notes.append(
-                f"after {self.guard.turns} calls the tools refuse, but TRL goes on until "
-                "`max_completion_length` is full: set "
-                f"GRPOConfig(max_tool_calling_iterations={self.guard.turns}), too."
-            )
-        return verdict
-
-    def report(self) -> dict:
-        """Everything as JSON: `players`, `checks` and the `verdict`."""
-        verdict = self.verdict()
-        return {
-            "environment": self.guard.__name__,
-            "players": {name: self._summary(played) for name, played in self.episodes.items()},
-            "checks": {name: bool(holds) for name, holds in self.found["holds"].items()},
-            "verdict": {"go": verdict.go, "stops": verdict.stops, "notes": verdict.notes},
-        }
+        return Verdict(list(found["found"][~found["holds"]]), [note])
 
 
 # Each takes the laboratory and says what is wrong, with what to change, or nothing.
 
 
-def _usable(lab: Laboratory) -> str | None:
-    return " ".join(check_environment(lab.guard.factory, lab.rows[0])) or None
+def _no_faults(lab: Laboratory) -> str | None:
+    faults = lab.guard.faults[lab.faults_before :]
+    if not faults:
+        return None
+    return (
+        f"{len(faults)} calls went wrong, such as {faults[0]}. Raise ToolError if it was the "
+        "player who did something wrong."
+    )
 
 
 def _oracle_wins(lab: Laboratory) -> str | None:
     if lab.earned(ORACLE) >= _WINS:
         return None
-    lost = next(episode for episode, reward in lab.episodes[ORACLE] if (reward or 0.0) < _WINS)
-    last = lost.replies[-1][0] if lost.replies else "nothing"
+    lost = next(episode for episode in lab.episodes[ORACLE] if episode.reward < _WINS)
     return (
-        f"the oracle earns {lab.earned(ORACLE):.2f}, not 1: nobody can learn to win. It was "
-        f"told last: {last:.200}"
+        f"the oracle earns {lab.earned(ORACLE):.2f}, not 1: nobody can learn to win. It was told "
+        f"last: {lost.replies[-1][0]!s:.200}"
     )
 
 
@@ -302,67 +210,30 @@ def _trying_pays(lab: Laboratory) -> str | None:
         return None
     return (
         f"doing nothing earns {nothing:.2f} and a hasty try {trying:.2f}: GRPO would teach "
-        "silence. Let an attempt that fails "
-        "earn a little, 0.1 for example."
+        "silence. Let an attempt that fails earn a little, 0.1 for example."
     )
 
 
-def _looping_ends(lab: Laboratory) -> str | None:
-    late = [
-        reply
-        for episode, _ in lab.episodes[LOOPING]
-        for reply in episode.replies[lab.guard.turns :]
-    ]
-    return (
-        None
-        if late and all(failed for _, failed in late)
-        else "an endless loop is still answered after the last turn."
-    )
-
-
-def _earns_no_more(player: str, than: str) -> Callable[[Laboratory], str | None]:
-    def check(lab: Laboratory) -> str | None:
-        earned, bar = lab.earned(player), lab.earned(than)
-        if earned <= bar + _SAME:
-            return None
-        return f"'{player}' earns {earned:.2f}, and '{than}' {bar:.2f}: GRPO would teach that."
-
-    return check
-
-
-def _all_fail(player: str) -> Callable[[Laboratory], str | None]:
-    def check(lab: Laboratory) -> str | None:
-        through = [
-            reply
-            for episode, _ in lab.episodes[player]
-            for reply, failed in episode.replies
-            if not failed
-        ]
-        return (
-            f"'{player}': {len(through)} calls were answered, such as with {through[0]!r:.100}."
-            if through
-            else None
-        )
-
-    return check
-
-
-def _repeatable(lab: Laboratory) -> str | None:
-    everyone = range(len(lab.rows))
-    once, again = (
-        [lab._seated(RANDOM, at).played().outcome() for at in everyone] for _ in range(2)
-    )
-    if once == again:
+def _looping_does_not_pay(lab: Laboratory) -> str | None:
+    looping, trying = lab.earned(LOOPING), lab.earned(AT_ONCE)
+    if looping <= trying + _SAME:
         return None
-    return (
-        "the same row gives different episodes: draw all that is random from `seed`, or the "
-        "members of a group start apart."
-    )
+    return f"'{LOOPING}' earns {looping:.2f}, and '{AT_ONCE}' {trying:.2f}: GRPO would teach that."
+
+
+def _unit_scale(lab: Laboratory) -> str | None:
+    for name, played in lab.episodes.items():
+        for episode in played:
+            if not 0 <= episode.reward <= 1:
+                return (
+                    f"'{name}' was given the reward {episode.reward}: a full success is 1, and "
+                    "nothing is 0."
+                )
+    return None
 
 
 def _rows_differ(lab: Laboratory) -> str | None:
-    outcomes = lab._outcomes(ORACLE, list(range(len(lab.rows))))
-    if len(set(outcomes)) > 1 or len(outcomes) == 1:
+    if len(set(lab.episodes[ORACLE])) > 1 or len(lab.rows) == 1:
         return None
     return (
         "all rows give the same episode: `reset` does not use what it is given, and it could "
@@ -370,114 +241,58 @@ def _rows_differ(lab: Laboratory) -> str | None:
     )
 
 
-def _order_is_free(lab: Laboratory) -> str | None:
-    forward = list(range(len(lab.rows)))
-    if all(
-        lab._outcomes(player, forward) == lab._outcomes(player, forward[::-1])
-        for player in (ORACLE, RANDOM)
-    ):
+def _alone(lab: Laboratory) -> list[Played]:
+    """All rows played by two players, one after another, each in a new instance."""
+    found = []
+    for player in (ORACLE, RANDOM):
+        for at in range(len(lab.rows)):
+            environment = lab.guard()
+            found.append(lab.played(lab.turns(player, at, environment), environment))
+    return found
+
+
+def _repeatable(lab: Laboratory) -> str | None:
+    if _alone(lab) == _alone(lab):
         return None
     return (
-        "an episode depends on the one before it: let `reset` set everything, and keep nothing "
-        "in the class or the module."
+        "the same row gives different episodes: draw all that is random from `seed`, or the "
+        "members of a group start apart."
     )
 
 
-def _side_by_side(lab: Laboratory) -> str | None:
-    seats = [(player, at) for at in range(len(lab.rows)) for player in (ORACLE, RANDOM)]
-    alone = [lab._seated(*seat).played().outcome() for seat in seats]
-    going = together = [lab._seated(*seat) for seat in seats]
-    while going:
-        going = [episode for episode in going if episode.turn()]
-    if [episode.outcome() for episode in together] == alone:
+def _independent(lab: Laboratory) -> str | None:
+    environments, going = [], []
+    for player in (ORACLE, RANDOM):
+        for at in range(len(lab.rows)):
+            environment = lab.guard()
+            another = lab.turns(RANDOM, at - 1, environment)
+            next(another)
+            next(another, None)  # it is left after its first call
+            environments.append(environment)
+            going.append(lab.turns(player, at, environment))
+    rounds = itertools.zip_longest(*going)  # a call of each in turn
+    told = ([reply for reply in replies if reply] for replies in zip(*rounds, strict=True))
+    together = [lab.played(*one) for one in zip(told, environments, strict=True)]
+    if together == _alone(lab):
         return None
     return (
-        "episodes at the same time change one another: keep their state in the instance, not "
-        "in the class or the module."
-    )
-
-
-def _as_new(lab: Laboratory) -> str | None:
-    used, last = lab.guard(), len(lab.rows) - 1
-    for leaving in (lab._seated(ORACLE, last, used).played(), lab._seated(RANDOM, last, used)):
-        leaving.turn()  # the second one is left in the middle
-    if lab._seated(ORACLE, 0, used).played().outcome() == lab._seated(ORACLE, 0).played().outcome():
-        return None
-    return (
-        "an instance that was used before plays differently from a new one: TRL reuses them, "
-        "so let `reset` set everything."
-    )
-
-
-def _asking_is_free(lab: Laboratory) -> str | None:
-    for at in range(len(lab.rows)):
-        episode = lab._seated(ORACLE, at)
-        while episode.turn():
-            episode.environment.get_reward()
-        if episode.outcome() != lab._seated(ORACLE, at).played().outcome():
-            return "asking for the reward changes the episode: let `get_reward` only read."
-    return None
-
-
-def _settled(lab: Laboratory) -> str | None:
-    for at in range(len(lab.rows)):
-        environment = lab.guard()
-        won = lab._seated(ORACLE, at, environment).played().outcome()[-1]
-        view = View("", lab.guard.schemas, random.Random(at))
-        for _, (name, arguments) in zip(
-            range(lab.guard.turns), players.at_random(view), strict=False
-        ):
-            called(environment, name, arguments)
-        if (after := environment.get_reward()) != won:
-            return (
-                f"calls after the end change the reward from {won} to {after}: let only the "
-                "first answer count."
-            )
-    return None
-
-
-def _unit_scale(lab: Laboratory) -> str | None:
-    for name, played in lab.episodes.items():
-        for _, reward in played:
-            if reward is None or not 0 <= reward <= 1:
-                return (
-                    f"'{name}' was given the reward {reward}: a full success is 1, nothing is "
-                    "0, and every episode has one."
-                )
-    return None
-
-
-def _no_faults(lab: Laboratory) -> str | None:
-    faults = lab.guard.faults[lab.faults_before :]
-    if not faults:
-        return None
-    return (
-        f"{len(faults)} calls went wrong, such as {faults[0]}. Raise ToolError where it was "
-        "the player who did something wrong."
+        "an episode depends on the one before it, or on those beside it. TRL uses an instance "
+        "again and again, and many at once: let `reset` set everything, and keep all state in the "
+        "instance, not in the class or the module."
     )
 
 
 CHECKS: dict[str, Callable[[Laboratory], str | None]] = {
-    "TRL can use it": _usable,
     "no tool fails": _no_faults,
+    "rewards are of unit scale": _unit_scale,
     "the oracle wins": _oracle_wins,
     "random does not win": _below_half(RANDOM, "chance wins. Ask for more."),
     "answering at once does not win": _below_half(
         AT_ONCE, "there is nothing to learn from several turns. Ask for more."
     ),
     "doing nothing earns less than trying": _trying_pays,
-    "looping ends": _looping_ends,
-    "looping does not pay": _earns_no_more(LOOPING, AT_ONCE),
-    "malformed calls fail": _all_fail(MALFORMED),
-    "malformed calls do not pay": _earns_no_more(MALFORMED, NOTHING),
-    "what is no tool cannot be called": _all_fail(NOT_TOOLS),
-    "cheating does not pay": _earns_no_more(NOT_TOOLS, NOTHING),
-    "the same seed gives the same episode": _repeatable,
+    "looping does not pay": _looping_does_not_pay,
     "other rows give other episodes": _rows_differ,
-    "the order of episodes does not matter": _order_is_free,
-    "episodes side by side do not touch": _side_by_side,
-    "an instance that was reset is as a new one": _as_new,
-    "asking for the reward changes nothing": _asking_is_free,
-    "what is decided stays decided": _settled,
-    "rewards are of unit scale": _unit_scale,
+    "the same seed gives the same episode": _repeatable,
+    "episodes do not touch one another": _independent,
 }

@@ -1,8 +1,8 @@
-"""Scripted players: what a policy might do in an episode, good and bad, before one is trained.
+"""Scripted players for any environment: what a policy might do in an episode, before it is trained.
 
 A player is a generator: it yields calls, (tool, arguments), and is sent each reply as the policy
-would read it. It sees what a policy sees: the text of `reset` and the tools' schemas. Ends when it
-has nothing more to say.
+would read it. It sees what a policy sees: the text of `reset` and the tools' schemas. It ends when
+it has nothing more to say. The players that know a game are in the game's own file.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from helpers.agents.schemas import fits
+from helpers.agents.tool_calls import fits
 
-# Underscores hide these from TRL; the rest are methods that every environment has, or that somebody
-# may have left public.
+# What is there but is no tool: methods that TRL calls, names that an underscore hides, and names
+# that an interpreter would know.
 _NOT_TOOLS = [
     "reset",
     "get_reward",
@@ -27,8 +27,6 @@ _NOT_TOOLS = [
     "_number",
     "_answer",
     "_regret",
-]
-_NOT_TOOLS += [
     "_inner",
     "_guard",
     "_call",
@@ -56,11 +54,9 @@ class View:
 
 Player = Callable[[View], Iterator[tuple[str, object]]]
 
-# --- For any environment --------------------------------------------------------------------------
-
 
 def nothing(view: View) -> Iterator:
-    """Says something, calls nothing: where many policies end up that are paid for it."""
+    """Says something and calls nothing, as policies do that are paid for it."""
     yield from ()
 
 
@@ -125,62 +121,3 @@ def _value(view: View, schema: dict) -> object:
         if kind in simple
         else view.rng.choice(re.findall(r"\w+", view.observation) or ["word"])
     )
-
-
-# --- For the three of the suite -------------------------------------------------------------------
-
-
-def calculating(view: View) -> Iterator:
-    """Calculator: works the chain out with the calculator, step by step."""
-    value, *steps = re.findall(r"(Start with|add|subtract|multiply by) (\d+)", view.observation)
-    result = value[1]
-    for word, number in steps:
-        sign = {"add": "+", "subtract": "-", "multiply by": "*"}[word]
-        result = yield "calculate", {"expression": f"({result}) {sign} {number}"}
-    yield "answer", {"number": int(result)}
-
-
-def calculating_at_once(view: View) -> Iterator:
-    """Calculator: answers with the last number it read."""
-    yield "answer", {"number": int(re.findall(r"\d+", view.observation)[-1])}
-
-
-def halving(view: View) -> Iterator:
-    """Guessing: the middle of what is left, the best strategy there is."""
-    low, high = map(int, re.search(r"from (\d+) to (\d+)", view.observation).groups())
-    reply = ""
-    while "Yes" not in reply and low <= high:
-        middle = (low + high) // 2
-        reply = yield "guess", {"number": middle}
-        low, high = (middle + 1, high) if "Higher" in reply else (low, middle - 1)
-
-
-def guessing_at_once(view: View) -> Iterator:
-    """Guessing: one guess."""
-    low, high = map(int, re.search(r"from (\d+) to (\d+)", view.observation).groups())
-    yield "guess", {"number": view.rng.randint(low, high)}
-
-
-def looking_up(view: View) -> Iterator:
-    """Table: finds the row, reads the cell, answers."""
-    asked, column, value = re.search(
-        r"What is the (.+) where (.+) is (.+)\?", view.observation
-    ).groups()
-    found = yield "find_row", {"column": column, "value": value}
-    cell = yield "read_cell", {"row": int(re.search(r"\d+", found).group()), "column": asked}
-    yield "answer", {"value": cell}
-
-
-def looking_up_at_once(view: View) -> Iterator:
-    """Table: answers with the name of the row."""
-    yield "answer", {"value": re.search(r" is (.+)\?", view.observation).group(1)}
-
-
-# By the class's name: the player that knows how to win, and the one that answers without having
-# tried.
-ORACLES = {"Calculator": calculating, "Guessing": halving, "Table": looking_up}
-AT_ONCE = {
-    "Calculator": calculating_at_once,
-    "Guessing": guessing_at_once,
-    "Table": looking_up_at_once,
-}

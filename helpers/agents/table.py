@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import random
-from pathlib import Path
+import re
+from collections.abc import Iterator
 
+from helpers.agents.players import View
 from helpers.agents.protocol import ToolError, seeded
 
 _GOODS = [
@@ -24,36 +23,39 @@ _GOODS = [
     "spinach",
 ]
 _SHELVES = ["left", "middle", "right"]
-_OVER = "You have answered already. The episode is over."
 
 
 class Table:
-    """Answer a question such as "What is the price of the lemon?" about a table that only the tools
-    show.
+    """Answer a question such as "What is the price of the lemon?" about a shop's table that only
+    the tools show.
 
     The first answer counts: 1.0 for the right cell, 0.1 for another text, 0.0 for none. Rows,
     prices and the question come from `seed`, so there is nothing to learn by heart. rows: how many,
-    2 to 12. path: a CSV file of your own with a header, whose first column names the rows; then
-    only the question is drawn. ValueError for a file that is no such table.
+    2 to 12.
     """
 
-    def __init__(self, path: str | Path | None = None, rows: int = 8):
+    def __init__(self, rows: int = 8):
         if not 2 <= rows <= len(_GOODS):
             raise ValueError(f"rows={rows} must be 2 to {len(_GOODS)}.")
-        self._rows, self._text = rows, None
-        if path is not None:
-            self._text = Path(path).read_text(encoding="utf-8-sig")
-            _read(self._text)
+        self._rows = rows
 
     def reset(self, seed: int, **columns) -> str:
         rng = seeded(seed)
-        self._table = _read(self._text or _drawn(rng, self._rows))
-        self._answer, header = None, list(self._table[0])
+        self._table = [
+            {
+                "name": name,
+                "price": str(rng.randrange(11, 99)),
+                "stock": str(rng.randrange(100, 999)),
+                "shelf": rng.choice(_SHELVES),
+            }
+            for name in rng.sample(_GOODS, self._rows)
+        ]
+        header = list(self._table[0])
         row, asked = rng.choice(self._table), rng.choice(header[1:])
-        self._right = row[asked]
+        self._right, self._answer = row[asked], None
         return (
-            f"A table has {len(self._table)} rows and the columns {', '.join(header)}. "
-            f"What is the {asked} where {header[0]} is {row[header[0]]}?"
+            f"A table has {self._rows} rows and the columns {', '.join(header)}. "
+            f"What is the {asked} where name is {row['name']}?"
         )
 
     def find_row(self, column: str, value: str) -> str:
@@ -90,7 +92,7 @@ class Table:
             value: The cell that was asked for.
         """
         if self._answer is not None:
-            raise ToolError(_OVER)
+            raise ToolError("You have answered already. The episode is over.")
         self._answer = value.strip()
         return "Thank you."
 
@@ -106,34 +108,14 @@ class Table:
             )
 
 
-def _drawn(rng: random.Random, rows: int) -> str:
-    """A shop's table as CSV."""
-    lines = ["name,price,stock,shelf"]
-    lines += [
-        f"{name},{rng.randrange(11, 99)},{rng.randrange(100, 999)},{rng.choice(_SHELVES)}"
-        for name in rng.sample(_GOODS, rows)
-    ]
-    return "\n".join(lines)
+def looking_up(view: View) -> Iterator:
+    """The player that knows how to win: it finds the row, reads the cell, and answers."""
+    asked, name = re.search(r"What is the (.+) where name is (.+)\?", view.observation).groups()
+    found = yield "find_row", {"column": "name", "value": name}
+    cell = yield "read_cell", {"row": int(re.search(r"\d+", found).group()), "column": asked}
+    yield "answer", {"value": cell}
 
 
-def _read(text: str) -> list[dict[str, str]]:
-    lines = [[cell.strip() for cell in line] for line in csv.reader(io.StringIO(text)) if line]
-    if len(lines) < 3 or len(lines[0]) < 2:
-        raise ValueError("the table needs a header, at least two rows and two columns.")
-    header, names = lines[0], [line[0] for line in lines[1:]]
-    if len(set(header)) < len(header) or not all(header):
-        raise ValueError(
-            "the columns of the table need different names; they are "
-            f"{', '.join(map(repr, header))}."
-        )
-    for at, line in enumerate(lines[1:], start=2):
-        if len(line) != len(header):
-            raise ValueError(
-                f"line {at} of the table has {len(line)} cells, and the header {len(header)}."
-            )
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise ValueError(
-            f"{twice[0]!r} names two rows of the table: the first column must tell them apart."
-        )
-    return [dict(zip(header, line, strict=True)) for line in lines[1:]]
+def looking_up_at_once(view: View) -> Iterator:
+    """Answers with the name of the row, without having looked."""
+    yield "answer", {"value": re.search(r" is (.+)\?", view.observation).group(1)}

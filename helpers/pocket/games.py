@@ -1,6 +1,6 @@
 """Games of number guessing, well and badly played: what the model of notebook 10 was trained on.
 
-Each game is played for real, against `environments.Guessing`, by a player that is drawn with it. So
+Each game is played for real, against `agents.Guessing`, by a player that is drawn with it. So
 what the environment says stands in the text word for word as it will in a training, and only what
 the player says is learnt.
 """
@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from helpers.agents import Guessing
 from helpers.agents.protocol import schema_of
-from helpers.agents.schemas import misfit
+from helpers.agents.tool_calls import misfit
 
 SEED = 3407
 SYSTEM_PROMPT = "Call a tool in each turn until you are done."

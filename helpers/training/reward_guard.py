@@ -15,7 +15,7 @@ import numpy as np
 from transformers import TrainerCallback
 from transformers.trainer_callback import ExportableState
 
-from helpers.agents.guarded import BrokenEnvironment, Guarded
+from helpers.agents.guard import BrokenEnvironment, Guarded
 from helpers.rewards.faults import Fault, checked_scores
 from helpers.rewards.shaping import reward_name, stateful
 from helpers.runs import Run
@@ -224,7 +224,7 @@ class GuardedEpisodes(TrainerCallback):
     """Ends a training whose environment is broken with a checkpoint; by itself its next `reset`
     raises, and there is none.
 
-    environments: the `environments.Guarded` that GRPOTrainer has as its environment_factory. Where
+    environments: the `agents.Guarded` that GRPOTrainer has as its environment_factory. Where
     several processes train together, all stop at the step after which one would give up.
     """
 

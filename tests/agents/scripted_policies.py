@@ -13,11 +13,13 @@ POCKET = PRESETS["pocket"].model_path
 # The least that TRL asks of a template for tools: it lists them, renders calls and results, and
 # only ever appends.
 TEMPLATE = """{%- for tool in tools or [] -%}
-<|im_start|>tool {{ tool.function.name }}({{ tool.function.parameters.properties | join(", ") }})<|im_end|>
+<|im_start|>tool {{ tool.function.name }}({{
+    tool.function.parameters.properties | join(", ") }})<|im_end|>
 {% endfor -%}
 {%- for message in messages -%}
 <|im_start|>{{ message.role }}
-{{ message.content }}{% for call in message.tool_calls or [] %}<tool_call>{{ call.function | tojson }}</tool_call>{% endfor -%}
+{{ message.content }}{% for call in message.tool_calls or [] %}<tool_call>{{
+    call.function | tojson }}</tool_call>{% endfor -%}
 <|im_end|>
 {% endfor -%}
 {%- if add_generation_prompt -%}

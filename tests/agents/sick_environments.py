@@ -24,7 +24,12 @@ class Healthy:
 
 
 class OtherColumns(Healthy):
-    def reset(self, puzzle: str, level: int):
+    def reset(self, puzzle: str, **columns):
+        return None
+
+
+class NoOtherColumns(Healthy):
+    def reset(self, seed: int):
         return None
 
 
@@ -32,23 +37,8 @@ class NoReset:
     say = Healthy.say
 
 
-class AsyncReset(Healthy):
-    async def reset(self, seed: int, **columns):
-        return None
-
-
 class NoTool:
     reset = Healthy.reset
-
-
-class NoAnnotation(Healthy):
-    def say(self, word):
-        """Say a word.
-
-        Args:
-            word: The word.
-        """
-        return word
 
 
 class NoDocstring:
@@ -56,22 +46,6 @@ class NoDocstring:
 
     def say(self, word: str) -> str:
         return word
-
-
-class ArgumentNotDescribed(Healthy):
-    def say(self, word: str) -> str:
-        """Say a word."""
-        return word
-
-
-class AnyArguments(Healthy):
-    def say(self, **words: str) -> str:
-        """Say words.
-
-        Args:
-            words: The words.
-        """
-        return str(words)
 
 
 class Closing(Healthy):
@@ -88,26 +62,6 @@ class Tidying(Healthy):
 class NeedsArguments(Healthy):
     def __init__(self, host: str, port: int = 80):
         self._host = host
-
-
-class CannotBegin(Healthy):
-    def __init__(self):
-        raise OSError("connection refused")
-
-
-class Ends(Healthy):
-    def __init__(self):
-        raise SystemExit(3)
-
-
-class NeverBegins(Healthy):
-    def __init__(self):
-        time.sleep(3600)
-
-
-class RewardNeedsArguments(Healthy):
-    def get_reward(self, completions) -> float:
-        return 1.0
 
 
 def doing(does) -> type:
@@ -128,7 +82,7 @@ def doing(does) -> type:
 def raising(error: BaseException):
     """What raises this."""
 
-    def does(*ignored):
+    def does(*ignored, **columns):
         raise error
 
     return does
@@ -147,11 +101,7 @@ def spinning(*ignored):
 
 
 def broken_reset(error: BaseException) -> type:
-    class BrokenReset(Healthy):
-        def reset(self, seed: int, **columns):
-            raise error
-
-    return BrokenReset
+    return type("BrokenReset", (Healthy,), {"reset": raising(error)})
 
 
 def saying(text) -> type:
@@ -166,12 +116,5 @@ def saying(text) -> type:
 
 
 def rewarding(value) -> type:
-    """A healthy environment with this reward, or one that raises it."""
-
-    class Rewarding(Healthy):
-        def get_reward(self):
-            if isinstance(value, Exception):
-                raise value
-            return value
-
-    return Rewarding
+    """A healthy environment with this reward."""
+    return type("Rewarding", (Healthy,), {"get_reward": lambda self: value})

@@ -1,9 +1,10 @@
 """Episodes outside of a trainer are those that TRL plays inside: the same tokens, masks, messages,
-counts and rewards.
+counts and rewards. And `policy.play`, which plays them many at a time.
 """
 
 import copy
 import json
+import re
 
 import pandas as pd
 import pyarrow
@@ -211,12 +212,26 @@ def test_sampled_episodes_are_those_of_trl(beginner, tmp_path, length, turns, co
 # --- What is forced -------------------------------------------------------------------------------
 
 
+class Game(Guessing):
+    """Guessing, where one reply is a list, which TRL passes on as it is."""
+
+    def guess(self, number: int) -> str:
+        """Guess the number.
+
+        Args:
+            number: Your guess.
+        """
+        said = super().guess(number)
+        return [said] if number == 99 else said
+
+
 def guess(number) -> str:
     return called("guess", number=number)
 
 
 SAID = {
     "ordinary": [guess(50), guess(25)],
+    "a list": [guess(99)],
     "cut turn": [guess(50), "Oh. " * ROOM],
     "cut call": [guess(50), called("x" * ROOM)],
     "two calls": [guess(50) + guess(25)],
@@ -234,6 +249,7 @@ SAID = {
 # word.
 COUNTS = {
     "ordinary": (2, 0, True),
+    "a list": (1, 0, True),
     "cut turn": (1, 0, True),  # its last word was cut, which TRL logs as completions/clipped_ratio
     "cut call": (1, 0, True),  # so was this one, and what is cut is no call any more
     "two calls": (2, 0, True),
@@ -294,9 +310,8 @@ def forced(beginner, tmp_path_factory):
     longest = max(len(episodes.begun(tokenizer, Guessing(), one).prompt_ids) for one in rows)
     model.config.max_position_embeddings = longest + 20
     folder = tmp_path_factory.mktemp("forced")
-    log, played = both(
-        Scripted, model, tokenizer, folder, rows, script=script, length=ROOM, turns=TURNS
-    )
+    options = {"script": script, "length": ROOM, "turns": TURNS, "environment": Game}
+    log, played = both(Scripted, model, tokenizer, folder, rows, **options)
     return {name_of(one.prompt[-1]["content"]): one for one in played}, log
 
 
@@ -311,42 +326,27 @@ def test_calls_failures_and_the_last_word_of_a_forced_episode(forced, name):
 def test_what_was_forced_came_about(forced, beginner):
     played, log = forced
     tokenizer, end = beginner[1], beginner[1].eos_token_id
-    assert [len(played[name].ids) for name in ("cut turn", "cut call", "just fits")] == [ROOM] * 3
     cut = [name for name, one in played.items() if one.ids[-1] != end]
     assert sorted(cut) == ["cut call", "cut turn", "just fits"]
+    assert [len(played[name].ids) for name in cut] == [ROOM] * 3
     assert log["completions/clipped_ratio"] == pytest.approx(3 / len(SAID))
-    assert [message["role"] for message in played["two calls"].said] == [
-        "assistant",
-        "tool",
-        "tool",
-        "assistant",
-    ]
+    roles = [message["role"] for message in played["two calls"].said]
+    assert roles == ["assistant", "tool", "tool", "assistant"]
+    assert played["a list"].said[1]["content"] == ["Lower than 99."]
+    assert "    ['Lower than 99.']" in transcript(played["a list"].said)
     assert played["unknown"].said[1]["content"] == "{'error': 'Tool check not found.'}"
-    assert (
-        "tool_calls" not in played["unparsable"].said[0]
-        and "arguments" in played["unparsable"].said[0]["content"]
-    )
+    assert "tool_calls" not in played["unparsable"].said[0]
     assert played["silent"].said[-1] == {"role": "assistant", "content": ""}
-    assert played["just fits"].said[-1] == {
-        "role": "tool",
-        "name": "guess",
-        "content": "Lower than 50.",
-    }
-    assert [len(played[name].said) for name in ("turns", "no room", "long prompt")] == [7, 3, 3]
-    unanswered = {
-        name: played[name].said[-1]["tool_calls"][0]["function"]
-        for name in ("turns", "no room", "long prompt")
-    }
-    assert [call == played[name].calls[-1] for name, call in unanswered.items()] == [
-        False,
-        True,
-        True,
-    ]
+    last = {"role": "tool", "name": "guess", "content": "Lower than 50."}
+    assert played["just fits"].said[-1] == last
+    # The last call stays the last word. After the last turn it is not made; without room it is.
+    for name, length, made in (("turns", 7, False), ("no room", 3, True), ("long prompt", 3, True)):
+        one = played[name]
+        assert len(one.said) == length
+        assert (one.said[-1]["tool_calls"][0]["function"] == one.calls[-1]) == made
     for one in played.values():
-        policys = [token for token, own in zip(one.ids, one.mask, strict=True) if own]
-        assert "Lower" not in tokenizer.decode(policys) and "<|im_start|>" not in tokenizer.decode(
-            policys
-        )
+        own = tokenizer.decode([token for token, m in zip(one.ids, one.mask, strict=True) if m])
+        assert "Lower" not in own and "<|im_start|>" not in own
 
 
 @pytest.mark.slow
@@ -372,34 +372,6 @@ def test_with_a_template_that_trl_prepares_itself_the_tokens_are_the_same(beginn
         [getattr(one, what) for one in played] for what in ("prompt_ids", "ids", "mask", "said")
     )
     assert sum(len(one.calls) for one in played) == 16
-
-
-def test_a_list_that_a_tool_returns_is_passed_on_as_trl_does(beginner, tmp_path):
-    class Listing(Guessing):
-        def guess(self, number: int) -> list:
-            """Guess the number.
-
-            Args:
-                number: Your guess.
-            """
-            return [super().guess(number)]
-
-    model, tokenizer = beginner
-    rows, script = [row("ordinary", 7)], scripted(tokenizer)
-    _, played = both(
-        Scripted,
-        model,
-        tokenizer,
-        tmp_path,
-        rows,
-        script=script,
-        length=ROOM,
-        turns=TURNS,
-        environment=Listing,
-    )
-    assert played[0].said[1]["content"] == [
-        "Lower than 50."
-    ] and "    ['Lower than 50.']" in transcript(played[0].said)
 
 
 def test_the_row_is_left_as_it_was_and_an_environment_may_say_nothing(beginner):
@@ -474,17 +446,7 @@ def extra(value) -> str:
 UNLIKE = {
     "a number and a text": [guess(50), guess("50")],
     "no arguments": [called("guess"), called("guess")],
-    "an object and a list": [
-        guess(50),
-        '<tool_call>{"name": "guess", "arguments": [50]}</tool_call>',
-    ],
-    "a number of 70 bits": [guess(50), guess(2**70)],
     "what is neither": [extra(1), extra("one")],
-}
-ENDS_WITH = dict.fromkeys(UNLIKE, pyarrow.ArrowInvalid)
-ENDS_WITH |= {
-    "no arguments": pyarrow.ArrowNotImplementedError,
-    "a number of 70 bits": OverflowError,
 }
 
 
@@ -498,7 +460,7 @@ def test_calls_unlike_each_other_end_a_training_that_logs_them_and_finished_lets
 ):
     # TRL 1.15 alone. Where this no longer raises, `finished` need not make text of the arguments
     # any more.
-    with pytest.raises(ENDS_WITH[name]):
+    with pytest.raises((pyarrow.ArrowInvalid, pyarrow.ArrowNotImplementedError)):
         logged(*beginner, run, UNLIKE[name], [unpaid])
     table = logged(*beginner, run, UNLIKE[name], [unpaid, finished])
     assert list(table["finished"]) == [1.0] * 4
@@ -508,26 +470,12 @@ def test_calls_unlike_each_other_end_a_training_that_logs_them_and_finished_lets
 
 
 def test_the_completions_of_a_run_are_transcripts(beginner, run):
-    table = logged(*beginner, run, UNLIKE["a number and a text"], [finished])
-    by_name = {
-        name_of(question): said
-        for question, said in zip(table["question"], table["completion"], strict=True)
-    }
-    assert by_name == {
-        "one": "guess(number=50)\n    Lower than 50.\nDone.",
-        "two": "guess(number='50')\n    {'error': \"guess: number must be a whole number, not "
-        "'50'.\"}\nDone.",
-    }
-    assert list(table["answer"]) == [""] * 4 and sorted(table["Guessing"]) == pytest.approx(
-        [0.0, 0.0, 0.1, 0.1]
-    )
-
-
-def test_a_call_that_nobody_answered_stands_in_the_table_too(beginner, run):
-    table = logged(*beginner, run, [called("x" * 90), called("x" * 90)], [finished])
-    assert (
-        list(table["completion"]) == [f"{'x' * 90}()"] * 4 and list(table["finished"]) == [0.0] * 4
-    )
+    table = logged(*beginner, run, [guess("50"), called("x" * 90)], [finished])
+    found = dict(zip(map(name_of, table["question"]), table["completion"], strict=True))
+    refused = "{'error': \"guess: number must be a whole number, not '50'.\"}"
+    assert found == {"one": f"guess(number='50')\n    {refused}\nDone.", "two": f"{'x' * 90}()"}
+    assert sorted(table["finished"]) == [0.0, 0.0, 1.0, 1.0]  # nobody answered the second call
+    assert list(table["answer"]) == [""] * 4 and list(table["Guessing"]) == [0.0] * 4
 
 
 @pytest.mark.parametrize(
@@ -560,3 +508,105 @@ def test_messages_that_trl_does_not_make_are_judged_and_shown_too():
     assert finished([said]) == [0.0], "a second time"
     assert call["function"] == {"name": "", "arguments": '{"number": 5}'}
     assert transcript(said) == "(number=5)\n    "
+
+
+# --- Through policy.play --------------------------------------------------------------------------
+
+ROWS = [
+    {
+        "prompt": [
+            {"role": "system", "content": "Call a tool. " * (seed % 3)},
+            {"role": "user", "content": f"Game {seed}. "},
+        ],
+        "seed": seed,
+    }
+    for seed in range(1, 8)
+]
+
+
+def played(beginner, rows=ROWS, environments=Guessing, **options):
+    limits = {"max_completion_length": 80, "turns": 6} | options
+    return policy.play(*beginner, environments, rows, **limits)
+
+
+def test_an_episode_a_row_in_their_order_each_in_an_environment_of_its_own(beginner, monkeypatch):
+    monkeypatch.setattr(policy, "batch_that_fits", lambda model, tokens: 2)
+    guard = Guarded(Guessing)
+    found = played(beginner, environments=guard)
+    assert guard.counts["episodes"] == len({id(one.environment) for one in found}) == len(ROWS)
+    for one, asked in zip(found, ROWS, strict=True):
+        assert name_of(one.prompt[-1]["content"]) == str(asked["seed"])
+        fresh = Guessing()
+        fresh.reset(seed=asked["seed"])
+        assert one.environment._number == fresh._number
+        replies = [message["content"] for message in one.said if message["role"] == "tool"]
+        for which, number in re.findall(r"(Higher|Lower) than (\d+)", " ".join(replies)):
+            assert (which == "Higher") == (int(number) < fresh._number)
+    assert sum(len(one.calls) for one in found) > 7
+    assert played(beginner, []) == []
+
+
+@pytest.mark.parametrize("at_a_time", [1, 3])
+def test_greedy_episodes_do_not_depend_on_how_many_are_played_at_a_time(
+    beginner, monkeypatch, at_a_time
+):
+    expected, asked = played(beginner, temperature=0), []
+    monkeypatch.setattr(
+        policy, "batch_that_fits", lambda model, tokens: asked.append(tokens) or at_a_time
+    )
+    found = played(beginner, temperature=0)
+    assert [(one.ids, one.mask) for one in found] == [(one.ids, one.mask) for one in expected]
+    # The room that is asked for is that of the longest prompt, which is not the first.
+    assert asked == [max(len(one.prompt_ids) for one in found) + 80]
+    assert len(found[0].prompt_ids) + 80 < asked[0]
+
+
+def test_the_seed_decides_and_the_random_numbers_go_on_from_one_batch_to_the_next(
+    beginner, monkeypatch
+):
+    torch.manual_seed(1)
+    state = torch.get_rng_state()
+    first = [one.ids for one in played(beginner, seed=1)]
+    assert torch.equal(torch.get_rng_state(), state)
+    torch.manual_seed(2)
+    assert [one.ids for one in played(beginner, seed=1)] == first
+    assert [one.ids for one in played(beginner, seed=2)] != first
+    monkeypatch.setattr(policy, "batch_that_fits", lambda model, tokens: 4)
+    same = played(beginner, [ROWS[0]] * 8)
+    assert [one.ids for one in same[:4]] != [one.ids for one in same[4:]]
+
+
+def test_a_result_without_room_in_the_episode_or_the_context_is_left_out(beginner):
+    model, tokenizer = copy.deepcopy(beginner[0]), beginner[1]
+
+    def greedy(**options):
+        (one,) = played((model, tokenizer), ROWS[:1], temperature=0, **options)
+        return one
+
+    whole = greedy()
+    result = whole.mask.index(0)
+    end_of_it = whole.mask.index(1, result)
+    just = greedy(max_completion_length=end_of_it)
+    assert just.ids == whole.ids[:end_of_it] and just.said[-1]["role"] == "tool"
+    less = greedy(max_completion_length=end_of_it - 1)
+    assert less.ids == whole.ids[:result] and less.said[-1]["tool_calls"]
+    assert not just.finished and not less.finished
+    model.config.max_position_embeddings = len(whole.prompt_ids) + end_of_it
+    assert 0 not in greedy().mask
+    model.config.max_position_embeddings += 1
+    assert 0 in greedy().mask
+
+
+@pytest.mark.parametrize("turns", [0, 1, 3])
+def test_calls_are_answered_so_often_and_the_policy_is_asked_once_more(beginner, turns):
+    asked, call = [], beginner[1](guess(50) + "<|im_end|>")["input_ids"]
+
+    def complete(prompts, room):
+        asked.append(room)
+        return [call for _ in prompts]
+
+    limits = {"max_completion_length": 100, "turns": turns}
+    (one,) = episodes.play(complete, beginner[1], Guessing, ROWS[:1], **limits)
+    assert len(asked) == turns + 1 and len(one.calls) == turns
+    result = one.mask.count(0) // max(turns, 1)
+    assert asked == [[100 - turn * (len(call) + result)] for turn in range(turns + 1)]

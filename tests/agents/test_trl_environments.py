@@ -13,7 +13,8 @@ from transformers import AutoTokenizer
 from trl import GRPOTrainer
 from trl.chat_template_utils import qwen3_template
 
-from helpers.agents import BrokenEnvironment, Guarded, Guessing, check_template
+from helpers.agents import BrokenEnvironment, Guarded, Guessing, prepare_template
+from helpers.agents.episodes import finished
 from helpers.metrics import plots
 from helpers.metrics.diagnosis import diagnose
 from helpers.training.reward_guard import GuardedEpisodes
@@ -44,11 +45,8 @@ def test_trl_trains_on_a_guarded_environment_as_it_would_on_the_bare_one(tokeniz
     guarded, bare = (
         trained(Scripted, tokenizer, tmp_path, factory, play()) for factory in (guard, Guessing)
     )
-    assert (
-        log(guarded)["rewards/Guessing/mean"] == 0.5
-        and log(guarded)["tools/failure_frequency"] == 0.0
-    )
-    assert log(guarded)["grad_norm"] > 0
+    assert log(guarded)["rewards/Guessing/mean"] == 0.5 and log(guarded)["grad_norm"] > 0
+    assert log(guarded)["tools/failure_frequency"] == 0.0
     kept = [
         "rewards/Guessing/mean",
         "tools/call_frequency",
@@ -58,24 +56,12 @@ def test_trl_trains_on_a_guarded_environment_as_it_would_on_the_bare_one(tokeniz
         "grad_norm",
     ]
     assert [log(guarded)[key] for key in kept] == [log(bare)[key] for key in kept]
-    assert (
-        guard.counts["episodes"] == 8
-        and guard.counts["calls"] == 8 * log(guarded)["tools/call_frequency"]
-    )
-
-
-def test_members_of_a_group_start_alike_and_play_in_instances_of_their_own(tokenizer, tmp_path):
-    trainer = trained(Scripted, tokenizer, tmp_path, Guarded(Guessing), halving)
-    numbers = [environment._number for environment in trainer.environments]
+    assert guard.counts["episodes"] == 8
+    assert guard.counts["calls"] == 8 * log(guarded)["tools/call_frequency"]
+    # Members of a group start alike, and play in instances of their own.
+    numbers = [environment._number for environment in guarded.environments]
     assert numbers[0::2] == numbers[1::2] and len(set(numbers)) > 1
-    assert len({id(environment._play.inner) for environment in trainer.environments}) == 8
-
-
-def test_the_embedded_model_itself_samples_calls_nothing_and_earns_nothing(tokenizer, tmp_path):
-    trainer = trained(GRPOTrainer, tokenizer, tmp_path, Guarded(Guessing), max_completion_length=16)
-    assert (
-        log(trainer)["rewards/Guessing/mean"] == 0.0 and log(trainer)["tools/call_frequency"] == 0.0
-    )
+    assert len({id(environment._play.inner) for environment in guarded.environments}) == 8
 
 
 def test_a_hanging_and_a_raising_tool_are_failed_calls_and_the_step_goes_on(tokenizer, tmp_path):
@@ -89,11 +75,8 @@ def test_a_hanging_and_a_raising_tool_are_failed_calls_and_the_step_goes_on(toke
 
     guard = Guarded(sick.doing(does), seconds=2.0)
     trainer = trained(Scripted, tokenizer, tmp_path, guard, play)
-    assert (
-        log(trainer)["tools/failure_frequency"] == 1.0
-        and guard.counts["dead"] == 2
-        and guard.counts["faults"] == 8
-    )
+    assert log(trainer)["tools/failure_frequency"] == 1.0
+    assert guard.counts["dead"] == 2 and guard.counts["faults"] == 8
 
 
 def test_a_broken_environment_ends_the_training_with_a_checkpoint_and_a_sentence(
@@ -111,17 +94,6 @@ def test_a_broken_environment_ends_the_training_with_a_checkpoint_and_a_sentence
     assert [path.name for path in tmp_path.glob("checkpoint-*")] == ["checkpoint-2"]
 
 
-def test_what_the_guard_says_of_a_bad_call_is_what_the_policy_reads(tokenizer, tmp_path):
-    read = []
-
-    def play(conversation):
-        read.append(conversation)
-        return called("guess", number="fifty") if "error" not in conversation else "Oh."
-
-    trained(Scripted, tokenizer, tmp_path, Guarded(Guessing), play)
-    assert "guess: number must be a whole number, not 'fifty'." in read[-1]
-
-
 def test_trls_loop_ends_with_the_turns_only_where_it_is_told_so(tokenizer, tmp_path):
     def play(conversation):
         return called("guess", number=1000)
@@ -132,26 +104,6 @@ def test_trls_loop_ends_with_the_turns_only_where_it_is_told_so(tokenizer, tmp_p
     guard = Guarded(Guessing, turns=3)
     trained(Scripted, tokenizer, tmp_path, guard, play, max_tool_calling_iterations=3)
     assert guard.counts["calls"] == 24 and guard.counts["too many"] == 0
-
-
-def test_trl_drops_a_result_that_does_not_fit_without_a_word(tokenizer, tmp_path):
-    # Here the budget ends inside results, not inside what the policy writes; then nothing that is
-    # logged shows the cut.
-    trainer = trained(
-        Scripted, tokenizer, tmp_path, Guarded(Guessing), halving, max_completion_length=400
-    )
-    assert log(trainer)["rewards/Guessing/mean"] < 1.0
-    assert (
-        log(trainer)["completions/clipped_ratio"] == log(trainer)["tools/failure_frequency"] == 0.0
-    )
-
-
-def finished(completions, **columns) -> list[float]:
-    """1.0 where the last word is the policy's own and calls no tool."""
-    return [
-        float(words[-1]["role"] == "assistant" and not words[-1].get("tool_calls"))
-        for words in completions
-    ]
 
 
 @pytest.mark.parametrize(
@@ -193,25 +145,17 @@ def test_an_episode_cut_off_is_found_under_one_name(
     assert list(lines["unfinished episodes (right)"][:5]) == [1 - clipped] * 5
 
 
-def test_a_call_that_cannot_be_parsed_is_text_for_trl_and_no_failed_call(tokenizer, tmp_path):
-    trainer = trained(
-        Scripted,
-        tokenizer,
-        tmp_path,
-        Guarded(Guessing),
-        lambda words: '<tool_call>{"name": "guess"</tool_call>',
-    )
-    assert log(trainer)["tools/call_frequency"] == log(trainer)["tools/failure_frequency"] == 0.0
-
-
 def test_trl_refuses_the_template_that_we_refuse(tmp_path):
     plain = AutoTokenizer.from_pretrained(POCKET)
-    assert "does not render tool calls" in check_template(plain)[0]
-    with pytest.raises(ValueError, match="does not support tool calling"):
-        trained(GRPOTrainer, plain, tmp_path, Guarded(Guessing))
-    plain.chat_template = TEMPLATE
-    assert "nothing says how a call is read" in check_template(plain)[0]
-    with pytest.raises(ValueError, match="Unrecognized chat template"):
-        trained(GRPOTrainer, plain, tmp_path, Guarded(Guessing))
+    for template, says in (
+        (plain.chat_template, "does not support tool calling|does not render tool calls"),
+        (TEMPLATE, "Unrecognized chat template"),
+    ):
+        plain.chat_template = template
+        with pytest.raises(ValueError, match=says):
+            prepare_template(plain)
+        with pytest.raises(ValueError, match=says):
+            trained(GRPOTrainer, plain, tmp_path, Guarded(Guessing))
     plain.response_template = qwen3_template
-    assert check_template(plain) == []
+    prepare_template(plain)
+    assert plain.chat_template == TEMPLATE

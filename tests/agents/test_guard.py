@@ -11,7 +11,8 @@ import weakref
 import pytest
 import sick_environments as sick
 
-from helpers.agents import BrokenEnvironment, Guarded, Guessing, ToolError, guarded
+from helpers.agents import BrokenEnvironment, Guarded, Guessing, ToolError
+from helpers.agents import guard as guard_module
 from helpers.agents.protocol import schema_of
 from helpers.runs import Run
 
@@ -50,35 +51,26 @@ def refusal(function, **arguments) -> str:
 
 
 def test_tools_keep_their_name_signature_and_docstring():
-    bare, guarded = Guessing(), Guarded(Guessing)()
-    assert type(guarded).__name__ == "Guessing"  # TRL logs the reward under this name
-    assert schema_of(guarded.guess) == schema_of(bare.guess)
-    assert (
-        inspect.signature(guarded.guess) == inspect.signature(bare.guess)
-        and guarded.guess.__name__ == "guess"
-    )
-    assert type(Guarded(Guessing)()) is not type(guarded)
-    guard = Guarded(Guessing)
-    assert type(guard()) is type(guard())  # get_reward is asked only of exactly this class
-
-
-def test_a_docstring_that_is_inherited_counts_as_it_does_for_trl():
     class Louder(sick.Healthy):
-        def say(self, word: str) -> str:
+        def say(self, word: str) -> str:  # its docstring is inherited
             return word.upper()
 
-    assert (
-        schema_of(Guarded(Louder)().say) == schema_of(Louder().say) == schema_of(sick.Healthy().say)
-    )
+    for kind, tool in ((Guessing, "guess"), (Louder, "say")):
+        guard = Guarded(kind)
+        bare, guarded = (getattr(one, tool) for one in (kind(), guard()))
+        assert guard.__name__ == type(guard()).__name__ == kind.__name__  # TRL logs it so
+        assert schema_of(guarded) == schema_of(bare) == guard.schemas[tool]
+        assert inspect.signature(guarded) == inspect.signature(bare) and guarded.__name__ == tool
+        assert type(guard()) is type(guard())  # get_reward is asked only of exactly this class
+        assert type(Guarded(kind)()) is not type(guard())
 
 
 def test_only_an_environment_that_judges_itself_has_get_reward():
     class Unjudged(sick.Healthy):
         get_reward = None
 
-    assert not hasattr(Guarded(Unjudged).kind, "get_reward") and hasattr(
-        Guarded(sick.Healthy).kind, "get_reward"
-    )
+    assert not hasattr(Guarded(Unjudged).kind, "get_reward")
+    assert hasattr(Guarded(sick.Healthy).kind, "get_reward")
 
 
 def test_a_healthy_episode_is_as_without_a_guard():
@@ -103,10 +95,8 @@ def test_a_healthy_episode_is_as_without_a_guard():
     [
         ("word", "word"),
         ("", ""),
-        (5, "5"),
         (True, "true"),
         ({"a": ["ä", None]}, '{"a": ["ä", null]}'),
-        ([1, 2], "[1, 2]"),
         ("half \ud800", "half \\ud800"),
     ],
 )
@@ -116,86 +106,59 @@ def test_a_result_becomes_a_text_that_can_be_tokenised(result, text, tokenizer):
     tokenizer(environment.say(word="a"))
 
 
-@pytest.mark.parametrize(
-    "result", [None, object(), b"bytes", {1, 2}, (step for step in "ab"), {("a", "b"): 1}]
-)
+@pytest.mark.parametrize("result", [None, object(), b"bytes", (step for step in "ab")])
 def test_a_result_that_is_no_text_is_a_fault_and_a_failed_call(result):
     environment, guard = begun(lambda *_: result)
     assert "which is no text" in refusal(environment.say, word="a")
-    assert guard.faults[0].call == "say" and guard.faults[0].what.startswith("returned")
+    assert guard.faults[0].call == "say" and "returned" in guard.faults[0].what
     assert environment.get_reward() == 0.0 and not guard.counts["dead"]  # the episode goes on
 
 
-def test_ten_megabytes_are_cut_and_said_to_be():
-    environment, guard = begun(lambda *_: "x" * 10_000_000, result_characters=200)
-    text = environment.say(word="a")
-    assert len(text) == 200 and text.endswith("\n[cut to 200 of 10,000,000 characters]")
-    assert guard.counts["cut"] == 1 and not guard.faults
-
-
-def test_half_characters_are_spelt_out_before_the_cut():
+def test_a_text_as_long_as_a_book_is_cut_wherever_it_comes_from():
+    book, cut = "x" * 10_000_000, "\n[cut to 200 of 10,000,000 characters]"
+    environment, guard = begun(lambda *_: book, result_characters=200)
+    assert environment.say(word="a").endswith(cut) and len(environment.say(word="a")) == 200
+    assert guard.counts["cut"] == 2 and not guard.faults
+    begins = Guarded(sick.saying(book), result_characters=200)().reset(seed=1)
+    assert len(begins) == 200 and begins.endswith(cut)
+    environment, _ = begun(sick.raising(ToolError(book)), result_characters=200)
+    assert len(refusal(environment.say, word="a")) == 200
     environment, _ = begun(lambda *_: "\ud800" * 200, result_characters=200)
-    assert len(environment.say(word="a")) == 200
-
-
-def test_what_an_episode_begins_with_is_cut_too():
-    guard = Guarded(sick.saying("x" * 10_000_000), result_characters=200)
-    text = guard().reset(seed=1)
-    assert (
-        len(text) == 200
-        and text.endswith("[cut to 200 of 10,000,000 characters]")
-        and guard.counts["cut"] == 1
-    )
+    assert len(environment.say(word="a")) == 200  # half characters are spelt out before the cut
     assert Guarded(sick.saying(None))().reset(seed=1) is None
 
 
-def test_wrong_arguments_do_not_reach_the_tool_and_are_no_fault():
+def test_a_call_that_is_refused_is_no_fault_and_wrong_arguments_do_not_reach_the_tool():
     environment, guard = begun(sick.raising(AssertionError("must not be called")))
     assert refusal(environment.say) == "say needs word: a text."
     assert refusal(environment.say, word=3) == "say: word must be a text, not 3."
-    assert refusal(environment.say, word="a", loud=True) == "say takes no 'loud'; it takes word."
-    assert guard.counts["refused"] == 3 and not guard.faults
-
-
-def test_what_an_environment_refuses_is_its_word_to_the_policy_and_no_fault():
+    for name in ("loud", "self", "\ud800"):
+        assert "; it takes word." in refusal(environment.say, word="a", **{name: True})
+    assert guard.counts["refused"] == 5 and not guard.faults
     environment, guard = begun(sick.raising(ToolError("Say please.")))
     assert refusal(environment.say, word="a") == "Say please."
-    assert not guard.faults and guard.counts["refused"] == 1
+    assert guard.counts["refused"] == 1 and not guard.faults
 
 
 # --- Raising, hanging, ending ---------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    "error", [ZeroDivisionError("division by zero"), SystemExit(0), KeyboardInterrupt(), OSError()]
+    "error", [ZeroDivisionError("division by zero"), SystemExit(0), KeyboardInterrupt()]
 )
-def test_a_tool_that_raises_costs_one_call_and_is_logged(error, run):
+def test_a_tool_that_raises_costs_one_call_and_is_logged(error, run, capsys, monkeypatch):
+    monkeypatch.setenv("RANK", "3")
     environment, guard = begun(sick.raising(error), run=run)
-    assert refusal(environment.say, word="a").startswith(f"say failed: {type(error).__name__}")
-    (line,) = run.require("checkpoints/environment_faults.jsonl").read_text().splitlines()
-    logged = json.loads(line)
-    assert (
-        logged["call"] == "say"
-        and logged["arguments"] == "word='a'"
-        and type(error).__name__ in logged["what"]
-    )
+    for _ in range(2):
+        assert refusal(environment.say, word="a").startswith(f"say failed: {type(error).__name__}")
+    lines = run.require("checkpoints/environment_faults.jsonl").read_text().splitlines()
+    assert len(lines) == 2
+    logged = json.loads(lines[0])
+    assert (logged["call"], logged["arguments"], logged["rank"]) == ("say", "word='a'", 3)
+    assert logged["what"].startswith(f"raised {type(error).__name__}") and logged["episode"] == 1
+    (told,) = capsys.readouterr().out.splitlines()  # the first of its kind, and where the rest is
+    assert told.startswith("Doing.say(word='a') raised") and "environment_faults.jsonl" in told
     assert environment.reset(seed=2) == "Say 2." and not guard.counts["dead"]
-
-
-def test_an_error_as_long_as_a_book_is_cut_too():
-    environment, _ = begun(sick.raising(ToolError("x" * 10_000_000)), result_characters=200)
-    assert len(refusal(environment.say, word="a")) == 200
-
-
-def test_the_first_fault_of_a_call_is_printed_with_the_place_of_the_log(run, capsys):
-    environment, _ = begun(sick.raising(ValueError("no")), run=run)
-    for _ in range(3):
-        refusal(environment.say, word="a")
-    (line,) = capsys.readouterr().out.splitlines()
-    assert (
-        line.startswith("Doing.say(word='a') raised ValueError: no.")
-        and "environment_faults.jsonl" in line
-    )
 
 
 @pytest.mark.parametrize("does", [sick.sleeping, sick.spinning])
@@ -203,25 +166,17 @@ def test_a_tool_that_never_returns_ends_its_episode_and_no_other(does):
     environment, guard = begun(does)
     other = guard()
     other.reset(seed=1)
-    assert (
-        impatient(guard, environment.say, word="a")
-        == "say did not answer in 0.1 seconds. The episode is over."
-    )
-    assert (
-        refusal(environment.say, word="b")
-        == "The episode is over: say did not answer in 0.1 seconds."
-    )
+    thread = environment._play.worker.thread
+    said = impatient(guard, environment.say, word="a")
+    assert said == "say did not answer in 0.1 seconds. The episode is over."
+    said = refusal(environment.say, word="b")
+    assert said == "The episode is over: say did not answer in 0.1 seconds."
     assert environment.get_reward() == 0.0  # hanging a tool must not pay
     assert guard.counts["dead"] == 1 and "did not return within 0.1 seconds" in guard.faults[0].what
     assert other.get_reward() == 0.0 and environment.reset(seed=2) == "Say 2."
-
-
-def test_a_loop_in_python_is_ended_and_leaves_no_core_busy():
-    environment, guard = begun(sick.spinning)
-    thread = environment._play.worker.thread
-    impatient(guard, environment.say, word="a")
-    thread.join(timeout=600)
-    assert not thread.is_alive() and guard.stuck == 0
+    if does is sick.spinning:  # a loop in Python is ended, and leaves no core busy
+        thread.join(timeout=600)
+        assert not thread.is_alive()
 
 
 def test_what_comes_late_changes_nothing_of_the_next_episode():
@@ -239,11 +194,8 @@ def test_what_comes_late_changes_nothing_of_the_next_episode():
     impatient(guard, environment.say, word="late")
     environment.reset(seed=2)
     go_on.set()
-    assert (
-        went_on.wait(600)
-        and environment.get_reward() == 0.0
-        and environment.say(word="soon") == "soon"
-    )
+    assert went_on.wait(600) and environment.get_reward() == 0.0
+    assert environment.say(word="soon") == "soon"
 
 
 def test_after_the_last_turn_every_tool_says_so_until_the_next_episode():
@@ -255,30 +207,6 @@ def test_after_the_last_turn_every_tool_says_so_until_the_next_episode():
     assert environment.say(word="a") == "a" and guard.counts["too many"] == 1
 
 
-def test_many_harmless_faults_do_not_hide_the_one_that_ends_episodes(capsys, monkeypatch):
-    monkeypatch.setattr(guarded, "_FAULTS_KEPT", 3)
-    environment, guard = begun(sick.raising(ValueError("no")))
-    for _ in range(10):
-        refusal(environment.say, word="a")
-    monkeypatch.setattr(sick.Healthy, "reset", sick.broken_reset(OSError("database gone")).reset)
-    with pytest.raises(
-        BrokenEnvironment, match=r"Last: Doing.reset\(seed=1\) raised OSError: database gone"
-    ):
-        for _ in range(200):
-            environment.reset(seed=1)
-    assert [fault.call for fault in guard.faults] == 3 * ["say"] + 3 * ["reset"]
-    assert guard.counts["faults"] > 50 and len(capsys.readouterr().out.splitlines()) == 2
-
-
-def test_where_no_thread_can_be_started_it_says_so(monkeypatch):
-    guard = Guarded(sick.Healthy)
-    monkeypatch.setattr(
-        threading.Thread, "start", sick.raising(RuntimeError("can't start new thread"))
-    )
-    with pytest.raises(BrokenEnvironment, match="no thread can be started for another episode"):
-        guard().reset(seed=1)
-
-
 # --- Reset and reward -----------------------------------------------------------------------------
 
 
@@ -288,9 +216,7 @@ def test_an_episode_that_cannot_begin_is_dead_and_its_reward_is_left_out():
     assert "reset failed" in refusal(environment.say, word="a") and environment.get_reward() is None
 
 
-@pytest.mark.parametrize(
-    "value", [float("nan"), float("inf"), "1.0", None, [1], RuntimeError("no judge")]
-)
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), None, [1]])
 def test_a_reward_that_is_no_number_is_left_out_and_logged(value):
     guard = Guarded(sick.rewarding(value))
     environment = guard()
@@ -299,26 +225,17 @@ def test_a_reward_that_is_no_number_is_left_out_and_logged(value):
     assert environment.get_reward() is None and len(guard.faults) == 1
 
 
-def test_what_a_reward_function_reads_of_an_environment_is_still_there():
-    environment = Guarded(Guessing)()
-    with pytest.raises(AttributeError, match="before its first episode"):
-        environment._number  # noqa: B018
-    environment.reset(seed=3)
-    assert 1 <= environment._number <= 100
-    with pytest.raises(AttributeError):
-        environment._nonsense  # noqa: B018
-
-
-def test_attributes_of_an_environment_are_not_hidden_by_those_of_the_guard():
+def test_what_a_reward_function_reads_of_an_environment_is_not_hidden_by_the_guard():
     class Counting(sick.Healthy):
         def reset(self, seed: int, **columns):
-            self._calls = self._dead = self._worker = self._inner = self._run = self._guarded = (
-                "mine"
-            )
+            self._calls = self._dead = self._worker = self._inner = self._run = "mine"
 
     environment = Guarded(Counting)()
+    for name in ("_calls", "_nonsense"):
+        with pytest.raises(AttributeError):
+            getattr(environment, name)
     environment.reset(seed=1)
-    for name in ("_calls", "_dead", "_worker", "_inner", "_run", "_guarded"):
+    for name in ("_calls", "_dead", "_worker", "_inner", "_run"):
         assert getattr(environment, name) == "mine"
 
 
@@ -358,17 +275,15 @@ def test_asynchronous_tools_are_awaited_and_timed_in_one_loop():
     guard = Guarded(Waiting)
     environment = guard()
     environment.reset(seed=1)
-    assert (
-        environment.say(word="a") + environment.say(word="b") == "ab"
-        and environment.get_reward() == 1.0
-    )
+    assert environment.say(word="a") + environment.say(word="b") == "ab"
+    assert environment.get_reward() == 1.0
     assert "did not answer" in impatient(guard, environment.say, word="late")
 
 
 # --- Giving up, and leaving nothing behind --------------------------------------------------------
 
 
-def test_where_more_than_one_in_a_hundred_episodes_dies_the_next_reset_gives_up():
+def test_once_more_than_one_in_a_hundred_episodes_died_the_next_reset_gives_up():
     guard = Guarded(sick.broken_reset(OSError("gone")))
     environment = guard()
     for _ in range(100):
@@ -377,6 +292,20 @@ def test_where_more_than_one_in_a_hundred_episodes_dies_the_next_reset_gives_up(
         BrokenEnvironment, match=r"100 of 100 episodes died.*reset\(seed=1\) raised OSError: gone"
     ):
         environment.reset(seed=1)
+
+
+def test_many_harmless_faults_do_not_hide_the_one_that_ends_episodes(capsys, monkeypatch):
+    monkeypatch.setattr(guard_module, "_FAULTS_KEPT", 3)
+    environment, guard = begun(sick.raising(ValueError("no")))
+    for _ in range(10):
+        refusal(environment.say, word="a")
+    monkeypatch.setattr(sick.Healthy, "reset", sick.raising(OSError("gone")))
+    with pytest.raises(BrokenEnvironment, match=r"reset\(seed=1\) raised OSError: gone"):
+        for _ in range(200):
+            environment.reset(seed=1)
+    assert guard.counts["episodes"] == 100 and guard.counts["faults"] == 10 + 99
+    assert [fault.call for fault in guard.faults] == 3 * ["say"] + 3 * ["reset"]
+    assert len(capsys.readouterr().out.splitlines()) == 2
 
 
 def test_sixteen_threads_that_hang_are_enough():
@@ -398,23 +327,19 @@ def test_an_environment_that_nobody_holds_takes_its_thread_with_it():
     assert gone() is None and not thread.is_alive()
 
 
-NONSENSE = [
-    ("seconds", 0),
-    ("seconds", float("nan")),
-    ("seconds", float("inf")),
-    ("seconds", "10"),
-    ("seconds", None),
-]
-NONSENSE += [
-    ("turns", 0),
-    ("turns", True),
-    ("turns", 2.5),
-    ("result_characters", 10),
-    ("result_characters", 200.0),
-]
-
-
-@pytest.mark.parametrize(("name", "value"), NONSENSE)
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("seconds", 0),
+        ("seconds", float("nan")),
+        ("seconds", float("inf")),
+        ("seconds", "10"),
+        ("turns", 0),
+        ("turns", True),
+        ("turns", 2.5),
+        ("result_characters", 10),
+    ],
+)
 def test_limits_that_make_no_sense_are_refused(name, value):
     with pytest.raises(ValueError, match=f"{name}={value!r} must be a (whole )?number of at least"):
         Guarded(Guessing, **{name: value})
