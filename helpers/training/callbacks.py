@@ -18,7 +18,6 @@ from helpers.training import ranks
 from helpers.training.checkpoints import History, rows_until, write_rows
 
 _REDRAW = 2.0  # seconds between two drawings; one takes about half a second
-_HOLDOUT = "holdout.csv"
 # a history to findings, each with `rule` and `severity`; stage 04 has the rules
 Diagnose = Callable[[pd.DataFrame], list]
 
@@ -117,7 +116,7 @@ class EarlyStopping(TrainerCallback):
         self.history, self.diagnose = history, diagnose
         self.patience, self.measure = patience, measure
         self.reason = None
-        self.path = run.folder / "checkpoints" / _HOLDOUT
+        self.path = run.folder / "checkpoints" / "holdout.csv"
         self.measured = ranks.from_first(lambda: rows_until(resumed_from, self.path))
         # rule to the step since which its critical finding persists
         self.standing: dict[str, int] = {}

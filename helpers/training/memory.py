@@ -9,7 +9,7 @@ allocator fragmentation.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 
 from helpers.data.sources import hub_failure
@@ -101,9 +101,8 @@ class Shape:
 
 # From each model's config.json, so that an estimate needs no network; of any other model that file
 # is read.
-_SIZES = [field.name for field in fields(Shape)]
 _KNOWN = {
-    name: Shape(**dict(zip(_SIZES, sizes, strict=True)))
+    name: Shape(*sizes)
     for name, sizes in {
         "unsloth/gemma-3-1b-it": (1152, 6912, 26, 4, 1, 256, 262_144, True, 32_768),
         "unsloth/Qwen2.5-1.5B-Instruct": (1536, 8960, 28, 12, 2, 128, 151_936, True, 32_768),
@@ -238,7 +237,8 @@ def estimate(settings: Preset, shape: Shape, card: float | None) -> Estimate:
         training["gradient buckets"] = (
             min(adapter * width, _BUCKET) if settings.zero_stage else adapter * width
         )
-    if uses_card_for_vllm(settings, card):
+    # "auto", which `presets.check_machine` settles, counts as vLLM
+    if card is not None and settings.engine != "transformers":
         sampling = {"vLLM engine": max(0.0, settings.gpu_memory_utilization * card - weights)}
         training["vLLM asleep"] = _GRAPHS
     else:
@@ -291,13 +291,6 @@ def _logits(settings: Preset, shape: Shape) -> float:
     )
 
 
-def uses_card_for_vllm(settings: Preset, card: float | None) -> bool:
-    """Whether a vLLM engine takes its share of the card; "auto", which `presets.check_machine`
-    settles, counts as vLLM.
-    """
-    return card is not None and settings.engine != "transformers"
-
-
 def sequences_in_engine(settings: Preset, shape: Shape, card: float) -> int:
     """Completions of full length that vLLM's KV cache holds at once; 0 if its share does not even
     hold the weights.
@@ -348,7 +341,7 @@ def check(settings: Preset, machine: Machine, shape: Shape | None = None) -> lis
             f"{settings.model} with these settings needs an estimated {size(found.peak)}, and of "
             f"{machine.gpu}'s {size(card)} {size(_HEADROOM * card)} can be filled. {WHAT_HELPS}"
         )
-    if uses_card_for_vllm(settings, card) and not sequences_in_engine(settings, shape, card):
+    if "vLLM engine" in found.sampling and not sequences_in_engine(settings, shape, card):
         share = size(settings.gpu_memory_utilization * card)
         raise ValueError(
             f"gpu_memory_utilization={settings.gpu_memory_utilization} leaves vLLM {share} of "

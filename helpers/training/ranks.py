@@ -145,9 +145,8 @@ def fails_first() -> bool:
 def lost(error: BaseException) -> bool:
     """Whether this error only says that another rank is gone."""
     said = str(error).lower()
-    return (
-        world() > 1 and isinstance(error, RuntimeError) and any(words in said for words in _LOST)
-    )
+    of_the_connection = isinstance(error, RuntimeError) and any(words in said for words in _LOST)
+    return of_the_connection and world() > 1
 
 
 def check_alike(**more: object) -> None:

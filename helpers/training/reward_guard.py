@@ -24,7 +24,6 @@ from helpers.training.checkpoints import TRAINER_STATE
 _FAULTS = "reward_faults.jsonl"
 _MOST_FAULTS = 0.01  # of the completions
 _ENOUGH = 100  # completions, before a share says anything
-_FAULTS_LOGGED = 1000
 _EQUAL = 1e-5  # between weighted rewards that are the same but for rounding
 
 
@@ -69,13 +68,12 @@ class GuardedRewards(TrainerCallback, ExportableState):
         ]
         self.seen, self.failed = dict.fromkeys(names, 0), dict.fromkeys(names, 0)
         self.first: dict[str, Fault] = {}
-        self.logged = 0
         # The scores of each round of sampling in a step, by reward; the share of groups that agree
         # in each.
         self.rounds: list[dict[str, list]] = []
         self.agreeing: list[float] = []
-        # completions, faults and step of each batch, not yet told the other ranks
-        self.news: dict[str, list[tuple[int, list[Fault], int]]] = {name: [] for name in names}
+        # of each batch in this step: the reward, how many completions, their faults, the step
+        self.news: list[tuple[str, int, list[Fault], int]] = []
         self.adaptive = [reward for function in functions for reward in _adaptive(function)]
         for reward in self.adaptive:
             reward.alone = ranks.world() == 1
@@ -89,10 +87,8 @@ class GuardedRewards(TrainerCallback, ExportableState):
         def reward(completions: list, trainer_state=None, **columns) -> list[float | None]:
             columns["trainer_state"] = trainer_state
             scores, faults = checked_scores(self.rewards[name], completions, columns)
-            step = getattr(trainer_state, "global_step", 0)
-            self.news[name].append((len(completions), faults, step))
-            if ranks.world() == 1:
-                self._share()
+            step = getattr(trainer_state, "global_step", 0) + 1
+            self.news.append((name, len(completions), faults, step))
             if not self.rounds or name in self.rounds[-1]:
                 self.rounds.append({})
             self.rounds[-1][name] = scores
@@ -108,29 +104,24 @@ class GuardedRewards(TrainerCallback, ExportableState):
         return chosen
 
     def _share(self) -> None:
-        """Tell all ranks what each has seen since the last time, and count it."""
-        told = ranks.gathered(self.news)
-        self.news = {name: [] for name in self.news}
+        """Tell all ranks what each has judged since the last time; count it and log its faults."""
+        told, lines = ranks.gathered(self.news), []
+        self.news = []
         for rank, news in enumerate(told):
             whose = {"rank": rank} if len(told) > 1 else {}
-            for name, batches in news.items():
-                for seen, faults, step in batches:
-                    self.seen[name] += seen
-                    self._note(name, faults, {"step": step + 1} | whose)
-
-    def _note(self, name: str, faults: list[Fault], where: dict) -> None:
-        if faults and not self.failed[name]:
-            print(
-                f"step {where['step']}: {faults[0]}; it scores None. All such completions: "
-                f"{self.run.show(f'checkpoints/{_FAULTS}')}"
-            )
-            self.first[name] = faults[0]
-        self.failed[name] += len(faults)
-        logged = faults[: _FAULTS_LOGGED - self.logged]
-        self.logged += len(logged)
-        if logged and ranks.is_first():
+            for name, seen, faults, step in news:
+                if faults and name not in self.first:
+                    self.first[name] = faults[0]
+                    print(
+                        f"step {step}: {faults[0]}; it scores None. All such completions: "
+                        f"{self.run.show(f'checkpoints/{_FAULTS}')}"
+                    )
+                self.seen[name] += seen
+                self.failed[name] += len(faults)
+                lines += [json.dumps({"step": step} | whose | fault.as_dict()) for fault in faults]
+        if lines and ranks.is_first():
             with self.run.path(f"checkpoints/{_FAULTS}").open("a", encoding="utf-8") as log:
-                log.writelines(json.dumps(where | fault.as_dict()) + "\n" for fault in logged)
+                log.writelines(f"{line}\n" for line in lines)
 
     def _count_agreeing(self, args) -> None:
         weights = args.reward_weights or [1.0] * len(self.rewards)

@@ -48,7 +48,9 @@ def check(url: str | None, settings: Preset, machine: Machine) -> None:
         models = _answer(url, "v1/models")["data"]
         served = [model.get(key) for model in models for key in ("id", "root")]
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"no vLLM server answers at {url} as TRL's does ({error}). {start}") from None
+        raise ValueError(
+            f"no vLLM server answers at {url} as TRL's does ({error}). {start}"
+        ) from None
     if not {wanted, Path(wanted).name} & set(served):
         raise ValueError(
             f"{url} serves {served[0] if served else 'no model'} and the training is of "

@@ -64,6 +64,8 @@ def trial_step(
     are what they were. ValueError if the memory does not suffice: better now than when the first
     such batch comes, hours later.
     """
+    from trl import GRPOTrainer
+
     weights = {
         name: weight.detach().clone()
         for name, weight in model.named_parameters()
@@ -78,7 +80,16 @@ def trial_step(
             rewards = [_only_tried(function) for function in reward_functions]
             few, rows = _few_steps(config, settings, folder), _longest(train, settings)
             with PeakMemory() as peak:
-                trainer = _trainer(model, tokenizer, few, rewards, rows, clock)
+                trainer = GRPOTrainer(
+                    model=model,
+                    processing_class=tokenizer,
+                    args=few,
+                    reward_funcs=rewards,
+                    train_dataset=rows,
+                    callbacks=[clock],
+                    rollout_func=vllm_cpu.rollout(model, tokenizer),
+                )
+                trainer.remove_callback(PrinterCallback)
                 trainer.train()
             if settings.engine == "vllm":
                 prompts = list(rows["prompt"]) * settings.num_generations
@@ -172,22 +183,6 @@ def _longest(train: pd.DataFrame, settings: Preset) -> Dataset:
     return Dataset.from_pandas(
         pd.concat([longest] * -(-rows // len(longest)))[:rows], preserve_index=False
     )
-
-
-def _trainer(model, tokenizer, config, rewards: list, train: Dataset, clock: TrainerCallback):
-    from trl import GRPOTrainer
-
-    trainer = GRPOTrainer(
-        model=model,
-        processing_class=tokenizer,
-        args=config,
-        reward_funcs=rewards,
-        train_dataset=train,
-        callbacks=[clock],
-        rollout_func=vllm_cpu.rollout(model, tokenizer),
-    )
-    trainer.remove_callback(PrinterCallback)
-    return trainer
 
 
 def _only_tried(function):

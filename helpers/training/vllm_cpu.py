@@ -136,13 +136,11 @@ def weights(model) -> Iterator[tuple[str, torch.Tensor]]:
             continue
         layer = module.get_base_layer() if name in adapted else module
         for kind, value in layer.named_parameters(recurse=False):
-            if kind == "weight":
-                value = dequantize_module_weight(layer)
-            value = value.float()
-            if kind == "weight" and name in adapted:
-                if not (module.merged or module.disable_adapters):
-                    here = [one for one in module.active_adapters if one in module.lora_A]
-                    value = value + sum(module.get_delta_weight(one).float() for one in here)
+            value = (dequantize_module_weight(layer) if kind == "weight" else value).float()
+            on = name in adapted and not (module.merged or module.disable_adapters)
+            if on and kind == "weight":
+                here = [adapter for adapter in module.active_adapters if adapter in module.lora_A]
+                value = value + sum(module.get_delta_weight(adapter).float() for adapter in here)
             yield f"{name}.{kind}", value
 
 
