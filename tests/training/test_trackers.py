@@ -35,7 +35,7 @@ def test_none_needs_nothing(run):
 
 @pytest.mark.parametrize("name", ["all", "", "wandbb", "mlflow", None, ["wandb"]])
 def test_an_unknown_tracker_is_refused(run, name):
-    with pytest.raises(ValueError, match=r"is not known\. Known: none, tensorboard, wandb, trackio"):
+    with pytest.raises(ValueError, match=r"known\. Known: none, tensorboard, wandb, trackio"):
         trackers.options(run, name)
 
 
