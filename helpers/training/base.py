@@ -57,22 +57,22 @@ class Base:
         training.
 
         They are compared by their fingerprints. What was quantised while it was loaded may differ
-        in a few of its 4-bit codes between a GPU and a CPU; then the layout and the revision are
-        compared. Nothing is known of a run without a fingerprint, or with one of an earlier form.
+        in a few of its 4-bit codes between a GPU and a CPU; there, and for a run of an earlier
+        version, the layout and the revision are compared.
         """
-        if not (self.fingerprint or "").startswith("2-"):
+        if not self.fingerprint:
             return
-        found = quantisation(model)["fingerprint"] or "2---"
+        found = quantisation(model)["fingerprint"] or ""
         revision = getattr(model.config, "_commit_hash", None)
-        _, device, layout, weights = self.fingerprint.split("-")
-        _, now_device, now_layout, now_weights = found.split("-")
-        if self.quantised == "before" or device == now_device:
+        device, layout, weights = _parts(self.fingerprint)
+        now_device, now_layout, now_weights = _parts(found)
+        if weights and (self.quantised == "before" or device == now_device):
             same = weights == now_weights
         else:
             same = None in (revision, self.revision) or revision == self.revision
         if layout != now_layout or not same:
             raise ValueError(
-                f"{self.name} is not as it was in the training (fingerprint {found}, "
+                f"{self.name} is not as it was in the training (fingerprint {found or 'none'}, "
                 f"revision {revision}; then {self.fingerprint}, revision {self.revision}): the "
                 "repository or the folder has changed. Merge into the original base "
                 '(merge="original"), or train again.'
@@ -130,10 +130,10 @@ def quantisation(model) -> dict:
     a fingerprint of these.
 
     The fingerprint is `2-<device>-<layout>-<weights>`, or None if all are in 16 bits. The layout
-    is a hash of their names, types and block sizes. The weights are a hash of 4,096 bytes of each
-    layer's 4-bit codes and as many of its blocks' scales, evenly spaced: 2.3 MB for a model of 280
-    layers. That tells another base, or the same one trained further; a few changed weights may lie
-    between.
+    is a hash of their names, types and block sizes; in earlier versions it was the whole
+    fingerprint. The weights are a hash of 4,096 bytes of each layer's 4-bit codes and as many of
+    its blocks' scales, evenly spaced: 2.3 MB for a model of 280 layers. That tells another base, or
+    the same one trained further; a few changed weights may lie between.
     """
     linear = {
         name.removeprefix("base_model.model.").removesuffix(".base_layer"): layer
@@ -159,3 +159,11 @@ def quantisation(model) -> dict:
     devices = "+".join(sorted({weight.device.type for weight in in_4_bits.values()}))
     layout_hash = hashlib.sha256("\n".join(layout).encode()).hexdigest()[:16]
     return counts | {"fingerprint": f"2-{devices}-{layout_hash}-{weights.hexdigest()[:16]}"}
+
+
+def _parts(fingerprint: str) -> tuple[str | None, str, str | None]:
+    """The device, the layout and the weights of a fingerprint; one without a version is the layout
+    alone.
+    """
+    parts = fingerprint.split("-")
+    return tuple(parts[1:]) if parts[0] == "2" and len(parts) == 4 else (None, fingerprint, None)

@@ -135,9 +135,10 @@ OTHER = "0" * 16
         (f"2-{{device}}-{OTHER}-{{weights}}", "before", "this", False),
         # the same weights in another commit
         ("2-{device}-{layout}-{weights}", "before", "other", True),
-        ("2-{device}-{layout}-" + OTHER, "here", "this", False),
-        # of these nothing is known
-        (OTHER, "before", "other", True),
+        # a run of an earlier version has the layout alone
+        ("{layout}", "before", "this", True),
+        ("{layout}", "before", "other", False),
+        (OTHER, "before", "this", False),
         (None, "before", "other", True),
     ],
 )
