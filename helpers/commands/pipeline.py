@@ -25,7 +25,7 @@ from helpers import PROJECT, presets
 from helpers.commands import arguments, checks
 from helpers.environment import this_machine
 from helpers.runs import LESSONS, Run, atomic_write, held
-from helpers.training import memory, ranks, server, spread
+from helpers.training import memory, ranks, server
 
 NOTEBOOKS = PROJECT / "notebooks"
 _SLOW_CELL = 3.0  # seconds; where the output is no terminal, only cells slower than this get a line
@@ -337,7 +337,7 @@ def _refuse_impossible(
     if "01" in numbers:
         settings = presets.resolve(given.get("preset", "auto"), this_machine(), **overrides)
     elif "data" in folder.manifest:
-        read = spread.from_manifest if "03" in numbers else presets.for_sampling
+        read = ranks.from_manifest if "03" in numbers else presets.for_sampling
         settings = read(folder.manifest["data"]["settings"], **overrides)
     checks.check(given, folder.name, settings.backend if settings else "unsloth")
     if settings is None or elsewhere:
@@ -376,7 +376,7 @@ def _differences(
     before = found[1] if "03" in numbers else data
     seed = given.get("seed", defaults(["03"])["seed"])
     said = arguments.changes(
-        spread.comparable(before["settings"]), spread.comparable(presets.as_settings(settings))
+        ranks.comparable(before["settings"]), ranks.comparable(presets.as_settings(settings))
     )
     said += arguments.changes({"seed": before.get("seed")}, {"seed": seed})
     if "01" in numbers:

@@ -13,12 +13,11 @@ from transformers import TrainerCallback
 from helpers.environment import in_notebook, interactive
 from helpers.figures import shown
 from helpers.presets import check_early_stopping
-from helpers.runs import Run, atomic_write
+from helpers.runs import Run
 from helpers.training import ranks
-from helpers.training.checkpoints import History, checkpoint_step
+from helpers.training.checkpoints import History, rows_until, write_rows
 
 _REDRAW = 2.0  # seconds between two drawings; one takes about half a second
-_HOLDOUT = "holdout.csv"
 # a history to findings, each with `rule` and `severity`; stage 04 has the rules
 Diagnose = Callable[[pd.DataFrame], list]
 
@@ -27,13 +26,14 @@ class Watch(TrainerCallback):
     """Shows a training as it goes, in one place: to a person a figure that is redrawn, in a batch
     the line of the last step.
 
-    At the end the figure stands there in both, so that an executed notebook keeps one picture
-    rather than a line for each step. Outside a notebook each step is a printed line.
+    At the end the figure is shown in both, so that an executed notebook keeps one picture rather
+    than a line for each step. Outside a notebook each step is a printed line.
 
     diagnose: takes the history as a table and gives findings (`helpers.metrics.diagnosis.diagnose`,
-        the rules of notebook 04). One that is a warning or critical is printed once, at the step
-        where it first stands.
+        the rules of notebook 04). A warning or critical one is printed once, at the step where it
+        is first found.
     draw: takes the same table and gives the figure (`helpers.metrics.plots.dashboard`).
+    live: whether a person watches; None asks the kernel.
 
     Put it after `history` among the callbacks, whose rows it shows. Of several processes only rank
     0 shows anything.
@@ -48,16 +48,17 @@ class Watch(TrainerCallback):
         self.handle, self.drawn, self.told = None, 0.0, set()
 
     def on_log(self, args, state, control, logs=None, **kwargs):
-        """Redraw, or tell the step; then what is newly found."""
+        """Redraw, or print the step; then what is newly found."""
         if not logs or "reward" not in logs or not ranks.is_first():
             return
+        line = progress_line(self.history.rows[-1], state.max_steps)
         if self.live:
             if time.monotonic() - self.drawn > _REDRAW:
                 self._draw()
         elif self.in_place:
-            self._put({"text/plain": progress_line(self.history.rows[-1], state.max_steps)})
+            self._put({"text/plain": line})
         else:
-            print(progress_line(self.history.rows[-1], state.max_steps), flush=True)
+            print(line, flush=True)
         for finding in self.diagnose(pd.DataFrame(self.history.rows)):
             if finding.severity != "info" and finding.rule not in self.told:
                 self.told.add(finding.rule)
@@ -92,14 +93,14 @@ class EarlyStopping(TrainerCallback):
     """Stops a training, after a checkpoint, that no longer learns or is going wrong.
 
     diagnose: as for `Watch`.
-    patience: in steps. The training stops once the holdout has not improved for so long, or a
-        critical finding has stood for so long.
+    patience: in steps. The training stops once the holdout has not improved, or a critical finding
+        has persisted, for that many steps.
     measure: a function without arguments that gives the accuracy on (a part of) the holdout, called
         at every half of the patience; None judges by findings alone.
 
     What was measured is kept in `checkpoints/holdout.csv`, and taken up again by a training that is
-    continued. `reason` says why it stopped, or is None. Where several processes train together,
-    each measures and what rank 0 found counts for all.
+    continued. `reason` says why it stopped, or is None. If several processes train together, each
+    measures and what rank 0 found counts for all.
     """
 
     def __init__(
@@ -112,64 +113,44 @@ class EarlyStopping(TrainerCallback):
         resumed_from=None,
     ):
         check_early_stopping(patience)
-        self.history, self.diagnose, self.patience, self.measure = (
-            history,
-            diagnose,
-            patience,
-            measure,
-        )
+        self.history, self.diagnose = history, diagnose
+        self.patience, self.measure = patience, measure
         self.reason = None
-        self.path = run.folder / "checkpoints" / _HOLDOUT
-        self.measured: list[dict] = []
-        # rule to the step since which its critical finding stands
+        self.path = run.folder / "checkpoints" / "holdout.csv"
+        self.measured = ranks.from_first(lambda: rows_until(resumed_from, self.path))
+        # rule to the step since which its critical finding persists
         self.standing: dict[str, int] = {}
-        if resumed_from and self.path.exists():
-            kept = pd.read_csv(self.path)
-            self.measured = kept[kept["step"] <= checkpoint_step(resumed_from)].to_dict("records")
-        self.measured = ranks.from_first(lambda: self.measured)
 
     def on_log(self, args, state, control, logs=None, **kwargs):
-        """Stop where a critical finding has stood for the patience."""
+        """Stop if a critical finding has persisted for the patience."""
         if not logs or "reward" not in logs:
             return
         critical = ranks.from_first(self._critical)
         self.standing = {rule: self.standing.get(rule, state.global_step) for rule in critical}
         for rule, since in self.standing.items():
-            if state.global_step - since >= self.patience:
-                self._stop(
-                    control,
-                    f"for {state.global_step - since} steps this has stood: {critical[rule]}",
-                )
+            steps = state.global_step - since
+            if steps >= self.patience:
+                self._stop(control, f"for {steps} steps this has stood: {critical[rule]}")
 
     def _critical(self) -> dict:
-        return {
-            f.rule: f
-            for f in self.diagnose(pd.DataFrame(self.history.rows))
-            if f.severity == "critical"
-        }
+        found = self.diagnose(pd.DataFrame(self.history.rows))
+        return {finding.rule: finding for finding in found if finding.severity == "critical"}
 
     def on_step_end(self, args, state, control, **kwargs):
-        """Measure the holdout when it is time, and stop where it has not improved for the
-        patience.
-        """
+        """Measure the holdout when it is time, and stop if it has not improved for the patience."""
         if self.measure is None or state.global_step % max(1, self.patience // 2):
             return
         # by all ranks, whose random numbers and sharded weights it may need
-        measured = self.measure()
-        self.measured.append(
-            {"step": state.global_step, "accuracy": ranks.from_first(lambda: measured)}
-        )
-        if ranks.is_first():
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            with atomic_write(self.path) as temporary:
-                pd.DataFrame(self.measured).to_csv(temporary, index=False)
+        mine = self.measure()
+        accuracy = ranks.from_first(lambda: mine)
+        self.measured.append({"step": state.global_step, "accuracy": accuracy})
+        write_rows(self.path, self.measured)
         best = max(self.measured, key=lambda row: row["accuracy"])  # the first of equals
         if state.global_step - best["step"] >= self.patience:
-            then, now = best["accuracy"], self.measured[-1]["accuracy"]
             self._stop(
                 control,
-                f"the holdout has not improved since step {best['step']} ({then:.1%}, now "
-                f"{now:.1%})",
+                f"the holdout has not improved since step {best['step']} "
+                f"({best['accuracy']:.1%}, now {accuracy:.1%})",
             )
 
     def _stop(self, control, reason: str) -> None:
@@ -179,20 +160,19 @@ class EarlyStopping(TrainerCallback):
         control.should_save = control.should_training_stop = True
 
 
+_IN_A_LINE = (
+    ("spread", "reward_std", 3),
+    ("same-score groups", "frac_reward_zero_std", 3),
+    ("kl", "kl", 3),
+    ("length", "completions/mean_length", 0),
+    ("calls", "tools/call_frequency", 1),
+)
+
+
 def progress_line(row: dict, max_steps: int) -> str:
     """One logged step as a line of text."""
     parts = [f"step {row['step']:>4}/{max_steps}", f"reward {row['reward']:.3f}"]
-    for label, key in (
-        ("spread", "reward_std"),
-        ("same-score groups", "frac_reward_zero_std"),
-        ("kl", "kl"),
-    ):
-        if row.get(key) is not None:
-            parts.append(f"{label} {row[key]:.3f}")
-    for label, key, digits in (
-        ("length", "completions/mean_length", 0),
-        ("calls", "tools/call_frequency", 1),
-    ):
+    for label, key, digits in _IN_A_LINE:
         if row.get(key) is not None:
             parts.append(f"{label} {row[key]:.{digits}f}")
     return "  ".join(parts)

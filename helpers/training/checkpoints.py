@@ -13,12 +13,10 @@ import json
 import math
 import os
 import shutil
-import zipfile
 from pathlib import Path
 
 import pandas as pd
 from peft import set_peft_model_state_dict
-from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file
 from transformers import TrainerCallback
 
@@ -27,7 +25,6 @@ from helpers.presets import Preset, as_settings
 from helpers.runs import TRAINING_LOCK, Run, atomic_folder, atomic_write, held, write_json
 from helpers.training import ranks
 from helpers.training.base import describe
-from helpers.training.spread import comparable
 
 _SETTINGS, _HISTORY, _FINISHED = "settings.json", "metrics.csv", "finished"
 _locks = contextlib.ExitStack()  # of the training that this process has begun, until it is kept
@@ -35,7 +32,7 @@ TRAINER_STATE = "trainer_state.json"  # Trainer writes it last into a checkpoint
 
 
 class History(TrainerCallback):
-    """Writes each logged step to `checkpoints/metrics.csv` as it comes; `watch.Watch` shows it.
+    """Writes each logged step to `checkpoints/metrics.csv` as it comes; `callbacks.Watch` shows it.
 
     Of several processes rank 0 writes; after the first step all compare their weights, see
     `ranks.check_equal_weights`.
@@ -47,28 +44,23 @@ class History(TrainerCallback):
     def __init__(self, run: Run, resumed_from: Path | None = None):
         self.path = run.folder / "checkpoints" / _HISTORY
         self.resumed_from = resumed_from
-        self.rows: list[dict] = []
-        if resumed_from and self.path.exists():
-            kept = pd.read_csv(self.path)
-            self.rows = kept[kept["step"] <= checkpoint_step(resumed_from)].to_dict("records")
+        self.rows = rows_until(resumed_from, self.path)
 
     def on_train_begin(self, args, state, control, model=None, **kwargs):
         """Load the checkpoint's adapter.
 
-        Trainer does so only where the checkpoint has no other one.
-
-        With beta > 0, TRL adds a frozen copy, `ref`, which is saved in a folder of its own;
-        Transformers 5.17 then loads what lies in folders and leaves the adapter being trained at
-        its fresh zeros, under the old optimizer state.
+        Trainer does so only if the checkpoint has no other one. With beta > 0, TRL adds a frozen
+        copy, `ref`, which is saved in a folder of its own; Transformers 5.17 then loads the
+        adapters in folders and leaves the one being trained at its fresh zeros, under the old
+        optimizer state.
         """
         self.first_step = state.global_step + 1
         if self.resumed_from and not _sharded(model):
-            set_peft_model_state_dict(
-                model, load_file(self.resumed_from / "adapter_model.safetensors")
-            )
+            saved = load_file(self.resumed_from / "adapter_model.safetensors")
+            set_peft_model_state_dict(model, saved)
 
     def on_step_end(self, args, state, control, model=None, **kwargs):
-        """RuntimeError where the processes have not made the same step."""
+        """RuntimeError if the processes have not made the same first step."""
         if state.global_step == self.first_step and not _sharded(model):
             ranks.check_equal_weights(model)
 
@@ -81,14 +73,25 @@ class History(TrainerCallback):
         if not logs or "reward" not in logs:
             return
         dropped = {"step", "kl"} if getattr(args, "beta", None) == 0 else {"step"}
-        self.rows.append(
-            {"step": state.global_step}
-            | {key: value for key, value in logs.items() if key not in dropped}
-        )
-        if ranks.is_first():
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            with atomic_write(self.path) as temporary:
-                pd.DataFrame(self.rows).to_csv(temporary, index=False)
+        row = {key: value for key, value in logs.items() if key not in dropped}
+        self.rows.append({"step": state.global_step} | row)
+        write_rows(self.path, self.rows)
+
+
+def rows_until(checkpoint: Path | None, path: Path) -> list[dict]:
+    """The rows of a table of steps up to a checkpoint; none without a checkpoint or a table."""
+    if checkpoint is None or not path.exists():
+        return []
+    kept = pd.read_csv(path)
+    return kept[kept["step"] <= checkpoint_step(checkpoint)].to_dict("records")
+
+
+def write_rows(path: Path, rows: list[dict]) -> None:
+    """Write a table of steps; of several processes rank 0 does."""
+    if ranks.is_first():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with atomic_write(path) as temporary:
+            pd.DataFrame(rows).to_csv(temporary, index=False)
 
 
 def _sharded(model) -> bool:
@@ -104,32 +107,20 @@ def checkpoint_step(checkpoint: Path) -> int:
 
 
 def last_checkpoint(folder: Path, before: float = math.inf) -> Path | None:
-    """The newest whole checkpoint before a step: Trainer writes trainer_state.json last, and a kill
-    may leave half a file.
-    """
-    numbered = [
-        path for path in folder.glob("checkpoint-*") if path.name.partition("-")[2].isdigit()
-    ]
-    chosen = [
-        path
-        for path in sorted(numbered, key=checkpoint_step, reverse=True)
-        if checkpoint_step(path) < before
-    ]
-    return next(filter(_is_whole, chosen), None)
+    """The newest whole checkpoint before a step."""
+    found = folder.glob("checkpoint-*")
+    numbered = [path for path in found if path.name.rpartition("-")[2].isdigit()]
+    whole = [path for path in numbered if checkpoint_step(path) < before and _is_whole(path)]
+    return max(whole, key=checkpoint_step, default=None)
 
 
 def _is_whole(checkpoint: Path) -> bool:
+    """Whether Trainer has written its last file, which a kill may leave half written."""
     try:
         json.loads((checkpoint / TRAINER_STATE).read_text(encoding="utf-8"))
-        # What torch saves is a zip archive, whose directory comes last; safetensors has the lengths
-        # at its start.
-        archives = [zipfile.is_zipfile(path) for path in checkpoint.glob("*.pt*")]
-        for path in checkpoint.glob("*.safetensors"):
-            with safe_open(path, framework="np"):
-                pass
-    except (OSError, ValueError, SafetensorError):
+    except (FileNotFoundError, ValueError):
         return False
-    return all(archives)
+    return True
 
 
 def begin(run: Run, settings: Preset, seed: int) -> Path | None:
@@ -138,45 +129,23 @@ def begin(run: Run, settings: Preset, seed: int) -> Path | None:
     An unfinished training with the same settings, seed and data is continued; another engine may
     sample the rest of it, and another number of processes share the same steps. Anything else found
     there is set aside as `checkpoints_previous/`, in place of what was set aside before. Of several
-    processes rank 0 does so for all; ValueError in one that does not see it, and while another
-    training of the run goes on. Until `keep`, nothing else can replace the data that it is trained
-    on.
+    processes rank 0 does so for all. ValueError while another training of the run goes on. Until
+    `keep`, nothing else can replace the data that it is trained on.
     """
     name = ranks.from_first(lambda: _begin(run, settings, seed))
-    checkpoint = run.folder / "checkpoints" / name if name else None
-    unseen = [
-        rank
-        for rank, seen in enumerate(ranks.gathered(not checkpoint or checkpoint.is_dir()))
-        if not seen
-    ]
-    if unseen:
-        raise ValueError(
-            f"rank {unseen[0]} does not see {run.show(f'checkpoints/{name}')}: all machines of a "
-            "training need one runs "
-            "folder, on storage that they share; GRPO_RUNS_DIR names it."
-        )
-    return checkpoint
+    return run.folder / "checkpoints" / name if name else None
 
 
 def _begin(run: Run, settings: Preset, seed: int) -> str | None:
     # two would write one folder
     _locks.enter_context(held(run.folder, f"the training of run {run.name!r}", TRAINING_LOCK))
     folder = run.path("checkpoints")
-    wanted = {
-        "settings": as_settings(settings),
-        "seed": seed,
-        "data": run.section("data")["fingerprint"],
-    }
-    # Of a training that was interrupted after its last step, an earlier one: Trainer would take a
-    # step too many.
+    data = run.section("data")["fingerprint"]
+    wanted = {"settings": as_settings(settings), "seed": seed, "data": data}
+    # If it was interrupted after its last step, an earlier one: Trainer would take a step too many.
     checkpoint = last_checkpoint(folder, before=settings.max_steps)
-    started = _read_settings(folder)
-    if (
-        checkpoint
-        and started
-        and not (folder / _FINISHED).exists()
-        and _comparable(started) == _comparable(wanted)
-    ):
+    started, finished = _started(run), (folder / _FINISHED).exists()
+    if checkpoint and started and not finished and _comparable(started) == _comparable(wanted):
         print(
             f"continuing the interrupted training from step {checkpoint_step(checkpoint)} of "
             f"{settings.max_steps}"
@@ -195,61 +164,54 @@ def _begin(run: Run, settings: Preset, seed: int) -> str | None:
     return None
 
 
+def _started(run: Run) -> dict:
+    """What `begin` wrote down of a training: its settings, seed and data."""
+    path = run.folder / "checkpoints" / _SETTINGS
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+
+
 def _comparable(started: dict) -> dict:
-    return started | {"settings": comparable(started["settings"])}
-
-
-def _read_settings(folder: Path) -> dict | None:
-    try:
-        return json.loads((folder / _SETTINGS).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
+    return started | {"settings": ranks.comparable(started["settings"])}
 
 
 def keep(run: Run, trainer, tokenizer, settings: Preset, seed: int, **recorded) -> None:
     """Put a finished training in the run folder: adapter, history, completions, and the manifest's
     section.
     """
-    if sharded := _sharded(trainer.model):
-        weights = trainer.accelerator.get_state_dict(trainer.model_wrapped)
+    weights = {}
+    if _sharded(trainer.model):
+        weights["state_dict"] = trainer.accelerator.get_state_dict(trainer.model_wrapped)
     else:
         ranks.check_equal_weights(trainer.model)
     if not ranks.is_first():
         return
-    trained_on, now = _trained_on(run), run.section("data")["fingerprint"]
+    now = run.section("data")["fingerprint"]
+    trained_on = _started(run).get("data") or now  # as the training read them
     # what may fail comes first
     history, completions = run.path(f"checkpoints/{_HISTORY}"), _sampled_completions(run)
     if trained_on != now:
         completions["answer"] = None  # those that the run holds now may be other ones
-    base = describe(trainer.model, settings)
+    recorded["base"] = describe(trainer.model, settings)
     with atomic_folder(run.path("adapter")) as folder:
-        trainer.model.save_pretrained(folder, **({"state_dict": weights} if sharded else {}))
+        trainer.model.save_pretrained(folder, **weights)
         tokenizer.save_pretrained(folder)
     with atomic_write(run.path("metrics.csv")) as temporary:
         shutil.copyfile(history, temporary)
     with atomic_write(run.path("completions.parquet")) as temporary:
         completions.to_parquet(temporary, index=False)
-    recorded["base"] = base
     run.record("training", settings=as_settings(settings), seed=seed, data=trained_on, **recorded)
     if trained_on != now:
         print(
             f"The data of {run.show()} have been replaced since this training began, so its "
-            "holdout may hold questions that it "
-            "was trained on. The training is kept; evaluate it by training again on the new data."
+            "holdout may hold questions that it was trained on. The training is kept; evaluate it "
+            "by training again on the new data."
         )
     run.path(f"checkpoints/{_FINISHED}").touch()
     _locks.close()
 
 
-def _trained_on(run: Run) -> str:
-    """The fingerprint of the data as the training read them."""
-    return (_read_settings(run.folder / "checkpoints") or {}).get("data") or run.section("data")[
-        "fingerprint"
-    ]
-
-
 def _sampled_completions(run: Run) -> pd.DataFrame:
-    """TRL's completion logs, one table: step, question, answer, completion (of several turns all),
+    """TRL's completion logs as one table: step, question, answer, completion (all of its turns),
     each reward, advantage.
     """
     logs = sorted(run.path("checkpoints/completions").glob("completions_*.parquet"))

@@ -3,13 +3,13 @@ and settings alone.
 
 Nothing is loaded or measured here. Sizes are in bytes, GB is 10**9 of them. Left out on purpose:
 mixtures of experts and models with more than text, whose shapes these formulas do not describe, and
-what the allocator loses between its blocks.
+allocator fragmentation.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from helpers.data.sources import hub_failure
@@ -24,7 +24,11 @@ _16_BIT = 2
 _CONTEXT = 0.8e9  # what CUDA, cuBLAS and the kernels themselves take once loaded: an assumption
 _GRAPHS = 1.0e9  # vLLM's CUDA graphs, which stay while the engine sleeps: an assumption
 _BUCKET = 0.5e9 * _16_BIT  # DeepSpeed's reduce_bucket_size, 5e8 elements
-_HEADROOM = 0.95  # of the card; the rest is lost between blocks
+_HEADROOM = 0.95  # of the card; the rest is lost to fragmentation
+WHAT_HELPS = (
+    "What helps most: halve per_device_train_batch_size and double gradient_accumulation_steps, "
+    "which trains the same, then lower max_completion_length; or take a smaller model."
+)
 
 
 @dataclass(frozen=True)
@@ -70,8 +74,8 @@ class Shape:
 
     @property
     def embedding_parameters(self) -> int:
-        """Weights of the embedding, and of the output head where it is not the same matrix; they
-        stay in 16 bits.
+        """Weights of the embedding, and of the output head if it is another matrix; they stay in
+        16 bits.
         """
         return self.vocab_size * self.hidden_size * (1 if self.tie_word_embeddings else 2)
 
@@ -97,9 +101,8 @@ class Shape:
 
 # From each model's config.json, so that an estimate needs no network; of any other model that file
 # is read.
-_SIZES = [field.name for field in fields(Shape)]
 _KNOWN = {
-    name: Shape(**dict(zip(_SIZES, sizes, strict=True)))
+    name: Shape(*sizes)
     for name, sizes in {
         "unsloth/gemma-3-1b-it": (1152, 6912, 26, 4, 1, 256, 262_144, True, 32_768),
         "unsloth/Qwen2.5-1.5B-Instruct": (1536, 8960, 28, 12, 2, 128, 151_936, True, 32_768),
@@ -116,39 +119,35 @@ _KNOWN = {
 def shape_of(model: str) -> Shape | None:
     """The shape of a model: a hub name, or a folder with its config.json.
 
-    None where it is no dense text model.
-
-    ValueError where the hub does not have the model, or does not give it to us.
+    None if it is no dense text model. ValueError as `config_of`.
     """
     return _KNOWN[model] if model in _KNOWN else shape_from_config(config_of(model))
 
 
 def config_of(model: str) -> dict:
-    """The config.json of a model: of a hub name, or of a folder.
+    """The config.json of a model: a hub name, or a folder.
 
-    ValueError where there is none, or the hub does not give it.
-
-    Read without Transformers, which the notebooks import after Unsloth.
+    Read without Transformers, which the notebooks import after Unsloth. ValueError if the folder
+    has none, or the hub does not give it.
     """
-    path = Path(model) / "config.json"
-    if not Path(model).is_dir():
+    if Path(model).is_dir():
+        path = Path(model) / "config.json"
+        if not path.is_file():
+            raise ValueError(
+                f"{model}: there is no config.json in it, so it is no model that can be loaded."
+            )
+    else:
         from huggingface_hub import hf_hub_download
 
         try:
             path = Path(hf_hub_download(model, "config.json"))
         except (OSError, ValueError) as error:
             raise ValueError(hub_failure(f"the model {model!r}", error)) from None
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        raise ValueError(
-            f"{model}: there is no readable config.json in it, so it is no model that can be "
-            "loaded."
-        ) from None
+    return json.loads(path.read_text(encoding="utf-8"))
 
 
 def shape_from_config(config: dict) -> Shape | None:
-    """The shape that a config.json describes, or None where these formulas do not hold for it."""
+    """The shape that a config.json describes, or None if these formulas do not hold for it."""
     heads = config.get("num_attention_heads")
     if not heads or not config.get("intermediate_size") or any("expert" in key for key in config):
         return None
@@ -190,10 +189,6 @@ class Estimate:
     def peak(self) -> float:
         """Bytes at the highest point of a step."""
         return max(self.peaks.values())
-
-    def fits(self, card: float) -> bool:
-        """Whether a card of so many bytes holds it, with 5 % left for what the allocator loses."""
-        return self.peak <= _HEADROOM * card
 
 
 def estimate(settings: Preset, shape: Shape, card: float | None) -> Estimate:
@@ -242,7 +237,8 @@ def estimate(settings: Preset, shape: Shape, card: float | None) -> Estimate:
         training["gradient buckets"] = (
             min(adapter * width, _BUCKET) if settings.zero_stage else adapter * width
         )
-    if uses_card_for_vllm(settings, card):
+    # "auto", which `presets.check_machine` settles, counts as vLLM
+    if card is not None and settings.engine != "transformers":
         sampling = {"vLLM engine": max(0.0, settings.gpu_memory_utilization * card - weights)}
         training["vLLM asleep"] = _GRAPHS
     else:
@@ -295,16 +291,9 @@ def _logits(settings: Preset, shape: Shape) -> float:
     )
 
 
-def uses_card_for_vllm(settings: Preset, card: float | None) -> bool:
-    """Whether a vLLM engine takes its share of the card; until `presets.check_machine` has settled
-    it, "auto" means vLLM.
-    """
-    return card is not None and settings.engine != "transformers"
-
-
 def sequences_in_engine(settings: Preset, shape: Shape, card: float) -> int:
-    """Completions of full length that vLLM's KV cache holds at once; 0 where its share does not
-    hold even the weights.
+    """Completions of full length that vLLM's KV cache holds at once; 0 if its share does not even
+    hold the weights.
     """
     room = estimate(settings, shape, card).sampling["vLLM engine"] - _GRAPHS
     return max(0, int(room // (settings.context * shape.kv_bytes)))
@@ -319,105 +308,16 @@ def sampling_batch(shape: Shape, tokens: int, free: float, most: int = 256) -> i
     return max(1, min(most, int(0.8 * free // (tokens * shape.kv_bytes + logits))))
 
 
-def smaller(
-    settings: Preset, shape: Shape, card: float | None, limit: float
-) -> list[tuple[dict, Estimate]]:
-    """Up to three ways to stay below `limit` bytes, each changing as little as it can: settings to
-    override, and the estimate.
-
-    First what leaves the training as it is, then shorter and fewer completions, then another model;
-    each as far as needed.
-    """
-    found = []
-    for ladder in _ladders(settings):
-        for changes in ladder:
-            try:
-                changed = replace(settings, **changes)
-            except ValueError:
-                continue
-            other = _KNOWN[changes["model"]] if "model" in changes else shape
-            after = estimate(changed, other, card)
-            room = not uses_card_for_vllm(changed, card) or sequences_in_engine(
-                changed, other, card
-            )
-            if (
-                after.peak <= limit
-                and room
-                and not any(after.peak == known.peak for _, known in found)
-            ):
-                found.append((changes, after))
-                break
-    return found[:3]
-
-
-def _ladders(settings: Preset) -> list[list[dict]]:
-    """For each kind of change its steps, the smallest first; steps that make no preset are passed
-    over by the caller.
-    """
-    batch, steps, rounds = (
-        settings.per_device_train_batch_size,
-        settings.gradient_accumulation_steps,
-        settings.steps_per_generation,
-    )
-    group, length = settings.num_generations, settings.max_completion_length
-    halves = [2**n for n in range(1, 16)]
-    checkpointing = [] if settings.gradient_checkpointing else [{"gradient_checkpointing": True}]
-    forward = [
-        {"per_device_train_batch_size": batch // n, "gradient_accumulation_steps": steps * n}
-        | ({"steps_per_generation": rounds * n} if rounds else {})
-        for n in halves
-        if batch % n == 0
-    ]
-    plainer = [{"load_in_4bit": True}] if not settings.load_in_4bit else []
-    plainer += [{"engine": "transformers"}] if settings.engine != "transformers" else []
-    engine = [
-        {"gpu_memory_utilization": tenth / 10}
-        for tenth in range(9, 0, -1)
-        if tenth / 10 < settings.gpu_memory_utilization
-    ]
-    shorter = [{"max_completion_length": length // n} for n in halves if length // n >= 32]
-    fewer = [
-        {"num_generations": group // n, "per_device_train_batch_size": batch // n}
-        for n in halves
-        if batch % n == group % n == 0
-    ]
-    now = _KNOWN.get(settings.model)
-    smaller_ones = [
-        name for name, shape in _KNOWN.items() if now is None or shape.parameters < now.parameters
-    ]
-    models = [
-        {"model": name} for name in sorted(smaller_ones, key=lambda name: -_KNOWN[name].parameters)
-    ]
-    least = {"per_device_train_batch_size": 1, "gradient_accumulation_steps": group}
-    least |= {"steps_per_generation": group} if rounds else {}
-    return [
-        checkpointing,
-        forward,
-        plainer,
-        engine if settings.engine != "transformers" else [],
-        shorter,
-        fewer,
-        models,
-        [least, *(least | change for change in shorter)],
-        [least | model | {"max_completion_length": min(256, length)} for model in models],
-    ]
-
-
 def check(settings: Preset, machine: Machine, shape: Shape | None = None) -> list[str]:
     """The flight check before anything is loaded: the estimate of a step's memory, as lines of
     text.
 
-    shape: that of the model where it is known already; otherwise it is looked up.
-
-    ValueError where the machine's GPU is too small for it, with up to three settings that fit;
-    where the model has fewer positions than the context, or is narrower than the adapter's rank;
-    and where the model cannot be had (one small file of it is fetched, config.json).
+    shape: the model's, if it is known already; otherwise it is looked up. ValueError if the
+    machine's GPU is too small; if the model has fewer positions than the context, or is narrower
+    than the adapter's rank; and if the model cannot be had (only its config.json is fetched).
     """
-    shape, card, context = (
-        shape or shape_of(settings.model_path),
-        card_of(machine),
-        settings.context,
-    )
+    shape = shape or shape_of(settings.model_path)
+    card, context = card_of(machine), settings.context
     if shape is None:
         return [
             f"no estimate for {settings.model}: its shape is not that of a dense text model. The "
@@ -426,52 +326,29 @@ def check(settings: Preset, machine: Machine, shape: Shape | None = None) -> lis
     if settings.lora_rank > shape.hidden_size:
         raise ValueError(
             f"lora_rank={settings.lora_rank:,} is more than the width of {settings.model}, "
-            f"{shape.hidden_size:,}: such an "
-            "adapter would be larger than what it adapts. Ranks of 8 to 128 are usual."
+            f"{shape.hidden_size:,}: such an adapter would be larger than what it adapts. Ranks of "
+            "8 to 128 are usual."
         )
     if 0 < shape.max_position_embeddings < context:
         raise ValueError(
             f"a prompt and its completion take {context:,} tokens and {settings.model} has "
-            f"{shape.max_position_embeddings:,} "
-            "positions: lower max_completion_length or max_prompt_length."
+            f"{shape.max_position_embeddings:,} positions: lower max_completion_length or "
+            "max_prompt_length."
         )
     found = estimate(settings, shape, card)
-    if card and not found.fits(card):
+    if card and found.peak > _HEADROOM * card:
         raise ValueError(
             f"{settings.model} with these settings needs an estimated {size(found.peak)}, and of "
-            f"{machine.gpu}'s {size(card)} "
-            f"{size(_HEADROOM * card)} can be filled. "
-            + ways_out(settings, shape, card, limit=_HEADROOM * card)
+            f"{machine.gpu}'s {size(card)} {size(_HEADROOM * card)} can be filled. {WHAT_HELPS}"
         )
-    if uses_card_for_vllm(settings, card) and not sequences_in_engine(settings, shape, card):
+    if "vLLM engine" in found.sampling and not sequences_in_engine(settings, shape, card):
         share = size(settings.gpu_memory_utilization * card)
         raise ValueError(
             f"gpu_memory_utilization={settings.gpu_memory_utilization} leaves vLLM {share} of "
-            f"{size(card)}, in which the "
-            f"weights of {settings.model} and one sequence of {context:,} tokens have no room: "
-            "raise it, or set "
-            "engine='transformers'."
+            f"{size(card)}, in which the weights of {settings.model} and one sequence of "
+            f"{context:,} tokens have no room: raise it, or set engine='transformers'."
         )
     return table(settings, found, card)
-
-
-def ways_out(settings: Preset, shape: Shape, card: float | None, limit: float) -> str:
-    """One sentence: up to three settings that stay below `limit` bytes, with the estimate
-    of each.
-    """
-    found = smaller(settings, shape, card, limit)
-    if not found:
-        return (
-            "None of the smaller settings known here would fit; try a smaller model, or "
-            "backend and data on a larger card."
-        )
-    ways = [
-        f"`{' '.join(f'-p {name}={value}' for name, value in changes.items())}` "
-        f"({size(after.peak)})"
-        for changes, after in found
-    ]
-    listed = ways[0] if len(ways) == 1 else f"{', '.join(ways[:-1])} or {ways[-1]}"
-    return f"By the same estimate these would fit: {listed}."
 
 
 def card_of(machine: Machine) -> float | None:
@@ -480,8 +357,8 @@ def card_of(machine: Machine) -> float | None:
 
 
 def table(settings: Preset, found: Estimate, card: float | None) -> list[str]:
-    """The estimate as lines of text: a part a line, then the higher of the two phases against the
-    card.
+    """The estimate as lines of text: one line for each part, then the higher of the two phases
+    against the card.
     """
     lines = [
         f"memory of a step of {settings.model}, at {settings.context:,} tokens a sequence "

@@ -1,5 +1,5 @@
-"""Loading a policy, through Unsloth or through plain Transformers, and sampling completions from
-it, with vLLM where it is.
+"""Loading a policy, through Unsloth or plain Transformers, and sampling completions from it, with
+vLLM if the model has an engine.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def load(settings: Preset, base: Base | None = None):
     double quantisation, computing in the card's 16 bits. TRL's loss is a Triton kernel, which a CPU
     runs only as Unsloth replaces it, so without a GPU Unsloth is imported for either. With
     `engine="vllm"` a vLLM engine comes with the model: on a GPU Unsloth's, which shares the
-    weights, otherwise that of `cpu_engine`.
+    weights, otherwise that of `vllm_cpu`.
     """
     on_gpu, name = torch.cuda.is_available(), base.name if base else settings.model_path
     unsloths_engine = settings.engine == "vllm" and on_gpu
@@ -115,35 +115,33 @@ def add_adapter(model, settings: Preset):
 
 
 def once(model):
-    """The model itself, for the cell that trains it; RuntimeError where a trainer has been given it
-    before.
+    """Return the model; RuntimeError if a trainer already used it.
 
-    A second training would begin with a trained policy under the name of a first. TRL says of it
-    only that the adapter `ref` already exists; Unsloth's trainer for a GPU says nothing.
+    A second training would begin with a trained policy under the name of a first. TRL says only
+    that the adapter `ref` already exists; Unsloth's trainer for a GPU says nothing.
     """
     if getattr(model, "given_to_a_trainer", False):
         raise RuntimeError(
             "This cell has been run before, and the model that it trains is no longer untrained: "
-            "choose Kernel > Restart "
-            "Kernel and Run All Cells. A training that was interrupted goes on from its last "
-            "checkpoint."
+            "choose Kernel > Restart Kernel and Run All Cells. A training that was interrupted "
+            "goes on from its last checkpoint."
         )
     model.given_to_a_trainer = True
     return model
 
 
 def freeze_reference(model) -> None:
-    """Hold the policy as it is now as the reference of the KL: a frozen copy of its adapter, `ref`.
+    """Keep the policy as it is now as the reference of the KL: a frozen copy of its adapter, `ref`.
 
     For an adapter that is trained already; a fresh one changes nothing, so that the model without
     it is the same reference. TRL's `GRPOTrainer` makes the copy; Unsloth's for a GPU makes none
     (unsloth/models/rl.py, "Skip add_adapter"), and takes one that is there. Call this between the
-    trainer's constructor and `train()`; where there is a copy, nothing is done.
+    trainer's constructor and `train()`; if there is a copy, nothing is done.
     """
     if "ref" in model.peft_config:
         return
     # it is initialised before it is copied
-    with torch.random.fork_rng([model.device] if model.device.type == "cuda" else []):
+    with torch.random.fork_rng(_gpus(model)):
         model.add_adapter("ref", model.peft_config["default"])
     for name, weight in model.named_parameters():
         if ".default." in name:
@@ -164,21 +162,19 @@ def sample(
 ) -> list[list[str]]:
     """Completions for chat prompts: for each prompt, in the order given, a list of `samples` texts.
 
-    Through the vLLM engine where the model has one, with the adapter as it is now; otherwise
-    through Transformers.
+    Through the model's vLLM engine if it has one, with the adapter as it is now; otherwise through
+    Transformers.
 
-    temperature: 0 is greedy decoding (then one sample a prompt says it all). Prompts are batched by
+    temperature: 0 is greedy decoding (then one sample per prompt is enough). Prompts are batched by
     length, so little is padded. batch_size counts prompts times samples; None takes 256 at a time,
-    fewer where a GPU has no room for them. The model's training mode, gradient checkpointing,
-    caching and the global random state are put back afterwards, and an engine beside a model in
-    training gives its cache back: sampling in the middle of a training changes nothing about it.
+    fewer if a GPU has no room for them. The model's training mode, gradient checkpointing, caching
+    and the global random state are put back afterwards, and an engine beside a model in training
+    gives its cache back: sampling in the middle of a training changes nothing about it.
     """
     if not temperature >= 0 or samples < 1:  # not >=: false for nan too
         raise ValueError(
             f"temperature={temperature} must be 0 or more and samples={samples} 1 or more."
         )
-    if batch_size is not None and batch_size < 1:
-        raise ValueError(f"batch_size={batch_size} must be at least 1, or None.")
     texts = [
         tokenizer.apply_chat_template(prompt, add_generation_prompt=True, tokenize=False)
         for prompt in prompts
@@ -208,6 +204,7 @@ def sample(
     return completions
 
 
+@contextmanager
 def continuing(
     model,
     tokenizer,
@@ -225,14 +222,23 @@ def continuing(
     turns is drawn as one. seed: None goes on with torch's own random numbers, as TRL does.
     """
     way = _with_vllm if engine_of(model) == "vllm" else _with_transformers
-    return way(
-        model,
-        tokenizer,
-        max_new_tokens=max_new_tokens,
-        temperature=temperature,
-        samples=samples,
-        seed=seed,
-    )
+    with nullcontext() if seed is None else torch.random.fork_rng(_gpus(model)):
+        if seed is not None:
+            torch.manual_seed(seed)
+        with way(
+            model,
+            tokenizer,
+            max_new_tokens=max_new_tokens,
+            temperature=temperature,
+            samples=samples,
+            seed=seed,
+        ) as complete:
+            yield complete
+
+
+def _gpus(model) -> list:
+    """The devices whose random numbers a model draws, besides torch's own on the CPU."""
+    return [model.device] if model.device.type == "cuda" else []
 
 
 def play(
@@ -271,7 +277,7 @@ def play(
 
 
 def engine_of(model) -> str:
-    """What samples from this model: "vllm" where it has an engine, else "transformers"."""
+    """What samples from this model: "vllm" if it has an engine, else "transformers"."""
     return "transformers" if getattr(model, "vllm_engine", None) is None else "vllm"
 
 
@@ -306,17 +312,21 @@ def batch_that_fits(model, tokens: int) -> int:
 
 @contextmanager
 def _with_transformers(
-    model, tokenizer, *, max_new_tokens: int, temperature: float, samples: int, seed: int
+    model, tokenizer, *, max_new_tokens: int, temperature: float, samples: int, seed: int | None
 ):
-    """A function from prompts to their continuations, through `generate`; everything is put back at
-    the end.
+    """A function from prompts to their continuations, through `generate`; the model's modes are put
+    back at the end.
     """
     was_training, had_cache = model.training, model.config.use_cache
-    # Said aloud, so that what a model ships in its generation config (top_k, a repetition penalty)
-    # does not bend the result.
+    # Passed explicitly, so that what a model ships in its generation config (top_k, a repetition
+    # penalty) does not bend the result.
     decoding = {"do_sample": temperature > 0, "repetition_penalty": 1.0}
     if temperature > 0:
         decoding |= {"temperature": temperature, "top_k": 0, "top_p": 1.0}
+    # the tokens that end a completion: those of the generation config, which may be several
+    ends = model.generation_config.eos_token_id
+    ends = tokenizer.eos_token_id if ends is None else ends
+    ends = {ends} if isinstance(ends, int) else set(ends or [])
 
     def complete(prompts: list[list[int]], room: Sequence[int] = ()) -> list[list[list[int]]]:
         rows = [torch.tensor(ids) for ids in prompts]
@@ -326,7 +336,7 @@ def _with_transformers(
         output = model.generate(
             input_ids=ids.to(model.device),
             attention_mask=seen.to(model.device),
-            # none is left where a tool's words just fitted
+            # none is left if a tool's words just fitted
             max_new_tokens=max(1, *room) if room else max_new_tokens,
             num_return_sequences=samples,
             pad_token_id=tokenizer.pad_token_id,
@@ -334,43 +344,24 @@ def _with_transformers(
         )
         new = [_ended(row, ends) for row in output[:, ids.shape[1] :].tolist()]
         groups = [new[i * samples : (i + 1) * samples] for i in range(len(prompts))]
-        return (
-            [[one[:left] for one in group] for group, left in zip(groups, room, strict=True)]
-            if room
-            else groups
-        )
+        if room:
+            return [[one[:left] for one in group] for group, left in zip(groups, room, strict=True)]
+        return groups
 
-    ends = _end_tokens(model, tokenizer)
-    devices = [model.device] if model.device.type == "cuda" else []
-    random_numbers = nullcontext() if seed is None else torch.random.fork_rng(devices)
-    with random_numbers, torch.no_grad():  # ZeRO-3 trains on what it gathers here
-        if seed is not None:
-            torch.manual_seed(seed)
+    with torch.no_grad():  # ZeRO-3 trains on what it gathers here
         try:
             model.eval()
             model.config.use_cache = True
             yield complete
         finally:
             if was_training and hasattr(model, "for_training"):
-                # Unsloth's `generate` turns gradient checkpointing off, and on again only where it
-                # met a model in training.
-                model.for_training(
-                    use_gradient_checkpointing=getattr(
-                        model, "_unsloth_gradient_checkpointing", None
-                    )
-                )
+                # Unsloth's `generate` turns gradient checkpointing off, and on again only if it met
+                # a model in training.
+                checkpointing = getattr(model, "_unsloth_gradient_checkpointing", None)
+                model.for_training(use_gradient_checkpointing=checkpointing)
             else:
                 model.train(was_training)
             model.config.use_cache = had_cache
-
-
-def _end_tokens(model, tokenizer) -> set[int]:
-    """The tokens that end a completion: those of the generation config, which may be several, else
-    the tokenizer's.
-    """
-    ends = model.generation_config.eos_token_id
-    ends = tokenizer.eos_token_id if ends is None else ends
-    return {ends} if isinstance(ends, int) else set(ends or [])
 
 
 def _ended(ids: list[int], ends: set[int]) -> list[int]:
@@ -380,15 +371,13 @@ def _ended(ids: list[int], ends: set[int]) -> list[int]:
 
 @contextmanager
 def _with_vllm(
-    model, tokenizer, *, max_new_tokens: int, temperature: float, samples: int, seed: int
+    model, tokenizer, *, max_new_tokens: int, temperature: float, samples: int, seed: int | None
 ):
     """The same through the model's vLLM engine, with the adapter as it is now."""
     from vllm import SamplingParams
 
     context = model.vllm_engine.llm_engine.vllm_config.model_config.max_model_len
     draw = None if seed is None else torch.Generator().manual_seed(seed)
-    devices = [model.device] if model.device.type == "cuda" else []
-    random_numbers = nullcontext() if seed is None else torch.random.fork_rng(devices)
 
     def parameters(room: int) -> SamplingParams:
         # vLLM gives sample i of a request the seed `seed + i`. Far apart, so that no two
@@ -405,9 +394,8 @@ def _with_vllm(
             longest = max(map(len, prompts))
             raise ValueError(
                 f"a prompt of {longest} tokens and a completion of {max_new_tokens} do not fit "
-                "into the engine's context of "
-                f"{context}: raise max_seq_length in notebook 1, or sample with "
-                "engine='transformers'."
+                f"into the engine's context of {context}: raise max_seq_length in notebook 1, or "
+                "sample with engine='transformers'."
             )
         outputs = model.fast_generate(
             [{"prompt_token_ids": row} for row in prompts],
@@ -420,7 +408,7 @@ def _with_vllm(
             for answer, left in zip(outputs, room, strict=True)
         ]
 
-    with random_numbers, adapter_request(model) as request:
+    with adapter_request(model) as request:
         try:
             yield complete
         finally:
@@ -430,8 +418,8 @@ def _with_vllm(
 
 @contextmanager
 def adapter_request(model):
-    """The model's adapter as it is now, as its vLLM engine takes it for `lora_request`; None where
-    none is to be handed over.
+    """The model's adapter as it is now, as its vLLM engine takes it for `lora_request`; None if
+    there is none to hand over.
 
     Unsloth gives `load_lora` only to adapters that it made.
     """

@@ -1,5 +1,5 @@
-"""One training in several processes: which of them this one is, and what they tell one another so
-that all decide alike.
+"""One training in several processes: which of them this one is, what each does of a step, and what
+they exchange so that all decide alike.
 
 torchrun and accelerate start the processes and give each its number, the rank; `join` connects
 them. A process that has not joined is alone, whatever its environment says, and each function here
@@ -12,14 +12,17 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 
+from helpers import presets
 from helpers.environment import package_versions
+from helpers.presets import Preset
 from helpers.runs import git_revision
 from helpers.subprocesses import end_with
 
 # that one rank waits for another: the longest round of sampling must be shorter
-TIMEOUT = timedelta(minutes=10)
+_TIMEOUT = timedelta(minutes=10)
 _PATIENCE = 5.0  # seconds that a rank without a launcher has to end in order
 _LOST = (
     "connection closed by peer",
@@ -28,7 +31,15 @@ _LOST = (
     "connection refused",
     "socket closed",
 )
+_OF_A_PROCESS = (
+    "per_device_train_batch_size",
+    "gradient_accumulation_steps",
+    "steps_per_generation",
+)
 _group = None  # in which the ranks talk; None: alone
+
+
+# --- Who this process is --------------------------------------------------------------------------
 
 
 def started() -> tuple[int, int]:
@@ -39,11 +50,10 @@ def started() -> tuple[int, int]:
 
 
 def join() -> None:
-    """Connect with the other ranks, on this rank's own GPU where there are any.
+    """Connect with the other ranks, on this rank's own GPU if there is one.
 
-    Does nothing in a process that is alone.
-
-    From then on this process ends with its launcher, however that one ends.
+    Does nothing in a process that is alone. From then on this process ends with its launcher,
+    however that one ends.
     """
     global _group
     if started()[1] < 2 or _group is not None:
@@ -69,8 +79,8 @@ def join() -> None:
         # from a checkpoint.
         os.environ.setdefault("ACCELERATE_TORCH_DEVICE", "cpu")
     if not dist.is_initialized():
-        dist.init_process_group("nccl" if on_gpu else "gloo", timeout=TIMEOUT)
-    _group = dist.new_group(backend="gloo", timeout=TIMEOUT)
+        dist.init_process_group("nccl" if on_gpu else "gloo", timeout=_TIMEOUT)
+    _group = dist.new_group(backend="gloo", timeout=_TIMEOUT)
 
 
 def leave() -> None:
@@ -99,6 +109,9 @@ def is_first() -> bool:
     return rank() == 0
 
 
+# --- What they exchange ---------------------------------------------------------------------------
+
+
 def gathered(value: object) -> list:
     """What each rank gave, by rank; every rank has to call it."""
     if _group is None:
@@ -112,18 +125,12 @@ def gathered(value: object) -> list:
 
 def from_first(decide: Callable[[], object]) -> object:
     """What rank 0 decides, on every rank; only rank 0 calls `decide`, and all wait for it."""
-    if _group is None:
-        return decide()
-    import torch.distributed as dist
-
-    found = [decide() if is_first() else None]
-    dist.broadcast_object_list(found, src=0, group=_group)
-    return found[0]
+    return gathered(decide() if is_first() else None)[0]
 
 
 def fails_first() -> bool:
-    """Whether no other rank has said so before: the first one's error is the cause, those after it
-    are consequences.
+    """Whether no other rank has failed before: the first one's error is the cause, later ones are
+    consequences.
     """
     if _group is None:
         return True
@@ -138,37 +145,34 @@ def fails_first() -> bool:
 
 def lost(error: BaseException) -> bool:
     """Whether this error only says that another rank is gone."""
-    return (
-        world() > 1
-        and isinstance(error, RuntimeError)
-        and any(words in str(error).lower() for words in _LOST)
-    )
+    said = str(error).lower()
+    of_the_connection = isinstance(error, RuntimeError) and any(words in said for words in _LOST)
+    return of_the_connection and world() > 1
 
 
 def check_alike(**more: object) -> None:
-    """ValueError where a rank has other packages, another revision of the project, or another of
+    """ValueError if a rank has other packages, another revision of the project, or another value of
     `more` than rank 0.
     """
     if world() == 1:
         return
-    mine = package_versions() | {"the project": git_revision()} | more
-    first, *others = gathered(mine)
+    first, *others = gathered(package_versions() | {"the project": git_revision()} | more)
     for number, theirs in enumerate(others, 1):
-        names = [name for name in {**first, **theirs} if first.get(name) != theirs.get(name)]
-        if names:
-            said = "; ".join(
-                f"{name} is {theirs.get(name)} there and {first.get(name)} on rank 0"
-                for name in names
-            )
+        differ = "; ".join(
+            f"{name} is {theirs.get(name)} there and {first.get(name)} on rank 0"
+            for name in {**first, **theirs}
+            if first.get(name) != theirs.get(name)
+        )
+        if differ:
             raise ValueError(
-                f"rank {number} differs: {said}. All ranks need the same installation and the "
+                f"rank {number} differs: {differ}. All ranks need the same installation and the "
                 "same data."
             )
 
 
 def check_equal_weights(model) -> None:
-    """RuntimeError where the ranks' trained weights are no longer the same: then their gradients
-    were not averaged.
+    """RuntimeError if the ranks' trained weights are no longer the same: then their gradients were
+    not averaged.
     """
     if world() == 1:
         return
@@ -183,3 +187,82 @@ def check_equal_weights(model) -> None:
             "the ranks' weights have parted: "
             f"{', '.join(f'rank {n}: {d}' for n, d in enumerate(found))}."
         )
+
+
+# --- What each does of a step ---------------------------------------------------------------------
+
+
+def from_manifest(settings: dict, **overrides) -> Preset:
+    """`presets.from_manifest` for the processes that train together, and for how they were
+    launched.
+
+    Together the processes make the completions of a step that one would make alone (see `shared`),
+    so that a curve stays comparable, unless `overrides` say what each process does. ValueError if
+    the processes cannot share a step, and for a launcher that the back end does not go with.
+    """
+    if any(overrides.get(name) is not None for name in _OF_A_PROCESS):
+        preset = presets.from_manifest(settings | {"processes": world()}, **overrides)
+    else:
+        preset = shared(presets.from_manifest(settings, **overrides), world())
+    if _is_on("ACCELERATE_USE_FSDP") or _is_on("UNSLOTH_FSDP2"):
+        raise ValueError("FSDP is not supported here: launch with ddp.yaml or zero2.yaml.")
+    stage = 0
+    if _is_on("ACCELERATE_USE_DEEPSPEED"):
+        stage = int(os.environ.get("ACCELERATE_DEEPSPEED_ZERO_STAGE", 0))
+    if stage and preset.backend == "unsloth":
+        raise ValueError(
+            f"DeepSpeed's ZeRO-{stage} takes weights and optimizer out of Unsloth's hands: set "
+            "backend='transformers', or launch with ddp.yaml or torchrun."
+        )
+    if stage == 3 and preset.load_in_4bit:
+        raise ValueError(
+            "DeepSpeed's ZeRO-3 does not share out weights in 4 bits: prepare the run with "
+            "load_in_4bit=False, or take zero2."
+        )
+    return replace(preset, zero_stage=stage)
+
+
+def _is_on(variable: str) -> bool:
+    return os.environ.get(variable, "").lower() in ("1", "true")
+
+
+def shared(preset: Preset, processes: int) -> Preset:
+    """The settings of one process among so many, with the completions of a step and of a round of
+    sampling that one would make.
+
+    Each makes fewer forward passes or, as far as these do not divide, smaller ones. ValueError if
+    neither divides.
+    """
+    batch, passes, rounds = (getattr(preset, name) for name in _OF_A_PROCESS)
+    for fewer in (number for number in range(processes, 0, -1) if processes % number == 0):
+        smaller = processes // fewer
+        if passes % fewer == (rounds or 0) % fewer == batch % smaller == 0:
+            return replace(
+                preset,
+                processes=processes,
+                per_device_train_batch_size=batch // smaller,
+                gradient_accumulation_steps=passes // fewer,
+                steps_per_generation=rounds // fewer if rounds else None,
+            )
+    raise ValueError(
+        f"{processes} processes cannot share the {batch * passes} completions of a step "
+        f"(per_device_train_batch_size={batch} x gradient_accumulation_steps={passes}) evenly: "
+        "start a number that divides them, or say with these two settings what each process does."
+    )
+
+
+def comparable(settings: dict) -> dict:
+    """Recorded settings, `completed`, without those that an interrupted training may continue with
+    other values of: what samples, and how many processes share the completions of a step.
+    """
+    settings = presets.completed(settings)
+    batch, passes, rounds = (settings[name] for name in _OF_A_PROCESS)
+    of_all = batch * settings["processes"]
+    compared = settings | dict.fromkeys(("engine", *_OF_A_PROCESS))
+    # DeepSpeed restores the parts of its optimizer in as many processes only
+    if not settings["zero_stage"]:
+        compared["processes"] = None
+    return compared | {
+        "completions a step": of_all * passes,
+        "completions a round": of_all * (rounds or passes),
+    }

@@ -1,6 +1,4 @@
-"""Rewards that cannot end a training: what raises or returns no number scores None, and is logged.
-And when to give up.
-"""
+"""Log failing rewards as None instead of ending the training; stop above 1 %."""
 
 from __future__ import annotations
 
@@ -12,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+from torch import nn
 from transformers import TrainerCallback
 from transformers.trainer_callback import ExportableState
 
@@ -25,7 +24,6 @@ from helpers.training.checkpoints import TRAINER_STATE
 _FAULTS = "reward_faults.jsonl"
 _MOST_FAULTS = 0.01  # of the completions
 _ENOUGH = 100  # completions, before a share says anything
-_FAULTS_LOGGED = 1000
 _EQUAL = 1e-5  # between weighted rewards that are the same but for rounding
 
 
@@ -38,16 +36,16 @@ class RewardError(RuntimeError):
 class GuardedRewards(TrainerCallback, ExportableState):
     """Rewards that cannot end a run at step 400, and whose state is part of every checkpoint.
 
-    `functions` goes to GRPOTrainer as reward_funcs, the object itself among its callbacks. Where a
-    reward raises, or returns anything but one finite number (or None) a completion, the completion
-    scores None and is logged with what happened in `checkpoints/reward_faults.jsonl`; training goes
-    on. Once that concerns more than 1 % of the completions (at least 100 of them), a checkpoint is
-    saved and RewardError reports. Asynchronous rewards stay so; models and their names are TRL's to
-    call. ValueError where two rewards would be logged under one name.
+    `functions` goes to GRPOTrainer as reward_funcs, the object itself among its callbacks. If a
+    reward raises, or returns anything but one finite number (or None) for a completion, the
+    completion scores None and is logged with what happened in `checkpoints/reward_faults.jsonl`;
+    training goes on. Once that concerns more than 1 % of the completions (at least 100 of them), a
+    checkpoint is saved and RewardError reports. Asynchronous rewards stay so; models and their
+    names are TRL's to call. ValueError if two rewards would be logged under one name.
 
-    Where several processes train together, each counts what it has seen, and after every step all
-    add up the counts of all: so they stop at the same step for the same reason. Rank 0 logs the
-    faults of each.
+    If several processes train together, each counts what it has seen, and after every step all add
+    up the counts of all: so they stop at the same step for the same reason. Rank 0 logs the faults
+    of each.
 
     It also counts the groups that agree, for `frac_reward_zero_std`, and so belongs before what
     reads the log. TRL 1.15 asks whether the spread of float32 sums is 0 to the last bit: with a
@@ -65,25 +63,22 @@ class GuardedRewards(TrainerCallback, ExportableState):
         self.run = run
         self.rewards = dict(zip(names, functions, strict=True))
         self.functions = [
-            self._checked(name) if _is_ours_to_call(f) else f for name, f in self.rewards.items()
+            self._checked(name) if ours_to_call(reward) else reward
+            for name, reward in self.rewards.items()
         ]
-        self.seen, self.failed, self.first, self.logged = (
-            dict.fromkeys(names, 0),
-            dict.fromkeys(names, 0),
-            {},
-            0,
-        )
+        self.seen, self.failed = dict.fromkeys(names, 0), dict.fromkeys(names, 0)
+        self.first: dict[str, Fault] = {}
         # The scores of each round of sampling in a step, by reward; the share of groups that agree
         # in each.
         self.rounds: list[dict[str, list]] = []
         self.agreeing: list[float] = []
-        # not yet told the other ranks
-        self.news: dict[str, list[tuple[int, list[Fault], int]]] = {name: [] for name in names}
+        # of each batch in this step: the reward, how many completions, their faults, the step
+        self.news: list[tuple[str, int, list[Fault], int]] = []
         self.adaptive = [reward for function in functions for reward in _adaptive(function)]
         for reward in self.adaptive:
             reward.alone = ranks.world() == 1
         if resumed_from:
-            self._load(resumed_from / TRAINER_STATE)
+            self._restore(resumed_from / TRAINER_STATE)
         # what has judged before, on each rank by itself, may have left them apart
         for reward in self.adaptive:
             reward.load_state_dict(ranks.from_first(reward.state_dict))
@@ -92,11 +87,8 @@ class GuardedRewards(TrainerCallback, ExportableState):
         def reward(completions: list, trainer_state=None, **columns) -> list[float | None]:
             columns["trainer_state"] = trainer_state
             scores, faults = checked_scores(self.rewards[name], completions, columns)
-            self.news[name].append(
-                (len(completions), faults, getattr(trainer_state, "global_step", 0))
-            )
-            if ranks.world() == 1:
-                self._share()
+            step = getattr(trainer_state, "global_step", 0) + 1
+            self.news.append((name, len(completions), faults, step))
             if not self.rounds or name in self.rounds[-1]:
                 self.rounds.append({})
             self.rounds[-1][name] = scores
@@ -106,49 +98,39 @@ class GuardedRewards(TrainerCallback, ExportableState):
             return await asyncio.to_thread(reward, completions, **columns)
 
         function = self.rewards[name]
-        is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
-            type(function).__call__
-        )
-        chosen = awaited if is_async else reward
+        is_async = map(inspect.iscoroutinefunction, (function, type(function).__call__))
+        chosen = awaited if any(is_async) else reward
         chosen.__name__ = name
         return chosen
 
     def _share(self) -> None:
-        """Tell all ranks what each has seen since the last time, and count it."""
-        told = ranks.gathered(self.news)
-        self.news = {name: [] for name in self.news}
+        """Tell all ranks what each has judged since the last time; count it and log its faults."""
+        told, lines = ranks.gathered(self.news), []
+        self.news = []
         for rank, news in enumerate(told):
-            for name, batches in news.items():
-                for seen, faults, step in batches:
-                    self.seen[name] += seen
-                    self._note(name, faults, step, {"rank": rank} if len(told) > 1 else {})
-
-    def _note(self, name: str, faults: list[Fault], step: int, whose: dict) -> None:
-        if faults and not self.failed[name]:
-            print(
-                f"step {step + 1}: {faults[0]}; it scores None. All such completions: "
-                f"{self.run.show(f'checkpoints/{_FAULTS}')}"
-            )
-            self.first[name] = faults[0]
-        self.failed[name] += len(faults)
-        logged = faults[: _FAULTS_LOGGED - self.logged]
-        self.logged += len(logged)
-        if logged and ranks.is_first():
+            whose = {"rank": rank} if len(told) > 1 else {}
+            for name, seen, faults, step in news:
+                if faults and name not in self.first:
+                    self.first[name] = faults[0]
+                    print(
+                        f"step {step}: {faults[0]}; it scores None. All such completions: "
+                        f"{self.run.show(f'checkpoints/{_FAULTS}')}"
+                    )
+                self.seen[name] += seen
+                self.failed[name] += len(faults)
+                lines += [json.dumps({"step": step} | whose | fault.as_dict()) for fault in faults]
+        if lines and ranks.is_first():
             with self.run.path(f"checkpoints/{_FAULTS}").open("a", encoding="utf-8") as log:
-                log.writelines(
-                    json.dumps({"step": step + 1} | whose | fault.as_dict()) + "\n"
-                    for fault in logged
-                )
+                log.writelines(f"{line}\n" for line in lines)
 
     def _count_agreeing(self, args) -> None:
-        weights = dict(
-            zip(self.rewards, args.reward_weights or [1.0] * len(self.rewards), strict=True)
-        )
+        weights = args.reward_weights or [1.0] * len(self.rewards)
+        weights = dict(zip(self.rewards, weights, strict=True))
         # a group may be of two processes
         for told in zip(*ranks.gathered(self.rounds), strict=True):
             together = {name: [score for one in told for score in one[name]] for name in told[0]}
             scores = [
-                [weights[name] * (math.nan if s is None else s) for s in found]
+                [weights[name] * (math.nan if score is None else score) for score in found]
                 for name, found in together.items()
             ]
             totals = np.nansum(np.array(scores, dtype=float), axis=0)
@@ -159,16 +141,17 @@ class GuardedRewards(TrainerCallback, ExportableState):
 
     def _failing(self, enough: int) -> list[str]:
         return [
-            n
-            for n, seen in self.seen.items()
-            if seen >= enough and self.failed[n] > _MOST_FAULTS * seen
+            name
+            for name, seen in self.seen.items()
+            if seen >= enough and self.failed[name] > _MOST_FAULTS * seen
         ]
 
     def on_step_end(self, args, state, control, **kwargs):
-        """Count the groups that agree. Stop, with a checkpoint, where a reward fails too often."""
+        """Count the groups that agree. Stop, with a checkpoint, if a reward fails too often."""
         self._share()
-        for reward in self.adaptive if ranks.world() > 1 else []:
-            reward.settle(ranks.gathered(reward.counted))
+        if ranks.world() > 1:
+            for reward in self.adaptive:
+                reward.settle(ranks.gathered(reward.counted))
         if self.rounds:
             self._count_agreeing(args)
         if self._failing(_ENOUGH):
@@ -190,33 +173,26 @@ class GuardedRewards(TrainerCallback, ExportableState):
         states = {name: reward.state_dict() for name, reward in kept.items() if reward}
         return {"args": {}, "attributes": {"rewards": states}}
 
-    def _load(self, path: Path) -> None:
-        saved = (
-            json.loads(path.read_text(encoding="utf-8"))
-            .get("stateful_callbacks", {})
-            .get(type(self).__name__, {})
-        )
-        for name, state in saved.get("attributes", {}).get("rewards", {}).items():
+    def _restore(self, path: Path) -> None:
+        saved = json.loads(path.read_text(encoding="utf-8")).get("stateful_callbacks", {})
+        mine = saved.get(type(self).__name__, {}).get("attributes", {})
+        for name, state in mine.get("rewards", {}).items():
             if reward := stateful(self.rewards.get(name)):
                 reward.load_state_dict(state)
 
     def on_train_end(self, args, state, control, **kwargs):
-        """RewardError, now that the checkpoint is saved, where a reward failed too often."""
+        """RewardError, now that the checkpoint is saved, if a reward failed too often."""
         self._share()
         failing = self._failing(_ENOUGH) or self._failing(1)
         if failing:
             name = failing[0]
-            saved, log = (
-                self.run.show(f"checkpoints/{rest}")
-                for rest in (f"checkpoint-{state.global_step}", _FAULTS)
-            )
+            saved = self.run.show(f"checkpoints/checkpoint-{state.global_step}")
             raise RewardError(
-                f"{name} failed on {self.failed[name]} of {self.seen[name]} completions, more "
-                f"than {_MOST_FAULTS:.0%}. "
-                f"First: {self.first[name]}. The training stopped at step {state.global_step} and "
-                f"saved {saved}. Mend the "
-                "reward, try it in notebook 02, and run notebook 03 again: it goes on from "
-                f"there. All such completions: {log}."
+                f"{name} failed on {self.failed[name]} of {self.seen[name]} completions, more than "
+                f"{_MOST_FAULTS:.0%}. First: {self.first[name]}. The training stopped at step "
+                f"{state.global_step} and saved {saved}. Correct the reward, try it in notebook "
+                "02, and run notebook 03 again: it goes on from there. All such completions: "
+                f"{self.run.show(f'checkpoints/{_FAULTS}')}."
             )
 
 
@@ -224,7 +200,7 @@ class GuardedEpisodes(TrainerCallback):
     """Ends a training whose environment is broken with a checkpoint; by itself its next `reset`
     raises, and there is none.
 
-    environments: the `agents.Guarded` that GRPOTrainer has as its environment_factory. Where
+    environments: the `agents.Guarded` that GRPOTrainer has as its environment_factory. If
     several processes train together, all stop at the step after which one would give up.
     """
 
@@ -232,17 +208,15 @@ class GuardedEpisodes(TrainerCallback):
         self.environments, self.broken = environments, ""
 
     def on_step_end(self, args, state, control, **kwargs):
-        """Stop, with a checkpoint, where the environment would give up at the next episode."""
-        self.broken = next(filter(None, ranks.gathered(self._given_up())), "")
-        if self.broken:
-            control.should_save = control.should_training_stop = True
-
-    def _given_up(self) -> str:
+        """Stop, with a checkpoint, if the environment would give up at the next episode."""
+        mine = ""
         try:
             self.environments.give_up_if_broken()
         except BrokenEnvironment as error:
-            return str(error)
-        return ""
+            mine = str(error)
+        self.broken = next(filter(None, ranks.gathered(mine)), "")
+        if self.broken:
+            control.should_save = control.should_training_stop = True
 
     def on_train_end(self, args, state, control, **kwargs):
         """BrokenEnvironment, now that the checkpoint is saved."""
@@ -251,8 +225,8 @@ class GuardedEpisodes(TrainerCallback):
 
 
 def _adaptive(reward: object) -> list:
-    """What in a reward learns from batches (`shaping.AdaptiveReward`), in an ensemble or a partial,
-    too.
+    """What in a reward learns from batches (`shaping.AdaptiveReward`), also inside an ensemble or a
+    partial.
     """
     if hasattr(reward, "settle"):
         return [reward]
@@ -260,8 +234,6 @@ def _adaptive(reward: object) -> list:
     return [found for one in inside for found in _adaptive(one)]
 
 
-def _is_ours_to_call(reward: object) -> bool:
+def ours_to_call(reward: object) -> bool:
     """TRL itself calls models, and loads what is named by a string."""
-    from torch import nn
-
     return callable(reward) and not isinstance(reward, nn.Module)

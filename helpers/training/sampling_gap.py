@@ -13,15 +13,18 @@ import torch
 
 from helpers.training.policy import adapter_request, release
 
+# what cuts no token off: TRL's own values, vLLM's, and unset
+_NEUTRAL = {"top_p": (1.0, None), "top_k": (0, -1, None), "min_p": (0.0, None)}
+
 
 @dataclass(frozen=True)
 class Gap:
     """The engine's log-probabilities against the trainer's, over `tokens` sampled tokens.
 
-    mean, largest: of the absolute difference, in nats a token. effective: the effective sample size
-    of the ratios exp(trainer - engine), as a share of the tokens; 1 where all are alike. kept,
-    least: the probability that top_p, top_k and min_p leave at a token, on average and where they
-    leave least.
+    mean, largest: of the absolute difference, in nats per token. effective: the effective sample
+    size of the ratios exp(trainer - engine), as a share of the tokens; 1 if all are alike. kept,
+    least: the probability that top_p, top_k and min_p leave at a token, on average and at the
+    token where they leave least.
     """
 
     tokens: int
@@ -38,8 +41,8 @@ def measure(model, tokenizer, prompts: list[list[dict]], config) -> Gap:
     and compare.
 
     config: the GRPOConfig of the training. The adapter goes to the engine as a request of its own.
-    (Where Unsloth trains 16-bit weights on one card, it folds the adapter in: there the training's
-    gap may be another.)
+    (When Unsloth trains 16-bit weights on one card, it folds the adapter in: the training's gap may
+    then be another.)
     """
     from vllm import SamplingParams
 
@@ -87,6 +90,8 @@ def _compared(
     """For each token that was sampled: log-probability of the trainer minus the engine's, and what
     truncation leaves there.
     """
+    from transformers import MinPLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
+
     tokens = torch.tensor(list(sampled.token_ids), device=model.device)
     engine = torch.tensor(
         [
@@ -97,14 +102,23 @@ def _compared(
     whole = torch.cat([torch.tensor(prompt, device=model.device), tokens])[None]
     logits = model(input_ids=whole).logits[0, len(prompt) - 1 : -1].float() / config.temperature
     trainer = torch.log_softmax(logits, dim=-1).gather(-1, tokens[:, None])[:, 0].cpu()
-    return trainer - engine, _kept(logits, cut).cpu()
+    left = logits
+    for name, warper in (
+        ("min_p", MinPLogitsWarper),
+        ("top_k", TopKLogitsWarper),
+        ("top_p", TopPLogitsWarper),
+    ):
+        if name in cut:
+            left = warper(cut[name])(None, left)
+    kept = (left.logsumexp(-1) - logits.logsumexp(-1)).exp()
+    return trainer - engine, kept.cpu()
 
 
 def truncation(config) -> dict:
-    """Which of top_p, top_k and min_p cut tokens off when vLLM samples, by name; empty where all
-    may be drawn.
+    """Which of top_p, top_k and min_p cut tokens off when vLLM samples, by name; empty if all may
+    be drawn.
 
-    Unsloth samples by `vllm_sampling_params` where the configuration has it.
+    Unsloth samples by `vllm_sampling_params` if the configuration has it.
     """
     asked = getattr(config, "vllm_sampling_params", None) or config
     return {
@@ -114,34 +128,13 @@ def truncation(config) -> dict:
     }
 
 
-# TRL's own values, vLLM's, and unset
-_NEUTRAL = {"top_p": (1.0, None), "top_k": (0, -1, None), "min_p": (0.0, None)}
-
-
-def _kept(logits: torch.Tensor, cut: dict) -> torch.Tensor:
-    """The probability that is left at each of (tokens, vocabulary) logits."""
-    from transformers import MinPLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
-
-    left = logits
-    for name, warper in (
-        ("min_p", MinPLogitsWarper),
-        ("top_k", TopKLogitsWarper),
-        ("top_p", TopPLogitsWarper),
-    ):
-        if name in cut:
-            left = warper(cut[name])(None, left)
-    return (left.logsumexp(-1) - logits.logsumexp(-1)).exp()
-
-
 def lines(gap: Gap, config) -> list[str]:
-    """The gap as lines of text, whether it is corrected, and a warning where sampling is
-    truncated.
-    """
+    """The gap as lines of text, whether it is corrected, and a warning if sampling is truncated."""
     corrected = bool(config.use_vllm and config.vllm_importance_sampling_correction)
     found = [
         f"vLLM against the trainer, on {gap.tokens:,} sampled tokens: log-probabilities differ by "
-        f"{gap.mean:.4f} nats on "
-        f"average and {gap.largest:.2f} at most; effective sample size {gap.effective:.1%}",
+        f"{gap.mean:.4f} nats on average and {gap.largest:.2f} at most; effective sample size "
+        f"{gap.effective:.1%}",
         f"importance-sampling correction: {'on' if corrected else 'off'}",
     ]
     if cut := truncation(config):
@@ -153,9 +146,8 @@ def lines(gap: Gap, config) -> list[str]:
         )
         found.append(
             f"WARNING: {' and '.join(f'{name}={value}' for name, value in cut.items())} cuts off "
-            f"{1 - gap.kept:.2%} of the "
-            f"probability at a token on average and {1 - gap.least:.0%} at most, so {effect} (TRL "
-            "issue 6789). Leave "
+            f"{1 - gap.kept:.2%} of the probability at a token on average and {1 - gap.least:.0%} "
+            f"at most, so {effect} (TRL issue 6789). Leave "
             f"{' and '.join(f'{name} at {_NEUTRAL[name][0]:g}' for name in cut)}."
         )
     return found

@@ -1,7 +1,7 @@
 """Two steps at full length before a training: whether the memory suffices, and what the training
 will take in time and tokens.
 
-What can be told without loading anything is `memory.check`'s to tell.
+`memory.check` says what can be said without loading anything.
 """
 
 from __future__ import annotations
@@ -25,17 +25,18 @@ from helpers.presets import Preset
 from helpers.rewards.faults import tried
 from helpers.rewards.shaping import reward_name
 from helpers.training import sampling_gap, vllm_cpu
-from helpers.training.memory import card_of, estimate, shape_of, size, ways_out
+from helpers.training.memory import WHAT_HELPS, card_of, estimate, shape_of, size
+from helpers.training.reward_guard import ours_to_call
 
-# of an estimate that proved too low: what is proposed instead stays below that share
-_LEFT_AFTER_OOM = 0.8
+# CUDA has an error of its own for it, Python another; a CPU's allocator raises a RuntimeError
+_OUT_OF_MEMORY = ("out of memory", "not enough memory", "allocate memory")
 
 
 @dataclass(frozen=True)
 class Trial:
     """What was measured: the seconds of the first step, with what is done once (compiling, checks),
-    and of one after it; the bytes of the card in use at their height (None without a GPU), and what
-    is to be said of the engine that samples (nothing where Transformers does).
+    and of one after it; the highest number of bytes of the card in use (None without a GPU), and
+    what is to be said of the engine that samples (nothing if Transformers does).
     """
 
     first: float
@@ -56,13 +57,15 @@ def trial_step(
     """Take two real steps on the longest prompts, with every completion at its limit, and leave no
     trace of them.
 
-    They are what `config` will train with: sampling, rewards, loss, gradients, optimizer. Where one
-    round of sampling serves several steps, there are as many as lead to a second round. Where vLLM
+    They are what `config` will train with: sampling, rewards, loss, gradients, optimizer. If one
+    round of sampling serves several steps, there are as many as lead to a second round. If vLLM
     samples, its log-probabilities are then compared with the trainer's, which is no part of the
     measured memory. Afterwards the adapter's weights, the rewards' states and the random numbers
-    are what they were. ValueError, with settings that would fit, where the memory does not suffice:
-    better now than when the first such batch comes, hours later.
+    are what they were. ValueError if the memory does not suffice: better now than when the first
+    such batch comes, hours later.
     """
+    from trl import GRPOTrainer
+
     weights = {
         name: weight.detach().clone()
         for name, weight in model.named_parameters()
@@ -77,16 +80,29 @@ def trial_step(
             rewards = [_only_tried(function) for function in reward_functions]
             few, rows = _few_steps(config, settings, folder), _longest(train, settings)
             with PeakMemory() as peak:
-                trainer = _trainer(model, tokenizer, few, rewards, rows, clock)
+                trainer = GRPOTrainer(
+                    model=model,
+                    processing_class=tokenizer,
+                    args=few,
+                    reward_funcs=rewards,
+                    train_dataset=rows,
+                    callbacks=[clock],
+                    rollout_func=vllm_cpu.rollout(model, tokenizer),
+                )
+                trainer.remove_callback(PrinterCallback)
                 trainer.train()
             if settings.engine == "vllm":
-                engine = _against_the_engine(
-                    model, tokenizer, list(rows["prompt"]) * settings.num_generations, config
-                )
+                prompts = list(rows["prompt"]) * settings.num_generations
+                engine = _against_the_engine(model, tokenizer, prompts, config)
     except (RuntimeError, MemoryError) as error:
-        if not _is_out_of_memory(error):
+        said = str(error).lower()
+        if not isinstance(error, MemoryError) and not any(one in said for one in _OUT_OF_MEMORY):
             raise
-        raise ValueError(_out_of_memory(settings, machine)) from None
+        room = size(card_of(machine) or machine.memory_gb * 1e9)
+        raise ValueError(
+            f"{machine.gpu or 'this machine'}, with {room}, ran out of memory in the trial step, "
+            f"at full length. {WHAT_HELPS}"
+        ) from None
     finally:
         trainer = None
         # TRL's frozen reference; the real trainer adds its own
@@ -119,24 +135,22 @@ def forecast(trial: Trial, settings: Preset, machine: Machine) -> list[str]:
         "sooner completions end",
     ]
     if trial.peak is not None:
-        shape = shape_of(settings.model_path)
-        expected = (
-            f", estimated {size(estimate(settings, shape, card_of(machine)).peak)}" if shape else ""
-        )
-        lines.append(f"memory in use at its height: {size(trial.peak)}{expected}")
+        line = f"memory in use at its height: {size(trial.peak)}"
+        if shape := shape_of(settings.model_path):
+            line += f", estimated {size(estimate(settings, shape, card_of(machine)).peak)}"
+        lines.append(line)
     return [*lines, *trial.engine]
 
 
 def _against_the_engine(model, tokenizer, prompts: list, config) -> tuple[str, ...]:
     try:
-        return tuple(
-            sampling_gap.lines(sampling_gap.measure(model, tokenizer, prompts, config), config)
-        )
+        gap = sampling_gap.measure(model, tokenizer, prompts, config)
     except torch.OutOfMemoryError:  # it holds logits that no step of the training holds
         return (
             "vLLM was not compared with the trainer: the comparison ran out of memory, which the "
             "steps before it did not.",
         )
+    return tuple(sampling_gap.lines(gap, config))
 
 
 def _few_steps(config, settings: Preset, folder: str):
@@ -147,24 +161,19 @@ def _few_steps(config, settings: Preset, folder: str):
     served = -(
         -config.steps_per_generation * config.num_iterations // config.gradient_accumulation_steps
     )
-    few.output_dir, few.max_steps, few.save_strategy, few.report_to, few.log_completions = (
-        folder,
-        served + 1,
-        "no",
-        [],
-        False,
-    )
+    few.output_dir, few.max_steps = folder, served + 1
+    few.save_strategy, few.report_to, few.log_completions = "no", [], False
     limit = settings.max_completion_length
-    of_vllm = {"min_tokens": limit, "ignore_eos": True}
-    few.generation_kwargs = (
-        of_vllm if settings.engine == "vllm" or config.use_vllm else {"min_new_tokens": limit}
-    )
+    if settings.engine == "vllm" or config.use_vllm:
+        few.generation_kwargs = {"min_tokens": limit, "ignore_eos": True}
+    else:
+        few.generation_kwargs = {"min_new_tokens": limit}
     return few
 
 
 def _longest(train: pd.DataFrame, settings: Preset) -> Dataset:
-    """As many rows as one round of sampling takes, those with the most text; repeated where the
-    data has fewer.
+    """As many rows as one round of sampling takes, those with the most text; repeated if the data
+    has fewer.
     """
     rows = settings.completions_per_round // settings.num_generations
     length = train["prompt"].map(
@@ -176,26 +185,10 @@ def _longest(train: pd.DataFrame, settings: Preset) -> Dataset:
     )
 
 
-def _trainer(model, tokenizer, config, rewards: list, train: Dataset, clock: TrainerCallback):
-    from trl import GRPOTrainer
-
-    trainer = GRPOTrainer(
-        model=model,
-        processing_class=tokenizer,
-        args=config,
-        reward_funcs=rewards,
-        train_dataset=train,
-        callbacks=[clock],
-        rollout_func=vllm_cpu.rollout(model, tokenizer),
-    )
-    trainer.remove_callback(PrinterCallback)
-    return trainer
-
-
 def _only_tried(function):
     """The reward as the training would call it, without its state moving and without raising."""
-    if not callable(function) or isinstance(function, torch.nn.Module):
-        return function  # TRL's to call
+    if not ours_to_call(function):
+        return function
 
     def reward(completions, **columns):
         return tried(function, completions, columns)[0]
@@ -241,31 +234,3 @@ class PeakMemory:
         self.done.set()
         if self.thread.is_alive():
             self.thread.join()
-
-
-def _is_out_of_memory(error: Exception) -> bool:
-    """CUDA has an error of its own for it, Python another; a CPU's allocator raises a plain
-    RuntimeError.
-    """
-    said = ("out of memory", "not enough memory", "allocate memory")
-    return isinstance(error, (torch.OutOfMemoryError, MemoryError)) or any(
-        words in str(error).lower() for words in said
-    )
-
-
-def _out_of_memory(settings: Preset, machine: Machine) -> str:
-    card, shape = card_of(machine), shape_of(settings.model_path)
-    where = machine.gpu or "this machine"
-    room = card or machine.memory_gb * 1e9
-    if shape is None:
-        return (
-            f"{where} ran out of memory in the trial step: halve max_completion_length or take "
-            "a smaller model."
-        )
-    expected = estimate(settings, shape, card).peak
-    limit = min(0.95 * room, _LEFT_AFTER_OOM * expected)
-    said = (
-        f"{where}, with {size(room)}, ran out of memory in the trial step (estimated "
-        f"{size(expected)}), at full length. "
-    )
-    return said + ways_out(settings, shape, card, limit)

@@ -14,7 +14,6 @@ import logging
 import os
 import random
 import sys
-import tempfile
 import warnings
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -33,18 +32,14 @@ _ENVIRONMENT = {
 }
 
 
-class EngineFailed(RuntimeError):
-    """vLLM raised while it was at work; in the message, what."""
-
-
 def attach(model, settings: Preset) -> None:
     """Start an engine and give the model `vllm_engine`, `fast_generate` and `load_lora`; does
-    nothing where none is asked for, or where Unsloth has started one.
+    nothing if none is asked for, or if Unsloth has started one.
 
     The engine samples in 32 bits from the model's own weights as they are at that moment: unpacked
-    where they are in 4 bits, with the adapter folded in. An adapter is never a request of its own,
-    whose CPU kernels are many times slower, so `load_lora` returns None. ValueError where the
-    engine does not start, or where Unsloth did without one beside a GPU.
+    if they are in 4 bits, with the adapter folded in. An adapter is never a request of its own,
+    whose CPU kernels are many times slower, so `load_lora` returns None. ValueError if the engine
+    does not start, or if Unsloth did without one beside a GPU.
     """
     if settings.engine != "vllm" or getattr(model, "vllm_engine", None) is not None:
         return
@@ -56,22 +51,16 @@ def attach(model, settings: Preset) -> None:
     engine = start(settings.model_path, settings.context)
 
     def fast_generate(prompts, sampling_params=None, lora_request=None, use_tqdm=False):
-        try:
-            put_weights(engine, model)
-            # vLLM compiles its sampler in C++, which takes up to 20 seconds, and a compiler that
-            # not every machine has.
-            with torch.compiler.set_stance("force_eager"):
-                return engine.generate(
-                    prompts, sampling_params, lora_request=lora_request, use_tqdm=use_tqdm
-                )
-        except Exception as error:
-            raise EngineFailed(
-                f"vLLM's engine failed ({type(error).__name__}: "
-                f"{' '.join(str(error).split())[:300]})"
-            ) from error
+        put_weights(engine, model)
+        # vLLM compiles its sampler in C++, which takes up to 20 seconds, and a compiler that not
+        # every machine has.
+        with torch.compiler.set_stance("force_eager"):
+            return engine.generate(
+                prompts, sampling_params, lora_request=lora_request, use_tqdm=use_tqdm
+            )
 
     # Transformers would take the process group that vLLM leaves, of this one process, for a
-    # training on several.
+    # training on several, and warn.
     logging.getLogger("transformers.training_args").addFilter(
         lambda said: "process group" not in said.getMessage()
     )
@@ -87,16 +76,12 @@ def start(model: str, context: int, **options):
     One for each model and context, which lasts as long as the process: the end of one takes its
     process group from all others.
     model: a folder or a hub name. options: further arguments of `vllm.LLM`. ValueError, in a
-    sentence, where it does not start.
+    sentence, if it does not start.
     """
     quiet()
     os.environ.update(_ENVIRONMENT)
-    if not os.environ.setdefault(_CACHE, "1").isdigit():
-        raise ValueError(
-            f"{_CACHE}={os.environ[_CACHE]!r} is not a whole number of GB: the size of vLLM's "
-            "cache."
-        )
-    with _silence() as printed, _random_state_kept():
+    os.environ.setdefault(_CACHE, "1")
+    with _silence(), _random_state_kept():
         try:
             from vllm import LLM
 
@@ -114,17 +99,9 @@ def start(model: str, context: int, **options):
             )
         except Exception as error:
             raise ValueError(
-                f"vLLM did not start: {_why(str(error).strip() or printed())}"
+                f"vLLM did not start (the environment gives its cache {_CACHE}="
+                f"{os.environ[_CACHE]} GB): {' '.join(str(error).split())[:300]}"
             ) from error
-
-
-def _why(said: str) -> str:
-    """vLLM's message, shortened; before one about memory, the variable that decides: vLLM names one
-    of a GPU.
-    """
-    space = f"its cache is {_CACHE}={os.environ[_CACHE]} GB, a variable of the environment. "
-    about_memory = "memory" in said.lower() or "cache" in said.lower()
-    return f"{space if about_memory else ''}vLLM says: {' '.join(said.split())[:300]}"
 
 
 def put_weights(engine, model) -> None:
@@ -153,32 +130,27 @@ def weights(model) -> Iterator[tuple[str, torch.Tensor]]:
     from peft.utils.integrations import dequantize_module_weight
 
     base = model.get_base_model() if isinstance(model, PeftModel) else model
-    adapted = {
-        name: layer for name, layer in base.named_modules() if isinstance(layer, BaseTunerLayer)
-    }
+    adapted = [name for name, layer in base.named_modules() if isinstance(layer, BaseTunerLayer)]
     for name, module in base.named_modules():
         if any(name.startswith(f"{outer}.") for outer in adapted):
             continue
-        layer = adapted[name].get_base_layer() if name in adapted else module
+        layer = module.get_base_layer() if name in adapted else module
         for kind, value in layer.named_parameters(recurse=False):
             value = (dequantize_module_weight(layer) if kind == "weight" else value).float()
-            if (
-                name in adapted
-                and kind == "weight"
-                and not (module.merged or module.disable_adapters)
-            ):
+            on = name in adapted and not (module.merged or module.disable_adapters)
+            if on and kind == "weight":
                 here = [adapter for adapter in module.active_adapters if adapter in module.lora_A]
                 value = value + sum(module.get_delta_weight(adapter).float() for adapter in here)
             yield f"{name}.{kind}", value
 
 
 def rollout(model, tokenizer) -> Callable | None:
-    """What `GRPOTrainer(rollout_func=)` takes to sample through the engine of `attach`; None where
-    TRL samples by itself.
+    """What `GRPOTrainer(rollout_func=)` takes to sample through the engine of `attach`; None if TRL
+    samples by itself.
 
     It asks for what the trainer's configuration says (temperature, top_p, lengths,
     generation_kwargs in vLLM's names). The weights are those of the step, because `fast_generate`
-    always takes them from the model. EngineFailed where it does.
+    always takes them from the model.
     """
     if getattr(model, "vllm_engine", None) is None or torch.cuda.is_available():
         return None
@@ -202,14 +174,7 @@ def rollout(model, tokenizer) -> Callable | None:
             max_tokens=args.max_completion_length,
             **(args.generation_kwargs or {}),
         )
-        try:
-            answers = model.fast_generate([{"prompt_token_ids": row} for row in ids], parameters)
-        except EngineFailed as error:
-            raise EngineFailed(
-                f"{error} at step {trainer.state.global_step + 1}. What was saved is kept: the "
-                "same call goes on from the last "
-                "checkpoint. If vLLM fails again, add `-p engine=transformers` to it."
-            ) from error
+        answers = model.fast_generate([{"prompt_token_ids": row} for row in ids], parameters)
         return {
             "prompt_ids": ids,
             "completion_ids": [list(a.outputs[0].token_ids) for a in answers],
@@ -235,26 +200,18 @@ def _random_state_kept() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _silence() -> Iterator[Callable[[], str]]:
+def _silence() -> Iterator[None]:
     """Keep off the screen what vLLM prints when it starts: Python's output, warnings and logs, and
     what C++ writes by itself.
-
-    Gives a function that returns the last line of it.
     """
-    with tempfile.TemporaryFile("w+") as file, warnings.catch_warnings():
+    with open(os.devnull, "w") as nowhere, warnings.catch_warnings():
         warnings.simplefilter("ignore")
-
-        def last_line() -> str:
-            file.flush()
-            file.seek(0)
-            return (file.read().strip().splitlines() or ["no message"])[-1]
-
         kept = os.dup(2)
-        os.dup2(file.fileno(), 2)
+        os.dup2(nowhere.fileno(), 2)
         try:
             # vLLM asks these for their file number, which a notebook's own do not always have.
-            with contextlib.redirect_stdout(file), contextlib.redirect_stderr(file):
-                yield last_line
+            with contextlib.redirect_stdout(nowhere), contextlib.redirect_stderr(nowhere):
+                yield
         finally:
             os.dup2(kept, 2)
             os.close(kept)

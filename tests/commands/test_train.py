@@ -19,7 +19,7 @@ from together import ended, kill_rank, ranks_of, start, together
 from helpers import presets
 from helpers.commands import arguments, pipeline, train
 from helpers.runs import Run
-from helpers.training import spread
+from helpers.training import ranks
 
 OF_03 = [
     f"-p{parameter}" for parameter in SMALL if parameter.startswith(("max_steps", "save_steps"))
@@ -139,7 +139,7 @@ def test_a_call_that_cannot_train_is_refused_in_one_line(runs, cli, call, why):
 )
 def test_processes_share_the_completions_of_a_step(preset, processes, each):
     one = presets.PRESETS[preset]
-    several = spread.shared(one, processes)
+    several = ranks.shared(one, processes)
     found = (
         several.per_device_train_batch_size,
         several.gradient_accumulation_steps,
@@ -151,11 +151,11 @@ def test_processes_share_the_completions_of_a_step(preset, processes, each):
     assert several.batch.startswith(
         f"{processes} processes × {each[0]} × {each[1]} = {one.completions_per_step} "
     )
-    assert spread.comparable(presets.as_settings(several)) == spread.comparable(
+    assert ranks.comparable(presets.as_settings(several)) == ranks.comparable(
         presets.as_settings(one)
     )
     by_zero = [presets.as_settings(settings) | {"zero_stage": 2} for settings in (several, one)]
-    assert spread.comparable(by_zero[0]) != spread.comparable(by_zero[1]), (
+    assert ranks.comparable(by_zero[0]) != ranks.comparable(by_zero[1]), (
         "DeepSpeed resumes with as many processes only"
     )
 
@@ -165,7 +165,7 @@ def test_more_processes_than_divide_a_step_are_refused(processes):
     with pytest.raises(
         ValueError, match=rf"^{processes} processes cannot share the 64 completions of a step"
     ):
-        spread.shared(presets.PRESETS["pocket"], processes)
+        ranks.shared(presets.PRESETS["pocket"], processes)
 
 
 def test_launchers_that_a_back_end_does_not_go_with_are_refused(monkeypatch):
@@ -175,20 +175,20 @@ def test_launchers_that_a_back_end_does_not_go_with_are_refused(monkeypatch):
     with pytest.raises(
         ValueError, match=r"^DeepSpeed's ZeRO-2 takes weights and optimizer out of Unsloth's hands"
     ):
-        spread.from_manifest(settings)
-    assert spread.from_manifest(settings, backend="transformers").zero_stage == 2
+        ranks.from_manifest(settings)
+    assert ranks.from_manifest(settings, backend="transformers").zero_stage == 2
     monkeypatch.setenv("ACCELERATE_DEEPSPEED_ZERO_STAGE", "3")
     with pytest.raises(
         ValueError, match=r"^DeepSpeed's ZeRO-3 does not share out weights in 4 bits"
     ):
-        spread.from_manifest(settings, backend="transformers")
+        ranks.from_manifest(settings, backend="transformers")
     assert (
-        spread.from_manifest(settings | {"load_in_4bit": False}, backend="transformers").zero_stage
+        ranks.from_manifest(settings | {"load_in_4bit": False}, backend="transformers").zero_stage
         == 3
     )
     monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
     with pytest.raises(ValueError, match=r"^FSDP is not supported here"):
-        spread.from_manifest(settings, backend="transformers")
+        ranks.from_manifest(settings, backend="transformers")
 
 
 # --- Accelerate's configurations ------------------------------------------------------------------

@@ -84,33 +84,20 @@ def test_greedy_is_what_each_prompt_gives_alone_in_the_order_given(
 ):
     model = request.getfixturevalue(kind)
     expected = [[alone(model, tokenizer, prompt)] for prompt in PROMPTS]
-    assert texts(model, tokenizer, temperature=0, batch_size=batch_size) == expected
-    assert len({text for (text,) in expected}) > 3, (
-        "prompts that all get one answer would show no mix-up"
-    )
+    assert len({text for (text,) in expected}) > 3, "or no mix-up would be seen"
+    for order in ([0, 1, 2, 3, 4, 5], [3, 0, 5, 1, 4, 2]):
+        prompts = [PROMPTS[i] for i in order]
+        found = texts(model, tokenizer, prompts, temperature=0, batch_size=batch_size)
+        assert found == [expected[i] for i in order]
 
 
-@pytest.mark.parametrize("order", [[5, 4, 3, 2, 1, 0], [3, 0, 5, 1, 4, 2]])
-def test_another_order_of_prompts_gives_the_same_answers_in_that_order(model, tokenizer, order):
-    expected = texts(model, tokenizer, temperature=0)
-    assert texts(model, tokenizer, [PROMPTS[i] for i in order], temperature=0) == [
-        expected[i] for i in order
-    ]
-
-
-def test_the_seed_does_not_matter_to_greedy(model, tokenizer):
-    assert texts(model, tokenizer, temperature=0, seed=1) == texts(
-        model, tokenizer, temperature=0, seed=2
-    )
-
-
-def test_greedy_is_not_bent_by_generation_settings_that_came_with_the_model(
+def test_greedy_has_no_seed_and_is_not_bent_by_generation_settings_that_came_with_the_model(
     model, tokenizer, monkeypatch
 ):
-    expected = texts(model, tokenizer, temperature=0)
+    expected = texts(model, tokenizer, temperature=0, seed=1)
     # Qwen2.5-Instruct ships with 1.1; TRL trains without it.
     monkeypatch.setattr(model.generation_config, "repetition_penalty", 3.0)
-    assert texts(model, tokenizer, temperature=0) == expected
+    assert texts(model, tokenizer, temperature=0, seed=2) == expected
 
 
 @pytest.mark.parametrize(("samples", "batch_size"), [(1, 128), (3, 128), (3, 2), (5, 7)])
@@ -118,9 +105,8 @@ def test_every_prompt_gets_as_many_texts_as_asked_for_and_its_own(
     model, tokenizer, samples, batch_size
 ):
     prompts = [prompt(f"What is {n} + 1?") for n in (5, 40, 7)]
-    groups = texts(
-        model, tokenizer, prompts, samples=samples, batch_size=batch_size, temperature=0.3
-    )
+    options = {"samples": samples, "batch_size": batch_size, "temperature": 0.3}
+    groups = texts(model, tokenizer, prompts, **options)
     assert [len(group) for group in groups] == [samples] * 3
     for n, group in zip((5, 40, 7), groups, strict=True):
         assert all(f"{n} + 1" in text for text in group)
@@ -148,9 +134,6 @@ def test_a_completion_holds_neither_the_prompt_nor_special_tokens_and_ends_at_th
         assert "What is" not in text and "<|" not in text
     for (text,) in texts(model, tokenizer, temperature=0, max_new_tokens=3):
         assert len(tokenizer(text, add_special_tokens=False)["input_ids"]) <= 3
-
-
-def test_no_prompts_no_completions(model, tokenizer):
     assert texts(model, tokenizer, []) == []
 
 
@@ -164,18 +147,13 @@ def test_no_prompts_no_completions(model, tokenizer):
 def test_everything_is_put_back(adapter, tokenizer, fails, training, cache, side):
     adapter.train(training)
     adapter.config.use_cache, tokenizer.padding_side = cache, side
-    generators = [torch.get_rng_state(), random.getstate(), np.random.get_state()]
+    generators = [torch.get_rng_state(), random.getstate(), np.random.get_state()[1]]
     modes = [module.training for module in adapter.modules()]
-    if fails:
-        with pytest.raises(ValueError, match="max_new_tokens"):  # from generate itself
-            texts(adapter, tokenizer, max_new_tokens=0)
-    else:
-        texts(adapter, tokenizer, max_new_tokens=4)
+    # none is refused by generate itself
+    with pytest.raises(ValueError, match="max_new_tokens") if fails else nullcontext():
+        texts(adapter, tokenizer, max_new_tokens=0 if fails else 4)
     assert torch.equal(torch.get_rng_state(), generators[0]) and random.getstate() == generators[1]
-    assert all(
-        np.array_equal(now, then)
-        for now, then in zip(np.random.get_state(), generators[2], strict=True)
-    )
+    assert np.array_equal(np.random.get_state()[1], generators[2])
     assert [module.training for module in adapter.modules()] == modes
     assert (adapter.config.use_cache, tokenizer.padding_side) == (cache, side)
     adapter.eval()
@@ -221,90 +199,56 @@ def test_going_on_gives_what_sample_gives_as_ids_with_the_end_token(
 
 
 def test_going_on_ends_at_any_of_several_end_tokens(model, tokenizer, by_length, monkeypatch):
-    with policy.continuing(model, tokenizer, max_new_tokens=40, temperature=0) as complete:
-        whole = [one for (one,) in complete(by_length[1])]
-        other = whole[0][3]
-        monkeypatch.setattr(
-            model.generation_config, "eos_token_id", [tokenizer.eos_token_id, other]
-        )
-    with policy.continuing(model, tokenizer, max_new_tokens=40, temperature=0) as complete:
-        cut = [one for (one,) in complete(by_length[1])]
-    assert (
-        cut == [one[: one.index(other) + 1] if other in one else one for one in whole]
-        and cut != whole
-    )
+    def greedy() -> list[list[int]]:
+        with policy.continuing(model, tokenizer, max_new_tokens=40, temperature=0) as complete:
+            return [one for (one,) in complete(by_length[1])]
+
+    whole = greedy()
+    other = whole[0][3]
+    ends = [tokenizer.eos_token_id, other]
+    monkeypatch.setattr(model.generation_config, "eos_token_id", ends)
+    cut = greedy()
+    assert cut != whole
+    assert cut == [one[: one.index(other) + 1] if other in one else one for one in whole]
 
 
 def test_each_prompt_keeps_to_the_room_that_it_has_left(model, tokenizer, by_length):
     _, ids = by_length
     with policy.continuing(model, tokenizer, max_new_tokens=40, temperature=0) as complete:
-        whole = complete(ids)
+        longest = [one for (one,) in complete(ids, [200] * 6)]
+        assert complete(ids) == [[one[:40]] for one in longest]
         room = [0, 1, 5, 12, 30, 200]
-        assert complete(ids, room) == [
-            [one[:left]] for (one,), left in zip(complete(ids, [200] * 6), room, strict=True)
-        ]
+        expected = [[one[:left]] for one, left in zip(longest, room, strict=True)]
+        assert complete(ids, room) == expected
         assert complete(ids, [0] * 6) == [[[]]] * 6, "a prompt without room is no reason to stop"
-        assert whole == [[one[:40]] for (one,) in complete(ids, [200] * 6)]
 
 
-def test_within_one_context_the_random_numbers_go_on(model, tokenizer, by_length):
-    def drawn(seed):
-        with policy.continuing(model, tokenizer, max_new_tokens=40, seed=seed) as complete:
-            return complete(by_length[1]), complete(by_length[1])
-
-    first, second = drawn(1)
-    assert first != second and drawn(1) == (first, second) != drawn(2)
-
-
-def test_a_seed_leaves_torchs_random_numbers_alone_and_none_goes_on_with_them(
+def test_within_one_context_the_random_numbers_go_on_and_torchs_are_left_alone(
     model, tokenizer, by_length
 ):
     def drawn(seed):
         with policy.continuing(model, tokenizer, max_new_tokens=40, seed=seed) as complete:
-            return complete(by_length[1])
+            return complete(by_length[1]), complete(by_length[1])
 
     torch.manual_seed(5)
     state = torch.get_rng_state()
-    expected = drawn(5)
+    first, second = drawn(5)
+    assert first != second and drawn(5) == (first, second) != drawn(2)
     assert torch.equal(torch.get_rng_state(), state)
-    assert drawn(None) == expected, "torch was seeded with the same number"
-    assert not torch.equal(torch.get_rng_state(), state) and drawn(None) != expected
-
-
-@pytest.mark.parametrize("goes_wrong", [False, True])
-def test_training_mode_and_cache_are_put_back_after_going_on(
-    adapter, tokenizer, by_length, goes_wrong
-):
-    adapter.train()
-    cache, adapter.config.use_cache = adapter.config.use_cache, False
-    with (
-        pytest.raises(KeyError) if goes_wrong else nullcontext(),
-        policy.continuing(adapter, tokenizer, max_new_tokens=4, seed=None) as complete,
-    ):
-        assert not adapter.training and adapter.config.use_cache
-        complete(by_length[1])
-        if goes_wrong:
-            raise KeyError
-    assert adapter.training and not adapter.config.use_cache
-    adapter.config.use_cache = cache
-    adapter.eval()
+    # without a seed it goes on with torch's own, which was seeded with the same number
+    assert drawn(None) == (first, second)
+    assert not torch.equal(torch.get_rng_state(), state) and drawn(None) != (first, second)
 
 
 # --- Refused --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    "bad", [{"temperature": -0.1}, {"temperature": float("nan")}, {"samples": 0}, {"samples": -1}]
+    "bad", [{"temperature": -0.1}, {"temperature": float("nan")}, {"samples": 0}]
 )
 def test_a_bad_argument_is_named_with_its_value(model, tokenizer, bad):
     ((name, value),) = bad.items()
     with pytest.raises(ValueError, match=f"{name}={value}"):
-        texts(model, tokenizer, **bad)
-
-
-@pytest.mark.parametrize("bad", [{"max_new_tokens": 0}, {"temperature": 0, "samples": 2}])
-def test_what_generate_refuses_is_refused(model, tokenizer, bad):
-    with pytest.raises(ValueError):
         texts(model, tokenizer, **bad)
 
 
@@ -313,7 +257,6 @@ def test_a_cell_that_trains_is_not_run_twice_on_one_model():
     assert policy.once(model) is model
     with pytest.raises(RuntimeError, match=r"run before.*Restart Kernel and Run All Cells"):
         policy.once(model)
-    assert policy.once(load())
 
 
 # --- Backends -------------------------------------------------------------------------------------

@@ -7,46 +7,53 @@ import psutil
 import pytest
 from together import ranks_of, start, together
 
-from helpers.rewards import AdaptiveReward, EnsembleReward, format_reward
+from helpers.rewards import AdaptiveReward, format_reward
 from helpers.training import ranks
-from helpers.training.reward_guard import GuardedRewards
 
 pytestmark = pytest.mark.slow
 
 RIGHT = "<think>2</think><answer>2</answer>"
 # What each of two ranks does and finds, as one line of JSON from rank 0.
 PROGRAM = """
-import json, os, sys
+import json
 from types import SimpleNamespace
 import torch
 from helpers.runs import Run
 from helpers.training import ranks
-from helpers.training.reward_guard import GuardedRewards, RewardError
+from helpers.training.reward_guard import GuardedRewards
 from helpers.rewards import AdaptiveReward, format_reward
 
 ranks.join()
 rank = ranks.rank()
-found = {"gathered": ranks.gathered(rank), "first": ranks.from_first(lambda: f"of rank {rank}"), "world": ranks.world()}
+found = {"gathered": ranks.gathered(rank), "world": ranks.world()}
+found["first"] = ranks.from_first(lambda: f"of rank {rank}")
+
+def said(check, *given, **named):
+    try:
+        check(*given, **named)
+    except (RuntimeError, ValueError) as error:
+        return str(error)
 
 model = torch.nn.Linear(2, 2, bias=False)
 torch.nn.init.constant_(model.weight, 1.0)
-ranks.check_equal_weights(model)
+found["same weights"] = said(ranks.check_equal_weights, model)
 torch.nn.init.constant_(model.weight, 1.0 + rank / 1000)
-for name, check in (("weights", lambda: ranks.check_equal_weights(model)), ("alike", lambda: ranks.check_alike(data=rank))):
-    try:
-        check()
-    except (RuntimeError, ValueError) as error:
-        found[name] = str(error)
+found["weights"] = said(ranks.check_equal_weights, model)
+found["alike"] = said(ranks.check_alike, data=rank)
 
 def broken_reward(completions, **columns):
     return ["no number" if text == "break" else 0.0 for text in completions]
 
-adaptive = AdaptiveReward(format_reward, weight=1.0 + rank)  # as sampling before the training may leave it
+# as sampling before the training may leave it
+adaptive = AdaptiveReward(format_reward, weight=1.0 + rank)
 rewards = GuardedRewards(Run("a"), [adaptive, broken_reward])
-args, state = SimpleNamespace(reward_weights=None, num_generations=4), SimpleNamespace(global_step=0)
-control, weights, stopped, agreeing = SimpleNamespace(should_save=False, should_training_stop=False), [], [], []
+args = SimpleNamespace(reward_weights=None, num_generations=4)
+state = SimpleNamespace(global_step=0)
+control = SimpleNamespace(should_save=False, should_training_stop=False)
+weights, stopped, agreeing = [], [], []
 for step in range(4):
-    # Rank 0 is always right, rank 1 never: a process alone would go one way or the other. A group of four is of both.
+    # Rank 0 is always right, rank 1 never: a process alone would go one way or the other. A group
+    # of four is of both.
     texts = (["RIGHT"] if rank == 0 else ["wrong"]) * 14
     if rank == 1 and step == 3:
         texts[:4] = ["break"] * 4
@@ -57,11 +64,9 @@ for step in range(4):
     stopped.append(control.should_training_stop)
     agreeing += rewards.agreeing
     rewards.agreeing = []
-try:
-    rewards.on_train_end(args, state, control)
-except RewardError as error:
-    found["error"] = str(error)
-found |= {"weights_now": weights, "stopped": stopped, "seen": rewards.seen, "failed": rewards.failed, "agreeing": agreeing}
+found["error"] = said(rewards.on_train_end, args, state, control)
+found |= {"weights_now": weights, "stopped": stopped, "agreeing": agreeing}
+found |= {"seen": rewards.seen, "failed": rewards.failed}
 every = ranks.gathered(found)
 if rank == 0:
     print(json.dumps(every))
@@ -89,10 +94,9 @@ def test_two_ranks_know_each_other_and_take_what_the_first_decides(found):
 
 def test_weights_and_installations_that_differ_are_named_on_every_rank(found):
     for one in found.ranks:
-        assert (
-            one["weights"].startswith("the ranks' weights have parted: rank 0: ")
-            and ", rank 1: " in one["weights"]
-        )
+        assert one["same weights"] is None
+        assert one["weights"].startswith("the ranks' weights have parted: rank 0: ")
+        assert ", rank 1: " in one["weights"]
         assert one["alike"].startswith("rank 1 differs: data is 1 there and 0 on rank 0.")
 
 
@@ -107,12 +111,9 @@ def test_all_ranks_stop_at_one_step_for_the_faults_of_one(found):
         assert one["stopped"] == [False, False, False, True]
         # 4 x 2 x 14
         assert (one["seen"]["broken_reward"], one["failed"]["broken_reward"]) == (112, 4)
-        assert one["error"].startswith(
-            "broken_reward failed on 4 of 112 completions, more than 1%."
-        )
-    assert [(fault["rank"], fault["step"], fault["position"]) for fault in found.faults] == [
-        (1, 4, n) for n in range(4)
-    ]
+        assert one["error"].startswith("broken_reward failed on 4 of 112 completions, more than 1%")
+    faults = [(fault["rank"], fault["step"], fault["position"]) for fault in found.faults]
+    assert faults == [(1, 4, n) for n in range(4)]
 
 
 def test_groups_of_both_ranks_are_counted_whole(found):
@@ -145,16 +146,6 @@ def test_a_process_that_has_not_joined_is_alone_whatever_its_environment_says(mo
         and ranks.from_first(lambda: 4) == 4
         and ranks.fails_first()
     )
-
-
-def test_adaptive_rewards_are_found_inside_others(tmp_path, monkeypatch):
-    monkeypatch.setenv("GRPO_RUNS_DIR", str(tmp_path))
-    from helpers.runs import Run
-
-    inside = AdaptiveReward(format_reward)
-    assert GuardedRewards(
-        Run("a"), [EnsembleReward([inside, format_reward]), format_reward]
-    ).adaptive == [inside]
 
 
 def test_what_was_counted_and_not_yet_settled_survives_a_checkpoint():

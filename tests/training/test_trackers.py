@@ -15,19 +15,14 @@ from helpers.runs import Run
 from helpers.training import trackers
 
 KEY = "0123456789abcdef0123456789abcdef01234567"  # the form of wandb's keys, and nobody's
+VARIABLES = ("WANDB_API_KEY", "WANDB_MODE", "WANDB_SILENT", *trackers.TRACKERS.values())
 
 
 @pytest.fixture
 def run(tmp_path, monkeypatch) -> Run:
     monkeypatch.setenv("GRPO_RUNS_DIR", str(tmp_path))
-    monkeypatch.setenv("NETRC", str(tmp_path / "no_netrc"))
-    for name in (
-        "WANDB_API_KEY",
-        "WANDB_MODE",
-        "WANDB_SILENT",
-        *filter(None, trackers.TRACKERS.values()),
-    ):
-        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+    for name in filter(None, VARIABLES):
         monkeypatch.setenv(name, "")  # so that what the code sets is taken back
         monkeypatch.delenv(name)
     return Run("a")
@@ -38,43 +33,38 @@ def test_none_needs_nothing(run):
     assert not run.folder.exists()
 
 
-@pytest.mark.parametrize("name", ["all", "", "wandbb", "mlflow", None])
-def test_an_unknown_tracker_is_refused(run, cli, name):
-    with pytest.raises(
-        ValueError, match=r"is not known\. Known: none, tensorboard, wandb, trackio"
-    ):
+@pytest.mark.parametrize("name", ["all", "", "wandbb", "mlflow", None, ["wandb"]])
+def test_an_unknown_tracker_is_refused(run, name):
+    with pytest.raises(ValueError, match=r"known\. Known: none, tensorboard, wandb, trackio"):
         trackers.options(run, name)
-
-
-def test_the_command_line_refuses_it_before_anything_runs(run, cli):
-    code, _, err = cli("run", "--run", "a", "--only", "03", "-p", "report_to=wandbb")
-    assert code == 2 and "Did you mean 'wandb'?" in err and not run.folder.exists()
 
 
 def test_a_tracker_that_is_not_installed_is_named(run, monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(
-        ValueError, match="report_to='trackio' needs the package trackio: pip install trackio"
-    ):
+    with pytest.raises(ValueError, match=r"report_to='trackio' needs .* pip install trackio"):
         trackers.options(run, "trackio")
 
 
 @pytest.mark.skipif(importlib.util.find_spec("wandb") is None, reason="wandb is not installed")
 @pytest.mark.parametrize(
-    ("given", "mode"),
-    [({}, "offline"), ({"WANDB_API_KEY": KEY}, None), ({"WANDB_MODE": "disabled"}, "disabled")],
+    ("given", "logged_in", "mode"),
+    [
+        ({}, False, "offline"),
+        ({}, True, None),
+        ({"WANDB_API_KEY": KEY}, False, None),
+        ({"WANDB_MODE": "disabled"}, False, "disabled"),
+    ],
 )
-def test_without_a_key_wandb_stays_offline(run, monkeypatch, capsys, given, mode):
+def test_without_a_key_wandb_stays_offline(run, monkeypatch, capsys, given, logged_in, mode):
     for name, value in given.items():
         monkeypatch.setenv(name, value)
-    assert trackers.options(run, "wandb") == {
-        "report_to": "wandb",
-        "run_name": "a",
-        "project": "grpo-notebooks",
-    }
+    if logged_in:  # as `wandb login` leaves it
+        run.folder.with_name("netrc").write_text(f"machine api.wandb.ai login user password {KEY}")
+    expected = {"report_to": "wandb", "run_name": "a", "project": "grpo-notebooks"}
+    assert trackers.options(run, "wandb") == expected
     assert os.environ.get("WANDB_MODE") == mode
     said = capsys.readouterr().out
-    assert KEY not in said and ("/a/tracking/wandb" in said) == (not given)
+    assert KEY not in said and ("/a/tracking/wandb" in said) == (mode == "offline")
 
 
 KEPT = {"tensorboard": "events.out.tfevents.*", "wandb": "*.wandb", "trackio": "*.db"}
@@ -89,23 +79,16 @@ def test_a_training_is_tracked_in_the_run_folder(executed, name, monkeypatch, tm
     for part in ("data", "data_report.json", "manifest.json"):
         source = executed.folder / part
         (shutil.copytree if source.is_dir() else shutil.copy)(source, run.path(part))
-    monkeypatch.setenv("WANDB_API_KEY", KEY)
-    monkeypatch.setenv("WANDB_MODE", "offline")
-    monkeypatch.setenv("HF_TOKEN", "hf_" + KEY)
+    secrets = {"WANDB_API_KEY": KEY, "WANDB_MODE": "offline", "HF_TOKEN": "hf_" + KEY}
+    for variable, value in secrets.items():
+        monkeypatch.setenv(variable, value)
     copy = run.path("notebooks/03.ipynb")
     parameters = {"run": run.name, "report_to": name, "max_steps": 2, "save_steps": 2}
-    papermill.execute_notebook(
-        str(NOTEBOOKS / "03_grpo_training.ipynb"),
-        str(copy),
-        parameters,
-        cwd=str(NOTEBOOKS),
-        progress_bar=False,
-    )
-    (kept,) = [
-        path
-        for path in run.path(f"tracking/{name}/x").parent.rglob(KEPT[name])
-        if path.stat().st_size
-    ]
+    notebook = str(NOTEBOOKS / "03_grpo_training.ipynb")
+    quietly = {"cwd": str(NOTEBOOKS), "progress_bar": False}
+    papermill.execute_notebook(notebook, str(copy), parameters, **quietly)
+    kept = run.path(f"tracking/{name}/x").parent.rglob(KEPT[name])
+    (kept,) = [path for path in kept if path.stat().st_size]
     assert b"correctness_reward" in kept.read_bytes()
     written = [path for path in run.folder.rglob("*") if path.is_file()]
     assert not [path for path in written if KEY.encode() in path.read_bytes()], "a key was written"

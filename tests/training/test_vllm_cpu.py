@@ -20,7 +20,6 @@ from helpers.data.tasks import load_task
 from helpers.environment import this_machine, vllm_obstacle
 from helpers.presets import PRESETS, check_machine
 from helpers.training import policy, sampling_gap, vllm_cpu
-from helpers.training.checkpoints import last_checkpoint
 
 OBSTACLE = vllm_obstacle(this_machine())
 pytestmark = [
@@ -72,6 +71,16 @@ def texts(model, tokenizer, prompts=PROMPTS, **options) -> list[str]:
     return [text for group in policy.sample(model, tokenizer, prompts, **options) for text in group]
 
 
+def ids_of(tokenizer, prompts) -> list[dict]:
+    """Prompts as vLLM takes them."""
+    rendered = [
+        tokenizer.apply_chat_template(prompt, add_generation_prompt=True, tokenize=False)
+        for prompt in prompts
+    ]
+    ids = tokenizer(rendered, add_special_tokens=False)["input_ids"]
+    return [{"prompt_token_ids": row} for row in ids]
+
+
 def same(some: list[str], others: list[str]) -> float:
     differ = [(one, other) for one, other in zip(some, others, strict=True) if one != other]
     print(*differ, sep="\n")
@@ -88,9 +97,7 @@ def test_greedy_completions_are_those_of_transformers(trained):
     with model.disable_adapter():
         base = texts(model, tokenizer)
         assert same(base, texts(in_32_bits(model), tokenizer)) >= 0.99
-    assert same(engine, base) < 0.9, (
-        "the adapter changes what is said, so the two comparisons are not the same one"
-    )
+    assert same(engine, base) < 0.9, "or the two comparisons would be the same one"
 
 
 @torch.inference_mode()
@@ -98,73 +105,27 @@ def test_sampled_log_probabilities_are_those_of_a_forward_pass(trained):
     from vllm import SamplingParams
 
     model, tokenizer = trained
-    ids = [
-        tokenizer.apply_chat_template(p, add_generation_prompt=True, return_dict=True)["input_ids"]
-        for p in PROMPTS[:32]
-    ]
+    prompts, largest = ids_of(tokenizer, PROMPTS[:32]), 0.0
     parameters = SamplingParams(temperature=0.7, max_tokens=40, logprobs=0, seed=5)
-    answers = model.fast_generate([{"prompt_token_ids": row} for row in ids], parameters)
-    plain, largest = in_32_bits(model), 0.0
-    for row, answer in zip(ids, answers, strict=True):
-        tokens = list(answer.outputs[0].token_ids)
-        said = [
-            place[token].logprob
-            for place, token in zip(answer.outputs[0].logprobs, tokens, strict=True)
-        ]
+    answers, plain = model.fast_generate(prompts, parameters), in_32_bits(model)
+    for prompt, answer in zip(prompts, answers, strict=True):
+        row, tokens = prompt["prompt_token_ids"], list(answer.outputs[0].token_ids)
+        places = zip(answer.outputs[0].logprobs, tokens, strict=True)
+        said = torch.tensor([place[token].logprob for place, token in places])
         logits = plain(torch.tensor([row + tokens])).logits[0, len(row) - 1 : -1] / 0.7
         expected = logits.log_softmax(-1)[range(len(tokens)), tokens]
-        largest = max(largest, (torch.tensor(said) - expected).abs().max().item())
+        largest = max(largest, (said - expected).abs().max().item())
     assert largest < 1e-3
 
 
 def test_the_weights_are_the_policys_own_not_those_of_the_checkpoint(loaded):
     model, _ = loaded
     handed = dict(vllm_cpu.weights(model))
-    original = AutoModelForCausalLM.from_pretrained(
-        SETTINGS.model_path, dtype=torch.float32
-    ).state_dict()
+    original = AutoModelForCausalLM.from_pretrained(SETTINGS.model_path, dtype=torch.float32)
+    original = original.state_dict()
     assert handed.keys() == original.keys()
-    rounded = [
-        name for name in handed if "_proj" in name and not torch.equal(handed[name], original[name])
-    ]
-    assert len(rounded) == sum("_proj" in name for name in handed), (
-        "every linear layer was in 4 bits"
-    )
-
-
-def test_a_lora_request_and_folded_weights_give_the_same_text(trained, tmp_path):
-    from vllm import SamplingParams
-    from vllm.lora.request import LoRARequest
-
-    model, tokenizer = trained
-    model.save_pretrained(tmp_path)
-    engine = vllm_cpu.start(
-        SETTINGS.model_path,
-        SETTINGS.context,
-        enable_lora=True,
-        max_lora_rank=SETTINGS.max_lora_rank,
-    )
-    with model.disable_adapter():
-        vllm_cpu.put_weights(engine, model)
-    prompts = PROMPTS[:32]
-    rendered = [
-        tokenizer.apply_chat_template(p, add_generation_prompt=True, tokenize=False)
-        for p in prompts
-    ]
-    ids = tokenizer(rendered, add_special_tokens=False)["input_ids"]
-    request = LoRARequest("adapter", 1, str(tmp_path))
-    with torch.compiler.set_stance("force_eager"):
-        answers = engine.generate(
-            [{"prompt_token_ids": row} for row in ids],
-            SamplingParams(temperature=0.0, max_tokens=40),
-            lora_request=request,
-            use_tqdm=False,
-        )
-    asked = [
-        tokenizer.decode(answer.outputs[0].token_ids, skip_special_tokens=True)
-        for answer in answers
-    ]
-    assert same(asked, texts(model, tokenizer, prompts)) >= 0.96
+    same = [name for name in handed if "_proj" in name and handed[name].equal(original[name])]
+    assert same == [], "every linear layer was in 4 bits"
 
 
 # --- Sampling -------------------------------------------------------------------------------------
@@ -200,18 +161,14 @@ def test_no_two_completions_share_random_numbers(trained, monkeypatch):
 
 
 def test_a_prompt_with_its_completion_must_fit_the_context(trained):
-    model, tokenizer = trained
     long = [[{"role": "user", "content": "1 + 1 + " * 60}]]
-    with pytest.raises(
-        ValueError,
-        match=r"a prompt of \d+ tokens and a completion of 40 do not fit .* context of 104: raise",
-    ):
-        texts(model, tokenizer, long)
+    said = r"a prompt of \d+ tokens and a completion of 40 do not fit .* context of 104: raise"
+    with pytest.raises(ValueError, match=said):
+        texts(*trained, long)
 
 
 def test_many_prompts_with_seeds_are_more_than_one_batch_of_the_engine(trained):
-    model, tokenizer = trained
-    assert len(texts(model, tokenizer, temperature=1.0, samples=3)) == 3 * len(PROMPTS)
+    assert len(texts(*trained, temperature=1.0, samples=3)) == 3 * len(PROMPTS)
 
 
 def test_long_prompts_are_read_again_when_the_weights_have_changed():
@@ -219,13 +176,9 @@ def test_long_prompts_are_read_again_when_the_weights_have_changed():
     settings = replace(SETTINGS, max_prompt_length=300)
     model, tokenizer = policy.load(settings)
     model = adapted(model, settings=settings)
-    question = "What is 1 + 2?"
-    long = [
-        [{"role": "user", "content": f"{question} " * 25 + prompt[-1]["content"]}]
-        for prompt in PROMPTS[:8]
-    ]
-    assert min(len(tokenizer(message["content"])["input_ids"]) for (message,) in long) > 128
-    said = []
+    asked = [f"{'What is 1 + 2? ' * 25}{prompt[-1]['content']}" for prompt in PROMPTS[:8]]
+    assert min(len(tokenizer(text)["input_ids"]) for text in asked) > 128
+    long, said = [[{"role": "user", "content": text}] for text in asked], []
     for seed in (1, 2):
         change(model, seed)
         said.append(texts(model, tokenizer, long))
@@ -234,15 +187,24 @@ def test_long_prompts_are_read_again_when_the_weights_have_changed():
 
 
 def test_starting_an_engine_leaves_the_random_state_alone():
-    torch.manual_seed(11)
-    random.seed(11)
     before = torch.get_rng_state(), random.getstate(), sys.excepthook
     vllm_cpu.start(SETTINGS.model_path, 90)
-    assert (
-        torch.equal(torch.get_rng_state(), before[0])
-        and random.getstate() == before[1]
-        and sys.excepthook is before[2]
-    )
+    assert torch.equal(torch.get_rng_state(), before[0])
+    assert random.getstate() == before[1] and sys.excepthook is before[2]
+
+
+@pytest.mark.parametrize("space", ["half", "0", "100000"])
+def test_a_cache_that_does_not_fit_names_the_variable(monkeypatch, space):
+    monkeypatch.setenv("VLLM_CPU_KVCACHE_SPACE", space)
+    said = rf"^vLLM did not start .*VLLM_CPU_KVCACHE_SPACE={space} GB\): .+"
+    with pytest.raises(ValueError, match=said) as error:
+        vllm_cpu.start(SETTINGS.model_path, 100 + len(space))
+    assert "\n" not in str(error.value)
+
+
+def test_transformers_is_left_alone():
+    model, tokenizer = policy.load(check_machine(PRESETS["pocket"], this_machine()))
+    assert not hasattr(model, "vllm_engine") and vllm_cpu.rollout(model, tokenizer) is None
 
 
 # --- Training -------------------------------------------------------------------------------------
@@ -270,166 +232,89 @@ class Spy(TrainerCallback):
         return [float(i % 2) for i in range(len(completions))]
 
 
-def trainer(model, tokenizer, folder, reward, callbacks=(), **options) -> GRPOTrainer:
-    options = {"top_k": 1, "learning_rate": 0.02, "max_steps": 4, "save_strategy": "no"} | options
+def spied_on(folder, **options) -> Spy:
+    """A training of a policy of its own, watched."""
+    model, tokenizer = policy.load(SETTINGS)
+    lora = {"r": 8, "lora_alpha": 16, "target_modules": policy.LORA_TARGETS, "random_state": 1}
+    model = FastLanguageModel.get_peft_model(model, use_gradient_checkpointing=False, **lora)
+    spy = Spy(model, tokenizer)
     config = GRPOConfig(
         output_dir=str(folder),
         num_generations=4,
         per_device_train_batch_size=4,
         max_completion_length=40,
-        warmup_steps=0,
+        top_k=1,
+        learning_rate=0.02,
         lr_scheduler_type="constant",
+        warmup_steps=0,
         beta=0.0,
+        save_strategy="no",
         report_to="none",
         disable_tqdm=True,
         **options,
     )
-    return GRPOTrainer(
+    GRPOTrainer(
         model=model,
         processing_class=tokenizer,
         args=config,
-        reward_funcs=[reward],
+        reward_funcs=[spy.reward],
         train_dataset=Dataset.from_list([{"prompt": PROMPTS[0]}] * 8),
-        callbacks=list(callbacks),
+        callbacks=[spy],
         rollout_func=vllm_cpu.rollout(model, tokenizer),
-    )
-
-
-def fresh(settings=SETTINGS):
-    """A policy of its own, to be changed."""
-    model, tokenizer = policy.load(settings)
-    model = FastLanguageModel.get_peft_model(
-        model,
-        r=8,
-        lora_alpha=16,
-        target_modules=policy.LORA_TARGETS,
-        use_gradient_checkpointing=False,
-        random_state=1,
-    )
-    return model, tokenizer
+    ).train()
+    return spy
 
 
 def test_every_step_samples_from_the_weights_of_that_step(tmp_path):
-    model, tokenizer = fresh()
-    spy = Spy(model, tokenizer)
-    trainer(model, tokenizer, tmp_path, spy.reward, [spy]).train()
+    spy = spied_on(tmp_path, max_steps=4)
     assert spy.given == [{text} for text in spy.expected]
-    assert len(set(spy.expected)) == 4, (
-        "the policy has changed, or an engine with old weights would pass"
-    )
+    assert len(set(spy.expected)) == 4, "or an engine with old weights would pass"
 
 
 def test_a_training_samples_as_its_configuration_says(tmp_path):
-    model, tokenizer = fresh()
-    spy = Spy(model, tokenizer)
-    options = {
-        "max_steps": 1,
-        "temperature": 2.0,
-        "top_k": 1,
-        "generation_kwargs": {"min_tokens": 40, "ignore_eos": True},
-    }
-    trainer(model, tokenizer, tmp_path, spy.reward, **options).train()
+    at_the_limit = {"min_tokens": 40, "ignore_eos": True}
+    spy = spied_on(tmp_path, max_steps=1, temperature=2.0, generation_kwargs=at_the_limit)
     (given,) = spy.given
     assert len(given) == 1, "of one token nothing can be drawn, however hot"
     assert spy.lengths == [40] * 4
 
 
-def test_an_engine_that_fails_is_named_and_the_training_goes_on_from_its_checkpoint(tmp_path):
-    # an engine of its own, to be broken
-    model, tokenizer = fresh(replace(SETTINGS, max_completion_length=41))
-
-    class Breaks(TrainerCallback):
-        def on_step_end(self, args, state, control, **kwargs):
-            if state.global_step == 2:
-                model.vllm_engine.collective_rpc(
-                    lambda worker: delattr(worker.model_runner.model, "lm_head")
-                )
-
-    reward = Spy(model, tokenizer).reward
-    options = {"save_strategy": "steps", "save_steps": 1}
-    with pytest.raises(
-        vllm_cpu.EngineFailed,
-        match=r"vLLM's engine failed \(.*lm_head.*\) at step 3\. What was saved is kept: "
-        r".*engine=transformers",
-    ):
-        trainer(model, tokenizer, tmp_path, reward, [Breaks()], **options).train()
-    checkpoint = last_checkpoint(tmp_path)
-    assert checkpoint.name == "checkpoint-2"
-    again = trainer(*fresh(), tmp_path, reward, **options)
-    again.train(resume_from_checkpoint=str(checkpoint))
-    assert again.state.global_step == 4
+# --- The gap to the trainer (sampling_gap.py) -----------------------------------------------------
 
 
-# --- The gap and the faults -----------------------------------------------------------------------
+def gap(trained, tmp_path, **options) -> tuple[sampling_gap.Gap, list[str]]:
+    config = GRPOConfig(output_dir=str(tmp_path), max_completion_length=40, **options)
+    found = sampling_gap.measure(*trained, PROMPTS[:16], config)
+    return found, sampling_gap.lines(found, config)
 
 
-def config(tmp_path, **options) -> GRPOConfig:
-    return GRPOConfig(output_dir=str(tmp_path), max_completion_length=40, **options)
+CORRECTED = {"use_vllm": True, "vllm_importance_sampling_correction": True}
 
 
 def test_the_gap_to_the_trainer_is_that_of_16_bits(trained, tmp_path):
-    model, tokenizer = trained
+    model, _ = trained
     model.train()
-    found = sampling_gap.measure(model, tokenizer, PROMPTS[:16], config(tmp_path, temperature=1.5))
+    found, (first, second) = gap(trained, tmp_path, temperature=1.5, top_p=1.0, top_k=0, min_p=0.0)
     assert model.training
-    assert (
-        found.tokens > 16 * 10
-        and found.least == 1
-        and 0 < found.mean < 0.02
-        and found.mean < found.largest < 1
-    )
-    assert 0.98 < found.effective <= 1 and found.kept == 1
-    first, second = sampling_gap.lines(found, config(tmp_path))
+    assert found.tokens > 16 * 10 and 0 < found.mean < 0.02 and found.mean < found.largest < 1
+    assert 0.98 < found.effective <= 1 and found.kept == found.least == 1
     assert f"differ by {found.mean:.4f} nats on average" in first and "correction: off" in second
-    on = config(tmp_path, use_vllm=True, vllm_importance_sampling_correction=True)
-    assert sampling_gap.lines(found, on)[1] == "importance-sampling correction: on"
+    assert gap(trained, tmp_path, **CORRECTED)[1][1] == "importance-sampling correction: on"
 
 
 def test_truncated_sampling_is_measured_and_warned_of(trained, tmp_path):
-    model, tokenizer = trained
-    cut = config(
-        tmp_path, temperature=2.0, top_k=1, use_vllm=True, vllm_importance_sampling_correction=True
-    )
-    found = sampling_gap.measure(model, tokenizer, PROMPTS[:16], cut)
+    found, lines = gap(trained, tmp_path, temperature=2.0, top_k=1, **CORRECTED)
     # Of one token the engine is sure, and the trainer is not: log p - log 1. By Jensen, exp(mean
     # log p) < mean p.
     assert found.kept < 0.95 and torch.tensor(-found.mean).exp() < found.kept
-    (warning,) = sampling_gap.lines(found, cut)[2:]
-    assert (
-        found.least < found.kept
-        and found.largest >= found.mean
-        and warning.endswith("Leave top_k at 0.")
-    )
-    assert (
-        f"top_k=1 cuts off {1 - found.kept:.2%} of" in warning
-        and f"{1 - found.least:.0%} at most" in warning
-    )
-    assert f"multiplies the loss by about {found.kept:.3f}" in warning
-    half = sampling_gap.measure(
-        model, tokenizer, PROMPTS[:16], config(tmp_path, temperature=2.0, top_p=0.5)
-    )
-    assert found.kept <= half.kept < 1
-    assert sampling_gap.truncation(config(tmp_path, top_p=1.0, top_k=0, min_p=0.0)) == {}
-
-
-def test_a_cache_that_is_no_number_names_the_variable(monkeypatch):
-    monkeypatch.setenv("VLLM_CPU_KVCACHE_SPACE", "half")
-    with pytest.raises(
-        ValueError, match="VLLM_CPU_KVCACHE_SPACE='half' is not a whole number of GB"
+    assert found.least < found.kept and found.largest >= found.mean
+    (warning,) = lines[2:]
+    for said in (
+        f"top_k=1 cuts off {1 - found.kept:.2%} of",
+        f"{1 - found.least:.0%} at most",
+        f"multiplies the loss by about {found.kept:.3f}",
+        "Leave top_k at 0.",
     ):
-        vllm_cpu.start(SETTINGS.model_path, 99)
-
-
-@pytest.mark.parametrize("space", ["100000", "0"])
-def test_a_cache_that_does_not_fit_names_the_variable(monkeypatch, space):
-    monkeypatch.setenv("VLLM_CPU_KVCACHE_SPACE", space)
-    with pytest.raises(
-        ValueError, match=f"vLLM did not start: its cache is VLLM_CPU_KVCACHE_SPACE={space} GB"
-    ) as error:
-        vllm_cpu.start(SETTINGS.model_path, 100 + len(space))
-    assert "\n" not in str(error.value)
-
-
-def test_transformers_is_left_alone(tmp_path):
-    model, tokenizer = policy.load(check_machine(PRESETS["pocket"], this_machine()))
-    assert not hasattr(model, "vllm_engine") and vllm_cpu.rollout(model, tokenizer) is None
+        assert said in warning
+    half, _ = gap(trained, tmp_path, temperature=2.0, top_p=0.5)
+    assert found.kept <= half.kept < 1

@@ -19,7 +19,7 @@ from trl import GRPOConfig, GRPOTrainer
 
 from helpers.data.tasks import load_task
 from helpers.presets import PRESETS
-from helpers.rewards import AdaptiveReward, correctness_reward, format_reward
+from helpers.rewards import AdaptiveReward, EnsembleReward, correctness_reward, format_reward
 from helpers.runs import Run
 from helpers.training.checkpoints import History, last_checkpoint
 from helpers.training.reward_guard import GuardedRewards, RewardError
@@ -40,9 +40,10 @@ def policy():
         POCKET.model_path, max_seq_length=256, load_in_4bit=True
     )
     options = {"use_gradient_checkpointing": False, "random_state": 1}
-    return FastLanguageModel.get_peft_model(
+    model = FastLanguageModel.get_peft_model(
         model, r=4, lora_alpha=4, target_modules=["q_proj"], **options
-    ), tokenizer
+    )
+    return model, tokenizer
 
 
 def train(
@@ -74,11 +75,17 @@ def train(
     return trainer, rewards
 
 
-def logged_faults(run: Run) -> list[dict]:
-    return [
-        json.loads(line)
-        for line in run.require("checkpoints/reward_faults.jsonl").read_text().splitlines()
-    ]
+def faults(run: Run) -> list[dict]:
+    lines = run.require("checkpoints/reward_faults.jsonl").read_text().splitlines()
+    return [json.loads(line) for line in lines]
+
+
+def agreeing(run: Run) -> list[float]:
+    return list(pd.read_csv(run.require("checkpoints/metrics.csv"))["frac_reward_zero_std"])
+
+
+def chats(*texts: str) -> list[list[dict]]:
+    return [[{"role": "assistant", "content": text}] for text in texts]
 
 
 def certain_reward(completions, **columns):
@@ -94,16 +101,19 @@ def other_reward(completions, **columns):
     return [None if i == 0 else float((i // 8) % 2 == 0 or i % 2) for i in range(len(completions))]
 
 
+def picky_reward(completions, **columns):
+    return [1 / ("2" not in completion[0]["content"]) for completion in completions]
+
+
+# --- Groups that agree ----------------------------------------------------------------------------
+
+
 def test_groups_that_agree_are_counted_whatever_the_weights(run):
     trainer, _ = train(run, [certain_reward], weights=[1.3])
-    assert list(pd.read_csv(run.require("checkpoints/metrics.csv"))["frac_reward_zero_std"]) == [
-        1.0,
-        1.0,
-    ]
+    assert agreeing(run) == [1.0, 1.0]
     # What this is for: in the number of TRL itself, rounding hides groups that agree.
-    assert {
-        row["frac_reward_zero_std"] for row in trainer.state.log_history if "reward" in row
-    } == {0.0}
+    logged = [row for row in trainer.state.log_history if "reward" in row]
+    assert {row["frac_reward_zero_std"] for row in logged} == {0.0}
 
 
 def test_each_round_of_a_step_counts_its_groups(run):
@@ -121,14 +131,14 @@ def test_each_round_of_a_step_counts_its_groups(run):
 
 def test_a_none_counts_as_nothing_earned_as_in_the_advantage(run):
     train(run, [certain_reward, other_reward], weights=[1.0, 0.5])
-    assert list(pd.read_csv(run.require("checkpoints/metrics.csv"))["frac_reward_zero_std"]) == [
-        3 / 8,
-        3 / 8,
-    ]
+    assert agreeing(run) == [3 / 8, 3 / 8]
+
+
+# --- Faults ---------------------------------------------------------------------------------------
 
 
 class Once:
-    """Right but for one completion of its first batch, where it does this instead."""
+    """Right except for one completion of its first batch, for which it returns this instead."""
 
     def __init__(self, wrong: object, name: str):
         self.wrong, self.calls, self.__name__ = wrong, 0, name
@@ -142,45 +152,42 @@ class Once:
 
 
 def test_one_bad_score_is_none_and_logged_and_the_training_goes_on(run, capsys):
-    trainer, rewards = train(
-        run, [Once("0.5", "text_reward"), Once(float("nan"), "nan_reward"), format_reward]
-    )
-    assert trainer.state.global_step == 2 and rewards.failed == {
-        "text_reward": 1,
-        "nan_reward": 1,
-        "format_reward": 0,
-    }
-    faults = logged_faults(run)
-    assert [(fault["step"], fault["reward"], fault["position"]) for fault in faults] == [
-        (1, "text_reward", 3),
-        (1, "nan_reward", 3),
-    ]
-    assert "'0.5'" in faults[0]["what"] and "nan" in faults[1]["what"]
+    wrong = [Once("0.5", "text_reward"), Once(float("nan"), "nan_reward")]
+    trainer, rewards = train(run, [*wrong, format_reward])
+    assert trainer.state.global_step == 2
+    assert rewards.failed == {"text_reward": 1, "nan_reward": 1, "format_reward": 0}
+    assert rewards.seen == dict.fromkeys(rewards.failed, 128)
+    found = [(fault["step"], fault["reward"], fault["position"]) for fault in faults(run)]
+    assert found == [(1, "text_reward", 3), (1, "nan_reward", 3)]
+    assert "'0.5'" in faults(run)[0]["what"] and "nan" in faults(run)[1]["what"]
     logged = [row for row in trainer.state.log_history if "reward" in row]
     # The None is left out of the mean, not counted as 0.
-    assert [row[f"rewards/{name}_reward/mean"] for row in logged for name in ("text", "nan")] == [
-        0.5
-    ] * 4
-    assert "text_reward returned '0.5'" in capsys.readouterr().out
+    means = [row[f"rewards/{name}_reward/mean"] for row in logged for name in ("text", "nan")]
+    assert means == [0.5] * 4
+    assert "step 1: text_reward returned '0.5'" in capsys.readouterr().out
 
 
-def picky_reward(completions, **columns):
-    return [1 / ("2" not in completion[0]["content"]) for completion in completions]
+class Judge:
+    """Asynchronous, as one that asks a server would be; fails on what the policy likes to write."""
+
+    __name__ = "judge_reward"
+
+    async def __call__(self, completions, **columns):
+        await asyncio.sleep(0)
+        return picky_reward(completions)
 
 
-def test_a_reward_that_keeps_failing_stops_the_training_after_a_checkpoint(run):
-    with pytest.raises(
-        RewardError, match=r"picky_reward failed on \d+ of 128 completions.*ZeroDivisionError"
-    ) as caught:
-        train(run, [correctness_reward, picky_reward], max_steps=50)
+@pytest.mark.parametrize("reward", [picky_reward, Judge()], ids=["plain", "asynchronous"])
+def test_a_reward_that_keeps_failing_stops_the_training_after_a_checkpoint(run, reward):
+    said = rf"{reward.__name__} failed on \d+ of 128 completions.*ZeroDivisionError"
+    with pytest.raises(RewardError, match=said) as caught:
+        train(run, [correctness_reward, reward], max_steps=50)
     assert run.show("checkpoints/checkpoint-2") in str(caught.value)
     checkpoint = last_checkpoint(run.path("checkpoints"))
     assert checkpoint.name == "checkpoint-2"
-    assert all(
-        "2" in fault["completion"] and "ZeroDivisionError" in fault["what"]
-        for fault in logged_faults(run)
-    )
-    # mended
+    for fault in faults(run):
+        assert "2" in fault["completion"] and "ZeroDivisionError" in fault["what"]
+    # corrected
     trainer, _ = train(run, [correctness_reward, format_reward], max_steps=3, checkpoint=checkpoint)
     assert trainer.state.global_step == 3
 
@@ -192,21 +199,54 @@ def test_a_reward_that_fails_in_the_last_step_is_reported_too(run):
 
 
 @pytest.mark.parametrize(
-    "bound",
-    [
-        pytest.param(lambda reward: reward, marks=pytest.mark.slow),
-        lambda reward: functools.partial(reward, some="option"),
-    ],
+    ("seen", "failed", "stops"), [(99, 99, False), (100, 1, False), (100, 2, True)]
 )
+def test_it_stops_above_one_percent_of_at_least_a_hundred(run, seen, failed, stops):
+    rewards = GuardedRewards(run, [picky_reward])
+    rewards.functions[0](completions=chats(*["2"] * failed, *["1"] * (seen - failed)))
+    control = SimpleNamespace(should_save=False, should_training_stop=False)
+    args = SimpleNamespace(reward_weights=None, num_generations=seen)
+    rewards.on_step_end(args, SimpleNamespace(global_step=1), control)
+    assert (control.should_save, control.should_training_stop) == (stops, stops)
+
+
+def test_the_report_names_the_first_fault_of_the_reward_that_fails(run):
+    rewards = GuardedRewards(run, [Once("bad", "once_reward"), picky_reward])
+    once, picky = rewards.functions
+    once(completions=chats(*["1"] * 1000))
+    picky(completions=chats("1", "2", "22"))
+    said = "picky_reward failed on 2 of 3 completions.*ZeroDivisionError.*'2'"
+    with pytest.raises(RewardError, match=said):
+        rewards.on_train_end(None, SimpleNamespace(global_step=1), None)
+    assert [fault["position"] for fault in faults(run)] == [3, 1, 2]
+
+
+def test_two_rewards_of_one_name_are_refused(run):
+    with pytest.raises(ValueError, match="two rewards are called 'format_reward'"):
+        GuardedRewards(run, [format_reward, AdaptiveReward(format_reward)])
+
+
+@pytest.mark.parametrize("reward", ["org/reward-model", nn.Linear(1, 1)], ids=["name", "module"])
+def test_what_trl_calls_itself_is_handed_through(run, reward):
+    assert GuardedRewards(run, [reward]).functions == [reward]
+
+
+# --- Rewards with a state -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("bound", [False, True])
 def test_an_adaptive_reward_goes_on_where_the_checkpoint_left_it(run, bound):
+    def given(reward):
+        return [functools.partial(reward, some="option") if bound else reward]
+
     adaptive = AdaptiveReward(hopeless_reward)
-    train(run, [bound(adaptive)], max_steps=3)
+    train(run, given(adaptive), max_steps=3)
     checkpoint = run.path("checkpoints/checkpoint-2")
     callbacks = json.loads((checkpoint / "trainer_state.json").read_text())["stateful_callbacks"]
     (saved,) = callbacks["GuardedRewards"]["attributes"]["rewards"].values()
     assert saved["weight"] != 1.0
     again = AdaptiveReward(hopeless_reward)
-    train(run, [bound(again)], max_steps=3, checkpoint=checkpoint)
+    train(run, given(again), max_steps=3, checkpoint=checkpoint)
     # One step after the checkpoint, the weight is the saved one times one factor, not the first one
     # times it.
     assert again.weight == adaptive.weight and again.weight / saved["weight"] == pytest.approx(1.2)
@@ -219,59 +259,16 @@ def test_a_checkpoint_without_reward_state_is_a_fresh_start(run, tmp_path):
     assert adaptive.weight == 1.0
 
 
-def test_two_rewards_of_one_name_are_refused(run):
-    with pytest.raises(ValueError, match="two rewards are called 'format_reward'"):
-        GuardedRewards(run, [format_reward, AdaptiveReward(format_reward)])
-
-
-class Judge:
-    """Asynchronous, as one that asks a server would be; fails on what the trained policy likes to
-    write.
-    """
-
-    __name__ = "judge_reward"
-
-    async def __call__(self, completions, **columns):
-        await asyncio.sleep(0)
-        return picky_reward(completions)
-
-
-def test_an_asynchronous_reward_that_fails_stops_the_training_likewise(run):
-    with pytest.raises(RewardError, match=r"judge_reward failed on .* ZeroDivisionError"):
-        train(run, [Judge(), format_reward], max_steps=50)
-    assert last_checkpoint(run.path("checkpoints")).name == "checkpoint-2"
-
-
-def test_the_report_names_its_own_first_fault_however_full_the_log_is(run):
-    def bad_reward(completions, **columns):
-        return ["bad"] * len(completions)
-
-    rewards = GuardedRewards(run, [picky_reward, bad_reward])
-    picky, bad = rewards.functions
-    chats = [[{"role": "assistant", "content": "2"}]]
-    bad(completions=chats * 1200)
-    picky(completions=chats * 3)
-    assert len(logged_faults(run)) == 1000 and rewards.failed == {
-        "picky_reward": 3,
-        "bad_reward": 1200,
-    }
-    with pytest.raises(
-        RewardError, match=r"picky_reward failed on 3 of 3 completions.*ZeroDivisionError"
-    ):
-        # by share, only the reward whose faults found no room is failing
-        rewards.seen["bad_reward"] = 10**6
-        rewards.on_train_end(None, SimpleNamespace(global_step=1), None)
-
-
 def test_a_fault_does_not_count_as_many_batches_for_an_adaptive_reward(run):
     adaptive = AdaptiveReward(lambda completions, **columns: picky_reward(completions))
     (function,) = GuardedRewards(run, [adaptive]).functions
-    chats = [[{"role": "assistant", "content": text}] for text in ("1", "2", "3", "4")]
-    assert function(completions=chats) == [1.0, None, 1.0, 1.0]
+    assert function(completions=chats("1", "2", "3", "4")) == [1.0, None, 1.0, 1.0]
     assert adaptive.weight == 1.0
-    assert function(completions=chats[2:]) == [1.0, 1.0] and adaptive.weight == pytest.approx(0.9)
+    assert function(completions=chats("3", "4")) == [1.0, 1.0]
+    assert adaptive.weight == pytest.approx(0.9)
 
 
-@pytest.mark.parametrize("reward", ["org/reward-model", nn.Linear(1, 1)], ids=["name", "module"])
-def test_what_trl_calls_itself_is_handed_through(run, reward):
-    assert GuardedRewards(run, [reward]).functions == [reward]
+def test_adaptive_rewards_are_found_inside_others(run):
+    inside = AdaptiveReward(format_reward)
+    rewards = [EnsembleReward([inside, format_reward]), format_reward]
+    assert GuardedRewards(run, rewards).adaptive == [inside]

@@ -1,0 +1,220 @@
+"""What is shown while a training runs, and when it is stopped: on histories of our own, and in a
+real kernel.
+"""
+
+import sys
+from types import SimpleNamespace
+
+import pandas as pd
+import pytest
+from transformers import TrainerControl, TrainerState
+
+from helpers import PROJECT
+from helpers.environment import interactive
+from helpers.metrics.diagnosis import diagnose
+from helpers.metrics.plots import dashboard
+from helpers.runs import Run
+from helpers.training import callbacks
+from helpers.training.callbacks import EarlyStopping, Watch, progress_line
+from helpers.training.checkpoints import History
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch) -> Run:
+    monkeypatch.setenv("GRPO_RUNS_DIR", str(tmp_path))
+    return Run("a")
+
+
+def row(step: int, **more) -> dict:
+    logged = {"loss": 0.0, "reward": 1 + step / 100, "reward_std": 0.5, "kl": 0.01}
+    return logged | {"frac_reward_zero_std": 0.1} | more
+
+
+def log(step: int, *callbacks, logs: dict | None = None) -> TrainerControl:
+    control, state = TrainerControl(), TrainerState(global_step=step, max_steps=100)
+    for callback in callbacks:
+        callback.on_log(None, state, control, logs=logs or row(step))
+    return control
+
+
+# --- Lines and the figure -------------------------------------------------------------------------
+
+
+def test_in_a_batch_there_is_a_line_for_each_logged_step_and_nothing_for_the_summary(run, capsys):
+    history = History(run)
+    watching = Watch(history, diagnose, dashboard)
+    for step in (1, 2, 3):
+        log(step, history, watching)
+    log(3, history, watching, logs={"train_runtime": 3.0})
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split("/")[0] for line in lines] == ["step    1", "step    2", "step    3"]
+
+
+@pytest.mark.parametrize(
+    ("row", "shown"),
+    [
+        ({"kl": None}, ""),
+        ({"reward_std": 0.5, "frac_reward_zero_std": 0.1, "kl": 0.01},
+         "  spread 0.500  same-score groups 0.100  kl 0.010"),
+        ({"kl": 0.01, "completions/mean_length": 21.6}, "  kl 0.010  length 22"),
+        ({"tools/call_frequency": 5.24}, "  calls 5.2"),
+    ],
+)  # fmt: skip
+def test_a_line_leaves_out_what_was_not_logged(row, shown):
+    line = progress_line({"step": 1, "reward": 0.5} | row, 50)
+    assert line == f"step    1/50  reward 0.500{shown}"
+
+
+def test_in_jupyter_one_figure_is_redrawn_in_place_and_no_line_is_printed(run, capsys, monkeypatch):
+    shown, drawn = [], []
+
+    class Handle:
+        def update(self, bundle, raw):
+            shown.append(("again", bundle))
+
+    def display(bundle, raw, display_id):
+        shown.append(("first", bundle))
+        return Handle()
+
+    def draw(table):
+        drawn.append(list(table["reward"]))
+        return dashboard(table)
+
+    clock = SimpleNamespace(now=1000.0, monotonic=lambda: clock.now)
+    monkeypatch.setattr(callbacks, "time", clock)
+    monkeypatch.setitem(sys.modules, "IPython.display", SimpleNamespace(display=display))
+    history = History(run)
+    watching = Watch(history, diagnose, draw, live=True)
+    for step in range(1, 6):  # a second apart
+        log(step, history, watching)
+        clock.now += 1
+    watching.on_train_end(None, None, None)
+    assert [len(rewards) for rewards in drawn] == [1, 4, 5], "more than two seconds apart"
+    assert [how for how, _ in shown] == ["first", "again", "again"]
+    assert shown[-1][1]["text/plain"].endswith("The reward: 1.01 at step 1, 1.05 at step 5.")
+    assert drawn[-1] == [1.01, 1.02, 1.03, 1.04, 1.05] and capsys.readouterr().out == ""
+
+
+def test_a_front_end_that_can_be_asked_is_a_person(monkeypatch):
+    assert interactive() is False, "nobody sits at a test"
+    kernel = SimpleNamespace(_allow_stdin=True)
+    shell = SimpleNamespace(get_ipython=lambda: SimpleNamespace(kernel=kernel))
+    monkeypatch.setitem(sys.modules, "IPython", shell)
+    assert interactive() is True
+    kernel._allow_stdin = False  # as nbclient leaves it, which papermill runs notebooks with
+    assert interactive() is False
+
+
+def test_a_finding_is_told_once_at_the_step_where_it_is_first_found(run, capsys):
+    history = History(run)
+    watching = Watch(history, diagnose, dashboard)
+    for step in range(1, 60):
+        log(step, history, watching, logs=row(step, kl=0.01 if step < 30 else 2.0))
+    told = [line for line in capsys.readouterr().out.splitlines() if ": " in line and "KL" in line]
+    assert len(told) == 1 and 30 <= int(told[0].split(":")[0].split()[1]) < 59
+
+
+# --- Stopping early -------------------------------------------------------------------------------
+
+
+def stops_at(stopping: EarlyStopping, last: int, **changes) -> int | None:
+    """The step at which a training stops that begins with the next one; None if it does not."""
+    history = stopping.history
+    for step in range(len(history.rows) + 1, last + 1):
+        logs = row(step, **{name: value(step) for name, value in changes.items()})
+        control = log(step, history, stopping, logs=logs)
+        stopping.on_step_end(None, TrainerState(global_step=step), control)
+        if control.should_training_stop:
+            assert control.should_save, "a checkpoint comes first"
+            return step
+    return None
+
+
+def stopping(run: Run, patience: int, measure=None, **options) -> EarlyStopping:
+    return EarlyStopping(run, History(run), diagnose, patience, measure, **options)
+
+
+def test_it_stops_when_the_holdout_has_not_improved_for_the_patience(run, capsys):
+    measured = [0.2, 0.5, 0.7, 0.7, 0.6, 0.9]  # at steps 5, 10, 15, …
+    accuracies = iter(measured)
+    early = stopping(run, 10, lambda: next(accuracies))
+    assert stops_at(early, 100) == 25, "the best was at 15, and 20 only equalled it"
+    assert "not improved since step 15 (70.0%, now 60.0%)" in early.reason
+    assert f"stopping early: {early.reason}" in capsys.readouterr().out
+    kept = pd.read_csv(run.require("checkpoints/holdout.csv"))
+    assert list(kept["step"]) == [5, 10, 15, 20, 25] and list(kept["accuracy"]) == measured[:5]
+
+
+def test_it_goes_on_while_the_holdout_improves(run):
+    accuracies = iter(i / 100 for i in range(100))
+    assert stops_at(stopping(run, 10, lambda: next(accuracies)), 60) is None
+
+
+def test_it_stops_when_a_critical_finding_has_persisted_for_the_patience(run):
+    early = stopping(run, 7)
+    found = stops_at(early, 100, loss=lambda step: float("nan") if step >= 40 else 0.0)
+    assert found == 47 and "for 7 steps this has stood" in early.reason
+    assert stops_at(stopping(Run("healthy"), 3), 60) is None
+
+
+def test_a_training_that_goes_on_remembers_what_was_measured_before(run):
+    stops_at(stopping(run, 10, lambda: 0.8), 7)
+    resumed_from = run.path("checkpoints/checkpoint-6")
+    later = stopping(run, 10, lambda: 0.5, resumed_from=resumed_from)
+    assert later.measured == [{"step": 5, "accuracy": 0.8}]
+    later.history = History(run, resumed_from)
+    assert len(later.history.rows) == 6 and stops_at(later, 40) == 15
+
+
+@pytest.mark.parametrize("patience", [0, 1, -3, 2.5, "10", True])
+def test_a_patience_that_is_none_is_named(run, patience):
+    with pytest.raises(ValueError, match=r"early_stopping=.* is not a number of steps"):
+        stopping(run, patience)
+
+
+IN_A_KERNEL = """
+import unsloth, os, tempfile
+os.environ["GRPO_RUNS_DIR"] = tempfile.mkdtemp()
+from transformers import TrainerControl, TrainerState
+from helpers.runs import Run
+from helpers.training.checkpoints import History
+from helpers.metrics.diagnosis import diagnose
+from helpers.metrics.plots import dashboard
+from helpers.training import callbacks
+callbacks._REDRAW = 0.0
+history = History(Run("a"))
+shown = callbacks.Watch(history, diagnose, dashboard)
+for step in (1, 2, 3):
+    state = TrainerState(global_step=step, max_steps=3)
+    for callback in (history, shown):
+        logs = {"reward": 0.1 * step, "reward_std": 0.5, "loss": 0.0}
+        callback.on_log(None, state, TrainerControl(), logs=logs)
+shown.on_train_end(None, None, None)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("person", [True, False])
+def test_a_real_kernel_tells_a_person_from_a_batch_and_draws_in_place_for_one(person):
+    """A kernel asked as Jupyter asks it (it may ask back), and as papermill does (it may not)."""
+    from jupyter_client.manager import start_new_kernel
+
+    manager, client = start_new_kernel(startup_timeout=600, cwd=str(PROJECT))
+    seen = []
+    how = {"allow_stdin": person, "timeout": 600, "output_hook": seen.append}
+    try:
+        reply = client.execute_interactive(IN_A_KERNEL, **how)
+    finally:
+        client.stop_channels()
+        manager.shutdown_kernel(now=True)
+    assert reply["content"]["status"] == "ok", reply["content"]
+    drawn = [m["content"] for m in seen if m["msg_type"] in ("display_data", "update_display_data")]
+    printed = [m["content"]["text"] for m in seen if m["msg_type"] == "stream"]
+    assert not [text for text in printed if "step " in text] and len(drawn) == 4
+    places = {content["transient"]["display_id"] for content in drawn}
+    assert len(places) == 1, "each in the place of the one before"
+    pictures = ["<img alt=" in content["data"].get("text/html", "") for content in drawn]
+    assert pictures == ([True] * 4 if person else [False] * 3 + [True])
+    if not person:
+        lines = [content["data"]["text/plain"][:11] for content in drawn[:3]]
+        assert lines == [f"step    {step}/3" for step in (1, 2, 3)]
