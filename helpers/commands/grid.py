@@ -29,7 +29,7 @@ from pathlib import Path
 import yaml
 
 from helpers import presets
-from helpers.commands import arguments, checks, pipeline
+from helpers.commands import arguments, pipeline
 from helpers.data.files import regular_file
 from helpers.environment import this_machine
 from helpers.runs import Run, check_seed
@@ -426,7 +426,7 @@ def _points(
                 if name == "source" or name not in presets.SETTINGS
             }
             if others not in checked:  # the same file need not be looked at for every point
-                checks.check(others)
+                pipeline.check_parameters(others)
                 checked.append(others)
             settings, resolved = _resolved(parameters, usual)
         except ValueError as error:
