@@ -187,27 +187,30 @@ def changes(before: dict, after: dict) -> list[str]:
     ]
 
 
-def refuse_to_lose(run: Run, chosen: list[str], differences: list[str]) -> None:
-    """ValueError where a call would put an interrupted training out of reach, which is hours of
-    work.
+def refuse_to_lose(run: Run, chosen: list[str], given: dict, usual: dict) -> None:
+    """ValueError where a call would give up an interrupted training that `--resume` goes on with,
+    which is hours of work.
 
-    chosen: the numbers of the call's notebooks. differences: why its training, if it has one, would
-    not be the interrupted one.
+    chosen: the numbers of the call's notebooks. usual: what those of them that decide a training,
+    01 and 03, take, with the values they have where none is given.
     """
-    found, resumable = interrupted_training(run), "03" in left(last(run))
-    why = "; ".join(differences)
-    if found and not why and "03" not in chosen and resumable:
-        why = "`--resume` would go on with this call instead"
-    if not found or not why:
-        return
-    step, started = found
-    again = f"`python -m helpers run --run {run.name}"
-    again += " --resume`" if resumable else "` with the parameters it had"
-    raise ValueError(
-        f"run {run.name!r} has a training that was interrupted after step {step} of "
-        f"{started['settings']['max_steps']}, and this call would give it up: {why}. Go on with it "
-        f"by {again}, take another run name, or give --fresh as well to start anew."
+    asked, found = last(run), interrupted_training(run)
+    if not found or "03" not in left(asked):
+        return  # notebook 03 sets aside what it does not go on with
+    why = changes(
+        {name: asked["parameters"].get(name, value) for name, value in usual.items()},
+        {name: given.get(name, value) for name, value in usual.items()},
     )
+    if not why and "03" not in chosen:
+        why = ["`--resume` would go on with this call instead"]
+    if why:
+        step, started = found
+        raise ValueError(
+            f"run {run.name!r} has a training that was interrupted after step {step} of "
+            f"{started['settings']['max_steps']}, and this call would give it up: "
+            f"{'; '.join(why)}. Go on with it by `python -m helpers run --run {run.name} "
+            "--resume`, take another run name, or give --fresh as well to start anew."
+        )
 
 
 def set_training_aside(run: Run, chosen: list[str]) -> None:

@@ -17,6 +17,7 @@ from nbclient.exceptions import DeadKernelError
 from papermill.clientwrap import PapermillNotebookClient
 from papermill.engines import NBClientEngine, papermill_engines
 from papermill.exceptions import PapermillExecutionError
+from tqdm import tqdm
 
 from helpers import PROJECT, presets
 from helpers.commands import arguments
@@ -29,7 +30,6 @@ from helpers.tags import TagFormat
 from helpers.training import memory, ranks, server, spread, trackers
 
 NOTEBOOKS = PROJECT / "notebooks"
-_SLOW_CELL = 3.0  # seconds; where the output is no terminal, only cells slower than this get a line
 
 
 def run(
@@ -167,7 +167,7 @@ def _run(
     numbers = [path.name[:2] for path in paths]
     if not resumed:  # what was done took its parameters, which those that are left need not know
         arguments.refuse_unknown(given, defaults(numbers))
-    settings = _refuse_impossible(given, folder, set(numbers))
+    _refuse_impossible(given, folder, set(numbers))
     if not in_place:
         _refuse_to_mix(folder, numbers, fresh)
     # Of several processes, what a signal ends is left to the launcher: one that waits for another
@@ -190,8 +190,8 @@ def _run(
                 print(f"set aside, whole: {folder.set_aside()}")
             arguments.set_training_aside(folder, numbers)
         else:
-            differences = _differences(folder, numbers, given, settings)
-            arguments.refuse_to_lose(folder, numbers, differences)
+            usual = defaults([number for number in numbers if number in ("01", "03")])
+            arguments.refuse_to_lose(folder, numbers, given, usual)
         arguments.tell_replaced(folder, numbers, given)
         used = arguments.used(folder)
         call = {"parameters": given, "notebooks": numbers, "done": [], "used": used}
@@ -281,11 +281,9 @@ def _literal(path: Path) -> str:
 
 def _refuse_impossible(
     given: dict, folder: Run, numbers: set[str], elsewhere: bool = False
-) -> presets.Preset | None:
+) -> None:
     """ValueError for parameters that no notebook could run with: settings of the preset, or of the
     run as it was prepared, and all others by the rule of the notebook that takes them.
-
-    Returns the settings that the notebooks will record; None where nothing was prepared.
     """
     machine = this_machine()
     overrides = {name: value for name, value in given.items() if name in presets.SETTINGS}
@@ -297,20 +295,18 @@ def _refuse_impossible(
         settings = read(folder.manifest["data"]["settings"], **overrides)
     check_parameters(given, folder.name, settings.backend if settings else "unsloth")
     if settings is None or elsewhere:
-        return settings  # the first notebook names what is missing
+        return  # the first notebook names what is missing
     server.check(given.get("vllm_server"), settings, machine)
     # 02 loads no model for stored completions
     loading = {"03", "05"} if "completions" in given else {"02", "03", "05"}
     if not numbers & loading:
-        return settings
-    checked = presets.check_machine(settings, machine)
-    memory.check(checked, machine)
+        return
+    memory.check(presets.check_machine(settings, machine), machine)
     if settings.needs_gb and (disagree := pairs_that_disagree(machine)):
         raise ValueError(
             f"{' '.join(disagree)} Correct it with `python -m helpers install`, or take "
             "`--preset pocket`."
         )
-    return checked if "03" in numbers else settings
 
 
 def check_parameters(given: dict, run: str | None = None, backend: str = "unsloth") -> None:
@@ -396,64 +392,34 @@ def _refuse_to_mix(folder: Run, numbers: list[str], fresh: bool = False) -> None
         folder.check_maker(number)
 
 
-def _differences(
-    folder: Run, numbers: list[str], given: dict, settings: presets.Preset | None
-) -> list[str]:
-    """In what the data and the training of this call would not be those of an interrupted training;
-    empty without one.
-    """
-    found, data = arguments.interrupted_training(folder), folder.manifest.get("data", {})
-    if not found or not settings or not {"01", "03"} & set(numbers):
-        return []
-    before = found[1] if "03" in numbers else data
-    seed = given.get("seed", defaults(["03"])["seed"])
-    differing = arguments.changes(
-        spread.comparable(before["settings"]), spread.comparable(presets.as_settings(settings))
-    )
-    differing += arguments.changes({"seed": before.get("seed")}, {"seed": seed})
-    if "01" not in numbers:
-        return differing
-    differing += arguments.changes(
-        {"seed of the data": data.get("seed")}, {"seed of the data": seed}
-    )
-    compared = {"run", "preset", "seed", *presets.SETTINGS}  # by now
-    usual = {name: value for name, value in defaults(["01"]).items() if name not in compared}
-    had = arguments.used(folder).get("01", {"tags": data.get("tags", usual["tags"])})
-    return differing + arguments.changes(
-        {name: had.get(name, value) for name, value in usual.items()},
-        {name: given.get(name, value) for name, value in usual.items()},
-    )
-
-
 # --- One notebook, by papermill -------------------------------------------------------------------
 
 
-class _ProgressEngine(NBClientEngine):
-    """papermill's own engine, telling a `_Progress` which cell it is in, and leaving no
-    kernel behind.
+class _Client(PapermillNotebookClient):
+    """papermill's own client, which also prints the line of a training step: it is displayed, each
+    in place of the last.
     """
 
+    def process_message(self, msg, cell, cell_index):
+        """See nbclient's NotebookClient."""
+        if msg["msg_type"] in ("display_data", "update_display_data"):
+            text = msg["content"]["data"].get("text/plain", "")
+            if text.startswith("step "):
+                tqdm.write(f"    {text}")
+                sys.stdout.flush()
+        return super().process_message(msg, cell, cell_index)
+
+
+class _Engine(NBClientEngine):
+    """papermill's own engine with our client, leaving no kernel behind."""
+
     @classmethod
-    def execute_managed_notebook(cls, nb_man, kernel_name, progress=None, **kwargs):
-        """See papermill's Engine; `progress` is the one addition."""
-        start, complete = nb_man.cell_start, nb_man.cell_complete
-
-        def cell_start(cell, cell_index=None, **more):
-            progress.start(cell_index, cell)
-            start(cell, cell_index, **more)
-
-        def cell_complete(cell, cell_index=None, **more):
-            complete(cell, cell_index, **more)
-            progress.complete()
-
-        nb_man.cell_start, nb_man.cell_complete = cell_start, cell_complete
-        # with the cell of parameters that papermill has put in
-        progress.headings = _headings(nb_man.nb)
+    def execute_managed_notebook(cls, nb_man, kernel_name, **kwargs):
+        """See papermill's Engine."""
         client = _Client(
             nb_man,
             kernel_name=kernel_name,
             log=logging.getLogger("papermill"),
-            stdout_file=progress,
             # its notices would land in the middle of the progress
             extra_arguments=["--IPKernelApp.log_level=50"],
         )
@@ -465,131 +431,45 @@ class _ProgressEngine(NBClientEngine):
                 client._cleanup_kernel()
 
 
-papermill_engines.register("progress", _ProgressEngine)
-
-
-class _Client(PapermillNotebookClient):
-    """papermill's own client, which also passes on the line of a training step: it is displayed,
-    each in place of the last.
-    """
-
-    def process_message(self, msg, cell, cell_index):
-        """See nbclient's NotebookClient."""
-        if msg["msg_type"] in ("display_data", "update_display_data"):
-            text = msg["content"]["data"].get("text/plain", "")
-            if text.startswith("step "):
-                self.stdout_file.write(f"{text}\n")
-        return super().process_message(msg, cell, cell_index)
-
-
-class _Progress:
-    """One line that says which notebook, which cell, how long; on a terminal it is redrawn in
-    place.
-
-    Also stands in as the file that papermill copies the cells' standard output to, to show its last
-    line live.
-    """
-
-    def __init__(self, title: str):
-        self.title = title
-        self.headings: list[str] = []
-        self.live = sys.stdout.isatty()
-        self.began = self.cell_began = time.monotonic()
-        self.where = ""
-        if not self.live:
-            print(f"{title} …", flush=True)
-
-    def start(self, index: int, cell) -> None:
-        """A cell starts; index counts from 0."""
-        self.cell_began = time.monotonic()
-        self.where = f"cell {index + 1}/{len(self.headings)}  {self.headings[index]}"
-        self._draw("")
-
-    def write(self, text: str) -> None:
-        """Standard output of the running cell."""
-        lines = [line for line in text.splitlines() if line.strip()]
-        if lines and self.live:
-            self._draw(lines[-1])
-        elif lines and lines[-1].startswith("step "):
-            print(f"    {lines[-1]}", flush=True)
-
-    def flush(self) -> None:
-        """Nothing is held back; papermill calls this on any file."""
-
-    def complete(self) -> None:
-        """The running cell is done."""
-        seconds = time.monotonic() - self.cell_began
-        if not self.live and seconds > _SLOW_CELL:
-            print(f"    {self.where}  {seconds:.0f} s", flush=True)
-
-    def close(self, outcome: str) -> None:
-        """The notebook is done."""
-        line = f"{self.title:<28}{outcome}  {time.monotonic() - self.began:5.1f} s"
-        print(f"\r\x1b[K{line}" if self.live else line, flush=True)
-
-    def _draw(self, output: str) -> None:
-        if self.live:
-            text = f"{self.title}  {self.where}  {time.monotonic() - self.began:.0f} s  {output}"
-            print(f"\r\x1b[K{text[:118]}", end="", flush=True)
-
-
-def _headings(notebook) -> list[str]:
-    """For each cell the last Markdown heading above it."""
-    headings, current = [], ""
-    for cell in notebook.cells:
-        if cell.cell_type == "markdown":
-            titles = [
-                line.lstrip("# ").strip()
-                for line in cell.source.splitlines()
-                if line.startswith("#")
-            ]
-            current = titles[-1] if titles else current
-        headings.append(current)
-    return headings
+papermill_engines.register("helpers", _Engine)
 
 
 def _execute(path: Path, run: Run, parameters: dict, in_place: bool) -> bool:
     """Execute one notebook; whether it went through. The executed copy is saved cell by cell."""
-    copy = run.path(f"notebooks/{path.name}")
-    progress = _Progress(path.stem)
+    copy, began, outcome = run.path(f"notebooks/{path.name}"), time.monotonic(), "interrupted"
     logging.getLogger("papermill").setLevel(logging.ERROR)
+    print(f"{path.stem} …", flush=True)
     try:
         papermill.execute_notebook(
             _literal(path),
             _literal(copy),
             parameters={} if in_place else parameters,
-            engine_name="progress",
-            progress_bar=False,
+            engine_name="helpers",
+            # on a terminal alone, as disable=None means
+            progress_bar={"desc": path.stem, "leave": False, "disable": None},
             cwd=str(path.parent),
-            progress=progress,
         )
+        outcome = "done"
     except PapermillExecutionError as error:
-        progress.close("failed")
+        outcome = "failed"
         print(
-            f"\n{path.name}, cell {error.cell_index + 1}: {error.ename}: {error.evalue}",
-            file=sys.stderr,
-        )
-        print(
+            f"\n{path.name}, cell {error.cell_index + 1}: {error.ename}: {error.evalue}\n"
             f"The whole traceback is in {run.show(f'notebooks/{path.name}')}; what was saved "
             "before is as it was.",
             file=sys.stderr,
         )
-        return False
     except DeadKernelError:
-        progress.close("died")
+        outcome = "died"
         print(
             f"\n{path.name}: the kernel died, most often because memory ran out. Try smaller "
             "settings.",
             file=sys.stderr,
         )
-        return False
-    except KeyboardInterrupt:
-        progress.close("interrupted")
-        raise
-    progress.close("done")
-    if in_place:
+    finally:
+        print(f"{path.stem:<28}{outcome}  {time.monotonic() - began:5.1f} s", flush=True)
+    if in_place and outcome == "done":
         _write_back(copy, path)
-    return True
+    return outcome == "done"
 
 
 def _write_back(executed: Path, notebook: Path) -> None:

@@ -145,19 +145,16 @@ def _notebooks(run: Run, only: str | None) -> list[str]:
 
 
 def _execute(again: Run, numbers: list[str], given: dict, data_seed: int, seed: int) -> int:
-    """The exit code of the notebooks, 01 by itself where its data were drawn with another seed than
-    the training's.
+    """The exit code of the notebooks, 01 by itself: its data may have been drawn with another seed
+    than the training's.
     """
-    if data_seed == seed:
-        return pipeline.execute(again.name, numbers, given)
-    first, others = ["01"], [number for number in numbers if number != "01"]
-    known = pipeline.defaults(first)
-    of_first = {name: value for name, value in given.items() if name in known}
-    if code := pipeline.execute(again.name, first, of_first | {"seed": data_seed}):
-        return code
-    known = pipeline.defaults(others)
-    of_others = {name: value for name, value in given.items() if name in known}
-    return pipeline.execute(again.name, others, of_others | {"seed": seed})
+    others = [number for number in numbers if number != "01"]
+    for part, its_seed in ((["01"], data_seed), (others, seed)):
+        known = pipeline.defaults(part)
+        values = {name: value for name, value in given.items() if name in known}
+        if code := pipeline.execute(again.name, part, values | {"seed": its_seed}):
+            return code
+    return 0
 
 
 # --- Comparing ------------------------------------------------------------------------------------
