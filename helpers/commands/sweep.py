@@ -8,6 +8,7 @@ off what each was asked for, not off its name.
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import math
 import shlex
@@ -359,3 +360,58 @@ def _cell(value: float, low: float, high: float) -> str:
     if math.isnan(value):
         return ""
     return f"{value:.4g}" + ("" if math.isnan(low) else f" ({low:.3g} to {high:.3g})")
+
+
+# --- The command ----------------------------------------------------------------------------------
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What `sweep` takes."""
+    parser.add_argument(
+        "--grid",
+        required=True,
+        metavar="FILE",
+        help="a YAML file, e.g. benchmarks/grids/knobs.yaml",
+    )
+    parser.add_argument(
+        "--jobs", type=int, default=1, metavar="N", help="runs at a time (default: 1)"
+    )
+    parser.add_argument("--on", choices=["ray"], help="run on a Ray cluster instead, a task a run")
+    parser.add_argument(
+        "--address",
+        metavar="HOST:PORT",
+        help="of that cluster (default: auto, the one this machine is in)",
+    )
+    instead = parser.add_mutually_exclusive_group()
+    instead.add_argument(
+        "--emit",
+        choices=["commands"],
+        help="run nothing, and print a command line a run, for a cluster",
+    )
+    instead.add_argument(
+        "--collect",
+        action="store_true",
+        help="run nothing, and make the table of what has finished",
+    )
+    instead.add_argument(
+        "--dry-run", action="store_true", help="check the grid and say what would be run"
+    )
+    parser.add_argument(
+        "--yes",
+        action="store_true",
+        help="run more than 10,000 points and seeds, if that many are meant",
+    )
+
+
+def main(parsed: argparse.Namespace) -> int:
+    """Sweep, or print and collect what another machine runs; the exit code."""
+    grid = Path(parsed.grid)
+    if parsed.address and not parsed.on:
+        raise ValueError(f"--address {parsed.address} is for --on ray: give both.")
+    if parsed.emit or parsed.collect:
+        if parsed.on or parsed.jobs != 1:
+            raise ValueError("--emit and --collect run nothing: leave --on and --jobs out.")
+        return (emit if parsed.emit else collect)(grid, parsed.yes)
+    return sweep(
+        grid, parsed.jobs, parsed.dry_run, parsed.yes, parsed.on, parsed.address or "auto"
+    )

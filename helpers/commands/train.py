@@ -9,6 +9,7 @@ alone prints, tracks and writes the run folder (but for one file a rank in each 
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import json
 import linecache
@@ -205,3 +206,55 @@ def _tell(error: BaseException, what: str, run: Run | None = None) -> int:
             told = {"message": message, "extraInfo": {"timestamp": str(int(time.time()))}}
             Path(report).write_text(json.dumps({"message": told}), encoding="utf-8")
     return 2 if isinstance(error, (ValueError, OSError)) else 1
+
+
+# --- The command ----------------------------------------------------------------------------------
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What `train` takes."""
+    parser.add_argument(
+        "--run", metavar="NAME", help="the run that 01 has prepared (default: demo)"
+    )
+    # torchrun takes `--run` for an abbreviation of its own `--run-path`, wherever it stands.
+    parser.add_argument(
+        "name", nargs="?", metavar="NAME", help="the same, as torchrun lets it through"
+    )
+    arguments.add_parameters(
+        parser, "a parameter of notebook 03, e.g. -p max_steps=20; may be repeated"
+    )
+    parser.add_argument(
+        "--vllm-server", metavar="URL", help="let `trl vllm-serve` sample, at http://HOST:PORT"
+    )
+    parser.add_argument(
+        "--processes",
+        type=int,
+        metavar="N",
+        help="refuse to train with another number of processes",
+    )
+    parser.add_argument(
+        "--resume",
+        action="store_true",
+        help="go on with an interrupted training, with the parameters it had",
+    )
+    parser.add_argument(
+        "--fresh",
+        action="store_true",
+        help="start anew where an interrupted training would be given up",
+    )
+
+
+def main(parsed: argparse.Namespace) -> int:
+    """Train; the exit code."""
+    given = list(parsed.parameters)
+    if parsed.vllm_server:
+        given.append(f"vllm_server={parsed.vllm_server}")
+    if parsed.resume and (given or parsed.fresh):
+        raise ValueError(
+            "--resume takes up what was asked for last time; give no parameter and no --fresh "
+            "beside it."
+        )
+    if parsed.run and parsed.name:
+        raise ValueError(f"name one run: {parsed.run!r} or {parsed.name!r}.")
+    run = parsed.run or parsed.name or "demo"
+    return train(run, given, parsed.fresh, parsed.resume, parsed.processes)
