@@ -23,7 +23,7 @@ from helpers import PROJECT, presets
 from helpers.commands import arguments
 from helpers.data.files import shortened
 from helpers.data.sources import check_columns, check_source
-from helpers.environment import pairs_that_disagree, this_machine
+from helpers.environment import this_machine
 from helpers.rewards.answers import kinds
 from helpers.runs import LESSONS, Run, atomic_write, check_seed, held
 from helpers.tags import TagFormat
@@ -299,14 +299,8 @@ def _refuse_impossible(
     server.check(given.get("vllm_server"), settings, machine)
     # 02 loads no model for stored completions
     loading = {"03", "05"} if "completions" in given else {"02", "03", "05"}
-    if not numbers & loading:
-        return
-    memory.check(presets.check_machine(settings, machine), machine)
-    if settings.needs_gb and (disagree := pairs_that_disagree(machine)):
-        raise ValueError(
-            f"{' '.join(disagree)} Correct it with `python -m helpers install`, or take "
-            "`--preset pocket`."
-        )
+    if numbers & loading:
+        memory.check(presets.check_machine(settings, machine), machine)
 
 
 def check_parameters(given: dict, run: str | None = None, backend: str = "unsloth") -> None:

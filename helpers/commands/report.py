@@ -25,7 +25,6 @@ from helpers.metrics import plots
 from helpers.metrics.diagnosis import diagnose
 from helpers.metrics.history import first_and_last, read_metrics, reward_names
 from helpers.runs import Run, atomic_write
-from helpers.shapes import SHAPES, TOLD
 
 PARTS = (  # what the page is made of
     "data_report.json",
@@ -129,13 +128,13 @@ def read(run: Run) -> Facts:
     """
     if not any((run.folder / part).exists() for part in PARTS):
         run.require("data_report.json")
-    manifest = run.manifest and run.read_object("manifest.json", TOLD)  # both shapes
+    manifest = run.manifest
     if "training" in manifest:
         run.section("training")  # refuses a training on other data
     absent = {part: why for part in PARTS if (why := _why_absent(run, part))}
 
     def content(part: str) -> dict:
-        return {} if part in absent else run.read_object(part, SHAPES[part])
+        return {} if part in absent else run.read_object(part)
 
     history = completions = None
     if "metrics.csv" not in absent:
