@@ -412,6 +412,4 @@ def main(parsed: argparse.Namespace) -> int:
         if parsed.on or parsed.jobs != 1:
             raise ValueError("--emit and --collect run nothing: leave --on and --jobs out.")
         return (emit if parsed.emit else collect)(grid, parsed.yes)
-    return sweep(
-        grid, parsed.jobs, parsed.dry_run, parsed.yes, parsed.on, parsed.address or "auto"
-    )
+    return sweep(grid, parsed.jobs, parsed.dry_run, parsed.yes, parsed.on, parsed.address or "auto")

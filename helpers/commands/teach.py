@@ -63,9 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "instructor: with solutions, hidden tests, points, notes and outputs; the source of an "
         "assignment of nbgrader's."
     )
-    parser.add_argument(
-        "--edition", required=True, choices=EDITIONS, help="which one, see above"
-    )
+    parser.add_argument("--edition", required=True, choices=EDITIONS, help="which one, see above")
     parser.add_argument(
         "--to", required=True, metavar="FOLDER", help="where to: a new or an empty folder"
     )

@@ -74,7 +74,7 @@ def right(small) -> dict[str, str]:
         notebook = nbformat.read(path, as_version=4)
         answers = [
             cell.source
-            for cell in teach.solutions(notebook).cells
+            for cell in teach.made_for("solutions", notebook).cells
             if "exercise" in cell.metadata.get("tags", [])
         ]
         found |= dict(

@@ -149,13 +149,6 @@ def test_without_two_measurements_nothing_is_concluded(evaluation, holds):
     )
 
 
-def test_an_evaluation_that_was_not_finished_is_told_from_the_comparison():
-    (said,) = told({}, {"sampled": compared()})
-    assert (
-        "on 512 held-out questions from 32.6 % (28.7 to 36.8) to 95.7 % (93.6 to 97.1)" in said[1]
-    )
-
-
 def test_a_greedy_loss_is_told_beside_a_sampled_gain():
     said = told(PAIR | {"trained": entry(490) | {"greedy": proportion(90)}})
     assert [severity for severity, _ in said] == ["good", "critical"] and said[1][1].startswith(
@@ -414,15 +407,10 @@ def test_data_prepared_anew_after_the_training_are_refused(run):
         report.write(run)
 
 
-@pytest.mark.parametrize(
-    "part", ["data_report.json", "evaluation.json", "comparison.json", "reward_report.json"]
-)
-@pytest.mark.parametrize("content", ["{", "[]"])
-def test_a_damaged_file_is_named(run, part, content):
-    (run.folder / part).write_text(content)
-    with pytest.raises(
-        ValueError, match=f"{part} is damaged .* Rerun notebook {run.notebook_of(part)}"
-    ):
+@pytest.mark.parametrize("part", ["data_report.json", "evaluation.json", "reward_report.json"])
+def test_a_damaged_file_is_named(run, part):
+    (run.folder / part).write_text("{")
+    with pytest.raises(ValueError, match=f"{part} is damaged"):
         report.write(run)
 
 

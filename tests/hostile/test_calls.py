@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from helpers.commands import checks
+from helpers.commands import pipeline
 from helpers.commands.grid import read_grid
 from helpers.data.files import regular_file
 from helpers.data.tasks import load_task, save
@@ -340,7 +340,7 @@ def test_a_parameter_is_refused_before_the_first_notebook(here, monkeypatch, giv
         for name, value in given.items()
     }
     with pytest.raises((ValueError, FileNotFoundError)) as error:
-        checks.check(given, run="mine")
+        pipeline.check_parameters(given, run="mine")
     assert said in str(error.value) and len(str(error.value)) < 800
 
 
@@ -354,7 +354,7 @@ def test_good_parameters_pass(monkeypatch):
         "compare": [],
         "cases": None,
     }
-    checks.check(
+    pipeline.check_parameters(
         good | {"source": "arithmetic/sums", "judge": "helpers.rewards:format_reward"}, run="mine"
     )
     check_wishes("unsloth", this_machine(), merge="adapter")
