@@ -155,5 +155,5 @@ def test_a_file_without_questions_is_refused_before_the_model_loads(
 def test_the_output_is_json_lines_and_the_model_must_be_there(run, questions, tmp_path):
     with pytest.raises(ValueError, match=r"name a \.jsonl file"):
         generate.answer_file(run, questions, tmp_path / "o.csv")
-    with pytest.raises(FileNotFoundError, match="other/merged is not there. Run notebook 05"):
+    with pytest.raises(FileNotFoundError, match=r"other/merged is not there\. Run notebook 05"):
         generate.answer_file(Run("other"), questions, tmp_path / "o.jsonl")
