@@ -5,14 +5,13 @@ replaces a broken one.
 import hashlib
 import json
 import re
-import subprocess
 import tarfile
 
 import pytest
 
 from helpers import PROJECT
 from helpers.commands import arguments, checkpoint, pipeline
-from helpers.runs import FILES, Run, held, written_by
+from helpers.runs import FILES, Run, written_by
 
 SECTIONS = {"02": {"data", "rewards"}, "03": {"data", "rewards", "training"}}
 A_PATH = re.compile(
@@ -215,28 +214,6 @@ def test_a_disk_without_room_leaves_the_run_as_it_was(cli):
 def test_only_a_notebook_of_the_pipeline_can_be_named(cli, last):
     code, _, err = cli("checkpoint", "--run", "mine", "--from-demo", last)
     assert code == 2 and "--" in err and not Run("mine").folder.exists()
-
-
-def test_a_run_that_another_process_holds_is_left_alone(cli, python):
-    run = Run("mine")
-    run.path("own.txt").write_text("!")
-    code = "import sys; from helpers.runs import Run, held\n"
-    code += "with held(Run('mine').folder, 'x'): print(1, flush=True); sys.stdin.read()"
-    other = subprocess.Popen(
-        [python, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=PROJECT
-    )
-    try:
-        assert other.stdout.readline()
-        code, _, err = cli("checkpoint", "--run", "mine", "--from-demo", "03")
-        assert (
-            code == 2
-            and "is being executed by process" in err
-            and (run.folder / "own.txt").is_file()
-        )
-    finally:
-        other.communicate()
-    with held(run.folder, "free"):
-        pass
 
 
 # --- Damage, and making it ------------------------------------------------------------------------

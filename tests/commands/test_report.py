@@ -401,12 +401,6 @@ def test_an_empty_run_is_refused_with_the_notebook_to_run(machine):
     assert not Run("nobody").folder.exists()
 
 
-def test_data_prepared_anew_after_the_training_are_refused(run):
-    change(run, "manifest.json", lambda m: m["data"].update(fingerprint="another"))
-    with pytest.raises(ValueError, match="trained on other data"):
-        report.write(run)
-
-
 @pytest.mark.parametrize("part", ["data_report.json", "evaluation.json", "reward_report.json"])
 def test_a_damaged_file_is_named(run, part):
     (run.folder / part).write_text("{")
@@ -459,13 +453,6 @@ def test_what_differs_between_the_notebooks_is_told(run):
 
 
 # --- In a browser ---------------------------------------------------------------------------------
-
-
-@in_a_browser
-def test_a_fault_of_a_page_is_seen_on_the_console(tmp_path):
-    (tmp_path / "faulty.html").write_text("<script>nothing.there()</script>")
-    _, console = browse(tmp_path / "faulty.html", tmp_path / "profile", "--dump-dom")
-    assert any("nothing is not defined" in line for line in console)
 
 
 @pytest.mark.slow
