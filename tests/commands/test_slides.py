@@ -116,25 +116,35 @@ MEASURE = """<script>const measure = () => {
     Reveal.slide(number);
     while (Reveal.availableFragments().next) Reveal.nextFragment();
     const page = slide.getBoundingClientRect(), scale = page.width / 1280;
-    const boxes = [...slide.querySelectorAll("*")].filter(e => e.checkVisibility() && e.offsetHeight).map(element => {
+    const all = [...slide.querySelectorAll("*")];
+    const boxes = all.filter(e => e.checkVisibility() && e.offsetHeight).map(element => {
       const box = element.getBoundingClientRect();
-      return [box.left - page.left, box.top - page.top, box.right - page.left, box.bottom - page.top].map(n => n / scale);
+      const corners = [box.left - page.left, box.top - page.top];
+      corners.push(box.right - page.left, box.bottom - page.top);
+      return corners.map(n => n / scale);
     });
-    const texts = [...slide.querySelectorAll("*")].filter(e => [...e.childNodes].some(n => n.nodeType === 3 && n.data.trim()));
-    const [left, top, right, bottom] = [0, 1, 2, 3].map(i => (i < 2 ? Math.min : Math.max)(...boxes.map(box => box[i])));
+    const isText = n => n.nodeType === 3 && n.data.trim();
+    const texts = all.filter(e => [...e.childNodes].some(isText));
+    const [left, top, right, bottom] =
+      [0, 1, 2, 3].map(i => (i < 2 ? Math.min : Math.max)(...boxes.map(box => box[i])));
     const title = slide.querySelector("h1, h2, h3").getBoundingClientRect();
     const seen = slide.contains(document.elementFromPoint(title.left + 40, title.bottom - 10));
-    const beside = slide.dataset.figure === "beside" && slide.querySelector("img")?.getBoundingClientRect();
-    const words = [...slide.querySelectorAll("h2, h3, p, li")].map(element => element.getBoundingClientRect().left);
-    return {seen, covered: beside && Math.min(...words) < beside.right, tall: beside ? beside.height / scale : null,
+    const pictures = [...slide.querySelectorAll("img")];
+    const beside = slide.dataset.figure === "beside" && pictures[0]?.getBoundingClientRect();
+    const words = [...slide.querySelectorAll("h2, h3, p, li")];
+    const lefts = words.map(element => element.getBoundingClientRect().left);
+    const wide = [...slide.querySelectorAll("pre, table, div")];
+    return {seen, covered: beside && Math.min(...lefts) < beside.right,
+      tall: beside ? beside.height / scale : null,
       text: slide.innerText.slice(0, 60), left, top, right, bottom, width: page.width / scale,
       height: page.height / scale,
       words: [...slide.querySelectorAll("p, li")].map(e => e.innerText).join(" ").split(" ").length,
       smallest: Math.min(...texts.map(e => parseFloat(getComputedStyle(e).fontSize))),
-      clipped: [...slide.querySelectorAll("pre, table, div")].filter(e => e.scrollWidth > e.clientWidth + 1).length,
-      pictures: [...slide.querySelectorAll("img")].map(e => [e.complete && e.naturalWidth > 0, e.alt.length > 9])};
+      clipped: wide.filter(e => e.scrollWidth > e.clientWidth + 1).length,
+      pictures: pictures.map(e => [e.complete && e.naturalWidth > 0, e.alt.length > 9])};
   });
-  const asked = performance.getEntriesByType("resource").map(entry => entry.name).filter(name => !name.startsWith("data:"));
+  const asked = performance.getEntriesByType("resource").map(entry => entry.name)
+    .filter(name => !name.startsWith("data:"));
   document.body.insertAdjacentHTML("beforeend", "<pre id='measured'></pre>");
   document.getElementById("measured").textContent = JSON.stringify({found, asked});
 };

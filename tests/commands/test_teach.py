@@ -102,10 +102,9 @@ def test_nothing_of_a_solution_or_a_hidden_test_and_no_output_reaches_a_student(
     told = {line.strip() for cell in made.cells for line in cell.source.splitlines()}
     # said in the open elsewhere
     open_ = {line.strip() for cell in committed.cells for line in _left_open(cell).splitlines()}
-    hidden = "".join(
-        region(cell.source, kind) for kind, tag in (("SOLUTION", "solution"), ("HIDDEN TESTS", "check"))
-        for cell in tagged(committed, tag)
-    )  # fmt: skip
+    hidden = ""
+    for kind, tag in (("SOLUTION", "solution"), ("HIDDEN TESTS", "check")):
+        hidden += "".join(region(cell.source, kind) for cell in tagged(committed, tag))
     secret = {line.strip() for line in hidden.splitlines() if len(line.strip()) > 12} - open_
     assert len(secret) > 5 and not secret & told
 
