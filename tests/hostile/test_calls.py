@@ -75,7 +75,7 @@ COMMANDS = [
     (["run", "--only", "03", "--preset", "pocket"], "--preset is notebook 01's to set"),
     (["doctor", "--preset", "x"], "preset 'x' is not known"),
     (["doctor", "-p", "max_completion_length=-1"], "max_completion_length=-1 must be at least 1"),
-    (["doctor", "-p", "compare=[]"], "is a parameter of a notebook and not a setting"),
+    (["doctor", "-p", "compare=[]"], "no preset has a setting 'compare'"),
     (["doctor", "-p", "nonsense=1"], "nonsense"),
     (["reproduce", "--run", "never"], "never"),
     (["compare", "a"], "name two or more different runs"),
@@ -90,67 +90,6 @@ COMMANDS = [
     (["sweep", "--grid", "x" * 10_000], "there can be no such file"),
     (["sweep", "--grid", "{here}/q.jsonl/grid.yaml"], "there can be no such file"),
     (["sweep", "--grid", "{here}/pipe.csv"], "is a pipe or a device"),
-    (
-        ["generate", "--input", "{here}/q.jsonl", "--output", "{here}/q.jsonl"],
-        "is the input itself",
-    ),
-    (
-        ["generate", "--input", "{here}/q.jsonl", "--output", "{here}/link.jsonl"],
-        "is the input itself",
-    ),
-    (
-        ["generate", "--input", "{here}/q.jsonl", "--output", "{here}/dir.jsonl"],
-        "is a folder; name a file",
-    ),
-    (
-        ["generate", "--input", "{here}/q.jsonl", "--output", "x" * 10_000 + ".jsonl"],
-        "there can be no such file",
-    ),
-    (
-        [
-            "generate",
-            "--input",
-            "{here}/q.jsonl",
-            "--output",
-            "{here}/a.jsonl",
-            "--temperature",
-            "nan",
-        ],
-        "--temperature nan",
-    ),
-    (
-        [
-            "generate",
-            "--input",
-            "{here}/q.jsonl",
-            "--output",
-            "{here}/a.jsonl",
-            "--temperature",
-            "-1",
-        ],
-        "--temperature -1",
-    ),
-    (
-        [
-            "generate",
-            "--input",
-            "{here}/q.jsonl",
-            "--output",
-            "{here}/a.jsonl",
-            "--batch-size",
-            "0",
-        ],
-        "--batch-size 0",
-    ),
-    (
-        ["generate", "--input", "{here}/pipe.csv", "--output", "{here}/a.jsonl"],
-        "is a pipe or a device",
-    ),
-    (["generate", "--input", "{here}/dir.jsonl", "--output", "{here}/a.jsonl"], "is a folder"),
-    (
-        ["generate", "--input", "x" * 10_000 + ".csv", "--output", "{here}/a.jsonl"],
-        "there can be no such file",
-    ),
 ]
 
 
