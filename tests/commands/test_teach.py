@@ -185,7 +185,7 @@ def test_a_figure_that_a_check_draws_is_seen_before_the_question_is_answered():
     (figure,) = [
         index
         for index, cell in enumerate(made.cells)
-        if "shown(plots.overlay(trainings)" in cell.source
+        if "plots.overlay(trainings)" in cell.source
     ]
     answer, check = graded(made)["betas"]
     assert figure < made.cells.index(answer) and made.cells[figure].outputs
