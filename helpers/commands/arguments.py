@@ -221,18 +221,3 @@ def set_training_aside(run: Run, chosen: list[str]) -> None:
         previous = run.folder / "checkpoints_previous"
         shutil.rmtree(previous, ignore_errors=True)
         os.replace(run.folder / _CHECKPOINTS, previous)
-
-
-def tell_replaced(run: Run, chosen: list[str], given: dict) -> None:
-    """Print what `--resume` would have taken up and this call replaces, if it asks for less or for
-    something else.
-    """
-    asked = last(run)
-    waiting = left(asked)
-    if not waiting or (set(waiting) <= set(chosen) and not changes(asked["parameters"], given)):
-        return
-    had = f" with {asked['parameters']}" if asked["parameters"] else ""
-    print(
-        f"note: run {run.name!r} was asked for {', '.join(asked['notebooks'])}{had} and did "
-        f"not finish {waiting[0]}. This call takes its place: --resume will go on with this one."
-    )

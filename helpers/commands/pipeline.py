@@ -192,7 +192,6 @@ def _run(
         else:
             usual = defaults([number for number in numbers if number in ("01", "03")])
             arguments.refuse_to_lose(folder, numbers, given, usual)
-        arguments.tell_replaced(folder, numbers, given)
         used = arguments.used(folder)
         call = {"parameters": given, "notebooks": numbers, "done": [], "used": used}
         return _execute_all(folder, paths, given, call, in_place, how or _execute)

@@ -266,20 +266,5 @@ def test_a_finished_training_is_replaced_without_a_word(cli, executed):
     run = interrupted(executed, cli, *SAME, max_steps=30)
     run.path("checkpoints/finished").touch()
     assert cli("run", "--run", "a", "--resume")[0] == 0
-    code, out, err = cli("run", "--run", "a", "--only", "03", "-p", "beta=0")
-    assert (code, err) == (0, "") and "note:" not in out
-
-
-@pytest.mark.parametrize(
-    ("call", "told"),
-    [(["--only", "04"], True), (["-p", "samples=4"], True), (["-p", "samples=2"], False)],
-)
-def test_what_resume_would_have_taken_up_is_told_before_it_is_replaced(cli, executed, call, told):
-    executed.outcomes["05"] = False
-    cli("run", "--run", "a", "-p", "samples=2")
-    code, out, _ = cli("run", "--run", "a", *call)
-    said = (
-        "note: run 'a' was asked for 01, 02, 03, 04, 05 with {'samples': 2} and did not finish "
-        "05. This call takes its place"
-    )
-    assert (said in out) == told and (code == 0) == (call[0] == "--only")
+    code, _, err = cli("run", "--run", "a", "--only", "03", "-p", "beta=0")
+    assert (code, err) == (0, "")
