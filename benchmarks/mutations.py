@@ -130,7 +130,7 @@ def _explains(node: ast.AST, file: str) -> bool:
     if isinstance(node, ast.If):
         return ast.unparse(node.test) in ("TYPE_CHECKING", "__name__ == '__main__'")
     if isinstance(node, ast.FunctionDef):
-        return file.endswith("__main__.py") and node.name.startswith(("_add_", "_parser"))
+        return "/commands/" in file and node.name == "add_arguments"
     return isinstance(node, ast.Raise | ast.Assert | ast.JoinedStr | ast.ExceptHandler)
 
 

@@ -55,8 +55,8 @@ def test_what_is_changed_and_what_only_refuses_or_explains():
 
 
 def test_the_command_line_s_declarations_stay():
-    source = "def _add_run(commands):\n    return commands + 1\n"
-    assert sites(source, "helpers/__main__.py") == [] and len(sites(source)) == 3
+    source = "def add_arguments(parser):\n    return parser + 1\n"
+    assert sites(source, "helpers/commands/run.py") == [] and len(sites(source)) == 3
 
 
 @pytest.mark.parametrize(

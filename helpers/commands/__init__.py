@@ -1,7 +1,6 @@
-"""Runs without a person: the notebooks through papermill, grids and sweeps of settings, a run done
-again.
+"""The commands of `python -m helpers`, one file for each: its arguments and its `main`.
 
-In: the name of a run, notebook numbers and parameters. Out: executed copies under
-`runs/<name>/notebooks/`, and `runs/sweeps/<grid>/`. Used by no notebook, but by the commands `run`,
-`train`, `sweep` and `reproduce`, which execute them.
+In: what is typed on the command line. Out: executed notebooks and their files under `runs/<name>/`,
+tables and figures under `runs/sweeps/<grid>/`, pages, editions and slides. `pipeline.py` executes
+the notebooks for `run`, `sweep` and `reproduce`; `arguments.py` reads what a run is asked for.
 """

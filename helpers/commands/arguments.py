@@ -6,6 +6,7 @@ Needs no installed package, so `doctor` can read parameters before the install.
 
 from __future__ import annotations
 
+import argparse
 import ast
 import difflib
 import json
@@ -23,6 +24,13 @@ _NUMBERS = re.compile(r"\s*[0-9]{1,2}\s*(,\s*[0-9]{1,2}\s*)*")
 _RENAMED = {"fast_inference": "engine", "use_vllm": "engine"}  # as Unsloth and TRL call it
 # this folder and the names in it are training.checkpoints', which would import torch
 _CHECKPOINTS = "checkpoints"
+
+
+def add_parameters(parser: argparse.ArgumentParser, what: str) -> None:
+    """The option `-p KEY=VALUE` of a command; see `parameters` for its texts."""
+    parser.add_argument(
+        "-p", dest="parameters", action="append", default=[], metavar="KEY=VALUE", help=what
+    )
 
 
 def numbers(only: str) -> list[str]:
@@ -64,44 +72,38 @@ def value(text: str) -> object:
     for read in (json.loads, ast.literal_eval):
         try:
             return read(text)
-        # all that literal_eval raises
-        except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
+        except (ValueError, SyntaxError, TypeError):
             continue
     return absolute(text)
 
 
 def absolute(text: str) -> str:
-    """A file, a function in a file (`file.py:function`) or a model's folder, named from where the
-    command was given.
-
-    The notebooks run in a folder of their own.
+    """A file, a function in a file (`file.py:function`) or a model's folder as an absolute path;
+    any other text as it is. The notebooks run in another folder than the command.
     """
     file, colon, function = text.rpartition(":") if ".py:" in text else (text, "", "")
     try:
-        here = Path(file)
-        return (
-            f"{here.resolve()}{colon}{function}"
-            if here.is_file() or (here / "config.json").is_file()
-            else text
-        )
-    except (OSError, ValueError):  # no path at all: a long question, for example
-        return text
+        if Path(file).is_file() or Path(file, "config.json").is_file():
+            return f"{Path(file).resolve()}{colon}{function}"
+    except OSError:  # too long for a name: a question, for example
+        pass
+    return text
 
 
-def refuse_unknown(given: Iterable[str], known: Iterable[str]) -> None:
-    """ValueError for the first parameter that is not among the known ones, with the one it may be
-    meant for.
+def refuse_unknown(
+    given: Iterable[str], known: Iterable[str], what: str = "no chosen notebook has a parameter"
+) -> None:
+    """ValueError for the first name that is not among the known ones, with the one it may be meant
+    for. what: how the sentence begins.
     """
     known = set(known)
     for name in given:
         if name not in known:
-            near = (
-                [_RENAMED[name]] if name in _RENAMED else difflib.get_close_matches(name, known, 1)
-            )
+            near = [_RENAMED[name]] if name in _RENAMED else []
+            near += difflib.get_close_matches(name, known, 1)
             hint = f"Did you mean {near[0]!r}? " if near else ""
             raise ValueError(
-                f"no chosen notebook has a parameter {name!r}. {hint}They take: "
-                f"{', '.join(sorted(known - {'run'}))}."
+                f"{what} {name!r}. {hint}They take: {', '.join(sorted(known - {'run'}))}."
             )
 
 
@@ -109,38 +111,28 @@ def refuse_unknown(given: Iterable[str], known: Iterable[str]) -> None:
 
 
 def last(run: Run) -> dict | None:
-    """What `run` was last asked for in this folder; None where nothing was, or the file cannot be
-    read.
+    """What `run` was last asked for in this folder; None where nothing was.
 
     `parameters`, `notebooks` and, of these, `done`: the last call, which `--resume` goes on with.
     `used`: for each notebook that has gone through, in this call or an earlier one, the parameters
     it had then.
     """
-    try:
-        asked = json.loads((run.folder / _ASKED).read_text(encoding="utf-8"))
-        found = {key: asked[key] for key in ("parameters", "notebooks", "done")}
-        used = asked.get("used")
-        # A file of an earlier version of the project has no `used`.
-        return found | {
-            "used": {number: found["parameters"] for number in found["done"]}
-            if used is None
-            else used
-        }
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    asked = run.read_object(_ASKED)
+    if not asked:
         return None
+    # a file of an earlier version of the project has no `used`
+    return {"used": dict.fromkeys(asked["done"], asked["parameters"])} | asked
 
 
 def asked_alike(run: Run, parameters: dict, notebooks: list[str]) -> dict | None:
-    """What `last` says, if it is these parameters and notebooks.
-
-    Compared as JSON, where True is not 1.
-    """
-    found, wanted = last(run), json.dumps([parameters, notebooks], sort_keys=True)
-    return (
-        found
-        if found and json.dumps([found["parameters"], found["notebooks"]], sort_keys=True) == wanted
-        else None
-    )
+    """What `last` says, if it is these parameters and notebooks."""
+    found = last(run)
+    if found and not changes(
+        {"parameters": found["parameters"], "notebooks": found["notebooks"]},
+        {"parameters": parameters, "notebooks": notebooks},
+    ):
+        return found
+    return None
 
 
 def write(run: Run, asked: dict) -> None:
@@ -168,20 +160,15 @@ def interrupted_training(run: Run) -> tuple[int, dict] | None:
     settings, seed and data.
     """
     folder = run.folder / _CHECKPOINTS
-    steps = [
-        path.parent.name.partition("-")[2]
-        for path in folder.glob("checkpoint-*/trainer_state.json")
-    ]
-    steps = [int(step) for step in steps if step.isdigit()]
+    states = folder.glob("checkpoint-*/trainer_state.json")
+    steps = [int(path.parent.name.partition("-")[2]) for path in states]
     if not steps or (folder / "finished").exists():
         return None
-    try:
-        started = json.loads((folder / "settings.json").read_text(encoding="utf-8"))
-        if started["data"] != run.manifest["data"]["fingerprint"]:
-            return None  # notebook 01 has prepared other data since
-        return max(steps), {key: started[key] for key in ("settings", "seed", "data")}
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
+    started = run.read_object(f"{_CHECKPOINTS}/settings.json")
+    data = run.manifest.get("data", {}).get("fingerprint")
+    if not started or started["data"] != data:
+        return None  # notebook 01 has prepared other data since
+    return max(steps), started
 
 
 def changes(before: dict, after: dict) -> list[str]:
@@ -192,39 +179,38 @@ def changes(before: dict, after: dict) -> list[str]:
     >>> changes({"beta": 0.1, "seed": 1}, {"beta": 0.2, "seed": 1})
     ['beta was 0.1 and would be 0.2']
     """
-    names = [
-        name
+    return [
+        f"{name} was {before.get(name)!r} and would be {after.get(name)!r}"
         for name in {**before, **after}
-        if json.dumps(before.get(name)) != json.dumps(after.get(name))
+        if json.dumps(before.get(name), sort_keys=True)
+        != json.dumps(after.get(name), sort_keys=True)
     ]
-    return [f"{name} was {before.get(name)!r} and would be {after.get(name)!r}" for name in names]
 
 
-def refuse_to_lose(run: Run, chosen: list[str], differences: list[str]) -> None:
-    """ValueError where a call would put an interrupted training out of reach, which is hours of
-    work.
+def refuse_to_lose(run: Run, chosen: list[str], given: dict, usual: dict) -> None:
+    """ValueError where a call would give up an interrupted training that `--resume` goes on with,
+    which is hours of work.
 
-    chosen: the numbers of the call's notebooks. differences: why its training, if it has one, would
-    not be the interrupted one.
+    chosen: the numbers of the call's notebooks. usual: what those of them that decide a training,
+    01 and 03, take, with the values they have where none is given.
     """
-    found, resumable = interrupted_training(run), "03" in left(last(run))
-    why = "; ".join(differences)
-    if found and not why and "03" not in chosen and resumable:
-        why = "`--resume` would go on with this call instead"
-    if not found or not why:
-        return
-    step, started = found
-    again = (
-        "`python -m helpers run --run "
-        f"{run.name}{' --resume`' if resumable else '` with the parameters it had'}"
+    asked, found = last(run), interrupted_training(run)
+    if not found or "03" not in left(asked):
+        return  # notebook 03 sets aside what it does not go on with
+    why = changes(
+        {name: asked["parameters"].get(name, value) for name, value in usual.items()},
+        {name: given.get(name, value) for name, value in usual.items()},
     )
-    raise ValueError(
-        f"run {run.name!r} has a training that was interrupted after step {step} of "
-        f"{started['settings'].get('max_steps')}, "
-        f"and this call would give it up: {why}. Go on with it by {again}, take another run name, "
-        "or give --fresh as well to "
-        "start anew."
-    )
+    if not why and "03" not in chosen:
+        why = ["`--resume` would go on with this call instead"]
+    if why:
+        step, started = found
+        raise ValueError(
+            f"run {run.name!r} has a training that was interrupted after step {step} of "
+            f"{started['settings']['max_steps']}, and this call would give it up: "
+            f"{'; '.join(why)}. Go on with it by `python -m helpers run --run {run.name} "
+            "--resume`, take another run name, or give --fresh as well to start anew."
+        )
 
 
 def set_training_aside(run: Run, chosen: list[str]) -> None:
@@ -235,18 +221,3 @@ def set_training_aside(run: Run, chosen: list[str]) -> None:
         previous = run.folder / "checkpoints_previous"
         shutil.rmtree(previous, ignore_errors=True)
         os.replace(run.folder / _CHECKPOINTS, previous)
-
-
-def tell_replaced(run: Run, chosen: list[str], given: dict) -> None:
-    """Print what `--resume` would have taken up and this call replaces, if it asks for less or for
-    something else.
-    """
-    asked = last(run)
-    waiting = left(asked)
-    if waiting and not (set(waiting) <= set(chosen) and not changes(asked["parameters"], given)):
-        had = f" with {asked['parameters']}" if asked["parameters"] else ""
-        print(
-            f"note: run {run.name!r} was asked for {', '.join(asked['notebooks'])}{had} and did "
-            f"not finish {waiting[0]}. "
-            "This call takes its place: --resume will go on with this one."
-        )

@@ -1,5 +1,5 @@
-"""The finished run that travels with the project: put in place for a late start, or in the place of
-a run that is broken.
+"""`python -m helpers checkpoint`: the finished run that comes with the project, put in place for a
+late start, or in the place of a run that is broken.
 
 `notebooks/data/demo.tar.xz` holds what notebooks 01 to 05 leave of the run `demo`, and a list of it
 with sizes and hashes. Left out is what nobody needs after the training: checkpoints and executed
@@ -8,14 +8,14 @@ copies. `make demo` makes it again.
 
 from __future__ import annotations
 
-import contextlib
+import argparse
 import hashlib
 import io
 import json
+import lzma
 import os
 import tarfile
 import tempfile
-from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -35,124 +35,106 @@ from helpers.runs import (
 
 ARCHIVE = PROJECT / "notebooks" / "data" / "demo.tar.xz"
 CONTENTS = "contents.json"
-# of the manifest
-_SECTIONS = {section: number for number, section in FILES.values()} | {"served": "05"}
 _HERE = b"@PROJECT@"  # in the archive, where a run names the folder of the project
 _NAMES_PATHS = (".json", ".md", ".csv")
 
 
-def fetch(name: str) -> int:
-    """Put the whole demo into a run folder where nothing is, and print what it brought. Returns 0.
-
-    ValueError where there is something, or the archive is damaged; FileNotFoundError without an
-    archive.
-    """
-    run = Run(name)
-    _check_free(run)
-    return _put(run, "05", _check_free)
-
-
-def _check_free(run: Run) -> None:
-    if not is_free(run.folder):
-        raise ValueError(
-            f"{run.show()} is there already, and was not touched. Take another name, such as "
-            "--run late, or set aside what is "
-            f"there and put the demo in its place: `python -m helpers checkpoint --run {run.name} "
-            "--from-demo 05`."
-        )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What `checkpoint` takes."""
+    parser.add_argument(
+        "--run", default="demo", metavar="NAME", help="the run to put it into (default: demo)"
+    )
+    which = parser.add_mutually_exclusive_group(required=True)
+    which.add_argument(
+        "--fetch-demo", action="store_true", help="put all of it in place, where no such run is"
+    )
+    which.add_argument(
+        "--from-demo",
+        metavar="NN",
+        help="what it leaves after notebook NN; what the run holds is set aside",
+    )
+    which.add_argument(
+        "--store-demo", action="store_true", help="pack the run as the demo (see `make demo`)"
+    )
 
 
-def mend(name: str, last: str) -> int:
-    """Make a run what the demo is after one of its notebooks, and print what it brought. Returns 0.
-
-    What the run holds is moved to `set_aside/<number>/` in it, whole: half of one run and half of
-    another would be neither.
-    last: the number of a notebook from 01 to 05. ValueError for another, and where the run cannot
-    be replaced: it is then as it was.
-    """
-    numbers = arguments.numbers(last)
-    if len(numbers) != 1 or numbers[0] not in PIPELINE:
-        raise ValueError(
-            f"--from-demo {last}: the demo is of notebooks 01 to 05. Name the last that you want "
-            "done, such as 03."
-        )
-    return _put(Run(name), numbers[0])
-
-
-def _put(run: Run, last: str, check: Callable[[Run], None] = lambda run: None) -> int:
-    """check: what must still hold once nobody else can write the run."""
-    numbers = [number for number in PIPELINE if number <= last]
-    stored = _read()  # what may fail comes first
-    chosen = {name: content for name, content in stored.items() if written_by(name) in numbers}
-    try:
-        with (
-            held(run.folder, f"run {run.name!r}"),
-            held(run.folder, f"the training of run {run.name!r}", TRAINING_LOCK),
-        ):
-            check(run)
-            before = _was(run)
-            with tempfile.TemporaryDirectory(dir=run.folder.parent, prefix=".demo-") as folder:
-                fresh = Run(run.name)
-                fresh.folder = Path(folder)
-                for name, content in chosen.items():
-                    fresh.path(name).write_bytes(content)
-                done = {
-                    "parameters": {},
-                    "notebooks": numbers,
-                    "done": numbers,
-                    "used": {number: {} for number in numbers},
-                }
-                arguments.write(fresh, done)
-                write_json(fresh.path("manifest.json"), _manifest(stored, run.name, numbers))
-                aside = run.set_aside()
-                for path in fresh.folder.iterdir():
-                    os.replace(path, run.folder / path.name)
-    except OSError as error:
-        raise ValueError(
-            f"the demo could not be put into {run.show()} ({error}). What the run held is there, "
-            "or in its set_aside/. Take "
-            "another name: `python -m helpers checkpoint --fetch-demo --run late`."
-        ) from None
-    _tell(run, chosen, numbers, before, aside)
+def main(parsed: argparse.Namespace) -> int:
+    """Fetch or store the demo; 0."""
+    if parsed.store_demo:
+        store(parsed.run)
+    else:
+        fetch(parsed.run, parsed.from_demo)
     return 0
 
 
-def _manifest(stored: dict[str, bytes], name: str, numbers: list[str]) -> dict:
+def fetch(name: str, last: str | None = None) -> None:
+    """Put the demo into a run folder, as it is after the notebook `last`, and print what it
+    brought.
+
+    last: a number from 01 to 05; what the run holds is then moved to `set_aside/<number>/` in it,
+    whole, because half of one run and half of another would be neither. None: all of the demo, and
+    ValueError where the run holds something. FileNotFoundError without an archive.
+    """
+    run, numbers = Run(name), list(PIPELINE)
+    if last is not None:
+        chosen = arguments.numbers(last)
+        if len(chosen) != 1 or chosen[0] not in PIPELINE:
+            raise ValueError(
+                f"--from-demo {last}: the demo is of notebooks 01 to 05. Name the last that you "
+                "want done, such as 03."
+            )
+        numbers = [number for number in PIPELINE if number <= chosen[0]]
+    stored = _read()
+    files = {path: content for path, content in stored.items() if written_by(path) in numbers}
+    manifest = _manifest(json.loads(stored["manifest.json"]), run.name, numbers)
+    with (
+        held(run.folder, f"run {run.name!r}"),
+        held(run.folder, f"the training of run {run.name!r}", TRAINING_LOCK),
+    ):
+        if last is None and not is_free(run.folder):
+            raise ValueError(
+                f"{run.show()} is there already, and was not touched. Take another name, such as "
+                "--run late, or set aside what is there and put the demo in its place: `python -m "
+                f"helpers checkpoint --run {run.name} --from-demo 05`."
+            )
+        # beside the run first: a full disk leaves it as it was
+        with tempfile.TemporaryDirectory(dir=run.folder.parent, prefix=".demo-") as folder:
+            fresh = Run(run.name)
+            fresh.folder = Path(folder)
+            for path, content in files.items():
+                fresh.path(path).write_bytes(content)
+            write_json(fresh.path("manifest.json"), manifest)
+            used = {number: {} for number in numbers}
+            arguments.write(
+                fresh, {"parameters": {}, "notebooks": numbers, "done": numbers, "used": used}
+            )
+            if aside := run.set_aside():
+                print(f"set aside, whole: {aside}")
+            for path in fresh.folder.iterdir():
+                os.replace(path, run.folder / path.name)
+    _tell(run, files, numbers)
+
+
+def _manifest(demo: dict, name: str, numbers: list[str]) -> dict:
     """The demo's manifest under a run's name, without the sections of later notebooks, and with
     when it was put there.
     """
-    manifest = json.loads(stored["manifest.json"])
-    kept = {
-        key: value for key, value in manifest.items() if _SECTIONS.get(key, numbers[0]) in numbers
-    }
-    # which a demo of an earlier version does not say
-    kept["data"] = {"notebook": "01"} | kept["data"]
+    writers = {section: number for number, section in FILES.values()} | {"served": "05"}
+    kept = {key: value for key, value in demo.items() if writers.get(key, "01") in numbers}
+    kept["data"] = {"notebook": "01"} | kept["data"]  # which the stored demo does not say
     put = datetime.now(UTC).isoformat(timespec="seconds")
-    return kept | {"name": name, "demo": manifest["demo"] | {"notebooks": numbers, "written": put}}
+    return kept | {"name": name, "demo": demo["demo"] | {"notebooks": numbers, "written": put}}
 
 
-def _was(run: Run) -> str:
-    """On what a run was trained, by its manifest; empty where that is not known."""
-    with contextlib.suppress(ValueError, KeyError, TypeError):
-        settings = run.manifest["data"]["settings"]
-        return f"{settings['model']} on {settings['source']}"
-    return ""
-
-
-def _tell(run: Run, chosen: dict[str, bytes], numbers: list[str], before: str, aside: str) -> None:
-    if aside:
-        print(f"set aside, whole: {aside}")
+def _tell(run: Run, files: dict[str, bytes], numbers: list[str]) -> None:
     print(f"{run.show()} is now the demo as notebook {numbers[-1]} left it:")
     for number in numbers:
-        files = [name for name in chosen if written_by(name) == number]
-        names = dict.fromkeys(name.partition("/")[0] + "/" * ("/" in name) for name in files)
-        size = sum(len(chosen[name]) for name in files)
+        of_it = [name for name in files if written_by(name) == number]
+        names = dict.fromkeys(name.partition("/")[0] + "/" * ("/" in name) for name in of_it)
+        size = sum(len(files[name]) for name in of_it)
         print(f"  {number}  {', '.join(names)}  ({size / 1000:,.0f} kB)")
-    now = _was(run)
-    if before and before != now:
-        print(f"note: the run was {before}; it is now {now}.")
-    following = [number for number in PIPELINE if number > numbers[-1]]
-    command = f"python -m helpers run --run {run.name} --only {','.join(following or ['06'])}"
+    following = [number for number in PIPELINE if number > numbers[-1]] or ["06"]
+    command = f"python -m helpers run --run {run.name} --only {','.join(following)}"
     print(
         f"It was trained at seed {run.manifest['data']['seed']}. Go on in Jupyter with run = "
         f"{run.name!r}, or by `{command}`."
@@ -166,77 +148,64 @@ def _read() -> dict[str, bytes]:
     """The files of the archive by name, checked against its list, with the folder of this project
     where they name one.
     """
-    if not ARCHIVE.is_file():
-        raise FileNotFoundError(
-            f"{_shown()} is not there: it comes with a clone of the project. `make demo` makes it "
-            "anew."
-        )
     files = {}
     try:
         with tarfile.open(ARCHIVE, "r:xz") as archive:
             listed = json.load(archive.extractfile(CONTENTS))["files"]
             for name, about in listed.items():
                 content = archive.extractfile(name).read()
-                if (
-                    len(content) != about["size"]
-                    or hashlib.sha256(content).hexdigest() != about["sha256"]
-                ):
-                    raise ValueError(f"{name} is not as listed")
-                files[name] = (
-                    content.replace(_HERE, _project()) if name.endswith(_NAMES_PATHS) else content
-                )
-    except Exception as error:  # those of tarfile, lzma and json: damaged bytes provoke any
+                if hashlib.sha256(content).hexdigest() != about["sha256"]:
+                    raise EOFError(f"{name} is not as listed")
+                if name.endswith(_NAMES_PATHS):
+                    content = content.replace(_HERE, _project())
+                files[name] = content
+    except (tarfile.TarError, lzma.LZMAError, EOFError) as error:
         raise ValueError(
-            f"{_shown()} is damaged ({error}). Get it again: `git checkout -- {_shown()}`."
+            f"{ARCHIVE.name} is damaged ({error}). Get it again: `git checkout -- "
+            "notebooks/data/demo.tar.xz`."
         ) from None
     return files
-
-
-def _shown() -> str:
-    return ARCHIVE.relative_to(PROJECT).as_posix()
 
 
 def _project() -> bytes:
     return json.dumps(PROJECT.as_posix(), ensure_ascii=False)[1:-1].encode()
 
 
-def store(name: str) -> int:
-    """Pack a finished run as the demo, and print its size. Returns 0.
+def store(name: str) -> None:
+    """Pack a finished run as the demo, and print its size.
 
     The same run gives the same bytes. ValueError where it is not notebooks 01 to 05 with the
     parameters they have, on the pocket model, or where a file names a folder of this machine.
     """
     run = Run(name)
-    asked = arguments.last(run) or {"used": {}}
-    used = {number: asked["used"].get(number) for number in PIPELINE}
+    used = arguments.used(run)
     settings = run.section("data")["settings"]
-    if any(parameters != {} for parameters in used.values()) or settings["name"] != "pocket":
+    if any(used.get(number) != {} for number in PIPELINE) or settings["name"] != "pocket":
         raise ValueError(
             f"{run.show()} is not what notebooks 01 to 05 make on the pocket model by themselves. "
             "`make demo` runs them so."
         )
     for part in FILES:
         run.require(part)
-    found = sorted(path for path in run.folder.rglob("*") if path.is_file())
-    names = {path.relative_to(run.folder).as_posix(): path for path in found}
-    files = {
-        name: _portable(name, path.read_bytes()) for name, path in names.items() if written_by(name)
-    }
+    files = {}
+    for path in sorted(path for path in run.folder.rglob("*") if path.is_file()):
+        relative = path.relative_to(run.folder).as_posix()
+        if written_by(relative):
+            files[relative] = _portable(relative, path.read_bytes())
     manifest = run.manifest | {
         "demo": {"what": "the run that travels with the project, put here by `checkpoint`"}
     }
     files["manifest.json"] = _portable("manifest.json", _bytes(manifest))
     listed = {
-        name: {"size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
-        for name, content in files.items()
+        path: {"size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+        for path, content in files.items()
     }
     with atomic_write(ARCHIVE) as temporary, tarfile.open(temporary, "w:xz", preset=9) as archive:
-        for name, content in ({CONTENTS: _bytes({"files": listed})} | files).items():
-            about = tarfile.TarInfo(name)  # with the time 0 and nobody's name
+        for path, content in ({CONTENTS: _bytes({"files": listed})} | files).items():
+            about = tarfile.TarInfo(path)  # with the time 0 and nobody's name
             about.size, about.mode = len(content), 0o644
             archive.addfile(about, io.BytesIO(content))
-    print(f"{_shown()}: {len(files)} files, {ARCHIVE.stat().st_size / 1e6:.1f} MB")
-    return 0
+    print(f"{ARCHIVE.name}: {len(files)} files, {ARCHIVE.stat().st_size / 1e6:.1f} MB")
 
 
 def _bytes(value: dict) -> bytes:
@@ -248,7 +217,8 @@ def _portable(name: str, content: bytes) -> bytes:
 
     ValueError where a folder of this machine is left in it.
     """
-    content = content.replace(_project(), _HERE) if name.endswith(_NAMES_PATHS) else content
+    if name.endswith(_NAMES_PATHS):
+        content = content.replace(_project(), _HERE)
     for folder in {str(PROJECT), str(Path.home()), tempfile.gettempdir()} - {"/"}:
         if folder.encode() + os.sep.encode() in content:
             raise ValueError(

@@ -1,161 +1,135 @@
-"""A file of questions answered by a run's merged model, resumably."""
+"""`python -m helpers generate`: a file of questions answered by a run's merged model, resumably."""
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 from dataclasses import replace
 from pathlib import Path
 
-from helpers.data.files import regular_file, shortened
+from helpers import environment
 from helpers.data.sources import Broken, file_rows
-from helpers.environment import this_machine, vllm_obstacle
 from helpers.presets import Preset, for_sampling
 from helpers.runs import Run
 from helpers.tags import TagFormat
 
 _BATCH = 64  # questions between two writes
-_HOTTEST = 10.0  # the highest temperature that a preset may have
 
 
-def answer_file(
-    run: Run,
-    source: Path,
-    target: Path,
-    *,
-    temperature: float = 0.0,
-    batch_size: int | None = None,
-    seed: int = 3407,
-    engine: str = "transformers",
-) -> int:
-    """Answer each `question` of a file with the run's merged model; returns how many answers were
-    written now.
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What `generate` takes."""
+    parser.add_argument(
+        "--run", default="demo", metavar="NAME", help="the run whose model answers (default: demo)"
+    )
+    parser.add_argument(
+        "--input",
+        required=True,
+        metavar="FILE",
+        help="a .jsonl, .csv or .parquet file with a column question",
+    )
+    parser.add_argument(
+        "--output",
+        required=True,
+        metavar="FILE",
+        help="a .jsonl file; what it holds already is not done again",
+    )
+    parser.add_argument(
+        "--engine",
+        default="transformers",
+        choices=["transformers", "vllm"],
+        help="what samples (default: transformers)",
+    )
+
+
+def main(parsed: argparse.Namespace) -> int:
+    """Answer the file; 0."""
+    environment.quiet()
+    written = answer_file(
+        Run(parsed.run), Path(parsed.input), Path(parsed.output), engine=parsed.engine
+    )
+    print(f"{written} answers written to {parsed.output}")
+    return 0
+
+
+def answer_file(run: Run, source: Path, target: Path, engine: str = "transformers") -> int:
+    """Answer each `question` of a file greedily with the run's merged model; returns how many
+    answers were written now.
 
     target: JSON lines, one for each question in the order of the file: the row's own columns,
     `completion` and `answer` (what the answer block holds, or null). Lines that are there already
     are kept and not done again, so a run that was interrupted goes on where it stopped. engine:
     "transformers" or "vllm". ValueError names what is wrong with either file.
     """
-    _check(source, target, temperature, batch_size)
+    if target.suffix.lower() != ".jsonl":
+        raise ValueError(
+            f"--output {target}: answers are written as JSON lines; name a .jsonl file."
+        )
     merged = run.require("merged")
     if why := run.outdated("merged"):
         print(f"note: {why}", file=sys.stderr)
-    training, data = run.section("training"), run.section("data")
     # Plain TRL or not, the merged model is the same; only with Unsloth can vLLM be had.
-    settings = for_sampling(
-        _needed(run, "manifest.json", training, "settings"), engine=engine, backend="unsloth"
-    )
-    if engine == "vllm" and (obstacle := vllm_obstacle(this_machine())):
+    trained = run.section("training")["settings"]
+    settings = for_sampling(trained, engine=engine, backend="unsloth")
+    machine = environment.this_machine()
+    if engine == "vllm" and (obstacle := environment.vllm_obstacle(machine)):
         raise ValueError(f"--engine vllm: {obstacle}.")
-    fmt = TagFormat.parse(_needed(run, "manifest.json", data, "tags"))
-    system = _needed(
-        run,
-        "data_report.json",
-        run.read_object("data_report.json"),
-        "system_prompt",
-    )
+    fmt = TagFormat.parse(run.section("data")["tags"])
+    system = run.read_object("data_report.json")["system_prompt"]
     rows = _questions(source)
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.open("ab").close()
-    except OSError as error:
-        raise ValueError(f"--output {target} cannot be written ({error.strerror}).") from None
     done = _done(target, rows)
     if done == len(rows):
         return 0
-    from helpers.training import vllm_cpu
     from helpers.training.policy import sample
 
-    settings = replace(settings, model=str(merged), load_in_4bit=False)
-    model, tokenizer = _loaded(run, settings)
-    if settings.engine == "vllm":
-        # Its context is fixed when it starts, so it is what the longest question needs.
-        texts = [
-            tokenizer.apply_chat_template(_prompt(system, str(row["question"])), tokenize=False)
-            for row in rows
-        ]
-        # what opens the answer
-        longest = max(len(tokenizer(text)["input_ids"]) for text in texts) + 8
-        needed = longest + settings.max_completion_length
-        vllm_cpu.attach(model, replace(settings, max_seq_length=max(settings.context, needed)))
-    limits = {
-        "max_new_tokens": settings.max_completion_length,
-        "temperature": temperature,
-        "batch_size": batch_size,
-    }
+    target.parent.mkdir(parents=True, exist_ok=True)
     with target.open("a", encoding="utf-8") as file:
+        prompts = [_prompt(system, str(row["question"])) for row in rows]
+        settings = replace(settings, model=str(merged), load_in_4bit=False)
+        model, tokenizer = _loaded(settings, prompts)
         for start in range(done, len(rows), _BATCH):
-            some = rows[start : start + _BATCH]
-            prompts = [_prompt(system, str(row["question"])) for row in some]
+            end = min(start + _BATCH, len(rows))
             groups = sample(
-                model.eval(), tokenizer, prompts, seed=seed + start, progress=False, **limits
+                model,
+                tokenizer,
+                prompts[start:end],
+                max_new_tokens=settings.max_completion_length,
+                temperature=0.0,
+                progress=False,
             )
-            for row, (text,) in zip(some, groups, strict=True):
-                file.write(
-                    json.dumps(
-                        row | {"completion": text, "answer": fmt.extract_answer(text)}, default=str
-                    )
-                    + "\n"
-                )
+            for row, (text,) in zip(rows[start:end], groups, strict=True):
+                answered = row | {"completion": text, "answer": fmt.extract_answer(text)}
+                file.write(json.dumps(answered, default=str) + "\n")
             file.flush()
-            print(f"{start + len(some)} of {len(rows)}", flush=True)
+            print(f"{end} of {len(rows)}", flush=True)
     return len(rows) - done
 
 
-def _check(source: Path, target: Path, temperature: float, batch_size: int | None) -> None:
-    if not 0 <= temperature <= _HOTTEST:  # false for nan too
-        raise ValueError(
-            f"--temperature {temperature}: give a number from 0, which is greedy decoding, to "
-            f"{_HOTTEST:g}."
-        )
-    if batch_size is not None and (type(batch_size) is not int or batch_size < 1):
-        raise ValueError(f"--batch-size {batch_size}: give an integer of at least 1.")
-    if target.suffix.lower() != ".jsonl":
-        raise ValueError(
-            f"--output {shortened(target)}: answers are written as JSON lines; name a .jsonl file."
-        )
-    regular_file(source)
-    try:
-        if target.exists():
-            regular_file(target)
-            if target.samefile(source):
-                raise ValueError(f"--output {target} is the input itself: name another file.")
-    except OSError as error:
-        raise ValueError(
-            f"--output {shortened(target)}: there can be no such file ({error.strerror})."
-        ) from None
-
-
-def _needed(run: Run, file: str, content: dict, name: str):
-    if name not in content:
-        raise ValueError(
-            f"{run.show(file)} is damaged: it has no {name}. Run the notebooks again: see `python "
-            "-m helpers run`."
-        )
-    return content[name]
-
-
-def _loaded(run: Run, settings: Preset):
+def _loaded(settings: Preset, prompts: list[list[dict]]) -> tuple:
+    """The merged model, ready to sample, and its tokenizer."""
     import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    from helpers.training import policy
+    from helpers.training import policy, vllm_cpu
 
-    on_gpu, merged = torch.cuda.is_available(), settings.model_path
-    try:
-        if on_gpu and settings.engine == "vllm":
-            return policy.load(settings)
+    on_gpu = torch.cuda.is_available()
+    if on_gpu and settings.engine == "vllm":
+        model, tokenizer = policy.load(settings)
+    else:
+        from transformers import AutoModelForCausalLM, AutoTokenizer
+
+        path = settings.model_path
+        tokenizer = AutoTokenizer.from_pretrained(path)
         model = AutoModelForCausalLM.from_pretrained(
-            merged, dtype="auto", device_map="cuda" if on_gpu else "cpu"
+            path, dtype="auto", device_map="cuda" if on_gpu else "cpu"
         )
-        return model, AutoTokenizer.from_pretrained(merged)
-    except Exception as error:  # whatever damaged files provoke in three libraries
-        said = f"{type(error).__name__}: {shortened(str(error).strip().partition(chr(10))[0], 200)}"
-        raise ValueError(
-            f"{run.show('merged')} cannot be loaded ({said}). Run notebook 05_merge_and_inference "
-            "again: "
-            f"`python -m helpers run --run {run.name} --only 05`."
-        ) from None
+    if settings.engine == "vllm":
+        # vLLM's context is fixed when it starts, so it is what the longest question needs.
+        texts = [tokenizer.apply_chat_template(prompt, tokenize=False) for prompt in prompts]
+        # 8: what opens the answer
+        longest = max(len(tokenizer(text)["input_ids"]) for text in texts) + 8
+        needed = longest + settings.max_completion_length
+        vllm_cpu.attach(model, replace(settings, max_seq_length=max(settings.context, needed)))
+    return model.eval(), tokenizer
 
 
 def _prompt(system: str, question: str) -> list[dict]:
@@ -166,12 +140,14 @@ def _prompt(system: str, question: str) -> list[dict]:
 def _questions(source: Path) -> list[dict]:
     rows = []
     for number, row in enumerate(file_rows(source), 1):
-        if isinstance(row, Broken) or not str(row.get("question") or "").strip():
-            what = (
-                f"{row.reason} ({row.where})" if isinstance(row, Broken) else "it has no question"
-            )
+        why = None
+        if isinstance(row, Broken):
+            why = f"{row.reason} ({row.where})"
+        elif not str(row.get("question") or "").strip():
+            why = "it has no question"
+        if why:
             raise ValueError(
-                f"{source}: row {number} cannot be answered: {what}. Every row needs a column "
+                f"{source}: row {number} cannot be answered: {why}. Every row needs a column "
                 "'question'."
             )
         rows.append(row)
@@ -183,44 +159,43 @@ def _questions(source: Path) -> list[dict]:
 def _done(target: Path, rows: list[dict]) -> int:
     """How many answers the target holds already; a last line of ours that was cut off is taken
     away, and nothing else.
+
+    ValueError for a line that answers another question than the input's.
     """
-    kept = []
-    lines = target.read_bytes().splitlines(keepends=True)
-    for line, row in zip(lines, rows, strict=False):
-        if not line.endswith(b"\n") or not _answers(line, row):
-            break
-        kept.append(line)
-    rest = b"".join(lines[len(kept) :])
-    if rest and (len(kept) == len(rows) or not _cut_off(rest, rows[len(kept)])):
+    lines = target.read_bytes().splitlines(keepends=True) if target.exists() else []
+    for number, line in enumerate(lines):
+        row = rows[number] if number < len(rows) else {}
+        if line.endswith(b"\n") and _answers(line, row):
+            continue
+        if number == len(lines) - 1 and not line.endswith(b"\n") and _begins(line, row):
+            target.write_bytes(b"".join(lines[:number]))
+            return number
         raise ValueError(
-            f"--output {target}: line {len(kept) + 1} does not answer question {len(kept) + 1} of "
-            "the input. It is of another "
-            "file, or was edited: name another output."
+            f"--output {target}: line {number + 1} does not answer question {number + 1} of the "
+            "input. It is of another file, or was edited: name another output."
         )
-    if rest:
-        target.write_bytes(b"".join(kept))
-    return len(kept)
+    return len(lines)
 
 
 def _answers(line: bytes, row: dict) -> bool:
     """Whether a whole line is an answer of ours to this row."""
     try:
         answered = json.loads(line)
-    except (ValueError, RecursionError):
+    except ValueError:
         return False
-    own = json.loads(json.dumps(row | {"completion": "", "answer": None}, default=str))
+    own = json.loads(json.dumps(row, default=str))
     return (
-        isinstance(answered, dict)
-        and answered.keys() == own.keys()
-        and isinstance(answered["completion"], str)
-        and all(answered[name] == own[name] for name in own.keys() - {"completion", "answer"})
+        bool(row)
+        and isinstance(answered, dict)
+        and isinstance(answered.get("completion"), str)
+        and all(answered.get(name) == own[name] for name in own.keys() - {"completion", "answer"})
     )
 
 
-def _cut_off(rest: bytes, row: dict) -> bool:
-    """Whether this is the beginning of the line that answers the row, as far as it does not depend
-    on the model.
+def _begins(line: bytes, row: dict) -> bool:
+    """Whether this is the beginning of the line that answers the row: of its first column, at
+    least.
     """
-    line = json.dumps(row | {"completion": ""}, default=str).encode()
-    known = line[: line.index(b'"completion": "') + len(b'"completion": "')]
-    return b"\n" not in rest and (known.startswith(rest) or rest.startswith(known))
+    written = json.dumps(row, default=str).encode()
+    first = written.index(b'": ') + 3 if row else 0
+    return bool(row) and written[:first].startswith(line[:first])

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
 import signal
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from functools import lru_cache
@@ -19,16 +17,19 @@ from nbclient.exceptions import DeadKernelError
 from papermill.clientwrap import PapermillNotebookClient
 from papermill.engines import NBClientEngine, papermill_engines
 from papermill.exceptions import PapermillExecutionError
-from papermill.iorw import LocalHandler, papermill_io
+from tqdm import tqdm
 
 from helpers import PROJECT, presets
-from helpers.commands import arguments, checks
+from helpers.commands import arguments
+from helpers.data.files import shortened
+from helpers.data.sources import check_columns, check_source
 from helpers.environment import this_machine
-from helpers.runs import LESSONS, Run, atomic_write, held
-from helpers.training import memory, ranks, server
+from helpers.rewards.answers import kinds
+from helpers.runs import LESSONS, Run, atomic_write, check_seed, held
+from helpers.tags import TagFormat
+from helpers.training import memory, ranks, server, trackers
 
 NOTEBOOKS = PROJECT / "notebooks"
-_SLOW_CELL = 3.0  # seconds; where the output is no terminal, only cells slower than this get a line
 
 
 def run(
@@ -49,22 +50,22 @@ def run(
     another process holds, and, unless `fresh`, for a call that would give up an interrupted
     training or replace another lesson's. fresh: such a training is set aside, in
     `checkpoints_previous/`, and all that another lesson made, in `set_aside/`. name: None is the
-    notebooks' own.
-    once: where the same was asked for last time, what is done of it is not done again, as with
-    `resume`.
+    notebooks' own. once: if the same was asked for last time, what is done of it is not done again,
+    as with `resume`.
     """
-    if in_place and (name not in (None, "demo") or preset is not None or parameters):
-        raise ValueError(
-            "--in-place runs the notebooks with the parameters they are committed with; give none "
-            "beside it."
-        )
     paths = _chosen(None if only is None else arguments.numbers(only))
     given = arguments.parameters(parameters)
     if in_place:
-        name = "demo"  # for the executed copies; each notebook takes the run that it names itself
-    elif name is None:
+        if name not in (None, "demo") or preset is not None or given:
+            raise ValueError(
+                "--in-place runs the notebooks with the parameters they are committed with; give "
+                "none beside it."
+            )
+        # for the executed copies; each notebook takes the run that it names itself
+        return _run(Run("demo"), paths, {}, in_place=True)
+    if name is None:
         own = {path.name[:2]: defaults([path.name[:2]])["run"] for path in paths}
-        if len({*own.values()}) > 1:
+        if len(set(own.values())) > 1:
             named = ", ".join(f"{number}: {default}" for number, default in own.items())
             raise ValueError(
                 f"these notebooks have runs of their own ({named}). Call them one at a time, or "
@@ -72,19 +73,15 @@ def run(
             )
         name = own[paths[0].name[:2]]
     if preset is not None:
-        if not any("preset" in _accepted(path) for path in paths):
+        if not any("preset" in _parameters_of(path) for path in paths):
             raise ValueError(
                 "--preset is notebook 01's to set, and 01 is not among --only. Later notebooks "
                 "use the run's own."
             )
         given["preset"] = preset
-    if (
-        once
-        and not in_place
-        and arguments.asked_alike(Run(name), given, [path.name[:2] for path in paths])
-    ):
+    if once and arguments.asked_alike(Run(name), given, [path.name[:2] for path in paths]):
         return resume(name)
-    return _run(Run(name), paths, given, in_place, fresh=fresh)
+    return _run(Run(name), paths, given, fresh=fresh)
 
 
 def execute(name: str, numbers: list[str], given: dict) -> int:
@@ -116,7 +113,7 @@ def check(name: str, numbers: list[str], given: dict, elsewhere: bool = False) -
 
     elsewhere: it will run on another machine, so what this one lacks is no reason.
     """
-    arguments.refuse_unknown(given, set().union(*(_accepted(path) for path in _chosen(numbers))))
+    arguments.refuse_unknown(given, defaults(numbers))
     _refuse_impossible(given, Run(name), set(numbers), elsewhere)
     _refuse_to_mix(Run(name), numbers)
 
@@ -127,9 +124,8 @@ def defaults(numbers: list[str] | None) -> dict[str, object]:
     """
     found = {}
     for path in _chosen(numbers):
-        found |= {
-            name: arguments.value(about["default"]) for name, about in _parameters_of(path).items()
-        }
+        for name, about in _parameters_of(path).items():
+            found[name] = arguments.value(about["default"])
     return found
 
 
@@ -144,10 +140,10 @@ def resume(name: str) -> int:
     if last is None:
         raise ValueError(
             f"there is nothing to resume in {folder.show()}: no `python -m helpers run --run "
-            f"{name}` was started there. "
-            "Rerunning notebook 03 itself goes on from its last checkpoint, too."
+            f"{name}` was started there. Rerunning notebook 03 itself goes on from its last "
+            "checkpoint, too."
         )
-    given, left = last["parameters"], arguments.left(last)
+    left = arguments.left(last)
     if not left:
         done = ", ".join(last["notebooks"])
         print(
@@ -156,7 +152,7 @@ def resume(name: str) -> int:
         )
         _print_result(folder, evaluated="05" in last["notebooks"])
         return 0
-    return _run(folder, _chosen(left), given, resumed=last)
+    return _run(folder, _chosen(left), last["parameters"], resumed=last)
 
 
 def _run(
@@ -168,17 +164,18 @@ def _run(
     resumed: dict | None = None,
     how: Callable | None = None,
 ) -> int:
-    numbers, accepted = [path.name[:2] for path in paths], {path: _accepted(path) for path in paths}
+    numbers = [path.name[:2] for path in paths]
     if not resumed:  # what was done took its parameters, which those that are left need not know
-        arguments.refuse_unknown(given, set().union(*accepted.values()))
-    settings = _refuse_impossible(given, folder, set(numbers))
+        arguments.refuse_unknown(given, defaults(numbers))
+    _refuse_impossible(given, folder, set(numbers))
     if not in_place:
         _refuse_to_mix(folder, numbers, fresh)
     # Of several processes, what a signal ends is left to the launcher: one that waits for another
     # cannot end itself.
+    alone = ranks.world() == 1
     with (
         held(folder.folder, f"run {folder.name!r}"),
-        ended_like_ctrl_c() if ranks.world() == 1 else contextlib.nullcontext(),
+        ended_like_ctrl_c() if alone else contextlib.nullcontext(),
     ):
         for number in numbers:
             folder.check_not_trained(number)
@@ -187,83 +184,51 @@ def _run(
                 f"resuming run {folder.name!r} with {', '.join(numbers)}"
                 + (f" and {given}" if given else "")
             )
+            return _execute_all(folder, paths, given, resumed, in_place, how or _execute)
+        if fresh:
+            if any(map(folder.is_of_another_lesson, numbers)):
+                print(f"set aside, whole: {folder.set_aside()}")
+            arguments.set_training_aside(folder, numbers)
         else:
-            if fresh:
-                if any(map(folder.is_of_another_lesson, numbers)):
-                    print(f"set aside, whole: {folder.set_aside()}")
-                arguments.set_training_aside(folder, numbers)
-            else:
-                arguments.refuse_to_lose(
-                    folder, numbers, _differences(folder, numbers, given, settings)
-                )
-            arguments.tell_replaced(folder, numbers, given)
-        call = resumed or {
-            "parameters": given,
-            "notebooks": numbers,
-            "done": [],
-            "used": arguments.used(folder),
-        }
-        return _execute_all(folder, accepted, given, call, in_place, how or _execute)
+            usual = defaults([number for number in numbers if number in ("01", "03")])
+            arguments.refuse_to_lose(folder, numbers, given, usual)
+        used = arguments.used(folder)
+        call = {"parameters": given, "notebooks": numbers, "done": [], "used": used}
+        return _execute_all(folder, paths, given, call, in_place, how or _execute)
 
 
 def _execute_all(
-    folder: Run,
-    accepted: dict[Path, set[str]],
-    given: dict,
-    call: dict,
-    in_place: bool,
-    how: Callable,
+    folder: Run, paths: list[Path], given: dict, call: dict, in_place: bool, how: Callable
 ) -> int:
     """Execute the notebooks in order, noting in asked.json what is done; the exit code."""
-    for left_by_a_kill in folder.folder.glob("notebooks/.*.tmp"):
-        left_by_a_kill.unlink()
     started = time.monotonic()
-    for path, known in accepted.items():
+    for path in paths:
         arguments.write(folder, call)
-        values = {key: value for key, value in given.items() if key in known}
-        succeeded = False
+        values = {key: value for key, value in given.items() if key in _parameters_of(path)}
         try:
             succeeded = how(path, folder, {"run": folder.name} | values, in_place)
         except KeyboardInterrupt:
-            _end.asked = True
-        except Exception:
-            # else no failure of the notebook: a kernel that was ended while it started, for example
-            if not _end.asked:
-                raise
-        if _end.asked:
-            # What a task of the ended kernel still raises is no news; asyncio would print its
-            # traceback.
+            # asyncio would print what a task of the ended kernel still raises
             logging.getLogger("asyncio").setLevel(logging.CRITICAL)
-            resume = f"go on with `python -m helpers run --run {folder.name} --resume`"
-            again = resume if how is _execute else "the same command goes on from there"
-            lost = path.name.startswith("03") and not arguments.interrupted_training(folder)
-            told = (
-                " The training had saved no checkpoint yet, so it will begin anew." if lost else ""
-            )
-            print(f"\nWhat was saved is whole; {again}.{told}", file=sys.stderr)
-            raise KeyboardInterrupt
+            again = "the same command goes on from there"
+            if how is _execute:
+                again = f"go on with `python -m helpers run --run {folder.name} --resume`"
+            print(f"\nWhat was saved is whole; {again}.", file=sys.stderr)
+            if path.name.startswith("03") and not arguments.interrupted_training(folder):
+                print(
+                    "The training had saved no checkpoint yet, so it will begin anew.",
+                    file=sys.stderr,
+                )
+            raise
         if not succeeded:
             return 1
         call["done"].append(path.name[:2])
         call["used"][path.name[:2]] = values
     arguments.write(folder, call)
-    print(
-        f"\n{len(accepted)} notebook{'s' * (len(accepted) > 1)} in "
-        f"{time.monotonic() - started:.0f} s"
-    )
-    _print_result(folder, evaluated=any(path.name.startswith("05") for path in accepted))
+    seconds = time.monotonic() - started
+    print(f"\n{len(paths)} notebook{'s' * (len(paths) > 1)} in {seconds:.0f} s")
+    _print_result(folder, evaluated=any(path.name.startswith("05") for path in paths))
     return 0
-
-
-class _End:
-    """Whether the end was asked for, and whether a kernel is starting, which an interruption could
-    leave behind.
-    """
-
-    asked = kernel_starts = False
-
-
-_end = _End()
 
 
 @contextlib.contextmanager
@@ -274,24 +239,15 @@ def ended_like_ctrl_c() -> Iterator[None]:
     Whatever was left running would write where the next call does. A signal that is ignored (nohup)
     stays so.
     """
-    _end.asked = False
 
     def end(number, frame):
-        _end.asked = True
-        if not _end.kernel_starts:
-            raise KeyboardInterrupt
+        raise KeyboardInterrupt
 
-    known = [
-        getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
-    ]
-    main = threading.current_thread() is threading.main_thread()  # only there may handlers be set
-    before = {
-        number: signal.getsignal(number)
-        for number in known
-        if main and signal.getsignal(number) != signal.SIG_IGN
-    }
-    for number in before:
-        signal.signal(number, end)
+    known = [signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)]
+    before = {number: signal.getsignal(number) for number in known}
+    for number, handler in before.items():
+        if handler != signal.SIG_IGN:
+            signal.signal(number, end)
     try:
         yield
     finally:
@@ -302,8 +258,7 @@ def ended_like_ctrl_c() -> Iterator[None]:
 def _chosen(numbers: list[str] | None) -> list[Path]:
     known = {path.name[:2]: path for path in sorted(NOTEBOOKS.glob("[0-9][0-9]_*.ipynb"))}
     numbers = arguments.PIPELINE if numbers is None else numbers
-    unknown = [number for number in numbers if number not in known]
-    if unknown:
+    if unknown := [number for number in numbers if number not in known]:
         raise ValueError(
             f"there is no notebook {', '.join(unknown)}. There are: {', '.join(known)}."
         )
@@ -320,35 +275,101 @@ def _literal(path: Path) -> str:
     return str(path).replace("{", "{{").replace("}", "}}")
 
 
-def _accepted(path: Path) -> set[str]:
-    return set(_parameters_of(path))
+# --- What is refused ------------------------------------------------------------------------------
 
 
 def _refuse_impossible(
     given: dict, folder: Run, numbers: set[str], elsewhere: bool = False
-) -> presets.Preset | None:
+) -> None:
     """ValueError for parameters that no notebook could run with: settings of the preset, or of the
     run as it was prepared, and all others by the rule of the notebook that takes them.
-
-    Returns the settings that the notebooks will record; None where nothing was prepared.
     """
+    machine = this_machine()
     overrides = {name: value for name, value in given.items() if name in presets.SETTINGS}
     settings = None
     if "01" in numbers:
-        settings = presets.resolve(given.get("preset", "auto"), this_machine(), **overrides)
+        settings = presets.resolve(given.get("preset", "auto"), machine, **overrides)
     elif "data" in folder.manifest:
         read = ranks.from_manifest if "03" in numbers else presets.for_sampling
         settings = read(folder.manifest["data"]["settings"], **overrides)
-    checks.check(given, folder.name, settings.backend if settings else "unsloth")
+    check_parameters(given, folder.name, settings.backend if settings else "unsloth")
     if settings is None or elsewhere:
-        return settings  # the first notebook says what is missing
-    server.check(given.get("vllm_server"), settings, this_machine())
+        return  # the first notebook names what is missing
+    server.check(given.get("vllm_server"), settings, machine)
     # 02 loads no model for stored completions
     loading = {"03", "05"} if "completions" in given else {"02", "03", "05"}
     if numbers & loading:
-        checked = presets.check_machine(settings, this_machine())
-        memory.check(checked, this_machine())
-    return checked if "03" in numbers else settings
+        memory.check(presets.check_machine(settings, machine), machine)
+
+
+def check_parameters(given: dict, run: str | None = None, backend: str = "unsloth") -> None:
+    """ValueError or FileNotFoundError for a parameter that its notebook would refuse, so that a run
+    of hours does not end in its last notebook over a misspelt word; nothing is loaded for it.
+
+    given: parameters by name, as `run -p` takes them; None leaves one out. Settings of a preset are
+    `presets.resolve`'s to check. run: the name of the run, which must not be compared with itself.
+    backend: what it trains with.
+    """
+    given = {name: value for name, value in given.items() if value is not None}
+    trackers.check(given.get("report_to", "none"))
+    check_seed(given.get("seed", 0))
+    presets.check_early_stopping(given.get("early_stopping"))
+    for name in ("groups", "batch_size", "samples", "sampled_questions"):
+        if name in given and (type(given[name]) is not int or given[name] < 1):
+            raise ValueError(
+                f"{name}={given[name]!r} is not a number of completions or questions: give an "
+                "integer of at least 1."
+            )
+    for name in ("system_prompt", "question"):
+        if name in given and not isinstance(given[name], str):
+            raise ValueError(f"{name}={shortened(repr(given[name]))} is not a text.")
+    if "tags" in given:
+        TagFormat.parse(given["tags"])
+    if "kind" in given:
+        kinds.checked(given["kind"])
+    if "source" in given:
+        check_source(given["source"], given.get("columns"))
+    elif "columns" in given:
+        check_columns(given["columns"])
+    if "rows_file" in given and not Path(str(given["rows_file"])).is_file():
+        raise FileNotFoundError(f"rows_file={given['rows_file']!r}: there is no such file.")
+    _check_by_their_stages(given, run, backend)
+
+
+def _check_by_their_stages(given: dict, run: str | None, backend: str) -> None:
+    """The parameters whose rule needs a stage that takes seconds to import; each is imported only
+    for a parameter that is given.
+    """
+    if "cases" in given or "completions" in given:
+        from helpers.rewards.lab import load_cases, stored_groups
+
+        if "cases" in given:
+            load_cases(given["cases"])
+        if "completions" in given:
+            stored_groups(given["completions"])
+    if "environment" in given:
+        from helpers.agents.protocol import check_environment, named
+
+        environment = named("environment", given["environment"], "my_game.py:MyGame")
+        if problems := check_environment(environment):
+            raise ValueError(" ".join(problems))
+    if "compare" in given:
+        from helpers.metrics.comparing import check_names
+
+        check_names(given["compare"], run)
+    if "judge" in given:
+        from helpers.results.evaluation import judge_named
+
+        judge_named(given["judge"])
+    if "serve" in given:
+        from helpers.results.serving import obstacle
+
+        obstacle(given["serve"], this_machine())
+    wishes = {name: given[name] for name in ("merge", "gguf", "push_to_hub") if name in given}
+    if wishes:
+        from helpers.results.merging import check_wishes
+
+        check_wishes(backend, this_machine(), **wishes)
 
 
 def _refuse_to_mix(folder: Run, numbers: list[str], fresh: bool = False) -> None:
@@ -364,97 +385,12 @@ def _refuse_to_mix(folder: Run, numbers: list[str], fresh: bool = False) -> None
         folder.check_maker(number)
 
 
-def _differences(
-    folder: Run, numbers: list[str], given: dict, settings: presets.Preset | None
-) -> list[str]:
-    """In what the data and the training of this call would not be those of an interrupted training;
-    empty without one.
-    """
-    found, data = arguments.interrupted_training(folder), folder.manifest.get("data", {})
-    if not found or not settings or not {"01", "03"} & set(numbers):
-        return []
-    before = found[1] if "03" in numbers else data
-    seed = given.get("seed", defaults(["03"])["seed"])
-    said = arguments.changes(
-        ranks.comparable(before["settings"]), ranks.comparable(presets.as_settings(settings))
-    )
-    said += arguments.changes({"seed": before.get("seed")}, {"seed": seed})
-    if "01" in numbers:
-        plain = {"run", "preset", "seed", *presets.SETTINGS}  # compared above
-        usual = {name: value for name, value in defaults(["01"]).items() if name not in plain}
-        had = arguments.used(folder).get("01", {"tags": data.get("tags", usual["tags"])})
-        had, has = (
-            {name: one.get(name, value) for name, value in usual.items()} for one in (had, given)
-        )
-        said += arguments.changes(
-            {"seed of the data": data.get("seed")}, {"seed of the data": seed}
-        ) + arguments.changes(had, has)
-    return said
-
-
-class _WholeFiles(LocalHandler):
-    """papermill's files, each written whole or not at all: it rewrites the copy of a notebook at
-    each cell.
-    """
-
-    def write(self, buf, path):
-        """See papermill's LocalHandler."""
-        with atomic_write(Path(path)) as temporary:
-            temporary.write_text(buf, encoding="utf-8")
-
-
-papermill_io.register(PROJECT.anchor, _WholeFiles())  # that is, for absolute paths
-
-
-class _ProgressEngine(NBClientEngine):
-    """papermill's own engine, telling a `_Progress` which cell it is in, and leaving no
-    kernel behind.
-    """
-
-    @classmethod
-    def execute_managed_notebook(cls, nb_man, kernel_name, progress=None, **kwargs):
-        """See papermill's Engine; `progress` is the one addition."""
-        start, complete = nb_man.cell_start, nb_man.cell_complete
-
-        def cell_start(cell, cell_index=None, **more):
-            _end.kernel_starts = False
-            if _end.asked:
-                raise KeyboardInterrupt
-            progress.start(cell_index, cell)
-            start(cell, cell_index, **more)
-
-        def cell_complete(cell, cell_index=None, **more):
-            complete(cell, cell_index, **more)
-            progress.complete()
-
-        nb_man.cell_start, nb_man.cell_complete = cell_start, cell_complete
-        # with the cell of parameters that papermill has put in
-        progress.headings = _headings(nb_man.nb)
-        client = _Client(
-            nb_man,
-            kernel_name=kernel_name,
-            log=logging.getLogger("papermill"),
-            stdout_file=progress,
-            # its notices would land in the middle of the progress
-            extra_arguments=["--IPKernelApp.log_level=50"],
-        )
-        _end.kernel_starts = True
-        try:
-            client.execute()
-        finally:
-            _end.kernel_starts = False
-            # nbclient ends its kernel itself, except where it is interrupted while the kernel
-            # starts.
-            if client.km is not None and client.km.has_kernel:
-                client._cleanup_kernel()
-
-
-papermill_engines.register("progress", _ProgressEngine)
+# --- One notebook, by papermill -------------------------------------------------------------------
 
 
 class _Client(PapermillNotebookClient):
-    """papermill's own client, which also passes on the line of a training step: it is displayed,
-    each in place of the last.
+    """papermill's own client, which also prints the line of a training step: it is displayed, each
+    in place of the last.
     """
 
     def process_message(self, msg, cell, cell_index):
@@ -462,117 +398,71 @@ class _Client(PapermillNotebookClient):
         if msg["msg_type"] in ("display_data", "update_display_data"):
             text = msg["content"]["data"].get("text/plain", "")
             if text.startswith("step "):
-                self.stdout_file.write(f"{text}\n")
+                tqdm.write(f"    {text}")
+                sys.stdout.flush()
         return super().process_message(msg, cell, cell_index)
 
 
-class _Progress:
-    """One line that says which notebook, which cell, how long; on a terminal it is redrawn in
-    place.
+class _Engine(NBClientEngine):
+    """papermill's own engine with our client, leaving no kernel behind."""
 
-    Also stands in as the file that papermill copies the cells' standard output to, to show its last
-    line live.
-    """
-
-    def __init__(self, title: str):
-        self.title = title
-        self.headings: list[str] = []
-        self.live = sys.stdout.isatty()
-        self.began = self.cell_began = time.monotonic()
-        self.where = ""
-        if not self.live:
-            print(f"{title} …", flush=True)
-
-    def start(self, index: int, cell) -> None:
-        """A cell starts; index counts from 0."""
-        self.cell_began = time.monotonic()
-        self.where = f"cell {index + 1}/{len(self.headings)}  {self.headings[index]}"
-        self._draw("")
-
-    def write(self, text: str) -> None:
-        """Standard output of the running cell."""
-        lines = [line for line in text.splitlines() if line.strip()]
-        if lines and self.live:
-            self._draw(lines[-1])
-        elif lines and lines[-1].startswith("step "):
-            print(f"    {lines[-1]}", flush=True)
-
-    def flush(self) -> None:
-        """Nothing is held back; papermill calls this on any file."""
-
-    def complete(self) -> None:
-        """The running cell is done."""
-        seconds = time.monotonic() - self.cell_began
-        if not self.live and seconds > _SLOW_CELL:
-            print(f"    {self.where}  {seconds:.0f} s", flush=True)
-
-    def close(self, outcome: str) -> None:
-        """The notebook is done."""
-        line = f"{self.title:<28}{outcome}  {time.monotonic() - self.began:5.1f} s"
-        print(f"\r\x1b[K{line}" if self.live else line, flush=True)
-
-    def _draw(self, output: str) -> None:
-        if self.live:
-            text = f"{self.title}  {self.where}  {time.monotonic() - self.began:.0f} s  {output}"
-            print(f"\r\x1b[K{text[:118]}", end="", flush=True)
+    @classmethod
+    def execute_managed_notebook(cls, nb_man, kernel_name, **kwargs):
+        """See papermill's Engine."""
+        client = _Client(
+            nb_man,
+            kernel_name=kernel_name,
+            log=logging.getLogger("papermill"),
+            # its notices would land in the middle of the progress
+            extra_arguments=["--IPKernelApp.log_level=50"],
+        )
+        try:
+            client.execute()
+        finally:
+            # nbclient ends its kernel itself, except if it is interrupted while the kernel starts
+            if client.km is not None and client.km.has_kernel:
+                client._cleanup_kernel()
 
 
-def _headings(notebook) -> list[str]:
-    """For each cell the last Markdown heading above it."""
-    headings, current = [], ""
-    for cell in notebook.cells:
-        if cell.cell_type == "markdown":
-            titles = [
-                line.lstrip("# ").strip()
-                for line in cell.source.splitlines()
-                if line.startswith("#")
-            ]
-            current = titles[-1] if titles else current
-        headings.append(current)
-    return headings
+papermill_engines.register("helpers", _Engine)
 
 
 def _execute(path: Path, run: Run, parameters: dict, in_place: bool) -> bool:
     """Execute one notebook; whether it went through. The executed copy is saved cell by cell."""
-    copy = run.path(f"notebooks/{path.name}")
-    progress = _Progress(path.stem)
+    copy, began, outcome = run.path(f"notebooks/{path.name}"), time.monotonic(), "interrupted"
     logging.getLogger("papermill").setLevel(logging.ERROR)
+    print(f"{path.stem} …", flush=True)
     try:
         papermill.execute_notebook(
             _literal(path),
             _literal(copy),
             parameters={} if in_place else parameters,
-            engine_name="progress",
-            progress_bar=False,
+            engine_name="helpers",
+            # on a terminal alone, as disable=None means
+            progress_bar={"desc": path.stem, "leave": False, "disable": None},
             cwd=str(path.parent),
-            progress=progress,
         )
+        outcome = "done"
     except PapermillExecutionError as error:
-        progress.close("failed")
+        outcome = "failed"
         print(
-            f"\n{path.name}, cell {error.cell_index + 1}: {error.ename}: {error.evalue}",
-            file=sys.stderr,
-        )
-        print(
+            f"\n{path.name}, cell {error.cell_index + 1}: {error.ename}: {error.evalue}\n"
             f"The whole traceback is in {run.show(f'notebooks/{path.name}')}; what was saved "
             "before is as it was.",
             file=sys.stderr,
         )
-        return False
     except DeadKernelError:
-        progress.close("died")
+        outcome = "died"
         print(
-            f"\n{path.name}: the kernel died, most often for want of memory. Try smaller settings.",
+            f"\n{path.name}: the kernel died, most often because memory ran out. Try smaller "
+            "settings.",
             file=sys.stderr,
         )
-        return False
-    except KeyboardInterrupt:
-        progress.close("interrupted")
-        raise
-    progress.close("done")
-    if in_place:
+    finally:
+        print(f"{path.stem:<28}{outcome}  {time.monotonic() - began:5.1f} s", flush=True)
+    if in_place and outcome == "done":
         _write_back(copy, path)
-    return True
+    return outcome == "done"
 
 
 def _write_back(executed: Path, notebook: Path) -> None:
@@ -591,16 +481,12 @@ def _print_result(run: Run, evaluated: bool) -> None:
     """Where everything is, and what of it is older than what it was made from; the accuracies where
     they were measured now.
     """
-    evaluation = run.folder / "evaluation.json"
-    if evaluated and evaluation.exists():
+    if evaluated and run.evaluation:
         from helpers.results.evaluation import summary
 
-        print("\n".join(["", *summary(json.loads(evaluation.read_text(encoding="utf-8"))), ""]))
-    for what, relative in (
-        ("figures", "figures"),
-        ("merged model", "merged"),
-        ("notebooks", "notebooks"),
-    ):
+        print("\n".join(["", *summary(run.evaluation), ""]))
+    parts = {"figures": "figures", "merged model": "merged", "notebooks": "notebooks"}
+    for what, relative in parts.items():
         if (run.folder / relative).exists():
             print(f"{what:<13} {run.show(relative)}/")
     for part in ("reward_report.json", "figures/reward.png", "evaluation.json", "merged"):

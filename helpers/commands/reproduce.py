@@ -1,10 +1,10 @@
-"""Rerun a run from what it recorded, and compare number for number: the data, then every step of
-the training.
+"""`python -m helpers reproduce`: rerun a run from what it recorded, and compare number for number:
+the data, then every step of the training.
 """
 
 from __future__ import annotations
 
-import json
+import argparse
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,15 +13,33 @@ import pandas as pd
 from helpers.commands import arguments, pipeline
 from helpers.metrics.history import read_metrics
 from helpers.presets import PRESETS, SETTINGS
-from helpers.runs import LESSONS, Run, check_seed, empty, held, is_free, write_json
+from helpers.runs import FILES, LESSONS, Run, empty, held, is_free, write_json
 from helpers.tags import TagFormat
 
 _MARK = "reproduction.json"  # in the new run: which run it repeats, and in the end what was found
 _TIMES = ("_time", "_runtime", "_per_second")  # how the names of columns end that no two runs share
 # They change no number, and a rerun should neither upload nor convert.
 _LEFT_OUT = ("report_to", "push_to_hub", "gguf")
-# of the manifest, by the notebook that writes it
-_SECTIONS = {"data": "01", "rewards": "02", "training": "03", "merge": "05"}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What `reproduce` takes."""
+    parser.add_argument(
+        "--run",
+        default="demo",
+        metavar="NAME",
+        help="the run (default: demo); the new one is NAME-again",
+    )
+    parser.add_argument(
+        "--only",
+        metavar="NN,NN",
+        help="only these of its notebooks, e.g. 01,03 (default: all it has done)",
+    )
+
+
+def main(parsed: argparse.Namespace) -> int:
+    """Rerun and compare; the exit code."""
+    return reproduce(Run(parsed.run), parsed.only)
 
 
 @dataclass(frozen=True)
@@ -59,43 +77,27 @@ def reproduce(run: Run, only: str | None = None) -> int:
             f"run {run.name!r} is notebook {lesson}'s, and reproduce repeats 01 to 05. Run "
             f"{lesson} under another name."
         )
-    if not isinstance(training.get("settings"), dict):
-        raise ValueError(
-            f"{run.show('manifest.json')} is damaged: its training has no settings, so it cannot "
-            "be repeated."
-        )
-    for name, section in (("data", data), ("training", training)):
-        for key in (
-            "seed",
-            "versions",
-            "git",
-            *(("source", "tags", "fingerprint") if name == "data" else ()),
-        ):
-            if key not in section:
-                raise ValueError(
-                    f"{run.show('manifest.json')} is damaged: its {name} has no {key}, so it "
-                    "cannot be repeated."
-                )
-        check_seed(section["seed"])
     if (processes := training["settings"].get("processes", 1)) > 1:
         raise ValueError(
             f"run {run.name!r} was trained by {processes} processes, each with random numbers of "
-            "its own, and reproduce has "
-            "one. Train it again under another name, as it was launched, and look at both with "
-            "`python -m helpers compare`."
+            "its own, and reproduce has one. Train it again under another name, as it was "
+            "launched, and look at both with `python -m helpers compare`."
         )
-    numbers, given = _notebooks(run, only), parameters(run)
-    again = _new_run(run)
-    known = pipeline.defaults(numbers)
-    # of those that are not run none is asked
-    given = {name: value for name, value in given.items() if name in known}
+    again, numbers = Run(f"{run.name}-again"), _notebooks(run, only)
+    if not is_free(again.folder) and again.read_object(_MARK).get("of") != run.name:
+        raise ValueError(
+            f"{again.show()} is there and is no reproduction of {run.name!r}: rename it or "
+            "remove it first."
+        )
+    known = pipeline.defaults(numbers)  # of the notebooks that are left out nothing is given
+    given = {name: value for name, value in parameters(run).items() if name in known}
     pipeline.check(again.name, numbers, given)
     # all that can be refused has been: the earlier reproduction may go
     with held(again.folder, f"run {again.name!r}"):
         empty(again.folder)
         write_json(again.path(_MARK), {"of": run.name})
-        if _execute(again, numbers, given, data["seed"], training["seed"]):
-            return 1
+        if code := _execute(again, numbers, given, data["seed"], training["seed"]):
+            return code
         return compare(run, again)
 
 
@@ -108,38 +110,29 @@ def parameters(run: Run) -> dict:
     then tells.
     """
     data, training = run.section("data"), run.section("training")
-    preset = training["settings"]["name"]
-    if preset not in PRESETS:
+    settings = training["settings"]
+    if settings["name"] not in PRESETS:
         raise ValueError(
-            f"{run.show('manifest.json')} names a preset {preset!r}, which this version of the "
-            "project has not."
+            f"{run.show('manifest.json')} names a preset {settings['name']!r}, which this version "
+            "of the project has not."
         )
     # of 01 to 05 last: where a lesson was given another value, theirs counts
     used, given = arguments.used(run), {}
     for number in sorted(used, key=lambda number: (number in arguments.PIPELINE, number)):
         given |= used[number]
     given = {name: value for name, value in given.items() if name not in (*SETTINGS, *_LEFT_OUT)}
-    given |= {
-        name: value for name in SETTINGS if (value := training["settings"].get(name)) is not None
-    }
-    given |= {
-        "preset": preset,
-        "source": data["source"],
-        "tags": data["tags"],
-        "seed": training["seed"],
-    }
-    prompt = json.loads(run.require("data_report.json").read_text(encoding="utf-8")).get(
-        "system_prompt"
-    )
-    if prompt is not None and prompt != TagFormat.parse(data["tags"]).system_prompt:
+    given |= {name: settings[name] for name in SETTINGS if settings.get(name) is not None}
+    given |= {"preset": settings["name"], "source": data["source"], "tags": data["tags"]}
+    given["seed"] = training["seed"]
+    prompt = run.read_object("data_report.json").get("system_prompt")
+    if prompt not in (None, TagFormat.parse(data["tags"]).system_prompt):
         given["system_prompt"] = prompt
     return given
 
 
 def _notebooks(run: Run, only: str | None) -> list[str]:
-    last = arguments.last(run) or {"done": [], "used": {}}
-    done = {number for section, number in _SECTIONS.items() if section in run.manifest}
-    done |= {*last["done"], *({*last["used"]} & {*arguments.PIPELINE})}
+    done = {number for number, section in FILES.values() if section in run.manifest}
+    done |= set(arguments.used(run)) & set(arguments.PIPELINE)
     if only is None:
         return sorted(done)
     chosen = arguments.numbers(only)
@@ -151,37 +144,15 @@ def _notebooks(run: Run, only: str | None) -> list[str]:
     return chosen
 
 
-def _new_run(run: Run) -> Run:
-    """`<name>-again`, which may be there only as an earlier reproduction of this run."""
-    again = Run(f"{run.name}-again")
-    if not is_free(again.folder):
-        try:
-            made_for = json.loads((again.folder / _MARK).read_text(encoding="utf-8"))["of"]
-        except (OSError, ValueError, KeyError, TypeError):
-            made_for = None
-        if made_for != run.name:
-            raise ValueError(
-                f"{again.show()} is there and is no reproduction of {run.name!r}: rename it or "
-                "remove it first."
-            )
-    return again
-
-
 def _execute(again: Run, numbers: list[str], given: dict, data_seed: int, seed: int) -> int:
-    """The exit code of the notebooks, 01 by itself where its data were drawn with another seed than
-    the training's.
+    """The exit code of the notebooks, 01 by itself: its data may have been drawn with another seed
+    than the training's.
     """
-    if data_seed == seed:
-        return pipeline.execute(again.name, numbers, given)
-    for part, its_seed in (
-        (["01"], data_seed),
-        ([number for number in numbers if number != "01"], seed),
-    ):
+    others = [number for number in numbers if number != "01"]
+    for part, its_seed in ((["01"], data_seed), (others, seed)):
         known = pipeline.defaults(part)
-        code = pipeline.execute(
-            again.name, part, {k: v for k, v in given.items() if k in known} | {"seed": its_seed}
-        )
-        if code:
+        values = {name: value for name, value in given.items() if name in known}
+        if code := pipeline.execute(again.name, part, values | {"seed": its_seed}):
             return code
     return 0
 
@@ -226,49 +197,41 @@ def circumstances(before: Run, after: Run) -> list[str]:
     """What was not the same around the two trainings, a line each: rewards, packages, switches,
     revision, machine.
     """
-    one, two = before.section("training"), after.section("training")
-    lines = []
-    for name in ("rewards", "weights", "machine"):
-        if name in one and one[name] != two.get(name):
-            lines.append(f"{name}: {one[name]} there, {two.get(name, 'not recorded')} here")
-    there, here = (section["versions"] | section.get("switches", {}) for section in (one, two))
-    for name in dict.fromkeys([*there, *here]):
-        if there.get(name) != here.get(name):
-            lines.append(
-                f"{name}: {there.get(name, 'absent')} there, {here.get(name, 'absent')} here"
-            )
-    revisions = [_revision(section["git"]) for section in (one, two)]
-    if revisions[0] != revisions[1]:
-        lines.append(f"git: {revisions[0]} there, {revisions[1]} here")
-    return lines
+    one, two = (_recorded(run.section("training")) for run in (before, after))
+    return [
+        f"{name}: {one.get(name, 'absent')} there, {two.get(name, 'absent')} here"
+        for name in {**one, **two}
+        if one.get(name) != two.get(name)
+    ]
 
 
-def _revision(git: dict) -> str:
-    return git.get("revision", "unknown")[:12] + (" with changes" if git.get("dirty") else "")
+def _recorded(training: dict) -> dict:
+    """Of a training, what may change its numbers beside settings and seed, by name."""
+    found = {name: training[name] for name in ("rewards", "weights", "machine") if name in training}
+    found |= training.get("versions", {}) | training.get("switches", {})
+    git = training.get("git", {})
+    changed = " with changes" if git.get("dirty") else ""
+    return found | {"git": git.get("revision", "unknown")[:12] + changed}
 
 
 def compare(run: Run, again: Run) -> int:
     """Compare two trained runs as `reproduce` does; prints what was found, keeps it in the second's
     reproduction.json, and returns the exit code.
     """
-    prints = [one.section("data")["fingerprint"] for one in (run, again)]
+    there, here = (one.section("data")["fingerprint"] for one in (run, again))
     metrics = again.require("metrics.csv")
     difference = first_difference(run.require("metrics.csv"), metrics)
     around = circumstances(run, again)
     steps = len(pd.read_csv(metrics))
-    same = prints[0] == prints[1] and difference is None
+    same = there == here and difference is None
     if same:
         print(
             f"\nreproduced: {steps} steps, every column equal to the last digit (times left "
             "aside); the data are the same"
         )
     else:
-        data = (
-            "are the same"
-            if prints[0] == prints[1]
-            else f"differ ({prints[0][:16]} there, {prints[1][:16]} here)"
-        )
-        print(f"\nnot reproduced: the data {data}")
+        differ = f"differ ({there[:16]} there, {here[:16]} here)"
+        print(f"\nnot reproduced: the data {'are the same' if there == here else differ}")
         print(
             f"first difference: {difference}"
             if difference
@@ -280,10 +243,7 @@ def compare(run: Run, again: Run) -> int:
             f"accuracy of the trained policy: {accuracies[0]:.2%} there, {accuracies[1]:.2%} here"
         )
     if around or not same:
-        print(
-            "what was not the same around them: "
-            + ("; ".join(around) or "nothing that is recorded")
-        )
+        print(f"what was not the same around them: {'; '.join(around) or 'nothing recorded'}")
     if not same:
         print(
             "Not recorded, and reasons too: the processor, the threads (OMP_NUM_THREADS), a "
@@ -293,10 +253,9 @@ def compare(run: Run, again: Run) -> int:
         "of": run.name,
         "reproduced": same,
         "steps": steps,
-        "data": prints[0] == prints[1],
+        "data": there == here,
         "circumstances": around,
+        "first_difference": vars(difference) if difference else None,
     }
-    write_json(
-        again.path(_MARK), found | {"first_difference": vars(difference) if difference else None}
-    )
+    write_json(again.path(_MARK), found)
     return 0 if same else 1

@@ -1,5 +1,5 @@
-"""Four editions of the notebooks, made from the marks in the committed ones: workshop, student,
-solutions, instructor.
+"""`python -m helpers teach`: four editions of the notebooks, made from the marks in the committed
+ones: workshop, student, solutions, instructor.
 
 In a committed notebook an exercise is three code cells, tagged `check`, `exercise` and `solution`
 (see CONTRIBUTING.md). In an edition it has one cell to answer in, with the check behind it: an
@@ -7,9 +7,9 @@ answer cannot redefine the function that judges it.
 
 - instructor: solutions, hidden tests, points, notes and outputs. This is what `nbgrader
   generate_assignment` releases from.
-- student: the same after nbgrader's own rules (`clearsolutions.py` and `clearhiddentests.py` of
-  nbgrader 0.9.6), so it is what nbgrader would release: `raise NotImplementedError()` in place of a
-  solution, no hidden test, no output.
+- student: what nbgrader releases from it (by the rules of its `ClearSolutions` and
+  `ClearHiddenTests`): `raise NotImplementedError()` in place of a solution, no hidden test, no
+  output.
 - workshop: the student's for a class that nobody grades. The checks are whole, so they name a
   mistake; who unfolds one can read the answer in it.
 - solutions: to read and to run afterwards. Nothing is hidden, no marks, no outputs.
@@ -21,35 +21,71 @@ goes on anyhow, gives no points.
 
 from __future__ import annotations
 
+import argparse
 import ast
 import re
 import shutil
-from collections.abc import Callable, Iterator
 from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
 
 import nbformat
+from nbconvert.preprocessors import ClearOutputPreprocessor
 from nbformat import NotebookNode
 
 from helpers import PROJECT
 from helpers.commands import arguments
-from helpers.runs import atomic_folder
 
 NOTEBOOKS = PROJECT / "notebooks"
+EDITIONS = ("workshop", "student", "solutions", "instructor")
 # what the notebooks link to and read; a guide for teachers is for no student
 BESIDE = ("GLOSSARY.md", "data")
 POINTS = {"easy": 1, "medium": 2, "hard": 3}
 STUB = "# YOUR CODE HERE\nraise NotImplementedError()"  # nbgrader's own
-# anywhere in a line, as nbgrader reads it
-_MARK = re.compile(r"(BEGIN|END) (SOLUTION|HIDDEN TESTS)")
-_TAGGED = {"SOLUTION": "solution", "HIDDEN TESTS": "check"}
-_CELLS = ("check", "exercise", "solution")  # in this order
-_CALL = re.compile(r"\n*^print\((check_(\w+)\(.*\))\)\s*\Z", re.MULTILINE)
+_CELLS = ["check", "exercise", "solution"]  # of an exercise, in this order
+_SOLUTION = re.compile(
+    r"### BEGIN SOLUTION\n(?P<answer>.*?)\n+### END SOLUTION\n+"
+    r"(?P<call>print\((?P<check>check_(?P<name>\w+)\(.*\))\))\s*",
+    re.DOTALL,
+)
+_HIDDEN = re.compile(r"\n?[ \t]*### BEGIN HIDDEN TESTS\n.*?### END HIDDEN TESTS", re.DOTALL)
+_MARK = re.compile(r"### (BEGIN|END) (SOLUTION|HIDDEN TESTS)")
 _DELETE = "Delete the line `raise NotImplementedError()`:"  # left in, it ends an answered cell, too
-# what a check asks of its verdict where it does not know the answer
-_NOTED = '.startswith(("Right", "Noted"))'
 _LEVEL = re.compile(r"\*\*(\d+ minutes?), (easy|medium|hard)\.\*\*")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What `teach` takes."""
+    parser.description = (
+        "student: one cell to answer in per exercise, without solutions, hidden tests and outputs. "
+        "workshop: the same with whole checks, which name a mistake, for a class without grades. "
+        "solutions: the same cells answered, to hand out afterwards. "
+        "instructor: with solutions, hidden tests, points, notes and outputs; the source of an "
+        "assignment of nbgrader's."
+    )
+    parser.add_argument("--edition", required=True, choices=EDITIONS, help="which one, see above")
+    parser.add_argument(
+        "--to", required=True, metavar="FOLDER", help="where to: a new or an empty folder"
+    )
+    parser.add_argument(
+        "--only", metavar="NN,NN", help="only these notebooks, e.g. 01,02 (default: all)"
+    )
+
+
+def main(parsed: argparse.Namespace) -> int:
+    """Make the edition, and print its exercises; 0."""
+    made = make(parsed.edition, Path(parsed.to), parsed.only)
+    total = 0
+    for name, found in made.items():
+        points = sum(exercise.points for exercise in found)
+        total += points
+        print(f"{name:<32}{_count(len(found), 'exercise')}, {_count(points, 'point')}")
+    print(f"{parsed.to}: the {parsed.edition} edition, {_count(total, 'point')} in all")
+    return 0
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 @dataclass(frozen=True)
@@ -71,308 +107,165 @@ class Exercise:
 def exercises(notebook: NotebookNode) -> list[Exercise]:
     """The exercises of a notebook, in its order.
 
-    ValueError, with cell and line from 1, for marks that would not hold.
+    ValueError, with the number of the cell from 1, for cells and marks that make no exercise.
     """
-    found, open_ = [], {}
+    found, open_ = [], []
     for index, cell in enumerate(notebook.cells):
-        _refuse_loose_marks(cell, index)
-        for tag in [tag for tag in _CELLS if tag in cell.metadata.get("tags", [])]:
-            if cell.cell_type != "code":
-                raise ValueError(
-                    f"cell {index + 1} is tagged {tag}, and is a {cell.cell_type} cell: it must "
-                    "be a code cell."
-                )
+        for tag in cell.metadata.get("tags", []):
+            if tag not in _CELLS:
+                continue
             if tag != _CELLS[len(open_)]:
                 raise ValueError(
                     f"cell {index + 1} is tagged {tag}; the next of an exercise must be "
                     f"{_CELLS[len(open_)]}."
                 )
-            open_[tag] = index
-            if tag == "solution":
-                found.append(_exercise(notebook.cells, **open_))
-                open_ = {}
-    names = [exercise.name for exercise in found]
-    if twice := [name for name in names if names.count(name) > 1]:
-        raise ValueError(
-            f"two of its exercises are answered by {twice[0]!r}; nbgrader tells exercises apart "
-            "by their names."
-        )
+            open_.append(index)
+        if len(open_) == len(_CELLS):
+            found.append(_exercise(notebook.cells, *open_))
+            open_ = []
     if open_:
-        last = [*open_][-1]
-        raise ValueError(
-            f"cell {open_[last] + 1} is tagged {last}, and no {_CELLS[len(open_)]} comes after it."
-        )
+        raise ValueError(f"after cell {open_[-1] + 1} an exercise lacks {_CELLS[len(open_)]}.")
     return found
 
 
-def _refuse_loose_marks(cell: NotebookNode, index: int) -> None:
-    """ValueError where a mark is unfinished, or where it stands in a cell in which it would hide
-    nothing.
-    """
-    begun, began_in = None, 0
-    for number, line in enumerate(cell.source.splitlines(), start=1):
-        if not (match := _MARK.search(line)):
-            continue
-        edge, kind = match.groups()
-        where = f"cell {index + 1}, line {number}: {line.strip()!r}"
-        if _TAGGED[kind] not in cell.metadata.get("tags", []):
-            raise ValueError(
-                f"{where} stands in a cell that is not tagged {_TAGGED[kind]}, so students would "
-                "read on."
-            )
-        if edge == "BEGIN" and begun:
-            raise ValueError(
-                f"{where} begins before line {began_in} has found its ### END {begun}."
-            )
-        if edge == "END" and kind != begun:
-            raise ValueError(
-                f"{where} ends what has not begun: a ### BEGIN {kind} must stand before it."
-            )
-        begun, began_in = (kind, number) if edge == "BEGIN" else (None, 0)
-    if begun:
-        raise ValueError(
-            f"cell {index + 1}, line {began_in}: ### BEGIN {begun} has no ### END {begun} after it."
-        )
-
-
 def _exercise(cells: list[NotebookNode], check: int, exercise: int, solution: int) -> Exercise:
-    where = f"cell {solution + 1}"
-    call = _CALL.search(cells[solution].source)
-    if not call:
+    parts = _SOLUTION.fullmatch(cells[solution].source)
+    if not parts:
         raise ValueError(
-            f"{where}, tagged solution, must end with the call of its check: "
-            "print(check_NAME(NAME))."
+            f"cell {solution + 1}, tagged solution, must be ### BEGIN SOLUTION, lines, ### END "
+            "SOLUTION, and the call of its check: print(check_NAME(NAME))."
         )
-    if not (same := _CALL.search(cells[exercise].source)) or same[1] != call[1]:
+    if not cells[exercise].source.rstrip().endswith(parts["call"]):
         raise ValueError(
-            f"cell {exercise + 1}, tagged exercise, must end as the solution does: "
-            f"{call[0].strip()}"
+            f"cell {exercise + 1}, tagged exercise, must end as the solution does: {parts['call']}"
         )
-    around = _outside(cells[solution].source, "SOLUTION").strip()
-    if len(re.findall("BEGIN SOLUTION", cells[solution].source)) != 1 or around != call[0].strip():
+    definition, _ = _split(cells[check].source, f"check_{parts['name']}")
+    if not _HIDDEN.search(definition):
         raise ValueError(
-            f"{where}, tagged solution, must be ### BEGIN SOLUTION, lines, ### END SOLUTION, and "
-            "that call."
+            f"cell {check + 1}, tagged check, must define check_{parts['name']}, and hide its "
+            "answer between ### BEGIN HIDDEN TESTS and ### END HIDDEN TESTS."
         )
-    if "BEGIN HIDDEN TESTS" not in cells[check].source:
-        raise ValueError(
-            f"cell {check + 1}, tagged check, has no ### BEGIN HIDDEN TESTS: students would read "
-            "the answer."
-        )
-    _definition(cells[check].source, call[2], check)
-    text = (
-        next((cell.source for cell in cells[check - 1 :: -1] if cell.cell_type == "markdown"), "")
-        if check
-        else ""
-    )
-    level = _LEVEL.search(text)
-    title = re.match(r"#+ (.+)", text)
-    points = POINTS[level[2]] if level else 1
-    said = ", ".join(level.groups()) if level else ""
+    texts = [cell.source for cell in cells[:check] if cell.cell_type == "markdown"]
+    text = texts[-1] if texts else ""
+    title, level = re.match(r"#+ (.+)", text), _LEVEL.search(text)
     return Exercise(
-        call[2], title[1] if title else call[2], said, points, check, exercise, solution
+        parts["name"],
+        title[1] if title else parts["name"],
+        ", ".join(level.groups()) if level else "",
+        POINTS[level[2]] if level else 1,
+        check,
+        exercise,
+        solution,
     )
 
 
-def _definition(source: str, name: str, index: int) -> tuple[str, str]:
-    """Of a check's cell, the function `check_<name>`, and all else: imports, or a figure that the
+def _split(source: str, function: str) -> tuple[str, str]:
+    """Of a check's cell, the definition of a function, and all else: imports, or a figure that the
     question is about.
-
-    ValueError without that function, and for a mark beside it, which nbgrader would not look for
-    there.
     """
-    try:
-        statements = ast.parse(source).body
-    except SyntaxError as error:
-        raise ValueError(
-            f"cell {index + 1}, line {error.lineno}: this is no Python ({error.msg})."
-        ) from None
-    lines = source.splitlines()
+    statements, lines = ast.parse(source).body, source.splitlines()
+    # To the next statement, because a mark, which is a comment, belongs to no statement.
+    begins = [statement.lineno - 1 for statement in statements] + [len(lines)]
     for position, statement in enumerate(statements):
-        if isinstance(statement, ast.FunctionDef) and statement.name == f"check_{name}":
-            begin = _begin(statement)
-            # To the next statement, because a mark, which is a comment, belongs to no statement.
-            end = _begin(statements[position + 1]) if position + 1 < len(statements) else len(lines)
-            for number, line in enumerate(lines, start=1):
-                if _MARK.search(line) and not begin < number <= end:
-                    where = f"cell {index + 1}, line {number}: {line.strip()!r}"
-                    raise ValueError(
-                        f"{where} stands outside of check_{name}, so students would read on."
-                    )
-            return "\n".join(lines[begin:end]).rstrip(), "\n".join(
-                lines[:begin] + lines[end:]
-            ).strip()
-    raise ValueError(
-        f"cell {index + 1}, tagged check, does not define check_{name}, which the solution calls."
-    )
-
-
-def _begin(statement: ast.stmt) -> int:
-    """The line on which a statement begins, from 0: that of its first decorator, if it has one."""
-    return [*getattr(statement, "decorator_list", []), statement][0].lineno - 1
-
-
-def _outside(source: str, kind: str, instead: str | None = None) -> str:
-    """A cell's source without what stands between two marks, and `instead` in its place: what
-    nbgrader makes of it.
-    """
-    kept, inside = [], False
-    for line in source.split("\n"):
-        if f"BEGIN {kind}" in line:
-            inside = True
-            kept += (
-                []
-                if instead is None
-                else [re.match(r"\s*", line)[0] + part for part in instead.split("\n")]
-            )
-        elif f"END {kind}" in line:
-            inside = False
-        elif not inside:
-            kept.append(line)
-    return "\n".join(kept)
+        if isinstance(statement, ast.FunctionDef) and statement.name == function:
+            begin, end = begins[position : position + 2]
+            other = "\n".join(lines[:begin] + lines[end:]).strip()
+            return "\n".join(lines[begin:end]).rstrip(), other
+    return "", source
 
 
 # --- From a notebook to a notebook ----------------------------------------------------------------
 
 
-def instructor(notebook: NotebookNode) -> NotebookNode:
-    """The edition with everything, nbgrader's source: the notes are hidden tests, too.
+def made_for(edition: str, notebook: NotebookNode) -> NotebookNode:
+    """A notebook as it is in an edition.
 
-    ValueError as `exercises`.
-    """
-    made = _merged(notebook)
-    checks = [cell for cell in _graded(made) if cell.metadata["nbgrader"]["grade"]]
-    for exercise, check in zip(exercises(notebook), checks, strict=True):
-        told = " ".join("".join(output.get("text", "") for output in check.outputs).split())
-        notes = [exercise.title, exercise.level, told and f"A right answer is told: {told}"]
-        lines = [
-            "### BEGIN HIDDEN TESTS",
-            *(f"# {note}" for note in notes if note),
-            "### END HIDDEN TESTS",
-            check.source,
-        ]
-        check.source = "\n".join(lines)
-    return made
-
-
-def student(notebook: NotebookNode) -> NotebookNode:
-    """The edition to hand out: nbgrader's release of the instructor's, but for checksums.
-
-    ValueError as `exercises`.
-    """
-    made = _released(notebook)
-    for cell in _graded(made):
-        cell.source = _outside(cell.source, "HIDDEN TESTS")
-    return made
-
-
-def workshop(notebook: NotebookNode) -> NotebookNode:
-    """The edition for a class without grades: the student's, and its checks know the answers.
-
-    ValueError as `exercises`.
-    """
-    made = _released(notebook)
-    for cell in _graded(made):
-        cell.source = _whole(cell.source)
-    return made
-
-
-def _released(notebook: NotebookNode) -> NotebookNode:
-    """Without outputs and solutions; whoever answers can neither delete an exercise nor edit its
-    check.
-    """
-    made = _without_outputs(_merged(notebook))
-    for cell in _graded(made):
-        cell.source = _outside(cell.source, "SOLUTION", STUB)
-        cell.metadata["deletable"] = False
-        if cell.metadata["nbgrader"]["locked"]:
-            cell.metadata["editable"] = False
-    return made
-
-
-def _whole(source: str) -> str:
-    """A cell without its marks. A check that knows the answer asks for nothing less than it."""
-    kept = [line for line in source.split("\n") if not _MARK.search(line)]
-    return "\n".join(
-        line for line in kept if not (line.startswith("assert verdict_on_") and _NOTED in line)
-    )
-
-
-def solutions(notebook: NotebookNode) -> NotebookNode:
-    """The edition to read afterwards: one cell with the solution, and the whole check.
-
-    ValueError as `exercises`.
-    """
-    made = _without_outputs(_merged(notebook, answered=True))
-    for cell in _graded(made):
-        # what the student was given goes
-        source = cell.source.partition("### BEGIN SOLUTION\n")[2] or cell.source
-        cell.source = _whole(source)
-        cell.metadata["tags"].remove("raises-exception")  # a solution that fails is to be seen
-        del cell.metadata["nbgrader"]
-    return made
-
-
-def _merged(notebook: NotebookNode, answered: bool = False) -> NotebookNode:
-    """A copy in which each exercise has one cell with the solution, and behind it one with the
-    whole check: nbgrader's way.
+    ValueError as `exercises`, and for a mark that would leave a solution in the open.
     """
     made = deepcopy(notebook)
     # from behind, so that the indices before stay true
     for exercise in reversed(exercises(notebook)):
-        made.cells[exercise.check : exercise.solution + 1] = _cells(made.cells, exercise, answered)
-    return made
+        cells = made.cells[exercise.check : exercise.solution + 1]
+        made.cells[exercise.check : exercise.solution + 1] = _cells(cells, exercise, edition)
+    if edition == "instructor":
+        return made
+    for number, cell in enumerate(made.cells, start=1):
+        if _MARK.search(cell.source):
+            raise ValueError(
+                f"cell {number} of the edition has a mark outside of an exercise's cells, or one "
+                f"without its end, so students would read on: {cell.source[:200]!r}"
+            )
+    return ClearOutputPreprocessor().preprocess(made, {})[0]
 
 
-def _cells(cells: list[NotebookNode], exercise: Exercise, answered: bool) -> Iterator[NotebookNode]:
-    """In place of a check, an exercise and a solution: what the check's cell does besides, the
+def _cells(cells: list[NotebookNode], exercise: Exercise, edition: str) -> list[NotebookNode]:
+    """In place of the cells from a check to a solution: what the check's cell does besides, the
     answer, and the check.
     """
-    besides, answer, check = (
-        cells[index] for index in (exercise.check, exercise.exercise, exercise.solution)
+    at = exercise.exercise - exercise.check
+    besides, before, answer, between, check = (
+        cells[0],
+        cells[1:at],
+        cells[at],
+        cells[at + 1 : -1],
+        cells[-1],
     )
-    call = _CALL.search(check.source)
-    definition, other = _definition(besides.source, exercise.name, exercise.check)
-    solution = re.sub(r"\n+(### END)", r"\n\1", check.source[: call.start()])
-    answer.source = f"{_CALL.sub('', answer.source)}\n\n{solution}"
-    answer.metadata = NotebookNode(
-        tags=["exercise", "raises-exception"], nbgrader=_nbgrader(exercise.name, solution=True)
-    )
+    parts = _SOLUTION.fullmatch(check.source)
+    given = answer.source.rstrip().removesuffix(parts["call"]).rstrip("\n")
+    definition, other = _split(besides.source, f"check_{exercise.name}")
+    answer.source = _answer(given, parts["answer"], edition)
     answer.outputs = []
-
-    verdict = f"verdict_on_{exercise.name}"
-    # With the sentence as its message, an error says what is wrong where only errors are shown: in
-    # nbgrader's Validate.
-    lines = [f"{verdict} = {call[1]}", f"print({verdict})", f"assert {verdict}{_NOTED}, {verdict}"]
-    lines += [
-        "### BEGIN HIDDEN TESTS",
-        f'assert {verdict}.startswith("Right"), {verdict}',
-        "### END HIDDEN TESTS",
-    ]
-    check.source = "\n".join([definition, "", "", *lines])
-    graded = _nbgrader(f"check_{exercise.name}", grade=True, locked=True, points=exercise.points)
-    check.metadata = NotebookNode(
-        tags=["check", "raises-exception"], jupyter={"source_hidden": True}, nbgrader=graded
-    )
-
-    if other:
-        besides.source, besides.metadata["tags"] = other, []
-        yield besides
-    before = cells[exercise.check + 1 : exercise.exercise]
-    # "Your answer:"
-    if (
-        not answered
-        and before
-        and before[-1].cell_type == "markdown"
-        and before[-1].source.endswith(":")
-    ):
-        before[-1].source = f"{before[-1].source[:-1]}. {_DELETE}"
-    yield from [*before, answer]
-    between = cells[exercise.exercise + 1 : exercise.solution]
+    check.source = _check(definition, parts["check"], exercise, edition, check.outputs)
+    answer.metadata = NotebookNode(tags=["exercise"])
+    check.metadata = NotebookNode(tags=["check"], jupyter={"source_hidden": True})
+    if edition != "solutions":  # there a failure is to be seen
+        for cell in (answer, check):
+            cell.metadata.tags.append("raises-exception")
+        answer.metadata.nbgrader = _nbgrader(exercise.name, solution=True)
+        check.metadata.nbgrader = _nbgrader(
+            f"check_{exercise.name}", grade=True, locked=True, points=exercise.points
+        )
+        if before and before[-1].source.endswith(":"):  # "Your answer:"
+            before[-1].source = f"{before[-1].source[:-1]}. {_DELETE}"
+    if edition in ("student", "workshop"):
+        answer.metadata.deletable = check.metadata.deletable = check.metadata.editable = False
     if between and between[-1].cell_type == "markdown":  # "One solution is folded away below."
         worth = "1 point" if exercise.points == 1 else f"{exercise.points} points"
         between[-1].source = f"The check is folded away below: run its cell ({worth})."
-    yield from [*between, check]
+    besides.source, besides.metadata["tags"] = other, []
+    return [*([besides] if other else []), *before, answer, *between, check]
+
+
+def _answer(given: str, solution: str, edition: str) -> str:
+    """The source of the cell to answer in."""
+    if edition == "solutions":
+        return solution
+    if edition == "instructor":
+        return f"{given}\n\n### BEGIN SOLUTION\n{solution}\n### END SOLUTION"
+    return f"{given}\n\n{STUB}"
+
+
+def _check(definition: str, call: str, exercise: Exercise, edition: str, outputs: list) -> str:
+    """The source of the cell that checks: the function, its verdict, and what that must say."""
+    verdict = f"verdict_on_{exercise.name}"
+    # With the sentence as its message, an error says what is wrong where only errors are shown: in
+    # nbgrader's Validate.
+    well_formed = f'assert {verdict}.startswith(("Right", "Noted")), {verdict}'
+    right = f'assert {verdict}.startswith("Right"), {verdict}'
+    judged = f"\n\n\n{verdict} = {call}\nprint({verdict})\n"
+    if edition == "student":  # whose check does not know the answer
+        return _HIDDEN.sub("", definition) + judged + well_formed
+    if edition == "instructor":
+        told = " ".join("".join(output.get("text", "") for output in outputs).split())
+        notes = [exercise.title, exercise.level, told and f"A right answer is told: {told}"]
+        about = "\n".join(f"# {note}" for note in notes if note)
+        return f"{_hidden(about)}\n{definition}{judged}{well_formed}\n{_hidden(right)}"
+    lines = [line for line in definition.split("\n") if not _MARK.search(line)]
+    return "\n".join(lines) + judged + right
+
+
+def _hidden(lines: str) -> str:
+    return f"### BEGIN HIDDEN TESTS\n{lines}\n### END HIDDEN TESTS"
 
 
 def _nbgrader(grade_id: str, **given) -> NotebookNode:
@@ -388,91 +281,42 @@ def _nbgrader(grade_id: str, **given) -> NotebookNode:
     return NotebookNode(fixed | {"grade_id": grade_id} | given)
 
 
-def _graded(notebook: NotebookNode) -> list[NotebookNode]:
-    return [cell for cell in notebook.cells if "nbgrader" in cell.metadata]
-
-
-def _without_outputs(notebook: NotebookNode) -> NotebookNode:
-    for cell in notebook.cells:
-        if cell.cell_type == "code":
-            cell.outputs, cell.execution_count = [], None
-    return notebook
-
-
 # --- The folder -----------------------------------------------------------------------------------
-
-EDITIONS: dict[str, Callable[[NotebookNode], NotebookNode]] = {
-    "workshop": workshop,
-    "student": student,
-    "solutions": solutions,
-    "instructor": instructor,
-}
 
 
 def make(
     edition: str, to: Path, only: str | None = None, source: Path | None = None
 ) -> dict[str, list[Exercise]]:
-    """Write an edition into a new or empty folder, whole or not at all; the exercises of each
-    notebook by its file's name.
+    """Write an edition into a new or empty folder; the exercises of each notebook by its file's
+    name.
 
-    only: "01,03" for these notebooks alone. ValueError for a folder that holds something or lies
-    among the notebooks, a number that no notebook has, a file that is no notebook, and marks that
-    would not hold, with notebook, cell and line.
+    only: "01,03" for these notebooks alone. ValueError, before anything is written, for a folder
+    that holds something or lies among the notebooks, a number that no notebook has, and marks that
+    would not hold, with the notebook and the cell.
     """
-    to = to.expanduser().resolve()
-    if to.exists() and (not to.is_dir() or any(to.iterdir())):
+    to, source = to.resolve(), source or NOTEBOOKS
+    if to.is_relative_to(source.resolve()) or (to.exists() and any(to.iterdir())):
+        raise ValueError(f"--to {to}: name a new or an empty folder, outside of {source}.")
+    paths = {path.name[:2]: path for path in sorted(source.glob("*.ipynb"))}
+    wanted = list(paths) if only is None else arguments.numbers(only)
+    if missing := [number for number in wanted if number not in paths]:
         raise ValueError(
-            f"{to} is there and is not an empty folder: name another, or remove it first."
+            f"--only {only}: there is no notebook {missing[0]}. There are: {', '.join(paths)}."
         )
-    if to == Path.cwd():
-        raise ValueError(f"{to} is where you are, and would be replaced: name another folder.")
-    source, made = (source or NOTEBOOKS).resolve(), {}
-    if to.is_relative_to(source):
-        raise ValueError(
-            f"{to} lies in {source}, which the editions are made from: name a folder outside of it."
-        )
-    with atomic_folder(to) as folder:
-        for path in _chosen(source, only):
-            notebook = _read(path)
-            try:
-                made[path.name] = exercises(notebook)
-                nbformat.write(EDITIONS[edition](notebook), folder / path.name)
-            except ValueError as error:
-                raise ValueError(f"{path.name}, {error}") from None
-        for path in (source / name for name in BESIDE):
-            if path.is_dir():
-                shutil.copytree(path, folder / path.name)
-            elif path.exists():
-                shutil.copy(path, folder)
-    return made
-
-
-def _chosen(source: Path, only: str | None) -> list[Path]:
-    every = sorted(source.glob("*.ipynb"))
-    if only is None:
-        return every
-    wanted, there = arguments.numbers(only), [path.name[:2] for path in every]
-    if missing := [number for number in wanted if number not in there]:
-        raise ValueError(
-            f"--only {only}: there is no notebook {missing[0]}. There are: {', '.join(there)}."
-        )
-    return [path for path in every if path.name[:2] in wanted]
-
-
-def _read(path: Path) -> NotebookNode:
-    try:
-        notebook = nbformat.convert(
-            nbformat.reader.reads(path.read_text(encoding="utf-8")), to_version=4
-        )
-        nbformat.validate(notebook)  # `nbformat.read` only logs what is wrong
-        return notebook
-    except nbformat.ValidationError as error:
-        inside = [*error.relative_path]
-        where = f", cell {inside[1] + 1}" if inside[:1] == ["cells"] and len(inside) > 1 else ""
-        raise ValueError(
-            f"{path.name}{where}: this is no valid notebook ({error.message[:200]})."
-        ) from None
-    except Exception as error:  # nbformat raises its own kinds, for JSON, for a version, for a cell
-        raise ValueError(
-            f"{path.name} is no notebook that can be read ({type(error).__name__})."
-        ) from None
+    found, made = {}, {}
+    for path in (paths[number] for number in wanted):
+        notebook = nbformat.read(path, as_version=4)
+        try:
+            found[path.name] = exercises(notebook)
+            made[path.name] = made_for(edition, notebook)
+        except ValueError as error:
+            raise ValueError(f"{path.name}, {error}") from None
+    to.mkdir(parents=True, exist_ok=True)
+    for name, notebook in made.items():
+        nbformat.write(notebook, to / name)
+    for path in (source / name for name in BESIDE):
+        if path.is_dir():
+            shutil.copytree(path, to / path.name)
+        elif path.exists():
+            shutil.copy(path, to)
+    return found

@@ -1,13 +1,14 @@
-"""One HTML page about a run, to send to a colleague: verdict, curves, findings, evaluation,
-rewards, settings, versions.
+"""`python -m helpers report`: one HTML page about a run, to send to a colleague: verdict, curves,
+findings, evaluation, rewards, settings, versions.
 
 It holds everything it shows: no network, no script, figures as inline SVG. It is read off the run
 folder alone; a part whose file is not there is left out, with a sentence saying which notebook
-makes it. `card.py` tells the same facts in Markdown.
+makes it. `results/card.py` tells the same facts in Markdown.
 """
 
 from __future__ import annotations
 
+import argparse
 import io
 import re
 from collections import Counter
@@ -92,6 +93,18 @@ class Facts:
     merged_is_outdated: bool = False
 
 
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What `report` takes."""
+    parser.add_argument("--run", default="demo", metavar="NAME", help="the run (default: demo)")
+
+
+def main(parsed: argparse.Namespace) -> int:
+    """Write the page and print where it is; 0."""
+    run = Run(parsed.run)
+    print(run.show(write(run).name))
+    return 0
+
+
 def write(run: Run) -> Path:
     """Write report.html into the run folder and return its path.
 
@@ -120,19 +133,25 @@ def read(run: Run) -> Facts:
         run.section("training")  # refuses a training on other data
     absent = {part: why for part in PARTS if (why := _why_absent(run, part))}
 
-    def part(name: str, load: Callable, default):
-        return default if name in absent else load(run, name)
+    def content(part: str) -> dict:
+        return {} if part in absent else run.read_object(part)
 
+    history = completions = None
+    if "metrics.csv" not in absent:
+        history = read_metrics(run.folder / "metrics.csv")
+    if "completions.parquet" not in absent:
+        columns = ("step", "question", "answer", "completion")
+        completions = run.table("completions.parquet", columns)
     return Facts(
         name=run.name,
         manifest=portable(manifest),
         absent=absent,
-        data=portable(part("data_report.json", Run.read_object, {})),
-        rewards=part("reward_report.json", Run.read_object, {}),
-        history=None if "metrics.csv" in absent else read_metrics(run.folder / "metrics.csv"),
-        completions=None if "completions.parquet" in absent else _completions(run),
-        evaluation=portable(part("evaluation.json", Run.read_object, {})),
-        comparison=part("comparison.json", Run.read_object, {}),
+        data=portable(content("data_report.json")),
+        rewards=content("reward_report.json"),
+        history=history,
+        completions=completions,
+        evaluation=portable(content("evaluation.json")),
+        comparison=content("comparison.json"),
         has_merged=(run.folder / "merged").exists(),
         merged_is_outdated=run.outdated("merged") is not None,
     )
@@ -144,15 +163,6 @@ def _why_absent(run: Run, part: str) -> str | None:
     notebook = run.notebook_of(part)
     rerun = f"python -m helpers run --run {run.name} --only {notebook[:2]}"
     return f"This run has no {part}, which notebook {notebook} makes: {rerun}"
-
-
-def _completions(run: Run) -> pd.DataFrame:
-    table = run.table("completions.parquet", ("step", "question", "answer", "completion"))
-    if not pd.api.types.is_numeric_dtype(table["step"]) or table["step"].isna().any():
-        raise ValueError(
-            "completions.parquet is damaged (a step is no number). Rerun notebook 03_grpo_training."
-        )
-    return table
 
 
 def portable(value, key: str = ""):
@@ -195,28 +205,27 @@ def _result(facts: Facts, decoding: str) -> tuple[str, str]:
     """Did training help? By McNemar's test where there is one, else by whether the two intervals
     overlap.
     """
-    compared = facts.comparison.get(decoding)
-    before, after = _before_and_after(facts, decoding)
+    before, after = (facts.evaluation.get(name, {}) for name in ("baseline", "trained"))
+    if decoding == "greedy":
+        before, after = before.get("greedy"), after.get("greedy")
+    if not before and not after:
+        return (
+            "warning",
+            "Whether training helped is not known: nothing was measured on held-out questions.",
+        )
     if not before or not after:
-        measured = before or after
-        if not measured:
-            return (
-                "warning",
-                "Whether training helped is not known: nothing was measured on held-out questions.",
-            )
         which = "baseline" if before else "trained policy"
         return (
             "warning",
             f"Whether training helped is not known: only the {which} was measured, at "
-            f"{_accuracy(measured)}.",
+            f"{_accuracy(before or after)}.",
         )
-    if compared:
-        significant, p = compared["p_value"] < _SIGNIFICANT, compared["p_value"]
+    if compared := facts.comparison.get(decoding):
+        p = compared["p_value"]
+        significant = p < _SIGNIFICANT
         named = "p < 1e-15" if p < 1e-15 else f"p = {p:.2g}"
-        proof = (
-            f"{_count(compared['won'], 'question')} won, {compared['lost']} lost (exact "
-            f"McNemar {named})"
-        )
+        won = f"{compared['won']:,} question{'s' * (compared['won'] != 1)} won"
+        proof = f"{won}, {compared['lost']} lost (exact McNemar {named})"
     else:
         significant = before["ci95"][1] < after["ci95"][0] or after["ci95"][1] < before["ci95"][0]
         proof = f"the two intervals {'do not overlap' if significant else 'overlap'}"
@@ -227,35 +236,9 @@ def _result(facts: Facts, decoding: str) -> tuple[str, str]:
             "warning",
             f"Whether training changed {what} cannot be told from chance. It went {change}",
         )
-    raised = after["accuracy"] > before["accuracy"]
-    return (
-        ("good", f"Training raised {what} {change}")
-        if raised
-        else ("critical", f"Training lowered {what} {change}")
-    )
-
-
-def _count(n: int, what: str) -> str:
-    return f"{n:,} {what}" + ("" if n == 1 else "s")
-
-
-def _before_and_after(facts: Facts, decoding: str) -> tuple[dict | None, dict | None]:
-    """The entries of baseline and trained policy; where the evaluation was not finished, from the
-    comparison's counts.
-    """
-    entries = [facts.evaluation.get(name) for name in ("baseline", "trained")]
-    if decoding == "greedy":
-        entries = [(entry or {}).get("greedy") for entry in entries]
-    compared = facts.comparison.get(decoding)
-    if compared and not all(entries):
-        from helpers.results.intervals import wilson_interval
-
-        n, both = compared["n"], compared["both_right"]
-        right = [both + compared["lost"], both + compared["won"]]
-        entries = [
-            {"accuracy": count / n, "ci95": wilson_interval(count, n), "n": n} for count in right
-        ]
-    return entries[0], entries[1]
+    if after["accuracy"] > before["accuracy"]:
+        return "good", f"Training raised {what} {change}"
+    return "critical", f"Training lowered {what} {change}"
 
 
 def _accuracy(entry: dict) -> str:
@@ -266,38 +249,31 @@ def _merge_problems(facts: Facts) -> list[tuple[str, str]]:
     """Sentences on a merged model that was not verified, is of another training, or differs from
     what was trained.
     """
-    merge = facts.manifest.get("merge")
+    merge, said = facts.manifest.get("merge"), []
     if not facts.has_merged:
         return []
     if not merge:
-        return [
-            (
-                "warning",
-                "The merged model was not verified against its adapter: run notebook 05 before "
-                "using it.",
-            )
-        ]
-    if facts.merged_is_outdated:
-        return [
-            (
-                "warning",
-                "The merged model is of an earlier training: run notebook 05 before using it.",
-            )
-        ]
-    found = []
-    # not in a merge of an earlier version, which had a proof of its own
-    kept = merge.get("kept", 1.0)
-    if not kept >= _KEPT:  # not <: true for nan too
-        lost = (
-            f"The merged model does only {percent(kept)} of what the adapter does to the "
-            "logits: 16 bits rounded the rest away."
+        said.append(
+            "The merged model was not verified against its adapter: run notebook 05 before using "
+            "it."
         )
-        found.append(("warning", f"{lost} Use the adapter."))
-    policy, merged = facts.evaluation.get("trained"), facts.evaluation.get("merged")
-    if policy and merged and merged["ci95"][1] < policy["ci95"][0]:
-        loses = f"{_accuracy(merged)}, against {_accuracy(policy)} for the policy it was made from."
-        found.append(("warning", f"The merged model is less accurate: {loses}"))
-    return found
+    elif facts.merged_is_outdated:
+        said.append("The merged model is of an earlier training: run notebook 05 before using it.")
+    else:
+        # not in a merge of an earlier version, which had a proof of its own
+        kept = merge.get("kept", 1.0)
+        if not kept >= _KEPT:  # not <: true for nan too
+            said.append(
+                f"The merged model does only {percent(kept)} of what the adapter does to the "
+                "logits: 16 bits rounded the rest away. Use the adapter."
+            )
+        policy, merged = facts.evaluation.get("trained"), facts.evaluation.get("merged")
+        if policy and merged and merged["ci95"][1] < policy["ci95"][0]:
+            said.append(
+                f"The merged model is less accurate: {_accuracy(merged)}, against "
+                f"{_accuracy(policy)} for the policy it was made from."
+            )
+    return [("warning", sentence) for sentence in said]
 
 
 # --- What the template shows ----------------------------------------------------------------------
@@ -486,21 +462,21 @@ def _samples(facts: Facts) -> list[dict]:
     """
     if facts.completions is None:
         return []
-    shown, weights = (
-        [],
-        {row["name"]: row["weight"] for row in _rewards(facts) if row["name"] in facts.completions},
-    )
-    for step in dict.fromkeys((facts.completions["step"].min(), facts.completions["step"].max())):
-        group = facts.completions[facts.completions["step"] == step]
+    table, shown = facts.completions, []
+    weights = {row["name"]: row["weight"] for row in _rewards(facts) if row["name"] in table}
+    for step in dict.fromkeys((table["step"].min(), table["step"].max())):
+        group = table[table["step"] == step]
         group = group[group["question"] == group["question"].iloc[0]].head(_SHOWN)
         # one that abstained adds nothing
         rewards = group[list(weights)].mul(pd.Series(weights, dtype=float)).sum(axis=1)
-        first = {
-            "step": int(step),
-            "question": group["question"].iloc[0],
-            "answer": group["answer"].iloc[0],
-        }
-        shown.append(first | {"completions": list(zip(group["completion"], rewards, strict=True))})
+        shown.append(
+            {
+                "step": int(step),
+                "question": group["question"].iloc[0],
+                "answer": group["answer"].iloc[0],
+                "completions": list(zip(group["completion"], rewards, strict=True)),
+            }
+        )
     return shown
 
 

@@ -12,9 +12,9 @@ import pytest
 
 from benchmarks import sections as measuring
 from benchmarks.sections import GUIDE, RESULTS
-from helpers.__main__ import _parser
+from helpers.__main__ import parse
 from helpers.commands.slides import END, REVEAL, deck
-from helpers.commands.teach import NOTEBOOKS, exercises
+from helpers.commands.teach import BESIDE, NOTEBOOKS, exercises
 
 TEXT = GUIDE.read_text(encoding="utf-8")
 NOTEBOOK = {
@@ -266,7 +266,7 @@ def commands() -> list[str]:
 
 @pytest.mark.parametrize("command", commands())
 def test_a_command_is_one_that_is_there(command):
-    assert _parser().parse_args(shlex.split(command)[3:]).command
+    assert parse(shlex.split(command)[3:]).command
 
 
 def test_the_last_slide_says_what_the_close_says_and_the_guide_tells_where_to_turn_to():
@@ -295,7 +295,5 @@ def test_the_package_for_the_slides_is_the_pinned_one():
 
 
 def test_it_is_for_no_student_and_says_what_nobody_has_measured():
-    from helpers.commands.teach import BESIDE
-
     assert GUIDE.name not in BESIDE
     assert "nobody has taught these routes yet" in TEXT

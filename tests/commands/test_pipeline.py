@@ -3,11 +3,9 @@ what is refused.
 """
 
 import contextlib
-import io
 import json
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -16,7 +14,6 @@ import psutil
 import pytest
 from executions import Executions
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
-from papermill.iorw import papermill_io
 
 from helpers import PROJECT
 from helpers.commands import pipeline
@@ -100,23 +97,18 @@ def test_a_file_given_by_a_relative_path_is_found_again_from_elsewhere(
     assert dict(executed)["01"]["source"] == str(tmp_path / "mine.csv")
 
 
-@pytest.mark.parametrize("content", [None, "", "[]", '{"parameters": {}}'])
-def test_where_nothing_was_started_there_is_nothing_to_resume(cli, executed, content):
-    if content is not None:
-        Run("a").path("asked.json").write_text(content)
+def test_where_nothing_was_started_there_is_nothing_to_resume(cli, executed):
     code, _, err = cli("run", "--run", "a", "--resume")
     assert (
         code == 2 and f"there is nothing to resume in {Run('a').show()}" in err and executed == []
     )
 
 
-@pytest.mark.parametrize(
-    "beside",
-    [["-p", "seed=1"], ["--only", "03"], ["--preset", "pocket"], ["--in-place"], ["--fresh"]],
-)
-def test_resume_takes_nothing_beside_it(cli, executed, beside):
-    code, _, err = cli("run", "--run", "a", "--resume", *beside)
-    assert code == 2 and "give nothing beside it but --run NAME" in err and executed == []
+@pytest.mark.parametrize("call", ["--in-place", "--run a --resume"])
+@pytest.mark.parametrize("beside", ["-p seed=1", "--preset pocket", "--run mine --fresh"])
+def test_what_takes_nothing_beside_it_refuses_what_it_would_leave_out(cli, executed, call, beside):
+    code, _, err = cli("run", *call.split(), *beside.split())
+    assert code == 2 and call.split()[-1] in err and "beside it" in err and executed == []
 
 
 def test_the_settings_a_run_was_prepared_with_are_checked_before_it_goes_on(cli, executed):
@@ -133,17 +125,6 @@ def test_the_metrics_of_a_run_from_a_gpu_can_be_looked_at_without_one(cli, execu
     assert code == 2 and "needs an NVIDIA GPU" in err
 
 
-@pytest.mark.parametrize(
-    "given", [["-p", "holdout_size=16"], ["--preset", "pocket"], ["--run", "mine"]]
-)
-def test_in_place_refuses_what_it_would_leave_out(cli, executed, given):
-    """The committed notebooks keep their own parameters, so nothing given on the command line can
-    reach them.
-    """
-    code, _, err = cli("run", "--in-place", *given)
-    assert code == 2 and "--in-place" in err and executed == []
-
-
 def test_an_evaluation_is_printed_at_the_end(cli, executed):
     entry = {"accuracy": 0.5, "ci95": [0.4, 0.6], "n": 100, "in_format": 0.25}
     Run("a").path("evaluation.json").write_text(json.dumps({"baseline": entry}))
@@ -151,80 +132,6 @@ def test_an_evaluation_is_printed_at_the_end(cli, executed):
     assert code == 0 and "baseline        50.0%   40.0% to 60.0%" in out and "5 notebooks in" in out
     _, out, _ = cli("run", "--run", "a", "--only", "04")
     assert "baseline" not in out, "it was measured before, perhaps of another adapter"
-
-
-# --- Progress -------------------------------------------------------------------------------------
-
-
-class Terminal(io.StringIO):
-    def isatty(self):
-        return True
-
-
-CELLS = [
-    new_markdown_cell("# Title\ntext"),
-    new_code_cell("1"),
-    new_markdown_cell("no heading"),
-    new_code_cell("2"),
-]
-CELLS += [new_markdown_cell("## Part\n### The end #1\nmore"), new_code_cell("3")]
-
-
-def drive(progress) -> None:
-    progress.headings = pipeline._headings(new_notebook(cells=CELLS))
-    for index, cell in enumerate(CELLS):
-        progress.start(index, cell)
-        for text in ("loading …\n", "step    1/50  reward 0.100\n", "\n"):
-            progress.write(text)
-        progress.flush()
-        progress.complete()
-
-
-def test_headings_are_the_last_above_each_cell():
-    assert pipeline._headings(new_notebook(cells=CELLS)) == ["Title"] * 4 + ["The end #1"] * 2
-    assert pipeline._headings(new_notebook(cells=CELLS[1:2])) == [""]
-    assert pipeline._headings(new_notebook()) == []
-
-
-def test_in_a_log_a_notebook_has_its_line_at_each_end_and_the_training_steps_between(capsys):
-    progress = pipeline._Progress("03_grpo_training")
-    drive(progress)
-    progress.close("done")
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "03_grpo_training …" and lines[1:-1] == [
-        "    step    1/50  reward 0.100"
-    ] * len(CELLS)
-    assert (
-        lines[-1].startswith("03_grpo_training ")
-        and lines[-1].split()[1] == "done"
-        and lines[-1].endswith(" s")
-    )
-    assert not any("\r" in line or "\x1b" in line for line in lines)
-
-
-def test_in_a_log_a_slow_cell_is_named(capsys, monkeypatch):
-    monkeypatch.setattr(pipeline, "_SLOW_CELL", -1.0)
-    drive(pipeline._Progress("03_grpo_training"))
-    slow = [line for line in capsys.readouterr().out.splitlines() if "cell" in line]
-    assert len(slow) == len(CELLS) and slow[-1].startswith("    cell 6/6  The end #1  ")
-
-
-def test_on_a_terminal_one_line_is_redrawn_and_the_end_stays(monkeypatch):
-    terminal = Terminal()
-    with monkeypatch.context() as patch:
-        patch.setattr(sys, "stdout", terminal)
-        progress = pipeline._Progress("03_grpo_training")
-        drive(progress)
-        progress.write("x" * 500 + "\n")
-        progress.close("done")
-    text = terminal.getvalue()
-    assert text.count("\n") == 1 and text.endswith(" s\n")
-    drawn = text.split("\r\x1b[K")[1:]
-    assert "cell 6/6  The end #1" in drawn[-2] and drawn[-1].split()[:2] == [
-        "03_grpo_training",
-        "done",
-    ]
-    assert any("step    1/50" in line for line in drawn) and max(map(len, drawn)) < 120
 
 
 # --- papermill ------------------------------------------------------------------------------------
@@ -260,8 +167,6 @@ from helpers.commands import pipeline
 pipeline.NOTEBOOKS = Path(sys.argv[1])
 sys.exit(main(["run", "--only", "01", "--run", *sys.argv[2:]]))
 """
-# As slow as on a busy machine: both runs have then chosen their sockets before either kernel has
-# opened its own.
 SLOW_KERNEL = (
     "import time; time.sleep(3); from ipykernel.kernelapp import launch_new_instance; "
     "launch_new_instance()"
@@ -299,33 +204,6 @@ def slow_kernel(tmp_path, monkeypatch, python) -> str:
     )
     monkeypatch.setenv("JUPYTER_PATH", str(tmp_path / "jupyter"))
     return "slow"
-
-
-@pytest.mark.slow
-def test_two_runs_at_once_do_not_disturb_each_other(notebook, slow_kernel, python):
-    folder = notebook("print(run, extra)", kernel=slow_kernel)
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "cwd": PROJECT}
-    start = [python, "-c", ONE_RUN, str(folder)]
-    processes = {
-        name: subprocess.Popen([*start, name, "-p", "extra=7"], **pipes) for name in ("a", "b")
-    }
-    try:
-        said = {name: process.communicate(timeout=120)[0] for name, process in processes.items()}
-    except subprocess.TimeoutExpired:
-        pytest.fail(
-            "a run waits for a kernel that never answers: both kernels took the same sockets"
-        )
-    finally:
-        for process in processes.values():
-            process.terminate()
-            process.wait()
-    for name, process in processes.items():
-        assert process.returncode == 0, said[name]
-        copy = nbformat.read(Run(name).require("notebooks/01_tiny.ipynb"), as_version=4)
-        assert copy.cells[-1].outputs[0].text == f"{name} 7\n"
-    assert [path.name for path in folder.iterdir()] == ["01_tiny.ipynb"], (
-        "nothing is left beside the notebooks"
-    )
 
 
 STEPS = """
@@ -377,20 +255,6 @@ def test_a_failed_notebook_keeps_its_traceback_even_where_paths_have_braces(
     assert [output.get("ename") for output in outputs] == [None, "ZeroDivisionError"]
     assert sorted(path.name for path in tmp_path.glob("*")) == ["note{x}books", "runs {run} {}"]
     assert [path.name for path in copy.parent.iterdir()] == ["01_tiny.ipynb"]
-
-
-def test_a_copy_is_written_whole_or_not_at_all(tmp_path):
-    copy = tmp_path / "copy.ipynb"
-    papermill_io.write("old", str(copy))
-    with pytest.raises(UnicodeEncodeError):
-        papermill_io.write("n" * 100_000 + "\ud800", str(copy))
-    assert copy.read_text() == "old" and list(tmp_path.iterdir()) == [copy]
-
-
-def test_what_a_kill_left_of_a_copy_is_cleared_away(cli, executed):
-    left = Run("a").path("notebooks/.03_grpo_training.ipynb.123.tmp")
-    left.write_text('{"cells": [')
-    assert cli("run", "--run", "a", "--preset", "pocket")[0] == 0 and not left.exists()
 
 
 def runs(child: psutil.Process) -> bool:

@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from helpers.commands import checks
+from helpers.commands import pipeline
 from helpers.environment import this_machine
 from helpers.presets import PRESETS, with_overrides
 from helpers.results.merging import check_wishes
@@ -65,7 +65,7 @@ COMMANDS = [
     (["run", "--only", "03", "--preset", "pocket"], "--preset is notebook 01's to set"),
     (["doctor", "--preset", "x"], "preset 'x' is not known"),
     (["doctor", "-p", "max_completion_length=-1"], "max_completion_length=-1 must be at least 1"),
-    (["doctor", "-p", "compare=[]"], "is a parameter of a notebook and not a setting"),
+    (["doctor", "-p", "compare=[]"], "no preset has a setting 'compare'"),
     (["doctor", "-p", "nonsense=1"], "nonsense"),
     (["reproduce", "--run", "never"], "never"),
     (["compare", "a"], "name two or more different runs"),
@@ -77,55 +77,6 @@ COMMANDS = [
         "never/merged is not there",
     ),
     (["sweep", "--grid", "{here}"], "Is a directory"),
-    (
-        ["generate", "--input", "{here}/q.jsonl", "--output", "{here}/q.jsonl"],
-        "is the input itself",
-    ),
-    (
-        ["generate", "--input", "{here}/q.jsonl", "--output", "{here}/link.jsonl"],
-        "is the input itself",
-    ),
-    (
-        ["generate", "--input", "{here}/q.jsonl", "--output", "{here}/dir.jsonl"],
-        "is a folder; name a file",
-    ),
-    (
-        [
-            "generate",
-            "--input",
-            "{here}/q.jsonl",
-            "--output",
-            "{here}/a.jsonl",
-            "--temperature",
-            "nan",
-        ],
-        "--temperature nan",
-    ),
-    (
-        [
-            "generate",
-            "--input",
-            "{here}/q.jsonl",
-            "--output",
-            "{here}/a.jsonl",
-            "--temperature",
-            "-1",
-        ],
-        "--temperature -1",
-    ),
-    (
-        [
-            "generate",
-            "--input",
-            "{here}/q.jsonl",
-            "--output",
-            "{here}/a.jsonl",
-            "--batch-size",
-            "0",
-        ],
-        "--batch-size 0",
-    ),
-    (["generate", "--input", "{here}/dir.jsonl", "--output", "{here}/a.jsonl"], "is a folder"),
 ]
 
 
@@ -212,7 +163,7 @@ def test_a_parameter_is_refused_before_the_first_notebook(here, monkeypatch, giv
         for name, value in given.items()
     }
     with pytest.raises((ValueError, FileNotFoundError)) as error:
-        checks.check(given, run="mine")
+        pipeline.check_parameters(given, run="mine")
     assert said in str(error.value) and len(str(error.value)) < 800
 
 
@@ -226,7 +177,7 @@ def test_good_parameters_pass(monkeypatch):
         "compare": [],
         "cases": None,
     }
-    checks.check(
+    pipeline.check_parameters(
         good | {"source": "arithmetic/sums", "judge": "helpers.rewards:format_reward"}, run="mine"
     )
     check_wishes("unsloth", this_machine(), merge="adapter")

@@ -31,7 +31,7 @@ def lab(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch, socket.create_server(("127.0.0.1", 0)) as taken:
         patch.setenv("GRPO_RUNS_DIR", str(folder / "runs"))
         checkpoint.fetch("demo")
-        checkpoint.mend("short", "02")
+        checkpoint.fetch("short", "02")
         served = Served(folder, "--allow-root", f"--port={taken.getsockname()[1]}")
         change(folder / "notebooks" / "03_grpo_training.ipynb", SHORT)
         try:

@@ -11,7 +11,7 @@ from finished import change, finished_run
 from huggingface_hub import ModelCard, ModelCardData
 
 from helpers import presets
-from helpers.__main__ import _parser
+from helpers.__main__ import parse
 from helpers.commands import arguments
 from helpers.environment import this_machine
 from helpers.presets import PRESETS, as_settings
@@ -231,7 +231,7 @@ def asked_for(text: str) -> tuple:
     reads them.
     """
     (line,) = re.findall(r"^python -m helpers run .*?$(?<!\\)", text, re.M | re.S)
-    parsed = _parser().parse_args(shlex.split(line.replace("\\\n", ""))[3:])
+    parsed = parse(shlex.split(line.replace("\\\n", ""))[3:])
     return parsed.run, parsed.preset, arguments.parameters(parsed.parameters)
 
 

@@ -83,17 +83,8 @@ def test_every_question_is_answered_in_order_with_its_own_columns(cli, run, ques
 @pytest.mark.slow
 def test_vllm_answers_as_transformers_does_or_says_why_it_cannot(cli, run, questions, tmp_path):
     target = tmp_path / "answers.jsonl"
-    call = (
-        "generate",
-        "--run",
-        "a",
-        "--input",
-        str(questions),
-        "--output",
-        str(target),
-        "--engine",
-        "vllm",
-    )
+    call = ("generate", "--run", "a", "--input", str(questions), "--output", str(target))
+    call += ("--engine", "vllm")
     if obstacle := vllm_obstacle(this_machine()):
         assert cli(*call) == (2, "", f"error: --engine vllm: {obstacle}.\n") and not target.exists()
     else:
@@ -108,20 +99,39 @@ def test_an_interrupted_run_goes_on_with_the_line_that_was_cut_off(
 ):
     monkeypatch.setattr(generate, "_BATCH", 2)
     whole, cut = tmp_path / "whole.jsonl", tmp_path / "cut.jsonl"
-    assert generate.answer_file(run, questions, whole, temperature=1.0) == 5
+    assert generate.answer_file(run, questions, whole) == 5
     content = whole.read_bytes().splitlines(keepends=True)
     cut.write_bytes(b"".join(content[:2]) + content[2][:20])
-    assert generate.answer_file(run, questions, cut, temperature=1.0) == 3
+    assert generate.answer_file(run, questions, cut) == 3
     assert cut.read_bytes() == whole.read_bytes(), "as if it had never stopped"
     assert generate.answer_file(run, questions, cut) == 0, "nothing is left to do"
 
 
-def test_answers_of_another_file_are_not_mixed_with_these(run, questions, tmp_path):
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"question": "another", "completion": "x", "answer": null}\n',
+        json.dumps({"question": QUESTIONS[0], "id": 7, "completion": "x", "answer": None}) + "\n",
+        "notes\n",
+        "notes",
+        "[]\n",
+    ],
+)
+def test_what_is_no_answer_of_ours_is_kept_and_refused(run, questions, tmp_path, line):
     target = tmp_path / "answers.jsonl"
-    target.write_text('{"question": "another", "completion": "x", "answer": null}\n')
+    target.write_text(line)
     with pytest.raises(ValueError, match="line 1 does not answer question 1 of the input"):
         generate.answer_file(run, questions, target)
-    assert lines(target)[0]["question"] == "another", "and it is as it was"
+    assert target.read_text() == line
+
+
+def test_rows_that_have_an_answer_of_their_own_are_gone_on_with(run, tmp_path):
+    source, target = tmp_path / "q.jsonl", tmp_path / "answers.jsonl"
+    rows = [{"answer": str(n), "question": question} for n, question in enumerate(QUESTIONS[:2])]
+    source.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    target.write_text(json.dumps(rows[0] | {"completion": "x", "answer": "5"}) + '\n{"answ')
+    assert generate.answer_file(run, source, target) == 1
+    assert [row["question"] for row in lines(target)] == QUESTIONS[:2]
 
 
 @pytest.mark.parametrize(
@@ -144,18 +154,8 @@ def test_a_file_without_questions_is_refused_before_the_model_loads(
     assert code == 2 and said in err
 
 
-def test_the_output_is_json_lines_and_the_model_must_be_there(cli, run, questions, tmp_path):
-    code, _, err = cli(
-        "generate", "--run", "a", "--input", str(questions), "--output", str(tmp_path / "o.csv")
-    )
-    assert code == 2 and "name a .jsonl file" in err
-    code, _, err = cli(
-        "generate",
-        "--run",
-        "other",
-        "--input",
-        str(questions),
-        "--output",
-        str(tmp_path / "o.jsonl"),
-    )
-    assert code == 2 and "runs/other/merged is not there. Run notebook 05" in err
+def test_the_output_is_json_lines_and_the_model_must_be_there(run, questions, tmp_path):
+    with pytest.raises(ValueError, match=r"name a \.jsonl file"):
+        generate.answer_file(run, questions, tmp_path / "o.csv")
+    with pytest.raises(FileNotFoundError, match=r"other/merged is not there\. Run notebook 05"):
+        generate.answer_file(Run("other"), questions, tmp_path / "o.jsonl")

@@ -6,16 +6,15 @@ import re
 import shutil
 from html.parser import HTMLParser
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
-from browser import browse, check_in_a_browser, in_a_browser, measured
+from browser import check_in_a_browser, in_a_browser
 from finished import change, compared, entry, finished_run, proportion
 
+from helpers.commands import report
+from helpers.commands.report import Facts, portable, verdict
 from helpers.metrics.diagnosis import Finding
-from helpers.results import report
-from helpers.results.report import Facts, portable, verdict
 from helpers.runs import Run
 
 SECTIONS = [
@@ -146,13 +145,6 @@ def test_without_two_measurements_nothing_is_concluded(evaluation, holds):
         said[0] == "warning"
         and said[1].startswith("Whether training helped is not known")
         and holds in said[1]
-    )
-
-
-def test_an_evaluation_that_was_not_finished_is_told_from_the_comparison():
-    (said,) = told({}, {"sampled": compared()})
-    assert (
-        "on 512 held-out questions from 32.6 % (28.7 to 36.8) to 95.7 % (93.6 to 97.1)" in said[1]
     )
 
 
@@ -408,21 +400,10 @@ def test_an_empty_run_is_refused_with_the_notebook_to_run(machine):
     assert not Run("nobody").folder.exists()
 
 
-def test_data_prepared_anew_after_the_training_are_refused(run):
-    change(run, "manifest.json", lambda m: m["data"].update(fingerprint="another"))
-    with pytest.raises(ValueError, match="trained on other data"):
-        report.write(run)
-
-
-@pytest.mark.parametrize(
-    "part", ["data_report.json", "evaluation.json", "comparison.json", "reward_report.json"]
-)
-@pytest.mark.parametrize("content", ["{", "[]"])
-def test_a_damaged_file_is_named(run, part, content):
-    (run.folder / part).write_text(content)
-    with pytest.raises(
-        ValueError, match=f"{part} is damaged .* Run notebook {run.notebook_of(part)}"
-    ):
+@pytest.mark.parametrize("part", ["data_report.json", "evaluation.json", "reward_report.json"])
+def test_a_damaged_file_is_named(run, part):
+    (run.folder / part).write_text("{")
+    with pytest.raises(ValueError, match=f"{part} is damaged"):
         report.write(run)
 
 
@@ -473,40 +454,10 @@ def test_what_differs_between_the_notebooks_is_told(run):
 # --- In a browser ---------------------------------------------------------------------------------
 
 
-@in_a_browser
-def test_a_fault_of_a_page_is_seen_on_the_console(tmp_path):
-    (tmp_path / "faulty.html").write_text("<script>nothing.there()</script>")
-    _, console = browse(tmp_path / "faulty.html", tmp_path / "profile", "--dump-dom")
-    assert any("nothing is not defined" in line for line in console)
-
-
 @pytest.mark.slow
 @in_a_browser
 def test_the_page_is_readable_on_a_desk_and_on_a_phone(run, tmp_path):
     check_in_a_browser(report.write(run), tmp_path)
-
-
-@pytest.mark.slow
-@in_a_browser
-@pytest.mark.parametrize(("scheme", "ground"), [(1, 1.0), (0, 0.1)], ids=["light", "dark"])
-def test_every_figure_stands_out_in_light_and_in_dark(run, tmp_path, scheme, ground):
-    path, picture = report.write(run), tmp_path / "page.png"
-    (page,) = measured(path, tmp_path, (1000,))
-    window = f"--window-size=1000,{page['height'] + 50}"
-    browse(
-        path,
-        tmp_path / "profile",
-        window,
-        f"--screenshot={picture}",
-        f"--blink-settings=preferredColorScheme={scheme}",
-    )
-    pixels = plt.imread(picture)[..., :3].mean(axis=2)
-    assert pixels[0, 0] == pytest.approx(ground, abs=0.05)
-    for figure in page["figures"]:
-        for left, top, right, bottom in (figure["box"], *figure["texts"]):
-            shown = pixels[int(top) : int(np.ceil(bottom)), int(left) : int(np.ceil(right))]
-            # something dark on light, or light on dark
-            assert np.abs(shown - pixels[0, 0]).max() > 0.4
 
 
 @in_a_browser

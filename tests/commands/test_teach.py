@@ -7,7 +7,6 @@ import importlib.util
 import io
 import json
 import os
-import re
 from copy import deepcopy
 
 import nbformat
@@ -16,15 +15,7 @@ from nbclient import NotebookClient
 
 from helpers import PROJECT
 from helpers.commands import teach
-from helpers.commands.teach import (
-    NOTEBOOKS,
-    STUB,
-    exercises,
-    instructor,
-    solutions,
-    student,
-    workshop,
-)
+from helpers.commands.teach import NOTEBOOKS, STUB, exercises, made_for
 
 COMMITTED = {
     path.name: nbformat.read(path, as_version=4) for path in sorted(NOTEBOOKS.glob("*.ipynb"))
@@ -69,13 +60,10 @@ def test_the_command_makes_an_edition_of_every_notebook_with_what_they_link_to(
     code, out, err = cli("teach", "--edition", edition, "--to", str(folder))
     assert code == 0 and err == "" and f"the {edition} edition" in out
     assert {path.name for path in folder.iterdir()} == {*COMMITTED, "GLOSSARY.md", "data"}
-    assert [*tmp_path.iterdir()] == [folder.parent] and [*folder.parent.iterdir()] == [folder], (
-        "nothing else is left there"
-    )
     for name, committed in COMMITTED.items():
         made = nbformat.read(folder / name, as_version=4)
         nbformat.validate(made)
-        assert f"{name} " in out and made == teach.EDITIONS[edition](committed)
+        assert f"{name} " in out and made == made_for(edition, committed)
     assert (folder / "data" / "orders.csv").read_bytes() == (
         NOTEBOOKS / "data" / "orders.csv"
     ).read_bytes()
@@ -84,7 +72,7 @@ def test_the_command_makes_an_edition_of_every_notebook_with_what_they_link_to(
 
 @each_notebook
 def test_a_student_has_one_cell_to_answer_in_and_its_check_behind(name):
-    committed, made = COMMITTED[name], student(COMMITTED[name])
+    committed, made = COMMITTED[name], made_for("student", COMMITTED[name])
     found = exercises(committed)
     assert len(found) == len(tagged(committed, "solution")) >= 2
     assert [*graded(made)] == [exercise.name for exercise in found]
@@ -108,27 +96,23 @@ def test_a_student_has_one_cell_to_answer_in_and_its_check_behind(name):
 
 @each_notebook
 def test_nothing_of_a_solution_or_a_hidden_test_and_no_output_reaches_a_student(name):
-    committed, made = COMMITTED[name], student(COMMITTED[name])
+    committed, made = COMMITTED[name], made_for("student", COMMITTED[name])
     assert not any(mark in json.dumps(made) for mark in MARKS)
     assert not any(cell.get("outputs") or cell.get("execution_count") for cell in made.cells)
     told = {line.strip() for cell in made.cells for line in cell.source.splitlines()}
     # said in the open elsewhere
     open_ = {line.strip() for cell in committed.cells for line in _left_open(cell).splitlines()}
-    hidden = "".join(
-        region(cell.source, kind) for kind, tag in (("SOLUTION", "solution"), ("HIDDEN TESTS", "check"))
-        for cell in tagged(committed, tag)
-    )  # fmt: skip
+    hidden = ""
+    for kind, tag in (("SOLUTION", "solution"), ("HIDDEN TESTS", "check")):
+        hidden += "".join(region(cell.source, kind) for cell in tagged(committed, tag))
     secret = {line.strip() for line in hidden.splitlines() if len(line.strip()) > 12} - open_
     assert len(secret) > 5 and not secret & told
 
 
 @each_notebook
 def test_a_workshop_has_what_a_student_has_and_whole_checks(name):
-    committed, made, handed_out = (
-        COMMITTED[name],
-        workshop(COMMITTED[name]),
-        student(COMMITTED[name]),
-    )
+    committed = COMMITTED[name]
+    made, handed_out = (made_for(edition, committed) for edition in ("workshop", "student"))
     assert not any(mark in json.dumps(made) for mark in MARKS)
     checks = [check for _, check in graded(made).values()]
     for exercise, check in zip(exercises(committed), checks, strict=True):
@@ -162,23 +146,21 @@ def test_what_is_no_exercise_stays_as_it_is(name):
         for exercise in exercises(committed)
         for index in (exercise.exercise, exercise.solution)
     }
-    for make in teach.EDITIONS.values():
-        sources = [cell.source for cell in make(committed).cells]
+    for edition in teach.EDITIONS:
+        sources = [cell.source for cell in made_for(edition, committed).cells]
         position = -1
         for index, cell in enumerate(committed.cells):
             if index not in parts | pointers:
                 position = sources.index(cell.source, position + 1)  # all of them, in their order
-        assert not any(
-            cell.source == "One solution is folded away below." for cell in make(committed).cells
-        )
+        assert "One solution is folded away below." not in sources
 
 
 @each_notebook
 def test_whoever_answers_is_told_which_line_to_delete(name):
     committed, told = COMMITTED[name], "Delete the line `raise NotImplementedError()`:"
     found = exercises(committed)
-    for edition, make in teach.EDITIONS.items():
-        cells = make(committed).cells
+    for edition in teach.EDITIONS:
+        cells = made_for(edition, committed).cells
         above = [
             cells[index - 1].source
             for index, cell in enumerate(cells)
@@ -190,16 +172,16 @@ def test_whoever_answers_is_told_which_line_to_delete(name):
             assert said == (asked if edition == "solutions" else f"{asked[:-1]}. {told}")
 
 
-@pytest.mark.parametrize("edition", [solutions, workshop])
+@pytest.mark.parametrize("edition", ["solutions", "workshop"])
 def test_a_whole_check_asks_for_the_right_answer_alone(edition):
-    (check,) = tagged(edition(notebook_of()), "check")
+    (check,) = tagged(made_for(edition, notebook_of()), "check")
     assert check.source.endswith(
         'print(verdict_on_x)\nassert verdict_on_x.startswith("Right"), verdict_on_x'
     )
 
 
 def test_a_figure_that_a_check_draws_is_seen_before_the_question_is_answered():
-    made = instructor(COMMITTED["03_grpo_training.ipynb"])
+    made = made_for("instructor", COMMITTED["03_grpo_training.ipynb"])
     (figure,) = [
         index
         for index, cell in enumerate(made.cells)
@@ -212,7 +194,7 @@ def test_a_figure_that_a_check_draws_is_seen_before_the_question_is_answered():
 
 @each_notebook
 def test_the_instructor_has_solutions_outputs_points_and_notes(name):
-    committed, made = COMMITTED[name], instructor(COMMITTED[name])
+    committed, made = COMMITTED[name], made_for("instructor", COMMITTED[name])
     assert sum(len(cell.get("outputs", [])) for cell in made.cells) >= sum(
         len(cell.get("outputs", [])) for cell in committed.cells
     ) - len(exercises(committed)), "all, but for what the unanswered exercises say"
@@ -282,7 +264,7 @@ def of_students(tmp_path_factory):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["01_data_preparation.ipynb", "02_reward_functions.ipynb"])
 def test_the_solutions_edition_runs_from_the_first_cell_to_the_last(name, runs, tmp_path):
-    done = execute(solutions(COMMITTED[name]), tmp_path)
+    done = execute(made_for("solutions", COMMITTED[name]), tmp_path)
     checks = tagged(done, "check")
     assert len(checks) >= 2 and all(said(check).startswith("Right") for check in checks)
 
@@ -320,17 +302,14 @@ def test_a_right_answer_is_taken_in_each_edition_and_an_absent_one_in_none(numbe
             exec(cells[1].source, names)
         return output.getvalue()
 
-    whole, given, told = (graded(edition(committed)) for edition in (instructor, student, workshop))
-    solved = solutions(committed)
-    solved = dict(
-        zip(
-            whole,
-            zip(tagged(solved, "exercise"), tagged(solved, "check"), strict=True),
-            strict=True,
-        )
-    )
+    editions = ("instructor", "student", "workshop")
+    whole, given, told = (graded(made_for(edition, committed)) for edition in editions)
+    solved = made_for("solutions", committed)
+    answered = zip(tagged(solved, "exercise"), tagged(solved, "check"), strict=True)
+    solved = dict(zip(whole, answered, strict=True))
     figures = {}
-    for cell in instructor(committed).cells:  # what a check's cell does besides: imports, mostly
+    for cell in made_for("instructor", committed).cells:
+        # what a check's cell does besides: imports, mostly
         if cell.metadata.get("jupyter", {}).get("source_hidden") and not cell.metadata["tags"]:
             exec(cell.source, figures)
     for name, (answer, check) in given.items():
@@ -356,7 +335,7 @@ def test_a_right_answer_is_taken_in_each_edition_and_an_absent_one_in_none(numbe
 
 
 def test_an_answer_cannot_redefine_its_check():
-    _, check = graded(instructor(COMMITTED["08_training_recipes.ipynb"]))["worst"]
+    _, check = graded(made_for("instructor", COMMITTED["08_training_recipes.ipynb"]))["worst"]
     names = {}
     exec("worst = 'plain'\ndef check_worst(answer): return 'Right'", names)
     with pytest.raises(AssertionError):
@@ -365,10 +344,10 @@ def test_an_answer_cannot_redefine_its_check():
 
 def test_with_the_hidden_tests_it_is_not_enough_that_an_answer_is_noted():
     for edition, expected in (
-        (student, contextlib.nullcontext()),
-        (instructor, pytest.raises(AssertionError)),
+        ("student", contextlib.nullcontext()),
+        ("instructor", pytest.raises(AssertionError)),
     ):
-        _, check = graded(edition(notebook_of()))["x"]
+        _, check = graded(made_for(edition, notebook_of()))["x"]
         with expected:
             exec(check.source, {"x": 2})  # neither told to be wrong nor to be right
 
@@ -382,7 +361,6 @@ CHECK = """def check_x(x):
     ### END HIDDEN TESTS
     return "Noted"
 """
-SECRET = '### BEGIN HIDDEN TESTS\nanswer = "SECRET"\n### END HIDDEN TESTS'
 EXERCISE = "x = None\nprint(check_x(x))"
 SOLUTION = "### BEGIN SOLUTION\nx = 1\n### END SOLUTION\nprint(check_x(x))"
 
@@ -401,7 +379,7 @@ def notebook_of(
 def test_an_exercise_without_a_level_is_worth_a_point():
     (exercise,) = exercises(notebook_of())
     assert (exercise.points, exercise.level, exercise.title) == (1, "", "Exercise")
-    answer, check = graded(student(notebook_of()))["x"]
+    answer, check = graded(made_for("student", notebook_of()))["x"]
     assert (
         answer.source == f"x = None\n\n{STUB}"
         and '"Right"' in check.source
@@ -412,70 +390,20 @@ def test_an_exercise_without_a_level_is_worth_a_point():
 @pytest.mark.parametrize(
     ("cells", "said"),
     [
-        (
-            {"solution": SOLUTION.replace("### END SOLUTION\n", "")},
-            "cell 4, line 1: ### BEGIN SOLUTION has no ### END SOLUTION",
-        ),
-        (
-            {"solution": SOLUTION.replace("### BEGIN SOLUTION\n", "")},
-            "cell 4, line 2: '### END SOLUTION' ends what has not begun",
-        ),
-        (
-            {"solution": SOLUTION.replace("END SOLUTION", "BEGIN SOLUTION")},
-            "cell 4, line 3: '### BEGIN SOLUTION' begins before",
-        ),
-        (
-            {"solution": SOLUTION.replace("END SOLUTION", "END HIDDEN TESTS")},
-            "cell 4, line 3: '### END HIDDEN TESTS' stands",
-        ),
-        (
-            {"solution": "x = 1\nprint(check_x(x))"},
-            "cell 4, tagged solution, must be ### BEGIN SOLUTION",
-        ),
-        ({"solution": "x = 1\n" + SOLUTION}, "cell 4, tagged solution, must be ### BEGIN SOLUTION"),
-        (
-            {"solution": SOLUTION.replace("print(check_x(x))", "")},
-            "cell 4, tagged solution, must end with the call",
-        ),
-        (
-            {"exercise": "x = None"},
-            "cell 3, tagged exercise, must end as the solution does: print(check_x(x))",
-        ),
-        (
-            {"exercise": "x = 1  ### BEGIN SOLUTION"},
-            "cell 3, line 1: 'x = 1  ### BEGIN SOLUTION' stands in a cell that is not",
-        ),
-        (
-            {"text": "see ### BEGIN HIDDEN TESTS"},
-            "cell 1, line 1: 'see ### BEGIN HIDDEN TESTS' stands in a cell that is not",
-        ),
-        (
-            {"check": CHECK.replace("    ### END HIDDEN TESTS\n", "")},
-            "cell 2, line 2: ### BEGIN HIDDEN TESTS has no",
-        ),
-        (
-            {"check": "def check_x(x): return 'Right'"},
-            "cell 2, tagged check, has no ### BEGIN HIDDEN TESTS",
-        ),
-        (
-            {"check": CHECK.replace("check_x", "check_y")},
-            "cell 2, tagged check, does not define check_x",
-        ),
-        ({"check": CHECK + "%matplotlib inline"}, "cell 2, line 7: this is no Python"),
-        (
-            {"check": f"{SECRET}\n{CHECK}"},
-            "cell 2, line 1: '### BEGIN HIDDEN TESTS' stands outside of check_x",
-        ),
-        (
-            {"check": f"{CHECK}\n{SECRET}"},
-            "cell 2, line 10: '### END HIDDEN TESTS' stands outside of check_x",
-        ),
+        ({"solution": SOLUTION.replace("### END SOLUTION\n", "")}, "cell 4, tagged solution, must"),
+        ({"solution": "x = 1\nprint(check_x(x))"}, "cell 4, tagged solution, must be"),
+        ({"solution": "x = 1\n" + SOLUTION}, "cell 4, tagged solution, must be"),
+        ({"solution": SOLUTION.replace("print(check_x(x))", "")}, "cell 4, tagged solution, must"),
+        ({"exercise": "x = None"}, "cell 3, tagged exercise, must end as the solution does"),
+        ({"check": CHECK.replace("    ### END HIDDEN TESTS\n", "")}, "cell 2, tagged check, must"),
+        ({"check": "def check_x(x): return 'Right'"}, "cell 2, tagged check, must define check_x"),
+        ({"check": CHECK.replace("check_x", "check_y")}, "cell 2, tagged check, must define"),
         ({"check": None}, "cell 2 is tagged exercise; the next of an exercise must be check"),
         ({"exercise": None}, "cell 3 is tagged solution; the next of an exercise must be exercise"),
-        ({"solution": None}, "cell 3 is tagged exercise, and no solution comes after it"),
+        ({"solution": None}, "after cell 3 an exercise lacks solution"),
     ],
 )
-def test_marks_that_would_not_hold_are_refused_with_notebook_cell_and_line(tmp_path, cells, said):
+def test_marks_that_would_not_hold_are_refused_with_notebook_and_cell(tmp_path, cells, said):
     (tmp_path / "source").mkdir()
     nbformat.write(notebook_of(), tmp_path / "source" / "01_good.ipynb")
     nbformat.write(notebook_of(**cells), tmp_path / "source" / "02_mine.ipynb")
@@ -483,134 +411,41 @@ def test_marks_that_would_not_hold_are_refused_with_notebook_cell_and_line(tmp_p
         with pytest.raises(ValueError) as refused:
             teach.make(edition, tmp_path / "made", source=tmp_path / "source")
         assert str(refused.value).startswith(f"02_mine.ipynb, {said}")
-    assert [path.name for path in tmp_path.iterdir()] == ["source"], "whole or not at all"
+    assert [path.name for path in tmp_path.iterdir()] == ["source"], "nothing is written"
 
 
 @pytest.mark.parametrize(
-    ("number", "change", "absent", "said"),
+    ("cells", "number"),
     [
-        (
-            3,
-            {"metadata": {"tags": None}},
-            [],
-            "cell 3: this is no valid notebook (None is not of type 'array')",
-        ),
-        (1, {}, ["source"], "cell 1: this is no valid notebook ('source' is a required property)"),
-        (
-            5,
-            {},
-            ["outputs"],
-            "cell 5: this is no valid notebook ('outputs' is a required property)",
-        ),
-        (
-            3,
-            {"cell_type": "raw"},
-            ["outputs", "execution_count"],
-            "cell 3 is tagged exercise, and is a raw cell: it must",
-        ),
-        (
-            4,
-            {"cell_type": "markdown"},
-            ["outputs", "execution_count"],
-            "cell 4 is tagged solution, and is a markdown cell",
-        ),
+        ({"text": "see ### BEGIN HIDDEN TESTS"}, 1),
+        ({"check": f"### BEGIN HIDDEN TESTS\nanswer = 1\n### END HIDDEN TESTS\n{CHECK}"}, 2),
     ],
 )
-def test_a_cell_that_no_edition_can_have_is_named(tmp_path, caplog, number, change, absent, said):
-    content = json.loads(nbformat.writes(notebook_of()))
-    cell = content["cells"][number - 1] | change
-    content["cells"][number - 1] = {key: value for key, value in cell.items() if key not in absent}
-    (tmp_path / "11_mine.ipynb").write_text(json.dumps(content))
-    for edition in teach.EDITIONS:
-        with pytest.raises(ValueError, match=re.escape(f"11_mine.ipynb, {said}")):
-            teach.make(edition, tmp_path.parent / "made", source=tmp_path)
-    assert not caplog.records
-
-
-def test_a_decorator_belongs_to_what_it_decorates():
-    check = "import functools\n\n\n@functools.cache\n" + CHECK
-    after = "\n\n@functools.cache\ndef other(): ..."
-    made = instructor(notebook_of(check=check + after))
-    assert made.cells[1].source == "import functools\n\n\n@functools.cache\ndef other(): ..."
-    assert "@functools.cache\ndef check_x" in graded(made)["x"][1].source
-    assert graded(made)["x"][1].source.count("cache") == 1
-
-
-def test_two_exercises_of_one_name_are_refused():
-    twice = notebook_of()
-    twice.cells += notebook_of().cells
-    with pytest.raises(ValueError, match="two of its exercises are answered by 'x'"):
-        exercises(twice)
-
-
-def test_a_notebook_without_an_exercise_is_copied_and_named(cli, tmp_path, monkeypatch):
-    source = tmp_path / "source"
-    source.mkdir()
-    plain = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("print(1)")])
-    nbformat.write(plain, source / "11_mine.ipynb")
-    nbformat.write(notebook_of(), source / "12_marked.ipynb")
-    monkeypatch.setattr(teach, "NOTEBOOKS", source)
-    code, out, _ = cli("teach", "--edition", "student", "--to", str(tmp_path / "made"))
-    assert code == 0
-    first, second, last = (" ".join(line.split()) for line in out.splitlines())
-    assert (first, second) == (
-        "11_mine.ipynb no exercise: copied as it is",
-        "12_marked.ipynb 1 exercise, 1 point",
-    )
-    assert last.endswith("the student edition, 1 point in all")
-    assert nbformat.read(tmp_path / "made" / "11_mine.ipynb", as_version=4) == plain
+def test_a_mark_where_it_would_hide_nothing_is_refused(cells, number):
+    with pytest.raises(ValueError, match=rf"cell {number} .* students would read on"):
+        made_for("student", notebook_of(**cells))
 
 
 def test_only_the_notebooks_asked_for(cli, tmp_path):
-    assert (
-        cli("teach", "--edition", "student", "--to", str(tmp_path / "made"), "--only", "2,1")[0]
-        == 0
-    )
-    assert sorted(path.name[:2] for path in (tmp_path / "made").glob("*.ipynb")) == ["01", "02"]
-    code, _, err = cli(
-        "teach", "--edition", "student", "--to", str(tmp_path / "more"), "--only", "01,77"
-    )
-    assert code == 2 and err.startswith(
-        "error: --only 01,77: there is no notebook 77. There are: 01, 02"
-    )
+    call = ("teach", "--edition", "student", "--to")
+    code, out, _ = cli(*call, str(tmp_path / "made"), "--only", "2,1")
+    assert code == 0 and sorted(path.name[:2] for path in (tmp_path / "made").glob("*.ipynb")) == [
+        "01",
+        "02",
+    ]
+    points = sum(e.points for name in [*COMMITTED][:2] for e in exercises(COMMITTED[name]))
+    assert out.splitlines()[-1].endswith(f"the student edition, {points} points in all")
+    code, _, err = cli(*call, str(tmp_path / "more"), "--only", "01,77")
+    assert code == 2 and "--only 01,77: there is no notebook 77. There are: 01, 02" in err
     assert not (tmp_path / "more").exists()
 
 
-def test_somebodys_files_are_never_overwritten(cli, tmp_path, monkeypatch):
+def test_somebodys_files_are_never_overwritten(cli, tmp_path):
     mine = tmp_path / "mine"
     mine.mkdir()
-    monkeypatch.chdir(mine)
-    assert "is where you are" in cli("teach", "--edition", "student", "--to", ".")[2]
     (mine / "01_data_preparation.ipynb").write_text("answers of a term")
-    for to in (mine, mine / "01_data_preparation.ipynb"):
+    for to in (mine, NOTEBOOKS / "out", NOTEBOOKS / "data" / "out"):
         code, out, err = cli("teach", "--edition", "student", "--to", str(to))
-        assert (
-            code == 2
-            and out == ""
-            and err.startswith(f"error: {to} is there and is not an empty folder")
-        )
-    assert (mine / "01_data_preparation.ipynb").read_text() == "answers of a term" and len(
-        [*mine.iterdir()]
-    ) == 1
-    for inside in ("out", "data/out"):
-        code, _, err = cli(
-            "teach", "--edition", "student", "--to", str(NOTEBOOKS / inside), "--only", "01"
-        )
-        assert code == 2 and f"lies in {NOTEBOOKS}, which the editions are made from" in err
-        assert not (NOTEBOOKS / inside).exists()
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "empty").mkdir()
-    (tmp_path / "link").symlink_to("empty")
-    assert cli("teach", "--edition", "student", "--to", "link", "--only", "01")[0] == 0
-    assert (tmp_path / "link").is_symlink() and (
-        tmp_path / "empty" / "01_data_preparation.ipynb"
-    ).exists()
-
-
-def test_a_file_that_is_no_notebook_is_named(tmp_path):
-    source = tmp_path / "source"
-    source.mkdir()
-    (source / "01_broken.ipynb").write_text('{"cells": [')
-    with pytest.raises(ValueError, match=r"^01_broken\.ipynb is no notebook that can be read"):
-        teach.make("student", tmp_path / "made", source=source)
-    assert not (tmp_path / "made").exists()
+        assert (code, out) == (2, "") and f"--to {to}: name a new or an empty folder" in err
+    assert (mine / "01_data_preparation.ipynb").read_text() == "answers of a term"
+    assert len([*mine.iterdir()]) == 1 and not (NOTEBOOKS / "out").exists()

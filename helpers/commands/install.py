@@ -1,0 +1,35 @@
+"""`python -m helpers install`: what this machine needs, into this interpreter. Standard library
+only.
+"""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import replace
+
+from helpers import environment
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What `install` takes."""
+    parser.add_argument(
+        "--optional",
+        action="store_true",
+        help="and what no notebook needs: requirements-optional.txt",
+    )
+    parser.add_argument(
+        "--gpu",
+        action="store_true",
+        help="what a GPU needs, though none is visible: to build an image",
+    )
+
+
+def main(parsed: argparse.Namespace) -> int:
+    """Install; 0, or an error that names what failed."""
+    machine = environment.this_machine()
+    if parsed.gpu and machine.gpu is None:
+        machine = replace(machine, gpu="an NVIDIA GPU", compute_capability=8.0)
+    environment.install(machine)
+    if parsed.optional:
+        environment.install_optional(machine)
+    return 0

