@@ -5,9 +5,9 @@ import shutil
 import pytest
 from finished import finished_run
 
-from helpers.commands import report
 from helpers.metrics import comparing
 from helpers.metrics.history import read_metrics
+from helpers.results import report
 from helpers.rewards.lab import verdicts
 from helpers.runs import Run
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from helpers.commands import arguments, subprocesses
+from helpers import subprocesses
+from helpers.commands import arguments
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

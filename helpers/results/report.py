@@ -8,7 +8,6 @@ makes it. `results/card.py` tells the same facts in Markdown.
 
 from __future__ import annotations
 
-import argparse
 import io
 import re
 from collections import Counter
@@ -91,18 +90,6 @@ class Facts:
     comparison: dict
     has_merged: bool
     merged_is_outdated: bool = False
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What `report` takes."""
-    parser.add_argument("--run", default="demo", metavar="NAME", help="the run (default: demo)")
-
-
-def main(parsed: argparse.Namespace) -> int:
-    """Write the page and print where it is; 0."""
-    run = Run(parsed.run)
-    print(run.show(write(run).name))
-    return 0
 
 
 def write(run: Run) -> Path:

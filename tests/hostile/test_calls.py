@@ -3,7 +3,6 @@
 A row a call; a new one is a line in a table below.
 """
 
-import json
 
 import pytest
 

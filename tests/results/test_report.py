@@ -12,9 +12,9 @@ import pytest
 from browser import check_in_a_browser, in_a_browser
 from finished import change, compared, entry, finished_run, proportion
 
-from helpers.commands import report
-from helpers.commands.report import Facts, portable, verdict
 from helpers.metrics.diagnosis import Finding
+from helpers.results import report
+from helpers.results.report import Facts, portable, verdict
 from helpers.runs import Run
 
 SECTIONS = [
