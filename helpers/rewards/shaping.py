@@ -62,7 +62,7 @@ class AdaptiveReward:
     After each batch: success below 30 % multiplies the weight by 1.2, above 80 % by 0.9, within
     `bounds`. Success is a score of at least `success`; rows scored None do not count. So the scale
     of this reward moves between the bounds, and its mean in the log with it. Where several
-    processes train together, `training.guard` sets `alone` to False: batches are then only counted,
+    processes train together, `training.reward_guard` sets `alone` to False: batches are then only counted,
     in `counted`, and the weight moves once a step by the counts of all processes, so that it is the
     same in each.
 

@@ -117,8 +117,8 @@ def test_what_a_call_leaves_out_is_trls_default_with_either_class(computed, wher
 
 
 def test_notebook_03_hands_on_every_setting_of_a_training():
-    (source,) = (cell for cell in cells("03", "code") if "spread.from_manifest(" in cell)
-    _, call = call_of(source, "spread.from_manifest")
+    (source,) = (cell for cell in cells("03", "code") if "ranks.from_manifest(" in cell)
+    _, call = call_of(source, "ranks.from_manifest")
     passed = {
         keyword.arg: ast.unparse(keyword.value)
         for keyword in ast.parse(call).body[0].value.keywords
