@@ -183,9 +183,7 @@ def test_a_whole_check_asks_for_the_right_answer_alone(edition):
 def test_a_figure_that_a_check_draws_is_seen_before_the_question_is_answered():
     made = made_for("instructor", COMMITTED["03_grpo_training.ipynb"])
     (figure,) = [
-        index
-        for index, cell in enumerate(made.cells)
-        if "plots.overlay(trainings)" in cell.source
+        index for index, cell in enumerate(made.cells) if "plots.overlay(trainings)" in cell.source
     ]
     answer, check = graded(made)["betas"]
     assert figure < made.cells.index(answer) and made.cells[figure].outputs

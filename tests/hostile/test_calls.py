@@ -3,7 +3,6 @@
 A row a call; a new one is a line in a table below.
 """
 
-
 import pytest
 
 from helpers.commands import pipeline
@@ -186,5 +185,3 @@ def test_a_rank_above_the_width_is_refused_before_anything_is_loaded():
     with pytest.raises(ValueError, match=r"lora_rank=257 is more than the width of pocket"):
         memory.check(with_overrides(PRESETS["pocket"], lora_rank=257), this_machine())
     memory.check(with_overrides(PRESETS["pocket"], lora_rank=64), this_machine())
-
-

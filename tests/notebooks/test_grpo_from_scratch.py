@@ -341,11 +341,15 @@ def test_a_check_takes_any_right_solution_whatever_it_returns_its_numbers_in(nam
 @pytest.fixture(scope="module")
 def printed(executed):
     """What the notebook prints when it is run on a finished run, in few steps."""
-    shutil.copytree(executed.folder, executed.folder.with_name("scratch"))
-    run = Run("scratch")
-    copy = run.path(f"notebooks/{PATH.name}")
-    sizes = {"run": run.name, "max_steps": 20, "trial_steps": 2, "holdout_questions": 128}
-    papermill.execute_notebook(str(PATH), str(copy), sizes, cwd=str(NOTEBOOKS), progress_bar=False)
+    with pytest.MonkeyPatch.context() as patch:  # another module may have its own runs folder
+        patch.setenv("GRPO_RUNS_DIR", str(executed.folder.parent))
+        run = Run("scratch")
+        shutil.copytree(executed.folder, run.folder)
+        copy = run.path(f"notebooks/{PATH.name}")
+        few = {"run": run.name, "max_steps": 20, "trial_steps": 2, "holdout_questions": 128}
+        papermill.execute_notebook(
+            str(PATH), str(copy), few, cwd=str(NOTEBOOKS), progress_bar=False
+        )
     assert all(
         (run.folder / "figures" / f"{name}.png").is_file()
         for name in ("from_scratch", "from_scratch_accuracy")
