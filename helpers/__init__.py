@@ -1,4 +1,4 @@
-"""What the notebooks share: a folder a stage, in their order. A stage imports only from those before it.
+"""What the notebooks share: a folder a stage, each importing only from those before it.
 
 | notebook | folder | tests |
 |---|---|---|
@@ -11,9 +11,10 @@
 | `python -m helpers COMMAND` | `helpers/commands/` | `tests/commands/` |
 | the embedded models | `helpers/pocket/` | `tests/pocket/` |
 
-Every stage uses `environment` (the machine), `runs` (the run folder), `presets` (the settings),
-`tags` (of a completion) and `figures` (diagrams, and how a figure is shown). The lessons, notebooks
-06 to 10, take from all stages. Importing this package imports nothing heavy: no torch, no pandas.
+Every stage uses `environment` (the machine), `runs` (the run folder) with `run_files` (its JSON
+files), `presets` (the settings), `tags` (of a completion), `figures` (diagrams, and how a figure is
+shown) and `subprocesses`. The lessons, notebooks 06 to 10, take from all stages. Importing this
+package imports nothing heavy: no torch, no pandas.
 """
 
 import os
