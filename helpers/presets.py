@@ -240,6 +240,11 @@ def _misfits(preset: Preset) -> list[str]:
             f"warmup_steps={preset.warmup_steps:g} is not less than max_steps={preset.max_steps}: "
             "the learning rate would never be reached. Below 1 it is a fraction of the steps."
         )
+    if preset.engine != "transformers" and not 0.01 <= preset.temperature <= 2:
+        found.append(  # vllm/sampling_params.py, vLLM 0.31: below it takes 0.01 without a word
+            f"temperature={preset.temperature}: vLLM samples at 0.01 to 2; set "
+            "engine='transformers' for another."
+        )
     if preset.engine == "vllm" and preset.backend != "unsloth":
         found.append(
             "engine='vllm' goes with backend='unsloth', which builds the engine; with "

@@ -435,8 +435,6 @@ def _named_in(lock) -> str:
         return "another process"
 
 
-
-
 def empty(folder: Path) -> None:
     """Remove what is in a folder that this process holds, and keep its lock."""
     for path in folder.iterdir():

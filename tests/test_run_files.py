@@ -116,7 +116,7 @@ NESTED = {  # a file, what takes its place, and the field that is named
     "a column of text": (
         "metrics.csv",
         "step,reward,reward_std,loss\n1,x,0,0\n",
-        "no number in column 'reward'",
+        "column 'reward'",
     ),
     "no rows": ("metrics.csv", "step,reward,reward_std,loss\n", "has no row"),
 }

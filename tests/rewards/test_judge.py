@@ -668,7 +668,9 @@ def test_a_training_is_judged_and_its_checkpoint_knows_what_it_cost(serve, tmp_p
         processing_class=tokenizer,
         args=config,
         reward_funcs=rewards.functions,
-        train_dataset=Dataset.from_pandas(load_task("arithmetic/sums", 8, 2).train),
+        train_dataset=Dataset.from_pandas(
+            load_task("arithmetic/sums", train_size=8, holdout_size=2).train
+        ),
         callbacks=[rewards, History(where)],
     )
     trainer.train()
