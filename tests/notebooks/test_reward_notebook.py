@@ -142,7 +142,7 @@ def test_her_own_reward_is_put_through_all_of_it(run):
 @pytest.mark.parametrize(
     ("parameters", "says"),
     [
-        ({"cases": "nowhere.jsonl"}, "nowhere.jsonl: no such file. Cases are a JSON object a line"),
+        ({"cases": "nowhere.jsonl"}, "nowhere.jsonl: no such file"),
         ({"completions": "nowhere.parquet"}, "nowhere.parquet: no such file"),
         (
             {"completions": "table.xlsx"},
