@@ -199,13 +199,8 @@ def unknown_family(kind: str, family: str, known: Collection[str]) -> str:
     """What to say of a family that a kind of generated source does not have: the nearest names, or
     the first ones.
     """
-    near = difflib.get_close_matches(family, list(known), 3)
-    names = (
-        f"Did you mean {', '.join(near)}?"
-        if near
-        else f"Known: {', '.join(list(known)[:12])}{' …' if len(known) > 12 else ''}."
-    )
-    return f"{kind}/{family} is not a family of {kind}. {names}"
+    names = difflib.get_close_matches(family, list(known), 3) or list(known)[:12]
+    return f"{kind}/{family} is not a family of {kind}. Did you mean {', '.join(names)}?"
 
 
 def rows(family: str, train_size: int, holdout_size: int, seed: int) -> Iterator[dict]:
