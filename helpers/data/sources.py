@@ -64,7 +64,7 @@ def _kind(source: str | Path) -> tuple[str, str]:
         return source, kind
     if source.lower().endswith(FILE_TYPES):
         return source, "file"
-    if (source.count("/") == 1 and not source.startswith(".")) or Path(source).is_dir():
+    if (source.count("/") == 1 and not source.startswith(".")) or (source and Path(source).is_dir()):
         return source, "hub"
     raise ValueError(
         f"source={source!r} is not known. Give arithmetic/<family> "
