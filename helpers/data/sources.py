@@ -30,28 +30,25 @@ def read_source(
 ) -> Iterator[dict | Broken]:
     """The rows of a source, by name or by path; see `tasks.load_task` for the arguments."""
     source, kind = _kind(source)
-    family = source.partition("/")[2]
+    family, mapping = source.partition("/")[2], check_columns(columns)
     if kind == "arithmetic":
         return arithmetic.rows(family, train_size or _GENERATED_ROWS, holdout_size, seed)
     if kind == "reasoning-gym":
         return _reasoning_gym(family, (train_size or _GENERATED_ROWS) + holdout_size, seed)
     if kind == "file":
-        return _mapped(file_rows(Path(source), check_columns(columns).values()), columns, source)
-    return _hub(source, columns)
+        return _mapped(file_rows(Path(source), mapping.values()), mapping, source)
+    return _hub(source, mapping)
 
 
 def check_source(source: str, columns: dict[str, str] | None = None) -> None:
     """ValueError for a source that `read_source` would refuse, as far as is known at once.
 
-    The first row of a file is read, so that a missing column is named; the family of a generated
-    source is checked; only the hub knows its data sets.
+    The first row of a file is read, so that a missing column is named; the family of arithmetic is
+    checked; only the hub knows its data sets.
     """
-    check_columns(columns)
-    source, kind = _kind(source)
-    if kind == "arithmetic":
-        arithmetic.check_family(source.partition("/")[2])
-    elif kind == "file":
-        next(iter(read_source(source, columns, None, 1, 0)), None)
+    rows = read_source(source, columns, None, 1, 0)
+    if _kind(source)[1] in ("arithmetic", "file"):
+        next(rows, None)
 
 
 def _kind(source: str | Path) -> tuple[str, str]:
@@ -64,7 +61,8 @@ def _kind(source: str | Path) -> tuple[str, str]:
         return source, kind
     if source.lower().endswith(FILE_TYPES):
         return source, "file"
-    if (source.count("/") == 1 and not source.startswith(".")) or (source and Path(source).is_dir()):
+    named_on_hub = source.count("/") == 1 and not source.startswith(".")
+    if named_on_hub or (source and Path(source).is_dir()):
         return source, "hub"
     raise ValueError(
         f"source={source!r} is not known. Give arithmetic/<family> "
@@ -100,31 +98,21 @@ def _reasoning_gym(family: str, size: int, seed: int) -> Iterator[dict]:
 
 # --- Hub data sets --------------------------------------------------------------------------------
 
-# What load_dataset needs for the data sets that this project names, and the split held out.
-HUB_SETS = {
-    "openai/gsm8k": {
-        "config": "main",
-        "columns": {"question": "question", "answer": "answer"},
-        "holdout": "test",
-    }
-}
 
-
-def _hub(source: str, columns: dict[str, str] | None) -> Iterator[dict]:
+def _hub(source: str, mapping: dict[str, str]) -> Iterator[dict | Broken]:
     import datasets
 
     name, _, config = source.partition(":")
-    # A folder's own test split, test.jsonl beside train.jsonl for example, is held out, too.
-    known = HUB_SETS.get(name, {"holdout": "test"} if Path(name).is_dir() else {})
+    is_gsm8k = name == "openai/gsm8k"
     try:
-        splits = datasets.load_dataset(name, config or known.get("config"))
+        splits = datasets.load_dataset(name, config or ("main" if is_gsm8k else None))
     except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
         raise ValueError(hub_failure(f"the data set {source!r}", error)) from None
-    held_out = known.get("holdout")
-    has_own_holdout = held_out in splits
+    # GSM8K's own test split is held out, and a folder's: test.jsonl beside train.jsonl, for example
+    held_out = "test" if "test" in splits and (is_gsm8k or Path(name).is_dir()) else None
     for split in [name for name in ("train", held_out) if name in splits] or list(splits)[:1]:
-        for row in _mapped(iter(splits[split]), columns or known.get("columns"), source):
-            if has_own_holdout and isinstance(row, dict):
+        for row in _mapped(iter(splits[split]), mapping, source):
+            if held_out and isinstance(row, dict):
                 row["split"] = "holdout" if split == held_out else "train"
             yield row
 
@@ -164,14 +152,13 @@ _RESERVED = {
 
 
 def _mapped(
-    rows: Iterator[dict | Broken], columns: dict[str, str] | None, source: str
+    rows: Iterator[dict | Broken], mapping: dict[str, str], source: str
 ) -> Iterator[dict | Broken]:
     """The rows with the mapped columns under the names `question` and `answer`; the first row says
     whether they exist.
 
     The other columns keep their names, or get `source_` in front if the name is in use.
     """
-    mapping = check_columns(columns)
     checked, names = False, {}
     for row in rows:
         if isinstance(row, Broken):

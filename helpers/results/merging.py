@@ -68,8 +68,8 @@ def check_wishes(
     if gguf and (machine.gpu is None or backend != "unsloth"):
         raise ValueError(
             f"gguf={gguf!r} cannot be written here: it is Unsloth that writes GGUF, with "
-            f"backend='unsloth' (this run: {backend!r}) on a machine with an NVIDIA GPU. Leave gguf "
-            "out, or convert the merged model elsewhere."
+            f"backend='unsloth' (this run: {backend!r}) on a machine with an NVIDIA GPU. Leave "
+            "gguf out, or convert the merged model elsewhere."
         )
     named = push_to_hub is None or _REPOSITORY.fullmatch(str(push_to_hub))
     if not named or (push_to_hub and not os.environ.get("HF_TOKEN")):

@@ -84,9 +84,7 @@ def server(
     with tempfile.TemporaryDirectory() as scratch:
         log = Path(scratch) / "log"
         arguments = _arguments(place, settings, dtype, adapter, port)
-        process = subprocesses.start(
-            "helpers.results.serving", arguments, log, _environment(place)
-        )
+        process = subprocesses.start("helpers.results.serving", arguments, log, _environment(place))
         deadline = time.monotonic() + timeout
         try:
             while not _is_up(address):

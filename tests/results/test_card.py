@@ -8,7 +8,7 @@ import shutil
 
 import pytest
 from finished import change, finished_run
-from huggingface_hub import ModelCard, ModelCardData
+from huggingface_hub import ModelCard
 
 from helpers import presets
 from helpers.__main__ import parse

@@ -156,7 +156,7 @@ def test_a_judge_is_found_by_file_or_module_and_function(tmp_path):
     file.write_text("def yes(completions, **columns):\n    return [1.0] * len(completions)\n")
     assert right(["x"], ["1"], judge=judge_named(f"{file}:yes")) == [True]
     assert judge_named(None) is None
-    with pytest.raises(ValueError, match="judge='mine.py': write it as file.py:function"):
+    with pytest.raises(ValueError, match=r"judge='mine\.py': write it as file\.py:function"):
         judge_named("mine.py")
 
 

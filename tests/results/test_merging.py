@@ -66,25 +66,6 @@ def largest_logit_difference(model, other, tokenizer, prompts: list[list[dict]])
 # --- The difference -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "matrix",
-    [
-        "model.embed_tokens",
-        "model.layers.0.mlp.up_proj",
-        "model.layers.3.self_attn.q_proj",
-        "model.norm",
-    ],
-)
-def test_one_changed_weight_is_seen(model, other, tokenizer, matrix):
-    assert largest_logit_difference(model, other, tokenizer, PROMPTS) == 0.0
-    weight = other.get_submodule(matrix).weight
-    # Of the embedding, a token that every prompt has; of the others any weight will do.
-    row = tokenizer(" + ", add_special_tokens=False)["input_ids"][0] if "embed" in matrix else 0
-    with torch.no_grad():
-        weight[(row, 0)[: weight.dim()]] += 0.5
-    assert largest_logit_difference(model, other, tokenizer, PROMPTS) > 1e-4
-
-
 @pytest.mark.parametrize("broken", [float("nan"), float("inf")])
 def test_a_broken_model_is_not_called_equal(model, other, tokenizer, broken):
     with torch.no_grad():
@@ -402,8 +383,14 @@ def test_a_merged_model_stored_in_4_bits_is_smaller_and_still_answers(saved, tok
     ("asked", "said"),
     [
         ({"merge": "8bit"}, "merge='8bit' is not known. Known: original, dequantised, 4bit, adapt"),
-        ({"gguf": "q4_k_m"}, "gguf='q4_k_m' cannot be written here: it is Unsloth that writes GGUF"),
-        ({"gguf": "q4_k_m", "machine": CARD, "backend": "transformers"}, "(this run: 'transformers')"),
+        (
+            {"gguf": "q4_k_m"},
+            "gguf='q4_k_m' cannot be written here: it is Unsloth that writes GGUF",
+        ),
+        (
+            {"gguf": "q4_k_m", "machine": CARD, "backend": "transformers"},
+            "(this run: 'transformers')",
+        ),
         ({"gguf": "q4 k", "machine": CARD}, "gguf='q4 k' is no way of quantising"),
         ({"push_to_hub": "mine"}, "name it owner/model"),
         ({"push_to_hub": "me/mine"}, "set HF_TOKEN"),

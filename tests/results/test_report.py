@@ -17,16 +17,8 @@ from helpers.results import report
 from helpers.results.report import Facts, portable, verdict
 from helpers.runs import Run
 
-SECTIONS = [
-    "verdict",
-    "curves",
-    "findings",
-    "evaluation",
-    "questions",
-    "rewards",
-    "settings",
-    "versions",
-]
+SECTIONS = ["verdict", "curves", "findings", "evaluation"]
+SECTIONS += ["questions", "rewards", "settings", "versions"]
 
 
 @pytest.fixture
@@ -64,7 +56,7 @@ def written(run: Run) -> Page:
 # --- The verdict ----------------------------------------------------------------------------------
 
 
-NOTHING = dict.fromkeys(("manifest", "absent", "data", "rewards", "evaluation", "comparison"), {})
+NOTHING = {name: {} for name in ("manifest", "absent", "data", "rewards")}
 PAIR = {"baseline": entry(167), "trained": entry(490)}
 COMPARED = {"sampled": compared()}
 
@@ -87,7 +79,12 @@ def told(evaluation=PAIR, comparison=COMPARED, findings=(), **more) -> list[tupl
         ),
         (100, compared(3, 70, p=0.004), "critical", "Training lowered sampled accuracy"),
         (180, compared(1, 0, p=1.0), "warning", ": 1 question won, 0 lost (exact McNemar p = 1)"),
-        (180, compared(20, 7, p=0.05), "warning", "cannot be told from chance. It went from 32.6 %"),
+        (
+            180,
+            compared(20, 7, p=0.05),
+            "warning",
+            "cannot be told from chance. It went from 32.6 %",
+        ),
         (180, compared(20, 7, p=0.049), "good", "Training raised"),
         (None, compared(), "warning", "Whether training helped is not known"),
         (490, None, "warning", "Whether training helped is not known"),
@@ -150,7 +147,11 @@ def test_the_page_has_every_part_in_order_and_its_numbers(run):
         "reward 0.354 → 1.39",
         "95.7 % 93.6 to 97.1",
         "pass@1 pass@2 pass@4 pass@8 pass@16 majority",
+        "difficulty questions",
+        "2 412 12.1 %",
+        "10 100 3.0 %",
         "arithmetic/differences, 128 questions",
+        "differ by 2.4 on the original base, 0.9 on the dequantised base",
         "won lost both right both wrong",
         "+63.1 60.1 to 66.1",
         "Lost: 3 What is 2 + 1? → 3 before 2 + 1 = 3 after <think>2 + 1 = "
@@ -161,31 +162,22 @@ def test_the_page_has_every_part_in_order_and_its_numbers(run):
         "Step 1: What is 0 + 1? → 1 completion reward it is 1 1.00",
         "Step 50: What is 0 + 1? → 1 completion reward <think>so</think><answer>1</answer> 1.50",
         "learning_rate 0.001",
-        "preset pocket",
         "Of 1515 rows read, 3 were dropped (empty answer). The system prompt: Think step by step "
         "inside <think>",
         "39d12b00ee4c3ef50872",
-        "differ by 2.4 on the original base, 0.9 on the dequantised base",
         "trl 1.15.0",
     ):
         assert part in page.text, part
-    assert (
-        page.text.index("difficulty questions")
-        < page.text.index("2 412 12.1 %")
-        < page.text.index("10 100 3.0 %")
-    )
-    assert "There is no" not in page.text and "This run has no" not in page.text
+        page.text = page.text[page.text.index(part) :]  # in this order
+    assert "There is no" not in page.source and "This run has no" not in page.source
 
 
 def test_the_figures_are_svg_with_a_text_alternative_and_ids_of_their_own(run):
     page = written(run)
     figures = [attributes for tag, attributes in page.tags if tag == "svg"]
-    assert len(figures) == 7 and all(figure["role"] == "img" for figure in figures)
     labels = [figure["aria-label"] for figure in figures]
-    assert (
-        labels[0] == "Reward: weighted sum, mean of the batch. reward 0.354 → 1.39"
-        and len(set(labels)) == 7
-    )
+    assert len(set(labels)) == 7 and all(figure["role"] == "img" for figure in figures)
+    assert labels[0] == "Reward: weighted sum, mean of the batch. reward 0.354 → 1.39"
     assert labels[-1].startswith(
         "Holdout accuracy, with 95 % intervals. baseline 32.6 % (28.7 to 36.8); trained 95.7 %"
     )
@@ -199,9 +191,9 @@ def test_the_calls_of_an_agent_are_drawn_and_told(run):
     path = run.folder / "metrics.csv"
     history = pd.read_csv(path)
     history["tools/call_frequency"] = np.linspace(8, 5.5, len(history))
-    history.assign(
-        **{"tools/failure_frequency": 0.02, "rewards/finished/mean": 0.9}
-    ).to_csv(path, index=False)
+    history.assign(**{"tools/failure_frequency": 0.02, "rewards/finished/mean": 0.9}).to_csv(
+        path, index=False
+    )
     page = written(run)
     labels = [attributes["aria-label"] for tag, attributes in page.tags if tag == "svg"]
     said = "Tools: calls, failures, unfinished episodes. tools/call_frequency 7.77 → 5.73"
@@ -262,15 +254,14 @@ def test_a_parameter_that_is_a_text_is_no_path():
     }
 
 
-@pytest.mark.parametrize("part", report.PARTS)
-def test_a_part_that_is_not_there_is_left_out_with_the_notebook_that_makes_it(run, part):
-    (run.folder / part).unlink()
-    notebook = run.notebook_of(part)
+@pytest.mark.parametrize("gone", [("data_report.json", "metrics.csv"), report.PARTS[1:]])
+def test_a_part_that_is_not_there_is_left_out_with_the_notebook_that_makes_it(run, gone):
+    for part in gone:
+        (run.folder / part).unlink()
     page = written(run)
-    assert (
-        f"This run has no {part}, which notebook {notebook} makes: python -m helpers run --run "
-        "told --only" in page.text
-    )
+    for part in gone:
+        said = f"This run has no {part}, which notebook {run.notebook_of(part)} makes: python -m "
+        assert said + "helpers run --run told --only" in page.text
     assert [name for name in page.ids if name in SECTIONS] == SECTIONS
 
 
@@ -278,7 +269,8 @@ def test_a_run_that_has_only_its_data_is_reported(run):
     for part in report.PARTS[1:]:
         (run.folder / part).unlink()
     shutil.rmtree(run.folder / "merged")
-    change(run, "manifest.json", lambda m: [m.pop(name) for name in ("training", "merge")])
+    later = ("rewards", "training", "merge")
+    change(run, "manifest.json", lambda m: [m.pop(name) for name in later])
     text = written(run).text
     for part in ("helped is not known", "1000 questions to train on", "preset pocket"):
         assert part in text
@@ -290,15 +282,17 @@ def test_an_empty_run_is_refused_with_the_notebook_to_run(machine):
     assert not Run("nobody").folder.exists()
 
 
-def test_an_evaluation_of_an_older_version_is_shown(run):
+def test_what_older_and_several_versions_have_written_is_shown(run):
     kept = ("accuracy", "ci95", "n", "in_format")
     old = {name: {key: one[key] for key in kept} for name, one in PAIR.items()}
     change(run, "evaluation.json", lambda e: (e.clear(), e.update(old)))
     change(run, "manifest.json", lambda m: m["merge"].update(quantisation_gap=2.4))
+    change(run, "manifest.json", lambda m: m["merge"]["versions"].update(torch="0.1"))
     text = written(run).text
     assert "95.7 % 93.6 to 97.1 – 50.0 %" in text
     assert "pass@" not in text and "By difficulty" not in text
     assert "they differ by 2.4: the price of quantisation" in text
+    assert "Not the same in every notebook: torch." in text
 
 
 def test_critical_findings_are_counted_where_nobody_overlooks_them(run, monkeypatch):
@@ -312,11 +306,6 @@ def test_critical_findings_are_counted_where_nobody_overlooks_them(run, monkeypa
     page = written(run)
     assert "verdict good" in page.badge() and "critical finding" not in page.text
     assert "found nothing to remark" in page.text
-
-
-def test_what_differs_between_the_notebooks_is_told(run):
-    change(run, "manifest.json", lambda m: m["merge"]["versions"].update(torch="0.1"))
-    assert "Not the same in every notebook: torch." in written(run).text
 
 
 # --- In a browser ---------------------------------------------------------------------------------

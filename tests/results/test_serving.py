@@ -19,17 +19,20 @@ from helpers.results import card, serving
 from helpers.subprocesses import last_error
 from helpers.training.policy import sample
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_thread")]
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 POCKET = PRESETS["pocket"]
 CPU = Machine(None, 0.0, 0.0, 2, 8.0, "3.11.7", "Linux x86_64", False)
-real = pytest.mark.skipif(
-    vllm_obstacle(this_machine()) is not None, reason=f"no server: {vllm_obstacle(this_machine())}"
-)
 PROMPTS = [
     list(p)
     for p in load_task("arithmetic/sums", train_size=1, holdout_size=64, seed=5).holdout["prompt"]
 ]
+
+
+def real(test):
+    """A test that starts a server, which takes half a minute."""
+    why = vllm_obstacle(this_machine())
+    return pytest.mark.slow(pytest.mark.skipif(why is not None, reason=f"no server: {why}")(test))
 
 
 def family(pid: int) -> list[psutil.Process]:
