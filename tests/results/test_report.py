@@ -214,44 +214,41 @@ def test_the_page_holds_all_it_shows_and_is_the_same_each_time(run):
     assert written(run).source == page.source
 
 
-def test_what_a_model_or_a_file_says_is_shown_as_text(run):
+def test_what_a_model_or_a_file_says_is_shown_as_text_and_a_long_one_without_its_middle(run):
     nasty = "<script>alert('x')</script> & \"quotes\" $\\foo$"
     told = dict.fromkeys(("question", "answer", "before", "after"), nasty)
     change(run, "comparison.json", lambda c: c["sampled"].update(won_examples=[told] * 4))
     change(run, "reward_report.json", lambda r: r["verdict"].update(stops=[nasty], notes=[nasty]))
     change(run, "manifest.json", lambda m: m["training"].update(rewards=[nasty, "format_reward"]))
-    path = run.folder / "completions.parquet"
-    pd.read_parquet(path).assign(question=nasty, completion=nasty).to_parquet(path)
+    path, long = run.folder / "completions.parquet", f"begins {'x' * 5000} <answer>4</answer>"
+    pd.read_parquet(path).assign(question=nasty, completion=long).to_parquet(path)
     page = written(run)
     assert "<script" not in page.source and page.text.count("<script>alert('x')</script>") > 10
     assert {tag for tag, _ in page.tags}.isdisjoint({"script", "img", "iframe", "link"})
+    assert "begins xxx" in page.text and "x <answer>4</answer>" in page.text
+    assert "x" * 600 not in page.text and "characters…" in page.text
 
 
-def test_a_long_completion_keeps_its_beginning_and_its_end(run):
-    text, path = "begins " + "x" * 5000 + " <answer>4</answer>", run.folder / "completions.parquet"
-    pd.read_parquet(path).assign(completion=text).to_parquet(path)
-    shown = written(run).text
-    assert "begins xxx" in shown and "x <answer>4</answer>" in shown
-    assert "x" * 600 not in shown and "characters…" in shown
-
-
-@pytest.mark.parametrize(
-    "path",
-    ["/home/beatrix/my sums.csv", "C:\\Users\\beatrix\\my sums.csv", "/mnt/models/my sums.csv"],
-)
-def test_no_path_of_a_machine_is_told(machine, path):
+def test_no_path_of_a_machine_is_told(machine):
+    path = "/home/beatrix/my sums.csv"
     run = finished_run(source=path, model=path)
     change(run, "evaluation.json", lambda e: e["trained"]["other"].update(source=path))
     page = written(run)
-    assert "my sums.csv" in page.text
-    assert "beatrix" not in page.source and "/mnt" not in page.source and "/home" not in page.source
+    assert "my sums.csv" in page.text and "beatrix" not in page.source
 
 
-def test_a_parameter_that_is_a_text_is_no_path():
-    assert portable({"system_prompt": "/no_think Answer.", "cases": ["/tmp/cases.jsonl"]}) == {
-        "system_prompt": "/no_think Answer.",
-        "cases": ["cases.jsonl"],
-    }
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        ({"cases": ["/tmp/a b.jsonl"]}, {"cases": ["a b.jsonl"]}),
+        ({"source": "C:\\data\\a.csv"}, {"source": "a.csv"}),
+        ({"source": "C:/data/a.csv", "seed": 7}, {"source": "a.csv", "seed": 7}),
+        ({"model": "unsloth/Qwen3-4B"}, {"model": "unsloth/Qwen3-4B"}),
+        ({"system_prompt": "/no_think Answer."}, {"system_prompt": "/no_think Answer."}),
+    ],
+)
+def test_of_a_path_only_the_file_name_is_told(value, told):
+    assert portable(value) == told
 
 
 @pytest.mark.parametrize("gone", [("data_report.json", "metrics.csv"), report.PARTS[1:]])
