@@ -81,7 +81,7 @@ def weights_identity(folder: Path) -> str:
     weights, equal hash.
 
     16 hexadecimal digits of the SHA-256 of each file's name, size and content. FileNotFoundError
-    where there is no such file.
+    if there is no such file.
     """
     files = sorted(Path(folder).glob("*.safetensors"))
     if not files:
@@ -111,7 +111,7 @@ def _keep(
 
 
 def _kept(path: Path, made_for: str) -> list[list[str]]:
-    """The completions that the file holds; none where it is absent or was made for something
+    """The completions that the file holds; none if it is absent or was made for something
     else.
     """
     import pyarrow.parquet

@@ -47,7 +47,7 @@ def write(run: Run) -> Path:
     """Write README.md beside the merged model, with the figures it shows in `figures/`, and return
     its path.
 
-    FileNotFoundError where there is no merged model, or the run lacks what a card is written from;
+    FileNotFoundError if there is no merged model, or the run lacks what a card is written from;
     ValueError as `report.write`.
     """
     place = run.require("merged")

@@ -35,7 +35,7 @@ def right(
     """For each completion, whether the judge gives it full success, 1.0. One answer per completion.
 
     judge: a reward function, called with `completions` and `answer` as TRL would; None takes
-        `correctness_reward` with these tags. What it scores None is not right. ValueError where it
+        `correctness_reward` with these tags. What it scores None is not right. ValueError if it
         raises or gives no number.
     """
     if len(completions) != len(answers):
@@ -59,7 +59,7 @@ def judge_named(name: str | None) -> Callable | None:
     """The reward function that `file.py:function` or `package.module:function` names; None for
     None.
 
-    ValueError where there is no such file, module or function.
+    ValueError if there is no such file, module or function.
     """
     if name is None:
         return None
@@ -203,7 +203,7 @@ def sampled_scores(
     (accuracy, ci95, n). All intervals are `wilson_interval`'s for that many questions, so those of
     pass@k are rather too wide where a question's chance is neither 0 nor 1. A bootstrap over the
     questions would be narrower, but next to 0 and 1 it is sure of what no question of the sample
-    happened to show. ValueError where there are no groups or groups of several sizes.
+    happened to show. ValueError if there are no groups or groups of several sizes.
     """
     (samples,) = {len(group) for group in groups}
     flat = right(

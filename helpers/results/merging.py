@@ -48,7 +48,7 @@ def check_wishes(
     gguf=None,
     push_to_hub=None,
 ) -> None:
-    """ValueError where notebook 05 could not do what its parameters ask for, before anything is
+    """ValueError if notebook 05 could not do what its parameters ask for, before anything is
     loaded.
 
     base: what the adapter was trained on; None before there is one.
@@ -87,7 +87,7 @@ def load_base(base: Base, dtype: torch.dtype, dequantised: bool):
     4-bit ones unpacked.
 
     The adapter was trained on the 4-bit ones, so on the unpacked it does what it did in training;
-    the original ones are the better base, which it has not seen. ValueError where the 4 bits are
+    the original ones are the better base, which it has not seen. ValueError if the 4 bits are
     not those of the training.
     """
     from transformers import AutoModelForCausalLM
@@ -183,7 +183,7 @@ def witnesses(unmerged, tokenizer, prompts: list[list[dict]]) -> dict:
     The first three are the `prompt_logits`, computed in 32 bits, of the base, of the adapter on it,
     and of both merged in memory. matrices: see `merged_by_matrix`.
 
-    unmerged: a PEFT model. Its adapter is merged afterwards. ValueError where the adapter does
+    unmerged: a PEFT model. Its adapter is merged afterwards. ValueError if the adapter does
     nothing to the logits.
     """
     with in_32_bits(unmerged):
@@ -258,7 +258,7 @@ def judged(logits: list[torch.Tensor], witnesses: dict) -> dict[str, float]:
     both are rounded alike, so next to nothing is left. logit_difference: the largest one from the
     adapter on its base.
 
-    ValueError where the adapter does nothing to the logits, so that there is nothing to compare.
+    ValueError if the adapter does nothing to the logits, so that there is nothing to compare.
     """
     kept = size = apart = 0.0
     for mine, base, adapter, same in zip(

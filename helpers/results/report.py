@@ -94,7 +94,7 @@ class Facts:
 def write(run: Run) -> Path:
     """Write report.html into the run folder and return its path.
 
-    FileNotFoundError where the run has nothing to report; ValueError where one of its files is
+    FileNotFoundError if the run has nothing to report; ValueError where one of its files is
     damaged, or where the data were prepared anew after the training (see `Run.section`).
     """
     page = templates().get_template("report.html.j2").render(_contents(read(run)))
@@ -246,7 +246,7 @@ def _merge_problems(facts: Facts) -> list[tuple[str, str]]:
 
 
 def percent(value: float | None) -> str:
-    """A share as text; a dash where there is none.
+    """A share as text; a dash if there is none.
 
     >>> percent(0.957), percent(None)
     ('95.7 %', '–')
@@ -264,7 +264,7 @@ def interval(bounds: list[float]) -> str:
 
 
 def decimal(value: float | None) -> str:
-    """A measured number to two places; a dash where there is none."""
+    """A measured number to two places; a dash if there is none."""
     return "–" if value is None else f"{value:.2f}"
 
 

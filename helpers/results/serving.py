@@ -37,11 +37,11 @@ _RAISED = re.compile(
 
 
 def obstacle(serve: bool | None, machine: Machine) -> str | None:
-    """Why nothing is to be served, in a few words; None where it is.
+    """Why nothing is served, in a few words; None if something is.
 
     `serve=None` serves where vLLM is installed.
 
-    ValueError for a `serve` that is none of True, False, None, and for True where vLLM cannot
+    ValueError for a `serve` that is none of True, False, None, and for True if vLLM cannot
     serve.
     """
     if serve is not None and not isinstance(serve, bool):

@@ -174,15 +174,6 @@ def test_a_file_without_rows_is_named(read, name, content, said):
     assert said in str(error.value)
 
 
-def test_a_corrupt_parquet_file_is_named(tmp_path):
-    path = tmp_path / "a.parquet"
-    pd.DataFrame({"question": [f"q{n}" for n in range(5000)]}).to_parquet(path)
-    whole = path.read_bytes()
-    path.write_bytes(whole[:100] + b"Z" * 2000 + whole[2100:])
-    with pytest.raises(ValueError, match=r"a\.parquet: cannot be read as a Parquet file"):
-        list(file_rows(path))
-
-
 def test_a_missing_file_gets_a_near_name_and_a_folder_is_none(tmp_path):
     (tmp_path / "train.csv").touch()
     with pytest.raises(ValueError, match=r"trian\.csv: no such file\. Did you mean .*train\.csv\?"):
