@@ -210,7 +210,7 @@ def test_data_that_is_no_folder_is_refused(tmp_path):
         ({"train": "question"}, "lacks a train or a test file"),
         ({"test": "question"}, "lacks a train or a test file"),
         ({"train": "problem", "test": "problem"}, "no column 'question'"),
-        ({}, "could not be loaded"),
+        ({}, "could not be fetched"),
     ],
 )
 def test_a_dry_run_refuses_data_that_the_recipe_cannot_take(tmp_path, files, said):

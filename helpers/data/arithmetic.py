@@ -189,23 +189,12 @@ def problem(family: str, numbers: list[int], operators: list[str]) -> dict:
     }
 
 
-def check_family(family: str) -> None:
-    """ValueError where the family is not known."""
-    if family not in FAMILIES:
-        raise ValueError(unknown_family("arithmetic", family, FAMILIES))
-
-
 def unknown_family(kind: str, family: str, known: Collection[str]) -> str:
     """What to say of a family that a kind of generated source does not have: the nearest names, or
     the first ones.
     """
-    near = difflib.get_close_matches(family, list(known), 3)
-    names = (
-        f"Did you mean {', '.join(near)}?"
-        if near
-        else f"Known: {', '.join(list(known)[:12])}{' …' if len(known) > 12 else ''}."
-    )
-    return f"{kind}/{family} is not a family of {kind}. {names}"
+    names = difflib.get_close_matches(family, list(known), 3) or list(known)[:12]
+    return f"{kind}/{family} is not a family of {kind}. Did you mean {', '.join(names)}?"
 
 
 def rows(family: str, train_size: int, holdout_size: int, seed: int) -> Iterator[dict]:
@@ -215,7 +204,8 @@ def rows(family: str, train_size: int, holdout_size: int, seed: int) -> Iterator
     Ends early where the family has no more distinct problems; `tasks.load_task` then says how many
     there were.
     """
-    check_family(family)
+    if family not in FAMILIES:
+        raise ValueError(unknown_family("arithmetic", family, FAMILIES))
     rng = random.Random(f"{family}-{seed}")
     wanted = {"train": train_size, "holdout": holdout_size}
     seen: set[str] = set()

@@ -21,7 +21,7 @@ from pathlib import Path
 FILE_TYPES = (".csv", ".jsonl", ".parquet")
 _PARQUET_BATCH = 4_096  # rows that are Python objects at one time
 _DELIMITERS = ",;\t|"
-_SAMPLED_LINES = 50  # lines that the delimiter is chosen by
+_SAMPLED_LINES = 50  # lines in which the header is looked for
 _LONGEST_FIELD = 2**24  # characters; the csv module stops at 2**17
 _DELIMITER_HINT = re.compile(r"sep=(.)\s*")  # Excel writes and reads this above the header
 
@@ -80,21 +80,19 @@ def text_lines(path: Path) -> Iterator[str]:
 
     ValueError names the line that is neither.
     """
-    number = 0
     with path.open("rb") as file:
         utf16 = file.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+    number = 0
     try:
         if utf16:
             with path.open(encoding="utf-16", newline="\n") as file:
-                for line in file:
-                    yield line
-                    number += 1
+                yield from file
         else:
             with path.open("rb") as file:
                 for number, line in enumerate(file, 1):
                     yield line.decode("utf-8-sig" if number == 1 else "utf-8")
     except UnicodeError as error:
-        said = f"line {number + 1} is no UTF-16" if utf16 else f"line {number} is not UTF-8"
+        said = "the file is not UTF-16" if utf16 else f"line {number} is not UTF-8"
         raise ValueError(
             f"{path}: {said} ({error}). Save the file as UTF-8: in a spreadsheet as “CSV UTF-8”, "
             "or, if it came from an older Windows program, with `iconv -f WINDOWS-1252 -t UTF-8 "
@@ -133,24 +131,29 @@ def _csv_rows(path: Path, wanted: Collection[str]) -> Iterator[dict[str, str] | 
     """The rows of a CSV file; fields may be quoted and hold delimiters, line ends and doubled
     quotes.
 
-    Left out are blank lines, columns without a name, and blank fields behind the last column.
+    Left out are blank lines, columns without a name, and blank fields behind the last column. Of
+    several other columns with one name the last counts.
     """
     csv.field_size_limit(_LONGEST_FIELD)
     lines = text_lines(path)
     sample = list(itertools.islice(lines, _SAMPLED_LINES))
-    delimiter = _delimiter(sample, wanted)
-    # strict: a quote that is never closed is an error, instead of a field that swallows the rest
-    reader = csv.reader(itertools.chain(sample, lines), delimiter=delimiter, strict=True)
-    header, names = [], []
+    header, names, found = [], [], False
     begins = 1  # the line of the row that is read next: a quoted field may span lines
-    found = False
     try:
+        delimiter = _delimiter(sample, wanted)
+        # strict: a quote that is never closed is an error, not a field that swallows the rest
+        reader = csv.reader(itertools.chain(sample, lines), delimiter=delimiter, strict=True)
         for row in reader:
             line, begins = begins, reader.line_num + 1
             if len(row) < 2 and not "".join(row).strip():
                 continue
             if not names:
-                header, names = row, _column_names(path, row, wanted)
+                header, names = row, [name.strip() for name in row]
+                twice = [name for name in wanted if names.count(name) > 1]
+                if twice:
+                    raise ValueError(
+                        f"{path}: the header names {twice[0]!r} more than once. Rename one."
+                    )
                 continue
             found = True
             if row == header:
@@ -172,46 +175,23 @@ def _csv_row(names: list[str], row: list[str], line: int) -> dict[str, str] | Br
     fields = len(row)
     while len(row) > len(names) and not row[-1].strip():
         row.pop()
-    while len(row) < len(names) and not names[len(row)]:
-        row.append("")
     if len(row) != len(names):
         return Broken(f"not {len(names)} fields", f"line {line}: {fields} fields")
     return {name: value for name, value in zip(names, row, strict=True) if name}
 
 
-def _column_names(path: Path, header: list[str], wanted: Collection[str]) -> list[str]:
-    """The names of a CSV's columns; the second `note` is called `note.1`."""
-    names = []
-    for name in map(str.strip, header):
-        if name in names and name in wanted:
-            raise ValueError(f"{path}: the header names {name!r} more than once. Rename one.")
-        copies = itertools.count(1)
-        distinct = name
-        while name and distinct in names:
-            distinct = f"{name}.{next(copies)}"
-        names.append(distinct)
-    return names
-
-
 def _delimiter(sample: list[str], wanted: Collection[str]) -> str:
-    """The delimiter that a line `sep=;` names, which is then blanked, or else the one that fits
-    best.
+    """The delimiter that a line `sep=;` names, which is then blanked; or else the one that finds
+    most of the wanted columns in the header, and then most columns.
     """
     hint = _DELIMITER_HINT.fullmatch(sample[0]) if sample else None
     if hint:
         sample[0] = "\n"
         return hint[1]
-    return max(_DELIMITERS, key=lambda one: _fit(one, sample, wanted))
 
+    def fit(delimiter: str) -> tuple[int, int]:
+        rows = (row for row in csv.reader(sample, delimiter=delimiter) if "".join(row).strip())
+        header = [name.strip() for name in next(rows, [])]
+        return sum(name in header for name in wanted), len(header)
 
-def _fit(delimiter: str, sample: list[str], wanted: Collection[str]) -> tuple[int, int, int]:
-    """How well a delimiter fits: wanted columns in the header, then rows as long as the header,
-    then columns.
-    """
-    try:
-        rows = [row for row in csv.reader(sample, delimiter=delimiter) if "".join(row).strip()]
-    except csv.Error:
-        return 0, 0, 0
-    header = [name.strip() for name in rows[0]] if rows else []
-    alike = sum(len(row) == len(header) for row in rows[1:]) if len(header) > 1 else 0
-    return sum(name in header for name in wanted), alike, len(header)
+    return max(_DELIMITERS, key=fit)

@@ -14,11 +14,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from helpers.data import arithmetic
-from helpers.data.files import FILE_TYPES, Broken, file_rows, listed, shortened, text_lines
+from helpers.data.files import FILE_TYPES, Broken, file_rows, listed, shortened
 
-# of the files beside this one, for those that read rows
-__all__ = ["FILE_TYPES", "Broken", "file_rows", "text_lines"]
-DEFAULT_GENERATED_ROWS = 1_000
+# of the file beside this one, for those that read rows
+__all__ = ["FILE_TYPES", "Broken", "file_rows"]
+_GENERATED_ROWS = 1_000  # to train on, without a train_size
 
 
 def read_source(
@@ -30,37 +30,29 @@ def read_source(
 ) -> Iterator[dict | Broken]:
     """The rows of a source, by name or by path; see `tasks.load_task` for the arguments."""
     source, kind = _kind(source)
-    family = source.partition("/")[2]
+    family, mapping = source.partition("/")[2], check_columns(columns)
     if kind == "arithmetic":
-        return arithmetic.rows(family, train_size or DEFAULT_GENERATED_ROWS, holdout_size, seed)
+        return arithmetic.rows(family, train_size or _GENERATED_ROWS, holdout_size, seed)
     if kind == "reasoning-gym":
-        return _reasoning_gym(family, (train_size or DEFAULT_GENERATED_ROWS) + holdout_size, seed)
+        return _reasoning_gym(family, (train_size or _GENERATED_ROWS) + holdout_size, seed)
     if kind == "file":
-        return _mapped(file_rows(Path(source), check_columns(columns).values()), columns, source)
-    return _hub(source, columns)
+        return _mapped(file_rows(Path(source), mapping.values()), mapping, source)
+    return _hub(source, mapping)
 
 
 def check_source(source: str, columns: dict[str, str] | None = None) -> None:
     """ValueError for a source that `read_source` would refuse, as far as is known at once.
 
-    The first row of a file is read, so that a missing column is named; the family of a generated
-    source is checked; only the hub knows its data sets.
+    The first row of a file is read, so that a missing column is named; the family of arithmetic is
+    checked; only the hub knows its data sets.
     """
-    check_columns(columns)
-    source, kind = _kind(source)
-    if kind == "arithmetic":
-        arithmetic.check_family(source.partition("/")[2])
-    elif kind == "file":
-        next(iter(read_source(source, columns, None, 1, 0)), None)
+    rows = read_source(source, columns, None, 1, 0)
+    if _kind(source)[1] in ("arithmetic", "file"):
+        next(rows, None)
 
 
 def _kind(source: str | Path) -> tuple[str, str]:
     """The source as text, and what it is: arithmetic, reasoning-gym, file or hub."""
-    if not isinstance(source, str | Path) or not str(source).strip():
-        raise ValueError(
-            f"source={source!r} is not a data source: give a name such as 'arithmetic/sums' or a "
-            "file's path."
-        )
     source = str(source)
     if "://" in source:
         raise ValueError(f"source={source!r} is an address. Download the file, and give its path.")
@@ -69,7 +61,8 @@ def _kind(source: str | Path) -> tuple[str, str]:
         return source, kind
     if source.lower().endswith(FILE_TYPES):
         return source, "file"
-    if (source.count("/") == 1 and not source.startswith(".")) or Path(source).is_dir():
+    named_on_hub = source.count("/") == 1 and not source.startswith(".")
+    if named_on_hub or (source and Path(source).is_dir()):
         return source, "hub"
     raise ValueError(
         f"source={source!r} is not known. Give arithmetic/<family> "
@@ -105,50 +98,21 @@ def _reasoning_gym(family: str, size: int, seed: int) -> Iterator[dict]:
 
 # --- Hub data sets --------------------------------------------------------------------------------
 
-# What load_dataset needs for the data sets that this project names, and the split held out.
-HUB_SETS = {
-    "openai/gsm8k": {
-        "config": "main",
-        "columns": {"question": "question", "answer": "answer"},
-        "holdout": "test",
-    }
-}
 
-
-# Without the hub: word problems like those of GSM8K, generated (GSM-Symbolic, arXiv 2410.05229).
-STAND_INS = {"openai/gsm8k": "reasoning-gym/gsm_symbolic"}
-
-
-class Unreachable(ValueError):
-    """A hub data set that cannot be fetched because the hub cannot be reached."""
-
-
-def _hub(source: str, columns: dict[str, str] | None) -> Iterator[dict]:
+def _hub(source: str, mapping: dict[str, str]) -> Iterator[dict | Broken]:
     import datasets
 
     name, _, config = source.partition(":")
-    # A folder's own test split, test.jsonl beside train.jsonl for example, is held out, too.
-    known = HUB_SETS.get(name, {"holdout": "test"} if Path(name).is_dir() else {})
+    is_gsm8k = name == "openai/gsm8k"
     try:
-        splits = datasets.load_dataset(name, config or known.get("config"))
-    except ConnectionError as error:
-        reason = str(error).splitlines()[0][:200]
-        raise Unreachable(
-            f"data set {source!r} could not be fetched: the hub cannot be reached ({reason}). "
-            "Check the network, or take source=arithmetic/sums or a file of your own, which need "
-            "none."
-        ) from None
+        splits = datasets.load_dataset(name, config or ("main" if is_gsm8k else None))
     except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
-        raise ValueError(
-            f"data set {source!r} could not be loaded ({type(error).__name__}: "
-            f"{str(error).splitlines()[0][:200]}). Check the spelling, and, for a gated set, "
-            "that HF_TOKEN is set."
-        ) from None
-    held_out = known.get("holdout")
-    has_own_holdout = held_out in splits
+        raise ValueError(hub_failure(f"the data set {source!r}", error)) from None
+    # GSM8K's own test split is held out, and a folder's: test.jsonl beside train.jsonl, for example
+    held_out = "test" if "test" in splits and (is_gsm8k or Path(name).is_dir()) else None
     for split in [name for name in ("train", held_out) if name in splits] or list(splits)[:1]:
-        for row in _mapped(iter(splits[split]), columns or known.get("columns"), source):
-            if has_own_holdout and isinstance(row, dict):
+        for row in _mapped(iter(splits[split]), mapping, source):
+            if held_out and isinstance(row, dict):
                 row["split"] = "holdout" if split == held_out else "train"
             yield row
 
@@ -158,18 +122,14 @@ def check_columns(columns: dict[str, str] | None) -> dict[str, str]:
     otherwise.
     """
     columns = {} if columns is None else columns
-    if not isinstance(columns, dict) or not all(
-        isinstance(name, str) for pair in columns.items() for name in pair
+    if (
+        not isinstance(columns, dict)
+        or not set(columns) <= {"question", "answer"}
+        or not all(isinstance(name, str) for name in columns.values())
     ):
         raise ValueError(
-            f"columns={columns!r} is not a mapping of names to names: write "
+            f"columns={columns!r} is not a mapping of names to question and answer: write "
             '{"question": "…", "answer": "…"}.'
-        )
-    unknown = set(columns) - {"question", "answer"}
-    if unknown:
-        raise ValueError(
-            f"columns maps {listed(sorted(unknown))}, but only 'question' and 'answer' can be "
-            "mapped."
         )
     mapping = {"question": "question", "answer": "answer"} | columns
     if mapping["question"] == mapping["answer"]:
@@ -192,14 +152,13 @@ _RESERVED = {
 
 
 def _mapped(
-    rows: Iterator[dict | Broken], columns: dict[str, str] | None, source: str
+    rows: Iterator[dict | Broken], mapping: dict[str, str], source: str
 ) -> Iterator[dict | Broken]:
     """The rows with the mapped columns under the names `question` and `answer`; the first row says
     whether they exist.
 
     The other columns keep their names, or get `source_` in front if the name is in use.
     """
-    mapping = check_columns(columns)
     checked, names = False, {}
     for row in rows:
         if isinstance(row, Broken):
@@ -227,16 +186,14 @@ def _mapped(
 def _no_column(source: str, absent: list[str], mapping: dict[str, str], names: list[str]) -> str:
     """What is missing, what is there, and a mapping to copy, filled in with near names."""
     there = {name.casefold(): name for name in names}
-    filled, meant = dict(mapping), []
+    filled = dict(mapping)
     for role, column in mapping.items():
         if column in absent:
             near = difflib.get_close_matches(column.casefold(), list(there), 1)
             filled[role] = there[near[0]] if near else "…"
-            meant += [repr(there[name]) for name in near]
-    question = f"Did you mean {', '.join(meant)}? " if meant else ""
     return (
-        f"{source}: no column {', '.join(map(repr, absent))}. It has: {listed(names)}. "
-        f"{question}Map them with columns={json.dumps(filled, ensure_ascii=False)}."
+        f"{source}: no column {', '.join(map(repr, absent))}. It has: {listed(names)}. Map them, "
+        f"for example with columns={json.dumps(filled, ensure_ascii=False)}."
     )
 
 
@@ -253,12 +210,9 @@ def model_files(model: str) -> tuple[Path, str, dict[str, str]]:
     if not folder.is_dir():
         from huggingface_hub import snapshot_download
 
+        wanted = ["tokenizer*", "chat_template*"]
         try:
-            folder = Path(
-                snapshot_download(
-                    model, allow_patterns=["tokenizer*", "chat_template*", "special_tokens*"]
-                )
-            )
+            folder = Path(snapshot_download(model, allow_patterns=wanted))
         except (OSError, ValueError) as error:
             raise ValueError(hub_failure(f"the tokenizer of {model!r}", error)) from None
     tokenizer_file, config_file = folder / "tokenizer.json", folder / "tokenizer_config.json"
@@ -269,28 +223,25 @@ def model_files(model: str) -> tuple[Path, str, dict[str, str]]:
         )
     config = json.loads(config_file.read_text(encoding="utf-8"))
     template_file = folder / "chat_template.jinja"
-    template = (
-        template_file.read_text(encoding="utf-8")
-        if template_file.is_file()
-        else config.get("chat_template")
-    )
+    if template_file.is_file():
+        template = template_file.read_text(encoding="utf-8")
+    else:
+        template = config.get("chat_template")
     if not isinstance(template, str):
         raise ValueError(
             f"{model} has no chat template. GRPO here needs a chat model: take its -Instruct "
             "variant."
         )
-    special = {key: value for key, value in config.items() if key.endswith("_token")}
-    return (
-        tokenizer_file,
-        template,
-        {k: v["content"] if isinstance(v, dict) else v for k, v in special.items() if v},
-    )
+    special = {key: token for key, token in config.items() if key.endswith("_token") and token}
+    for key, token in special.items():
+        special[key] = token["content"] if isinstance(token, dict) else token
+    return tokenizer_file, template, special
 
 
 def hub_failure(what: str, error: Exception) -> str:
-    """That the hub has not given us a model's files, with its library's reason."""
+    """That the hub has not given us a data set or a model's files, with its library's reason."""
     return (
         f"{what} could not be fetched ({type(error).__name__}: "
-        f"{shortened(' '.join(str(error).split()), 300)}). Check its name, the network and, for a "
-        "gated or private model, HF_TOKEN; or take a model in a folder."
+        f"{shortened(' '.join(str(error).split()), 300)}). Check its name, the network and, if it "
+        "is gated or private, HF_TOKEN; or name a folder that holds it."
     )

@@ -16,13 +16,13 @@ import io
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
 from helpers.data.files import shortened
-from helpers.data.sources import STAND_INS, Broken, Unreachable, read_source
+from helpers.data.sources import Broken, model_files, read_source
 from helpers.presets import Preset, as_settings
 from helpers.runs import TRAINING_LOCK, Run, atomic_write, held, write_json
 from helpers.tags import THINK_ANSWER, TagFormat
@@ -63,7 +63,6 @@ def load_task(
     count_tokens: Callable[[list[dict] | str], int] | None = None,
     max_prompt_tokens: int | None = None,
     max_completion_tokens: int | None = None,
-    stand_in: bool = False,
     kind: str | None = None,
     kind_of: Callable[[dict], str] | None = None,
 ) -> Task:
@@ -80,8 +79,6 @@ def load_task(
         max_prompt_tokens are dropped, because TRL does not truncate them; so are answers that,
         rendered in `tags` without any reasoning, are over max_completion_tokens, because no
         completion could give them. Only rows that may be used are measured.
-    stand_in: if the hub cannot be reached, take the source that can replace openai/gsm8k
-        (`sources.STAND_INS`), and print so; `report["source"]` names what was read.
     kind: how all answers are judged, one of `rewards.kinds.KINDS`; written to a column `kind`,
         which correctness_reward reads. Without it each answer's kind is recognised.
     kind_of: the kind of a row's answer (`rewards.kinds.kind_of_row`); with it
@@ -89,34 +86,45 @@ def load_task(
 
     ValueError if the source cannot give these rows; it names the value and the way out.
     """
-    for name, size in (("train_size", train_size), ("holdout_size", holdout_size)):
-        if size is not None and (type(size) is not int or size < 1):
-            raise ValueError(
-                f"{name}={size!r} is not a number of rows: give an integer of at least 1."
-            )
-    system = tags.system_prompt if system_prompt is None else system_prompt
-    limits = _Limits(count_tokens, max_prompt_tokens, max_completion_tokens, system, tags)
-    sizes = {"train_size": train_size, "holdout_size": holdout_size, "seed": seed}
-    stated = {"kind": kind} if kind else {}
-    account, rows = _Account(), read_source(source, columns, **sizes)
-    try:
-        train, holdout = _drawn(rows, source, limits, account, **sizes)
-    except Unreachable as unreachable:
-        if not stand_in or source not in STAND_INS:
-            raise
-        source = STAND_INS[source]
-        print(
-            f"{unreachable}\nTAKING {source} IN ITS PLACE: similar word problems, generated here; "
-            "results are not GSM8K's."
+    if holdout_size < 1 or (train_size is not None and train_size < 1):
+        raise ValueError(
+            f"train_size={train_size} and holdout_size={holdout_size}: each side needs at least "
+            "one row."
         )
-        rows = read_source(source, None, **sizes)
-        train, holdout = _drawn(rows, source, limits, account, **sizes)
+    if count_tokens is None and (max_prompt_tokens or max_completion_tokens):
+        raise ValueError(
+            "max_prompt_tokens and max_completion_tokens need count_tokens, to know how long a "
+            "text is; see prompt_token_counter."
+        )
+    system = tags.system_prompt if system_prompt is None else system_prompt
+    prompt_lengths: list[int] = []
+
+    def too_long(row: dict) -> str | None:
+        """The limit that a row exceeds; None if it fits."""
+        if count_tokens is None:
+            return None
+        prompt_lengths.append(count_tokens(_prompt(system, row["question"])))
+        if max_prompt_tokens is not None and prompt_lengths[-1] > max_prompt_tokens:
+            return f"prompt over {max_prompt_tokens} tokens"
+        shortest = tags.render("", row["answer"])
+        if max_completion_tokens is not None and count_tokens(shortest) > max_completion_tokens:
+            return f"answer over {max_completion_tokens} tokens"
+        return None
+
+    sizes = {"train_size": train_size, "holdout_size": holdout_size, "seed": seed}
+    account = _Account(source)
+    rows = _validated(read_source(source, columns, **sizes), account)
+    train, holdout = _drawn(rows, too_long, account, **sizes)
     for row in train + holdout:
         row.pop("split", None)
-        row |= {"prompt": _prompt(system, row["question"])} | stated
-    (train_table, holdout_table), dropped = _tables(train, holdout)
-    report = account.report | limits.report | ({"columns_dropped": dropped} if dropped else {})
-    report |= {
+        row["prompt"] = _prompt(system, row["question"])
+        if kind:
+            row["kind"] = kind
+    table, columns_dropped = _table(train + holdout)
+    report = {
+        "rows_read": account.read,
+        "dropped": dict(account.dropped),
+        "dropped_examples": account.examples,
         "source": source,
         "seed": seed,
         "tags": tags.spec,
@@ -124,10 +132,19 @@ def load_task(
         "rows_unused": account.usable - len(train) - len(holdout),
         "rows_train": len(train),
         "rows_holdout": len(holdout),
-        **({"answer_kinds": answer_kinds(train + holdout, kind_of)} if kind_of else {}),
         "fingerprint": fingerprint(train + holdout),
     }
-    return Task(train_table, holdout_table, report)
+    if prompt_lengths:
+        levels = {"min": 0, "p50": 50, "p90": 90, "p99": 99, "max": 100}
+        report["prompt_tokens"] = {
+            name: int(np.percentile(prompt_lengths, level)) for name, level in levels.items()
+        }
+        report["rows_measured"] = len(prompt_lengths)
+    if columns_dropped:
+        report["columns_dropped"] = columns_dropped
+    if kind_of:
+        report["answer_kinds"] = answer_kinds(train + holdout, kind_of)
+    return Task(table[: len(train)], table[len(train) :].reset_index(drop=True), report)
 
 
 def save(run: Run, task: Task, settings: Preset) -> None:
@@ -201,8 +218,6 @@ def prompt_token_counter(model: str) -> Callable[[list[dict] | str], int]:
     from tokenizers import Tokenizer
     from transformers.utils.chat_template_utils import render_jinja_template
 
-    from helpers.data.sources import model_files
-
     tokenizer_file, template, special_tokens = model_files(model)
     tokenizer = Tokenizer.from_file(str(tokenizer_file))
 
@@ -218,10 +233,10 @@ def prompt_token_counter(model: str) -> Callable[[list[dict] | str], int]:
 
 
 class _Account:
-    """How many rows were read, and which were dropped for what."""
+    """How many rows of a source were read, and which were dropped for what."""
 
-    def __init__(self):
-        self.read, self.dropped, self.examples = 0, Counter(), {}
+    def __init__(self, source: str):
+        self.source, self.read, self.dropped, self.examples = source, 0, Counter(), {}
 
     def drop(self, reason: str, example: object) -> None:
         self.dropped[reason] += 1
@@ -231,67 +246,6 @@ class _Account:
     @property
     def usable(self) -> int:
         return self.read - self.dropped.total()
-
-    @property
-    def report(self) -> dict:
-        return {
-            "rows_read": self.read,
-            "dropped": dict(self.dropped),
-            "dropped_examples": self.examples,
-        }
-
-    def __str__(self) -> str:
-        reasons = (
-            ", ".join(f"{count} with {reason}" for reason, count in self.dropped.items()) or "none"
-        )
-        return f"Read {self.read}, dropped: {reasons}."
-
-
-@dataclass
-class _Limits:
-    """Whether a row fits the prompt and the completion; remembers how long the prompts were."""
-
-    count_tokens: Callable[[list[dict] | str], int] | None
-    prompt: int | None
-    completion: int | None
-    system: str
-    tags: TagFormat
-    lengths: list[int] = field(default_factory=list)
-
-    def __post_init__(self):
-        for name, limit in (
-            ("max_prompt_tokens", self.prompt),
-            ("max_completion_tokens", self.completion),
-        ):
-            if limit is not None and self.count_tokens is None:
-                raise ValueError(
-                    f"{name} needs count_tokens, to know how long a text is; see "
-                    "prompt_token_counter."
-                )
-
-    def exceeded(self, row: dict) -> str | None:
-        """The limit that the row is over, if any."""
-        if self.count_tokens is None:
-            return None
-        self.lengths.append(self.count_tokens(_prompt(self.system, row["question"])))
-        if self.prompt is not None and self.lengths[-1] > self.prompt:
-            return f"prompt over {self.prompt} tokens"
-        if (
-            self.completion is not None
-            and self.count_tokens(self.tags.render("", row["answer"])) > self.completion
-        ):
-            return f"answer over {self.completion} tokens"
-        return None
-
-    @property
-    def report(self) -> dict:
-        if not self.lengths:
-            return {}
-        levels = {"min": 0, "p50": 50, "p90": 90, "p99": 99, "max": 100}
-        quantiles = {
-            name: int(np.percentile(self.lengths, level)) for name, level in levels.items()
-        }
-        return {"prompt_tokens": quantiles, "rows_measured": len(self.lengths)}
 
 
 class _Smallest:
@@ -314,7 +268,13 @@ class _Smallest:
 
 
 def _drawn(
-    rows, source, limits, account, *, train_size, holdout_size, seed
+    rows: Iterable[dict],
+    too_long: Callable[[dict], str | None],
+    account: _Account,
+    *,
+    train_size: int | None,
+    holdout_size: int,
+    seed: int,
 ) -> tuple[list[dict], list[dict]]:
     """The source's own split, or else one by a seeded hash of the question.
 
@@ -327,13 +287,13 @@ def _drawn(
         "holdout": _Smallest(holdout_size),
         None: _Smallest(most + holdout_size),
     }
-    for row in _validated(rows, account):
+    for row in rows:
         pool = kept[row.get("split")]
         digest = hashlib.sha256(f"{seed}\x1f{row['question']}".encode()).digest()
         order = int.from_bytes(digest, "big")
         if not pool.admits(order):
             continue
-        limit = limits.exceeded(row)
+        limit = too_long(row)
         if limit:
             account.drop(limit, f"row {account.read}: {row['question']} -> {row['answer']}")
         else:
@@ -341,23 +301,25 @@ def _drawn(
     unsplit = kept[None].rows()
     holdout = kept["holdout"].rows() + unsplit[:holdout_size]
     train = kept["train"].rows() + unsplit[holdout_size:]
-    if not account.usable:
-        raise ValueError(f"{source}: no usable row. {account}")
     if len(train) < (train_size or 1) or len(holdout) < holdout_size:
+        dropped = ", ".join(f"{count} with {reason}" for reason, count in account.dropped.items())
         raise ValueError(
-            _too_few(source, account, len(train), len(holdout), train_size, holdout_size)
+            f"{account.source}: {account.usable} usable rows give {len(train)} to train on and "
+            f"{len(holdout)} to hold out, but train_size={train_size} and "
+            f"holdout_size={holdout_size} were asked for. Bring more rows, or ask for fewer. "
+            f"Read {account.read}, dropped: {dropped or 'none'}."
         )
     if train_size is None and len(train) == most and account.usable > len(train) + len(holdout):
         print(
-            f"{source} has {account.usable:,} usable rows. {most:,} of them, drawn by the seed, "
-            "are to train on; set train_size to take more or fewer."
+            f"{account.source} has {account.usable:,} usable rows. {most:,} of them, drawn by the "
+            "seed, are to train on; set train_size to take more or fewer."
         )
     return train, holdout
 
 
 def _validated(source_rows: Iterable[dict | Broken], account: _Account) -> Iterator[dict]:
     """Rows with a question and an answer, each question once; the account has all the others."""
-    seen: dict[bytes, str] = {}  # digest of a question to its answer, both short for millions
+    seen: dict[bytes, bytes] = {}  # digests of a question and its answer: short for millions
     for account.read, row in enumerate(source_rows, 1):
         if isinstance(row, Broken):
             account.drop(row.reason, row.where)
@@ -370,10 +332,7 @@ def _validated(source_rows: Iterable[dict | Broken], account: _Account) -> Itera
             continue
         question = " ".join(row["question"].split()).casefold()
         key = hashlib.blake2b(question.encode(), digest_size=16).digest()
-        answer = row["answer"]
-        if len(answer) > 40:
-            digest = hashlib.blake2b(answer.encode(), digest_size=8).hexdigest()
-            answer = f"{answer[:16]}… ({digest})"
+        answer = hashlib.blake2b(row["answer"].encode(), digest_size=8).digest()
         if key not in seen:
             seen[key] = answer
             yield row
@@ -381,8 +340,7 @@ def _validated(source_rows: Iterable[dict | Broken], account: _Account) -> Itera
             account.drop("duplicate question", row["question"])
         else:
             account.drop(
-                "duplicate question with another answer",
-                f"{row['question']} -> {seen[key]} / {answer}",
+                "duplicate question with another answer", f"{row['question']} -> {row['answer']}"
             )
 
 
@@ -407,64 +365,28 @@ def _clean(row: dict) -> str | None:
     return None
 
 
-def _tables(*parts: list[dict]) -> tuple[list[pd.DataFrame], dict[str, str]]:
-    """Lists of rows as tables with the same columns, and why each other column was left out.
+def _table(rows: list[dict]) -> tuple[pd.DataFrame, dict[str, str]]:
+    """The rows as a table, and why each column that is not in it was left out.
 
     A column that Parquet cannot store is left out, so that it stops no run; that is printed, too.
     """
-    names = dict.fromkeys([*_OURS, *(name for rows in parts for row in rows for name in row)])
-    tables, left_out = [{} for _ in parts], {}
-    for name in names:
-        columns = [
-            pd.Series([row.get(name) for row in rows], dtype=object, name=name) for rows in parts
-        ]
-        why = None if name in _OURS else next(filter(None, map(_obstacle, columns)), None)
-        if why:
-            left_out[name] = why
-            continue
-        for table, column in zip(tables, columns, strict=True):
-            table[name] = column.infer_objects()
-    left_out = {shortened(name, 40): why for name, why in left_out.items()}
-    if left_out:
-        told = "; ".join(f"{name} ({why})" for name, why in left_out.items())
-        print(f"columns left out: {told}")
-    return [pd.DataFrame(table) for table in tables], left_out
-
-
-def _obstacle(column: pd.Series) -> str | None:
-    """Why a column cannot be stored in Parquet: it is written, and read back."""
-    try:
-        pd.read_parquet(io.BytesIO(column.infer_objects().to_frame().to_parquet(index=False)))
-    # Arrow's own, OverflowError, UnicodeEncodeError, TypeError: whatever the values provoke
-    except Exception as error:
-        said = error.args[0] if error.args else "no reason given"
-        return f"Parquet cannot store it: {type(error).__name__}: {shortened(said)}"
-    return None
+    kept, left_out = {}, {}
+    for name in dict.fromkeys([*_OURS, *(name for row in rows for name in row)]):
+        column = pd.Series([row.get(name) for row in rows], dtype=object)
+        try:
+            stored = column.infer_objects().to_frame(name)
+            # some of what is written cannot be read
+            pd.read_parquet(io.BytesIO(stored.to_parquet(index=False)))
+        # Arrow's own, OverflowError, UnicodeEncodeError, TypeError: whatever the values provoke
+        except Exception as error:
+            why = f"Parquet cannot store it: {type(error).__name__}: {shortened(error)}"
+            left_out[shortened(name, 40)] = why
+            print(f"column left out: {shortened(name, 40)} ({why})")
+        else:
+            kept[name] = stored[name]
+    return pd.DataFrame(kept), left_out
 
 
 def _prompt(system: str, question: str) -> list[dict]:
     user = {"role": "user", "content": question}
     return [{"role": "system", "content": system}, user] if system else [user]
-
-
-def _too_few(
-    source: str,
-    account: _Account,
-    train: int,
-    holdout: int,
-    train_size: int | None,
-    holdout_size: int,
-) -> str:
-    rows, needed = account.usable, (train_size or 1) + holdout_size
-    fewer = max(1, rows // 5)
-    way_out = (
-        "Bring more rows: 2 are the least, one for either side."
-        if rows < 2
-        else "Bring more rows, or ask for fewer: "
-        f"train_size={rows - fewer} and holdout_size={fewer}, for example."
-    )
-    return (
-        f"{source}: {rows} usable row{'s give' if rows > 1 else ' gives'} {train} to train on and "
-        f"{holdout} to hold out, but train_size={train_size} and holdout_size={holdout_size} were "
-        f"asked for, which need {needed}. {way_out} {account}"
-    )

@@ -10,9 +10,6 @@ from pathlib import Path
 
 from helpers.runs import Run, atomic_write
 
-# bytes, and how many such blocks of one file weights_identity reads
-_BLOCK, _MOST_BLOCKS = 2**20, 64
-
 
 def answered(
     run: Run,
@@ -27,7 +24,6 @@ def answered(
     max_new_tokens: int,
     batch_size: int | None = None,
     seed: int = 3407,
-    progress: bool = True,
     chunk: int = 256,
 ) -> list[list[str]]:
     """The completions of all prompts through `policy.sample`: for each prompt, in order, a list of
@@ -44,8 +40,6 @@ def answered(
     seed: each chunk is sampled with a seed of its own, so the texts do not depend on where an
         interruption fell.
     """
-    from tqdm.auto import tqdm
-
     from helpers.training.policy import engine_of, sample
 
     prompts = [list(prompt) for prompt in prompts]  # a Parquet file gives arrays
@@ -57,7 +51,8 @@ def answered(
         "chunk": chunk,
         "engine": engine_of(model),
     }
-    made_for = json.dumps([identity, settings, prompts], sort_keys=True)
+    asked = json.dumps([identity, settings, prompts], sort_keys=True)
+    made_for = hashlib.sha256(asked.encode()).hexdigest()
     path = run.path(f"evaluation/{name}.parquet")
     completions = _kept(path, made_for)
     if completions:
@@ -65,22 +60,19 @@ def answered(
             f"{name}: {len(completions)} of {len(prompts)} prompts were answered before, "
             f"{run.show(f'evaluation/{path.name}')}"
         )
-    with tqdm(total=len(prompts), initial=len(completions), desc=name, disable=not progress) as bar:
-        for start in range(len(completions), len(prompts), chunk):
-            chosen = prompts[start : start + chunk]
-            completions += sample(
-                model,
-                tokenizer,
-                chosen,
-                max_new_tokens=max_new_tokens,
-                temperature=temperature,
-                samples=samples,
-                batch_size=batch_size,
-                seed=seed + start,
-                progress=False,
-            )
-            _keep(path, made_for, prompts, completions)
-            bar.update(len(chosen))
+    for start in range(len(completions), len(prompts), chunk):
+        completions += sample(
+            model,
+            tokenizer,
+            prompts[start : start + chunk],
+            max_new_tokens=max_new_tokens,
+            temperature=temperature,
+            samples=samples,
+            batch_size=batch_size,
+            seed=seed + start,
+            progress=False,
+        )
+        _keep(path, made_for, prompts, completions)
     return completions
 
 
@@ -88,9 +80,8 @@ def weights_identity(folder: Path) -> str:
     """A short hash of the safetensors files in a folder, those of an adapter or a model: equal
     weights, equal hash.
 
-    The SHA-256 (16 hexadecimal digits of it) of each file's name, size and content. Of a file above
-    64 MiB, 64 blocks of 1 MiB at equal distances are read, the first and the last among them:
-    training changes every block. FileNotFoundError where there is no such file.
+    16 hexadecimal digits of the SHA-256 of each file's name, size and content. FileNotFoundError
+    if there is no such file.
     """
     files = sorted(Path(folder).glob("*.safetensors"))
     if not files:
@@ -100,15 +91,9 @@ def weights_identity(folder: Path) -> str:
         )
     digest = hashlib.sha256()
     for path in files:
-        size = path.stat().st_size
-        digest.update(f"{path.name}\x1f{size}\x1e".encode())
-        starts = range(0, size, _BLOCK)
-        if len(starts) > _MOST_BLOCKS:
-            starts = [i * (size - _BLOCK) // (_MOST_BLOCKS - 1) for i in range(_MOST_BLOCKS)]
+        digest.update(f"{path.name}\x1f{path.stat().st_size}\x1e".encode())
         with path.open("rb") as file:
-            for start in starts:
-                file.seek(start)
-                digest.update(file.read(_BLOCK))
+            hashlib.file_digest(file, lambda: digest)  # reads it block by block
     return digest.hexdigest()[:16]
 
 
@@ -119,13 +104,14 @@ def _keep(
 
     questions = [prompt[-1]["content"] for prompt in prompts[: len(completions)]]
     table = pyarrow.table({"question": questions, "completions": completions})
-    sealed = table.replace_schema_metadata({"fingerprint": _fingerprint(made_for, completions)})
     with atomic_write(path) as temporary:
-        pyarrow.parquet.write_table(sealed, temporary)
+        pyarrow.parquet.write_table(
+            table.replace_schema_metadata({"made_for": made_for}), temporary
+        )
 
 
 def _kept(path: Path, made_for: str) -> list[list[str]]:
-    """The completions that the file holds; none where it is absent or was made for something
+    """The completions that the file holds; none if it is absent or was made for something
     else.
     """
     import pyarrow.parquet
@@ -133,11 +119,5 @@ def _kept(path: Path, made_for: str) -> list[list[str]]:
     if not path.exists():
         return []
     table = pyarrow.parquet.read_table(path)
-    completions = table["completions"].to_pylist()
-    made = (table.schema.metadata or {}).get(b"fingerprint", b"").decode()
-    return completions if made == _fingerprint(made_for, completions) else []
-
-
-def _fingerprint(made_for: str, completions: list[list[str]]) -> str:
-    """Of what was asked and of what came back."""
-    return hashlib.sha256(f"{made_for}\x1f{json.dumps(completions)}".encode()).hexdigest()
+    same = (table.schema.metadata or {}).get(b"made_for") == made_for.encode()
+    return table["completions"].to_pylist() if same else []

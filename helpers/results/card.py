@@ -23,7 +23,6 @@ from helpers.results.report import (
     interval,
     percent,
     plain,
-    portable,
     read,
     settings_of,
     verdict,
@@ -42,18 +41,16 @@ _FIGURES = {  # in the run's figures/; those that are there are copied beside th
     "accuracy": "Accuracy on held-out questions, with 95 % intervals.",
 }
 _HUB_ID = re.compile(r"[\w-]+/[\w.-]+")
-# parameters said otherwise, or without effect
-_ELSEWHERE = ("run", "preset", "seed", "report_to", "question", "push_to_hub", "serve")
 
 
-def write(run: Run, folder: str = "merged") -> Path:
-    """Write README.md into that folder of the run, with the figures it shows in `figures/`, and
-    return its path.
+def write(run: Run) -> Path:
+    """Write README.md beside the merged model, with the figures it shows in `figures/`, and return
+    its path.
 
-    FileNotFoundError where the folder is not there, or the run lacks what a card is written from;
+    FileNotFoundError if there is no merged model, or the run lacks what a card is written from;
     ValueError as `report.write`.
     """
-    place = run.require(folder)
+    place = run.require("merged")
     for section in ("data", "training"):
         run.section(section)
     facts = read(run)
@@ -63,7 +60,7 @@ def write(run: Run, folder: str = "merged") -> Path:
     if served.get("written", "") < merge.get("written", ""):
         served = {}  # of a merge before
     card = ModelCard.from_template(
-        metadata(facts, Path(folder).name),
+        metadata(facts),
         template_str=Path(__file__).with_name("card.md.j2").read_text(encoding="utf-8"),
         facts=facts,
         said=[sentence for _, sentence in verdict(facts, findings)],
@@ -77,7 +74,7 @@ def write(run: Run, folder: str = "merged") -> Path:
         accuracies=_accuracy_rows(facts.evaluation),
         served=served.get("merged"),
         is_file=_is_file(data["source"]),
-        command=command(facts, _asked(run)),
+        command=command(facts),
         **{"text": _escaped, "plain": plain, "percent": percent, "quoted": repr, "told": told},
     )
     with atomic_write(place / "README.md") as temporary:
@@ -85,9 +82,8 @@ def write(run: Run, folder: str = "merged") -> Path:
     return place / "README.md"
 
 
-def metadata(facts: Facts, name: str = "merged") -> ModelCardData:
-    """The card's header for the hub; the accuracies are those that the evaluation has under this
-    name.
+def metadata(facts: Facts) -> ModelCardData:
+    """The card's header for the hub, with the accuracies of the merged model.
 
     What is not known is left out: the licence of any base but the pocket model, and the names of a
     local model or file, which the hub would take for its own.
@@ -96,7 +92,7 @@ def metadata(facts: Facts, name: str = "merged") -> ModelCardData:
     data_set, unsloth = source.partition(":")[0], settings.get("backend", "unsloth") == "unsloth"
     generated = source.startswith(("arithmetic/", "reasoning-gym/"))
     on_hub = _is_hub_id(data_set) and not generated and not _is_file(source)
-    results = _results(source, facts.evaluation.get(name, {}))
+    results = _results(source, facts.evaluation.get("merged", {}))
     return ModelCardData(
         library_name="transformers",
         pipeline_tag="text-generation",
@@ -193,31 +189,25 @@ def _copied(run: Run, place: Path) -> dict[str, str]:
 # --- How to reproduce -----------------------------------------------------------------------------
 
 
-def _asked(run: Run) -> dict:
-    """The parameters that the run's notebooks had, without a machine's paths; none where no command
-    asked.
-    """
-    asked = run.read_object("asked.json")
-    parameters = {}
-    for number, used in sorted(asked.get("used", {}).items()):
-        if number not in asked.get("notebooks", []):  # these have what was asked for last
-            parameters |= used
-    return portable(parameters | asked.get("parameters", {}))
+def command(facts: Facts) -> str:
+    """The command line that trains such a model: its preset, and what was set otherwise.
 
-
-def command(facts: Facts, asked: dict) -> str:
-    """The command line that makes such a run: its preset, what was set otherwise, and what else was
-    asked for.
-
-    asked: the parameters in asked.json. What the manifest records wins over them: it is what was
-    really used.
+    What notebooks were asked for beside the settings, such as `columns`, is not in it;
+    `python -m helpers reproduce` has that from the run folder.
     """
     data, training = facts.manifest["data"], facts.manifest["training"]
     settings = training["settings"] | {"source": data["source"]}
-    parameters = {"seed": training["seed"]} | _changed(settings)
-    parameters |= {
-        key: value for key, value in asked.items() if key not in (*SETTINGS, *_ELSEWHERE)
-    }
+    words = [f"python -m helpers run --run {facts.name}"]
+    # what other settings of a preset depend on
+    chosen = {key: settings.get(key) for key in ("model", "source", "backend")}
+    usual = {}
+    if preset := PRESETS.get(settings["name"]):
+        words.append(f"--preset {settings['name']}")
+        usual = as_settings(with_overrides(preset, **chosen))
+    parameters = {"seed": training["seed"]} | chosen
+    for key in SETTINGS:
+        if settings.get(key) != usual.get(key):
+            parameters[key] = settings[key]
     tags = TagFormat.parse(data["tags"])
     if tags != THINK_ANSWER:
         parameters["tags"] = tags.spec
@@ -225,25 +215,7 @@ def command(facts: Facts, asked: dict) -> str:
         parameters["system_prompt"] = facts.data["system_prompt"]
     if facts.manifest.get("merge", {}).get("into", "original") != "original":
         parameters["merge"] = facts.manifest["merge"]["into"]
-    words = [f"python -m helpers run --run {facts.name}"]
-    if settings["name"] in PRESETS:
-        words.append(f"--preset {settings['name']}")
     for key, value in parameters.items():
-        words.append(f"-p {shlex.quote(f'{key}={json.dumps(value, ensure_ascii=False)}')}")
+        if value is not None:
+            words.append(f"-p {shlex.quote(f'{key}={json.dumps(value, ensure_ascii=False)}')}")
     return " \\\n    ".join(words)
-
-
-def _changed(settings: dict) -> dict:
-    """The settings that are not what the preset would make of this model, data and backend."""
-    preset, chosen, usual = PRESETS.get(settings["name"]), {}, {}
-    if preset:
-        for key in ("model", "source", "backend"):
-            if settings.get(key) != getattr(preset, key):
-                chosen[key] = settings[key]
-        usual = as_settings(with_overrides(preset, **chosen))
-    others = {
-        key: settings[key]
-        for key in SETTINGS
-        if settings.get(key) is not None and settings[key] != usual.get(key)
-    }
-    return chosen | others

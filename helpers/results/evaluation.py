@@ -35,7 +35,7 @@ def right(
     """For each completion, whether the judge gives it full success, 1.0. One answer per completion.
 
     judge: a reward function, called with `completions` and `answer` as TRL would; None takes
-        `correctness_reward` with these tags. What it scores None is not right. ValueError where it
+        `correctness_reward` with these tags. What it scores None is not right. ValueError if it
         raises or gives no number.
     """
     if len(completions) != len(answers):
@@ -59,7 +59,7 @@ def judge_named(name: str | None) -> Callable | None:
     """The reward function that `file.py:function` or `package.module:function` names; None for
     None.
 
-    ValueError where there is no such file, module or function.
+    ValueError if there is no such file, module or function.
     """
     if name is None:
         return None
@@ -148,16 +148,11 @@ def pass_at_k(n: int, c: int, k: int) -> float:
     which c are right.
 
     1 - C(n-c, k) / C(n, k): Chen et al., arXiv 2107.03374, equation 1. In whole numbers until the
-    one division, so nothing overflows or cancels. ValueError unless 0 <= c <= n and 1 <= k <= n.
+    one division, so nothing overflows or cancels. For 0 <= c <= n and 1 <= k <= n.
 
     >>> pass_at_k(4, 1, 2)
     0.5
     """
-    if not (0 <= c <= n and 1 <= k <= n):
-        raise ValueError(
-            f"pass@{k} cannot be told from {c} right of {n} samples: it needs 0 <= c <= n and 1 "
-            "<= k <= n."
-        )
     every = math.comb(n, k)
     return (every - math.comb(n - c, k)) / every
 
@@ -208,15 +203,9 @@ def sampled_scores(
     (accuracy, ci95, n). All intervals are `wilson_interval`'s for that many questions, so those of
     pass@k are rather too wide where a question's chance is neither 0 nor 1. A bootstrap over the
     questions would be narrower, but next to 0 and 1 it is sure of what no question of the sample
-    happened to show. ValueError where there are no groups or groups of several sizes.
+    happened to show. ValueError if there are no groups or groups of several sizes.
     """
-    sizes = sorted({len(group) for group in groups})
-    if len(sizes) != 1 or not sizes[0]:
-        raise ValueError(
-            f"groups of {sizes} samples: every question needs equally many completions, at least "
-            "one."
-        )
-    (samples,) = sizes
+    (samples,) = {len(group) for group in groups}
     flat = right(
         [text for group in groups for text in group],
         [gold for gold in answers for _ in range(samples)],
@@ -302,18 +291,18 @@ def summary(evaluation: dict[str, dict]) -> list[str]:
     accuracy, in-format share, number of questions, and the mean length of a sampled completion in
     tokens; nan for what was not measured.
     """
-    lines = [
-        f"{'':<12}{'sampled':>9}   "
-        f"{'95 % interval':<19}{'greedy':>7}{'in format':>12}{'questions':>11}{'tokens':>9}"
-    ]
+    rows = {}
     for name, entry in evaluation.items():
         low, high = entry["ci95"]
-        greedy = entry.get("greedy", {}).get("accuracy", math.nan)
-        lines.append(
-            f"{name:<12}{entry['accuracy']:>9.1%}   {f'{low:.1%} to {high:.1%}':<19}{greedy:>7.1%}"
-            f"{entry['in_format']:>12.1%}{entry['n']:>11}{entry.get('mean_length', math.nan):>9.1f}"
-        )
-    return lines
+        rows[name] = {
+            "sampled": f"{entry['accuracy']:.1%}",
+            "95 % interval": f"{low:.1%} to {high:.1%}",
+            "greedy": f"{entry.get('greedy', {}).get('accuracy', math.nan):.1%}",
+            "in format": f"{entry['in_format']:.1%}",
+            "questions": entry["n"],
+            "tokens": f"{entry.get('mean_length', math.nan):.1f}",
+        }
+    return _lines(pd.DataFrame.from_dict(rows, orient="index"))
 
 
 def samples_summary(evaluation: dict[str, dict]) -> list[str]:
@@ -322,26 +311,18 @@ def samples_summary(evaluation: dict[str, dict]) -> list[str]:
 
     Models that were not sampled several times are left out; no line at all where none was.
     """
-    measured = {name: entry for name, entry in evaluation.items() if "pass_at_k" in entry}
     columns = {}
-    for name, entry in measured.items():
+    for name, entry in evaluation.items():
+        if "pass_at_k" not in entry:
+            continue
         cells = {"samples": f"{entry['samples']} for {entry['pass_at_k_questions']} questions"}
-        cells |= {
-            f"pass@{k}": _cell(point["value"], point["ci95"])
-            for k, point in entry["pass_at_k"].items()
-        }
-        others = [entry["other"]] if "other" in entry else []
-        columns[name] = cells | {
-            "majority": _cell(entry["majority"]["accuracy"], entry["majority"]["ci95"])
-        }
-        columns[name] |= {
-            other["source"]: _cell(other["accuracy"], other["ci95"]) for other in others
-        }
-    ks = sorted({int(k) for entry in measured.values() for k in entry["pass_at_k"]})
-    families = dict.fromkeys(
-        entry["other"]["source"] for entry in measured.values() if "other" in entry
-    )
-    return _table(["samples", *(f"pass@{k}" for k in ks), "majority", *families], columns)
+        for k, point in entry["pass_at_k"].items():
+            cells[f"pass@{k}"] = _cell(point["value"], point["ci95"])
+        cells["majority"] = _cell(entry["majority"]["accuracy"], entry["majority"]["ci95"])
+        if other := entry.get("other"):
+            cells[other["source"]] = _cell(other["accuracy"], other["ci95"])
+        columns[name] = cells
+    return _lines(pd.DataFrame(columns))
 
 
 def difficulty_summary(evaluation: dict[str, dict]) -> list[str]:
@@ -350,18 +331,12 @@ def difficulty_summary(evaluation: dict[str, dict]) -> list[str]:
 
     Models whose questions have no levels are left out; no line at all where none has.
     """
-    measured = {
-        name: entry["by_difficulty"]
-        for name, entry in evaluation.items()
-        if entry.get("by_difficulty")
-    }
-    sizes = {level: points["n"] for entry in measured.values() for level, points in entry.items()}
-    columns = {"questions": {level: str(n) for level, n in sizes.items()}} if measured else {}
-    for name, entry in measured.items():
-        columns[name] = {
-            level: _cell(points["accuracy"], points["ci95"]) for level, points in entry.items()
-        }
-    return _table(sorted(sizes, key=_numbers_first), columns, corner="difficulty")
+    columns = {}
+    for name, entry in evaluation.items():
+        for level, point in entry.get("by_difficulty", {}).items():
+            columns.setdefault("questions", {})[level] = point["n"]
+            columns.setdefault(name, {})[level] = _cell(point["accuracy"], point["ci95"])
+    return _lines(pd.DataFrame(columns).rename_axis(columns="difficulty"))
 
 
 def comparison_lines(comparison: dict) -> list[str]:
@@ -383,13 +358,6 @@ def _cell(value: float, ci95: list[float]) -> str:
     return f"{value:.1%} ({100 * ci95[0]:.1f} to {100 * ci95[1]:.1f})"
 
 
-def _table(labels: list[str], columns: dict[str, dict[str, str]], corner: str = "") -> list[str]:
-    """Lines of text, the names of the columns first; a cell that a column lacks stays empty."""
-    if not columns:
-        return []
-    rows = [
-        (corner, list(columns)),
-        *((label, [cells.get(label, "") for cells in columns.values()]) for label in labels),
-    ]
-    width = max(12, *(len(label) + 2 for label in labels))
-    return [f"{label:<{width}}" + "".join(f"{text:>24}" for text in texts) for label, texts in rows]
+def _lines(table: pd.DataFrame) -> list[str]:
+    """A table as text, the names of its columns first; what a column lacks stays empty."""
+    return table.fillna("").to_string().splitlines() if len(table) else []

@@ -25,7 +25,7 @@ def wilson_interval(successes: float, n: int, z: float = _Z95) -> tuple[float, f
     successes: a count; or the sum of n values between 0 and 1, for the interval of their mean. Such
         values vary by at most mean·(1 - mean), which is the variance of zeros and ones (R. Bhatia
         and C. Davis, American Mathematical Monthly 107, 2000, 353-357), so the interval is then
-        rather too wide than too narrow. ValueError where 0 <= successes <= n fails.
+        rather too wide than too narrow. ValueError if 0 <= successes <= n fails.
 
     >>> [round(bound, 3) for bound in wilson_interval(90, 100)]
     [0.826, 0.945]

@@ -24,12 +24,10 @@ from helpers.environment import Machine
 from helpers.presets import Preset
 from helpers.runs import Run, atomic_folder
 from helpers.training.base import Base
-from helpers.training.memory import shape_of
 from helpers.training.policy import nf4
 
 WAYS = ("original", "dequantised", "4bit", "adapter")  # what notebook 05 can make of an adapter
 _REPOSITORY = re.compile(r"[\w-][\w.-]*/[\w.-]+")  # as the hub names one: owner/model
-_SPARE = 1.05  # of the weights' bytes: the tokenizer, and a little room
 # How far a merge read from disk may be from the same merge in memory, as a share of what that does
 # to a matrix, and of what the adapter does to the logits: see
 # benchmarks/results/merge_tolerance.md.
@@ -41,57 +39,37 @@ _LITTLE = 0.5  # of what the adapter does; a merge that keeps less of it is hard
 # --- What can be done here ------------------------------------------------------------------------
 
 
-def check_plan(
-    run: Run,
-    settings: Preset,
-    base: Base,
+def check_wishes(
+    backend: str,
     machine: Machine,
-    dtype: torch.dtype,
+    base: Base | None = None,
     *,
-    merge: str,
-    gguf,
-    push_to_hub,
+    merge: str = "original",
+    gguf=None,
+    push_to_hub=None,
 ) -> None:
-    """ValueError where notebook 05 could not do what its parameters ask for, before anything is
+    """ValueError if notebook 05 could not do what its parameters ask for, before anything is
     loaded.
+
+    base: what the adapter was trained on; None before there is one.
     """
-    check_wishes(settings.backend, machine, merge=merge, gguf=gguf, push_to_hub=push_to_hub)
-    if merge != "dequantised" and base.original is None:
+    if merge not in WAYS:
+        raise ValueError(f"merge={merge!r} is not known. Known: {', '.join(WAYS)}.")
+    if base is not None and base.original is None and merge != "dequantised":
         raise ValueError(
             f"merge={merge!r} needs the original weights, and which 16-bit model {base.name} was "
             'made from is not known: use merge="dequantised".'
         )
-    shape = shape_of(base.name)
-    if shape is None or merge == "adapter":
-        return
-    needed = _SPARE * shape.parameters * dtype.itemsize
-    free = shutil.disk_usage(run.folder).free
-    if needed > free:
-        raise ValueError(
-            f"the merged model would take {needed / 1e9:.1f} GB and the disk of {run.show()} has "
-            f"{free / 1e9:.1f} GB free: delete old runs, or set GRPO_RUNS_DIR to a larger disk. "
-            "The adapter is whole, and can be used without a merge."
-        )
-
-
-def check_wishes(
-    backend: str, machine: Machine, *, merge: str = "original", gguf=None, push_to_hub=None
-) -> None:
-    """`check_plan` without a run: what can be told of these parameters before there is anything to
-    merge.
-    """
-    if merge not in WAYS:
-        raise ValueError(f"merge={merge!r} is not known. Known: {', '.join(WAYS)}.")
     if gguf is not None and not (isinstance(gguf, str) and gguf.isidentifier()):
         raise ValueError(
             f"gguf={gguf!r} is no way of quantising. Give llama.cpp's name of one, such as "
             "q4_k_m, q8_0 or f16."
         )
-    obstacles = gguf_obstacles(machine, backend) if gguf else []
-    if obstacles:
+    if gguf and (machine.gpu is None or backend != "unsloth"):
         raise ValueError(
-            f"gguf={gguf!r} cannot be written here: {' '.join(obstacles)} Leave gguf out, or "
-            "convert it elsewhere."
+            f"gguf={gguf!r} cannot be written here: it is Unsloth that writes GGUF, with "
+            f"backend='unsloth' (this run: {backend!r}) on a machine with an NVIDIA GPU. Leave "
+            "gguf out, or convert the merged model elsewhere."
         )
     named = push_to_hub is None or _REPOSITORY.fullmatch(str(push_to_hub))
     if not named or (push_to_hub and not os.environ.get("HF_TOKEN")):
@@ -99,22 +77,6 @@ def check_wishes(
             f"push_to_hub={push_to_hub!r}: name it owner/model, and set HF_TOKEN, a token that "
             "may write, in the environment."
         )
-
-
-def gguf_obstacles(machine: Machine, backend: str) -> list[str]:
-    """What keeps a GGUF file from being written here, one sentence each."""
-    found = []
-    if machine.gpu is None:
-        found.append("Unsloth writes GGUF on a machine with an NVIDIA GPU, and none is visible.")
-    if backend != "unsloth":
-        found.append(f"It is Unsloth that writes GGUF, and this run used backend={backend!r}.")
-    missing = [tool for tool in ("cmake", "git", "make") if shutil.which(tool) is None]
-    if missing:
-        found.append(
-            f"llama.cpp is built for it, which needs {', '.join(missing)}: install them with the "
-            "system's packages."
-        )
-    return found
 
 
 # --- The bases ------------------------------------------------------------------------------------
@@ -125,19 +87,14 @@ def load_base(base: Base, dtype: torch.dtype, dequantised: bool):
     4-bit ones unpacked.
 
     The adapter was trained on the 4-bit ones, so on the unpacked it does what it did in training;
-    the original ones are the better base, which it has not seen. ValueError where the original is
-    not known, or the 4 bits are not those of the training.
+    the original ones are the better base, which it has not seen. ValueError if the 4 bits are
+    not those of the training.
     """
     from transformers import AutoModelForCausalLM
     from transformers.utils import logging
 
     options = {"dtype": dtype, "device_map": _device()}
     if not (dequantised and base.quantised):
-        if base.original is None:
-            raise ValueError(
-                f"{base.name} is stored in 4 bits, and which 16-bit model it was made from is not "
-                "known."
-            )
         return AutoModelForCausalLM.from_pretrained(base.original, **options)
     if base.quantised == "here":
         options["quantization_config"] = nf4(dtype)
@@ -226,7 +183,7 @@ def witnesses(unmerged, tokenizer, prompts: list[list[dict]]) -> dict:
     The first three are the `prompt_logits`, computed in 32 bits, of the base, of the adapter on it,
     and of both merged in memory. matrices: see `merged_by_matrix`.
 
-    unmerged: a PEFT model. Its adapter is merged afterwards. ValueError where the adapter does
+    unmerged: a PEFT model. Its adapter is merged afterwards. ValueError if the adapter does
     nothing to the logits.
     """
     with in_32_bits(unmerged):
@@ -301,7 +258,7 @@ def judged(logits: list[torch.Tensor], witnesses: dict) -> dict[str, float]:
     both are rounded alike, so next to nothing is left. logit_difference: the largest one from the
     adapter on its base.
 
-    ValueError where the adapter does nothing to the logits, so that there is nothing to compare.
+    ValueError if the adapter does nothing to the logits, so that there is nothing to compare.
     """
     kept = size = apart = 0.0
     for mine, base, adapter, same in zip(

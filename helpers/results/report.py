@@ -88,14 +88,13 @@ class Facts:
     completions: pd.DataFrame | None
     evaluation: dict
     comparison: dict
-    has_merged: bool
-    merged_is_outdated: bool = False
+    merge_is_outdated: bool = False
 
 
 def write(run: Run) -> Path:
     """Write report.html into the run folder and return its path.
 
-    FileNotFoundError where the run has nothing to report; ValueError where one of its files is
+    FileNotFoundError if the run has nothing to report; ValueError where one of its files is
     damaged, or where the data were prepared anew after the training (see `Run.section`).
     """
     page = templates().get_template("report.html.j2").render(_contents(read(run)))
@@ -139,8 +138,7 @@ def read(run: Run) -> Facts:
         completions=completions,
         evaluation=portable(content("evaluation.json")),
         comparison=content("comparison.json"),
-        has_merged=(run.folder / "merged").exists(),
-        merged_is_outdated=run.outdated("merged") is not None,
+        merge_is_outdated=run.outdated("merged") is not None,
     )
 
 
@@ -189,36 +187,26 @@ def verdict(facts: Facts, findings: list) -> list[tuple[str, str]]:
 
 
 def _result(facts: Facts, decoding: str) -> tuple[str, str]:
-    """Did training help? By McNemar's test where there is one, else by whether the two intervals
-    overlap.
-    """
+    """Did training help, by McNemar's test?"""
     before, after = (facts.evaluation.get(name, {}) for name in ("baseline", "trained"))
     if decoding == "greedy":
         before, after = before.get("greedy"), after.get("greedy")
-    if not before and not after:
+    compared = facts.comparison.get(decoding)
+    if not (before and after and compared):
         return (
             "warning",
-            "Whether training helped is not known: nothing was measured on held-out questions.",
+            "Whether training helped is not known: the model before and after it was not compared "
+            "on held-out questions.",
         )
-    if not before or not after:
-        which = "baseline" if before else "trained policy"
-        return (
-            "warning",
-            f"Whether training helped is not known: only the {which} was measured, at "
-            f"{_accuracy(before or after)}.",
-        )
-    if compared := facts.comparison.get(decoding):
-        p = compared["p_value"]
-        significant = p < _SIGNIFICANT
-        named = "p < 1e-15" if p < 1e-15 else f"p = {p:.2g}"
-        won = f"{compared['won']:,} question{'s' * (compared['won'] != 1)} won"
-        proof = f"{won}, {compared['lost']} lost (exact McNemar {named})"
-    else:
-        significant = before["ci95"][1] < after["ci95"][0] or after["ci95"][1] < before["ci95"][0]
-        proof = f"the two intervals {'do not overlap' if significant else 'overlap'}"
+    p = compared["p_value"]
+    named = "p < 1e-15" if p < 1e-15 else f"p = {p:.2g}"
     what = f"{decoding} accuracy on {after['n']:,} held-out questions"
-    change = f"from {_accuracy(before)} to {_accuracy(after)}: {proof}."
-    if not significant:
+    change = (
+        f"from {_accuracy(before)} to {_accuracy(after)}: {compared['won']:,} "
+        f"question{'s' * (compared['won'] != 1)} won, {compared['lost']} lost (exact McNemar "
+        f"{named})."
+    )
+    if p >= _SIGNIFICANT:
         return (
             "warning",
             f"Whether training changed {what} cannot be told from chance. It went {change}",
@@ -233,33 +221,24 @@ def _accuracy(entry: dict) -> str:
 
 
 def _merge_problems(facts: Facts) -> list[tuple[str, str]]:
-    """Sentences on a merged model that was not verified, is of another training, or differs from
-    what was trained.
-    """
-    merge, said = facts.manifest.get("merge"), []
-    if not facts.has_merged:
-        return []
-    if not merge:
+    """Sentences on a merged model that is of another training, or differs from what was trained."""
+    if facts.merge_is_outdated:
+        again = "The merged model is of an earlier training: run notebook 05 before using it."
+        return [("warning", again)]
+    said = []
+    # not in a merge of an earlier version, which had a proof of its own
+    kept = facts.manifest.get("merge", {}).get("kept", 1.0)
+    if not kept >= _KEPT:  # not <: true for nan too
         said.append(
-            "The merged model was not verified against its adapter: run notebook 05 before using "
-            "it."
+            f"The merged model does only {percent(kept)} of what the adapter does to the "
+            "logits: 16 bits rounded the rest away. Use the adapter."
         )
-    elif facts.merged_is_outdated:
-        said.append("The merged model is of an earlier training: run notebook 05 before using it.")
-    else:
-        # not in a merge of an earlier version, which had a proof of its own
-        kept = merge.get("kept", 1.0)
-        if not kept >= _KEPT:  # not <: true for nan too
-            said.append(
-                f"The merged model does only {percent(kept)} of what the adapter does to the "
-                "logits: 16 bits rounded the rest away. Use the adapter."
-            )
-        policy, merged = facts.evaluation.get("trained"), facts.evaluation.get("merged")
-        if policy and merged and merged["ci95"][1] < policy["ci95"][0]:
-            said.append(
-                f"The merged model is less accurate: {_accuracy(merged)}, against "
-                f"{_accuracy(policy)} for the policy it was made from."
-            )
+    policy, merged = facts.evaluation.get("trained"), facts.evaluation.get("merged")
+    if policy and merged and merged["ci95"][1] < policy["ci95"][0]:
+        said.append(
+            f"The merged model is less accurate: {_accuracy(merged)}, against "
+            f"{_accuracy(policy)} for the policy it was made from."
+        )
     return [("warning", sentence) for sentence in said]
 
 
@@ -267,7 +246,7 @@ def _merge_problems(facts: Facts) -> list[tuple[str, str]]:
 
 
 def percent(value: float | None) -> str:
-    """A share as text; a dash where there is none.
+    """A share as text; a dash if there is none.
 
     >>> percent(0.957), percent(None)
     ('95.7 %', '–')
@@ -285,7 +264,7 @@ def interval(bounds: list[float]) -> str:
 
 
 def decimal(value: float | None) -> str:
-    """A measured number to two places; a dash where there is none."""
+    """A measured number to two places; a dash if there is none."""
     return "–" if value is None else f"{value:.2f}"
 
 

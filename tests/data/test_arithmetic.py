@@ -62,21 +62,6 @@ def test_careless_sums_of_three_are_wrong_wherever_there_is_a_carry():
     assert len(carried) > 1000 and not any(right)
 
 
-def test_the_careful_way_is_the_longer_one():
-    for numbers, operators in drawn("sums", 300):
-        assert len(arithmetic.careful(numbers, operators)[0]) > 1.5 * len(
-            arithmetic.careless(numbers, operators)[0]
-        )
-
-
-def test_rows_of_sums_and_differences_carry_the_careful_working():
-    for family in ("sums", "differences"):
-        for row in read(f"arithmetic/{family}", train_size=50):
-            assert arithmetic.is_careful(row["working"]) and row["working"].endswith(
-                f", {row['answer']}"
-            )
-
-
 def test_the_examples_in_the_docstrings_are_true():
     result = doctest.testmod(arithmetic)
     assert result.attempted >= 5 and not result.failed
@@ -92,12 +77,12 @@ def expression(row: dict) -> str:
 
 @each_family
 def test_every_family_gives_right_answers_and_workings(family):
-    rows = read(f"arithmetic/{family}", train_size=300, holdout_size=40)
-    for row in rows:
-        assert row["answer"] == str(eval(expression(row))), row
-        assert row["family"] == family
-        if family in ("products", "chains"):
-            steps = row["working"].split(", ")
+    for row in read(f"arithmetic/{family}", train_size=300, holdout_size=40):
+        assert row["answer"] == str(eval(expression(row))) and row["family"] == family, row
+        steps = row["working"].split(", ")
+        if family in ("sums", "differences"):
+            assert arithmetic.is_careful(row["working"]) and steps[-1] == row["answer"]
+        else:
             assert all(
                 eval(left) == int(right) for left, right in (step.split(" = ") for step in steps)
             )
@@ -105,42 +90,29 @@ def test_every_family_gives_right_answers_and_workings(family):
             assert len(steps) == sum(piece in "+-*" for piece in expression(row).split())
 
 
-@pytest.mark.parametrize("family", ["products", "chains"])
-def test_difficulty_counts_operators_negative_answers_and_long_factors(family):
-    seen = set()
-    for row in read(f"arithmetic/{family}", train_size=300):
-        pieces = expression(row).split()
-        extra = (
-            sum(len(n) == 2 for n in pieces[::2])
-            if family == "products"
-            else row["answer"].startswith("-")
-        )
-        assert row["difficulty"] == len(pieces[1::2]) + extra
-        seen.add(row["difficulty"])
-    assert len(seen) >= 2
-
-
 @pytest.mark.parametrize(
-    ("question", "difficulty"),
+    ("family", "question", "difficulty"),
     [
-        ("12 + 34", 1),
-        ("46 + 75", 2),
-        ("12 + 34 + 21", 2),
-        ("46 + 75 + 28", 3),
-        ("46 + 75 + 29", 4),
-        ("52 - 21", 1),
-        ("52 - 17", 2),
+        ("sums", "12 + 34", 1),
+        ("sums", "46 + 75", 2),
+        ("sums", "12 + 34 + 21", 2),
+        ("sums", "46 + 75 + 28", 3),
+        ("sums", "46 + 75 + 29", 4),
+        ("differences", "52 - 21", 1),
+        ("differences", "52 - 17", 2),
+        ("differences", "17 - 52", 2),
+        ("products", "2 * 9", 1),
+        ("products", "2 * 10", 2),
+        ("products", "99 * 10", 3),
+        ("chains", "2 + 9 - 11", 2),
+        ("chains", "2 + 9 - 12", 3),
+        ("chains", "2 - 9 + 12 + 1", 3),
     ],
 )
-def test_difficulty_of_sums_and_differences_counts_operators_and_carries(question, difficulty):
+def test_difficulty_counts_operators_and_what_makes_them_hard(family, question, difficulty):
     pieces = question.split()
-    family = "sums" if "+" in pieces else "differences"
     row = arithmetic.problem(family, [int(number) for number in pieces[::2]], pieces[1::2])
     assert row["difficulty"] == difficulty
-
-
-def test_a_borrow_counts_whichever_number_is_larger():
-    assert arithmetic.carries([17, 52], ["-"]) == arithmetic.carries([52, 17], ["-"]) == 1
 
 
 @each_family
@@ -165,18 +137,6 @@ def test_the_same_numbers_in_another_order_stay_on_one_side(family):
 
 
 @each_family
-def test_no_seed_trains_on_what_another_holds_out(family):
-    sides = {}
-    for seed in range(5):
-        for row in read(f"arithmetic/{family}", train_size=300, holdout_size=40, seed=seed):
-            assert (
-                sides.setdefault(tuple(sorted(expression(row).split())), row["split"])
-                == row["split"]
-            )
-    assert set(sides.values()) == {"train", "holdout"}
-
-
-@each_family
 def test_a_seed_gives_the_same_problems_again_and_another_seed_others(family):
     source = f"arithmetic/{family}"
     assert read(source, train_size=50, seed=1) == read(source, train_size=50, seed=1)
@@ -190,9 +150,8 @@ def test_an_arithmetic_source_without_a_size_has_1000_rows_to_train_on():
 @pytest.mark.parametrize(
     ("family", "said"),
     [
-        ("sum", "Did you mean sums"),
-        ("", "Known: sums, differences, products, chains"),
-        ("zzz", "Known: sums"),
+        ("sum", r"Did you mean sums\?"),
+        ("zzz", r"Did you mean sums, differences, products, chains\?"),
     ],
 )
 def test_an_unknown_family_names_those_there_are(family, said):
@@ -215,7 +174,3 @@ def test_a_family_draws_from_its_numbers_and_operators(family, counts, operators
     assert {len(piece[::2]) for piece in pieces} == counts
     assert {sign for piece in pieces for sign in piece[1::2]} == set(operators)
     assert (min(numbers), max(numbers)) == (least, 99)
-
-
-def test_steps_go_from_left_to_right():
-    assert arithmetic.steps([2, 3, 4], ["-", "*"]) == ("2 - 3 = -1, -1 * 4 = -4", -4)

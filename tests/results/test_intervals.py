@@ -132,10 +132,3 @@ def test_the_paired_interval_holds_the_point_and_lies_between_minus_one_and_one(
         if n:
             low, high = paired_interval(both, won, lost, neither)
             assert -1 <= low <= (won - lost) / n <= high <= 1 and low < high
-
-
-def test_pairing_narrows_the_interval_where_the_models_agree():
-    low, high = paired_interval(both=240, won=16, lost=0, neither=256)
-    (low_a, high_a), (_, high_b) = wilson_interval(256, 512), wilson_interval(240, 512)
-    assert low > 0, "the gain is beyond doubt"
-    assert low_a < high_b and high - low < high_a - low_a, "which the two apart would not show"

@@ -17,16 +17,8 @@ from helpers.results import report
 from helpers.results.report import Facts, portable, verdict
 from helpers.runs import Run
 
-SECTIONS = [
-    "verdict",
-    "curves",
-    "findings",
-    "evaluation",
-    "questions",
-    "rewards",
-    "settings",
-    "versions",
-]
+SECTIONS = ["verdict", "curves", "findings", "evaluation"]
+SECTIONS += ["questions", "rewards", "settings", "versions"]
 
 
 @pytest.fixture
@@ -64,95 +56,54 @@ def written(run: Run) -> Page:
 # --- The verdict ----------------------------------------------------------------------------------
 
 
-def facts(evaluation=None, comparison=None, **more) -> Facts:
-    empty = {
-        "name": "told",
-        "manifest": {},
-        "absent": {},
-        "data": {},
-        "rewards": {},
-        "history": None,
-        "completions": None,
-    }
-    given = {"evaluation": evaluation or {}, "comparison": comparison or {}, "has_merged": False}
-    return Facts(**(empty | given | more))
-
-
-def told(*given, findings=(), **more) -> list[tuple[str, str]]:
-    return verdict(facts(*given, **more), list(findings))
-
-
+NOTHING = {name: {} for name in ("manifest", "absent", "data", "rewards")}
 PAIR = {"baseline": entry(167), "trained": entry(490)}
+COMPARED = {"sampled": compared()}
 
 
-def test_a_gain_is_told_with_intervals_and_the_test():
-    (said,) = told(PAIR, {"sampled": compared()})
-    assert said == (
-        "good",
-        "Training raised sampled accuracy on 512 held-out questions from 32.6 % (28.7 to 36.8) to "
-        "95.7 % (93.6 to 97.1): "
-        "326 questions won, 3 lost (exact McNemar p < 1e-15).",
-    )
+def told(evaluation=PAIR, comparison=COMPARED, findings=(), **more) -> list[tuple[str, str]]:
+    given = {"evaluation": evaluation, "comparison": comparison} | more
+    known = {"name": "told", "history": None, "completions": None} | NOTHING | given
+    return verdict(Facts(**known), list(findings))
 
 
 @pytest.mark.parametrize(
-    ("after", "comparison", "severity", "begins", "holds"),
+    ("after", "comparison", "severity", "said"),
     [
-        (490, None, "good", "Training raised", "the two intervals do not overlap"),
-        (100, None, "critical", "Training lowered", "the two intervals do not overlap"),
-        (180, None, "warning", "Whether training changed", "the two intervals overlap"),
         (
-            100,
-            compared(3, 70, p=0.004),
-            "critical",
-            "Training lowered",
-            "3 questions won, 70 lost (exact McNemar p = 0.004)",
+            490,
+            compared(),
+            "good",
+            "Training raised sampled accuracy on 512 held-out questions from 32.6 % (28.7 to 36.8) "
+            "to 95.7 % (93.6 to 97.1): 326 questions won, 3 lost (exact McNemar p < 1e-15).",
         ),
+        (100, compared(3, 70, p=0.004), "critical", "Training lowered sampled accuracy"),
+        (180, compared(1, 0, p=1.0), "warning", ": 1 question won, 0 lost (exact McNemar p = 1)"),
         (
             180,
-            compared(1, 0, p=1.0),
+            compared(20, 7, p=0.05),
             "warning",
-            "Whether training changed",
-            ": 1 question won, 0 lost (exact McNemar p = 1)",
-        ),
-        (
-            180,
-            compared(20, 7, p=0.051),
-            "warning",
-            "Whether training changed",
             "cannot be told from chance. It went from 32.6 %",
         ),
-        (180, compared(20, 7, p=0.049), "good", "Training raised", "20 questions won, 7 lost"),
+        (180, compared(20, 7, p=0.049), "good", "Training raised"),
+        (None, compared(), "warning", "Whether training helped is not known"),
+        (490, None, "warning", "Whether training helped is not known"),
     ],
 )
-def test_the_result_is_said_as_strongly_as_it_is_known(after, comparison, severity, begins, holds):
-    evaluation = {"baseline": entry(167), "trained": entry(after)}
-    (said,) = told(evaluation, {"sampled": comparison} if comparison else {})
-    assert said[0] == severity and said[1].startswith(begins) and holds in said[1]
-
-
-@pytest.mark.parametrize(
-    ("evaluation", "holds"),
-    [
-        ({}, "nothing was measured"),
-        ({"baseline": entry(167)}, "only the baseline was measured, at 32.6 % (28.7 to 36.8)"),
-        ({"trained": entry(490)}, "only the trained policy was measured, at 95.7 %"),
-    ],
-)
-def test_without_two_measurements_nothing_is_concluded(evaluation, holds):
-    (said,) = told(evaluation)
-    assert (
-        said[0] == "warning"
-        and said[1].startswith("Whether training helped is not known")
-        and holds in said[1]
-    )
+def test_the_result_is_said_as_strongly_as_it_is_known(after, comparison, severity, said):
+    evaluation = {"baseline": entry(167)} | ({"trained": entry(after)} if after else {})
+    (found,) = told(evaluation, {"sampled": comparison} if comparison else {})
+    assert found[0] == severity and said in found[1]
 
 
 def test_a_greedy_loss_is_told_beside_a_sampled_gain():
-    said = told(PAIR | {"trained": entry(490) | {"greedy": proportion(90)}})
-    assert [severity for severity, _ in said] == ["good", "critical"] and said[1][1].startswith(
-        "Training lowered greedy accuracy"
-    )
+    measured = {
+        name: one | {"greedy": proportion(correct)}
+        for (name, one), correct in zip(PAIR.items(), (167, 90), strict=True)
+    }
+    said = told(measured, COMPARED | {"greedy": compared(3, 80, p=1e-9)})
+    assert [severity for severity, _ in said] == ["good", "critical"]
+    assert said[1][1].startswith("Training lowered greedy accuracy")
 
 
 def finding(severity: str, what: str = "The KL is high.") -> Finding:
@@ -160,54 +111,29 @@ def finding(severity: str, what: str = "The KL is high.") -> Finding:
 
 
 def test_the_worst_finding_comes_second_unless_it_is_for_information():
-    assert len(told(PAIR, findings=[finding("info")])) == 1
-    said = told(PAIR, findings=[finding("critical"), finding("warning", "Something else.")])
-    assert (
-        said[1][0] == "critical"
-        and "The KL is high" in said[1][1]
-        and "Lower the learning rate." in said[1][1]
-    )
-    assert len(said) == 2
-
-
-MERGED = {
-    "training": {"written": "2026-01-02T00:00:00+00:00"},
-    "merge": {"written": "2026-01-03T00:00:00+00:00"},
-}
+    assert len(told(findings=[finding("info")])) == 1
+    _, worst = told(findings=[finding("critical"), finding("warning", "Something else.")])
+    assert worst[0] == "critical"
+    assert "The KL is high" in worst[1] and "Lower the learning rate." in worst[1]
 
 
 @pytest.mark.parametrize(
-    ("kept", "said"), [(1.0, 0), (0.95, 0), (0.8, 1), (float("nan"), 1), (None, 0)]
+    ("facts", "said"),
+    [
+        ({"manifest": {"merge": {"kept": 1.0}}}, []),
+        ({"manifest": {"merge": {"kept": 0.9}}}, []),
+        ({"manifest": {"merge": {}}}, []),  # of an earlier version
+        ({"manifest": {"merge": {"kept": 0.8}}}, ["does only 80.0 % of what the adapter does"]),
+        ({"manifest": {"merge": {"kept": float("nan")}}}, ["does only nan % of"]),
+        ({"merge_is_outdated": True}, ["is of an earlier training"]),
+        ({"evaluation": PAIR | {"merged": entry(480)}}, []),
+        ({"evaluation": PAIR | {"merged": entry(400)}}, ["is less accurate: 78.1 %"]),
+    ],
 )
-def test_a_merge_that_lost_a_part_of_the_adapter_is_told(kept, said):
-    proof = {} if kept is None else {"kept": kept}  # none in a run of an earlier version
-    manifest = MERGED | {"merge": MERGED["merge"] | {"dtype": "torch.bfloat16", **proof}}
-    found = told(PAIR, manifest=manifest, has_merged=True)[1:]
-    assert [severity for severity, _ in found] == ["warning"] * said
-    assert all(
-        "of what the adapter does to the logits: 16 bits rounded the rest away. Use the adapter."
-        in s
-        for _, s in found
-    )
-
-
-def test_a_merge_that_was_not_verified_or_is_of_an_earlier_training_is_told():
-    assert (
-        "was not verified"
-        in told(PAIR, manifest={"training": MERGED["training"]}, has_merged=True)[1][1]
-    )
-    assert (
-        "is of an earlier training"
-        in told(PAIR, manifest=MERGED, has_merged=True, merged_is_outdated=True)[1][1]
-    )
-    assert len(told(PAIR, manifest={"training": MERGED["training"]})) == 1  # nothing was merged
-
-
-def test_a_merged_model_that_answers_worse_is_told():
-    manifest = MERGED | {"merge": MERGED["merge"] | {"dtype": "torch.float32", "kept": 1.0}}
-    said = told(PAIR | {"merged": entry(400)}, manifest=manifest, has_merged=True)
-    assert said[1][1].startswith("The merged model is less accurate: 78.1 %")
-    assert len(told(PAIR | {"merged": entry(480)}, manifest=manifest, has_merged=True)) == 1
+def test_what_is_wrong_with_the_merge_is_told(facts, said):
+    found = told(**facts)[1:]
+    assert [severity for severity, _ in found] == ["warning"] * len(said)
+    assert all(part in sentence for part, (_, sentence) in zip(said, found, strict=True))
 
 
 # --- The page -------------------------------------------------------------------------------------
@@ -221,7 +147,11 @@ def test_the_page_has_every_part_in_order_and_its_numbers(run):
         "reward 0.354 → 1.39",
         "95.7 % 93.6 to 97.1",
         "pass@1 pass@2 pass@4 pass@8 pass@16 majority",
+        "difficulty questions",
+        "2 412 12.1 %",
+        "10 100 3.0 %",
         "arithmetic/differences, 128 questions",
+        "differ by 2.4 on the original base, 0.9 on the dequantised base",
         "won lost both right both wrong",
         "+63.1 60.1 to 66.1",
         "Lost: 3 What is 2 + 1? → 3 before 2 + 1 = 3 after <think>2 + 1 = "
@@ -232,31 +162,22 @@ def test_the_page_has_every_part_in_order_and_its_numbers(run):
         "Step 1: What is 0 + 1? → 1 completion reward it is 1 1.00",
         "Step 50: What is 0 + 1? → 1 completion reward <think>so</think><answer>1</answer> 1.50",
         "learning_rate 0.001",
-        "preset pocket",
         "Of 1515 rows read, 3 were dropped (empty answer). The system prompt: Think step by step "
         "inside <think>",
         "39d12b00ee4c3ef50872",
-        "differ by 2.4 on the original base, 0.9 on the dequantised base",
         "trl 1.15.0",
     ):
         assert part in page.text, part
-    assert (
-        page.text.index("difficulty questions")
-        < page.text.index("2 412 12.1 %")
-        < page.text.index("10 100 3.0 %")
-    )
-    assert "There is no" not in page.text and "This run has no" not in page.text
+        page.text = page.text[page.text.index(part) :]  # in this order
+    assert "There is no" not in page.source and "This run has no" not in page.source
 
 
 def test_the_figures_are_svg_with_a_text_alternative_and_ids_of_their_own(run):
     page = written(run)
     figures = [attributes for tag, attributes in page.tags if tag == "svg"]
-    assert len(figures) == 7 and all(figure["role"] == "img" for figure in figures)
     labels = [figure["aria-label"] for figure in figures]
-    assert (
-        labels[0] == "Reward: weighted sum, mean of the batch. reward 0.354 → 1.39"
-        and len(set(labels)) == 7
-    )
+    assert len(set(labels)) == 7 and all(figure["role"] == "img" for figure in figures)
+    assert labels[0] == "Reward: weighted sum, mean of the batch. reward 0.354 → 1.39"
     assert labels[-1].startswith(
         "Holdout accuracy, with 95 % intervals. baseline 32.6 % (28.7 to 36.8); trained 95.7 %"
     )
@@ -267,113 +188,77 @@ def test_the_figures_are_svg_with_a_text_alternative_and_ids_of_their_own(run):
 
 
 def test_the_calls_of_an_agent_are_drawn_and_told(run):
-    history = pd.read_csv(run.folder / "metrics.csv")
-    calls = {
-        "tools/call_frequency": np.linspace(8, 5.5, len(history)),
-        "tools/failure_frequency": 0.02,
-    }
-    history.assign(**calls, **{"rewards/finished/mean": 0.9}).to_csv(
-        run.folder / "metrics.csv", index=False
+    path = run.folder / "metrics.csv"
+    history = pd.read_csv(path)
+    history["tools/call_frequency"] = np.linspace(8, 5.5, len(history))
+    history.assign(**{"tools/failure_frequency": 0.02, "rewards/finished/mean": 0.9}).to_csv(
+        path, index=False
     )
     page = written(run)
     labels = [attributes["aria-label"] for tag, attributes in page.tags if tag == "svg"]
-    assert len(labels) == 8
-    assert (
-        "Tools: calls, failures, unfinished episodes. tools/call_frequency 7.77 → 5.73"
-        in " ".join(labels)
-    )
-    assert (
-        "tools/failure_frequency 0.02 → 0.02; finished 0.9 → 0.9" in page.text
-        and "unfinished episodes (right)" in page.text
-    )
+    said = "Tools: calls, failures, unfinished episodes. tools/call_frequency 7.77 → 5.73"
+    assert len(labels) == 8 and said in " ".join(labels)
+    assert "tools/failure_frequency 0.02 → 0.02; finished 0.9 → 0.9" in page.text
     assert "last call was not answered" in page.text
 
 
-def test_the_page_holds_all_it_shows(run):
+def test_the_page_holds_all_it_shows_and_is_the_same_each_time(run):
     page = written(run)
-    assert (
-        "://" not in page.source and "<script" not in page.source and "@import" not in page.source
-    )
-    policies = [
+    assert not re.search("://|<script|@import", page.source)
+    (policy,) = [
         a["content"] for tag, a in page.tags if a.get("http-equiv") == "Content-Security-Policy"
     ]
-    assert policies == [
+    assert policy == (
         "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
-    ]
-
-
-def test_the_same_run_gives_the_same_bytes(run):
-    first = report.write(run).read_bytes()
-    assert report.write(run).read_bytes() == first
-    assert [path.name for path in run.folder.glob("*report.html*")] == ["report.html"]
-
-
-def test_what_a_model_or_a_file_says_is_shown_as_text(run):
-    nasty = "<script>alert('x')</script> & \"quotes\" $\\foo$"
-
-    def everywhere(comparison):
-        for example in (
-            comparison["sampled"]["won_examples"] + comparison["sampled"]["lost_examples"]
-        ):
-            example.update(dict.fromkeys(("question", "answer", "before", "after"), nasty))
-
-    change(run, "comparison.json", everywhere)
-    change(run, "reward_report.json", lambda r: r["verdict"].update(stops=[nasty], notes=[nasty]))
-    renamed = {"rewards/correctness_reward/mean": f"rewards/{nasty.replace('/', '')}/mean"}
-    pd.read_csv(run.folder / "metrics.csv").rename(columns=renamed).to_csv(
-        run.folder / "metrics.csv", index=False
     )
+    assert written(run).source == page.source
+
+
+def test_what_a_model_or_a_file_says_is_shown_as_text_and_a_long_one_without_its_middle(run):
+    nasty = "<script>alert('x')</script> & \"quotes\" $\\foo$"
+    told = dict.fromkeys(("question", "answer", "before", "after"), nasty)
+    change(run, "comparison.json", lambda c: c["sampled"].update(won_examples=[told] * 4))
+    change(run, "reward_report.json", lambda r: r["verdict"].update(stops=[nasty], notes=[nasty]))
     change(run, "manifest.json", lambda m: m["training"].update(rewards=[nasty, "format_reward"]))
-    pd.read_parquet(run.folder / "completions.parquet").assign(
-        question=nasty, completion=nasty
-    ).to_parquet(run.folder / "completions.parquet")
+    path, long = run.folder / "completions.parquet", f"begins {'x' * 5000} <answer>4</answer>"
+    pd.read_parquet(path).assign(question=nasty, completion=long).to_parquet(path)
     page = written(run)
     assert "<script" not in page.source and page.text.count("<script>alert('x')</script>") > 10
     assert {tag for tag, _ in page.tags}.isdisjoint({"script", "img", "iframe", "link"})
+    assert "begins xxx" in page.text and "x <answer>4</answer>" in page.text
+    assert "x" * 600 not in page.text and "characters…" in page.text
 
 
-def test_a_long_completion_keeps_its_beginning_and_its_end(run):
-    text = "begins " + "x" * 5000 + " <answer>4</answer>"
-    pd.read_parquet(run.folder / "completions.parquet").assign(completion=text).to_parquet(
-        run.folder / "completions.parquet"
-    )
-    shown = written(run).text
-    assert (
-        "begins xxx" in shown
-        and "x <answer>4</answer>" in shown
-        and "x" * 600 not in shown
-        and "characters…" in shown
-    )
-
-
-@pytest.mark.parametrize(
-    "path",
-    ["/home/beatrix/my sums.csv", "C:\\Users\\beatrix\\my sums.csv", "/mnt/models/my sums.csv"],
-)
-def test_no_path_of_a_machine_is_told(machine, path):
+def test_no_path_of_a_machine_is_told(machine):
+    path = "/home/beatrix/my sums.csv"
     run = finished_run(source=path, model=path)
     change(run, "evaluation.json", lambda e: e["trained"]["other"].update(source=path))
     page = written(run)
-    assert "my sums.csv" in page.text
-    assert "beatrix" not in page.source and "/mnt" not in page.source and "/home" not in page.source
+    assert "my sums.csv" in page.text and "beatrix" not in page.source
 
 
-def test_a_parameter_that_is_a_text_is_no_path():
-    assert portable({"system_prompt": "/no_think Answer.", "cases": ["/tmp/cases.jsonl"]}) == {
-        "system_prompt": "/no_think Answer.",
-        "cases": ["cases.jsonl"],
-    }
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        ({"cases": ["/tmp/a b.jsonl"]}, {"cases": ["a b.jsonl"]}),
+        ({"source": "C:\\data\\a.csv"}, {"source": "a.csv"}),
+        ({"source": "C:/data/a.csv", "seed": 7}, {"source": "a.csv", "seed": 7}),
+        ({"model": "unsloth/Qwen3-4B"}, {"model": "unsloth/Qwen3-4B"}),
+        ({"system_prompt": "/no_think Answer."}, {"system_prompt": "/no_think Answer."}),
+    ],
+)
+def test_of_a_path_only_the_file_name_is_told(value, told):
+    assert portable(value) == told
 
 
-@pytest.mark.parametrize("part", report.PARTS)
-def test_a_part_that_is_not_there_is_left_out_with_the_notebook_that_makes_it(run, part):
-    (run.folder / part).unlink()
-    notebook = run.notebook_of(part)
+@pytest.mark.parametrize("gone", [("data_report.json", "metrics.csv"), report.PARTS[1:]])
+def test_a_part_that_is_not_there_is_left_out_with_the_notebook_that_makes_it(run, gone):
+    for part in gone:
+        (run.folder / part).unlink()
     page = written(run)
-    assert (
-        f"This run has no {part}, which notebook {notebook} makes: python -m helpers run --run "
-        "told --only" in page.text
-    )
+    for part in gone:
+        said = f"This run has no {part}, which notebook {run.notebook_of(part)} makes: python -m "
+        assert said + "helpers run --run told --only" in page.text
     assert [name for name in page.ids if name in SECTIONS] == SECTIONS
 
 
@@ -381,17 +266,11 @@ def test_a_run_that_has_only_its_data_is_reported(run):
     for part in report.PARTS[1:]:
         (run.folder / part).unlink()
     shutil.rmtree(run.folder / "merged")
-    change(
-        run,
-        "manifest.json",
-        lambda m: [m.pop(section) for section in ("rewards", "training", "merge")],
-    )
-    page = written(run)
-    assert (
-        "nothing was measured" in page.text
-        and "1000 questions to train on" in page.text
-        and "preset pocket" in page.text
-    )
+    later = ("rewards", "training", "merge")
+    change(run, "manifest.json", lambda m: [m.pop(name) for name in later])
+    text = written(run).text
+    for part in ("helped is not known", "1000 questions to train on", "preset pocket"):
+        assert part in text
 
 
 def test_an_empty_run_is_refused_with_the_notebook_to_run(machine):
@@ -400,55 +279,30 @@ def test_an_empty_run_is_refused_with_the_notebook_to_run(machine):
     assert not Run("nobody").folder.exists()
 
 
-@pytest.mark.parametrize("part", ["data_report.json", "evaluation.json", "reward_report.json"])
-def test_a_damaged_file_is_named(run, part):
-    (run.folder / part).write_text("{")
-    with pytest.raises(ValueError, match=f"{part} is damaged"):
-        report.write(run)
-
-
-def test_an_evaluation_of_an_older_version_is_shown(run):
-    old = {
-        name: {key: e[key] for key in ("accuracy", "ci95", "n", "in_format")}
-        for name, e in PAIR.items()
-    }
+def test_what_older_and_several_versions_have_written_is_shown(run):
+    kept = ("accuracy", "ci95", "n", "in_format")
+    old = {name: {key: one[key] for key in kept} for name, one in PAIR.items()}
     change(run, "evaluation.json", lambda e: (e.clear(), e.update(old)))
     change(run, "manifest.json", lambda m: m["merge"].update(quantisation_gap=2.4))
-    page = written(run)
-    assert (
-        "95.7 % 93.6 to 97.1 – 50.0 %" in page.text
-        and "pass@" not in page.text
-        and "By difficulty" not in page.text
-    )
-    assert "they differ by 2.4: the price of quantisation" in page.text
+    change(run, "manifest.json", lambda m: m["merge"]["versions"].update(torch="0.1"))
+    text = written(run).text
+    assert "95.7 % 93.6 to 97.1 – 50.0 %" in text
+    assert "pass@" not in text and "By difficulty" not in text
+    assert "they differ by 2.4: the price of quantisation" in text
+    assert "Not the same in every notebook: torch." in text
 
 
 def test_critical_findings_are_counted_where_nobody_overlooks_them(run, monkeypatch):
-    found = [
-        finding("critical"),
-        finding("critical", "Another."),
-        finding("warning"),
-        finding("info", "By the way."),
-    ]
+    found = [finding("critical"), finding("critical", "Another."), finding("info", "By the way.")]
     monkeypatch.setattr(report, "diagnose", lambda history: found)
     page = written(run)
-    assert (
-        "verdict critical" in page.badge()
-        and "2 critical findings" in page.text[: page.text.index("Curves")]
-    )
+    assert "verdict critical" in page.badge()
+    assert "2 critical findings" in page.text[: page.text.index("Curves")]
     assert "info By the way: 0.6 at steps 1 to 9. Lower the learning rate." in page.text
     monkeypatch.setattr(report, "diagnose", lambda history: [])
     page = written(run)
-    assert (
-        "verdict good" in page.badge()
-        and "critical finding" not in page.text
-        and "found nothing to remark" in page.text
-    )
-
-
-def test_what_differs_between_the_notebooks_is_told(run):
-    change(run, "manifest.json", lambda m: m["merge"]["versions"].update(torch="0.1"))
-    assert "Not the same in every notebook: torch." in written(run).text
+    assert "verdict good" in page.badge() and "critical finding" not in page.text
+    assert "found nothing to remark" in page.text
 
 
 # --- In a browser ---------------------------------------------------------------------------------
