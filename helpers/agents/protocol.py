@@ -24,19 +24,6 @@ import pyarrow
 from helpers.data.sources import Broken, file_rows
 
 _NOT_TOOLS = {"reset", "get_reward"}
-# What classes have for whoever uses them; a policy that finds one among its tools will try it.
-_FOR_US = {
-    "close",
-    "render",
-    "seed",
-    "setup",
-    "teardown",
-    "state",
-    "state_dict",
-    "load_state_dict",
-    "regret",
-    "score",
-}
 _WRITTEN = ("prompt", "question", "answer")  # the columns that notebook 10 adds to a user's rows
 
 
@@ -60,19 +47,6 @@ class ToolError(Exception):
 
     It is no fault of the environment.
     """
-
-
-def seeded(seed: int) -> random.Random:
-    """The random numbers of one episode.
-
-    ValueError for what is no whole number: with None, the clock would be the seed.
-    """
-    if isinstance(seed, bool) or not hasattr(seed, "__index__"):
-        raise ValueError(
-            f"seed={seed!r} is not a whole number: the members of a group must start alike. Add a "
-            "`seed` column."
-        )
-    return random.Random(int(seed))
 
 
 def tools_of(kind: type) -> list[str]:
@@ -113,17 +87,17 @@ def named(parameter: str, value: object, example: str) -> Callable:
     ValueError, with the parameter and an example, if there is no such file, module, class or
     function.
     """
-    where, colon, name = str(value).rpartition(":")
-    if not colon or not where or not name.isidentifier():
-        kind = "Class" if example.rpartition(":")[2][0].isupper() else "function"
+    where, _, name = str(value).rpartition(":")
+    if not where or not name.isidentifier():
         raise ValueError(
-            f"{parameter}={value!r}: write it as file.py:{kind}, for example {example}."
+            f"{parameter}={value!r}: write it as file.py:Class or file.py:function, such as "
+            f"{example}."
         )
     try:
         module = (
             runpy.run_path(where) if where.endswith(".py") else vars(importlib.import_module(where))
         )
-    except (Exception, SystemExit) as error:  # whatever a user's file may raise
+    except Exception as error:  # whatever a user's file may raise
         raise ValueError(
             f"{parameter}={value!r}: {where} cannot be read ({type(error).__name__}: {error})."
         ) from error
@@ -176,16 +150,10 @@ def check_environment(
 
 def _wrong_with(name: str, tool: Callable) -> str | None:
     """Why a public method cannot be a tool, or should not be one."""
-    hide = f"call it `_{name}`."
-    if name in _FOR_US:
-        return (
-            f"`{name}` is public, and so a tool, but by its name no policy should call it. Hide "
-            f"it: {hide}"
-        )
     if inspect.signature(tool).return_annotation in (None, "None"):
         return (
             f"`{name}` is public, and so a tool, but it returns nothing that a policy could read. "
-            f"Hide it: {hide}"
+            f"Hide it: call it `_{name}`."
         )
     try:
         schema_of(tool)
@@ -193,7 +161,7 @@ def _wrong_with(name: str, tool: Callable) -> str | None:
         return (
             f"tool `{name}`: {str(error).rstrip('.!')}. The policy is shown the docstring, the "
             "annotations, and each argument's line under `Args:`. If it is no tool, hide it: "
-            f"{hide}"
+            f"call it `_{name}`."
         )
     return None
 
