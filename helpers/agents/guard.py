@@ -26,7 +26,6 @@ from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import asdict, dataclass
 from queue import SimpleQueue
 from threading import Thread
 
@@ -52,19 +51,6 @@ class BrokenEnvironment(RuntimeError):
     """Tools that never return, or episodes that cannot begin, too often for a training to go on."""
 
 
-@dataclass(frozen=True)
-class Fault:
-    """Something that an environment did wrong: in which call, with which arguments, and what."""
-
-    environment: str
-    call: str
-    arguments: str
-    what: str
-
-    def __str__(self) -> str:
-        return f"{self.environment}.{self.call}({self.arguments}) {self.what}"
-
-
 class Guarded:
     """A factory for `GRPOTrainer(environment_factory=…)` whose episodes survive what an environment
     does wrong.
@@ -86,8 +72,8 @@ class Guarded:
       what `reset` returns. What is no text becomes JSON.
 
     `counts` has the episodes, those that died, the faults, and the texts that were cut. A fault is
-    kept in `faults` and, with a run, in `checkpoints/environment_faults.jsonl`. A tool that raises
-    costs one failed call; ToolError is no fault but the environment's word to the policy. If
+    kept in `faults`, a list for each call, and, with a run, in
+    `checkpoints/environment_faults.jsonl`. A tool that raises costs one failed call; ToolError is no fault but the environment's word to the policy. If
     `reset` or `get_reward` raises, or gives no finite number, the episode is dead and its reward
     None, which TRL leaves out. Once more than 1 % of the episodes (at least 100) died, or 16
     threads hang, the next `reset` raises BrokenEnvironment: better stop than train on nothing.
@@ -119,8 +105,9 @@ class Guarded:
         self.schemas = {name: schema_of(tool) for name, tool in tools.items()}
         self.kind = _guarded_kind(self, type(instance), tools)
         self.__name__ = self.kind.__name__
-        self.counts, self.faults, self.abandoned = Counter(), [], []
-        self.fatal: Fault | None = None  # the last that ended an episode
+        self.counts, self.abandoned = Counter(), []
+        self.faults: dict[str, list[str]] = {}  # by call
+        self.fatal: str | None = None  # the last fault that ended an episode
 
     def __call__(self) -> Environment:
         return self.kind()
@@ -135,22 +122,24 @@ class Guarded:
             text = text[: limit - len(said)] + said
         return text
 
-    def note(self, call: str, arguments: dict, what: str) -> Fault:
-        """Keep a fault, and log it: the first thousand of each call are kept, the very first of
-        each call is printed, too.
+    def note(self, call: str, arguments: dict, what: str) -> str:
+        """Keep a fault, in which call, with which arguments, and what, and log it: the first
+        thousand of each call; the very first of each is printed, too.
         """
         listed = ", ".join(f"{key}={shown(value, _SHOWN)}" for key, value in arguments.items())
-        fault = Fault(self.__name__, call, _encodable(listed[:_SHOWN]), _encodable(what))
+        listed, what = _encodable(listed[:_SHOWN]), _encodable(what)
+        fault = f"{self.__name__}.{call}({listed}) {what}"
         self.counts["faults"] += 1
-        alike = sum(kept.call == call for kept in self.faults)
-        if alike == 0:
+        kept = self.faults.setdefault(call, [])
+        if not kept:
             log = f" All such calls: {self.run.show(f'checkpoints/{FAULTS}')}" if self.run else ""
             print(f"{fault}.{log}")
-        if alike < _FAULTS_KEPT:
-            self.faults.append(fault)
+        if len(kept) < _FAULTS_KEPT:
+            kept.append(fault)
             if self.run:
-                rank = {"rank": int(os.environ["RANK"])} if "RANK" in os.environ else {}
-                line = {"episode": self.counts["episodes"]} | rank | asdict(fault)
+                line = {"episode": self.counts["episodes"], "environment": self.__name__}
+                line |= {"call": call, "arguments": listed, "what": what}
+                line |= {"rank": int(os.environ["RANK"])} if "RANK" in os.environ else {}
                 with self.run.path(f"checkpoints/{FAULTS}").open("a", encoding="utf-8") as file:
                     file.write(json.dumps(line) + "\n")
         return fault
@@ -291,7 +280,7 @@ class _Play:
             self.die(f"{call} failed", fault, earns=None)
         raise ToolError(guard.text_of(f"{call} failed: {said}"))
 
-    def die(self, why: str, fault: Fault, earns: float | None) -> None:
+    def die(self, why: str, fault: str, earns: float | None) -> None:
         """End the episode. The next one gets a new instance, because what still runs in the old
         thread may change the old one at any time.
         """

@@ -158,11 +158,11 @@ class Laboratory:
         def check(name: str, holds: bool, sentence: str) -> None:
             found[name] = "" if holds else sentence
 
-        faults = self.guard.faults
+        faults = list(itertools.chain.from_iterable(self.guard.faults.values()))
         check(
             "no tool fails",
             not faults,
-            f"{len(faults)} calls went wrong, such as {next(iter(faults), '')}. Raise ToolError if "
+            f"{len(faults)} calls went wrong, such as {faults[:1]}. Raise ToolError if "
             "it was the player who did something wrong.",
         )
         all_played = [(name, one) for name, played in self.episodes.items() for one in played]
