@@ -4,7 +4,6 @@ counts and rewards. And `policy.play`, which plays them many at a time.
 
 import copy
 import json
-import re
 
 import pandas as pd
 import pyarrow
@@ -17,8 +16,7 @@ from trl import GRPOConfig, GRPOTrainer, chat_template_utils
 from helpers.agents import Guarded, Guessing, episodes
 from helpers.agents.episodes import finished, transcript
 from helpers.agents.protocol import prepare_template
-from helpers.runs import Run
-from helpers.training import checkpoints, policy
+from helpers.training import policy
 
 pytestmark = [
     pytest.mark.usefixtures("one_thread"),
@@ -179,12 +177,8 @@ def both(kind, model, tokenizer, folder, rows, **options):
 # --- What a model samples -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("length", "turns", "context"),
-    [(120, 16, 1024), (31, 16, 1024), (120, 2, 1024), (120, 16, 64)],
-    ids=["ordinary", "no room", "turns", "context"],
-)
-def test_sampled_episodes_are_those_of_trl(beginner, tmp_path, length, turns, context):
+@pytest.mark.parametrize("context", [1024, 64])
+def test_sampled_episodes_are_those_of_trl(beginner, tmp_path, context):
     model, tokenizer = copy.deepcopy(beginner[0]), beginner[1]
     model.config.max_position_embeddings = context
     rows = [row(str(seed), seed) for seed in range(1, 5)]
@@ -194,19 +188,13 @@ def test_sampled_episodes_are_those_of_trl(beginner, tmp_path, length, turns, co
         tokenizer,
         tmp_path,
         rows,
-        length=length,
-        turns=turns,
+        length=120,
+        turns=16,
         environment=Guarded(Guessing),
     )
-    longest, cut = max(len(one.ids) for one in played), [one for one in played if not one.finished]
-    assert log["tools/call_frequency"] > 1 and log["grad_norm"] > 0 and longest <= length
+    assert log["tools/call_frequency"] > 1 and log["grad_norm"] > 0
     assert {0, 1} == {token for one in played for token in one.mask}
-    if length == 31:
-        assert log["completions/clipped_ratio"] > 0 or cut
-    if turns == 2:
-        assert max(len(one.calls) for one in played) <= 4 and cut
-    if context == 64:
-        assert cut and longest + len(played[0].prompt_ids) < context + length
+    assert context == 1024 or not all(one.finished for one in played)
 
 
 # --- What is forced -------------------------------------------------------------------------------
@@ -325,28 +313,21 @@ def test_calls_failures_and_the_last_word_of_a_forced_episode(forced, name):
 
 def test_what_was_forced_came_about(forced, beginner):
     played, log = forced
-    tokenizer, end = beginner[1], beginner[1].eos_token_id
-    cut = [name for name, one in played.items() if one.ids[-1] != end]
+    cut = [name for name, one in played.items() if one.ids[-1] != beginner[1].eos_token_id]
     assert sorted(cut) == ["cut call", "cut turn", "just fits"]
     assert [len(played[name].ids) for name in cut] == [ROOM] * 3
     assert log["completions/clipped_ratio"] == pytest.approx(3 / len(SAID))
     roles = [message["role"] for message in played["two calls"].said]
     assert roles == ["assistant", "tool", "tool", "assistant"]
-    assert played["a list"].said[1]["content"] == ["Lower than 99."]
     assert "    ['Lower than 99.']" in transcript(played["a list"].said)
     assert played["unknown"].said[1]["content"] == "{'error': 'Tool check not found.'}"
     assert "tool_calls" not in played["unparsable"].said[0]
-    assert played["silent"].said[-1] == {"role": "assistant", "content": ""}
-    last = {"role": "tool", "name": "guess", "content": "Lower than 50."}
-    assert played["just fits"].said[-1] == last
+    assert played["just fits"].said[-1]["content"] == "Lower than 50."
     # The last call stays the last word. After the last turn it is not made; without room it is.
     for name, length, made in (("turns", 7, False), ("no room", 3, True), ("long prompt", 3, True)):
         one = played[name]
         assert len(one.said) == length
         assert (one.said[-1]["tool_calls"][0]["function"] == one.calls[-1]) == made
-    for one in played.values():
-        own = tokenizer.decode([token for token, m in zip(one.ids, one.mask, strict=True) if m])
-        assert "Lower" not in own and "<|im_start|>" not in own
 
 
 @pytest.mark.slow
@@ -392,10 +373,8 @@ def test_the_row_is_left_as_it_was_and_an_environment_may_say_nothing(beginner):
 # --- What is logged -------------------------------------------------------------------------------
 
 
-def logged(model, tokenizer, run, calls, rewards):
-    """TRL's step on two games, each beginning with one of these calls, with its
-    completions logged.
-    """
+def logged(model, tokenizer, folder, calls, rewards):
+    """What TRL logs of a step on two games, each beginning with one of these calls."""
     rows = [row("one", 1), row("two", 2)]
 
     def script(prompts):
@@ -409,32 +388,11 @@ def logged(model, tokenizer, run, calls, rewards):
             for at in which
         ]
 
-    folder = run.path("checkpoints")
     options = {"script": script, "length": ROOM, "turns": TURNS, "environment": Guarded(Guessing)}
-    step(
-        Scripted,
-        model,
-        tokenizer,
-        folder,
-        rows,
-        **options,
-        log_completions=True,
-        reward_funcs=rewards,
-    )
-    train = pd.DataFrame(
-        {
-            "question": [f"Game {name}. {Guessing().reset(seed=1)}" for name in ("one", "two")],
-            "answer": ["", ""],
-        }
-    )
-    train.to_parquet(run.path("data/train.parquet"))
-    return checkpoints._sampled_completions(run)
-
-
-@pytest.fixture
-def run(tmp_path, monkeypatch):
-    monkeypatch.setenv("GRPO_RUNS_DIR", str(tmp_path))
-    return Run("logged")
+    logs = {"log_completions": True, "reward_funcs": rewards}
+    step(Scripted, model, tokenizer, folder, rows, **options, **logs)
+    (file,) = folder.glob("completions/*.parquet")
+    return pd.read_parquet(file)
 
 
 def extra(value) -> str:
@@ -456,26 +414,17 @@ def unpaid(completions, **columns):
 
 @pytest.mark.parametrize("name", UNLIKE)
 def test_calls_unlike_each_other_end_a_training_that_logs_them_and_finished_lets_it_go_on(
-    beginner, run, name
+    beginner, tmp_path, name
 ):
     # TRL 1.15 alone. Where this no longer raises, `finished` need not make text of the arguments
     # any more.
     with pytest.raises((pyarrow.ArrowInvalid, pyarrow.ArrowNotImplementedError)):
-        logged(*beginner, run, UNLIKE[name], [unpaid])
-    table = logged(*beginner, run, UNLIKE[name], [unpaid, finished])
-    assert list(table["finished"]) == [1.0] * 4
-    for said in table["completion"]:
+        logged(*beginner, tmp_path / "without", UNLIKE[name], [unpaid])
+    table = logged(*beginner, tmp_path / "with", UNLIKE[name], [unpaid, finished])
+    assert list(table["finished"]) == finished(list(table["completion"])) == [1.0] * 4
+    for said in map(transcript, table["completion"]):
         call, result, last = said.split("\n")
         assert call.startswith("guess(") and result.startswith("    ") and last == "Done."
-
-
-def test_the_completions_of_a_run_are_transcripts(beginner, run):
-    table = logged(*beginner, run, [guess("50"), called("x" * 90)], [finished])
-    found = dict(zip(map(name_of, table["question"]), table["completion"], strict=True))
-    refused = "{'error': \"guess: number must be a whole number, not '50'.\"}"
-    assert found == {"one": f"guess(number='50')\n    {refused}\nDone.", "two": f"{'x' * 90}()"}
-    assert sorted(table["finished"]) == [0.0, 0.0, 1.0, 1.0]  # nobody answered the second call
-    assert list(table["answer"]) == [""] * 4 and list(table["Guessing"]) == [0.0] * 4
 
 
 @pytest.mark.parametrize(
@@ -535,13 +484,10 @@ def test_an_episode_a_row_in_their_order_each_in_an_environment_of_its_own(begin
     found = played(beginner, environments=guard)
     assert guard.counts["episodes"] == len({id(one.environment) for one in found}) == len(ROWS)
     for one, asked in zip(found, ROWS, strict=True):
-        assert name_of(one.prompt[-1]["content"]) == str(asked["seed"])
         fresh = Guessing()
         fresh.reset(seed=asked["seed"])
         assert one.environment._number == fresh._number
-        replies = [message["content"] for message in one.said if message["role"] == "tool"]
-        for which, number in re.findall(r"(Higher|Lower) than (\d+)", " ".join(replies)):
-            assert (which == "Higher") == (int(number) < fresh._number)
+        assert name_of(one.prompt[-1]["content"]) == str(asked["seed"])
     assert sum(len(one.calls) for one in found) > 7
     assert played(beginner, []) == []
 
@@ -576,28 +522,17 @@ def test_the_seed_decides_and_the_random_numbers_go_on_from_one_batch_to_the_nex
     assert [one.ids for one in same[:4]] != [one.ids for one in same[4:]]
 
 
-def test_a_result_without_room_in_the_episode_or_the_context_is_left_out(beginner):
+def test_a_result_without_room_in_the_context_is_left_out(beginner):
     model, tokenizer = copy.deepcopy(beginner[0]), beginner[1]
-
-    def greedy(**options):
-        (one,) = played((model, tokenizer), ROWS[:1], temperature=0, **options)
-        return one
-
-    whole = greedy()
-    result = whole.mask.index(0)
-    end_of_it = whole.mask.index(1, result)
-    just = greedy(max_completion_length=end_of_it)
-    assert just.ids == whole.ids[:end_of_it] and just.said[-1]["role"] == "tool"
-    less = greedy(max_completion_length=end_of_it - 1)
-    assert less.ids == whole.ids[:result] and less.said[-1]["tool_calls"]
-    assert not just.finished and not less.finished
-    model.config.max_position_embeddings = len(whole.prompt_ids) + end_of_it
-    assert 0 not in greedy().mask
-    model.config.max_position_embeddings += 1
-    assert 0 in greedy().mask
+    (whole,) = played((model, tokenizer), ROWS[:1], temperature=0)
+    end_of_result = whole.mask.index(1, whole.mask.index(0))
+    for more, answered in ((0, False), (1, True)):
+        model.config.max_position_embeddings = len(whole.prompt_ids) + end_of_result + more
+        (one,) = played((model, tokenizer), ROWS[:1], temperature=0)
+        assert (0 in one.mask) is answered
 
 
-@pytest.mark.parametrize("turns", [0, 1, 3])
+@pytest.mark.parametrize("turns", [0, 2])
 def test_calls_are_answered_so_often_and_the_policy_is_asked_once_more(beginner, turns):
     asked, call = [], beginner[1](guess(50) + "<|im_end|>")["input_ids"]
 
