@@ -156,7 +156,7 @@ class Unfinished(Echo):
         (Constant, "other rows give other episodes", "could be learnt by heart"),
         (InTheClass, "episodes do not touch one another", "keep all state in the instance"),
         (Unfinished, "episodes do not touch one another", "let `reset` set everything"),
-        (Percent, "rewards are of unit scale", "a full success is 1"),
+        (Percent, "rewards are of unit scale", "A full success is 1"),
         (Raising, "no tool fails", "raised KeyError: "),
     ],
 )

@@ -55,20 +55,16 @@ def test_rows_of_an_evaluation_and_the_summary_are_no_steps():
     extra = pd.DataFrame(
         [{"step": 5, "eval_loss": 0.1}, {"step": 10, "train_runtime": 60.0, "train_loss": 0.1}]
     )
-    assert [str(finding) for finding in diagnose(pd.concat([rows, extra]))] == [
-        str(finding) for finding in diagnose(rows)
-    ]
-
-
-@pytest.mark.parametrize("columns", [[], ["step"], ["step", "reward"], ["reward"], ["kl"]])
-def test_any_columns_will_do(columns):
-    assert severe(history()[columns]) == {}
+    assert diagnose(pd.concat([rows, extra])) == diagnose(rows)
+    for few in ([], ["step"], ["step", "reward"], ["kl"]):
+        assert severe(history()[few]) == {}
 
 
 def test_the_order_of_rows_does_not_matter_and_the_history_is_not_changed():
     rows = history(**EVERYTHING_WRONG)
     before = rows.copy()
-    assert diagnose(rows.sample(frac=1, random_state=3)) == diagnose(rows)
+    staged = rows.sample(frac=1, random_state=3).assign(stage="one")
+    assert diagnose(staged) == diagnose(rows)
     pd.testing.assert_frame_equal(rows, before)
 
 
