@@ -73,11 +73,12 @@ class Guarded:
 
     `counts` has the episodes, those that died, the faults, and the texts that were cut. A fault is
     kept in `faults`, a list for each call, and, with a run, in
-    `checkpoints/environment_faults.jsonl`. A tool that raises costs one failed call; ToolError is no fault but the environment's word to the policy. If
-    `reset` or `get_reward` raises, or gives no finite number, the episode is dead and its reward
-    None, which TRL leaves out. Once more than 1 % of the episodes (at least 100) died, or 16
-    threads hang, the next `reset` raises BrokenEnvironment: better stop than train on nothing.
-    `training.reward_guard.GuardedEpisodes`, among the callbacks, saves a checkpoint before.
+    `checkpoints/environment_faults.jsonl`. A tool that raises costs one failed call; ToolError is
+    no fault but the environment's word to the policy. If `reset` or `get_reward` raises, or gives
+    no finite number, the episode is dead and its reward None, which TRL leaves out. Once more than
+    1 % of the episodes (at least 100) died, or 16 threads hang, the next `reset` raises
+    BrokenEnvironment: better stop than train on nothing. `training.reward_guard.GuardedEpisodes`,
+    among the callbacks, saves a checkpoint before.
 
     ValueError, in the words of `check_environment`, if TRL could not use the environment at all.
     """

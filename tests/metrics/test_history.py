@@ -6,7 +6,6 @@ import pytest
 from histories import history
 
 from helpers.metrics.history import (
-    REQUIRED,
     first_and_last,
     joined,
     read_metrics,
@@ -40,10 +39,8 @@ def test_steps_are_sorted_as_numbers_and_an_empty_field_is_nan(file):
         (b"", "cannot be read"),
         (b"step,reward\n1,2\n1,2,3,4\n", "cannot be read"),
         (HEAD + b"\xff\xfe,1,1,1\n", "cannot be read"),
-        (HEAD + b"1,x,1,1\n", "'x'.*'reward'"),
-        (HEAD, "has no row"),
-        (b"step\n1\n", "has no column reward, reward_std, loss"),
-        *((HEAD.replace(name.encode(), b"x") + b"1,1,1,1\n", name) for name in REQUIRED),
+        (HEAD, "has no row, or lacks one of the columns step, reward,"),
+        (HEAD.replace(b"loss", b"x") + b"1,1,1,1\n", "has no row, or lacks"),
     ],
 )
 def test_a_damaged_file_is_told_with_the_notebook_to_rerun_and_no_path(file, content, why):

@@ -184,7 +184,7 @@ def test_of_an_agents_curves_those_are_drawn_that_were_logged(absent, label):
 
 # --- Stages that followed one another -------------------------------------------------------------
 
-STAGED = joined({"format": history(30), "format + correctness": history(20)})  # steps 5 to 250
+STAGED = joined({"format": of_tools(30), "format + correctness": of_tools(20)})  # steps 5 to 250
 
 
 def marks(axes) -> list[float]:
@@ -201,7 +201,7 @@ def test_every_figure_marks_where_the_stage_changes_and_moves_no_axis(draw):
     figure, plain = draw(STAGED), draw(STAGED.drop(columns="stage"))
     # once, however many lines and axes a panel has
     found = [marks(axes) for axes in figure.axes if marks(axes)]
-    assert found == [[155]] * (6 if draw is plots.dashboard else 1)
+    assert found == [[155]] * (7 if draw is plots.dashboard else 1)
     names = [(text.xy[0], text.get_text()) for text in figure.axes[0].texts]
     assert names == [(5, "format"), (155, "format + correctness")]
     for axes, without in zip(figure.axes, plain.axes, strict=True):
