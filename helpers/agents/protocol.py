@@ -11,7 +11,6 @@ from __future__ import annotations
 import importlib
 import inspect
 import json
-import math
 import random
 import runpy
 from collections import Counter
@@ -174,23 +173,23 @@ def episode_rows(path: str | Path, seed: int) -> tuple[list[dict], Counter]:
     held out. ValueError, with the row's number from 1, for a row with other columns than the first
     one, or with an empty value; and for values of several kinds in one column.
     """
-    rows, dropped, seen = [], Counter(), set()
+    found, dropped = {}, Counter()  # by what is in a row
     for number, row in enumerate(file_rows(Path(str(path)), set()), start=1):
         if isinstance(row, Broken):
             dropped[row.reason] += 1
             continue
-        names = (rows or [row])[0].keys()
-        if row.keys() != names or any(map(_empty, row.values())):
+        names = next(iter(found.values()), row).keys()
+        # only nan is not itself
+        if row.keys() != names or any(value is None or value != value for value in row.values()):
             raise ValueError(
                 f"{path}, row {number}: every row needs the columns {', '.join(names)}, and a "
                 "value in each."
             )
         key = json.dumps(row, sort_keys=True, default=str)
-        if key in seen:
+        if key in found:
             dropped["duplicate"] += 1
-            continue
-        seen.add(key)
-        rows.append(row)
+        found[key] = row
+    rows = list(found.values())
     if rows and (taken := [name for name in _WRITTEN if name in rows[0]]):
         raise ValueError(
             f"{path}: notebook 10 writes the column {taken[0]!r} itself: give yours another name."
@@ -201,10 +200,6 @@ def episode_rows(path: str | Path, seed: int) -> tuple[list[dict], Counter]:
         raise ValueError(f"{path}: the values of a column must be of one kind ({error}).") from None
     random.Random(seed).shuffle(rows)
     return rows, dropped
-
-
-def _empty(value: object) -> bool:
-    return value is None or (isinstance(value, float) and math.isnan(value))
 
 
 # --- Chat templates -------------------------------------------------------------------------------

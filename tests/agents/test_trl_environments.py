@@ -10,10 +10,9 @@ import pytest
 import sick_environments as sick
 from scripted_policies import POCKET, TEMPLATE, Scripted, called, halving, log, trained
 from transformers import AutoTokenizer
-from trl import GRPOTrainer
 from trl.chat_template_utils import qwen3_template
 
-from helpers.agents import BrokenEnvironment, Guarded, Guessing, prepare_template
+from helpers.agents import BrokenEnvironment, Guarded, Guessing
 from helpers.agents.episodes import finished
 from helpers.metrics import plots
 from helpers.metrics.diagnosis import diagnose
@@ -78,17 +77,6 @@ def test_a_broken_environment_ends_the_training_with_a_checkpoint_and_a_sentence
     assert [path.name for path in tmp_path.glob("checkpoint-*")] == ["checkpoint-2"]
 
 
-def test_trls_loop_ends_with_the_turns_only_where_it_is_told_so(tokenizer, tmp_path):
-    def play(conversation):
-        return called("guess", number=1000)
-
-    guard = Guarded(Guessing, turns=3)
-    without = log(trained(Scripted, tokenizer, tmp_path, guard, play))
-    assert without["tools/call_frequency"] > 3 and without["tools/failure_frequency"] > 0
-    told = log(trained(Scripted, tokenizer, tmp_path, guard, play, max_tool_calling_iterations=3))
-    assert told["tools/call_frequency"] == 3 and told["tools/failure_frequency"] == 0
-
-
 @pytest.mark.parametrize(
     ("play", "budget", "turns", "rule", "clipped"),
     [
@@ -126,19 +114,3 @@ def test_an_episode_cut_off_is_found_under_one_name(
             for line in axes.get_lines()
         }
     assert list(lines["unfinished episodes (right)"][:5]) == [1 - clipped] * 5
-
-
-def test_trl_refuses_the_template_that_we_refuse(tmp_path):
-    plain = AutoTokenizer.from_pretrained(POCKET)
-    for template, says in (
-        (plain.chat_template, "does not support tool calling|does not render tool calls"),
-        (TEMPLATE, "Unrecognized chat template"),
-    ):
-        plain.chat_template = template
-        with pytest.raises(ValueError, match=says):
-            prepare_template(plain)
-        with pytest.raises(ValueError, match=says):
-            trained(GRPOTrainer, plain, tmp_path, Guarded(Guessing))
-    plain.response_template = qwen3_template
-    prepare_template(plain)
-    assert plain.chat_template == TEMPLATE
