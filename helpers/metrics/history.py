@@ -16,6 +16,8 @@ def read_metrics(path: Path) -> pd.DataFrame:
     """
     try:
         history = pd.read_csv(path)
+        numbers = history.columns.drop("stage", errors="ignore")
+        history.astype(dict.fromkeys(numbers, float))  # its error names the column and the text
     except ValueError as error:
         raise ValueError(
             f"{path.name} cannot be read ({error}). Rerun notebook 03_grpo_training."

@@ -39,6 +39,7 @@ def test_steps_are_sorted_as_numbers_and_an_empty_field_is_nan(file):
         (b"", "cannot be read"),
         (b"step,reward\n1,2\n1,2,3,4\n", "cannot be read"),
         (HEAD + b"\xff\xfe,1,1,1\n", "cannot be read"),
+        (HEAD + b"1,x,1,1\n", "'x'.*'reward'"),
         (HEAD, "has no row, or lacks one of the columns step, reward,"),
         (HEAD.replace(b"loss", b"x") + b"1,1,1,1\n", "has no row, or lacks"),
     ],
