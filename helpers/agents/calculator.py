@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ast
 import operator
+import random
 import re
 from collections.abc import Iterator
 
 from helpers.agents.players import View
-from helpers.agents.protocol import ToolError, seeded
+from helpers.agents.protocol import ToolError
 
 _OPERATIONS = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul}
 _WORDS = {"+": "add", "-": "subtract", "*": "multiply by"}
@@ -27,7 +28,7 @@ class Calculator:
         self._steps = steps
 
     def reset(self, seed: int, **columns) -> str:
-        rng = seeded(seed)
+        rng = random.Random(int(seed))
         value = rng.randrange(12, 100)
         words = [f"Start with {value}"]
         for _ in range(self._steps):

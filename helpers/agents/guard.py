@@ -24,8 +24,9 @@ import os
 import weakref
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from queue import Empty, SimpleQueue
+from concurrent.futures import Future
+from contextlib import suppress
+from queue import SimpleQueue
 from threading import Thread
 
 from helpers.agents.protocol import (
@@ -50,19 +51,6 @@ class BrokenEnvironment(RuntimeError):
     """Tools that never return, or episodes that cannot begin, too often for a training to go on."""
 
 
-@dataclass(frozen=True)
-class Fault:
-    """Something that an environment did wrong: in which call, with which arguments, and what."""
-
-    environment: str
-    call: str
-    arguments: str
-    what: str
-
-    def __str__(self) -> str:
-        return f"{self.environment}.{self.call}({self.arguments}) {self.what}"
-
-
 class Guarded:
     """A factory for `GRPOTrainer(environment_factory=…)` whose episodes survive what an environment
     does wrong.
@@ -81,14 +69,14 @@ class Guarded:
       TRL itself goes on until `max_completion_length` is full: give
       `GRPOConfig(max_tool_calling_iterations=turns)`, too;
     - a result of at most `result_characters` characters; what is longer is cut, and says so, as is
-      what `reset` returns. What is no text becomes JSON; None of a tool, and what JSON does not
-      know, is a fault.
+      what `reset` returns. What is no text becomes JSON.
 
-    What goes wrong is counted in `counts`, kept in `faults` and, with a run, in
+    `counts` has the episodes, those that died, the faults, and the texts that were cut. A fault is
+    kept in `faults`, a list for each call, and, with a run, in
     `checkpoints/environment_faults.jsonl`. A tool that raises costs one failed call; ToolError is
-    no fault but the environment's word to the policy. If `reset` or `get_reward` raises, or
-    gives no finite number, the episode is dead and its reward None, which TRL leaves out. Once
-    more than 1 % of the episodes (at least 100) died, or 16 threads hang, the next `reset` raises
+    no fault but the environment's word to the policy. If `reset` or `get_reward` raises, or gives
+    no finite number, the episode is dead and its reward None, which TRL leaves out. Once more than
+    1 % of the episodes (at least 100) died, or 16 threads hang, the next `reset` raises
     BrokenEnvironment: better stop than train on nothing. `training.reward_guard.GuardedEpisodes`,
     among the callbacks, saves a checkpoint before.
 
@@ -104,71 +92,62 @@ class Guarded:
         turns: int = 16,
         run: Run | None = None,
     ):
-        for name, value, least, kinds in (
-            ("seconds", seconds, 0.01, (int, float)),
-            ("turns", turns, 1, int),
-            ("result_characters", result_characters, 100, int),
-        ):
-            if isinstance(value, bool) or not isinstance(value, kinds) or not least <= value < 1e9:
-                kind = "whole number" if kinds is int else "number"
-                raise ValueError(f"{name}={value!r} must be a {kind} of at least {least}.")
+        limits = {"seconds": (seconds, 0.01), "turns": (turns, 1)}
+        limits["result_characters"] = (result_characters, 100)
+        for name, (value, least) in limits.items():
+            if not isinstance(value, (int, float)) or not least <= value < 1e9:
+                raise ValueError(f"{name}={value!r} must be a number of at least {least}.")
         if problems := check_environment(factory):
             raise ValueError(" ".join(problems))
         self.factory, self.run = factory, run
-        self.seconds, self.result_characters, self.turns = seconds, result_characters, turns
+        self.seconds, self.result_characters, self.turns = seconds, int(result_characters), turns
         instance = factory()
         tools = {name: getattr(instance, name) for name in tools_of(type(instance))}
         self.schemas = {name: schema_of(tool) for name, tool in tools.items()}
         self.kind = _guarded_kind(self, type(instance), tools)
         self.__name__ = self.kind.__name__
-        self.counts, self.faults, self.abandoned = Counter(), [], []
-        self.fatal: Fault | None = None  # the last that ended an episode
+        self.counts, self.abandoned = Counter(), []
+        self.faults: dict[str, list[str]] = {}  # by call
+        self.fatal: str | None = None  # the last fault that ended an episode
 
     def __call__(self) -> Environment:
         return self.kind()
 
     def text_of(self, result: object) -> str:
-        """A tool's result, or a reset's, as the policy reads it.
-
-        TypeError for what is no text and cannot be made one.
-        """
-        if result is None:
-            raise TypeError("it returned nothing, which is no text")
-        try:
-            text = result if isinstance(result, str) else json.dumps(result, ensure_ascii=False)
-        except (TypeError, ValueError, RecursionError):
-            raise TypeError(f"it returned a {type(result).__name__}, which is no text") from None
-        text = _encodable(text)
-        limit = self.result_characters
+        """A tool's result, or a reset's, as the policy reads it."""
+        text = result if isinstance(result, str) else json.dumps(result, ensure_ascii=False)
+        text, limit = _encodable(text), self.result_characters
         if len(text) > limit:
             self.counts["cut"] += 1
             said = f"\n[cut to {limit:,} of {len(text):,} characters]"
             text = text[: limit - len(said)] + said
         return text
 
-    def note(self, call: str, arguments: dict, what: str) -> Fault:
-        """Keep a fault, and log it: of each call the first are kept, and the first of all is
-        printed, too.
+    def note(self, call: str, arguments: dict, what: str) -> str:
+        """Keep a fault, in which call, with which arguments, and what, and log it: the first
+        thousand of each call; the very first of each is printed, too.
         """
         listed = ", ".join(f"{key}={shown(value, _SHOWN)}" for key, value in arguments.items())
-        fault = Fault(self.__name__, call, _encodable(listed[:_SHOWN]), _encodable(what))
+        listed, what = _encodable(listed[:_SHOWN]), _encodable(what)
+        fault = f"{self.__name__}.{call}({listed}) {what}"
         self.counts["faults"] += 1
-        alike = sum(kept.call == call for kept in self.faults)
-        if alike == 0:
+        kept = self.faults.setdefault(call, [])
+        if not kept:
             log = f" All such calls: {self.run.show(f'checkpoints/{FAULTS}')}" if self.run else ""
             print(f"{fault}.{log}")
-        if alike < _FAULTS_KEPT:
-            self.faults.append(fault)
+        if len(kept) < _FAULTS_KEPT:
+            kept.append(fault)
             if self.run:
-                rank = {"rank": int(os.environ["RANK"])} if "RANK" in os.environ else {}
-                line = {"episode": self.counts["episodes"]} | rank | asdict(fault)
+                line = {"episode": self.counts["episodes"], "environment": self.__name__}
+                line |= {"call": call, "arguments": listed, "what": what}
+                line |= {"rank": int(os.environ["RANK"])} if "RANK" in os.environ else {}
                 with self.run.path(f"checkpoints/{FAULTS}").open("a", encoding="utf-8") as file:
                     file.write(json.dumps(line) + "\n")
         return fault
 
     def give_up_if_broken(self) -> None:
         """BrokenEnvironment once too many episodes died, or too many threads hang."""
-        self.abandoned = [worker for worker in self.abandoned if worker.thread.is_alive()]
+        self.abandoned = [worker for worker in self.abandoned if worker.is_alive()]
         dead, episodes, stuck = self.counts["dead"], self.counts["episodes"], len(self.abandoned)
         if stuck >= _MOST_STUCK or (episodes >= _ENOUGH and dead > _MOST_DEAD * episodes):
             raise BrokenEnvironment(
@@ -186,66 +165,32 @@ def _encodable(text: str) -> str:
 # --- Calls that may never return ------------------------------------------------------------------
 
 
-class _OutOfTime(Exception):
-    """The call has not returned in time."""
-
-
-class _Worker:
-    """A thread for all calls of one instance, because a connection to SQLite or an event loop
-    belongs to the thread that made it.
+class _Worker(Thread):
+    """A thread for all calls of one instance, because a connection to SQLite belongs to the thread
+    that made it. `jobs` takes a function and the Future of its outcome; None ends the thread.
     """
 
     def __init__(self):
+        # a daemon: the program may end while a call still hangs
+        super().__init__(daemon=True, name="environment")
         self.jobs = SimpleQueue()
-        # A daemon: the program may end while a call still hangs. It must not hold the worker, or
-        # nobody would ever release it.
-        self.thread = Thread(target=_work, args=(self.jobs,), daemon=True, name="environment")
-        self.thread.start()
+        self.start()
 
-    def call(self, seconds: float, function: Callable, finish: Callable) -> tuple[object, object]:
-        """What finish(function()) returns, awaited if it must be, and what it raised: one of the
-        two is None.
-
-        What it raised is _OutOfTime if both together take longer. `finish` runs in the thread, too:
-        turning 10 GB into a text takes as long as making them.
-        """
-        answer = SimpleQueue()
-        self.jobs.put((function, finish, answer))
-        try:
-            return answer.get(timeout=seconds)
-        except Empty:
-            return None, _OutOfTime()
-
-    def release(self) -> None:
-        """Let the thread end after what it is doing."""
-        self.jobs.put(None)
-
-    def abandon(self) -> None:
-        """Ask a thread that hangs to end; see the head of this file for when it does not."""
-        self.release()
-        ctypes.pythonapi.PyThreadState_SetAsyncExc(
-            ctypes.c_ulong(self.thread.ident), ctypes.py_object(SystemExit)
-        )
+    def run(self) -> None:
+        while job := self.jobs.get():
+            function, outcome = job
+            try:
+                outcome.set_result(function())
+            # SystemExit too: a tool must not end the training, nor its own thread
+            except BaseException as error:
+                outcome.set_exception(error)
+            # They hold the episode, and a thread that waits would keep it for ever.
+            del job, function, outcome
 
 
-def _work(jobs: SimpleQueue) -> None:
-    with asyncio.Runner() as runner:  # makes its loop when the first coroutine comes
-        while (job := jobs.get()) is not None:
-            job[2].put(_outcome(runner, job[0], job[1]))
-            del job  # it holds the instance
-
-
-def _outcome(runner: asyncio.Runner, function: Callable, finish: Callable) -> tuple[object, object]:
-    try:
-        value = function()
-        return finish(runner.run(_awaited(value)) if inspect.isawaitable(value) else value), None
-    # SystemExit too: a tool must not end the training, nor its own thread
-    except BaseException as error:
-        return None, error
-
-
-async def _awaited(value):
-    return await value
+def _awaited(value: object) -> object:
+    """What a call returned; TRL takes asynchronous tools and rewards as well."""
+    return asyncio.run(value) if inspect.iscoroutine(value) else value
 
 
 # --- Episodes -------------------------------------------------------------------------------------
@@ -266,93 +211,84 @@ class _Play:
         guard.give_up_if_broken()
         guard.counts["episodes"] += 1
         self.dead, self.calls = "", 0
-        if self.worker is None:  # this is the first episode, or the one before died
-            self.worker = _Worker()
-            weakref.finalize(self, self.worker.release)
-            self.inner = self.needed("__init__", {}, guard.factory, lambda instance: instance)
-        if self.dead:
-            return None
-        return self.needed(
-            "reset",
-            columns,
-            lambda: self.inner.reset(**columns),
-            lambda text: None if text is None else guard.text_of(text),
-        )
+
+        def begin() -> str | None:
+            text = self.inner.reset(**columns)
+            return None if text is None else guard.text_of(text)
+
+        with suppress(ToolError):
+            if self.worker is None:  # this is the first episode, or the one before died
+                self.worker = _Worker()
+                weakref.finalize(self, self.worker.jobs.put, None)
+                self.inner = self.ask("__init__", {}, guard.factory, vital=True)
+            return self.ask("reset", columns, begin, vital=True)
+        return None
 
     def call(self, name: str, arguments: dict) -> str:
         """What a tool answers the policy; ToolError for a call that failed or was refused."""
         guard = self.guard
-        guard.counts["calls"] += 1
         if self.dead:
             raise ToolError(f"The episode is over: {self.dead}.")
         if self.calls >= guard.turns:
-            guard.counts["too many"] += 1
             raise ToolError(f"The episode is over: {guard.turns} calls were allowed.")
         self.calls += 1
         if wrong := misfit(name, guard.schemas[name], arguments):
-            guard.counts["refused"] += 1
             raise ToolError(_encodable(wrong))
-        text, error = self.made(
-            name, arguments, lambda: getattr(self.inner, name)(**arguments), guard.text_of
-        )
-        if self.dead:
-            raise ToolError(f"{self.dead}. The episode is over.")
-        if isinstance(error, ToolError):
-            guard.counts["refused"] += 1
-            raise ToolError(guard.text_of(str(error)))
-        if error is not None:
-            guard.note(name, arguments, f"raised {_said(error)}")
-            raise ToolError(guard.text_of(f"{name} failed: {_said(error)}"))
-        return text
+        tool = getattr(self.inner, name)
+        return self.ask(name, arguments, lambda: guard.text_of(_awaited(tool(**arguments))))
 
     def reward(self) -> float | None:
         """What the environment gives; for an episode that died, 0.0 if a call hung, else None."""
-        if self.dead:
-            return self.earned
-        score = self.needed("get_reward", {}, lambda: self.inner.get_reward(), _finite)
-        return self.earned if self.dead else score
 
-    def needed(self, call: str, arguments: dict, function: Callable, finish: Callable) -> object:
-        """The outcome of what an episode cannot do without; if there is none, None, and the
-        episode is dead.
+        def judge() -> float:
+            score = float(_awaited(self.inner.get_reward()))
+            if not math.isfinite(score):
+                raise ValueError(f"{score} is no finite number")
+            return score
+
+        if not self.dead:
+            with suppress(ToolError):
+                return self.ask("get_reward", {}, judge, vital=True)
+        return self.earned
+
+    def ask(self, call: str, arguments: dict, function: Callable, vital: bool = False) -> object:
+        """What function() returns in the thread of the instance.
+
+        ToolError, in words for the policy, if it raises or does not return in time. Afterwards the
+        episode is dead, unless what raised was a tool, which is not vital.
         """
-        value, error = self.made(call, arguments, function, finish)
-        if error is not None and not self.dead:
-            self.guard.fatal = self.guard.note(call, arguments, f"raised {_said(error)}")
-            self.worker.release()
-            self.die(f"{call} failed", earns=None)
-        return value
+        guard, outcome = self.guard, Future()
+        self.worker.jobs.put((function, outcome))
+        try:
+            error = outcome.exception(timeout=guard.seconds)
+        except TimeoutError:
+            seconds = f"{guard.seconds:g} seconds"
+            fault = guard.note(call, arguments, f"did not return within {seconds}")
+            # Ask the thread to end; see the head of this file for when it does not.
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(
+                ctypes.c_ulong(self.worker.ident), ctypes.py_object(SystemExit)
+            )
+            guard.abandoned.append(self.worker)
+            self.die(f"{call} did not answer in {seconds}", fault, earns=0.0)
+            raise ToolError(f"{self.dead}. The episode is over.") from None
+        if error is None:
+            return outcome.result()
+        if isinstance(error, ToolError) and not vital:
+            raise ToolError(guard.text_of(str(error)))
+        said = f"{type(error).__name__}: {error!s:.{_SHOWN}}"
+        fault = guard.note(call, arguments, f"raised {said}")
+        if vital:
+            self.die(f"{call} failed", fault, earns=None)
+        raise ToolError(guard.text_of(f"{call} failed: {said}"))
 
-    def made(
-        self, call: str, arguments: dict, function: Callable, finish: Callable
-    ) -> tuple[object, object]:
-        """A call's outcome, and what it raised; the episode of one that hangs is dead."""
-        value, error = self.worker.call(self.guard.seconds, function, finish)
-        if isinstance(error, _OutOfTime):
-            seconds = f"{self.guard.seconds:g} seconds"
-            self.guard.fatal = self.guard.note(call, arguments, f"did not return within {seconds}")
-            self.worker.abandon()
-            self.guard.abandoned.append(self.worker)
-            self.die(f"{call} did not answer in {seconds}", earns=0.0)
-        return value, error
-
-    def die(self, why: str, earns: float | None) -> None:
-        """What still runs in the old thread may change the old instance at any time: the next
-        episode gets a new one.
+    def die(self, why: str, fault: str, earns: float | None) -> None:
+        """End the episode. The next one gets a new instance, because what still runs in the old
+        thread may change the old one at any time.
         """
         self.guard.counts["dead"] += 1
+        self.guard.fatal = fault
+        self.worker.jobs.put(None)
         self.dead, self.earned, self.worker = why, earns, None
-
-
-def _finite(score: object) -> float:
-    number = float(score)
-    if not math.isfinite(number):
-        raise ValueError(f"{number} is no finite number")
-    return number
-
-
-def _said(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error!s:.{_SHOWN}}"
 
 
 class _Episode:

@@ -4,12 +4,13 @@ regret.
 
 from __future__ import annotations
 
+import random
 import re
 from collections.abc import Iterator
 from functools import cache
 
 from helpers.agents.players import View
-from helpers.agents.protocol import ToolError, seeded
+from helpers.agents.protocol import ToolError
 
 
 class Guessing:
@@ -22,12 +23,10 @@ class Guessing:
     """
 
     def __init__(self, span: int = 100):
-        if span < 2:
-            raise ValueError(f"span={span}: there must be at least two numbers to guess from.")
         self._span, self._enough = span, span.bit_length()
 
     def reset(self, seed: int, **columns) -> str:
-        self._number, self._guesses = seeded(seed).randint(1, self._span), []
+        self._number, self._guesses = random.Random(int(seed)).randint(1, self._span), []
         return (
             f"I am thinking of a number from 1 to {self._span}. Find it with as few guesses as "
             "you can."

@@ -15,7 +15,7 @@ from __future__ import annotations
 import itertools
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import pandas as pd
@@ -31,7 +31,7 @@ _WINS = 0.9  # of a full success
 _HALF = 0.5  # of what the oracle earns
 _SAME = 1e-9
 ORACLE, RANDOM, NOTHING, AT_ONCE = "oracle", "random", "does nothing", "answers at once"
-LOOPING, MALFORMED, NOT_TOOLS = "loops for ever", "malformed calls", "calls what is no tool"
+LOOPING = "loops for ever"
 # Of the suite's own environments, by name: the player that knows how to win, and the one that
 # answers without having tried.
 KNOWN: dict[str, tuple[Player, Player]] = {
@@ -77,15 +77,12 @@ class Laboratory:
         rows = [{"seed": seed} for seed in range(_ROWS)] if rows is None else rows
         prompt = {"prompt": [{"role": "user", "content": ""}]}  # TRL passes it, too
         self.guard, self.rows = guard, [prompt | row for row in rows[:_ROWS]]
-        self.died_before, self.faults_before = guard.counts["dead"], len(guard.faults)
         self.players = {
             ORACLE: oracle,
             AT_ONCE: at_once,
             RANDOM: players.at_random,
             NOTHING: players.nothing,
             LOOPING: players.looping,
-            MALFORMED: players.malformed,
-            NOT_TOOLS: players.not_tools,
         }
         self.episodes: dict[str, list[Played]] = {}
         self.found: pd.DataFrame | None = None
@@ -119,7 +116,7 @@ class Laboratory:
 
     def _stop_if_dead(self) -> None:
         """The rest of the programme would take long, and say no more."""
-        if self.guard.counts["dead"] > self.died_before:
+        if self.guard.counts["dead"]:
             raise BrokenEnvironment(f"an episode died: {self.guard.fatal}. Mend that first.")
 
     def play(self) -> pd.DataFrame:
@@ -150,149 +147,121 @@ class Laboratory:
 
     def checks(self) -> pd.DataFrame:
         """What must hold of any environment: a row a check, with whether it does (`holds`) and what
-        was `found` if not.
+        was `found` if not, with what to change.
         """
+        if self.found is not None:
+            return self.found
         if not self.episodes:
             self.play()
-        if self.found is None:
-            said = [check(self) or "" for check in CHECKS.values()]
-            holds = [sentence == "" for sentence in said]
-            self.found = pd.DataFrame({"holds": holds, "found": said}, index=list(CHECKS))
+        found = {}
+
+        def check(name: str, holds: bool, sentence: str) -> None:
+            found[name] = "" if holds else sentence
+
+        faults = list(itertools.chain.from_iterable(self.guard.faults.values()))
+        check(
+            "no tool fails",
+            not faults,
+            f"{len(faults)} calls went wrong, such as {faults[:1]}. Raise ToolError if "
+            "it was the player who did something wrong.",
+        )
+        all_played = [(name, one) for name, played in self.episodes.items() for one in played]
+        beyond = {name: one.reward for name, one in all_played if not 0 <= one.reward <= 1}
+        check(
+            "rewards are of unit scale",
+            not beyond,
+            f"rewards beyond 0 and 1, by player: {beyond}. A full success is 1, and nothing is 0.",
+        )
+        oracle, trying = self.earned(ORACLE), self.earned(AT_ONCE)
+        worst = min(self.episodes[ORACLE], key=lambda episode: episode.reward)
+        check(
+            "the oracle wins",
+            oracle >= _WINS,
+            f"the oracle earns {oracle:.2f}, not 1: nobody can learn to win. It was told last: "
+            f"{worst.replies[-1][0]!s:.200}",
+        )
+        for name, player, why in (
+            ("random does not win", RANDOM, "chance wins. Ask for more."),
+            (
+                "answering at once does not win",
+                AT_ONCE,
+                "there is nothing to learn from several turns. Ask for more.",
+            ),
+        ):
+            earned = self.earned(player)
+            check(
+                name,
+                earned < _HALF * oracle,
+                f"'{player}' earns {earned:.2f} where the oracle earns {oracle:.2f}: {why}",
+            )
+        nothing, looping = self.earned(NOTHING), self.earned(LOOPING)
+        check(
+            "doing nothing earns less than trying",
+            nothing < trying - _SAME,
+            f"doing nothing earns {nothing:.2f} and a hasty try {trying:.2f}: GRPO would teach "
+            "silence. Let an attempt that fails earn a little, 0.1 for example.",
+        )
+        check(
+            "looping does not pay",
+            looping <= trying + _SAME,
+            f"'{LOOPING}' earns {looping:.2f}, and '{AT_ONCE}' {trying:.2f}: GRPO would teach the "
+            "loop.",
+        )
+        check(
+            "other rows give other episodes",
+            len(set(self.episodes[ORACLE])) > 1 or len(self.rows) == 1,
+            "all rows give the same episode: `reset` does not use what it is given, and it could "
+            "be learnt by heart.",
+        )
+        alone = self._alone()
+        check(
+            "the same seed gives the same episode",
+            alone == self._alone(),
+            "the same row gives different episodes: draw all that is random from `seed`, or the "
+            "members of a group start apart.",
+        )
+        check(
+            "episodes do not touch one another",
+            alone == self._together(),
+            "an episode depends on the one before it, or on those beside it. TRL uses an instance "
+            "again and again, and many at once: let `reset` set everything, and keep all state in "
+            "the instance, not in the class or the module.",
+        )
+        series = pd.Series(found)
+        self.found = pd.DataFrame({"holds": series == "", "found": series})
         return self.found
+
+    def _alone(self) -> list[Played]:
+        """All rows played by two players, one after another, each in a new instance."""
+        found = []
+        for player in (ORACLE, RANDOM):
+            for at in range(len(self.rows)):
+                environment = self.guard()
+                found.append(self.played(self.turns(player, at, environment), environment))
+        return found
+
+    def _together(self) -> list[Played]:
+        """The same, all at once: each instance has another episode behind it, left after its first
+        call, and all episodes begin before the first one goes on.
+        """
+        going = []
+        for player in (ORACLE, RANDOM):
+            for at in range(len(self.rows)):
+                environment = self.guard()
+                list(itertools.islice(self.turns(RANDOM, at - 1, environment), 2))
+                turns = self.turns(player, at, environment)
+                going.append(([next(turns)], turns, environment))
+        return [
+            self.played(itertools.chain(begun, turns), environment)
+            for begun, turns, environment in going
+        ]
 
     def verdict(self) -> Verdict:
         """Go or no go, with the reasons, from all checks."""
-        found, turns = self.checks(), self.guard.turns
+        found, turns = self.checks()["found"], self.guard.turns
         note = (
             f"after {turns} calls the tools refuse, but TRL goes on until "
             "`max_completion_length` is full: set "
             f"GRPOConfig(max_tool_calling_iterations={turns}), too."
         )
-        return Verdict(list(found["found"][~found["holds"]]), [note])
-
-
-# Each takes the laboratory and says what is wrong, with what to change, or nothing.
-
-
-def _no_faults(lab: Laboratory) -> str | None:
-    faults = lab.guard.faults[lab.faults_before :]
-    if not faults:
-        return None
-    return (
-        f"{len(faults)} calls went wrong, such as {faults[0]}. Raise ToolError if it was the "
-        "player who did something wrong."
-    )
-
-
-def _oracle_wins(lab: Laboratory) -> str | None:
-    if lab.earned(ORACLE) >= _WINS:
-        return None
-    lost = next(episode for episode in lab.episodes[ORACLE] if episode.reward < _WINS)
-    return (
-        f"the oracle earns {lab.earned(ORACLE):.2f}, not 1: nobody can learn to win. It was told "
-        f"last: {lost.replies[-1][0]!s:.200}"
-    )
-
-
-def _below_half(player: str, why: str) -> Callable[[Laboratory], str | None]:
-    def check(lab: Laboratory) -> str | None:
-        earned, oracle = lab.earned(player), lab.earned(ORACLE)
-        if earned < _HALF * oracle:
-            return None
-        return f"'{player}' earns {earned:.2f} where the oracle earns {oracle:.2f}: {why}"
-
-    return check
-
-
-def _trying_pays(lab: Laboratory) -> str | None:
-    nothing, trying = lab.earned(NOTHING), lab.earned(AT_ONCE)
-    if nothing < trying - _SAME:
-        return None
-    return (
-        f"doing nothing earns {nothing:.2f} and a hasty try {trying:.2f}: GRPO would teach "
-        "silence. Let an attempt that fails earn a little, 0.1 for example."
-    )
-
-
-def _looping_does_not_pay(lab: Laboratory) -> str | None:
-    looping, trying = lab.earned(LOOPING), lab.earned(AT_ONCE)
-    if looping <= trying + _SAME:
-        return None
-    return f"'{LOOPING}' earns {looping:.2f}, and '{AT_ONCE}' {trying:.2f}: GRPO would teach that."
-
-
-def _unit_scale(lab: Laboratory) -> str | None:
-    for name, played in lab.episodes.items():
-        for episode in played:
-            if not 0 <= episode.reward <= 1:
-                return (
-                    f"'{name}' was given the reward {episode.reward}: a full success is 1, and "
-                    "nothing is 0."
-                )
-    return None
-
-
-def _rows_differ(lab: Laboratory) -> str | None:
-    if len(set(lab.episodes[ORACLE])) > 1 or len(lab.rows) == 1:
-        return None
-    return (
-        "all rows give the same episode: `reset` does not use what it is given, and it could "
-        "be learnt by heart."
-    )
-
-
-def _alone(lab: Laboratory) -> list[Played]:
-    """All rows played by two players, one after another, each in a new instance."""
-    found = []
-    for player in (ORACLE, RANDOM):
-        for at in range(len(lab.rows)):
-            environment = lab.guard()
-            found.append(lab.played(lab.turns(player, at, environment), environment))
-    return found
-
-
-def _repeatable(lab: Laboratory) -> str | None:
-    if _alone(lab) == _alone(lab):
-        return None
-    return (
-        "the same row gives different episodes: draw all that is random from `seed`, or the "
-        "members of a group start apart."
-    )
-
-
-def _independent(lab: Laboratory) -> str | None:
-    environments, going = [], []
-    for player in (ORACLE, RANDOM):
-        for at in range(len(lab.rows)):
-            environment = lab.guard()
-            another = lab.turns(RANDOM, at - 1, environment)
-            next(another)
-            next(another, None)  # it is left after its first call
-            environments.append(environment)
-            going.append(lab.turns(player, at, environment))
-    rounds = itertools.zip_longest(*going)  # a call of each in turn
-    told = ([reply for reply in replies if reply] for replies in zip(*rounds, strict=True))
-    together = [lab.played(*one) for one in zip(told, environments, strict=True)]
-    if together == _alone(lab):
-        return None
-    return (
-        "an episode depends on the one before it, or on those beside it. TRL uses an instance "
-        "again and again, and many at once: let `reset` set everything, and keep all state in the "
-        "instance, not in the class or the module."
-    )
-
-
-CHECKS: dict[str, Callable[[Laboratory], str | None]] = {
-    "no tool fails": _no_faults,
-    "rewards are of unit scale": _unit_scale,
-    "the oracle wins": _oracle_wins,
-    "random does not win": _below_half(RANDOM, "chance wins. Ask for more."),
-    "answering at once does not win": _below_half(
-        AT_ONCE, "there is nothing to learn from several turns. Ask for more."
-    ),
-    "doing nothing earns less than trying": _trying_pays,
-    "looping does not pay": _looping_does_not_pay,
-    "other rows give other episodes": _rows_differ,
-    "the same seed gives the same episode": _repeatable,
-    "episodes do not touch one another": _independent,
-}
+        return Verdict([sentence for sentence in found if sentence], [note])

@@ -12,34 +12,6 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from helpers.agents.tool_calls import fits
-
-# What is there but is no tool: methods that TRL calls, names that an underscore hides, and names
-# that an interpreter would know.
-_NOT_TOOLS = [
-    "reset",
-    "get_reward",
-    "close",
-    "__init__",
-    "__class__",
-    "__dict__",
-    "_right",
-    "_number",
-    "_answer",
-    "_regret",
-    "_inner",
-    "_guard",
-    "_call",
-    "_worker",
-    "eval",
-    "exec",
-    "os.system",
-    "",
-    " ",
-    "get_reward()",
-    "self.get_reward",
-]
-
 
 @dataclass(frozen=True)
 class View:
@@ -75,31 +47,6 @@ def looping(view: View) -> Iterator:
     arguments = _drawn(view, view.schemas[name])
     while True:
         yield name, arguments
-
-
-def malformed(view: View) -> Iterator:
-    """Calls with arguments that are missing, unknown, of the wrong type, or no arguments at all."""
-    for name, schema in sorted(view.schemas.items()):
-        wanted = _drawn(view, schema)
-        if schema.get("required"):
-            yield name, {}
-        yield name, wanted | {"colour": "red"}
-        for argument, of in schema["properties"].items():
-            for bad in ({"not": ["this"]}, "\ud800", -1.5):
-                if not fits(bad, of):
-                    yield name, wanted | {argument: bad}
-        yield name, "3"
-        yield name, [1, 2]
-        yield name, None
-
-
-def not_tools(view: View) -> Iterator:
-    """Calls of what is there but is no tool: the reward, the answer, the way to begin again."""
-    for name in _NOT_TOOLS:
-        if name not in view.schemas:
-            yield name, {}
-    yield "reset", {"seed": 0}
-    yield "get_reward", {"self": None}
 
 
 def _drawn(view: View, schema: dict) -> dict:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import importlib
 import inspect
 import json
-import math
 import random
 import runpy
 from collections import Counter
@@ -24,19 +23,6 @@ import pyarrow
 from helpers.data.sources import Broken, file_rows
 
 _NOT_TOOLS = {"reset", "get_reward"}
-# What classes have for whoever uses them; a policy that finds one among its tools will try it.
-_FOR_US = {
-    "close",
-    "render",
-    "seed",
-    "setup",
-    "teardown",
-    "state",
-    "state_dict",
-    "load_state_dict",
-    "regret",
-    "score",
-}
 _WRITTEN = ("prompt", "question", "answer")  # the columns that notebook 10 adds to a user's rows
 
 
@@ -60,19 +46,6 @@ class ToolError(Exception):
 
     It is no fault of the environment.
     """
-
-
-def seeded(seed: int) -> random.Random:
-    """The random numbers of one episode.
-
-    ValueError for what is no whole number: with None, the clock would be the seed.
-    """
-    if isinstance(seed, bool) or not hasattr(seed, "__index__"):
-        raise ValueError(
-            f"seed={seed!r} is not a whole number: the members of a group must start alike. Add a "
-            "`seed` column."
-        )
-    return random.Random(int(seed))
 
 
 def tools_of(kind: type) -> list[str]:
@@ -113,17 +86,17 @@ def named(parameter: str, value: object, example: str) -> Callable:
     ValueError, with the parameter and an example, if there is no such file, module, class or
     function.
     """
-    where, colon, name = str(value).rpartition(":")
-    if not colon or not where or not name.isidentifier():
-        kind = "Class" if example.rpartition(":")[2][0].isupper() else "function"
+    where, _, name = str(value).rpartition(":")
+    if not where or not name.isidentifier():
         raise ValueError(
-            f"{parameter}={value!r}: write it as file.py:{kind}, for example {example}."
+            f"{parameter}={value!r}: write it as file.py:Class or file.py:function, such as "
+            f"{example}."
         )
     try:
         module = (
             runpy.run_path(where) if where.endswith(".py") else vars(importlib.import_module(where))
         )
-    except (Exception, SystemExit) as error:  # whatever a user's file may raise
+    except Exception as error:  # whatever a user's file may raise
         raise ValueError(
             f"{parameter}={value!r}: {where} cannot be read ({type(error).__name__}: {error})."
         ) from error
@@ -176,16 +149,10 @@ def check_environment(
 
 def _wrong_with(name: str, tool: Callable) -> str | None:
     """Why a public method cannot be a tool, or should not be one."""
-    hide = f"call it `_{name}`."
-    if name in _FOR_US:
-        return (
-            f"`{name}` is public, and so a tool, but by its name no policy should call it. Hide "
-            f"it: {hide}"
-        )
     if inspect.signature(tool).return_annotation in (None, "None"):
         return (
             f"`{name}` is public, and so a tool, but it returns nothing that a policy could read. "
-            f"Hide it: {hide}"
+            f"Hide it: call it `_{name}`."
         )
     try:
         schema_of(tool)
@@ -193,7 +160,7 @@ def _wrong_with(name: str, tool: Callable) -> str | None:
         return (
             f"tool `{name}`: {str(error).rstrip('.!')}. The policy is shown the docstring, the "
             "annotations, and each argument's line under `Args:`. If it is no tool, hide it: "
-            f"{hide}"
+            f"call it `_{name}`."
         )
     return None
 
@@ -206,23 +173,23 @@ def episode_rows(path: str | Path, seed: int) -> tuple[list[dict], Counter]:
     held out. ValueError, with the row's number from 1, for a row with other columns than the first
     one, or with an empty value; and for values of several kinds in one column.
     """
-    rows, dropped, seen = [], Counter(), set()
+    found, dropped = {}, Counter()  # by what is in a row
     for number, row in enumerate(file_rows(Path(str(path)), set()), start=1):
         if isinstance(row, Broken):
             dropped[row.reason] += 1
             continue
-        names = (rows or [row])[0].keys()
-        if row.keys() != names or any(map(_empty, row.values())):
+        names = next(iter(found.values()), row).keys()
+        # only nan is not itself
+        if row.keys() != names or any(value is None or value != value for value in row.values()):
             raise ValueError(
                 f"{path}, row {number}: every row needs the columns {', '.join(names)}, and a "
                 "value in each."
             )
         key = json.dumps(row, sort_keys=True, default=str)
-        if key in seen:
+        if key in found:
             dropped["duplicate"] += 1
-            continue
-        seen.add(key)
-        rows.append(row)
+        found[key] = row
+    rows = list(found.values())
     if rows and (taken := [name for name in _WRITTEN if name in rows[0]]):
         raise ValueError(
             f"{path}: notebook 10 writes the column {taken[0]!r} itself: give yours another name."
@@ -233,10 +200,6 @@ def episode_rows(path: str | Path, seed: int) -> tuple[list[dict], Counter]:
         raise ValueError(f"{path}: the values of a column must be of one kind ({error}).") from None
     random.Random(seed).shuffle(rows)
     return rows, dropped
-
-
-def _empty(value: object) -> bool:
-    return value is None or (isinstance(value, float) and math.isnan(value))
 
 
 # --- Chat templates -------------------------------------------------------------------------------

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import random
 import re
 from collections.abc import Iterator
 
 from helpers.agents.players import View
-from helpers.agents.protocol import ToolError, seeded
+from helpers.agents.protocol import ToolError
 
 _GOODS = [
     "apple",
@@ -35,12 +36,10 @@ class Table:
     """
 
     def __init__(self, rows: int = 8):
-        if not 2 <= rows <= len(_GOODS):
-            raise ValueError(f"rows={rows} must be 2 to {len(_GOODS)}.")
         self._rows = rows
 
     def reset(self, seed: int, **columns) -> str:
-        rng = seeded(seed)
+        rng = random.Random(int(seed))
         self._table = [
             {
                 "name": name,

@@ -48,9 +48,6 @@ KL_HIGH = 0.5
 KL_RUNAWAY = 2.0
 # times the median, and nats: what a reader notices in the plot and asks about
 KL_SPIKE, KL_SEEN = 5.0, 0.1
-# from block to block, three times, not slowing by half: from zero, a line has 3, 1.7, 1.4, a square
-# 9, 2.8, 2
-KL_GROWTH = 1.5
 LENGTH_FACTOR = 2.0  # doubled or halved: learning a shape changes the pocket model's length by half
 ENTROPY_LEFT = 0.25  # of the first rows': below it, samples of one question hardly differ
 # of the first rows': a group that agrees by writing noise has more than before, one collapsed has
@@ -65,9 +62,6 @@ GAP_NOISE = 0.05
 # of the first rows': less is what a policy's falling or rising entropy makes of the rounding
 GAP_FACTOR = 2.0
 GAP_HIGH = 0.08  # nats a token: twice the most that rounding makes
-RATIO_LOW = 0.98  # rounding leaves the ratio's mean within 0.002 of 1 (the same issue)
-# of the gap: rounding and old weights err both ways; tokens left out make every ratio smaller
-ONE_SIDED = 0.5
 # rows in which fp16's loss scaler looks for its scale, skipping steps whose gradient overflows
 WARM_UP = 10
 
@@ -144,27 +138,15 @@ def _finite(rows: pd.DataFrame) -> np.ndarray:
 
 
 def _sampling(signals: Signals) -> Finding | None:
-    """The engine that samples beside the model that trains: tokens that it leaves out; else a
-    growing, else a wide gap.
+    """The engine that samples beside the model that trains: a growing, else a wide gap.
 
-    From what TRL logs with vllm_importance_sampling_correction; the ratios are those after
-    truncation or masking.
+    From what TRL logs with vllm_importance_sampling_correction. What top_p, top_k and min_p leave
+    out is measured by the trial step of notebook 03.
     """
     gap = signals.series("sampling/sampling_logp_difference/mean")
     if gap is None or len(gap) < SHORTEST:
         return None
-    last, change, ratio = signals.last(gap), signals.early_change(gap), _cut_ratio(signals)
-    first, end = span(last)
-    if ratio is not None:
-        return Finding(
-            "warning",
-            "sampling",
-            "The engine leaves tokens out that the trainer counts, so every gradient is biased.",
-            f"the importance ratio's mean is {ratio:.3g} and would be 1, the gap "
-            f"{last.mean():.2g} nats a token, at steps {first} to {end}",
-            "Sample with top_p=1, top_k=0 and no min_p: each of them leaves out what is unlikely.",
-            (first, end),
-        )
+    last, change = signals.last(gap), signals.change(gap, SHORTEST)
     wide = change.after >= max(GAP_NOISE, GAP_FACTOR * change.before)
     if signals.enough and wide and change.is_rise(CERTAIN):
         return Finding(
@@ -177,6 +159,7 @@ def _sampling(signals: Signals) -> Finding | None:
             change.steps,
         )
     if last.mean() - CERTAIN * last.std() / len(last) ** 0.5 > GAP_HIGH:
+        first, end = span(last)
         return Finding(
             "warning",
             "sampling",
@@ -190,33 +173,9 @@ def _sampling(signals: Signals) -> Finding | None:
     return None
 
 
-def _cut_ratio(signals: Signals) -> float | None:
-    """The importance ratio's mean now, where tokens that are never sampled must explain why it is
-    below 1; else None.
-
-    Where every token can be sampled, the mean of p / q is 1 for any p and q. TRL logs the ratios of
-    tokens, or by default those of completions, and does not say which. Of tokens, no ratio's log is
-    above the widest gap, and that of their mean no further from 0 than the mean gap (Jensen). A
-    completion's adds up all its gaps: what goes both ways cancels, what was cut does not.
-    """
-    names = [f"sampling/sampling_logp_difference/{name}" for name in ("mean", "max")]
-    names += [f"sampling/importance_sampling_ratio/{name}" for name in ("mean", "max")]
-    columns = [signals.series(name) for name in (*names, "completions/mean_length")]
-    if any(column is None or len(column) < SHORTEST for column in columns):
-        return None
-    gap, widest, ratio, largest, length = map(signals.last, columns)
-    log_ratio, log_largest = np.log(
-        np.maximum([ratio.mean(), largest.median()], np.finfo(np.float32).tiny)
-    )
-    of_tokens = log_largest <= widest.median() and -log_ratio <= gap.mean()
-    one_sided = -log_ratio / (1 if of_tokens else length.mean()) >= ONE_SIDED * gap.mean()
-    low = ratio.mean() + CERTAIN * ratio.std() / len(ratio) ** 0.5 < RATIO_LOW
-    return float(ratio.mean()) if low and one_sided else None
-
-
 def _kl(signals: Signals) -> Finding | None:
-    """The level of the KL; else its growth; else what is over, or was a single spike."""
-    kl, level = signals.series("kl"), _kl_level(signals)
+    """The level of the KL; else what is over, or was a single spike."""
+    level = _kl_level(signals)
     if level is None:
         return None
     now, high = level.iloc[-1], level[level > KL_HIGH]
@@ -234,11 +193,8 @@ def _kl(signals: Signals) -> Finding | None:
             "could do.",
             (first, last),
         )
-    growth = _kl_growth(kl, signals.window) or _kl_growth(kl, SHORTEST)
-    if growth:
-        return growth
     if high.empty:
-        return _kl_spikes(kl)
+        return _kl_spikes(signals.series("kl"))
     first, last = span(high)
     return Finding(
         "info",
@@ -257,29 +213,6 @@ def _kl_level(signals: Signals) -> pd.Series | None:
     if kl is None or len(kl) < SHORTEST:
         return None
     return kl.rolling(KL_WINDOW, min_periods=SHORTEST).median().dropna()
-
-
-def _kl_growth(kl: pd.Series, block: int) -> Finding | None:
-    """The medians of the last four blocks of rows multiply, at a pace that passes KL_HIGH within
-    two more blocks.
-    """
-    if len(kl) < 4 * block:
-        return None
-    recent = kl.iloc[-4 * block :]
-    medians = np.maximum(np.median(recent.to_numpy().reshape(4, block), axis=1), 1e-9)
-    factors = medians[1:] / medians[:-1]
-    slowing = factors.min() < KL_GROWTH or factors[-1] < factors[0] / 2
-    if slowing or medians[-1] < KL_SEEN or medians[-1] * factors[-1] ** 2 < KL_HIGH:
-        return None
-    (first, last), listed = span(recent), ", ".join(f"{value:.2g}" for value in medians)
-    return Finding(
-        "warning",
-        "kl",
-        "The KL grows exponentially.",
-        f"{listed} nats a token, the medians of {block} rows each, at steps {first} to {last}",
-        "Lower the learning rate or raise beta before the policy runs away.",
-        (first, last),
-    )
 
 
 def _kl_spikes(kl: pd.Series) -> Finding | None:
@@ -476,7 +409,7 @@ def _format_only(signals: Signals) -> Finding | None:
     form, right = signals.format, signals.correctness
     if form is None or right is None or min(len(form), len(right)) < MIN_ROWS:
         return None
-    gain, change = signals.early_change(form), signals.change(right)
+    gain, change = signals.change(form, SHORTEST), signals.change(right)
     learned = form.rolling(SHORTEST).mean() >= FORM_LEARNED
     since = len(form) - int(np.argmax(learned)) if learned.any() else 0
     held = gain.after >= FORM_LEARNED and gain.is_rise(CERTAIN, FORM_GAIN) and since >= MIN_ROWS
@@ -499,7 +432,7 @@ def _length(signals: Signals) -> Finding | None:
     series = signals.series("completions/mean_length")
     if series is None or len(series) < 2 * SHORTEST or series.min() <= 0:
         return None
-    ratio, change = signals.early_change(np.log(series)), signals.early_change(series)
+    ratio, change = signals.change(np.log(series), SHORTEST), signals.change(series, SHORTEST)
     longer = ratio.is_rise(CERTAIN, np.log(LENGTH_FACTOR))
     if not longer and not ratio.is_fall(CERTAIN, np.log(LENGTH_FACTOR)):
         return None
@@ -528,7 +461,7 @@ def _entropy(signals: Signals) -> Finding | None:
         fine = signals.improving(signals.correctness)
     if fine:
         return None
-    change = signals.early_change(signals.series("entropy"))
+    change = signals.change(signals.series("entropy"), SHORTEST)
     return Finding(
         "warning",
         "entropy",

@@ -19,13 +19,15 @@ def read_metrics(path: Path) -> pd.DataFrame:
         numbers = history.columns.drop("stage", errors="ignore")
         history.astype(dict.fromkeys(numbers, float))  # its error names the column and the text
     except ValueError as error:
-        why = f"cannot be read ({error})"
-    else:
-        absent = [column for column in REQUIRED if column not in history.columns]
-        why = f"has no column {', '.join(absent)}" if absent else "has no row"
-        if not absent and len(history):
-            return history.sort_values("step", ignore_index=True)
-    raise ValueError(f"{path.name} {why}. Rerun notebook 03_grpo_training.")
+        raise ValueError(
+            f"{path.name} cannot be read ({error}). Rerun notebook 03_grpo_training."
+        ) from error
+    if history.empty or not set(REQUIRED) <= set(history.columns):
+        raise ValueError(
+            f"{path.name} has no row, or lacks one of the columns {', '.join(REQUIRED)}. Rerun "
+            "notebook 03_grpo_training."
+        )
+    return history.sort_values("step", ignore_index=True)
 
 
 def reward_names(history: pd.DataFrame) -> list[str]:

@@ -28,9 +28,7 @@ LOOKS = (
     (PURPLE, (0, (6, 1))),
     (GREY, (0, (3, 1, 1, 1, 1, 1))),
 )
-_SECOND = LOOKS[1][1]  # the stroke of what is read on the right axis
 _PAGE = 8.6  # inches: on a wider figure a page would shrink the letters
-_QUARTERS = (0, 0.25, 0.5, 0.75, 1)  # the ticks of a share whose axis has room above 1
 
 
 def _figure(rows: int, columns: int, **options):
@@ -75,15 +73,8 @@ def _mark_stages(axes: Axes, histories: Iterable[pd.DataFrame]) -> None:
         axes.annotate(name, (step, 1.0), (3, -2), **place, va="top", fontsize=9, color=GREY)
 
 
-def _right_axis(axes: Axes, ylabel: str) -> Axes:
-    right = axes.twinx()
-    right.spines["top"].set_visible(False)
-    right.set_ylabel(ylabel)
-    return right
-
-
 def _line(axes: Axes, history: pd.DataFrame, column: str, label: str, color: str, stroke="-"):
-    """The raw values thin, their running mean thick; nothing where the column was not logged.
+    """The raw values thin, their running mean thick; nothing if the column was not logged.
 
     For the KL it is the running median, which single spikes do not bend.
     """
@@ -101,23 +92,33 @@ def _line(axes: Axes, history: pd.DataFrame, column: str, label: str, color: str
     )
 
 
-def _legend(left: Axes, right: Axes, loc: str) -> None:
-    """One legend for the lines of two axes that share a panel; it leaves a line at the bottom
-    free.
+def _with_shares(
+    history: pd.DataFrame, axes: Axes, left: tuple[str, str], ylabel: str, shares: dict[str, str]
+) -> Figure:
+    """A line on the left axis and shares on the right one, with one legend.
+
+    left: the column and its label; shares: labels by column.
     """
-    lines = [*left.get_lines(), *right.get_lines()]
-    left.legend(
+    right = axes.twinx()
+    right.spines["top"].set_visible(False)
+    right.set_ylabel(ylabel)
+    _line(axes, history, left[0], f"{left[1]} (left)", LOOKS[0][0])
+    for (color, stroke), (column, label) in zip(LOOKS[1:], shares.items(), strict=False):
+        _line(right, history, column, f"{label} (right)", color, stroke)
+    # room above all curves, for the legend
+    top = axes.get_ylim()[1]
+    axes.set_ylim(-0.02 * top, 1.4 * top)
+    right.set_ylim(-0.02, 1.4)
+    right.set_yticks((0, 0.25, 0.5, 0.75, 1))
+    lines = [*axes.get_lines(), *right.get_lines()]
+    axes.legend(
         handles=[line for line in lines if not line.get_label().startswith("_")],
-        loc=loc,
-        bbox_to_anchor=(0, 0.04, 1, 0.96),
+        loc="upper right",
         framealpha=0.85,
         edgecolor="none",
         handlelength=2.8,
     )
-
-
-def _note(axes: Axes, what: str) -> None:
-    axes.text(0.5, 0.5, what, ha="center", va="center", transform=axes.transAxes, color=GREY)
+    return axes.figure
 
 
 # --- One curve a figure ---------------------------------------------------------------------------
@@ -147,19 +148,10 @@ def spread(history: pd.DataFrame, axes: Axes | None = None) -> Figure:
     """`reward_std` beside `frac_reward_zero_std`, the share of groups whose completions all scored
     the same.
     """
-    axes = _panel(
-        "What is left to learn from: spread of the rewards", "reward_std", axes, histories=[history]
-    )
-    right = _right_axis(axes, "share of groups")
-    share = "frac_reward_zero_std"
-    _line(axes, history, "reward_std", "reward_std (left)", BLUE)
-    _line(right, history, share, f"{share} (right)", ORANGE, _SECOND)
-    # room above all curves, for the legend: one falls from the top, the other rises to it
-    axes.set_ylim(0, axes.get_ylim()[1] * 1.4)
-    right.set_ylim(0, 1.4)
-    right.set_yticks(_QUARTERS)
-    _legend(axes, right, "upper right")
-    return axes.figure
+    title = "What is left to learn from: spread of the rewards"
+    axes = _panel(title, "reward_std", axes, histories=[history])
+    shares = {"frac_reward_zero_std": "frac_reward_zero_std"}
+    return _with_shares(history, axes, ("reward_std", "reward_std"), "share of groups", shares)
 
 
 def kl(history: pd.DataFrame, axes: Axes | None = None) -> Figure:
@@ -178,7 +170,8 @@ def kl(history: pd.DataFrame, axes: Axes | None = None) -> Figure:
         axes.legend(frameon=False, loc="upper left")
         axes.set_ylim(bottom=0)
     else:
-        _note(axes, "not logged: TRL computes the KL only when beta is not 0")
+        note = "not logged: TRL computes the KL only when beta is not 0"
+        axes.text(0.5, 0.5, note, ha="center", transform=axes.transAxes, color=GREY)
     return axes.figure
 
 
@@ -192,21 +185,15 @@ def each_reward(history: pd.DataFrame, axes: Axes | None = None) -> Figure:
         _line(axes, history, f"rewards/{name}/mean", name, color, stroke)
     if names:
         axes.legend(frameon=False, loc="lower right", handlelength=2.8)
-    else:
-        _note(axes, "not logged")
     return axes.figure
 
 
 def completion_length(history: pd.DataFrame, axes: Axes | None = None) -> Figure:
     """Mean completion length in tokens, and the share cut off at the limit."""
     axes = _panel("Completion length", "tokens", axes, histories=[history])
-    right = _right_axis(axes, "share of completions")
-    _line(axes, history, "completions/mean_length", "mean length (left)", PURPLE)
-    _line(right, history, "completions/clipped_ratio", "share cut off (right)", RED, _SECOND)
-    axes.set_ylim(bottom=0)
-    right.set_ylim(-0.02, 1.02)
-    _legend(axes, right, "lower right")  # above the line of nothing cut off, below the lengths
-    return axes.figure
+    left = ("completions/mean_length", "mean length")
+    shares = {"completions/clipped_ratio": "share cut off"}
+    return _with_shares(history, axes, left, "share of completions", shares)
 
 
 def tools(history: pd.DataFrame, axes: Axes | None = None) -> Figure:
@@ -215,23 +202,20 @@ def tools(history: pd.DataFrame, axes: Axes | None = None) -> Figure:
 
     The last from the reward `finished`, where it was logged; see helpers/metrics/tool_rules.py.
     """
-    axes = _panel(
-        "Tools: calls, failures, unfinished episodes", "calls an episode", axes, histories=[history]
+    title = "Tools: calls, failures, unfinished episodes"
+    axes = _panel(title, "calls an episode", axes, histories=[history])
+    finished = history.get("rewards/finished/mean", float("nan"))
+    shares = {
+        "tools/failure_frequency": "calls that fail",
+        "unfinished": "unfinished episodes",
+    }
+    return _with_shares(
+        history.assign(unfinished=1 - finished).dropna(axis=1, how="all"),
+        axes,
+        ("tools/call_frequency", "calls an episode"),
+        "share",
+        shares,
     )
-    if not has_tools(history):
-        _note(axes, "not logged: TRL counts calls only where there are tools")
-        return axes.figure
-    unfinished = 1 - history.get("rewards/finished/mean", float("nan"))
-    history = history.assign(unfinished=unfinished).dropna(axis=1, how="all")
-    right = _right_axis(axes, "share")
-    _line(axes, history, "tools/call_frequency", "calls an episode (left)", PURPLE)
-    _line(right, history, "tools/failure_frequency", "calls that fail (right)", RED, _SECOND)
-    _line(right, history, "unfinished", "unfinished episodes (right)", GREEN, LOOKS[2][1])
-    axes.set_ylim(-0.02 / 1.4 * axes.get_ylim()[1], axes.get_ylim()[1] * 1.4)
-    right.set_ylim(-0.02, 1.4)
-    right.set_yticks(_QUARTERS)
-    _legend(axes, right, "upper right")  # above all curves
-    return axes.figure
 
 
 def has_tools(history: pd.DataFrame) -> bool:
@@ -306,11 +290,10 @@ def gallery(histories: dict[str, pd.DataFrame]) -> Figure:
     }
     for row, (name, history) in zip(grid, histories.items(), strict=True):
         for axes, (title, columns) in zip(row, lines.items(), strict=True):
+            _panel("", "", axes, xlabel="")
             for (color, stroke), (column, label) in zip(LOOKS, columns.items(), strict=False):
                 _line(axes, history, column, label, color, stroke)
             axes.set_ylim((-0.05, 1.05) if title == "shares" else (0, axes.get_ylim()[1]))
-            axes.grid(alpha=0.25)
-            axes.spines[["top", "right"]].set_visible(False)
             axes.tick_params(labelsize=9)
         row[0].set_ylabel(name, fontsize=11, weight="bold", rotation=0, ha="right", va="center")
     for first, last, (title, columns) in zip(grid[0], grid[-1], lines.items(), strict=True):
@@ -357,18 +340,17 @@ def accuracy(evaluation: dict[str, dict]) -> Figure:
     """Holdout accuracy of each model evaluated, sampled and greedy, with 95 % intervals."""
     axes = _panel("Holdout accuracy, with 95 % intervals", "accuracy", xlabel="")
     width = 0.36
-    greedy = [entry.get("greedy") for entry in evaluation.values()]
-    for measured, label, place, color, hatch in (
-        (evaluation.values(), "sampled", -width / 2, BLUE, ""),
-        (greedy, "greedy", width / 2, ORANGE, "//"),
+    entries = list(evaluation.values())
+    for measured, label, shift, color, hatch in (
+        (entries, "sampled", -width / 2, BLUE, ""),
+        ([entry.get("greedy") for entry in entries], "greedy", width / 2, ORANGE, "//"),
     ):
-        places = [position + place for position, entry in enumerate(measured) if entry]
-        entries = [entry for entry in measured if entry]
-        values = [entry["accuracy"] for entry in entries]
-        below = [entry["accuracy"] - entry["ci95"][0] for entry in entries]
-        above = [entry["ci95"][1] - entry["accuracy"] for entry in entries]
+        known = {place + shift: entry for place, entry in enumerate(measured) if entry}
+        values = [entry["accuracy"] for entry in known.values()]
+        below = [entry["accuracy"] - entry["ci95"][0] for entry in known.values()]
+        above = [entry["ci95"][1] - entry["accuracy"] for entry in known.values()]
         look = {"color": color, "hatch": hatch, "alpha": 0.85, "label": label}
-        bars = axes.bar(places, values, width, yerr=[below, above], capsize=4, **look)
+        bars = axes.bar(list(known), values, width, yerr=[below, above], capsize=4, **look)
         axes.bar_label(bars, [f"{value:.0%}" for value in values], padding=3, fontsize=9)
     axes.set_xticks(range(len(evaluation)), [name.replace("_", " ") for name in evaluation])
     axes.set_ylim(0, 1.12)
@@ -381,16 +363,10 @@ def sweep(table: pd.DataFrame, knob: str, measure: str) -> Figure:
     setting of the other knobs.
 
     table: what `sweep.table` returns. Values stand at equal distances, whatever they are: learning
-    rates as well as losses. ValueError for a knob or measure that the table has not.
+    rates as well as losses.
     """
     # between the point and the number of its seeds
     names = list(table.columns[1 : list(table.columns).index("seeds")])
-    measures = [name.removesuffix("_low") for name in table.columns if name.endswith("_low")]
-    for name, known in ((knob, names), (measure, measures)):
-        if name not in known:
-            raise ValueError(
-                f"{name!r} is not in the table of this sweep. It has: {', '.join(known)}."
-            )
     axes = _panel(f"{measure} by {knob}, with 95 % intervals", measure, xlabel=knob)
     known = table[table[measure].notna()]
     values = sorted(table[knob].unique(), key=lambda value: (isinstance(value, str), value))

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from helpers.metrics.history import reward_names
+
 # logged steps: with fewer, a quarter of them is under five, and the noise of its mean a guess
 MIN_ROWS = 20
 # rows in a window: enough to average the noise; not so many that a late fault hides in them
@@ -127,7 +129,11 @@ class Signals:
 
     rows: the logged steps, indexed by step. enough: whether they are enough to tell a trend from
     noise. window: the rows at the end that count as now. correctness, format: the mean of the
-    rewards that judge the answer and the form, or None.
+    rewards that judge the answer and the form, or None. success: correctness, or the total if no
+    reward judges the answer. better: whether the success has likely risen. share_right: correctness
+    now; None if it is unknown, or not of unit scale and so no share. solved: whether so many are
+    right that little is left to gain. spread: that of the total reward, in which its changes are
+    measured; None if it was not logged.
     """
 
     def __init__(
@@ -139,37 +145,41 @@ class Signals:
         self.rows = rows.set_index("step").sort_index() if "step" in rows else rows
         self.enough = len(rows) >= MIN_ROWS
         self.window = min(LONGEST, max(SHORTEST, len(rows) // 4))
-        self._series: dict[str, pd.Series] = {}  # read off once: a live diagnosis asks often
-        self._means = [c for c in rows.columns if c.startswith("rewards/") and c.endswith("/mean")]
-        form = self._columns(formats) or self._named(FORMAT)
-        judges = [c for words in (STRICT, LENIENT) for c in self._named(words) if c not in form]
-        self.correctness = self._mean(self._columns([correctness]) if correctness else judges[:1])
+
+        logged = reward_names(self.rows)
+        unknown = {correctness or "", *formats} - {"", *logged}
+        if unknown:
+            raise ValueError(
+                f"no reward {min(unknown)!r} was logged. Logged: {', '.join(logged) or 'none'}."
+            )
+        form = list(formats) or _named(FORMAT, logged)
+        judges = [*_named(STRICT, logged), *_named(LENIENT, logged)]
+        judges = [name for name in judges if name not in form]
+        self.correctness = self._mean([correctness] if correctness else judges[:1])
         self.format = self._mean(form)
+        self.success = self.series("reward") if self.correctness is None else self.correctness
+        self.better = self.risen(self.success)
+        self.share_right = None
+        if self.correctness is not None and self.correctness.between(0, 1).all():
+            self.share_right = float(self.last(self.correctness).mean())
+        self.solved = (self.share_right or 0.0) >= SOLVED
+        spread = self.series("reward_std")
+        self.spread = None
+        if spread is not None:
+            self.spread = float(max(spread.iloc[:SHORTEST].mean(), spread.mean()))
 
-    def _columns(self, names: Sequence[str]) -> list[str]:
-        columns = [f"rewards/{name}/mean" for name in names]
-        for name, column in zip(names, columns, strict=True):
-            if column not in self._means:
-                logged = ", ".join(c.split("/")[1] for c in self._means) or "none"
-                raise ValueError(
-                    f"no reward {name!r} was logged (no column {column}). Logged: {logged}."
-                )
-        return columns
-
-    def _named(self, words: Sequence[str]) -> list[str]:
-        return [column for column in self._means if any(word in column.lower() for word in words)]
-
-    def _mean(self, columns: list[str]) -> pd.Series | None:
-        found = [series for column in columns if (series := self.series(column)) is not None]
+    def _mean(self, rewards: list[str]) -> pd.Series | None:
+        found = [self.series(f"rewards/{name}/mean") for name in rewards]
+        found = [series for series in found if series is not None]
         return pd.concat(found, axis=1).mean(axis=1) if found else None
 
     def series(self, column: str) -> pd.Series | None:
-        """The column without its gaps, or None where nothing finite was logged."""
-        if column not in self._series and column in self.rows:
-            values = pd.to_numeric(self.rows[column], errors="coerce")
-            self._series[column] = values[np.isfinite(values.to_numpy())]
-        series = self._series.get(column)
-        return None if series is None or series.empty else series
+        """The column without its gaps, or None if nothing finite was logged."""
+        if column not in self.rows:
+            return None
+        values = pd.to_numeric(self.rows[column], errors="coerce")
+        values = values[np.isfinite(values.to_numpy())]
+        return None if values.empty else values
 
     def last(self, series: pd.Series) -> pd.Series:
         """The rows that count as now."""
@@ -181,55 +191,18 @@ class Signals:
         """
         return series.iloc[-2 * max(MIN_ROWS, self.window) :]
 
-    @property
-    def share_right(self) -> float | None:
-        """Correctness now; None where it is unknown, or not of unit scale and so no share."""
-        series = self.correctness
-        if series is None or series.min() < 0 or series.max() > 1:
-            return None
-        return float(self.last(series).mean())
-
-    @property
-    def solved(self) -> bool:
-        return (self.share_right or 0.0) >= SOLVED
-
-    @property
-    def spread(self) -> float | None:
-        """The spread of the total reward, in which its changes are measured; None where it was not
-        logged.
+    def change(self, series: pd.Series, first: int | None = None) -> Change:
+        """From the first window to the last; or from fewer first rows, for what is over soon and
+        for series with little noise.
         """
-        spread = self.series("reward_std")
-        return None if spread is None else float(max(spread.iloc[:SHORTEST].mean(), spread.mean()))
-
-    @property
-    def success(self) -> pd.Series | None:
-        """Correctness, or the total where no reward judges the answer."""
-        return self.series("reward") if self.correctness is None else self.correctness
-
-    @property
-    def better(self) -> bool:
-        """Whether the success has likely risen."""
-        return self.risen(self.success)
-
-    def change(self, series: pd.Series) -> Change:
-        """From the first window to the last."""
-        return compare(series, slice(0, self.window), slice(-self.window, None))
-
-    def early_change(self, series: pd.Series) -> Change:
-        """From the first few rows to the last window: for what is over soon, and for series with
-        little noise.
-        """
-        return compare(series, slice(0, SHORTEST), slice(-self.window, None))
+        return compare(series, slice(0, first or self.window), slice(-self.window, None))
 
     def risen(self, series: pd.Series | None) -> bool:
         """Likely higher than in the first window, or than in fewer first rows if it was quick."""
         if series is None or len(series) < 2 * SHORTEST:
             return False
-        now = slice(-self.window, None)
-        return any(
-            compare(series, slice(0, rows), now).is_rise(LIKELY)
-            for rows in (SHORTEST, MIN_ROWS, self.window)
-        )
+        firsts = (SHORTEST, MIN_ROWS, self.window)
+        return any(self.change(series, rows).is_rise(LIKELY) for rows in firsts)
 
     def improving(self, series: pd.Series) -> bool:
         """Likely higher in the last window than in the one before it."""
@@ -240,3 +213,7 @@ class Signals:
         """The window in which the series was highest, and the last one."""
         end = int(np.nanargmax(series.rolling(min(self.window, len(series))).mean().to_numpy())) + 1
         return slice(max(0, end - self.window), end), slice(-self.window, None)
+
+
+def _named(words: Sequence[str], rewards: list[str]) -> list[str]:
+    return [name for name in rewards if any(word in name.lower() for word in words)]

@@ -129,7 +129,7 @@ def calls(signals: Signals) -> Finding | None:
     often = signals.series("tools/call_frequency")
     if often is None or len(often) < 2 * SHORTEST:
         return None
-    change, better = signals.early_change(often), signals.better
+    change, better = signals.change(often, SHORTEST), signals.better
     fine = better or signals.solved
     highest = max(change, compare(often, *signals.since_best(often)), key=lambda one: one.before)
     if highest.is_fall(CHOSEN, CALLS_USED) and highest.after < CALLS_LEFT:

@@ -1,7 +1,6 @@
 """Number guessing: what it says, what it earns, and what a guess gives away."""
 
 import functools
-import itertools
 
 import pytest
 
@@ -29,15 +28,15 @@ def test_each_guess_is_told_where_the_number_lies():
 
 
 def test_the_number_is_drawn_from_all_of_the_span_by_the_seed():
-    environment, numbers = Guessing(7), []
-    for seed in range(200):
-        environment.reset(seed=seed, prompt=[])
-        numbers.append(environment._number)
-    assert set(numbers) == set(range(1, 8))
     environment = Guessing(63)
     for seed, number in enumerate((55, 9, 62, 16, 16, 40)):
-        environment.reset(seed=seed)
+        environment.reset(seed=seed, prompt=[])
         assert environment._number == number
+    small, numbers = Guessing(2), set()
+    for seed in range(20):
+        small.reset(seed=seed)
+        numbers.add(small._number)
+    assert numbers == {1, 2}
 
 
 @pytest.mark.parametrize(
@@ -73,11 +72,6 @@ def test_halving_never_regrets_and_always_earns_all():
             assert environment._regret() == pytest.approx(0) and environment.get_reward() == 1.0
 
 
-def test_a_guess_that_can_tell_nothing_is_regretted_by_one_whole_guess():
-    assert played([4, 4], 1)._regret() == pytest.approx(1)
-    assert played([1000], 1)._regret() == pytest.approx(1)
-
-
 @functools.cache
 def shortest(low: int, high: int) -> float:
     """The guesses that the best of all strategies takes on average, found by trying every guess."""
@@ -94,19 +88,12 @@ def shortest(low: int, high: int) -> float:
 @pytest.mark.parametrize("first", range(1, 8))
 def test_the_regret_is_what_a_search_through_all_strategies_finds(first):
     after = 1 + ((first - 1) * shortest(1, first - 1) + (7 - first) * shortest(first + 1, 7)) / 7
-    assert played([first], 4 if first != 4 else 3)._regret() == pytest.approx(
-        after - shortest(1, 7)
-    )
+    regret = played([first], 4 if first != 4 else 3)._regret()
+    assert regret == pytest.approx(after - shortest(1, 7))
 
 
 def test_luck_plays_no_part_in_the_regret():
     lucky, unlucky = (played([1], number)._regret() for number in (1, 7))
     assert lucky == unlucky > 0
-    assert all(
-        played(list(guesses), 4)._regret() >= 0 for guesses in itertools.permutations((1, 2, 6), 3)
-    )
-
-
-def test_a_span_of_one_is_no_game():
-    with pytest.raises(ValueError, match="at least two numbers"):
-        Guessing(1)
+    # a guess that can tell nothing gives a whole guess away
+    assert played([4, 4], 1)._regret() == played([1000], 1)._regret() == pytest.approx(1)

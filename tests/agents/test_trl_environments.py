@@ -10,10 +10,9 @@ import pytest
 import sick_environments as sick
 from scripted_policies import POCKET, TEMPLATE, Scripted, called, halving, log, trained
 from transformers import AutoTokenizer
-from trl import GRPOTrainer
 from trl.chat_template_utils import qwen3_template
 
-from helpers.agents import BrokenEnvironment, Guarded, Guessing, prepare_template
+from helpers.agents import BrokenEnvironment, Guarded, Guessing
 from helpers.agents.episodes import finished
 from helpers.metrics import plots
 from helpers.metrics.diagnosis import diagnose
@@ -57,26 +56,10 @@ def test_trl_trains_on_a_guarded_environment_as_it_would_on_the_bare_one(tokeniz
     ]
     assert [log(guarded)[key] for key in kept] == [log(bare)[key] for key in kept]
     assert guard.counts["episodes"] == 8
-    assert guard.counts["calls"] == 8 * log(guarded)["tools/call_frequency"]
     # Members of a group start alike, and play in instances of their own.
     numbers = [environment._number for environment in guarded.environments]
     assert numbers[0::2] == numbers[1::2] and len(set(numbers)) > 1
     assert len({id(environment._play.inner) for environment in guarded.environments}) == 8
-
-
-def test_a_hanging_and_a_raising_tool_are_failed_calls_and_the_step_goes_on(tokenizer, tmp_path):
-    def does(environment, word):
-        return sick.sleeping() if word == "late" else 1 / 0
-
-    def play(conversation):
-        if "error" in conversation:
-            return "I give up."
-        return called("say", word="late" if "Say 0." in conversation else "a")
-
-    guard = Guarded(sick.doing(does), seconds=2.0)
-    trainer = trained(Scripted, tokenizer, tmp_path, guard, play)
-    assert log(trainer)["tools/failure_frequency"] == 1.0
-    assert guard.counts["dead"] == 2 and guard.counts["faults"] == 8
 
 
 def test_a_broken_environment_ends_the_training_with_a_checkpoint_and_a_sentence(
@@ -92,18 +75,6 @@ def test_a_broken_environment_ends_the_training_with_a_checkpoint_and_a_sentence
     with pytest.raises(BrokenEnvironment, match="16 calls still hang"):
         trained(Scripted, tokenizer, tmp_path, guard, play, [GuardedEpisodes(guard)], max_steps=5)
     assert [path.name for path in tmp_path.glob("checkpoint-*")] == ["checkpoint-2"]
-
-
-def test_trls_loop_ends_with_the_turns_only_where_it_is_told_so(tokenizer, tmp_path):
-    def play(conversation):
-        return called("guess", number=1000)
-
-    guard = Guarded(Guessing, turns=3)
-    trained(Scripted, tokenizer, tmp_path, guard, play)
-    assert guard.counts["too many"] > 0
-    guard = Guarded(Guessing, turns=3)
-    trained(Scripted, tokenizer, tmp_path, guard, play, max_tool_calling_iterations=3)
-    assert guard.counts["calls"] == 24 and guard.counts["too many"] == 0
 
 
 @pytest.mark.parametrize(
@@ -143,19 +114,3 @@ def test_an_episode_cut_off_is_found_under_one_name(
             for line in axes.get_lines()
         }
     assert list(lines["unfinished episodes (right)"][:5]) == [1 - clipped] * 5
-
-
-def test_trl_refuses_the_template_that_we_refuse(tmp_path):
-    plain = AutoTokenizer.from_pretrained(POCKET)
-    for template, says in (
-        (plain.chat_template, "does not support tool calling|does not render tool calls"),
-        (TEMPLATE, "Unrecognized chat template"),
-    ):
-        plain.chat_template = template
-        with pytest.raises(ValueError, match=says):
-            prepare_template(plain)
-        with pytest.raises(ValueError, match=says):
-            trained(GRPOTrainer, plain, tmp_path, Guarded(Guessing))
-    plain.response_template = qwen3_template
-    prepare_template(plain)
-    assert plain.chat_template == TEMPLATE

@@ -534,9 +534,6 @@ def test_a_figure_shows_one_knob_with_the_others_at_the_base(table):
     assert [label.get_text() for label in axes.get_xticklabels()] == ["0.0", "0.01", "0.1"]
     (bars,) = line.lines[2]
     assert bars.get_segments()[1][:, 1].tolist() == pytest.approx([0.65157, 1.14843], abs=1e-5)
-    for knob, measure in (("gamma", "accuracy"), ("beta", "speed")):
-        with pytest.raises(ValueError, match=r"is not in the table of this sweep\. It has: "):
-            plots.sweep(table.reset_index(), knob, measure)
 
 
 def test_a_figure_of_a_product_has_a_line_for_each_setting_of_the_other_knob():

@@ -2,6 +2,8 @@
 break the page.
 """
 
+import itertools
+
 import pandas as pd
 import pytest
 
@@ -12,22 +14,11 @@ REWARDS = ["correctness_reward", "format_reward"]
 
 @pytest.fixture
 def table() -> pd.DataFrame:
-    rows = []
-    for step in range(1, 31):
-        for question in ("1 + 1?", "2 + 2?", "3 + 3?"):
-            for sample in range(2):
-                rows.append(
-                    {
-                        "step": step,
-                        "question": question,
-                        "answer": "gold",
-                        "completion": f"<script>alert({step})</script> sample {sample} of "
-                        f"{question}",
-                        "correctness_reward": float(sample),
-                        "format_reward": None if sample else 0.25,
-                    }
-                )
-    return pd.DataFrame(rows).astype({"format_reward": float})
+    each = itertools.product(range(1, 31), ("1 + 1?", "2 + 2?", "3 + 3?"), (0.0, 1.0))
+    rows = pd.DataFrame(each, columns=["step", "question", "correctness_reward"])
+    completion = "<script>alert(" + rows["step"].astype(str) + ")</script>"
+    abstaining = rows["correctness_reward"].map({0.0: 0.25, 1.0: None})
+    return rows.assign(answer="gold", completion=completion, format_reward=abstaining)
 
 
 def test_without_a_kernel_steps_from_first_to_last_unfold(table):
@@ -40,14 +31,10 @@ def test_without_a_kernel_steps_from_first_to_last_unfold(table):
     )
 
 
-def test_what_a_policy_wrote_is_text_and_never_part_of_the_page(table):
-    page = browse.completions(table, REWARDS).data
-    assert "<script>" not in page and "&lt;script&gt;alert(1)" in page
-
-
-def test_fewer_steps_than_asked_for_are_each_shown_once(table):
+def test_fewer_steps_than_asked_for_are_each_shown_once_and_a_completion_is_only_text(table):
     page = browse.completions(table[table["step"] <= 2], REWARDS, steps=5).data
     assert page.count("<details>") == 2
+    assert "<script>" not in page and "&lt;script&gt;alert(1)" in page
 
 
 def test_in_jupyter_two_menus_choose_the_step_and_the_question(table, monkeypatch):

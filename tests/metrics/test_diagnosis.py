@@ -12,6 +12,7 @@ from histories import (
     EVERYTHING_WRONG,
     FLAT,
     FORM,
+    GAP,
     HACKED,
     LENGTH,
     RIGHT,
@@ -106,31 +107,6 @@ CASES = {
     ),
     "high KL": ("kl", "warning", {"kl": shaken(0.6, 0.03)}, {"kl": shaken(0.4, 0.03)}),
     "KL that runs away": ("kl", "critical", {"kl": line(0.01, 3)}, {"kl": shaken(1.8, 0.03)}),
-    "exponential KL": ("kl", "warning", {"kl": 0.4 * 1.05 ** (T - N)}, {"kl": line(0, 0.4)}),
-    "slow exponential KL": (
-        "kl",
-        "warning",
-        {"kl": 0.4 * 1.05 ** (T - N)},
-        {"kl": 0.16 * 1.03 ** (T - N)},
-    ),
-    "quick exponential KL": (
-        "kl",
-        "warning",
-        {"kl": np.maximum(0.01, 0.4 * 1.2 ** (T - N))},
-        {"kl": 0.4 * (T / N) ** 2},
-    ),
-    "creeping KL": (
-        "kl",
-        "warning",
-        {"kl": 0.4 * 1.05 ** (T - N)},
-        {"kl": 0.45 * 1.015 ** (T - N)},
-    ),
-    "low exponential KL": (
-        "kl",
-        "warning",
-        {"kl": 0.4 * 1.2 ** (T - N)},
-        {"kl": 0.09 * 1.3 ** (T - N)},
-    ),
     "hacking": (
         "hacking",
         "critical",
@@ -207,12 +183,6 @@ CASES = {
     "a gap that grows": ("sampling", "warning", gaps(line(0.025, 0.125)), gaps(line(0.025, 0.06))),
     "a gap that doubles": ("sampling", "warning", gaps(line(0.03, 0.09)), gaps(line(0.05, 0.09))),
     "a wide gap": ("sampling", "warning", gaps(np.full(N, 0.13)), gaps(np.full(N, 0.09))),
-    "tokens left out": (
-        "sampling",
-        "warning",
-        gaps(np.full(N, 0.03), kept=0.95),
-        gaps(np.full(N, 0.03), kept=0.99),
-    ),
     "gradient spikes": (
         "gradient",
         "warning",
@@ -256,9 +226,11 @@ def test_a_rule_names_what_it_is_for_and_not_what_nearly_is(rule, severity, show
     less = severe(history(**nearly)).get(rule, "info")
     assert SEVERITIES.index(less) > SEVERITIES.index(severity), str(found(history(**nearly), rule))
     first, last = finding.steps
-    assert 1 <= first <= last <= N and re.search(r"\bsteps? \d+", finding.evidence), (
-        finding.evidence
-    )
+    assert 1 <= first <= last <= N and re.search(r"\bsteps? \d+", finding.evidence)
+    line = str(finding)  # all of it
+    assert line.startswith(f"{severity} ({rule}): {finding.what[:-1]}: {finding.evidence}. ")
+    assert line.endswith(finding.advice) and "\n" not in line and "nan" not in line.lower()
+    assert finding.what.endswith(".") and not re.search(r"[\d:]", finding.what)
 
 
 def test_a_training_that_goes_well_gives_no_warning_at_any_of_its_steps():
@@ -313,13 +285,9 @@ def test_without_a_reward_that_judges_the_answer_a_risen_total_speaks_for_the_gr
 
 
 def test_spread_is_read_from_the_groups_and_never_from_the_batch():
-    assert severe(history(reward_std=1e-9, zero=0.0)) == {}, (
-        "one score a question, in every batch, is no collapse"
-    )
-    assert severe(history(reward_std=0.9, zero=0.95, right=line(0.1, 0.4))) == {
-        "zero_spread": "critical"
-    }
-    assert severe(history(reward_std=1e-9, zero=None)) == {}
+    assert severe(history(reward_std=1e-9, zero=0.0)) == {}, "one score a question is no collapse"
+    found_in = severe(history(reward_std=0.9, zero=0.95, right=line(0.1, 0.4)))
+    assert found_in == {"zero_spread": "critical"}
 
 
 def test_a_constant_reward_is_named_from_the_fifth_step_and_is_no_learning_later():
@@ -329,15 +297,19 @@ def test_a_constant_reward_is_named_from_the_fifth_step_and_is_no_learning_later
     assert severe(rows) == {"zero_spread": "critical", "no_learning": "warning"}
 
 
-def test_single_kl_spikes_are_explained_and_are_no_warning():
-    rows = history(kl=np.where(np.isin(T, [30, 50, 51, 52]), 7.8, history()["kl"]))
-    finding = found(rows, "kl")
-    assert finding.severity == "info" and finding.steps == (30, 52)
-    assert (
-        "7.8 at step 30" in finding.evidence
-        and "4 of 80 rows" in finding.evidence
-        and "heavy tail" in finding.advice
-    )
+@pytest.mark.parametrize(
+    ("rule", "columns", "what", "evidence"),
+    [
+        ("kl", {"kl": np.where(np.isin(T, [30, 52]), 7.8, 0.02)}, "no drift", "2 of 80 rows"),
+        ("loss", {"loss": shaken(line(0, 0.01), 1e-3)}, "healthy", "at steps 61 to 80"),
+        ("length", {"length": line(100, 300)}, "longer, and better", "276 at steps 61 to 80"),
+    ],
+)
+def test_what_looks_alarming_in_a_training_that_goes_well_is_explained(
+    rule, columns, what, evidence
+):
+    finding = found(history(**columns), rule)
+    assert finding.severity == "info" and what in finding.what and evidence in finding.evidence
 
 
 def test_a_kl_that_came_back_is_told_with_its_height_and_when_it_was():
@@ -348,16 +320,9 @@ def test_a_kl_that_came_back_is_told_with_its_height_and_when_it_was():
     assert found(history(kl=again), "kl").steps == (45, 80), "since the last time it rose"
 
 
-def test_a_loss_that_rises_from_zero_is_explained_as_healthy():
-    finding = found(history(loss=shaken(line(0, 0.01), 1e-3)), "loss")
-    assert finding.severity == "info" and "healthy" in finding.what and "beta" in finding.advice
+def test_a_loss_that_hardly_rises_or_that_a_kl_raises_is_not_called_healthy():
     assert found(history(loss=shaken(line(0, 0.0005), 1e-3)), "loss") is None
     assert found(history(loss=line(0, 0.2), kl=line(0, 10)), "loss") is None, "the KL ran away"
-
-
-def test_longer_and_better_is_no_warning():
-    finding = found(history(length=line(100, 300)), "length")
-    assert finding.severity == "info" and "longer, and better" in finding.what
 
 
 def test_a_total_that_falls_while_correctness_does_not_is_an_adaptive_weight():
@@ -369,6 +334,41 @@ def test_gradients_of_solved_steps_are_not_what_a_spike_is_measured_by():
     rows = history(right=np.full(N, 0.97), zero=until(20, 0.2, np.where(T % 5, 1.0, 0.5)))
     rows["grad_norm"] = np.where(rows[ZERO] < 1, 0.2, 1e-5)
     assert found(rows, "gradient") is None
+
+
+# --- The engine that samples ----------------------------------------------------------------------
+
+
+def sampled(rows: pd.DataFrame) -> str:
+    return str(found(rows, "sampling") or "")
+
+
+def test_rounding_and_a_single_wide_step_are_no_finding_however_many_steps():
+    for seed in range(3):
+        # around the standard deviation in huggingface/trl issue 6789
+        size = 0.05 * np.random.default_rng(seed).lognormal(0, 0.15, N)
+        rows = history(**gaps(size, seed=seed))
+        rows.loc[N - 2, GAP] = 2.0
+        assert {sampled(rows[:n]) for n in range(1, N + 1, 3)} == {""}
+
+
+def test_a_gap_that_grows_is_a_drift_with_its_numbers_once_there_are_rows_enough():
+    rows = history(**gaps(line(0.025, 0.125)))
+    finding = found(rows, "sampling")
+    assert "drift apart" in finding.what and finding.steps == (1, N)
+    before, after = rows[GAP][:5].mean(), rows[GAP][-20:].mean()
+    assert f"{before:.3g} at steps 1 to 5, {after:.3g} at steps 61 to 80" in finding.evidence
+    rows = history(**gaps(line(0.01, 0.5)))
+    assert sampled(rows[:12]) == "" and "drift apart" in sampled(rows[:24])
+
+
+def test_an_engine_with_old_weights_is_found():
+    """The gaps of huggingface/trl issue 5312, where a sleeping engine was not given the weights."""
+    rows = pd.DataFrame({"step": range(1, 21), "reward": 0.0, GAP: [0.0173] * 10 + [0.809] * 10})
+    assert sampled(rows[:10]) == "" and "drift apart" in sampled(rows)
+    wide = sampled(rows[10:])
+    assert "by more than rounding" in wide and "0.81 nats" in wide and "steps 16 to 20" in wide
+    assert sampled(rows[10:14]) == ""
 
 
 # --- What was not logged --------------------------------------------------------------------------
@@ -384,7 +384,7 @@ OPTIONAL = [
     LENGTH,
     CLIPPED,
     ZERO,
-    *gaps(np.full(N, 0.03)),
+    GAP,
 ]
 OPTIONAL += ["tools/call_frequency", "tools/failure_frequency", "rewards/finished/mean"]
 AGENTS = [
@@ -495,21 +495,6 @@ def test_findings_come_with_the_most_severe_first_and_one_a_rule(loss):
     assert (
         ranks == sorted(ranks) and len({finding.rule for finding in findings}) == len(findings) >= 6
     )
-
-
-def test_each_prints_as_one_line_that_holds_all_of_it():
-    for columns in (EVERYTHING_WRONG, FLAT, {}, *(case[2] for case in CASES.values())):
-        for finding in diagnose(history(**columns)):
-            line = str(finding)
-            assert "\n" not in line and line.startswith(f"{finding.severity} ({finding.rule}): ")
-            assert finding.evidence in line and finding.advice in line and finding.what[:-1] in line
-            assert (
-                finding.what.endswith(".")
-                and finding.advice[-1] in ".?"
-                and ":" not in finding.what
-            )
-            assert not re.search(r"\d", finding.what) and re.search(r"\d", finding.evidence)
-            assert not finding.evidence.endswith(".") and "nan" not in line.lower()
 
 
 def test_the_numbers_are_those_of_the_history():

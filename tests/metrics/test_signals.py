@@ -4,13 +4,10 @@ import numpy as np
 import pandas as pd
 import pytest
 from histories import (
-    CLIPPED,
     EVERYTHING_WRONG,
     FORM,
     HACKED,
-    LENGTH,
     RIGHT,
-    ZERO,
     N,
     found,
     history,
@@ -21,26 +18,6 @@ from histories import (
 from helpers.metrics.diagnosis import diagnose
 
 # --- What a history may lack ----------------------------------------------------------------------
-
-NEEDS = {
-    "kl": "kl",
-    "zero_spread": ZERO,
-    "clipped": CLIPPED,
-    "gradient": "grad_norm",
-    "length": LENGTH,
-    "entropy": "entropy",
-    "hacking": RIGHT,
-}
-
-
-@pytest.mark.parametrize(("rule", "column"), NEEDS.items())
-def test_a_rule_without_its_column_is_silent_and_the_others_speak(rule, column):
-    rows = history(**EVERYTHING_WRONG)
-    assert rule in severe(rows)
-    for less in (rows.drop(columns=column), rows.assign(**{column: np.nan})):
-        # where every norm is NaN, that is the finding
-        assert (rule in severe(less)) == (column == "grad_norm" and column in less)
-        assert len(severe(less)) >= 3
 
 
 def test_gaps_are_left_out():
@@ -55,20 +32,16 @@ def test_rows_of_an_evaluation_and_the_summary_are_no_steps():
     extra = pd.DataFrame(
         [{"step": 5, "eval_loss": 0.1}, {"step": 10, "train_runtime": 60.0, "train_loss": 0.1}]
     )
-    assert [str(finding) for finding in diagnose(pd.concat([rows, extra]))] == [
-        str(finding) for finding in diagnose(rows)
-    ]
-
-
-@pytest.mark.parametrize("columns", [[], ["step"], ["step", "reward"], ["reward"], ["kl"]])
-def test_any_columns_will_do(columns):
-    assert severe(history()[columns]) == {}
+    assert diagnose(pd.concat([rows, extra])) == diagnose(rows)
+    for few in ([], ["step"], ["step", "reward"], ["kl"]):
+        assert severe(history()[few]) == {}
 
 
 def test_the_order_of_rows_does_not_matter_and_the_history_is_not_changed():
     rows = history(**EVERYTHING_WRONG)
     before = rows.copy()
-    assert diagnose(rows.sample(frac=1, random_state=3)) == diagnose(rows)
+    staged = rows.sample(frac=1, random_state=3).assign(stage="one")
+    assert diagnose(staged) == diagnose(rows)
     pd.testing.assert_frame_equal(rows, before)
 
 
