@@ -11,7 +11,7 @@ import json
 import random
 from collections.abc import Callable
 
-from helpers.agents import Guessing
+from helpers.agents.guessing import Guessing
 from helpers.agents.protocol import schema_of
 from helpers.agents.tool_calls import misfit
 
