@@ -101,8 +101,7 @@ def problems() -> list[str]:
 def set_address(address: str) -> int:
     """Write an address into the constant and all copies; returns the number of files changed.
 
-    ValueError for another host, and for the name of another repository that is linked to: its links
-    would count as copies.
+    ValueError for another host.
     """
     match = _ADDRESS.fullmatch(address.removesuffix("/").removesuffix(".git"))
     if not match:
@@ -111,15 +110,6 @@ def set_address(address: str) -> int:
             "open no other."
         )
     pattern, changed = copies(constant()), 0
-    for path in tracked():
-        text = path.read_text(encoding="utf-8")
-        others = set(copies(match[1]).findall(text)) - set(pattern.findall(text))
-        if other := next((slug for _, slug in sorted(others) if slug != match[1]), None):
-            name = path.relative_to(PROJECT).as_posix()
-            raise ValueError(
-                f"--set {address}: {name} links to {other}, another repository of this name. Take "
-                "another name."
-            )
     for path in tracked():
         text = path.read_bytes().decode("utf-8")  # bytes, so that no line end changes
         if (new := pattern.sub(rf"\g<1>{match[1]}", text)) != text:
