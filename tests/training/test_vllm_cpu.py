@@ -318,14 +318,3 @@ def test_truncated_sampling_is_measured_and_warned_of(trained, tmp_path):
         assert said in warning
     half, _ = gap(trained, tmp_path, temperature=2.0, top_p=0.5)
     assert found.kept <= half.kept < 1
-
-
-def test_beside_a_gpu_no_second_engine_is_started_where_unsloth_started_none(model, monkeypatch):
-    """Unsloth falls back to its own sampling on some cards; an engine in 32 bits would take half
-    the card.
-    """
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    with pytest.raises(ValueError, match="Unsloth has started no vLLM engine"):
-        vllm_cpu.attach(model, with_overrides(PRESETS["pocket"], engine="vllm"))
-    vllm_cpu.attach(model, PRESETS["pocket"])
-    assert not hasattr(model, "vllm_engine")
