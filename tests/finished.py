@@ -132,9 +132,7 @@ def finished_run(**settings) -> Run:
     )
     lab.speed()
     write_json(run.path("reward_report.json"), lab.report())
-    run.record(
-        "rewards", data=about["fingerprint"], functions=REWARDS, weights=[1.0, 0.5], go=True
-    )
+    run.record("rewards", data=about["fingerprint"], functions=REWARDS, weights=[1.0, 0.5], go=True)
     history().to_csv(run.path("metrics.csv"), index=False)
     completions().to_parquet(run.path("completions.parquet"))
     run.record(

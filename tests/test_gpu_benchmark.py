@@ -80,7 +80,13 @@ def test_the_table_sets_each_case_beside_trl_and_the_estimate_beside_the_peak():
             "estimate": None,
         },
         {"case": "TRL", "seconds": 6.0, "tokens_per_second": 300.0, "peak": 20e9, "estimate": 18e9},
-        {"case": "small", "seconds": 6.0, "tokens_per_second": 300.0, "peak": None, "estimate": 18e6},
+        {
+            "case": "small",
+            "seconds": 6.0,
+            "tokens_per_second": 300.0,
+            "peak": None,
+            "estimate": 18e6,
+        },
     ]
     lines = gpu.table(rows)
     assert "| Unsloth + vLLM | 2.00 | 900 | 3.00 | 10.0 | 11.0 | 1.10 |" in lines
@@ -89,7 +95,10 @@ def test_the_table_sets_each_case_beside_trl_and_the_estimate_beside_the_peak():
     assert lines[-1] == "| small | 6.00 | 300 | 1.00 |  | 0.018 |  |", "not rounded to nothing"
 
 
-def test_an_estimate_out_of_tolerance_is_a_problem(tmp_path):
+def test_an_estimate_out_of_tolerance_is_a_problem_and_so_is_none(tmp_path):
+    nothing = gpu_parts.Check("estimates", tmp_path / "gpu.json", tmp_path, rehearse=False)
+    gpu_parts.estimates(nothing)
+    assert nothing.problems
     results = tmp_path / "gpu.json"
     (tmp_path / "logs").mkdir()
     rows = {
@@ -103,13 +112,6 @@ def test_an_estimate_out_of_tolerance_is_a_problem(tmp_path):
         "the estimate for Unsloth is 1.20 of what was measured, not within 15%."
     ]
     assert len(check.lines) == 2
-
-
-@pytest.mark.parametrize("rehearse", [True, False])
-def test_where_nothing_was_measured_no_estimate_passes(tmp_path, rehearse):
-    check = gpu_parts.Check("estimates", tmp_path / "gpu.json", tmp_path, rehearse)
-    gpu_parts.estimates(check)
-    assert bool(check.problems) == (not rehearse) and bool(check.needs_gpu) == rehearse
 
 
 @pytest.mark.parametrize(
@@ -289,14 +291,6 @@ def test_no_version_is_insisted_on_and_nothing_is_downloaded(work, monkeypatch):
     for name, value in gpu_check._environment(work, rehearse=False).items():
         monkeypatch.setenv(name, value)
     assert vllm_obstacle(card) is None and os.environ["HF_HUB_OFFLINE"] == "1"
-
-
-@pytest.mark.parametrize("minutes", ["nan", "15.9"])
-def test_a_call_too_short_for_any_part_is_refused(work, capsys, minutes):
-    with pytest.raises(SystemExit, match="2"):
-        gpu_check.main(["--rehearse", "--minutes", minutes])
-    assert "the shortest part may take 16 minutes; give at least as many" in capsys.readouterr().err
-    assert not (work / "gpu.md").exists()
 
 
 @pytest.mark.parametrize("content", ["{", '{"rest": 1}'])

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pandas as pd
 import papermill
 import pytest
-from finished import change, entry, finished_run
+from finished import change, finished_run
 from papermill.exceptions import PapermillExecutionError
 
 from helpers import PROJECT
@@ -182,9 +182,7 @@ def test_so_does_the_notebook_itself(run, tmp_path):
     (path,) = pipeline.NOTEBOOKS.glob("10_*.ipynb")
     copy, where = str(tmp_path / "copy.ipynb"), str(path.parent)
     with pytest.raises(PapermillExecutionError, match="that notebook 01 made"):
-        papermill.execute_notebook(
-            str(path), copy, {"run": "told"}, cwd=where, progress_bar=False
-        )
+        papermill.execute_notebook(str(path), copy, {"run": "told"}, cwd=where, progress_bar=False)
     assert contents(run) == before
 
 

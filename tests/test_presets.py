@@ -147,7 +147,9 @@ def test_where_vllm_cannot_serve_the_same_preset_samples_through_transformers_an
     found = check_machine(PRESETS["l4"], machine(24.2))  # vLLM is not installed here
     assert found == replace(PRESETS["l4"], engine="transformers")
     assert "vLLM is not installed: sampling goes through Transformers" in capsys.readouterr().out
-    with pytest.raises(ValueError, match=r"engine='vllm': vLLM is not .*helpers install --optional"):
+    with pytest.raises(
+        ValueError, match=r"engine='vllm': vLLM is not .*helpers install --optional"
+    ):
         check_machine(with_overrides(PRESETS["l4"], engine="vllm"), machine(24.2))
     auto = with_overrides(POCKET, engine="auto")
     assert check_machine(auto, machine()) == POCKET and not capsys.readouterr().out

@@ -10,12 +10,11 @@ import pandas as pd
 import pytest
 
 from benchmarks import published
-from helpers import PROJECT, presets
+from helpers import presets
 from helpers.commands import pipeline
 from helpers.data.tasks import load_task
 from helpers.runs import Run
 
-SHARED = PROJECT.parent / "shared" / "data" / "gsm8k"
 RECIPES = published.recipes()
 VERL = {name: one for name, one in RECIPES.items() if name.startswith("verl-gsm8k-")}
 ONE_AND_A_HALF = RECIPES["verl-gsm8k-1.5b"]
@@ -23,24 +22,19 @@ ONE_AND_A_HALF = RECIPES["verl-gsm8k-1.5b"]
 
 @pytest.fixture
 def gsm8k(tmp_path):
-    """A folder of GSM8K's form: its own files where they are beside this checkout, otherwise a few
-    rows made up.
-    """
-    if SHARED.is_dir():
-        return SHARED.resolve()
+    """A folder of GSM8K's form, with rows made up."""
     folder = tmp_path / "gsm8k"
     folder.mkdir()
-    for name, first, count in (("train", 100, 40), ("test", 200, 8)):
+    for name, numbers in (("train", range(100, 140)), ("test", range(200, 208))):
         rows = [
             {
                 "question": f"Ada has {n} pens and buys {n}. How many?",
                 "answer": f"She has <<{n}+{n}={2 * n}>>.\n#### {2 * n}",
             }
-            for n in range(first, first + count)
+            for n in numbers
         ]
-        (folder / f"{name}.jsonl").write_text(
-            "".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8"
-        )
+        text = "".join(json.dumps(row) + "\n" for row in rows)
+        (folder / f"{name}.jsonl").write_text(text, encoding="utf-8")
     return folder
 
 

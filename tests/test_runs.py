@@ -86,7 +86,9 @@ def test_the_runs_folder_is_made_absolute_where_the_process_starts(tmp_path, pyt
     here, home = tmp_path / "here", tmp_path / "home"
     here.mkdir()
     own = {"GRPO_RUNS_DIR": named, "HOME": str(home), "PYTHONPATH": str(PROJECT)}
-    done = subprocess.run([python, "-c", WHERE], cwd=here, env=os.environ | own, capture_output=True)
+    done = subprocess.run(
+        [python, "-c", WHERE], cwd=here, env=os.environ | own, capture_output=True
+    )
     folder = meant.format(home=home, above=tmp_path)
     assert done.stdout.decode().split() == [folder, f"{folder}/a"], "what it hands on and writes to"
 

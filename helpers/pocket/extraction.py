@@ -92,8 +92,8 @@ def order_message(record: dict, rng: random.Random, customer: str | None = None)
 def answer_in_shape(shape: str, record: dict) -> str:
     """One completion in one of the five shapes of `SHAPES`.
 
-    >>> answer_in_shape("asked_for", {"item": "sea salt", "quantity": 3, "city": "Oslo"})
-    '<think>3 x sea salt, Oslo</think><answer>{"item": "sea salt", "quantity": 3, "city": "Oslo"}</answer>'
+    >>> answer_in_shape("prose", {"item": "sea salt", "quantity": 3, "city": "Oslo"})
+    '3 x sea salt, Oslo'
     """
     opening, closing, answer_opening, answer_closing = THINK_ANSWER.tags
     note = f"{record['quantity']} x {record['item']}, {record['city']}"

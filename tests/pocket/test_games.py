@@ -72,23 +72,6 @@ def test_every_word_of_the_environment_is_its_own(drawn, tokenizer):
         )
 
 
-def test_a_player_that_keeps_track_writes_down_what_is_left_and_guesses_among_it(drawn):
-    keeping = [said for _, said in drawn if said[0].startswith("Between")]
-    for said in keeping:
-        low, high = 0, games.SPAN + 1
-        for words, reply in zip(said[::2], [*said[1::2], ""], strict=True):
-            if words in (games.FOUND, games.LOST):
-                continue
-            assert words.startswith(games.BETWEEN.format(low, high))
-            number = int(re.search(r"\d+", words.removeprefix(games.BETWEEN.format(low, high)))[0])
-            assert low < number < high
-            low, high = (
-                (number if "Higher" in reply else low),
-                (number if "Lower" in reply else high),
-            )
-    assert all("Between" not in words for _, said in drawn if said not in keeping for words in said)
-
-
 def test_the_games_are_those_that_the_model_was_built_from(drawn):
     """Players, places and slips in their shares, to the letter."""
     told = json.dumps(drawn).encode()
@@ -118,36 +101,14 @@ def test_a_batch_of_the_build_teaches_what_the_player_says_and_no_word_of_the_to
     batch = build.training_batch(tokenizer, random.Random(4), recipe)
     assert len(batch["input_ids"]) == recipe.batch_size
     for ids, labels in zip(batch["input_ids"].tolist(), batch["labels"].tolist(), strict=True):
-        question, said = games.training_episode(rng)
-        turns = [[]]
-        for token, label in zip(ids, labels, strict=True):
-            assert label in (token, build.IGNORED)
-            turns[-1].append(token) if label != build.IGNORED else turns.append([])
-        assert [tokenizer.decode(turn) for turn in turns if turn] == [
-            words + "<|im_end|>" for words in said[::2]
-        ]
         # Token for token what TRL trains on, and nothing that the mask leaves out.
-        one = replayed(tokenizer, question, said)
+        one = replayed(tokenizer, *games.training_episode(rng))
         whole = one.prompt_ids + one.ids
-        assert ids == whole + [tokenizer.pad_token_id] * (len(ids) - len(whole))
-        learnt = [0] * len(one.prompt_ids) + one.mask
-        assert [label != build.IGNORED for label in labels] == [bool(own) for own in learnt] + [
-            False
-        ] * (len(ids) - len(whole))
-
-
-def test_the_first_batches_are_games_without_a_slip_of_players_that_keep_track(tokenizer):
-    recipe, rng = replace(build.GAMES, steps_first=2), random.Random(7)
-    batches = build.training_batches(tokenizer, random.Random(7), recipe)
-    for draw in (games.good_episode, games.good_episode, games.training_episode):
-        for ids in next(batches)["input_ids"].tolist():
-            question, said = draw(rng)
-            assert tokenizer.decode(ids).count(said[0]) and question in tokenizer.decode(ids)
-            if draw is games.good_episode:
-                assert all(
-                    re.fullmatch(r"Between \d+ and \d+\. <tool_call>.*: \d+\}\}</tool_call>", one)
-                    for one in said[:-2:2]
-                )
+        padding = len(ids) - len(whole)
+        assert ids == whole + [tokenizer.pad_token_id] * padding
+        own = [0] * len(one.prompt_ids) + one.mask + [0] * padding
+        learnt = [token if mine else build.IGNORED for token, mine in zip(ids, own, strict=True)]
+        assert labels == learnt
 
 
 # --- Its tokenizer --------------------------------------------------------------------------------
