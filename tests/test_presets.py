@@ -41,7 +41,7 @@ def with_vllm(monkeypatch):
 # --- The presets ----------------------------------------------------------------------------------
 
 
-def test_the_presets_are_those_the_house_names_and_the_gpus_train_different_models_on_gsm8k():
+def test_the_presets_are_those_the_house_names():
     names = "pocket small t4 l4 a100 h100 h200 memory_optimized high_performance"
     assert list(PRESETS) == names.split() == [preset.name for preset in PRESETS.values()]
     gpu = [preset for preset in PRESETS.values() if preset.needs_gb]

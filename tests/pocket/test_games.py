@@ -114,26 +114,6 @@ def test_a_batch_of_the_build_teaches_what_the_player_says_and_no_word_of_the_to
 # --- Its tokenizer --------------------------------------------------------------------------------
 
 
-def test_a_number_is_one_token_and_the_same_one_wherever_it_stands(tokenizer):
-    seen = set()
-    for number in range(games.SPAN + 2):
-        (token,) = tokenizer(str(number))["input_ids"]
-        seen.add(token)
-        for text in (
-            games.call(number),
-            f"Higher than {number}.",
-            games.BETWEEN.format(number, 101),
-            games.call(number, "in words"),
-        ):
-            assert token in tokenizer(text)["input_ids"], text
-    assert len(seen) == games.SPAN + 2
-    assert (
-        tokenizer.decode(tokenizer("Ünïcode 你好 <b>x</b>\n\t7.5")["input_ids"])
-        == "Ünïcode 你好 <b>x</b>\n\t7.5"
-    )
-    assert len(tokenizer(games.call(50) + "<|im_end|>")["input_ids"]) == 4
-
-
 def test_its_template_shows_the_tool_and_renders_calls_and_only_appends(tokenizer):
     prepare_template(tokenizer)
     assert chat_template_utils.is_chat_template_prefix_preserving(tokenizer)
