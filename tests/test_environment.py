@@ -346,7 +346,7 @@ def test_a_torch_without_cuda_is_replaced_beside_a_gpu_and_where_all_is_well_not
 
 
 def test_a_failed_install_raises(versions, pip, monkeypatch):
-    versions(trl=None)
+    versions(**{"grpo-notebooks": None})
     monkeypatch.setattr(environment, "requirements", lambda machine: ["trackio==1"])
     with pytest.raises(ValueError, match="exit code 3"):
         install(CPU)

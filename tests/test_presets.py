@@ -255,7 +255,7 @@ REFUSED = [
             ("load_in_4bit", 1),
             ("model", ""),
             ("model", 3),
-            ("loss_type", []),
+            ("loss_type", 5),
         ]
     ),
     *(
