@@ -99,7 +99,7 @@ def test_a_few_steps_of_the_build_lower_the_loss(capsys):
 
 
 @pytest.mark.parametrize(("decoding", "temperature"), [("sampled", 1.0), ("greedy", 0.0)])
-def test_the_weights_reproduce_the_card(shipped, decoding, temperature):
+def test_the_weights_reproduce_the_card(shipped, one_thread, decoding, temperature):
     accuracy, low, high, *_ = carded("sums", "fp32", decoding)
     holdout = load_task("arithmetic/sums", train_size=1, holdout_size=512, seed=11).holdout
     texts = sample(
