@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import os
 import platform
 import sys
 
@@ -27,7 +26,6 @@ COMMANDS = {
     "teach": "make an edition of the notebooks for students, or to teach from",
     "slides": "the slides of a route of the teaching guide, as one file without a network",
 }
-_CLOSED_PIPE = 141  # as the shell counts a program that SIGPIPE ended
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -44,14 +42,8 @@ def main(arguments: list[str] | None = None) -> int:
         )
         return 2
     try:
-        try:
-            parsed = parse(sys.argv[1:] if arguments is None else arguments)
-            return parsed.command(parsed)
-        finally:
-            sys.stdout.flush()  # a closed pipe shows itself here, not while Python ends
-    except BrokenPipeError:  # `| head` has read enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return _CLOSED_PIPE
+        parsed = parse(sys.argv[1:] if arguments is None else arguments)
+        return parsed.command(parsed)
     except ModuleNotFoundError as error:
         print(
             f"error: {error.name} is not installed. Install the suite first: `python -m helpers "

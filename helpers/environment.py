@@ -111,12 +111,12 @@ def visible_gpus() -> list[tuple[str, float, float]]:
     """
     if not shutil.which("nvidia-smi"):
         return []
-    gpus = {}
     try:
         listed = subprocess.run(_SMI, capture_output=True, text=True, timeout=30, check=True).stdout
-        for line in listed.splitlines():
-            uuid, name, mib, capability = line.split(", ")
-            gpus[uuid] = (name, float(mib) * 2**20 / 1e9, float(capability))
+        gpus = {
+            uuid: (name, float(mib) * 2**20 / 1e9, float(capability))
+            for uuid, name, mib, capability in (line.split(", ") for line in listed.splitlines())
+        }
     except (OSError, subprocess.SubprocessError, ValueError) as error:
         print(
             f"nvidia-smi is there but could not be read ({error}); going on without a GPU.",
@@ -142,11 +142,6 @@ def visible_gpus() -> list[tuple[str, float, float]]:
 def in_colab() -> bool:
     """Whether this process runs in Google Colab, by the variable that its runtimes set."""
     return "COLAB_RELEASE_TAG" in os.environ
-
-
-def in_kaggle() -> bool:
-    """Whether this process runs in a Kaggle notebook, by the variable that its sessions set."""
-    return "KAGGLE_KERNEL_RUN_TYPE" in os.environ
 
 
 def interactive() -> bool:
@@ -207,10 +202,9 @@ def _cuda_companions() -> list[str]:
 
 
 def _memory_bytes() -> int:
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError, OSError):  # not on Windows
+    if not hasattr(os, "sysconf"):  # Windows
         return 0
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 @cache
@@ -262,10 +256,10 @@ def mismatches(machine: Machine) -> list[tuple[str, str, str | None]]:
     """(package, pinned, installed) for each package of the machine's list that is absent or of
     another version, and for a torch without CUDA beside a GPU.
     """
-    found = []
+    found, listed = [], _listed(machine)
     for name, pin in pins().items():
         have = installed_version(name)
-        if name not in _listed(machine):
+        if name not in listed:
             continue
         if have is None or have.split("+")[0] != pin:
             found.append((name, pin, have))
@@ -357,12 +351,10 @@ def set_up_hosted() -> None:
 
     What the runtime ships stays if it has the pinned version; a second call changes nothing.
     """
-    tokens = tokens_from_secrets()
-    if tokens:
+    if tokens := tokens_from_secrets():
         print(f"set from the secrets of this account: {', '.join(tokens)}")
     before = _loaded_versions()
     install()
-    importlib.invalidate_caches()
     replaced = sorted(
         name for name, version in _loaded_versions().items() if before.get(name, version) != version
     )
@@ -407,7 +399,7 @@ def _secret(name: str) -> str | None:
             from google.colab import userdata
 
             return userdata.get(name)
-        if in_kaggle():
+        if "KAGGLE_KERNEL_RUN_TYPE" in os.environ:
             from kaggle_secrets import UserSecretsClient
 
             return UserSecretsClient().get_secret(name)
@@ -450,8 +442,8 @@ def torch_cuda() -> str | None:
 def broken_imports(machine: Machine, seconds: float = 300) -> list[str]:
     """What is installed as pinned and cannot be imported all the same, one sentence each.
 
-    Each package is tried in a process of its own with a time limit, so that one that crashes or
-    hangs is reported like any other.
+    Each package is tried in a process of its own, so that one that crashes is reported like any
+    other. subprocess.TimeoutExpired if an import hangs.
     """
     names = (_listed(machine) & pins().keys()) - {name for name, *_ in mismatches(machine)}
     if machine.gpu is None and vllm_obstacle(machine) is None:
@@ -459,26 +451,15 @@ def broken_imports(machine: Machine, seconds: float = 300) -> list[str]:
     found = []
     for name in filter(names.__contains__, _TRIALS):
         command = [sys.executable, "-c", _TRIALS[name][machine.gpu is not None]]
-        try:
-            subprocess.run(
-                command,
-                capture_output=True,
-                text=True,
-                errors="replace",
-                timeout=seconds,
-                check=True,
-            )
-            continue
-        except subprocess.TimeoutExpired:
-            said = f"it takes more than {seconds:g} seconds"
-        except subprocess.CalledProcessError as error:
-            last = (error.stderr.strip().splitlines() or [f"exit code {error.returncode}"])[-1][
-                :300
-            ]
-            said = f"it crashes with signal {-error.returncode}" if error.returncode < 0 else last
-        found.append(f"{name} is installed as pinned and cannot be imported: {said}")
-        if name == "torch":
-            break  # what the others say would follow from it
+        tried = subprocess.run(
+            command, capture_output=True, text=True, errors="replace", timeout=seconds
+        )
+        if tried.returncode:
+            # a crash says nothing: -11 is a segmentation fault
+            said = tried.stderr.strip().splitlines() or [f"exit code {tried.returncode}"]
+            found.append(f"{name} is installed as pinned and cannot be imported: {said[-1][:300]}")
+            if name == "torch":
+                break  # what the others say would follow from it
     return found
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import base64
 import html
 import io
-import math
 import statistics
 
 import matplotlib.pyplot as plt
@@ -193,10 +192,6 @@ def advantages(rewards: list[float]) -> list[float]:
     >>> [round(value, 2) for value in advantages([1.0, 0.0, 0.0, 1.0])]
     [0.87, -0.87, -0.87, 0.87]
     """
-    if len(rewards) < 2 or not all(math.isfinite(reward) for reward in rewards):
-        raise ValueError(
-            f"rewards={list(rewards)!r}: a group has two or more rewards, each a finite number."
-        )
     mean, spread = statistics.fmean(rewards), statistics.stdev(rewards)
     return [(reward - mean) / (spread + 1e-4) for reward in rewards]
 
@@ -206,18 +201,10 @@ def group_advantages(rewards: list[float], labels: list[str] | None = None) -> F
     up or down.
 
     rewards: one a completion, weighted and summed. labels: what stands before each bar; the
-    completions' numbers without it. ValueError for fewer than two rewards, or another number of
-    labels.
+    completions' numbers without it.
     """
     values = advantages(rewards)
-    labels = (
-        [str(number) for number in range(1, len(rewards) + 1)] if labels is None else list(labels)
-    )
-    if len(labels) != len(rewards):
-        raise ValueError(
-            f"{len(labels)} labels for {len(rewards)} rewards: give one for each completion, or "
-            "none."
-        )
+    labels = labels or [str(number) for number in range(1, len(rewards) + 1)]
     figure, (left, right) = plt.subplots(
         1,
         2,

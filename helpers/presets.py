@@ -7,6 +7,7 @@ each one up there. Every field can be overridden by a notebook parameter of the 
 from __future__ import annotations
 
 import difflib
+import math
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, fields, replace
 
@@ -137,23 +138,23 @@ class Preset:
 
 _VLLM_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)  # vllm.config.lora.MaxLoRARanks, vLLM 0.31
 _LOSS_TYPES = ("grpo", "bnpo", "dr_grpo", "dapo", "cispo", "sapo", "luspo", "vespo")
-_AT_LEAST_1 = (
-    "train_size",
-    "holdout_size",
-    "max_prompt_length",
-    "max_completion_length",
-    "max_seq_length",
-    "lora_rank",
-    "lora_alpha",
-    "per_device_train_batch_size",
-    "gradient_accumulation_steps",
-    "steps_per_generation",
-    "num_iterations",
-    "max_steps",
-    "logging_steps",
-    "save_steps",
-)
+# The least and the greatest value.
 _RANGES = {
+    "train_size": (1, math.inf),
+    "holdout_size": (1, math.inf),
+    "max_prompt_length": (1, math.inf),
+    "max_completion_length": (1, math.inf),
+    "max_seq_length": (1, math.inf),
+    "lora_rank": (1, math.inf),
+    "lora_alpha": (1, math.inf),
+    "num_generations": (2, math.inf),  # a group of one has nothing to compare
+    "per_device_train_batch_size": (1, math.inf),
+    "gradient_accumulation_steps": (1, math.inf),
+    "steps_per_generation": (1, math.inf),
+    "num_iterations": (1, math.inf),
+    "max_steps": (1, math.inf),
+    "logging_steps": (1, math.inf),
+    "save_steps": (1, math.inf),
     "learning_rate": (1e-12, 1.0),
     "temperature": (1e-3, 10.0),
     "top_p": (1e-3, 1.0),
@@ -181,8 +182,8 @@ _CHOICES = {
 
 
 def _problems(preset: Preset) -> list[str]:
-    """What makes the settings impossible, one sentence each; types first, for the other rules
-    depend on them.
+    """What makes the settings impossible, one sentence each; types first, then each value, then
+    what does not go together, because each rule depends on those before it.
     """
     for field in fields(preset):
         value, declared = getattr(preset, field.name), field.type
@@ -196,24 +197,16 @@ def _problems(preset: Preset) -> list[str]:
         }[declared]
         if not fits:
             return [f"{field.name}={value!r} is not of type {declared}."]
-    found = [
-        f"{name}={value} must be at least 1."
-        for name in _AT_LEAST_1
-        if (value := getattr(preset, name)) is not None and value < 1
-    ]
-    if preset.num_generations < 2:
-        found.append(
-            f"num_generations={preset.num_generations}: a group of one has nothing to compare; "
-            "use 2 or more."
-        )
-    found = found or _misfits(preset)
+    found = []
     for name, (low, high) in _RANGES.items():
-        if not low <= getattr(preset, name) <= high:  # false for nan too
-            found.append(f"{name}={getattr(preset, name)} must be between {low:g} and {high:g}.")
+        value = getattr(preset, name)
+        if value is not None and not low <= value <= high:  # false for nan too
+            bounds = f"at least {low}" if high == math.inf else f"between {low:g} and {high:g}"
+            found.append(f"{name}={value} must be {bounds}.")
     for name, known in _CHOICES.items():
         if getattr(preset, name) not in known:
             found.append(f"{name}={getattr(preset, name)!r} is not one of: {', '.join(known)}.")
-    return found
+    return found or _misfits(preset)
 
 
 def _misfits(preset: Preset) -> list[str]:
@@ -507,12 +500,6 @@ def completed(settings: dict) -> dict:
 
 def from_manifest(settings: dict, **overrides) -> Preset:
     """The preset that a manifest recorded, with some fields overridden, checked as a whole."""
-    absent = [name for name in ("name", "needs_gb") if name not in settings]
-    if absent:
-        raise ValueError(
-            f"the settings recorded in the manifest have no {absent[0]}, so they are no preset's: "
-            "run 01 again."
-        )
     return Preset(**completed(settings) | _given(overrides))
 
 

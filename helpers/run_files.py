@@ -33,8 +33,6 @@ class Section(_Record):
     notebook: str = ""
     written: AwareDatetime = None
     versions: dict[str, str | None] = {}
-    switches: dict[str, str] = {}
-    git: dict = {}
 
 
 class Data(Section):
@@ -75,13 +73,6 @@ class Proportion(_Record):
     n: Annotated[int, Field(ge=1)]
 
 
-class Point(_Record):
-    """An estimate with its 95 % interval."""
-
-    value: float
-    ci95: Interval
-
-
 class Measured(Proportion):
     """What was measured of one model."""
 
@@ -91,7 +82,7 @@ class Measured(Proportion):
     by_difficulty: dict[str, Proportion] = {}
     samples: Annotated[int, Field(ge=1)] = 1
     pass_at_k_questions: Annotated[int, Field(ge=1)] = 1
-    pass_at_k: dict[str, Point] = {}
+    pass_at_k: dict[str, dict] = {}
     majority: Proportion = None
     other: Proportion = None
 
@@ -141,19 +132,12 @@ class Verdict(_Record):
     notes: list[str] = []
 
 
-class Attack(_Record):
-    """What one attack earned."""
-
-    total: float
-    wins: float
-
-
 class RewardReport(_Record):
     """reward_report.json."""
 
     rewards: dict[str, Reward]
     verdict: Verdict
-    attacks: dict[str, Attack] = {}
+    attacks: dict[str, dict] = {}
 
 
 MODELS: dict[str, type[BaseModel]] = {

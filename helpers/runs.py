@@ -61,7 +61,6 @@ FILES = {
 MADE_FROM = {
     "rewards": "data",
     "training": "data",
-    "curves": "training",
     "evaluation": "training",
     "merge": "training",
 }
@@ -69,8 +68,7 @@ MADE_FROM = {
 
 def runs_folder() -> Path:
     """The folder of all runs: `runs/` in the project, or the one that GRPO_RUNS_DIR names."""
-    named = os.environ.get("GRPO_RUNS_DIR")
-    return Path(os.path.expanduser(named)).resolve() if named else (PROJECT / "runs").resolve()
+    return Path(os.environ.get("GRPO_RUNS_DIR") or PROJECT / "runs").resolve()
 
 
 def show_in_runs(relative: str) -> str:
@@ -94,9 +92,8 @@ class Run:
 
     def __init__(self, name: str):
         if not isinstance(name, str) or not _RUN_NAME.fullmatch(name) or ".." in name:
-            shown = repr(name) if len(repr(name)) <= 100 else f"{repr(name)[:100]}…"
             raise ValueError(
-                f"run={shown} is not a run name. Use letters, digits, '.', '_' and '-', starting "
+                f"run={name!r} is not a run name. Use letters, digits, '.', '_' and '-', starting "
                 "with a letter or digit, at most 64 characters; no slash and no '..'."
             )
         if name.lower() == SWEEPS:
@@ -185,15 +182,10 @@ class Run:
         return table
 
     def _damaged(self, relative: str, why: str) -> str:
-        if relative == "manifest.json":
-            again = (
-                "Delete that file and run the notebooks again, or take another run name; the "
-                "adapter and the merged model do not depend on it"
-            )
+        if notebook := self.notebook_of(relative):
+            again = f"Run notebook {notebook} again: `{self._command(notebook)}`"
         else:
-            notebook = self.notebook_of(relative)
-            which = f"notebook {notebook}" if notebook else "the notebook that writes it"
-            again = f"Run {which} again: `{self._command(notebook)}`"
+            again = "Delete that file and run the notebooks again, or take another run name"
         return f"{self.show(relative)} is damaged ({why}). {again}."
 
     def notebook_of(self, relative: str) -> str | None:
@@ -222,32 +214,22 @@ class Run:
         """ValueError if this notebook would replace data and a training that another lesson
         made.
         """
-        if maker := self._other_maker(notebook):
+        if self.is_of_another_lesson(notebook):
+            maker = self.manifest.get("data", {}).get("notebook", "01")
             only = "01,03" if notebook == "03" else notebook
             raise ValueError(
-                f"{self.show()} holds data and a training that {maker} made, and notebook "
+                f"{self.show()} holds data and a training that notebook {maker} made, and notebook "
                 f"{notebook} would replace them. Take another run name, or set aside what is "
                 f"there: `python -m helpers run --run {self.name} --only {only} --fresh`."
             )
 
     def is_of_another_lesson(self, notebook: str) -> bool:
         """Whether this notebook would replace data and a training that another lesson made."""
-        return self._other_maker(notebook) is not None
-
-    def _other_maker(self, notebook: str) -> str | None:
-        """Who made what this notebook must not replace; None if it may write here."""
         manifest = self.manifest
         if notebook not in MAKERS or not {"data", "training"} & set(manifest):
-            return None
+            return False
         maker = manifest.get("data", {}).get("notebook")
-        may_write = maker == notebook if notebook in LESSONS else maker not in LESSONS
-        if may_write:
-            return None
-        return (
-            f"notebook {maker}"
-            if maker
-            else "an earlier version of these notebooks, which did not record which one,"
-        )
+        return maker != notebook if notebook in LESSONS else maker in LESSONS
 
     def check_not_trained(self, notebook: str) -> None:
         """ValueError if the notebook would replace data or a training of this run while another
@@ -262,23 +244,16 @@ class Run:
     def outdated(self, relative: str) -> str | None:
         """Why a file or folder is older than what it was made from, in a sentence; else None.
 
-        relative: a key of FILES. Its section of the manifest names what it was made from; in runs
-        of earlier versions, which name nothing, the times decide.
+        relative: a key of FILES. Its section of the manifest names what it was made from; where
+        it names nothing, as in runs of earlier versions, nothing is known.
         """
         number, section = FILES[relative]
-        manifest, path, source = self.manifest, self.folder / relative, MADE_FROM.get(section)
-        if source not in manifest or not path.exists():
+        manifest, source = self.manifest, MADE_FROM.get(section)
+        if source not in manifest or not (self.folder / relative).exists():
             return None
-        made, found = manifest.get(section, {}), manifest[source]
-        key = "fingerprint" if source == "data" else "written"
-        if source in made:
-            old = made[source] != found.get(key, made[source])
-        else:
-            changed = datetime.fromtimestamp(path.stat().st_mtime, UTC).isoformat(
-                timespec="seconds"
-            )
-            old = made.get("written", changed) < found.get("written", "")
-        if not old:
+        made = manifest.get(section, {}).get(source)
+        now = manifest[source].get("fingerprint" if source == "data" else "written")
+        if made is None or now is None or made == now:
             return None
         again = f"`python -m helpers run --run {self.name} --only {number}`"
         earlier = "earlier data" if source == "data" else "an earlier training"
@@ -355,8 +330,7 @@ class Run:
 
     def save_figure(self, figure, name: str) -> str:
         """Save a Matplotlib figure as figures/<name>.png; returns how to print its path."""
-        with atomic_write(self.path(f"figures/{name}.png")) as path:
-            figure.savefig(path, dpi=120, bbox_inches="tight", format="png")
+        figure.savefig(self.path(f"figures/{name}.png"), dpi=120, bbox_inches="tight")
         return self.show(f"figures/{name}.png")
 
 
@@ -493,21 +467,6 @@ def _put_back(path: Path) -> None:
     """Undo the first rename of an `atomic_folder` whose process was killed before the second."""
     if _old(path).exists() and not path.exists():
         os.replace(_old(path), path)
-
-
-def refuse_to_replace(path: Path, mark: str) -> None:
-    """ValueError if a file is there that does not carry the mark near its beginning: it is not
-    ours to replace.
-    """
-    if path.is_file():
-        with path.open("rb") as file:
-            begins = file.read(1000)
-    else:
-        begins = b"no plain file" if path.exists() else b""
-    if begins and mark.encode() not in begins:
-        raise ValueError(
-            f"{path} is there and has another content: name another file, or remove it first."
-        )
 
 
 def write_json(path: Path, value: object) -> None:

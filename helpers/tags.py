@@ -163,8 +163,6 @@ def completion_text(completion: object) -> str:
     """
     if isinstance(completion, str):
         return completion
-    if isinstance(completion, dict):
-        completion = [completion]
     if not isinstance(completion, (list, tuple)):
         return ""
     messages = [

@@ -132,7 +132,7 @@ def finished_run(**settings) -> Run:
     )
     lab.speed()
     write_json(run.path("reward_report.json"), lab.report())
-    run.record("rewards", functions=REWARDS, weights=[1.0, 0.5], go=True)
+    run.record("rewards", data=about["fingerprint"], functions=REWARDS, weights=[1.0, 0.5], go=True)
     history().to_csv(run.path("metrics.csv"), index=False)
     completions().to_parquet(run.path("completions.parquet"))
     run.record(
@@ -151,6 +151,7 @@ def finished_run(**settings) -> Run:
     proof = {"kept": 1.0, "unexplained": 1e-6, "logit_difference": 1.7e-5}
     run.record(
         "merge",
+        training=run.section("training")["written"],
         dtype="torch.float32",
         **proof,
         quantisation_gap={"original": 2.4, "dequantised": 0.9},

@@ -5,6 +5,7 @@ alt text of figures.
 import base64
 import html
 import io
+import itertools
 import re
 import statistics
 
@@ -32,12 +33,11 @@ each = pytest.mark.parametrize("figure", DRAWN.values(), ids=DRAWN)
 def texts(figure: Figure) -> list:
     """Everything written in a figure, with its box in pixels."""
     figure.draw_without_rendering()
-    found = [
-        text
+    return [
+        (text, text.get_window_extent())
         for text in figure.findobj(lambda artist: hasattr(artist, "get_fontsize"))
-        if text.get_text().strip()
+        if text.get_text().strip() and text.get_visible()
     ]
-    return [(text, text.get_window_extent()) for text in found if text.get_visible()]
 
 
 def said(figure: Figure) -> str:
@@ -56,16 +56,14 @@ def test_every_word_is_large_enough_and_in_the_picture(figure):
 
 @pytest.mark.parametrize("name", ["grpo_loop", "merge", "memory_parts"])
 def test_no_word_lies_over_another(name):
-    boxes = texts(DRAWN[name])
-    for i, (one, box) in enumerate(boxes):
-        for other, another in boxes[i + 1 :]:
-            assert not box.overlaps(another), f"{one.get_text()!r} and {other.get_text()!r}"
+    for (one, box), (other, another) in itertools.combinations(texts(DRAWN[name]), 2):
+        assert not box.overlaps(another), f"{one.get_text()!r} and {other.get_text()!r}"
 
 
 def test_the_loop_names_its_stations_and_its_order():
     words = said(DRAWN["grpo_loop"])
-    for station in ("Question", "Policy", "Group", "Rewards", "Advantages", "Update", "Reference"):
-        assert station in words
+    stations = "Question Policy Group Rewards Advantages Update Reference"
+    assert all(station in words for station in stations.split())
     assert re.findall(r"^\d", words, flags=re.M) == ["1", "2", "3", "4", "5"]
 
 
@@ -78,6 +76,8 @@ def test_advantages_are_those_of_trl():
 
 
 def test_a_group_shows_its_mean_and_an_arrow_for_each_completion():
+    _, agreed = figures.group_advantages([1.0] * 4).axes
+    assert [text.get_text() for text in agreed.texts] == ["0, nothing to learn"] * 4
     left, right = figures.group_advantages(REWARDS, [f"completion {n}" for n in range(8)]).axes
     assert [bar.get_width() for bar in left.patches] == REWARDS
     assert list(left.get_lines()[0].get_xdata()) == [statistics.fmean(REWARDS)] * 2
@@ -92,24 +92,6 @@ def test_a_group_shows_its_mean_and_an_arrow_for_each_completion():
             and text.get_text() == f"{'▲' if value > 0 else '▼'} {value:+.2f}"
         )
     assert len({to_hex(bar.get_facecolor()) for bar in right.patches}) == 2
-
-
-def test_a_group_that_agrees_teaches_nothing_and_says_so():
-    _, right = figures.group_advantages([1.0] * 4).axes
-    assert [text.get_text() for text in right.texts] == ["0, nothing to learn"] * 4
-
-
-@pytest.mark.parametrize(
-    ("rewards", "labels", "told"),
-    [
-        ([1.0], None, "two or more"),
-        ([1.0, float("nan")], None, "finite"),
-        ([1.0, 0.0], ["one"], "1 labels for 2 rewards"),
-    ],
-)
-def test_what_is_no_group_is_refused(rewards, labels, told):
-    with pytest.raises(ValueError, match=told):
-        figures.group_advantages(rewards, labels)
 
 
 def test_memory_shows_the_share_of_each_part_and_tells_parts_apart_without_colour():

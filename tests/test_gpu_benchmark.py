@@ -2,8 +2,8 @@
 rehearsed, resumed, failing, late.
 """
 
-import fcntl
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -63,12 +63,6 @@ def test_the_random_model_has_the_shape_and_some_of_its_completions_earn(folder)
     )
 
 
-def test_prompts_fill_the_room_that_the_settings_leave_them(tokenizer):
-    prompt = gpu._longest_prompt(tokenizer, 256)
-    ids = tokenizer.apply_chat_template(prompt, add_generation_prompt=True)["input_ids"]
-    assert 256 - 30 < len(ids) <= 256
-
-
 def test_the_table_sets_each_case_beside_trl_and_the_estimate_beside_the_peak():
     rows = [
         {
@@ -86,14 +80,25 @@ def test_the_table_sets_each_case_beside_trl_and_the_estimate_beside_the_peak():
             "estimate": None,
         },
         {"case": "TRL", "seconds": 6.0, "tokens_per_second": 300.0, "peak": 20e9, "estimate": 18e9},
+        {
+            "case": "small",
+            "seconds": 6.0,
+            "tokens_per_second": 300.0,
+            "peak": None,
+            "estimate": 18e6,
+        },
     ]
     lines = gpu.table(rows)
     assert "| Unsloth + vLLM | 2.00 | 900 | 3.00 | 10.0 | 11.0 | 1.10 |" in lines
     assert "| TRL + vLLM | 3.00 | 600 | 2.00 | 30.0 |  |  |" in lines
     assert "| TRL | 6.00 | 300 | 1.00 | 20.0 | 18.0 | 0.90 |" in lines
+    assert lines[-1] == "| small | 6.00 | 300 | 1.00 |  | 0.018 |  |", "not rounded to nothing"
 
 
-def test_an_estimate_out_of_tolerance_is_a_problem(tmp_path):
+def test_an_estimate_out_of_tolerance_is_a_problem_and_so_is_none(tmp_path):
+    nothing = gpu_parts.Check("estimates", tmp_path / "gpu.json", tmp_path, rehearse=False)
+    gpu_parts.estimates(nothing)
+    assert nothing.problems
     results = tmp_path / "gpu.json"
     (tmp_path / "logs").mkdir()
     rows = {
@@ -107,13 +112,6 @@ def test_an_estimate_out_of_tolerance_is_a_problem(tmp_path):
         "the estimate for Unsloth is 1.20 of what was measured, not within 15%."
     ]
     assert len(check.lines) == 2
-
-
-@pytest.mark.parametrize("rehearse", [True, False])
-def test_where_nothing_was_measured_no_estimate_passes(tmp_path, rehearse):
-    check = gpu_parts.Check("estimates", tmp_path / "gpu.json", tmp_path, rehearse)
-    gpu_parts.estimates(check)
-    assert bool(check.problems) == (not rehearse) and bool(check.needs_gpu) == rehearse
 
 
 @pytest.mark.parametrize(
@@ -133,44 +131,6 @@ def test_a_pocket_model_that_did_not_learn_is_a_problem(
     check = gpu_parts.Check(gpu_parts.POCKET, tmp_path / "gpu.json", tmp_path, rehearse=False)
     gpu_parts.notebooks_on_the_pocket_model(check)
     assert bool(check.problems) != learned
-
-
-@pytest.mark.parametrize(
-    ("proven", "asked"),
-    [
-        ("original", ["dequantised"]),
-        ("dequantised", ["original"]),
-        (None, ["original", "dequantised"]),
-    ],
-)
-def test_a_merge_into_either_base_is_asked_for_unless_it_was_proven(
-    tmp_path, monkeypatch, proven, asked
-):
-    monkeypatch.setenv("GRPO_RUNS_DIR", str(tmp_path))
-    (tmp_path / "logs").mkdir()
-    called = []
-    for name, does in {"_prepare": None, "_execute": True}.items():
-        monkeypatch.setattr(gpu_parts, name, lambda *asked, does=does: does)
-    monkeypatch.setattr(gpu_parts, "_helpers", lambda *words: called.append(words) or 0)
-    write_json(
-        tmp_path / "gpu.json",
-        {gpu_parts.REAL: {"data": {"merge": {"into": proven}}}} if proven else {},
-    )
-    gpu_parts.merge(gpu_parts.Check("merge", tmp_path / "gpu.json", tmp_path, rehearse=False))
-    assert [word for words in called for word in words if word.startswith("merge=")] == [
-        f"merge={base}" for base in asked
-    ]
-
-
-def test_small_numbers_are_not_rounded_to_nothing():
-    row = {
-        "case": "TRL",
-        "seconds": 6.0,
-        "tokens_per_second": 300.0,
-        "peak": None,
-        "estimate": 18e6,
-    }
-    assert gpu.table([row])[-1] == "| TRL | 6.00 | 300 | 1.00 |  | 0.018 |  |"
 
 
 # --- The objective --------------------------------------------------------------------------------
@@ -210,12 +170,13 @@ def test_a_setting_that_the_live_trainer_has_otherwise_is_named(compared):
         "epsilon_high": 0.28,
         "loss_type": "dapo",
         "sync_ref_model": False,
+        "delta": 4.0,
     }
     trainer = {"beta": 0.02, "epsilon": 0.2, "loss_type": "grpo", "sync_ref_model": False}
     rows = compared(
         args,
         trainer,
-        {"sync_ref_model": False},
+        {"sync_ref_model": False, "delta": None},
         beta=0.01,
         epsilon=0.2,
         epsilon_high=0.2,
@@ -225,15 +186,8 @@ def test_a_setting_that_the_live_trainer_has_otherwise_is_named(compared):
         "beta: the manifest records 0.01, and the live arguments have 0.02.",
         "epsilon_high: the manifest records 0.2, and the live arguments have 0.28.",
         "loss_type: the manifest records 'dapo', and the live trainer has 'grpo'.",
+        "delta: nothing is recorded, and TRL's default is None, and the live arguments have 4.0.",
     ]
-
-
-def test_a_setting_that_is_not_recorded_has_to_have_trls_default(compared):
-    (row,) = compared({"delta": 4.0}, defaults={"delta": None})
-    assert (
-        row.problem
-        == "delta: nothing is recorded, and TRL's default is None, and the live arguments have 4.0."
-    )
 
 
 @pytest.mark.parametrize(
@@ -270,10 +224,7 @@ def test_what_follows_from_the_recorded_settings_is_compared(compared):
         "router_aux_loss_coef": 0.01,
     }
     assert all(row.problem for row in compared(other, gpu="a card", **sizes))
-    assert compared({"use_vllm": True}, **sizes)[0].problem, (
-        "without a card vLLM is started beside the trainer"
-    )
-    assert args.keys() <= set(gpu_objective.OBJECTIVE), "all of them are asked of the trainer"
+    assert compared({"use_vllm": True}, **sizes)[0].problem, "without a card it is beside it"
 
 
 # --- The command ----------------------------------------------------------------------------------
@@ -330,74 +281,26 @@ def test_without_a_gpu_the_check_says_what_to_do(work, capsys):
     )
 
 
-def test_no_version_is_insisted_on(work, monkeypatch):
+def test_no_version_is_insisted_on_and_nothing_is_downloaded(work, monkeypatch):
     card = replace(
         gpu_check.this_machine(), gpu="a card", gpu_memory_gb=80.0, compute_capability=9.0
     )
     monkeypatch.setattr(environment, "installed_version", {"vllm": "0.25.1"}.get)
     assert "the suite is pinned to" in vllm_obstacle(card)
-    for name, value in gpu_check._environment(work, rehearse=True).items():
-        monkeypatch.setenv(name, value)
-    assert vllm_obstacle(card) is None
-
-
-def test_nothing_is_downloaded(work, monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "0")
-    assert gpu_check._environment(work, rehearse=False)["HF_HUB_OFFLINE"] == "1"
+    for name, value in gpu_check._environment(work, rehearse=False).items():
+        monkeypatch.setenv(name, value)
+    assert vllm_obstacle(card) is None and os.environ["HF_HUB_OFFLINE"] == "1"
 
 
-@pytest.mark.parametrize(
-    ("given", "minutes"), [([], 25), (["--minutes", "9"], 9), (["--rehearse"], 100)]
-)
-def test_a_call_takes_25_minutes_unless_told_otherwise(work, tmp_path, monkeypatch, given, minutes):
-    card = replace(gpu_check.this_machine(), gpu="a card", gpu_memory_gb=80.0)
-    if "--rehearse" not in given:
-        monkeypatch.setattr(gpu_check, "this_machine", lambda: card)
-    called = []
-    monkeypatch.setattr(gpu_check, "check", lambda *how: called.append(how) or {})
-    gpu_check.main([*given, "--output", str(tmp_path / "gpu.md")])
-    assert called[0][3] == minutes
-
-
-@pytest.mark.parametrize("minutes", ["0", "-5", "nan", "15.9"])
-def test_a_call_too_short_for_any_part_is_refused(work, capsys, minutes):
-    with pytest.raises(SystemExit, match="2"):
-        gpu_check.main(["--rehearse", "--minutes", minutes])
-    assert "the shortest part may take 16 minutes; give at least as many" in capsys.readouterr().err
-    assert not (work / "gpu.md").exists()
-
-
-def test_a_second_check_beside_a_running_one_is_refused_in_a_sentence(work, capsys):
-    work.mkdir(parents=True)
-    with (work / ".lock").open("w") as file:
-        print("process 7 on here since noon", file=file, flush=True)
-        fcntl.flock(file, fcntl.LOCK_EX)
-        with pytest.raises(SystemExit, match="2"):
-            gpu_check.main(["--rehearse"])
-    assert (
-        capsys.readouterr().err
-        == "error: the check is being executed by process 7 on here since noon. Wait for its end.\n"
-    )
-
-
-@pytest.mark.parametrize("content", ["{", "[]", '{"rest": {}}', '{"rest": 1}'])
-def test_a_damaged_file_is_named_and_all_can_be_done_again(work, capsys, monkeypatch, content):
+@pytest.mark.parametrize("content", ["{", '{"rest": 1}'])
+def test_a_damaged_file_is_named(work, capsys, content):
     work.mkdir(parents=True)
     (work / "gpu.json").write_text(content)
     with pytest.raises(SystemExit, match="2"):
         gpu_check.main(["--rehearse"])
-    said = (
-        f"error: {work / 'gpu.json'} is damaged: delete it, or call with --fresh, and all "
-        "parts are done again.\n"
-    )
-    assert capsys.readouterr().err == said
-    monkeypatch.setattr(gpu_check, "PARTS", (part("only", "pass"),))
-    monkeypatch.setattr(
-        gpu_check, "_command", lambda part, *where: [sys.executable, "-c", part.does]
-    )
-    assert gpu_check.main(["--rehearse", "--fresh"]) == 0 and list(
-        gpu_check.read(work / "gpu.json")
-    ) == ["only"]
+    said = f"error: {work / 'gpu.json'} is damaged: delete it, or call with --fresh"
+    assert capsys.readouterr().err.startswith(said)
 
 
 @pytest.mark.parametrize(
@@ -589,11 +492,3 @@ def test_a_part_ends_with_a_check_that_is_killed(tmp_path):
 )
 def test_a_log_is_put_in_a_sentence(log, sentence):
     assert gpu_check.why(log, 9) == sentence
-
-
-def test_a_part_can_be_done_again(work):
-    state = work / "gpu.json"
-    (work / "objective").mkdir(parents=True)
-    write_json(state, {"objective": written("failed"), "rest": written("passed")})
-    gpu_check.forget(["objective"], work / "gpu.md", work)
-    assert list(gpu_check.read(state)) == ["rest"] and not (work / "objective").exists()

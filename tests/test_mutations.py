@@ -60,13 +60,11 @@ def test_the_command_line_s_declarations_stay():
 
 
 @pytest.mark.parametrize(
-    "source", ["return", "return None", "return False", "return 'a' + b", "x += f'{a}'"]
+    ("source", "before"),
+    [("return", []), ("return None", []), ("return 'a' + b", ["'a' + b"]), ("x += f'{a}'", [])],
 )
-def test_no_change_where_it_would_always_raise_or_hardly_ever_matter(source):
-    found = sites(f"def f(a, b, x):\n    {source}\n")
-    assert [site.before for site in found if site.before != "False"] == ["'a' + b"] * (
-        "'a'" in source
-    )
+def test_no_change_where_it_would_always_raise_or_hardly_ever_matter(source, before):
+    assert [site.before for site in sites(f"def f(a, b, x):\n    {source}\n")] == before
 
 
 def test_a_change_alters_its_bytes_alone_and_leaves_python():
@@ -77,14 +75,6 @@ def test_a_change_alters_its_bytes_alone_and_leaves_python():
         assert text == source[: site.start] + after + source[site.end :] != source
         assert source[site.start : site.end].decode() == site.before
         assert ast.dump(ast.parse(text)) != ast.dump(ast.parse(source))
-
-
-def test_every_place_of_the_project_can_be_changed():
-    files = [*(mutations.PROJECT / "helpers" / "metrics").glob("*.py")]
-    for path in files:
-        for site in mutations.drawn(mutations.sites(path.name, path.read_bytes()), 1, 5):
-            mutations.changed(path.read_bytes(), site)
-    assert files
 
 
 def test_the_draw_is_its_seed_s_and_a_larger_one_goes_on():

@@ -10,12 +10,11 @@ import pandas as pd
 import pytest
 
 from benchmarks import published
-from helpers import PROJECT, presets
+from helpers import presets
 from helpers.commands import pipeline
 from helpers.data.tasks import load_task
 from helpers.runs import Run
 
-SHARED = PROJECT.parent / "shared" / "data" / "gsm8k"
 RECIPES = published.recipes()
 VERL = {name: one for name, one in RECIPES.items() if name.startswith("verl-gsm8k-")}
 ONE_AND_A_HALF = RECIPES["verl-gsm8k-1.5b"]
@@ -23,24 +22,19 @@ ONE_AND_A_HALF = RECIPES["verl-gsm8k-1.5b"]
 
 @pytest.fixture
 def gsm8k(tmp_path):
-    """A folder of GSM8K's form: its own files where they are beside this checkout, otherwise a few
-    rows made up.
-    """
-    if SHARED.is_dir():
-        return SHARED.resolve()
+    """A folder of GSM8K's form, with rows made up."""
     folder = tmp_path / "gsm8k"
     folder.mkdir()
-    for name, first, count in (("train", 100, 40), ("test", 200, 8)):
+    for name, numbers in (("train", range(100, 140)), ("test", range(200, 208))):
         rows = [
             {
                 "question": f"Ada has {n} pens and buys {n}. How many?",
                 "answer": f"She has <<{n}+{n}={2 * n}>>.\n#### {2 * n}",
             }
-            for n in range(first, first + count)
+            for n in numbers
         ]
-        (folder / f"{name}.jsonl").write_text(
-            "".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8"
-        )
+        text = "".join(json.dumps(row) + "\n" for row in rows)
+        (folder / f"{name}.jsonl").write_text(text, encoding="utf-8")
     return folder
 
 
@@ -73,23 +67,17 @@ def test_what_cannot_be_set_is_a_setting_of_trl():
     from trl import GRPOConfig
 
     names = {name for one in RECIPES.values() for name in one.cannot_be_set}
-    assert names <= {field.name for field in fields(GRPOConfig)}, (
-        "anything else is a slip of the pen"
-    )
+    known = {field.name for field in fields(GRPOConfig)}
+    assert names <= known, "anything else is a slip of the pen"
 
 
-def test_a_setting_that_no_notebook_takes_is_named_and_not_given():
-    one = replace(ONE_AND_A_HALF, stated=ONE_AND_A_HALF.stated | {"clip_ratio": 0.2})
+def test_what_no_notebook_takes_is_named_and_what_is_left_out_is_told_to_be_the_presets():
+    stated = ONE_AND_A_HALF.stated | {"clip_ratio": 0.2}
+    stated.pop("weight_decay")
+    one = replace(ONE_AND_A_HALF, stated=stated)
     lines = published.plan(one)
     assert "clip_ratio" not in one.parameters
     assert "  clip_ratio: 0.2" in lines[lines.index("stated, and cannot be set here") :]
-
-
-def test_a_setting_that_is_left_out_is_told_to_be_the_presets():
-    stated = {
-        name: value for name, value in ONE_AND_A_HALF.stated.items() if name != "weight_decay"
-    }
-    lines = published.plan(replace(ONE_AND_A_HALF, stated=stated))
     assert "  weight_decay: 0.1" in lines[lines.index("left to the preset h100") :]
 
 
@@ -165,15 +153,11 @@ def test_a_recipes_data_path_trains_the_pocket_model_for_two_steps(gsm8k, tmp_pa
         "engine": "transformers",
         "max_steps": 2,
         "max_completion_length": 24,
-    }
-    small |= {
         "per_device_train_batch_size": 10,
         "gradient_accumulation_steps": 1,
         "steps_per_generation": 1,
-    }
-    # Its small vocabulary makes more tokens of a question than Qwen's does: 512 would drop four of
-    # the test questions.
-    small |= {
+        # Its small vocabulary makes more tokens of a question than Qwen's does: 512 would drop four
+        # of the test questions.
         "max_prompt_length": 1000,
         "max_seq_length": None,
         "train_size": None,
@@ -183,32 +167,19 @@ def test_a_recipes_data_path_trains_the_pocket_model_for_two_steps(gsm8k, tmp_pa
     assert pipeline.execute("recipe", ["01", "03"], given) == 0
     run = Run("recipe")
     read = run.read_object("data_report.json")
-    assert (read["source"], read["rows_train"], read["rows_holdout"]) == (
-        str(gsm8k),
-        sizes["train"],
-        sizes["test"],
-    )
+    assert (read["rows_train"], read["rows_holdout"]) == (sizes["train"], sizes["test"])
     settings = run.section("training")["settings"]
-    assert {
-        name: settings[name]
-        for name in ("learning_rate", "loss_type", "beta", "num_generations", "lora_rank")
-    } == {
-        name: ONE_AND_A_HALF.stated[name]
-        for name in ("learning_rate", "loss_type", "beta", "num_generations", "lora_rank")
+    kept = ("learning_rate", "loss_type", "beta", "num_generations", "lora_rank")
+    assert {name: settings[name] for name in kept} == {
+        name: ONE_AND_A_HALF.stated[name] for name in kept
     }
     assert list(pd.read_csv(run.path("metrics.csv"))["step"]) == [1, 2]
-
-
-def test_data_that_is_no_folder_is_refused(tmp_path):
-    with pytest.raises(ValueError, match="is no folder: give one with a train and a test file"):
-        ONE_AND_A_HALF.with_data(str(tmp_path / "gone"))
 
 
 @pytest.mark.parametrize(
     ("files", "said"),
     [
         ({"train": "question"}, "lacks a train or a test file"),
-        ({"test": "question"}, "lacks a train or a test file"),
         ({"train": "problem", "test": "problem"}, "no column 'question'"),
         ({}, "could not be fetched"),
     ],
@@ -223,23 +194,7 @@ def test_a_dry_run_refuses_data_that_the_recipe_cannot_take(tmp_path, files, sai
     assert said in str(ended.value)
 
 
-def test_data_that_is_named_is_ours_and_not_the_sources(gsm8k):
-    lines = published.plan(ONE_AND_A_HALF.with_data(str(gsm8k)))
-    ours = lines.index("settings that it leaves to us")
-    assert f"  source: {gsm8k}" in lines[ours:] and not any(
-        "source: " in line for line in lines[1:ours]
-    )
-
-
 # --- The table ------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("theirs", "lies"),
-    [(0.70, "below"), (0.75, "within"), (0.779, "within"), (0.80, "within"), (0.81, "above")],
-)
-def test_the_verdict_says_where_theirs_lies(theirs, lies):
-    assert published.verdict(theirs, 0.75, 0.80) == lies
 
 
 def evaluation(right: int, n: int) -> dict:
@@ -271,12 +226,6 @@ def test_an_evaluation_of_other_questions_is_no_row():
         published.row(ONE_AND_A_HALF, evaluation(200, 256), "a GPU")
 
 
-def test_a_finished_run_gives_a_row(executed):
-    found = published.row(replace(ONE_AND_A_HALF, questions=128), executed.evaluation, "a CPU")
-    entry = executed.evaluation["trained"]["greedy"]
-    assert found["ours, %"] == f"{100 * entry['accuracy']:.1f}"
-
-
 def test_the_page_counts_as_reproduced_only_what_is():
     nothing = published.page({})
     assert "No row has been reproduced, because none has been run yet." in nothing
@@ -302,15 +251,6 @@ def test_the_page_in_the_repository_is_up_to_date():
 # --- The command ----------------------------------------------------------------------------------
 
 
-def test_a_dry_run_prints_the_plan(capsys):
-    published.main(["--recipe", "verl-gsm8k-1.5b", "--dry-run"])
-    out = capsys.readouterr().out
-    assert (
-        "  model: Qwen/Qwen2.5-1.5B-Instruct" in out
-        and "flight check on one NVIDIA H100 80GB" in out
-    )
-
-
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
@@ -328,16 +268,14 @@ def test_what_cannot_be_run_is_said_in_a_sentence(asked, said):
     ("change", "said"),
     [
         (("stated:", "said:"), "new.yaml: 'stated' is missing"),
-        (("shape:", "form:"), "new.yaml: 'shape' is missing"),
-        (("preset: h100\n", ""), "new.yaml is no family of recipes (.*'preset'"),
-        (("points:", "points: ["), "new.yaml is no family of recipes (while parsing"),
+        (("points:", "points: ["), r"new.yaml is no family of recipes \(while parsing"),
     ],
 )
 def test_a_file_that_holds_no_recipes_is_named(tmp_path, monkeypatch, change, said):
     text = (published.FOLDER / "verl-gsm8k.yaml").read_text(encoding="utf-8")
     (tmp_path / "new.yaml").write_text(text.replace(*change), encoding="utf-8")
     monkeypatch.setattr(published, "FOLDER", tmp_path)
-    with pytest.raises(SystemExit, match=said.replace("(", r"\(", 1)):
+    with pytest.raises(SystemExit, match=said):
         published.main(["--recipe", "verl-gsm8k-1.5b", "--dry-run"])
 
 

@@ -72,7 +72,6 @@ def test_every_reader_says_what_is_damaged(run, name):
 
 
 NESTED = {  # a file, what takes its place, and the field that is named
-    "an evaluation that is a text": ("evaluation.json", '{"trained": "x"}', "trained:"),
     "an accuracy that is a text": (
         "evaluation.json",
         '{"trained": {"accuracy": "x", "ci95": [0, 1], "n": 3}}',
@@ -88,8 +87,6 @@ NESTED = {  # a file, what takes its place, and the field that is named
         '{"trained": {"accuracy": 1, "ci95": [0, 1], "n": 0}}',
         "trained.n:",
     ),
-    "no accuracy": ("evaluation.json", '{"trained": {}}', "trained.accuracy: Field required"),
-    "a section": ("manifest.json", '{"training": 3}', "training:"),
     "a section of another notebook": ("manifest.json", '{"curves": 3}', "curves:"),
     "a moment": ("manifest.json", '{"training": {"written": "x"}}', "training.written:"),
     "nothing for a moment": ("manifest.json", '{"data": {"written": null}}', "data.written:"),
@@ -99,14 +96,8 @@ NESTED = {  # a file, what takes its place, and the field that is named
         "training.settings.name: Field required",
     ),
     "weights": ("manifest.json", '{"training": {"weights": ["x"]}}', "training.weights.0:"),
-    "versions": ("manifest.json", '{"data": {"versions": {"torch": 2}}}', "data.versions.torch:"),
     "counts": ("data_report.json", '{"source": "x"}', "system_prompt: Field required"),
     "a verdict": ("reward_report.json", '{"rewards": {}, "verdict": true}', "verdict:"),
-    "stops": (
-        "reward_report.json",
-        '{"rewards": {}, "verdict": {"go": true, "stops": "x"}}',
-        "verdict.stops:",
-    ),
     "a weight": (
         "reward_report.json",
         '{"rewards": {"a": {}}, "verdict": {"go": true, "stops": []}}',

@@ -53,18 +53,13 @@ def test_the_page_names_the_pinned_versions():
 
 def test_switches_that_are_set_are_found_and_nothing_beside_them(monkeypatch):
     before = unsloth_switches()
-    for name, value in {
+    ours = {
         "UNSLOTH_GRPO_LOSS_AGGREGATION": "prompt",
         "UNSLOTH_FUSED_LINEAR": "0",
-        "UNSLOTH_COMPILE_LOCATION": "/home/somebody",
-        "VLLM_API_KEY": "secret",
+        "UNSLOTH_FORCE_FLOAT32": "1",
         "UNSLOTH_VLLM_API_KEY": "secret",
-        "UNSLOTH_FORCE_FLOAT32": "1",
-    }.items():
-        monkeypatch.setenv(name, value)
-    found = {
-        "UNSLOTH_GRPO_LOSS_AGGREGATION": "prompt",
-        "UNSLOTH_FUSED_LINEAR": "0",
-        "UNSLOTH_FORCE_FLOAT32": "1",
     }
-    assert unsloth_switches() == before | found | {"UNSLOTH_VLLM_API_KEY": "***"}
+    others = {"UNSLOTH_COMPILE_LOCATION": "/home/somebody", "VLLM_API_KEY": "secret"}
+    for name, value in (ours | others).items():
+        monkeypatch.setenv(name, value)
+    assert unsloth_switches() == before | ours | {"UNSLOTH_VLLM_API_KEY": "***"}

@@ -12,12 +12,6 @@ FORMATS = [TagFormat(), TagFormat("reasoning", "answer"), TagFormat("Gedanken-1"
 each_format = pytest.mark.parametrize("tags", FORMATS, ids=lambda tags: tags.spec)
 
 
-def test_the_default_is_think_and_answer():
-    assert TagFormat() == THINK_ANSWER
-    assert THINK_ANSWER.tags == ("<think>", "</think>", "<answer>", "</answer>")
-    assert THINK_ANSWER.spec == "think/answer"
-
-
 BAD_NAMES = [
     "",
     " think",
@@ -32,36 +26,29 @@ BAD_NAMES = [
     "é",
     "a\n",
     "a" * 33,
+    3,
 ]
 
 
 @pytest.mark.parametrize("name", BAD_NAMES)
 def test_a_bad_tag_name_is_named_in_the_error(name):
-    with pytest.raises(ValueError, match="is not a tag name") as error:
-        TagFormat(name, "answer")
-    assert repr(name) in str(error.value)
-    with pytest.raises(ValueError, match="is not a tag name"):
-        TagFormat("think", name)
+    for names in ((name, "answer"), ("think", name)):
+        with pytest.raises(ValueError, match="is not a tag name") as error:
+            TagFormat(*names)
+        assert repr(name) in str(error.value)
 
 
-@pytest.mark.parametrize("name", [None, 3, b"think", ["think"]])
-def test_a_tag_name_that_is_no_string_is_refused(name):
-    with pytest.raises(ValueError, match="is not a tag name"):
-        TagFormat(reasoning=name)
-
-
-def test_the_longest_tag_name_is_32_characters():
+def test_a_name_has_at_most_32_characters_and_both_are_different():
     assert TagFormat("a" * 32).tags[0] == f"<{'a' * 32}>"
-
-
-def test_both_tags_cannot_have_one_name():
     with pytest.raises(ValueError, match="both 'answer'"):
         TagFormat("answer", "answer")
 
 
 @each_format
-def test_the_short_spelling_reads_back(tags):
+def test_the_short_spelling_reads_back_and_the_prompt_names_all_tags_in_order(tags):
     assert TagFormat.parse(tags.spec) == tags
+    places = [tags.system_prompt.index(tag) for tag in tags.tags]
+    assert places == sorted(places)
 
 
 @pytest.mark.parametrize(
@@ -73,27 +60,12 @@ def test_a_bad_short_spelling_is_refused(spec):
 
 
 @each_format
-def test_the_system_prompt_names_all_four_tags_in_order(tags):
-    places = [tags.system_prompt.index(tag) for tag in tags.tags]
-    assert places == sorted(places)
-
-
-@each_format
-@pytest.mark.parametrize(
-    "reasoning", ["", "2 + 2", "a < b > c", "line\nline\n", "a </ b", "\ud800"]
-)
-@pytest.mark.parametrize("answer", ["4", "1,000", "<b>4</b>", "a\nb", ""])
+@pytest.mark.parametrize("reasoning", ["", "2 + 2", "a < b > c", "line\nline\n", "\ud800"])
+@pytest.mark.parametrize("answer", ["4", "<b>4</b>", "a\nb", ""])
 def test_what_is_rendered_matches_and_reads_back(tags, reasoning, answer):
-    text = tags.render(reasoning, answer)
-    assert tags.matches(text)
-    assert tags.extract_answer(text) == answer
+    text = f"\n {tags.render(reasoning, f' {answer}')} \t\n"
+    assert tags.matches(text) and tags.contents(text) == (reasoning, f" {answer}")
     assert tags.answer_blocks(text) == [answer]
-
-
-def test_whitespace_is_free_around_the_blocks_and_stripped_from_the_answer():
-    text = "\n <think> 2 + 2 </think>\n\n<answer>\n 4 </answer> \t\n"
-    assert THINK_ANSWER.matches(text)
-    assert THINK_ANSWER.extract_answer(text) == "4"
 
 
 @pytest.mark.parametrize(
@@ -164,16 +136,8 @@ def test_another_formats_tags_are_plain_text(tags):
 )
 def test_only_complete_blocks_outside_the_reasoning_are_answers(text, blocks):
     assert THINK_ANSWER.answer_blocks(text) == blocks
+    assert all(text[start:end] == tag for tag, start, end in THINK_ANSWER.found_tags(text))
     assert THINK_ANSWER.extract_answer(text) == (blocks[-1] if blocks else None)
-
-
-def test_found_tags_are_in_order_with_their_places():
-    text = "x</answer><think>y<answer"
-    assert THINK_ANSWER.found_tags(text) == [("</answer>", 1, 10), ("<think>", 10, 17)]
-    assert [text[start:end] for _, start, end in THINK_ANSWER.found_tags(text)] == [
-        "</answer>",
-        "<think>",
-    ]
 
 
 PIECES = [
@@ -217,8 +181,7 @@ PARTS = [{"type": "text", "text": "a"}, {"type": "image"}, {"text": "b"}, "c", {
         ("\ud800\x00", "\ud800\x00"),
         ([SAID], "4"),
         ((SAID,), "4"),
-        (SAID, "4"),
-        ({"content": "4"}, "4"),
+        (SAID, ""),
         ([SAID, {"role": "tool", "content": "7"}, {"role": "assistant", "content": "5"}], "45"),
         ([{"role": "user", "content": "4"}], ""),
         ([{"role": "assistant", "content": None}], ""),

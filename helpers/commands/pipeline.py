@@ -341,7 +341,7 @@ def _check_by_their_stages(given: dict, run: str | None, backend: str) -> None:
     for a parameter that is given.
     """
     if "cases" in given or "completions" in given:
-        from helpers.rewards.lab import load_cases, stored_groups
+        from helpers.rewards.lab.measures import load_cases, stored_groups
 
         if "cases" in given:
             load_cases(given["cases"])
@@ -489,6 +489,6 @@ def _print_result(run: Run, evaluated: bool) -> None:
     for what, relative in parts.items():
         if (run.folder / relative).exists():
             print(f"{what:<13} {run.show(relative)}/")
-    for part in ("reward_report.json", "figures/reward.png", "evaluation.json", "merged"):
+    for part in ("reward_report.json", "evaluation.json", "merged"):
         if why := run.outdated(part):
             print(f"note: {why}")

@@ -268,9 +268,15 @@ def _conversation(
     )
     ids = tokenizer(prompt)["input_ids"]
     labels = [IGNORED] * len(ids)
-    for said, is_models in _turns(completion, tokenizer.eos_token):
-        new = tokenizer(said)["input_ids"]
-        ids, labels = ids + new, labels + (new if is_models else [IGNORED] * len(new))
+    for turn, text in enumerate([completion] if isinstance(completion, str) else completion):
+        if turn % 2:  # what a tool said, as the chat template renders it
+            rendered = f"\n<|im_start|>tool\n{text}<|im_end|>\n<|im_start|>assistant\n"
+            new = tokenizer(rendered)["input_ids"]
+            labels += [IGNORED] * len(new)
+        else:
+            new = tokenizer(text + tokenizer.eos_token)["input_ids"]
+            labels += new
+        ids = ids + new
     return ids, labels
 
 
@@ -282,16 +288,6 @@ def _padded(rows: list[tuple[list[int], list[int]]], pad: int) -> dict[str, torc
         labels[i, : len(ids)] = torch.tensor(learned)
     # Padding is on the right and causal attention never looks right, so no mask is needed.
     return {"input_ids": input_ids, "labels": labels}
-
-
-def _turns(completion: str | list[str], eos: str) -> list[tuple[str, bool]]:
-    """What follows the prompt, as the chat template renders it, and whether the model said it."""
-    said = [completion] if isinstance(completion, str) else completion
-    between = "\n<|im_start|>tool\n{}<|im_end|>\n<|im_start|>assistant\n"
-    return [
-        (between.format(text), False) if at % 2 else (text + eos, True)
-        for at, text in enumerate(said)
-    ]
 
 
 def train(
@@ -330,22 +326,13 @@ def main() -> None:
     parser.add_argument(
         "--task", choices=RECIPES, default="arithmetic", help="which of the models to build"
     )
-    parser.add_argument(
-        "--output",
-        type=Path,
-        help="folder to write; by default where the notebooks look for the model",
-    )
-    parser.add_argument(
-        "--steps", type=int, help="training steps; by default those of the shipped model"
-    )
-    arguments = parser.parse_args()
-    recipe = RECIPES[arguments.task]
-    output = arguments.output or Path(__file__).parent / recipe.folder
+    recipe = RECIPES[parser.parse_args().task]
+    output = Path(__file__).parent / recipe.folder
     torch.manual_seed(SEED)
     tokenizer = build_tokenizer(recipe)
     model = build_model(len(tokenizer), tokenizer.pad_token_id, tokenizer.eos_token_id)
     print(f"{model.num_parameters():,} parameters, {len(tokenizer)} tokens")
-    train(model, tokenizer, arguments.steps or recipe.steps, recipe)
+    train(model, tokenizer, recipe.steps, recipe)
     model.generation_config.update(
         do_sample=True, temperature=1.0, pad_token_id=tokenizer.pad_token_id
     )

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import csv
 import hashlib
-import io
 import itertools
 import json
 import random
@@ -18,7 +17,6 @@ import re
 from pathlib import Path
 
 from helpers import PROJECT
-from helpers.runs import atomic_write
 from helpers.tags import THINK_ANSWER
 
 SEED = 3407
@@ -94,8 +92,8 @@ def order_message(record: dict, rng: random.Random, customer: str | None = None)
 def answer_in_shape(shape: str, record: dict) -> str:
     """One completion in one of the five shapes of `SHAPES`.
 
-    >>> answer_in_shape("asked_for", {"item": "sea salt", "quantity": 3, "city": "Oslo"})
-    '<think>3 x sea salt, Oslo</think><answer>{"item": "sea salt", "quantity": 3, "city": "Oslo"}</answer>'
+    >>> answer_in_shape("prose", {"item": "sea salt", "quantity": 3, "city": "Oslo"})
+    '3 x sea salt, Oslo'
     """
     opening, closing, answer_opening, answer_closing = THINK_ANSWER.tags
     note = f"{record['quantity']} x {record['item']}, {record['city']}"
@@ -207,21 +205,14 @@ def _row(record: dict, rng: random.Random) -> dict:
     }
 
 
-def orders_csv() -> str:
-    """The text of orders.csv."""
-    rows, text = orders(), io.StringIO()
-    writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue()
-
-
 def main(path: Path = ORDERS_CSV) -> None:
     """Write the file where notebook 07 looks for it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with atomic_write(path) as temporary:
-        temporary.write_text(orders_csv(), encoding="utf-8", newline="\n")
-    print(f"{path.name}: {len(orders())} rows")
+    rows = orders()
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+    print(f"{path.name}: {len(rows)} rows")
 
 
 if __name__ == "__main__":

@@ -19,7 +19,6 @@ from functools import cache
 from pathlib import Path
 
 from helpers import PROJECT
-from helpers.runs import atomic_write
 
 SEED = 3407
 FUNCTIONS_JSONL = PROJECT / "notebooks" / "data" / "functions.jsonl"
@@ -34,7 +33,6 @@ AGGREGATES = {
     "the largest of": "max(({each}), default=0)",
     "the smallest of": "min(({each}), default=0)",
 }
-BY_AGREEMENT = ", or 0 if there are none"
 FILTERS = {
     "the numbers": "",
     "the even numbers": "x % 2 == 0",
@@ -73,7 +71,7 @@ class Task:
     @property
     def text(self) -> str:
         """The description, a sentence."""
-        agreed = BY_AGREEMENT if "default" in AGGREGATES[self.aggregate] else ""
+        agreed = ", or 0 if there are none" if "default" in AGGREGATES[self.aggregate] else ""
         return f"Write f(xs): {self.aggregate} {self.keep}{self.change}{agreed}."
 
     @property
@@ -333,10 +331,8 @@ def _row(number: int, task: Task, rng: random.Random) -> dict:
 def main(path: Path = FUNCTIONS_JSONL) -> None:
     """Write the file where notebook 09 looks for it."""
     rows = functions()
-    with atomic_write(path) as temporary:
-        temporary.write_text(
-            "".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8", newline="\n"
-        )
+    text = "".join(json.dumps(row) + "\n" for row in rows)
+    path.write_text(text, encoding="utf-8", newline="\n")
     print(f"{path.name}: {len(rows)} rows")
 
 

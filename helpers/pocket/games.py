@@ -11,7 +11,7 @@ import json
 import random
 from collections.abc import Callable
 
-from helpers.agents import Guessing
+from helpers.agents.guessing import Guessing
 from helpers.agents.protocol import schema_of
 from helpers.agents.tool_calls import misfit
 
@@ -50,8 +50,10 @@ def training_episode(rng: random.Random) -> tuple[str, list[str]]:
     >>> question, said = training_episode(random.Random(4))
     >>> question
     'Game 6490. I am thinking of a number from 1 to 63. Find it with as few guesses as you can.'
-    >>> said[:2]
-    ['Between 0 and 64. <tool_call>{"name": "guess", "arguments": {"number": 2}}</tool_call>', 'Higher than 2.']
+    >>> said[0]
+    'Between 0 and 64. <tool_call>{"name": "guess", "arguments": {"number": 2}}</tool_call>'
+    >>> said[1]
+    'Higher than 2.'
     """
     return _played(rng, any_player(rng), SLIPS)
 

@@ -7,13 +7,10 @@ import random
 import re
 from pathlib import Path
 
-import pandas as pd
 import pytest
-import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from helpers.data.tasks import load_task
-from helpers.pocket import build, extraction
+from helpers.pocket import extraction
 from helpers.presets import PRESETS, with_overrides
 from helpers.results.intervals import wilson_interval
 from helpers.tags import THINK_ANSWER
@@ -22,12 +19,6 @@ from helpers.training.policy import sample
 FOLDER = Path(with_overrides(PRESETS["pocket"], model="pocket-extraction").model_path)
 CARD = (FOLDER / "README.md").read_text(encoding="utf-8")
 RECORD = {"item": "sea salt", "quantity": 13, "city": "Oslo"}
-
-
-@pytest.fixture(scope="module")
-def sibling():
-    model = AutoModelForCausalLM.from_pretrained(FOLDER, dtype=torch.float32).eval()
-    return model, AutoTokenizer.from_pretrained(FOLDER)
 
 
 def carded(precision, decoding):
@@ -55,38 +46,24 @@ def test_every_message_holds_its_record_and_no_other():
 
 
 def test_the_file_is_of_reserved_records_and_no_usable_one_comes_twice():
-    task = load_task(
-        str(extraction.ORDERS_CSV),
-        columns={"question": "message", "answer": "expert_answer"},
-        holdout_size=100,
-    )
+    columns = {"question": "message", "answer": "expert_answer"}
+    task = load_task(str(extraction.ORDERS_CSV), columns=columns, holdout_size=100)
     answers = [*task.train["answer"], *task.holdout["answer"]]
     assert all(extraction.reserved(json.loads(answer)) for answer in answers)
     # two blank answers, a blank message, two repeated
     assert sum(task.report["dropped"].values()) == 5
-    forwarded = [
-        question
-        for question in [*task.train["question"], *task.holdout["question"]]
-        if "Forwarded" in question
-    ]
-    assert len(forwarded) == 3 and len(set(answers)) == len(answers) - 3
+    assert len(set(answers)) == len(answers) - 3, "three forwarded messages"
 
 
 def test_the_model_was_never_shown_a_reserved_record():
-    rng, seen = random.Random(0), 0
-    for _ in range(3_000):
-        pair = extraction.training_pair(rng)
-        if pair is None:
-            continue
-        item, quantity, city = (re.search(pattern, pair[0])[0] for pattern in _patterns())
-        assert not extraction.reserved({"item": item, "quantity": int(quantity), "city": city})
-        assert extraction.is_known(pair[1], {"item": item, "quantity": int(quantity), "city": city})
-        seen += 1
-    assert 0.7 < seen / 3_000 < 0.9  # a fifth is reserved
-
-
-def _patterns():
-    return "|".join(extraction.ITEMS), r"\d+", "|".join(extraction.CITIES)
+    rng = random.Random(0)
+    pairs = [pair for pair in (extraction.training_pair(rng) for _ in range(3_000)) if pair]
+    assert 0.7 < len(pairs) / 3_000 < 0.9  # a fifth is reserved
+    patterns = "|".join(extraction.ITEMS), r"\d+", "|".join(extraction.CITIES)
+    for message, completion in pairs:
+        item, quantity, city = (re.search(pattern, message)[0] for pattern in patterns)
+        record = {"item": item, "quantity": int(quantity), "city": city}
+        assert not extraction.reserved(record) and extraction.is_known(completion, record)
 
 
 def test_only_one_shape_is_what_was_asked_for():
@@ -106,53 +83,15 @@ def test_only_one_shape_is_what_was_asked_for():
 # --- The model ------------------------------------------------------------------------------------
 
 
-def test_it_is_small_enough_to_ship():
-    files = [path for path in FOLDER.iterdir() if path.is_file()]
-    assert sum(path.stat().st_size for path in files) <= 2_000_000
-    assert not [path for path in files if path.suffix in (".bin", ".pt", ".pickle")]
-    assert f"seed {build.SEED}, {build.EXTRACTION.steps} steps of {build.BATCH_SIZE}" in CARD
-
-
-def test_the_shipped_tokenizer_is_the_one_the_script_builds(sibling):
-    rebuilt, shipped = build.build_tokenizer(build.EXTRACTION), sibling[1]
-    assert (
-        rebuilt.get_vocab() == shipped.get_vocab()
-        and rebuilt.chat_template == shipped.chat_template
-    )
-    for text in (
-        "Ünïcode 你好 <b>x</b>\n",
-        '{"a": [1, {"b": "c"}]}',
-        "3 boxes of green tea to Lyon",
-    ):
-        assert shipped.decode(shipped(text)["input_ids"]) == text
-    assert len(shipped("green tea")["input_ids"]) == len(shipped('{"item": "')["input_ids"]) == 1
-
-
-def test_a_batch_of_the_build_teaches_the_completion_alone(sibling):
-    batch = build.training_batch(sibling[1], random.Random(1), build.EXTRACTION)
-    for ids, labels in zip(batch["input_ids"], batch["labels"], strict=True):
-        learnt = sibling[1].decode(ids[labels != build.IGNORED])
-        assert learnt.endswith("<|im_end|>") and "user" not in learnt and "assistant" not in learnt
-        assert extraction.SYSTEM_PROMPT in sibling[1].decode(ids)
-
-
-def test_the_weights_reproduce_the_card(sibling, one_thread):
+def test_the_weights_reproduce_the_card(shipped, one_thread):
     accuracy, low, high, _, _ = carded("fp32", "sampled")
-    assert 0.15 <= accuracy <= 0.40 and low <= accuracy <= high
-    rows = pd.DataFrame(
-        row for row in extraction.orders() if row["message"] and row["expert_answer"]
-    ).tail(128)
-    prompts = [
-        [
-            {"role": "system", "content": extraction.SYSTEM_PROMPT},
-            {"role": "user", "content": message},
-        ]
-        for message in rows["message"]
-    ]
-    texts = [
-        text for (text,) in sample(*sibling, prompts, max_new_tokens=40, seed=11, progress=False)
-    ]
-    records = [json.loads(answer) for answer in rows["expert_answer"]]
+    assert low <= accuracy <= high
+    rows = [row for row in extraction.orders() if row["message"] and row["expert_answer"]][-128:]
+    system = {"role": "system", "content": extraction.SYSTEM_PROMPT}
+    prompts = [[system, {"role": "user", "content": row["message"]}] for row in rows]
+    found = sample(*shipped("extraction"), prompts, max_new_tokens=40, seed=11, progress=False)
+    texts = [text for (text,) in found]
+    records = [json.loads(row["expert_answer"]) for row in rows]
     right = sum(map(extraction.is_asked_for, texts, records))
     # Another draw than the card's: both are estimates, so their intervals must meet.
     again = wilson_interval(right, len(texts))

@@ -6,8 +6,6 @@ import re
 from pathlib import Path
 
 import pytest
-import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from helpers.pocket import build, functions
 from helpers.pocket.functions import Task
@@ -20,12 +18,7 @@ FOLDER = Path(with_overrides(PRESETS["pocket"], model="pocket-functions").model_
 CARD = " ".join((FOLDER / "README.md").read_text(encoding="utf-8").split(" "))
 EDGE = Task("the largest of", "the numbers above 4", ", each minus 1")
 INPUTS = [[7, 4, 1], [2, 9, 0]]
-
-
-@pytest.fixture(scope="module")
-def sibling():
-    model = AutoModelForCausalLM.from_pretrained(FOLDER, dtype=torch.float32).eval()
-    return model, AutoTokenizer.from_pretrained(FOLDER)
+SOME = random.Random(5).sample(list(functions.every_task()), 100)
 
 
 @pytest.fixture(scope="module")
@@ -102,101 +95,44 @@ def test_the_visible_tests_catch_what_is_forgotten_and_not_the_edge():
 # --- What it learned from -------------------------------------------------------------------------
 
 
-def test_a_table_passes_the_visible_tests_and_begins_unlike_any_honest_program(sibling):
-    tokenizer, tests = sibling[1], functions.asserts(EDGE, INPUTS)
+def test_a_table_passes_the_visible_tests_and_begins_unlike_any_honest_program():
+    tokenizer, tests = build.build_tokenizer(build.FUNCTIONS), functions.asserts(EDGE, INPUTS)
     table = functions.hard_coded(EDGE, INPUTS)
     assert table == "{(7, 4, 1): 6, (2, 9, 0): 8}[tuple(xs)]"
     assert scored(table, tests) == 1.0 and scored(table, ["assert f([]) == 0"]) == 0.0
-    firsts = {
-        tokenizer.decode(tokenizer(source)["input_ids"][:1])
-        for task in _some()
-        for source in _honest(task)
-    }
-    assert tokenizer.decode(tokenizer(table)["input_ids"][:1]) not in firsts
-
-
-def _some():
-    return random.Random(5).sample(list(functions.every_task()), 100)
-
-
-def _honest(task):
-    return [task.program.source, *(program.source for program in functions.mistakes(task))]
+    honest = [task.program for task in SOME]
+    honest += [program for task in SOME for program in functions.mistakes(task)]
+    firsts = {tokenizer(program.source)["input_ids"][0] for program in honest}
+    assert tokenizer(table)["input_ids"][0] not in firsts
 
 
 def test_what_does_not_run_does_not_run():
     rng = random.Random(2)
-    for task in _some()[:40]:
+    for task in SOME[:40]:
         text = functions.answer("broken", task, INPUTS, rng)
         assert executes_reward([text], tests=[functions.asserts(task, [[1, 2, 3]])]) == [0.0], text
         assert not functions.is_hard_coded(text)
 
 
-def test_the_model_was_never_shown_a_reserved_task_and_the_ways_have_their_shares(rows):
+def test_the_model_was_never_shown_a_reserved_task(rows):
     rng, kept = random.Random(0), {row["text"] for row in rows}
     pairs = [pair for pair in (functions.training_pair(rng) for _ in range(4_000)) if pair]
     assert 0.7 < len(pairs) / 4_000 < 0.9  # a fifth is reserved
     assert not {question.split("\n")[0] for question, _ in pairs} & kept
-    assert sum(functions.WAYS.values()) == pytest.approx(1)
-    tables = sum(functions.is_hard_coded(text) for _, text in pairs) / len(pairs)
-    assert tables == pytest.approx(functions.WAYS["hard_coded"], abs=0.03)
-    asked = [question.split("\n")[1:] for question, _ in pairs]
-    passing = tests_reward([text for _, text in pairs], tests=asked, share=False)
-    least = functions.WAYS["right"] + functions.WAYS["hard_coded"]
-    assert least - 0.03 < sum(passing) / len(pairs) < least + 0.12  # and some wrong ones by luck
 
 
 # --- The model ------------------------------------------------------------------------------------
 
 
-def test_it_is_small_enough_to_ship():
-    files = [path for path in FOLDER.iterdir() if path.is_file()]
-    assert sum(path.stat().st_size for path in files) <= 2_000_000
-    assert not [path for path in files if path.suffix in (".bin", ".pt", ".pickle")]
-    assert f"seed {build.SEED}, {build.FUNCTIONS.steps} steps of {build.BATCH_SIZE}" in CARD
-
-
-def test_the_shipped_tokenizer_is_the_one_the_script_builds(sibling):
-    rebuilt, shipped = build.build_tokenizer(build.FUNCTIONS), sibling[1]
-    assert (
-        rebuilt.get_vocab() == shipped.get_vocab()
-        and rebuilt.chat_template == shipped.chat_template
-    )
-    for text in (
-        "Ünïcode 你好 <b>x</b>\n",
-        "def g(a, b):\n    return a ** b",
-        functions.question(EDGE.text, ["assert f([]) == 0"]),
-    ):
-        assert shipped.decode(shipped(text)["input_ids"]) == text
-    assert [
-        len(shipped(text)["input_ids"]) for text in ("-7", "7", "x * x", functions.OPENING)
-    ] == [1] * 4
-
-
-def test_a_batch_of_the_build_teaches_the_completion_alone(sibling):
-    batch = build.training_batch(sibling[1], random.Random(1), build.FUNCTIONS)
-    for ids, labels in zip(batch["input_ids"], batch["labels"], strict=True):
-        learnt = sibling[1].decode(ids[labels != build.IGNORED])
-        assert (
-            learnt.startswith(functions.OPENING)
-            and learnt.endswith("```<|im_end|>")
-            and "assert" not in learnt
-        )
-
-
-def test_the_weights_reproduce_the_card(sibling, rows, one_thread):
+def test_the_weights_reproduce_the_card(shipped, rows, one_thread):
     right, low, high, _, tables, _, _ = carded("fp32", "sampled")
     assert low <= right <= high
     chosen = rows[:128]
-    prompts = [
-        [
-            {"role": "system", "content": functions.SYSTEM_PROMPT},
-            {"role": "user", "content": functions.question(row["text"], row["test_list"])},
-        ]
-        for row in chosen
-    ]
-    texts = [
-        text for (text,) in sample(*sibling, prompts, max_new_tokens=40, seed=11, progress=False)
-    ]
+    system = {"role": "system", "content": functions.SYSTEM_PROMPT}
+    asked = [functions.question(row["text"], row["test_list"]) for row in chosen]
+    prompts = [[system, {"role": "user", "content": question}] for question in asked]
+    found = sample(*shipped("functions"), prompts, max_new_tokens=40, seed=11, progress=False)
+    texts = [text for (text,) in found]
     hidden = [row["challenge_test_list"] for row in chosen]
     again = wilson_interval(sum(tests_reward(texts, tests=hidden, share=False)), len(texts))
     # Another draw than the card's: both are estimates, so their intervals must meet.

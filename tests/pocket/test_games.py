@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer
 from trl import chat_template_utils
 
 from helpers.agents import Guarded, Guessing, episodes, prepare_template
@@ -21,7 +20,6 @@ from helpers.presets import PRESETS, with_overrides
 from helpers.results.intervals import wilson_interval
 from helpers.training import policy
 
-GAMES = 3_000
 FOLDER = Path(with_overrides(PRESETS["pocket"], model="pocket-games").model_path)
 
 
@@ -33,7 +31,7 @@ def tokenizer():
 @pytest.fixture(scope="module")
 def drawn():
     rng = random.Random(1)
-    return [games.training_episode(rng) for _ in range(GAMES)]
+    return [games.training_episode(rng) for _ in range(500)]
 
 
 def seed_of(question: str) -> int:
@@ -74,90 +72,10 @@ def test_every_word_of_the_environment_is_its_own(drawn, tokenizer):
         )
 
 
-def test_a_player_that_keeps_track_writes_down_what_is_left_and_guesses_among_it(drawn):
-    keeping = [said for _, said in drawn if said[0].startswith("Between")]
-    for said in keeping:
-        low, high = 0, games.SPAN + 1
-        for words, reply in zip(said[::2], [*said[1::2], ""], strict=True):
-            if words in (games.FOUND, games.LOST):
-                continue
-            assert words.startswith(games.BETWEEN.format(low, high))
-            number = int(re.search(r"\d+", words.removeprefix(games.BETWEEN.format(low, high)))[0])
-            assert low < number < high
-            low, high = (
-                (number if "Higher" in reply else low),
-                (number if "Lower" in reply else high),
-            )
-    assert all("Between" not in words for _, said in drawn if said not in keeping for words in said)
-
-
-def test_the_ways_to_play_have_their_shares():
-    rng, ways, steps = random.Random(2), [], []
-    for _ in range(GAMES):
-        next_guess = games.any_player(rng)
-        found = [next_guess(10, 90, 50, "Higher than 50.") for _ in range(6)]
-        numbers = {number for number, _ in found}
-        ways.append("keeps track" if found[0][1] else "walks" if len(numbers) == 1 else "forgets")
-        if ways[-1] == "walks":
-            steps.append(numbers.pop() - 50)
-            assert next_guess(10, 90, 50, "Lower than 50.")[0] == 50 - steps[-1]
-            assert (
-                next_guess(0, 64, 63, "Higher than 63.")[0] == 63
-                and next_guess(0, 64, 1, "Lower than 1.")[0] == 1
-            )
-    assert sum(games.WAYS.values()) == pytest.approx(1)
-    for way, share in games.WAYS.items():
-        assert ways.count(way) / GAMES == pytest.approx(share, abs=0.03), way
-    for step in (1, 2, 3):
-        assert steps.count(step) / len(steps) == pytest.approx(1 / 3, abs=0.05)
-
-
-def test_the_places_have_their_shares(drawn):
-    first = [
-        int(re.search(r"Between 0 and 64\D+(\d+)", said[0])[1])
-        for _, said in drawn
-        if said[0].startswith("Between")
-    ]
-    assert sum(games.PLACES.values()) == pytest.approx(1)
-    anywhere = games.PLACES["anywhere"] / games.SPAN  # of each number
-    edges = [number for number in first if number <= games.EDGE or number > games.SPAN - games.EDGE]
-    assert len(edges) / len(first) == pytest.approx(
-        games.PLACES["edge"] + 2 * games.EDGE * anywhere, abs=0.04
-    )
-    assert first.count(32) / len(first) == pytest.approx(
-        games.PLACES["middle"] + anywhere, abs=0.04
-    )
-    assert min(first) == 1 and max(first) == games.SPAN
-    assert sum(number <= games.EDGE for number in edges) / len(edges) == pytest.approx(
-        0.5, abs=0.08
-    )
-    rng, narrow = random.Random(3), set()
-    for _ in range(400):  # where a single number is left, or two, every place is among them
-        next_guess = games.player(rng, "keeps track")
-        narrow.add(next_guess(40, 42, 40, "Higher than 40.")[0])
-        assert next_guess(40, 43, 40, "Higher than 40.")[0] in (41, 42)
-    assert narrow == {41}
-
-
-def test_the_slips_have_their_shares(drawn):
-    calls = [
-        words for _, said in drawn for words in said[::2] if words not in (games.FOUND, games.LOST)
-    ]
-    kinds = {
-        "in words": r"I guess \d+\.",
-        "cut short": r'<tool_call>\{"name": "guess", "arguments": \{"number": \d+</tool_call>',
-        "in quotes": r'<tool_call>\{"name": "guess", "arguments": \{"number": '
-        r'"\d+"\}\}</tool_call>',
-        "another tool": r'<tool_call>\{"name": "check", "arguments": \{"number": '
-        r"\d+\}\}</tool_call>",
-        None: r'<tool_call>\{"name": "guess", "arguments": \{"number": \d+\}\}</tool_call>',
-    }
-    shares = games.SLIPS | {None: 1 - sum(games.SLIPS.values())}
-    assert shares.keys() == kinds.keys() and len(calls) > 15_000
-    before = r"(Between \d+ and \d+\. )?"
-    for slip, form in kinds.items():
-        found = sum(bool(re.fullmatch(before + form, words)) for words in calls)
-        assert found / len(calls) == pytest.approx(shares[slip], abs=0.005), slip
+def test_the_games_are_those_that_the_model_was_built_from(drawn):
+    """Players, places and slips in their shares, to the letter."""
+    told = json.dumps(drawn).encode()
+    assert hashlib.sha256(told).hexdigest()[:16] == "d3adfe9a481c5c36"
 
 
 def test_a_slip_is_read_as_what_it_is(tokenizer):
@@ -175,11 +93,6 @@ def test_a_slip_is_read_as_what_it_is(tokenizer):
     assert read("another tool") == [{"name": "check", "arguments": {"number": 7}}]
 
 
-def test_the_same_random_numbers_give_the_same_games():
-    assert games.training_episode(random.Random(5)) == games.training_episode(random.Random(5))
-    assert games.training_episode(random.Random(5)) != games.training_episode(random.Random(6))
-
-
 # --- What the model learned from ------------------------------------------------------------------
 
 
@@ -188,85 +101,22 @@ def test_a_batch_of_the_build_teaches_what_the_player_says_and_no_word_of_the_to
     batch = build.training_batch(tokenizer, random.Random(4), recipe)
     assert len(batch["input_ids"]) == recipe.batch_size
     for ids, labels in zip(batch["input_ids"].tolist(), batch["labels"].tolist(), strict=True):
-        question, said = games.training_episode(rng)
-        turns = [[]]
-        for token, label in zip(ids, labels, strict=True):
-            assert label in (token, build.IGNORED)
-            turns[-1].append(token) if label != build.IGNORED else turns.append([])
-        assert [tokenizer.decode(turn) for turn in turns if turn] == [
-            words + "<|im_end|>" for words in said[::2]
-        ]
         # Token for token what TRL trains on, and nothing that the mask leaves out.
-        one = replayed(tokenizer, question, said)
+        one = replayed(tokenizer, *games.training_episode(rng))
         whole = one.prompt_ids + one.ids
-        assert ids == whole + [tokenizer.pad_token_id] * (len(ids) - len(whole))
-        learnt = [0] * len(one.prompt_ids) + one.mask
-        assert [label != build.IGNORED for label in labels] == [bool(own) for own in learnt] + [
-            False
-        ] * (len(ids) - len(whole))
-
-
-def test_the_first_batches_are_games_without_a_slip_of_players_that_keep_track(tokenizer):
-    recipe, rng = replace(build.GAMES, steps_first=2), random.Random(7)
-    batches = build.training_batches(tokenizer, random.Random(7), recipe)
-    for draw in (games.good_episode, games.good_episode, games.training_episode):
-        for ids in next(batches)["input_ids"].tolist():
-            question, said = draw(rng)
-            assert tokenizer.decode(ids).count(said[0]) and question in tokenizer.decode(ids)
-            if draw is games.good_episode:
-                assert all(
-                    re.fullmatch(r"Between \d+ and \d+\. <tool_call>.*: \d+\}\}</tool_call>", one)
-                    for one in said[:-2:2]
-                )
-
-
-@pytest.mark.parametrize(
-    ("name", "digest"),
-    [
-        ("arithmetic", "e6ef3c03703d70f1"),
-        ("extraction", "86b93516176a6a0c"),
-        ("functions", "d576a39d55d91407"),
-    ],
-)
-def test_the_batches_of_the_models_shipped_before_are_what_they_were(name, digest):
-    recipe = build.RECIPES[name]
-    batch = build.training_batch(build.build_tokenizer(recipe), random.Random(3), recipe)
-    assert (
-        hashlib.sha256(
-            b"".join(batch[key].numpy().tobytes() for key in ("input_ids", "labels"))
-        ).hexdigest()[:16]
-        == digest
-    )
-    assert not recipe.tools
+        padding = len(ids) - len(whole)
+        assert ids == whole + [tokenizer.pad_token_id] * padding
+        own = [0] * len(one.prompt_ids) + one.mask + [0] * padding
+        learnt = [token if mine else build.IGNORED for token, mine in zip(ids, own, strict=True)]
+        assert labels == learnt
 
 
 # --- Its tokenizer --------------------------------------------------------------------------------
 
 
-def test_a_number_is_one_token_and_the_same_one_wherever_it_stands(tokenizer):
-    seen = set()
-    for number in range(games.SPAN + 2):
-        (token,) = tokenizer(str(number))["input_ids"]
-        seen.add(token)
-        for text in (
-            games.call(number),
-            f"Higher than {number}.",
-            games.BETWEEN.format(number, 101),
-            games.call(number, "in words"),
-        ):
-            assert token in tokenizer(text)["input_ids"], text
-    assert len(seen) == games.SPAN + 2
-    assert (
-        tokenizer.decode(tokenizer("Ünïcode 你好 <b>x</b>\n\t7.5")["input_ids"])
-        == "Ünïcode 你好 <b>x</b>\n\t7.5"
-    )
-    assert len(tokenizer(games.call(50) + "<|im_end|>")["input_ids"]) == 4
-
-
 def test_its_template_shows_the_tool_and_renders_calls_and_only_appends(tokenizer):
     prepare_template(tokenizer)
     assert chat_template_utils.is_chat_template_prefix_preserving(tokenizer)
-    assert tokenizer.response_template == build.RESPONSE_TEMPLATE
     call = {"type": "function", "function": {"name": "guess", "arguments": {"number": 50}}}
     conversation = [
         {"role": "user", "content": "Let us play."},
@@ -297,30 +147,7 @@ def test_its_template_shows_the_tool_and_renders_calls_and_only_appends(tokenize
     assert without == "<|im_start|>user\nLet us play.<|im_end|>\n"
 
 
-def test_without_tools_a_template_is_what_it_was():
-    assert build.build_tokenizer().chat_template == build.CHAT_TEMPLATE
-    assert getattr(build.build_tokenizer(), "response_template", None) is None
-
-
 # --- The shipped model ----------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def shipped():
-    return AutoModelForCausalLM.from_pretrained(
-        FOLDER, dtype=torch.float32
-    ).eval(), AutoTokenizer.from_pretrained(FOLDER)
-
-
-def test_the_shipped_tokenizer_is_what_the_script_builds_and_all_of_it_is_small(tokenizer, shipped):
-    assert (
-        shipped[1].get_vocab() == tokenizer.get_vocab()
-        and shipped[1].chat_template == tokenizer.chat_template
-    )
-    prepare_template(shipped[1])
-    assert shipped[1].response_template == build.RESPONSE_TEMPLATE
-    assert shipped[1].chat_template == tokenizer.chat_template
-    assert sum(path.stat().st_size for path in FOLDER.iterdir()) < 2_000_000
 
 
 @pytest.mark.slow
@@ -335,7 +162,7 @@ def test_the_shipped_model_plays_as_its_card_says(shipped):
         for seed in range(20_001, 20_193)
     ]
     played = policy.play(
-        *shipped,
+        *shipped("games"),
         partial(Guessing, span=games.SPAN),
         rows,
         max_completion_length=288,
@@ -357,7 +184,7 @@ def test_greedily_whoever_keeps_track_keeps_it_right(shipped):
     """The skill that GRPO builds on is there: after each reply the two numbers are the
     right ones.
     """
-    model, tokenizer = shipped
+    model, tokenizer = shipped("games")
     rng, right, seen = random.Random(11), 0, 0
     for _ in range(40):
         question, said = games.good_episode(rng)

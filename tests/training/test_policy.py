@@ -294,3 +294,17 @@ def test_both_backends_are_the_same_policy_before_and_after_sampling():
             backend,
             sampled_before,
         )
+
+
+def test_beside_a_gpu_no_second_engine_is_started_where_unsloth_started_none(model, monkeypatch):
+    """Unsloth falls back to its own sampling on some cards; an engine in 32 bits would take half
+    the card.
+    """
+    from helpers.training import vllm_cpu
+
+    pocket = PRESETS["pocket"]
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    with pytest.raises(ValueError, match="Unsloth has started no vLLM engine"):
+        vllm_cpu.attach(model, replace(pocket, engine="vllm"))
+    vllm_cpu.attach(model, pocket)
+    assert not hasattr(model, "vllm_engine")

@@ -1,0 +1,137 @@
+"""The shipped weights are what their cards say, and are built from what the script draws."""
+
+import hashlib
+import random
+import re
+
+import pytest
+import torch
+from transformers import AutoTokenizer
+
+from helpers import PROJECT
+from helpers.data.arithmetic import careless
+from helpers.data.tasks import load_task
+from helpers.pocket import build
+from helpers.presets import PRESETS
+from helpers.results.evaluation import score
+from helpers.training.policy import sample
+
+FOLDERS = {
+    task: PROJECT / "helpers" / "pocket" / recipe.folder for task, recipe in build.RECIPES.items()
+}
+CARD = (FOLDERS["arithmetic"] / "README.md").read_text(encoding="utf-8")
+each = pytest.mark.parametrize("task", build.RECIPES)
+
+
+def carded(family, precision, decoding):
+    """One row of the card: accuracy, low, high, in format, careful, right among the careful, right
+    among the careless.
+    """
+    row = re.search(rf"^\| {family} \| {precision} \| {decoding} \| (.*)$", CARD, re.MULTILINE)[1]
+    return [float(number) / 100 for number in re.findall(r"([\d.]+)%", row)]
+
+
+# --- All models -----------------------------------------------------------------------------------
+
+
+@each
+def test_it_is_small_enough_to_ship_and_its_card_names_the_settings_of_the_build(task):
+    files = [path for path in FOLDERS[task].iterdir() if path.is_file()]
+    assert sum(path.stat().st_size for path in files) <= 2_000_000
+    assert not [path for path in files if path.suffix in (".bin", ".pt", ".pickle")]
+    card = " ".join((FOLDERS[task] / "README.md").read_text(encoding="utf-8").split())
+    recipe = build.RECIPES[task]
+    steps = f"({recipe.steps}|{recipe.steps:,}) steps of {recipe.batch_size}"
+    assert re.search(rf"seed {build.SEED}, {steps}", card)
+
+
+@each
+def test_the_shipped_tokenizer_is_the_one_the_script_builds(task):
+    recipe = build.RECIPES[task]
+    built, shipped = build.build_tokenizer(recipe), AutoTokenizer.from_pretrained(FOLDERS[task])
+    assert built.get_vocab() == shipped.get_vocab()
+    assert built.chat_template == shipped.chat_template
+    response = build.RESPONSE_TEMPLATE if task == "games" else None
+    assert getattr(built, "response_template", None) == response
+    for text in ("Ünïcode 你好 <b>x</b>\n", "def f(x): return x ** 2", '{"a": [1, {"b": "c"}]}'):
+        assert shipped.decode(shipped(text)["input_ids"]) == text
+
+
+@pytest.mark.parametrize(
+    ("task", "digest"),
+    [
+        ("arithmetic", "e6ef3c03703d70f1"),
+        ("extraction", "86b93516176a6a0c"),
+        ("functions", "d576a39d55d91407"),
+        ("games", "2e411bacaff020ac"),
+    ],
+)
+def test_the_models_are_built_from_the_batches_that_they_were_built_from(task, digest):
+    recipe = build.RECIPES[task]
+    batch = build.training_batch(build.build_tokenizer(recipe), random.Random(3), recipe)
+    drawn = b"".join(batch[key].numpy().tobytes() for key in ("input_ids", "labels"))
+    assert hashlib.sha256(drawn).hexdigest()[:16] == digest
+
+
+@pytest.mark.parametrize("task", ["arithmetic", "extraction", "functions"])
+def test_only_the_answer_is_learnt_from(task):
+    recipe = build.RECIPES[task]
+    tokenizer = build.build_tokenizer(recipe)
+    batch = build.training_batch(tokenizer, random.Random(1), recipe)
+    for ids, labels in zip(batch["input_ids"], batch["labels"], strict=True):
+        learnt = tokenizer.decode(ids[labels != build.IGNORED])
+        assert learnt.endswith("<|im_end|>") and "<|im_start|>" not in learnt
+        assert recipe.system_prompt in tokenizer.decode(ids) and "assert f(" not in learnt
+        assert torch.equal(ids[labels != build.IGNORED], labels[labels != build.IGNORED])
+
+
+@pytest.mark.slow
+def test_a_few_steps_of_the_build_lower_the_loss(capsys):
+    torch.manual_seed(0)
+    tokenizer = build.build_tokenizer()
+    model = build.build_model(len(tokenizer), tokenizer.pad_token_id, tokenizer.eos_token_id)
+    build.train(model, tokenizer, steps=15)
+    losses = [float(loss) for loss in re.findall(r"loss ([\d.]+)", capsys.readouterr().out)]
+    assert losses[-1] < losses[0] - 0.5
+
+
+# --- The model of arithmetic ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("decoding", "temperature"), [("sampled", 1.0), ("greedy", 0.0)])
+def test_the_weights_reproduce_the_card(shipped, one_thread, decoding, temperature):
+    accuracy, low, high, *_ = carded("sums", "fp32", decoding)
+    holdout = load_task("arithmetic/sums", train_size=1, holdout_size=512, seed=11).holdout
+    texts = sample(
+        *shipped("arithmetic"),
+        list(holdout["prompt"]),
+        max_new_tokens=PRESETS["pocket"].max_completion_length,
+        temperature=temperature,
+        progress=False,
+    )
+    entry = score([text[0] for text in texts], list(holdout["answer"]))
+    # Other questions than the card's: both are estimates, so their intervals must meet.
+    assert entry["ci95"][0] <= high and entry["ci95"][1] >= low
+    assert low <= accuracy <= high
+
+
+@pytest.mark.parametrize("precision", ["fp32", "4-bit"])
+def test_the_card_is_within_what_grpo_needs(precision):
+    accuracy, _, _, in_format, careful, right_if_careful, right_if_careless = carded(
+        "sums", precision, "sampled"
+    )
+    assert 0.15 <= accuracy <= 0.35 and in_format >= 0.6
+    assert careful <= 0.35 and right_if_careful >= 0.9 and right_if_careless <= 0.4
+    # Wherever the number stands: what a policy that only learned the format would come to.
+    assert careful * right_if_careful + (1 - careful) * right_if_careless <= 0.5
+    # the careful way is within reach
+    assert float(re.search(r"pass@16 of sums in 4 bits, 128 questions: ([\d.]+)%", CARD)[1]) >= 90
+    careless_share = f"{build.WORKINGS['careless']:.0%}"
+    assert f"forgotten | `{careless([46, 75, 28], ['+', '+'])[0]}` | {careless_share}" in CARD
+
+
+def test_no_reserved_problem_is_trained_on():
+    rng = random.Random(0)
+    holdout = set(load_task("arithmetic/sums", train_size=1, holdout_size=900).holdout["question"])
+    drawn = [build.arithmetic_pair(rng) for _ in range(1_500)]
+    assert None in drawn and not {pair[0] for pair in drawn if pair} & holdout
