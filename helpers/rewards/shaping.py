@@ -259,9 +259,9 @@ class ModelReward:
             prompt = [{"role": "user", "content": prompt or ""}]
         messages = [*prompt, {"role": "assistant", "content": completion_text(completion)}]
         if tokenizer.chat_template:
-            return _printable(tokenizer.apply_chat_template(messages, tokenize=False))
+            return printable(tokenizer.apply_chat_template(messages, tokenize=False))
         texts = [message["content"] for message in messages if message["content"]]
-        return _printable("\n\n".join(texts))
+        return printable("\n\n".join(texts))
 
 
 def debug_reward(
@@ -289,11 +289,11 @@ def debug_reward(
             prompt = prompts[position]
             if isinstance(prompt, (list, tuple)) and prompt:
                 prompt = prompt[-1].get("content")
-            print(_printable(f"> {prompt or ''}"))
-        print(_printable(completion_text(completions[position])))
+            print(printable(f"> {prompt or ''}"))
+        print(printable(completion_text(completions[position])))
     return [1.0] * len(completions)
 
 
-def _printable(text: str) -> str:
+def printable(text: str) -> str:
     """The text without lone surrogates, which neither a tokenizer nor a terminal takes."""
     return text.encode(errors="replace").decode()
