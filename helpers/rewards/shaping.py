@@ -67,9 +67,9 @@ class AdaptiveReward:
     After each batch: success below 30 % multiplies the weight by 1.2, above 80 % by 0.9, within
     `bounds`. Success is a score of at least `success`; rows scored None do not count. So the scale
     of this reward moves between the bounds, and its mean in the log with it. Where several
-    processes train together, `training.reward_guard` sets `alone` to False: batches are then only counted,
-    in `counted`, and the weight moves once a step by the counts of all processes, so that it is the
-    same in each.
+    processes train together, `training.reward_guard` sets `alone` to False: batches are then only
+    counted, in `counted`, and the weight moves once a step by the counts of all processes, so that
+    it is the same in each.
 
     >>> from helpers.rewards import format_reward
     >>> reward = AdaptiveReward(format_reward)
@@ -187,8 +187,8 @@ class ModelReward:
     tokenizer's chat template where it has one; otherwise the texts are joined by blank lines. With
     several labels the score is the softmax probability of `label` (the last, by default), with one
     it is the sigmoid of the logit, so a full success is 1.0 either way. The model is loaded at the
-    first call, in inference mode, on a GPU where there is one. Texts are cut to `max_length` tokens.
-    ValueError for a model of another kind.
+    first call, in inference mode, on a GPU where there is one. Texts are cut to `max_length`
+    tokens. ValueError for a model of another kind.
 
     >>> ModelReward("my-org/my-classifier", name="politeness_reward").__name__
     'politeness_reward'
