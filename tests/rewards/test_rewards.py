@@ -487,6 +487,7 @@ def test_every_reward_has_a_docstring_with_an_example(name):
 
 MODULES = [
     "helpers.rewards",
+    "helpers.rewards.answers.symbolic",
     *(f"helpers.rewards.{module.name}" for module in pkgutil.iter_modules(rewards.__path__)),
 ]
 
