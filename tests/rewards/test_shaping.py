@@ -20,7 +20,6 @@ from helpers.rewards import (
     AdaptiveReward,
     EnsembleReward,
     ModelReward,
-    correctness_reward,
     debug_reward,
     format_reward,
     reward_name,
