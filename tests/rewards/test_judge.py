@@ -14,7 +14,6 @@ from dataclasses import replace
 from functools import partial
 
 import httpx
-import pandas as pd
 import pytest
 import torch
 from trl.trainer.utils import get_callable_name, is_async_callable
@@ -26,10 +25,7 @@ from helpers.rewards import AdaptiveReward, EnsembleReward, JudgeReward, reward_
 from helpers.rewards.faults import checked_scores
 from helpers.rewards.lab import Lab
 from helpers.rewards.lab.attacks import JUDGE_BATTERY, with_wrong_answers
-from helpers.runs import Run
 from helpers.tags import THINK_ANSWER
-from helpers.training.checkpoints import History
-from helpers.training.reward_guard import GuardedRewards
 
 RUBRIC = "10 where the completion is polite."
 MARK = re.compile(r"^The code of the marks is (\w+)\.$", re.M)
@@ -515,56 +511,6 @@ def test_settings_that_cannot_be_are_refused(wrong, says):
     with pytest.raises(ValueError, match=says) as refused:
         JudgeReward(**given)
     assert "hidden" not in str(refused.value)
-
-
-def test_a_training_is_judged_and_its_checkpoint_knows_what_it_cost(serve, tmp_path, monkeypatch):
-    from datasets import Dataset
-    from trl import GRPOConfig, GRPOTrainer
-    from unsloth import FastLanguageModel
-
-    from helpers.data.tasks import load_task
-
-    monkeypatch.setenv("GRPO_RUNS_DIR", str(tmp_path))
-    where = Run("a")
-    server = serve(by_length)
-    judge = judge_of(server, budget_calls=500)
-    rewards = GuardedRewards(where, [judge])
-    config = GRPOConfig(
-        output_dir=str(where.path("checkpoints")),
-        max_steps=2,
-        save_steps=2,
-        num_generations=4,
-        per_device_train_batch_size=8,
-        max_completion_length=16,
-        logging_steps=1,
-        report_to="none",
-        disable_tqdm=True,
-    )
-    model, tokenizer = FastLanguageModel.from_pretrained(
-        PRESETS["pocket"].model_path, max_seq_length=256, load_in_4bit=True
-    )
-    trainer = GRPOTrainer(
-        model=FastLanguageModel.get_peft_model(
-            model, r=4, lora_alpha=4, target_modules=["q_proj"], use_gradient_checkpointing=False
-        ),
-        processing_class=tokenizer,
-        args=config,
-        reward_funcs=rewards.functions,
-        train_dataset=Dataset.from_pandas(
-            load_task("arithmetic/sums", train_size=8, holdout_size=2).train
-        ),
-        callbacks=[rewards, History(where)],
-    )
-    trainer.train()
-    logged = [row for row in trainer.state.log_history if "reward" in row]
-    assert [row["judge_reward/unjudged"] for row in logged] == [0.0, 0.0]
-    assert all(row["rewards/judge_reward/mean"] > 0 for row in logged)
-    assert judge.calls == len(server.requests) > 2
-    kept = pd.read_csv(where.require("checkpoints/metrics.csv"))
-    assert kept["judge_reward/unjudged"].tolist() == [0.0, 0.0]
-    resumed = judge_of(server, budget_calls=500)
-    GuardedRewards(where, [resumed], resumed_from=where.path("checkpoints/checkpoint-2"))
-    assert resumed.state_dict() == judge.state_dict()
 
 
 # --- vLLM -----------------------------------------------------------------------------------------

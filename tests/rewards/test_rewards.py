@@ -243,20 +243,6 @@ def test_trls_extra_arguments_and_any_column_are_accepted(name, reward):
     assert reward([chat(text) for text in texts], **arguments) == reward(texts, answer=["4", "4"])
 
 
-@each_name
-def test_the_signature_is_trls(name):
-    signature = inspect.signature(getattr(rewards, name))
-    first, *rest = signature.parameters.values()
-    assert first.name == "completions" and rest[-1].kind == inspect.Parameter.VAR_KEYWORD
-    options = {p.name for p in rest[:-1] if p.default is p.empty}
-    assert options <= {"target", "minimum", "maximum"}, (
-        "a reward is called without what the data lacks"
-    )
-    assert str(signature).startswith("(completions: 'list'") and "list[float" in str(
-        signature.return_annotation
-    )
-
-
 def arguments_of(name: str) -> list[str]:
     named = list(inspect.signature(getattr(rewards, name)).parameters)[:-1]
     return sorted({*named, *GIVEN} - COLUMNS)
@@ -293,16 +279,6 @@ def test_a_reward_that_is_an_object_can_be_pickled_and_copied(name):
         original = copy.deepcopy(ours)
         assert [copied(**batch) for _ in range(4)] == [original(**batch) for _ in range(4)]
         assert reward_name(copied) == reward_name(ours)
-
-
-@pytest.mark.parametrize("name", OBJECTS)
-def test_a_reward_that_is_an_object_keeps_to_the_same_call(name):
-    ours = copy.deepcopy(OBJECTS[name])
-    extra = {"prompts": [[]], "completion_ids": [[1]], "trainer_state": None, "log_extra": print}
-    assert ours(completions=[chat(said("4"))], answer=["4"], difficulty=[1], **extra) == [1.0]
-    assert ours(completions=[], answer=[]) == []
-    scores = ours(completions=HOSTILE, answer=["4"] * len(HOSTILE))
-    assert len(scores) == len(HOSTILE) and all(math.isfinite(score) for score in scores)
 
 
 # --- Names ----------------------------------------------------------------------------------------
