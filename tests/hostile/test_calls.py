@@ -144,7 +144,7 @@ PARAMETERS = [
     ({"cases": 5}, "5: no such file"),
     ({"cases": "{here}/dir.jsonl"}, "is a folder"),
     ({"cases": "{here}/q.jsonl"}, "needs the texts `name` and `completion`"),
-    ({"completions": 5}, "5: no such file"),
+    ({"completions": 5}, "5: stored completions are in a"),
     ({"completions": "{here}/q.jsonl"}, "stored completions need the columns"),
     ({"judge": "nothing"}, "write it as file.py:function"),
     ({"judge": "{here}/none.py:f"}, "cannot be read"),

@@ -409,7 +409,7 @@ ROW = {"question": "1 + 1?", "answer": "2", "completion": "<answer>2</answer>"}
         (pd.DataFrame([ROW, ROW | {"completion": 3}]), "`completion` in row 1 is 3"),
         (pd.DataFrame([ROW]), "share a question"),
         (__file__, r"test_lab\.py: stored completions are in a \.csv, \.jsonl, \.parquet file"),
-        (3, "3: no such file"),
+        (3, "3: stored completions are in a"),
     ],
 )
 def test_stored_completions_that_are_none_are_refused(table, says):
