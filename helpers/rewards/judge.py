@@ -185,10 +185,8 @@ class JudgeReward:
 
         What was spent since stays spent: neither a trial nor a resumed run spends it twice.
         """
-        self.calls, self.tokens = (
-            max(self.calls, int(state["calls"])),
-            max(self.tokens, int(state["tokens"])),
-        )
+        self.calls = max(self.calls, int(state["calls"]))
+        self.tokens = max(self.tokens, int(state["tokens"]))
 
     def _tell(self, verdicts: list[Verdict], log_extra, log_metric) -> None:
         causes = Counter(verdict.cause for verdict in verdicts if verdict.cause)
@@ -315,9 +313,10 @@ class JudgeReward:
                 if reply.status_code not in (408, 429) and reply.status_code < 500:
                     return Verdict(cause=f"HTTP {reply.status_code}: {self._reason(reply)}")
                 cause = f"HTTP {reply.status_code} {reply.reason_phrase}"
-                pause = max(pause, _seconds(reply.headers.get("Retry-After")))
-            if pause > self.timeout:
-                return Verdict(cause=f"{cause}, and it would be asked again in {pause:.0f} s only")
+                later = _seconds(reply.headers.get("Retry-After"))
+                if later > self.timeout:
+                    return Verdict(cause=f"{cause}, not to be asked again before {later:.0f} s")
+                pause = max(pause, later)
             if attempt < self.retries:
                 await asyncio.sleep(pause)
         return Verdict(cause=cause)

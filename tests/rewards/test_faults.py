@@ -159,43 +159,28 @@ def test_a_stop_is_no_fault(error):
 # --- Columns --------------------------------------------------------------------------------------
 
 
-def test_each_completion_keeps_its_columns_when_it_is_scored_alone():
-    seen = []
+def test_each_completion_keeps_its_columns_and_logs_nothing_when_it_is_scored_alone():
+    seen, logged = [], []
 
-    def some_reward(completions, answer, state, sources, **columns):
+    def some_reward(completions, answer, state, sources, log_extra, log_metric, **columns):
+        log_extra("length", [len(text) for text in completions])
+        log_metric("longest", max(map(len, completions)))
         if len(completions) > 1:
             raise RuntimeError("one at a time")
         seen.append((completions, answer, state, sources, columns))
-        if completions == ["c"]:
-            raise ValueError("not this one")
-        return [1.0]
+        return [1 / (completions != ["c"])]
 
     few = {"label": "abc", "few": [1, 2]}
     columns = {"answer": ["1", "2", "3"], "state": {"step": 3}, "sources": ("x", "y", "z")} | few
-    scores, faults = checked_scores(some_reward, ["a", "b", "c"], columns)
-    assert scores == [1.0, 1.0, None] and len(faults) == 1
+    logs = dict.fromkeys(("log_extra", "log_metric"), lambda *row: logged.append(row))
+    scores, (fault,) = checked_scores(some_reward, ["a", "b", "c"], columns | logs)
+    assert scores == [1.0, 1.0, None] and "ZeroDivisionError" in str(fault)
+    assert logged == [("length", [1, 1, 1]), ("longest", 1)]
     assert seen == [
         (["a"], ["1"], {"step": 3}, ["x"], few),
         (["b"], ["2"], {"step": 3}, ["y"], few),
         (["c"], ["3"], {"step": 3}, ["z"], few),
     ]
-
-
-def test_what_logs_a_value_a_batch_is_called_for_the_batch_only():
-    logged = []
-
-    def some_reward(completions, log_extra, log_metric, **columns):
-        log_extra("length", [len(text) for text in completions])
-        log_metric("longest", max(map(len, completions)))
-        return [1 / len(text) for text in completions]
-
-    columns = {
-        "log_extra": lambda *row: logged.append(row),
-        "log_metric": lambda *row: logged.append(row),
-    }
-    scores, (fault,) = checked_scores(some_reward, ["ab", ""], columns)
-    assert scores == [0.5, None] and "ZeroDivisionError" in str(fault)
-    assert logged == [("length", [2, 0]), ("longest", 2)]
 
 
 # --- The fault itself -----------------------------------------------------------------------------

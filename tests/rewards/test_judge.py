@@ -9,9 +9,9 @@ import json
 import pickle
 import re
 import warnings
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from types import SimpleNamespace
 
 import httpx
 import pytest
@@ -88,46 +88,37 @@ async def drips(request: dict, number: int) -> httpx.Response:
     return httpx.Response(200, content=bytes_of_it())
 
 
-class Server:
-    """answer(request, number) gives the reply, or awaits it. In the end: `requests` as they came,
-    `headers` and `paths` of each, and `most`, the number of them at one time.
-    """
-
-    def __init__(self, url: str, answer: Callable):
-        self.url, self.answer = url, answer
-        self.requests, self.headers, self.paths, self.now, self.most = [], [], [], 0, 0
-
-    async def reply(self, request: httpx.Request) -> httpx.Response:
-        self.requests.append(json.loads(request.content))
-        self.headers.append(request.headers)
-        self.paths.append(request.url.path)
-        self.now += 1
-        self.most = max(self.most, self.now)
-        try:
-            answered = self.answer(self.requests[-1], len(self.requests) - 1)
-            return await answered if inspect.isawaitable(answered) else answered
-        finally:
-            self.now -= 1
-
-
 @pytest.fixture
 def serve(monkeypatch):
-    """serve(answer) gives a server of this machine, which no proxy may stand before."""
+    """serve(answer) gives a server of this machine, which no proxy may stand before.
+
+    answer: a reply, or answer(request, number) that gives or awaits one. The server's `url`; and in
+    the end `asked`, the requests, and `requests`, their bodies.
+    """
     servers = {}
 
-    def start(answer) -> Server:
+    def start(answer) -> SimpleNamespace:
         port = 2000 + len(servers)
         answers = answer if callable(answer) else lambda request, number: answer
-        servers[port] = Server(f"http://127.0.0.1:{port}", answers)
+        servers[port] = SimpleNamespace(
+            url=f"http://127.0.0.1:{port}", answers=answers, asked=[], requests=[]
+        )
         return servers[port]
 
-    network = httpx.MockTransport(lambda request: servers[request.url.port].reply(request))
+    async def reply(request: httpx.Request) -> httpx.Response:
+        server, body = servers[request.url.port], json.loads(request.content)
+        server.asked.append(request)
+        server.requests.append(body)
+        answered = server.answers(body, len(server.asked) - 1)
+        return await answered if inspect.isawaitable(answered) else answered
+
+    network = httpx.MockTransport(reply)
     monkeypatch.setattr(httpx, "AsyncClient", partial(httpx.AsyncClient, transport=network))
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
     return start
 
 
-def judge_of(server: Server, **options) -> JudgeReward:
+def judge_of(server: SimpleNamespace, **options) -> JudgeReward:
     return JudgeReward(server.url, "judge", RUBRIC, **({"backoff": 0.001} | options))
 
 
@@ -175,7 +166,8 @@ def test_the_request_is_the_one_that_servers_know(serve):
         judge, chat, prompts=prompts, answer=["Thanks!"], completion_ids=[[1]], trainer_state=None
     ) == [0.7]
     (request,) = server.requests
-    assert server.paths == ["/v1/chat/completions"] and "Authorization" not in server.headers[0]
+    assert [request.url.path for request in server.asked] == ["/v1/chat/completions"]
+    assert "Authorization" not in server.asked[0].headers
     assert request["model"] == "judge" and request["max_tokens"] == 33 and request["seed"] == 1
     assert "temperature" not in request
     assert request["response_format"]["type"] == "json_schema"
@@ -195,7 +187,7 @@ def test_the_request_is_the_one_that_servers_know(serve):
 def test_the_address_may_end_in_v1_or_not(serve, path, asked):
     server = serve(score(10))
     assert run(JudgeReward(server.url + path, "judge", RUBRIC), ["x"]) == [1.0]
-    assert server.paths == [f"{asked}/chat/completions"]
+    assert [request.url.path for request in server.asked] == [f"{asked}/chat/completions"]
     assert JudgeReward("https://api.example.com/v1", "judge", RUBRIC).proxies, "elsewhere"
 
 
@@ -216,15 +208,18 @@ def test_a_rubric_may_hold_braces_and_a_completion_anything(serve):
 
 
 def test_at_most_so_many_requests_are_under_way(serve):
-    together = asyncio.Barrier(3)
+    together, under_way, most = asyncio.Barrier(3), [], []
 
     async def answer(request, number):
+        under_way.append(number)
         await together.wait()  # three do come at a time, or the test ends here
+        most.append(len(under_way))
+        under_way.remove(number)
         return score(5)
 
     server = serve(answer)
     assert run(judge_of(server, parallel=3), [f"text {n}" for n in range(12)]) == [0.5] * 12
-    assert server.most == 3 and len(server.requests) == 12
+    assert max(most) == 3 and len(server.requests) == 12
 
 
 def test_equal_completions_of_a_batch_are_asked_once(serve):
@@ -452,7 +447,7 @@ def test_the_key_is_sent_and_nowhere_else_to_be_seen(serve, tmp_path, monkeypatc
     server = serve(lambda request, number: score(1) if number == 0 else echo)
     judge = judge_of(server, key_variable="A_KEY", cache=tmp_path)
     assert run(judge, ["x"]) == [0.1]
-    assert server.headers[0]["Authorization"] == f"Bearer {KEY}"
+    assert server.asked[0].headers["Authorization"] == f"Bearer {KEY}"
     scores, told = unjudged(judge, ["y"])
     assert scores == [None] and "HTTP 401: xxx" in told
     kept = [path.read_text() for path in tmp_path.rglob("*.json")]

@@ -9,6 +9,7 @@ the training. This file is also the worker's program.
 
 from __future__ import annotations
 
+import atexit
 import gc
 import json
 import os
@@ -81,8 +82,7 @@ def forget(workers: int | None = None) -> None:
     """Forget every answer, in order to measure; with a number, start anew with so many workers."""
     _remembered.clear()
     if workers is not None:
-        for worker in (worker for kind in _workers.values() for worker in kind):
-            worker.stop()
+        _stop()
         _start_anew(workers)
 
 
@@ -170,6 +170,12 @@ _workers: dict[str, list[_Worker]] = {}
 
 def _start_anew(count: int = min(_MOST_WORKERS, os.cpu_count() or 1)) -> None:
     _workers.update({kind: [_Worker(kind) for _ in range(count)] for kind in _JUDGES})
+
+
+def _stop() -> None:
+    for workers in _workers.values():
+        for worker in workers:
+            worker.stop()
 
 
 # --- The worker's side ----------------------------------------------------------------------------
@@ -357,5 +363,6 @@ if __name__ == "__main__":
     _serve(sys.argv[1])
 else:
     _start_anew()
+    atexit.register(_stop)
     if _POSIX:
         os.register_at_fork(after_in_child=_start_anew)  # the workers are the parent's
