@@ -390,14 +390,14 @@ def _statistics(
     rewards = {
         name: {
             "weight": weight,
-            "mean": _finite(scores[name].mean()),
-            "within_group_std": _finite(groups[name].std(ddof=1).mean()),
+            "mean": verdicts.finite(scores[name].mean()),
+            "within_group_std": verdicts.finite(groups[name].std(ddof=1).mean()),
             "zero_spread": float(constant[name].mean()),
             "advantage_share": float((scaled[name] * advantage).mean() / variance)
             if variance > _NO_SPREAD
             else 0.0,
             "rank_correlation": {
-                other: _finite(ranks.loc[name, other]) for other in names if other != name
+                other: verdicts.finite(ranks.loc[name, other]) for other in names if other != name
             },
         }
         for name, weight in zip(names, weights, strict=True)
@@ -412,13 +412,9 @@ def _statistics(
         "groups": int(group_of[-1]) + 1,
         "rewards": rewards,
         "total": {
-            "mean": _finite(scores["total"].mean()),
+            "mean": verdicts.finite(scores["total"].mean()),
             "zero_spread": float(constant["total"].mean()),
         },
         "judges": judges,
-        "pass_rate": [_finite(round(rate, 6)) for rate in rates],
+        "pass_rate": [verdicts.finite(round(rate, 6)) for rate in rates],
     }
-
-
-def _finite(value: float) -> float | None:
-    return float(value) if np.isfinite(value) else None
