@@ -121,6 +121,7 @@ def first_word_lazily(completions, **columns):
 def test_a_completion_that_makes_it_raise_costs_only_itself(reward):
     scores, faults = checked_scores(reward, ["1 a", "", "0.5", "x", "nan"], {})
     assert scores == [1.0, None, 0.5, None, None]
+    assert checked_scores(reward, ["1", "x"], {})[0] == [1.0, None]
     assert [(fault.position, fault.completion) for fault in faults] == [
         (1, ""),
         (3, "x"),
