@@ -64,9 +64,17 @@ def test_success_is_a_score_of_at_least_that(success, factor):
     assert reward.weight == pytest.approx(factor)
 
 
-@pytest.mark.parametrize(("scores", "end"), [([0.0], 2.0), ([1.0], 0.5)])
-def test_the_weight_stays_within_its_bounds(scores, end):
-    reward = AdaptiveReward(column, bounds=(0.5, 2.0))
+@pytest.mark.parametrize(
+    ("options", "scores", "end"),
+    [
+        ({"bounds": (0.5, 2.0)}, [0.0], 2.0),
+        ({"bounds": (0.5, 2.0)}, [1.0], 0.5),
+        ({}, [0.0], 4.0),
+        ({}, [1.0], 0.25),
+    ],
+)
+def test_the_weight_stays_within_its_bounds(options, scores, end):
+    reward = AdaptiveReward(column, **options)
     for _ in range(50):
         reward([""], scores=scores)
     assert reward.weight == end
