@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
-from helpers.rewards.shaping import awaited, reward_name, stateful
+from helpers.rewards.shaping import awaited, printable, reward_name, stateful
 from helpers.tags import completion_text
 
 _SHOWN = 200  # characters of a completion in a message
@@ -29,13 +29,6 @@ class Fault:
         text = self.completion if len(self.completion) <= _SHOWN else self.completion[:_SHOWN] + "…"
         return f"{self.reward} {self.what} for the completion {text!r}"
 
-    def as_dict(self) -> dict:
-        """For a log in JSON; lone surrogates are spelt out."""
-        return asdict(self) | {
-            key: getattr(self, key).encode(errors="backslashreplace").decode()
-            for key in ("completion", "what")
-        }
-
 
 def checked_scores(
     reward: Callable, completions: list, columns: dict
@@ -49,9 +42,7 @@ def checked_scores(
     """
     state = _state(reward)
     values, problem = _called(reward, completions, columns)
-    found = [_number(value) for value in values]
-    if problem:
-        found = [(None, problem)] * len(completions)
+    found = [(None, problem)] * len(completions) if problem else list(map(_number, values))
     if problem and len(completions) > 1:
         alone = []
         for position, completion in enumerate(completions):
@@ -102,7 +93,8 @@ def _called(reward: Callable, completions: list, columns: dict) -> tuple[list, s
             return [], f"returned {returned!r:.100}, not a list with one number per completion,"
         values = list(returned)
     except Exception as error:
-        return [], f"raised {type(error).__name__}: {error!s:.{_SHOWN}}"
+        # what an error says may be a completion's, and is printed
+        return [], f"raised {type(error).__name__}: {printable(str(error))[:_SHOWN]}"
     if len(values) != len(completions):
         plural = "s" * (len(completions) != 1)
         return [], f"returned {len(values)} values for {len(completions)} completion{plural},"

@@ -28,7 +28,7 @@ def target_length_reward(
     >>> target_length_reward(["one two three four", "one two three", ""], target=4)
     [1.0, 0.5, 0.0]
     """
-    _at_least_one(target=target)
+    at_least_one(target=target)
     if not tolerance > 0:
         raise ValueError(f"tolerance={tolerance} must be above 0.")
     lengths = _lengths(completions, unit, completion_ids)
@@ -53,7 +53,7 @@ def min_length_reward(
     >>> min_length_reward(["one two three four", "one"], minimum=4)
     [1.0, 0.25]
     """
-    _at_least_one(minimum=minimum)
+    at_least_one(minimum=minimum)
     return [
         min(1.0, round(length / minimum, 6))
         for length in _lengths(completions, unit, completion_ids)
@@ -76,14 +76,15 @@ def max_length_reward(
     >>> max_length_reward(["one two", "one two three", ""], maximum=2)
     [1.0, 0.5, 1.0]
     """
-    _at_least_one(maximum=maximum)
+    at_least_one(maximum=maximum)
     return [
         min(1.0, max(0.0, round(2 - length / maximum, 6)))
         for length in _lengths(completions, unit, completion_ids)
     ]
 
 
-def _at_least_one(**values: float) -> None:
+def at_least_one(**values: float) -> None:
+    """ValueError names the option that is below 1, with its value."""
     for name, value in values.items():
         if not value >= 1:
             raise ValueError(f"{name}={value} must be 1 or more.")

@@ -12,6 +12,7 @@ import inspect
 import statistics
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
 
 from helpers.tags import completion_text
 
@@ -27,11 +28,9 @@ def reward_name(reward: Callable | str) -> str:
     >>> reward_name(partial(debug_reward, samples=1)), reward_name("my-org/my-classifier")
     ('debug_reward', 'my-classifier')
     """
-    while hasattr(reward, "func"):
-        reward = reward.func
-    path = reward
-    if not isinstance(reward, str):
-        path = getattr(getattr(reward, "config", None), "_name_or_path", None)
+    reward = _unwrapped(reward)
+    config = getattr(reward, "config", None)
+    path = reward if isinstance(reward, str) else getattr(config, "_name_or_path", None)
     return path.split("/")[-1] if path else getattr(reward, "__name__", type(reward).__name__)
 
 
@@ -41,10 +40,16 @@ def stateful(reward: object) -> object | None:
 
     A model keeps none that a checkpoint should hold: its weights stay as they are.
     """
-    while hasattr(reward, "func"):
-        reward = reward.func
+    reward = _unwrapped(reward)
     is_model = hasattr(reward, "named_parameters")
     return reward if hasattr(reward, "load_state_dict") and not is_model else None
+
+
+def _unwrapped(reward: object) -> object:
+    """What is inside any functools.partial."""
+    while hasattr(reward, "func"):
+        reward = reward.func
+    return reward
 
 
 def awaited(returned: object) -> object:
@@ -62,9 +67,9 @@ class AdaptiveReward:
     After each batch: success below 30 % multiplies the weight by 1.2, above 80 % by 0.9, within
     `bounds`. Success is a score of at least `success`; rows scored None do not count. So the scale
     of this reward moves between the bounds, and its mean in the log with it. Where several
-    processes train together, `training.reward_guard` sets `alone` to False: batches are then only counted,
-    in `counted`, and the weight moves once a step by the counts of all processes, so that it is the
-    same in each.
+    processes train together, `training.reward_guard` sets `alone` to False: batches are then only
+    counted, in `counted`, and the weight moves once a step by the counts of all processes, so that
+    it is the same in each.
 
     >>> from helpers.rewards import format_reward
     >>> reward = AdaptiveReward(format_reward)
@@ -92,11 +97,9 @@ class AdaptiveReward:
     def __call__(self, completions: list, **columns) -> list[float | None]:
         scores = awaited(self.reward(completions=completions, **columns))
         judged = [score for score in scores if score is not None]
+        successes = sum(score >= self.success for score in judged)
+        self.counted = (self.counted[0] + successes, self.counted[1] + len(judged))
         weighted = [None if score is None else score * self.weight for score in scores]
-        self.counted = (
-            self.counted[0] + sum(score >= self.success for score in judged),
-            self.counted[1] + len(judged),
-        )
         if self.alone:
             self.settle([self.counted])
         return weighted
@@ -184,8 +187,8 @@ class ModelReward:
     tokenizer's chat template where it has one; otherwise the texts are joined by blank lines. With
     several labels the score is the softmax probability of `label` (the last, by default), with one
     it is the sigmoid of the logit, so a full success is 1.0 either way. The model is loaded at the
-    first call, in inference mode, on a GPU where there is one; a pickled copy loads it anew. Texts
-    are cut to `max_length` tokens. ValueError for a model of another kind.
+    first call, in inference mode, on a GPU where there is one. Texts are cut to `max_length`
+    tokens. ValueError for a model of another kind.
 
     >>> ModelReward("my-org/my-classifier", name="politeness_reward").__name__
     'politeness_reward'
@@ -202,18 +205,14 @@ class ModelReward:
         self.model, self.label = str(model), label
         self.batch_size, self.max_length = batch_size, max_length
         self.__name__ = name
-        self._loaded = None
-
-    def __getstate__(self) -> dict:
-        return self.__dict__ | {"_loaded": None}
 
     def __call__(self, completions: list, prompts: list | None = None, **columns) -> list[float]:
         import torch
 
-        model, tokenizer = self._load()
+        model, tokenizer = _classifier(self.model)
         prompts = prompts or [None] * len(completions)
         texts = [
-            self._text(tokenizer, prompt, completion)
+            _conversation(tokenizer, prompt, completion)
             for prompt, completion in zip(prompts, completions, strict=True)
         ]
         scores: list[float] = []
@@ -234,34 +233,34 @@ class ModelReward:
             scores += part.tolist()
         return scores
 
-    def _load(self):
-        if self._loaded is None:
-            import torch
-            from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTokenizer
 
-            kinds = AutoConfig.from_pretrained(self.model).architectures or ["unnamed"]
-            if not any(kind.endswith("ForSequenceClassification") for kind in kinds):
-                raise ValueError(
-                    f"{self.model!r} is {', '.join(kinds)}, no sequence-classification model: its "
-                    "head would be random."
-                )
-            tokenizer = AutoTokenizer.from_pretrained(self.model)
-            model = AutoModelForSequenceClassification.from_pretrained(self.model).eval()
-            if tokenizer.pad_token_id is None:
-                tokenizer.pad_token = tokenizer.eos_token
-            model.config.pad_token_id = tokenizer.pad_token_id
-            self._loaded = model.to("cuda" if torch.cuda.is_available() else "cpu"), tokenizer
-        return self._loaded
+@lru_cache(maxsize=2)
+def _classifier(name: str) -> tuple:
+    """The model and its tokenizer; not part of the reward, which is pickled without them."""
+    import torch
+    from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTokenizer
 
-    @staticmethod
-    def _text(tokenizer, prompt, completion) -> str:
-        if not isinstance(prompt, (list, tuple)):
-            prompt = [{"role": "user", "content": prompt or ""}]
-        messages = [*prompt, {"role": "assistant", "content": completion_text(completion)}]
-        if tokenizer.chat_template:
-            return _printable(tokenizer.apply_chat_template(messages, tokenize=False))
-        texts = [message["content"] for message in messages if message["content"]]
-        return _printable("\n\n".join(texts))
+    kinds = AutoConfig.from_pretrained(name).architectures or ["unnamed"]
+    if not any(kind.endswith("ForSequenceClassification") for kind in kinds):
+        raise ValueError(
+            f"{name!r} is {', '.join(kinds)}, no sequence-classification model: its head would be "
+            "random."
+        )
+    tokenizer = AutoTokenizer.from_pretrained(name)
+    model = AutoModelForSequenceClassification.from_pretrained(name).eval()
+    if tokenizer.pad_token_id is None:
+        tokenizer.pad_token = tokenizer.eos_token
+    model.config.pad_token_id = tokenizer.pad_token_id
+    return model.to("cuda" if torch.cuda.is_available() else "cpu"), tokenizer
+
+
+def _conversation(tokenizer, prompt, completion) -> str:
+    if not isinstance(prompt, (list, tuple)):
+        prompt = [{"role": "user", "content": prompt or ""}]
+    messages = [*prompt, {"role": "assistant", "content": completion_text(completion)}]
+    if tokenizer.chat_template:
+        return printable(tokenizer.apply_chat_template(messages, tokenize=False))
+    return printable("\n\n".join(m["content"] for m in messages if m["content"]))
 
 
 def debug_reward(
@@ -282,18 +281,17 @@ def debug_reward(
     <answer>4</answer>
     [1.0, 1.0]
     """
-    for position in range(min(samples, len(completions))):
+    for position, completion in enumerate(completions[:samples]):
         told = "" if answer is None else f", answer {answer[position]!r}"
         print(f"--- completion {position + 1} of {len(completions)}{told}")
         if prompts is not None:
             prompt = prompts[position]
-            if isinstance(prompt, (list, tuple)) and prompt:
-                prompt = prompt[-1].get("content")
-            print(_printable(f"> {prompt or ''}"))
-        print(_printable(completion_text(completions[position])))
+            question = prompt[-1]["content"] if isinstance(prompt, list) else prompt
+            print(printable(f"> {question}"))
+        print(printable(completion_text(completion)))
     return [1.0] * len(completions)
 
 
-def _printable(text: str) -> str:
-    """The text without lone surrogates, which neither a tokenizer nor a terminal takes."""
+def printable(text: str) -> str:
+    """The text without lone surrogates, which UTF-8, a tokenizer and a terminal refuse."""
     return text.encode(errors="replace").decode()

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import regex
 
+from helpers.rewards.length import at_least_one
 from helpers.tags import THINK_ANSWER, TagFormat, completion_text
 
 _STEP = re.compile(
@@ -40,7 +41,7 @@ def reasoning_steps_reward(
     >>> reasoning_steps_reward(["<think>5</think>", "1. a\\n1. a"])
     [0.0, 0.333333]
     """
-    _at_least_one(steps=steps)
+    at_least_one(steps=steps)
     return [
         min(1.0, round(_count_steps(completion_text(completion), tags) / steps, 6))
         for completion in completions
@@ -63,26 +64,20 @@ def citation_reward(
     >>> citation_reward(["Bonn [1].", "Bonn [7].", "Bonn."], sources=[["a", "b"]] * 3)
     [1.0, 0.0, 0.0]
     """
-    _at_least_one(citations=citations)
+    at_least_one(citations=citations)
     scores = []
-    for position, completion in enumerate(completions):
+    for completion, known in zip(completions, sources or [None] * len(completions), strict=True):
         text = completion_text(completion)
-        cited = {
-            int(number)
-            for number in _CITATION.findall((tags.extract_answer(text) or "") if tags else text)
-        }
-        known = sources[position] if sources is not None else None
+        if tags:
+            text = tags.extract_answer(text) or ""
+        cited = {int(number) for number in _CITATION.findall(text)}
         if known is None or known != known:  # nan, which is how pandas spells a missing value
-            count = max(cited, default=0)
-        else:
-            count = (
-                1 if isinstance(known, str) else len(known) if hasattr(known, "__len__") else known
-            )
-        scores.append(
-            min(1.0, round(len(cited) / citations, 6))
-            if all(1 <= n <= count for n in cited)
-            else 0.0
-        )
+            known = max(cited, default=0)
+        elif isinstance(known, str):
+            known = 1
+        count = len(known) if hasattr(known, "__len__") else known
+        all_there = all(1 <= number <= count for number in cited)
+        scores.append(min(1.0, round(len(cited) / citations, 6)) if all_there else 0.0)
     return scores
 
 
@@ -137,7 +132,7 @@ def repetition_reward(completions: list, ngram_size: int = 3, **columns) -> list
     >>> repetition_reward(["one two three four", "ha ha ha ha ha ha"])
     [1.0, 0.25]
     """
-    _at_least_one(ngram_size=ngram_size)
+    at_least_one(ngram_size=ngram_size)
     scores = []
     for completion in completions:
         words = completion_text(completion).casefold().split()
@@ -159,9 +154,3 @@ def _count_steps(text: str, tags: TagFormat) -> int:
         for mark, end in zip(marks, ends, strict=False)
     }
     return len(steps - {""})
-
-
-def _at_least_one(**values: int) -> None:
-    for name, value in values.items():
-        if value < 1:
-            raise ValueError(f"{name}={value} must be 1 or more.")

@@ -7,6 +7,7 @@ import inspect
 import json
 import math
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -118,7 +119,7 @@ class GuardedRewards(TrainerCallback, ExportableState):
                     )
                 self.seen[name] += seen
                 self.failed[name] += len(faults)
-                lines += [json.dumps({"step": step} | whose | fault.as_dict()) for fault in faults]
+                lines += [json.dumps({"step": step} | whose | asdict(fault)) for fault in faults]
         if lines and ranks.is_first():
             with self.run.path(f"checkpoints/{_FAULTS}").open("a", encoding="utf-8") as log:
                 log.writelines(f"{line}\n" for line in lines)

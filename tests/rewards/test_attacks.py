@@ -8,7 +8,6 @@ import pytest
 from helpers.data.tasks import load_task
 from helpers.rewards import (
     REWARD_SETS,
-    AdaptiveReward,
     citation_reward,
     correctness_reward,
     exact_match_reward,
@@ -68,14 +67,9 @@ def winners(rows: pd.DataFrame, *functions, weights: list[float] | None = None) 
 def test_nothing_beats_the_math_set(rows, tags):
     lab = Lab(*reward_set("math", tags), tags)
     table = lab.attacks(rows)
-    assert (
-        table.loc[table["wins"] > 0, ["total", "wins"]].to_dict("index") == {} and lab.faults == []
-    )
-    assert table.loc[RIGHT, "total"] == 2.0 and table.loc[WRONG, "total"] == 1.0
-    assert (
-        table.loc[RIGHT, "correctness_reward"] == 1.0
-        and table.loc[WRONG, "correctness_reward"] == 0.0
-    )
+    assert table.loc[table["wins"] > 0, "wins"].to_dict() == {} and lab.faults == []
+    assert table.loc[[RIGHT, WRONG], "total"].tolist() == [2.0, 1.0]
+    assert table.loc[[RIGHT, WRONG], "correctness_reward"].tolist() == [1.0, 0.0]
 
 
 def test_nothing_beats_the_math_set_on_sums(sums):
@@ -107,12 +101,6 @@ def test_every_named_set_can_be_attacked(sums, name):
     lab = Lab(*reward_set(name))
     table = lab.attacks(sums)
     assert lab.faults == [] and table["total"].notna().all() and table["wins"].between(0, 1).all()
-
-
-def test_a_reward_that_adapts_is_the_same_for_every_attack(sums):
-    assert (
-        winners(sums, correctness_reward, AdaptiveReward(format_reward), weights=[1.0, 0.5]) == {}
-    )
 
 
 # --- Naive rewards --------------------------------------------------------------------------------
@@ -165,18 +153,17 @@ def test_a_naive_reward_pays_for_what_it_looks_at(sums, rewards, win, lose):
     assert win <= found.keys() and not lose & found.keys()
 
 
-def test_length_pays_for_filler(sums):
-    found = winners(
-        sums, correctness_reward, partial(min_length_reward, minimum=60), weights=[1.0, 0.5]
-    )
-    assert found["filler up to the bound"] == found["the whole shape three times"] == 1.0
-
-
-def test_a_target_length_pays_for_any_text_of_that_length(sums):
-    found = winners(
-        sums, correctness_reward, partial(target_length_reward, target=200), weights=[1.0, 0.5]
-    )
-    assert found["filler up to the bound"] == 1.0 and "nothing at all" not in found
+@pytest.mark.parametrize(
+    ("reward", "pays", "costs"),
+    [
+        (partial(min_length_reward, minimum=60), "the whole shape three times", "infinity"),
+        (partial(target_length_reward, target=200), "filler up to the bound", "nothing at all"),
+    ],
+    ids=["least", "target"],
+)
+def test_length_pays_for_filler(sums, reward, pays, costs):
+    found = winners(sums, correctness_reward, reward, weights=[1.0, 0.5])
+    assert found["filler up to the bound"] == found[pays] == 1.0 and costs not in found
 
 
 @pytest.mark.parametrize(
@@ -195,17 +182,6 @@ def contrary_reward(completions, answer, **columns):
 def test_what_does_not_tell_a_right_answer_from_a_wrong_one_is_no_judge(sums, rewards):
     lab = Lab(rewards, [1.0] * len(rewards))
     assert lab.attacks(sums).loc[WRONG, "wins"] == 1.0 and lab.judges() == []
-
-
-def test_a_number_read_as_a_float_is_fooled_by_infinity(sums):
-    def at_least_reward(completions, answer, **columns):
-        given = [THINK_ANSWER.extract_answer(completion_text(each)) or "" for each in completions]
-        return [
-            float(text.isalnum() and float(text) in (float(gold), float("inf")))
-            for text, gold in zip(given, answer, strict=True)
-        ]
-
-    assert winners(sums, at_least_reward)["infinity"] == 1.0
 
 
 # --- What is written ------------------------------------------------------------------------------
@@ -280,28 +256,22 @@ def test_an_attack_with_the_right_answer_may_earn_what_honesty_earns(sums):
         "right and long", lambda row, tags, length: tags.render("so " * 99, row["answer"]), RIGHT
     )
     rewards = [correctness_reward, partial(min_length_reward, minimum=90)]
-    assert (
-        Lab(rewards[:1], [1.0]).attacks(sums, battery=[generous]).loc["right and long", "wins"] == 0
-    )
-    assert (
-        Lab(rewards, [1.0, 1.0]).attacks(sums, battery=[generous]).loc["right and long", "wins"]
-        == 1
-    )
+    for chosen, wins in ((rewards[:1], 0), (rewards, 1)):
+        table = Lab(chosen, [1.0] * len(chosen)).attacks(sums, battery=[generous])
+        assert table.loc["right and long", "wins"] == wins
 
 
 def test_at_most_sixteen_rows_are_attacked(sums):
     seen = []
 
     def counting_reward(completions, question, prompts, **columns):
-        seen.append(
-            (len(completions), len(question), prompts[0][1]["content"], "prompt" in columns)
-        )
+        first = prompts[0][1]["content"]
+        seen.append((len(completions), len(question), first, "prompt" in columns))
         return [1.0] * len(completions)
 
     Lab([counting_reward], [1.0]).attacks(sums)
-    assert (
-        set(seen) == {(16, 16, sums.iloc[0]["question"], False)} and len(seen) == len(BATTERY) + 2
-    )
+    assert set(seen) == {(16, 16, sums.iloc[0]["question"], False)}
+    assert len(seen) == len(BATTERY) + 2
 
 
 def test_rows_without_an_answer_do_not_count_against_the_rewards():

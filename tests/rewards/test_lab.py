@@ -11,14 +11,12 @@ import numpy as np
 import pandas as pd
 import pytest
 from told import told
-from transformers import AutoTokenizer
 from trl.rewards import (
     get_repetition_penalty_reward,
     get_soft_overlong_punishment,
     think_format_reward,
 )
 
-from helpers.presets import PRESETS
 from helpers.rewards import (
     AdaptiveReward,
     correctness_reward,
@@ -74,11 +72,7 @@ def signal_of(groups: list[list[str]], *weights: float) -> dict:
             [1.0, 1.0],
             "two columns .* called 'format_reward'",
         ),
-        (
-            [format_reward, AdaptiveReward(format_reward)],
-            [1.0, 1.0],
-            "two columns .* called 'format_reward'",
-        ),
+        ([told("total", 0)], [1.0], "called 'total'"),
     ],
 )
 def test_rewards_and_weights_that_do_not_fit_are_refused(functions, weights, says):
@@ -86,42 +80,33 @@ def test_rewards_and_weights_that_do_not_fit_are_refused(functions, weights, say
         Lab(functions, weights)
 
 
-def test_a_reward_with_the_name_of_a_column_of_the_tables_is_refused():
-    with pytest.raises(ValueError, match="called 'total'"):
-        Lab([told("total", 0)], [1.0])
-
-
 def test_the_callers_rewards_are_not_changed_by_being_tried():
     adaptive = AdaptiveReward(format_reward)
     lab = Lab([correctness_reward, adaptive], [1.0, 0.5])
+    assert (lab.speed() > 0).all()
     lab.cases()
     lab.attacks(rows_for(["", ""]))
     lab.signal(rows_for([""]), [["no tags", "no tags"]])
-    lab.speed()
     assert adaptive.weight == 1.0
 
 
-def test_scores_are_weighted_and_none_adds_nothing():
-    table = lab_of(1.0, 0.5).scores(["1 0.5", "- 1", "0.25 -", "- -"])
-    assert list(table.columns) == ["a", "b", "total"]
-    assert table["total"].tolist()[:3] == [1.25, 0.5, 0.25]
-    np.testing.assert_array_equal(table["a"], [1, np.nan, 0.25, np.nan])
-
-
-def test_scores_keep_what_a_broken_reward_did_right():
+def test_scores_are_weighted_none_adds_nothing_and_a_fault_costs_only_itself():
     lab = lab_of(1.0, 0.5)
-    table = lab.scores(["1 1", "0.5", "1 0"])
-    assert table["total"].tolist() == [1.5, 0.5, 1.0]
-    assert [(fault.reward, fault.position, fault.completion) for fault in lab.faults] == [
-        ("b", 1, "0.5")
-    ]
+    table = lab.scores(["1 0.5", "- 1", "0.25 -", "- -", "0.5"])
+    assert list(table.columns) == ["a", "b", "total"]
+    np.testing.assert_array_equal(table["total"], [1.25, 0.5, 0.25, np.nan, 0.5])
+    np.testing.assert_array_equal(table["a"], [1, np.nan, 0.25, np.nan, 0.5])
+    found = [(fault.reward, fault.position, fault.completion) for fault in lab.faults]
+    assert found == [("b", 4, "0.5")]
 
 
-def test_rewards_are_handed_what_trl_hands_them():
+def test_rewards_are_handed_what_trl_hands_them_and_may_log():
     seen = {}
 
     def curious_reward(**given):
         seen.update(given)
+        given["log_extra"]("text", [""])
+        given["log_metric"]("number", 2.0)
         return [1.0] * len(given["completions"])
 
     lab = Lab([curious_reward], [1.0])
@@ -132,29 +117,17 @@ def test_rewards_are_handed_what_trl_hands_them():
     ]
     assert seen["answer"] == ["1", "2"] and seen["prompts"] == ["p", "q"]
     assert [len(ids) for ids in seen["completion_ids"]] == [2, 1]
-    assert {"trainer_state", "log_extra", "log_metric"} <= seen.keys() and lab.faults == []
+    assert "trainer_state" in seen and lab.faults == []
     lab.scores(["a", "b"])
     assert [prompt[0]["role"] for prompt in seen["prompts"]] == ["user", "user"]
 
 
-def test_a_reward_may_log_as_under_trl():
-    def reward(completions, log_extra, log_metric, **columns):
-        log_extra("text", [completion_text(completion) for completion in completions])
-        log_metric("number", 2.0)
-        return [1.0] * len(completions)
-
-    lab = Lab([reward], [1.0])
-    assert lab.scores(["a", "b"])["total"].tolist() == [1.0, 1.0] and lab.faults == []
-
-
-def test_tokens_are_the_tokenizers_where_there_is_one():
-    tokenizer = AutoTokenizer.from_pretrained(PRESETS["pocket"].model_path)
+def test_tokens_are_the_tokenizers_where_there_is_one(tokenizer):
     texts = ["<think>2 + 2 = 4</think><answer>4</answer>", "4"]
     counts = [len(tokenizer(text, add_special_tokens=False)["input_ids"]) for text in texts]
     reward = partial(max_length_reward, maximum=counts[0] - 1, unit="tokens")
-    assert Lab([reward], [1.0], tokenizer=tokenizer).scores(texts)["total"].tolist() == reward(
-        texts, completion_ids=[[0] * count for count in counts]
-    )
+    scored = Lab([reward], [1.0], tokenizer=tokenizer).scores(texts)["total"].tolist()
+    assert scored == reward(texts, completion_ids=[[0] * count for count in counts])
     assert counts[0] > len(texts[0].split())  # so that words would have scored otherwise
 
 
@@ -205,38 +178,29 @@ def write_cases(tmp_path, *cases: dict | str):
 
 def test_a_case_file_of_ones_own_brings_its_columns(tmp_path):
     def near_reward(completions, answer, slack=None, **columns):
-        texts = map(completion_text, completions)
-        return [
-            float(abs(float(text) - float(gold)) <= (room or 0))
-            for text, gold, room in zip(texts, answer, slack, strict=True)
-        ]
+        rows = zip(map(completion_text, completions), answer, slack, strict=True)
+        return [float(abs(float(text) - float(gold)) <= (room or 0)) for text, gold, room in rows]
 
+    four, expected = {"answer": "4"}, {"expected": {"near_reward": 1}}
     path = write_cases(
         tmp_path,
-        {
-            "name": "near",
-            "completion": "5",
-            "answer": "4",
-            "slack": 1,
-            "expected": {"near_reward": 1},
-        },
+        four | expected | {"name": "near", "completion": "5", "slack": 1},
         "",
-        {
-            "name": "far",
-            "completion": "6",
-            "answer": "4",
-            "slack": 1,
-            "expected": {"near_reward": 0.0},
-        },
-        {"name": "no slack", "completion": "5", "answer": "4", "expected": {"near_reward": 1}},
-        {"name": "no matter", "completion": "5", "answer": "4"},
+        four | {"name": "far", "completion": "6", "slack": 1, "expected": {"near_reward": 0.0}},
+        four | expected | {"name": "no slack", "completion": "5"},
+        four | {"name": "no matter", "completion": "5"},
+        four | {"name": "no matter", "completion": "4"},
     )
     lab = Lab([near_reward], [2.0])
     cases = lab.cases(path)
-    assert (
-        cases["total"].to_dict() == {"near": 2.0, "far": 0.0, "no slack": 0.0, "no matter": 0.0}
-        and not lab.faults
-    )
+    assert cases["total"].to_dict() == {
+        "near": 2.0,
+        "far": 0.0,
+        "no slack": 0.0,
+        "no matter": 0.0,
+        "no matter (2)": 2.0,
+    }
+    assert lab.faults == []
     assert differences(cases).to_dict("records") == [
         {"case": "no slack", "reward": "near_reward", "expected": 1, "score": 0}
     ]
@@ -272,7 +236,7 @@ def test_a_file_without_a_case_and_a_case_for_an_unknown_reward_are_refused(tmp_
     with pytest.raises(ValueError, match=r"mine\.jsonl holds no case"):
         load_cases(write_cases(tmp_path, "", " "))
     case = {"name": "mine", "completion": "", "expected": {"corectness_reward": 1}}
-    with pytest.raises(ValueError, match=r"'mine' .*'corectness_reward'.* 'correctness_reward'"):
+    with pytest.raises(ValueError, match=r"'mine' .*'corectness_reward'.* correctness_reward"):
         Lab([correctness_reward], [1.0]).cases(write_cases(tmp_path, case))
 
 
@@ -298,12 +262,12 @@ def test_signal_by_hand():
     assert (signal["groups"], signal["group_size"], signal["judges"]) == (2, 4, ["a"])
     assert (a["weight"], b["weight"]) == (1.0, 2.0)
     assert (a["mean"], b["mean"]) == (0.75, 0.6875)
-    assert a["within_group_std"] == pytest.approx(math.sqrt(1 / 3) / 2) and b[
-        "within_group_std"
-    ] == pytest.approx(0.125)
+    assert a["within_group_std"] == pytest.approx(math.sqrt(1 / 3) / 2)
+    assert b["within_group_std"] == pytest.approx(0.125)
     assert (a["zero_spread"], b["zero_spread"]) == (0.5, 0.5)
     assert signal["total"] == {"mean": 2.125, "zero_spread": 0.5}
     assert signal["pass_rate"] == [0.5, 1.0]
+    assert signal_of([["0.5", "0.49"], ["0", "1"]], 1.0)["pass_rate"] == [0.5, 0.5]
 
 
 @pytest.mark.parametrize(
@@ -337,14 +301,9 @@ def test_advantage_shares_are_those_of_trls_advantage(sizes):
     assert (signal["groups"], signal["group_size"], len(signal["pass_rate"])) == (3, max(sizes), 3)
 
 
-def test_half_a_score_passes():
-    assert signal_of([["0.5", "0.49"], ["0", "1"]], 1.0)["pass_rate"] == [0.5, 0.5]
-
-
 def test_ranks_are_what_is_correlated():
-    rewards = signal_of([["1 10 4", "2 1000 3"], ["3 1001 2", "4 9999 1"]], 1.0, 1.0, 1.0)[
-        "rewards"
-    ]
+    groups = [["1 10 4", "2 1000 3"], ["3 1001 2", "4 9999 1"]]
+    rewards = signal_of(groups, 1.0, 1.0, 1.0)["rewards"]
     assert rewards["a"]["rank_correlation"] == {"b": pytest.approx(1.0), "c": pytest.approx(-1.0)}
 
 
@@ -399,7 +358,7 @@ def test_groups_without_a_spread_or_a_row_are_refused(rows, groups, says):
 # --- Stored completions, speed --------------------------------------------------------------------
 
 
-def test_the_completions_of_a_run_become_groups(tmp_path):
+def test_the_completions_of_a_run_become_groups():
     table = pd.DataFrame(
         [
             (1, "a", "1", "x1", 0.0),
@@ -412,14 +371,10 @@ def test_the_completions_of_a_run_become_groups(tmp_path):
         ],
         columns=["step", "question", "answer", "completion", "format_reward"],
     )
-    table.to_parquet(tmp_path / "completions.parquet")
-    rows, groups = stored_groups(pd.read_parquet(tmp_path / "completions.parquet"))
+    rows, groups = stored_groups(table)
     assert groups == [["x1", "x2"], ["y1", "y2"], ["x3", "x4"]]
-    assert rows[["step", "question", "answer"]].values.tolist() == [
-        [1, "a", "1"],
-        [1, "b", "2"],
-        [2, "a", "1"],
-    ]
+    wanted = [[1, "a", "1"], [1, "b", "2"], [2, "a", "1"]]
+    assert rows[["step", "question", "answer"]].values.tolist() == wanted
     signal = Lab(*reward_set("math")).signal(rows, groups)
     assert (signal["groups"], signal["group_size"]) == (3, 2)
 
@@ -433,21 +388,13 @@ def test_stored_completions_need_no_step_and_may_be_chat_messages():
     assert groups == [["x", "z"]] and rows.to_dict("records") == [{"question": "b", "answer": "4"}]
 
 
-@pytest.mark.parametrize("suffix", ["csv", "jsonl", "parquet", "txt"])
+@pytest.mark.parametrize("suffix", ["csv", "jsonl", "parquet"])
 def test_stored_completions_are_read_from_a_file(tmp_path, suffix):
     path = tmp_path / f"stored.{suffix}"
     table = pd.DataFrame([ROW, ROW | {"completion": "2"}])
-    if suffix == "parquet":
-        table.to_parquet(path)
-    elif suffix == "jsonl":
-        table.to_json(path, orient="records", lines=True)
-    else:
-        table.to_csv(path, index=False)
-    if suffix == "txt":
-        with pytest.raises(ValueError, match=r"stored\.txt: stored completions come as"):
-            stored_groups(path)
-    else:
-        assert stored_groups(path)[1] == [["<answer>2</answer>", "2"]]
+    write = {"csv": table.to_csv, "parquet": table.to_parquet, "jsonl": table.to_json}[suffix]
+    write(path, **({"orient": "records", "lines": True} if suffix == "jsonl" else {"index": False}))
+    assert stored_groups(path)[1] == [["<answer>2</answer>", "2"]]
 
 
 ROW = {"question": "1 + 1?", "answer": "2", "completion": "<answer>2</answer>"}
@@ -460,9 +407,9 @@ ROW = {"question": "1 + 1?", "answer": "2", "completion": "<answer>2</answer>"}
         (pd.DataFrame([ROW] * 2).drop(columns="completion"), "'completion' is missing"),
         (pd.DataFrame([ROW, ROW | {"completion": None}]), "`completion` in row 1 is"),
         (pd.DataFrame([ROW, ROW | {"completion": 3}]), "`completion` in row 1 is 3"),
-        (pd.DataFrame([ROW | {"question": [1]}] * 2), "`question` must be a text"),
         (pd.DataFrame([ROW]), "share a question"),
-        (3, "completions=3 is not the path"),
+        (__file__, r"test_lab\.py: stored completions are in a \.csv, \.jsonl, \.parquet file"),
+        (3, "3: stored completions are in a"),
     ],
 )
 def test_stored_completions_that_are_none_are_refused(table, says):
@@ -489,17 +436,6 @@ def test_speed_is_a_positive_number_a_reward_on_as_many_as_it_says():
     taken = lab.speed()
     assert list(taken.index) == ["counting_reward", "format_reward"] and (taken > 0).all()
     assert seen == [(5, 5), (1000, 1000)] and lab.faults == []
-
-
-@pytest.mark.parametrize("completions", [None, ["one"], ["text"] * 2500])
-def test_speed_needs_no_signal(completions):
-    seen = []
-
-    def counting_reward(completions, **columns):
-        seen.append(len(completions))
-        return [1.0] * len(completions)
-
-    assert (Lab([counting_reward], [1.0]).speed(completions) > 0).all() and seen == [1000]
 
 
 def test_speed_is_that_of_judging_not_of_remembering():

@@ -26,10 +26,8 @@ from helpers.rewards import (
     ModelReward,
     correctness_reward,
     format_reward,
-    repetition_reward,
     reward_name,
     reward_set,
-    target_length_reward,
 )
 from helpers.tags import THINK_ANSWER, TagFormat
 
@@ -156,10 +154,12 @@ HOSTILE = [
 def test_hostile_completions_get_a_score(name, reward, gold):
     scores = reward(HOSTILE, answer=[gold] * len(HOSTILE), sources=[["a"]] * len(HOSTILE))
     assert len(scores) == len(HOSTILE)
-    for number, score in enumerate(scores):
-        assert score is None or (isinstance(score, float) and 0 <= score <= 1), (
-            f"{number}: {HOSTILE[number]!r:.80}"
-        )
+    odd = [
+        f"{completion!r:.80}"
+        for completion, score in zip(HOSTILE, scores, strict=True)
+        if not (score is None or (isinstance(score, float) and 0 <= score <= 1))
+    ]
+    assert odd == []
     # where the row's answer is no number
     assert None not in scores or name in ("numeric_reward", "proximity_reward")
 
@@ -199,14 +199,10 @@ def test_every_score_of_a_tag_soup_is_between_0_and_1(name, reward):
 
 
 @each_name
-def test_full_success_is_1_and_less_is_less(name, reward):
+def test_full_success_is_1_less_is_less_and_nothing_has_no_score(name, reward):
     high, low = reward([full(name), LESS.get(name, "")], answer=["4", "4"])
     assert high == 1.0
     assert low < 1.0 or name == "debug_reward"
-
-
-@each_name
-def test_no_completions_give_no_scores(name, reward):
     assert reward([], answer=[]) == []
 
 
@@ -247,20 +243,6 @@ def test_trls_extra_arguments_and_any_column_are_accepted(name, reward):
     assert reward([chat(text) for text in texts], **arguments) == reward(texts, answer=["4", "4"])
 
 
-@each_name
-def test_the_signature_is_trls(name):
-    signature = inspect.signature(getattr(rewards, name))
-    first, *rest = signature.parameters.values()
-    assert first.name == "completions" and rest[-1].kind == inspect.Parameter.VAR_KEYWORD
-    options = {p.name for p in rest[:-1] if p.default is p.empty}
-    assert options <= {"target", "minimum", "maximum"}, (
-        "a reward is called without what the data lacks"
-    )
-    assert str(signature).startswith("(completions: 'list'") and "list[float" in str(
-        signature.return_annotation
-    )
-
-
 def arguments_of(name: str) -> list[str]:
     named = list(inspect.signature(getattr(rewards, name)).parameters)[:-1]
     return sorted({*named, *GIVEN} - COLUMNS)
@@ -282,91 +264,21 @@ def test_a_source_column_cannot_take_the_place_of_an_argument(tmp_path, name, co
 @each_name
 def test_a_reward_can_be_pickled(name):
     function = getattr(rewards, name)
-    assert pickle.loads(pickle.dumps(function)) is function
-    bound = partial(
-        partial(function, tags=CUSTOM),
-        **{k: v for k, v in OPTIONS.get(name, {}).items() if k not in COLUMNS},
-    )
+    options = {k: v for k, v in OPTIONS.get(name, {}).items() if k not in COLUMNS}
+    bound = partial(partial(function, tags=CUSTOM), **options)
     copied = pickle.loads(pickle.dumps(bound))
-    assert (
-        copied.func is function
-        and copied.keywords == bound.keywords
-        and reward_name(copied) == name
-    )
+    assert (copied.func, copied.keywords) == (function, bound.keywords)
+    assert reward_name(copied) == name
 
 
 @pytest.mark.parametrize("name", OBJECTS)
 def test_a_reward_that_is_an_object_can_be_pickled_and_copied(name):
     ours = copy.deepcopy(OBJECTS[name])
-    texts, columns = [said("4"), "", said("5")], {"answer": ["4"] * 3}
-    for copied in (
-        pickle.loads(pickle.dumps(ours)),
-        copy.deepcopy(ours),
-        pickle.loads(pickle.dumps(partial(ours))),
-    ):
+    batch = {"completions": [said("4"), "", said("5")], "answer": ["4"] * 3}
+    for copied in (pickle.loads(pickle.dumps(ours)), pickle.loads(pickle.dumps(partial(ours)))):
         original = copy.deepcopy(ours)
-        assert [copied(completions=texts, **columns) for _ in range(4)] == [
-            original(completions=texts, **columns) for _ in range(4)
-        ]
+        assert [copied(**batch) for _ in range(4)] == [original(**batch) for _ in range(4)]
         assert reward_name(copied) == reward_name(ours)
-
-
-@pytest.mark.parametrize("name", OBJECTS)
-def test_a_reward_that_is_an_object_keeps_to_the_same_call(name):
-    ours = copy.deepcopy(OBJECTS[name])
-    extra = {
-        "prompts": [[]],
-        "completion_ids": [[1]],
-        "trainer_state": None,
-        "log_extra": print,
-        "log_metric": print,
-    }
-    assert ours(completions=[chat(said("4"))], answer=["4"], difficulty=[1], **extra) == [1.0]
-    assert ours(completions=[], answer=[]) == []
-    scores = ours(completions=HOSTILE, answer=["4"] * len(HOSTILE))
-    assert len(scores) == len(HOSTILE) and all(math.isfinite(score) for score in scores)
-
-
-def test_trls_own_rewards_stand_beside_ours():
-    ours = [
-        correctness_reward,
-        format_reward,
-        repetition_reward,
-        partial(target_length_reward, target=9, unit="tokens"),
-    ]
-    theirs = [
-        (
-            trl_rewards.get_soft_overlong_punishment(max_completion_len=10, soft_punish_cache=5),
-            [-0.8, -0.4, 0.0],
-        ),
-        (
-            trl_rewards.get_cosine_scaled_reward(max_len=18),
-            [0.75, -0.75 - 0.25 * math.cos(math.pi * 7 / 18), None],
-        ),
-        (trl_rewards.get_repetition_penalty_reward(), [-6 / 7, -4 / 5, 0.0]),
-        (trl_rewards.think_format_reward, [1.0, 1.0, 0.0]),
-    ]
-    texts = [THINK_ANSWER.render("so", r"\boxed{4}"), THINK_ANSWER.render("so", r"\boxed{5}"), "4"]
-    row = {
-        "answer": ["4"] * 3,
-        "solution": ["$4$", "$4$", ""],
-        "trainer_state": None,
-        "log_metric": print,
-    }
-    call = {
-        "prompts": [[{"role": "user", "content": "2 + 2?"}]] * 3,
-        "completions": [chat(t) for t in texts],
-        "completion_ids": [[1] * 9, [1] * 7, [1]],
-    } | row
-    assert [reward(**call) for reward in ours[:2]] == [[1.0, 0.0, 0.0], [1.0, 1.0, 0.0]]
-    assert (
-        all(0 <= score <= 1 for reward in ours for score in reward(**call))
-        and ours[3](**call)[0] == 1.0
-    )
-    for reward, expected in theirs:
-        assert reward(**call) == [None if e is None else pytest.approx(e) for e in expected], (
-            reward_name(reward)
-        )
 
 
 # --- Names ----------------------------------------------------------------------------------------
@@ -458,12 +370,6 @@ def test_an_unknown_set_is_named_with_those_there_are(name):
 # --- The docstrings -------------------------------------------------------------------------------
 
 
-def test_every_exported_name_is_there_and_described():
-    assert len(rewards.__all__) == len(set(rewards.__all__))
-    for name in rewards.__all__:
-        assert name == "REWARD_SETS" or inspect.getdoc(getattr(rewards, name)), name
-
-
 @pytest.mark.parametrize(
     "name",
     [
@@ -487,6 +393,7 @@ def test_every_reward_has_a_docstring_with_an_example(name):
 
 MODULES = [
     "helpers.rewards",
+    "helpers.rewards.answers.symbolic",
     *(f"helpers.rewards.{module.name}" for module in pkgutil.iter_modules(rewards.__path__)),
 ]
 

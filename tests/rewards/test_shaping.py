@@ -1,12 +1,8 @@
-"""Rewards made of rewards: the weight that adapts, ensembles, a classifier on real weights, and
-what TRL makes of them.
-"""
+"""Rewards made of rewards: the weight that adapts, ensembles, a classifier on real weights."""
 
 import json
 import math
-import os
 import pickle
-import subprocess
 from functools import partial
 
 import pytest
@@ -19,13 +15,11 @@ from transformers import (
     Qwen3ForSequenceClassification,
 )
 
-from helpers import PROJECT
 from helpers.presets import PRESETS
 from helpers.rewards import (
     AdaptiveReward,
     EnsembleReward,
     ModelReward,
-    correctness_reward,
     debug_reward,
     format_reward,
     reward_name,
@@ -70,9 +64,17 @@ def test_success_is_a_score_of_at_least_that(success, factor):
     assert reward.weight == pytest.approx(factor)
 
 
-@pytest.mark.parametrize(("scores", "end"), [([0.0], 2.0), ([1.0], 0.5)])
-def test_the_weight_stays_within_its_bounds(scores, end):
-    reward = AdaptiveReward(column, bounds=(0.5, 2.0))
+@pytest.mark.parametrize(
+    ("options", "scores", "end"),
+    [
+        ({"bounds": (0.5, 2.0)}, [0.0], 2.0),
+        ({"bounds": (0.5, 2.0)}, [1.0], 0.5),
+        ({}, [0.0], 4.0),
+        ({}, [1.0], 0.25),
+    ],
+)
+def test_the_weight_stays_within_its_bounds(options, scores, end):
+    reward = AdaptiveReward(column, **options)
     for _ in range(50):
         reward([""], scores=scores)
     assert reward.weight == end
@@ -94,15 +96,14 @@ def test_rows_that_cannot_be_judged_do_not_count(scores, factor):
     assert reward.weight == pytest.approx(factor)
 
 
-def test_a_restored_weight_goes_on_as_if_nothing_had_happened():
-    batches = [[0.0], [0.0], [0.0, 1.0], [None], [0.0, 1.0], [1.0]]
-    through, first = AdaptiveReward(column), AdaptiveReward(column)
-    whole = [through([""] * len(batch), scores=batch) for batch in batches]
-    start = [first([""] * len(batch), scores=batch) for batch in batches[:3]]
-    second = AdaptiveReward(column)
-    second.load_state_dict(json.loads(json.dumps(first.state_dict())))
-    assert start + [second([""] * len(batch), scores=batch) for batch in batches[3:]] == whole
-    assert second.weight == through.weight != 1.0
+def test_a_restored_weight_goes_on_where_it_was():
+    first = AdaptiveReward(column)
+    assert [first([""], scores=[0.0]) for _ in range(3)] == [[0.0]] * 3
+    # also from a checkpoint of before, which holds no counts
+    for state in (json.loads(json.dumps(first.state_dict())), {"weight": first.weight}):
+        second = AdaptiveReward(column)
+        second.load_state_dict(state)
+        assert second([""], scores=[1.0]) == [1.728] and second.weight == pytest.approx(1.5552)
 
 
 @pytest.mark.parametrize(
@@ -141,13 +142,9 @@ def test_bounds_that_do_not_hold_the_weight_are_refused(weight, bounds):
 )
 def test_the_scorers_are_put_together_and_none_abstains(scores, mean, minimum, median, trimmed):
     scorers = [partial(_fixed, score=score) for score in scores]
-    for how, expected in {
-        "mean": mean,
-        "minimum": minimum,
-        "median": median,
-        "trimmed": trimmed,
-    }.items():
-        wanted = None if expected is None else pytest.approx(expected)
+    expected = {"mean": mean, "minimum": minimum, "median": median, "trimmed": trimmed}
+    for how, score in expected.items():
+        wanted = None if score is None else pytest.approx(score)
         assert EnsembleReward(scorers, how=how)(completions=["", ""]) == [wanted] * 2
         assert EnsembleReward(scorers[::-1], how=how)(completions=[""]) == [wanted]
 
@@ -177,15 +174,6 @@ def test_an_ensemble_that_is_none_is_refused(options, message):
         EnsembleReward([format_reward] if options else [], **options)
 
 
-def test_an_ensemble_of_adapting_rewards_is_part_of_the_checkpoint_too():
-    ours = EnsembleReward([AdaptiveReward(format_reward), correctness_reward])
-    ours(completions=[BAD], answer=["4"])
-    assert ours.rewards[0].weight == 1.2
-    again = EnsembleReward([AdaptiveReward(format_reward), correctness_reward])
-    again.load_state_dict(json.loads(json.dumps(ours.state_dict())))
-    assert again.rewards[0].weight == 1.2
-
-
 # --- The one to look through ----------------------------------------------------------------------
 
 
@@ -193,28 +181,22 @@ def test_an_ensemble_of_adapting_rewards_is_part_of_the_checkpoint_too():
 def test_the_first_completions_are_printed_and_all_earn_1(capsys, samples, shown):
     texts = [GOOD, [{"role": "assistant", "content": "five"}], "six"]
     assert debug_reward(texts, answer=["4", "5", "6"], samples=samples) == [1.0] * 3
-    out = capsys.readouterr().out
     blocks = [
         f"--- completion {n} of 3, answer {gold!r}\n{text}\n"
         for n, gold, text in ((1, "4", GOOD), (2, "5", "five"), (3, "6", "six"))
     ]
-    assert out == "".join(blocks[:shown])
+    assert capsys.readouterr().out == "".join(blocks[:shown])
 
 
 @pytest.mark.parametrize(
     "prompt",
-    ["2 + 2?", [{"role": "system", "content": "no"}, {"role": "user", "content": "2 + 2?"}]],
+    ["2 \ud800?", [{"role": "system", "content": "no"}, {"role": "user", "content": "2 \ud800?"}]],
 )
-def test_the_prompt_is_printed_where_there_is_one(capsys, prompt):
-    debug_reward(["4"], prompts=[prompt])
-    assert capsys.readouterr().out == "--- completion 1 of 1\n> 2 + 2?\n4\n"
-
-
-@pytest.mark.parametrize("completion", [None, [], {}, 3, "\x00", "\ud800"])
-def test_what_is_no_text_or_cannot_be_encoded_is_shown_all_the_same(capsys, completion):
-    prompts = [[{"role": "user", "content": "\ud800"}]]
-    assert debug_reward([completion], prompts=prompts, answer=["\udfff"]) == [1.0]
-    assert "completion 1 of 1" in capsys.readouterr().out
+@pytest.mark.parametrize("completion", ["4", "\ud800", None, 3], ids=repr)
+def test_the_prompt_is_printed_and_what_cannot_be_encoded_is_replaced(capsys, prompt, completion):
+    assert debug_reward([completion], prompts=[prompt]) == [1.0]
+    shown = {"4": "4", "\ud800": "?"}.get(completion, "")
+    assert capsys.readouterr().out == f"--- completion 1 of 1\n> 2 ??\n{shown}\n"
 
 
 # --- A classifier ---------------------------------------------------------------------------------
@@ -279,8 +261,9 @@ def variant(classifiers, tmp_path):
     return save
 
 
-@pytest.mark.parametrize(("labels", "label"), [(1, -1), (2, -1), (2, 0), (2, 1), (3, 1)])
-@pytest.mark.parametrize("batch_size", [1, 2, 32])
+@pytest.mark.parametrize(
+    ("labels", "label", "batch_size"), [(1, -1, 2), (2, -1, 32), (2, 0, 1), (2, 1, 2), (3, 1, 32)]
+)
 def test_each_conversation_scores_what_it_scores_alone(classifiers, labels, label, batch_size):
     folder = classifiers[labels]
     said = [
@@ -289,19 +272,15 @@ def test_each_conversation_scores_what_it_scores_alone(classifiers, labels, labe
     ]
     expected = [(x.sigmoid()[0] if labels == 1 else x.softmax(-1)[label]).item() for x in said]
     reward = ModelReward(folder, label=label, batch_size=batch_size)
-    assert reward(
-        completions=[chat(text) for text in TEXTS], prompts=PROMPTS, answer=["4"] * 9
-    ) == close(expected)
-    assert reward(completions=TEXTS, prompts=PROMPTS) == close(expected)
+    chats = [chat(text) for text in TEXTS]
+    assert reward(completions=chats, prompts=PROMPTS, answer=["4"] * 9) == close(expected)
     assert max(expected) - min(expected) > 0.05, "scores that are all alike would show no mix-up"
 
 
 def test_prompts_may_be_texts_or_missing(classifiers):
-    reward = ModelReward(classifiers[1])
+    reward, chats = ModelReward(classifiers[1]), [[{"role": "user", "content": "2 + 2?"}]] * 9
     plain = reward(completions=TEXTS, prompts=["2 + 2?"] * 9)
-    assert plain == close(
-        reward(completions=TEXTS, prompts=[[{"role": "user", "content": "2 + 2?"}]] * 9)
-    )
+    assert plain == close(reward(completions=TEXTS, prompts=chats))
     missing = reward(completions=TEXTS)
     assert missing != close(plain) and all(0 <= score <= 1 for score in missing)
     assert reward(completions=[], prompts=[]) == reward(completions=[]) == []
@@ -372,8 +351,8 @@ def test_a_pickled_copy_is_small_and_gives_the_same_scores(classifiers):
     reward = ModelReward(classifiers[2], label=0, batch_size=3, max_length=200, name="politeness")
     scores = reward(completions=TEXTS, prompts=PROMPTS)
     frozen = pickle.dumps(reward)
-    copied = pickle.loads(frozen)
     assert len(frozen) < 1000, "the weights are not part of it"
+    copied = pickle.loads(frozen)
     assert copied(completions=TEXTS, prompts=PROMPTS) == scores
     assert reward_name(copied) == "politeness"
 
@@ -388,53 +367,3 @@ def test_a_model_that_cannot_be_a_reward_is_refused_at_the_first_call(tmp_path):
 def test_a_loaded_model_is_named_as_trl_names_it(classifiers):
     model = AutoModelForSequenceClassification.from_pretrained(classifiers[1])
     assert reward_name(model) == "classifier"
-
-
-# --- With TRL -------------------------------------------------------------------------------------
-
-STEPS = """
-import json, sys
-from unsloth import FastLanguageModel
-from datasets import Dataset
-from trl import GRPOConfig, GRPOTrainer
-from helpers.rewards import ModelReward, correctness_reward
-
-pocket, classifier, folder, prompts, texts = json.load(sys.stdin)
-model, tokenizer = FastLanguageModel.from_pretrained(pocket, max_seq_length=128, load_in_4bit=True)
-model = FastLanguageModel.get_peft_model(model, r=4, use_gradient_checkpointing=False)
-rows = [{"prompt": prompt, "answer": str(n + 1)} for n, prompt in enumerate(prompts)]
-scores = ModelReward(classifier)(completions=texts, prompts=prompts)
-config = GRPOConfig(
-    folder, max_steps=2, num_generations=4, per_device_train_batch_size=4, max_completion_length=16,
-    logging_steps=1, save_strategy="no", report_to="none", seed=0,
-)
-trainer = GRPOTrainer(
-    model, [ModelReward(classifier), correctness_reward], config,
-    train_dataset=Dataset.from_list(rows), processing_class=tokenizer,
-)
-trainer.train()
-print("\\n" + json.dumps([scores, trainer.state.log_history[:2]]))
-"""
-
-
-@pytest.mark.slow
-def test_trl_trains_on_the_classifier_beside_unsloth_and_logs_it(classifiers, python, tmp_path):
-    """In a process of its own: Unsloth has to be imported before Transformers and TRL."""
-    done = subprocess.run(
-        [python, "-c", STEPS],
-        input=json.dumps([str(POCKET), str(classifiers[2]), str(tmp_path), PROMPTS, TEXTS]),
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": str(PROJECT), "OMP_NUM_THREADS": "1"},
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    scores, logged = json.loads(done.stdout.splitlines()[-1])
-    alone = ModelReward(classifiers[2])(completions=TEXTS, prompts=PROMPTS)
-    assert scores == pytest.approx(alone, abs=1e-4)
-    for row in logged:
-        mean = row["rewards/model_reward/mean"]
-        assert 0 < mean < 1 and math.isfinite(row["loss"]) and math.isfinite(row["grad_norm"])
-        assert row["reward"] == pytest.approx(
-            mean + row["rewards/correctness_reward/mean"], abs=1e-5
-        )

@@ -168,17 +168,6 @@ def test_only_a_completion_with_each_tag_once_and_in_order_earns_more_than_three
         assert score == 1.0 or not all_or_nothing, text
 
 
-def test_what_is_the_strict_format_is_the_softer_ones_too():
-    rng = random.Random(2)
-    completions = [soup(rng) for _ in range(2000)] + [said("4"), said("")]
-    strict, soft, half = (
-        f(completions) for f in (format_reward, soft_format_reward, substantial_format_reward)
-    )
-    assert sum(strict) >= 2
-    for text, a, b, c in zip(completions, strict, soft, half, strict=True):
-        assert b >= a and (c > 0) == (a == 1.0), text
-
-
 # --- JSON -----------------------------------------------------------------------------------------
 
 CITY = {
@@ -298,14 +287,14 @@ def test_hostile_json_scores_nothing(document, schema):
     assert json_format_reward([said(document), said("[1]")], schema=schema) == [0.0, 1.0]
 
 
-@pytest.mark.parametrize("number", ["9" * 4000, "1e999", "-1e999", "1e308", "0.1", "1e-400"])
 @pytest.mark.parametrize(
     "rule",
     [{"multipleOf": 0.5}, {"multipleOf": 2}, {"maximum": 5}, {"type": "integer"}, {"const": 7}],
 )
-def test_a_number_out_of_range_does_not_break_the_schema(number, rule):
-    (score,) = json_format_reward([said(f"[{number}]")], schema={"items": rule})
-    assert score in (0.0, 1.0)
+def test_a_number_out_of_range_does_not_break_the_schema(rule):
+    numbers = ["9" * 4000, "1e999", "-1e999", "1e308", "0.1", "1e-400"]
+    documents = [said(f"[{number}]") for number in numbers]
+    assert set(json_format_reward(documents, schema={"items": rule})) <= {0.0, 1.0}
 
 
 # --- Code -----------------------------------------------------------------------------------------
@@ -365,15 +354,10 @@ def test_another_language_needs_its_fence_and_is_not_parsed(language, code, earn
 
 
 def test_with_tags_the_answer_block_is_judged():
-    texts = [
-        said(f"\n{fenced('x = 1')}\n"),
-        fenced("x = 1"),
-        f"<think>\n{fenced('x')}\n</think><answer>x</answer>",
-    ]
+    block = f"\n{fenced('x = 1')}\n"
+    texts = [said(block), fenced("x = 1"), f"<think>{block}</think><answer>x</answer>"]
     assert code_format_reward(texts, tags=THINK_ANSWER) == [1.0, 0.0, 0.0]
-    assert code_format_reward(
-        [CUSTOM.render(fenced("y"), f"\n{fenced('x = 1')}\n")], tags=CUSTOM
-    ) == [1.0]
+    assert code_format_reward([CUSTOM.render(fenced("y"), block)], tags=CUSTOM) == [1.0]
 
 
 BOMBS = {
@@ -426,7 +410,7 @@ def test_a_very_long_completion_is_not_read(length, earned):
     assert code_format_reward([fenced("x = 1\n" + "#" * length)]) == [earned]
 
 
-def test_code_is_never_run(tmp_path, capfd):
+def test_code_is_never_run_nor_warned_about(tmp_path, capfd, recwarn):
     trace = tmp_path / "ran"
     attacks = [
         f"open({str(trace)!r}, 'w')",
@@ -436,11 +420,7 @@ def test_code_is_never_run(tmp_path, capfd):
         "import no_such_module",
         "class A(print('ran')): pass",
         "@print\ndef f(x=print('ran')): ...",
+        r"'\d' is 'x'; 1()",
     ]
     assert code_format_reward([fenced(code) for code in attacks]) == [1.0] * len(attacks)
-    assert not trace.exists() and capfd.readouterr() == ("", "")
-
-
-def test_a_completion_that_python_would_warn_about_brings_no_warning(recwarn):
-    assert code_format_reward([fenced(r"'\d' is 'x'; 1()")]) == [1.0]
-    assert not recwarn.list
+    assert not trace.exists() and not recwarn.list and capfd.readouterr() == ("", "")

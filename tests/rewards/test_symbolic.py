@@ -1,7 +1,6 @@
 """Judgements in worker processes: right where honest, False where hostile, and always back."""
 
 import contextlib
-import doctest
 import itertools
 import json
 import os
@@ -39,8 +38,7 @@ def kill_the_workers() -> list[int]:
     """Kill them as somebody else would, and wait until they are dead."""
     killed = workers()
     for worker in killed:
-        # it was replaced meanwhile
-        with contextlib.suppress(ProcessLookupError, ChildProcessError):
+        with contextlib.suppress(ProcessLookupError, ChildProcessError):  # replaced meanwhile
             os.kill(worker, signal.SIGKILL)
             os.waitid(os.P_PID, worker, os.WEXITED | os.WNOWAIT)
     return killed
@@ -88,8 +86,7 @@ def test_the_answers_come_in_the_order_of_the_questions():
 
 
 def test_no_questions_have_no_answers():
-    assert symbolic.equal([]) == []
-    assert symbolic.task_scores([]) == []
+    assert symbolic.equal([]) == symbolic.task_scores([]) == symbolic.fulfil("{}", []) == []
 
 
 # --- Hostile ones ---------------------------------------------------------------------------------
@@ -123,9 +120,8 @@ def test_a_bomb_is_no_right_answer_and_the_next_question_is_answered(bomb):
     assert symbolic.equal([("x^2 + 2x + 1", bomb), fresh()]) == [False, True]
 
 
-@pytest.mark.parametrize("bomb", BOMBS[:6:2], ids=range(0, 6, 2))
-def test_a_bomb_as_the_gold_answer_equals_nothing(bomb):
-    assert symbolic.equal([(bomb, "x^2 + 2x + 1")]) == [False]
+def test_a_bomb_as_the_gold_answer_equals_nothing():
+    assert symbolic.equal([(bomb, "x^2 + 2x + 1") for bomb in BOMBS[:6:2]]) == [False] * 3
 
 
 CODE = [
@@ -181,12 +177,13 @@ def test_several_threads_can_ask_at_once():
 
 
 @linux
-def test_a_worker_killed_from_outside_is_replaced():
-    symbolic.equal([fresh()])
+def test_an_answer_is_remembered_and_a_worker_killed_from_outside_is_replaced():
+    pairs = [fresh(), fresh(False)]
+    assert symbolic.equal(pairs) == [True, False]
     killed = kill_the_workers()
-    assert killed
+    assert symbolic.equal(pairs * 3) == [True, False] * 3 and workers() == []
     assert symbolic.equal([fresh(), fresh(False)]) == [True, False]
-    assert workers() and not set(workers()) & set(killed)
+    assert killed and workers() and not set(workers()) & set(killed)
 
 
 @linux
@@ -197,29 +194,6 @@ def test_a_worker_killed_at_its_work_is_replaced():
         kill_the_workers()
         assert hanging.result() == [False] * 4
     assert symbolic.equal([fresh()]) == [True]
-
-
-@linux
-def test_a_question_is_asked_once_and_its_answer_remembered():
-    pairs = [fresh(), fresh(False)]
-    assert symbolic.equal(pairs) == [True, False]
-    kill_the_workers()
-    assert symbolic.equal(pairs * 3) == [True, False] * 3
-    assert workers() == []
-
-
-@linux
-def test_a_batch_asks_a_repeated_question_once():
-    def read(worker: int) -> int:
-        return int(Path(f"/proc/{worker}/io").read_text().split("rchar: ")[1].split()[0])
-
-    kill_the_workers()
-    long = "h" + "+h" * 500  # far from the time that a judgement has
-    assert symbolic.equal([("h", "k" + long)]) == [False]
-    (worker,) = workers()
-    before = read(worker)
-    assert symbolic.equal([("h", "m" + long)] * 50) == [False] * 50
-    assert 1000 < read(worker) - before < 5000
 
 
 ASKS = """
@@ -270,7 +244,7 @@ SLOW = {
 def test_what_cannot_be_shown_to_fulfil_a_schema_in_time_costs_only_itself(schema, document):
     documents = [*(document + " " * n for n in range(8)), "{}"]
     assert symbolic.fulfil(json.dumps(schema), documents)[:8] == [None] * 8
-    assert symbolic.fulfil(json.dumps(schema), ["{}"]) == [1.0]
+    assert symbolic.fulfil(json.dumps(schema), [document, "{}"]) == [None, 1.0]
 
 
 # --- reasoning-gym --------------------------------------------------------------------------------
@@ -289,10 +263,8 @@ def asked(family: str, answer: str, entry: dict) -> tuple[str, str, str]:
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_family_finds_its_own_answers_right_and_nonsense_not(family):
     entries = made(family)
-    assert (
-        symbolic.task_scores([asked(family, entry["answer"], entry) for entry in entries])
-        == [1.0] * 3
-    )
+    right = [asked(family, entry["answer"], entry) for entry in entries]
+    assert symbolic.task_scores(right) == [1.0] * 3
     wrong = symbolic.task_scores([asked(family, "no idea", entry) for entry in entries])
     assert all(score is None or 0 <= score < 0.5 for score in wrong)
 
@@ -306,11 +278,10 @@ def test_the_scores_come_in_the_order_of_the_rows():
     assert right == [n % 3 > 0 for n in range(20)] * 2
 
 
-def test_a_verifier_that_fails_or_hangs_gives_none():
+def test_a_verifier_that_fails_or_hangs_gives_nothing():
     (entry,) = made("countdown", 1)
-    scores = symbolic.task_scores(
-        [asked("countdown", "9**9**9**9", entry), ("gcd", "1", "{}"), ("gcd", "1", "no JSON")]
-    )
+    hangs = asked("countdown", "9**9**9**9", entry)
+    scores = symbolic.task_scores([hangs, ("gcd", "1", "{}"), ("gcd", "1", "no JSON")])
     assert all(score is None or score < 0.1 for score in scores) and len(scores) == 3
     assert symbolic.task_scores([asked("countdown", entry["answer"] + " ", entry)]) == [1.0]
 
@@ -350,8 +321,3 @@ def test_a_verifier_that_evaluates_the_answer_runs_no_code(tmp_path, family, cod
     (score,) = symbolic.task_scores([asked(family, code.format(path=path), entry)])
     assert score is None or score < 0.5
     assert not path.exists()
-
-
-def test_the_examples_in_the_docstrings_hold():
-    result = doctest.testmod(symbolic)
-    assert result.attempted >= 1 and result.failed == 0

@@ -19,6 +19,7 @@ import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import lru_cache
 
 _SECONDS = 0.5  # of processor time for one judgement; an honest one takes 5 to 50 ms
@@ -35,6 +36,7 @@ _ROWS_A_WORKER = 8  # below that, one more worker costs more than it saves
 _MOST_WORKERS = 8
 _MEMORY = 4 << 30  # bytes of address space
 _REMEMBERED = 1 << 14
+_POSIX = os.name == "posix"  # elsewhere a judgement has its time on the clock only
 
 
 def equal(pairs: list[tuple[str, str]]) -> list[bool]:
@@ -101,10 +103,10 @@ def _judged(kind: str, rows: list[tuple]) -> dict[tuple, float | None]:
 
 
 class _Worker:
-    """One process, started when it is first asked, and again when it was killed."""
+    """One process for one kind of judgement, started when it is asked and does not run."""
 
     def __init__(self, kind: str):
-        self.kind, self.lock, self.process, self.ready = kind, threading.Lock(), None, False
+        self.kind, self.lock, self.process = kind, threading.Lock(), None
 
     def ask(self, rows: list[tuple]) -> list[float | str | None]:
         """A score for each row; None where there was none in time, a text where no row can have
@@ -113,24 +115,22 @@ class _Worker:
         scores, killed = [], 0
         with self.lock:
             while len(scores) < len(rows) and killed < _MOST_KILLED:
-                self.run()
-                self._wait_until_ready()
+                self.start()
                 left = rows[len(scores) :]
-                request = json.dumps([_SECONDS / 2**killed, left]) + "\n"
+                with suppress(OSError):  # it has just ended, and answers nothing
+                    self.process.stdin.write(json.dumps([_SECONDS / 2**killed, left]) + "\n")
+                    self.process.stdin.flush()
                 for _ in left:
-                    line = self._exchange(request, _GIVEN_UP_AFTER)
-                    request = ""
+                    line = self.line(_GIVEN_UP_AFTER)
+                    scores.append(json.loads(line) if line else None)
                     if not line:  # the judgement under way has cost the worker its process
-                        scores.append(None)
                         killed += 1
                         self.stop()
-                        self.run()
                         break
-                    scores.append(json.loads(line))
         return scores + [None] * (len(rows) - len(scores))
 
-    def run(self) -> None:
-        """Start the process, if there is none."""
+    def start(self) -> None:
+        """Start the process if there is none, and wait until it has imported what it needs."""
         if self.process is not None and self.process.poll() is None:
             return
         self.stop()
@@ -142,35 +142,26 @@ class _Worker:
             encoding="ascii",
             env=os.environ | {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"},
         )
+        line = self.line(_START_SECONDS)
+        problem = json.loads(line) if line else "a process that judges answers did not start."
+        if problem:
+            self.stop()
+            raise LookupError(problem)
+
+    def line(self, seconds: float) -> str:
+        """The next line of the process; "" if it ended, or was killed after so many seconds."""
+        deadline = threading.Timer(seconds, self.process.kill)
+        deadline.start()
+        try:
+            return self.process.stdout.readline()
+        finally:
+            deadline.cancel()
 
     def stop(self) -> None:
         if self.process is not None:
             self.process.kill()
             self.process.communicate()
-        self.process, self.ready = None, False
-
-    def _wait_until_ready(self) -> None:
-        if self.ready:
-            return
-        line = self._exchange("", _START_SECONDS)
-        problem = json.loads(line) if line else "a process that judges answers did not start."
-        if problem:
-            self.stop()
-            raise LookupError(problem)
-        self.ready = True
-
-    def _exchange(self, request: str, seconds: float) -> str:
-        """The next line of the process; "" where it ended, or was killed after so many seconds."""
-        deadline = threading.Timer(seconds, self.process.kill)
-        deadline.start()
-        try:
-            self.process.stdin.write(request)
-            self.process.stdin.flush()
-            return self.process.stdout.readline()
-        except OSError:  # it ended while it was written to
-            return ""
-        finally:
-            deadline.cancel()
+        self.process = None
 
 
 _remembered: dict[tuple, float] = {}
@@ -201,19 +192,19 @@ class _Impossible(Exception):
 def _serve(kind: str) -> None:
     # whatever a verifier prints must not end up among the replies
     replies, sys.stdout = sys.stdout, sys.stderr
-    if os.name == "posix":
-        import resource
-
-        resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
-        signal.signal(signal.SIGPROF, _stop_judging)  # SIGVTALRM ends the process
-    sys.dont_write_bytecode = True
-    sys.addaudithook(_refuse)
 
     def reply(said: float | str | None) -> None:
         replies.write(json.dumps(said) + "\n")
         replies.flush()
 
+    if _POSIX:
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
+        signal.signal(signal.SIGPROF, _stop_judging)  # SIGVTALRM ends the process
+    sys.dont_write_bytecode = True
     reply(_load(kind))
+    sys.addaudithook(_refuse)
     gc.freeze()  # no collection goes through what was imported, in the time of a judgement
     for line in sys.stdin:
         seconds, rows = json.loads(line)
@@ -236,15 +227,13 @@ def _refuse(event: str, arguments: tuple) -> None:
     No sandbox for a determined author, but a policy is none: what it stumbles upon writes no file,
     starts no process and opens no connection.
     """
-    if not _judging:
-        return
     if event == "open":
         mode, flags = arguments[1], arguments[2]
-        if not (set("wax+") & set(str(mode)) or flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)):
-            return
-    elif event in _HARMLESS or not event.startswith(_REFUSED):
-        return
-    raise PermissionError(event)
+        writes = set("wax+") & set(str(mode)) or flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
+    else:
+        writes = event.startswith(_REFUSED) and event not in _HARMLESS
+    if writes:
+        raise PermissionError(event)
 
 
 _REFUSED = (
@@ -260,27 +249,23 @@ _REFUSED = (
     "builtins.input",
 )
 _HARMLESS = ("os.listdir", "os.scandir", "os.walk")
-_judging = False
 
 
 def _within_time(seconds: float, judge, arguments: list) -> float | str:
-    global _judging
-    timers = (
-        {"ITIMER_VIRTUAL": seconds + _GRACE, "ITIMER_PROF": seconds} if os.name == "posix" else {}
-    )
+    def set_timers(virtual: float, used: float) -> None:
+        if _POSIX:
+            signal.setitimer(signal.ITIMER_VIRTUAL, virtual)
+            signal.setitimer(signal.ITIMER_PROF, used)
+
     try:
-        for timer, limit in timers.items():
-            signal.setitimer(getattr(signal, timer), limit)
-        _judging = True
+        set_timers(seconds + _GRACE, seconds)
         return judge(*arguments)
     except _Impossible as error:
         return str(error)
     except Exception:  # whatever a completion did to the parser, it is no right answer
         return 0.0
     finally:
-        _judging = False
-        for timer in timers:
-            signal.setitimer(getattr(signal, timer), 0)
+        set_timers(0, 0)
 
 
 def _load(kind: str) -> str:
@@ -379,5 +364,5 @@ if __name__ == "__main__":
 else:
     _start_anew()
     atexit.register(_stop)
-    if os.name == "posix":
+    if _POSIX:
         os.register_at_fork(after_in_child=_start_anew)  # the workers are the parent's

@@ -14,7 +14,6 @@ reads the completions of a run.
 
 from __future__ import annotations
 
-import difflib
 import json
 import math
 import re
@@ -29,7 +28,7 @@ import numpy as np
 import pandas as pd
 
 from helpers.data.files import regular_file
-from helpers.data.sources import Broken, file_rows
+from helpers.data.sources import FILE_TYPES, Broken, file_rows
 from helpers.rewards.answers import symbolic
 from helpers.rewards.code import programs
 from helpers.rewards.faults import Fault, tried
@@ -107,9 +106,7 @@ class Lab:
         table = pd.DataFrame(index=range(len(completions)))
         for name, function in zip(self.names, self.functions, strict=True):
             scored, faults = tried(function, messages, given)
-            table[name] = np.array(
-                [np.nan if score is None else score for score in scored], dtype=float
-            )
+            table[name] = pd.Series(scored, dtype=float)
             self.faults += faults
         # As in TRL: a reward that abstains adds nothing; where all abstain there is no total.
         table["total"] = table[self.names].mul(self.weights).sum(axis=1, min_count=1)
@@ -131,14 +128,12 @@ class Lab:
         import helpers.rewards  # which imports nothing of the laboratory
 
         loaded = load_cases(path, self.tags)
-        exported = (name for name in helpers.rewards.__all__ if name.endswith("_reward"))
-        known = {*self.names, *exported}
+        known = {*self.names, *helpers.rewards.__all__}
         for case in loaded:
-            for name in sorted(case["expected"].keys() - known):
-                near = difflib.get_close_matches(name, known, 1)
-                hint = f" Did you mean {near[0]!r}?" if near else ""
+            if unknown := sorted(case["expected"].keys() - known):
                 raise ValueError(
-                    f"case {case['name']!r} expects a score of {name!r}, which is no reward.{hint}"
+                    f"case {case['name']!r} expects a score of {unknown[0]!r}, which is no reward. "
+                    f"The rewards here: {', '.join(self.names)}."
                 )
         table = self.scores([case["completion"] for case in loaded], **_columns(loaded)).set_axis(
             [case["name"] for case in loaded]
@@ -242,13 +237,11 @@ class Lab:
         gap = table.loc[attacks.RIGHT, self.names] - table.loc[attacks.WRONG, self.names]
         return [name for name in self.names if gap[name] > 0.25]
 
-    def speed(self, completions: list[str] | None = None) -> pd.Series:
-        """Milliseconds for 1,000 completions, per reward: those of `signal`, or the ones given,
-        repeated or cut to that number.
+    def speed(self) -> pd.Series:
+        """Milliseconds for 1,000 completions, per reward: those of `signal`, repeated or cut to
+        that number.
         """
         texts, columns = self.results.get("completions", (["<answer>4</answer>"], {}))
-        if completions:
-            texts, columns = completions, {}
         repeats = -(-_TIMED // len(texts))
         columns = {key: (values * repeats)[:_TIMED] for key, values in columns.items()}
         texts = (texts * repeats)[:_TIMED]
@@ -279,12 +272,7 @@ def load_cases(path: str | Path | None = None, tags: TagFormat = THINK_ANSWER) -
 
     See `Lab.cases`.
     """
-    if path is not None and not isinstance(path, str | Path):
-        raise ValueError(
-            f"cases={path!r} is not the path of a file: a JSON object per line, with name, "
-            "completion and expected."
-        )
-    file = regular_file(Path(path or CASES))
+    file = regular_file(Path(str(path or CASES)))
     own_tags = dict(zip(THINK_ANSWER.tags, tags.tags, strict=True))
     cases, seen = [], Counter()
     # not splitlines, which also takes what stands in a text, such as U+2028, for the end of a line
@@ -311,19 +299,14 @@ def load_cases(path: str | Path | None = None, tags: TagFormat = THINK_ANSWER) -
 def _case(line: str, where: str) -> dict:
     try:
         case = json.loads(line)
-    except ValueError as error:
-        raise ValueError(f"{where} is not JSON: {error}.") from None
-    if not isinstance(case, dict) or not all(
-        isinstance(case.get(key), str) for key in ("name", "completion")
-    ):
-        raise ValueError(f"{where} needs the texts `name` and `completion`; it is {line[:100]!r}.")
-    expected = case.setdefault("expected", {})
-    if not isinstance(expected, dict) or not all(
-        isinstance(score, (int, float)) and math.isfinite(score) for score in expected.values()
-    ):
+        texts = isinstance(case["name"], str) and isinstance(case["completion"], str)
+        fits = texts and all(map(math.isfinite, case.setdefault("expected", {}).values()))
+    except (ValueError, KeyError, TypeError, AttributeError):
+        fits = False
+    if not fits:
         raise ValueError(
-            f"{where}: `expected` is {expected!r}; it must map rewards to finite scores, such as "
-            '{"correctness_reward": 1}.'
+            f"{where} is no case. It needs the texts `name` and `completion`, and in `expected` "
+            f'finite scores of rewards, such as {{"correctness_reward": 1}}; it is {line[:100]!r}.'
         )
     return case
 
@@ -336,15 +319,13 @@ def stored_groups(stored: pd.DataFrame | str | Path) -> tuple[pd.DataFrame, list
     any: a group is a question at a step, as in the `completions.parquet` of a run. ValueError where
     a column is missing or no group has two completions.
     """
-    if not isinstance(stored, pd.DataFrame | str | Path):
-        raise ValueError(f"completions={stored!r} is not the path of a file of stored completions.")
-    table = stored if isinstance(stored, pd.DataFrame) else _table(Path(stored))
-    missing = {"question", "completion"} - set(table.columns)
-    if missing:
-        raise ValueError(
-            "stored completions need the columns question, answer and completion; "
-            f"{sorted(missing)[0]!r} is missing."
-        )
+    table = stored if isinstance(stored, pd.DataFrame) else _table(Path(str(stored)))
+    for column in ("question", "completion"):
+        if column not in table:
+            raise ValueError(
+                "stored completions need the columns question, answer and completion; "
+                f"{column!r} is missing."
+            )
     for row, completion in enumerate(table["completion"]):
         if not isinstance(completion, (str, list, tuple, dict)):
             raise ValueError(
@@ -352,8 +333,6 @@ def stored_groups(stored: pd.DataFrame | str | Path) -> tuple[pd.DataFrame, list
                 "nor chat messages."
             )
     table = table.assign(completion=table["completion"].map(completion_text))
-    if not table["question"].map(lambda question: isinstance(question, str)).all():
-        raise ValueError("stored completions: `question` must be a text in every row.")
     keys = [key for key in ("step", "question") if key in table]
     groups = [group for _, group in table.groupby(keys, sort=False) if len(group) > 1]
     if not groups:
@@ -367,10 +346,8 @@ def stored_groups(stored: pd.DataFrame | str | Path) -> tuple[pd.DataFrame, list
 
 
 def _table(path: Path) -> pd.DataFrame:
-    if path.suffix.lower() not in (".parquet", ".csv", ".jsonl"):
-        raise ValueError(
-            f"{path.name}: stored completions come as a .parquet, .csv or .jsonl file."
-        )
+    if path.suffix.lower() not in FILE_TYPES:
+        raise ValueError(f"{path.name}: stored completions are in a {', '.join(FILE_TYPES)} file.")
     rows = list(file_rows(path))
     for row in rows:
         if isinstance(row, Broken):
@@ -413,14 +390,14 @@ def _statistics(
     rewards = {
         name: {
             "weight": weight,
-            "mean": _finite(scores[name].mean()),
-            "within_group_std": _finite(groups[name].std(ddof=1).mean()),
+            "mean": verdicts.finite(scores[name].mean()),
+            "within_group_std": verdicts.finite(groups[name].std(ddof=1).mean()),
             "zero_spread": float(constant[name].mean()),
             "advantage_share": float((scaled[name] * advantage).mean() / variance)
             if variance > _NO_SPREAD
             else 0.0,
             "rank_correlation": {
-                other: _finite(ranks.loc[name, other]) for other in names if other != name
+                other: verdicts.finite(ranks.loc[name, other]) for other in names if other != name
             },
         }
         for name, weight in zip(names, weights, strict=True)
@@ -435,13 +412,9 @@ def _statistics(
         "groups": int(group_of[-1]) + 1,
         "rewards": rewards,
         "total": {
-            "mean": _finite(scores["total"].mean()),
+            "mean": verdicts.finite(scores["total"].mean()),
             "zero_spread": float(constant["total"].mean()),
         },
         "judges": judges,
-        "pass_rate": [_finite(round(rate, 6)) for rate in rates],
+        "pass_rate": [verdicts.finite(round(rate, 6)) for rate in rates],
     }
-
-
-def _finite(value: float) -> float | None:
-    return float(value) if np.isfinite(value) else None

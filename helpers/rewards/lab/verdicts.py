@@ -255,7 +255,7 @@ def report(lab) -> dict:
     }
     for name, entry in rewards.items():
         if cases is not None:
-            entry["cases"] = {case: _number(score) for case, score in cases[name].items()}
+            entry["cases"] = {case: finite(score) for case, score in cases[name].items()}
         if signal is not None:
             entry |= signal["rewards"][name]
         if taken is not None:
@@ -273,5 +273,6 @@ def report(lab) -> dict:
     return found | {"verdict": {"go": verdict.go, "stops": verdict.stops, "notes": verdict.notes}}
 
 
-def _number(score: float) -> float | None:
-    return float(score) if pd.notna(score) else None
+def finite(value: float) -> float | None:
+    """The number for JSON, which has no nan."""
+    return float(value) if np.isfinite(value) else None
