@@ -215,7 +215,7 @@ def test_without_a_name_a_lesson_takes_its_own_and_leaves_demo_alone(run, cli, m
     monkeypatch.setattr(
         pipeline,
         "_execute",
-        lambda path, run, given, in_place: calls.append((path.name[:2], given)) or True,
+        lambda path, run, given: calls.append((path.name[:2], given)) or True,
     )
     for only in ("07", "09", "10", "06"):
         assert cli("run", "--only", only)[0] == 0

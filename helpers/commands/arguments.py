@@ -14,7 +14,6 @@ import os
 import re
 import shutil
 from collections.abc import Iterable
-from pathlib import Path
 
 from helpers.runs import Run, write_json
 

@@ -13,7 +13,6 @@ import json
 import lzma
 import tarfile
 from datetime import UTC, datetime
-from pathlib import Path
 
 from helpers import PROJECT
 from helpers.commands import arguments

@@ -118,7 +118,6 @@ def test_one_process_trains_to_the_numbers_of_the_notebook(executed, python, cli
         (["--run", "a", "--resume"], "there is no training to resume"),
         (["a", "--run", "b"], "name one run"),
         (["--run", "nowhere"], "Run notebook 01_data_preparation first"),
-        (["a", "--processes", "2"], "--processes 2, and 1 was started. Start them with `torchrun"),
     ],
 )
 def test_a_call_that_cannot_train_is_refused_in_one_line(runs, cli, call, why):
