@@ -111,7 +111,7 @@ def test_an_interrupted_run_goes_on_with_the_line_that_was_cut_off(
     "line",
     [
         '{"question": "another", "completion": "x", "answer": null}\n',
-        json.dumps({"question": QUESTIONS[0], "id": 7, "completion": "x", "answer": None}) + "\n",
+        json.dumps({"question": QUESTIONS[0], "id": 0}) + "\n",
         "notes\n",
         "notes",
         "[]\n",

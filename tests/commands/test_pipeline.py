@@ -36,12 +36,9 @@ def executed(monkeypatch):
 def test_without_only_the_pipeline_is_run_and_an_unknown_notebook_is_named(cli, executed):
     assert cli("run", "--run", "a")[0] == 0 and [number for number, _ in executed] == ALL
     executed.clear()
-    code, _, err = cli("run", "--only", "98,03,99")
-    assert (
-        code == 2
-        and "there is no notebook 98, 99. There are: 01, 02, 03, 04, 05" in err
-        and executed == []
-    )
+    code, _, err = cli("run", "--run", "a", "--only", "98,03,99")
+    assert code == 2 and "there is no notebook 98, 99. There are: 01, 02, 03" in err
+    assert executed == []
 
 
 def test_each_notebook_gets_the_run_and_the_parameters_it_takes(cli, executed):
@@ -85,6 +82,17 @@ def test_a_run_that_stopped_is_resumed_with_what_was_given(cli, executed, at, gi
     executed.clear()
     code, out, _ = cli("run", "--run", "a", "--resume")
     assert code == 0 and executed == [] and "run 'a' is finished" in out
+
+
+def test_what_is_asked_for_once_is_done_once(cli, executed):
+    call = ("run", "--once", "--fresh", "--run", "a", "--only", "01,03", "-p", "seed=1")
+    executed.outcomes["03"] = False
+    assert cli(*call)[0] == 1
+    executed.clear()
+    executed.outcomes.clear()
+    assert cli(*call)[0] == 0 and [number for number, _ in executed] == ["03"]
+    assert "run 'a' is finished" in cli(*call)[1] and len(executed) == 1
+    assert cli(*call, "-p", "beta=0")[0] == 0 and len(executed) == 3, "another call"
 
 
 def test_a_file_given_by_a_relative_path_is_found_again_from_elsewhere(

@@ -3,12 +3,10 @@ table.
 """
 
 import math
-import os
 import re
 import signal
 import subprocess
 import time
-from pathlib import Path
 
 import pandas as pd
 import psutil
@@ -307,64 +305,7 @@ def test_an_interrupt_ends_the_runs(two_sources, python, sent):
     )
 
 
-def test_a_sweep_that_another_process_runs_is_refused(cli, two_sources, python):
-    hold = (
-        "import sys; from helpers.runs import held, runs_folder\nwith held(runs_folder() / "
-        "'sweeps' / 'tiny', 'it'):\n"
-    )
-    hold += "    print('held', flush=True); sys.stdin.read()"
-    with subprocess.Popen(
-        [python, "-c", hold], cwd=PROJECT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as other:
-        assert other.stdout.readline() == "held\n"
-        code, _, err = cli("sweep", "--grid", str(two_sources))
-        other.stdin.close()
-    assert code == 2 and f"sweep 'tiny' is being executed by process {other.pid} on " in err
-    assert [path.name for path in runs_folder().iterdir()] == ["sweeps"], "no run was started"
-
-
 # --- Elsewhere ------------------------------------------------------------------------------------
-
-
-ONE = {"max_steps": 4, "holdout_size": 8, "num_generations": 4, "per_device_train_batch_size": 8}
-
-
-@pytest.mark.slow
-def test_an_emitted_line_is_done_once_whatever_happens_to_it(cli, grid_file, python, monkeypatch):
-    grid = str(grid_file(seeds=[7], one_at_a_time=None, product={"lora_rank": [8]}, fixed=ONE))
-    code, line, _ = cli("sweep", "--grid", grid, "--emit", "commands")
-    name = "tiny-lora_rank-8-seed-7"
-    assert (
-        code == 0
-        and line.startswith(f"python -m helpers run --once --fresh --run {name} ")
-        and line.count("\n") == 1
-    )
-    monkeypatch.setenv("PATH", f"{Path(python).parent}:{os.environ['PATH']}")
-    shell = {
-        "shell": True,
-        "cwd": PROJECT,
-        "text": True,
-        "stdout": subprocess.PIPE,
-        "stderr": subprocess.STDOUT,
-    }
-    with subprocess.Popen(f"exec {line}", **shell) as first:
-        while not re.match(r" *step +1/4", printed := first.stdout.readline()):
-            assert printed, "it ended"
-        first.send_signal(signal.SIGSTOP)  # it is at work, and stays so, while the others look
-        second = subprocess.run(line, **shell)
-        assert (
-            second.returncode == 2
-            and f"run {name!r} is being executed by process {first.pid} on " in second.stdout
-        )
-        first.kill()
-    third = subprocess.run(line, **shell)
-    assert third.returncode == 0 and "resuming run" in third.stdout and "with 03" in third.stdout
-    trained = (Run(name).folder / "metrics.csv").stat().st_mtime_ns
-    fourth = subprocess.run(line, **shell)
-    assert fourth.returncode == 0 and f"run {name!r} is finished" in fourth.stdout
-    assert (Run(name).folder / "metrics.csv").stat().st_mtime_ns == trained
-    code, out, _ = cli("sweep", "--grid", grid, "--collect")
-    assert code == 0 and " 1/1 " in out and table_of("tiny")["final_reward"].notna().all()
 
 
 def test_what_runs_elsewhere_is_not_judged_by_this_machine(cli, grid_file):

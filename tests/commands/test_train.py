@@ -269,13 +269,6 @@ def test_a_rank_that_raises_ends_the_others_and_is_told_once(tmp_path, runs):
     assert arguments.last(Run("a"))["done"] == []
 
 
-@pytest.mark.slow
-def test_what_every_rank_refuses_is_said_once(runs):
-    code, _, err = together("-m", "helpers", "train", "nowhere", seconds=300)
-    assert code == 1 and err.partition("ChildFailedError")[0].count("\nerror: rank ") == 1
-    assert "Run notebook 01_data_preparation first" in err
-
-
 def _run_in(folder: Path) -> Run:
     run = Run("a")
     run.folder = folder / "a"
