@@ -138,19 +138,14 @@ def _prompt(system: str, question: str) -> list[dict]:
 
 
 def _questions(source: Path) -> list[dict]:
-    rows = []
-    for number, row in enumerate(file_rows(source), 1):
-        why = None
-        if isinstance(row, Broken):
-            why = f"{row.reason} ({row.where})"
-        elif not str(row.get("question") or "").strip():
-            why = "it has no question"
-        if why:
+    rows = list(file_rows(source))
+    for number, row in enumerate(rows, 1):
+        if isinstance(row, Broken) or not str(row.get("question") or "").strip():
+            why = f"{row.reason} ({row.where})" if isinstance(row, Broken) else "it has no question"
             raise ValueError(
                 f"{source}: row {number} cannot be answered: {why}. Every row needs a column "
                 "'question'."
             )
-        rows.append(row)
     if not rows:
         raise ValueError(f"{source}: there is no question in it.")
     return rows

@@ -1,6 +1,5 @@
 """The command `doctor`: what it says of the machine, of the packages, and of settings."""
 
-import json
 import os
 import re
 import sys
@@ -50,24 +49,20 @@ def card(tmp_path, monkeypatch):
     return show
 
 
-def test_the_machine_is_described_and_found_well(cli, lists):
+def test_the_machine_is_described_and_found_well(cli, lists, monkeypatch):
     version = environment.installed_version("pytest")
     lists(f"# a note\npytest=={version}  # pinned\n")
+    monkeypatch.setenv("UNSLOTH_GRPO_LOSS_AGGREGATION", "prompt")
     code, out, err = cli("doctor")
     machine = environment.this_machine()
     assert (code, err) == (0, "") and "all well" in out
     assert f"{machine.system}, {machine.cores} cores" in out and f"Python {machine.python}" in out
     assert "GPU       none" in out and "preset    pocket: pocket on arithmetic/sums" in out
     assert any(line.split() == ["pytest", version] for line in out.splitlines())
-
-
-@pytest.mark.parametrize("pin", ["no-such-package==1.0", "pytest==0.1"])
-def test_a_package_that_is_not_as_pinned_is_named(cli, lists, pin):
-    lists(pin + "\n")
+    assert "switch    UNSLOTH_GRPO_LOSS_AGGREGATION=prompt (see SWITCHES.md)\n" in out
+    lists("pytest==0.1\n")
     code, out, _ = cli("doctor")
-    name, version = pin.split("==")
-    (problem,) = [line for line in out.splitlines() if line.startswith(name)]
-    assert code == 1 and version in problem and "all well" not in out
+    assert code == 1 and "pytest" in out and "0.1" in out and "all well" not in out
 
 
 def test_the_memory_of_a_model_and_lengths_is_estimated(cli, lists):
@@ -83,17 +78,13 @@ def test_the_memory_of_a_model_and_lengths_is_estimated(cli, lists):
     assert "memory of a step of unsloth/Qwen3-4B, at 1,280 tokens a sequence" in out
 
 
-def test_a_model_in_a_folder_is_read_and_what_to_run_is_said(cli, lists, tmp_path, monkeypatch):
+def test_a_model_in_a_folder_is_read(cli, lists, monkeypatch):
     lists("")
-    config = json.loads((PROJECT / "helpers" / "pocket" / "model" / "config.json").read_text())
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "config.json").write_text(json.dumps(config))
-    monkeypatch.chdir(tmp_path)
+    monkeypatch.chdir(PROJECT / "helpers" / "pocket")
     given = ["-p", "preset=pocket", "-p", "max_completion_length=32"]
-    code, out, _ = cli("doctor", "--model", "mine", *given)
-    assert code == 0 and f"pocket: {tmp_path}/mine on arithmetic/sums" in out
-    assert "at 96 tokens a sequence" in out
-    assert "all well" in out
+    code, out, _ = cli("doctor", "--model", "model", *given)
+    assert code == 0 and f"pocket: {PROJECT}/helpers/pocket/model on arithmetic/sums" in out
+    assert "at 96 tokens a sequence" in out and "all well" in out
 
 
 @pytest.mark.parametrize(
@@ -147,12 +138,6 @@ def test_a_card_is_named_and_a_preset_for_a_larger_one_is_a_problem(cli, lists, 
     assert re.search(r"at most, while \w+ +[\d.]+ GB of 24\.2 GB\n", out)
     code, out, _ = cli("doctor", "--preset", "h200")
     assert code == 1 and "138 GB" in out and "all well" not in out
-
-
-def test_the_switches_of_unsloth_that_are_set_are_named(cli, lists, monkeypatch):
-    lists("")
-    monkeypatch.setenv("UNSLOTH_GRPO_LOSS_AGGREGATION", "prompt")
-    assert "switch    UNSLOTH_GRPO_LOSS_AGGREGATION=prompt (see SWITCHES.md)\n" in cli("doctor")[1]
 
 
 @pytest.mark.parametrize("asked", [True, False])

@@ -125,15 +125,6 @@ def test_what_is_no_answer_of_ours_is_kept_and_refused(run, questions, tmp_path,
     assert target.read_text() == line
 
 
-def test_rows_that_have_an_answer_of_their_own_are_gone_on_with(run, tmp_path):
-    source, target = tmp_path / "q.jsonl", tmp_path / "answers.jsonl"
-    rows = [{"answer": str(n), "question": question} for n, question in enumerate(QUESTIONS[:2])]
-    source.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    target.write_text(json.dumps(rows[0] | {"completion": "x", "answer": "5"}) + '\n{"answ')
-    assert generate.answer_file(run, source, target) == 1
-    assert [row["question"] for row in lines(target)] == QUESTIONS[:2]
-
-
 @pytest.mark.parametrize(
     ("content", "said"),
     [

@@ -163,9 +163,3 @@ def test_without_ray_the_way_to_it_is_named(cli, folder, monkeypatch):
     code, _, err = cli(*SWEEP, str(folder / "grid.yaml"))
     assert code == 2
     assert "Ray is not installed: `python -m helpers install --optional`" in err
-
-
-@pytest.mark.parametrize("address", ["127.0.0.1:1", "here", "ray://127.0.0.1:10001"])
-def test_an_address_where_nobody_listens_is_refused(cli, folder, address):
-    code, _, err = cli(*SWEEP, str(folder / "grid.yaml"), "--address", address)
-    assert code == 2 and f"--address {address}: no Ray cluster answers there (" in err
