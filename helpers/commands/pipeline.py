@@ -341,24 +341,14 @@ class _Client(PapermillNotebookClient):
 
 
 class _Engine(NBClientEngine):
-    """papermill's own engine with our client, leaving no kernel behind."""
+    """papermill's own engine with our client."""
 
     @classmethod
     def execute_managed_notebook(cls, nb_man, kernel_name, **kwargs):
         """See papermill's Engine."""
-        client = _Client(
-            nb_man,
-            kernel_name=kernel_name,
-            log=logging.getLogger("papermill"),
-            # its notices would land in the middle of the progress
-            extra_arguments=["--IPKernelApp.log_level=50"],
-        )
-        try:
-            client.execute()
-        finally:
-            # nbclient ends its kernel itself, except if it is interrupted while the kernel starts
-            if client.km is not None and client.km.has_kernel:
-                client._cleanup_kernel()
+        quiet = ["--IPKernelApp.log_level=50"]  # its notices would land among the progress
+        log = logging.getLogger("papermill")
+        _Client(nb_man, kernel_name=kernel_name, log=log, extra_arguments=quiet).execute()
 
 
 papermill_engines.register("helpers", _Engine)

@@ -67,14 +67,10 @@ def _train(folder: Run, given: dict, fresh: bool, resume: bool) -> int:
     ranks.check_alike(data=folder.manifest.get("data", {}).get("fingerprint"))
     print(f"{ranks.world()} process{'es' * (ranks.world() > 1)}")
     asked = ranks.from_first(lambda: arguments.last(folder)) if resume else None
-    if resume and "03" not in arguments.left(asked):
+    left = arguments.left(asked)
+    if resume and ("03" not in left or "01" in left):
         raise ValueError(
             f"there is no training to resume in {folder.show()}. Start one without --resume."
-        )
-    if resume and "01" in arguments.left(asked):
-        raise ValueError(
-            f"its data is not prepared yet: go on with `python -m helpers run --run {folder.name} "
-            "--resume`."
         )
     if asked:
         known = pipeline.defaults(["03"])

@@ -152,10 +152,6 @@ from helpers.commands import pipeline
 pipeline.NOTEBOOKS = Path(sys.argv[1])
 sys.exit(main(["run", "--only", "01", "--run", *sys.argv[2:]]))
 """
-SLOW_KERNEL = (
-    "import time; time.sleep(3); from ipykernel.kernelapp import launch_new_instance; "
-    "launch_new_instance()"
-)
 
 
 @pytest.fixture
@@ -164,10 +160,10 @@ def notebook(tmp_path):
     ONE_RUN.
     """
 
-    def write(*cells: str, kernel: str = "python3") -> Path:
+    def write(*cells: str) -> Path:
         first = new_code_cell('run = "x"\nextra = 0', metadata={"tags": ["parameters"]})
         metadata = {
-            "kernelspec": {"name": kernel, "display_name": kernel},
+            "kernelspec": {"name": "python3", "display_name": "python3"},
             "language_info": {"name": "python"},
         }
         (tmp_path / "notebooks").mkdir()
@@ -176,19 +172,6 @@ def notebook(tmp_path):
         return tmp_path / "notebooks"
 
     return write
-
-
-@pytest.fixture
-def slow_kernel(tmp_path, monkeypatch, python) -> str:
-    """The name of a kernel that takes its time to start."""
-    kernel = tmp_path / "jupyter" / "kernels" / "slow"
-    kernel.mkdir(parents=True)
-    argv = [python, "-c", SLOW_KERNEL, "-f", "{connection_file}"]
-    (kernel / "kernel.json").write_text(
-        json.dumps({"argv": argv, "display_name": "slow", "language": "python"})
-    )
-    monkeypatch.setenv("JUPYTER_PATH", str(tmp_path / "jupyter"))
-    return "slow"
 
 
 STEPS = """
@@ -252,19 +235,17 @@ def kernels_of(process: subprocess.Popen) -> list[psutil.Process]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("when", ["in a cell", "while the kernel starts"])
 @pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT], ids=["kill", "Ctrl-C"])
-def test_an_ended_command_has_ended_its_kernel(notebook, slow_kernel, python, tmp_path, when, sent):
+def test_an_ended_command_has_ended_its_kernel(notebook, python, tmp_path, sent):
     begun = tmp_path / "begun"
     folder = notebook(
-        f"import pathlib, time; pathlib.Path({str(begun)!r}).touch(); time.sleep(600)",
-        kernel="python3" if when == "in a cell" else slow_kernel,
+        f"import pathlib, time; pathlib.Path({str(begun)!r}).touch(); time.sleep(600)"
     )
     process = subprocess.Popen(
         [python, "-c", ONE_RUN, str(folder), "a"], cwd=PROJECT, stderr=subprocess.PIPE, text=True
     )
     children, until = [], time.monotonic() + 60
-    while not (children and (begun.exists() or when != "in a cell")) and time.monotonic() < until:
+    while not (children and begun.exists()) and time.monotonic() < until:
         time.sleep(0.05)
         children = kernels_of(process)
     process.send_signal(sent)
@@ -273,9 +254,7 @@ def test_an_ended_command_has_ended_its_kernel(notebook, slow_kernel, python, tm
     assert (
         process.returncode == 130 and "go on with `python -m helpers run --run a --resume`" in err
     ), err
-    assert "pipeline.py" not in err, (
-        "no traceback of ours; a kernel that was starting may leave its own"
-    )
+    assert "pipeline.py" not in err, "no traceback of ours"
 
 
 # --- Two at once ----------------------------------------------------------------------------------
