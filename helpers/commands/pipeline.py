@@ -109,7 +109,8 @@ def execute(
     """
     folder, paths = Run(name), _chosen(numbers)
     if resumed:  # what is done took parameters that the others need not know
-        given = {key: value for key, value in given.items() if key in defaults(numbers)}
+        known = defaults(numbers)
+        given = {key: value for key, value in given.items() if key in known}
     check(name, numbers, given, fresh)
     # With several processes, a signal is left to the launcher: a process that waits for another
     # cannot end itself.

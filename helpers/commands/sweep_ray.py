@@ -59,6 +59,11 @@ def run_all(
     finally:
         for running in waiting:
             ray.cancel(running)
+        # A cancelled task counts as ended before its run has, and the shutdown would kill the run.
+        left = [folder / name for name in waiting.values()]
+        deadline = time.monotonic() + subprocesses.PATIENCE + 10
+        while any(map(holder, left)) and time.monotonic() < deadline:
+            time.sleep(0.2)
         ray.shutdown()
 
 

@@ -18,8 +18,8 @@ nbgrader = pytest.importorskip("nbgrader", reason="nbgrader is not installed (ma
 pytestmark = pytest.mark.slow
 
 NAME = "01_data_preparation.ipynb"
-POINTS = {"leak": 1, "mended": 1, "accepted": 1}
-FORGED = "def check_accepted(answer):\n    return 'Right'"
+POINTS = {"leak": 1, "mended": 1}
+FORGED = "def check_mended(answer):\n    return 'Right'"
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +56,7 @@ def graded(course):
     _submit(course, release, "empty", {})
     # from our edition, not nbgrader's release
     _submit(course, course.folder / "student", "mistaken", right | {"leak": "leak = 0.1"})
-    forged = {"accepted": FORGED, "check_accepted": "pass", "check_leak": None}
+    forged = {"mended": FORGED, "check_mended": "pass", "check_leak": None}
     _submit(course, release, "forger", forged)
     course("autograde", "grpo", "--Execute.timeout=600")
     with nbgrader.api.Gradebook(f"sqlite:///{course.folder}/gradebook.db") as book:
@@ -100,5 +100,5 @@ def test_a_perfect_submission_gets_all_points_an_empty_one_none_and_a_mistake_co
 
 def test_a_check_that_a_student_wrote_or_took_away_earns_nothing(graded):
     points = graded["forger"]
-    assert points["accepted"] == 0, "the check was put back, behind the answer that redefines it"
+    assert points["mended"] == 0, "the check was put back, behind the answer that redefines it"
     assert not points["leak"]

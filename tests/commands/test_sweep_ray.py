@@ -136,7 +136,7 @@ def test_ctrl_c_ends_the_runs_on_the_nodes(cluster, folder, cli):
     seen, over = [], threading.Event()
 
     def interrupt() -> None:
-        until(lambda: log.exists() and "cell " in log.read_text(), over)
+        until(lambda: log.exists() and "01_data_preparation …" in log.read_text(), over)
         seen.extend(of(node))
         os.kill(os.getpid(), signal.SIGINT)
 
