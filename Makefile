@@ -43,9 +43,9 @@ lab: $(READY)
 	@$(BIN)/jupyter lab notebooks $(ARGS)
 
 # The committed outputs are those of the pocket model, so the GPU is hidden; completions kept of before would be reused.
-# In ONLY: 04, or 0[1-3], to execute some of them.
+# In ONLY: 04, or 0[1-3], to execute some of them; completions are then kept.
 notebooks: $(READY)
-	@rm -rf runs/demo/evaluation
+	@test -n "$(ONLY)" || rm -rf runs/demo/evaluation
 	@CUDA_VISIBLE_DEVICES= $(BIN)/jupyter nbconvert --to notebook --execute --inplace --ExecutePreprocessor.record_timing=False \
 	  --ExecutePreprocessor.store_widget_state=False notebooks/$(ONLY)*.ipynb
 
