@@ -43,10 +43,11 @@ lab: $(READY)
 	@$(BIN)/jupyter lab notebooks $(ARGS)
 
 # The committed outputs are those of the pocket model, so the GPU is hidden; completions kept of before would be reused.
+# In ONLY: 04, or 0[1-3], to execute some of them; completions are then kept.
 notebooks: $(READY)
-	@rm -rf runs/demo/evaluation
-	@CUDA_VISIBLE_DEVICES= $(BIN)/python -m helpers run --run demo --in-place
-	@CUDA_VISIBLE_DEVICES= $(BIN)/python -m helpers run --run demo --in-place --only 06,07,08,09,10
+	@test -n "$(ONLY)" || rm -rf runs/demo/evaluation
+	@CUDA_VISIBLE_DEVICES= $(BIN)/jupyter nbconvert --to notebook --execute --inplace --ExecutePreprocessor.record_timing=False \
+	  --ExecutePreprocessor.store_widget_state=False notebooks/$(ONLY)*.ipynb
 
 # The finished run that `python -m helpers checkpoint` puts in place: notebooks/data/demo.tar.xz, made of the notebooks as they are.
 demo: $(READY)

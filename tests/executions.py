@@ -40,7 +40,7 @@ class Executions(list):
     def __init__(self):
         self.outcomes = {}
 
-    def __call__(self, path, run, parameters, in_place):
+    def __call__(self, path, run, parameters):
         number = path.name[:2]
         self.append((number, parameters))
         outcome = self.outcomes.get(number, True)

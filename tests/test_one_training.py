@@ -64,7 +64,7 @@ def executed_notebooks(monkeypatch) -> list:
     monkeypatch.setattr(
         pipeline,
         "_execute",
-        lambda path, run, given, in_place: calls.append((path.name[:2], given)) or True,
+        lambda path, run, given: calls.append((path.name[:2], given)) or True,
     )
     return calls
 

@@ -14,7 +14,6 @@ import os
 import re
 import shutil
 from collections.abc import Iterable
-from pathlib import Path
 
 from helpers.runs import Run, write_json
 
@@ -82,11 +81,8 @@ def absolute(text: str) -> str:
     any other text as it is. The notebooks run in another folder than the command.
     """
     file, colon, function = text.rpartition(":") if ".py:" in text else (text, "", "")
-    try:
-        if Path(file).is_file() or Path(file, "config.json").is_file():
-            return f"{Path(file).resolve()}{colon}{function}"
-    except OSError:  # too long for a name: a question, for example
-        pass
+    if os.path.isfile(file) or os.path.isfile(os.path.join(file, "config.json")):
+        return f"{os.path.abspath(file)}{colon}{function}"
     return text
 
 
@@ -155,20 +151,13 @@ def left(asked: dict | None) -> list[str]:
 # --- What a new call would replace ----------------------------------------------------------------
 
 
-def interrupted_training(run: Run) -> tuple[int, dict] | None:
-    """The last saved step of a training that has not finished and can be gone on with, and its
-    settings, seed and data.
-    """
+def interrupted_training(run: Run) -> int | None:
+    """The last saved step of a training that has not finished."""
     folder = run.folder / _CHECKPOINTS
     states = folder.glob("checkpoint-*/trainer_state.json")
-    steps = [int(path.parent.name.partition("-")[2]) for path in states]
-    if not steps or (folder / "finished").exists():
+    if (folder / "finished").exists():
         return None
-    started = run.read_object(f"{_CHECKPOINTS}/settings.json")
-    data = run.manifest.get("data", {}).get("fingerprint")
-    if not started or started["data"] != data:
-        return None  # notebook 01 has prepared other data since
-    return max(steps), started
+    return max((int(path.parent.name.partition("-")[2]) for path in states), default=None)
 
 
 def changes(before: dict, after: dict) -> list[str]:
@@ -194,22 +183,19 @@ def refuse_to_lose(run: Run, chosen: list[str], given: dict, usual: dict) -> Non
     chosen: the numbers of the call's notebooks. usual: what those of them that decide a training,
     01 and 03, take, with the values they have where none is given.
     """
-    asked, found = last(run), interrupted_training(run)
-    if not found or "03" not in left(asked):
+    asked, step = last(run), interrupted_training(run)
+    if step is None or "03" not in left(asked):
         return  # notebook 03 sets aside what it does not go on with
-    why = changes(
-        {name: asked["parameters"].get(name, value) for name, value in usual.items()},
-        {name: given.get(name, value) for name, value in usual.items()},
-    )
+    before = {name: asked["parameters"].get(name, value) for name, value in usual.items()}
+    why = changes(before, {name: given.get(name, value) for name, value in usual.items()})
     if not why and "03" not in chosen:
         why = ["`--resume` would go on with this call instead"]
     if why:
-        step, started = found
         raise ValueError(
-            f"run {run.name!r} has a training that was interrupted after step {step} of "
-            f"{started['settings']['max_steps']}, and this call would give it up: "
-            f"{'; '.join(why)}. Go on with it by `python -m helpers run --run {run.name} "
-            "--resume`, take another run name, or give --fresh as well to start anew."
+            f"run {run.name!r} has a training that was interrupted after step {step}, and this "
+            f"call would give it up: {'; '.join(why)}. Go on with it by `python -m helpers run "
+            f"--run {run.name} --resume`, take another run name, or give --fresh as well to start "
+            "anew."
         )
 
 
@@ -217,7 +203,7 @@ def set_training_aside(run: Run, chosen: list[str]) -> None:
     """Before a new training: move an interrupted one to `checkpoints_previous/`, in place of what
     was set aside before.
     """
-    if "03" in chosen and interrupted_training(run):
+    if "03" in chosen and interrupted_training(run) is not None:
         previous = run.folder / "checkpoints_previous"
         shutil.rmtree(previous, ignore_errors=True)
         os.replace(run.folder / _CHECKPOINTS, previous)

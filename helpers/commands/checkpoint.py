@@ -1,23 +1,18 @@
 """`python -m helpers checkpoint`: the finished run that comes with the project, put in place for a
 late start, or in the place of a run that is broken.
 
-`notebooks/data/demo.tar.xz` holds what notebooks 01 to 05 leave of the run `demo`, and a list of it
-with sizes and hashes. Left out is what nobody needs after the training: checkpoints and executed
-copies. `make demo` makes it again.
+`notebooks/data/demo.tar.xz` holds what notebooks 01 to 05 leave of the run `demo`. Left out is what
+nobody needs after the training: checkpoints and executed copies. `make demo` makes it again.
 """
 
 from __future__ import annotations
 
 import argparse
-import hashlib
 import io
 import json
 import lzma
-import os
 import tarfile
-import tempfile
 from datetime import UTC, datetime
-from pathlib import Path
 
 from helpers import PROJECT
 from helpers.commands import arguments
@@ -34,7 +29,6 @@ from helpers.runs import (
 )
 
 ARCHIVE = PROJECT / "notebooks" / "data" / "demo.tar.xz"
-CONTENTS = "contents.json"
 _HERE = b"@PROJECT@"  # in the archive, where a run names the folder of the project
 _NAMES_PATHS = (".json", ".md", ".csv")
 
@@ -68,8 +62,7 @@ def main(parsed: argparse.Namespace) -> int:
 
 
 def fetch(name: str, last: str | None = None) -> None:
-    """Put the demo into a run folder, as it is after the notebook `last`, and print what it
-    brought.
+    """Put the demo into a run folder, as it is after the notebook `last`.
 
     last: a number from 01 to 05; what the run holds is then moved to `set_aside/<number>/` in it,
     whole, because half of one run and half of another would be neither. None: all of the demo, and
@@ -97,22 +90,21 @@ def fetch(name: str, last: str | None = None) -> None:
                 "--run late, or set aside what is there and put the demo in its place: `python -m "
                 f"helpers checkpoint --run {run.name} --from-demo 05`."
             )
-        # beside the run first: a full disk leaves it as it was
-        with tempfile.TemporaryDirectory(dir=run.folder.parent, prefix=".demo-") as folder:
-            fresh = Run(run.name)
-            fresh.folder = Path(folder)
-            for path, content in files.items():
-                fresh.path(path).write_bytes(content)
-            write_json(fresh.path("manifest.json"), manifest)
-            used = {number: {} for number in numbers}
-            arguments.write(
-                fresh, {"parameters": {}, "notebooks": numbers, "done": numbers, "used": used}
-            )
-            if aside := run.set_aside():
-                print(f"set aside, whole: {aside}")
-            for path in fresh.folder.iterdir():
-                os.replace(path, run.folder / path.name)
-    _tell(run, files, numbers)
+        if aside := run.set_aside():
+            print(f"set aside, whole: {aside}")
+        for path, content in files.items():
+            run.path(path).write_bytes(content)
+        write_json(run.path("manifest.json"), manifest)
+        used = {number: {} for number in numbers}
+        arguments.write(
+            run, {"parameters": {}, "notebooks": numbers, "done": numbers, "used": used}
+        )
+    following = [number for number in PIPELINE if number not in numbers] or ["06"]
+    print(
+        f"{run.show()} is now the demo as notebook {numbers[-1]} left it, trained at seed "
+        f"{manifest['data']['seed']}. Go on in Jupyter with run = {run.name!r}, or by `python -m "
+        f"helpers run --run {run.name} --only {','.join(following)}`."
+    )
 
 
 def _manifest(demo: dict, name: str, numbers: list[str]) -> dict:
@@ -126,39 +118,19 @@ def _manifest(demo: dict, name: str, numbers: list[str]) -> dict:
     return kept | {"name": name, "demo": demo["demo"] | {"notebooks": numbers, "written": put}}
 
 
-def _tell(run: Run, files: dict[str, bytes], numbers: list[str]) -> None:
-    print(f"{run.show()} is now the demo as notebook {numbers[-1]} left it:")
-    for number in numbers:
-        of_it = [name for name in files if written_by(name) == number]
-        names = dict.fromkeys(name.partition("/")[0] + "/" * ("/" in name) for name in of_it)
-        size = sum(len(files[name]) for name in of_it)
-        print(f"  {number}  {', '.join(names)}  ({size / 1000:,.0f} kB)")
-    following = [number for number in PIPELINE if number > numbers[-1]] or ["06"]
-    command = f"python -m helpers run --run {run.name} --only {','.join(following)}"
-    print(
-        f"It was trained at seed {run.manifest['data']['seed']}. Go on in Jupyter with run = "
-        f"{run.name!r}, or by `{command}`."
-    )
-
-
 # --- The archive ----------------------------------------------------------------------------------
 
 
 def _read() -> dict[str, bytes]:
-    """The files of the archive by name, checked against its list, with the folder of this project
-    where they name one.
-    """
+    """The files of the archive by name, with the folder of this project where they name one."""
     files = {}
     try:
         with tarfile.open(ARCHIVE, "r:xz") as archive:
-            listed = json.load(archive.extractfile(CONTENTS))["files"]
-            for name, about in listed.items():
-                content = archive.extractfile(name).read()
-                if hashlib.sha256(content).hexdigest() != about["sha256"]:
-                    raise EOFError(f"{name} is not as listed")
-                if name.endswith(_NAMES_PATHS):
+            for member in archive:
+                content = archive.extractfile(member).read()
+                if member.name.endswith(_NAMES_PATHS):
                     content = content.replace(_HERE, _project())
-                files[name] = content
+                files[member.name] = content
     except (tarfile.TarError, lzma.LZMAError, EOFError) as error:
         raise ValueError(
             f"{ARCHIVE.name} is damaged ({error}). Get it again: `git checkout -- "
@@ -175,7 +147,7 @@ def store(name: str) -> None:
     """Pack a finished run as the demo, and print its size.
 
     The same run gives the same bytes. ValueError where it is not notebooks 01 to 05 with the
-    parameters they have, on the pocket model, or where a file names a folder of this machine.
+    parameters they have, on the pocket model.
     """
     run = Run(name)
     used = arguments.used(run)
@@ -191,37 +163,16 @@ def store(name: str) -> None:
     for path in sorted(path for path in run.folder.rglob("*") if path.is_file()):
         relative = path.relative_to(run.folder).as_posix()
         if written_by(relative):
-            files[relative] = _portable(relative, path.read_bytes())
+            files[relative] = path.read_bytes()
     manifest = run.manifest | {
         "demo": {"what": "the run that travels with the project, put here by `checkpoint`"}
     }
-    files["manifest.json"] = _portable("manifest.json", _bytes(manifest))
-    listed = {
-        path: {"size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
-        for path, content in files.items()
-    }
+    files["manifest.json"] = (json.dumps(manifest, indent=2, ensure_ascii=False) + "\n").encode()
     with atomic_write(ARCHIVE) as temporary, tarfile.open(temporary, "w:xz", preset=9) as archive:
-        for path, content in ({CONTENTS: _bytes({"files": listed})} | files).items():
+        for path, content in files.items():
+            if path.endswith(_NAMES_PATHS):
+                content = content.replace(_project(), _HERE)
             about = tarfile.TarInfo(path)  # with the time 0 and nobody's name
             about.size, about.mode = len(content), 0o644
             archive.addfile(about, io.BytesIO(content))
     print(f"{ARCHIVE.name}: {len(files)} files, {ARCHIVE.stat().st_size / 1e6:.1f} MB")
-
-
-def _bytes(value: dict) -> bytes:
-    return (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode()
-
-
-def _portable(name: str, content: bytes) -> bytes:
-    """A file without the folder of the project.
-
-    ValueError where a folder of this machine is left in it.
-    """
-    if name.endswith(_NAMES_PATHS):
-        content = content.replace(_project(), _HERE)
-    for folder in {str(PROJECT), str(Path.home()), tempfile.gettempdir()} - {"/"}:
-        if folder.encode() + os.sep.encode() in content:
-            raise ValueError(
-                f"{name} names a folder of this machine ({folder}), so it is not packed."
-            )
-    return content

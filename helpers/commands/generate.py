@@ -138,19 +138,14 @@ def _prompt(system: str, question: str) -> list[dict]:
 
 
 def _questions(source: Path) -> list[dict]:
-    rows = []
-    for number, row in enumerate(file_rows(source), 1):
-        why = None
-        if isinstance(row, Broken):
-            why = f"{row.reason} ({row.where})"
-        elif not str(row.get("question") or "").strip():
-            why = "it has no question"
-        if why:
+    rows = list(file_rows(source))
+    for number, row in enumerate(rows, 1):
+        if isinstance(row, Broken) or not str(row.get("question") or "").strip():
+            why = f"{row.reason} ({row.where})" if isinstance(row, Broken) else "it has no question"
             raise ValueError(
                 f"{source}: row {number} cannot be answered: {why}. Every row needs a column "
                 "'question'."
             )
-        rows.append(row)
     if not rows:
         raise ValueError(f"{source}: there is no question in it.")
     return rows
@@ -162,40 +157,23 @@ def _done(target: Path, rows: list[dict]) -> int:
 
     ValueError for a line that answers another question than the input's.
     """
-    lines = target.read_bytes().splitlines(keepends=True) if target.exists() else []
-    for number, line in enumerate(lines):
-        row = rows[number] if number < len(rows) else {}
-        if line.endswith(b"\n") and _answers(line, row):
-            continue
-        if number == len(lines) - 1 and not line.endswith(b"\n") and _begins(line, row):
-            target.write_bytes(b"".join(lines[:number]))
-            return number
-        raise ValueError(
-            f"--output {target}: line {number + 1} does not answer question {number + 1} of the "
-            "input. It is of another file, or was edited: name another output."
-        )
-    return len(lines)
+    lines = target.read_text(encoding="utf-8").splitlines(True) if target.exists() else []
+    cut = bool(lines) and lines[-1].startswith('{"') and not lines[-1].endswith("\n")
+    whole = lines[:-1] if cut else lines
+    for number, line in enumerate(whole, 1):
+        if number > len(rows) or not _answers(line, rows[number - 1]):
+            raise ValueError(
+                f"--output {target}: line {number} does not answer question {number} of the "
+                "input. It is of another file, or was edited: name another output."
+            )
+    if cut:
+        target.write_text("".join(whole), encoding="utf-8")
+    return len(whole)
 
 
-def _answers(line: bytes, row: dict) -> bool:
-    """Whether a whole line is an answer of ours to this row."""
+def _answers(line: str, row: dict) -> bool:
     try:
         answered = json.loads(line)
-    except ValueError:
+        return "completion" in answered and str(answered["question"]) == str(row["question"])
+    except (ValueError, TypeError, KeyError):
         return False
-    own = json.loads(json.dumps(row, default=str))
-    return (
-        bool(row)
-        and isinstance(answered, dict)
-        and isinstance(answered.get("completion"), str)
-        and all(answered.get(name) == own[name] for name in own.keys() - {"completion", "answer"})
-    )
-
-
-def _begins(line: bytes, row: dict) -> bool:
-    """Whether this is the beginning of the line that answers the row: of its first column, at
-    least.
-    """
-    written = json.dumps(row, default=str).encode()
-    first = written.index(b'": ') + 3 if row else 0
-    return bool(row) and written[:first].startswith(line[:first])

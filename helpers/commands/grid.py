@@ -131,9 +131,6 @@ def _checked(file: GridFile, elsewhere: bool) -> Grid:
     Run(file.name)  # refuses what cannot begin a run's name
     for seed in file.seeds:
         check_seed(seed)
-    if len(set(file.seeds)) < len(file.seeds):
-        twice = max(file.seeds, key=file.seeds.count)
-        raise ValueError(f"seeds: {twice} is there twice; the same run again tells nothing.")
     notebooks = [f"{number:02}" for number in sorted(set(file.notebooks))]
     if not {"01", "03"} <= set(notebooks):
         raise ValueError(
@@ -153,57 +150,40 @@ def _checked(file: GridFile, elsewhere: bool) -> Grid:
     if file.preset is not None:
         fixed["preset"] = file.preset
     axes = {knob: [_number(value) for value in values] for knob, values in knobs.items()}
+    preset = presets.resolve(fixed.get("preset", "auto"), this_machine())
+    base = pipeline.defaults(notebooks) | presets.as_settings(preset)
+    base |= {name: value for name, value in fixed.items() if value is not None}
     if file.product:
         combinations = itertools.product(*axes.values())
         choices = [dict(zip(axes, values, strict=True)) for values in combinations]
-    else:
-        choices = [{}] + [{knob: value} for knob, values in axes.items() for value in values]
-    points, needs_gpu = _points(choices, list(axes), fixed, notebooks, elsewhere)
-    return Grid(file.name, notebooks, file.seeds, fixed, points, needs_gpu)
-
-
-def _points(
-    choices: list[dict], knobs: list[str], fixed: dict, notebooks: list[str], elsewhere: bool
-) -> tuple[list[Point], bool]:
-    """The points, each checked, and whether they need a GPU.
-
-    A choice without a knob is the base point. A value that a knob has there already is that point,
-    not another one.
-    """
-    usual = pipeline.defaults(notebooks)
-    points, seen = [], {}
-    for chosen in choices:
-        label = ", ".join(f"{knob}={value}" for knob, value in chosen.items()) or "base"
-        parameters = fixed | _from_here(chosen)
-        overrides = {name: value for name, value in parameters.items() if name in presets.SETTINGS}
+    else:  # a value that the base point has already is no other point
+        choices = [{}] + [
+            {knob: value}
+            for knob, values in axes.items()
+            for value in values
+            if value not in (None, base.get(knob))
+        ]
+    points = [_point(chosen, list(axes), base) for chosen in choices]
+    for point in points:
         try:
-            pipeline.check("sweep", notebooks, parameters, elsewhere)
-            settings = presets.resolve(
-                parameters.get("preset", "auto"), this_machine(), **overrides
-            )
+            pipeline.check("sweep", notebooks, fixed | point.given, elsewhere=elsewhere)
         except ValueError as error:
-            raise ValueError(f"point {label}: {error}") from None
-        # Every parameter as the notebooks will have it: two points that agree in all are one. 0 and
-        # 0.0 are the same value, 1 and True are not.
-        resolved = usual | parameters | {name: getattr(settings, name) for name in presets.SETTINGS}
-        numbers = {key: float(value) for key, value in resolved.items() if type(value) is int}
-        identity = json.dumps(resolved | numbers, sort_keys=True)
-        if seen.get(identity) == "base":
-            continue
-        if identity in seen:
-            raise ValueError(
-                f"point {label} is the same as {seen[identity]}: a value is given twice, or is the "
-                "preset's own."
-            )
-        seen[identity] = label
-        # A knob that is no parameter is refused by the first point that gives it; the base does not
-        values = {
-            knob: _plain(resolved.get(knob) if chosen.get(knob) is None else chosen[knob])
-            for knob in knobs
-        }
-        name = "-".join(f"{knob}-{_plain(value)}" for knob, value in chosen.items()) or "base"
-        points.append(Point(name, _from_here(chosen), values))
-    return points, settings.needs_gb > 0
+            raise ValueError(f"point {point.name}: {error}") from None
+    grid = Grid(file.name, notebooks, file.seeds, fixed, points, preset.needs_gb > 0)
+    names = [grid.run_name(*task) for task in grid.tasks]
+    if len(set(names)) < len(names):
+        twice = max(names, key=names.count)
+        raise ValueError(f"a seed or a value is given twice: there are two runs {twice}.")
+    return grid
+
+
+def _point(chosen: dict, knobs: list[str], base: dict) -> Point:
+    """The point with the chosen values; a knob that is absent or None has the base's."""
+    values = {
+        knob: _plain(base.get(knob) if chosen.get(knob) is None else chosen[knob]) for knob in knobs
+    }
+    name = "-".join(f"{knob}-{_plain(value)}" for knob, value in chosen.items()) or "base"
+    return Point(name, _from_here(chosen), values)
 
 
 def _number(value: JsonValue) -> JsonValue:

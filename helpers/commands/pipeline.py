@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 from pathlib import Path
 
-import nbformat
 import papermill
 from nbclient.exceptions import DeadKernelError
 from papermill.clientwrap import PapermillNotebookClient
@@ -25,9 +24,9 @@ from helpers.data.files import shortened
 from helpers.data.sources import check_columns, check_source
 from helpers.environment import this_machine
 from helpers.rewards.answers import kinds
-from helpers.runs import LESSONS, Run, atomic_write, check_seed, held
+from helpers.runs import LESSONS, Run, check_seed, held
 from helpers.tags import TagFormat
-from helpers.training import memory, ranks, server, trackers
+from helpers.training import memory, ranks, trackers
 
 NOTEBOOKS = PROJECT / "notebooks"
 
@@ -37,101 +36,40 @@ def run(
     preset: str | None,
     only: str | None,
     parameters: list[str],
-    in_place: bool = False,
     fresh: bool = False,
     once: bool = False,
 ) -> int:
-    """Execute the chosen notebooks into runs/<name>/notebooks/ and print what came out.
+    """Execute the notebooks that were asked for on the command line; the exit code, as `execute`.
 
-    Returns the exit code.
-
-    Everything that can be refused is refused before the first notebook starts and before anything
-    is written: ValueError for a bad run name, preset, notebook number or parameter, for a run that
-    another process holds, and, unless `fresh`, for a call that would give up an interrupted
-    training or replace another lesson's. fresh: such a training is set aside, in
-    `checkpoints_previous/`, and all that another lesson made, in `set_aside/`. name: None is the
-    notebooks' own. once: if the same was asked for last time, what is done of it is not done again,
-    as with `resume`.
+    name: None is the notebooks' own run. once: if the same was asked for last time, what is done of
+    it is not done again, as with `resume`.
     """
-    paths = _chosen(None if only is None else arguments.numbers(only))
+    numbers = list(arguments.PIPELINE) if only is None else arguments.numbers(only)
     given = arguments.parameters(parameters)
-    if in_place:
-        if name not in (None, "demo") or preset is not None or given:
-            raise ValueError(
-                "--in-place runs the notebooks with the parameters they are committed with; give "
-                "none beside it."
-            )
-        # for the executed copies; each notebook takes the run that it names itself
-        return _run(Run("demo"), paths, {}, in_place=True)
     if name is None:
-        own = {path.name[:2]: defaults([path.name[:2]])["run"] for path in paths}
+        own = {number: defaults([number])["run"] for number in numbers}
+        name = own[numbers[0]]
         if len(set(own.values())) > 1:
             named = ", ".join(f"{number}: {default}" for number, default in own.items())
             raise ValueError(
                 f"these notebooks have runs of their own ({named}). Call them one at a time, or "
                 "give --run NAME."
             )
-        name = own[paths[0].name[:2]]
     if preset is not None:
-        if not any("preset" in _parameters_of(path) for path in paths):
+        if "preset" not in defaults(numbers):
             raise ValueError(
                 "--preset is notebook 01's to set, and 01 is not among --only. Later notebooks "
                 "use the run's own."
             )
         given["preset"] = preset
-    if once and arguments.asked_alike(Run(name), given, [path.name[:2] for path in paths]):
+    if once and arguments.asked_alike(Run(name), given, numbers):
         return resume(name)
-    return _run(Run(name), paths, given, fresh=fresh)
-
-
-def execute(name: str, numbers: list[str], given: dict) -> int:
-    """`run` for a program: the numbers of the notebooks, and parameters by name with their
-    values.
-    """
-    return _run(Run(name), _chosen(numbers), given)
-
-
-def execute_here(
-    folder: Run,
-    numbers: list[str],
-    given: dict,
-    how: Callable,
-    fresh: bool = False,
-    resumed: dict | None = None,
-) -> int:
-    """`execute` with another way to execute one notebook: a function as `_execute` is.
-
-    resumed: the call to go on with.
-    """
-    return _run(folder, _chosen(numbers), given, fresh=fresh, resumed=resumed, how=how)
-
-
-def check(name: str, numbers: list[str], given: dict, elsewhere: bool = False) -> None:
-    """Refuse what `execute` would refuse before it starts, and do nothing else.
-
-    ValueError says what and why.
-
-    elsewhere: it will run on another machine, so what this one lacks is no reason.
-    """
-    arguments.refuse_unknown(given, defaults(numbers))
-    _refuse_impossible(given, Run(name), set(numbers), elsewhere)
-    _refuse_to_mix(Run(name), numbers)
-
-
-def defaults(numbers: list[str] | None) -> dict[str, object]:
-    """The parameters that these notebooks (None: 01 to 05) take, by name, each with the value it
-    has where none is given.
-    """
-    found = {}
-    for path in _chosen(numbers):
-        for name, about in _parameters_of(path).items():
-            found[name] = arguments.value(about["default"])
-    return found
+    return execute(name, numbers, given, fresh)
 
 
 def resume(name: str) -> int:
-    """Go on with what `run` was last asked for, where it stopped: the notebooks not yet done, with
-    the same parameters.
+    """Go on with what was last asked for, where it stopped: the notebooks not yet done, with the
+    same parameters.
 
     ValueError where there is nothing to go on with.
     """
@@ -143,49 +81,46 @@ def resume(name: str) -> int:
             f"{name}` was started there. Rerunning notebook 03 itself goes on from its last "
             "checkpoint, too."
         )
-    left = arguments.left(last)
-    if not left:
-        done = ", ".join(last["notebooks"])
-        print(
-            f"run {name!r} is finished: {done} are done. A call without --resume and --once "
-            "starts it anew."
-        )
-        _print_result(folder, evaluated="05" in last["notebooks"])
-        return 0
-    return _run(folder, _chosen(left), last["parameters"], resumed=last)
+    if left := arguments.left(last):
+        return execute(name, left, last["parameters"], resumed=last)
+    print(
+        f"run {name!r} is finished: {', '.join(last['done'])} are done. A call without --resume "
+        "and --once starts it anew."
+    )
+    _print_result(folder, last["done"])
+    return 0
 
 
-def _run(
-    folder: Run,
-    paths: list[Path],
+def execute(
+    name: str,
+    numbers: list[str],
     given: dict,
-    in_place: bool = False,
     fresh: bool = False,
     resumed: dict | None = None,
     how: Callable | None = None,
 ) -> int:
-    numbers = [path.name[:2] for path in paths]
-    if not resumed:  # what was done took its parameters, which those that are left need not know
-        arguments.refuse_unknown(given, defaults(numbers))
-    _refuse_impossible(given, folder, set(numbers))
-    if not in_place:
-        _refuse_to_mix(folder, numbers, fresh)
-    # Of several processes, what a signal ends is left to the launcher: one that waits for another
+    """Execute notebooks into runs/<name>/notebooks/ and print what came out; the exit code.
+
+    Everything that can be refused is refused before the first notebook starts and before anything
+    is written: what `check` refuses, a run that another process holds, and, unless `fresh`, a call
+    that would give up an interrupted training. fresh: such a training is set aside, in
+    `checkpoints_previous/`, and all that another lesson made, in `set_aside/`. resumed: the call to
+    go on with. how: another way to execute one notebook, a function as `_execute` is.
+    """
+    folder, paths = Run(name), _chosen(numbers)
+    if resumed:  # what is done took parameters that the others need not know
+        known = defaults(numbers)
+        given = {key: value for key, value in given.items() if key in known}
+    check(name, numbers, given, fresh)
+    # With several processes, a signal is left to the launcher: a process that waits for another
     # cannot end itself.
-    alone = ranks.world() == 1
-    with (
-        held(folder.folder, f"run {folder.name!r}"),
-        ended_like_ctrl_c() if alone else contextlib.nullcontext(),
-    ):
+    interruptible = ended_like_ctrl_c() if ranks.world() == 1 else contextlib.nullcontext()
+    with held(folder.folder, f"run {name!r}"), interruptible:
         for number in numbers:
             folder.check_not_trained(number)
         if resumed:
-            print(
-                f"resuming run {folder.name!r} with {', '.join(numbers)}"
-                + (f" and {given}" if given else "")
-            )
-            return _execute_all(folder, paths, given, resumed, in_place, how or _execute)
-        if fresh:
+            print(f"resuming run {name!r} with {', '.join(numbers)}, {given or 'no parameters'}")
+        elif fresh:
             if any(map(folder.is_of_another_lesson, numbers)):
                 print(f"set aside, whole: {folder.set_aside()}")
             arguments.set_training_aside(folder, numbers)
@@ -194,41 +129,57 @@ def _run(
             arguments.refuse_to_lose(folder, numbers, given, usual)
         used = arguments.used(folder)
         call = {"parameters": given, "notebooks": numbers, "done": [], "used": used}
-        return _execute_all(folder, paths, given, call, in_place, how or _execute)
+        return _execute_all(folder, paths, given, resumed or call, how or _execute)
 
 
-def _execute_all(
-    folder: Run, paths: list[Path], given: dict, call: dict, in_place: bool, how: Callable
-) -> int:
+def _execute_all(folder: Run, paths: list[Path], given: dict, call: dict, how: Callable) -> int:
     """Execute the notebooks in order, noting in asked.json what is done; the exit code."""
-    started = time.monotonic()
+    began = time.monotonic()
+    arguments.write(folder, call)
     for path in paths:
-        arguments.write(folder, call)
         values = {key: value for key, value in given.items() if key in _parameters_of(path)}
         try:
-            succeeded = how(path, folder, {"run": folder.name} | values, in_place)
+            succeeded = how(path, folder, {"run": folder.name} | values)
         except KeyboardInterrupt:
             # asyncio would print what a task of the ended kernel still raises
             logging.getLogger("asyncio").setLevel(logging.CRITICAL)
-            again = "the same command goes on from there"
-            if how is _execute:
-                again = f"go on with `python -m helpers run --run {folder.name} --resume`"
-            print(f"\nWhat was saved is whole; {again}.", file=sys.stderr)
-            if path.name.startswith("03") and not arguments.interrupted_training(folder):
-                print(
-                    "The training had saved no checkpoint yet, so it will begin anew.",
-                    file=sys.stderr,
-                )
+            resuming = f"`python -m helpers run --run {folder.name} --resume`"
+            again = resuming if how is _execute else "the same command"
+            print(f"\nWhat was saved is whole; go on with {again}.", file=sys.stderr)
             raise
         if not succeeded:
             return 1
         call["done"].append(path.name[:2])
         call["used"][path.name[:2]] = values
-    arguments.write(folder, call)
-    seconds = time.monotonic() - started
-    print(f"\n{len(paths)} notebook{'s' * (len(paths) > 1)} in {seconds:.0f} s")
-    _print_result(folder, evaluated=any(path.name.startswith("05") for path in paths))
+        arguments.write(folder, call)
+    print(f"\n{len(paths)} notebook{'s' * (len(paths) > 1)} in {time.monotonic() - began:.0f} s")
+    _print_result(folder, [path.name[:2] for path in paths])
     return 0
+
+
+def defaults(numbers: list[str]) -> dict[str, object]:
+    """The parameters that these notebooks take, by name, each with the value it has where none is
+    given.
+    """
+    return {
+        name: arguments.value(about["default"])
+        for path in _chosen(numbers)
+        for name, about in _parameters_of(path).items()
+    }
+
+
+def _chosen(numbers: list[str]) -> list[Path]:
+    known = {path.name[:2]: path for path in sorted(NOTEBOOKS.glob("[0-9][0-9]_*.ipynb"))}
+    if unknown := [number for number in numbers if number not in known]:
+        raise ValueError(
+            f"there is no notebook {', '.join(unknown)}. There are: {', '.join(known)}."
+        )
+    return [known[number] for number in numbers]
+
+
+@lru_cache
+def _parameters_of(path: Path) -> dict[str, dict]:
+    return papermill.inspect_notebook(str(path))
 
 
 @contextlib.contextmanager
@@ -244,10 +195,11 @@ def ended_like_ctrl_c() -> Iterator[None]:
         raise KeyboardInterrupt
 
     known = [signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)]
-    before = {number: signal.getsignal(number) for number in known}
-    for number, handler in before.items():
-        if handler != signal.SIG_IGN:
-            signal.signal(number, end)
+    before = {
+        number: signal.signal(number, end)
+        for number in dict.fromkeys(known)
+        if signal.getsignal(number) != signal.SIG_IGN
+    }
     try:
         yield
     finally:
@@ -255,51 +207,42 @@ def ended_like_ctrl_c() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _chosen(numbers: list[str] | None) -> list[Path]:
-    known = {path.name[:2]: path for path in sorted(NOTEBOOKS.glob("[0-9][0-9]_*.ipynb"))}
-    numbers = arguments.PIPELINE if numbers is None else numbers
-    if unknown := [number for number in numbers if number not in known]:
-        raise ValueError(
-            f"there is no notebook {', '.join(unknown)}. There are: {', '.join(known)}."
-        )
-    return [known[number] for number in numbers]
-
-
-@lru_cache
-def _parameters_of(path: Path) -> dict[str, dict]:
-    return papermill.inspect_notebook(_literal(path))
-
-
-def _literal(path: Path) -> str:
-    """A path for papermill, which fills parameters into braces."""
-    return str(path).replace("{", "{{").replace("}", "}}")
-
-
 # --- What is refused ------------------------------------------------------------------------------
 
 
-def _refuse_impossible(
-    given: dict, folder: Run, numbers: set[str], elsewhere: bool = False
+def check(
+    name: str, numbers: list[str], given: dict, fresh: bool = False, elsewhere: bool = False
 ) -> None:
-    """ValueError for parameters that no notebook could run with: settings of the preset, or of the
-    run as it was prepared, and all others by the rule of the notebook that takes them.
+    """Refuse what no notebook could run with, and do nothing else: ValueError says what and why.
+
+    Settings are checked with the preset, or with those of the run as it was prepared; all other
+    parameters by the rule of the notebook that takes them. elsewhere: it will run on another
+    machine, so what this one lacks is no reason.
     """
-    machine = this_machine()
-    overrides = {name: value for name, value in given.items() if name in presets.SETTINGS}
-    settings = None
+    arguments.refuse_unknown(given, defaults(numbers))
+    folder, machine, settings = Run(name), this_machine(), None
+    overrides = {key: value for key, value in given.items() if key in presets.SETTINGS}
     if "01" in numbers:
         settings = presets.resolve(given.get("preset", "auto"), machine, **overrides)
     elif "data" in folder.manifest:
         read = ranks.from_manifest if "03" in numbers else presets.for_sampling
         settings = read(folder.manifest["data"]["settings"], **overrides)
-    check_parameters(given, folder.name, settings.backend if settings else "unsloth")
-    if settings is None or elsewhere:
-        return  # the first notebook names what is missing
-    server.check(given.get("vllm_server"), settings, machine)
+    check_parameters(given, name, settings.backend if settings else "unsloth")
     # 02 loads no model for stored completions
     loading = {"03", "05"} if "completions" in given else {"02", "03", "05"}
-    if numbers & loading:
+    if settings and not elsewhere and loading & set(numbers):
         memory.check(presets.check_machine(settings, machine), machine)
+    _refuse_to_mix(folder, numbers, fresh)
+
+
+# The parameters whose rule needs nothing but the value.
+_RULES = {
+    "report_to": trackers.check,
+    "seed": check_seed,
+    "early_stopping": presets.check_early_stopping,
+    "tags": TagFormat.parse,
+    "kind": kinds.checked,
+}
 
 
 def check_parameters(given: dict, run: str | None = None, backend: str = "unsloth") -> None:
@@ -311,22 +254,17 @@ def check_parameters(given: dict, run: str | None = None, backend: str = "unslot
     backend: what it trains with.
     """
     given = {name: value for name, value in given.items() if value is not None}
-    trackers.check(given.get("report_to", "none"))
-    check_seed(given.get("seed", 0))
-    presets.check_early_stopping(given.get("early_stopping"))
-    for name in ("groups", "batch_size", "samples", "sampled_questions"):
-        if name in given and (type(given[name]) is not int or given[name] < 1):
-            raise ValueError(
-                f"{name}={given[name]!r} is not a number of completions or questions: give an "
-                "integer of at least 1."
-            )
-    for name in ("system_prompt", "question"):
-        if name in given and not isinstance(given[name], str):
-            raise ValueError(f"{name}={shortened(repr(given[name]))} is not a text.")
-    if "tags" in given:
-        TagFormat.parse(given["tags"])
-    if "kind" in given:
-        kinds.checked(given["kind"])
+    for name, value in given.items():
+        if name in _RULES:
+            _RULES[name](value)
+        elif name in ("groups", "batch_size", "samples", "sampled_questions"):
+            if type(value) is not int or value < 1:
+                raise ValueError(
+                    f"{name}={value!r} is not a number of completions or questions: give an "
+                    "integer of at least 1."
+                )
+        elif name in ("system_prompt", "question") and not isinstance(value, str):
+            raise ValueError(f"{name}={shortened(repr(value))} is not a text.")
     if "source" in given:
         check_source(given["source"], given.get("columns"))
     elif "columns" in given:
@@ -404,84 +342,58 @@ class _Client(PapermillNotebookClient):
 
 
 class _Engine(NBClientEngine):
-    """papermill's own engine with our client, leaving no kernel behind."""
+    """papermill's own engine with our client."""
 
     @classmethod
     def execute_managed_notebook(cls, nb_man, kernel_name, **kwargs):
         """See papermill's Engine."""
-        client = _Client(
-            nb_man,
-            kernel_name=kernel_name,
-            log=logging.getLogger("papermill"),
-            # its notices would land in the middle of the progress
-            extra_arguments=["--IPKernelApp.log_level=50"],
-        )
-        try:
-            client.execute()
-        finally:
-            # nbclient ends its kernel itself, except if it is interrupted while the kernel starts
-            if client.km is not None and client.km.has_kernel:
-                client._cleanup_kernel()
+        quiet = ["--IPKernelApp.log_level=50"]  # its notices would land among the progress
+        log = logging.getLogger("papermill")
+        _Client(nb_man, kernel_name=kernel_name, log=log, extra_arguments=quiet).execute()
 
 
 papermill_engines.register("helpers", _Engine)
 
 
-def _execute(path: Path, run: Run, parameters: dict, in_place: bool) -> bool:
+def _execute(path: Path, run: Run, parameters: dict) -> bool:
     """Execute one notebook; whether it went through. The executed copy is saved cell by cell."""
-    copy, began, outcome = run.path(f"notebooks/{path.name}"), time.monotonic(), "interrupted"
+    copy, began = run.path(f"notebooks/{path.name}"), time.monotonic()
     logging.getLogger("papermill").setLevel(logging.ERROR)
     print(f"{path.stem} …", flush=True)
     try:
         papermill.execute_notebook(
-            _literal(path),
-            _literal(copy),
-            parameters={} if in_place else parameters,
+            str(path),
+            str(copy),
+            parameters,
             engine_name="helpers",
             # on a terminal alone, as disable=None means
             progress_bar={"desc": path.stem, "leave": False, "disable": None},
             cwd=str(path.parent),
         )
-        outcome = "done"
     except PapermillExecutionError as error:
-        outcome = "failed"
         print(
             f"\n{path.name}, cell {error.cell_index + 1}: {error.ename}: {error.evalue}\n"
             f"The whole traceback is in {run.show(f'notebooks/{path.name}')}; what was saved "
             "before is as it was.",
             file=sys.stderr,
         )
+        return False
     except DeadKernelError:
-        outcome = "died"
         print(
             f"\n{path.name}: the kernel died, most often because memory ran out. Try smaller "
             "settings.",
             file=sys.stderr,
         )
-    finally:
-        print(f"{path.stem:<28}{outcome}  {time.monotonic() - began:5.1f} s", flush=True)
-    if in_place and outcome == "done":
-        _write_back(copy, path)
-    return outcome == "done"
+        return False
+    print(f"{path.stem:<28}done  {time.monotonic() - began:5.1f} s", flush=True)
+    return True
 
 
-def _write_back(executed: Path, notebook: Path) -> None:
-    """Put an executed copy's outputs into the notebook itself, without papermill's bookkeeping."""
-    content = nbformat.read(executed, as_version=4)
-    content.metadata.pop("papermill", None)
-    content.metadata.pop("widgets", None)
-    for cell in content.cells:
-        cell.metadata.pop("papermill", None)
-        cell.metadata.pop("execution", None)
-    with atomic_write(notebook) as temporary:
-        nbformat.write(content, temporary)
-
-
-def _print_result(run: Run, evaluated: bool) -> None:
-    """Where everything is, and what of it is older than what it was made from; the accuracies where
-    they were measured now.
+def _print_result(run: Run, numbers: list[str]) -> None:
+    """Where everything is, and what of it is older than what it was made from; the accuracies if
+    05 has measured them now.
     """
-    if evaluated and run.evaluation:
+    if "05" in numbers and run.evaluation:
         from helpers.results.evaluation import summary
 
         print("\n".join(["", *summary(run.evaluation), ""]))

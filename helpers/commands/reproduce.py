@@ -5,19 +5,19 @@ the data, then every step of the training.
 from __future__ import annotations
 
 import argparse
-from dataclasses import dataclass
+import math
 from pathlib import Path
 
 import pandas as pd
 
 from helpers.commands import arguments, pipeline
 from helpers.metrics.history import read_metrics
-from helpers.presets import PRESETS, SETTINGS
+from helpers.presets import SETTINGS
 from helpers.runs import FILES, LESSONS, Run, empty, held, is_free, write_json
 from helpers.tags import TagFormat
 
 _MARK = "reproduction.json"  # in the new run: which run it repeats, and in the end what was found
-_TIMES = ("_time", "_runtime", "_per_second")  # how the names of columns end that no two runs share
+_TIMES = ("_time", "_runtime", "_per_second")  # ends of the names of columns that no two runs share
 # They change no number, and a rerun should neither upload nor convert.
 _LEFT_OUT = ("report_to", "push_to_hub", "gguf")
 
@@ -40,22 +40,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(parsed: argparse.Namespace) -> int:
     """Rerun and compare; the exit code."""
     return reproduce(Run(parsed.run), parsed.only)
-
-
-@dataclass(frozen=True)
-class Difference:
-    """The first value that is not the same: its step, its column, and the value in either run; None
-    where there is none.
-    """
-
-    step: int
-    column: str
-    before: str | None
-    after: str | None
-
-    def __str__(self) -> str:
-        before, after = (value or "nothing" for value in (self.before, self.after))
-        return f"step {self.step}, {self.column}: {before} there, {after} here"
 
 
 def reproduce(run: Run, only: str | None = None) -> int:
@@ -105,17 +89,11 @@ def parameters(run: Run) -> dict:
     """What to give the notebooks for such a run: what it was asked for, and over that what its
     manifest records as used.
 
-    ValueError for a preset that this version of the project does not have. Without asked.json (a
-    run by hand) `columns` is lost, and so is what 02, 04 and 05 were given; the data's fingerprint
-    then tells.
+    Without asked.json (a run by hand) `columns` is lost, and so is what 02, 04 and 05 were given;
+    the data's fingerprint then tells.
     """
     data, training = run.section("data"), run.section("training")
     settings = training["settings"]
-    if settings["name"] not in PRESETS:
-        raise ValueError(
-            f"{run.show('manifest.json')} names a preset {settings['name']!r}, which this version "
-            "of the project has not."
-        )
     # of 01 to 05 last: where a lesson was given another value, theirs counts
     used, given = arguments.used(run), {}
     for number in sorted(used, key=lambda number: (number in arguments.PIPELINE, number)):
@@ -160,37 +138,28 @@ def _execute(again: Run, numbers: list[str], given: dict, data_seed: int, seed: 
 # --- Comparing ------------------------------------------------------------------------------------
 
 
-def first_difference(before: Path, after: Path) -> Difference | None:
-    """The first step, and at it the first column, in which two metrics.csv differ; None where all
-    is equal to the last digit.
+def first_difference(before: Path, after: Path) -> dict | None:
+    """The first step, and at it the first column, in which two metrics.csv differ, and the two
+    values, None for none; None where all is equal to the last digit.
 
     Columns of times are left aside. A step or a column that only one of the two has is a
     difference.
     """
-    tables = [
-        pd.read_csv(path, dtype=str, keep_default_na=False).set_index("step")
+    one, other = (
+        pd.read_csv(path, index_col="step", float_precision="round_trip")
         for path in (before, after)
-    ]
-    rows = [{int(step): row for step, row in table.to_dict("index").items()} for table in tables]
-    columns = [
-        name for name in dict.fromkeys([*tables[0], *tables[1]]) if not name.endswith(_TIMES)
-    ]
-    for step in sorted({*rows[0], *rows[1]}):
-        if step not in rows[0] or step not in rows[1]:
-            values = ["logged" if step in table else None for table in rows]
-            return Difference(step, "the whole row", *values)
-        for column in columns:
-            values = [table[step].get(column) for table in rows]
-            if not _equal(*values):
-                return Difference(step, column, *values)
-    return None
-
-
-def _equal(one: str | None, other: str | None) -> bool:
-    try:
-        return one == other or float(one) == float(other)  # 1.0 and 1 are one number
-    except (TypeError, ValueError):
-        return False
+    )
+    steps = one.index.union(other.index)
+    columns = [name for name in dict.fromkeys([*one, *other]) if not name.endswith(_TIMES)]
+    one, other = (table.reindex(index=steps, columns=columns) for table in (one, other))
+    differ = (one != other) & ~(one.isna() & other.isna())
+    if not differ.any(axis=None):
+        return None
+    step = differ.any(axis=1).idxmax()
+    column = differ.loc[step].idxmax()
+    values = [float(table.at[step, column]) for table in (one, other)]
+    found = [None if math.isnan(value) else value for value in values]
+    return {"step": int(step), "column": column, "before": found[0], "after": found[1]}
 
 
 def circumstances(before: Run, after: Run) -> list[str]:
@@ -221,8 +190,7 @@ def compare(run: Run, again: Run) -> int:
     there, here = (one.section("data")["fingerprint"] for one in (run, again))
     metrics = again.require("metrics.csv")
     difference = first_difference(run.require("metrics.csv"), metrics)
-    around = circumstances(run, again)
-    steps = len(pd.read_csv(metrics))
+    around, steps = circumstances(run, again), len(pd.read_csv(metrics))
     same = there == here and difference is None
     if same:
         print(
@@ -232,30 +200,27 @@ def compare(run: Run, again: Run) -> int:
     else:
         differ = f"differ ({there[:16]} there, {here[:16]} here)"
         print(f"\nnot reproduced: the data {'are the same' if there == here else differ}")
-        print(
-            f"first difference: {difference}"
-            if difference
-            else f"the {steps} logged steps are the same"
-        )
-    accuracies = [one.evaluation.get("trained", {}).get("accuracy") for one in (run, again)]
-    if None not in accuracies:
-        print(
-            f"accuracy of the trained policy: {accuracies[0]:.2%} there, {accuracies[1]:.2%} here"
-        )
-    if around or not same:
-        print(f"what was not the same around them: {'; '.join(around) or 'nothing recorded'}")
-    if not same:
+        if difference:
+            print(
+                "first difference: step {step}, {column}: {before} there, {after} here".format(
+                    **difference
+                )
+            )
+        else:
+            print(f"the {steps} logged steps are the same")
         print(
             "Not recorded, and reasons too: the processor, the threads (OMP_NUM_THREADS), a "
             "training resumed midway."
         )
+    if around or not same:
+        print(f"what was not the same around them: {'; '.join(around) or 'nothing recorded'}")
     found = {
         "of": run.name,
         "reproduced": same,
         "steps": steps,
         "data": there == here,
         "circumstances": around,
-        "first_difference": vars(difference) if difference else None,
+        "first_difference": difference,
     }
     write_json(again.path(_MARK), found)
     return 0 if same else 1

@@ -27,11 +27,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser, "a parameter of a notebook, e.g. -p max_steps=20; may be repeated"
     )
     parser.add_argument(
-        "--in-place",
-        action="store_true",
-        help="write the outputs into notebooks/ itself, as they are committed",
-    )
-    parser.add_argument(
         "--resume",
         action="store_true",
         help="go on with the run where it stopped, with the parameters it had",
@@ -53,18 +48,10 @@ def main(parsed: argparse.Namespace) -> int:
     from helpers.commands import pipeline
 
     subprocesses.end_with_parent()
+    asked = (parsed.preset, parsed.only, parsed.parameters, parsed.fresh, parsed.once)
     if not parsed.resume:
-        return pipeline.run(
-            parsed.run,
-            parsed.preset,
-            parsed.only,
-            parsed.parameters,
-            in_place=parsed.in_place,
-            fresh=parsed.fresh,
-            once=parsed.once,
-        )
-    others = (parsed.preset, parsed.parameters, parsed.in_place, parsed.fresh, parsed.once)
-    if any(others) or parsed.only is not None:
+        return pipeline.run(parsed.run, *asked)
+    if any(asked):
         raise ValueError(
             "--resume takes up what was asked for last time; give nothing beside it but --run NAME."
         )

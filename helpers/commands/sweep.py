@@ -55,31 +55,24 @@ def sweep(
             f"--jobs {jobs} is not a number of runs at a time: give an integer of at least 1."
         )
     grid = _for_others(path) if on else read_grid(path)
-    if jobs > 1 and (on or grid.needs_gpu):
-        why = (
-            "Ray runs as many at a time as its nodes have room for"
-            if on
-            else "the preset is meant to have the GPU to itself"
+    if jobs > 1 and grid.needs_gpu:
+        raise ValueError(
+            f"--jobs {jobs}: the preset is meant to have the GPU to itself. Leave --jobs out."
         )
-        raise ValueError(f"--jobs {jobs}: {why}. Leave --jobs out.")
     if dry_run:
         print("\n".join(f"  {grid.run_name(*task)}" for task in _left(grid)))
         return 0
     with held(_folder(grid.name), f"sweep {grid.name!r}"), pipeline.ended_like_ctrl_c():
-        left = {grid.run_name(*task): task for task in _left(grid)}
-        runs = {name: grid.command(*task) for name, task in left.items()}
+        runs = {grid.run_name(*task): grid.command(*task) for task in _left(grid)}
         logs = _folder(grid.name) / "logs"
         logs.mkdir(exist_ok=True)
         for name in runs:
             (logs / f"{name}.log").unlink(missing_ok=True)
         if on:
-            failed = _follow(sweep_ray.run_all(runs, logs, grid.needs_gpu, address), len(runs))
+            ended = sweep_ray.run_all(runs, logs, grid.needs_gpu, address)
         else:
-            failed = _follow(_run_here(runs, logs, jobs), len(runs))
-        for name, task in left.items():
-            if not is_done(grid, *task):
-                gone = f"it ended well, but without metrics.csv: delete {show_in_runs(name)}"
-                failed.setdefault(name, gone)
+            ended = _run_here(runs, logs, jobs)
+        failed = _follow(ended, len(runs))
         _write_and_show(grid)
     for name, why in failed.items():
         log = show_in_runs(f"{SWEEPS}/{grid.name}/logs/{name}.log")
@@ -139,9 +132,7 @@ def is_done(grid: Grid, point: Point, seed: int) -> bool:
     """Whether the run has finished as the grid asks for it now."""
     run = Run(grid.run_name(point, seed))
     found = arguments.asked_alike(run, grid.parameters(point, seed), grid.notebooks)
-    return bool(
-        found and found["done"] == grid.notebooks and (run.folder / "metrics.csv").is_file()
-    )
+    return bool(found) and not arguments.left(found)
 
 
 def _left(grid: Grid) -> list[tuple[Point, int]]:
@@ -371,8 +362,8 @@ def main(parsed: argparse.Namespace) -> int:
     grid = Path(parsed.grid)
     if parsed.address and not parsed.on:
         raise ValueError(f"--address {parsed.address} is for --on ray: give both.")
-    if parsed.emit or parsed.collect:
-        if parsed.on or parsed.jobs != 1:
-            raise ValueError("--emit and --collect run nothing: leave --on and --jobs out.")
-        return emit(grid) if parsed.emit else collect(grid)
+    if parsed.emit:
+        return emit(grid)
+    if parsed.collect:
+        return collect(grid)
     return sweep(grid, parsed.jobs, parsed.dry_run, parsed.on, parsed.address or "auto")

@@ -79,13 +79,9 @@ def main(parsed: argparse.Namespace) -> int:
     for name, found in made.items():
         points = sum(exercise.points for exercise in found)
         total += points
-        print(f"{name:<32}{_count(len(found), 'exercise')}, {_count(points, 'point')}")
-    print(f"{parsed.to}: the {parsed.edition} edition, {_count(total, 'point')} in all")
+        print(f"{name:<32}{len(found)} exercises, {points} points")
+    print(f"{parsed.to}: the {parsed.edition} edition, {total} points in all")
     return 0
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 @dataclass(frozen=True)
@@ -109,35 +105,31 @@ def exercises(notebook: NotebookNode) -> list[Exercise]:
 
     ValueError, with the number of the cell from 1, for cells and marks that make no exercise.
     """
-    found, open_ = [], []
-    for index, cell in enumerate(notebook.cells):
-        for tag in cell.metadata.get("tags", []):
-            if tag not in _CELLS:
-                continue
-            if tag != _CELLS[len(open_)]:
-                raise ValueError(
-                    f"cell {index + 1} is tagged {tag}; the next of an exercise must be "
-                    f"{_CELLS[len(open_)]}."
-                )
-            open_.append(index)
-        if len(open_) == len(_CELLS):
-            found.append(_exercise(notebook.cells, *open_))
-            open_ = []
-    if open_:
-        raise ValueError(f"after cell {open_[-1] + 1} an exercise lacks {_CELLS[len(open_)]}.")
+    tagged = [
+        (tag, index)
+        for index, cell in enumerate(notebook.cells)
+        for tag in cell.metadata.get("tags", [])
+        if tag in _CELLS
+    ]
+    found = []
+    for begin in range(0, len(tagged), len(_CELLS)):
+        tags, indices = zip(*tagged[begin : begin + len(_CELLS)], strict=True)
+        if list(tags) != _CELLS:
+            raise ValueError(
+                f"cell {indices[0] + 1} must begin an exercise, which is three cells tagged "
+                f"{', '.join(_CELLS)}; what follows is tagged {', '.join(tags)}."
+            )
+        found.append(_exercise(notebook.cells, *indices))
     return found
 
 
 def _exercise(cells: list[NotebookNode], check: int, exercise: int, solution: int) -> Exercise:
     parts = _SOLUTION.fullmatch(cells[solution].source)
-    if not parts:
+    if not parts or not cells[exercise].source.rstrip().endswith(parts["call"]):
         raise ValueError(
             f"cell {solution + 1}, tagged solution, must be ### BEGIN SOLUTION, lines, ### END "
-            "SOLUTION, and the call of its check: print(check_NAME(NAME))."
-        )
-    if not cells[exercise].source.rstrip().endswith(parts["call"]):
-        raise ValueError(
-            f"cell {exercise + 1}, tagged exercise, must end as the solution does: {parts['call']}"
+            f"SOLUTION, and the call of its check, print(check_NAME(NAME)), with which cell "
+            f"{exercise + 1}, tagged exercise, ends too."
         )
     definition, _ = _split(cells[check].source, f"check_{parts['name']}")
     if not _HIDDEN.search(definition):
@@ -203,13 +195,8 @@ def _cells(cells: list[NotebookNode], exercise: Exercise, edition: str) -> list[
     answer, and the check.
     """
     at = exercise.exercise - exercise.check
-    besides, before, answer, between, check = (
-        cells[0],
-        cells[1:at],
-        cells[at],
-        cells[at + 1 : -1],
-        cells[-1],
-    )
+    besides, answer, check = cells[0], cells[at], cells[-1]
+    before, between = cells[1:at], cells[at + 1 : -1]
     parts = _SOLUTION.fullmatch(check.source)
     given = answer.source.rstrip().removesuffix(parts["call"]).rstrip("\n")
     definition, other = _split(besides.source, f"check_{exercise.name}")
@@ -230,7 +217,7 @@ def _cells(cells: list[NotebookNode], exercise: Exercise, edition: str) -> list[
     if edition in ("student", "workshop"):
         answer.metadata.deletable = check.metadata.deletable = check.metadata.editable = False
     if between and between[-1].cell_type == "markdown":  # "One solution is folded away below."
-        worth = "1 point" if exercise.points == 1 else f"{exercise.points} points"
+        worth = f"{exercise.points} point{'s' * (exercise.points > 1)}"
         between[-1].source = f"The check is folded away below: run its cell ({worth})."
     besides.source, besides.metadata["tags"] = other, []
     return [*([besides] if other else []), *before, answer, *between, check]

@@ -33,24 +33,17 @@ def train(
     parameters: list[str],
     fresh: bool = False,
     resume: bool = False,
-    processes: int | None = None,
 ) -> int:
     """Train what notebook 03 trains, in this process and those that a launcher has started beside
     it. Returns the exit code.
 
     What `run --only 03` would refuse is refused here, and what was asked for is noted alike, so
     that `run --resume`, 04 and 05 go on from it. Ranks that do not fit together are refused before
-    anything is loaded, and so is, unless it is None, another number of `processes` than these.
+    anything is loaded.
     """
     ranks.join()
     started = ranks.world()
     try:
-        if processes not in (None, started):
-            raise ValueError(
-                f"--processes {processes}, and {started} {'was' if started == 1 else 'were'} "
-                f"started. Start them with `torchrun --nproc-per-node {processes} -m helpers "
-                "train …`."
-            )
         code = _train(Run(run), arguments.parameters(parameters), fresh, resume)
     except KeyboardInterrupt:
         code = 130
@@ -74,14 +67,10 @@ def _train(folder: Run, given: dict, fresh: bool, resume: bool) -> int:
     ranks.check_alike(data=folder.manifest.get("data", {}).get("fingerprint"))
     print(f"{ranks.world()} process{'es' * (ranks.world() > 1)}")
     asked = ranks.from_first(lambda: arguments.last(folder)) if resume else None
-    if resume and "03" not in arguments.left(asked):
+    left = arguments.left(asked)
+    if resume and ("03" not in left or "01" in left):
         raise ValueError(
             f"there is no training to resume in {folder.show()}. Start one without --resume."
-        )
-    if resume and "01" in arguments.left(asked):
-        raise ValueError(
-            f"its data is not prepared yet: go on with `python -m helpers run --run {folder.name} "
-            "--resume`."
         )
     if asked:
         known = pipeline.defaults(["03"])
@@ -89,18 +78,18 @@ def _train(folder: Run, given: dict, fresh: bool, resume: bool) -> int:
     pipeline.check(folder.name, ["03"], given)
     folder.section("data")  # FileNotFoundError where 01 has not prepared the run
     if ranks.is_first():
-        return pipeline.execute_here(folder, ["03"], given, execute, fresh, asked)
+        return pipeline.execute(folder.name, ["03"], given, fresh, asked, how=execute)
     (notebook,) = pipeline.NOTEBOOKS.glob("03_*.ipynb")
     return 0 if execute(notebook, folder, {"run": folder.name} | given) else 1
 
 
-def execute(path: Path, run: Run, parameters: dict, in_place: bool = False) -> bool:
+def execute(path: Path, run: Run, parameters: dict) -> bool:
     """Execute a notebook's code cells, but for its exercises, in this process; whether they went
     through.
 
     One namespace, as a kernel has it. What a cell raises is printed with the notebook and the cell
     in its traceback. There is no executed copy, and an earlier one is removed, because it would
-    show another training. in_place: not supported.
+    show another training.
     """
     ranks.gathered(None)  # rank 0 may have refused the call by now
     if ranks.is_first():
@@ -163,12 +152,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--vllm-server", metavar="URL", help="let `trl vllm-serve` sample, at http://HOST:PORT"
     )
     parser.add_argument(
-        "--processes",
-        type=int,
-        metavar="N",
-        help="refuse to train with another number of processes",
-    )
-    parser.add_argument(
         "--resume",
         action="store_true",
         help="go on with an interrupted training, with the parameters it had",
@@ -193,4 +176,4 @@ def main(parsed: argparse.Namespace) -> int:
     if parsed.run and parsed.name:
         raise ValueError(f"name one run: {parsed.run!r} or {parsed.name!r}.")
     run = parsed.run or parsed.name or "demo"
-    return train(run, given, parsed.fresh, parsed.resume, parsed.processes)
+    return train(run, given, parsed.fresh, parsed.resume)

@@ -180,15 +180,7 @@ def test_a_training_to_go_on_with_is_the_one_that_notebook_03_goes_on_with():
     for step in (9, 20):
         write_json(run.path(f"checkpoints/checkpoint-{step}/trainer_state.json"), {})
     assert checkpoints.begin(run, pocket, 3407).name == "checkpoint-20"
-    assert arguments.interrupted_training(run) == (
-        20,
-        {"settings": as_settings(pocket), "seed": 3407, "data": "f"},
-    )
-    run.record("data", fingerprint="g")
-    assert arguments.interrupted_training(run) is None, (
-        "it was trained on other data than there are now"
-    )
-    run.record("data", fingerprint="f")
+    assert arguments.interrupted_training(run) == 20
     run.path("checkpoints/finished").touch()
     assert arguments.interrupted_training(run) is None
 
@@ -198,13 +190,7 @@ SAME = ["--preset", "pocket", "-p", "max_steps=30", "-p", "tags=reasoning/answer
 
 @pytest.mark.parametrize(
     "call",
-    [
-        ["--resume"],
-        SAME,
-        [*SAME, "-p", "samples=2"],
-        ["--only", "03", "-p", "max_steps=30"],
-        [*SAME, "--only", "01,02,03"],
-    ],
+    [["--resume"], [*SAME, "-p", "samples=2"], ["--only", "03", "-p", "max_steps=30"]],
 )
 def test_a_call_that_goes_on_with_an_interrupted_training_needs_no_word(cli, executed, call):
     run = interrupted(executed, cli, *SAME, max_steps=30)
@@ -214,18 +200,6 @@ def test_a_call_that_goes_on_with_an_interrupted_training_needs_no_word(cli, exe
         and "03" in dict(executed)
         and run.path("checkpoints/checkpoint-20").exists()
     )
-
-
-def test_a_run_prepared_before_then_is_refused_where_it_would_train_and_nowhere_else(cli, executed):
-    run = prepared()
-    old = as_settings(PRESETS["pocket"]) | {"loss_type": "dr_grpo"}
-    for name in ("epsilon", "epsilon_high", "scale_rewards"):
-        del old[name]
-    run.record("data", settings=old, fingerprint="f")
-    assert cli("run", "--run", "a", "--only", "04")[::2] == (0, "")
-    code, _, err = cli("run", "--run", "a", "--only", "03")
-    assert code == 2 and "set scale_rewards='none'" in err
-    assert cli("run", "--run", "a", "--only", "03", "-p", "scale_rewards=none")[::2] == (0, "")
 
 
 OTHERWISE = {
@@ -254,7 +228,7 @@ def test_a_call_that_gives_up_an_interrupted_training_needs_fresh(cli, executed,
     before = run.path("asked.json").read_bytes()
     code, _, err = cli("run", "--run", "a", *call)
     assert code == 2 and executed == [] and run.path("asked.json").read_bytes() == before
-    assert "interrupted after step 20 of 30, and this call would give it up: " in err
+    assert "interrupted after step 20, and this call would give it up: " in err
     assert why in err and "--run a --resume`" in err and "give --fresh" in err
     assert cli("run", "--run", "a", *call, "--fresh")[0] == 0 and executed
     aside = "03" in dict(executed)

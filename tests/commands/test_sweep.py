@@ -3,12 +3,10 @@ table.
 """
 
 import math
-import os
 import re
 import signal
 import subprocess
 import time
-from pathlib import Path
 
 import pandas as pd
 import psutil
@@ -20,7 +18,7 @@ from helpers.commands import sweep
 from helpers.commands.grid import read_grid
 from helpers.metrics import plots
 from helpers.presets import PRESETS, as_settings
-from helpers.results.intervals import student_interval, wilson_interval
+from helpers.results.intervals import wilson_interval
 from helpers.runs import Run, holder, runs_folder, write_json
 
 pytestmark = pytest.mark.usefixtures("machine")
@@ -80,6 +78,7 @@ def test_each_knob_alone_shares_one_base_point(grid_file):
 PRODUCT = {"beta": [0, 0.02], "lora_rank": [8, 16]}
 SHARED = {"beta": [0.01, None, 0.1], "lora_rank": [8, 16], "loss_type": ["dapo"]}
 MOVED = {"fixed": {"loss_type": "grpo"}, "one_at_a_time": {"beta": [0.01, 0.1]}}
+READ = {"learning_rate": ["2e-3"], "num_generations": [8]}  # YAML 1.1 reads 2e-3 as text
 POINTS = [
     (
         {"one_at_a_time": None, "product": PRODUCT},
@@ -87,10 +86,17 @@ POINTS = [
     ),
     ({"one_at_a_time": SHARED}, ["base", "beta-0.1", "lora_rank-8"]),
     (MOVED, ["base", "beta-0.1"]),
+    ({"one_at_a_time": READ}, ["base", "learning_rate-0.002"]),
+    (
+        {"one_at_a_time": None, "product": {"beta": [None, 0.1]}},
+        ["beta-none", "beta-0.1"],
+    ),
 ]
 
 
-@pytest.mark.parametrize(("changes", "points"), POINTS, ids=["product", "shared base", "moved"])
+@pytest.mark.parametrize(
+    ("changes", "points"), POINTS, ids=["product", "shared base", "moved", "an exponent", "none"]
+)
 def test_points_are_every_combination_or_each_value_that_is_not_the_base(
     grid_file, changes, points
 ):
@@ -104,16 +110,6 @@ def test_notebooks_may_be_written_in_any_way_yaml_reads_them(grid_file, written)
     path = grid_file()
     path.write_text(path.read_text() + f"notebooks: {written}\n")
     assert read_grid(path).notebooks == ["01", "03", "05"]
-
-
-def test_an_exponent_that_yaml_reads_as_text_is_the_number(grid_file):
-    text = "name: t\npreset: pocket\nseeds: [1]\nfixed: {weight_decay: 1e-2}\n"
-    grid = read_grid(grid_file(text + "one_at_a_time:\n  learning_rate: [2e-3, 3E-4]\n"))
-    assert [point.given for point in grid.points[1:]] == [
-        {"learning_rate": 2e-3},
-        {"learning_rate": 3e-4},
-    ]
-    assert grid.fixed["weight_decay"] == 0.01
 
 
 def test_names_stay_run_names_and_tell_points_apart(grid_file, tmp_path, monkeypatch):
@@ -135,7 +131,7 @@ def test_names_stay_run_names_and_tell_points_apart(grid_file, tmp_path, monkeyp
     assert names(read_grid(tmp_path / "grid.yaml")) == found
     given, knobs = grid.points[0].given, grid.points[0].knobs
     assert given["source"] == str(tmp_path / "a/b.csv"), "it holds from the notebooks' folder too"
-    assert knobs["source"] == "a/b.csv" and not any("pytest" in name for name in found)
+    assert knobs["source"] == "a/b.csv"
 
 
 REFUSED = {
@@ -154,7 +150,7 @@ REFUSED = {
     "notebooks": ({"notebooks": "01,03"}, "notebooks: Input should be a valid list"),
     "no seeds": ({"seeds": None}, "seeds: Field required"),
     "empty seeds": ({"seeds": []}, "seeds: List should have at least 1 item"),
-    "repeated seeds": ({"seeds": [1, 2, 1]}, "seeds: 1 is there twice"),
+    "repeated seeds": ({"seeds": [1, 2, 1]}, "given twice: there are two runs tiny-base-seed-1"),
     "a seed": ({"seeds": [1, -2]}, "seed=-2 is not a seed"),
     "no knobs": ({"one_at_a_time": None}, "give the knobs under one_at_a_time"),
     "both": ({"product": {"beta": [0]}}, "one of the two"),
@@ -163,7 +159,7 @@ REFUSED = {
     "one value": ({"one_at_a_time": {"beta": 0.1}}, "beta: Input should be a valid list"),
     "parameter": (
         {"one_at_a_time": {"num_generation": [4]}},
-        "point num_generation=4: .*Did you mean 'num_generations'",
+        "point num_generation-4: .*Did you mean 'num_generations'",
     ),
     "fixed parameter": ({"fixed": {"steps": 4}}, "no chosen notebook has a parameter 'steps'"),
     "elsewhere": ({"one_at_a_time": {"seed": [1, 2]}}, "seed has a place of its own, `seeds:`"),
@@ -174,11 +170,11 @@ REFUSED = {
     ),
     "a value": (
         {"one_at_a_time": {"num_generations": [8, 7]}},
-        "point num_generations=7: .*not whole groups of num_gen",
+        "point num_generations-7: .*not whole groups of num_gen",
     ),
     "a type": (
         {"one_at_a_time": {"lora_rank": ["8"]}},
-        "point lora_rank=8: .*lora_rank='8' is not of type int",
+        "point lora_rank-8: .*lora_rank='8' is not of type int",
     ),
     "a date": (
         "name: x\nseeds: [1]\nproduct: {source: [2026-08-01]}\n",
@@ -188,11 +184,7 @@ REFUSED = {
     "no number": ({"fixed": {"learning_rate": math.inf}}, "learning_rate=inf must be between"),
     "a source": ({"fixed": {"source": "missing.csv"}}, "missing.csv: no such file"),
     "the base": ({"fixed": {"num_generations": 7}}, "point base: preset 'pocket' cannot run"),
-    "twice": ({"one_at_a_time": {"beta": [0, 0.0]}}, "point beta=0.0 is the same as beta=0"),
-    "a point twice": (
-        {"one_at_a_time": None, "product": {"beta": [0, None, 0.01]}},
-        "beta=0.01 is the same as beta=None",
-    ),
+    "twice": ({"one_at_a_time": {"beta": [0, 0]}}, "two runs tiny-beta-0-seed-1"),
 }
 
 
@@ -210,10 +202,7 @@ def test_a_grid_is_refused_with_a_reason_before_anything_runs(cli, grid_file, co
     [
         (["--grid", "nowhere.yaml"], "No such file or directory: 'nowhere.yaml'"),
         (["--grid", "{good}", "--jobs", "0"], "--jobs 0 is not a number of runs at a time"),
-        (["--grid", "{good}", "--on", "ray", "--jobs", "2"], "--jobs 2: Ray runs as many"),
         (["--grid", "{good}", "--address", "there:6379"], "--address there:6379 is for --on ray"),
-        (["--grid", "{good}", "--emit", "commands", "--jobs", "2"], "run nothing: leave"),
-        (["--grid", "{good}", "--collect", "--on", "ray"], "run nothing: leave"),
         (["--grid", "{good}", "--collect"], "no run of 'tiny' has finished in"),
     ],
 )
@@ -271,11 +260,8 @@ def test_what_failed_stops_nothing_else_and_alone_is_tried_again(cli, two_source
         True,
         False,
     ]
-    trained = (Run(good).folder / "metrics.csv").stat().st_mtime_ns
     code, out, _ = cli(*command)
     assert code == 1 and "1 runs done, 1 to run" in out and good not in out.partition("\n\n")[0]
-    assert "resuming run" in (runs_folder() / "sweeps" / "tiny" / "logs" / f"{bad}.log").read_text()
-    assert (Run(good).folder / "metrics.csv").stat().st_mtime_ns == trained
     changed = two_sources.read_text().replace("max_steps: 2", "max_steps: 3")
     two_sources.write_text(changed)
     _, out, _ = cli(*command, "--dry-run")
@@ -316,64 +302,7 @@ def test_an_interrupt_ends_the_runs(two_sources, python, sent):
     )
 
 
-def test_a_sweep_that_another_process_runs_is_refused(cli, two_sources, python):
-    hold = (
-        "import sys; from helpers.runs import held, runs_folder\nwith held(runs_folder() / "
-        "'sweeps' / 'tiny', 'it'):\n"
-    )
-    hold += "    print('held', flush=True); sys.stdin.read()"
-    with subprocess.Popen(
-        [python, "-c", hold], cwd=PROJECT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as other:
-        assert other.stdout.readline() == "held\n"
-        code, _, err = cli("sweep", "--grid", str(two_sources))
-        other.stdin.close()
-    assert code == 2 and f"sweep 'tiny' is being executed by process {other.pid} on " in err
-    assert [path.name for path in runs_folder().iterdir()] == ["sweeps"], "no run was started"
-
-
 # --- Elsewhere ------------------------------------------------------------------------------------
-
-
-ONE = {"max_steps": 4, "holdout_size": 8, "num_generations": 4, "per_device_train_batch_size": 8}
-
-
-@pytest.mark.slow
-def test_an_emitted_line_is_done_once_whatever_happens_to_it(cli, grid_file, python, monkeypatch):
-    grid = str(grid_file(seeds=[7], one_at_a_time=None, product={"lora_rank": [8]}, fixed=ONE))
-    code, line, _ = cli("sweep", "--grid", grid, "--emit", "commands")
-    name = "tiny-lora_rank-8-seed-7"
-    assert (
-        code == 0
-        and line.startswith(f"python -m helpers run --once --fresh --run {name} ")
-        and line.count("\n") == 1
-    )
-    monkeypatch.setenv("PATH", f"{Path(python).parent}:{os.environ['PATH']}")
-    shell = {
-        "shell": True,
-        "cwd": PROJECT,
-        "text": True,
-        "stdout": subprocess.PIPE,
-        "stderr": subprocess.STDOUT,
-    }
-    with subprocess.Popen(f"exec {line}", **shell) as first:
-        while not re.match(r" *step +1/4", printed := first.stdout.readline()):
-            assert printed, "it ended"
-        first.send_signal(signal.SIGSTOP)  # it is at work, and stays so, while the others look
-        second = subprocess.run(line, **shell)
-        assert (
-            second.returncode == 2
-            and f"run {name!r} is being executed by process {first.pid} on " in second.stdout
-        )
-        first.kill()
-    third = subprocess.run(line, **shell)
-    assert third.returncode == 0 and "resuming run" in third.stdout and "with 03" in third.stdout
-    trained = (Run(name).folder / "metrics.csv").stat().st_mtime_ns
-    fourth = subprocess.run(line, **shell)
-    assert fourth.returncode == 0 and f"run {name!r} is finished" in fourth.stdout
-    assert (Run(name).folder / "metrics.csv").stat().st_mtime_ns == trained
-    code, out, _ = cli("sweep", "--grid", grid, "--collect")
-    assert code == 0 and " 1/1 " in out and table_of("tiny")["final_reward"].notna().all()
 
 
 def test_what_runs_elsewhere_is_not_judged_by_this_machine(cli, grid_file):
@@ -481,24 +410,10 @@ def test_completions_are_counted_by_rounds_of_sampling():
     assert math.isnan(sweep.completions_to_target(history[["step"]], settings))
 
 
-@pytest.mark.parametrize(
-    ("n", "quantile"), [(2, 12.7062), (3, 4.3027), (11, 2.2281), (31, 2.0423), (32, 1.96)]
-)
-def test_the_interval_is_students(n, quantile):
-    values = [0.0] * (n - 1) + [1.0]
-    mean, spread = 1 / n, math.sqrt(1 / n)  # s² = (1 - 1/n) / (n - 1) = 1/n
-    low, high = student_interval(values)
-    half = quantile * spread / math.sqrt(n)
-    assert (low, high) == pytest.approx((mean - half, mean + half), abs=2e-4)
-    assert all(math.isnan(bound) for bound in student_interval([1.0]))
-
-
 def test_a_finished_sweep_is_shown_written_and_drawn(cli, finished, table, tmp_path, monkeypatch):
     monkeypatch.setattr(sweep, "_run_here", lambda runs, logs, jobs: (_ for _ in ()))
     code, out, err = cli("sweep", "--grid", str(tmp_path / "grid.yaml"))
-    assert code == 1 and err.count("it ended well, but without metrics.csv") == 6, (
-        "nothing ran, so six are still not there"
-    )
+    assert (code, err) == (0, "")
     assert (
         "6 runs done, 6 to run" in out
         and "0.9 (0.652 to 1.15)" in out
@@ -506,25 +421,12 @@ def test_a_finished_sweep_is_shown_written_and_drawn(cli, finished, table, tmp_p
         and " 0/3" in out
     )
     folder = runs_folder() / "sweeps" / "tiny"
-    assert sorted(path.name for path in folder.iterdir()) == [
-        ".lock",
-        "beta.png",
-        "logs",
-        "lora_rank.png",
-        "runs.csv",
-        "table.csv",
-    ]
+    assert {path.name for path in folder.glob("*.png")} == {"beta.png", "lora_rank.png"}
     pd.testing.assert_frame_equal(table_of("tiny"), table.reset_index(), check_dtype=False)
     runs = pd.read_csv(folder / "runs.csv")
-    assert list(zip(runs["point"], runs["seed"], strict=True))[2:] == [
-        ("base", 3),
-        ("beta-0", 2),
-        ("beta-0.1", 1),
-        ("beta-0.1", 2),
-    ]
-    assert list(runs["accuracy"]) == [0.8, 0.9, 1.0, 0.9, 0.75, 0.75] and list(
-        runs["final_reward"][:3]
-    ) == [1.5, 2.0, 2.5]
+    assert list(runs["seed"]) == [1, 2, 3, 2, 1, 2]
+    assert list(runs["accuracy"]) == [0.8, 0.9, 1.0, 0.9, 0.75, 0.75]
+    assert list(runs["final_reward"][:3]) == [1.5, 2.0, 2.5]
 
 
 def test_a_figure_shows_one_knob_with_the_others_at_the_base(table):

@@ -118,7 +118,6 @@ def test_one_process_trains_to_the_numbers_of_the_notebook(executed, python, cli
         (["--run", "a", "--resume"], "there is no training to resume"),
         (["a", "--run", "b"], "name one run"),
         (["--run", "nowhere"], "Run notebook 01_data_preparation first"),
-        (["a", "--processes", "2"], "--processes 2, and 1 was started. Start them with `torchrun"),
     ],
 )
 def test_a_call_that_cannot_train_is_refused_in_one_line(runs, cli, call, why):
@@ -268,13 +267,6 @@ def test_a_rank_that_raises_ends_the_others_and_is_told_once(tmp_path, runs):
     # torchrun repeats the traceback below its own list
     assert '"03_tiny.ipynb, cell 3", line 2' in of_torchrun and "KeyError: 'mine'" in of_torchrun
     assert arguments.last(Run("a"))["done"] == []
-
-
-@pytest.mark.slow
-def test_what_every_rank_refuses_is_said_once(runs):
-    code, _, err = together("-m", "helpers", "train", "nowhere", seconds=300)
-    assert code == 1 and err.partition("ChildFailedError")[0].count("\nerror: rank ") == 1
-    assert "Run notebook 01_data_preparation first" in err
 
 
 def _run_in(folder: Path) -> Run:
