@@ -6,9 +6,7 @@ import hashlib
 import json
 import os
 import subprocess
-from types import SimpleNamespace
 
-import pandas as pd
 import papermill
 import pytest
 from finished import change, entry, finished_run
@@ -21,7 +19,6 @@ from helpers.metrics import comparing
 from helpers.presets import PRESETS
 from helpers.results import report
 from helpers.runs import LESSONS, TRAINING_LOCK, Run, held
-from helpers.training import checkpoints
 
 pytestmark = pytest.mark.usefixtures("machine")
 POCKET = PRESETS["pocket"]
@@ -114,35 +111,6 @@ def test_nor_does_a_kernel_write_its_data(run, training):
 def test_the_process_that_trains_may_begin_again(run):
     with held(run.folder, "the training", TRAINING_LOCK):
         assert run.made_by("03").notebook == "03"
-
-
-def test_data_replaced_all_the_same_are_not_taken_for_those_it_was_trained_on(
-    run, model, tokenizer, capsys
-):
-    """What is kept names the data as they were read, and 05 refuses the new ones."""
-    from peft import LoraConfig, get_peft_model
-
-    adapted = get_peft_model(model, LoraConfig(r=2, target_modules=["q_proj"]))
-    run = Run("raced").made_by("01")
-    save(run, load_task("arithmetic/sums", train_size=8, holdout_size=2, seed=1), POCKET)
-    checkpoints.begin(run, POCKET, 1)
-    first = run.section("data")["fingerprint"]
-    save(run, load_task("arithmetic/sums", train_size=8, holdout_size=2, seed=2), POCKET)
-    assert run.section("data")["fingerprint"] != first
-    row = {
-        "step": [1],
-        "prompt": [[{"role": "user", "content": "What is 1 + 1?"}]],
-        "completion": [[]],
-        "r": [1.0],
-    }
-    pd.DataFrame(row).to_parquet(run.path("checkpoints/completions/completions_00001.parquet"))
-    run.path("checkpoints/metrics.csv").write_text("step,reward\n1,1.0\n")
-    checkpoints.keep(run, SimpleNamespace(model=adapted), tokenizer, POCKET, 1, rewards=["r"])
-    assert "have been replaced since this training began" in capsys.readouterr().out
-    assert run.manifest["training"]["data"] == first and run.require("adapter").is_dir()
-    assert run.table("completions.parquet")["answer"].isna().all(), "no answer of other data"
-    with pytest.raises(ValueError, match=r"was trained on other data .* --only 03,04,05"):
-        run.section("training")
 
 
 # --- One lesson a run -----------------------------------------------------------------------------

@@ -7,21 +7,17 @@ that suffer most. Quantising the 16-bit repository gives other weights.
 
 from __future__ import annotations
 
-import hashlib
 import importlib.util
 import json
 import runpy
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import torch
 from torch import nn
 
 from helpers.presets import EMBEDDED, Preset
 from helpers.runs import Run
 from helpers.training.memory import config_of
-
-_SAMPLED = 4096  # entries of a layer's codes, and of its scales, in the fingerprint
 
 
 @dataclass(frozen=True)
@@ -29,13 +25,12 @@ class Base:
     """The model that an adapter was trained on.
 
     name: a folder or a hub name, as `from_pretrained` takes it. quantised: "before" it was stored,
-    "here" while it was loaded, or None for 16 bits. fingerprint: see `quantisation`; revision: the
-    hub's commit. None if no training recorded one.
+    "here" while it was loaded, or None for 16 bits. revision: the hub's commit; None if no training
+    recorded one.
     """
 
     name: str
     quantised: str | None
-    fingerprint: str | None = None
     revision: str | None = None
 
     @property
@@ -53,29 +48,15 @@ class Base:
         return known.get(self.name.lower())
 
     def check(self, model) -> None:
-        """ValueError if a model that was loaded as this base has other 4-bit weights than in the
-        training.
-
-        They are compared by their fingerprints. What was quantised while it was loaded may differ
-        in a few of its 4-bit codes between a GPU and a CPU; there, and for a run of an earlier
-        version, the layout and the revision are compared.
+        """ValueError if a model that was loaded as this base is another revision of its repository
+        than in the training. A folder has none.
         """
-        if not self.fingerprint:
-            return
-        found = quantisation(model)["fingerprint"] or ""
-        revision = getattr(model.config, "_commit_hash", None)
-        device, layout, weights = _parts(self.fingerprint)
-        now_device, now_layout, now_weights = _parts(found)
-        if weights and (self.quantised == "before" or device == now_device):
-            same = weights == now_weights
-        else:
-            same = None in (revision, self.revision) or revision == self.revision
-        if layout != now_layout or not same:
+        found = getattr(model.config, "_commit_hash", None)
+        if None not in (found, self.revision) and found != self.revision:
             raise ValueError(
-                f"{self.name} is not as it was in the training (fingerprint {found or 'none'}, "
-                f"revision {revision}; then {self.fingerprint}, revision {self.revision}): the "
-                "repository or the folder has changed. Merge into the original base "
-                '(merge="original"), or train again.'
+                f"{self.name} is not as it was in the training: its revision is {found}, then it "
+                f'was {self.revision}. Merge into the original base (merge="original"), or train '
+                "again."
             )
 
 
@@ -86,22 +67,31 @@ def base_of(run: Run, settings: Preset) -> Base:
     written = (run.require("adapter") / "adapter_config.json").read_text(encoding="utf-8")
     recorded = run.manifest.get("training", {}).get("base", {})
     base = _base(json.loads(written)["base_model_name_or_path"], settings)
-    return replace(base, fingerprint=recorded.get("fingerprint"), revision=recorded.get("revision"))
+    return replace(base, revision=recorded.get("revision"))
 
 
 def describe(model, settings: Preset) -> dict:
     """What the manifest says of the base of a trained PEFT model; see `told`.
 
-    Names are a folder's or the hub's.
+    Names are a folder's or the hub's. layers: the linear ones, without the output's.
     """
     base = _base(model.peft_config["default"].base_model_name_or_path, settings)
     embedded = settings.model in EMBEDDED
+    linear = [
+        layer
+        for name, layer in model.named_modules()
+        if isinstance(layer, nn.Linear) and "lora_" not in name and not name.endswith("lm_head")
+    ]
     return {
         "name": settings.model if embedded else base.name,
         "original": settings.model if embedded else base.original,
         "revision": getattr(model.config, "_commit_hash", None),
         "quantised": base.quantised,
-    } | quantisation(model)
+        "layers": len(linear),
+        "layers_in_4_bits": sum(
+            getattr(layer.weight, "quant_state", None) is not None for layer in linear
+        ),
+    }
 
 
 def _base(name: str | None, settings: Preset) -> Base:
@@ -121,49 +111,5 @@ def told(base: dict) -> str:
     when = {"before": "stored in 4 bits", "here": "quantised to 4 bits (NF4) when it was loaded"}
     return (
         f"{name}, {when[base['quantised']]}: {base['layers_in_4_bits']} of {base['layers']} linear "
-        f"layers, fingerprint {base['fingerprint']}"
+        "layers"
     )
-
-
-def quantisation(model) -> dict:
-    """How many linear layers a model has, without the output's, how many of them are in 4 bits, and
-    a fingerprint of these.
-
-    The fingerprint is `2-<device>-<layout>-<weights>`, or None if all are in 16 bits. The layout
-    is a hash of their names, types and block sizes; in earlier versions it was the whole
-    fingerprint. The weights are a hash of 4,096 bytes of each layer's 4-bit codes and as many of
-    its blocks' scales, evenly spaced: 2.3 MB for a model of 280 layers. That tells another base, or
-    the same one trained further; a few changed weights may lie between.
-    """
-    linear = {
-        name.removeprefix("base_model.model.").removesuffix(".base_layer"): layer
-        for name, layer in model.named_modules()
-        if isinstance(layer, nn.Linear) and "lora_" not in name and not name.endswith("lm_head")
-    }
-    in_4_bits = {
-        name: layer.weight
-        for name, layer in sorted(linear.items())
-        if getattr(layer.weight, "quant_state", None)
-    }
-    counts = {"layers": len(linear), "layers_in_4_bits": len(in_4_bits)}
-    if not in_4_bits:
-        return counts | {"fingerprint": None}
-    layout, weights = [], hashlib.sha256()
-    for name, weight in in_4_bits.items():
-        state = weight.quant_state
-        layout.append(f"{name} {state.quant_type} {state.blocksize} {state.nested}")
-        for stored in (weight.data, state.absmax):
-            whole = stored.detach().flatten()
-            some = whole[:: -(-len(whole) // _SAMPLED)].contiguous()
-            weights.update(some.view(torch.uint8).cpu().numpy().tobytes())
-    devices = "+".join(sorted({weight.device.type for weight in in_4_bits.values()}))
-    layout_hash = hashlib.sha256("\n".join(layout).encode()).hexdigest()[:16]
-    return counts | {"fingerprint": f"2-{devices}-{layout_hash}-{weights.hexdigest()[:16]}"}
-
-
-def _parts(fingerprint: str) -> tuple[str | None, str, str | None]:
-    """The device, the layout and the weights of a fingerprint; one without a version is the layout
-    alone.
-    """
-    parts = fingerprint.split("-")
-    return tuple(parts[1:]) if parts[0] == "2" and len(parts) == 4 else (None, fingerprint, None)

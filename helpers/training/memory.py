@@ -291,14 +291,6 @@ def _logits(settings: Preset, shape: Shape) -> float:
     )
 
 
-def sequences_in_engine(settings: Preset, shape: Shape, card: float) -> int:
-    """Completions of full length that vLLM's KV cache holds at once; 0 if its share does not even
-    hold the weights.
-    """
-    room = estimate(settings, shape, card).sampling["vLLM engine"] - _GRAPHS
-    return max(0, int(room // (settings.context * shape.kv_bytes)))
-
-
 def sampling_batch(shape: Shape, tokens: int, free: float, most: int = 256) -> int:
     """Sequences of so many tokens that can be sampled at once through Transformers in so many free
     bytes; at least 1.
@@ -340,13 +332,6 @@ def check(settings: Preset, machine: Machine, shape: Shape | None = None) -> lis
         raise ValueError(
             f"{settings.model} with these settings needs an estimated {size(found.peak)}, and of "
             f"{machine.gpu}'s {size(card)} {size(_HEADROOM * card)} can be filled. {WHAT_HELPS}"
-        )
-    if "vLLM engine" in found.sampling and not sequences_in_engine(settings, shape, card):
-        share = size(settings.gpu_memory_utilization * card)
-        raise ValueError(
-            f"gpu_memory_utilization={settings.gpu_memory_utilization} leaves vLLM {share} of "
-            f"{size(card)}, in which the weights of {settings.model} and one sequence of "
-            f"{context:,} tokens have no room: raise it, or set engine='transformers'."
         )
     return table(settings, found, card)
 

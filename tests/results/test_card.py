@@ -146,7 +146,7 @@ def test_without_a_kl_no_reference_is_told(run):
 
 
 def test_the_quantisation_that_it_was_trained_on_and_the_original_it_was_merged_into_are_told(run):
-    counts = {"layers": 252, "layers_in_4_bits": 240, "fingerprint": "12ab"}
+    counts = {"layers": 252, "layers_in_4_bits": 240}
     names = {
         "name": "unsloth/Qwen3-4B-unsloth-bnb-4bit",
         "original": "unsloth/Qwen3-4B",
@@ -161,7 +161,7 @@ def test_the_quantisation_that_it_was_trained_on_and_the_original_it_was_merged_
     text = written(run).text.replace("\\", "")
     stored = (
         "Qwen3-4B-unsloth-bnb-4bit (revision 0123456789ab), stored in 4 bits: 240 of 252 "
-        "linear layers, fingerprint 12ab."
+        "linear layers."
     )
     into = "It was merged into the original weights, those of unsloth/Qwen3-4B."
     assert f"The model that the adapter was trained on: unsloth/{stored}" in text and into in text

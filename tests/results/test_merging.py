@@ -387,12 +387,6 @@ def test_what_is_dequantised_and_compared_is_the_quantisation_of_the_training(
     assert gap < wrong
 
 
-def test_another_quantisation_than_that_of_the_training_is_refused(trained_on_dynamic):
-    base = replace(base_of(*trained_on_dynamic), fingerprint="0" * 16)
-    with pytest.raises(ValueError, match="is not as it was in the training"):
-        merging.load_base(base, torch.float32, dequantised=True)
-
-
 def test_without_a_known_original_only_the_dequantised_base_can_be_merged_into(trained_on_dynamic):
     run, settings = trained_on_dynamic
     base = base_of(run, settings)
