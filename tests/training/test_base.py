@@ -103,5 +103,5 @@ def test_another_revision_of_the_base_than_in_the_training_is_refused(recorded, 
     if same:
         base.check(model)
     else:
-        with pytest.raises(ValueError, match="me/model is not as it was .* is b, then it was a"):
+        with pytest.raises(ValueError, match=r"me/model is not as it was .* is b, then it was a"):
             base.check(model)

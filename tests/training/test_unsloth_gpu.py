@@ -85,19 +85,31 @@ def on_gpu(python, tmp_path_factory) -> dict:
 # --- What it logs, and what sampling leaves -------------------------------------------------------
 
 
-def test_no_entropy_is_logged(on_gpu):
-    """Why no rule of diagnosis may read anything off its absence."""
-    loss = on_gpu["compute_loss"]
-    assert '_metrics[mode]["kl"]' in loss
-    assert '["entropy"]' not in loss and "._compute_loss(" not in loss
+GENERATES = "_generate_and_score_completions"
+LOOKS = 'use_adapter(model, adapter_name="ref" if "ref" in model.peft_config else None)'
+
+
+@pytest.mark.parametrize(
+    ("method", "text", "there"),
+    [
+        # no entropy is logged, so no rule of diagnosis may read anything off its absence
+        ("compute_loss", '_metrics[mode]["kl"]', True),
+        ("compute_loss", '["entropy"]', False),
+        ("compute_loss", "._compute_loss(", False),
+        # it turns gradient checkpointing on again only when it samples
+        (GENERATES, "for_training(use_gradient_checkpointing", True),
+        ("compute_loss", "for_training(", False),
+        # it takes the reference that is there, and makes none
+        (GENERATES, LOOKS, True),
+        ("__init__", "add_adapter", False),
+    ],
+)
+def test_what_unsloths_trainer_does_on_a_gpu(on_gpu, method, text, there):
+    assert (text in on_gpu[method]) == there
 
 
 def test_sampling_in_a_training_leaves_gradient_checkpointing_as_it_was(on_gpu):
-    """Unsloth's trainer turns it on again only when it samples, and a round of sampling may serve
-    several steps.
-    """
-    assert "for_training(use_gradient_checkpointing" in on_gpu["_generate_and_score_completions"]
-    assert "for_training(" not in on_gpu["compute_loss"]
+    """A round of sampling may serve several steps."""
     checkpointing, training, generating, cache = on_gpu["before"]
     assert len(checkpointing) > 1 and all(checkpointing)
     assert training and not generating and not cache
@@ -167,12 +179,6 @@ def kl_of_two_steps(
         policy.freeze_reference(model)
     trainer.train()
     return [row["kl"] for row in trainer.state.log_history if "kl" in row]
-
-
-def test_it_takes_the_reference_that_is_there_and_makes_none(on_gpu):
-    taken = 'use_adapter(model, adapter_name="ref" if "ref" in model.peft_config else None)'
-    assert taken in on_gpu["_generate_and_score_completions"]
-    assert "add_adapter" not in on_gpu["__init__"]
 
 
 def test_a_fresh_adapter_has_one_reference_on_every_machine(tmp_path):
