@@ -7,12 +7,9 @@ fp32.
 
 import json
 import re
-import runpy
 import shutil
-from pathlib import Path
 
 import nbformat
-import papermill
 import pytest
 import torch
 
@@ -315,47 +312,20 @@ def test_a_rollout_keeps_what_each_policy_gave_and_whose_advantage_is_whose(toke
     assert all(text in whole for (text, _), whole in zip(texts_seen, written, strict=True))
 
 
-# --- The exercises --------------------------------------------------------------------------------
-
-# the wrong answers: test_exercises.py
-EXERCISES = runpy.run_path(str(Path(__file__).with_name("exercises") / "06.py"))
-
-
-@pytest.mark.parametrize("name", EXERCISES["RIGHT"])
-def test_a_check_takes_any_right_solution_whatever_it_returns_its_numbers_in(name):
-    names = EXERCISES["context"](None)
-    check = f"check_{name}"
-    (source,) = [
-        cell.source
-        for cell in CELLS
-        if "check" in cell.metadata.get("tags", []) and f"def {check}(" in cell.source
-    ]
-    exec(source, names)
-    for solution in EXERCISES["RIGHT"][name]:
-        assert names[check](solution).startswith("Right")
-
-
 # --- The notebook ---------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
-def printed(executed):
+def printed(executed, execute):
     """What the notebook prints when it is run on a finished run, in few steps."""
     with pytest.MonkeyPatch.context() as patch:  # another module may have its own runs folder
         patch.setenv("GRPO_RUNS_DIR", str(executed.folder.parent))
         run = Run("scratch")
         shutil.copytree(executed.folder, run.folder)
-        copy = run.path(f"notebooks/{PATH.name}")
-        few = {"run": run.name, "max_steps": 20, "trial_steps": 2, "holdout_questions": 128}
-        papermill.execute_notebook(
-            str(PATH), str(copy), few, cwd=str(NOTEBOOKS), progress_bar=False
-        )
-    assert all(
-        (run.folder / "figures" / f"{name}.png").is_file()
-        for name in ("from_scratch", "from_scratch_accuracy")
-    )
-    cells = [cell for cell in nbformat.read(copy, 4).cells if cell.cell_type == "code"]
-    return "".join(output.get("text", "") for cell in cells for output in cell.outputs)
+        text = execute("06", run, max_steps=20, trial_steps=2, holdout_questions=128)
+    for name in ("from_scratch", "from_scratch_accuracy"):
+        assert (run.folder / "figures" / f"{name}.png").is_file()
+    return text
 
 
 def test_it_trains(printed):

@@ -1,6 +1,7 @@
 """Notebook 05: what it prints about the models is what their stored completions say."""
 
 import re
+from functools import partial
 
 import nbformat
 import pandas as pd
@@ -13,29 +14,16 @@ from helpers.results.evaluation import right
 NAME = "05_merge_and_inference.ipynb"
 
 
-def reader(path):
-    """A function from a line of a notebook's code to what its cell printed or displayed,
-    as text.
-    """
-    cells = nbformat.read(path, as_version=4).cells
-
-    def printed(line: str) -> str:
-        (cell,) = [cell for cell in cells if cell.cell_type == "code" and line in cell.source]
-        return "\n".join(output.get("text") or output.data["text/plain"] for output in cell.outputs)
-
-    return printed
+@pytest.fixture
+def printed(executed, said):
+    """A function from a line of the notebook's code to what its cell showed in the small run."""
+    return partial(said, executed.require(f"notebooks/{NAME}"))
 
 
-@pytest.fixture(scope="module")
-def printed(executed):
-    """As `reader` says, of the small run."""
-    return reader(executed.require(f"notebooks/{NAME}"))
-
-
-@pytest.fixture(scope="module")
-def committed():
-    """As `reader` says, of the notebook as it is committed."""
-    return reader(NOTEBOOKS / NAME)
+@pytest.fixture
+def committed(said):
+    """The same of the notebook as it is committed."""
+    return partial(said, NOTEBOOKS / NAME)
 
 
 def stored(run, name: str) -> list[list[str]]:
