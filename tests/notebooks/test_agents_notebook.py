@@ -123,19 +123,3 @@ def test_the_command_line_refuses_an_environment_that_cannot_be_used():
             pipeline.check("agents", ["10"], {"environment": wrong})
     with pytest.raises(FileNotFoundError, match=r"rows_file='absent\.jsonl'"):
         pipeline.check("agents", ["10"], {"rows_file": "absent.jsonl"})
-
-
-def test_what_is_said_beside_the_numbers_holds_in_the_committed_outputs(notebook, said):
-    printed = said(notebook("10")).splitlines()
-
-    def both(name: str) -> list[float]:
-        """A row of the last table with both policies, without the intervals."""
-        row = [re.sub(r"\([^)]*\)", "", line) for line in printed if line.startswith(name)][-1]
-        return [float(number) for number in re.findall(r"([\d.]+)%?", row.removeprefix(name))]
-
-    untrained, trained = both("success")
-    assert untrained < 40 and trained > 85
-    shares = {"calls until found": 1, "guesses given away": 0.5, "calls that failed": 1}
-    for name, share in shares.items():
-        before, after = both(name)
-        assert after < share * before, name

@@ -1,8 +1,9 @@
-"""What is alike in the lessons 07, 09 and 10, each executed once with few steps: what they leave,
-which settings they choose, and what they refuse.
+"""What is alike in the lessons: what 07, 09 and 10 leave, each executed once with few steps, which
+settings they choose, and what all refuse.
 """
 
 import json
+import shutil
 
 import pandas as pd
 import pytest
@@ -13,7 +14,7 @@ from helpers.commands import pipeline
 from helpers.environment import Machine
 from helpers.pocket import functions
 from helpers.presets import PRESETS
-from helpers.runs import Run
+from helpers.runs import Run, write_json
 
 pytestmark = pytest.mark.slow
 
@@ -128,3 +129,35 @@ def test_what_cannot_be_trained_on_is_refused_in_a_sentence(
     if "long.csv" in str(given):
         (copy,) = (run.folder / "notebooks").glob("*.ipynb")
         assert "'answer over" in said(copy)
+
+
+OTHER = {"model": "unsloth/Qwen3-4B"}
+REFUSED_ON_A_RUN = [  # what its manifest says else, the notebook's parameters, and the refusal
+    ("06", {"training": OTHER}, {}, "is of unsloth/Qwen3-4B; this notebook needs"),
+    ("06", {"training": {"loss_type": "sapo"}}, {}, "trained with loss_type='sapo'; here are grpo"),
+    ("06", {}, {"trial_steps": 1}, "trial_steps=1: give a whole number of at least 2"),
+    ("06", {}, {"holdout_questions": 0}, "holdout_questions=0: give a whole number of at least 1"),
+    ("08", {"data": OTHER}, {}, "is not arithmetic/sums for the pocket model"),
+    ("08", {}, {"target": 2}, "target=2 is a share of careful workings"),
+    ("08", {}, {"warm_start_examples": 0}, "warm_start_examples=0: give a whole number of at l"),
+    ("08", {}, {"holdout_questions": -8}, "holdout_questions=-8: give a whole number of at least"),
+    ("08", {}, {"seeds": 3}, "seeds=3: give a list"),
+]
+
+
+@pytest.mark.parametrize(("number", "recorded", "given", "says"), REFUSED_ON_A_RUN)
+def test_what_cannot_be_done_with_a_run_is_refused_before_anything_is_loaded(
+    executed, tmp_path, monkeypatch, notebook, cells, number, recorded, given, says
+):
+    monkeypatch.setenv("GRPO_RUNS_DIR", str(tmp_path))
+    run = Run("refused")
+    shutil.copytree(executed.folder, run.folder)
+    manifest = run.manifest
+    for section, settings in recorded.items():
+        manifest[section]["settings"] |= settings
+    write_json(run.path("manifest.json"), manifest)
+    code, names = cells(notebook(number)), {}
+    exec(code[1].source, names)  # the parameters
+    names |= {"run": run.name} | given
+    with pytest.raises(ValueError, match=says):
+        exec(code[2].source, names)

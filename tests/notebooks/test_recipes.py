@@ -7,10 +7,9 @@ import shutil
 import numpy as np
 import pandas as pd
 import pytest
-from papermill.exceptions import PapermillExecutionError
 
 from helpers.metrics.diagnosis import diagnose
-from helpers.runs import Run, write_json
+from helpers.runs import Run
 
 pytestmark = pytest.mark.slow
 
@@ -117,36 +116,3 @@ def test_the_weights_move_with_the_success_and_the_reward_is_their_sum(histories
     assert moving["reward"].tolist() == pytest.approx(
         (weights.to_numpy() * single.to_numpy()).sum(axis=1).tolist(), abs=1e-4
     )
-
-
-def test_another_model_is_refused_before_anything_is_trained(recipes, execute):
-    run, _ = recipes
-    other = Run("other")
-    shutil.copytree(run.folder / "data", other.folder / "data")
-    manifest = run.manifest
-    manifest["data"]["settings"]["model"] = "unsloth/Qwen3-4B"
-    write_json(other.path("manifest.json"), manifest)
-    with pytest.raises(
-        PapermillExecutionError, match="is not arithmetic/sums for the pocket model"
-    ) as caught:
-        execute("08", other, **TINY)
-    assert caught.value.ename == "ValueError" and not (other.folder / "recipes").exists()
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "message"),
-    [
-        ("target", 2, "target=2 is a share of careful workings"),
-        ("warm_start_examples", 0, "warm_start_examples=0: give a whole number of at least 1"),
-        ("holdout_questions", -8, "holdout_questions=-8: give a whole number of at least 1"),
-        ("seeds", 3, "seeds=3: give a list"),
-    ],
-)
-def test_what_cannot_be_measured_is_refused_before_anything_is_loaded(
-    executed, notebook, cells, name, value, message
-):
-    code, names = cells(notebook("08")), {}
-    exec(code[1].source, names)  # the parameters
-    names |= {"run": executed.name, name: value}
-    with pytest.raises(ValueError, match=message):
-        exec(code[2].source, names)
