@@ -8,7 +8,6 @@ import os
 import subprocess
 
 import pytest
-import torch
 
 from unsloth import FastLanguageModel  # isort: skip
 
@@ -201,20 +200,6 @@ def test_a_second_stage_is_held_to_its_own_start_on_every_machine(tmp_path):
     assert second_stage(gpu=True)[0] > 0, "the bare base is another reference"
     assert second_stage(gpu=True, freeze=True) == here
     assert second_stage(freeze=True) == here, "TRL's copy is left as it is"
-
-
-def test_the_reference_is_frozen_and_is_the_policy_of_that_moment():
-    model, _ = fresh()
-    for name, weight in model.named_parameters():
-        if "lora_B" in name:
-            torch.nn.init.normal_(weight)
-    trainable = [name for name, weight in model.named_parameters() if weight.requires_grad]
-    policy.freeze_reference(model)
-    now = dict(model.named_parameters())
-    assert [name for name, weight in now.items() if weight.requires_grad] == trainable
-    assert len(trainable) == 16 and model.active_adapter == "default"
-    for name in trainable:
-        assert torch.equal(now[name.replace(".default.", ".ref.")], now[name])
 
 
 def test_notebook_08_freezes_it_between_the_trainer_and_the_training():
