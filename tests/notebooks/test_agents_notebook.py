@@ -8,7 +8,6 @@ import re
 import pandas as pd
 import pytest
 
-from helpers.commands import pipeline
 from helpers.results.intervals import wilson_interval
 from helpers.runs import Run
 
@@ -109,17 +108,3 @@ def test_an_environment_of_ones_own_with_rows_of_its_own(machine, tmp_path, exec
     assert "guesses given away" not in Run("mine").require("policies.json").read_text(
         encoding="utf-8"
     )
-
-
-def test_the_command_line_refuses_an_environment_that_cannot_be_used():
-    given = {"environment": "helpers.agents:Calculator", "turns": 8, "success": 0.9}
-    assert set(given) < set(pipeline.defaults(["10"]))
-    pipeline.check("agents", ["10"], given)
-    for wrong, says in (
-        ("helpers.agents:Nothing", "no class or function Nothing"),
-        ("Calculator", "file.py:Class"),
-    ):
-        with pytest.raises(ValueError, match=says):
-            pipeline.check("agents", ["10"], {"environment": wrong})
-    with pytest.raises(FileNotFoundError, match=r"rows_file='absent\.jsonl'"):
-        pipeline.check("agents", ["10"], {"rows_file": "absent.jsonl"})

@@ -151,18 +151,3 @@ def test_a_file_without_hidden_tests_hides_all_but_the_first_and_unsound_tasks_a
         json.loads(task["visible"]) == rows[0]["test_list"][:1]
         and json.loads(task["answer"]) == rows[0]["test_list"][1:]
     )
-
-
-def test_the_command_line_takes_every_parameter():
-    names = set(pipeline.defaults(["09"]))
-    mapped = {"text": "prompt", "code": "solution", "visible": "tests", "hidden": "more"}
-    given = {
-        "tasks_file": str(functions.FUNCTIONS_JSONL),
-        "task_columns": mapped,
-        "sandbox": "sandlock",
-        "samples": 2,
-    }
-    assert set(given) < names
-    pipeline.check("code", ["09"], given)
-    with pytest.raises(ValueError, match="samples=0"):
-        pipeline.check("code", ["09"], {"samples": 0})

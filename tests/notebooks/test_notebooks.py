@@ -42,7 +42,8 @@ def hashes(folder):
 
 
 def test_they_are_numbered_without_a_gap():
-    assert [path.name[:2] for path in PATHS] == [f"{i + 1:02}" for i in range(10)]
+    numbers = [path.name[:2] for path in PATHS]
+    assert numbers == [f"{i:02}" for i in range(1, len(PATHS) + 1)] and len(PATHS) >= 10
 
 
 @each_notebook
@@ -296,13 +297,6 @@ def test_a_rerun_replaces_only_what_the_notebook_owns(executed, execute):
     changed = {name for name in before | after if before.get(name) != after.get(name)}
     assert changed <= {"manifest.json", "reward_report.json", "figures/reward_signal.png"}
     assert executed.manifest["training"] is not None
-
-
-@pytest.mark.slow
-def test_a_parameter_reaches_the_notebook(executed, execute):
-    shutil.copytree(executed.folder, executed.folder.with_name("asked"))
-    printed = execute("05", Run("asked"), question="What is 40 + 2?", serve=False)
-    assert "What is 40 + 2?" in printed and "answer: 42" in printed
 
 
 @pytest.mark.slow

@@ -167,12 +167,6 @@ def test_a_fresh_start_writes_down_what_is_trained_and_keeps_what_was_logged_bef
     assert not (run.folder / "checkpoints_previous").exists()
 
 
-def test_without_prepared_data_nothing_begins(run):
-    with pytest.raises(FileNotFoundError, match="Run notebook 01_data_preparation first"):
-        begin(Run("b"), POCKET, 1)
-    assert not (Run("b").folder / "checkpoints").exists()
-
-
 def test_the_same_training_is_continued_and_nothing_is_touched(run, capsys):
     interrupted(run)
     before = contents(run.folder)

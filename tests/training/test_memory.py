@@ -10,7 +10,7 @@ import torch
 from helpers import PROJECT
 from helpers.environment import Machine
 from helpers.presets import PRESETS, with_overrides
-from helpers.training import memory, policy, ranks
+from helpers.training import memory, policy
 from helpers.training.memory import check, estimate, shape_of
 
 POCKET = PRESETS["pocket"]
@@ -99,16 +99,6 @@ def test_activations_and_logits_by_hand():
     assert unchecked["activations"] == 38 * inside + unpacked
 
 
-def test_the_peak_is_the_higher_of_the_two_phases():
-    found = on_l4()
-    held = sum(found.held.values())
-    assert found.peaks == {
-        "sampling": held + sum(found.sampling.values()),
-        "training": held + sum(found.training.values()),
-    }
-    assert found.peak == max(found.peaks.values())
-
-
 def test_the_memory_of_one_of_several_processes():
     plain = {"backend": "transformers", "engine": "transformers", "load_in_4bit": False}
     one = replace(PRESETS["a100"], optim="adamw_torch", **plain)
@@ -127,14 +117,6 @@ def test_the_memory_of_one_of_several_processes():
     assert [it.training["gradients"] / adapter for it in four] == [1, 1, 0.25, 0.25]
     assert [it.held["adapter, and its reference"] / adapter for it in four] == [2, 2, 2, 0.5]
     assert {it.held["frozen weights"] for it in four} == {2 * shape.parameters}
-
-
-def test_processes_that_share_a_step_share_its_cache_too():
-    one = replace(PRESETS["t4"], load_in_4bit=False)
-    shape = shape_of(one.model)
-    for settings, sequences in ((one, 16), (ranks.shared(one, 2), 8)):
-        cache = estimate(settings, shape, 15e9).sampling["KV cache"]
-        assert cache == sequences * one.context * shape.kv_bytes
 
 
 def test_a_batch_for_sampling_fills_the_free_memory_and_no_more():

@@ -164,23 +164,6 @@ def by_length(tokenizer):
     return order, [tokenizer(texts[i], add_special_tokens=False)["input_ids"] for i in order]
 
 
-@pytest.mark.parametrize("samples", [1, 3])
-def test_going_on_gives_what_sample_gives_as_ids_with_the_end_token(
-    model, tokenizer, by_length, samples
-):
-    order, ids = by_length
-    expected = texts(model, tokenizer, samples=samples, seed=5)
-    with policy.continuing(
-        model, tokenizer, max_new_tokens=40, samples=samples, seed=5
-    ) as complete:
-        groups = complete(ids)
-    assert [tokenizer.batch_decode(group, skip_special_tokens=True) for group in groups] == [
-        expected[i] for i in order
-    ]
-    ended = [one for group in groups for one in group if len(one) < 40]
-    assert ended and all(one.index(tokenizer.eos_token_id) == len(one) - 1 for one in ended)
-
-
 def test_going_on_ends_at_any_of_several_end_tokens(model, tokenizer, by_length, monkeypatch):
     def greedy() -> list[list[int]]:
         with policy.continuing(model, tokenizer, max_new_tokens=40, temperature=0) as complete:

@@ -18,7 +18,7 @@ from trl import GRPOConfig, GRPOTrainer
 
 from helpers.data.tasks import load_task
 from helpers.environment import this_machine, vllm_obstacle
-from helpers.presets import PRESETS, check_machine
+from helpers.presets import PRESETS
 from helpers.training import policy, vllm_cpu
 
 OBSTACLE = vllm_obstacle(this_machine())
@@ -182,25 +182,18 @@ def test_long_prompts_are_read_again_when_the_weights_have_changed():
     assert said[0] != said[1]
 
 
-def test_starting_an_engine_leaves_the_random_state_alone():
-    before = torch.get_rng_state(), random.getstate(), sys.excepthook
-    vllm_cpu.start(SETTINGS.model_path, 90)
-    assert torch.equal(torch.get_rng_state(), before[0])
-    assert random.getstate() == before[1] and sys.excepthook is before[2]
-
-
 @pytest.mark.parametrize("space", ["half", "0", "100000"])
-def test_a_cache_that_does_not_fit_names_the_variable(monkeypatch, space):
+def test_a_cache_that_does_not_fit_names_the_variable_and_a_start_leaves_the_random_state_alone(
+    monkeypatch, space
+):
+    before = torch.get_rng_state(), random.getstate(), sys.excepthook
     monkeypatch.setenv("VLLM_CPU_KVCACHE_SPACE", space)
     said = rf"^vLLM did not start .*VLLM_CPU_KVCACHE_SPACE={space} GB\): .+"
     with pytest.raises(ValueError, match=said) as error:
         vllm_cpu.start(SETTINGS.model_path, 100 + len(space))
     assert "\n" not in str(error.value)
-
-
-def test_transformers_is_left_alone():
-    model, tokenizer = policy.load(check_machine(PRESETS["pocket"], this_machine()))
-    assert not hasattr(model, "vllm_engine") and vllm_cpu.rollout(model, tokenizer) is None
+    assert torch.equal(torch.get_rng_state(), before[0])
+    assert random.getstate() == before[1] and sys.excepthook is before[2]
 
 
 # --- Training -------------------------------------------------------------------------------------
