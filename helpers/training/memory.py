@@ -127,16 +127,11 @@ def shape_of(model: str) -> Shape | None:
 def config_of(model: str) -> dict:
     """The config.json of a model: a hub name, or a folder.
 
-    Read without Transformers, which the notebooks import after Unsloth. ValueError if the folder
-    has none, or the hub does not give it.
+    Read without Transformers, which the notebooks import after Unsloth. FileNotFoundError if the
+    folder has none, ValueError if the hub does not give it.
     """
-    if Path(model).is_dir():
-        path = Path(model) / "config.json"
-        if not path.is_file():
-            raise ValueError(
-                f"{model}: there is no config.json in it, so it is no model that can be loaded."
-            )
-    else:
+    path = Path(model) / "config.json"
+    if not Path(model).is_dir():
         from huggingface_hub import hf_hub_download
 
         try:

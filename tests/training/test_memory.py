@@ -192,7 +192,6 @@ def test_five_percent_of_the_card_are_left():
     [
         ({"max_completion_length": 50_000}, r"take 50,256 tokens and \S+-4B has 40,960 positions"),
         ({"model": "nobody/no-model"}, "'nobody/no-model' could not be fetched"),
-        ({"model": str(PROJECT)}, r"there is no config\.json in it"),
     ],
 )
 def test_what_cannot_be_trained_is_refused_with_its_value(changes, said):

@@ -73,8 +73,8 @@ def test_a_server_that_is_not_there_or_does_not_answer_is_not_waited_for(monkeyp
 @pytest.mark.parametrize(
     ("url", "changes", "machine", "said"),
     [
-        ("localhost:8000", {}, GPU, "is not an address"),
-        (8000, {}, GPU, "is not an address"),
+        ("localhost:8000", {}, GPU, r"unknown url type.* such as http://localhost:8000\."),
+        (8000, {}, GPU, "unknown url type"),
         ("http://h", {"backend": "unsloth"}, GPU, "goes with backend='transformers'"),
         ("http://h", {"load_in_4bit": True}, GPU, "weights in 16 bits"),
         ("http://h", {}, replace(GPU, gpu=None), "needs a GPU here, too"),
