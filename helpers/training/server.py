@@ -38,8 +38,8 @@ def check(url: str | None, settings: Preset, machine: Machine) -> None:
         )
     wanted = settings.model_path
     start = (
-        f"Start it with `trl vllm-serve --model {wanted}`, on another card than the training's; its "
-        "address is one such as http://localhost:8000."
+        f"Start it with `trl vllm-serve --model {wanted}`, on another card than the training's; "
+        "its address is one such as http://localhost:8000."
     )
     try:
         _answer(url, "get_world_size")["world_size"]  # a question that only TRL's mode answers
