@@ -66,13 +66,13 @@ def execute(notebook, cells):
     """Executes a notebook through papermill, no helper of ours around it, and returns what it
     printed.
 
-    source: another file in its place.
+    instead: another file in its place.
     """
 
-    def execute(number: str, run: Run, source: Path | None = None, **parameters) -> str:
+    def execute(number: str, run: Run, instead: Path | None = None, **parameters) -> str:
         copy = run.path(f"notebooks/{notebook(number).name}")
         papermill.execute_notebook(
-            str(source or notebook(number)),
+            str(instead or notebook(number)),
             str(copy),
             {"run": run.name} | SMALL.get(number, {}) | parameters,
             cwd=str(NOTEBOOKS),

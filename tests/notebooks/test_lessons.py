@@ -64,11 +64,11 @@ def test_the_examples_own_values_apply_to_the_small_model_alone(machine, resolve
     )
     asked, _ = resolved(number, here, max_steps=7, learning_rate=2e-4)
     assert (asked.max_steps, asked.learning_rate) == (7, 2e-4)
-    given = {"preset": "h100", "model": "org/other", "max_completion_length": 4096}
-    settings, example = resolved(number, H100, **given)
+    settings, example = resolved(number, H100, preset="h100", model="org/other")
     theirs = PRESETS["h100"]
     assert (settings.max_steps, settings.learning_rate) == (theirs.max_steps, theirs.learning_rate)
-    assert (settings.model, settings.max_completion_length) == ("org/other", 4096) and not example
+    assert settings.max_completion_length == theirs.max_completion_length
+    assert settings.model == "org/other" and not example
     with pytest.raises(ValueError, match="would ruin 'org/other': take preset='auto'"):
         resolved(number, here, model="org/other")
 
