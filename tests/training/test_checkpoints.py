@@ -239,21 +239,21 @@ sys.stdin.read()
 
 
 @pytest.mark.slow
-def test_two_processes_train_one_run_one_after_the_other_alone(trained, policy, python):
+def test_two_processes_train_one_run_one_after_the_other_alone(prepared, policy, python):
     """Two kernels with notebook 03: the second would clear away what the first writes."""
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     other = subprocess.Popen([python, "-c", BEGUN], cwd=PROJECT, **pipes)
     assert other.stdout.readline() == "begun\n"
-    mine = trained.path("checkpoints/completions/step")
+    mine = prepared.path("checkpoints/completions/step")
     mine.touch()
     with pytest.raises(ValueError, match=f"training of run 'a' is being .* process {other.pid} on"):
-        begin(trained, POCKET, 2)
+        begin(prepared, POCKET, 2)
     assert mine.exists()
     other.communicate()
-    begin(trained, POCKET, 2)
-    trls_completions(trained, 1, ["1 + 2"])
-    log(History(trained), 1, row(1))
-    keep(trained, policy, 0.5)
+    begin(prepared, POCKET, 2)
+    trls_completions(prepared, 1, ["1 + 2"])
+    log(History(prepared), 1, row(1))
+    keep(prepared, policy, 0.5)
     command = [python, "-c", BEGUN]
     done = subprocess.run(command, cwd=PROJECT, input="", capture_output=True, text=True)
     assert done.stdout == "begun\n", done.stderr
@@ -300,13 +300,18 @@ def trls_completions(run: Run, step: int, questions: list[str]) -> None:
 
 
 @pytest.fixture
-def trained(run) -> Run:
-    interrupted(run)
+def prepared(run) -> Run:
     train = pd.DataFrame({"prompt": [[], []], "question": ["1 + 1", "1 + 2"], "answer": ["2", "3"]})
     train.to_parquet(run.path("data/train.parquet"))
-    for step in (10, 9):
-        trls_completions(run, step, ["1 + 2", "1 + 1"])
     return run
+
+
+@pytest.fixture
+def trained(prepared) -> Run:
+    interrupted(prepared)
+    for step in (10, 9):
+        trls_completions(prepared, step, ["1 + 2", "1 + 1"])
+    return prepared
 
 
 def test_a_finished_training_is_kept_whole_and_only_a_finished_one_takes_its_place(trained, policy):
