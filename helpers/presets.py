@@ -80,8 +80,7 @@ class Preset:
     # TRL: True; without a GPU nothing computes it
     vllm_importance_sampling_correction: bool = False
     temperature: float = 1.0
-    # below 1, or top_k or min_p above 0, what is sampled is not what is trained: see
-    # trial_step.trial_step
+    # below 1, or top_k or min_p above 0, what is sampled is not what is trained
     top_p: float = 1.0
     top_k: int = 0
     min_p: float = 0.0

@@ -127,16 +127,11 @@ def shape_of(model: str) -> Shape | None:
 def config_of(model: str) -> dict:
     """The config.json of a model: a hub name, or a folder.
 
-    Read without Transformers, which the notebooks import after Unsloth. ValueError if the folder
-    has none, or the hub does not give it.
+    Read without Transformers, which the notebooks import after Unsloth. FileNotFoundError if the
+    folder has none, ValueError if the hub does not give it.
     """
-    if Path(model).is_dir():
-        path = Path(model) / "config.json"
-        if not path.is_file():
-            raise ValueError(
-                f"{model}: there is no config.json in it, so it is no model that can be loaded."
-            )
-    else:
+    path = Path(model) / "config.json"
+    if not Path(model).is_dir():
         from huggingface_hub import hf_hub_download
 
         try:
@@ -291,14 +286,6 @@ def _logits(settings: Preset, shape: Shape) -> float:
     )
 
 
-def sequences_in_engine(settings: Preset, shape: Shape, card: float) -> int:
-    """Completions of full length that vLLM's KV cache holds at once; 0 if its share does not even
-    hold the weights.
-    """
-    room = estimate(settings, shape, card).sampling["vLLM engine"] - _GRAPHS
-    return max(0, int(room // (settings.context * shape.kv_bytes)))
-
-
 def sampling_batch(shape: Shape, tokens: int, free: float, most: int = 256) -> int:
     """Sequences of so many tokens that can be sampled at once through Transformers in so many free
     bytes; at least 1.
@@ -340,13 +327,6 @@ def check(settings: Preset, machine: Machine, shape: Shape | None = None) -> lis
         raise ValueError(
             f"{settings.model} with these settings needs an estimated {size(found.peak)}, and of "
             f"{machine.gpu}'s {size(card)} {size(_HEADROOM * card)} can be filled. {WHAT_HELPS}"
-        )
-    if "vLLM engine" in found.sampling and not sequences_in_engine(settings, shape, card):
-        share = size(settings.gpu_memory_utilization * card)
-        raise ValueError(
-            f"gpu_memory_utilization={settings.gpu_memory_utilization} leaves vLLM {share} of "
-            f"{size(card)}, in which the weights of {settings.model} and one sequence of "
-            f"{context:,} tokens have no room: raise it, or set engine='transformers'."
         )
     return table(settings, found, card)
 

@@ -24,13 +24,6 @@ from helpers.subprocesses import end_with
 # that one rank waits for another: the longest round of sampling must be shorter
 _TIMEOUT = timedelta(minutes=10)
 _PATIENCE = 5.0  # seconds that a rank without a launcher has to end in order
-_LOST = (
-    "connection closed by peer",
-    "connection reset by peer",
-    "broken pipe",
-    "connection refused",
-    "socket closed",
-)
 _OF_A_PROCESS = (
     "per_device_train_batch_size",
     "gradient_accumulation_steps",
@@ -65,15 +58,9 @@ def join() -> None:
 
     on_gpu = torch.cuda.is_available()
     if on_gpu:
-        local, cards = int(os.environ.get("LOCAL_RANK", 0)), torch.cuda.device_count()
-        if cards == 1:  # each process may have been shown a card of its own
-            local = 0
-        if local >= cards:
-            raise ValueError(
-                f"process {local + 1} of this machine has no GPU to itself: there are {cards}. "
-                f"Start {cards}."
-            )
-        torch.cuda.set_device(local)
+        # each process may have been shown a card of its own
+        alone = torch.cuda.device_count() == 1
+        torch.cuda.set_device(0 if alone else int(os.environ.get("LOCAL_RANK", 0)))
     else:
         # accelerate 1.15 names a rank's CPU `cpu:0`, a place to which torch restores no optimizer
         # from a checkpoint.
@@ -141,13 +128,6 @@ def fails_first() -> bool:
     # the store ended with the process that kept it, which was the first to fail
     except RuntimeError:
         return False
-
-
-def lost(error: BaseException) -> bool:
-    """Whether this error only says that another rank is gone."""
-    said = str(error).lower()
-    of_the_connection = isinstance(error, RuntimeError) and any(words in said for words in _LOST)
-    return of_the_connection and world() > 1
 
 
 def check_alike(**more: object) -> None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import urllib.request
 from pathlib import Path
-from urllib.parse import urlparse
 
 from helpers.environment import Machine
 from helpers.presets import Preset
@@ -23,10 +22,6 @@ def check(url: str | None, settings: Preset, machine: Machine) -> None:
     """ValueError if `vllm_server` is no server that this training can sample from; None is fine."""
     if url is None:
         return
-    if urlparse(str(url)).scheme not in ("http", "https"):
-        raise ValueError(
-            f"vllm_server={url!r} is not an address: give one such as http://localhost:8000."
-        )
     if settings.backend != "transformers":
         raise ValueError(
             f"vllm_server goes with backend='transformers'; backend={settings.backend!r} starts "
@@ -42,7 +37,10 @@ def check(url: str | None, settings: Preset, machine: Machine) -> None:
             "vllm_server needs a GPU here, too: TRL hands the server its weights through NCCL."
         )
     wanted = settings.model_path
-    start = f"Start it with `trl vllm-serve --model {wanted}`, on another card than the training's."
+    start = (
+        f"Start it with `trl vllm-serve --model {wanted}`, on another card than the training's; "
+        "its address is one such as http://localhost:8000."
+    )
     try:
         _answer(url, "get_world_size")["world_size"]  # a question that only TRL's mode answers
         models = _answer(url, "v1/models")["data"]
@@ -59,5 +57,5 @@ def check(url: str | None, settings: Preset, machine: Machine) -> None:
 
 
 def _answer(url: str, path: str) -> dict:
-    with urllib.request.urlopen(f"{url.rstrip('/')}/{path}", timeout=_PATIENCE) as answer:
+    with urllib.request.urlopen(f"{str(url).rstrip('/')}/{path}", timeout=_PATIENCE) as answer:
         return json.load(answer)

@@ -24,7 +24,7 @@ from helpers.environment import Machine
 from helpers.presets import Preset
 from helpers.rewards.faults import tried
 from helpers.rewards.shaping import reward_name
-from helpers.training import sampling_gap, vllm_cpu
+from helpers.training import vllm_cpu
 from helpers.training.memory import WHAT_HELPS, card_of, estimate, shape_of, size
 from helpers.training.reward_guard import ours_to_call
 
@@ -35,14 +35,12 @@ _OUT_OF_MEMORY = ("out of memory", "not enough memory", "allocate memory")
 @dataclass(frozen=True)
 class Trial:
     """What was measured: the seconds of the first step, with what is done once (compiling, checks),
-    and of one after it; the highest number of bytes of the card in use (None without a GPU), and
-    what is to be said of the engine that samples (nothing if Transformers does).
+    and of one after it; and the highest number of bytes of the card in use (None without a GPU).
     """
 
     first: float
     seconds: float
     peak: int | None
-    engine: tuple[str, ...] = ()
 
 
 def trial_step(
@@ -58,11 +56,9 @@ def trial_step(
     trace of them.
 
     They are what `config` will train with: sampling, rewards, loss, gradients, optimizer. If one
-    round of sampling serves several steps, there are as many as lead to a second round. If vLLM
-    samples, its log-probabilities are then compared with the trainer's, which is no part of the
-    measured memory. Afterwards the adapter's weights, the rewards' states and the random numbers
-    are what they were. ValueError if the memory does not suffice: better now than when the first
-    such batch comes, hours later.
+    round of sampling serves several steps, there are as many as lead to a second round. Afterwards
+    the adapter's weights, the rewards' states and the random numbers are what they were. ValueError
+    if the memory does not suffice: better now than when the first such batch comes, hours later.
     """
     from trl import GRPOTrainer
 
@@ -74,26 +70,21 @@ def trial_step(
     adapters, training, clock = set(model.peft_config), model.training, Clock()
     devices = [model.device] if model.device.type == "cuda" else []
     drawn = random.getstate(), np.random.get_state()  # torch's are forked below
-    engine = ()
     try:
         with torch.random.fork_rng(devices), tempfile.TemporaryDirectory() as folder:
             rewards = [_only_tried(function) for function in reward_functions]
-            few, rows = _few_steps(config, settings, folder), _longest(train, settings)
             with PeakMemory() as peak:
                 trainer = GRPOTrainer(
                     model=model,
                     processing_class=tokenizer,
-                    args=few,
+                    args=_few_steps(config, settings, folder),
                     reward_funcs=rewards,
-                    train_dataset=rows,
+                    train_dataset=_longest(train, settings),
                     callbacks=[clock],
                     rollout_func=vllm_cpu.rollout(model, tokenizer),
                 )
                 trainer.remove_callback(PrinterCallback)
                 trainer.train()
-            if settings.engine == "vllm":
-                prompts = list(rows["prompt"]) * settings.num_generations
-                engine = _against_the_engine(model, tokenizer, prompts, config)
     except (RuntimeError, MemoryError) as error:
         said = str(error).lower()
         if not isinstance(error, MemoryError) and not any(one in said for one in _OUT_OF_MEMORY):
@@ -118,12 +109,12 @@ def trial_step(
         if devices:
             torch.cuda.empty_cache()
     first, *later = clock.seconds
-    return Trial(first, max(later), peak.bytes, engine)  # the longest is one that samples
+    return Trial(first, max(later), peak.bytes)  # the longest is one that samples
 
 
 def forecast(trial: Trial, settings: Preset, machine: Machine) -> list[str]:
     """What the whole training will take at most, as lines of text: hours, tokens, and the memory
-    that was measured.
+    that was measured; and a warning if vLLM leaves out tokens that the training counts with.
     """
     sampled = settings.max_steps * settings.completions_per_step * settings.max_completion_length
     hours = settings.max_steps * trial.seconds / 3600
@@ -139,18 +130,15 @@ def forecast(trial: Trial, settings: Preset, machine: Machine) -> list[str]:
         if shape := shape_of(settings.model_path):
             line += f", estimated {size(estimate(settings, shape, card_of(machine)).peak)}"
         lines.append(line)
-    return [*lines, *trial.engine]
-
-
-def _against_the_engine(model, tokenizer, prompts: list, config) -> tuple[str, ...]:
-    try:
-        gap = sampling_gap.measure(model, tokenizer, prompts, config)
-    except torch.OutOfMemoryError:  # it holds logits that no step of the training holds
-        return (
-            "vLLM was not compared with the trainer: the comparison ran out of memory, which the "
-            "steps before it did not.",
-        )
-    return tuple(sampling_gap.lines(gap, config))
+    if settings.engine == "vllm":
+        for name, neutral in (("top_p", 1), ("top_k", 0), ("min_p", 0)):
+            value = getattr(settings, name)
+            if value != neutral:
+                lines.append(
+                    f"WARNING: with {name}={value} vLLM samples from another distribution than the "
+                    f"training knows (TRL issue 6789). Leave {name} at {neutral}."
+                )
+    return lines
 
 
 def _few_steps(config, settings: Preset, folder: str):

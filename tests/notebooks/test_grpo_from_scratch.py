@@ -5,14 +5,10 @@ What is compared is the notebook's source itself, so the two cannot drift apart.
 fp32.
 """
 
-import json
 import re
-import runpy
 import shutil
-from pathlib import Path
 
 import nbformat
-import papermill
 import pytest
 import torch
 
@@ -246,20 +242,6 @@ def test_the_same_numbers_where_a_step_is_two_forward_passes(tmp_path, tokenizer
     agree(compared, rounds, "group")
 
 
-def test_without_its_adapter_the_model_is_the_reference(tokenizer):
-    policy, base = (
-        new_policy(),
-        AutoModelForCausalLM.from_pretrained(POCKET.model_path, dtype=torch.float32),
-    )
-    ids = tokenizer("What is 2 + 3?", return_tensors="pt")["input_ids"]
-    batch = {"ids": ids, "attention_mask": torch.ones_like(ids), "length": 4}
-    with torch.no_grad():
-        with policy.disable_adapter():
-            reference = GRPO["token_log_probs"](policy, **batch)
-        assert torch.allclose(reference, GRPO["token_log_probs"](base, **batch), atol=1e-6)
-        assert (GRPO["token_log_probs"](policy, **batch) - reference).abs().max() > 1e-3
-
-
 def test_sampling_cold_is_what_generate_finds_greedily(tokenizer):
     policy = new_policy().eval()
     prompts = [
@@ -315,47 +297,20 @@ def test_a_rollout_keeps_what_each_policy_gave_and_whose_advantage_is_whose(toke
     assert all(text in whole for (text, _), whole in zip(texts_seen, written, strict=True))
 
 
-# --- The exercises --------------------------------------------------------------------------------
-
-# the wrong answers: test_exercises.py
-EXERCISES = runpy.run_path(str(Path(__file__).with_name("exercises") / "06.py"))
-
-
-@pytest.mark.parametrize("name", EXERCISES["RIGHT"])
-def test_a_check_takes_any_right_solution_whatever_it_returns_its_numbers_in(name):
-    names = EXERCISES["context"](None)
-    check = f"check_{name}"
-    (source,) = [
-        cell.source
-        for cell in CELLS
-        if "check" in cell.metadata.get("tags", []) and f"def {check}(" in cell.source
-    ]
-    exec(source, names)
-    for solution in EXERCISES["RIGHT"][name]:
-        assert names[check](solution).startswith("Right")
-
-
 # --- The notebook ---------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
-def printed(executed):
+def printed(executed, execute):
     """What the notebook prints when it is run on a finished run, in few steps."""
     with pytest.MonkeyPatch.context() as patch:  # another module may have its own runs folder
         patch.setenv("GRPO_RUNS_DIR", str(executed.folder.parent))
         run = Run("scratch")
         shutil.copytree(executed.folder, run.folder)
-        copy = run.path(f"notebooks/{PATH.name}")
-        few = {"run": run.name, "max_steps": 20, "trial_steps": 2, "holdout_questions": 128}
-        papermill.execute_notebook(
-            str(PATH), str(copy), few, cwd=str(NOTEBOOKS), progress_bar=False
-        )
-    assert all(
-        (run.folder / "figures" / f"{name}.png").is_file()
-        for name in ("from_scratch", "from_scratch_accuracy")
-    )
-    cells = [cell for cell in nbformat.read(copy, 4).cells if cell.cell_type == "code"]
-    return "".join(output.get("text", "") for cell in cells for output in cell.outputs)
+        text = execute("06", run, max_steps=20, trial_steps=2, holdout_questions=128)
+    for name in ("from_scratch", "from_scratch_accuracy"):
+        assert (run.folder / "figures" / f"{name}.png").is_file()
+    return text
 
 
 def test_it_trains(printed):
@@ -375,37 +330,3 @@ def test_it_prints_its_distance_to_trl(printed):
     assert all(float(largest) > 0 and float(gap) < WITHIN for _, largest, gap in found)
     (clipped,) = re.findall(r"^tokens clipped: (\S+)%$", printed, re.MULTILINE)
     assert float(clipped) > 0, "the clip must have something to do"
-
-
-REFUSED = {
-    "another model": (
-        {"model": "unsloth/Qwen3-4B"},
-        {},
-        "is of unsloth/Qwen3-4B; this notebook needs",
-    ),
-    "another loss": ({"loss_type": "sapo"}, {}, "trained with loss_type='sapo'; here are grpo"),
-    "too short": ({}, {"trial_steps": 1}, "trial_steps=1: give a whole number of at least 2"),
-    "no holdout": (
-        {},
-        {"holdout_questions": 0},
-        "holdout_questions=0: give a whole number of at least 1",
-    ),
-}
-
-
-@pytest.mark.parametrize(("settings", "parameters", "message"), REFUSED.values(), ids=REFUSED)
-def test_what_it_cannot_do_is_refused_before_anything_trains(
-    executed, tmp_path, monkeypatch, settings, parameters, message
-):
-    monkeypatch.setenv("GRPO_RUNS_DIR", str(tmp_path))
-    run = Run("refused")
-    shutil.copytree(executed.folder, run.folder)
-    manifest = run.manifest
-    manifest["training"]["settings"] |= settings
-    run.path("manifest.json").write_text(json.dumps(manifest))
-    cells = [cell for cell in CELLS if cell.cell_type == "code"]
-    names = {}
-    exec(cells[1].source, names)  # the parameters
-    names |= {"run": run.name} | parameters
-    with pytest.raises(ValueError, match=message):
-        exec(cells[2].source, names)

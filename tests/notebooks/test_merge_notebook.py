@@ -1,8 +1,8 @@
 """Notebook 05: what it prints about the models is what their stored completions say."""
 
 import re
+from functools import partial
 
-import nbformat
 import pandas as pd
 import pytest
 
@@ -10,32 +10,11 @@ from helpers.commands.pipeline import NOTEBOOKS
 from helpers.data.arithmetic import is_careful
 from helpers.results.evaluation import right
 
-NAME = "05_merge_and_inference.ipynb"
 
-
-def reader(path):
-    """A function from a line of a notebook's code to what its cell printed or displayed,
-    as text.
-    """
-    cells = nbformat.read(path, as_version=4).cells
-
-    def printed(line: str) -> str:
-        (cell,) = [cell for cell in cells if cell.cell_type == "code" and line in cell.source]
-        return "\n".join(output.get("text") or output.data["text/plain"] for output in cell.outputs)
-
-    return printed
-
-
-@pytest.fixture(scope="module")
-def printed(executed):
-    """As `reader` says, of the small run."""
-    return reader(executed.require(f"notebooks/{NAME}"))
-
-
-@pytest.fixture(scope="module")
-def committed():
-    """As `reader` says, of the notebook as it is committed."""
-    return reader(NOTEBOOKS / NAME)
+@pytest.fixture
+def printed(executed, said):
+    """A function from a line of the notebook's code to what its cell showed in the small run."""
+    return partial(said, executed.require("notebooks/05_merge_and_inference.ipynb"))
 
 
 def stored(run, name: str) -> list[list[str]]:
@@ -96,65 +75,6 @@ def test_the_merge_has_a_picture_that_can_be_read_aloud(printed):
     assert printed("figures.merge()").startswith("Three matrices before the merge")
 
 
-# --- What is said beside the committed tables -----------------------------------------------------
-
-
-def numbers(table: str, label: str) -> list[float]:
-    """All numbers of the row that begins with this label."""
-    (row,) = [line for line in table.splitlines() if line.startswith(label)]
-    return [float(number) for number in re.findall(r"[\d.]+", row.removeprefix(label))]
-
-
-def test_the_careful_working_became_the_usual_one(committed):
-    table = committed('workings(name, "sampled"')
-    tokens, careful, right_careful, all_careful, right_careless, all_careless, number = numbers(
-        table, "baseline"
-    )
-    assert 15 < careful < 35 and right_careful / all_careful > 0.5
-    assert all_careless / all_careful == pytest.approx(
-        3, abs=0.8
-    ) and right_careless / all_careless == pytest.approx(0.2, abs=0.06)
-    trained = numbers(table, "trained")
-    assert trained[1] > 95 and trained[0] > 1.5 * tokens and trained[-1] > 1.9 * number
-
-
-def test_the_untrained_model_could_do_it_already(committed):
-    table = committed("ev.samples_summary")
-    before, _, high = numbers(table, "pass@16")[:3]
-    once, once_low = numbers(table, "pass@1 ")[3:5]
-    assert before >= 95 and high >= once_low and 94 < once < 98
-    assert numbers(table, "majority")[0] == pytest.approx(33, abs=7)
-    assert numbers(table, "untrained: ")[0] == pytest.approx(25, abs=6)
-    p, measured = (numbers(table, f"pass@{k} ")[0] / 100 for k in (1, 8))
-    assert measured < 1 - (1 - p) ** 8
-
-
-def test_the_gain_is_largest_where_there_is_a_carry(committed):
-    table = committed("ev.difficulty_summary")
-    rows = {level: numbers(table, f"{level} ")[1:] for level in (1, 2, 3, 4)}
-    gains = {level: row[3] - row[0] for level, row in rows.items()}
-    assert min(row[3] for row in rows.values()) > 90 and min(gains[3], gains[4]) > 2.5 * gains[1]
-    assert max(rows[3][1], rows[4][1]) < min(rows[3][2], rows[4][2]), (
-        "the intervals of levels 3 and 4 overlap"
-    )
-
-
-def test_the_habit_carried_over_and_the_skill_did_not(committed):
-    before, after = (
-        numbers(committed('workings(name, "other"'), name) for name in ("baseline", "trained")
-    )
-    assert before[1] < 27 and after[1] > 75
-    assert after[2] / after[3] == pytest.approx(1 / 3, abs=0.08), (
-        "about one in three of the careful differences is right"
-    )
-    assert before[-1] - after[-1] == pytest.approx(10, abs=4), (
-        "the number in any format fell by about ten points"
-    )
-    share, _, _ = numbers(committed("{other}, {name:<9}"), "arithmetic/differences, baseline")
-    _, low, high = numbers(committed("{other}, {name:<9}"), "arithmetic/differences, trained")
-    assert low < share < high, "the accuracy before lies within the interval after"
-
-
 def test_the_card_says_what_the_notebook_quotes_of_careful_differences():
     card = (NOTEBOOKS.parent / "helpers/pocket/model/README.md").read_text(encoding="utf-8")
     (row,) = [
@@ -163,24 +83,10 @@ def test_the_card_says_what_the_notebook_quotes_of_careful_differences():
     assert float(row.split("|")[8].strip(" %")) == pytest.approx(68, abs=1)
 
 
-def test_the_dequantised_base_is_several_times_nearer_to_the_policy(committed):
-    gaps = {
-        base: numbers(committed("gaps, chosen = "), base)[-1]
-        for base in ("original", "dequantised")
-    }
-    assert gaps["original"] > 3 * gaps["dequantised"] > 0
-
-
-def test_the_rounded_p_of_the_table_is_as_good_as_the_exact_one():
-    cells = nbformat.read(NOTEBOOKS / NAME, as_version=4).cells
-    (source,) = [cell.source for cell in cells if cell.source.startswith("def check_pass_at_8(")]
+def test_the_rounded_p_of_the_table_is_as_good_as_the_exact_one(notebook, cells):
+    code = [cell.source for cell in cells(notebook("05"))]
+    (source,) = [source for source in code if source.startswith("def check_pass_at_8(")]
     exec(source, names := {})
     evaluation = {"baseline": {"pass_at_k": {"1": {"value": 0.310546875}, "8": {"value": 0.865}}}}
     assert names["check_pass_at_8"](1 - (1 - 0.311) ** 8, evaluation).startswith("Right")
     assert not names["check_pass_at_8"](0.94, evaluation).startswith("Right")
-
-
-def test_the_merge_cost_nothing_that_shows(committed):
-    table = committed("plots.accuracy(evaluation)")
-    (_, low, high, *_), (merged, *_) = numbers(table, "trained"), numbers(table, "merged")
-    assert low < merged < high

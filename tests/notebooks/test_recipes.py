@@ -4,16 +4,12 @@ and compared.
 
 import shutil
 
-import nbformat
 import numpy as np
 import pandas as pd
-import papermill
 import pytest
-from papermill.exceptions import PapermillExecutionError
 
-from helpers.commands.pipeline import NOTEBOOKS
 from helpers.metrics.diagnosis import diagnose
-from helpers.runs import Run, write_json
+from helpers.runs import Run
 
 pytestmark = pytest.mark.slow
 
@@ -39,25 +35,8 @@ TARGET = 0.3
 REWARDS = ["correctness_reward", "substantial_format_reward", "careful_share"]
 
 
-def execute(run: Run, **parameters) -> str:
-    """The notebook as a batch user runs it; returns all that it printed."""
-    copy = run.path("notebooks/08_training_recipes.ipynb")
-    source = str(NOTEBOOKS / copy.name)
-    papermill.execute_notebook(
-        source, str(copy), {"run": run.name} | parameters, cwd=str(NOTEBOOKS), progress_bar=False
-    )
-    outputs = [
-        o
-        for c in nbformat.read(copy, as_version=4).cells
-        if c.cell_type == "code"
-        for o in c.outputs
-    ]
-    assert not [output for output in outputs if output.get("name") == "stderr"]
-    return "".join(output.text for output in outputs if output.output_type == "stream")
-
-
 @pytest.fixture(scope="module")
-def recipes(executed, tmp_path_factory):
+def recipes(executed, tmp_path_factory, execute):
     """A run with the data of the session's run, on which the notebook was executed, and what that
     printed.
     """
@@ -68,7 +47,7 @@ def recipes(executed, tmp_path_factory):
         run = Run("recipes")
         shutil.copytree(executed.folder / "data", run.folder / "data")
         shutil.copyfile(executed.folder / "manifest.json", run.path("manifest.json"))
-        yield run, execute(run, target=TARGET, **TINY)
+        yield run, execute("08", run, target=TARGET, **TINY)
 
 
 @pytest.fixture(scope="module")
@@ -137,46 +116,3 @@ def test_the_weights_move_with_the_success_and_the_reward_is_their_sum(histories
     assert moving["reward"].tolist() == pytest.approx(
         (weights.to_numpy() * single.to_numpy()).sum(axis=1).tolist(), abs=1e-4
     )
-
-
-def test_another_model_is_refused_before_anything_is_trained(recipes):
-    run, _ = recipes
-    other = Run("other")
-    shutil.copytree(run.folder / "data", other.folder / "data")
-    manifest = run.manifest
-    manifest["data"]["settings"]["model"] = "unsloth/Qwen3-4B"
-    write_json(other.path("manifest.json"), manifest)
-    with pytest.raises(
-        PapermillExecutionError, match="is not arithmetic/sums for the pocket model"
-    ) as caught:
-        execute(other, **TINY)
-    assert caught.value.ename == "ValueError" and not (other.folder / "recipes").exists()
-
-
-IMPOSSIBLE = {
-    "target": (2, "target=2 is a share of careful workings"),
-    "warm_start_examples": (0, "warm_start_examples=0: give a whole number of at least 1"),
-    "holdout_questions": (-8, "holdout_questions=-8: give a whole number of at least 1"),
-    "seeds": (3, "seeds=3: give a list"),
-}
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "message"),
-    [(name, *rest) for name, rest in IMPOSSIBLE.items()],
-    ids=IMPOSSIBLE,
-)
-def test_what_cannot_be_measured_is_refused_before_anything_is_loaded(
-    executed, monkeypatch, name, value, message
-):
-    monkeypatch.setenv("GRPO_RUNS_DIR", str(executed.folder.parent))
-    code = [
-        cell.source
-        for cell in nbformat.read(NOTEBOOKS / "08_training_recipes.ipynb", 4).cells
-        if cell.cell_type == "code"
-    ]
-    names = {}
-    exec(code[1], names)  # the parameters
-    names |= {"run": executed.name, name: value}
-    with pytest.raises(ValueError, match=message):
-        exec(code[2], names)

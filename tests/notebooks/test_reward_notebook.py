@@ -7,18 +7,15 @@ import shutil
 
 import nbformat
 import pandas as pd
-import papermill
 import pytest
 from papermill.exceptions import PapermillExecutionError
 
-from helpers.commands.pipeline import NOTEBOOKS
 from helpers.rewards.lab.attacks import BATTERY, RIGHT, WRONG
 from helpers.runs import Run
 
 pytestmark = pytest.mark.slow
 
 REWARDS = {"correctness_reward": 1.0, "substantial_format_reward": 0.25}
-NOTEBOOK = NOTEBOOKS / "02_reward_functions.ipynb"
 
 
 @pytest.fixture
@@ -28,22 +25,6 @@ def run(executed) -> Run:
     shutil.rmtree(run.folder, ignore_errors=True)
     shutil.copytree(executed.folder, run.folder)
     return run
-
-
-def execute(run: Run, source=NOTEBOOK, **parameters) -> str:
-    """Everything the notebook printed."""
-    copy = run.path("notebooks/02_again.ipynb")
-    parameters = {"run": run.name} | parameters
-    papermill.execute_notebook(
-        str(source), str(copy), parameters, cwd=str(NOTEBOOKS), progress_bar=False
-    )
-    outputs = [
-        output
-        for cell in nbformat.read(copy, as_version=4).cells
-        for output in cell.get("outputs", [])
-    ]
-    assert not [output for output in outputs if output.get("name") == "stderr"]
-    return "".join(output.text for output in outputs if output.output_type == "stream")
 
 
 def test_the_report_has_an_entry_a_reward_and_a_verdict(executed):
@@ -63,47 +44,43 @@ def test_the_report_has_an_entry_a_reward_and_a_verdict(executed):
     assert executed.manifest["rewards"]["go"] is True
 
 
-def told(run: Run, part: str) -> str:
-    """What the cell with this in its source printed or showed as text, in the executed copy."""
-    cells = nbformat.read(run.require("notebooks/02_reward_functions.ipynb"), as_version=4).cells
-    (cell,) = [cell for cell in cells if cell.cell_type == "code" and part in cell.source]
-    return "".join(output.get("text") or output["data"]["text/plain"] for output in cell.outputs)
+COPY = "notebooks/02_reward_functions.ipynb"
 
 
-def test_longer_completions_are_right_more_often_so_correctness_alone_pays_for_care(executed):
-    table = told(executed, 'groupby("length")')
+def test_longer_completions_are_right_more_often_so_correctness_alone_pays_for_care(executed, said):
+    table = said(executed.require(COPY), 'groupby("length")')
     right = {line.split("  ")[0]: float(line.split()[-1]) for line in table.splitlines()[2:]}
     assert right["longer than its group"] > right["not longer"] + 0.3
 
 
-def test_a_reward_for_length_is_a_no_go_and_what_is_made_of_it_a_go(executed):
-    of_length = told(executed, "mine.verdict()")
+def test_a_reward_for_length_is_a_no_go_and_what_is_made_of_it_a_go(executed, said):
+    of_length = said(executed.require(COPY), "mine.verdict()")
     assert (
         of_length.startswith("NO GO")
         and "'filler up to the bound' earns" in of_length
         and "my_reward pays" in of_length
     )
-    repaired = told(executed, "repaired.verdict()")
+    repaired = said(executed.require(COPY), "repaired.verdict()")
     assert (
         repaired.startswith("GO")
         and "correctness_reward and sound_reward rank completions alike" in repaired
     )
 
 
-def test_stored_completions_take_the_place_of_a_model(run):
+def test_stored_completions_take_the_place_of_a_model(run, execute):
     table = pd.read_parquet(run.require("completions.parquet"))
     stored = run.path("stored.jsonl")
     columns = ["step", "question", "answer", "completion"]
     stored.write_text(
         table[table["step"] <= 2][columns].to_json(orient="records", lines=True), encoding="utf-8"
     )
-    printed = execute(run, completions=str(stored))
+    printed = execute("02", run, completions=str(stored))
     report = json.loads(run.require("reward_report.json").read_text(encoding="utf-8"))
     assert report["signal"]["groups"] == 16 and report["signal"]["group_size"] == 8
     assert "Unsloth" not in printed
 
 
-def test_a_case_that_fails_is_a_no_go_with_the_reason_and_a_report(run):
+def test_a_case_that_fails_is_a_no_go_with_the_reason_and_a_report(run, execute):
     cases = run.path("cases.jsonl")
     case = {
         "name": "mine",
@@ -117,25 +94,25 @@ def test_a_case_that_fails_is_a_no_go_with_the_reason_and_a_report(run):
     with pytest.raises(
         PapermillExecutionError, match="correctness_reward gives 0 for 'mine', expected 1"
     ):
-        execute(run, cases=str(cases), completions=str(run.require("early.parquet")))
+        execute("02", run, cases=str(cases), completions=str(run.require("early.parquet")))
     verdict = json.loads(run.require("reward_report.json").read_text(encoding="utf-8"))["verdict"]
     assert verdict["go"] is False and len(verdict["stops"]) == 1
     assert run.manifest["rewards"]["go"] is False
 
 
-def test_her_own_reward_is_put_through_all_of_it(run):
+def test_her_own_reward_is_put_through_all_of_it(run, execute, notebook):
     table = pd.read_parquet(run.require("completions.parquet"))
     table[table["step"] <= 4].to_parquet(run.path("early.parquet"))
-    notebook = nbformat.read(NOTEBOOK, as_version=4)
-    (cell,) = [cell for cell in notebook.cells if cell.source.startswith("def my_reward(")]
+    changed = nbformat.read(notebook("02"), as_version=4)
+    (cell,) = [cell for cell in changed.cells if cell.source.startswith("def my_reward(")]
     cell.source = (
         "def my_reward(completions, **columns):\n"
         "    return [1 / len(completion_text(completion)) for completion in completions]\n"
         "mine = Lab([*reward_functions, my_reward], [*reward_weights, 0.5], fmt)\n"
     )
     pasted = run.path("pasted.ipynb")
-    nbformat.write(notebook, pasted)
-    printed = execute(run, pasted, completions=str(run.require("early.parquet")))
+    nbformat.write(changed, pasted)
+    printed = execute("02", run, pasted, completions=str(run.require("early.parquet")))
     assert "my_reward raised ZeroDivisionError: division by zero for the completion ''" in printed
 
 
@@ -151,7 +128,7 @@ def test_her_own_reward_is_put_through_all_of_it(run):
     ],
     ids=["cases", "completions", "kind"],
 )
-def test_a_file_that_is_not_there_is_named(run, parameters, says):
+def test_a_file_that_is_not_there_is_named(run, execute, parameters, says):
     with pytest.raises(PapermillExecutionError) as caught:
-        execute(run, **parameters)
+        execute("02", run, **parameters)
     assert caught.value.ename == "ValueError" and says in caught.value.evalue

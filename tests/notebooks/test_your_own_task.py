@@ -11,15 +11,11 @@ import sys
 
 import nbformat
 import pandas as pd
-import papermill
 import pytest
-from papermill.exceptions import PapermillExecutionError
 
-from helpers import PROJECT, environment
+from helpers import PROJECT
 from helpers.commands import pipeline
-from helpers.environment import Machine
 from helpers.pocket import extraction
-from helpers.presets import PRESETS
 from helpers.results.evaluation import judge_named, right
 from helpers.results.intervals import wilson_interval
 from helpers.runs import Run
@@ -27,35 +23,17 @@ from helpers.tags import THINK_ANSWER, completion_text
 
 pytestmark = pytest.mark.slow
 
-NOTEBOOK = pipeline.NOTEBOOKS / "07_your_own_task.ipynb"
 GOLD = '{"item": "green tea", "quantity": 3, "city": "Lyon"}'
 
 
-def execute(run, **parameters):
-    """The executed notebook, as a batch user gets it."""
-    copy = run.path("notebooks/07_your_own_task.ipynb")
-    given = {"run": run.name} | parameters
-    papermill.execute_notebook(
-        str(NOTEBOOK), str(copy), given, cwd=str(NOTEBOOK.parent), progress_bar=False
-    )
-    return nbformat.read(copy, as_version=4)
-
-
-@pytest.fixture(scope="module")
-def own(tmp_path_factory):
+@pytest.fixture
+def own(lesson):
     """Notebook 07, executed once with few steps: the run and what was printed."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("GRPO_RUNS_DIR", str(tmp_path_factory.mktemp("runs")))
-        patch.setenv("OMP_NUM_THREADS", "1")
-        run = Run("own")
-        notebook = execute(run, max_steps=6, holdout_size=64, early_stopping=6)
-        outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
-        assert not [output for output in outputs if output.get("name") == "stderr"]
-        yield run, "".join(output.text for output in outputs if output.output_type == "stream")
+    return lesson("07")
 
 
 @pytest.fixture(scope="module")
-def rewards():
+def rewards(notebook, cells):
     """The functions that the notebook defines, without running the rest of it."""
     from jsonschema import Draft202012Validator
 
@@ -65,7 +43,7 @@ def rewards():
         "completion_text": completion_text,
         "Draft202012Validator": Draft202012Validator,
     }
-    for cell in nbformat.read(NOTEBOOK, as_version=4).cells:
+    for cell in cells(notebook("07")):
         if any(
             f"def {name}(" in cell.source
             for name in ("read_record", "extraction_reward", "values_found_reward")
@@ -79,53 +57,23 @@ def rewards():
 # --- A run ----------------------------------------------------------------------------------------
 
 
-def test_it_leaves_what_the_other_notebooks_read(own):
-    run, _ = own
-    history = pd.read_csv(run.require("metrics.csv"))
-    assert (
-        list(history["step"]) == [1, 2, 3, 4, 5, 6] and "rewards/extraction_reward/mean" in history
-    )
-    assert set(pd.read_parquet(run.require("completions.parquet"))) >= {
-        "step",
-        "question",
-        "answer",
-        "completion",
-    }
-    assert (run.require("adapter") / "adapter_model.safetensors").stat().st_size > 100_000
-    data, training = run.section("data"), run.section("training")
-    assert data["settings"]["model"] == "pocket-extraction" and training["steps"] == 6
-    assert (
-        json.loads(run.require("reward_report.json").read_text(encoding="utf-8"))["verdict"]["go"]
-        is True
-    )
-    assert pipeline.run(run.name, None, "04", []) == 0
-
-
-def test_the_rows_are_hers_and_no_message_is_on_both_sides(own):
+def test_the_rows_are_hers_and_the_limits_come_from_the_data(own):
     run, printed = own
-    train, holdout = (
-        pd.read_parquet(run.require(f"data/{side}.parquet")) for side in ("train", "holdout")
-    )
-    # 700 usable rows; 64 are held out, and three became worked examples. The forwarded ones were
-    # too long.
-    assert (len(train), len(holdout)) == (700 - 64 - 3, 64)
-    assert not set(train["question"]) & set(holdout["question"])
+    train = pd.read_parquet(run.require("data/train.parquet"))
     assert {"received", "customer"} <= set(train.columns)
     assert train["prompt"].iloc[0][0]["content"] == extraction.SYSTEM_PROMPT
     assert "'prompt over 64 tokens': 3" in printed
     assert (
         "no column 'experts answer'. It has: received, customer, message, expert_answer" in printed
     )
-
-
-def test_the_limits_come_from_the_data(own):
-    settings = own[0].section("data")["settings"]
-    tokens = json.loads(own[0].require("data_report.json").read_text(encoding="utf-8"))[
-        "prompt_tokens"
-    ]
+    settings = run.section("data")["settings"]
+    report = json.loads(run.require("data_report.json").read_text(encoding="utf-8"))
+    tokens = report["prompt_tokens"]
     assert 1.1 * tokens["p99"] <= settings["max_prompt_length"] < tokens["max"]
     assert settings["max_prompt_length"] % 8 == settings["max_completion_length"] % 8 == 0
-    assert pd.read_csv(own[0].require("metrics.csv"))["completions/clipped_ratio"].max() < 0.1
+    assert pd.read_csv(run.require("metrics.csv"))["completions/clipped_ratio"].max() < 0.1
+    verdict = json.loads(run.require("reward_report.json").read_text(encoding="utf-8"))["verdict"]
+    assert verdict["go"] is True
 
 
 def test_the_evaluation_has_intervals_and_a_paired_test(own):
@@ -152,81 +100,13 @@ def test_it_tries_a_step_and_measures_the_holdout_as_notebook_03_does(own):
     assert list(re.findall(r"(\d)-shot: [\d.]+% right", printed)) == ["0", "1", "3"]
 
 
-# --- The settings ---------------------------------------------------------------------------------
-
-H100 = Machine("NVIDIA H100", 85.0, 9.0, 16, 256.0, "3.11.7", "Linux x86_64", False)
-
-
-@pytest.fixture
-def resolved(machine, monkeypatch):
-    """The settings that the notebook chooses on a machine, without running the rest of it:
-    resolved(machine, model=…).
-    """
-    cells = nbformat.read(NOTEBOOK, as_version=4).cells
-    (parameters,) = [cell.source for cell in cells if "parameters" in cell.metadata.get("tags", [])]
-    (choosing,) = [
-        cell.source
-        for cell in cells
-        if "settings = presets.resolve(" in cell.source and cell.cell_type == "code"
-    ]
-
-    def resolved(machine, **given):
-        names = {"path": "orders.csv"}
-        exec(parameters, names)
-        names |= given
-        with monkeypatch.context() as patch:
-            patch.setattr(environment, "this_machine", lambda: machine)
-            exec(choosing, names)
-        return names["settings"], names["example"]
-
-    return resolved
-
-
-def test_the_examples_own_values_apply_to_the_small_model_alone(resolved):
-    here = environment.this_machine()
-    settings, example = resolved(here)
-    assert example and settings.model == "pocket-extraction"
-    assert (settings.max_steps, settings.learning_rate, settings.beta) == (50, 1e-3, 0.02)
-    assert resolved(here, max_steps=7, learning_rate=2e-4)[0].learning_rate == 2e-4
-    for given in ({"preset": "auto"}, {"preset": "h100", "model": "unsloth/Qwen3-8B"}):
-        settings, example = resolved(H100, **given)
-        assert (settings.max_steps, settings.learning_rate) == (
-            PRESETS["h100"].max_steps,
-            PRESETS["h100"].learning_rate,
-        )
-        assert (
-            settings.model == "unsloth/Qwen3-8B" and settings.max_seq_length is None and not example
-        )
-    settings, _ = resolved(
-        H100, preset="auto", num_generations=4, lora_rank=8, beta=0.0, learning_rate=3e-6
-    )
-    assert (
-        settings.num_generations,
-        settings.lora_rank,
-        settings.beta,
-        settings.learning_rate,
-    ) == (4, 8, 0.0, 3e-6)
-
-
-def test_the_small_models_preset_is_refused_for_another_model(resolved):
-    with pytest.raises(ValueError, match="would ruin 'unsloth/Qwen3-8B': take preset='auto'"):
-        resolved(environment.this_machine(), model="unsloth/Qwen3-8B")
-    assert (
-        resolved(environment.this_machine(), model="org/tiny", learning_rate=1e-4)[0].model
-        == "org/tiny"
-    )
-
-
 # --- The program to copy --------------------------------------------------------------------------
 
 
-def test_the_program_trains_as_it_stands_but_for_model_and_size(machine, tmp_path, monkeypatch):
-    cells = [
-        cell.source
-        for cell in nbformat.read(NOTEBOOK, as_version=4).cells
-        if cell.cell_type == "markdown"
-    ]
-    (program,) = re.findall(r"```python\n(.*?)```", "\n".join(cells), re.DOTALL)
+def test_the_program_trains_as_it_stands_but_for_model_and_size(machine, tmp_path, notebook):
+    every = nbformat.read(notebook("07"), as_version=4).cells
+    text = "\n".join(cell.source for cell in every if cell.cell_type == "markdown")
+    (program,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     # What the small model on a CPU needs instead; everything else runs as a reader would copy it.
     here = {'"a100"': '"pocket"', '"unsloth/Qwen3-8B"': '"pocket-extraction"'}
     here |= {
@@ -299,83 +179,6 @@ def test_the_first_idea_pays_for_copying_and_the_reward_does_not(rewards):
         )
         == [0.0] * 4
     )
-
-
-def test_what_is_said_beside_the_numbers_holds_in_the_committed_outputs():
-    cells = nbformat.read(NOTEBOOK, as_version=4).cells
-    printed = "".join(o.get("text", "") for cell in cells for o in cell.get("outputs", []))
-    right = {
-        int(shots): float(share)
-        for shots, share in re.findall(r"(\d)-shot: ([\d.]+)% right", printed)
-    }
-    assert right[0] > 25 and round(right[1]) == 9 and right[3] == 0
-    (baseline,) = re.findall(r"^baseline .*$", printed, re.MULTILINE)
-    assert re.findall(r"[\d.]+%", baseline)[3] == "0.0%", (
-        "greedily the untrained model was never right"
-    )
-    assert re.search(r"^prompt tokens: .* p50 46.* max 312$", printed, re.MULTILINE), (
-        "six times as long as the rest"
-    )
-
-
-# --- Bad input ------------------------------------------------------------------------------------
-
-
-def test_a_wrong_column_is_named_and_nothing_is_written(machine):
-    run = Run("wrong")
-    with pytest.raises(PapermillExecutionError) as caught:
-        execute(run, columns={"question": "text", "answer": "expert_answer"})
-    assert caught.value.ename == "ValueError" and "no column 'text'" in caught.value.evalue
-    assert "received, customer, message, expert_answer" in caught.value.evalue
-    assert not (run.folder / "data").exists() and not run.manifest
-
-
-def few(folder, answers):
-    """A CSV like the example, with these answers."""
-    path = folder / "few.csv"
-    rows = [
-        {"message": f"Please send {n} boxes of green tea to Lyon.", "expert_answer": answer}
-        for n, answer in enumerate(answers)
-    ]
-    pd.DataFrame(rows).to_csv(path, index=False)
-    return str(path)
-
-
-@pytest.mark.parametrize(
-    ("answers", "parameters", "message"),
-    [
-        (None, {"shots": -1}, "shots=-1 must be a whole number from 0 to 3"),
-        (
-            [*[GOLD] * 19, "Lyon"],
-            {"holdout_size": 4},
-            "1 of 20 answers are no JSON object with item, quantity, city; the first is 'Lyon'",
-        ),
-        (
-            [GOLD] * 12,
-            {"holdout_size": 4},
-            "8 rows to train on: 3 become examples, and a step takes 8 more",
-        ),
-    ],
-    ids=["shots", "an answer that is no record", "too few rows"],
-)
-def test_what_cannot_be_trained_on_is_refused_before_a_model_is_loaded(
-    machine, tmp_path, answers, parameters, message
-):
-    source = few(tmp_path, answers) if answers else None
-    with pytest.raises(PapermillExecutionError) as caught:
-        execute(Run("few"), source=source, **parameters)
-    assert message in caught.value.evalue
-
-
-def test_an_answer_without_room_is_dropped_and_counted(own, machine, tmp_path):
-    long = GOLD.replace("green tea", "green tea, " * 400)
-    with pytest.raises(PapermillExecutionError, match="8 rows to train on"):
-        execute(Run("long"), source=few(tmp_path, [*[GOLD] * 12, long]), holdout_size=4)
-    notebook = nbformat.read(Run("long").path("notebooks/07_your_own_task.ipynb"), as_version=4)
-    printed = "".join(
-        o.text for c in notebook.cells for o in c.get("outputs", []) if o.output_type == "stream"
-    )
-    assert "'answer over" in printed
 
 
 # --- The reward goes on to notebook 05; last, because 05 replaces the evaluation ------------------

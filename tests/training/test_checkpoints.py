@@ -25,10 +25,8 @@ SUMMARY = {"train_runtime": 3.2, "train_loss": 0.01, "epoch": 1.0}  # what Train
 
 
 @pytest.fixture
-def run(tmp_path, monkeypatch) -> Run:
+def run(run) -> Run:
     """A run whose data is prepared."""
-    monkeypatch.setenv("GRPO_RUNS_DIR", str(tmp_path))
-    run = Run("a")
     run.record("data", fingerprint="f00d")
     return run
 
@@ -44,10 +42,6 @@ def log(history: History, step: int, logs: dict | None, beta: float | None = Non
 
 def table(run: Run) -> pd.DataFrame:
     return read_metrics(run.require("checkpoints/metrics.csv"))
-
-
-def steps_in(run: Run) -> list[int]:
-    return list(table(run)["step"])
 
 
 def checkpoint(run: Run, step: int, state: str | None = "{}"):
@@ -72,51 +66,34 @@ def test_a_kl_that_nothing_computes_is_no_measurement(run, beta, there):
     assert ("kl" in history.rows[0]) == ("kl" in table(run)) == there
 
 
-def test_each_row_is_on_disk_as_soon_as_it_is_logged(run):
-    history, logs = History(run), row(3) | {"step": 999}
-    for step in (1, 2):
-        log(history, step, row(step))
-        assert steps_in(run) == list(range(1, step + 1))
-    log(history, 3, logs)
-    assert logs == row(3) | {"step": 999}, "the logs are not changed"
+def test_each_step_is_on_disk_as_soon_as_it_is_logged_and_nothing_else_is(run):
+    history, logs = History(run), row(2) | {"step": 999}
+    log(history, 1, SUMMARY)
+    assert not history.path.exists()
+    log(history, 1, row(1))
+    assert list(table(run)["step"]) == [1]
+    log(history, 2, logs)
+    assert logs == row(2) | {"step": 999}, "the logs are not changed"
+    for no_step in (None, {}, SUMMARY, {"eval_loss": 0.1}):
+        log(history, 2, no_step)
     assert list(table(run).columns) == ["step", *row(1)]
-    assert steps_in(run) == [1, 2, 3] and list(table(run)["reward"]) == [0.1, 0.2, 0.3]
+    log(history, 3, row(3, late=0.5))
+    assert list(table(run)["step"]) == [1, 2, 3] and list(table(run)["reward"]) == [0.1, 0.2, 0.3]
+    assert list(table(run)["late"].isna()) == [True, True, False]
     assert [path.name for path in history.path.parent.iterdir()] == ["metrics.csv"]
 
 
-@pytest.mark.parametrize("logs", [None, {}, SUMMARY, {"eval_loss": 0.1}])
-def test_what_is_no_step_gives_no_row(run, logs):
-    history = History(run)
-    log(history, 1, logs)
-    assert not history.path.exists()
-    log(history, 1, row(1))
-    log(history, 1, logs)
-    assert steps_in(run) == [1]
-
-
-def test_a_column_that_comes_later_leaves_the_rows_before_it_blank(run):
-    history = History(run)
-    log(history, 1, row(1))
-    log(history, 2, row(2, late=0.5))
-    assert list(table(run)["late"].isna()) == [True, False]
-
-
 def test_going_on_drops_the_rows_after_the_checkpoint(run):
-    history = History(run)
+    history = History(run, resumed_from=checkpoint(run, 4))  # nothing was logged before
     for step in range(1, 8):
         log(history, step, row(step))
     resumed = History(run, resumed_from=checkpoint(run, 4))
     for step in (5, 6):
         log(resumed, step, row(step, reward=9.0))
-        assert steps_in(run) == list(range(1, step + 1))
+        assert list(table(run)["step"]) == list(range(1, step + 1))
     assert list(table(run)["reward"]) == [0.1, 0.2, 0.3, 0.4, 9.0, 9.0]
     log(History(run), 1, row(1))
-    assert steps_in(run) == [1], "a fresh start takes over no row"
-
-
-def test_going_on_without_a_history_starts_one(run):
-    log(History(run, resumed_from=checkpoint(run, 4)), 5, row(5))
-    assert steps_in(run) == [5]
+    assert list(table(run)["step"]) == [1], "a fresh start takes over no row"
 
 
 # --- Checkpoints ----------------------------------------------------------------------------------
@@ -125,11 +102,9 @@ def test_going_on_without_a_history_starts_one(run):
 @pytest.mark.parametrize(
     ("complete", "incomplete", "before", "last"),
     [
-        ((), {}, 1000, None),
         ((), {5: None}, 1000, None),
-        ((9, 10), {}, 1000, 10),
-        ((9, 10), {}, 10, 9),
         ((9, 10, 100), {}, 1000, 100),
+        ((9, 10), {}, 10, 9),
         ((2, 10), {25: "", 100: '{"log_history": ['}, 1000, 10),
         ((25,), {3: None}, 1000, 25),
     ],
@@ -179,19 +154,17 @@ def contents(folder) -> dict[str, str]:
     return {path.relative_to(folder).as_posix(): path.read_text() for path in files}
 
 
-def test_a_fresh_start_writes_down_what_is_trained(run):
+def test_a_fresh_start_writes_down_what_is_trained_and_keeps_what_was_logged_before(run):
+    faults = run.path("checkpoints/environment_faults.jsonl")
+    faults.write_text("{}\n", encoding="utf-8")
+    half = run.path("checkpoints/checkpoint-half/weights").parent
     assert begin(run, POCKET, 1) is None
     written = json.loads(run.require("checkpoints/settings.json").read_text())
     assert (written["seed"], written["data"]) == (1, "f00d")
     assert written["settings"]["max_steps"] == POCKET.max_steps
+    assert faults.read_text(encoding="utf-8") == "{}\n" and not half.exists()
     assert begin(run, POCKET, 2) is None, "without a step there is nothing to set aside"
     assert not (run.folder / "checkpoints_previous").exists()
-
-
-def test_without_prepared_data_nothing_begins(run):
-    with pytest.raises(FileNotFoundError, match="Run notebook 01_data_preparation first"):
-        begin(Run("b"), POCKET, 1)
-    assert not (Run("b").folder / "checkpoints").exists()
 
 
 def test_the_same_training_is_continued_and_nothing_is_touched(run, capsys):
@@ -239,9 +212,11 @@ CHANGES = {
         ("nothing", replace(POCKET, beta=0.1), 1),
     ],
 )
-def test_any_other_training_starts_anew_with_the_old_one_set_aside_whole(
+def test_any_other_training_starts_anew_with_the_last_one_set_aside_whole(
     run, changed, settings, seed
 ):
+    for folder in ("checkpoints", "checkpoints_previous"):
+        run.path(f"{folder}/checkpoint-2/trainer_state.json").write_text("{}")  # of one before
     interrupted(run)
     CHANGES[changed](run)
     before = contents(run.folder / "checkpoints")
@@ -252,53 +227,33 @@ def test_any_other_training_starts_anew_with_the_old_one_set_aside_whole(
     assert checkpoint_step(begin(run, settings, seed)) == 1, "and the new one can be continued"
 
 
-def test_setting_aside_again_replaces_what_was_set_aside(run):
-    for seed in (1, 2, 3):
-        interrupted(run, seed=seed)
-    aside = json.loads(run.require("checkpoints_previous/settings.json").read_text())
-    assert aside["seed"] == 2 and steps_in(run) == [1, 2, 3, 4, 5, 6]
-
-
-def test_faults_that_were_logged_before_the_training_stay(run):
-    log = run.path("checkpoints/environment_faults.jsonl")
-    log.write_text("{}\n", encoding="utf-8")
-    half = run.path("checkpoints/checkpoint-half/weights").parent
-    assert begin(run, POCKET, 1) is None
-    assert log.read_text(encoding="utf-8") == "{}\n" and not half.exists()
-
-
 BEGUN = """
 import sys
 from helpers.presets import PRESETS
 from helpers.runs import Run
 from helpers.training import checkpoints
-checkpoints.begin(Run("a"), PRESETS["pocket"], 1)
+checkpoints.begin(Run("a"), PRESETS["pocket"], 3)
 print("begun", flush=True)
 sys.stdin.read()
 """
 
 
 @pytest.mark.slow
-def test_two_processes_do_not_train_one_run_at_once(run, python):
+def test_two_processes_train_one_run_one_after_the_other_alone(prepared, policy, python):
     """Two kernels with notebook 03: the second would clear away what the first writes."""
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     other = subprocess.Popen([python, "-c", BEGUN], cwd=PROJECT, **pipes)
     assert other.stdout.readline() == "begun\n"
-    mine = run.path("checkpoints/completions/step")
+    mine = prepared.path("checkpoints/completions/step")
     mine.touch()
     with pytest.raises(ValueError, match=f"training of run 'a' is being .* process {other.pid} on"):
-        begin(run, POCKET, 2)
+        begin(prepared, POCKET, 2)
     assert mine.exists()
     other.communicate()
-    assert begin(run, POCKET, 2) is None
-
-
-@pytest.mark.slow
-def test_a_training_that_is_kept_lets_another_process_train_the_run(trained, policy, python):
-    begin(trained, POCKET, 1)
-    trls_completions(trained, 1, ["1 + 2"])
-    log(History(trained), 1, row(1))
-    keep(trained, policy, 0.5)
+    begin(prepared, POCKET, 2)
+    trls_completions(prepared, 1, ["1 + 2"])
+    log(History(prepared), 1, row(1))
+    keep(prepared, policy, 0.5)
     command = [python, "-c", BEGUN]
     done = subprocess.run(command, cwd=PROJECT, input="", capture_output=True, text=True)
     assert done.stdout == "begun\n", done.stderr
@@ -345,16 +300,21 @@ def trls_completions(run: Run, step: int, questions: list[str]) -> None:
 
 
 @pytest.fixture
-def trained(run) -> Run:
-    interrupted(run)
+def prepared(run) -> Run:
     train = pd.DataFrame({"prompt": [[], []], "question": ["1 + 1", "1 + 2"], "answer": ["2", "3"]})
     train.to_parquet(run.path("data/train.parquet"))
-    for step in (10, 9):
-        trls_completions(run, step, ["1 + 2", "1 + 1"])
     return run
 
 
-def test_a_finished_training_is_kept_whole(trained, policy):
+@pytest.fixture
+def trained(prepared) -> Run:
+    interrupted(prepared)
+    for step in (10, 9):
+        trls_completions(prepared, step, ["1 + 2", "1 + 1"])
+    return prepared
+
+
+def test_a_finished_training_is_kept_whole_and_only_a_finished_one_takes_its_place(trained, policy):
     keep(trained, policy, 0.5)
     assert kept_weights(trained) == {0.5}
     assert AutoTokenizer.from_pretrained(trained.require("adapter")).chat_template
@@ -367,17 +327,13 @@ def test_a_finished_training_is_kept_whole(trained, policy):
     section = trained.section("training")
     assert (section["seed"], section["data"], section["rewards"]) == (1, "f00d", ["r"])
     assert section["base"]["name"] == "pocket"
-    assert begin(trained, POCKET, 1) is None, "a finished training is not continued"
 
-
-def test_only_a_finished_training_takes_its_place(trained, policy):
-    keep(trained, policy, 0.5)
-    names = ("metrics.csv", "completions.parquet")
-    before = [trained.require(name).read_bytes() for name in names]
-    interrupted(trained, seed=2)
+    before = trained.require("metrics.csv").read_bytes()
+    interrupted(trained, seed=2)  # a finished training is not continued
     with pytest.raises(FileNotFoundError, match="log_completions=True"):
         keep(trained, policy, 0.25)
-    assert [trained.require(name).read_bytes() for name in names] == before
+    assert trained.require("metrics.csv").read_bytes() == before
+    assert len(pd.read_parquet(trained.require("completions.parquet"))) == 4
     assert kept_weights(trained) == {0.5}
     trls_completions(trained, 1, ["1 + 2"])
     keep(trained, policy, 0.25)

@@ -1,13 +1,14 @@
-"""The questions to a vLLM server before a training: against a real HTTP server that answers as
-vLLM's does, or does not.
+"""The questions to a vLLM server before a training: against a real HTTP server with vLLM's answers,
+or others.
 """
 
-import contextlib
 import json
 import socket
 import threading
+from contextlib import nullcontext
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
@@ -17,81 +18,63 @@ from helpers.training import server
 
 SETTINGS = replace(PRESETS["l4"], backend="transformers", engine="transformers", load_in_4bit=False)
 GPU = replace(this_machine(), gpu="NVIDIA L4", gpu_memory_gb=22, compute_capability=8.9)
-MODELS = {"data": [{"id": "mine", "root": SETTINGS.model, "max_model_len": 4096}]}
-VLLM = {"/get_world_size": {"world_size": 1}, "/v1/models": MODELS}  # of vLLM 0.31
+
+MINE = {"id": "mine", "root": SETTINGS.model, "max_model_len": 4096}
+BY_ITS_SHORT_NAME = {"id": SETTINGS.model.split("/")[1], "root": "/models/7"}
+RANK = {"world_size": 1}  # as vLLM 0.31 answers, and below the models that it serves
 
 
 @pytest.fixture
-def answering():
-    """A server that gives these answers, by path, or none as long as the test lasts; its
-    address.
-    """
-    started, over = [], threading.Event()
-
-    def start(answers: dict | None) -> str:
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self):
-                if answers is None:
-                    over.wait()
-                    return
-                with contextlib.suppress(OSError):  # nobody waits for it any more
-                    self.send_response(200 if self.path in answers else 404)
-                    self.end_headers()
-                    self.wfile.write(json.dumps(answers.get(self.path)).encode())
-
-            def log_message(self, *ignored):
-                pass
-
-        started.append(ThreadingHTTPServer(("127.0.0.1", 0), Handler))
-        threading.Thread(target=started[-1].serve_forever, daemon=True).start()
-        return f"http://127.0.0.1:{started[-1].server_port}"
-
-    yield start
-    over.set()
-    for one in started:
-        one.shutdown()
-        one.server_close()
-
-
-def test_a_server_that_answers_as_vllm_does_and_serves_the_model_is_fine(answering):
-    server.check(answering(VLLM), SETTINGS, GPU)
-    server.check(answering(VLLM) + "/", SETTINGS, GPU)
-    by_its_short_name = {"data": [{"id": SETTINGS.model.split("/")[1], "root": "/models/7"}]}
-    server.check(answering(VLLM | {"/v1/models": by_its_short_name}), SETTINGS, GPU)
-    server.check(None, PRESETS["pocket"], GPU)
+def answering(tmp_path):
+    """A server that answers each path with the file of that name; its address."""
+    serves = partial(SimpleHTTPRequestHandler, directory=tmp_path)
+    with ThreadingHTTPServer(("127.0.0.1", 0), serves) as started:
+        threading.Thread(target=started.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{started.server_port}"
+        started.shutdown()
 
 
 @pytest.mark.parametrize(
-    ("answers", "said"),
+    ("rank", "models", "said"),
     [
-        (VLLM | {"/v1/models": {"data": [{"id": "x/y"}]}}, "serves x/y and the training is of"),
-        (VLLM | {"/v1/models": {"data": []}}, "serves no model and"),
-        (VLLM | {"/v1/models": []}, "no vLLM server answers at .* as TRL's does"),
-        (VLLM | {"/get_world_size": "<html>"}, "as TRL's does"),
-        ({"/v1/models": MODELS}, r"as TRL's does \(.*404.*\)\. Start it with `trl vllm-serve"),
+        (RANK, {"data": [MINE]}, None),
+        (RANK, {"data": [BY_ITS_SHORT_NAME]}, None),
+        (RANK, {"data": [{"id": "x/y"}]}, "serves x/y and the training is of"),
+        (RANK, {"data": []}, "serves no model and"),
+        (RANK, [], "no vLLM server answers at .* as TRL's does"),
+        ("<html>", {"data": [MINE]}, "as TRL's does"),
+        (None, {"data": [MINE]}, r"as TRL's does \(.*404.*\)\. Start it with `trl vllm-serve"),
     ],
 )
-def test_any_other_server_is_refused_in_a_sentence(answering, answers, said):
-    with pytest.raises(ValueError, match=said):
-        server.check(answering(answers), SETTINGS, GPU)
+def test_only_a_server_that_answers_as_vllm_does_and_serves_the_model_is_taken(
+    answering, tmp_path, rank, models, said
+):
+    (tmp_path / "v1").mkdir()
+    (tmp_path / "v1" / "models").write_text(json.dumps(models))
+    if rank:
+        (tmp_path / "get_world_size").write_text(json.dumps(rank))
+    with pytest.raises(ValueError, match=said) if said else nullcontext():
+        server.check(answering + "/", SETTINGS, GPU)
 
 
-def test_a_server_that_is_not_there_or_does_not_answer_is_not_waited_for(answering, monkeypatch):
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        address = f"http://127.0.0.1:{free.getsockname()[1]}"
+def test_a_server_that_is_not_there_or_does_not_answer_is_not_waited_for(monkeypatch):
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        address = f"http://127.0.0.1:{silent.getsockname()[1]}"
         with pytest.raises(ValueError, match=f"^no vLLM server answers at {address} .*refused"):
             server.check(address, SETTINGS, GPU)
-    monkeypatch.setattr(server, "_PATIENCE", 0.3)
-    with pytest.raises(ValueError, match=r"^no vLLM server answers at .*timed out"):
-        server.check(answering(None), SETTINGS, GPU)
+        silent.listen()
+        monkeypatch.setattr(server, "_PATIENCE", 0.3)
+        with pytest.raises(ValueError, match=r"^no vLLM server answers at .*timed out"):
+            server.check(address, SETTINGS, GPU)
+    server.check(None, PRESETS["pocket"], GPU)
 
 
 @pytest.mark.parametrize(
     ("url", "changes", "machine", "said"),
     [
-        ("localhost:8000", {}, GPU, "is not an address"),
-        (8000, {}, GPU, "is not an address"),
+        ("localhost:8000", {}, GPU, r"unknown url type.* such as http://localhost:8000\."),
+        (8000, {}, GPU, "unknown url type"),
         ("http://h", {"backend": "unsloth"}, GPU, "goes with backend='transformers'"),
         ("http://h", {"load_in_4bit": True}, GPU, "weights in 16 bits"),
         ("http://h", {}, replace(GPU, gpu=None), "needs a GPU here, too"),

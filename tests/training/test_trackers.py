@@ -19,13 +19,13 @@ VARIABLES = ("WANDB_API_KEY", "WANDB_MODE", "WANDB_SILENT", *trackers.TRACKERS.v
 
 
 @pytest.fixture
-def run(tmp_path, monkeypatch) -> Run:
-    monkeypatch.setenv("GRPO_RUNS_DIR", str(tmp_path))
+def run(run, tmp_path, monkeypatch) -> Run:
+    """A run on a machine where nobody has logged in to a tracker."""
     monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
     for name in filter(None, VARIABLES):
         monkeypatch.setenv(name, "")  # so that what the code sets is taken back
         monkeypatch.delenv(name)
-    return Run("a")
+    return run
 
 
 def test_none_needs_nothing(run):

@@ -15,8 +15,7 @@ import torch
 
 from unsloth import FastLanguageModel  # isort: skip
 
-from datasets import Dataset
-from trl import GRPOConfig, GRPOTrainer
+from trl import GRPOConfig
 
 from helpers import PROJECT
 from helpers.data.tasks import load_task
@@ -160,27 +159,6 @@ def test_it_leaves_no_trace(policy, tmp_path, interrupted):
     assert np.array_equal(np.random.get_state()[1], generators[2])
 
 
-def test_the_training_after_it_is_the_one_that_would_have_been(tmp_path):
-    def history(first_tried: bool) -> list[dict]:
-        torch.manual_seed(3)
-        model, tokenizer = load()
-        if first_tried:
-            tried((model, tokenizer), tmp_path, [format_reward])
-        trainer = GRPOTrainer(
-            model=model,
-            processing_class=tokenizer,
-            args=config(tmp_path),
-            reward_funcs=[format_reward],
-            train_dataset=Dataset.from_pandas(ROWS),
-        )
-        trainer.train()
-        names = ("reward", "kl", "grad_norm", "loss")
-        return [{name: row[name] for name in names} for row in trainer.state.log_history[:-1]]
-
-    without = history(first_tried=False)
-    assert history(first_tried=True) == without and len(without) == 3
-
-
 def test_the_forecast_multiplies_and_says_at_most():
     settings = replace(SETTINGS, max_steps=500, gradient_accumulation_steps=2)
     step, whole = forecast(Trial(120.0, 36.0, None), settings, this_machine())
@@ -191,10 +169,23 @@ def test_the_forecast_multiplies_and_says_at_most():
 
 def test_with_a_gpu_the_forecast_sets_what_was_measured_beside_what_was_estimated():
     card = replace(this_machine(), gpu="NVIDIA L4", gpu_memory_gb=24.2)
-    trial = Trial(3.0, 3.0, 2_345_000_000, ("of the engine",))
-    *_, line, last = forecast(trial, replace(SETTINGS, model="unsloth/Qwen3-1.7B"), card)
-    assert re.fullmatch(r"memory in use at its height: 2\.3 GB, estimated \d\.\d GB", line)
-    assert last == "of the engine"
+    trial = Trial(3.0, 3.0, 2_345_000_000)
+    *_, last = forecast(trial, replace(SETTINGS, model="unsloth/Qwen3-1.7B"), card)
+    assert re.fullmatch(r"memory in use at its height: 2\.3 GB, estimated \d\.\d GB", last)
+
+
+@pytest.mark.parametrize(
+    ("changes", "warned"),
+    [
+        ({"engine": "vllm"}, []),
+        ({"engine": "vllm", "top_p": 0.9, "min_p": 0.1}, ["top_p at 1", "min_p at 0"]),
+        ({"engine": "vllm", "top_k": 50}, ["top_k at 0"]),
+        ({"engine": "transformers", "top_k": 50}, []),
+    ],
+)
+def test_tokens_that_vllm_would_leave_out_are_warned_of(changes, warned):
+    lines = forecast(Trial(3.0, 3.0, None), replace(SETTINGS, **changes), this_machine())[2:]
+    assert [line.partition("Leave ")[2] for line in lines] == [f"{one}." for one in warned]
 
 
 # Memory that really runs out: the process may have 0.6 GB more than it has when the step starts.

@@ -8,7 +8,6 @@ import os
 import subprocess
 
 import pytest
-import torch
 
 from unsloth import FastLanguageModel  # isort: skip
 
@@ -85,34 +84,35 @@ def on_gpu(python, tmp_path_factory) -> dict:
 # --- What it logs, and what sampling leaves -------------------------------------------------------
 
 
-def test_no_entropy_is_logged(on_gpu):
-    """Why no rule of diagnosis may read anything off its absence."""
-    loss = on_gpu["compute_loss"]
-    assert '_metrics[mode]["kl"]' in loss
-    assert '["entropy"]' not in loss and "._compute_loss(" not in loss
+GENERATES = "_generate_and_score_completions"
+LOOKS = 'use_adapter(model, adapter_name="ref" if "ref" in model.peft_config else None)'
+
+
+@pytest.mark.parametrize(
+    ("method", "text", "there"),
+    [
+        # no entropy is logged, so no rule of diagnosis may read anything off its absence
+        ("compute_loss", '_metrics[mode]["kl"]', True),
+        ("compute_loss", '["entropy"]', False),
+        ("compute_loss", "._compute_loss(", False),
+        # it turns gradient checkpointing on again only when it samples
+        (GENERATES, "for_training(use_gradient_checkpointing", True),
+        ("compute_loss", "for_training(", False),
+        # it takes the reference that is there, and makes none
+        (GENERATES, LOOKS, True),
+        ("__init__", "add_adapter", False),
+    ],
+)
+def test_what_unsloths_trainer_does_on_a_gpu(on_gpu, method, text, there):
+    assert (text in on_gpu[method]) == there
 
 
 def test_sampling_in_a_training_leaves_gradient_checkpointing_as_it_was(on_gpu):
-    """Unsloth's trainer turns it on again only when it samples, and a round of sampling may serve
-    several steps.
-    """
-    assert "for_training(use_gradient_checkpointing" in on_gpu["_generate_and_score_completions"]
-    assert "for_training(" not in on_gpu["compute_loss"]
+    """A round of sampling may serve several steps."""
     checkpointing, training, generating, cache = on_gpu["before"]
     assert len(checkpointing) > 1 and all(checkpointing)
     assert training and not generating and not cache
     assert on_gpu["after"] == on_gpu["before"]
-
-
-def test_a_build_server_compiles_as_a_users_machine_does(python):
-    """torch raises for what it compiled itself if CI is set; see helpers/__init__.py."""
-    code = "import helpers; from torch._functorch import config as c; "
-    code += "print(c.error_on_custom_op_aliasing)"
-    own = {name: value for name, value in os.environ.items() if "ALIASING" not in name}
-    done = subprocess.run(
-        [python, "-c", code], cwd=PROJECT, env=own | {"CI": "true"}, capture_output=True, text=True
-    )
-    assert done.stdout.strip() == "False", done.stderr
 
 
 # --- The reference of the KL ----------------------------------------------------------------------
@@ -169,12 +169,6 @@ def kl_of_two_steps(
     return [row["kl"] for row in trainer.state.log_history if "kl" in row]
 
 
-def test_it_takes_the_reference_that_is_there_and_makes_none(on_gpu):
-    taken = 'use_adapter(model, adapter_name="ref" if "ref" in model.peft_config else None)'
-    assert taken in on_gpu["_generate_and_score_completions"]
-    assert "add_adapter" not in on_gpu["__init__"]
-
-
 def test_a_fresh_adapter_has_one_reference_on_every_machine(tmp_path):
     """Notebook 03: the copy of an adapter that changes nothing is the model without it."""
     here = kl_of_two_steps(*fresh(), tmp_path)
@@ -195,20 +189,6 @@ def test_a_second_stage_is_held_to_its_own_start_on_every_machine(tmp_path):
     assert second_stage(gpu=True)[0] > 0, "the bare base is another reference"
     assert second_stage(gpu=True, freeze=True) == here
     assert second_stage(freeze=True) == here, "TRL's copy is left as it is"
-
-
-def test_the_reference_is_frozen_and_is_the_policy_of_that_moment():
-    model, _ = fresh()
-    for name, weight in model.named_parameters():
-        if "lora_B" in name:
-            torch.nn.init.normal_(weight)
-    trainable = [name for name, weight in model.named_parameters() if weight.requires_grad]
-    policy.freeze_reference(model)
-    now = dict(model.named_parameters())
-    assert [name for name, weight in now.items() if weight.requires_grad] == trainable
-    assert len(trainable) == 16 and model.active_adapter == "default"
-    for name in trainable:
-        assert torch.equal(now[name.replace(".default.", ".ref.")], now[name])
 
 
 def test_notebook_08_freezes_it_between_the_trainer_and_the_training():

@@ -1,0 +1,185 @@
+"""What is alike in the lessons: what 07, 09 and 10 leave, each executed once with few steps, which
+settings they choose, and what all refuse.
+"""
+
+import json
+import shutil
+from contextlib import nullcontext
+
+import pandas as pd
+import pytest
+from papermill.exceptions import PapermillExecutionError
+
+from helpers import environment
+from helpers.commands import pipeline
+from helpers.environment import Machine
+from helpers.pocket import functions
+from helpers.presets import PRESETS
+from helpers.runs import Run, write_json
+
+pytestmark = pytest.mark.slow
+
+H100 = Machine("NVIDIA H100", 85.0, 9.0, 16, 256.0, "3.11.7", "Linux x86_64", False)
+GOLD = '{"item": "green tea", "quantity": 3, "city": "Lyon"}'
+LEFT = {  # its reward, its steps, its rows on both sides, and the column that tells them apart
+    # 07: of 700 usable rows, three became worked examples; the forwarded ones were too long
+    "07": ("extraction_reward", 6, (700 - 64 - 3, 64), "question"),
+    "09": ("hidden_reward", 4, (len(functions.functions()) - 24, 24), "question"),
+    "10": ("Guessing", 2, (16, 24), "seed"),
+}
+EXAMPLES = {  # what the example trains on a CPU, where nothing else is asked for
+    "07": {"model": "pocket-extraction", "max_steps": 50, "learning_rate": 1e-3, "beta": 0.02},
+    "09": {"model": "pocket-functions", "max_steps": 32, "learning_rate": 2e-3, "beta": 0.02},
+    "10": {"model": "pocket-games", "max_completion_length": 288},
+}
+
+
+@pytest.mark.parametrize("number", LEFT)
+def test_a_lesson_leaves_what_the_other_notebooks_read(lesson, number):
+    run, _ = lesson(number)
+    reward, steps, sizes, column = LEFT[number]
+    history = pd.read_csv(run.require("metrics.csv"))
+    assert list(history["step"]) == list(range(1, steps + 1))
+    assert f"rewards/{reward}/mean" in history
+    assert run.section("training")["steps"] == steps
+    assert run.section("data")["settings"]["model"] == EXAMPLES[number]["model"]
+    assert (run.require("adapter") / "adapter_model.safetensors").stat().st_size > 100_000
+    train, holdout = (
+        pd.read_parquet(run.require(f"data/{side}.parquet")) for side in ("train", "holdout")
+    )
+    assert (len(train), len(holdout)) == sizes
+    assert not set(train[column]) & set(holdout[column])
+    completions = pd.read_parquet(run.require("completions.parquet"))
+    assert set(completions) >= {"step", "question", "answer", "completion"}
+    assert pipeline.run(run.name, None, "04", []) == 0
+
+
+@pytest.mark.parametrize("number", EXAMPLES)
+def test_the_examples_own_values_apply_to_the_small_model_alone(machine, resolved, number):
+    here = environment.this_machine()
+    settings, example = resolved(number, here)
+    assert (
+        example
+        and {name: getattr(settings, name) for name in EXAMPLES[number]} == (EXAMPLES[number])
+    )
+    asked, _ = resolved(number, here, max_steps=7, learning_rate=2e-4)
+    assert (asked.max_steps, asked.learning_rate) == (7, 2e-4)
+    settings, example = resolved(number, H100, preset="h100", model="org/other")
+    theirs = PRESETS["h100"]
+    assert (settings.max_steps, settings.learning_rate) == (theirs.max_steps, theirs.learning_rate)
+    assert settings.max_completion_length == theirs.max_completion_length
+    assert settings.model == "org/other" and not example
+    with pytest.raises(ValueError, match="would ruin 'org/other': take preset='auto'"):
+        resolved(number, here, model="org/other")
+
+
+FILES = {
+    "words.jsonl": [{"word": number} for number in range(40)],
+    "text.jsonl": [{"seed": f"number {number}"} for number in range(40)],
+    "tasks.jsonl": [{"prompt": "Add.", "tests": ["assert f(1) == 2"]}] * 3,
+}
+ORDERS = {
+    "odd.csv": [*[GOLD] * 19, "Lyon"],
+    "few.csv": [GOLD] * 12,
+    # the last answer has no room, and is dropped
+    "long.csv": [*[GOLD] * 12, GOLD.replace("green tea", "green tea, " * 400)],
+}
+NO_RECORD = "1 of 20 answers are no JSON object with item, quantity, city; the first is 'Lyon'"
+FEW = "8 rows to train on: 3 become examples, and a step takes 8 more"
+OTHER_COLUMNS = {"question": "text", "answer": "expert_answer"}
+REFUSED = [
+    ("07", {"columns": OTHER_COLUMNS}, "no column 'text'. It has: received, customer, message, ex"),
+    ("07", {"shots": -1}, "shots=-1 must be a whole number from 0 to 3"),
+    ("07", {"source": "{here}/odd.csv", "holdout_size": 4}, NO_RECORD),
+    ("07", {"source": "{here}/few.csv", "holdout_size": 4}, FEW),
+    ("07", {"source": "{here}/long.csv", "holdout_size": 4}, FEW),
+    ("09", {"tasks_file": "{here}/tasks.jsonl"}, "'text'"),
+    ("10", {"environment": "nowhere.py:Game"}, "nowhere.py cannot be read"),
+    ("10", {"system_prompt": 5}, "system_prompt=5 must be a text"),
+    ("10", {"environment": "helpers.agents:ToolError"}, "has no method `reset`"),
+    ("10", {"turns": 0}, "turns=0 must be a whole number of at least 1"),
+    ("10", {"turns": 1}, "NO GO"),  # of its laboratory
+    ("10", {"rows_file": "{here}/words.jsonl"}, "Guessing.reset: missing a required argument: 's"),
+    ("10", {"rows_file": "{here}/words.jsonl", "holdout_size": 50}, "40 rows are too few to hold"),
+    ("10", {"rows_file": "{here}/text.jsonl"}, "row 1 cannot be played: Guessing.reset"),
+    ("10", {"success": "0.4"}, "success='0.4' must be a number"),
+    ("10", {"engine": "vllm"}, "vllm"),
+]
+
+
+@pytest.mark.parametrize(("number", "given", "says"), REFUSED)
+def test_what_cannot_be_trained_on_is_refused_in_a_sentence(
+    machine, tmp_path, execute, said, number, given, says
+):
+    for name, rows in FILES.items():
+        (tmp_path / name).write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    for name, answers in ORDERS.items():
+        orders = [f"Please send {n} boxes of green tea to Lyon." for n in range(len(answers))]
+        table = pd.DataFrame({"message": orders, "expert_answer": answers})
+        table.to_csv(tmp_path / name, index=False)
+    given = {
+        name: value.format(here=tmp_path) if isinstance(value, str) else value
+        for name, value in given.items()
+    }
+    run = Run("refused")
+    with pytest.raises(PapermillExecutionError) as caught:
+        execute(number, run, **given)
+    expected = "AssertionError" if says == "NO GO" else "ValueError"
+    assert caught.value.ename == expected and says in caught.value.evalue
+    assert not (run.folder / "adapter").exists()
+    if "long.csv" in str(given):
+        (copy,) = (run.folder / "notebooks").glob("*.ipynb")
+        assert "'answer over" in said(copy)
+
+
+OTHER = {"model": "unsloth/Qwen3-4B"}
+REFUSED_ON_A_RUN = [  # what its manifest says else, the notebook's parameters, and the refusal
+    ("06", {"training": OTHER}, {}, "is of unsloth/Qwen3-4B; this notebook needs"),
+    ("06", {"training": {"loss_type": "sapo"}}, {}, "trained with loss_type='sapo'; here are grpo"),
+    ("06", {}, {"trial_steps": 1}, "trial_steps=1: give a whole number of at least 2"),
+    ("06", {}, {"holdout_questions": 0}, "holdout_questions=0: give a whole number of at least 1"),
+    ("08", {"data": OTHER}, {}, "is not arithmetic/sums for the pocket model"),
+    ("08", {}, {"target": 2}, "target=2 is a share of careful workings"),
+    ("08", {}, {"warm_start_examples": 0}, "warm_start_examples=0: give a whole number of at l"),
+    ("08", {}, {"holdout_questions": -8}, "holdout_questions=-8: give a whole number of at least"),
+    ("08", {}, {"seeds": 3}, "seeds=3: give a list"),
+]
+
+
+@pytest.mark.parametrize(("number", "recorded", "given", "says"), REFUSED_ON_A_RUN)
+def test_what_cannot_be_done_with_a_run_is_refused_before_anything_is_loaded(
+    executed, tmp_path, monkeypatch, notebook, cells, number, recorded, given, says
+):
+    monkeypatch.setenv("GRPO_RUNS_DIR", str(tmp_path))
+    run = Run("refused")
+    shutil.copytree(executed.folder, run.folder)
+    manifest = run.manifest
+    for section, settings in recorded.items():
+        manifest[section]["settings"] |= settings
+    write_json(run.path("manifest.json"), manifest)
+    code, names = cells(notebook(number)), {}
+    exec(code[1].source, names)  # the parameters
+    names |= {"run": run.name} | given
+    with pytest.raises(ValueError, match=says):
+        exec(code[2].source, names)
+
+
+TASKS = {"tasks_file": str(functions.FUNCTIONS_JSONL), "task_columns": {"text": "prompt"}}
+GAME = {"environment": "helpers.agents:Calculator", "turns": 8, "success": 0.9}
+
+
+@pytest.mark.parametrize(
+    ("number", "given", "says"),
+    [
+        ("09", TASKS | {"sandbox": "sandlock", "samples": 2}, None),
+        ("09", {"samples": 0}, "samples=0"),
+        ("10", GAME, None),
+        ("10", {"environment": "helpers.agents:Nothing"}, "no class or function Nothing"),
+        ("10", {"environment": "Calculator"}, "file.py:Class"),
+        ("10", {"rows_file": "absent.jsonl"}, r"rows_file='absent\.jsonl'"),
+    ],
+)
+def test_the_command_line_checks_a_lessons_parameters(number, given, says):
+    assert set(given) < set(pipeline.defaults([number]))
+    with pytest.raises((ValueError, FileNotFoundError), match=says) if says else nullcontext():
+        pipeline.check("lesson", [number], given)
