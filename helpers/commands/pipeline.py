@@ -279,7 +279,7 @@ def _check_by_their_stages(given: dict, run: str | None, backend: str) -> None:
     for a parameter that is given.
     """
     if "cases" in given or "completions" in given:
-        from helpers.rewards.lab.measures import load_cases, stored_groups
+        from helpers.rewards.lab.cases import load_cases, stored_groups
 
         if "cases" in given:
             load_cases(given["cases"])

@@ -14,11 +14,7 @@ reads the completions of a run.
 
 from __future__ import annotations
 
-import json
-import math
-import re
 import time
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,18 +23,14 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 
-from helpers.data.files import regular_file
-from helpers.data.sources import FILE_TYPES, Broken, file_rows
 from helpers.rewards.answers import symbolic
 from helpers.rewards.code import programs
 from helpers.rewards.faults import Fault, tried
 from helpers.rewards.lab import attacks, verdicts
+from helpers.rewards.lab.cases import load_cases
 from helpers.rewards.shaping import reward_name
-from helpers.tags import THINK_ANSWER, TagFormat, completion_text
+from helpers.tags import THINK_ANSWER, TagFormat
 
-CASES = Path(__file__).with_name("cases.jsonl")
-# for rewards that run code: lab.cases(CODE_CASES)
-CODE_CASES = Path(__file__).with_name("code_cases.jsonl")
 _TIMED = 1000  # completions
 _ROWS_ATTACKED = 16
 # columns of a record that are ours, or that TRL gives another content
@@ -265,94 +257,6 @@ class Lab:
         `verdict`.
         """
         return verdicts.report(self)
-
-
-def load_cases(path: str | Path | None = None, tags: TagFormat = THINK_ANSWER) -> list[dict]:
-    """The cases of a JSON-lines file; without one the suite's own, with these tags.
-
-    See `Lab.cases`.
-    """
-    file = regular_file(Path(str(path or CASES)))
-    own_tags = dict(zip(THINK_ANSWER.tags, tags.tags, strict=True))
-    cases, seen = [], Counter()
-    # not splitlines, which also takes what stands in a text, such as U+2028, for the end of a line
-    for number, line in enumerate(file.read_text(encoding="utf-8-sig").split("\n"), start=1):
-        if not line.strip():
-            continue
-        case = _case(line, f"{file.name}, line {number}")
-        if path is None:
-            case["completion"] = re.sub(
-                "|".join(own_tags), lambda tag: own_tags[tag.group()], case["completion"]
-            )
-        seen[case["name"]] += 1
-        if seen[case["name"]] > 1:
-            case["name"] += f" ({seen[case['name']]})"
-        cases.append(case)
-    if not cases:
-        raise ValueError(
-            f"{file.name} holds no case: it needs a JSON object per line, with name, completion "
-            "and expected."
-        )
-    return cases
-
-
-def _case(line: str, where: str) -> dict:
-    try:
-        case = json.loads(line)
-        texts = isinstance(case["name"], str) and isinstance(case["completion"], str)
-        fits = texts and all(map(math.isfinite, case.setdefault("expected", {}).values()))
-    except (ValueError, KeyError, TypeError, AttributeError):
-        fits = False
-    if not fits:
-        raise ValueError(
-            f"{where} is no case. It needs the texts `name` and `completion`, and in `expected` "
-            f'finite scores of rewards, such as {{"correctness_reward": 1}}; it is {line[:100]!r}.'
-        )
-    return case
-
-
-def stored_groups(stored: pd.DataFrame | str | Path) -> tuple[pd.DataFrame, list[list[str]]]:
-    """Rows and groups for `Lab.signal` from stored completions: a table, or a .parquet, .csv or
-    .jsonl file of one.
-
-    Its columns are `question`, `completion`, what the rewards need, such as `answer`, and `step` if
-    any: a group is a question at a step, as in the `completions.parquet` of a run. ValueError where
-    a column is missing or no group has two completions.
-    """
-    table = stored if isinstance(stored, pd.DataFrame) else _table(Path(str(stored)))
-    for column in ("question", "completion"):
-        if column not in table:
-            raise ValueError(
-                "stored completions need the columns question, answer and completion; "
-                f"{column!r} is missing."
-            )
-    for row, completion in enumerate(table["completion"]):
-        if not isinstance(completion, (str, list, tuple, dict)):
-            raise ValueError(
-                f"stored completions: `completion` in row {row} is {completion!r}, neither a text "
-                "nor chat messages."
-            )
-    table = table.assign(completion=table["completion"].map(completion_text))
-    keys = [key for key in ("step", "question") if key in table]
-    groups = [group for _, group in table.groupby(keys, sort=False) if len(group) > 1]
-    if not groups:
-        raise ValueError(
-            f"none of the {len(table)} stored completions share a question: a group needs at "
-            "least two."
-        )
-    columns = [column for column in table.columns if column != "completion"]
-    rows = pd.DataFrame([group.iloc[0][columns] for group in groups]).reset_index(drop=True)
-    return rows, [group["completion"].tolist() for group in groups]
-
-
-def _table(path: Path) -> pd.DataFrame:
-    if path.suffix.lower() not in FILE_TYPES:
-        raise ValueError(f"{path.name}: stored completions are in a {', '.join(FILE_TYPES)} file.")
-    rows = list(file_rows(path))
-    for row in rows:
-        if isinstance(row, Broken):
-            raise ValueError(f"{path.name}: {row.where} cannot be read: {row.reason}.")
-    return pd.DataFrame(rows)
 
 
 def _columns(records: list[dict]) -> dict[str, list]:
