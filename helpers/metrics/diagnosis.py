@@ -140,8 +140,8 @@ def _finite(rows: pd.DataFrame) -> np.ndarray:
 def _sampling(signals: Signals) -> Finding | None:
     """The engine that samples beside the model that trains: a growing, else a wide gap.
 
-    From what TRL logs with vllm_importance_sampling_correction. What top_p, top_k and min_p leave
-    out is measured by the trial step of notebook 03.
+    From what TRL logs with vllm_importance_sampling_correction. Notebook 03 warns of what top_p,
+    top_k and min_p leave out before it trains.
     """
     gap = signals.series("sampling/sampling_logp_difference/mean")
     if gap is None or len(gap) < SHORTEST:
