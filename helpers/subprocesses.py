@@ -89,8 +89,10 @@ def end_with(parent: int, patience: float) -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-def last_error(log: Path) -> str:
-    """Why a process ended, by its log: the last error that `run` told, or else the last line."""
+def last_error(log: Path, pattern: re.Pattern = RUN_ERROR) -> str:
+    """Why a process ended, by its log: the last match of a pattern (of its group, if it has one),
+    or else the last line.
+    """
     text = log.read_text(encoding="utf-8", errors="replace")
-    found = RUN_ERROR.findall(text) or [line for line in text.splitlines() if line.strip()]
+    found = pattern.findall(text) or [line for line in text.splitlines() if line.strip()]
     return found[-1].strip() if found else "it ended without a word"

@@ -252,7 +252,7 @@ def test_compare_gives_no_accuracy_of_an_earlier_training(run, retrained, cli):
 
 def test_report_run_and_generate_say_it(retrained, cli, executed_notebooks, tmp_path):
     page = report.write(retrained).read_text(encoding="utf-8")
-    assert "nothing was measured" in page and "95.7 %" not in page
+    assert "Whether training helped is not known" in page and "95.7 %" not in page
     assert "The merged model is of an earlier training" in page
     code, out, _ = cli("run", "--run", "told", "--only", "03")
     assert code == 0 and "note: " in out and "told/merged is of an earlier training" in out

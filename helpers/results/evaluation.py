@@ -289,7 +289,7 @@ def compare(
 def summary(evaluation: dict[str, dict]) -> list[str]:
     """evaluation.json as lines of text, a model a line: accuracy with its interval, greedy
     accuracy, in-format share, number of questions, and the mean length of a sampled completion in
-    tokens; nan for what was not measured.
+    tokens; nothing for what was not measured.
     """
     rows = {}
     for name, entry in evaluation.items():
@@ -297,10 +297,10 @@ def summary(evaluation: dict[str, dict]) -> list[str]:
         rows[name] = {
             "sampled": f"{entry['accuracy']:.1%}",
             "95 % interval": f"{low:.1%} to {high:.1%}",
-            "greedy": f"{entry.get('greedy', {}).get('accuracy', math.nan):.1%}",
+            "greedy": f"{entry['greedy']['accuracy']:.1%}" if "greedy" in entry else "",
             "in format": f"{entry['in_format']:.1%}",
             "questions": entry["n"],
-            "tokens": f"{entry.get('mean_length', math.nan):.1f}",
+            "tokens": f"{entry['mean_length']:.1f}" if "mean_length" in entry else "",
         }
     return _lines(pd.DataFrame.from_dict(rows, orient="index"))
 

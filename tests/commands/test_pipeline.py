@@ -4,6 +4,7 @@ what is refused.
 
 import contextlib
 import json
+import re
 import signal
 import subprocess
 import time
@@ -136,7 +137,8 @@ def test_an_evaluation_is_printed_at_the_end(cli, executed):
     entry = {"accuracy": 0.5, "ci95": [0.4, 0.6], "n": 100, "in_format": 0.25}
     Run("a").path("evaluation.json").write_text(json.dumps({"baseline": entry}))
     code, out, _ = cli("run", "--run", "a", "--preset", "pocket")
-    assert code == 0 and "baseline        50.0%   40.0% to 60.0%" in out and "5 notebooks in" in out
+    assert code == 0 and "5 notebooks in" in out
+    assert re.search(r"baseline +50\.0% +40\.0% to 60\.0% +25\.0% +100 *\n", out)
     _, out, _ = cli("run", "--run", "a", "--only", "04")
     assert "baseline" not in out, "it was measured before, perhaps of another adapter"
 

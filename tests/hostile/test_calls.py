@@ -40,7 +40,7 @@ COMMANDS = [
     ([*RUN, "-p", "push_to_hub=mine"], "push_to_hub='mine'"),
     ([*RUN, "-p", 'compare=["a"]'], "compare"),
     ([*RUN, "-p", "cases={here}/none.jsonl"], "none.jsonl"),
-    ([*RUN, "-p", "judge=mine"], "judge='mine': write it as file.py:function"),
+    ([*RUN, "-p", "judge=mine"], "judge='mine': write it as file.py:"),
     ([*RUN, "-p", "seed=-1"], "seed=-1 is not a seed"),
     ([*RUN, "-p", "samples=0"], "samples=0 is not a number"),
     ([*RUN, "-p", "tags=think"], "tags"),
@@ -82,7 +82,6 @@ def here(tmp_path):
     (tmp_path / "q.jsonl").write_text('{"question": "What is 1 + 1?"}\n')
     (tmp_path / "link.jsonl").symlink_to(tmp_path / "q.jsonl")
     (tmp_path / "dir.jsonl").mkdir()
-    (tmp_path / "ends.py").write_text("raise SystemExit(0)\n")
     return tmp_path
 
 
@@ -120,7 +119,7 @@ PARAMETERS = [
     ({"source": "arithmetic/sums", "columns": {"question": 5}}, "is not a mapping of names"),
     ({"source": "arithmetic/sums", "columns": "question"}, "is not a mapping of names"),
     ({"source": "arithmetic/sums", "columns": []}, "is not a mapping of names"),
-    ({"source": "arithmetic/sums", "columns": {"prompt": "a"}}, "columns maps prompt"),
+    ({"source": "arithmetic/sums", "columns": {"prompt": "a"}}, "is not a mapping of names to"),
     ({"early_stopping": 0}, "early_stopping=0 is not a number of steps"),
     ({"early_stopping": True}, "early_stopping=True"),
     ({"early_stopping": "5"}, "early_stopping='5'"),
@@ -145,10 +144,9 @@ PARAMETERS = [
     ({"cases": "{here}/q.jsonl"}, "needs the texts `name` and `completion`"),
     ({"completions": 5}, "5: stored completions are in a"),
     ({"completions": "{here}/q.jsonl"}, "stored completions need the columns"),
-    ({"judge": "nothing"}, "write it as file.py:function"),
+    ({"judge": "nothing"}, "file.py:function, such as my_rewards.py"),
     ({"judge": "{here}/none.py:f"}, "cannot be read"),
-    ({"judge": "{here}/ends.py:f"}, "cannot be read (SystemExit"),
-    ({"judge": 5}, "write it as file.py:function"),
+    ({"judge": 5}, "file.py:function, such as my_rewards.py"),
 ]
 
 
