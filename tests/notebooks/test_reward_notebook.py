@@ -123,7 +123,7 @@ def test_her_own_reward_is_put_through_all_of_it(run, execute, notebook):
         ({"completions": "nowhere.parquet"}, "nowhere.parquet: no such file"),
         (
             {"completions": "table.xlsx"},
-            "table.xlsx: stored completions come as a .parquet, .csv or .jsonl file",
+            "table.xlsx: stored completions are in a .csv, .jsonl, .parquet file",
         ),
     ],
     ids=["cases", "completions", "kind"],
