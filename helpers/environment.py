@@ -67,7 +67,6 @@ class Machine:
     memory_gb: float
     python: str
     system: str
-    colab: bool
 
     @property
     def bf16(self) -> bool:
@@ -88,6 +87,9 @@ def this_machine() -> Machine:
             "CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=0",
             file=sys.stderr,
         )
+    memory = 0  # Windows does not tell
+    if hasattr(os, "sysconf"):
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return Machine(
         gpu=name,
         gpu_memory_gb=round(memory_gb, 1),
@@ -95,10 +97,9 @@ def this_machine() -> Machine:
         cores=len(os.sched_getaffinity(0))
         if hasattr(os, "sched_getaffinity")
         else os.cpu_count() or 1,
-        memory_gb=round(_memory_bytes() / 1e9, 1),
+        memory_gb=round(memory / 1e9, 1),
         python=platform.python_version(),
         system=f"{platform.system()} {platform.machine()}",
-        colab=in_colab(),
     )
 
 
@@ -199,12 +200,6 @@ def _cuda_companions() -> list[str]:
         return []
     versions = {name: installed_version(name) for name in _COMPANIONS_OF_TORCH}
     return [name for name, version in versions.items() if version and not version.endswith("+cpu")]
-
-
-def _memory_bytes() -> int:
-    if not hasattr(os, "sysconf"):  # Windows
-        return 0
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 @cache
@@ -474,12 +469,12 @@ def unsloth_switches() -> dict[str, str]:
     }
 
 
-def doctor(preset: str, runs: Path = PROJECT / "runs") -> list[str]:
-    """What is wrong with this machine's set-up, one sentence each with the command that mends it.
+def doctor(machine: Machine, runs: Path) -> list[str]:
+    """What is wrong with the machine's set-up, one sentence each with the command that mends it.
 
     runs: the folder of the runs, whose disk must have room.
     """
-    machine, problems = this_machine(), []
+    problems = []
     for name, pin, have in mismatches(machine):
         problems.append(
             f"{name} {have} is installed, the pin is {pin}."
@@ -500,10 +495,5 @@ def doctor(preset: str, runs: Path = PROJECT / "runs") -> list[str]:
         problems.append(
             f"only {free:.1f} GB of disk are free for the runs; a pocket run needs 0.1 GB, the "
             "install 3 GB. Delete old runs."
-        )
-    if machine.gpu is None and preset not in ("auto", "pocket"):
-        problems.append(
-            f"preset {preset!r} needs an NVIDIA GPU and none is visible. Take `--preset pocket`, "
-            "which runs here."
         )
     return problems

@@ -453,11 +453,9 @@ def resolve(name: str, machine: Machine, **overrides) -> Preset:
     if name == "auto":
         name = pick(machine)
     if name not in PRESETS:
-        near = difflib.get_close_matches(str(name).lower(), PRESETS, 1)
         raise ValueError(
-            f"preset {name!r} is not known. Known: auto, {', '.join(PRESETS)}."
-            + (f" Did you mean {near[0]!r}?" if near else "")
-            + " `python -m helpers doctor` says which one fits this machine."
+            f"preset {name!r} is not known. Known: auto, {', '.join(PRESETS)}. "
+            "`python -m helpers doctor` says which one fits this machine."
         )
     return with_overrides(PRESETS[name], **overrides)
 

@@ -363,10 +363,6 @@ def held(folder: Path, what: str, name: str = _LOCK, mend: str = _MEND) -> Itera
         lock.acquire(timeout=_LOCK_PATIENCE)
     except Timeout:
         raise ValueError(f"{what} is being executed by {_named_in(lock)}. {mend}") from None
-    except OSError as error:
-        raise ValueError(
-            f"{folder} cannot be written ({error.strerror}); GRPO_RUNS_DIR names the runs folder."
-        ) from None
     since = datetime.now().astimezone().isoformat(sep=" ", timespec="seconds")
     who = f"process {os.getpid()} on {platform.node()} since {since}"
     try:

@@ -29,7 +29,7 @@ each_preset = pytest.mark.parametrize("preset", PRESETS.values(), ids=lambda pre
 
 def machine(gpu_memory_gb: float = 0.0) -> Machine:
     gpu = "NVIDIA Card" if gpu_memory_gb else None
-    return Machine(gpu, gpu_memory_gb, 8.0 if gpu else 0.0, 2, 8.0, "3.11.7", "Linux x86_64", False)
+    return Machine(gpu, gpu_memory_gb, 8.0 if gpu else 0.0, 2, 8.0, "3.11.7", "Linux x86_64")
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
 from helpers import PROJECT
 from helpers import runs as runs_module
@@ -44,7 +45,9 @@ def names(folder: Path) -> list[str]:
 
 @pytest.mark.parametrize("name", ["a", "7", "2026-08_try.1", "A" * 64, "run."])
 def test_a_good_name_is_a_folder_in_the_runs_folder(runs, name):
+    """A folder that somebody named is printed as it is found."""
     assert Run(name).folder == runs.resolve() / name
+    assert Run(name).show("adapter") == f"{runs.as_posix()}/{name}/adapter"
 
 
 BAD_NAMES = ["", "a b", "a/b", "/a", "a\\b", "..", "a..b", ".hidden", "-a", "~", "é", "a\n"]
@@ -67,10 +70,6 @@ def test_what_is_printed_never_holds_the_path_of_this_machine(monkeypatch, named
     with pytest.raises(FileNotFoundError) as error:
         run.require("adapter")
     assert str(PROJECT) not in str(error.value)
-
-
-def test_a_folder_that_somebody_named_is_printed_as_it_is_found(runs):
-    assert Run("a").show("adapter") == f"{runs.as_posix()}/a/adapter"
 
 
 WHERE = (
@@ -145,10 +144,8 @@ def test_what_another_process_holds_is_refused_with_who_and_since_when(holder):
         assert runs_module.holder(Run("b").folder) is None, "no other process"
 
 
-@pytest.mark.parametrize("end", ["kill", "leave"])
-def test_a_process_that_has_ended_holds_nothing(holder, end):
-    if end == "kill":
-        holder.kill()
+def test_a_process_that_was_killed_holds_nothing(holder):
+    holder.kill()
     holder.communicate()
     assert runs_module.holder(Run("a").folder) is None
     with held(Run("a").folder, "run 'a'"):
@@ -176,29 +173,20 @@ def test_a_held_folder_is_emptied_but_for_its_lock(runs):
         assert names(runs / "a") == [".lock"] and is_free(runs / "a")
 
 
-def test_a_runs_folder_that_cannot_be_made_is_named_with_what_names_it(tmp_path):
-    (tmp_path / "a file").touch()
-    why = r"a file/demo cannot be written \(Not a directory\); GRPO_RUNS_DIR names the runs folder"
-    with pytest.raises(ValueError, match=why), held(tmp_path / "a file" / "demo", "run 'demo'"):
-        pytest.fail("it was let in")
-
-
 # --- Atomic writes --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
-def test_a_failed_write_keeps_the_old_content_and_leaves_nothing_else(tmp_path, error):
+def test_a_failed_write_keeps_the_old_content_and_leaves_nothing_else(tmp_path):
     path, folder = tmp_path / "a.txt", tmp_path / "adapter"
     path.write_text("old")
     folder.mkdir()
     (folder / "weights").write_text("old")
-    with pytest.raises(error), atomic_write(path) as temporary:
+    with pytest.raises(KeyboardInterrupt), atomic_write(path) as temporary:
         temporary.write_text("half")
-        assert path.read_text() == "old"
-        raise error
-    with pytest.raises(error), atomic_folder(folder) as temporary:
+        raise KeyboardInterrupt
+    with pytest.raises(KeyboardInterrupt), atomic_folder(folder) as temporary:
         (temporary / "weights").write_text("half")
-        raise error
+        raise KeyboardInterrupt
     assert path.read_text() == (folder / "weights").read_text() == "old"
     assert names(tmp_path) == ["a.txt", "adapter"] and names(folder) == ["weights"]
 
@@ -210,43 +198,28 @@ def test_a_finished_write_takes_the_whole_place(tmp_path, old):
         path.write_text("old")
         folder.mkdir(parents=True)
         (folder / "stale").write_text("old")
-    with atomic_write(path) as temporary:
-        # A rename is atomic only inside one folder.
-        assert temporary.parent == path.parent
-        temporary.write_text("new")
+    write_json(path, {"b": [1, "é"]})  # indented, in UTF-8
     with atomic_folder(folder) as temporary:
         (temporary / "weights").write_text("new")
-    assert path.read_text() == "new" and names(tmp_path) == ["a.txt", "deep"]
+    text = path.read_bytes().decode("utf-8")
+    assert text == '{\n  "b": [\n    1,\n    "é"\n  ]\n}\n' and names(tmp_path) == ["a.txt", "deep"]
     assert names(folder) == ["weights"] and names(folder.parent) == ["adapter"]
-
-
-def test_json_is_written_readably_and_in_utf8(tmp_path):
-    write_json(tmp_path / "a.json", {"b": [1, "é"], "a": None})
-    text = (tmp_path / "a.json").read_bytes().decode("utf-8")
-    assert text == '{\n  "b": [\n    1,\n    "é"\n  ],\n  "a": null\n}\n'
 
 
 # --- The manifest ---------------------------------------------------------------------------------
 
 
-def test_sections_are_replaced_one_at_a_time():
-    run = Run("a")
-    assert run.manifest == {}
-    run.record("data", rows=3, source="x")
-    run.record("training", steps=5)
-    data = run.section("data")
-    run.record("training", reward=0.5)
-    assert run.section("data") == data
-    assert run.section("training")["reward"] == 0.5 and "steps" not in run.section("training")
-    assert list(run.manifest) == ["name", "data", "training"] and run.manifest["name"] == "a"
-    assert names(run.folder) == ["manifest.json"]
-
-
-def test_a_record_says_when_with_which_packages_switches_and_from_which_commit(monkeypatch):
+def test_a_section_is_replaced_whole_and_says_when_with_what_and_from_which_commit(monkeypatch):
     monkeypatch.setenv("UNSLOTH_GRPO_ZERO_VARIANCE_EXCLUDE", "1")
     before, run = datetime.now(UTC) - timedelta(seconds=1), Run("a")
+    assert run.manifest == {}
     run.record("data", rows=3, written="never")
     section = run.section("data")
+    run.record("training", steps=5)
+    run.record("training", reward=0.5)
+    assert list(run.manifest) == ["name", "data", "training"] and run.manifest["name"] == "a"
+    assert run.section("training")["reward"] == 0.5 and "steps" not in run.section("training")
+    assert run.section("data") == section and names(run.folder) == ["manifest.json"]
     assert before <= datetime.fromisoformat(section["written"]) <= datetime.now(UTC)
     assert section["rows"] == 3 and section["versions"] == package_versions()
     assert section["switches"]["UNSLOTH_GRPO_ZERO_VARIANCE_EXCLUDE"] == "1"
@@ -299,27 +272,20 @@ def test_an_evaluation_replaces_the_last_whole_and_names_its_training():
 
 
 def test_a_figure_is_saved_under_its_name():
-    class Figure:
-        def savefig(self, path, **options):
-            path.write_text("drawn")
-
     run = Run("a")
     assert run.save_figure(Figure(), "reward") == f"{run.folder.as_posix()}/figures/reward.png"
-    assert run.require("figures/reward.png").read_text() == "drawn"
+    assert run.require("figures/reward.png").read_bytes().startswith(b"\x89PNG")
 
 
 # --- Seeds ----------------------------------------------------------------------------------------
 
 
-def draw(seed: int) -> tuple:
-    seed_everything(seed)
-    return random.random(), float(np.random.random())
-
-
 def test_a_seed_gives_the_same_numbers_again_and_another_gives_others():
-    for seed in (0, 3407, 2**32 - 1):
-        assert draw(seed) == draw(seed)
-    assert all(one != other for one, other in zip(draw(1), draw(2), strict=True))
+    drawn = []
+    for seed in (0, 0, 2**32 - 1, 2**32 - 1, 1):
+        seed_everything(seed)
+        drawn.append((random.random(), np.random.random()))
+    assert drawn[0] == drawn[1] and drawn[2] == drawn[3] and len({*drawn}) == 3
 
 
 @pytest.mark.parametrize("seed", [-1, 2**32, "abc", 1.5, True, None])

@@ -45,7 +45,7 @@ def main(parsed: argparse.Namespace) -> int:
     preset = presets.resolve(name, machine, **given)
     _describe(machine, preset)
     estimate, problems = _memory(preset, machine)
-    problems = environment.doctor(preset.name, runs_folder()) + problems
+    problems = environment.doctor(machine, runs_folder()) + problems
     if parsed.imports or machine.gpu:
         problems += environment.broken_imports(machine)
     print("\n".join(["", *estimate, ""]))
@@ -85,8 +85,7 @@ def _memory(preset: presets.Preset, machine: environment.Machine) -> tuple[list[
     lines = []
     try:
         lines = memory.check(preset, card if too_small else machine)
-        if machine.gpu or not preset.needs_gb:  # else `environment.doctor` names it
-            presets.check_machine(preset, machine)
+        presets.check_machine(preset, machine)
         shape = memory.shape_of(preset.model_path)
         if shape and not machine.gpu and not preset.needs_gb:
             needed, room = memory.estimate(preset, shape, None).peak, 1e9 * machine.memory_gb

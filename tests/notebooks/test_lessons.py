@@ -19,7 +19,7 @@ from helpers.runs import Run, write_json
 
 pytestmark = pytest.mark.slow
 
-H100 = Machine("NVIDIA H100", 85.0, 9.0, 16, 256.0, "3.11.7", "Linux x86_64", False)
+H100 = Machine("NVIDIA H100", 85.0, 9.0, 16, 256.0, "3.11.7", "Linux x86_64")
 GOLD = '{"item": "green tea", "quantity": 3, "city": "Lyon"}'
 LEFT = {  # its reward, its steps, its rows on both sides, and the column that tells them apart
     # 07: of 700 usable rows, three became worked examples; the forwarded ones were too long

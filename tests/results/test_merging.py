@@ -281,7 +281,7 @@ def test_computing_in_32_bits_leaves_the_weights_as_they_were(sharp, tokenizer):
 
 
 HERE = Base(FOLDER, "here")
-CPU = Machine(None, 0.0, 0.0, 2, 8.0, "3.11.7", "Linux x86_64", False)
+CPU = Machine(None, 0.0, 0.0, 2, 8.0, "3.11.7", "Linux x86_64")
 CARD = replace(CPU, gpu="NVIDIA L4", gpu_memory_gb=24.2)
 
 

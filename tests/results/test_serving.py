@@ -22,7 +22,7 @@ from helpers.training.policy import sample
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 POCKET = PRESETS["pocket"]
-CPU = Machine(None, 0.0, 0.0, 2, 8.0, "3.11.7", "Linux x86_64", False)
+CPU = Machine(None, 0.0, 0.0, 2, 8.0, "3.11.7", "Linux x86_64")
 PROMPTS = [
     list(p)
     for p in load_task("arithmetic/sums", train_size=1, holdout_size=64, seed=5).holdout["prompt"]

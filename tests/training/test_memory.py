@@ -14,7 +14,7 @@ from helpers.training import memory, policy
 from helpers.training.memory import check, estimate, shape_of
 
 POCKET = PRESETS["pocket"]
-L4 = Machine("NVIDIA L4", 24.2, 8.9, 8, 64.0, "3.11.7", "Linux x86_64", False)
+L4 = Machine("NVIDIA L4", 24.2, 8.9, 8, 64.0, "3.11.7", "Linux x86_64")
 QWEN3_4B = shape_of("unsloth/Qwen3-4B")
 
 
