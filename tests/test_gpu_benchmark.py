@@ -4,14 +4,10 @@ rehearsed, resumed, failing, late.
 
 import json
 import os
-import re
 import shutil
-import subprocess
 import sys
-import time
 from dataclasses import replace
 
-import psutil
 import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -108,29 +104,8 @@ def test_an_estimate_out_of_tolerance_is_a_problem_and_so_is_none(tmp_path):
     write_json(results, {name: {"data": {"row": row}} for name, row in rows.items()})
     check = gpu_parts.Check("estimates", results, tmp_path, rehearse=False)
     gpu_parts.estimates(check)
-    assert check.problems == [
-        "the estimate for Unsloth is 1.20 of what was measured, not within 15%."
-    ]
-    assert len(check.lines) == 2
-
-
-@pytest.mark.parametrize(
-    ("before", "trained", "learned"),
-    [
-        ((0.1, 0.2), (0.3, 0.4), True),
-        ((0.1, 0.3), (0.2, 0.4), False),
-        ((0.3, 0.4), (0.1, 0.2), False),
-    ],
-)
-def test_a_pocket_model_that_did_not_learn_is_a_problem(
-    tmp_path, monkeypatch, before, trained, learned
-):
-    found = {"baseline": {"ci95": before}, "trained": {"ci95": trained}}
-    monkeypatch.setattr(gpu_parts, "_execute", lambda *asked: True)
-    monkeypatch.setattr(gpu_parts, "_outcome", lambda check, run: found)
-    check = gpu_parts.Check(gpu_parts.POCKET, tmp_path / "gpu.json", tmp_path, rehearse=False)
-    gpu_parts.notebooks_on_the_pocket_model(check)
-    assert bool(check.problems) != learned
+    said = "the estimate for Unsloth is 1.20 of what was measured, not within 15%."
+    assert check.problems == [said] and len(check.lines) == 2
 
 
 # --- The objective --------------------------------------------------------------------------------
@@ -164,27 +139,12 @@ def compared(tmp_path, monkeypatch):
 
 
 def test_a_setting_that_the_live_trainer_has_otherwise_is_named(compared):
-    args = {
-        "beta": 0.02,
-        "epsilon": 0.2,
-        "epsilon_high": 0.28,
-        "loss_type": "dapo",
-        "sync_ref_model": False,
-        "delta": 4.0,
-    }
-    trainer = {"beta": 0.02, "epsilon": 0.2, "loss_type": "grpo", "sync_ref_model": False}
-    rows = compared(
-        args,
-        trainer,
-        {"sync_ref_model": False, "delta": None},
-        beta=0.01,
-        epsilon=0.2,
-        epsilon_high=0.2,
-        loss_type="dapo",
-    )
+    args = {"beta": 0.02, "loss_type": "dapo", "sync_ref_model": False, "delta": 4.0}
+    trainer = {"beta": 0.02, "loss_type": "grpo", "sync_ref_model": False}
+    defaults = {"sync_ref_model": False, "delta": None}
+    rows = compared(args, trainer, defaults, beta=0.01, loss_type="dapo")
     assert [row.problem for row in rows if row.problem] == [
         "beta: the manifest records 0.01, and the live arguments have 0.02.",
-        "epsilon_high: the manifest records 0.2, and the live arguments have 0.28.",
         "loss_type: the manifest records 'dapo', and the live trainer has 'grpo'.",
         "delta: nothing is recorded, and TRL's default is None, and the live arguments have 4.0.",
     ]
@@ -251,22 +211,10 @@ def test_the_rehearsal_goes_through_every_part_and_then_has_nothing_to_do(execut
     without_vllm = {"speed-unsloth-vllm"} if vllm_obstacle(gpu_check.this_machine()) else set()
     assert needs == {"speed-trl-vllm", "estimates"} | without_vllm
     row = done["speed-unsloth"]["data"]["row"]
-    assert (
-        row["peak"] is None
-        and row["estimate"] > 0
-        and row["tokens_per_second"] * row["seconds"] == pytest.approx(8 * 16)
-    )
+    assert row["peak"] is None and row["estimate"] > 0
     text = (work / "gpu.md").read_text(encoding="utf-8")
-    assert "random weights of the pocket model's shapes" in text and "Qwen3" not in text
-    assert text.count("```\n            ") == 2 and "\nmerged " in text, (
-        "both evaluations as they were printed"
-    )
     assert "# What a GPU shows: a rehearsal without one" in text and "Not done yet" not in text
-    assert (
-        "| beta | 0.01 | 0.01 | 0.01 | same |" in text
-        and "| TRL | " in text
-        and "into original" in text
-    )
+    assert "| beta | 0.01 | 0.01 | 0.01 | same |" in text and "into original" in text
     capsys.readouterr()
     assert gpu_check.main(["--rehearse"]) == 0
     assert capsys.readouterr().out.count("is written already") == len(gpu_parts.PARTS)
@@ -293,14 +241,14 @@ def test_no_version_is_insisted_on_and_nothing_is_downloaded(work, monkeypatch):
     assert vllm_obstacle(card) is None and os.environ["HF_HUB_OFFLINE"] == "1"
 
 
-@pytest.mark.parametrize("content", ["{", '{"rest": 1}'])
-def test_a_damaged_file_is_named(work, capsys, content):
-    work.mkdir(parents=True)
-    (work / "gpu.json").write_text(content)
-    with pytest.raises(SystemExit, match="2"):
-        gpu_check.main(["--rehearse"])
-    said = f"error: {work / 'gpu.json'} is damaged: delete it, or call with --fresh"
-    assert capsys.readouterr().err.startswith(said)
+WRITTEN = {
+    "seconds": 1.0,
+    "found": "x",
+    "lines": [],
+    "problems": [],
+    "needs_gpu": [],
+    "data": {},
+}
 
 
 @pytest.mark.parametrize(
@@ -309,23 +257,10 @@ def test_a_damaged_file_is_named(work, capsys, content):
 def test_the_exit_code_and_how_to_do_a_part_again(work, monkeypatch, capsys, outcome, code):
     monkeypatch.setattr(gpu_check, "PARTS", (part("only", "pass"),))
     work.mkdir(parents=True)
-    write_json(work / "gpu.json", {"only": written(outcome)})
+    write_json(work / "gpu.json", {"only": WRITTEN | {"outcome": outcome}})
     assert gpu_check.main(["--rehearse"]) == code
     again = f"""only                 is written already: {outcome}. Again: make gpu-check ARGS="--rehearse --fresh only"\n"""
     assert (again in capsys.readouterr().out) == bool(code)
-
-
-def written(outcome: str, **what) -> dict:
-    """What is written of a part."""
-    return {
-        "outcome": outcome,
-        "seconds": 1.0,
-        "found": "x",
-        "lines": [],
-        "problems": [],
-        "needs_gpu": [],
-        "data": {},
-    } | what
 
 
 def part(name: str, program: str, seconds: int = 60, reads: tuple = ()) -> gpu_check.Part:
@@ -354,68 +289,20 @@ def test_a_failure_is_explained_and_the_next_part_runs_and_a_second_call_does_wh
         part("last", counted),
     )
     done = check(*parts[:2])
-    assert done["bad"]["problems"] == [
-        "json.decoder.JSONDecodeError: Expecting value: line 1 column 1 (char 0)"
-    ]
-    assert "json.decoder.JSONDecodeError" in (tmp_path / "work" / "logs" / "bad.log").read_text(
-        encoding="utf-8"
-    )
     outcomes = {name: one["outcome"] for name, one in check(*parts).items()}
     assert outcomes == {"good": "passed", "bad": "failed", "last": "passed"}
     assert (tmp_path / "ran").read_text() == "xx", "good was not done again"
     text = results.read_text(encoding="utf-8")
-    assert (
-        "- json.decoder.JSONDecodeError: Expecting value" in text
-        and f"- The log: `{done['bad']['log']}`" in text
-    )
+    assert "- json.decoder.JSONDecodeError: Expecting value" in text
+    assert f"- The log: `{done['bad']['log']}`" in text and "bad.log" in done["bad"]["log"]
     assert text.count("--fresh") == 1 and """- Again: `make gpu-check ARGS="--fresh bad"`""" in text
-
-
-LATE = """
-import pathlib, subprocess, sys, time
-child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
-pathlib.Path(sys.argv[1]).write_text(str(child.pid))
-time.sleep(600)
-"""
-
-
-@pytest.mark.slow
-def test_a_part_over_its_budget_is_ended_with_its_children(programs, tmp_path, monkeypatch):
-    check, results = programs
-    pid = tmp_path / "pid"
-    monkeypatch.setattr(
-        gpu_check, "_command", lambda part, *where: [sys.executable, "-c", part.does, str(pid)]
-    )
-    done = check(part("late", LATE, seconds=10), part("next", "pass"))
-    assert done["late"][
-        "outcome"
-    ] == "over" and "It was ended after 10 s, its budget." in results.read_text(encoding="utf-8")
-    assert done["next"]["outcome"] == "passed"
-    child = int(pid.read_text())
-    assert not psutil.pid_exists(child) or psutil.Process(child).status() == psutil.STATUS_ZOMBIE
-
-
-def test_what_no_longer_fits_is_said_and_left_for_the_next_call(programs, capsys):
-    check, _ = programs
-    parts = part("long", "pass", seconds=600), part("short", "pass", seconds=60)
-    assert list(check(*parts, minutes=2)) == ["short"]
-    assert re.search(
-        r"long +left out: 1\d\d s are left, and it may take 600\. Call again\.",
-        capsys.readouterr().out,
-    )
-    assert set(check(*parts)) == {"long", "short"}
 
 
 def test_a_part_that_is_cut_by_the_calls_end_is_taken_up_by_the_next(programs):
     check, results = programs
     done = check(part("long", "import time; time.sleep(600)", seconds=2), minutes=1.5 / 60)
-    assert done["long"]["outcome"] == "cut short" and "**Cut short**" in (
-        text := results.read_text(encoding="utf-8")
-    )
-    assert (
-        "when the time of the call was over: the next call takes it up." in text
-        and "budget" not in text
-    )
+    assert done["long"]["outcome"] == "cut short"
+    assert "the next call takes it up." in results.read_text(encoding="utf-8")
     assert check(part("long", "pass"))["long"]["outcome"] == "passed"
 
 
@@ -426,7 +313,8 @@ def test_a_part_that_reads_others_waits_for_them_and_is_done_again_after_them(
     counted = f"open({str(tmp_path / 'ran')!r}, 'a').write('x')"
     parts = part("speed", "pass"), part("estimates", counted, reads=("speed",))
     for outcome, there in (("cut short", []), (None, []), ("failed", ["speed", "estimates"])):
-        write_json(results.with_suffix(".json"), {"speed": written(outcome)} if outcome else {})
+        written = {"speed": WRITTEN | {"outcome": outcome}} if outcome else {}
+        write_json(results.with_suffix(".json"), written)
         done = check(replace(parts[0], seconds=6000), parts[1], minutes=2)
         assert [name for name in done if done[name]["outcome"] != "cut short"] == there
     assert (
@@ -435,43 +323,6 @@ def test_a_part_that_reads_others_waits_for_them_and_is_done_again_after_them(
     gpu_check.forget(["speed"], results, tmp_path)
     check(*parts)
     assert (tmp_path / "ran").read_text() == "xx"
-
-
-PARTS_OWN = """
-import subprocess, sys
-from benchmarks import gpu_parts
-def does(check):
-    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
-    check.say(str(child.pid))
-    child.wait()
-gpu_parts.PARTS = (gpu_parts.Part("late", 1, "", 60, does),)
-gpu_parts.main("late", "no.json", sys.argv[1])
-"""
-CHECK = """
-import sys
-from pathlib import Path
-from benchmarks import gpu_check
-gpu_check._command = lambda part, *where: [sys.executable, "-c", part.does, sys.argv[1]]
-gpu_check.run(gpu_check.Part("late", 1, "", 60, sys.argv[2]), Path("no.json"), Path(sys.argv[1]), 60, True)
-"""
-
-
-def test_a_part_ends_with_a_check_that_is_killed(tmp_path):
-    process = subprocess.Popen(
-        [sys.executable, "-c", CHECK, str(tmp_path), PARTS_OWN], cwd=gpu_check.PROJECT
-    )
-    said = tmp_path / "logs" / "late.json"
-    while not said.exists():
-        assert process.poll() is None
-        time.sleep(0.1)
-    family = psutil.Process(process.pid).children(recursive=True)
-    assert int(json.loads(said.read_text())["lines"][0]) in {one.pid for one in family}
-    process.kill()
-    process.wait()
-    deadline = time.monotonic() + 600
-    while any(one.is_running() and one.status() != psutil.STATUS_ZOMBIE for one in family):
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
 
 
 @pytest.mark.parametrize(
