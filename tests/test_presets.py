@@ -44,10 +44,7 @@ def with_vllm(monkeypatch):
 def test_the_presets_are_those_the_house_names():
     names = "pocket small t4 l4 a100 h100 h200 memory_optimized high_performance"
     assert list(PRESETS) == names.split() == [preset.name for preset in PRESETS.values()]
-    gpu = [preset for preset in PRESETS.values() if preset.needs_gb]
-    assert len(gpu) == 8, "only the pocket preset runs without a GPU"
-    assert {preset.source for preset in gpu} == {"openai/gsm8k"}
-    assert len({preset.model for preset in gpu}) == 7
+    assert [preset.needs_gb for preset in PRESETS.values()] == [0, 7.5, 15, 22, 39, 79, 138, 15, 39]
 
 
 @each_preset
@@ -159,10 +156,9 @@ def test_on_a_cpu_vllm_samples_only_where_it_is_asked_for(with_vllm):
     asked = with_overrides(POCKET, engine="vllm")
     assert check_machine(asked, machine()) == asked
     assert check_machine(with_overrides(POCKET, engine="auto"), machine()) == POCKET
-    correcting = {"vllm_importance_sampling_correction": True}
     with pytest.raises(ValueError, match="needs vLLM on a GPU"):
-        check_machine(with_overrides(asked, **correcting), machine())
-    on_a_card = check_machine(with_overrides(PRESETS["l4"], **correcting), machine(24.2))
+        check_machine(with_overrides(asked, **CORRECTING), machine())
+    on_a_card = check_machine(with_overrides(PRESETS["l4"], **CORRECTING), machine(24.2))
     assert on_a_card.vllm_importance_sampling_correction
 
 
@@ -188,14 +184,12 @@ def test_a_card_that_the_pinned_torch_does_not_serve_is_named(gpu, capability):
 # --- Overrides ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["t5", "", "POCKET", None, "high-performance"])
+@pytest.mark.parametrize("name", ["t5", "", "POCKET", None])
 def test_an_unknown_preset_lists_those_known(name):
-    with pytest.raises(ValueError) as error:
+    with pytest.raises(ValueError, match=f"preset {name!r} is not known") as error:
         resolve(name, machine())
     said = str(error.value)
-    assert f"preset {name!r} is not known" in said
     assert all(known in said for known in ["auto", *PRESETS, "helpers doctor"])
-    assert ("Did you mean 'high_performance'" in said) == (name == "high-performance")
 
 
 def test_overrides_replace_and_none_keeps():
@@ -337,35 +331,33 @@ def test_what_the_field_trains_with_can_be_had(override):
     assert {name: getattr(found, name) for name in override} == override
 
 
+SIZES = ("per_device_train_batch_size", "gradient_accumulation_steps", "steps_per_generation")
+
+
 @pytest.mark.parametrize(
-    ("batch", "steps", "rounds", "group", "per_round"),
+    ("sizes", "per_step", "per_round"),
     [
-        (8, 1, None, 8, 8),
-        (4, 2, None, 8, 8),
-        (1, 4, 8, 8, 8),  # a round of sampling may serve several steps
-        (6, 1, None, 8, None),
-        (4, 3, None, 8, None),
-        (1, 4, 6, 8, None),
+        ((8, 1, None), 8, 8),
+        ((4, 2, None), 8, 8),
+        ((1, 4, 8), 4, 8),  # a round of sampling may serve several steps
     ],
 )
-def test_a_round_of_sampling_is_a_whole_number_of_groups(batch, steps, rounds, group, per_round):
-    sizes = {
-        "per_device_train_batch_size": batch,
-        "gradient_accumulation_steps": steps,
-        "steps_per_generation": rounds,
-        "num_generations": group,
-    }
-    if per_round:
-        found = with_overrides(POCKET, **sizes)
-        assert (found.completions_per_step, found.completions_per_round) == (
-            batch * steps,
-            per_round,
-        )
-    else:
-        name = "steps_per_generation" if rounds else "gradient_accumulation_steps"
-        said = f"x {name} = {batch * (rounds or steps)} completions a step are not whole .*{group}"
-        with pytest.raises(ValueError, match=said):
-            with_overrides(POCKET, **sizes)
+def test_a_round_of_sampling_may_serve_several_steps(sizes, per_step, per_round):
+    found = with_overrides(POCKET, **dict(zip(SIZES, sizes, strict=True)))
+    assert (found.completions_per_step, found.completions_per_round) == (per_step, per_round)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "said"),
+    [
+        ((6, 1, None), "x gradient_accumulation_steps = 6 completions a step are not whole .*=8"),
+        ((4, 3, None), "x gradient_accumulation_steps = 12 completions"),
+        ((1, 4, 6), "x steps_per_generation = 6 completions"),
+    ],
+)
+def test_a_round_of_sampling_is_a_whole_number_of_groups(sizes, said):
+    with pytest.raises(ValueError, match=said):
+        with_overrides(POCKET, **dict(zip(SIZES, sizes, strict=True)))
 
 
 def test_vllm_serves_ranks_it_knows_and_only_with_unsloth():

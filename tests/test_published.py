@@ -3,39 +3,17 @@ the verdict; the page.
 """
 
 import json
-from collections import Counter
 from dataclasses import fields, replace
 
-import pandas as pd
 import pytest
 
 from benchmarks import published
 from helpers import presets
-from helpers.commands import pipeline
 from helpers.data.tasks import load_task
-from helpers.runs import Run
 
 RECIPES = published.recipes()
 VERL = {name: one for name, one in RECIPES.items() if name.startswith("verl-gsm8k-")}
 ONE_AND_A_HALF = RECIPES["verl-gsm8k-1.5b"]
-
-
-@pytest.fixture
-def gsm8k(tmp_path):
-    """A folder of GSM8K's form, with rows made up."""
-    folder = tmp_path / "gsm8k"
-    folder.mkdir()
-    for name, numbers in (("train", range(100, 140)), ("test", range(200, 208))):
-        rows = [
-            {
-                "question": f"Ada has {n} pens and buys {n}. How many?",
-                "answer": f"She has <<{n}+{n}={2 * n}>>.\n#### {2 * n}",
-            }
-            for n in numbers
-        ]
-        text = "".join(json.dumps(row) + "\n" for row in rows)
-        (folder / f"{name}.jsonl").write_text(text, encoding="utf-8")
-    return folder
 
 
 # --- Recipes --------------------------------------------------------------------------------------
@@ -48,16 +26,9 @@ def test_a_recipe_resolves_fits_its_card_and_says_what_it_cannot_set(name):
     assert any(line.startswith("  at most") for line in said), "the estimate"
     given = {setting: value for setting, value in one.parameters.items() if setting != "preset"}
     assert given | one.cannot_be_set == one.stated | one.ours
-    assert {
-        f"  {setting}: {value}" for setting, value in (given | one.cannot_be_set).items()
-    } <= set(said)
-    assert {
-        setting: getattr(one.settings, setting) for setting in given if setting in presets.SETTINGS
-    } == {
-        setting: getattr(one.settings, setting) if value is None else value
-        for setting, value in given.items()
-        if setting in presets.SETTINGS
-    }
+    assert {f"  {name}: {value}" for name, value in (one.stated | one.ours).items()} <= set(said)
+    for name in given.keys() & {*presets.SETTINGS}:
+        assert given[name] in (None, getattr(one.settings, name)), name
     assert one.left_to_preset == {}, (
         "what enters a training is in the file, not in a preset that may change"
     )
@@ -125,57 +96,6 @@ def test_the_shapes_have_as_many_parameters_as_the_logs_say(size, parameters):
     assert shape.parameters + shape.lora_parameters(32) == pytest.approx(parameters, rel=0.005)
 
 
-# --- Data -----------------------------------------------------------------------------------------
-
-
-def test_the_test_file_of_a_folder_is_the_holdout(gsm8k):
-    lines = {
-        name: (gsm8k / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()
-        for name in ("train", "test")
-    }
-    task = load_task(str(gsm8k), holdout_size=len(lines["test"]))
-    for table, name in ((task.train, "train"), (task.holdout, "test")):
-        assert Counter(table["question"]) == Counter(
-            json.loads(line)["question"].strip() for line in lines[name]
-        )
-
-
-@pytest.mark.slow
-def test_a_recipes_data_path_trains_the_pocket_model_for_two_steps(gsm8k, tmp_path, monkeypatch):
-    monkeypatch.setenv("GRPO_RUNS_DIR", str(tmp_path / "runs"))
-    sizes = {
-        name: len((gsm8k / f"{name}.jsonl").read_text(encoding="utf-8").splitlines())
-        for name in ("train", "test")
-    }
-    small = {
-        "preset": "pocket",
-        "model": "pocket",
-        "engine": "transformers",
-        "max_steps": 2,
-        "max_completion_length": 24,
-        "per_device_train_batch_size": 10,
-        "gradient_accumulation_steps": 1,
-        "steps_per_generation": 1,
-        # Its small vocabulary makes more tokens of a question than Qwen's does: 512 would drop four
-        # of the test questions.
-        "max_prompt_length": 1000,
-        "max_seq_length": None,
-        "train_size": None,
-        "holdout_size": sizes["test"],
-    }
-    given = ONE_AND_A_HALF.with_data(str(gsm8k)).parameters | small
-    assert pipeline.execute("recipe", ["01", "03"], given) == 0
-    run = Run("recipe")
-    read = run.read_object("data_report.json")
-    assert (read["rows_train"], read["rows_holdout"]) == (sizes["train"], sizes["test"])
-    settings = run.section("training")["settings"]
-    kept = ("learning_rate", "loss_type", "beta", "num_generations", "lora_rank")
-    assert {name: settings[name] for name in kept} == {
-        name: ONE_AND_A_HALF.stated[name] for name in kept
-    }
-    assert list(pd.read_csv(run.path("metrics.csv"))["step"]) == [1, 2]
-
-
 @pytest.mark.parametrize(
     ("files", "said"),
     [
@@ -192,6 +112,15 @@ def test_a_dry_run_refuses_data_that_the_recipe_cannot_take(tmp_path, files, sai
     with pytest.raises(SystemExit, match="error: ") as ended:
         published.main(["--recipe", "verl-gsm8k-1.5b", "--dry-run", "--data", str(tmp_path)])
     assert said in str(ended.value)
+
+
+def test_the_test_file_of_a_folder_is_the_holdout(tmp_path):
+    for name, numbers in (("train", range(10, 50)), ("test", range(50, 58))):
+        rows = [json.dumps({"question": f"{n}?", "answer": f"#### {n}"}) for n in numbers]
+        (tmp_path / f"{name}.jsonl").write_text("\n".join(rows), encoding="utf-8")
+    task = load_task(str(tmp_path), holdout_size=8)
+    assert sorted(task.holdout["answer"]) == [str(n) for n in range(50, 58)]
+    assert len(task.train) == 40
 
 
 # --- The table ------------------------------------------------------------------------------------
@@ -219,11 +148,6 @@ def test_a_row_sets_the_greedy_accuracy_beside_theirs(right, lies):
     assert found["ours, %"] == f"{100 * right / 1319:.1f}" and found["theirs lies"] == lies
     if right == 1028:
         assert found["95 % interval"] == "75.6 to 80.1"
-
-
-def test_an_evaluation_of_other_questions_is_no_row():
-    with pytest.raises(ValueError, match="256 questions were evaluated, and the recipe has 1,319"):
-        published.row(ONE_AND_A_HALF, evaluation(200, 256), "a GPU")
 
 
 def test_the_page_counts_as_reproduced_only_what_is():
@@ -262,25 +186,3 @@ def test_what_cannot_be_run_is_said_in_a_sentence(asked, said):
     with pytest.raises(SystemExit, match="error: ") as ended:
         published.main(["--recipe", asked])
     assert said in str(ended.value)
-
-
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        (("stated:", "said:"), "new.yaml: 'stated' is missing"),
-        (("points:", "points: ["), r"new.yaml is no family of recipes \(while parsing"),
-    ],
-)
-def test_a_file_that_holds_no_recipes_is_named(tmp_path, monkeypatch, change, said):
-    text = (published.FOLDER / "verl-gsm8k.yaml").read_text(encoding="utf-8")
-    (tmp_path / "new.yaml").write_text(text.replace(*change), encoding="utf-8")
-    monkeypatch.setattr(published, "FOLDER", tmp_path)
-    with pytest.raises(SystemExit, match=said):
-        published.main(["--recipe", "verl-gsm8k-1.5b", "--dry-run"])
-
-
-def test_a_recipe_without_a_source_asks_for_its_data(monkeypatch):
-    one = RECIPES["rasbt-math500-kl"]
-    monkeypatch.setattr(published, "this_machine", lambda machine=one.machine: machine)
-    with pytest.raises(ValueError, match=r"needs --data with a folder with train\.json"):
-        published.run(one)
