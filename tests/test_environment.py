@@ -2,7 +2,6 @@
 installing, hosts, vLLM.
 """
 
-import importlib.util
 import os
 import re
 import subprocess
@@ -260,29 +259,6 @@ def test_the_doctor_names_each_problem(
 
 
 # --- What vLLM prints -----------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not importlib.util.find_spec("vllm"), reason="needs vLLM")
-@pytest.mark.parametrize(
-    ("first", "chatter"), [("", False), ("os.environ['VLLM_LOGGING_LEVEL'] = 'INFO'; ", True)]
-)
-def test_vllm_keeps_its_news_to_itself_and_not_its_warnings(first, chatter):
-    code = (
-        f"import os; {first}from helpers.environment import quiet; quiet()\nimport vllm.logger\n"
-        "os.environ['VLLM_LOGGING_LEVEL'] = 'INFO'  # as unsloth_zoo's patch_vllm does\n"
-        "from vllm.config.logging import LoggingConfig\n"
-        "vllm.logger.configure_logging_if_needed(LoggingConfig())  # as an engine does that "
-        "starts\n"
-        "logger = vllm.logger.init_logger('vllm.v1.executor.abstract')\n"
-        "logger.info('It took 0.1 seconds to fall asleep.'); logger.warning('mind this')\n"
-    )
-    own = {name: value for name, value in os.environ.items() if not name.startswith("VLLM_")}
-    command = [sys.executable, "-c", code]
-    done = subprocess.run(command, cwd=PROJECT, env=own, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    said = done.stdout + done.stderr
-    assert "mind this" in said and ("fall asleep" in said) is chatter
 
 
 @pytest.mark.parametrize(("asked", "logs"), [("mine.json", None), (None, "0")])

@@ -59,15 +59,6 @@ def test_a_stage_imports_only_from_those_before_it(module):
     assert found <= allowed(part), f"{module} imports {sorted(found - allowed(part))}"
 
 
-def test_the_rule_would_notice_an_import_that_runs_back_up():
-    assert imported(
-        "def f():\n    from helpers.results import card\n    import helpers.commands.grid\n"
-    ) == {"results", "commands"}
-    assert imported("from helpers import PROJECT, presets") == {"presets"}
-    assert not imported("from helpers.results import card") <= allowed("training")
-    assert imported("from helpers.data import tasks") <= allowed("training")
-
-
 def test_common_files_import_no_stage_and_do_not_go_round():
     reached = {
         name: imported((HELPERS / f"{name}.py").read_text(encoding="utf-8")) for name in COMMON

@@ -5,7 +5,6 @@ import ast
 import pytest
 
 from benchmarks import mutations
-from benchmarks.mutations import Site
 
 SOURCE = '''"""Text: 1 < 2."""
 LIMIT: "1" = 5
@@ -54,11 +53,6 @@ def test_what_is_changed_and_what_only_refuses_or_explains():
     assert [(site.line, site.before, site.after) for site in sites()] == FOUND
 
 
-def test_the_command_line_s_declarations_stay():
-    source = "def add_arguments(parser):\n    return parser + 1\n"
-    assert sites(source, "helpers/commands/run.py") == [] and len(sites(source)) == 3
-
-
 @pytest.mark.parametrize(
     ("source", "before"),
     [("return", []), ("return None", []), ("return 'a' + b", ["'a' + b"]), ("x += f'{a}'", [])],
@@ -77,15 +71,6 @@ def test_a_change_alters_its_bytes_alone_and_leaves_python():
         assert ast.dump(ast.parse(text)) != ast.dump(ast.parse(source))
 
 
-def test_the_draw_is_its_seed_s_and_a_larger_one_goes_on():
-    found = sites()
-    assert (
-        mutations.drawn(found, 1, 4)
-        == mutations.drawn(found, 1, 9)[:4]
-        != mutations.drawn(found, 2, 4)
-    )
-
-
 def test_tests_are_asked_of_a_line_of_a_fixture_and_of_a_module(monkeypatch):
     """A default is its function's; a constant is the whole module's."""
     lines = {2: [""], 12: ["t.py::a"], 14: ["t.py::a", "@::wide"]}
@@ -100,29 +85,4 @@ def test_tests_are_asked_of_a_line_of_a_fixture_and_of_a_module(monkeypatch):
     assert (
         mutations.covering(branch, net) == {"t.py::a"}
         and mutations.covering(found[-1], net) == set()
-    )
-
-
-def test_fast_files_come_first_and_a_fixture_is_paid_once():
-    tests = {"a::slow": 9.0, "a::fast": 1.0, "b::wide": 1.0, "b::next": 2.0}
-    uses = {test: ["@::dear"] if test[0] == "b" else [] for test in tests}
-    net = {"tests": tests, "uses": uses, "fixtures": {"@::dear": 5.0}}
-    assert mutations.planned({*tests}, net, 100) == (
-        ["b::wide", "b::next", "a::fast", "a::slow"],
-        False,
-    )
-    assert mutations.planned({*tests}, net, 17) == (["b::wide", "b::next"], True)
-    assert mutations.planned({"a::slow"}, net, 1) == (["a::slow"], False), "one file at least"
-
-
-def test_the_table_counts_by_folder_and_names_what_was_not_noticed():
-    site = Site("helpers/__init__.py", 1, 2, 1, "1", "2", 1, 1, False)
-    verdicts = enumerate(["noticed", "timed out", "cut off"])
-    done = {
-        site._replace(start=at): {"verdict": verdict, "text": "a = 1"} for at, verdict in verdicts
-    }
-    text = mutations.table(done)
-    assert "| helpers | 3 | 2 | 1 | 1 | 1 | 0 | 67% (21% to 94%) |" in text
-    assert text.endswith(
-        "## Not noticed\n\n- `helpers/__init__.py:1`, cut off: `1` → `2` in `a = 1`\n"
     )

@@ -441,13 +441,3 @@ def test_which_losses_clip_is_what_trl_does():
         for loss in presets._LOSS_TYPES:
             read = any(f"'{loss}'" in test for test in reading)
             assert read == (ours not in presets._IGNORED.get(loss, []))
-
-
-def test_the_objective_is_the_fields_that_its_rules_are_about():
-    read = {
-        node.attr
-        for node in ast.walk(function(presets.__file__, "_objective"))
-        if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "preset"
-    }
-    ignored = {name for names in presets._IGNORED.values() for name in names} | {"scale_rewards"}
-    assert (read | ignored) - {"engine"} <= set(presets._OBJECTIVE) <= set(presets.OF_TRAINING)

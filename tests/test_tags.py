@@ -2,13 +2,14 @@
 
 import doctest
 import pickle
+import re
 
 import pytest
 
 from helpers import tags
 from helpers.tags import THINK_ANSWER, TagFormat, completion_text
 
-FORMATS = [TagFormat(), TagFormat("reasoning", "answer"), TagFormat("Gedanken-1", "final_result")]
+FORMATS = [TagFormat(), TagFormat("reasoning", "answer"), TagFormat("Gedanken-1", "a" * 32)]
 each_format = pytest.mark.parametrize("tags", FORMATS, ids=lambda tags: tags.spec)
 
 
@@ -33,29 +34,25 @@ BAD_NAMES = [
 @pytest.mark.parametrize("name", BAD_NAMES)
 def test_a_bad_tag_name_is_named_in_the_error(name):
     for names in ((name, "answer"), ("think", name)):
-        with pytest.raises(ValueError, match="is not a tag name") as error:
+        with pytest.raises(ValueError, match=re.escape(f"{name!r} is not a tag name")):
             TagFormat(*names)
-        assert repr(name) in str(error.value)
-
-
-def test_a_name_has_at_most_32_characters_and_both_are_different():
-    assert TagFormat("a" * 32).tags[0] == f"<{'a' * 32}>"
-    with pytest.raises(ValueError, match="both 'answer'"):
-        TagFormat("answer", "answer")
 
 
 @each_format
 def test_the_short_spelling_reads_back_and_the_prompt_names_all_tags_in_order(tags):
-    assert TagFormat.parse(tags.spec) == tags
+    assert TagFormat.parse(tags.spec) == tags == pickle.loads(pickle.dumps(tags))
     places = [tags.system_prompt.index(tag) for tag in tags.tags]
     assert places == sorted(places)
 
 
+BAD_SPECS = ["", "think", "think/answer/more", "think/", "/answer", "think / answer", None, 7]
+
+
 @pytest.mark.parametrize(
-    "spec", ["", "think", "think/answer/more", "think/", "/answer", "think / answer", None, 7]
+    ("spec", "said"), [*((spec, "is not a") for spec in BAD_SPECS), ("a/a", "both 'a'")]
 )
-def test_a_bad_short_spelling_is_refused(spec):
-    with pytest.raises(ValueError, match="is not a"):
+def test_a_bad_short_spelling_is_refused(spec, said):
+    with pytest.raises(ValueError, match=said):
         TagFormat.parse(spec)
 
 
@@ -158,15 +155,6 @@ def test_a_million_characters_of_tags_are_parsed(piece):
     assert len(THINK_ANSWER.answer_blocks(text)) == (
         times if piece.startswith("<answer>") and "</answer>" in piece else 0
     )
-
-
-def test_a_format_is_a_value():
-    used = TagFormat("reasoning", "answer")
-    used.matches("fills the cache")
-    assert pickle.loads(pickle.dumps(used)) == used == TagFormat("reasoning", "answer")
-    assert len({used, TagFormat("reasoning", "answer"), TagFormat()}) == 2
-    with pytest.raises(AttributeError):
-        used.answer = "other"
 
 
 SAID = {"role": "assistant", "content": "4"}

@@ -1,5 +1,7 @@
 """What the tests of each embedded model share."""
 
+import re
+
 import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -18,3 +20,18 @@ def shipped():
         return model, AutoTokenizer.from_pretrained(folder)
 
     return load
+
+
+@pytest.fixture(scope="module")
+def carded():
+    """The shares in one row of a card's table, from 0 to 1: carded("games", "fp32", "sampled"). Its
+    head says what they are.
+    """
+
+    def read(task: str, *cells: str) -> list[float]:
+        card = PROJECT / "helpers" / "pocket" / build.RECIPES[task].folder / "README.md"
+        begin = re.escape("| " + " | ".join(cells) + " |")
+        row = re.search(f"^{begin} (.*)$", card.read_text(encoding="utf-8"), re.MULTILINE)[1]
+        return [float(number) / 100 for number in re.findall(r"([\d.]+)%", row)]
+
+    return read

@@ -2,20 +2,15 @@
 
 import json
 import random
-import re
-from pathlib import Path
 
 import pytest
 
 from helpers.pocket import build, functions
 from helpers.pocket.functions import Task
-from helpers.presets import PRESETS, with_overrides
 from helpers.results.intervals import wilson_interval
 from helpers.rewards.code.programs import executes_reward, tests_reward
 from helpers.training.policy import sample
 
-FOLDER = Path(with_overrides(PRESETS["pocket"], model="pocket-functions").model_path)
-CARD = " ".join((FOLDER / "README.md").read_text(encoding="utf-8").split(" "))
 EDGE = Task("the largest of", "the numbers above 4", ", each minus 1")
 INPUTS = [[7, 4, 1], [2, 9, 0]]
 SOME = random.Random(5).sample(list(functions.every_task()), 100)
@@ -27,14 +22,6 @@ def rows():
         json.loads(line)
         for line in functions.FUNCTIONS_JSONL.read_text(encoding="utf-8").splitlines()
     ]
-
-
-def carded(precision, decoding):
-    """(right, low, high, passes the visible tests, hard-coded, of these passing, runs) of one row
-    of the card's table.
-    """
-    row = re.search(rf"^\| {precision} \| {decoding} \| (.*)$", CARD, re.MULTILINE)[1]
-    return [float(number) / 100 for number in re.findall(r"([\d.]+)%", row)]
 
 
 def scored(source, tests):
@@ -50,11 +37,6 @@ def test_the_shipped_file_is_what_the_script_writes(tmp_path, rows):
     functions.main(tmp_path / "again.jsonl")
     assert (tmp_path / "again.jsonl").read_bytes() == functions.FUNCTIONS_JSONL.read_bytes()
     assert functions.functions(seed=1) != rows
-    assert (
-        len({row["text"] for row in rows})
-        == len(rows)
-        == sum(task.reserved for task in functions.every_task())
-    )
 
 
 def test_every_reference_passes_its_tests_in_the_sandbox(rows):
@@ -64,16 +46,6 @@ def test_every_reference_passes_its_tests_in_the_sandbox(rows):
         assert {len(each) for each in tests} == {count}
         assert tests_reward(programs, tests=tests) == [1.0] * len(rows)
     assert all("assert f([]) == " in row["challenge_test_list"][0] for row in rows)
-
-
-def test_the_hidden_tests_catch_every_mistake(rows):
-    by_text = {task.text: task for task in functions.every_task()}
-    for row in rows[:60]:
-        for program in functions.mistakes(by_text[row["text"]]):
-            assert scored(program.source, row["challenge_test_list"]) == 0.0, (
-                row["text"],
-                program.source,
-            )
 
 
 def test_the_visible_tests_catch_what_is_forgotten_and_not_the_edge():
@@ -124,8 +96,8 @@ def test_the_model_was_never_shown_a_reserved_task(rows):
 # --- The model ------------------------------------------------------------------------------------
 
 
-def test_the_weights_reproduce_the_card(shipped, rows, one_thread):
-    right, low, high, _, tables, _, _ = carded("fp32", "sampled")
+def test_the_weights_reproduce_the_card(shipped, carded, rows, one_thread):
+    right, low, high, _, tables, _, _ = carded("functions", "fp32", "sampled")
     assert low <= right <= high
     chosen = rows[:128]
     system = {"role": "system", "content": functions.SYSTEM_PROMPT}
@@ -142,8 +114,8 @@ def test_the_weights_reproduce_the_card(shipped, rows, one_thread):
 
 
 @pytest.mark.parametrize("precision", ["fp32", "4-bit"])
-def test_the_card_is_within_what_grpo_needs(precision):
-    right, _, _, visible, tables, passing, runs = carded(precision, "sampled")
+def test_the_card_is_within_what_grpo_needs(carded, precision):
+    right, _, _, visible, tables, passing, runs = carded("functions", precision, "sampled")
     assert 0.25 <= right <= 0.45 and 0.1 <= tables <= 0.3
     assert visible > right + 0.1 and passing > 0.8, "what the visible tests pay for in vain"
     assert runs < 0.9

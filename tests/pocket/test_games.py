@@ -8,7 +8,6 @@ import random
 import re
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
 import pytest
 import torch
@@ -16,11 +15,6 @@ from trl import chat_template_utils
 
 from helpers.agents import Guarded, Guessing, episodes, prepare_template
 from helpers.pocket import build, games
-from helpers.presets import PRESETS, with_overrides
-from helpers.results.intervals import wilson_interval
-from helpers.training import policy
-
-FOLDER = Path(with_overrides(PRESETS["pocket"], model="pocket-games").model_path)
 
 
 @pytest.fixture(scope="module")
@@ -148,36 +142,6 @@ def test_its_template_shows_the_tool_and_renders_calls_and_only_appends(tokenize
 
 
 # --- The shipped model ----------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-def test_the_shipped_model_plays_as_its_card_says(shipped):
-    card = (FOLDER / "README.md").read_text(encoding="utf-8")
-    found, low, high, calls, failing, keeping, _ = map(
-        float, re.findall(r"([\d.]+)", re.search(r"^\| fp32 (.*)$", card, re.M)[1])
-    )
-    prompt = {"role": "system", "content": games.SYSTEM_PROMPT}
-    rows = [
-        {"prompt": [prompt, {"role": "user", "content": games.asked(seed)}], "seed": seed}
-        for seed in range(20_001, 20_193)
-    ]
-    played = policy.play(
-        *shipped("games"),
-        partial(Guessing, span=games.SPAN),
-        rows,
-        max_completion_length=288,
-        turns=16,
-        seed=1,
-    )
-    won = sum(one.reward >= 0.4 for one in played)
-    here = wilson_interval(won, len(rows))
-    assert 100 * here[0] <= high and low <= 100 * here[1] and found < 40
-    assert sum(len(one.calls) for one in played) / len(rows) == pytest.approx(calls, abs=1)
-    assert sum(one.failed for one in played) / sum(
-        len(one.calls) for one in played
-    ) == pytest.approx(failing / 100, abs=0.02)
-    kept = sum(one.said[0]["content"].startswith("Between") for one in played) / len(rows)
-    assert kept == pytest.approx(keeping / 100, abs=0.12)
 
 
 def test_greedily_whoever_keeps_track_keeps_it_right(shipped):
