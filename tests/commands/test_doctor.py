@@ -110,7 +110,7 @@ def test_what_run_refuses_and_what_is_no_setting_is_refused(cli, given, why):
             "needs an estimated .* and this machine has",
         ),
         ("-p max_completion_length=99999", "max_completion_length"),
-        ("--preset h200", "preset 'h200' needs an NVIDIA GPU and none is visible"),
+        ("--preset h200", "preset 'h200' needs an NVIDIA GPU with 138 GB and none"),
         ("--preset h200", r"at most, while \w+ +[\d.]+ GB of 138\.0 GB\n"),
     ],
 )
