@@ -1,6 +1,4 @@
-"""Hostile text in every field of what is shown: nothing of it is run, and nothing is fetched; and
-no secret is written.
-"""
+"""Hostile text in every field of what is shown: it is shown as text; and no secret is written."""
 
 import json
 
