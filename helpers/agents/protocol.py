@@ -14,11 +14,9 @@ import json
 import random
 import runpy
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
-
-import pyarrow
 
 from helpers.data.sources import Broken, file_rows
 
@@ -105,14 +103,12 @@ def named(parameter: str, value: object, example: str) -> Callable:
     return module[name]
 
 
-def check_environment(
-    factory: Callable[[], Environment], columns: Collection[str] | None = None
-) -> list[str]:
+def check_environment(factory: Callable[[], Environment]) -> list[str]:
     """What is wrong with an environment, a sentence each, with the way out; empty if TRL can use
     it.
 
-    factory: what goes to `GRPOTrainer(environment_factory=…)`. It is called once. columns: those of
-    the training data; `prompt` is one of them. None leaves `reset` unchecked.
+    factory: what goes to `GRPOTrainer(environment_factory=…)`. It is called once. Whether `reset`
+    takes the rows shows when the first episode begins.
     """
     name = getattr(factory, "__name__", type(factory).__name__)
     try:
@@ -128,41 +124,29 @@ def check_environment(
             f"{name} has no method `reset`: TRL calls it before every episode. Write reset(self, "
             "**columns)."
         ]
-    found, tools = [], tools_of(type(instance))
-    if columns is not None:
-        row = dict.fromkeys(sorted({"prompt", *columns}))
-        try:
-            inspect.signature(instance.reset).bind(**row)
-        except TypeError as error:
-            listed = ", ".join(f"`{column}`" for column in row)
-            found.append(
-                f"{name}.reset: {error}. TRL passes whole rows, here {listed}: take those that "
-                "you need, and end with `**columns`."
-            )
+    tools = tools_of(type(instance))
     if not tools:
-        found.append(
+        return [
             f"{name} has no tool: a tool is a public method other than `reset` and `get_reward`."
-        )
-    wrong = [_wrong_with(tool, getattr(instance, tool)) for tool in tools]
-    return found + [sentence for sentence in wrong if sentence]
-
-
-def _wrong_with(name: str, tool: Callable) -> str | None:
-    """Why a public method cannot be a tool, or should not be one."""
-    if inspect.signature(tool).return_annotation in (None, "None"):
-        return (
-            f"`{name}` is public, and so a tool, but it returns nothing that a policy could read. "
-            f"Hide it: call it `_{name}`."
-        )
-    try:
-        schema_of(tool)
-    except Exception as error:  # of Transformers, or NameError of an annotation
-        return (
-            f"tool `{name}`: {str(error).rstrip('.!')}. The policy is shown the docstring, the "
-            "annotations, and each argument's line under `Args:`. If it is no tool, hide it: "
-            f"call it `_{name}`."
-        )
-    return None
+        ]
+    wrong = []
+    for tool in tools:
+        method = getattr(instance, tool)
+        if inspect.signature(method).return_annotation in (None, "None"):
+            wrong.append(
+                f"`{tool}` is public, and so a tool, but it returns nothing that a policy could "
+                f"read. Hide it: call it `_{tool}`."
+            )
+            continue
+        try:
+            schema_of(method)
+        except Exception as error:  # of Transformers, or NameError of an annotation
+            wrong.append(
+                f"tool `{tool}`: {str(error).rstrip('.!')}. The policy is shown the docstring, the "
+                "annotations, and each argument's line under `Args:`. If it is no tool, hide it: "
+                f"call it `_{tool}`."
+            )
+    return wrong
 
 
 def episode_rows(path: str | Path, seed: int) -> tuple[list[dict], Counter]:
@@ -171,7 +155,7 @@ def episode_rows(path: str | Path, seed: int) -> tuple[list[dict], Counter]:
 
     Lines that cannot be read and duplicates are dropped, so that no episode is both trained on and
     held out. ValueError, with the row's number from 1, for a row with other columns than the first
-    one, or with an empty value; and for values of several kinds in one column.
+    one, or with an empty value.
     """
     found, dropped = {}, Counter()  # by what is in a row
     for number, row in enumerate(file_rows(Path(str(path)), set()), start=1):
@@ -194,10 +178,6 @@ def episode_rows(path: str | Path, seed: int) -> tuple[list[dict], Counter]:
         raise ValueError(
             f"{path}: notebook 10 writes the column {taken[0]!r} itself: give yours another name."
         )
-    try:
-        pyarrow.Table.from_pylist(rows)  # as they will be written
-    except pyarrow.ArrowException as error:
-        raise ValueError(f"{path}: the values of a column must be of one kind ({error}).") from None
     random.Random(seed).shuffle(rows)
     return rows, dropped
 

@@ -61,17 +61,13 @@ def misfit(tool: str, schema: dict, arguments: dict) -> str | None:
         if name not in arguments:
             return f"{tool} needs {name}: {_wanted(properties[name])}."
     for name, value in arguments.items():
-        if not fits(value, properties[name]):
+        try:
+            fits = _Validator(properties[name]).is_valid(value)
+        except (RecursionError, ValueError):  # too deep or too long for jsonschema to print
+            fits = False
+        if not fits:
             return f"{tool}: {name} must be {_wanted(properties[name])}, not {shown(value)}."
     return None
-
-
-def fits(value: object, schema: dict) -> bool:
-    """Whether a value is what one argument's schema asks for."""
-    try:
-        return _Validator(schema).is_valid(value)
-    except (RecursionError, ValueError):  # a misfit too deep or too long for jsonschema to print
-        return False
 
 
 def _wanted(schema: dict) -> str:

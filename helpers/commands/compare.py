@@ -15,8 +15,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(parsed: argparse.Namespace) -> int:
     """Print the settings that differ and the accuracies, and draw the curves; 0."""
     runs = comparing.chosen(parsed.runs)
-    print(f"settings that differ\n{comparing.as_text(comparing.settings_that_differ(runs))}\n")
-    print(f"holdout accuracy\n{comparing.as_text(comparing.outcomes(runs))}\n")
+    differ = comparing.settings_that_differ(runs)
+    print(f"settings that differ\n{'nothing differs' if differ.empty else differ.to_string()}\n")
+    print(f"holdout accuracy\n{comparing.outcomes(runs).to_string()}\n")
     for run in runs:
         if why := run.outdated("evaluation.json"):
             print(f"note: {why}")

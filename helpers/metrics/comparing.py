@@ -101,8 +101,3 @@ def outcomes(runs: list[Run]) -> pd.DataFrame:
 def histories(runs: list[Run]) -> dict[str, pd.DataFrame]:
     """The training history of each run, by its name."""
     return {run.name: read_metrics(run.require("metrics.csv")) for run in runs}
-
-
-def as_text(table: pd.DataFrame) -> str:
-    """A table for the terminal; a sentence where it has no row."""
-    return table.to_string() if len(table) else "nothing differs"

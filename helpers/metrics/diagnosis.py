@@ -9,8 +9,6 @@ cannot be a matter of luck is judged.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import pandas as pd
 
@@ -66,18 +64,15 @@ GAP_HIGH = 0.08  # nats a token: twice the most that rounding makes
 WARM_UP = 10
 
 
-def diagnose(
-    history: pd.DataFrame, *, correctness: str | None = None, formats: Sequence[str] = ()
-) -> list[Finding]:
+def diagnose(history: pd.DataFrame) -> list[Finding]:
     """What a training history shows, most severe first.
 
     history: one row a logged step under TRL's column names, as `read_metrics` returns it or as
-    `DataFrame(trainer.state.log_history)`; columns and values may be absent. correctness, formats:
-    the rewards that judge the answer and the form, where their names do not say so
-    (`accuracy_reward` and `soft_format_reward` do). ValueError where no such reward was logged. A
-    history in which all is well gives findings of severity "info", or none.
+    `DataFrame(trainer.state.log_history)`; columns and values may be absent. Which rewards judge
+    the answer and which the form is read from their names, as in `accuracy_reward` and
+    `soft_format_reward`. A history in which all is well gives findings of severity "info", or none.
     """
-    signals = Signals(history, correctness, formats)
+    signals = Signals(history)
     rules = _RULES if signals.enough else _AT_ONCE
     found = [finding for rule in rules if (finding := rule(signals))]
     if not signals.enough:
@@ -458,7 +453,10 @@ def _entropy(signals: Signals) -> Finding | None:
     if signals.share_right is None:
         fine = signals.risen(signals.series("reward"))  # it may be solved
     else:
-        fine = signals.improving(signals.correctness)
+        right = signals.correctness
+        w = min(signals.window, len(right) // 2)
+        # likely higher in the last window than in the one before it
+        fine = w > 0 and compare(right, slice(-2 * w, -w), slice(-w, None)).is_rise(LIKELY)
     if fine:
         return None
     change = signals.change(signals.series("entropy"), SHORTEST)

@@ -45,7 +45,9 @@ def _panel(
     xlabel: str = "step",
     histories: Iterable[pd.DataFrame] = (),
 ) -> Axes:
-    """A panel to draw in, with the stages of the histories that will be drawn there."""
+    """A panel to draw in. Where the histories have stages (`metrics.joined`), each stage's name is
+    at its beginning, and a dotted line where one follows another.
+    """
     if axes is None:
         _, axes = _figure(1, 1, figsize=(7.0, 3.6))
     axes.set_title(title, loc="left", fontsize=11)
@@ -53,14 +55,6 @@ def _panel(
     axes.set_ylabel(ylabel)
     axes.grid(alpha=0.25)
     axes.spines[["top", "right"]].set_visible(False)
-    _mark_stages(axes, histories)
-    return axes
-
-
-def _mark_stages(axes: Axes, histories: Iterable[pd.DataFrame]) -> None:
-    """The name of each stage where it begins, and a dotted line where one follows another; see
-    `metrics.joined`.
-    """
     marks = []
     for history in histories:
         if "stage" in history and history["stage"].nunique() > 1:
@@ -71,6 +65,7 @@ def _mark_stages(axes: Axes, histories: Iterable[pd.DataFrame]) -> None:
             axes.axvline(step, color=GREY, linewidth=0.8, linestyle=":")
         place = {"xycoords": ("data", "axes fraction"), "textcoords": "offset points"}
         axes.annotate(name, (step, 1.0), (3, -2), **place, va="top", fontsize=9, color=GREY)
+    return axes
 
 
 def _line(axes: Axes, history: pd.DataFrame, column: str, label: str, color: str, stroke="-"):
@@ -402,56 +397,46 @@ def reward_signal(signal: dict) -> Figure:
     figure, (shares, passes, ranks) = _figure(1, 3, figsize=(_PAGE, 3.5), width_ratios=[1.1, 1, 1])
     names = list(signal["rewards"])
     labels = [name.removesuffix("_reward").replace("_", "\n") for name in names]
-    _advantage_shares(shares, signal, names, labels)
-    _pass_rates(passes, signal)
-    _rank_correlations(ranks, signal, names, labels)
     for axes in (shares, passes):
         axes.spines[["top", "right"]].set_visible(False)
-    return figure
+        axes.tick_params(labelsize=9)
 
-
-def _advantage_shares(axes, signal: dict, names: list[str], labels: list[str]) -> None:
     values = [signal["rewards"][name]["advantage_share"] for name in names]
     judges = [name in signal["judges"] for name in names]
-    bars = axes.barh(
+    bars = shares.barh(
         labels,
         values,
         color=[BLUE if judge else "lightgrey" for judge in judges],
         edgecolor="black",
         linewidth=0.8,
     )
-    axes.bar_label(bars, [f"{value:.0%}" for value in values], padding=3)
-    axes.set_xlim(min(0, *values) * 1.25, max(0.01, *values) * 1.25)
-    axes.invert_yaxis()
-    axes.xaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
-    axes.tick_params(labelsize=9)
-    axes.set_title("Who drives the advantage\n(dark: judges the answer)", loc="left", fontsize=10)
+    shares.bar_label(bars, [f"{value:.0%}" for value in values], padding=3)
+    shares.set_xlim(min(0, *values) * 1.25, max(0.01, *values) * 1.25)
+    shares.invert_yaxis()
+    shares.xaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
+    title = "Who drives the advantage\n(dark: judges the answer)"
+    shares.set_title(title, loc="left", fontsize=10)
 
-
-def _pass_rates(axes, signal: dict) -> None:
     rates = [rate for rate in signal["pass_rate"] if rate is not None]
     steps, flat = signal["group_size"], signal["total"]["zero_spread"]
     bins = [(k - 0.5) / steps for k in range(steps + 2)]
-    axes.hist(rates, bins=bins, color=BLUE, edgecolor="white")
+    passes.hist(rates, bins=bins, color=BLUE, edgecolor="white")
     title = f"Pass rate of each question\n({flat:.0%} of groups have no spread)"
-    axes.set_title(title, loc="left", fontsize=10)
-    axes.set_xlabel(f"share of {steps} completions that are right", fontsize=9)
-    axes.set_ylabel("questions", fontsize=9)
-    axes.tick_params(labelsize=9)
-    axes.yaxis.get_major_locator().set_params(integer=True)
+    passes.set_title(title, loc="left", fontsize=10)
+    passes.set_xlabel(f"share of {steps} completions that are right", fontsize=9)
+    passes.set_ylabel("questions", fontsize=9)
+    passes.yaxis.get_major_locator().set_params(integer=True)
 
-
-def _rank_correlations(axes, signal: dict, names: list[str], labels: list[str]) -> None:
     matrix = [
         [1.0 if a == b else signal["rewards"][a]["rank_correlation"][b] for b in names]
         for a in names
     ]
     shades = [[value or 0.0 for value in row] for row in matrix]
-    axes.imshow(shades, cmap="PuOr", vmin=-1, vmax=1)
+    ranks.imshow(shades, cmap="PuOr", vmin=-1, vmax=1)
     for y, row in enumerate(matrix):
         for x, value in enumerate(row):
             dark = value is not None and abs(value) > 0.7
-            axes.text(
+            ranks.text(
                 x,
                 y,
                 "–" if value is None else f"{value:.2f}",
@@ -460,6 +445,7 @@ def _rank_correlations(axes, signal: dict, names: list[str], labels: list[str]) 
                 fontsize=9,
                 color="white" if dark else "black",
             )
-    axes.set_xticks(range(len(names)), labels, fontsize=9, rotation=90)
-    axes.set_yticks(range(len(names)), labels, fontsize=9)
-    axes.set_title("Rank correlation\n(Spearman)", loc="left", fontsize=10)
+    ranks.set_xticks(range(len(names)), labels, fontsize=9, rotation=90)
+    ranks.set_yticks(range(len(names)), labels, fontsize=9)
+    ranks.set_title("Rank correlation\n(Spearman)", loc="left", fontsize=10)
+    return figure

@@ -136,9 +136,7 @@ class Signals:
     measured; None if it was not logged.
     """
 
-    def __init__(
-        self, history: pd.DataFrame, correctness: str | None = None, formats: Sequence[str] = ()
-    ):
+    def __init__(self, history: pd.DataFrame):
         told = [column for column in ("reward", "loss", "grad_norm") if column in history]
         # an evaluation's row is no step
         rows = history.dropna(how="all", subset=told) if told else history
@@ -147,15 +145,10 @@ class Signals:
         self.window = min(LONGEST, max(SHORTEST, len(rows) // 4))
 
         logged = reward_names(self.rows)
-        unknown = {correctness or "", *formats} - {"", *logged}
-        if unknown:
-            raise ValueError(
-                f"no reward {min(unknown)!r} was logged. Logged: {', '.join(logged) or 'none'}."
-            )
-        form = list(formats) or _named(FORMAT, logged)
+        form = _named(FORMAT, logged)
         judges = [*_named(STRICT, logged), *_named(LENIENT, logged)]
         judges = [name for name in judges if name not in form]
-        self.correctness = self._mean([correctness] if correctness else judges[:1])
+        self.correctness = self._mean(judges[:1])
         self.format = self._mean(form)
         self.success = self.series("reward") if self.correctness is None else self.correctness
         self.better = self.risen(self.success)
@@ -203,11 +196,6 @@ class Signals:
             return False
         firsts = (SHORTEST, MIN_ROWS, self.window)
         return any(self.change(series, rows).is_rise(LIKELY) for rows in firsts)
-
-    def improving(self, series: pd.Series) -> bool:
-        """Likely higher in the last window than in the one before it."""
-        w = min(self.window, len(series) // 2)
-        return w > 0 and compare(series, slice(-2 * w, -w), slice(-w, None)).is_rise(LIKELY)
 
     def since_best(self, series: pd.Series) -> tuple[slice, slice]:
         """The window in which the series was highest, and the last one."""

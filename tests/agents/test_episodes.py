@@ -10,7 +10,6 @@ import pyarrow
 import pytest
 import torch
 from datasets import Dataset
-from scripted_policies import called
 from trl import GRPOConfig, GRPOTrainer
 
 from helpers.agents import Guarded, Guessing, episodes
@@ -24,6 +23,14 @@ pytestmark = [
 ]
 
 ROOM, TURNS = 200, 3  # tokens and answered turns of a scripted episode
+
+
+def called(name: str, **arguments) -> str:
+    return f"<tool_call>{json.dumps({'name': name, 'arguments': arguments})}</tool_call>"
+
+
+def guess(number) -> str:
+    return called("guess", number=number)
 
 
 def row(name: str, seed: int, before: str = "") -> dict:
@@ -63,9 +70,8 @@ def step(
     script=None,
     length,
     turns,
-    ours=False,
-    environment=Guessing,
-    **options,
+    ours,
+    environment,
 ):
     """A trainer after one step that changes nothing, and the episodes, where they were played by
     us.
@@ -99,7 +105,6 @@ def step(
     def earned(completions, environments=None, earned=None, **columns):
         return earned or [one.get_reward() for one in environments]
 
-    rewards = options.pop("reward_funcs", [earned])
     config = GRPOConfig(
         output_dir=str(folder),
         max_steps=1,
@@ -117,16 +122,14 @@ def step(
         bf16=False,
         num_completions_to_print=0,
         # An environment's own reward counts already.
-        reward_weights=[float(ours)] * len(rewards),
-        **options,
+        reward_weights=[float(ours)],
     )
     way = {"rollout_func": rollout} if ours else {"environment_factory": environment}
-    data = Dataset.from_list(rows)
     trainer = Noting(
         copy.deepcopy(model),
-        rewards,
+        [earned],
         args=config,
-        train_dataset=data,
+        train_dataset=Dataset.from_list(rows),
         processing_class=tokenizer,
         **way,
     )
@@ -202,10 +205,6 @@ class Game(Guessing):
         """
         said = super().guess(number)
         return [said] if number == 99 else said
-
-
-def guess(number) -> str:
-    return called("guess", number=number)
 
 
 SAID = {
@@ -333,58 +332,35 @@ def test_the_row_is_left_as_it_was_and_an_environment_may_say_nothing(beginner):
 # --- What is logged -------------------------------------------------------------------------------
 
 
-def logged(model, tokenizer, folder, calls, rewards):
-    """What TRL logs of a step on two games, each beginning with one of these calls."""
-    rows = [row("one", 1), row("two", 2)]
-
-    def script(prompts):
-        texts = ["Done.", *calls]
-        which = [
-            0 if "<tool_call>" in text else 1 + (name_of(text) == "two")
-            for text in map(tokenizer.decode, prompts)
-        ]
-        return [
-            tokenizer(texts[at] + "<|im_end|>", add_special_tokens=False)["input_ids"]
-            for at in which
-        ]
-
-    options = {"script": script, "length": ROOM, "turns": TURNS, "environment": Guarded(Guessing)}
-    logs = {"log_completions": True, "reward_funcs": rewards}
-    step(model, tokenizer, folder, rows, **options, **logs)
-    (file,) = folder.glob("completions/*.parquet")
-    return pd.read_parquet(file)
+def calling(*functions: dict) -> list[dict]:
+    """An episode with these calls, and a last word."""
+    calls = [{"type": "function", "function": one} for one in functions]
+    return [
+        {"role": "assistant", "content": "", "tool_calls": calls},
+        {"role": "assistant", "content": "Done."},
+    ]
 
 
-def extra(value) -> str:
-    return json.dumps({"name": "guess", "arguments": {"number": 5}, "id": value}).join(
-        ("<tool_call>", "</tool_call>")
-    )
-
-
-UNLIKE = {
-    "a number and a text": [guess(50), guess("50")],
-    "no arguments": [called("guess"), called("guess")],
-    "what is neither": [extra(1), extra("one")],
-}
-
-
-def unpaid(completions, **columns):
-    return [0.0] * len(completions)
-
-
-@pytest.mark.parametrize("name", UNLIKE)
-def test_calls_unlike_each_other_end_a_training_that_logs_them_and_finished_lets_it_go_on(
-    beginner, tmp_path, name
-):
-    # TRL 1.15 alone. Where this no longer raises, `finished` need not make text of the arguments
-    # any more.
+@pytest.mark.parametrize(
+    "calls",
+    [
+        [{"name": "guess", "arguments": {"number": number}} for number in (50, "50")],
+        [{"name": "guess", "arguments": {}}],
+        [{"name": "guess", "arguments": {}, "id": name} for name in (1, "one")],
+    ],
+    ids=["a number and a text", "no arguments", "what is neither"],
+)
+def test_calls_unlike_each_other_can_be_logged_once_finished_has_judged_them(tmp_path, calls):
+    table = pd.DataFrame({"completion": [calling(one) for one in calls]})
+    # as TRL 1.15 logs completions, and would end the training
     with pytest.raises((pyarrow.ArrowInvalid, pyarrow.ArrowNotImplementedError)):
-        logged(*beginner, tmp_path / "without", UNLIKE[name], [unpaid])
-    table = logged(*beginner, tmp_path / "with", UNLIKE[name], [unpaid, finished])
-    assert list(table["finished"]) == finished(list(table["completion"])) == [1.0] * 4
-    for said in map(transcript, table["completion"]):
-        call, result, last = said.split("\n")
-        assert call.startswith("guess(") and result.startswith("    ") and last == "Done."
+        table.to_parquet(tmp_path / "a.parquet")
+    assert finished(list(table["completion"])) == [1.0] * len(calls)
+    table.to_parquet(tmp_path / "a.parquet")
+    read = pd.read_parquet(tmp_path / "a.parquet")["completion"]
+    assert finished(list(read)) == [1.0] * len(calls)
+    for said in map(transcript, read):
+        assert said.startswith("guess(") and said.endswith(")\nDone.")
 
 
 @pytest.mark.parametrize(
@@ -401,9 +377,8 @@ def test_calls_unlike_each_other_end_a_training_that_logs_them_and_finished_lets
     ],
 )
 def test_whatever_arguments_a_policy_wrote_can_be_shown(arguments, shown):
-    call = {"type": "function", "function": {"name": "guess", "arguments": arguments}}
-    assert transcript([{"role": "assistant", "content": "", "tool_calls": [call]}]) == shown
-    assert transcript([]) == "" and transcript([{"role": "assistant", "content": "Hm"}]) == "Hm"
+    assert transcript(calling({"name": "guess", "arguments": arguments})) == shown + "\nDone."
+    assert transcript([]) == ""
 
 
 def test_messages_that_trl_does_not_make_are_judged_and_shown_too():
