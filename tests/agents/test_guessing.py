@@ -32,11 +32,6 @@ def test_the_number_is_drawn_from_all_of_the_span_by_the_seed():
     for seed, number in enumerate((55, 9, 62, 16, 16, 40)):
         environment.reset(seed=seed, prompt=[])
         assert environment._number == number
-    small, numbers = Guessing(2), set()
-    for seed in range(20):
-        small.reset(seed=seed)
-        numbers.add(small._number)
-    assert numbers == {1, 2}
 
 
 @pytest.mark.parametrize(
@@ -93,7 +88,6 @@ def test_the_regret_is_what_a_search_through_all_strategies_finds(first):
 
 
 def test_luck_plays_no_part_in_the_regret():
-    lucky, unlucky = (played([1], number)._regret() for number in (1, 7))
-    assert lucky == unlucky > 0
+    assert played([1], 1)._regret() == played([1], 7)._regret() > 0
     # a guess that can tell nothing gives a whole guess away
     assert played([4, 4], 1)._regret() == played([1000], 1)._regret() == pytest.approx(1)

@@ -25,10 +25,6 @@ from helpers.agents import (
 from helpers.agents.protocol import episode_rows, named, schema_of, tools_of
 from helpers.presets import PRESETS
 
-COLUMNS = ["prompt", "seed", "answer"]
-OTHER_COLUMNS = made("OtherColumns", reset=lambda self, puzzle, **columns: None)
-NO_OTHER_COLUMNS = made("NoOtherColumns", reset=lambda self, seed: None)
-
 
 def tidy(self) -> None:
     """Throw what was said away."""
@@ -38,15 +34,12 @@ def tidy(self) -> None:
     "kind", [Calculator, Guessing, Table, sick.Healthy, functools.partial(Guessing, span=8)]
 )
 def test_nothing_is_said_of_what_trl_can_use(kind):
-    assert check_environment(kind, COLUMNS) == []
-    assert check_environment(Guarded(kind), COLUMNS) == []
+    assert check_environment(kind) == check_environment(Guarded(kind)) == []
 
 
 @pytest.mark.parametrize(
     ("kind", "says"),
     [
-        (OTHER_COLUMNS, "OtherColumns.reset: missing a required argument: 'puzzle'"),
-        (NO_OTHER_COLUMNS, "here `answer`, `prompt`, `seed`: take .* end with `\\*\\*columns`"),
         (
             made("NoReset", object, say=sick.Healthy.say),
             "NoReset has no method `reset`.* Write reset\\(self, \\*\\*columns\\)",
@@ -66,11 +59,10 @@ def test_nothing_is_said_of_what_trl_can_use(kind):
     ids=lambda value: getattr(value, "__name__", type(value).__name__),
 )
 def test_each_thing_wrong_is_said_with_the_way_out(kind, says):
-    (said,) = check_environment(kind, COLUMNS)
+    (said,) = check_environment(kind)
     assert re.search(says, said), said
-    if "reset:" not in said:  # columns, which a guard does not know
-        with pytest.raises(ValueError, match=says):
-            Guarded(kind)
+    with pytest.raises(ValueError, match=says):
+        Guarded(kind)
 
 
 def test_the_tools_are_those_that_trl_would_list():
@@ -115,20 +107,17 @@ def reward(completions, **columns):
 """
 
 
-@pytest.fixture
-def folder(tmp_path, monkeypatch):
-    """A folder with a user's files, in which we are."""
+@pytest.fixture(autouse=True)
+def user_files(tmp_path, monkeypatch):
     (tmp_path / "a game.py").write_text(GAME)
     (tmp_path / "wrong.py").write_text("def")
     monkeypatch.chdir(tmp_path)
-    return tmp_path
 
 
-def test_a_class_of_a_file_or_of_a_module_is_found_with_what_it_needs_of_its_file(folder):
-    for where in (folder / "a game.py:MyGame", "a game.py:MyGame"):
+def test_a_class_of_a_file_or_of_a_module_is_found_with_what_it_needs_of_its_file(tmp_path):
+    for where in (tmp_path / "a game.py:MyGame", "a game.py:MyGame"):
         assert named("environment", where, "my_game.py:MyGame")().reset() == "3 left"
-    reward = named("reward", f"{folder / 'a game.py'}:reward", "my_rewards.py:reward")
-    assert reward(["", ""]) == [3, 3]
+    assert named("reward", "a game.py:reward", "my_rewards.py:reward")(["", ""]) == [3, 3]
     assert named("environment", "helpers.agents:Guessing", "my_game.py:MyGame") is Guessing
 
 
@@ -139,18 +128,15 @@ def test_a_class_of_a_file_or_of_a_module_is_found_with_what_it_needs_of_its_fil
         (":MyGame", "write it as file.py:Class"),
         ("a game.py:My Game", "write it as file.py:Class"),
         (7, "write it as file.py:Class"),
-        ("absent.py:MyGame", "absent.py cannot be read (FileNotFoundError"),
-        ("no.such.module:MyGame", "no.such.module cannot be read (ModuleNotFoundError"),
+        ("absent.py:MyGame", "absent.py cannot be read .FileNotFoundError"),
+        ("no.such.module:MyGame", "no.such.module cannot be read .ModuleNotFoundError"),
         ("a game.py:LIMIT", "a game.py has no class or function LIMIT"),
-        ("wrong.py:MyGame", "wrong.py cannot be read (SyntaxError"),
+        ("wrong.py:MyGame", "wrong.py cannot be read .SyntaxError"),
     ],
 )
-def test_a_name_that_leads_nowhere_is_refused_with_the_parameter_and_the_reason(
-    folder, where, says
-):
-    with pytest.raises(ValueError) as refused:
+def test_a_name_that_leads_nowhere_is_refused_with_the_parameter_and_the_reason(where, says):
+    with pytest.raises(ValueError, match=re.escape(f"environment={where!r}: ") + f".*{says}"):
         named("environment", where, "my_game.py:MyGame")
-    assert str(refused.value).startswith(f"environment={where!r}: ") and says in str(refused.value)
 
 
 def test_environments_written_for_the_old_name_of_the_package_still_work():
@@ -188,8 +174,7 @@ def test_duplicates_and_unreadable_lines_are_dropped_and_counted(written):
 def test_the_order_is_drawn_from_the_seed(written):
     path = written(*({"seed": number} for number in range(100)))
     orders = [[row["seed"] for row in episode_rows(path, seed)[0]] for seed in (0, 0, 1)]
-    assert orders[0] == orders[1] != orders[2] and sorted(orders[2]) == list(range(100))
-    assert orders[0] != list(range(100))
+    assert list(range(100)) != orders[0] == orders[1] != orders[2]
 
 
 def test_rows_with_lists_and_objects_are_kept_whole(written, tmp_path):
@@ -206,15 +191,12 @@ def test_rows_with_lists_and_objects_are_kept_whole(written, tmp_path):
         ([{"seed": 1}, {"seed": 2, "level": 1}], "row 2: every row needs the columns seed"),
         ([{"seed": 1}, "{", {"seed": None}], "row 3: every row needs"),
         (['{"seed": 1}', '{"seed": NaN}'], "row 2: every row needs"),
-        ([{"seed": 1}, {"seed": "2"}], "the values of a column must be of one kind"),
-        ([{"board": [1]}, {"board": [1, "x"]}], "the values of a column must be of one kind"),
         ([{"seed": 1, "question": "Which?"}], "notebook 10 writes the column 'question' itself"),
     ],
 )
 def test_rows_that_no_reset_could_take_are_named(written, lines, says):
-    with pytest.raises(ValueError, match=r"rows\.jsonl") as caught:
+    with pytest.raises(ValueError, match=rf"rows\.jsonl.*{says}"):
         episode_rows(written(*lines), seed=0)
-    assert says in str(caught.value)
 
 
 # --- Templates ------------------------------------------------------------------------------------

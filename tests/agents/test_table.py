@@ -18,14 +18,13 @@ def test_a_game_is_the_same_for_the_same_seed():
 def test_the_first_answer_counts_and_a_wrong_one_earns_a_little():
     environment = Table()
     environment.reset(seed=1)
-    right = environment._right
     assert environment.get_reward() == 0.0
     assert environment.answer("7") == "Thank you."
     with pytest.raises(ToolError, match="answered already"):
-        environment.answer(right)
+        environment.answer(environment._right)
     assert environment.get_reward() == 0.1
     environment.reset(seed=1)
-    environment.answer(f" {right.upper()}")
+    environment.answer(f" {environment._right.upper()}")
     assert environment.get_reward() == 1.0
 
 

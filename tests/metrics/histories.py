@@ -62,18 +62,14 @@ def history(**columns) -> pd.DataFrame:
     return rows
 
 
-def found(rows: pd.DataFrame, rule: str, **options) -> Finding | None:
-    (finding,) = [finding for finding in diagnose(rows, **options) if finding.rule == rule] or [
-        None
-    ]
+def found(rows: pd.DataFrame, rule: str) -> Finding | None:
+    (finding,) = [finding for finding in diagnose(rows) if finding.rule == rule] or [None]
     return finding
 
 
-def severe(rows: pd.DataFrame, **options) -> dict[str, str]:
+def severe(rows: pd.DataFrame) -> dict[str, str]:
     return {
-        finding.rule: finding.severity
-        for finding in diagnose(rows, **options)
-        if finding.severity != "info"
+        finding.rule: finding.severity for finding in diagnose(rows) if finding.severity != "info"
     }
 
 

@@ -375,6 +375,9 @@ def test_an_engine_with_old_weights_is_found():
 
 # What a back end may leave out; a training always has its steps and its rewards.
 OPTIONAL = [
+    "tools/call_frequency",
+    "tools/failure_frequency",
+    "rewards/finished/mean",
     "loss",
     "grad_norm",
     "learning_rate",
@@ -386,7 +389,6 @@ OPTIONAL = [
     ZERO,
     GAP,
 ]
-OPTIONAL += ["tools/call_frequency", "tools/failure_frequency", "rewards/finished/mean"]
 AGENTS = [
     {"failed": 0.9, "finished": 0.1, "calls": line(3, 10), "won": 0.4},
     {"failed": line(0.05, 0.4), "finished": 0.3, "calls": until(50, 4.0, 0.3)},

@@ -33,16 +33,6 @@ def test_each_sick_one_has_the_finding_of_its_diagnosis(name, rule, absent):
     assert rule in found and absent not in found
 
 
-def test_what_is_said_of_the_sick_ones_holds():
-    a, b, c, d = (stored(f"sick/{name}") for name in "abcd")
-    clipped, right = "completions/clipped_ratio", "rewards/correctness_reward/mean"
-    assert 0.6 < a[clipped].mean() < 0.8 and a["completions/mean_length"].max() <= 20
-    assert b["reward"].tail(5).mean() > 0.95 and b[right].tail(5).mean() == 0
-    assert c["frac_reward_zero_std"].head(5).mean() > 0.5 and c["kl"].max() < 0.01
-    assert d["kl"].head(5).max() > 1 and d[clipped].head(8).max() == 0, "the KL comes first"
-    assert d[clipped].tail(5).min() == 1
-
-
 def test_the_healthy_one_is_healthy_and_a_larger_beta_holds_back():
     exam = stored("sick/exam")
     assert severe(exam) == {} and exam.equals(stored("beta/c"))

@@ -45,10 +45,8 @@ def of_tools(rows: int = 40) -> pd.DataFrame:
     return history(rows, COLUMNS + TOOLS)
 
 
-def with_gaps() -> pd.DataFrame:
-    table = of_tools()
-    table.iloc[::3, 1:] = np.nan
-    return table
+WITH_GAPS = of_tools()
+WITH_GAPS.iloc[::3, 1:] = np.nan
 
 
 HISTORIES = {
@@ -58,7 +56,7 @@ HISTORIES = {
     "no frac_reward_zero_std": history().drop(columns="frac_reward_zero_std"),
     "no lengths": history().drop(columns=["completions/mean_length", "completions/clipped_ratio"]),
     "required columns": history()[REQUIRED],
-    "gaps": with_gaps(),
+    "gaps": WITH_GAPS,
     "kl all nan": history().assign(kl=np.nan),
     "reward_std all nan": history().assign(reward_std=np.nan),
     "tools": of_tools(),
@@ -105,7 +103,7 @@ def test_each_figure_is_drawn_whatever_the_history_lacks(draw, table):
         (plots.loss, 0, ["loss"]),
     ],
 )
-@pytest.mark.parametrize("table", [of_tools(), with_gaps()], ids=["full", "gaps"])
+@pytest.mark.parametrize("table", [of_tools(), WITH_GAPS], ids=["full", "gaps"])
 def test_the_lines_are_the_data_and_its_running_mean(draw, axis, columns, table):
     table = table.assign(unfinished=1 - table["rewards/finished/mean"])
     columns = [*columns, "rewards/finished/mean"] if draw is plots.each_reward else columns
@@ -152,20 +150,18 @@ def test_the_band_is_one_reward_std_to_each_side():
 )
 def test_one_legend_names_every_line_and_its_colour(draw, labels):
     figure = draw(history() if draw is plots.each_reward else of_tools())
-    legends = [axes.get_legend() for axes in figure.axes if axes.get_legend()]
-    assert [text.get_text() for legend in legends for text in legend.get_texts()] == labels
+    (legend,) = [axes.get_legend() for axes in figure.axes if axes.get_legend()]
+    assert [text.get_text() for text in legend.get_texts()] == labels
     drawn = {
         line.get_label(): line.get_color() for axes in figure.axes for line in axes.get_lines()
     }
-    colors = [handle.get_color() for handle in legends[0].legend_handles]
-    assert colors == [drawn[label] for label in labels] and len(set(colors)) == len(labels)
-    assert len({handle.get_linestyle() for handle in legends[0].legend_handles}) == len(labels), (
-        "more than colour"
-    )
+    looks = {handle.get_linestyle(): handle.get_color() for handle in legend.legend_handles}
+    assert list(looks.values()) == [drawn[label] for label in labels], "in strokes of their own"
+    assert len(set(looks.values())) == len(labels)
 
 
 @pytest.mark.parametrize("absent", ["no kl", "kl all nan"])
-def test_a_note_says_why_there_is_no_curve(absent):
+def test_a_note_says_why_there_is_no_kl(absent):
     (axes,) = plots.kl(HISTORIES[absent]).axes
     assert list(axes.get_lines()) == [] and "beta is not 0" in axes.texts[0].get_text()
 
@@ -235,34 +231,23 @@ EVALUATION = {
 }
 
 
-def bars(figure: Figure) -> dict[str, list]:
-    """Label to (height, low end of the whisker, high end) of each bar."""
-    found = {}
-    for container in figure.axes[0].containers:
-        if hasattr(container, "patches"):
-            whiskers = [segment[:, 1] for segment in container.errorbar.lines[2][0].get_segments()]
-            heights = [patch.get_height() for patch in container.patches]
-            both = zip(heights, whiskers, strict=True)
-            found[container.get_label()] = [(height, *ends) for height, ends in both]
-    return found
-
-
 def test_accuracy_draws_each_point_that_was_measured_with_its_interval():
-    figure = plots.accuracy(EVALUATION)
-    drawn = bars(figure)
-    assert list(drawn) == ["sampled", "greedy"]
+    axes = plots.accuracy(EVALUATION).axes[0]
+    bars = {one.get_label(): one for one in axes.containers if hasattr(one, "patches")}
+    assert list(bars) == ["sampled", "greedy"]
     greedy = [entry["greedy"] for entry in EVALUATION.values()]
-    for label, entries in (("sampled", EVALUATION.values()), ("greedy", greedy)):
-        expected = [(entry["accuracy"], *entry["ci95"]) for entry in entries]
-        np.testing.assert_allclose(drawn[label], expected, atol=1e-12)
-    axes = figure.axes[0]
+    for drawn, entries in zip(bars.values(), (EVALUATION.values(), greedy), strict=True):
+        heights = [bar.get_height() for bar in drawn.patches]
+        whiskers = [ends[:, 1] for ends in drawn.errorbar.lines[2][0].get_segments()]
+        np.testing.assert_allclose(heights, [entry["accuracy"] for entry in entries])
+        np.testing.assert_allclose(whiskers, [entry["ci95"] for entry in entries], atol=1e-12)
     names = [tick.get_text() for tick in axes.get_xticklabels()]
     assert names == ["baseline", "trained", "merged 16bit"]
     assert [text.get_text() for text in axes.texts] == ["32%", "91%", "90%", "0%", "100%", "97%"]
     half = {"baseline": entry(32), "trained": entry(91) | {"greedy": entry(100)}}
     (bar,) = plots.accuracy(half).axes[0].containers[-1].patches
     assert bar.get_height() == 1.0 and bar.get_x() == pytest.approx(1.0)
-    assert bars(plots.accuracy({})) == {"sampled": [], "greedy": []}
+    assert plots.accuracy({}).axes[0].patches == []
 
 
 # --- The signal of the rewards --------------------------------------------------------------------
@@ -320,8 +305,7 @@ def test_the_dashboard_has_six_curves_and_of_an_agent_a_seventh_below_across_the
     assert list(shown)[-1] == "Tools" and len(shown) == 7
     for title, column in {"Reward": "reward", "KL": "kl", "Tools": TOOLS[0]}.items():
         assert list(shown[title].get_lines()[0].get_ydata()) == list(of_tools()[column])
-    box, above = shown["Tools"].get_position(), shown["Loss"].get_position()
-    assert box.y1 < above.y0 and box.width > 1.8 * above.width
+    assert shown["Tools"].get_position().width > 1.8 * shown["Loss"].get_position().width
 
 
 def test_runs_are_drawn_over_one_another_under_their_names():
@@ -330,22 +314,24 @@ def test_runs_are_drawn_over_one_another_under_their_names():
     assert [text.get_text() for text in reward.get_legend().get_texts()] == list(tables)
     lengths = (length, 3, "completions/mean_length")
     for axes, runs, column in ((reward, 3, "reward"), (kl, 2, "kl"), lengths):
-        raw, middle = axes.get_lines()[::2], axes.get_lines()[1::2]
-        assert len({line.get_linestyle() for line in middle}) == runs, "more than colour"
-        assert [list(line.get_ydata()) for line in raw] == [
+        looks = {(line.get_linestyle(), line.get_color()) for line in axes.get_lines()[1::2]}
+        assert [len(set(look)) for look in zip(*looks, strict=True)] == [runs, runs]
+        assert [list(line.get_ydata()) for line in axes.get_lines()[::2]] == [
             list(t[column]) for t in tables.values() if column in t
         ]
-        assert len({to_hex(line.get_color()) for line in raw}) == runs
     assert "without spread" in share.get_title(loc="left")
 
 
+CAREFUL = pd.Series([0.2, 0.9], index=[5, 150])
+
+
+def with_correctness() -> pd.DataFrame:
+    names = {"rewards/correctness/mean": "rewards/correctness_reward/mean"}
+    return history(30).rename(columns=names)
+
+
 def test_the_gallery_has_a_row_for_each_training_and_names_what_it_shows():
-    tables = {
-        "A": history(30).rename(
-            columns={"rewards/correctness/mean": "rewards/correctness_reward/mean"}
-        ),
-        "B": history(20),
-    }
+    tables = {"A": with_correctness(), "B": history(20)}
     grid = np.array(plots.gallery(tables).axes).reshape(2, 4)
     assert [axes.get_ylabel() for axes in grid[:, 0]] == ["A", "B"]
     assert [axes.get_title(loc="left") for axes in grid[0]] == [
@@ -363,10 +349,8 @@ def test_the_gallery_has_a_row_for_each_training_and_names_what_it_shows():
 
 
 def test_reasoning_shows_right_answers_careful_workings_and_their_length():
-    table = history(30).rename(
-        columns={"rewards/correctness/mean": "rewards/correctness_reward/mean"}
-    )
-    left, right = plots.reasoning(table, pd.Series([0.2, 0.9], index=[5, 150], name="careful")).axes
+    table = with_correctness()
+    left, right = plots.reasoning(table, CAREFUL).axes
     np.testing.assert_array_equal(
         left.get_lines()[0].get_ydata(), table["rewards/correctness_reward/mean"]
     )
@@ -384,10 +368,7 @@ SHOWN = {draw.__name__: draw(of_tools()) for draw in CURVES} | {
     "accuracy": plots.accuracy(EVALUATION),
     "overlay": plots.overlay({"one": history(), "two": history()}),
     "gallery": plots.gallery({"A": history(), "B": history()}),
-    "reasoning": plots.reasoning(
-        history().assign(**{"rewards/correctness_reward/mean": 0.5}),
-        pd.Series([0.2, 0.9], index=[5, 150]),
-    ),
+    "reasoning": plots.reasoning(with_correctness(), CAREFUL),
     "reward_signal": plots.reward_signal(signal()),
 }
 

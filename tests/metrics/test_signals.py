@@ -5,10 +5,7 @@ import pandas as pd
 import pytest
 from histories import (
     EVERYTHING_WRONG,
-    FORM,
-    HACKED,
     RIGHT,
-    N,
     found,
     history,
     line,
@@ -66,31 +63,6 @@ def test_partial_credit_does_not_judge_where_a_strict_reward_does():
     rows = history(**EVERYTHING_WRONG)
     rows.insert(0, "rewards/proximity_reward/mean", line(0.3, 0.6))
     assert "hacking" in severe(rows)
-
-
-def test_rewards_of_any_name_can_be_told():
-    names = {RIGHT: "rewards/judge/mean", FORM: "rewards/shape/mean"}
-    rows, silent = (
-        history(**columns).rename(columns=names)
-        for columns in (HACKED | {"reward": line(0.6, 0.9)}, {})
-    )
-    assert (
-        "hacking" not in severe(rows) and severe(rows, correctness="judge")["hacking"] == "critical"
-    )
-    assert severe(silent, correctness="judge", formats=["shape"]) == {}
-    alone = history(right=np.full(N, 0.3)).rename(columns=names)
-    assert severe(alone, correctness="judge", formats=["shape"]) == {"format_only": "warning"}
-
-
-@pytest.mark.parametrize(
-    "options", [{"correctness": "corectness"}, {"formats": ["form", "format_reward"]}]
-)
-def test_a_reward_that_was_not_logged_is_named_with_those_that_were(options):
-    with pytest.raises(
-        ValueError,
-        match=r"no reward '(corectness|form)' was logged.*accuracy_reward, format_reward",
-    ):
-        diagnose(history(), **options)
 
 
 def test_a_reward_that_is_no_share_is_not_taken_for_one():

@@ -13,7 +13,6 @@ from histories import (
     found,
     history,
     line,
-    severe,
     until,
 )
 
@@ -194,14 +193,4 @@ def test_finished_is_taken_neither_for_correctness_nor_for_the_form():
     judged = Signals(history().assign(**{FINISHED: 0.0, CALLS: 3.0}))
     assert list(judged.correctness) == list(history()[RIGHT]) and list(judged.format) == list(
         history()[FORM]
-    )
-
-
-def test_an_environments_own_reward_judges_where_it_is_told_to():
-    rows = agent(won=0.99).assign(**{"frac_reward_zero_std": 0.95})
-    assert severe(rows) == {"zero_spread": "critical"}, (
-        "a class's name does not say what it pays for"
-    )
-    assert severe(rows, correctness="Guessing") == {} and found(
-        rows, "solved", correctness="Guessing"
     )
