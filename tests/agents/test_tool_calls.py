@@ -99,13 +99,10 @@ def test_a_value_without_end_is_refused_in_a_short_sentence():
     assert len(misfit("tool", SCHEMA, {"x" * 10**7: 1})) < 300
 
 
-def test_a_tool_without_arguments_takes_none():
+def test_what_is_needed_is_named_and_a_tool_without_arguments_takes_none():
+    assert misfit("tool", SCHEMA, {"share": 1}) == "tool needs count: a whole number."
     schema = {"type": "object", "properties": {}}
     assert misfit("look", schema, {"at": 1}) == "look takes no 'at'; it takes nothing."
-
-
-def test_an_argument_that_is_needed_is_named():
-    assert misfit("tool", SCHEMA, {"share": 1}) == "tool needs count: a whole number."
 
 
 @pytest.mark.parametrize("module", [tool_calls, calculator, guessing, episodes])
