@@ -247,7 +247,7 @@ def test_accuracy_draws_each_point_that_was_measured_with_its_interval():
     half = {"baseline": entry(32), "trained": entry(91) | {"greedy": entry(100)}}
     (bar,) = plots.accuracy(half).axes[0].containers[-1].patches
     assert bar.get_height() == 1.0 and bar.get_x() == pytest.approx(1.0)
-    assert plots.accuracy({}).axes[0].patches == []
+    assert len(plots.accuracy({}).axes[0].patches) == 0
 
 
 # --- The signal of the rewards --------------------------------------------------------------------
