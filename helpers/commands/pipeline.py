@@ -222,6 +222,12 @@ def check(
     arguments.refuse_unknown(given, defaults(numbers))
     folder, machine, settings = Run(name), this_machine(), None
     overrides = {key: value for key, value in given.items() if key in presets.SETTINGS}
+    lessons = [number for number in numbers if number in LESSONS]
+    if len(lessons) + bool({"01", "03"} & set(numbers)) > 1:
+        raise ValueError(
+            f"notebooks {', '.join(numbers)} would write one run over one another. Give each "
+            "lesson its own --run."
+        )
     if "01" in numbers:
         settings = presets.resolve(given.get("preset", "auto"), machine, **overrides)
     elif "data" in folder.manifest:
@@ -232,7 +238,9 @@ def check(
     loading = {"03", "05"} if "completions" in given else {"02", "03", "05"}
     if settings and not elsewhere and loading & set(numbers):
         memory.check(presets.check_machine(settings, machine), machine)
-    _refuse_to_mix(folder, numbers, fresh)
+    prepares = "01" in numbers or bool(lessons)  # else --fresh would leave 03 without data
+    for number in [] if fresh and prepares else numbers:
+        folder.check_maker(number)
 
 
 # The parameters whose rule needs nothing but the value.
@@ -247,11 +255,12 @@ _RULES = {
 
 def check_parameters(given: dict, run: str | None = None, backend: str = "unsloth") -> None:
     """ValueError or FileNotFoundError for a parameter that its notebook would refuse, so that a run
-    of hours does not end in its last notebook over a misspelt word; nothing is loaded for it.
+    of hours does not end in its last notebook over a misspelt word; no model is loaded for it.
 
     given: parameters by name, as `run -p` takes them; None leaves one out. Settings of a preset are
-    `presets.resolve`'s to check. run: the name of the run, which must not be compared with itself.
-    backend: what it trains with.
+    `presets.resolve`'s to check, and what a notebook refuses before it has spent time, such as
+    02's `cases`, is that notebook's. run: the name of the run, which must not be compared with
+    itself. backend: what it trains with.
     """
     given = {name: value for name, value in given.items() if value is not None}
     for name, value in given.items():
@@ -271,26 +280,7 @@ def check_parameters(given: dict, run: str | None = None, backend: str = "unslot
         check_columns(given["columns"])
     if "rows_file" in given and not Path(str(given["rows_file"])).is_file():
         raise FileNotFoundError(f"rows_file={given['rows_file']!r}: there is no such file.")
-    _check_by_their_stages(given, run, backend)
-
-
-def _check_by_their_stages(given: dict, run: str | None, backend: str) -> None:
-    """The parameters whose rule needs a stage that takes seconds to import; each is imported only
-    for a parameter that is given.
-    """
-    if "cases" in given or "completions" in given:
-        from helpers.rewards.lab.cases import load_cases, stored_groups
-
-        if "cases" in given:
-            load_cases(given["cases"])
-        if "completions" in given:
-            stored_groups(given["completions"])
-    if "environment" in given:
-        from helpers.agents.protocol import check_environment, named
-
-        environment = named("environment", given["environment"], "my_game.py:MyGame")
-        if problems := check_environment(environment):
-            raise ValueError(" ".join(problems))
+    # The stages of these take seconds to import.
     if "compare" in given:
         from helpers.metrics.comparing import check_names
 
@@ -308,19 +298,6 @@ def _check_by_their_stages(given: dict, run: str | None, backend: str) -> None:
         from helpers.results.merging import check_wishes
 
         check_wishes(backend, this_machine(), **wishes)
-
-
-def _refuse_to_mix(folder: Run, numbers: list[str], fresh: bool = False) -> None:
-    """ValueError where a run would hold data and trainings of two lessons."""
-    lessons = [number for number in numbers if number in LESSONS]
-    if len(lessons) + bool({"01", "03"} & set(numbers)) > 1:
-        raise ValueError(
-            f"notebooks {', '.join(numbers)} would write one run over one another. Give each "
-            "lesson its own --run."
-        )
-    prepares = "01" in numbers or bool(lessons)  # else --fresh would leave 03 without data
-    for number in [] if fresh and prepares else numbers:
-        folder.check_maker(number)
 
 
 # --- One notebook, by papermill -------------------------------------------------------------------

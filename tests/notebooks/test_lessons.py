@@ -174,8 +174,6 @@ GAME = {"environment": "helpers.agents:Calculator", "turns": 8, "success": 0.9}
         ("09", TASKS | {"sandbox": "sandlock", "samples": 2}, None),
         ("09", {"samples": 0}, "samples=0"),
         ("10", GAME, None),
-        ("10", {"environment": "helpers.agents:Nothing"}, "no class or function Nothing"),
-        ("10", {"environment": "Calculator"}, "file.py:Class"),
         ("10", {"rows_file": "absent.jsonl"}, r"rows_file='absent\.jsonl'"),
     ],
 )
