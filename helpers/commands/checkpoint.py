@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import io
 import json
-import lzma
 import tarfile
 from datetime import UTC, datetime
 
@@ -30,6 +29,7 @@ from helpers.runs import (
 
 ARCHIVE = PROJECT / "notebooks" / "data" / "demo.tar.xz"
 _HERE = b"@PROJECT@"  # in the archive, where a run names the folder of the project
+_PROJECT = PROJECT.as_posix().encode()
 _NAMES_PATHS = (".json", ".md", ".csv")
 
 
@@ -114,8 +114,12 @@ def _manifest(demo: dict, name: str, numbers: list[str]) -> dict:
     writers = {section: number for number, section in FILES.values()} | {"served": "05"}
     kept = {key: value for key, value in demo.items() if writers.get(key, "01") in numbers}
     kept["data"] = {"notebook": "01"} | kept["data"]  # which the stored demo does not say
-    put = datetime.now(UTC).isoformat(timespec="seconds")
-    return kept | {"name": name, "demo": demo["demo"] | {"notebooks": numbers, "written": put}}
+    about = {
+        "what": "the run that travels with the project, put here by `checkpoint`",
+        "notebooks": numbers,
+        "written": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+    return kept | {"name": name, "demo": about}
 
 
 # --- The archive ----------------------------------------------------------------------------------
@@ -124,23 +128,13 @@ def _manifest(demo: dict, name: str, numbers: list[str]) -> dict:
 def _read() -> dict[str, bytes]:
     """The files of the archive by name, with the folder of this project where they name one."""
     files = {}
-    try:
-        with tarfile.open(ARCHIVE, "r:xz") as archive:
-            for member in archive:
-                content = archive.extractfile(member).read()
-                if member.name.endswith(_NAMES_PATHS):
-                    content = content.replace(_HERE, _project())
-                files[member.name] = content
-    except (tarfile.TarError, lzma.LZMAError, EOFError) as error:
-        raise ValueError(
-            f"{ARCHIVE.name} is damaged ({error}). Get it again: `git checkout -- "
-            "notebooks/data/demo.tar.xz`."
-        ) from None
+    with tarfile.open(ARCHIVE, "r:xz") as archive:
+        for member in archive:
+            content = archive.extractfile(member).read()
+            if member.name.endswith(_NAMES_PATHS):
+                content = content.replace(_HERE, _PROJECT)
+            files[member.name] = content
     return files
-
-
-def _project() -> bytes:
-    return json.dumps(PROJECT.as_posix(), ensure_ascii=False)[1:-1].encode()
 
 
 def store(name: str) -> None:
@@ -157,22 +151,14 @@ def store(name: str) -> None:
             f"{run.show()} is not what notebooks 01 to 05 make on the pocket model by themselves. "
             "`make demo` runs them so."
         )
-    for part in FILES:
-        run.require(part)
-    files = {}
-    for path in sorted(path for path in run.folder.rglob("*") if path.is_file()):
-        relative = path.relative_to(run.folder).as_posix()
-        if written_by(relative):
-            files[relative] = path.read_bytes()
-    manifest = run.manifest | {
-        "demo": {"what": "the run that travels with the project, put here by `checkpoint`"}
-    }
-    files["manifest.json"] = (json.dumps(manifest, indent=2, ensure_ascii=False) + "\n").encode()
     with atomic_write(ARCHIVE) as temporary, tarfile.open(temporary, "w:xz", preset=9) as archive:
-        for path, content in files.items():
-            if path.endswith(_NAMES_PATHS):
-                content = content.replace(_project(), _HERE)
-            about = tarfile.TarInfo(path)  # with the time 0 and nobody's name
-            about.size, about.mode = len(content), 0o644
-            archive.addfile(about, io.BytesIO(content))
-    print(f"{ARCHIVE.name}: {len(files)} files, {ARCHIVE.stat().st_size / 1e6:.1f} MB")
+        for path in sorted(path for path in run.folder.rglob("*") if path.is_file()):
+            name = path.relative_to(run.folder).as_posix()
+            if name == "manifest.json" or written_by(name):
+                content = path.read_bytes()
+                if name.endswith(_NAMES_PATHS):
+                    content = content.replace(_PROJECT, _HERE)
+                about = tarfile.TarInfo(name)  # with the time 0 and nobody's name
+                about.size, about.mode = len(content), 0o644
+                archive.addfile(about, io.BytesIO(content))
+    print(f"{ARCHIVE.name}: {ARCHIVE.stat().st_size / 1e6:.1f} MB")
