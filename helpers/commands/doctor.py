@@ -61,13 +61,13 @@ def _describe(machine: environment.Machine, preset: presets.Preset) -> None:
         f"machine   {machine.system}, {machine.cores} cores, {machine.memory_gb:.0f} GB, Python "
         f"{machine.python}"
     )
-    gpu = "none"
     if machine.gpu:
-        gpu = (
-            f"{machine.gpu}, {machine.gpu_memory_gb:.0f} GB, compute capability "
+        print(
+            f"GPU       {machine.gpu}, {machine.gpu_memory_gb:.0f} GB, compute capability "
             f"{machine.compute_capability}, {'bf16' if machine.bf16 else 'fp16 only'}"
         )
-    print(f"GPU       {gpu}")
+    else:
+        print("GPU       none")
     print(f"preset    {preset.name}: {preset.model} on {preset.source}")
     print(f"packages  of {environment.requirements_file(machine).name}, as installed")
     for package in environment.pins():

@@ -23,7 +23,7 @@ from helpers.commands import arguments, pipeline, sweep_ray
 from helpers.commands.grid import Grid, Point, read_grid
 from helpers.metrics import plots
 from helpers.metrics.history import read_metrics
-from helpers.results.intervals import student_interval, wilson_interval
+from helpers.results.intervals import student_interval
 from helpers.runs import SWEEPS, Run, atomic_write, held, runs_folder, show_in_runs
 
 MEASURES = ("accuracy", "final_reward", "completions_to_target", "kl", "training_seconds")
@@ -282,8 +282,7 @@ def _row(grid: Grid, point: Point, runs: pd.DataFrame) -> dict:
         low, high = student_interval(values) if known else (math.nan, math.nan)
         if measure == "accuracy" and known and len(values) == 1:
             run = Run(grid.run_name(point, int(runs["seed"].iloc[0])))
-            entry = run.evaluation["trained"]
-            low, high = wilson_interval(round(entry["accuracy"] * entry["n"]), entry["n"])
+            low, high = run.evaluation["trained"]["ci95"]
         row[measure] = statistics.mean(values) if known else math.nan
         row |= {f"{measure}_low": low, f"{measure}_high": high}
     return row | {"reached_target": int(runs["completions_to_target"].notna().sum())}
