@@ -3,21 +3,14 @@
 import json
 
 import pytest
-from executions import Executions
 from finished import finished_run
 
-from helpers.commands import arguments, pipeline
+from helpers.commands import arguments
 from helpers.presets import PRESETS, as_settings
 from helpers.runs import Run, write_json
 
 pytestmark = pytest.mark.usefixtures("machine")
 ALL = ["01", "02", "03", "04", "05"]
-
-
-@pytest.fixture
-def executed(monkeypatch):
-    monkeypatch.setattr(pipeline, "_execute", Executions())
-    return pipeline._execute
 
 
 # --- Parameters -----------------------------------------------------------------------------------
@@ -99,7 +92,7 @@ def prepared(name: str = "a") -> Run:
     return run
 
 
-def test_each_notebooks_last_parameters_are_kept(cli, executed):
+def test_each_notebooks_last_parameters_are_kept(cli, executions):
     prepared()
     columns = {"question": "q"}
     given = ["-p", f"columns={json.dumps(columns)}", "-p", "seed=1"]
@@ -112,16 +105,10 @@ def test_each_notebooks_last_parameters_are_kept(cli, executed):
         "03": {"max_steps": 7},
     }
     assert arguments.last(Run("a"))["notebooks"] == arguments.last(Run("a"))["done"] == ["03"]
-
-
-def test_what_failed_has_used_nothing(cli, executed):
-    prepared()
-    cli("run", "--run", "a", "--only", "03", "-p", "max_steps=7")
-    executed.outcomes["03"] = False
+    executions.outcomes["03"] = False
     assert cli("run", "--run", "a", "--only", "03", "-p", "max_steps=9")[0] == 1
-    assert arguments.used(Run("a")) == {"03": {"max_steps": 7}} and arguments.left(
-        arguments.last(Run("a"))
-    ) == ["03"]
+    assert arguments.used(Run("a"))["03"] == {"max_steps": 7}, "what failed has used nothing"
+    assert arguments.left(arguments.last(Run("a"))) == ["03"]
 
 
 def test_a_file_of_an_earlier_version_is_read():
@@ -145,25 +132,25 @@ REFUSED = [
 
 
 @pytest.mark.parametrize("call", REFUSED)
-def test_a_refused_call_writes_nothing(cli, executed, call):
+def test_a_refused_call_writes_nothing(cli, executions, call):
     run = finished_run()
     before = {path.name: path.read_bytes() for path in run.folder.glob("*.*")}
-    assert cli("run", "--run", run.name, *call)[0] == 2 and executed == []
+    assert cli("run", "--run", run.name, *call)[0] == 2 and executions == []
     assert {path.name: path.read_bytes() for path in run.folder.glob("*.*")} == before
 
 
 # --- What a new call would replace ----------------------------------------------------------------
 
 
-def interrupted(executed, cli, *given: str, **settings) -> Run:
+def interrupted(executions, cli, *given: str, **settings) -> Run:
     """A run that stopped in notebook 03, asked for with `given`, whose training with `settings` has
     a checkpoint.
     """
     run = prepared()
-    executed.outcomes["03"] = KeyboardInterrupt
+    executions.outcomes["03"] = KeyboardInterrupt
     assert cli("run", "--run", "a", *given)[0] == 130
-    del executed.outcomes["03"]
-    executed.clear()
+    del executions.outcomes["03"]
+    executions.clear()
     wanted = {"settings": as_settings(PRESETS["pocket"]) | settings, "seed": 3407, "data": "f"}
     write_json(run.path("checkpoints/settings.json"), wanted)
     write_json(run.path("checkpoints/checkpoint-20/trainer_state.json"), {})
@@ -192,12 +179,12 @@ SAME = ["--preset", "pocket", "-p", "max_steps=30", "-p", "tags=reasoning/answer
     "call",
     [["--resume"], [*SAME, "-p", "samples=2"], ["--only", "03", "-p", "max_steps=30"]],
 )
-def test_a_call_that_goes_on_with_an_interrupted_training_needs_no_word(cli, executed, call):
-    run = interrupted(executed, cli, *SAME, max_steps=30)
+def test_a_call_that_goes_on_with_an_interrupted_training_needs_no_word(cli, executions, call):
+    run = interrupted(executions, cli, *SAME, max_steps=30)
     code, _, err = cli("run", "--run", "a", *call)
     assert (
         (code, err) == (0, "")
-        and "03" in dict(executed)
+        and "03" in dict(executions)
         and run.path("checkpoints/checkpoint-20").exists()
     )
 
@@ -223,22 +210,21 @@ OTHERWISE = {
 
 
 @pytest.mark.parametrize(("call", "why"), OTHERWISE.values(), ids=OTHERWISE.keys())
-def test_a_call_that_gives_up_an_interrupted_training_needs_fresh(cli, executed, call, why):
-    run = interrupted(executed, cli, *SAME, max_steps=30)
+def test_a_call_that_gives_up_an_interrupted_training_needs_fresh(cli, executions, call, why):
+    run = interrupted(executions, cli, *SAME, max_steps=30)
     before = run.path("asked.json").read_bytes()
     code, _, err = cli("run", "--run", "a", *call)
-    assert code == 2 and executed == [] and run.path("asked.json").read_bytes() == before
+    assert code == 2 and executions == [] and run.path("asked.json").read_bytes() == before
     assert "interrupted after step 20, and this call would give it up: " in err
     assert why in err and "--run a --resume`" in err and "give --fresh" in err
-    assert cli("run", "--run", "a", *call, "--fresh")[0] == 0 and executed
-    aside = "03" in dict(executed)
+    assert cli("run", "--run", "a", *call, "--fresh")[0] == 0 and executions
+    aside = "03" in dict(executions)
     assert (run.folder / "checkpoints_previous/checkpoint-20").exists() == aside
     assert (run.folder / "checkpoints/checkpoint-20").exists() != aside
 
 
-def test_a_finished_training_is_replaced_without_a_word(cli, executed):
-    run = interrupted(executed, cli, *SAME, max_steps=30)
+def test_a_finished_training_is_replaced_without_a_word(cli, executions):
+    run = interrupted(executions, cli, *SAME, max_steps=30)
     run.path("checkpoints/finished").touch()
-    assert cli("run", "--run", "a", "--resume")[0] == 0
     code, _, err = cli("run", "--run", "a", "--only", "03", "-p", "beta=0")
     assert (code, err) == (0, "")

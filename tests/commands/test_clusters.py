@@ -72,10 +72,6 @@ def test_a_task_of_the_slurm_array_runs_its_own_line(checkout):
     slurm = {"SLURM_SUBMIT_DIR": checkout, "SLURM_ARRAY_TASK_ID": 2}
     ran = bash(EXAMPLES / "slurm.sbatch", "points.txt", folder="/", **slurm)
     assert ran.returncode == 0 and json.loads(ran.stdout) == GIVEN
-    assert (
-        "name the file with the lines"
-        in bash(EXAMPLES / "slurm.sbatch", folder="/", **slurm).stderr
-    )
 
 
 def test_each_line_is_a_job_by_the_parser_of_hf(checkout):

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.usefixtures("machine")
 
 @pytest.fixture
 def lists(tmp_path, monkeypatch):
-    """Lists of requirements of our own, in a copy of the project that has nothing else; write them
+    """Empty lists of requirements, in a copy of the project that has nothing else; write others
     with lists(text).
     """
     monkeypatch.setattr(environment, "PROJECT", tmp_path)
@@ -26,6 +26,7 @@ def lists(tmp_path, monkeypatch):
             (tmp_path / name).write_text(text)
         environment.pins.cache_clear()
 
+    write("")
     yield write
     environment.pins.cache_clear()
 
@@ -33,20 +34,6 @@ def lists(tmp_path, monkeypatch):
 def program(path: Path, script: str) -> None:
     path.write_text(f"#!/bin/sh\n{script}\n")
     path.chmod(0o755)
-
-
-@pytest.fixture
-def card(tmp_path, monkeypatch):
-    """A card as nvidia-smi names it: card("NVIDIA L4, 23034, 8.9")."""
-
-    def show(line: str) -> None:
-        program(tmp_path / "nvidia-smi", f"echo 'GPU-0, {line}'")
-        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
-        monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
-        monkeypatch.setattr(environment, "torch_cuda", lambda: (13, 0))
-        environment.this_machine.cache_clear()
-
-    return show
 
 
 def test_the_machine_is_described_and_found_well(cli, lists, monkeypatch):
@@ -66,7 +53,6 @@ def test_the_machine_is_described_and_found_well(cli, lists, monkeypatch):
 
 
 def test_the_memory_of_a_model_and_lengths_is_estimated(cli, lists):
-    lists("")
     own = "--preset h200 --model unsloth/Qwen3-4B -p max_completion_length=1024 -p lora_rank=16"
     code, out, _ = cli("doctor", *own.split())
     settings = presets.with_overrides(
@@ -79,7 +65,6 @@ def test_the_memory_of_a_model_and_lengths_is_estimated(cli, lists):
 
 
 def test_a_model_in_a_folder_is_read(cli, lists, monkeypatch):
-    lists("")
     monkeypatch.chdir(PROJECT / "helpers" / "pocket")
     given = ["-p", "preset=pocket", "-p", "max_completion_length=32"]
     code, out, _ = cli("doctor", "--model", "model", *given)
@@ -115,13 +100,11 @@ def test_what_run_refuses_and_what_is_no_setting_is_refused(cli, given, why):
     ],
 )
 def test_what_this_machine_cannot_hold_is_a_problem(cli, lists, given, why):
-    lists("")
     code, out, _ = cli("doctor", *given.split())
     assert code == 1 and re.search(why, out) and "all well" not in out
 
 
 def test_before_the_install_settings_are_taken_too(cli, lists, monkeypatch):
-    lists("")
     for name in ("papermill", "huggingface_hub"):
         monkeypatch.setitem(sys.modules, name, None)
     assert cli("doctor", "-p", "max_completion_length=32")[0] == 0
@@ -129,9 +112,14 @@ def test_before_the_install_settings_are_taken_too(cli, lists, monkeypatch):
     assert code == 1 and "no estimate for me/mine before the install: huggingface_hub" in out
 
 
-def test_a_card_is_named_and_a_preset_for_a_larger_one_is_a_problem(cli, lists, card):
-    card("NVIDIA L4, 23034, 8.9")
-    lists("")
+def test_a_card_is_named_and_a_preset_for_a_larger_one_is_a_problem(
+    cli, lists, tmp_path, monkeypatch
+):
+    program(tmp_path / "nvidia-smi", "echo 'GPU-0, NVIDIA L4, 23034, 8.9'")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setattr(environment, "torch_cuda", lambda: (13, 0))
+    environment.this_machine.cache_clear()
     code, out, _ = cli("doctor", "--preset", "l4")
     assert code == 0 and "NVIDIA L4, 24 GB, compute capability 8.9, bf16" in out
     assert re.search(r"frozen weights +2\.7 GB\n", out)

@@ -2,22 +2,16 @@
 what is refused.
 """
 
-import contextlib
 import json
 import re
-import signal
 import subprocess
-import time
 from pathlib import Path
 
 import nbformat
-import psutil
 import pytest
-from executions import Executions
 from nbformat.v4 import new_code_cell, new_notebook
 
 from helpers import PROJECT
-from helpers.commands import pipeline
 from helpers.presets import PRESETS, as_settings
 from helpers.runs import Run
 
@@ -25,39 +19,27 @@ pytestmark = pytest.mark.usefixtures("machine")
 ALL = ["01", "02", "03", "04", "05"]
 
 
-@pytest.fixture
-def executed(monkeypatch):
-    monkeypatch.setattr(pipeline, "_execute", Executions())
-    return pipeline._execute
-
-
 # --- Notebooks ------------------------------------------------------------------------------------
 
 
-def test_without_only_the_pipeline_is_run_and_an_unknown_notebook_is_named(cli, executed):
-    assert cli("run", "--run", "a")[0] == 0 and [number for number, _ in executed] == ALL
-    executed.clear()
+def test_without_only_the_pipeline_is_run_and_an_unknown_notebook_is_named(cli, executions):
+    assert cli("run", "--run", "a")[0] == 0 and [number for number, _ in executions] == ALL
+    executions.clear()
     code, _, err = cli("run", "--run", "a", "--only", "98,03,99")
     assert code == 2 and "there is no notebook 98, 99. There are: 01, 02, 03" in err
-    assert executed == []
+    assert executions == []
 
 
-def test_each_notebook_gets_the_run_and_the_parameters_it_takes(cli, executed):
+def test_each_notebook_gets_the_run_and_the_parameters_it_takes(cli, executions):
     given, run = ["seed=5", "max_steps=3", "question=Why?"], {"run": "a"}
     assert cli("run", "--run", "a", "--preset", "pocket", *(f"-p{text}" for text in given))[0] == 0
-    assert executed == [
+    assert executions == [
         ("01", run | {"preset": "pocket", "seed": 5}),
         ("02", run | {"seed": 5}),
         ("03", run | {"seed": 5, "max_steps": 3}),
         ("04", run),
         ("05", run | {"seed": 5, "question": "Why?"}),
     ]
-
-
-def test_after_a_notebook_that_failed_none_is_run(cli, executed):
-    executed.outcomes["03"] = False
-    code, *_ = cli("run", "--run", "a", "--preset", "pocket")
-    assert code == 1 and [number for number, _ in executed] == ["01", "02", "03"]
 
 
 @pytest.mark.parametrize(
@@ -69,71 +51,59 @@ def test_after_a_notebook_that_failed_none_is_run(cli, executed):
     ],
 )
 @pytest.mark.parametrize("how", ["interrupted", "failed"])
-def test_a_run_that_stopped_is_resumed_with_what_was_given(cli, executed, at, given, left, how):
-    executed.outcomes[at] = KeyboardInterrupt if how == "interrupted" else False
+def test_a_run_that_stopped_is_resumed_with_what_was_given(cli, executions, at, given, left, how):
+    executions.outcomes[at] = KeyboardInterrupt if how == "interrupted" else False
     code, _, err = cli("run", "--run", "a", *given)
     assert code == (130 if how == "interrupted" else 1)
     assert how == "failed" or "go on with `python -m helpers run --run a --resume`" in err
-    asked = dict(executed)[at]
-    executed.clear()
-    del executed.outcomes[at]
+    assert executions[-1][0] == at, "after it none is run"
+    asked = dict(executions)[at]
+    executions.clear()
+    del executions.outcomes[at]
     code, out, _ = cli("run", "--run", "a", "--resume")
-    assert code == 0 and [number for number, _ in executed] == left
-    assert dict(executed)[at] == asked, "the same parameters"
-    executed.clear()
+    assert code == 0 and [number for number, _ in executions] == left
+    assert dict(executions)[at] == asked, "the same parameters"
+    executions.clear()
     code, out, _ = cli("run", "--run", "a", "--resume")
-    assert code == 0 and executed == [] and "run 'a' is finished" in out
+    assert code == 0 and executions == [] and "run 'a' is finished" in out
 
 
-def test_what_is_asked_for_once_is_done_once(cli, executed):
+def test_what_is_asked_for_once_is_done_once(cli, executions):
     call = ("run", "--once", "--fresh", "--run", "a", "--only", "01,03", "-p", "seed=1")
-    executed.outcomes["03"] = False
+    executions.outcomes["03"] = False
     assert cli(*call)[0] == 1
-    executed.clear()
-    executed.outcomes.clear()
-    assert cli(*call)[0] == 0 and [number for number, _ in executed] == ["03"]
-    assert "run 'a' is finished" in cli(*call)[1] and len(executed) == 1
-    assert cli(*call, "-p", "beta=0")[0] == 0 and len(executed) == 3, "another call"
+    executions.clear()
+    executions.outcomes.clear()
+    assert cli(*call)[0] == 0 and [number for number, _ in executions] == ["03"]
+    assert "run 'a' is finished" in cli(*call)[1] and len(executions) == 1
+    assert cli(*call, "-p", "beta=0")[0] == 0 and len(executions) == 3, "another call"
 
 
 def test_a_file_given_by_a_relative_path_is_found_again_from_elsewhere(
-    cli, executed, tmp_path, monkeypatch
+    cli, executions, tmp_path, monkeypatch
 ):
     (tmp_path / "mine.csv").write_text("question,answer\n1 + 1?,2\n")
     monkeypatch.chdir(tmp_path)
-    executed.outcomes["02"] = False
+    executions.outcomes["02"] = False
     cli("run", "--run", "a", "-p", "source=mine.csv", "--preset", "pocket")
-    assert dict(executed)["01"]["source"] == str(tmp_path / "mine.csv")
-
-
-def test_where_nothing_was_started_there_is_nothing_to_resume(cli, executed):
-    code, _, err = cli("run", "--run", "a", "--resume")
-    assert (
-        code == 2 and f"there is nothing to resume in {Run('a').show()}" in err and executed == []
-    )
+    assert dict(executions)["01"]["source"] == str(tmp_path / "mine.csv")
 
 
 @pytest.mark.parametrize("beside", ["-p seed=1", "--preset pocket", "--only 03", "--fresh"])
-def test_resuming_refuses_what_it_would_leave_out(cli, executed, beside):
+def test_resuming_refuses_what_it_would_leave_out(cli, executions, beside):
     code, _, err = cli("run", "--run", "a", "--resume", *beside.split())
-    assert code == 2 and "beside it" in err and executed == []
+    assert code == 2 and "beside it" in err and executions == []
 
 
-def test_the_settings_a_run_was_prepared_with_are_checked_before_it_goes_on(cli, executed):
-    Run("a").record("data", settings=as_settings(PRESETS["pocket"]))
-    code, _, err = cli("run", "--run", "a", "--only", "03", "-p", "num_generations=7")
-    assert code == 2 and "not whole groups of num_generations=7" in err and executed == []
-
-
-def test_the_metrics_of_a_run_from_a_gpu_can_be_looked_at_without_one(cli, executed):
+def test_the_metrics_of_a_run_from_a_gpu_can_be_looked_at_without_one(cli, executions):
     Run("a").record("data", settings=as_settings(PRESETS["h200"]))
     code, _, err = cli("run", "--run", "a", "--only", "04")
-    assert (code, err) == (0, "") and executed == [("04", {"run": "a"})]
+    assert (code, err) == (0, "") and executions == [("04", {"run": "a"})]
     code, _, err = cli("run", "--run", "a", "--only", "03")
     assert code == 2 and "needs an NVIDIA GPU" in err
 
 
-def test_an_evaluation_is_printed_at_the_end(cli, executed):
+def test_an_evaluation_is_printed_at_the_end(cli, executions):
     entry = {"accuracy": 0.5, "ci95": [0.4, 0.6], "n": 100, "in_format": 0.25}
     Run("a").path("evaluation.json").write_text(json.dumps({"baseline": entry}))
     code, out, _ = cli("run", "--run", "a", "--preset", "pocket")
@@ -219,46 +189,6 @@ def test_a_failed_notebook_keeps_its_traceback(notebook, python):
     assert [path.name for path in copy.parent.iterdir()] == ["01_tiny.ipynb"]
 
 
-def runs(child: psutil.Process) -> bool:
-    """Whether it still does anything; one that has ended may wait to be asked how."""
-    try:
-        return child.status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
-
-
-def kernels_of(process: subprocess.Popen) -> list[psutil.Process]:
-    """Its kernels; a child that ends while it is looked at is none."""
-    found = []
-    for child in psutil.Process(process.pid).children(recursive=True):
-        with contextlib.suppress(psutil.Error):
-            found += [child] if "-f" in child.cmdline() else []
-    return found
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT], ids=["kill", "Ctrl-C"])
-def test_an_ended_command_has_ended_its_kernel(notebook, python, tmp_path, sent):
-    begun = tmp_path / "begun"
-    folder = notebook(
-        f"import pathlib, time; pathlib.Path({str(begun)!r}).touch(); time.sleep(600)"
-    )
-    process = subprocess.Popen(
-        [python, "-c", ONE_RUN, str(folder), "a"], cwd=PROJECT, stderr=subprocess.PIPE, text=True
-    )
-    children, until = [], time.monotonic() + 60
-    while not (children and begun.exists()) and time.monotonic() < until:
-        time.sleep(0.05)
-        children = kernels_of(process)
-    process.send_signal(sent)
-    _, err = process.communicate(timeout=180)
-    assert children and not any(map(runs, children)), "the end of the kernel was waited for"
-    assert (
-        process.returncode == 130 and "go on with `python -m helpers run --run a --resume`" in err
-    ), err
-    assert "pipeline.py" not in err, "no traceback of ours"
-
-
 # --- Two at once ----------------------------------------------------------------------------------
 
 HOLD = """
@@ -274,10 +204,12 @@ with held(runs_folder() / sys.argv[1], "it"):
 @pytest.mark.parametrize(
     "call", [["run", "--preset", "pocket"], ["run", "--resume"], ["run", "--only", "04", "--fresh"]]
 )
-def test_a_run_that_another_process_executes_is_refused_and_left_alone(cli, executed, python, call):
-    executed.outcomes["03"] = False
+def test_a_run_that_another_process_executes_is_refused_and_left_alone(
+    cli, executions, python, call
+):
+    executions.outcomes["03"] = False
     assert cli("run", "--run", "a", "--preset", "pocket")[0] == 1
-    executed.clear()
+    executions.clear()
     before = Run("a").path("asked.json").read_bytes()
     command = [python, "-c", HOLD, "a"]
     with subprocess.Popen(
@@ -291,6 +223,6 @@ def test_a_run_that_another_process_executes_is_refused_and_left_alone(cli, exec
         and f"run 'a' is being executed by process {other.pid} on " in err
         and " since 20" in err
     )
-    assert executed == [] and Run("a").path("asked.json").read_bytes() == before
-    executed.outcomes.clear()
-    assert cli(*call, "--run", "a")[0] == 0 and executed, "and once that has ended, it runs"
+    assert executions == [] and Run("a").path("asked.json").read_bytes() == before
+    executions.outcomes.clear()
+    assert cli(*call, "--run", "a")[0] == 0 and executions, "and once that has ended, it runs"

@@ -79,14 +79,6 @@ def test_what_stands_on_a_slide_stands_in_the_notebook_and_no_answer_does(route)
 # --- One file -------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def decks(tmp_path_factory):
-    """The three decks, as the command writes them, by route."""
-    folder = tmp_path_factory.mktemp("decks")
-    counts = {route: make(route, folder / f"{route}.html") for route in ROUTES}
-    return {route: (folder / f"{route}.html", counts[route]) for route in ROUTES}
-
-
 MEASURE = """<script>const measure = () => {
   if (!Reveal.isReady()) return setTimeout(measure, 20);
   const found = Reveal.getSlides().map((slide, number) => {
@@ -132,9 +124,9 @@ addEventListener("load", measure);</script>"""
 @with_reveal
 @in_a_browser
 @each_route
-def test_every_slide_fits_and_nothing_is_asked_of_a_network(decks, tmp_path, route):
-    page, count = decks[route]
-    written = page.read_text(encoding="utf-8")
+def test_every_slide_fits_and_nothing_is_asked_of_a_network(tmp_path, route):
+    count = make(route, tmp_path / "page.html")
+    written = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert not re.search(
         r'<(?:script|link|img|iframe)\b[^>]*\s(?:src|href)=(?!"data:)',
         written.partition("<script>")[0],

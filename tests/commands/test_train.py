@@ -2,7 +2,7 @@
 rank can end.
 """
 
-import json
+import contextlib
 import os
 import shutil
 import subprocess
@@ -30,10 +30,8 @@ TIMES = ["step_time"]
 def notebook(folder: Path, *cells: str | tuple[str, str]) -> Path:
     """A notebook 03 of these code cells, after one of parameters; a pair is a cell with its tag."""
     tagged = [cell if isinstance(cell, tuple) else (cell, "") for cell in cells]
+    tagged = [('run = "demo"\nnumber = 1', "parameters"), *tagged]
     made = [
-        nbformat.v4.new_code_cell('run = "demo"\nnumber = 1', metadata={"tags": ["parameters"]})
-    ]
-    made += [
         nbformat.v4.new_code_cell(source, metadata={"tags": [tag] * bool(tag)})
         for source, tag in tagged
     ]
@@ -82,14 +80,12 @@ def test_what_a_cell_raises_is_told_with_notebook_cell_and_line(tmp_path, runs, 
 
 
 @pytest.mark.slow
-def test_one_process_trains_to_the_numbers_of_the_notebook(executed, python, cli):
+def test_one_process_trains_to_the_numbers_of_the_notebook(executed, runs, python, cli):
     """Every column but the times, to the last digit; and what was asked for is noted as `run` notes
     it.
     """
-    run = Run("as-train")
-    for part in ("data", "manifest.json", "reward_report.json"):
-        copy = shutil.copytree if (executed.folder / part).is_dir() else shutil.copy
-        copy(executed.folder / part, run.path(part))
+    run = Run("a")
+    prepared(executed, runs)
     train_alone = [python, "-m", "helpers", "train", "--run", run.name, *OF_03]
     done = subprocess.run(train_alone, capture_output=True, text=True, cwd=pipeline.PROJECT)
     assert done.returncode == 0, done.stderr
@@ -161,33 +157,34 @@ def test_processes_share_the_completions_of_a_step(preset, processes, each):
 
 @pytest.mark.parametrize("processes", [3, 128])
 def test_more_processes_than_divide_a_step_are_refused(processes):
-    with pytest.raises(
-        ValueError, match=rf"^{processes} processes cannot share the 64 completions of a step"
-    ):
+    said = f"^{processes} processes cannot share the 64 completions of a step"
+    with pytest.raises(ValueError, match=said):
         ranks.shared(presets.PRESETS["pocket"], processes)
 
 
-def test_launchers_that_a_back_end_does_not_go_with_are_refused(monkeypatch):
-    settings = presets.as_settings(presets.PRESETS["pocket"])
+PLAIN = {"backend": "transformers"}
+
+
+@pytest.mark.parametrize(
+    ("stage", "fsdp", "given", "found"),
+    [
+        ("2", "", {}, "DeepSpeed's ZeRO-2 takes weights and optimizer out of Unsloth's hands"),
+        ("2", "", PLAIN, 2),
+        ("3", "", PLAIN, "DeepSpeed's ZeRO-3 does not share out weights in 4 bits"),
+        ("3", "", PLAIN | {"load_in_4bit": False}, 3),
+        ("3", "true", PLAIN, "FSDP is not supported here"),
+    ],
+)
+def test_launchers_that_a_back_end_does_not_go_with_are_refused(
+    monkeypatch, stage, fsdp, given, found
+):
     monkeypatch.setenv("ACCELERATE_USE_DEEPSPEED", "true")
-    monkeypatch.setenv("ACCELERATE_DEEPSPEED_ZERO_STAGE", "2")
-    with pytest.raises(
-        ValueError, match=r"^DeepSpeed's ZeRO-2 takes weights and optimizer out of Unsloth's hands"
-    ):
-        ranks.from_manifest(settings)
-    assert ranks.from_manifest(settings, backend="transformers").zero_stage == 2
-    monkeypatch.setenv("ACCELERATE_DEEPSPEED_ZERO_STAGE", "3")
-    with pytest.raises(
-        ValueError, match=r"^DeepSpeed's ZeRO-3 does not share out weights in 4 bits"
-    ):
-        ranks.from_manifest(settings, backend="transformers")
-    assert (
-        ranks.from_manifest(settings | {"load_in_4bit": False}, backend="transformers").zero_stage
-        == 3
-    )
-    monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
-    with pytest.raises(ValueError, match=r"^FSDP is not supported here"):
-        ranks.from_manifest(settings, backend="transformers")
+    monkeypatch.setenv("ACCELERATE_DEEPSPEED_ZERO_STAGE", stage)
+    monkeypatch.setenv("ACCELERATE_USE_FSDP", fsdp)
+    settings = presets.as_settings(presets.PRESETS["pocket"])
+    refused = isinstance(found, str)
+    with pytest.raises(ValueError, match=f"^{found}") if refused else contextlib.nullcontext():
+        assert ranks.from_manifest(settings | given).zero_stage == found
 
 
 # --- Accelerate's configurations ------------------------------------------------------------------
@@ -208,23 +205,11 @@ def test_the_shipped_configurations_are_what_accelerate_launches(name, kind, sta
     path = str(pipeline.PROJECT / f"helpers/training/accelerate/{name}.yaml")
     config = load_config_from_file(path)
     assert (config.distributed_type.value, config.num_processes) == (kind, 2)
-    given = [
-        "--config_file",
-        path,
-        "--num_processes",
-        "4",
-        "-m",
-        "helpers",
-        "train",
-        "a",
-        "-p",
-        "max_steps=2",
-    ]
+    given = ["--config_file", path]
+    given += ["--num_processes", "4", "-m", "helpers", "train", "a", "-p", "max_steps=2"]
     arguments, defaults, _ = _validate_launch_command(launch_command_parser().parse_args(given))
-    assert (arguments.num_processes, arguments.training_script_args) == (
-        4,
-        ["train", "a", "-p", "max_steps=2"],
-    )
+    assert arguments.num_processes == 4
+    assert arguments.training_script_args == ["train", "a", "-p", "max_steps=2"]
     assert arguments.use_deepspeed == (stage is not None)
     if stage:
         arguments.deepspeed_fields_from_accelerate_config = ",".join(defaults.deepspeed_config)
@@ -269,19 +254,12 @@ def test_a_rank_that_raises_ends_the_others_and_is_told_once(tmp_path, runs):
     assert arguments.last(Run("a"))["done"] == []
 
 
-def _run_in(folder: Path) -> Run:
-    run = Run("a")
-    run.folder = folder / "a"
-    return run
-
-
-def prepared(executed: Run, folder: Path) -> Path:
-    """A runs folder with a run `a` that 01 and 02 have prepared."""
+def prepared(executed: Run, folder: Path) -> None:
+    """Put a run `a` that 01 and 02 have prepared into a runs folder."""
     (folder / "a").mkdir(parents=True)
     shutil.copytree(executed.folder / "data", folder / "a/data")
     for name in ("manifest.json", "reward_report.json"):
         shutil.copy(executed.folder / name, folder / "a")
-    return folder
 
 
 def files(folder: Path) -> dict[str, float]:
@@ -293,7 +271,7 @@ def files(folder: Path) -> dict[str, float]:
 
 
 @pytest.mark.slow
-def test_two_ranks_of_transformers_agree_and_only_the_first_writes(executed, tmp_path):
+def test_two_ranks_of_transformers_agree_and_only_the_first_writes(executed, tmp_path, monkeypatch):
     """Each rank has a runs folder of its own, so that whatever rank 1 wrote would be in its own."""
     for rank in "01":
         prepared(executed, tmp_path / rank)
@@ -311,10 +289,11 @@ def test_two_ranks_of_transformers_agree_and_only_the_first_writes(executed, tmp
     assert (
         "2 processes × 32 × 1 = 64 completions a step" in out and out.count("stopping early:") == 1
     )
-    run = _run_in(tmp_path / "0")
+    monkeypatch.setenv("GRPO_RUNS_DIR", str(tmp_path / "0"))
+    run = Run("a")
     history = pd.read_csv(run.folder / "metrics.csv")
     assert list(history["step"]) == [1, 2, 3] and history["completions/mean_length"].gt(0).all()
-    training = json.loads((run.folder / "manifest.json").read_text())["training"]
+    training = run.section("training")
     assert training["settings"]["processes"] == 2 and training["stopped_early"].startswith(
         "the holdout has not improved"
     )
@@ -328,11 +307,11 @@ def test_two_ranks_of_transformers_agree_and_only_the_first_writes(executed, tmp
 
 
 @pytest.mark.slow
-def test_two_ranks_of_unsloth_end_with_one_of_them_and_go_on_where_they_were(executed, tmp_path):
-    runs = prepared(executed, tmp_path / "runs")
+def test_two_ranks_of_unsloth_end_with_one_of_them_and_go_on_where_they_were(executed, runs):
+    prepared(executed, runs)
     given = "max_steps=8 save_steps=2 max_completion_length=24"
     call = ["-m", "helpers", "train", "a", *(f"-p{one}" for one in given.split())]
-    process = start(*call, GRPO_RUNS_DIR=str(runs))
+    process = start(*call)
     while not (runs / "a/checkpoints/checkpoint-2/trainer_state.json").exists():
         assert process.poll() is None, process.stderr.read()
         time.sleep(0.05)
@@ -343,10 +322,10 @@ def test_two_ranks_of_unsloth_end_with_one_of_them_and_go_on_where_they_were(exe
     assert code != 0 and "Signal 9 (SIGKILL)" in err, err
     assert not (runs / "a/metrics.csv").exists()  # what is not finished is not shown as if it were
 
-    code, out, err = together("-m", "helpers", "train", "a", "--resume", GRPO_RUNS_DIR=str(runs))
+    code, out, err = together("-m", "helpers", "train", "a", "--resume")
     assert code == 0, err
     assert "continuing the interrupted training from step " in out
-    run = _run_in(runs)
+    run = Run("a")
     assert list(pd.read_csv(run.folder / "metrics.csv")["step"]) == list(range(1, 9))
     assert (run.folder / "adapter/adapter_model.safetensors").is_file() and arguments.last(run)[
         "done"
