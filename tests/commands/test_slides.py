@@ -5,7 +5,7 @@ and bad tags.
 import html
 import json
 import re
-from importlib import metadata
+from importlib.util import find_spec
 
 import nbformat
 import pytest
@@ -17,12 +17,9 @@ from helpers.commands import slides
 from helpers.commands.slides import END, REVEAL, ROUTES, deck, make
 from helpers.commands.teach import NOTEBOOKS
 
-try:
-    metadata.distribution(REVEAL[0])
-    HAS_REVEAL = True
-except metadata.PackageNotFoundError:
-    HAS_REVEAL = False
-with_reveal = pytest.mark.skipif(not HAS_REVEAL, reason="reveal.js is optional: make optional")
+with_reveal = pytest.mark.skipif(
+    find_spec(REVEAL[0]) is None, reason="reveal.js is optional: make optional"
+)
 each_route = pytest.mark.parametrize("route", ROUTES)
 COMMITTED = {
     path.name: nbformat.read(path, as_version=4) for path in sorted(NOTEBOOKS.glob("*.ipynb"))
