@@ -35,7 +35,7 @@ def with_samples(found: dict, of_sixteen: int) -> dict:
     two of the models.
     """
     at = {str(k): {"value": min(1.0, k / of_sixteen), "ci95": [0.1, 0.9]} for k in range(1, 17)}
-    levels = {"10": proportion(3, 100), "2": proportion(50, 412)}
+    levels = {"2": proportion(50, 412), "10": proportion(3, 100)}
     other = {"source": "arithmetic/differences"} | proportion(40, 128)
     more = {
         "pass_at_k": at,

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import codecs
 import csv
-import difflib
 import itertools
 import json
 import re
@@ -47,14 +46,11 @@ def listed(names: Collection[str], most: int = 20) -> str:
 
 
 def regular_file(path: Path) -> Path:
-    """The same path; ValueError, with a near name, if there is no such file, or a folder."""
+    """The same path; ValueError if there is no such file, or a folder."""
     if path.is_dir():
         raise ValueError(f"{path} is a folder; name a file.")
     if not path.exists():
-        there = [other.name for other in path.parent.glob("*")]
-        near = difflib.get_close_matches(path.name, there, 1)
-        hint = f" Did you mean {path.with_name(near[0])}?" if near else ""
-        raise ValueError(f"{path}: no such file.{hint}")
+        raise ValueError(f"{path}: no such file.")
     return path
 
 
@@ -156,10 +152,15 @@ def _csv_rows(path: Path, wanted: Collection[str]) -> Iterator[dict[str, str] | 
                     )
                 continue
             found = True
+            fields = len(row)
+            while len(row) > len(names) and not row[-1].strip():
+                row.pop()
             if row == header:
                 yield Broken("the header again", f"line {line}")
+            elif len(row) != len(names):
+                yield Broken(f"not {len(names)} fields", f"line {line}: {fields} fields")
             else:
-                yield _csv_row(names, row, line)
+                yield {name: value for name, value in zip(names, row, strict=True) if name}
     except csv.Error as error:
         raise ValueError(
             f"{path}: the row that starts at line {begins} cannot be read as CSV ({error}). Is a "
@@ -169,15 +170,6 @@ def _csv_rows(path: Path, wanted: Collection[str]) -> Iterator[dict[str, str] | 
     if not found:
         above = f"a header ({listed(names)})" if names else "nothing but blank lines"
         raise ValueError(f"{path}: {above} and no row below it.")
-
-
-def _csv_row(names: list[str], row: list[str], line: int) -> dict[str, str] | Broken:
-    fields = len(row)
-    while len(row) > len(names) and not row[-1].strip():
-        row.pop()
-    if len(row) != len(names):
-        return Broken(f"not {len(names)} fields", f"line {line}: {fields} fields")
-    return {name: value for name, value in zip(names, row, strict=True) if name}
 
 
 def _delimiter(sample: list[str], wanted: Collection[str]) -> str:

@@ -8,7 +8,6 @@ values: `tasks.py` does.
 
 from __future__ import annotations
 
-import difflib
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -166,7 +165,10 @@ def _mapped(
             continue
         absent = [column for column in mapping.values() if column not in row]
         if absent and not checked:
-            raise ValueError(_no_column(source, absent, mapping, list(row)))
+            raise ValueError(
+                f"{source}: no column {', '.join(map(repr, absent))}. It has: {listed(row)}. "
+                'Map them with columns={"question": "…", "answer": "…"}.'
+            )
         checked = True
         if absent:
             yield Broken(f"no {', '.join(absent)}", str(row))
@@ -181,20 +183,6 @@ def _mapped(
         yield {name: row[column] for name, column in mapping.items()} | {
             names[key]: value for key, value in rest.items()
         }
-
-
-def _no_column(source: str, absent: list[str], mapping: dict[str, str], names: list[str]) -> str:
-    """What is missing, what is there, and a mapping to copy, filled in with near names."""
-    there = {name.casefold(): name for name in names}
-    filled = dict(mapping)
-    for role, column in mapping.items():
-        if column in absent:
-            near = difflib.get_close_matches(column.casefold(), list(there), 1)
-            filled[role] = there[near[0]] if near else "…"
-    return (
-        f"{source}: no column {', '.join(map(repr, absent))}. It has: {listed(names)}. Map them, "
-        f"for example with columns={json.dumps(filled, ensure_ascii=False)}."
-    )
 
 
 # --- A model's files ------------------------------------------------------------------------------

@@ -40,6 +40,8 @@ def answered(
     seed: each chunk is sampled with a seed of its own, so the texts do not depend on where an
         interruption fell.
     """
+    import pyarrow.parquet
+
     from helpers.training.policy import engine_of, sample
 
     prompts = [list(prompt) for prompt in prompts]  # a Parquet file gives arrays
@@ -54,12 +56,15 @@ def answered(
     asked = json.dumps([identity, settings, prompts], sort_keys=True)
     made_for = hashlib.sha256(asked.encode()).hexdigest()
     path = run.path(f"evaluation/{name}.parquet")
-    completions = _kept(path, made_for)
-    if completions:
-        print(
-            f"{name}: {len(completions)} of {len(prompts)} prompts were answered before, "
-            f"{run.show(f'evaluation/{path.name}')}"
-        )
+    completions = []
+    if path.exists():
+        table = pyarrow.parquet.read_table(path)
+        if (table.schema.metadata or {}).get(b"made_for") == made_for.encode():
+            completions = table["completions"].to_pylist()
+            print(
+                f"{name}: {len(completions)} of {len(prompts)} prompts were answered before, "
+                f"{run.show(f'evaluation/{path.name}')}"
+            )
     for start in range(len(completions), len(prompts), chunk):
         completions += sample(
             model,
@@ -72,7 +77,12 @@ def answered(
             seed=seed + start,
             progress=False,
         )
-        _keep(path, made_for, prompts, completions)
+        questions = [prompt[-1]["content"] for prompt in prompts[: len(completions)]]
+        table = pyarrow.table({"question": questions, "completions": completions})
+        with atomic_write(path) as temporary:
+            pyarrow.parquet.write_table(
+                table.replace_schema_metadata({"made_for": made_for}), temporary
+            )
     return completions
 
 
@@ -95,29 +105,3 @@ def weights_identity(folder: Path) -> str:
         with path.open("rb") as file:
             hashlib.file_digest(file, lambda: digest)  # reads it block by block
     return digest.hexdigest()[:16]
-
-
-def _keep(
-    path: Path, made_for: str, prompts: list[list[dict]], completions: list[list[str]]
-) -> None:
-    import pyarrow.parquet
-
-    questions = [prompt[-1]["content"] for prompt in prompts[: len(completions)]]
-    table = pyarrow.table({"question": questions, "completions": completions})
-    with atomic_write(path) as temporary:
-        pyarrow.parquet.write_table(
-            table.replace_schema_metadata({"made_for": made_for}), temporary
-        )
-
-
-def _kept(path: Path, made_for: str) -> list[list[str]]:
-    """The completions that the file holds; none if it is absent or was made for something
-    else.
-    """
-    import pyarrow.parquet
-
-    if not path.exists():
-        return []
-    table = pyarrow.parquet.read_table(path)
-    same = (table.schema.metadata or {}).get(b"made_for") == made_for.encode()
-    return table["completions"].to_pylist() if same else []

@@ -214,22 +214,18 @@ def sampled_scores(
     )
     # How many questions have 0, 1, … right samples; nothing else matters to pass@k.
     counts = np.bincount(np.reshape(flat, (-1, samples)).sum(axis=1), minlength=samples + 1)
+    chances = {}
+    for k in (k for k in ks if k <= samples):
+        total = float(counts @ np.array([pass_at_k(samples, c, k) for c in range(samples + 1)]))
+        interval = list(wilson_interval(total, len(groups)))
+        chances[str(k)] = {"value": total / len(groups), "ci95": interval}
     majority = right([majority_vote(group, tags) for group in groups], answers, tags, judge)
     return {
         "samples": samples,
         "pass_at_k_questions": len(groups),
-        "pass_at_k": {str(k): _mean_pass_at_k(counts, k) for k in ks if k <= samples},
+        "pass_at_k": chances,
         "majority": _proportion(majority),
     }
-
-
-def _mean_pass_at_k(counts: np.ndarray, k: int) -> dict:
-    """The mean over the questions and its interval; counts: questions by the number of their right
-    samples, 0 to n.
-    """
-    questions, n = int(counts.sum()), len(counts) - 1
-    total = float(counts @ np.array([pass_at_k(n, c, k) for c in range(n + 1)]))
-    return {"value": total / questions, "ci95": list(wilson_interval(total, questions))}
 
 
 # --- Two models on the same questions -------------------------------------------------------------

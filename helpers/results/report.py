@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import io
 import re
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath, PureWindowsPath
@@ -97,7 +96,15 @@ def write(run: Run) -> Path:
     FileNotFoundError if the run has nothing to report; ValueError where one of its files is
     damaged, or where the data were prepared anew after the training (see `Run.section`).
     """
-    page = templates().get_template("report.html.j2").render(_contents(read(run)))
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).parent),
+        # questions, completions, names of rewards and of folders are anybody's text
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {f.__name__: f for f in (percent, interval, decimal, plain, clipped)}
+    page = environment.get_template("report.html.j2").render(_contents(read(run)))
     with atomic_write(run.path("report.html")) as temporary:
         # a completion may hold half a surrogate pair
         temporary.write_text(page, encoding="utf-8", errors="replace")
@@ -288,19 +295,6 @@ def clipped(text: object) -> str:
     return text if left_out <= 0 else f"{text[:head]} […{left_out:,} characters…] {text[-tail:]}"
 
 
-def templates() -> jinja2.Environment:
-    """The templates of this folder, which escape all that is put into them."""
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).parent),
-        # questions, completions, names of rewards and of folders are anybody's text
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters |= {f.__name__: f for f in (percent, interval, decimal, plain, clipped)}
-    return environment
-
-
 def _contents(facts: Facts) -> dict:
     findings = [] if facts.history is None else diagnose(facts.history)
     sections = {
@@ -321,7 +315,11 @@ def _contents(facts: Facts) -> dict:
         else None,
         "models": MODELS,
         "powers": _powers(facts.evaluation),
-        "difficulties": _difficulties(facts.evaluation),
+        "difficulties": {
+            level: at["n"]
+            for entry in facts.evaluation.values()
+            for level, at in entry.get("by_difficulty", {}).items()
+        },
         "shown": _SHOWN,
         "rewards": _rewards(facts),
         "beating": [
@@ -331,7 +329,6 @@ def _contents(facts: Facts) -> dict:
         "settings": settings_of(latest),
         "sections": sections,
         "versions": latest.get("versions", {}),
-        "differing": _differing([section["versions"] for section in sections.values()]),
     }
 
 
@@ -387,16 +384,6 @@ def _powers(evaluation: dict) -> dict[str, str]:
     """The pass@k to show, each with its k: the powers of two, and the largest."""
     known = sorted({int(k) for entry in evaluation.values() for k in entry.get("pass_at_k", {})})
     return {f"pass@{k}": str(k) for k in known if k & (k - 1) == 0 or k == known[-1]}
-
-
-def _difficulties(evaluation: dict) -> dict[str, int]:
-    """Each level of difficulty with its number of questions, 2 before 10."""
-    levels = {
-        level: at["n"]
-        for entry in evaluation.values()
-        for level, at in entry.get("by_difficulty", {}).items()
-    }
-    return dict(sorted(levels.items(), key=lambda level: (len(level[0]), level[0])))
 
 
 def _rewards(facts: Facts) -> list[dict]:
@@ -458,9 +445,3 @@ def settings_of(section: dict) -> dict:
     return settings | {
         key: section[key] for key in ("seed", "steps", "stopped_early") if key in section
     }
-
-
-def _differing(versions: list[dict]) -> list[str]:
-    """The packages that were not the same in every notebook."""
-    found = Counter(name for packages in versions for name in set(packages.items()))
-    return sorted({name for (name, _), times in found.items() if times < len(versions)})

@@ -47,19 +47,9 @@ def test_careless_working_is_wrong_exactly_where_the_units_carry_or_borrow(famil
     for numbers, operators in drawn(family):
         text, result = arithmetic.careless(numbers, operators)
         assert text.endswith(f"= {result}") and not arithmetic.is_careful(text)
-        # with two steps the first may go wrong and change what the second has to carry
-        if len(operators) == 1:
-            assert (result == true_result(numbers, operators)) == (
-                arithmetic.carries(numbers, operators) == 0
-            )
-        elif not arithmetic.carries(numbers, operators):
-            assert result == true_result(numbers, operators)
-
-
-def test_careless_sums_of_three_are_wrong_wherever_there_is_a_carry():
-    carried = [problem for problem in drawn("sums") if arithmetic.carries(*problem)]
-    right = [arithmetic.careless(*problem)[1] == true_result(*problem) for problem in carried]
-    assert len(carried) > 1000 and not any(right)
+        assert (result == true_result(numbers, operators)) == (
+            arithmetic.carries(numbers, operators) == 0
+        )
 
 
 def test_the_examples_in_the_docstrings_are_true():
@@ -116,10 +106,14 @@ def test_difficulty_counts_operators_and_what_makes_them_hard(family, question, 
 
 
 @each_family
-def test_questions_are_distinct_and_as_many_as_asked_for(family):
-    rows = read(f"arithmetic/{family}", train_size=500, holdout_size=60)
+def test_questions_are_distinct_as_many_as_asked_for_and_drawn_by_the_seed(family):
+    rows, again, others = (
+        read(f"arithmetic/{family}", train_size=500, holdout_size=60, seed=seed)
+        for seed in (1, 1, 2)
+    )
     assert len({row["question"] for row in rows}) == 560
     assert [row["split"] for row in rows].count("holdout") == 60
+    assert rows == again and rows != others
 
 
 @each_family
@@ -134,13 +128,6 @@ def test_the_same_numbers_in_another_order_stay_on_one_side(family):
         assert sides.setdefault(key, row["split"]) == row["split"], row
     assert sum(len(questions) > 1 for questions in orders.values()) > 5
     assert 0.07 < list(sides.values()).count("holdout") / len(sides) < 0.14
-
-
-@each_family
-def test_a_seed_gives_the_same_problems_again_and_another_seed_others(family):
-    source = f"arithmetic/{family}"
-    assert read(source, train_size=50, seed=1) == read(source, train_size=50, seed=1)
-    assert read(source, train_size=50, seed=1) != read(source, train_size=50, seed=2)
 
 
 def test_an_arithmetic_source_without_a_size_has_1000_rows_to_train_on():

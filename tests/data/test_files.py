@@ -7,7 +7,7 @@ import json
 import pandas as pd
 import pytest
 
-from helpers.data.files import Broken, file_rows, regular_file, shortened
+from helpers.data.files import Broken, file_rows, shortened
 
 TWO = [{"question": "1 + 1", "answer": "2"}, {"question": "1 + 2", "answer": "3"}]
 PLAIN = "question,answer\n1 + 1,2\n1 + 2,3\n"
@@ -174,16 +174,10 @@ def test_a_file_without_rows_is_named(read, name, content, said):
     assert said in str(error.value)
 
 
-def test_a_missing_file_gets_a_near_name_and_a_folder_is_none(tmp_path):
-    (tmp_path / "train.csv").touch()
-    with pytest.raises(ValueError, match=r"trian\.csv: no such file\. Did you mean .*train\.csv\?"):
-        regular_file(tmp_path / "trian.csv")
-    for name in ("nothing/like/it.csv", "zzz.parquet"):
-        with pytest.raises(ValueError, match=r"no such file\.$"):
-            regular_file(tmp_path / name)
-    with pytest.raises(ValueError, match="is a folder; name a file"):
-        regular_file(tmp_path)
-    assert regular_file(tmp_path / "train.csv") == tmp_path / "train.csv"
+def test_what_is_no_file_is_named(tmp_path):
+    for name, said in (("nothing/like/it.csv", "no such file"), ("", "is a folder; name a file")):
+        with pytest.raises(ValueError, match=said):
+            file_rows(tmp_path / name)
 
 
 def test_a_long_text_is_cut_for_a_message():

@@ -5,7 +5,6 @@ in tokens.
 import doctest
 import json
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -20,8 +19,6 @@ from helpers.presets import PRESETS
 from helpers.rewards.answers.kinds import kind_of_row
 from helpers.runs import Run
 from helpers.tags import THINK_ANSWER, TagFormat
-
-GSM8K = PROJECT.parent / "shared" / "data" / "gsm8k"
 
 
 def numbered(count: int) -> list[dict]:
@@ -44,22 +41,7 @@ def both(task) -> pd.DataFrame:
     return pd.concat([task.train, task.holdout])
 
 
-# --- GSM8K ----------------------------------------------------------------------------------------
-
-
-@pytest.mark.skipif(not GSM8K.is_dir(), reason="the GSM8K files are not beside this checkout")
-@pytest.mark.parametrize(("name", "count"), [("train", 7473), ("test", 1319)])
-def test_every_gsm8k_row_is_kept_with_a_plain_number(name, count):
-    path = GSM8K / f"{name}.jsonl"
-    task = load_task(str(path), holdout_size=100)
-    assert (len(task.train), len(task.holdout)) == (count - 100, 100)
-    assert (task.report["rows_read"], task.report["dropped"]) == (count, {})
-    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-    given = {
-        row["question"].strip(): re.search(r"#### (.+)$", row["answer"])[1].strip() for row in rows
-    }
-    kept = dict(zip(both(task)["question"], both(task)["answer"], strict=True))
-    assert kept == {question: answer.replace(",", "") for question, answer in given.items()}
+# --- What is dropped ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -77,9 +59,6 @@ def test_every_gsm8k_row_is_kept_with_a_plain_number(name, count):
 )
 def test_the_final_answer_follows_the_last_marker(answer, final):
     assert final_answer(answer) == final
-
-
-# --- What is dropped ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -108,18 +87,7 @@ def test_a_bad_row_is_dropped_and_counted_with_its_reason(load, bad, reason):
     assert reason in (found, None)
     assert task.report["dropped"][found] == 5
     assert len(task.report["dropped_examples"][found]) == 3
-    assert task.report["rows_read"] == 8
     assert sorted(both(task)["answer"]) == ["0", "1", "2"]
-
-
-def test_of_two_answers_to_a_question_the_first_is_kept(load):
-    rows = [*numbered(2), {"question": "What is 1 + 0?", "answer": "9"}]
-    rows += [{"question": "q", "answer": "x" * 50}, {"question": "Q", "answer": "x" * 50 + "!"}]
-    task = load(rows)
-    assert sorted(both(task)["answer"]) == ["0", "1", "x" * 50]
-    reason = "duplicate question with another answer"
-    assert task.report["dropped"] == {reason: 2}
-    assert task.report["dropped_examples"][reason][0] == "What is 1 + 0? -> 9"
 
 
 def test_all_rows_are_accounted_for(tmp_path):
@@ -127,11 +95,15 @@ def test_all_rows_are_accounted_for(tmp_path):
     sums = [f"What is {n} + 1?,{n + 1}" for n in range(50)]
     lines = ["question,answer", *sums, "question,answer", *sums[:5], "lonely", ",1", ""]
     (tmp_path / "a.csv").write_text("\n".join(lines))
-    report = load_task(str(tmp_path / "a.csv"), train_size=30, holdout_size=8).report
+    sizes = {"train_size": 30, "holdout_size": 8, "seed": 5}
+    report = load_task(
+        str(tmp_path / "a.csv"), **sizes, tags=TagFormat("reasoning", "answer")
+    ).report
     dropped = {"the header again": 1, "duplicate question": 5, "not 2 fields": 1}
+    made = {"rows_read": 58, "rows_train": 30, "rows_holdout": 8, "rows_unused": 50 - 38}
+    made |= {"seed": 5, "tags": "reasoning/answer", "source": str(tmp_path / "a.csv")}
     assert report["dropped"] == dropped | {"question is blank": 1}
-    assert (report["rows_read"], report["rows_unused"]) == (58, 50 - 38)
-    assert (report["rows_train"], report["rows_holdout"]) == (30, 8)
+    assert made.items() <= report.items() and json.loads(json.dumps(report)) == report
 
 
 # --- Columns --------------------------------------------------------------------------------------
@@ -255,16 +227,6 @@ def test_a_prompt_is_the_system_message_and_the_question(load, arguments, system
     assert (row["answer"], row["level"]) == ("7", 3)
     assert list(task.train.columns)[:3] == ["prompt", "question", "answer"]
     assert task.report["system_prompt"] == (system or "")
-
-
-def test_the_report_says_what_was_made_and_is_json(load):
-    sizes = {"holdout_size": 2, "train_size": 4, "seed": 5}
-    report = load(numbered(9), **sizes, tags=TagFormat("reasoning", "answer")).report
-    made = {"rows_read": 9, "rows_train": 4, "rows_holdout": 2, "rows_unused": 3}
-    assert made | {"seed": 5, "tags": "reasoning/answer"} == {
-        name: report[name] for name in (*made, "seed", "tags")
-    }
-    assert report["source"].endswith("rows.jsonl") and json.loads(json.dumps(report)) == report
 
 
 # --- Tokens ---------------------------------------------------------------------------------------
@@ -403,16 +365,21 @@ def hub(tmp_path_factory) -> dict:
     data = folder / "openai" / "gsm8k"
     data.mkdir(parents=True)
     (data / "README.md").write_text(CARD, encoding="utf-8")
-    for split, numbers in (("train", [1000, 2000, 3000, 4000]), ("test", [5, 6, 4000])):
-        rows = [{"question": f"q{n}", "answer": f"working\n#### {n:,}"} for n in numbers]
-        (data / f"{split}.jsonl").write_text(
-            "".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8"
-        )
     (folder / "other").mkdir()
-    rows = [{"problem": f"p{n}", "solution": str(n)} for n in range(3)]
-    (folder / "other" / "validation.jsonl").write_text(
-        "".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8"
-    )
+    splits = {
+        data / "train.jsonl": [
+            {"question": f"q{n}", "answer": f"working\n#### {n:,}"}
+            for n in (1000, 2000, 3000, 4000)
+        ],
+        data / "test.jsonl": [
+            {"question": f"q{n}", "answer": f"working\n#### {n:,}"} for n in (5, 6, 4000)
+        ],
+        folder / "other" / "validation.jsonl": [
+            {"problem": f"p{n}", "solution": str(n)} for n in range(3)
+        ],
+    }
+    for path, rows in splits.items():
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     environment = os.environ | {
         "HF_HUB_OFFLINE": "1",
         "HF_HOME": str(folder / "hf"),
@@ -427,14 +394,11 @@ def hub(tmp_path_factory) -> dict:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def test_gsm8k_is_trained_on_its_train_split_and_held_out_on_its_test_split(hub):
+def test_gsm8k_keeps_its_splits_and_another_data_set_is_split_by_us_and_its_columns_mapped(hub):
     assert sorted(hub["train"]) == ["q1000", "q2000", "q3000", "q4000"]
     assert sorted(hub["holdout"]) == ["q5", "q6"]
     assert hub["answers"] == ["1000", "2000", "3000", "4000"]
     assert hub["dropped"] == {"duplicate question": 1}
-
-
-def test_another_data_set_is_split_by_us_and_its_columns_mapped(hub):
     assert hub["other"] == ["p0", "p1", "p2"]
 
 
@@ -464,37 +428,35 @@ def test_a_saved_task_is_what_the_next_notebooks_read(machine):
     tasks.save(run, task, PRESETS["pocket"])
     for name, table in (("train", task.train), ("holdout", task.holdout)):
         assert list(run.table(f"data/{name}.parquet")["question"]) == list(table["question"])
-    section = run.section("data")
-    expected = {"seed": 7, "source": "arithmetic/sums", "tags": "think/answer"}
-    expected["fingerprint"] = run.read_object("data_report.json")["fingerprint"]
-    assert expected.items() <= section.items() and section["settings"]["model"] == "pocket"
+    report = task.report
+    assert run.read_object("data_report.json") == report
+    expected = {name: report[name] for name in ("seed", "source", "tags", "fingerprint")}
+    assert expected.items() <= run.section("data").items() and report["seed"] == 7
+    assert run.section("data")["settings"]["model"] == "pocket"
 
 
 # --- Kinds of answers -----------------------------------------------------------------------------
+
+
+def kinds_of(task) -> dict[str, int]:
+    return {kind: entry["rows"] for kind, entry in task.report["answer_kinds"].items()}
 
 
 def test_the_report_says_how_many_answers_of_each_kind_there_are(load):
     answers = ["4", "5", "6", "7", "Paris", "5 km", "2024-01-02", "4"]
     rows = [{"question": f"q{n}", "answer": answer} for n, answer in enumerate(answers)]
     task = load(rows, kind_of=kind_of_row)
-    kinds = task.report["answer_kinds"]
-    counts = {kind: entry["rows"] for kind, entry in kinds.items()}
-    assert counts == {"number": 5, "text": 1, "quantity": 1, "date": 1}
-    shown = kinds["number"]["examples"]
-    assert len(shown) == 3 and set(shown) < {"4", "5", "6", "7"}
-    assert "kind" not in both(task)
+    assert kinds_of(task) == {"number": 5, "text": 1, "quantity": 1, "date": 1}
+    shown = task.report["answer_kinds"]["number"]["examples"]
+    assert len(shown) == 3 and set(shown) < {"4", "5", "6", "7"} and "kind" not in both(task)
 
 
 def test_a_kind_that_is_said_is_written_to_a_column_and_one_that_is_there_is_kept(load):
     task = load(numbered(5), kind="text", kind_of=kind_of_row)
-    assert list(both(task)["kind"]) == ["text"] * 5
-    assert list(task.report["answer_kinds"]) == ["text"]
+    assert list(both(task)["kind"]) == ["text"] * 5 and kinds_of(task) == {"text": 5}
     rows = [row | {"kind": "text" if n % 2 else None} for n, row in enumerate(numbered(6))]
     task = load(rows, kind_of=kind_of_row)
-    assert {kind: at["rows"] for kind, at in task.report["answer_kinds"].items()} == {
-        "number": 3,
-        "text": 3,
-    }
+    assert kinds_of(task) == {"number": 3, "text": 3}
     assert list(both(task)["kind"].fillna("")).count("text") == 3
 
 

@@ -109,7 +109,7 @@ PARAMETERS = [
     ({"source": 5}, "source='5' is not known"),
     ({"source": ""}, "source='' is not known"),
     ({"source": "{here}/dir.jsonl"}, "is a folder; name a file"),
-    ({"source": "{here}/q.jsnl.jsonl"}, "Did you mean"),
+    ({"source": "{here}/q.jsnl.jsonl"}, "no such file"),
     ({"source": "{here}/q.jsonl"}, "no column 'answer'"),
     (
         {"source": "arithmetic/sums", "columns": {5: "a"}},
