@@ -3,6 +3,7 @@ where there is one.
 """
 
 import copy
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -59,19 +60,14 @@ def lora(policy, letter: str) -> dict:
     return {name: matrix for name, matrix in policy.named_parameters() if f"lora_{letter}" in name}
 
 
-def largest_logit_difference(model, other, tokenizer, prompts: list[list[dict]]) -> float:
-    return largest_difference(*(prompt_logits(m, tokenizer, prompts) for m in (model, other)))
-
-
 # --- The difference -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("broken", [float("nan"), float("inf")])
-def test_a_broken_model_is_not_called_equal(model, other, tokenizer, broken):
-    with torch.no_grad():
-        other.model.layers[0].mlp.up_proj.weight[0, 0] = broken
-    for pair in ((model, other), (other, model)):
-        assert not largest_logit_difference(*pair, tokenizer, PROMPTS) <= 1e-3
+def test_a_broken_model_is_not_called_equal(broken):
+    logits = [torch.zeros(2, 3), torch.tensor([[0.0, broken, 1.0]])]
+    others = [torch.zeros(2, 3), torch.zeros(1, 3)]
+    assert largest_difference(logits, others) == largest_difference(others, logits) == math.inf
 
 
 @torch.inference_mode()
@@ -79,18 +75,17 @@ def test_it_is_the_largest_over_every_token_of_all_prompts_and_the_same_either_w
     model, other, tokenizer
 ):
     other.model.layers[0].input_layernorm.weight.mul_(1.1)
+    mine, theirs = (prompt_logits(m, tokenizer, PROMPTS) for m in (model, other))
     gaps = []
     for messages in PROMPTS:
         inputs = tokenizer.apply_chat_template(
             messages, add_generation_prompt=True, return_tensors="pt", return_dict=True
         )
         gaps.append((model(**inputs).logits - other(**inputs).logits).abs().amax(dim=(0, 2)))
-    single = [largest_logit_difference(model, other, tokenizer, [prompt]) for prompt in PROMPTS]
-    assert single == pytest.approx([gap.max().item() for gap in gaps], rel=1e-5)
-    assert min(single) > 0.1
     assert all(gap[-1] < gap.max() for gap in gaps), "so the last token alone would not do"
-    both = largest_logit_difference(model, other, tokenizer, PROMPTS)
-    assert both == max(single) == largest_logit_difference(other, model, tokenizer, PROMPTS[::-1])
+    largest = max(gap.max().item() for gap in gaps)
+    assert largest_difference(mine, theirs) == pytest.approx(largest, rel=1e-5) and largest > 0.1
+    assert largest_difference(theirs[::-1], mine[::-1]) == largest_difference(mine, theirs)
 
 
 # --- The merge ------------------------------------------------------------------------------------
@@ -98,15 +93,12 @@ def test_it_is_the_largest_over_every_token_of_all_prompts_and_the_same_either_w
 
 def test_a_matrix_that_learned_nothing_is_found(adapter, other):
     assert untrained_matrices(adapter) == []
-    name, matrix = list(lora(adapter, "B").items())[3]
+    (first, matrix), (_, almost) = list(lora(adapter, "B").items())[2:4]
     with torch.no_grad():
         matrix.zero_()
-    assert untrained_matrices(adapter) == [name]
-    with torch.no_grad():
-        matrix[-1, -1] = 1e-9
-        next(iter(lora(adapter, "A").values())).zero_()
+        almost.zero_()[-1, -1] = 1e-9  # a single weight is enough
         other.model.layers[0].mlp.up_proj.weight.zero_()
-    assert untrained_matrices(adapter) == list(lora(adapter, "A"))[:1], "a single weight is enough"
+    assert untrained_matrices(adapter) == [first]
 
 
 # --- The proof, in a process of its own -----------------------------------------------------------
@@ -169,12 +161,6 @@ def test_an_adapter_that_does_nothing_is_told_before_anything_is_merged(adapter,
         merging.witnesses(adapter, tokenizer, PROMPTS)
 
 
-def test_a_merge_that_rounding_took_most_of_is_told_with_a_warning():
-    fine, lost = merging.told({"kept": 0.5}), merging.told({"kept": 0.358})
-    assert "does 50.0% of what" in fine and "WARNING" not in fine
-    assert "does 35.8% of what" in lost and 'merge="adapter"' in lost
-
-
 def in_16_bits(policy):
     """The base in bfloat16; the adapter stays in 32 bits, as PEFT loads one."""
     policy.to(torch.bfloat16)
@@ -194,37 +180,27 @@ def sharp(adapter):
     return in_16_bits(adapter)
 
 
-@pytest.mark.slow
-def test_a_sound_merge_in_16_bits_is_not_refused_whatever_the_size_of_its_logits(
-    sharp, tokenizer, tmp_path
-):
-    computed_in_16 = prompt_logits(sharp, tokenizer, PROMPTS)
-    expected = merging.witnesses(sharp, tokenizer, PROMPTS)
-    assert max(logits.abs().max() for logits in expected["adapter"]) > 32
-    assert largest_difference(computed_in_16, prompt_logits(sharp, tokenizer, PROMPTS)) > 0.5, (
-        "which was once refused"
-    )
-    folder = save(sharp.merge_and_unload(), tokenizer, tmp_path / "merged")
-    proof = merging.verify(folder, PROMPTS, expected)
-    assert 0.95 < proof["kept"] < 1.05 and proof["unexplained"] < 0.01
-
-
 @pytest.mark.parametrize(
-    ("broken", "kept"), [("scale", 0.5), ("twice", 2.0), ("layer", None), ("other", None)]
+    ("broken", "kept"),
+    [("nothing", 1.0), ("scale", 0.5), ("twice", 2.0), ("layer", None), ("other", None)],
 )
-def test_a_broken_merge_in_16_bits_is_refused(sharp, tokenizer, broken, kept):
+def test_a_merge_in_16_bits_is_refused_if_it_is_broken_whatever_the_size_of_its_logits(
+    sharp, tokenizer, broken, kept
+):
     wrong = copy.deepcopy(sharp)
     expected = merging.witnesses(sharp, tokenizer, PROMPTS)
+    assert max(logits.abs().max() for logits in expected["adapter"]) > 32
     with torch.no_grad():
         for name, matrix in lora(wrong, "B").items():
             if broken == "other":
                 torch.nn.init.normal_(matrix, std=0.05)
             elif broken != "layer" or ".layers.2." in name:
-                matrix.mul_({"scale": 0.5, "twice": 2, "layer": 0}[broken])
+                matrix.mul_({"nothing": 1, "scale": 0.5, "twice": 2, "layer": 0}[broken])
     wrong.merge_adapter()
     with merging.in_32_bits(wrong):
         proof = merging.judged(prompt_logits(wrong, tokenizer, PROMPTS), expected)
-    assert proof["unexplained"] > merging.UNEXPLAINED
+    assert proof["unexplained"] < 0.01 or broken != "nothing"
+    assert proof["unexplained"] > merging.UNEXPLAINED or broken == "nothing"
     assert kept is None or proof["kept"] == pytest.approx(kept, rel=0.3)
 
 
@@ -236,6 +212,9 @@ def test_what_16_bits_round_away_of_a_small_adapter_is_told_and_not_refused(adap
     expected = merging.witnesses(policy, tokenizer, PROMPTS)
     proof = merging.judged(expected["merged"], expected)
     assert proof["kept"] < 0.9 and proof["unexplained"] == 0
+    fine, lost = merging.told({"kept": 0.5}), merging.told({"kept": 0.358})
+    assert "does 50.0% of what" in fine and "WARNING" not in fine
+    assert "does 35.8% of what" in lost and 'merge="adapter"' in lost
 
 
 @pytest.mark.parametrize("layers", [4, 28])
@@ -245,9 +224,15 @@ def test_a_matrix_that_was_left_out_is_found_at_any_depth_and_with_any_adapter(l
     benchmarks/results/merge_tolerance.md.
     """
     torch.manual_seed(0)
-    heads = {"num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 32}
-    size_of = {"hidden_size": 64, "intermediate_size": 128, "vocab_size": 32}
-    config = Qwen3Config(num_hidden_layers=layers, **size_of, **heads)
+    config = Qwen3Config(
+        num_hidden_layers=layers,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        head_dim=32,
+        hidden_size=64,
+        intermediate_size=128,
+        vocab_size=32,
+    )
     base = Qwen3ForCausalLM._from_config(config, dtype=torch.bfloat16)
     lora_config = LoraConfig(r=4, target_modules=TARGETS, task_type="CAUSAL_LM")
     policy = get_peft_model(copy.deepcopy(base), lora_config)
@@ -258,14 +243,10 @@ def test_a_matrix_that_was_left_out_is_found_at_any_depth_and_with_any_adapter(l
     distances = merging.matrix_distances(merged, matrices)
     assert set(distances.values()) == {0.0} and len(matrices) == 3 * layers
     left_out = f"model.layers.{layers // 2}.self_attn.v_proj.weight"
-    other = "model.layers.1.mlp.down_proj.weight"
     with torch.no_grad():
         merged.get_parameter(left_out).copy_(base.get_parameter(left_out))
-        before, after = base.get_parameter(other), merged.get_parameter(other)
-        after.copy_(before + (after - before).flip(0))
     distances = merging.matrix_distances(merged, matrices)
-    wrong = {name for name, away in distances.items() if not away <= merging.UNEXPLAINED}
-    assert wrong == {left_out, other} and distances[left_out] == pytest.approx(1)
+    assert distances.pop(left_out) == pytest.approx(1) and set(distances.values()) == {0.0}
 
 
 def test_computing_in_32_bits_leaves_the_weights_as_they_were(sharp, tokenizer):
@@ -281,6 +262,7 @@ def test_computing_in_32_bits_leaves_the_weights_as_they_were(sharp, tokenizer):
 
 
 HERE = Base(FOLDER, "here")
+STORED = Base("me/mine-4bit", "before")  # of an original that is not known
 CPU = Machine(None, 0.0, 0.0, 2, 8.0, "3.11.7", "Linux x86_64")
 CARD = replace(CPU, gpu="NVIDIA L4", gpu_memory_gb=24.2)
 
@@ -324,37 +306,20 @@ def trained_on_dynamic(tokenizer, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("backend", ["unsloth", "transformers"])
 def test_what_is_dequantised_and_compared_is_the_quantisation_of_the_training(
-    trained_on_dynamic, tokenizer, backend
+    trained_on_dynamic, backend
 ):
     run, settings = trained_on_dynamic
     base = base_of(run, replace(settings, backend=backend))
-    again = policy.load(replace(settings, backend=backend), base)[0]
+    base.check(policy.load(replace(settings, backend=backend), base)[0])
     own = merging.load_base(base, torch.float32, dequantised=True)
     fresh, original = (merging.load_base(HERE, torch.float32, way) for way in (True, False))
     for name in (KEPT, KEPT.replace("layers.1", "layers.2")):
         weight = own.get_submodule(name).weight
         assert torch.equal(weight, original.get_submodule(name).weight) == (name == KEPT)
     assert not torch.equal(own.get_submodule(KEPT).weight, fresh.get_submodule(KEPT).weight)
-    in_4_bits = prompt_logits(again, tokenizer, PROMPTS)
-    gap, wrong = (
-        largest_difference(in_4_bits, prompt_logits(model, tokenizer, PROMPTS))
-        for model in (own, fresh)
-    )
-    assert gap < wrong
-
-
-def test_another_quantisation_than_that_of_the_training_is_refused(trained_on_dynamic):
-    base = replace(base_of(*trained_on_dynamic), fingerprint="0" * 16)
+    another = replace(base, fingerprint="0" * 16)
     with pytest.raises(ValueError, match="is not as it was in the training"):
-        merging.load_base(base, torch.float32, dequantised=True)
-
-
-def test_without_a_known_original_only_the_dequantised_base_can_be_merged_into(trained_on_dynamic):
-    base = base_of(*trained_on_dynamic)
-    assert base.original is None
-    with pytest.raises(ValueError, match=r'16-bit model .* is not known: use merge="dequantised"'):
-        merging.check_wishes("unsloth", CPU, base)
-    merging.check_wishes("unsloth", CPU, base, merge="dequantised")
+        merging.load_base(another, torch.float32, dequantised=True)
 
 
 def test_a_merged_model_stored_in_4_bits_is_smaller_and_still_answers(saved, tokenizer):
@@ -373,6 +338,10 @@ def test_a_merged_model_stored_in_4_bits_is_smaller_and_still_answers(saved, tok
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
+        (
+            {"base": STORED},
+            'model me/mine-4bit was made from is not known: use merge="dequantised"',
+        ),
         ({"merge": "8bit"}, "merge='8bit' is not known. Known: original, dequantised, 4bit, adapt"),
         (
             {"gguf": "q4_k_m"},
@@ -398,6 +367,7 @@ def test_what_can_be_done_passes(monkeypatch):
     monkeypatch.setenv("HF_TOKEN", "a token")
     for merge in merging.WAYS:
         merging.check_wishes("unsloth", CARD, HERE, merge=merge, gguf="f16", push_to_hub="me/mine")
+    merging.check_wishes("unsloth", CPU, STORED, merge="dequantised")
 
 
 def test_gguf_files_are_collected_from_where_unsloth_writes_them(tmp_path):

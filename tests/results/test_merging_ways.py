@@ -1,6 +1,4 @@
-"""Notebooks 03 and 05 with the parameters that a plain run does not use: stopping early, and the
-other ways to merge.
-"""
+"""Notebook 05 with the ways to merge that a plain run does not use."""
 
 import json
 import shutil
@@ -38,17 +36,3 @@ def test_every_way_to_merge_is_measured(run, merge):
         model = AutoModelForCausalLM.from_pretrained(run.require("merged"))
         assert bool(getattr(model.config, "quantization_config", None)) == (merge == "4bit")
         assert run.section("merge")["into"] == merge
-
-
-def test_a_training_is_stopped_early_and_its_reason_is_kept(run):
-    """After 12 steps the holdout of so small a model still rises; a learning rate of next to
-    nothing keeps it where it is.
-    """
-    assert (
-        pipeline.run(
-            run.name, None, "03", ["early_stopping=4", "learning_rate=1e-9", "max_steps=40"]
-        )
-        == 0
-    )
-    training = run.section("training")
-    assert training["steps"] < 40 and "has not improved since step" in training["stopped_early"]

@@ -2,6 +2,7 @@
 nothing of it is left.
 """
 
+import os
 import subprocess
 import time
 
@@ -36,7 +37,7 @@ def real(test):
 
 
 def family(pid: int) -> list[psutil.Process]:
-    """A process with all its children; the server of a test is one of this process's own."""
+    """A process with all its children."""
     return [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]
 
 
@@ -50,36 +51,7 @@ def end_of(processes: list[psutil.Process]) -> bool:
     return False
 
 
-# --- One server for all of these: the pocket model, and a random adapter on it --------------------
-
-
-@pytest.fixture(scope="module")
-def adapted(model):
-    """The pocket model with a random adapter that changes its answers."""
-    torch.manual_seed(0)
-    policy = get_peft_model(
-        model,
-        LoraConfig(
-            r=4, lora_alpha=8, target_modules=["q_proj", "down_proj"], task_type="CAUSAL_LM"
-        ),
-    )
-    for name, matrix in policy.named_parameters():
-        if "lora_B" in name:
-            torch.nn.init.normal_(matrix, std=0.4)
-    return policy.eval()
-
-
-@pytest.fixture(scope="module")
-def server(adapted, tmp_path_factory):
-    """(address, processes, the context manager), entered; a test may leave it."""
-    folder = tmp_path_factory.mktemp("adapter, 1=one")  # a path that `name=path` could not hold
-    adapted.save_pretrained(folder)
-    running = serving.server(POCKET.model_path, POCKET, torch.float32, adapter=folder)
-    before = {child.pid for child in psutil.Process().children()}
-    address = running.__enter__()
-    (started,) = [child for child in psutil.Process().children() if child.pid not in before]
-    yield address, family(started.pid), running
-    running.__exit__(None, None, None)
+# --- A server that answers ------------------------------------------------------------------------
 
 
 def share_that_differs(answers: list[str], model, tokenizer) -> float:
@@ -89,36 +61,36 @@ def share_that_differs(answers: list[str], model, tokenizer) -> float:
 
 
 @real
-def test_the_served_adapter_and_its_base_answer_as_transformers_does(server, adapted, tokenizer):
-    address, _, _ = server
-    answers = serving.answers(address, PROMPTS, POCKET.max_completion_length)
-    below = serving.answers(address, PROMPTS, POCKET.max_completion_length, model=serving.BASE)
+def test_an_adapter_on_its_base_is_served_until_the_block_ends(model, tokenizer, tmp_path):
+    torch.manual_seed(0)
+    targets = ["q_proj", "down_proj"]
+    lora = LoraConfig(r=4, lora_alpha=8, target_modules=targets, task_type="CAUSAL_LM")
+    adapted = get_peft_model(model, lora).eval()
+    for name, matrix in adapted.named_parameters():
+        if "lora_B" in name:
+            torch.nn.init.normal_(matrix, std=0.4)
+    folder = tmp_path / "adapter, 1=one"  # a path that `name=path` could not hold
+    adapted.save_pretrained(folder)
+    before, limit = family(os.getpid()), POCKET.max_completion_length
+    with (
+        pytest.raises(
+            ValueError, match=r"server of model does not answer \(lost\)\. Its log says: "
+        ),
+        serving.server(POCKET.model_path, POCKET, torch.float32, adapter=folder) as address,
+    ):
+        processes = [process for process in family(os.getpid()) if process not in before]
+        answers = serving.answers(address, PROMPTS, limit)
+        below = serving.answers(address, PROMPTS, limit, model=serving.BASE)
+        too_long = [{"role": "user", "content": "What is" + " + 1" * 200}]
+        with pytest.raises(ValueError, match=r"refuses 'What is \+ 1.*context length is 136"):
+            serving.answers(address, [too_long], 8)
+        raise ConnectionError("lost")
+    assert len(processes) > 1 and end_of(processes)
     assert share_that_differs(answers, adapted, tokenizer) <= 0.01
     with adapted.disable_adapter():
         assert share_that_differs(below, adapted, tokenizer) <= 0.01
     assert sum(map(str.__ne__, answers, below)) > len(PROMPTS) / 2, "the adapter does something"
     assert all("<think>" in text for text in below), "the tags are part of the text"
-
-
-@real
-def test_a_prompt_longer_than_the_context_is_refused_with_its_question(server):
-    with pytest.raises(
-        ValueError, match=r"refuses 'What is \+ 1 \+ 1.*maximum context length is 136"
-    ):
-        serving.answers(server[0], [[{"role": "user", "content": "What is" + " + 1" * 200}]], 8)
-
-
-@real
-def test_an_exception_in_the_block_ends_the_server_and_all_its_children(server):
-    """The last one of these: it ends the server of the others."""
-    _, processes, running = server
-    assert len(processes) > 1
-    lost = ConnectionError("lost")
-    with pytest.raises(
-        ValueError, match=r"vLLM's server of model does not answer \(lost\)\. Its log says: "
-    ):
-        running.__exit__(type(lost), lost, None)
-    assert end_of(processes)
 
 
 # --- Servers that do not come to answer -----------------------------------------------------------
@@ -200,10 +172,9 @@ def test_without_vllm_the_reason_is_said_and_asking_for_it_is_refused():
         serving.obstacle(True, CPU)
 
 
-@pytest.mark.parametrize("wrong", ["yes", 1])
-def test_what_is_no_wish_is_refused(wrong):
-    with pytest.raises(ValueError, match=rf"serve={wrong!r} is not known: give True, False, or"):
-        serving.obstacle(wrong, CPU)
+def test_what_is_no_wish_is_refused():
+    with pytest.raises(ValueError, match="serve='yes' is not known: give True, False, or"):
+        serving.obstacle("yes", CPU)
     assert serving.obstacle(False, CPU) == "serve=False"
 
 
