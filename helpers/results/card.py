@@ -59,6 +59,9 @@ def write(run: Run) -> Path:
     served, merge = facts.manifest.get("served", {}), facts.manifest.get("merge", {})
     if served.get("written", "") < merge.get("written", ""):
         served = {}  # of a merge before
+    there = [name for name in _FIGURES if (run.folder / f"figures/{name}.png").exists()]
+    for name in there:
+        shutil.copyfile(run.folder / f"figures/{name}.png", run.path(f"merged/figures/{name}.png"))
     card = ModelCard.from_template(
         metadata(facts),
         template_str=Path(__file__).with_name("card.md.j2").read_text(encoding="utf-8"),
@@ -70,7 +73,7 @@ def write(run: Run) -> Path:
         rows=_data_rows(facts),
         rewards=list(zip(training["rewards"], map(plain, training["weights"]), strict=True)),
         recorded=[[key, plain(value)] for key, value in settings_of(training).items()],
-        figures=_copied(run, place),
+        figures={name: _FIGURES[name] for name in there},
         accuracies=_accuracy_rows(facts.evaluation),
         served=served.get("merged"),
         is_file=_is_file(data["source"]),
@@ -173,17 +176,6 @@ def _accuracy_rows(evaluation: dict) -> list[list]:
         ]
         rows.append([what, *cells, percent(entry["in_format"]), entry["n"]])
     return rows
-
-
-def _copied(run: Run, place: Path) -> dict[str, str]:
-    """Copy the figures that are there into `figures/` beside the card; returns them with their
-    captions.
-    """
-    there = [name for name in _FIGURES if (run.folder / "figures" / f"{name}.png").exists()]
-    for name in there:
-        (place / "figures").mkdir(exist_ok=True)
-        shutil.copyfile(run.folder / "figures" / f"{name}.png", place / "figures" / f"{name}.png")
-    return {name: _FIGURES[name] for name in there}
 
 
 # --- How to reproduce -----------------------------------------------------------------------------

@@ -190,7 +190,25 @@ def verdict(facts: Facts, findings: list) -> list[tuple[str, str]]:
         said.append(greedy)
     if findings and findings[0].severity != "info":
         said.append((findings[0].severity, str(findings[0])))
-    return said + _merge_problems(facts)
+    if facts.merge_is_outdated:
+        again = "The merged model is of an earlier training: run notebook 05 before using it."
+        return [*said, ("warning", again)]
+    # not in a merge of an earlier version, which had a proof of its own
+    kept = facts.manifest.get("merge", {}).get("kept", 1.0)
+    if not kept >= _KEPT:  # not <: true for nan too
+        only = (
+            f"The merged model does only {percent(kept)} of what the adapter does to the "
+            "logits: 16 bits rounded the rest away. Use the adapter."
+        )
+        said.append(("warning", only))
+    policy, merged = facts.evaluation.get("trained"), facts.evaluation.get("merged")
+    if policy and merged and merged["ci95"][1] < policy["ci95"][0]:
+        less = (
+            f"The merged model is less accurate: {_accuracy(merged)}, against "
+            f"{_accuracy(policy)} for the policy it was made from."
+        )
+        said.append(("warning", less))
+    return said
 
 
 def _result(facts: Facts, decoding: str) -> tuple[str, str]:
@@ -225,28 +243,6 @@ def _result(facts: Facts, decoding: str) -> tuple[str, str]:
 
 def _accuracy(entry: dict) -> str:
     return f"{percent(entry['accuracy'])} ({interval(entry['ci95'])})"
-
-
-def _merge_problems(facts: Facts) -> list[tuple[str, str]]:
-    """Sentences on a merged model that is of another training, or differs from what was trained."""
-    if facts.merge_is_outdated:
-        again = "The merged model is of an earlier training: run notebook 05 before using it."
-        return [("warning", again)]
-    said = []
-    # not in a merge of an earlier version, which had a proof of its own
-    kept = facts.manifest.get("merge", {}).get("kept", 1.0)
-    if not kept >= _KEPT:  # not <: true for nan too
-        said.append(
-            f"The merged model does only {percent(kept)} of what the adapter does to the "
-            "logits: 16 bits rounded the rest away. Use the adapter."
-        )
-    policy, merged = facts.evaluation.get("trained"), facts.evaluation.get("merged")
-    if policy and merged and merged["ci95"][1] < policy["ci95"][0]:
-        said.append(
-            f"The merged model is less accurate: {_accuracy(merged)}, against "
-            f"{_accuracy(policy)} for the policy it was made from."
-        )
-    return [("warning", sentence) for sentence in said]
 
 
 # --- What the template shows ----------------------------------------------------------------------

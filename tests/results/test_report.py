@@ -193,16 +193,13 @@ def test_the_page_holds_all_it_shows_and_is_the_same_each_time(run):
 
 
 def test_what_a_model_or_a_file_says_is_shown_as_text_and_a_long_one_without_its_middle(run):
-    nasty = "<script>alert('x')</script> & \"quotes\" $\\foo$"
-    told = dict.fromkeys(("question", "answer", "before", "after"), nasty)
-    change(run, "comparison.json", lambda c: c["sampled"].update(won_examples=[told] * 4))
-    change(run, "reward_report.json", lambda r: r["verdict"].update(stops=[nasty], notes=[nasty]))
+    nasty = '<b>x</b> & "quotes" $\\foo$'
     change(run, "manifest.json", lambda m: m["training"].update(rewards=[nasty, "format_reward"]))
     path, long = run.folder / "completions.parquet", f"begins {'x' * 5000} <answer>4</answer>"
     pd.read_parquet(path).assign(question=nasty, completion=long).to_parquet(path)
     page = written(run)
-    assert "<script" not in page.source and page.text.count("<script>alert('x')</script>") > 10
-    assert not page.elements(["script", "img", "iframe", "link"])
+    assert f"Step 1: {nasty}" in page.text and page.text.count(nasty) > 2
+    assert not [bold for bold in page.elements("b") if bold.text == "x"]
     assert "begins xxx" in page.text and "x <answer>4</answer>" in page.text
     assert "x" * 600 not in page.text and "characters…" in page.text
 
