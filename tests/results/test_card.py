@@ -161,7 +161,7 @@ def test_a_name_that_is_markdown_stays_a_name(run):
 
 def test_no_path_of_a_machine_is_told(machine):
     run = finished_run(source="/home/beatrix/my sums.csv", model="/home/beatrix/models/Qwen3-4B")
-    change(run, "evaluation.json", lambda e: e["trained"]["other"].update(source="/home/b.csv"))
+    change(run, "evaluation.json", lambda e: e["baseline"]["other"].update(source="/home/b.csv"))
     text, page = (made.write(run).read_text(encoding="utf-8") for made in (card, report))
     assert "beatrix" not in text + page and "/home" not in text + page and "b.csv" in page
     assert "-p 'source=\"my sums.csv\"'" in text and "-p 'model=\"Qwen3-4B\"'" in text
