@@ -68,16 +68,9 @@ def test_nothing_beats_the_math_set(rows, tags):
     lab = Lab(*reward_set("math", tags), tags)
     table = lab.attacks(rows)
     assert table.loc[table["wins"] > 0, "wins"].to_dict() == {} and lab.faults == []
+    assert lab.judges() == ["correctness_reward"]
     assert table.loc[[RIGHT, WRONG], "total"].tolist() == [2.0, 1.0]
     assert table.loc[[RIGHT, WRONG], "correctness_reward"].tolist() == [1.0, 0.0]
-
-
-def test_nothing_beats_the_math_set_on_sums(sums):
-    lab = Lab(*reward_set("math"))
-    table = lab.attacks(sums)
-    assert (table["wins"] == 0).all() and lab.judges() == ["correctness_reward"]
-    assert list(table.index[:1]) == [RIGHT] and table["total"].is_monotonic_decreasing
-    assert set(table.index) == {attack.name for attack in BATTERY} | {RIGHT, WRONG}
 
 
 @pytest.mark.parametrize(
@@ -100,24 +93,17 @@ def test_a_judge_with_a_shape_holds(sums, judge, shape):
 def test_every_named_set_can_be_attacked(sums, name):
     lab = Lab(*reward_set(name))
     table = lab.attacks(sums)
-    assert lab.faults == [] and table["total"].notna().all() and table["wins"].between(0, 1).all()
+    assert lab.faults == [] and table["wins"].between(0, 1).all()
+    assert table["total"].is_monotonic_decreasing and table["total"].notna().all()
+    assert set(table.index) == {attack.name for attack in BATTERY} | {RIGHT, WRONG}
 
 
 # --- Naive rewards --------------------------------------------------------------------------------
 
 
-def has_tags_reward(completions, **columns):
-    return [float("<answer>" in completion_text(completion)) for completion in completions]
-
-
 def counts_tags_reward(completions, **columns):
     texts = map(completion_text, completions)
     return [sum(text.count(tag) for tag in THINK_ANSWER.tags) / 4 for text in texts]
-
-
-def anywhere_reward(completions, answer, **columns):
-    texts = map(completion_text, completions)
-    return [float(gold in text) for text, gold in zip(texts, answer, strict=True)]
 
 
 def any_block_reward(completions, answer, **columns):
@@ -132,46 +118,30 @@ MANY = {"the tags many times", "the whole shape three times", "a block for every
 @pytest.mark.parametrize(
     ("rewards", "win", "lose"),
     [
-        ([has_tags_reward], {WRONG}, MANY | HEDGED),
         ([correctness_reward, counts_tags_reward], MANY, {WRONG}),
-        (
-            [anywhere_reward],
-            HEDGED | {"two answers in one block", "right in the reasoning only"},
-            {WRONG},
-        ),
         (
             [any_block_reward],
             HEDGED | {"a block for every number"},
             {"two answers in one block", "right in the reasoning only"},
         ),
         ([format_reward], {WRONG}, MANY | HEDGED),
+        (
+            [correctness_reward, partial(min_length_reward, minimum=60)],
+            {"filler up to the bound", "the whole shape three times"},
+            {"infinity"},
+        ),
+        (
+            [correctness_reward, partial(target_length_reward, target=200)],
+            {"filler up to the bound"},
+            {"nothing at all"},
+        ),
+        ([reasoning_steps_reward], {"words that please", WRONG}, MANY | HEDGED),
+        ([correctness_reward, citation_reward], {"words that please"}, {WRONG} | MANY | HEDGED),
     ],
-    ids=lambda value: value[0].__name__ if isinstance(value, list) else "",
 )
 def test_a_naive_reward_pays_for_what_it_looks_at(sums, rewards, win, lose):
     found = winners(sums, *rewards)
     assert win <= found.keys() and not lose & found.keys()
-
-
-@pytest.mark.parametrize(
-    ("reward", "pays", "costs"),
-    [
-        (partial(min_length_reward, minimum=60), "the whole shape three times", "infinity"),
-        (partial(target_length_reward, target=200), "filler up to the bound", "nothing at all"),
-    ],
-    ids=["least", "target"],
-)
-def test_length_pays_for_filler(sums, reward, pays, costs):
-    found = winners(sums, correctness_reward, reward, weights=[1.0, 0.5])
-    assert found["filler up to the bound"] == found[pays] == 1.0 and costs not in found
-
-
-@pytest.mark.parametrize(
-    "reward", [reasoning_steps_reward, citation_reward], ids=lambda reward: reward.__name__
-)
-def test_style_pays_for_words_that_please(sums, reward):
-    assert winners(sums, reward) == {"words that please": 1.0, WRONG: 1.0}
-    assert winners(sums, correctness_reward, reward) == {"words that please": 1.0}
 
 
 def contrary_reward(completions, answer, **columns):
@@ -239,18 +209,6 @@ def test_the_examples_are_what_was_scored(sums):
     assert table.loc["nothing at all", "example"] == ""
 
 
-def test_an_attack_of_ones_own_takes_the_place_of_the_battery(sums):
-    attack = Attack("please", lambda row, tags, length: f"{row['question']} Please.")
-
-    def polite_reward(completions, **columns):
-        return [float("Please" in completion_text(completion)) for completion in completions]
-
-    table = Lab([correctness_reward, polite_reward], [1.0, 0.25]).attacks(sums, battery=[attack])
-    assert set(table.index) == {RIGHT, WRONG, "please"}
-    assert table.loc["please", ["total", "wins"]].tolist() == [0.25, 1.0]
-    assert table.loc["please", "example"] == f"{sums.iloc[0]['question']} Please."
-
-
 def test_an_attack_with_the_right_answer_may_earn_what_honesty_earns(sums):
     generous = Attack(
         "right and long", lambda row, tags, length: tags.render("so " * 99, row["answer"]), RIGHT
@@ -258,7 +216,7 @@ def test_an_attack_with_the_right_answer_may_earn_what_honesty_earns(sums):
     rewards = [correctness_reward, partial(min_length_reward, minimum=90)]
     for chosen, wins in ((rewards[:1], 0), (rewards, 1)):
         table = Lab(chosen, [1.0] * len(chosen)).attacks(sums, battery=[generous])
-        assert table.loc["right and long", "wins"] == wins
+        assert table["wins"].to_dict() == {RIGHT: 0, WRONG: 0, "right and long": wins}
 
 
 def test_at_most_sixteen_rows_are_attacked(sums):

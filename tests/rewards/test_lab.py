@@ -11,11 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from told import told
-from trl.rewards import (
-    get_repetition_penalty_reward,
-    get_soft_overlong_punishment,
-    think_format_reward,
-)
+from trl.rewards import get_soft_overlong_punishment, think_format_reward
 
 from helpers.rewards import (
     AdaptiveReward,
@@ -23,12 +19,11 @@ from helpers.rewards import (
     format_reward,
     incremental_format_reward,
     max_length_reward,
-    reward_set,
     soft_format_reward,
     substantial_format_reward,
 )
 from helpers.rewards.answers import symbolic
-from helpers.rewards.lab import Lab, load_cases, stored_groups
+from helpers.rewards.lab import Lab, stored_groups
 from helpers.rewards.lab.verdicts import differences
 from helpers.tags import THINK_ANSWER, TagFormat, completion_text
 
@@ -82,11 +77,7 @@ def test_rewards_and_weights_that_do_not_fit_are_refused(functions, weights, say
 
 def test_the_callers_rewards_are_not_changed_by_being_tried():
     adaptive = AdaptiveReward(format_reward)
-    lab = Lab([correctness_reward, adaptive], [1.0, 0.5])
-    assert (lab.speed() > 0).all()
-    lab.cases()
-    lab.attacks(rows_for(["", ""]))
-    lab.signal(rows_for([""]), [["no tags", "no tags"]])
+    Lab([adaptive], [0.5]).scores(["no tags", "no tags"])
     assert adaptive.weight == 1.0
 
 
@@ -103,21 +94,20 @@ def test_scores_are_weighted_none_adds_nothing_and_a_fault_costs_only_itself():
 def test_rewards_are_handed_what_trl_hands_them_and_may_log():
     seen = {}
 
-    def curious_reward(**given):
+    def curious_reward(log_extra, log_metric, trainer_state, **given):
         seen.update(given)
-        given["log_extra"]("text", [""])
-        given["log_metric"]("number", 2.0)
+        log_extra("text", [""])
+        log_metric("number", 2.0)
         return [1.0] * len(given["completions"])
 
     lab = Lab([curious_reward], [1.0])
     lab.scores(["a b", "c"], answer=["1", "2"], prompts=["p", "q"])
-    assert seen["completions"] == [
-        [{"role": "assistant", "content": "a b"}],
-        [{"role": "assistant", "content": "c"}],
-    ]
-    assert seen["answer"] == ["1", "2"] and seen["prompts"] == ["p", "q"]
-    assert [len(ids) for ids in seen["completion_ids"]] == [2, 1]
-    assert "trainer_state" in seen and lab.faults == []
+    assert [len(ids) for ids in seen.pop("completion_ids")] == [2, 1] and lab.faults == []
+    assert seen == {
+        "completions": [[{"role": "assistant", "content": text}] for text in ("a b", "c")],
+        "answer": ["1", "2"],
+        "prompts": ["p", "q"],
+    }
     lab.scores(["a", "b"])
     assert [prompt[0]["role"] for prompt in seen["prompts"]] == ["user", "user"]
 
@@ -132,16 +122,9 @@ def test_tokens_are_the_tokenizers_where_there_is_one(tokenizer):
 
 
 def test_trls_own_rewards_work():
-    rewards = [
-        get_repetition_penalty_reward(ngram_size=2),
-        think_format_reward,
-        get_soft_overlong_punishment(5, 2),
-    ]
-    lab = Lab(rewards, [1.0, 1.0, 1.0])
+    lab = Lab([think_format_reward, get_soft_overlong_punishment(5, 2)], [1.0, 1.0])
     table = lab.scores(["<think>a</think> b", "so so so so", "one two three four five six"])
-    assert lab.faults == []
-    assert table["repetition_penalty_reward"].tolist() == pytest.approx([0.0, -2 / 3, 0.0])
-    assert table["think_format_reward"].tolist() == [1.0, 0.0, 0.0]
+    assert lab.faults == [] and table["think_format_reward"].tolist() == [1.0, 0.0, 0.0]
     assert table["soft_overlong_punishment_reward"].tolist() == [0.0, -0.5, -1.0]
 
 
@@ -168,12 +151,11 @@ def test_our_rewards_score_our_cases_as_expected(tags):
 
 
 def write_cases(tmp_path, *cases: dict | str):
-    path = tmp_path / "mine.jsonl"
     lines = [
         case if isinstance(case, str) else json.dumps(case, ensure_ascii=False) for case in cases
     ]
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    return path
+    (tmp_path / "mine.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return tmp_path / "mine.jsonl"
 
 
 def test_a_case_file_of_ones_own_brings_its_columns(tmp_path):
@@ -188,7 +170,7 @@ def test_a_case_file_of_ones_own_brings_its_columns(tmp_path):
         "",
         four | {"name": "far", "completion": "6", "slack": 1, "expected": {"near_reward": 0.0}},
         four | expected | {"name": "no slack", "completion": "5"},
-        four | {"name": "no matter", "completion": "5"},
+        four | {"name": "no matter", "completion": "5\u2028\x85\x0c"},  # one line all the same
         four | {"name": "no matter", "completion": "4"},
     )
     lab = Lab([near_reward], [2.0])
@@ -206,43 +188,37 @@ def test_a_case_file_of_ones_own_brings_its_columns(tmp_path):
     ]
 
 
-def test_a_line_is_what_ends_in_a_newline(tmp_path):
-    text = "one\u2028two\x85three\x0cfour"
-    path = write_cases(tmp_path, {"name": "odd spaces", "completion": text, "expected": {}})
-    assert [case["completion"] for case in load_cases(path)] == [text]
+LINES = [
+    "not json",
+    "[1]",
+    '{"completion": "4"}',
+    '{"name": 3, "completion": "4"}',
+    '{"name": "a", "completion": null}',
+    '{"name": "a", "completion": "4", "expected": 1}',
+    '{"name": "a", "completion": "4", "expected": {"a": "1"}}',
+    '{"name": "a", "completion": "4", "expected": {"a": NaN}}',
+    '{"name": "a", "completion": "4", "expected": {"a": 1e999}}',
+]
+FINE = {"name": "fine", "completion": "4"}
 
 
 @pytest.mark.parametrize(
-    "line",
+    ("lines", "says"),
     [
-        "not json",
-        "[1]",
-        '{"completion": "4"}',
-        '{"name": 3, "completion": "4"}',
-        '{"name": "a", "completion": null}',
-        '{"name": "a", "completion": "4", "expected": 1}',
-        '{"name": "a", "completion": "4", "expected": {"a": "1"}}',
-        '{"name": "a", "completion": "4", "expected": {"a": NaN}}',
-        '{"name": "a", "completion": "4", "expected": {"a": 1e999}}',
+        *(([FINE, "", line], r"mine\.jsonl, line 3") for line in LINES),
+        (["", " "], r"mine\.jsonl holds no case"),
+        (
+            [FINE | {"expected": {"corectness_reward": 1}}],
+            r"'fine' .*'corectness_reward'.* correctness_reward",
+        ),
     ],
 )
-def test_a_line_that_is_no_case_is_named(tmp_path, line):
-    path = write_cases(tmp_path, {"name": "fine", "completion": "4"}, "", line)
-    with pytest.raises(ValueError, match=r"mine\.jsonl, line 3"):
-        Lab([format_reward], [1.0]).cases(path)
-
-
-def test_a_file_without_a_case_and_a_case_for_an_unknown_reward_are_refused(tmp_path):
-    with pytest.raises(ValueError, match=r"mine\.jsonl holds no case"):
-        load_cases(write_cases(tmp_path, "", " "))
-    case = {"name": "mine", "completion": "", "expected": {"corectness_reward": 1}}
-    with pytest.raises(ValueError, match=r"'mine' .*'corectness_reward'.* correctness_reward"):
-        Lab([correctness_reward], [1.0]).cases(write_cases(tmp_path, case))
+def test_what_is_no_case_or_for_no_reward_is_named(tmp_path, lines, says):
+    with pytest.raises(ValueError, match=says):
+        Lab([correctness_reward], [1.0]).cases(write_cases(tmp_path, *lines))
 
 
 # --- Signal ---------------------------------------------------------------------------------------
-
-SQUARE = ["0 0", "0 1", "1 0", "1 1"]  # two rewards that have nothing to do with one another
 
 
 def advantages(group: list[str], weights: tuple) -> tuple[np.ndarray, np.ndarray]:
@@ -270,24 +246,6 @@ def test_signal_by_hand():
     assert signal_of([["0.5", "0.49"], ["0", "1"]], 1.0)["pass_rate"] == [0.5, 0.5]
 
 
-@pytest.mark.parametrize(
-    ("weights", "shares"),
-    [
-        ((1.0, 1.0), (0.5, 0.5)),
-        ((2.0, 1.0), (0.8, 0.2)),
-        ((3.0, 1.0), (0.9, 0.1)),
-        ((1.0, 0.0), (1.0, 0.0)),
-        ((1, -1), (0.5, 0.5)),
-    ],
-)
-def test_rewards_that_have_nothing_in_common_share_the_advantage_by_squared_weight(weights, shares):
-    rewards = signal_of([SQUARE], *weights)["rewards"]
-    assert (rewards["a"]["advantage_share"], rewards["b"]["advantage_share"]) == pytest.approx(
-        shares
-    )
-    assert rewards["a"]["rank_correlation"] == {"b": pytest.approx(0)}
-
-
 @pytest.mark.parametrize("sizes", [(4, 4, 4), (2, 5, 3)], ids=["even", "uneven"])
 def test_advantage_shares_are_those_of_trls_advantage(sizes):
     draw, weights = np.random.default_rng(0), (1.0, 0.5, -0.25)
@@ -313,31 +271,20 @@ def test_rewards_that_never_differ_teach_nothing():
     for statistics in signal["rewards"].values():
         assert (statistics["advantage_share"], statistics["zero_spread"]) == (0.0, 1.0)
         assert list(statistics["rank_correlation"].values()) == [None]
-
-
-def test_totals_that_differ_by_rounding_alone_are_equal():
-    signal = signal_of([["1 1 0", "0 0 1"]], 0.1, 0.2, 0.3)
-    assert signal["total"]["zero_spread"] == 1.0
-    assert all(abs(statistics["advantage_share"]) <= 1 for statistics in signal["rewards"].values())
-
-
-def test_rows_that_a_reward_cannot_judge_stay_out_of_its_mean():
-    signal = signal_of([["- 1", "- 0"], ["1 1", "0.5 1"]], 1.0, 1.0)
-    assert signal["rewards"]["a"]["mean"] == 0.75 and signal["rewards"]["b"]["mean"] == 0.75
-    assert signal["rewards"]["a"]["zero_spread"] == 0.5 and signal["total"]["mean"] == 1.125
+    by_rounding = signal_of([["1 1 0", "0 0 1"]], 0.1, 0.2, 0.3)
+    assert by_rounding["total"]["zero_spread"] == 1.0
 
 
 def test_a_completion_that_no_reward_judges_is_left_out_of_its_group_as_in_trl():
-    left_out, without = (
-        signal_of([["1 0", "- -", "0 0.5", "1 1"]], 1.0, 1.0),
-        signal_of([["1 0", "0 0.5", "1 1"]], 1.0, 1.0),
+    signals = [signal_of([["1 0", *gap, "0 0.5", "1 1"]], 1.0, 1.0) for gap in (["- -", "- -"], [])]
+    left_out, without = ((s["total"], s["rewards"]["a"]["advantage_share"]) for s in signals)
+    assert left_out == (without[0], pytest.approx(without[1]))
+    one_abstains = signal_of([["- 1", "- 0"], ["1 1", "0.5 1"]], 1.0, 1.0)
+    assert one_abstains["rewards"]["a"]["mean"] == 0.75, "and one's None stays out of its mean"
+    assert (one_abstains["rewards"]["a"]["zero_spread"], one_abstains["total"]["mean"]) == (
+        0.5,
+        1.125,
     )
-    assert left_out["total"] == without["total"]
-    shares = [
-        [s["advantage_share"] for s in signal["rewards"].values()] for signal in (left_out, without)
-    ]
-    assert shares[0] == pytest.approx(shares[1])
-    assert signal_of([["1 1", "- -", "1 1"]], 1.0, 1.0)["total"]["zero_spread"] == 1.0
 
 
 @pytest.mark.parametrize(
@@ -361,31 +308,22 @@ def test_groups_without_a_spread_or_a_row_are_refused(rows, groups, says):
 def test_the_completions_of_a_run_become_groups():
     table = pd.DataFrame(
         [
-            (1, "a", "1", "x1", 0.0),
-            (1, "b", "2", "y1", 0.0),
-            (1, "a", "1", "x2", 1.0),
-            (1, "b", "2", "y2", 1.0),
-            (2, "a", "1", "x3", 1.0),
-            (2, "a", "1", "x4", 1.0),
-            (2, "b", "2", "alone", 1.0),
+            (1, "a", "1", "x1"),
+            (1, "b", "2", "y1"),
+            (1, "a", "1", [{"role": "assistant", "content": "x2"}]),
+            (1, "b", "2", "y2"),
+            (2, "a", "1", "x3"),
+            (2, "a", "1", "x4"),
+            (2, "b", "2", "alone"),
         ],
-        columns=["step", "question", "answer", "completion", "format_reward"],
+        columns=["step", "question", "answer", "completion"],
     )
     rows, groups = stored_groups(table)
     assert groups == [["x1", "x2"], ["y1", "y2"], ["x3", "x4"]]
-    wanted = [[1, "a", "1"], [1, "b", "2"], [2, "a", "1"]]
-    assert rows[["step", "question", "answer"]].values.tolist() == wanted
-    signal = Lab(*reward_set("math")).signal(rows, groups)
-    assert (signal["groups"], signal["group_size"]) == (3, 2)
-
-
-def test_stored_completions_need_no_step_and_may_be_chat_messages():
-    chat = [{"role": "assistant", "content": "z"}]
-    table = pd.DataFrame(
-        {"question": ["b", "a", "b"], "answer": ["4", "1", "4"], "completion": ["x", "y", chat]}
-    )
-    rows, groups = stored_groups(table)
-    assert groups == [["x", "z"]] and rows.to_dict("records") == [{"question": "b", "answer": "4"}]
+    assert rows.values.tolist() == [[1, "a", "1"], [1, "b", "2"], [2, "a", "1"]]
+    rows, groups = stored_groups(table.drop(columns="step"))
+    assert groups == [["x1", "x2", "x3", "x4"], ["y1", "y2", "alone"]]
+    assert rows.values.tolist() == [["a", "1"], ["b", "2"]]
 
 
 @pytest.mark.parametrize("suffix", ["csv", "jsonl", "parquet"])

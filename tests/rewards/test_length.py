@@ -102,24 +102,9 @@ def test_tokens_are_the_ids_that_trl_passes_whatever_the_text(ids):
         ]
 
 
-@pytest.mark.parametrize("unit", ["words", "characters"])
-@each_reward
-def test_ids_are_not_counted_unless_tokens_are_asked_for(reward, unit):
-    texts = ["a b c", "abcd"]
-    assert reward(texts, unit=unit, completion_ids=[[1] * 9, [1]]) == reward(texts, unit=unit)
-
-
 def test_only_what_the_assistant_wrote_is_counted():
     chat = [{"role": "tool", "content": words(50)}, {"role": "assistant", "content": words(2)}]
     assert LEAST([chat]) == [0.5]
-
-
-@pytest.mark.parametrize(
-    "completion", [None, [], {}, 3, [None], [{"role": "assistant", "content": None}]]
-)
-@each_reward
-def test_a_completion_without_text_has_length_0(reward, completion):
-    assert reward([completion]) == reward([""])
 
 
 # --- Refused --------------------------------------------------------------------------------------

@@ -7,7 +7,6 @@ import doctest
 import importlib
 import inspect
 import json
-import math
 import pickle
 import pkgutil
 import random
@@ -190,19 +189,10 @@ def test_every_score_of_a_tag_soup_is_between_0_and_1(name, reward):
     rng = random.Random(0)
     completions = [soup(rng) for _ in range(300)] + [full(name), LESS.get(name, "")]
     scores = reward(completions, answer=["4"] * 302)
-    assert len(scores) == 302
-    assert all(
-        isinstance(score, float) and math.isfinite(score) and 0 <= score <= 1 for score in scores
-    )
+    assert len(scores) == 302 and all(type(score) is float and 0 <= score <= 1 for score in scores)
+    assert scores[-2] == 1.0 and (scores[-1] < 1.0 or name == "debug_reward")
     # One at a time or as chat messages, the same text earns the same.
     assert [reward([chat(text)], answer=["4"])[0] for text in completions] == scores
-
-
-@each_name
-def test_full_success_is_1_less_is_less_and_nothing_has_no_score(name, reward):
-    high, low = reward([full(name), LESS.get(name, "")], answer=["4", "4"])
-    assert high == 1.0
-    assert low < 1.0 or name == "debug_reward"
     assert reward([], answer=[]) == []
 
 
@@ -259,16 +249,6 @@ def test_a_source_column_cannot_take_the_place_of_an_argument(tmp_path, name, co
     # As TRL calls a reward: with every column of the data but the prompt.
     columns = {name: [value] for name, value in row.items() if name != "prompt"} | {"answer": ["4"]}
     assert reward([full(name)], prompts=[row["prompt"]], completion_ids=[[1]], **columns) == [1.0]
-
-
-@each_name
-def test_a_reward_can_be_pickled(name):
-    function = getattr(rewards, name)
-    options = {k: v for k, v in OPTIONS.get(name, {}).items() if k not in COLUMNS}
-    bound = partial(partial(function, tags=CUSTOM), **options)
-    copied = pickle.loads(pickle.dumps(bound))
-    assert (copied.func, copied.keywords) == (function, bound.keywords)
-    assert reward_name(copied) == name
 
 
 @pytest.mark.parametrize("name", OBJECTS)
@@ -332,21 +312,11 @@ DESERVING = {
 }
 
 
-@pytest.mark.parametrize("name", ["math", "code", "summaries", "qa"])
-def test_a_set_is_functions_and_weights_in_the_same_order(name):
-    functions, weights = reward_set(name)
-    names = [reward_name(function) for function in functions]
-    assert names == [reward_name(function) for function in REWARD_SETS[name]]
-    assert len(set(names)) == len(names) and set(names) <= set(NAMES)
-    assert weights == list(REWARD_SETS[name].values())
-    assert all(0 < weight <= 1 for weight in weights) and max(weights) == 1.0
-    assert [reward_name(f) for f in pickle.loads(pickle.dumps(functions))] == names
-
-
 @pytest.mark.parametrize("tags", [THINK_ANSWER, CUSTOM], ids=["own", "custom"])
 @pytest.mark.parametrize("name", REWARD_SETS)
 def test_a_set_gives_the_deserving_everything_and_others_less(name, tags):
-    functions, weights = reward_set(name, tags)
+    functions, weights = pickle.loads(pickle.dumps(reward_set(name, tags)))
+    assert max(weights) == 1.0
     good, columns, bad = DESERVING[name]
     for ours, theirs in zip(THINK_ANSWER.tags, tags.tags, strict=True):
         good, bad = good.replace(ours, theirs), bad.replace(ours, theirs)
@@ -361,34 +331,12 @@ def test_a_set_gives_the_deserving_everything_and_others_less(name, tags):
     assert total(good) == pytest.approx(sum(weights)) and total(bad) < sum(weights) - 0.4
 
 
-@pytest.mark.parametrize("name", ["maths", "", None, "MATH"])
-def test_an_unknown_set_is_named_with_those_there_are(name):
-    with pytest.raises(ValueError, match=f"{name!r}.*math, code, summaries, qa"):
-        reward_set(name)
+def test_an_unknown_set_is_named_with_those_there_are():
+    with pytest.raises(ValueError, match=r"'MATH'.*math, code, summaries, qa"):
+        reward_set("MATH")
 
 
 # --- The docstrings -------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        *NAMES,
-        "AdaptiveReward",
-        "EnsembleReward",
-        "JudgeReward",
-        "ModelReward",
-        "read_tests",
-        "reward_set",
-    ],
-)
-def test_every_reward_has_a_docstring_with_an_example(name):
-    (test,) = [
-        test
-        for test in doctest.DocTestFinder(recurse=False).find(getattr(rewards, name), name)
-        if test.examples
-    ]
-    assert any(name in example.source for example in test.examples)
 
 
 MODULES = [

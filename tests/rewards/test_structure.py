@@ -3,7 +3,6 @@ who reads it.
 """
 
 import json
-import random
 import subprocess
 
 import jsonschema
@@ -18,13 +17,11 @@ from helpers.rewards import (
     soft_format_reward,
     substantial_format_reward,
 )
-from helpers.tags import THINK_ANSWER, TagFormat
-
-CUSTOM = TagFormat("reasoning", "final")
+from helpers.tags import THINK_ANSWER
 
 
-def said(answer: str, tags: TagFormat = THINK_ANSWER) -> str:
-    return tags.render("so", answer)
+def said(answer: str) -> str:
+    return THINK_ANSWER.render("so", answer)
 
 
 # --- All or nothing, and its softer sisters -------------------------------------------------------
@@ -46,6 +43,7 @@ def said(answer: str, tags: TagFormat = THINK_ANSWER) -> str:
 )
 def test_the_format_reward_is_all_or_nothing(completion, earned):
     assert format_reward([completion]) == [earned]
+    assert earned or substantial_format_reward([completion]) == [0.0]
 
 
 @pytest.mark.parametrize(
@@ -94,22 +92,6 @@ def test_the_soft_format_is_both_blocks_in_order_anywhere(completion, earned):
 )
 def test_blocks_with_nothing_in_them_earn_half(reasoning, answer, earned):
     assert substantial_format_reward([THINK_ANSWER.render(reasoning, answer)]) == [earned]
-    assert substantial_format_reward([CUSTOM.render(reasoning, answer)], tags=CUSTOM) == [earned]
-
-
-@pytest.mark.parametrize(
-    "completion",
-    [
-        "",
-        "4",
-        said("4") + "!",
-        said("4") * 2,
-        "<answer>4</answer>",
-        "".join(THINK_ANSWER.tags[::-1]),
-    ],
-)
-def test_substance_without_the_shape_earns_nothing(completion):
-    assert substantial_format_reward([completion]) == [0.0]
 
 
 @pytest.mark.parametrize(
@@ -147,25 +129,6 @@ def test_substance_without_the_shape_earns_nothing(completion):
 )
 def test_each_tag_in_its_place_earns_a_quarter(completion, earned):
     assert incremental_format_reward([completion]) == [pytest.approx(earned, abs=1e-9)]
-
-
-def soup(rng: random.Random) -> str:
-    pieces = [*THINK_ANSWER.tags, "4", " ", "5 ", "so", "x" * 300, "\n", "<", "</", "<think", "or"]
-    return "".join(rng.choices(pieces, k=rng.randrange(16)))
-
-
-def test_only_a_completion_with_each_tag_once_and_in_order_earns_more_than_three_quarters():
-    rng = random.Random(1)
-    completions = [soup(rng) for _ in range(500)] + [
-        said("4"),
-        said("4") + "x",
-        said("4") + "<think>",
-    ]
-    whole, slope = format_reward(completions), incremental_format_reward(completions)
-    for text, all_or_nothing, score in zip(completions, whole, slope, strict=True):
-        in_order = [tag for tag, _, _ in THINK_ANSWER.found_tags(text)] == list(THINK_ANSWER.tags)
-        assert score <= 0.75 or in_order, text
-        assert score == 1.0 or not all_or_nothing, text
 
 
 # --- JSON -----------------------------------------------------------------------------------------
@@ -209,38 +172,26 @@ JSON = [
 
 @pytest.mark.parametrize(("document", "earned"), JSON)
 def test_json_is_one_object_or_array_and_nothing_around_it(document, earned):
-    assert json_format_reward([said(document)]) == [earned]
-    assert json_format_reward([document], tags=None) == [earned]
-    assert json_format_reward([said(document, CUSTOM)], tags=CUSTOM) == [earned]
-
-
-def test_the_answer_block_is_judged_unless_tags_is_none():
-    texts = ["[1]", said("[1]"), "<think>[1]</think><answer>1</answer>", "<answer>[1]"]
-    assert json_format_reward(texts) == [0.0, 1.0, 0.0, 0.0]
-    assert json_format_reward(texts, tags=None) == [1.0, 0.0, 0.0, 0.0]
+    assert json_format_reward([said(document), document]) == [earned, 0.0]
+    assert json_format_reward([said(document), document], tags=None) == [0.0, earned]
 
 
 @pytest.mark.parametrize(
-    ("document", "earned"),
+    ("document", "schema", "earned"),
     [
-        ('{"city": "Bonn"}', 1.0),
-        ('```json\n{"city": "Bonn"}\n```', 1.0),
-        ('{"city": 3}', 0.0),
-        ('{"City": "Bonn"}', 0.0),
-        ('{"city": "Bonn", "land": "NRW"}', 0.0),
-        ('[{"city": "Bonn"}]', 0.0),
-        ("{}", 0.0),
+        ('{"city": "Bonn"}', CITY, 1.0),
+        ('```json\n{"city": "Bonn"}\n```', CITY, 1.0),
+        ('{"city": 3}', CITY, 0.0),
+        ('{"city": 3}', {"properties": {"city": {"type": "integer"}}}, 1.0),
+        ('{"city": 3}', {}, 1.0),
+        ('{"City": "Bonn"}', CITY, 0.0),
+        ('{"city": "Bonn", "land": "NRW"}', CITY, 0.0),
+        ('[{"city": "Bonn"}]', CITY, 0.0),
+        ("{}", CITY, 0.0),
     ],
 )
-def test_a_schema_has_to_be_fulfilled(document, earned):
-    assert json_format_reward([said(document)], schema=CITY) == [earned]
-
-
-def test_each_call_judges_by_its_own_schema():
-    text = [said('{"city": 3}')]
-    assert json_format_reward(text, schema=CITY) == [0.0]
-    assert json_format_reward(text, schema={"properties": {"city": {"type": "integer"}}}) == [1.0]
-    assert json_format_reward(text, schema={}) == [1.0]
+def test_a_schema_has_to_be_fulfilled(document, schema, earned):
+    assert json_format_reward([said(document)], schema=schema) == [earned]
 
 
 def test_a_document_that_a_schema_cannot_judge_in_time_earns_nothing_and_that_is_told():
@@ -326,6 +277,8 @@ def fenced(code: str, language: str = "python") -> str:
         (fenced("x = 1", "js"), 0.0),
         (fenced("x = 1", "python3"), 0.0),
         (fenced("x = 1", ""), 0.0),
+        (fenced("x = 1\n" + "#" * 40_000), 1.0),
+        (fenced("x = 1\n" + "#" * 60_000), 0.0),  # too long to be read
         ("```python\nx = 1", 0.0),
         ("```python x = 1 ```", 0.0),
         ("`x = 1`", 0.0),
@@ -357,7 +310,6 @@ def test_with_tags_the_answer_block_is_judged():
     block = f"\n{fenced('x = 1')}\n"
     texts = [said(block), fenced("x = 1"), f"<think>{block}</think><answer>x</answer>"]
     assert code_format_reward(texts, tags=THINK_ANSWER) == [1.0, 0.0, 0.0]
-    assert code_format_reward([CUSTOM.render(fenced("y"), block)], tags=CUSTOM) == [1.0]
 
 
 BOMBS = {
@@ -403,11 +355,6 @@ def test_hostile_code_gets_a_score_and_the_process_lives(python):
     assert scores == in_thread and not done.stderr
     for text, score in zip(texts, scores, strict=True):
         assert score in ((1.0,) if text == fenced("x = 1") else (0.0, 0.5, 1.0)), text[:80]
-
-
-@pytest.mark.parametrize(("length", "earned"), [(40_000, 1.0), (60_000, 0.0)])
-def test_a_very_long_completion_is_not_read(length, earned):
-    assert code_format_reward([fenced("x = 1\n" + "#" * length)]) == [earned]
 
 
 def test_code_is_never_run_nor_warned_about(tmp_path, capfd, recwarn):

@@ -47,15 +47,7 @@ def steps(text: str, wanted: int = 10) -> int:
         ("-5 is negative\n*bold*", 0),
         ("3.14 is pi", 1),
         ("", 0),
-    ],
-)
-def test_a_step_begins_with_a_number_a_bullet_or_a_word(reasoning, count):
-    assert steps(thought(reasoning)) == count
-
-
-@pytest.mark.parametrize(
-    ("reasoning", "count"),
-    [
+        # the same step counts once, and an empty one not at all
         ("First, add. First, add. First, add.", 1),
         ("1. add\n2. add\n3. add", 1),
         ("1. Add!\n- add\nThen add", 1),
@@ -67,7 +59,7 @@ def test_a_step_begins_with_a_number_a_bullet_or_a_word(reasoning, count):
         ("- a\n" * 200, 1),
     ],
 )
-def test_the_same_step_counts_once_and_an_empty_one_not_at_all(reasoning, count):
+def test_a_step_begins_with_a_number_a_bullet_or_a_word(reasoning, count):
     assert steps(thought(reasoning)) == count
 
 
@@ -85,13 +77,6 @@ def test_the_same_step_counts_once_and_an_empty_one_not_at_all(reasoning, count)
 )
 def test_the_reasoning_block_is_read_or_else_all_before_the_answer(text, count):
     assert steps(text) == count
-
-
-@pytest.mark.parametrize(
-    ("wanted", "earned"), [(1, 1.0), (2, 1.0), (3, 0.666667), (4, 0.5), (8, 0.25)]
-)
-def test_the_score_is_the_share_of_the_steps_wanted(wanted, earned):
-    assert reasoning_steps_reward([thought("1. add\n2. stop")], steps=wanted) == [earned]
 
 
 def test_other_tags_hold_the_reasoning_where_they_are_bound():

@@ -83,10 +83,7 @@ def test_the_answers_come_in_the_order_of_the_questions():
     # More than one worker's share, with repeats.
     pairs = [(f"{n}x + x", f"{n + n % 2 + 1}x") for n in range(24)] * 2
     assert symbolic.equal(pairs) == [n % 2 == 0 for n in range(24)] * 2
-
-
-def test_no_questions_have_no_answers():
-    assert symbolic.equal([]) == symbolic.task_scores([]) == symbolic.fulfil("{}", []) == []
+    assert symbolic.equal([]) == []
 
 
 # --- Hostile ones ---------------------------------------------------------------------------------
@@ -117,11 +114,8 @@ BOMBS = [
 
 @pytest.mark.parametrize("bomb", BOMBS, ids=range(len(BOMBS)))
 def test_a_bomb_is_no_right_answer_and_the_next_question_is_answered(bomb):
-    assert symbolic.equal([("x^2 + 2x + 1", bomb), fresh()]) == [False, True]
-
-
-def test_a_bomb_as_the_gold_answer_equals_nothing():
-    assert symbolic.equal([(bomb, "x^2 + 2x + 1") for bomb in BOMBS[:6:2]]) == [False] * 3
+    pairs = [("x^2 + 2x + 1", bomb), (bomb, "x^2 + 2x + 1"), fresh()]
+    assert symbolic.equal(pairs) == [False, False, True]
 
 
 CODE = [
@@ -186,16 +180,6 @@ def test_an_answer_is_remembered_and_a_worker_killed_from_outside_is_replaced():
     assert killed and workers() and not set(workers()) & set(killed)
 
 
-@linux
-def test_a_worker_killed_at_its_work_is_replaced():
-    symbolic.equal([fresh()])
-    with ThreadPoolExecutor(1) as pool:
-        hanging = pool.submit(symbolic.equal, [("4x", f"{10**7 + n}!") for n in range(4)])
-        kill_the_workers()
-        assert hanging.result() == [False] * 4
-    assert symbolic.equal([fresh()]) == [True]
-
-
 ASKS = """
 from helpers.rewards.answers import symbolic
 print(symbolic.equal([("x+1", "1+x")]), symbolic._workers["equal"][0].process.pid)
@@ -203,10 +187,8 @@ print(symbolic.equal([("x+1", "1+x")]), symbolic._workers["equal"][0].process.pi
 
 
 @linux
-@pytest.mark.parametrize("how", ["argument", "standard input"])
-def test_a_script_needs_no_main_module_and_its_worker_ends_with_it(how):
-    program = [sys.executable, "-c", ASKS] if how == "argument" else [sys.executable]
-    done = subprocess.run(program, input=ASKS, capture_output=True, text=True, timeout=300)
+def test_a_script_on_standard_input_has_a_worker_that_ends_with_it():
+    done = subprocess.run([sys.executable], input=ASKS, capture_output=True, text=True, timeout=300)
     answer, worker = done.stdout.rsplit(maxsplit=1)
     assert answer == "[True]" and done.stderr == ""
     assert not Path(f"/proc/{worker}").exists()
@@ -224,8 +206,7 @@ def test_a_forked_process_starts_its_own_worker():
         finally:
             os._exit(0 if right else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    assert workers() == ours
-    assert symbolic.equal([fresh()]) == [True]
+    assert workers() == ours and symbolic.equal([fresh()]) == [True]
 
 
 # --- JSON Schema ----------------------------------------------------------------------------------
@@ -264,18 +245,10 @@ def asked(family: str, answer: str, entry: dict) -> tuple[str, str, str]:
 def test_a_family_finds_its_own_answers_right_and_nonsense_not(family):
     entries = made(family)
     right = [asked(family, entry["answer"], entry) for entry in entries]
-    assert symbolic.task_scores(right) == [1.0] * 3
-    wrong = symbolic.task_scores([asked(family, "no idea", entry) for entry in entries])
-    assert all(score is None or 0 <= score < 0.5 for score in wrong)
-
-
-def test_the_scores_come_in_the_order_of_the_rows():
-    rows = [
-        asked("chain_sum", entry["answer"] if n % 3 else "-1", entry)
-        for n, entry in enumerate(made("chain_sum", 20))
-    ]
-    right = [score == 1.0 for score in symbolic.task_scores(rows * 2)]
-    assert right == [n % 3 > 0 for n in range(20)] * 2
+    wrong = [asked(family, "no idea", entry) for entry in entries]
+    scores = symbolic.task_scores([*wrong, *right, *wrong])
+    assert scores[3:6] == [1.0] * 3
+    assert all(score is None or 0 <= score < 0.5 for score in scores[:3] + scores[6:])
 
 
 def test_a_verifier_that_fails_or_hangs_gives_nothing():
@@ -283,27 +256,20 @@ def test_a_verifier_that_fails_or_hangs_gives_nothing():
     hangs = asked("countdown", "9**9**9**9", entry)
     scores = symbolic.task_scores([hangs, ("gcd", "1", "{}"), ("gcd", "1", "no JSON")])
     assert all(score is None or score < 0.1 for score in scores) and len(scores) == 3
-    assert symbolic.task_scores([asked("countdown", entry["answer"] + " ", entry)]) == [1.0]
-
-
-def test_an_unknown_family_is_named():
-    pytest.importorskip("reasoning_gym")
     with pytest.raises(LookupError, match="no_such_family"):
         symbolic.task_scores([("no_such_family", "1", "{}")])
-    assert symbolic.equal([fresh()]) == [True]
+    assert symbolic.task_scores([asked("countdown", entry["answer"] + " ", entry)]) == [1.0]
 
 
 @linux
 def test_without_reasoning_gym_it_says_what_to_install(tmp_path, monkeypatch):
     (tmp_path / "reasoning_gym.py").write_text("raise ModuleNotFoundError(name='reasoning_gym')")
     kill_the_workers()
-    with monkeypatch.context() as patch:
-        patch.setenv("PYTHONPATH", str(tmp_path))
-        with pytest.raises(
-            LookupError, match=r"reasoning_gym is not installed.*requirements-optional\.txt"
-        ):
-            symbolic.task_scores([("gcd", "never asked", "{}")])
-    kill_the_workers()  # the one that cannot find it
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    with pytest.raises(
+        LookupError, match=r"reasoning_gym is not installed.*requirements-optional\.txt"
+    ):
+        symbolic.task_scores([("gcd", "never asked", "{}")])
 
 
 @pytest.mark.parametrize(
