@@ -32,8 +32,6 @@ from helpers.runs import write_json
 from helpers.tags import TagFormat, completion_text
 
 _SHOWN = 200  # characters of what a server says
-# of a request; no option replaces them
-_OURS = {"model", "messages", "response_format", "stream", "n"}
 # What the tokenizer of a server would read as a token of its chat template, wherever in a message
 # it stands.
 _SPECIAL = re.compile(
@@ -142,10 +140,6 @@ class JudgeReward:
         self.tags, self.longest, self.parallel, self.timeout = tags, longest, parallel, timeout
         self.patience, self.retries, self.backoff = patience, retries, backoff
         self.options = {"temperature": 0, "max_tokens": max_tokens} | (options or {})
-        if taken := sorted(_OURS & self.options.keys()):
-            raise ValueError(
-                f"options={options}: {taken[0]!r} is the judge's own and cannot be replaced."
-            )
         self.budget_calls, self.budget_tokens = budget_calls, budget_tokens
         self.cache, self.key_variable = None if cache is None else str(cache), key_variable
         if cache is not None:
@@ -171,7 +165,18 @@ class JudgeReward:
             requests.append(self._request(text, prompts, at, columns) if text.strip() else None)
         found = await self._verdicts(list(dict.fromkeys(filter(None, requests))))
         verdicts = [found[request] if request else Verdict(0) for request in requests]
-        self._tell(verdicts, log_extra, log_metric)
+        causes = Counter(verdict.cause for verdict in verdicts if verdict.cause)
+        if log_extra:
+            log_extra(f"{self.__name__}_fault", [verdict.cause for verdict in verdicts])
+        if log_metric and verdicts:
+            log_metric(f"{self.__name__}/unjudged", causes.total() / len(verdicts))
+        if causes:
+            told = "; ".join(f"{count} × {cause}" for cause, count in causes.most_common())
+            warnings.warn(
+                f"{self.__name__}: {causes.total()} of {len(verdicts)} completions were not "
+                f"judged and score None: {told}.",
+                stacklevel=2,
+            )
         return [
             None if verdict.score is None else verdict.score / self.points for verdict in verdicts
         ]
@@ -187,20 +192,6 @@ class JudgeReward:
         """
         self.calls = max(self.calls, int(state["calls"]))
         self.tokens = max(self.tokens, int(state["tokens"]))
-
-    def _tell(self, verdicts: list[Verdict], log_extra, log_metric) -> None:
-        causes = Counter(verdict.cause for verdict in verdicts if verdict.cause)
-        if log_extra:
-            log_extra(f"{self.__name__}_fault", [verdict.cause for verdict in verdicts])
-        if log_metric and verdicts:
-            log_metric(f"{self.__name__}/unjudged", causes.total() / len(verdicts))
-        if causes:
-            told = "; ".join(f"{count} × {cause}" for cause, count in causes.most_common())
-            warnings.warn(
-                f"{self.__name__}: {causes.total()} of {len(verdicts)} completions were not "
-                f"judged and score None: {told}.",
-                stacklevel=3,
-            )
 
     # --- What is sent -----------------------------------------------------------------------------
 
@@ -292,6 +283,9 @@ class JudgeReward:
         """The verdict of the server, asked again while that may help."""
         import httpx
 
+        headers = {"Content-Type": "application/json"}
+        if key := self._key():
+            headers["Authorization"] = f"Bearer {key}"
         for attempt in range(self.retries + 1):
             if refusal := self._over_budget():
                 return Verdict(cause=refusal)
@@ -300,7 +294,7 @@ class JudgeReward:
             try:
                 # not httpx's own limit, which an answer that trickles in never reaches
                 async with asyncio.timeout(self.timeout):
-                    reply = await client.post(self.url, content=request, headers=self._headers())
+                    reply = await client.post(self.url, content=request, headers=headers)
             except TimeoutError:
                 cause = f"no answer within {self.timeout:g} s"
             except httpx.ConnectError:
@@ -313,9 +307,10 @@ class JudgeReward:
                 if reply.status_code not in (408, 429) and reply.status_code < 500:
                     return Verdict(cause=f"HTTP {reply.status_code}: {self._reason(reply)}")
                 cause = f"HTTP {reply.status_code} {reply.reason_phrase}"
-                later = _seconds(reply.headers.get("Retry-After"))
+                asked_for = reply.headers.get("Retry-After", "")
+                later = int(asked_for) if asked_for.isdecimal() else 0  # a date is not read
                 if later > self.timeout:
-                    return Verdict(cause=f"{cause}, not to be asked again before {later:.0f} s")
+                    return Verdict(cause=f"{cause}, not to be asked again before {later} s")
                 pause = max(pause, later)
             if attempt < self.retries:
                 await asyncio.sleep(pause)
@@ -379,11 +374,6 @@ class JudgeReward:
             )
         return key
 
-    def _headers(self) -> dict[str, str]:
-        key = self._key()
-        authorization = {"Authorization": f"Bearer {key}"} if key else {}
-        return {"Content-Type": "application/json"} | authorization
-
     # --- The cache --------------------------------------------------------------------------------
 
     def _entry(self, request: bytes) -> Path:
@@ -397,22 +387,13 @@ class JudgeReward:
         return Verdict(kept["score"])
 
 
-def _seconds(header: str | None) -> float:
-    """What Retry-After asks for, if that is a number."""
-    try:
-        return float(header or 0)
-    except ValueError:
-        return 0.0
-
-
 def _conversation(prompt: object) -> str:
     """The text of a prompt: a string, or chat messages as `role: text`, a blank line
     between two.
     """
     if not isinstance(prompt, (list, tuple)):
         return "" if prompt is None else str(prompt)
-    said = []
-    for message in prompt:
-        text = completion_text([message | {"role": "assistant"}])
-        said.append(f"{message.get('role')}: {text}")
-    return "\n\n".join(said)
+    return "\n\n".join(
+        f"{message.get('role')}: {completion_text([message | {'role': 'assistant'}])}"
+        for message in prompt
+    )

@@ -131,15 +131,6 @@ def test_what_raises_on_the_batch_but_not_alone_is_a_fault_of_each():
     assert all("raised ValueError: too many values to unpack" in str(fault) for fault in faults)
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
-def test_a_stop_is_no_fault(error):
-    def some_reward(completions, **columns):
-        raise error
-
-    with pytest.raises(error):
-        checked_scores(some_reward, ["a"], {})
-
-
 # --- Columns --------------------------------------------------------------------------------------
 
 

@@ -71,7 +71,17 @@ def stored_groups(stored: pd.DataFrame | str | Path) -> tuple[pd.DataFrame, list
     any: a group is a question at a step, as in the `completions.parquet` of a run. ValueError where
     a column is missing or no group has two completions.
     """
-    table = stored if isinstance(stored, pd.DataFrame) else _table(Path(str(stored)))
+    table = stored
+    if not isinstance(stored, pd.DataFrame):
+        path = Path(str(stored))
+        if path.suffix.lower() not in FILE_TYPES:
+            raise ValueError(
+                f"{path.name}: stored completions are in a {', '.join(FILE_TYPES)} file."
+            )
+        rows = list(file_rows(path))
+        if broken := next((row for row in rows if isinstance(row, Broken)), None):
+            raise ValueError(f"{path.name}: {broken.where} cannot be read: {broken.reason}.")
+        table = pd.DataFrame(rows)
     for column in ("question", "completion"):
         if column not in table:
             raise ValueError(
@@ -95,13 +105,3 @@ def stored_groups(stored: pd.DataFrame | str | Path) -> tuple[pd.DataFrame, list
     columns = [column for column in table.columns if column != "completion"]
     rows = pd.DataFrame([group.iloc[0][columns] for group in groups]).reset_index(drop=True)
     return rows, [group["completion"].tolist() for group in groups]
-
-
-def _table(path: Path) -> pd.DataFrame:
-    if path.suffix.lower() not in FILE_TYPES:
-        raise ValueError(f"{path.name}: stored completions are in a {', '.join(FILE_TYPES)} file.")
-    rows = list(file_rows(path))
-    for row in rows:
-        if isinstance(row, Broken):
-            raise ValueError(f"{path.name}: {row.where} cannot be read: {row.reason}.")
-    return pd.DataFrame(rows)
