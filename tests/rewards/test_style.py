@@ -184,11 +184,10 @@ def test_a_pattern_that_is_no_regular_expression_is_named(completions, pattern):
     assert repr(pattern) in str(error.value) and "regular expression" in str(error.value)
 
 
-@pytest.mark.parametrize("pattern", [r"^(a+)+\1b", "(a|aa)+$"])
-def test_what_cannot_be_searched_in_time_earns_nothing_and_the_next_is_judged(pattern):
+def test_what_cannot_be_searched_in_time_earns_nothing_and_the_next_is_judged():
     texts = ["a" * 30_000 + "!" + str(n) for n in range(8)]
     with pytest.warns(UserWarning, match="8 of 9 completions could not be searched in time"):
-        scores = forbidden_patterns_reward([*texts, "Bonn."], patterns=[pattern])
+        scores = forbidden_patterns_reward([*texts, "Bonn."], patterns=[r"^(a+)+\1b"])
     assert scores == [0.0] * 8 + [1.0]
 
 
