@@ -114,8 +114,11 @@ BOMBS = [
 
 @pytest.mark.parametrize("bomb", BOMBS, ids=range(len(BOMBS)))
 def test_a_bomb_is_no_right_answer_and_the_next_question_is_answered(bomb):
-    pairs = [("x^2 + 2x + 1", bomb), (bomb, "x^2 + 2x + 1"), fresh()]
-    assert symbolic.equal(pairs) == [False, False, True]
+    assert symbolic.equal([("x^2 + 2x + 1", bomb), fresh()]) == [False, True]
+
+
+def test_a_bomb_as_the_gold_answer_equals_nothing():
+    assert symbolic.equal([(bomb, "x^2 + 2x + 1") for bomb in BOMBS[:6:2]]) == [False] * 3
 
 
 CODE = [
