@@ -297,10 +297,8 @@ class JudgeReward:
                     reply = await client.post(self.url, content=request, headers=headers)
             except TimeoutError:
                 cause = f"no answer within {self.timeout:g} s"
-            except httpx.ConnectError:
-                cause = f"no connection to {self.url}"
             except httpx.HTTPError as error:
-                cause = f"the connection was lost ({type(error).__name__})"
+                cause = f"no connection to {self.url} ({type(error).__name__})"
             else:
                 if reply.status_code == 200:
                     return self._read(request, reply)
