@@ -155,11 +155,8 @@ def _begin(run: Run, settings: Preset, seed: int) -> str | None:
         previous = run.path("checkpoints_previous")
         shutil.rmtree(previous, ignore_errors=True)
         os.replace(folder, previous)
-    else:
-        for path in folder.glob("*"):
-            # faults that a guard has logged before the training, or in one without a checkpoint
-            if path.suffix != ".jsonl":
-                shutil.rmtree(path) if path.is_dir() else path.unlink()
+    else:  # of a training that never logged a step; what a guard has logged stays
+        shutil.rmtree(folder / "completions", ignore_errors=True)
     write_json(run.path(f"checkpoints/{_SETTINGS}"), wanted)
     return None
 
@@ -181,8 +178,6 @@ def keep(run: Run, trainer, tokenizer, settings: Preset, seed: int, **recorded) 
     weights = {}
     if _sharded(trainer.model):
         weights["state_dict"] = trainer.accelerator.get_state_dict(trainer.model_wrapped)
-    else:
-        ranks.check_equal_weights(trainer.model)
     if not ranks.is_first():
         return
     now = run.section("data")["fingerprint"]

@@ -258,13 +258,9 @@ def _activations(settings: Preset, shape: Shape) -> float:
     attention = sum(outputs for _, outputs in shape.matrices[:4])
     inside = tokens * (4 * shape.hidden_size + attention + 4 * shape.intermediate_size) * _16_BIT
     inputs = tokens * shape.hidden_size * _16_BIT
-    kept = (
-        shape.num_hidden_layers * inputs
-        if settings.gradient_checkpointing
-        else shape.num_hidden_layers * inside
-    )
+    kept = inputs if settings.gradient_checkpointing else inside
     unpacked = shape.hidden_size * shape.intermediate_size * _16_BIT if settings.load_in_4bit else 0
-    return kept + 2 * inside + unpacked
+    return shape.num_hidden_layers * kept + 2 * inside + unpacked
 
 
 def _logits(settings: Preset, shape: Shape) -> float:
@@ -284,15 +280,6 @@ def _logits(settings: Preset, shape: Shape) -> float:
         * shape.vocab_size
         * _16_BIT
     )
-
-
-def sampling_batch(shape: Shape, tokens: int, free: float, most: int = 256) -> int:
-    """Sequences of so many tokens that can be sampled at once through Transformers in so many free
-    bytes; at least 1.
-    """
-    # of the last token: the logits, the filtered ones, the probabilities
-    logits = 3 * 4 * shape.vocab_size
-    return max(1, min(most, int(0.8 * free // (tokens * shape.kv_bytes + logits))))
 
 
 def check(settings: Preset, machine: Machine, shape: Shape | None = None) -> list[str]:

@@ -20,7 +20,7 @@ from helpers.agents.protocol import Environment
 from helpers.presets import Preset
 from helpers.training import vllm_cpu
 from helpers.training.base import Base
-from helpers.training.memory import sampling_batch, shape_from_config
+from helpers.training.memory import shape_from_config
 
 LORA_TARGETS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 
@@ -307,7 +307,9 @@ def batch_that_fits(model, tokens: int) -> int:
         return 256
     torch.cuda.empty_cache()
     free, _ = torch.cuda.mem_get_info(model.device)
-    return sampling_batch(shape, tokens, free)
+    # of the last token: the logits, the filtered ones, the probabilities; in 32 bits
+    logits = 3 * 4 * shape.vocab_size
+    return max(1, min(256, int(0.8 * free // (tokens * shape.kv_bytes + logits))))
 
 
 @contextmanager

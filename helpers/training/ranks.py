@@ -186,9 +186,8 @@ def from_manifest(settings: dict, **overrides) -> Preset:
         preset = shared(presets.from_manifest(settings, **overrides), world())
     if _is_on("ACCELERATE_USE_FSDP") or _is_on("UNSLOTH_FSDP2"):
         raise ValueError("FSDP is not supported here: launch with ddp.yaml or zero2.yaml.")
-    stage = 0
-    if _is_on("ACCELERATE_USE_DEEPSPEED"):
-        stage = int(os.environ.get("ACCELERATE_DEEPSPEED_ZERO_STAGE", 0))
+    deepspeed = _is_on("ACCELERATE_USE_DEEPSPEED")
+    stage = int(os.environ.get("ACCELERATE_DEEPSPEED_ZERO_STAGE", 0)) if deepspeed else 0
     if stage and preset.backend == "unsloth":
         raise ValueError(
             f"DeepSpeed's ZeRO-{stage} takes weights and optimizer out of Unsloth's hands: set "

@@ -93,8 +93,6 @@ def start(model: str, context: int, **options):
                 enforce_eager=True,
                 # of half a prompt vLLM winds the seed back, which a CPU's generator cannot
                 enable_chunked_prefill=False,
-                # of the distribution that is sampled from, as TRL asks for it
-                logprobs_mode="processed_logprobs",
                 **options,
             )
         except Exception as error:

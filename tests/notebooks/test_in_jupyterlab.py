@@ -2,134 +2,200 @@
 widths and in the dark.
 """
 
-import socket
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
 
-import pandas as pd
 import pytest
 from browser import BROWSER, in_a_browser
-from in_lab import HANGS, Page, Served, change
 
+from helpers import PROJECT
 from helpers.commands import checkpoint
-from helpers.runs import Run
 
 sync_api = pytest.importorskip(
     "playwright.sync_api", reason="Playwright is not installed: make optional"
 )
 pytestmark = [pytest.mark.slow, in_a_browser]
-WIDTHS = (1280, 800)
-PICTURES = {"01": 1, "03": 5, "04": 9}
-SHORT = {'run = "demo"': 'run = "short"', "max_steps = None": "max_steps = 6"}
+HANGS = 600  # seconds after which nothing will come any more, however busy the machine is
+PICTURES = {"01": 1, "04": 9}
+FRONT = ".jp-NotebookPanel:not(.lm-mod-hidden)"  # the tab in front
+
+# As many cells as the status bar says: those out of view are made when the browser has time.
+WHOLE = """front => {
+  const said = document.querySelector("#jp-main-statusbar").innerText.match(/Cell \\d+\\/(\\d+)/);
+  return said && document.querySelectorAll(`${front} .jp-Cell`).length === Number(said[1]);
+}"""
+
+# Of the outputs of the tab in front: pictures, what is wider than the page and scrolls sideways,
+# and text too faint to read.
+MEASURE = """front => {
+  const panel = document.querySelector(front), rgb = text => (text.match(/[\\d.]+/g) || []).map(Number);
+  const light = ([r, g, b]) => [r, g, b].map(v => v / 255).map(v => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
+    .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
+  const behind = element => {
+    for (let at = element; at; at = at.parentElement) {
+      const color = rgb(getComputedStyle(at).backgroundColor);
+      if (color.length === 3 || color[3] > 0.9) return color;
+    }
+    return [255, 255, 255];
+  };
+  const contrast = element => {  // WCAG 2.1, 1.4.3
+    const [one, two] = [rgb(getComputedStyle(element).color), behind(element)].map(light).sort((a, b) => b - a);
+    return (one + 0.05) / (two + 0.05);
+  };
+  const found = {images: [], wide: [], faint: []};
+  for (const output of panel.querySelectorAll('.jp-OutputArea-output')) {
+    const frame = output.getBoundingClientRect();
+    if (output.scrollWidth > output.clientWidth + 1) found.wide.push(output.textContent.trim());
+    for (const image of output.querySelectorAll('img')) {
+      const box = image.getBoundingClientRect();
+      const whole = image.naturalWidth > 0 && box.left >= frame.left - 1 && box.right <= frame.right + 1;
+      found.images.push({alt: image.alt, whole, width: box.width});
+    }
+    for (const element of output.querySelectorAll('*')) {
+      const own = [...element.childNodes].some(node => node.nodeType === Node.TEXT_NODE && node.textContent.trim());
+      if (own && element.checkVisibility() && contrast(element) < 4.5) found.faint.push(element.outerHTML);
+    }
+  }
+  return found;
+}"""
 
 
 @pytest.fixture(scope="module")
-def lab(tmp_path_factory):
-    """One server for all tests, told to take a port that is taken: what it is, and that port.
-
-    It ends with all its kernels.
-    """
+def address(tmp_path_factory):
+    """What `make lab` says to open, in a copy of the project; it ends with all its kernels."""
     folder = tmp_path_factory.mktemp("checkout")
-    with pytest.MonkeyPatch.context() as patch, socket.create_server(("127.0.0.1", 0)) as taken:
+    notebooks = PROJECT / "notebooks"
+    shutil.copytree(notebooks, folder / "notebooks", ignore=shutil.ignore_patterns(".*"))
+    shutil.copy(PROJECT / "Makefile", folder)
+    (folder / ".venv").symlink_to(sys.prefix)
+    # The set-up is taken as done: what it would install is what runs this.
+    command = ["make", "--old-file", ".venv/.ready", "lab", "ARGS=--no-browser --allow-root"]
+    # nobody's settings are read or changed
+    own = ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR")
+    with pytest.MonkeyPatch.context() as patch, (folder / "lab.log").open("w+") as log:
         patch.setenv("GRPO_RUNS_DIR", str(folder / "runs"))
+        for name in own:
+            patch.setenv(name, str(folder / name.lower()))
         checkpoint.fetch("demo")
-        checkpoint.fetch("short", "02")
-        served = Served(folder, "--allow-root", f"--port={taken.getsockname()[1]}")
-        change(folder / "notebooks" / "03_grpo_training.ipynb", SHORT)
-        try:
-            yield served.start(), taken.getsockname()[1]
-        finally:
-            left = served.stop()
-    assert left == [] and "Traceback" not in served.log
+        options = {"cwd": folder, "env": os.environ, "start_new_session": True}
+        served = subprocess.Popen(command, stdout=log, stderr=log, **options)
+        said = ""
+        while not (found := re.search(r"http://127\.0\.0\.1:\d+/lab\?token=\w+", said)):
+            assert served.poll() is None, said
+            time.sleep(0.1)
+            said = (folder / "lab.log").read_text(encoding="utf-8")
+        yield found[0]
+        os.killpg(served.pid, signal.SIGTERM)
+        served.wait(timeout=HANGS)
+        assert "Traceback" not in (folder / "lab.log").read_text(encoding="utf-8")
+
+
+class Lab:
+    """JupyterLab in a tab of the browser: what a person does and sees."""
+
+    def __init__(self, page, address: str):
+        self.page, self.address = page, address
+        self.page.set_default_timeout(1000 * HANGS)
+        self.errors: list[str] = []  # of its console
+        self.page.on("console", lambda said: said.type == "error" and self.errors.append(said.text))
+        self.page.on("pageerror", lambda error: self.errors.append(f"uncaught: {error}"))
+        self.front = page.locator(FRONT)
+
+    def open(self, number: str) -> None:
+        """The notebook, by a double click on its name; all its cells are there, its kernel idle."""
+        if not self.page.url.startswith("http"):
+            self.page.goto(self.address)
+            self.page.get_by_role("button", name="No", exact=True).click()  # thanks, no news
+        self.page.locator(f".jp-DirListing-item[title^='Name: {number}_']").dblclick()
+        self.status(f"{number}_")
+        self.status("| Idle")
+        self.page.wait_for_function(WHOLE, arg=FRONT)
+
+    def status(self, told: str) -> None:
+        """Until the status bar says that."""
+        self.page.locator("#jp-main-statusbar").get_by_text(told).wait_for()
+
+    def menu(self, first: str, *labels: str) -> None:
+        """Click through the menus, by the words that are there."""
+        self.page.locator(".lm-MenuBar-item", has_text=re.compile(f"^{first}$")).click()
+        for label in labels:
+            self.page.locator(".lm-Menu-itemLabel", has_text=re.compile(f"^{label}$")).click()
+
+    def run_all(self) -> None:
+        """By the menu, until no cell waits any more; each shown has its number then."""
+        self.menu("Run", "Run All Cells")
+        waiting = self.front.locator(".jp-InputPrompt", has_text="[*]:")
+        waiting.first.wait_for()
+        sync_api.expect(waiting).to_have_count(0, timeout=1000 * HANGS)
+        self.status("| Idle")
+        # folded cells show nothing there
+        prompts = self.front.locator(".jp-CodeCell .jp-InputPrompt").all_text_contents()
+        assert all(one in ("", f"[{n}]:") for n, one in enumerate(prompts, 1)), prompts
+        errors = "[data-mime-type='application/vnd.jupyter.error'], [data-mime-type$='.stderr']"
+        assert self.front.locator(errors).all_inner_texts() == []
+
+    def check_looks(self, number: str) -> None:
+        """At two widths all figures are whole and no text is faint; at the larger one nothing has
+        to be scrolled sideways either.
+        """
+        for width in (800, 1280):
+            self.page.set_viewport_size({"width": width, "height": 800})
+            seen = self.page.evaluate(MEASURE, FRONT)
+            assert len(seen["images"]) == PICTURES[number] and seen["faint"] == []
+            assert all(image["whole"] and image["width"] >= 300 for image in seen["images"])
+            assert width < 1280 or seen["wide"] == []
 
 
 @pytest.fixture(scope="module")
-def window(lab):
+def lab(address):
     with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=BROWSER, args=["--no-sandbox", "--disable-gpu", "--disable-sync"]
-        )
-        yield Page(browser, lab[0].address)
+        options = ["--no-sandbox", "--disable-gpu", "--disable-sync"]
+        browser = playwright.chromium.launch(executable_path=BROWSER, args=options)
+        opened = Lab(browser.new_page(viewport={"width": 1280, "height": 800}), address)
+        yield opened
         browser.close()
+    assert opened.errors == []
 
 
-@pytest.fixture
-def page(window, tmp_path):
-    """JupyterLab, whose console has nothing to complain of at the end; the last thing seen lies in
-    the test's folder.
-    """
-    yield window
-    window.page.screenshot(path=tmp_path / "end.png")
-    assert window.errors == []
-
-
-def check_looks(page: Page, number: str) -> None:
-    """At both widths all figures whole and no faint text; at the larger one nothing has to be
-    scrolled sideways either.
-    """
-    for width in WIDTHS:
-        seen = page.measured(width)
-        assert len(seen["images"]) == PICTURES[number] and seen["faint"] == []
-        assert all(image["whole"] and image["width"] >= 300 for image in seen["images"]), seen[
-            "images"
-        ]
-        assert width < 1280 or seen["wide"] == []
-    page.page.set_viewport_size({"width": 1280, "height": 800})
-
-
-def test_a_port_that_is_taken_is_named_and_another_one_serves(lab):
-    served, port = lab
-    assert f":{port}/" not in served.address
-    assert f"The port {port} is already in use, trying another port." in served.log
-
-
-def test_01_runs_by_the_menu_from_the_first_cell_to_the_last(page):
-    page.open("01")
-    page.run_all()
-    page.status("| Busy")
-    page.until_done()
-    last = page.front.locator(".jp-CodeCell").last
+def test_01_runs_by_the_menu_from_the_first_cell_to_the_last(lab):
+    lab.open("01")
+    lab.run_all()
+    last = lab.front.locator(".jp-CodeCell").last
     last.scroll_into_view_if_needed()
     assert "next: 02_reward_functions.ipynb" in last.locator(".jp-OutputArea-output").inner_text()
-    check_looks(page, "01")
+    lab.check_looks("01")
 
 
-def test_04_unfolds_completions_without_a_kernel_and_has_menus_with_one(page):
-    page.open("04")
-    folded = page.front.locator("details", has_text="step 1:")
+def test_04_unfolds_completions_without_a_kernel_and_has_menus_with_one(lab):
+    lab.open("04")
+    folded = lab.front.locator("details", has_text="step 1:")
     table = folded.locator("table").first
     assert not table.is_visible()
     folded.locator("summary").click()
     assert table.is_visible() and "<think>" in table.inner_text()
 
-    page.run_all()
-    page.until_done()
-    menus = page.front.locator(".jp-OutputArea-output", has=page.page.get_by_role("slider"))
+    lab.run_all()
+    menus = lab.front.locator(".jp-OutputArea-output", has=lab.page.get_by_role("slider"))
     shown, question = menus.locator("table"), menus.locator("select")
     first = shown.inner_text()
     menus.get_by_role("slider").press("End")
     menus.locator(".widget-readout", has_text="32").wait_for()
     sync_api.expect(shown).not_to_have_text(first, timeout=1000 * HANGS)
     # the kernel has listed the questions of this step: it would choose the first once more
-    page.status("| Idle")
+    lab.status("| Idle")
     question.select_option(index=1)
     asked = question.locator("option").nth(1).inner_text()
     menus.locator("b", has_text=asked).wait_for()
 
-    page.front.locator("summary", has_text="the rules on A").click()
-    page.front.get_by_text("critical (mode_collapse)").wait_for()
-    check_looks(page, "04")
-    page.theme("JupyterLab Dark")
-    check_looks(page, "04")
-    page.theme("JupyterLab Light")
-
-
-def test_03_draws_one_curve_again_and_again_while_it_trains(page):
-    page.open("03")
-    drawn = "img[alt*='curves of this training']"
-    committed = page.front.locator(drawn).get_attribute("src")
-    page.keep_pictures(drawn)
-    page.run_all()
-    page.until_done()
-    while_training = {one["source"] for one in page.pictures() if one["waiting"] > 1} - {committed}
-    assert len(while_training) >= 2
-    assert list(pd.read_csv(Run("short").folder / "metrics.csv")["step"]) == list(range(1, 7))
-    check_looks(page, "03")
+    lab.front.locator("summary", has_text="the rules on A").click()
+    lab.front.get_by_text("critical (mode_collapse)").wait_for()
+    lab.check_looks("04")
+    for theme in ("JupyterLab Dark", "JupyterLab Light"):
+        lab.menu("Settings", "Theme", theme)
+        lab.page.locator(f"body[data-jp-theme-name='{theme}']").wait_for(state="attached")
+        lab.check_looks("04")

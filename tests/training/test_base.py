@@ -7,12 +7,12 @@ import subprocess
 import sys
 
 import pytest
-from peft import LoraConfig, get_peft_model
+import torch
 
 from helpers.presets import PRESETS, with_overrides
 from helpers.runs import Run
-from helpers.training import policy
 from helpers.training.base import Base, base_of, describe, quantisation, told
+from helpers.training.policy import load
 
 POCKET = PRESETS["pocket"]
 HUB = sorted(
@@ -62,16 +62,14 @@ def test_the_original_of_what_was_quantised_here_is_itself_and_of_an_unknown_one
     assert Base(name, quantised).original == original
 
 
-def adapted(settings):
-    lora = LoraConfig(r=2, target_modules=["q_proj"], task_type="CAUSAL_LM")
-    return get_peft_model(policy.load(settings)[0], lora)
+@pytest.fixture(scope="module")
+def in_4_bits():
+    return load(with_overrides(POCKET, backend="transformers"))[0]
 
 
-@pytest.mark.parametrize("backend", ["unsloth", "transformers"])
-def test_the_embedded_model_is_described_by_its_own_name_and_as_quantised_here(backend):
-    settings = with_overrides(POCKET, backend=backend)
-    found = describe(adapted(settings), settings)
-    fingerprint = quantisation(policy.load(POCKET)[0])["fingerprint"]
+def test_the_embedded_model_is_described_by_its_own_name_and_as_quantised_here(policy, in_4_bits):
+    found = describe(policy[0], POCKET)
+    fingerprint = quantisation(in_4_bits)["fingerprint"]  # of the other back end
     assert found == {
         **{"name": "pocket", "original": "pocket", "revision": None, "quantised": "here"},
         **{"layers": 28, "layers_in_4_bits": 28, "fingerprint": fingerprint},
@@ -80,15 +78,15 @@ def test_the_embedded_model_is_described_by_its_own_name_and_as_quantised_here(b
         "pocket, quantised to 4 bits (NF4) when it was loaded: 28 of 28 linear layers, "
         f"fingerprint {fingerprint}"
     )
-    plain = with_overrides(settings, load_in_4bit=False)
-    assert told(describe(adapted(plain), plain)) == "pocket, in 16 bits"
+    plain = describe(policy[0], with_overrides(POCKET, load_in_4bit=False))
+    assert told(plain) == "pocket, in 16 bits"
+    of_plain = {"layers": 1, "layers_in_4_bits": 0, "fingerprint": None}
+    assert quantisation(torch.nn.Sequential(torch.nn.Linear(2, 2))) == of_plain
 
 
 def test_an_embedded_model_is_found_in_this_checkout_wherever_the_adapter_was_made(
-    tmp_path, monkeypatch
+    run, monkeypatch
 ):
-    monkeypatch.setenv("GRPO_RUNS_DIR", str(tmp_path))
-    run = Run("a")
     elsewhere = {"base_model_name_or_path": "/another/checkout/helpers/pocket/model"}
     run.path("adapter/adapter_config.json").write_text(json.dumps(elsewhere))
     # an adapter without weights will do here
@@ -98,11 +96,6 @@ def test_an_embedded_model_is_found_in_this_checkout_wherever_the_adapter_was_ma
 
 
 # --- The fingerprint ------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def in_4_bits():
-    return policy.load(with_overrides(POCKET, backend="transformers"))[0]
 
 
 @pytest.mark.parametrize("what", ["codes", "scales"])

@@ -5,68 +5,48 @@ checkpoint.
 import asyncio
 import functools
 import json
-from dataclasses import replace
 from types import SimpleNamespace
 
 import pandas as pd
 import pytest
 
-from unsloth import FastLanguageModel  # isort: skip
+import unsloth  # isort: skip  # noqa: F401  # before trl
 
 from datasets import Dataset
 from torch import nn
-from trl import GRPOConfig, GRPOTrainer
+from trl import GRPOTrainer
 
 from helpers.data.tasks import load_task
-from helpers.presets import PRESETS
 from helpers.rewards import AdaptiveReward, EnsembleReward, correctness_reward, format_reward
 from helpers.runs import Run
 from helpers.training.checkpoints import History, last_checkpoint
 from helpers.training.reward_guard import GuardedRewards, RewardError
 
-POCKET = replace(PRESETS["pocket"], max_completion_length=32)
 ROWS = load_task("arithmetic/sums", train_size=32, holdout_size=8).train
 
 
-@functools.cache
-def policy():
-    model, tokenizer = FastLanguageModel.from_pretrained(
-        POCKET.model_path, max_seq_length=256, load_in_4bit=True
-    )
-    options = {"use_gradient_checkpointing": False, "random_state": 1}
-    model = FastLanguageModel.get_peft_model(
-        model, r=4, lora_alpha=4, target_modules=["q_proj"], **options
-    )
-    return model, tokenizer
+@pytest.fixture
+def train(run, policy, config):
+    """A function that trains with some rewards and returns the trainer and the guarded rewards."""
+    model, tokenizer = policy
+    shape = {"num_generations": 8, "per_device_train_batch_size": 64, "max_completion_length": 32}
+    saved = {"save_strategy": "steps", "save_steps": 2}
 
+    def train(functions: list, max_steps=2, checkpoint=None, weights=None):
+        rewards = GuardedRewards(run, functions, resumed_from=checkpoint)
+        options = shape | saved | {"max_steps": max_steps, "reward_weights": weights}
+        trainer = GRPOTrainer(
+            model=model,
+            processing_class=tokenizer,
+            args=config(run.path("checkpoints"), **options),
+            reward_funcs=rewards.functions,
+            train_dataset=Dataset.from_pandas(ROWS),
+            callbacks=[rewards, History(run)],
+        )
+        trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+        return trainer, rewards
 
-def train(
-    run: Run, functions: list, max_steps=2, checkpoint=None, weights=None
-) -> tuple[GRPOTrainer, GuardedRewards]:
-    model, tokenizer = policy()
-    rewards = GuardedRewards(run, functions, resumed_from=checkpoint)
-    config = GRPOConfig(
-        output_dir=str(run.path("checkpoints")),
-        max_steps=max_steps,
-        reward_weights=weights,
-        save_steps=2,
-        num_generations=8,
-        per_device_train_batch_size=64,
-        max_completion_length=POCKET.max_completion_length,
-        logging_steps=1,
-        report_to="none",
-        disable_tqdm=True,
-    )
-    trainer = GRPOTrainer(
-        model=model,
-        processing_class=tokenizer,
-        args=config,
-        reward_funcs=rewards.functions,
-        train_dataset=Dataset.from_pandas(ROWS),
-        callbacks=[rewards, History(run)],
-    )
-    trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
-    return trainer, rewards
+    return train
 
 
 def faults(run: Run) -> list[dict]:
@@ -86,15 +66,6 @@ def certain_reward(completions, **columns):
     return [1.0] * len(completions)
 
 
-def hopeless_reward(completions, **columns):
-    return [0.0] * len(completions)
-
-
-def other_reward(completions, **columns):
-    """The same for all of a group in every second group of eight, and None once."""
-    return [None if i == 0 else float((i // 8) % 2 == 0 or i % 2) for i in range(len(completions))]
-
-
 def picky_reward(completions, **columns):
     return [1 / ("2" not in completion[0]["content"]) for completion in completions]
 
@@ -102,30 +73,26 @@ def picky_reward(completions, **columns):
 # --- Groups that agree ----------------------------------------------------------------------------
 
 
-def test_groups_that_agree_are_counted_whatever_the_weights(run):
-    trainer, _ = train(run, [certain_reward], weights=[1.3])
+def test_groups_that_agree_are_counted_whatever_the_weights(run, train):
+    trainer, _ = train([certain_reward], weights=[1.3])
     assert agreeing(run) == [1.0, 1.0]
     # What this is for: in the number of TRL itself, rounding hides groups that agree.
     logged = [row for row in trainer.state.log_history if "reward" in row]
     assert {row["frac_reward_zero_std"] for row in logged} == {0.0}
 
 
-def test_each_round_of_a_step_counts_its_groups(run):
+@pytest.mark.parametrize(("weights", "last"), [(None, 0.5), ([0.0, 1.0], 1.0)])
+def test_each_round_of_a_step_counts_its_groups_and_a_none_as_nothing_earned(run, weights, last):
     def given_reward(completions, **columns):
-        return [float(text) for text in completions]
+        return [None if text == "none" else float(text) for text in completions]
 
     guarded = GuardedRewards(run, [given_reward, certain_reward])
-    for texts in (["1"] * 8, ["1", "0"] * 4):
+    for texts in (["1"] * 8, ["0", "none", "0", "0", "1", "none", "1", "1"]):
         for function in guarded.functions:
             function(completions=texts)
-    args = SimpleNamespace(reward_weights=None, num_generations=4)
+    args = SimpleNamespace(reward_weights=weights, num_generations=4)
     guarded.on_step_end(args, SimpleNamespace(global_step=1), SimpleNamespace())
-    assert guarded.agreeing == [1.0, 0.0]
-
-
-def test_a_none_counts_as_nothing_earned_as_in_the_advantage(run):
-    train(run, [certain_reward, other_reward], weights=[1.0, 0.5])
-    assert agreeing(run) == [3 / 8, 3 / 8]
+    assert guarded.agreeing == [1.0, last]
 
 
 # --- Faults ---------------------------------------------------------------------------------------
@@ -145,9 +112,9 @@ class Once:
         return scores
 
 
-def test_one_bad_score_is_none_and_logged_and_the_training_goes_on(run, capsys):
+def test_one_bad_score_is_none_and_logged_and_the_training_goes_on(run, train, capsys):
     wrong = [Once("0.5", "text_reward"), Once(float("nan"), "nan_reward")]
-    trainer, rewards = train(run, [*wrong, format_reward])
+    trainer, rewards = train([*wrong, format_reward])
     assert trainer.state.global_step == 2
     assert rewards.failed == {"text_reward": 1, "nan_reward": 1, "format_reward": 0}
     assert rewards.seen == dict.fromkeys(rewards.failed, 128)
@@ -172,17 +139,17 @@ class Judge:
 
 
 @pytest.mark.parametrize("reward", [picky_reward, Judge()], ids=["plain", "asynchronous"])
-def test_a_reward_that_keeps_failing_stops_the_training_after_a_checkpoint(run, reward):
+def test_a_reward_that_keeps_failing_stops_the_training_after_a_checkpoint(run, train, reward):
     said = rf"{reward.__name__} failed on \d+ of 128 completions.*ZeroDivisionError"
     with pytest.raises(RewardError, match=said) as caught:
-        train(run, [correctness_reward, reward], max_steps=50)
+        train([correctness_reward, reward], max_steps=50)
     assert run.show("checkpoints/checkpoint-2") in str(caught.value)
     checkpoint = last_checkpoint(run.path("checkpoints"))
     assert checkpoint.name == "checkpoint-2"
     for fault in faults(run):
         assert "2" in fault["completion"] and "ZeroDivisionError" in fault["what"]
     # corrected
-    trainer, _ = train(run, [correctness_reward, format_reward], max_steps=3, checkpoint=checkpoint)
+    trainer, _ = train([correctness_reward, format_reward], max_steps=3, checkpoint=checkpoint)
     assert trainer.state.global_step == 3
 
 
@@ -221,22 +188,17 @@ def test_what_trl_calls_itself_is_handed_through(run, reward):
 # --- Rewards with a state -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("bound", [False, True])
-def test_an_adaptive_reward_goes_on_where_the_checkpoint_left_it(run, bound):
-    def given(reward):
-        return [functools.partial(reward, some="option") if bound else reward]
-
-    adaptive = AdaptiveReward(hopeless_reward)
-    train(run, given(adaptive), max_steps=3)
+def test_an_adaptive_reward_goes_on_where_the_checkpoint_left_it(run, train):
+    adaptive, again = AdaptiveReward(certain_reward), AdaptiveReward(certain_reward)
+    train([functools.partial(adaptive, some="option")], max_steps=3)
     checkpoint = run.path("checkpoints/checkpoint-2")
     callbacks = json.loads((checkpoint / "trainer_state.json").read_text())["stateful_callbacks"]
     (saved,) = callbacks["GuardedRewards"]["attributes"]["rewards"].values()
     assert saved["weight"] != 1.0
-    again = AdaptiveReward(hopeless_reward)
-    train(run, given(again), max_steps=3, checkpoint=checkpoint)
+    train([functools.partial(again, some="option")], max_steps=3, checkpoint=checkpoint)
     # One step after the checkpoint, the weight is the saved one times one factor, not the first one
     # times it.
-    assert again.weight == adaptive.weight and again.weight / saved["weight"] == pytest.approx(1.2)
+    assert again.weight == adaptive.weight and again.weight / saved["weight"] == pytest.approx(0.9)
 
 
 def test_an_adaptive_reward_starts_afresh_and_a_fault_does_not_count_as_many_batches(run, tmp_path):

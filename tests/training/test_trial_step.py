@@ -6,16 +6,13 @@ import os
 import random
 import re
 import subprocess
+from contextlib import nullcontext
 from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
-
-from unsloth import FastLanguageModel  # isort: skip
-
-from trl import GRPOConfig
 
 from helpers import PROJECT
 from helpers.data.tasks import load_task
@@ -30,52 +27,23 @@ SETTINGS = replace(
     max_completion_length=20,
     num_generations=4,
     per_device_train_batch_size=8,
-    lora_rank=4,
     max_steps=3,
 )
 ROWS = load_task("arithmetic/sums", train_size=60, holdout_size=8).train
 
 
-def load():
-    model, tokenizer = FastLanguageModel.from_pretrained(
-        SETTINGS.model_path, max_seq_length=256, load_in_4bit=True
-    )
-    lora = {"r": 4, "lora_alpha": 4, "target_modules": ["q_proj", "v_proj"], "random_state": 1}
-    return FastLanguageModel.get_peft_model(
-        model, use_gradient_checkpointing=False, **lora
-    ), tokenizer
-
-
 @pytest.fixture
-def policy():
-    return load()
+def tried(policy, config, tmp_path):
+    """A function from rewards to the trial of a training whose steps are large."""
+    options = {"max_completion_length": 20, "max_steps": 3, "learning_rate": 1e-2, "beta": 0.02}
+    shown = {"log_completions": True, "num_completions_to_print": 0}
 
+    def tried(rewards, rows=ROWS, iterations=1, **shape) -> Trial:
+        given = config(tmp_path / "never", num_iterations=iterations, **options, **shown, **shape)
+        settings = replace(SETTINGS, **shape)
+        return trial_step.trial_step(*policy, given, rewards, rows, settings, this_machine())
 
-def config(folder, **changes) -> GRPOConfig:
-    return GRPOConfig(
-        output_dir=str(folder),
-        seed=7,
-        max_steps=SETTINGS.max_steps,
-        num_generations=SETTINGS.num_generations,
-        per_device_train_batch_size=SETTINGS.per_device_train_batch_size,
-        max_completion_length=SETTINGS.max_completion_length,
-        learning_rate=1e-2,
-        warmup_steps=0,
-        beta=0.02,
-        logging_steps=1,
-        report_to="none",
-        disable_tqdm=True,
-        save_strategy="no",
-        log_completions=True,
-        num_completions_to_print=0,
-        **changes,
-    )
-
-
-def tried(policy, folder, rewards, rows=ROWS, **shape) -> Trial:
-    iterations = shape.pop("num_iterations", 1)
-    given, settings = config(folder, num_iterations=iterations, **shape), replace(SETTINGS, **shape)
-    return trial_step.trial_step(*policy, given, rewards, rows, settings, this_machine())
+    return tried
 
 
 class Seen:
@@ -93,7 +61,7 @@ class Seen:
 
 @pytest.mark.parametrize(("passes", "accumulated", "iterations"), [(2, 1, 1), (3, 2, 1), (1, 1, 2)])
 def test_if_a_round_of_sampling_serves_several_steps_the_forecast_is_from_one_that_samples(
-    policy, tmp_path, monkeypatch, passes, accumulated, iterations
+    tried, monkeypatch, passes, accumulated, iterations
 ):
     clock = SimpleNamespace(now=0.0, monotonic=lambda: clock.now)
     monkeypatch.setattr(trial_step, "time", clock)
@@ -104,16 +72,16 @@ def test_if_a_round_of_sampling_serves_several_steps_the_forecast_is_from_one_th
             return super().__call__(prompts, completions, completion_ids)
 
     shape = {"steps_per_generation": passes, "gradient_accumulation_steps": accumulated}
-    trial = tried(policy, tmp_path, [seen := Slow()], num_iterations=iterations, **shape)
+    trial = tried([seen := Slow()], iterations=iterations, **shape)
     assert len(seen.calls) == 2 and (trial.first, trial.seconds) == (0.0, 1000.0)
 
 
-def test_the_steps_are_on_the_longest_prompts_with_every_completion_at_its_limit(policy, tmp_path):
+def test_the_steps_are_on_the_longest_prompts_with_every_completion_at_its_limit(tried, tmp_path):
     long = "What is 11 + 22 + 33 + 44?"
     prompts = list(ROWS["prompt"])
     prompts[17] = prompts[40] = [prompts[0][0], {"role": "user", "content": long}]
     seen = Seen()
-    trial = tried(policy, tmp_path / "never", [seen], ROWS.assign(prompt=prompts))
+    trial = tried([seen], ROWS.assign(prompt=prompts))
     assert len(seen.calls) == 2, "the first step, and one that is not the first"
     for prompts, ids in seen.calls:  # two prompts, four completions each
         assert [prompt[-1]["content"] for prompt in prompts] == [long] * 8
@@ -132,23 +100,19 @@ class Interrupts:
 
 
 def broken_reward(completions, **columns):
-    """The training's to report."""
-    raise KeyError("nothing")
+    raise KeyError("the training's to report")
 
 
 @pytest.mark.parametrize("interrupted", [False, True])
-def test_it_leaves_no_trace(policy, tmp_path, interrupted):
+def test_it_leaves_no_trace(policy, tried, interrupted):
     model, _ = policy
     adaptive = AdaptiveReward(format_reward)
     rewards = [adaptive, broken_reward] + [Interrupts()] * interrupted
     model.train()
     before = {name: weight.detach().clone() for name, weight in model.state_dict().items()}
     generators = [torch.get_rng_state(), random.getstate(), np.random.get_state()[1]]
-    if interrupted:
-        with pytest.raises(SystemExit, match="something else"):
-            tried(policy, tmp_path, rewards)
-    else:
-        tried(policy, tmp_path, rewards, ROWS[:1])  # fewer rows than a round takes are repeated
+    with pytest.raises(SystemExit, match="something else") if interrupted else nullcontext():
+        tried(rewards, ROWS[:1])  # fewer rows than a round takes are repeated
     after = model.state_dict()
     assert after.keys() == before.keys(), "TRL's reference adapter is gone"
     for name, weight in before.items():
@@ -166,8 +130,6 @@ def test_the_forecast_multiplies_and_says_at_most():
     assert "500 steps: at most 5.0 hours" in whole and f"{500 * 16 * 20:,} sampled tokens" in whole
     assert "at most 25.0 minutes" in forecast(Trial(3.0, 3.0, None), settings, this_machine())[1]
 
-
-def test_with_a_gpu_the_forecast_sets_what_was_measured_beside_what_was_estimated():
     card = replace(this_machine(), gpu="NVIDIA L4", gpu_memory_gb=24.2)
     trial = Trial(3.0, 3.0, 2_345_000_000)
     *_, last = forecast(trial, replace(SETTINGS, model="unsloth/Qwen3-1.7B"), card)
@@ -195,12 +157,13 @@ import resource, sys
 from dataclasses import replace
 sys.path[:0] = ["tests", "tests/training"]  # conftest, and this file
 import test_trial_step as t
-policy = t.load()
+from helpers.training import policy as p
+from trl import GRPOConfig
 sizes = {"per_device_train_batch_size": 65536, "num_generations": 65536}
 settings = replace(t.SETTINGS, max_completion_length=64, **sizes)
-args = t.config(sys.argv[1])
-args.max_completion_length = 64
-args.per_device_train_batch_size = args.generation_batch_size = args.num_generations = 65536
+model, tokenizer = p.load(settings)
+policy = p.add_adapter(model, settings), tokenizer
+args = GRPOConfig(output_dir=sys.argv[1], report_to="none", max_completion_length=64, **sizes)
 used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
 resource.setrlimit(resource.RLIMIT_AS, (used + 600_000_000,) * 2)
 try:

@@ -9,17 +9,16 @@ import subprocess
 
 import pytest
 
-from unsloth import FastLanguageModel  # isort: skip
+import unsloth  # isort: skip  # noqa: F401  # before trl
 
 from datasets import Dataset
-from trl import GRPOConfig, GRPOTrainer
+from trl import GRPOTrainer
 
 from helpers import PROJECT
 from helpers.commands.pipeline import NOTEBOOKS
 from helpers.data.tasks import load_task
-from helpers.presets import PRESETS
 from helpers.rewards import format_reward
-from helpers.training import policy
+from helpers.training.policy import freeze_reference
 
 pytestmark = pytest.mark.slow
 
@@ -120,75 +119,47 @@ def test_sampling_in_a_training_leaves_gradient_checkpointing_as_it_was(on_gpu):
 ROWS = Dataset.from_pandas(load_task("arithmetic/sums", train_size=60, holdout_size=8).train)
 
 
-def fresh():
-    model, tokenizer = FastLanguageModel.from_pretrained(
-        PRESETS["pocket"].model_path, max_seq_length=256, load_in_4bit=False
-    )
-    lora = {"r": 4, "lora_alpha": 8, "target_modules": ["q_proj", "up_proj"], "random_state": 1}
-    return FastLanguageModel.get_peft_model(
-        model, use_gradient_checkpointing=False, **lora
-    ), tokenizer
-
-
-def kl_of_two_steps(
-    model, tokenizer, folder, *, gpu: bool = False, freeze: bool = False
-) -> list[float]:
-    """A training whose steps are large.
+@pytest.fixture
+def kl(fresh, config, tmp_path):
+    """A function to the KL of each step of two, which are large; of a second stage after them, if
+    `stages` is 2.
 
     gpu: with the reference as Unsloth's trainer for a GPU has it; freeze: and ours.
     """
-    if "ref" in model.peft_config:
-        model.delete_adapter("ref")
-    args = GRPOConfig(
-        output_dir=str(folder),
-        seed=7,
-        max_steps=2,
-        num_generations=4,
-        per_device_train_batch_size=8,
-        max_completion_length=16,
-        learning_rate=1e-2,
-        lr_scheduler_type="constant",
-        beta=0.02,
-        logging_steps=1,
-        report_to="none",
-        disable_tqdm=True,
-        save_strategy="no",
-    )
-    trainer = GRPOTrainer(
-        model=model,
-        processing_class=tokenizer,
-        args=args,
-        reward_funcs=[format_reward],
-        train_dataset=ROWS,
-    )
-    if gpu:
-        model.delete_adapter("ref")
-    if freeze:
-        policy.freeze_reference(model)
-    trainer.train()
-    return [row["kl"] for row in trainer.state.log_history if "kl" in row]
+    few = {"max_steps": 2, "max_completion_length": 16, "lr_scheduler_type": "constant"}
+    args = config(tmp_path, seed=7, learning_rate=1e-2, beta=0.02, **few)
+
+    def kl(stages: int = 1, gpu: bool = False, freeze: bool = False) -> list[float]:
+        model, tokenizer = fresh(load_in_4bit=False)
+        given = {"model": model, "processing_class": tokenizer, "reward_funcs": [format_reward]}
+        if stages == 2:
+            GRPOTrainer(**given, args=args, train_dataset=ROWS).train()
+            model.delete_adapter("ref")
+        trainer = GRPOTrainer(**given, args=args, train_dataset=ROWS)
+        if gpu:
+            model.delete_adapter("ref")
+        if freeze:
+            freeze_reference(model)
+        trainer.train()
+        return [row["kl"] for row in trainer.state.log_history if "kl" in row]
+
+    return kl
 
 
-def test_a_fresh_adapter_has_one_reference_on_every_machine(tmp_path):
+def test_a_fresh_adapter_has_one_reference_on_every_machine(kl):
     """Notebook 03: the copy of an adapter that changes nothing is the model without it."""
-    here = kl_of_two_steps(*fresh(), tmp_path)
+    here = kl()
     assert here[0] == 0 and here[1] > 0
-    assert kl_of_two_steps(*fresh(), tmp_path, gpu=True) == here
+    assert kl(gpu=True) == here
 
 
-def test_a_second_stage_is_held_to_its_own_start_on_every_machine(tmp_path):
+def test_a_second_stage_is_held_to_its_own_start_on_every_machine(kl):
     """Notebook 08: the stages, and the warm start."""
-
-    def second_stage(**options) -> list[float]:
-        model, tokenizer = fresh()
-        kl_of_two_steps(model, tokenizer, tmp_path)
-        return kl_of_two_steps(model, tokenizer, tmp_path, **options)
-
-    here = second_stage()
+    here = kl(stages=2)
     assert here[0] == 0 and here[1] > 0
-    assert second_stage(gpu=True)[0] > 0, "the bare base is another reference"
-    assert second_stage(gpu=True, freeze=True) == here
-    assert second_stage(freeze=True) == here, "TRL's copy is left as it is"
+    assert kl(stages=2, gpu=True)[0] > 0, "the bare base is another reference"
+    assert kl(stages=2, gpu=True, freeze=True) == here
+    assert kl(stages=2, freeze=True) == here, "TRL's copy is left as it is"
 
 
 def test_notebook_08_freezes_it_between_the_trainer_and_the_training():

@@ -1,11 +1,10 @@
-"""vLLM without a GPU, for real: the same texts and probabilities as Transformers, and always of the
-policy as it is now.
+"""vLLM without a GPU, for real: the same texts as Transformers, and always of the policy as it is
+now.
 """
 
 import random
 import sys
 from dataclasses import replace
-from itertools import pairwise
 
 import pytest
 import torch
@@ -14,7 +13,7 @@ from unsloth import FastLanguageModel  # isort: skip
 
 from datasets import Dataset
 from transformers import AutoModelForCausalLM, TrainerCallback
-from trl import GRPOConfig, GRPOTrainer
+from trl import GRPOTrainer
 
 from helpers.data.tasks import load_task
 from helpers.environment import this_machine, vllm_obstacle
@@ -49,13 +48,8 @@ def adapted(model, settings=SETTINGS):
 
 
 @pytest.fixture(scope="module")
-def loaded():
-    return policy.load(SETTINGS)
-
-
-@pytest.fixture(scope="module")
-def trained(loaded):
-    model, tokenizer = loaded
+def trained():
+    model, tokenizer = policy.load(SETTINGS)
     return adapted(model), tokenizer
 
 
@@ -69,16 +63,6 @@ def in_32_bits(model):
 def texts(model, tokenizer, prompts=PROMPTS, **options) -> list[str]:
     options = {"max_new_tokens": 40, "temperature": 0.0, "progress": False} | options
     return [text for group in policy.sample(model, tokenizer, prompts, **options) for text in group]
-
-
-def ids_of(tokenizer, prompts) -> list[dict]:
-    """Prompts as vLLM takes them."""
-    rendered = [
-        tokenizer.apply_chat_template(prompt, add_generation_prompt=True, tokenize=False)
-        for prompt in prompts
-    ]
-    ids = tokenizer(rendered, add_special_tokens=False)["input_ids"]
-    return [{"prompt_token_ids": row} for row in ids]
 
 
 def same(some: list[str], others: list[str]) -> float:
@@ -100,27 +84,10 @@ def test_greedy_completions_are_those_of_transformers(trained):
     assert same(engine, base) < 0.9, "or the two comparisons would be the same one"
 
 
-@torch.inference_mode()
-def test_sampled_log_probabilities_are_those_of_a_forward_pass(trained):
-    from vllm import SamplingParams
-
-    model, tokenizer = trained
-    prompts, largest = ids_of(tokenizer, PROMPTS[:32]), 0.0
-    parameters = SamplingParams(temperature=0.7, max_tokens=40, logprobs=0, seed=5)
-    answers, plain = model.fast_generate(prompts, parameters), in_32_bits(model)
-    for prompt, answer in zip(prompts, answers, strict=True):
-        row, tokens = prompt["prompt_token_ids"], list(answer.outputs[0].token_ids)
-        places = zip(answer.outputs[0].logprobs, tokens, strict=True)
-        said = torch.tensor([place[token].logprob for place, token in places])
-        logits = plain(torch.tensor([row + tokens])).logits[0, len(row) - 1 : -1] / 0.7
-        expected = logits.log_softmax(-1)[range(len(tokens)), tokens]
-        largest = max(largest, (said - expected).abs().max().item())
-    assert largest < 1e-3
-
-
-def test_the_weights_are_the_policys_own_not_those_of_the_checkpoint(loaded):
-    model, _ = loaded
-    handed = dict(vllm_cpu.weights(model))
+def test_the_weights_are_the_policys_own_not_those_of_the_checkpoint(trained):
+    model, _ = trained
+    with model.disable_adapter():
+        handed = dict(vllm_cpu.weights(model))
     original = AutoModelForCausalLM.from_pretrained(SETTINGS.model_path, dtype=torch.float32)
     original = original.state_dict()
     assert handed.keys() == original.keys()
@@ -153,11 +120,9 @@ def test_no_two_completions_share_random_numbers(trained, monkeypatch):
         return generate(prompts, sampling_params, **options)
 
     monkeypatch.setattr(base, "fast_generate", noted)
-    same_question = texts(model, tokenizer, [PROMPTS[0]] * 8, temperature=1.5, samples=8)
+    texts(model, tokenizer, [PROMPTS[0]] * 8, temperature=1.5, samples=8)
     seeds = [parameters.seed + i for parameters in asked for i in range(parameters.n)]
     assert len(seeds) == 64 and len(set(seeds)) == 64
-    groups = [same_question[i : i + 8] for i in range(0, 64, 8)]
-    assert all(one[1:] != other[:-1] for one, other in pairwise(groups))
 
 
 def test_a_prompt_with_its_completion_must_fit_the_context(trained):
@@ -221,48 +186,39 @@ class Spy(TrainerCallback):
         return [float(i % 2) for i in range(len(completions))]
 
 
-def spied_on(folder, **options) -> Spy:
-    """A training of a policy of its own, watched."""
-    model, tokenizer = policy.load(SETTINGS)
-    lora = {"r": 8, "lora_alpha": 16, "target_modules": policy.LORA_TARGETS, "random_state": 1}
-    model = FastLanguageModel.get_peft_model(model, use_gradient_checkpointing=False, **lora)
-    spy = Spy(model, tokenizer)
-    config = GRPOConfig(
-        output_dir=str(folder),
-        num_generations=4,
-        per_device_train_batch_size=4,
-        max_completion_length=40,
-        top_k=1,
-        learning_rate=0.02,
-        lr_scheduler_type="constant",
-        warmup_steps=0,
-        beta=0.0,
-        save_strategy="no",
-        report_to="none",
-        disable_tqdm=True,
-        **options,
-    )
-    GRPOTrainer(
-        model=model,
-        processing_class=tokenizer,
-        args=config,
-        reward_funcs=[spy.reward],
-        train_dataset=Dataset.from_list([{"prompt": PROMPTS[0]}] * 8),
-        callbacks=[spy],
-        rollout_func=vllm_cpu.rollout(model, tokenizer),
-    ).train()
-    return spy
+@pytest.fixture
+def spied_on(config, tmp_path):
+    """A function that watches a training of a policy of its own."""
+    few = {"per_device_train_batch_size": 4, "max_completion_length": 40, "top_k": 1, "beta": 0.0}
+
+    def spied_on(**options) -> Spy:
+        model, tokenizer = policy.load(SETTINGS)
+        lora = {"r": 8, "lora_alpha": 16, "target_modules": policy.LORA_TARGETS, "random_state": 1}
+        model = FastLanguageModel.get_peft_model(model, use_gradient_checkpointing=False, **lora)
+        spy = Spy(model, tokenizer)
+        GRPOTrainer(
+            model=model,
+            processing_class=tokenizer,
+            args=config(tmp_path, **few, **options),
+            reward_funcs=[spy.reward],
+            train_dataset=Dataset.from_list([{"prompt": PROMPTS[0]}] * 8),
+            callbacks=[spy],
+            rollout_func=vllm_cpu.rollout(model, tokenizer),
+        ).train()
+        return spy
+
+    return spied_on
 
 
-def test_every_step_samples_from_the_weights_of_that_step(tmp_path):
-    spy = spied_on(tmp_path, max_steps=4)
+def test_every_step_samples_from_the_weights_of_that_step(spied_on):
+    spy = spied_on(max_steps=4)
     assert spy.given == [{text} for text in spy.expected]
     assert len(set(spy.expected)) == 4, "or an engine with old weights would pass"
 
 
-def test_a_training_samples_as_its_configuration_says(tmp_path):
+def test_a_training_samples_as_its_configuration_says(spied_on):
     at_the_limit = {"min_tokens": 40, "ignore_eos": True}
-    spy = spied_on(tmp_path, max_steps=1, temperature=2.0, generation_kwargs=at_the_limit)
+    spy = spied_on(max_steps=1, temperature=2.0, generation_kwargs=at_the_limit)
     (given,) = spy.given
     assert len(given) == 1, "of one token nothing can be drawn, however hot"
     assert spy.lengths == [40] * 4
