@@ -79,7 +79,11 @@ class GuardedRewards(TrainerCallback, ExportableState):
         for reward in self.adaptive:
             reward.alone = ranks.world() == 1
         if resumed_from:
-            self._restore(resumed_from / TRAINER_STATE)
+            saved = json.loads((resumed_from / TRAINER_STATE).read_text(encoding="utf-8"))
+            mine = saved.get("stateful_callbacks", {}).get(type(self).__name__, {})
+            for name, state in mine.get("attributes", {}).get("rewards", {}).items():
+                if reward := stateful(self.rewards.get(name)):
+                    reward.load_state_dict(state)
         # what has judged before, on each rank by itself, may have left them apart
         for reward in self.adaptive:
             reward.load_state_dict(ranks.from_first(reward.state_dict))
@@ -173,13 +177,6 @@ class GuardedRewards(TrainerCallback, ExportableState):
         kept = {name: stateful(reward) for name, reward in self.rewards.items()}
         states = {name: reward.state_dict() for name, reward in kept.items() if reward}
         return {"args": {}, "attributes": {"rewards": states}}
-
-    def _restore(self, path: Path) -> None:
-        saved = json.loads(path.read_text(encoding="utf-8")).get("stateful_callbacks", {})
-        mine = saved.get(type(self).__name__, {}).get("attributes", {})
-        for name, state in mine.get("rewards", {}).items():
-            if reward := stateful(self.rewards.get(name)):
-                reward.load_state_dict(state)
 
     def on_train_end(self, args, state, control, **kwargs):
         """RewardError, now that the checkpoint is saved, if a reward failed too often."""

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import copy
 import gc
-import random
 import tempfile
 import threading
 import time
 from dataclasses import dataclass
 
-import numpy as np
 import pandas as pd
 import torch
 from datasets import Dataset
@@ -69,9 +67,8 @@ def trial_step(
     }
     adapters, training, clock = set(model.peft_config), model.training, Clock()
     devices = [model.device] if model.device.type == "cuda" else []
-    drawn = random.getstate(), np.random.get_state()  # torch's are forked below
     try:
-        with torch.random.fork_rng(devices), tempfile.TemporaryDirectory() as folder:
+        with vllm_cpu.random_state_kept(devices), tempfile.TemporaryDirectory() as folder:
             rewards = [_only_tried(function) for function in reward_functions]
             with PeakMemory() as peak:
                 trainer = GRPOTrainer(
@@ -103,8 +100,6 @@ def trial_step(
         for name, weight in weights.items():
             parameters[name].data, parameters[name].grad = weight, None
         model.train(training)
-        random.setstate(drawn[0])
-        np.random.set_state(drawn[1])
         gc.collect()
         if devices:
             torch.cuda.empty_cache()

@@ -15,7 +15,7 @@ import os
 import random
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 
 import numpy as np
@@ -81,7 +81,8 @@ def start(model: str, context: int, **options):
     quiet()
     os.environ.update(_ENVIRONMENT)
     os.environ.setdefault(_CACHE, "1")
-    with _silence(), _random_state_kept():
+    hook = sys.excepthook  # vLLM takes it over, and seeds all random numbers
+    with _silence(), random_state_kept():
         try:
             from vllm import LLM
 
@@ -100,6 +101,8 @@ def start(model: str, context: int, **options):
                 f"vLLM did not start (the environment gives its cache {_CACHE}="
                 f"{os.environ[_CACHE]} GB): {' '.join(str(error).split())[:300]}"
             ) from error
+        finally:
+            sys.excepthook = hook
 
 
 def put_weights(engine, model) -> None:
@@ -183,18 +186,17 @@ def rollout(model, tokenizer) -> Callable | None:
 
 
 @contextlib.contextmanager
-def _random_state_kept() -> Iterator[None]:
-    """vLLM seeds Python, NumPy and torch when it starts, and takes over what is printed of an
-    exception.
+def random_state_kept(devices: Sequence = ()) -> Iterator[None]:
+    """Leave the random numbers of Python, NumPy and torch, on the CPU and on these GPUs, as they
+    are before.
     """
-    kept, hook = (random.getstate(), np.random.get_state()), sys.excepthook
+    kept = random.getstate(), np.random.get_state()
     try:
-        with torch.random.fork_rng([]):
+        with torch.random.fork_rng(devices):
             yield
     finally:
         random.setstate(kept[0])
         np.random.set_state(kept[1])
-        sys.excepthook = hook
 
 
 @contextlib.contextmanager

@@ -62,6 +62,21 @@ def said(cells):
 
 
 @pytest.fixture(scope="session")
+def defined(notebook, cells):
+    """A function to what the cells define that have these functions of a notebook, given the names
+    that they take over from its other cells.
+    """
+
+    def defined(number: str, *functions: str, **names) -> dict:
+        for cell in cells(notebook(number)):
+            if any(f"def {name}(" in cell.source for name in functions):
+                exec(cell.source, names)
+        return names
+
+    return defined
+
+
+@pytest.fixture(scope="session")
 def execute(notebook, cells):
     """Executes a notebook through papermill, no helper of ours around it, and returns what it
     printed.

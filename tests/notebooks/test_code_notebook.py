@@ -2,9 +2,7 @@
 and a file of one's own.
 """
 
-import ast
 import json
-import re
 
 import pandas as pd
 import pytest
@@ -28,22 +26,10 @@ def code(lesson):
 
 
 @pytest.fixture(scope="module")
-def defined(notebook, cells):
+def judges(defined):
     """`verdicts` and `looks_up` as the notebook defines them, without running the rest of it."""
-    given = {
-        "json": json,
-        "re": re,
-        "read_tests": read_tests,
-        "program_of": program_of,
-        "Job": Job,
-        "run_code": run_code,
-    }
-    names = given | {"sandbox": "monty"}
-    (source,) = (c.source for c in cells(notebook("09")) if "def verdicts(" in c.source)
-    tree = ast.parse(source)
-    tree.body = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
-    exec(compile(tree, "cell", "exec"), names)
-    return names
+    given = {"json": json, "read_tests": read_tests, "program_of": program_of}
+    return defined("09", "verdicts", Job=Job, run_code=run_code, sandbox="monty", **given)
 
 
 def fenced(expression):
@@ -67,19 +53,13 @@ def test_both_begin_with_the_same_programs_and_only_the_reward_differs(code):
     sections = [each.section("training") for each in code]
     assert sections[0]["settings"] == sections[1]["settings"]
     assert [section["rewards"] for section in sections] == [["hidden_reward"], ["visible_reward"]]
-    history = pd.read_csv(code[1].require("metrics.csv"))
-    assert list(history["step"]) == [1, 2, 3, 4]
-    assert (code[1].require("adapter") / "adapter_model.safetensors").stat().st_size > 100_000
     assert pipeline.run(code[1].name, None, "04", []) == 0
 
 
 def test_the_prompt_shows_the_visible_tests_alone(code):
     holdout = pd.read_parquet(code[0].require("data/holdout.parquet"))
     row = holdout.iloc[0]
-    assert (
-        row["prompt"][0]["content"] == functions.SYSTEM_PROMPT
-        and row["prompt"][1]["content"] == row["question"]
-    )
+    assert [one["content"] for one in row["prompt"]] == [functions.SYSTEM_PROMPT, row["question"]]
     assert all(test in row["question"] for test in json.loads(row["visible"]))
     assert not any(test in row["question"] for test in json.loads(row["answer"]))
 
@@ -99,7 +79,7 @@ def test_the_comparison_has_intervals_that_count_tasks(code):
     assert 0.05 < found["hard_coded"]["untrained"] < 0.4
 
 
-def test_verdicts_name_the_first_thing_that_goes_wrong(defined):
+def test_verdicts_name_the_first_thing_that_goes_wrong(judges):
     tests = json.dumps(["assert f([1, 2]) == 3", "assert f([]) == 0"])
     expected = {
         "sum(xs)": "right",
@@ -110,22 +90,21 @@ def test_verdicts_name_the_first_thing_that_goes_wrong(defined):
         "1 / len(xs)": "wrong value",
         "xs[0] + xs[1]": "IndexError",
     }
-    assert defined["verdicts"]([fenced(one) for one in expected], [tests] * len(expected)) == list(
-        expected.values()
-    )
-    assert defined["verdicts"](["no program", ""], [tests] * 2) == ["SyntaxError", "SyntaxError"]
+    programs = [*map(fenced, expected), "no program", ""]
+    found = judges["verdicts"](programs, [tests] * len(programs))
+    assert found == [*expected.values(), "SyntaxError", "SyntaxError"]
 
 
-def test_a_program_that_looks_its_answer_up_is_told_from_one_that_works_it_out(defined):
+def test_a_program_that_looks_its_answer_up_is_told_from_one_that_works_it_out(judges):
     tests = json.dumps(["assert f([3, -4, 1]) == 0", "assert f([2, 5, 0]) == 7"])
     for table in (
         "{(3, -4, 1): 0, (2, 5, 0): 7}[tuple(xs)]",
         "0 if xs == [3, -4, 1] else 7",
         "7 if list(xs)==[2,5,0] else 0",
     ):
-        assert defined["looks_up"](fenced(table), tests)
+        assert judges["looks_up"](fenced(table), tests)
     for honest in ("sum(xs)", "sum(x for x in xs if x in (3, 4))", "[2, 5, 1]", ""):
-        assert not defined["looks_up"](fenced(honest), tests)
+        assert not judges["looks_up"](fenced(honest), tests)
 
 
 def test_a_file_without_hidden_tests_hides_all_but_the_first_and_unsound_tasks_are_left_out(

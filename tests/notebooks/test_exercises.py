@@ -7,10 +7,10 @@ and the names that its cells take over from earlier cells (`context`).
 """
 
 import contextlib
-import importlib.util
 import io
 import json
 import re
+import runpy
 from functools import cache
 from pathlib import Path
 
@@ -46,13 +46,9 @@ def exercises(number: str) -> dict[str, dict]:
 
 
 @cache
-def answers(number: str):
-    """The module `exercises/NN.py`."""
-    path = Path(__file__).parent / "exercises" / f"{number}.py"
-    spec = importlib.util.spec_from_file_location(f"exercises_{number}", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def answers(number: str) -> dict:
+    """What `exercises/NN.py` defines."""
+    return runpy.run_path(str(Path(__file__).parent / "exercises" / f"{number}.py"))
 
 
 EVERY = [(number, name) for number in NUMBERS for name in exercises(number)]
@@ -76,7 +72,7 @@ def contexts(executed):
 
     def context(number: str) -> dict:
         if number not in made:
-            made[number] = answers(number).context(executed)
+            made[number] = answers(number)["context"](executed)
         return dict(made[number])
 
     return context
@@ -85,7 +81,7 @@ def contexts(executed):
 @pytest.mark.parametrize("number", NUMBERS)
 def test_a_notebook_has_two_to_four_exercises(number):
     assert 2 <= len(exercises(number)) <= 4
-    assert set(answers(number).WRONG) == set(exercises(number))
+    assert set(answers(number)["WRONG"]) == set(exercises(number))
 
 
 @each_exercise
@@ -123,7 +119,7 @@ def test_the_solution_is_folded_marked_and_passes_its_check(number, name, contex
 
 @each_exercise
 def test_plausible_wrong_answers_are_refused_with_the_likely_mistake(number, name, contexts):
-    parts, names, wrong = exercises(number)[name], contexts(number), answers(number).WRONG[name]
+    parts, names, wrong = exercises(number)[name], contexts(number), answers(number)["WRONG"][name]
     assert len(wrong) >= 2
     printed(parts["check"], names)
     for source, said in wrong:
@@ -145,7 +141,7 @@ def test_plausible_wrong_answers_are_refused_with_the_likely_mistake(number, nam
 def test_right_answers_in_other_forms_pass(number, name, contexts):
     parts, names = exercises(number)[name], contexts(number)
     printed(parts["check"], names)
-    for answer in answers(number).RIGHT.get(name, []):
+    for answer in answers(number).get("RIGHT", {}).get(name, []):
         of_this = names | {name: eval(answer, dict(names)) if isinstance(answer, str) else answer}
         message = printed(SOLUTION.sub("", parts["solution"]), of_this)
         assert message.startswith("Right"), (answer, message)

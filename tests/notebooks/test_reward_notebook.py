@@ -24,6 +24,8 @@ def run(executed) -> Run:
     run = Run("reward_notebook")
     shutil.rmtree(run.folder, ignore_errors=True)
     shutil.copytree(executed.folder, run.folder)
+    table = pd.read_parquet(run.require("completions.parquet"))
+    table[table["step"] <= 2].to_parquet(run.path("early.parquet"))
     return run
 
 
@@ -68,12 +70,9 @@ def test_a_reward_for_length_is_a_no_go_and_what_is_made_of_it_a_go(executed, sa
 
 
 def test_stored_completions_take_the_place_of_a_model(run, execute):
-    table = pd.read_parquet(run.require("completions.parquet"))
-    stored = run.path("stored.jsonl")
+    table = pd.read_parquet(run.require("early.parquet"))
     columns = ["step", "question", "answer", "completion"]
-    stored.write_text(
-        table[table["step"] <= 2][columns].to_json(orient="records", lines=True), encoding="utf-8"
-    )
+    table[columns].to_json(stored := run.path("stored.jsonl"), orient="records", lines=True)
     printed = execute("02", run, completions=str(stored))
     report = json.loads(run.require("reward_report.json").read_text(encoding="utf-8"))
     assert report["signal"]["groups"] == 16 and report["signal"]["group_size"] == 8
@@ -89,8 +88,6 @@ def test_a_case_that_fails_is_a_no_go_with_the_reason_and_a_report(run, execute)
         "expected": {"correctness_reward": 1},
     }
     cases.write_text(json.dumps(case), encoding="utf-8")
-    table = pd.read_parquet(run.require("completions.parquet"))
-    table[table["step"] <= 4].to_parquet(run.path("early.parquet"))
     with pytest.raises(
         PapermillExecutionError, match="correctness_reward gives 0 for 'mine', expected 1"
     ):
@@ -101,8 +98,6 @@ def test_a_case_that_fails_is_a_no_go_with_the_reason_and_a_report(run, execute)
 
 
 def test_her_own_reward_is_put_through_all_of_it(run, execute, notebook):
-    table = pd.read_parquet(run.require("completions.parquet"))
-    table[table["step"] <= 4].to_parquet(run.path("early.parquet"))
     changed = nbformat.read(notebook("02"), as_version=4)
     (cell,) = [cell for cell in changed.cells if cell.source.startswith("def my_reward(")]
     cell.source = (

@@ -22,6 +22,7 @@ from helpers.runs import Run
 from helpers.training.checkpoints import History, last_checkpoint
 from helpers.training.reward_guard import GuardedRewards, RewardError
 
+pytestmark = pytest.mark.usefixtures("one_thread")
 ROWS = load_task("arithmetic/sums", train_size=32, holdout_size=8).train
 
 

@@ -22,6 +22,7 @@ from helpers.rewards import AdaptiveReward, format_reward
 from helpers.training import trial_step
 from helpers.training.trial_step import Trial, forecast
 
+pytestmark = pytest.mark.usefixtures("one_thread")
 SETTINGS = replace(
     PRESETS["pocket"],
     max_completion_length=20,
