@@ -2,16 +2,12 @@
 and cell.
 """
 
-import subprocess
-import sys
 from pathlib import Path
 
 import nbformat
 import pytest
-from check_notebooks import MACHINE_PATH, PROJECT, problems
+from check_notebooks import MACHINE_PATH, PROJECT, main, problems
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
-
-SCRIPT = PROJECT / "tests" / "check_notebooks.py"
 
 
 @pytest.fixture
@@ -111,18 +107,8 @@ def test_a_path_of_a_machine_is_seen_and_nothing_else(text):
     assert bool(MACHINE_PATH.search(f"saved to {text} now")) == (text in PATHS)
 
 
-def test_what_is_shown_by_the_house_has_its_alt_text(notebook):
-    from helpers import figures
-
-    bundle = figures.shown(
-        figures.merge(), 'Two thin matrices, "B" & A, are added to W.'
-    )._repr_mimebundle_()
-    assert problems(notebook(new_output("display_data", data=bundle))) == []
-
-
 def test_a_notebook_without_outputs_is_refused(notebook):
-    path = notebook()
-    stripped = nbformat.read(path, as_version=4)
+    stripped = nbformat.read(path := notebook(), as_version=4)
     for cell in stripped.cells[1:]:
         cell.outputs, cell.execution_count = [], None
     nbformat.write(stripped, path)
@@ -130,26 +116,9 @@ def test_a_notebook_without_outputs_is_refused(notebook):
     assert problem.startswith("sum.ipynb: no cell has an output") and "make notebooks" in problem
 
 
-@pytest.mark.parametrize(
-    "text", ["", "{}", "[]", '{"cells": [{}], "metadata": {}}', "<<<<<<< HEAD"]
-)
-def test_what_is_no_notebook_is_said_in_one_sentence(tmp_path, text):
-    path = tmp_path / "bad.ipynb"
-    path.write_text(text)
-    (problem,) = problems(path)
-    assert problem.startswith(f"{path}: this is no notebook")
-
-
-def test_the_command_prints_every_problem_of_every_notebook_and_fails(notebook):
-    clean, bad = notebook(), Path("bad.ipynb")
-    command = [sys.executable, str(SCRIPT)]
-    assert (
-        subprocess.run([*command, clean], capture_output=True, text=True, check=True).stdout == ""
-    )
-    notebook(TRACEBACK, WARNING).rename(bad)
-    notebook()
-    done = subprocess.run([*command, clean, bad], capture_output=True, text=True)
-    assert (
-        done.returncode == 1
-        and [line[:18] for line in done.stdout.splitlines()] == ["bad.ipynb, cell 3:"] * 2
-    )
+def test_the_command_prints_every_problem_of_every_notebook_and_fails(notebook, capsys):
+    clean, bad = notebook(), notebook(TRACEBACK, WARNING).rename("bad.ipynb")
+    assert main([notebook()]) == 0 and capsys.readouterr().out == ""
+    assert main([clean, bad, "absent.ipynb"]) == 1
+    printed = [line[:18] for line in capsys.readouterr().out.splitlines()]
+    assert printed == ["bad.ipynb, cell 3:", "bad.ipynb, cell 3:", "absent.ipynb: this"]

@@ -242,25 +242,6 @@ def test_the_same_numbers_where_a_step_is_two_forward_passes(tmp_path, tokenizer
     agree(compared, rounds, "group")
 
 
-def test_sampling_cold_is_what_generate_finds_greedily(tokenizer):
-    policy = new_policy().eval()
-    prompts = [
-        f"<|im_start|>user\nWhat is {n}?<|im_end|>\n<|im_start|>assistant\n"
-        for n in ("2 + 3", "41 + 7 + 9", "5 + 50")
-    ]
-    batch = tokenizer(prompts, return_tensors="pt", padding=True, padding_side="left")
-    ids, mask = GRPO["sample"](
-        policy, batch["input_ids"], batch["attention_mask"], 16, temperature=1e-4
-    )
-    greedy = policy.generate(**batch, max_new_tokens=16, do_sample=False, repetition_penalty=1.0)
-    greedy = greedy[:, batch["input_ids"].shape[1] :]
-    for row, kept, expected in zip(ids, mask, greedy, strict=True):
-        n = int(kept.sum())
-        assert row[:n].equal(expected[:n])
-        assert kept.equal((torch.arange(len(kept)) < n).long()), "ones, then zeros"
-        assert n == 16 or row[n - 1] == tokenizer.eos_token_id
-
-
 def test_a_rollout_keeps_what_each_policy_gave_and_whose_advantage_is_whose(tokenizer):
     texts_seen = []
 

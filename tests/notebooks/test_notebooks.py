@@ -260,16 +260,6 @@ def test_no_torch_where_none_is_needed(executed, number, python, notebook, cells
 
 
 @pytest.mark.slow
-def test_a_rerun_replaces_only_what_the_notebook_owns(executed, execute):
-    before = hashes(executed.folder)
-    execute("02", executed)
-    after = hashes(executed.folder)
-    changed = {name for name in before | after if before.get(name) != after.get(name)}
-    assert changed <= {"manifest.json", "reward_report.json", "figures/reward_signal.png"}
-    assert executed.manifest["training"] is not None
-
-
-@pytest.mark.slow
 def test_without_unsloth_the_same_training_gives_the_same_curve(executed):
     run = Run("plain")
     for name in ("data", "data_report.json", "manifest.json"):

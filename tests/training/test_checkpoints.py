@@ -115,22 +115,17 @@ def test_the_last_checkpoint_is_the_largest_complete_one(run, complete, incomple
     assert (found and checkpoint_step(found)) == last
 
 
-def test_the_adapter_of_the_checkpoint_is_loaded_beside_a_reference_adapter(executed):
-    """Transformers loads only the adapters in sub-folders if there are any, and TRL's `ref` is in
-    one.
-    """
-    checkpoint = last_checkpoint(executed.folder / "checkpoints")
-    assert (checkpoint / "ref" / "adapter_model.safetensors").exists()
-    base = AutoModelForCausalLM.from_pretrained(POCKET.model_path)
-    targets = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
-    model = get_peft_model(base, LoraConfig(r=POCKET.lora_rank, target_modules=targets))
-    history = History(executed, resumed_from=checkpoint)
-    history.on_train_begin(None, TrainerState(global_step=4), None, model=model)
-    saved = load_file(checkpoint / "adapter_model.safetensors")
-    assert saved
-    for name, tensor in saved.items():
-        loaded = model.get_parameter(name.replace(".weight", ".default.weight"))
-        assert loaded.float().equal(tensor.float())
+def test_the_adapter_of_the_checkpoint_is_loaded(run, policy):
+    """Transformers does not if the checkpoint has another one in a folder of its own: TRL's `ref`."""
+    model, _ = policy
+    weights = [weight.data for name, weight in model.named_parameters() if "lora_" in name]
+    saved = [weight.normal_().clone() for weight in weights]
+    model.save_pretrained(folder := checkpoint(run, 4))
+    for weight in weights:
+        weight.zero_()
+    start = TrainerState(global_step=4)
+    History(run, resumed_from=folder).on_train_begin(None, start, None, model=model)
+    assert all(now.equal(then) for now, then in zip(weights, saved, strict=True))
 
 
 # --- Beginning ------------------------------------------------------------------------------------

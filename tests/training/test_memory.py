@@ -5,13 +5,12 @@ refuses.
 from dataclasses import replace
 
 import pytest
-import torch
 
 from helpers import PROJECT
 from helpers.environment import Machine
 from helpers.presets import PRESETS, with_overrides
 from helpers.training import memory, policy
-from helpers.training.memory import check, estimate, shape_of
+from helpers.training.memory import Shape, check, estimate, shape_of
 
 POCKET = PRESETS["pocket"]
 L4 = Machine("NVIDIA L4", 24.2, 8.9, 8, 64.0, "3.11.7", "Linux x86_64")
@@ -136,18 +135,13 @@ def test_the_pocket_model_in_4_bits_takes_what_was_estimated():
     assert shape.lora_parameters(POCKET.lora_rank) == trained
 
 
-def test_a_shape_read_off_a_configuration_is_that_of_the_model_built_from_it():
-    from transformers import AutoModelForCausalLM, LlamaConfig
-
-    heads = {"num_attention_heads": 4, "num_key_value_heads": 2}
-    sizes = {"hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2, "vocab_size": 50}
-    config = LlamaConfig(**sizes, **heads)
-    shape = memory.shape_from_config(config.to_dict())
-    with torch.device("meta"):
-        model = AutoModelForCausalLM.from_config(config)
-    norms = sum(weight.numel() for name, weight in model.named_parameters() if "norm" in name)
-    assert shape.parameters + norms == sum(weight.numel() for weight in model.parameters())
-    assert shape.max_position_embeddings == config.max_position_embeddings
+def test_a_shape_is_read_off_a_configuration_and_what_it_leaves_out_is_transformers_default():
+    config = {"hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2, "vocab_size": 50}
+    config |= {"num_attention_heads": 4, "model_type": "llama"}
+    assert memory.shape_from_config(config) == Shape(64, 96, 2, 4, 4, 16, 50, False, 0)
+    said = {"num_key_value_heads": 2, "head_dim": 32, "max_position_embeddings": 512}
+    found = memory.shape_from_config(config | said | {"model_type": "qwen3"})
+    assert found == Shape(64, 96, 2, 4, 2, 32, 50, True, 512)
 
 
 def test_a_mixture_of_experts_gets_no_estimate_rather_than_a_wrong_one(tmp_path):
