@@ -284,7 +284,7 @@ def _logits(settings: Preset, shape: Shape) -> float:
 
 def check(settings: Preset, machine: Machine, shape: Shape | None = None) -> list[str]:
     """The flight check before anything is loaded: the estimate of a step's memory, as lines of
-    text.
+    text, one for each part and the higher of the two phases against the card.
 
     shape: the model's, if it is known already; otherwise it is looked up. ValueError if the
     machine's GPU is too small; if the model has fewer positions than the context, or is narrower
@@ -315,22 +315,7 @@ def check(settings: Preset, machine: Machine, shape: Shape | None = None) -> lis
             f"{settings.model} with these settings needs an estimated {size(found.peak)}, and of "
             f"{machine.gpu}'s {size(card)} {size(_HEADROOM * card)} can be filled. {WHAT_HELPS}"
         )
-    return table(settings, found, card)
-
-
-def card_of(machine: Machine) -> float | None:
-    """The bytes of the machine's GPU; None without one."""
-    return machine.gpu_memory_gb * 1e9 if machine.gpu else None
-
-
-def table(settings: Preset, found: Estimate, card: float | None) -> list[str]:
-    """The estimate as lines of text: one line for each part, then the higher of the two phases
-    against the card.
-    """
-    lines = [
-        f"memory of a step of {settings.model}, at {settings.context:,} tokens a sequence "
-        "(estimated)"
-    ]
+    lines = [f"memory of a step of {settings.model}, at {context:,} tokens a sequence (estimated)"]
     for parts, when in (
         (found.held, ""),
         (found.sampling, "while sampling"),
@@ -342,6 +327,11 @@ def table(settings: Preset, found: Estimate, card: float | None) -> list[str]:
     phase = max(found.peaks, key=found.peaks.get)
     against = f" of {size(card)}" if card else ""
     return [*lines, f"  {f'at most, while {phase}':<28}{size(found.peak):>9}{against}"]
+
+
+def card_of(machine: Machine) -> float | None:
+    """The bytes of the machine's GPU; None without one."""
+    return machine.gpu_memory_gb * 1e9 if machine.gpu else None
 
 
 def size(number: float) -> str:
