@@ -42,8 +42,11 @@ def load(settings: Preset, base: Base | None = None):
     if settings.backend == "unsloth" or not on_gpu:
         from unsloth import FastLanguageModel
     if settings.backend == "unsloth":
-        options = {"fast_inference": True, "max_lora_rank": settings.max_lora_rank}
-        options["gpu_memory_utilization"] = settings.gpu_memory_utilization
+        options = {
+            "fast_inference": True,
+            "max_lora_rank": settings.max_lora_rank,
+            "gpu_memory_utilization": settings.gpu_memory_utilization,
+        }
         model, tokenizer = FastLanguageModel.from_pretrained(
             name,
             max_seq_length=settings.context,

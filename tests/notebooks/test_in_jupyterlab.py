@@ -95,98 +95,77 @@ def address(tmp_path_factory):
         assert "Traceback" not in (folder / "lab.log").read_text(encoding="utf-8")
 
 
-class Lab:
-    """JupyterLab in a tab of the browser: what a person does and sees."""
-
-    def __init__(self, page, address: str):
-        self.page, self.address = page, address
-        self.page.set_default_timeout(1000 * HANGS)
-        self.errors: list[str] = []  # of its console
-        self.page.on("console", lambda said: said.type == "error" and self.errors.append(said.text))
-        self.page.on("pageerror", lambda error: self.errors.append(f"uncaught: {error}"))
-        self.front = page.locator(FRONT)
-
-    def open(self, number: str) -> None:
-        """The notebook, by a double click on its name; all its cells are there, its kernel idle."""
-        if not self.page.url.startswith("http"):
-            self.page.goto(self.address)
-            self.page.get_by_role("button", name="No", exact=True).click()  # thanks, no news
-        self.page.locator(f".jp-DirListing-item[title^='Name: {number}_']").dblclick()
-        self.status(f"{number}_")
-        self.status("| Idle")
-        self.page.wait_for_function(WHOLE, arg=FRONT)
-
-    def status(self, told: str) -> None:
-        """Until the status bar says that."""
-        self.page.locator("#jp-main-statusbar").get_by_text(told).wait_for()
-
-    def menu(self, first: str, *labels: str) -> None:
-        """Click through the menus, by the words that are there."""
-        self.page.locator(".lm-MenuBar-item", has_text=re.compile(f"^{first}$")).click()
-        for label in labels:
-            self.page.locator(".lm-Menu-itemLabel", has_text=re.compile(f"^{label}$")).click()
-
-    def run_all(self) -> None:
-        """By the menu, until no cell waits any more; each shown has its number then."""
-        self.menu("Run", "Run All Cells")
-        waiting = self.front.locator(".jp-InputPrompt", has_text="[*]:")
-        waiting.first.wait_for()
-        sync_api.expect(waiting).to_have_count(0, timeout=1000 * HANGS)
-        self.status("| Idle")
-        # folded cells show nothing there
-        prompts = self.front.locator(".jp-CodeCell .jp-InputPrompt").all_text_contents()
-        assert all(one in ("", f"[{n}]:") for n, one in enumerate(prompts, 1)), prompts
-        errors = "[data-mime-type='application/vnd.jupyter.error'], [data-mime-type$='.stderr']"
-        assert self.front.locator(errors).all_inner_texts() == []
-
-    def check_looks(self) -> None:
-        """At two widths all figures are whole and no text is faint; at the larger one nothing has
-        to be scrolled sideways either.
-        """
-        for width in (800, 1280):
-            self.page.set_viewport_size({"width": width, "height": 800})
-            seen = self.page.evaluate(MEASURE, FRONT)
-            assert len(seen["images"]) == PICTURES and seen["faint"] == []
-            assert all(image["whole"] and image["width"] >= 300 for image in seen["images"])
-            assert width < 1280 or seen["wide"] == []
-
-
-@pytest.fixture(scope="module")
-def lab(address):
+@pytest.fixture
+def page(address):
+    """JupyterLab in a tab of the browser, whose console has nothing to complain of at the end."""
     with sync_api.sync_playwright() as playwright:
         options = ["--no-sandbox", "--disable-gpu", "--disable-sync"]
         browser = playwright.chromium.launch(executable_path=BROWSER, args=options)
-        opened = Lab(browser.new_page(viewport={"width": 1280, "height": 800}), address)
-        yield opened
+        page, errors = browser.new_page(), []
+        page.set_default_timeout(1000 * HANGS)
+        page.on("console", lambda said: said.type == "error" and errors.append(said.text))
+        page.on("pageerror", lambda error: errors.append(f"uncaught: {error}"))
+        page.goto(address)
+        page.get_by_role("button", name="No", exact=True).click()  # thanks, no news
+        yield page
         browser.close()
-    assert opened.errors == []
+    assert errors == []
 
 
-def test_04_unfolds_completions_without_a_kernel_and_has_menus_with_one(lab):
-    lab.open("04")
-    folded = lab.front.locator("details", has_text="step 1:")
+def check_looks(page) -> None:
+    """At two widths all figures are whole and no text is faint; at the larger one nothing has to be
+    scrolled sideways either.
+    """
+    for width in (800, 1280):
+        page.set_viewport_size({"width": width, "height": 800})
+        seen = page.evaluate(MEASURE, FRONT)
+        assert len(seen["images"]) == PICTURES and seen["faint"] == []
+        assert all(image["whole"] and image["width"] >= 300 for image in seen["images"])
+        assert width < 1280 or seen["wide"] == []
+
+
+def test_04_unfolds_completions_without_a_kernel_and_has_menus_with_one(page):
+    front, status = page.locator(FRONT), page.locator("#jp-main-statusbar")
+    page.locator(".jp-DirListing-item[title^='Name: 04_']").dblclick()
+    status.get_by_text("04_").wait_for()
+    status.get_by_text("| Idle").wait_for()
+    page.wait_for_function(WHOLE, arg=FRONT)
+    folded = front.locator("details", has_text="step 1:")
     table = folded.locator("table").first
     assert not table.is_visible()
     folded.locator("summary").click()
     assert table.is_visible() and "<think>" in table.inner_text()
 
-    lab.run_all()
-    menus = lab.front.locator(".jp-OutputArea-output", has=lab.page.get_by_role("slider"))
+    choose(page, "Run", "Run All Cells")
+    waiting = front.locator(".jp-InputPrompt", has_text="[*]:")
+    waiting.first.wait_for()
+    sync_api.expect(waiting).to_have_count(0, timeout=1000 * HANGS)
+    status.get_by_text("| Idle").wait_for()
+    errors = "[data-mime-type='application/vnd.jupyter.error'], [data-mime-type$='.stderr']"
+    assert front.locator(errors).all_inner_texts() == []
+
+    menus = front.locator(".jp-OutputArea-output", has=page.get_by_role("slider"))
     shown, question = menus.locator("table"), menus.locator("select")
     first = shown.inner_text()
     menus.get_by_role("slider").press("End")
     menus.locator(".widget-readout", has_text="32").wait_for()
     sync_api.expect(shown).not_to_have_text(first, timeout=1000 * HANGS)
     # the kernel has listed the questions of this step: it would choose the first once more
-    lab.status("| Idle")
+    status.get_by_text("| Idle").wait_for()
     question.select_option(index=1)
     asked = question.locator("option").nth(1).inner_text()
     menus.locator("b", has_text=asked).wait_for()
 
-    lab.front.locator("summary", has_text="the rules on A").click()
-    lab.front.get_by_text("critical (mode_collapse)").wait_for()
-    lab.check_looks()
-    for theme in ("JupyterLab Dark", "JupyterLab Light"):
-        lab.menu("Settings", "Theme", theme)
-        lab.page.locator(f"body[data-jp-theme-name='{theme}']").wait_for(state="attached")
-        lab.check_looks()
+    front.locator("summary", has_text="the rules on A").click()
+    front.get_by_text("critical (mode_collapse)").wait_for()
+    check_looks(page)
+    choose(page, "Settings", "Theme", "JupyterLab Dark")
+    page.locator("body[data-jp-theme-name='JupyterLab Dark']").wait_for(state="attached")
+    check_looks(page)
+
+
+def choose(page, first: str, *labels: str) -> None:
+    """Click through the menus, by the words that are there."""
+    page.locator(".lm-MenuBar-item", has_text=re.compile(f"^{first}$")).click()
+    for label in labels:
+        page.locator(".lm-Menu-itemLabel", has_text=re.compile(f"^{label}$")).click()

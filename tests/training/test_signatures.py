@@ -69,17 +69,12 @@ def passed(source: str, called=CALLED) -> dict[str, set[str]]:
     """Each function of interest that a source calls, with every keyword it can pass."""
     tree = ast.parse(source)
     keywords: dict[str, set[str]] = {}
-    # what `**` unpacks: dictionaries that are assigned to a name, and keys that are added to them
+    # what `**` unpacks: dictionaries that are assigned to a name
     dictionaries = {"tracking": {"report_to", "run_name", "project"}}
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Dict):
             name = ast.unparse(node.targets[0])
             dictionaries[name] = {key.value for key in node.value.keys if key}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):
-            added = node.targets[0]
-            if ast.unparse(added.value) in dictionaries and isinstance(added.slice, ast.Constant):
-                dictionaries[ast.unparse(added.value)].add(added.slice.value)
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and ast.unparse(node.func) in called:
             found = keywords.setdefault(ast.unparse(node.func), set())
