@@ -127,15 +127,15 @@ def kl(fresh, config, tmp_path):
     gpu: with the reference as Unsloth's trainer for a GPU has it; freeze: and ours.
     """
     few = {"max_steps": 2, "max_completion_length": 16, "lr_scheduler_type": "constant"}
-    args = config(tmp_path, seed=7, learning_rate=1e-2, beta=0.02, **few)
+    few |= {"seed": 7, "learning_rate": 1e-2, "beta": 0.02}
 
     def kl(stages: int = 1, gpu: bool = False, freeze: bool = False) -> list[float]:
         model, tokenizer = fresh(load_in_4bit=False)
         given = {"model": model, "processing_class": tokenizer, "reward_funcs": [format_reward]}
         if stages == 2:
-            GRPOTrainer(**given, args=args, train_dataset=ROWS).train()
+            GRPOTrainer(**given, args=config(tmp_path, **few), train_dataset=ROWS).train()
             model.delete_adapter("ref")
-        trainer = GRPOTrainer(**given, args=args, train_dataset=ROWS)
+        trainer = GRPOTrainer(**given, args=config(tmp_path, **few), train_dataset=ROWS)
         if gpu:
             model.delete_adapter("ref")
         if freeze:
