@@ -63,13 +63,13 @@ def said(cells):
 
 @pytest.fixture(scope="session")
 def defined(notebook, cells):
-    """A function to what the cells define that have these functions of a notebook, given the names
-    that they take over from its other cells.
+    """A function to what the cells with these lines of a notebook define, given the names that they
+    take over from its other cells.
     """
 
-    def defined(number: str, *functions: str, **names) -> dict:
+    def defined(number: str, *lines: str, **names) -> dict:
         for cell in cells(notebook(number)):
-            if any(f"def {name}(" in cell.source for name in functions):
+            if any(line in cell.source for line in lines):
                 exec(cell.source, names)
         return names
 

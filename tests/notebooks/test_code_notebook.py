@@ -29,7 +29,7 @@ def code(lesson):
 def judges(defined):
     """`verdicts` and `looks_up` as the notebook defines them, without running the rest of it."""
     given = {"json": json, "read_tests": read_tests, "program_of": program_of}
-    return defined("09", "verdicts", Job=Job, run_code=run_code, sandbox="monty", **given)
+    return defined("09", "def verdicts(", Job=Job, run_code=run_code, sandbox="monty", **given)
 
 
 def fenced(expression):

@@ -84,7 +84,7 @@ def test_the_card_says_what_the_notebook_quotes_of_careful_differences():
 
 
 def test_the_rounded_p_of_the_table_is_as_good_as_the_exact_one(defined):
-    names = defined("05", "check_pass_at_8")
+    names = defined("05", "def check_pass_at_8(")
     evaluation = {"baseline": {"pass_at_k": {"1": {"value": 0.310546875}, "8": {"value": 0.865}}}}
     assert names["check_pass_at_8"](1 - (1 - 0.311) ** 8, evaluation).startswith("Right")
     assert not names["check_pass_at_8"](0.94, evaluation).startswith("Right")

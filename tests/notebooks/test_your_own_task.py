@@ -34,7 +34,8 @@ def own(lesson):
 def rewards(defined):
     """The rewards that the notebook defines, without running the rest of it."""
     given = {"json": json, "fmt": THINK_ANSWER, "completion_text": completion_text}
-    return defined("07", "read_record", "extraction_reward", "values_found_reward", **given)
+    lines = ("def read_record(", "def extraction_reward(", "def values_found_reward(")
+    return defined("07", *lines, **given)
 
 
 # --- A run ----------------------------------------------------------------------------------------
