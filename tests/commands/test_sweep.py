@@ -144,7 +144,7 @@ REFUSED = {
     "no name": ({"name": None}, "name: Field required"),
     "name": ({"name": "../x"}, "'../x' is not a run name"),
     "long name": ({"name": "x" * 33}, "name: String should have at most 32"),
-    "preset": ({"preset": "poket"}, "preset 'poket' is not known.*Did you mean 'pocket'"),
+    "preset": ({"preset": "poket"}, "preset 'poket' is not known.*Known: auto, pocket"),
     "gpu": ({"preset": "h200"}, "preset 'h200' needs an NVIDIA GPU"),
     "notebook": ({"notebooks": [1, 3, 99]}, "there is no notebook 99. There are: 01, 02, 03"),
     "untrained": ({"notebooks": [1, 4]}, "notebooks: 01, 04: a sweep trains each run anew"),
