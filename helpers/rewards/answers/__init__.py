@@ -14,7 +14,9 @@ from helpers.rewards.answers.spelling import LONGEST, plain, unboxed
 
 __all__ = ["Number", "kind_of", "parse_number", "quick_verdict", "same_answer", "to_compute"]
 
-_UNFINISHED = re.compile(r"[+*/×÷·!^|√]|(?<=[\w})])\s*-|\\(?!boxed|text|[,%$])|\d\s(?:dozen|\w+illion)")
+_UNFINISHED = re.compile(
+    r"[+*/×÷·!^|√]|(?<=[\w})])\s*-|\\(?!boxed|text|[,%$])|\d\s(?:dozen|\w+illion)"
+)
 _NOTATION = re.compile(r"\s|\\(?:left|right)|[\\{}()$]")
 _LEAD = re.compile(
     r"(?:so\s+|thus,?\s+)?(?:the\s+)?(?:final\s+|correct\s+)?answer\s+is:?\s+(?=\S)", re.IGNORECASE
@@ -25,8 +27,9 @@ def same_answer(given: str, gold: str, question: str = "", kind: str | None = No
     """Whether an answer means what the row's answer means, judged by a kind of `kinds.KINDS`, or by
     the one that the row's answer shows.
 
-    An expression copied from the `question` is no answer. how: what a kind takes besides:
-    unit="required" for a quantity, dayfirst=True for a date. ValueError for an unknown `kind`.
+    An expression copied from the `question` is no answer. how: `unit="required"`, without which a
+    quantity may leave its unit out; `dayfirst=True`, to read 01/02/2024 as February 1. ValueError
+    for an unknown `kind`.
 
     >>> same_answer("$1,000", "1000.0"), same_answer("1/2", "50%"), same_answer("", "")
     (True, True, False)
@@ -49,7 +52,14 @@ def quick_verdict(
     return verdict_of(given, gold, kind, question, **how)
 
 
-def verdict_of(given: str, gold: str, kind: str, question: str = "", **how) -> bool | None:
+def verdict_of(
+    given: str,
+    gold: str,
+    kind: str,
+    question: str = "",
+    unit: str | None = None,
+    dayfirst: bool = False,
+) -> bool | None:
     """`quick_verdict` where the kind is known."""
     if given == gold:
         return given.strip() != ""
@@ -57,6 +67,7 @@ def verdict_of(given: str, gold: str, kind: str, question: str = "", **how) -> b
         return False
     if len(given) > LONGEST or len(gold) > LONGEST:
         return given.strip() == gold.strip()
+    how = {"quantity": {"unit": unit}, "date": {"dayfirst": dayfirst}}.get(kind, {})
     return kinds.JUDGES[kind](_without_lead(given), gold, **how)
 
 

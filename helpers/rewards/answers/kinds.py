@@ -1,8 +1,8 @@
 """The kind of an answer, which decides how it is judged.
 
-It is said, by a reward's `kind=` or by a column `kind`; where it is not, an answer is a number where
-it parses as one, mathematics where it is clearly LaTeX or an expression, and otherwise text. Each
-kind's file begins with examples of what is the same and what is not.
+It is said, by a reward's `kind=` or by a column `kind`; where it is not, an answer is a number
+where it parses as one, mathematics where it is clearly LaTeX or an expression, and otherwise text.
+Each kind's file begins with examples of what is the same and what is not.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def kind_of_row(row: dict) -> str:
     """The kind that a row of data is judged by: its own `kind` where that is one, else that of its
     `answer`.
     """
-    stated = row.get("kind")
+    stated = str(row.get("kind"))
     stated = FORMER.get(stated, stated)
     return stated if stated in KINDS else kind_of(row["answer"])
 
@@ -90,13 +90,15 @@ def checked(kind: str) -> str:
     return kind
 
 
-def looks_like(gold: str) -> str | None:
-    """The kind that an answer judged as text might better be declared as: a guess, for a report.
+def looks_like(row: dict) -> str | None:
+    """The kind that a row's answer, judged as text, might better be declared as: a guess, for a
+    report alone.
 
-    >>> [looks_like(gold) for gold in ("5 km", "Jan 5", "(B)", "10-5", "Paris")]
+    >>> [looks_like({"answer": text}) for text in ("5 km", "Jan 5", "(B)", "10-5", "Paris")]
     ['quantity', 'date', 'choice', 'exact', None]
     """
-    if kind_of(gold) != "text":
+    gold = row["answer"]
+    if row.get("kind") is not None or kind_of(gold) != "text":
         return None
     if choices.named(gold)[0]:
         return "choice"

@@ -89,7 +89,9 @@ _MARKS = {"prime", "partial", "nabla", "vec", "mathbf", "boldsymbol", "top", "da
 _MARKS |= {"equiv", "pmod", "bmod", "mod", "subset", "subseteq", "supset", "supseteq", "notin"}
 # A prime, a fraction of two differentials, an index of code, a remainder of code.
 _SPELT = re.compile(r"'|\{\s*d.*\}\s*\{\s*d|\bd[a-z]\s*/\s*d[a-z]|[a-zA-Z]\[|%\s*\w")
-_UNIT = re.compile(r"(.*\S)\s*\\(?:text|textbf|mathrm|mbox)\s*\{\s*([^{}]+)\}(\^\{?\d\}?)?", re.DOTALL)
+_UNIT = re.compile(
+    r"(.*\S)\s*\\(?:text|textbf|mathrm|mbox)\s*\{\s*([^{}]+)\}(\^\{?\d\}?)?", re.DOTALL
+)
 
 
 def same(given: str, gold: str) -> bool | None:
@@ -164,7 +166,9 @@ def _values(given: str, gold: str) -> tuple[str, str] | None:
     if None in wanted or (names and wanted and not same_names):
         # Equations: of as many sides, and not 2x = 6 for x = 3.
         solved = wanted != [None] and not letters(theirs[0][1])
-        return None if solved or not single or given.count("=") != gold.count("=") else (given, gold)
+        return (
+            None if solved or not single or given.count("=") != gold.count("=") else (given, gold)
+        )
     if None in names:
         return None
     if len(set(names or wanted)) < 2:
@@ -228,8 +232,8 @@ def is_spelt(text: str) -> bool:
     r"""Whether a text holds what math-verify does not respect: primes, derivatives, vectors,
     remainders, or products of capitals, whose order may count.
 
-    >>> is_spelt("f'(x)"), is_spelt(r"A^{-1} \cdot B"), is_spelt(r"\frac{dy}{dx}"), is_spelt("x(x+1)")
-    (True, True, True, False)
+    >>> [is_spelt(text) for text in ("f'(x)", r"A^{-1} \cdot B", r"\frac{dy}{dx}", "x(x+1)")]
+    [True, True, True, False]
     """
     marks = {command.removeprefix("\\") for command in _COMMAND.findall(text)} & _MARKS
     text = _COMMAND.sub("#", text)

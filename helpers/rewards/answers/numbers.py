@@ -47,6 +47,7 @@ _NUMBER = re.compile(
     re.VERBOSE | re.ASCII,
 )
 _BRACED_OR_DIGIT = r"\s*(?:\{\s*(-?\d+)\s*\}|(\d))"
+_TEN_TO_THE = r"10\s?(?:\^|\*\*)\s?\{?([+-]?\d{1,3})\}?"
 _SPELLINGS = [  # LaTeX, and what a keyboard would type
     (re.compile(rf"\\[dtc]?frac{_BRACED_OR_DIGIT}{_BRACED_OR_DIGIT}(?!\s*\d)"), r" \1\2/\3\4"),
     (re.compile(r"\\(?:text|textbf|textnormal|mathrm|mathbf)\s*\{([^{}]*)\}"), r" \1 "),
@@ -54,15 +55,27 @@ _SPELLINGS = [  # LaTeX, and what a keyboard would type
     (re.compile(r"\\(?:[;:,! ]|left|right)"), " "),
     (re.compile(r"\\([%$])"), r"\1"),
     (re.compile(r"\^\s*\{?\s*\\circ\s*\}?"), "°"),
-    (re.compile(r"(?<=\d)\s?(?:\\times|\\cdot|[×·*x])\s?10\s?(?:\^|\*\*)\s?\{?([+-]?\d{1,3})\}?"), r"e\1"),
+    (
+        re.compile(
+            r"(?<=\d)\s?(?:\\times|\\cdot|[×·*x])\s?10\s?(?:\^|\*\*)\s?\{?([+-]?\d{1,3})\}?"
+        ),
+        r"e\1",
+    ),
     (re.compile(r"(?<![\d.,^])10\s?\^\s?\{?([+-]?\d{1,3})\}?"), r"1e\1"),
     (re.compile(r"(\.\d*)\\(?:overline|bar)\s*\{?(\d+)\}?$"), r"\1(\2)"),
     (re.compile(r"\^\{(-?\d)\}"), r"^\1"),  # m^{2}
     (re.compile(r"^[a-zA-Z]\s?=\s?(?=[^=]*$)"), ""),
     (re.compile(r"^(?:minus|negative)\s+(?=[\d.$€£])", re.IGNORECASE), "-"),
 ]
-_SCALES = {"dozen": 12, "lakh": 10**5, "crore": 10**7}  # number-parser knows million
-_PLAIN_LETTERS = re.compile(r"[a-zA-Z][a-zA-Z -]+\.?")
+_SCALES = {"dozen": 12, "hundred": 100, "thousand": 1000, "lakh": 10**5, "million": 10**6}
+_SCALES |= {"crore": 10**7, "billion": 10**9, "trillion": 10**12}
+_LETTERS = re.compile(r"[a-z][a-z ]+\.?")
+_PARTS = {"half": 2, "third": 3, "quarter": 4, "fourth": 4, "fifth": 5, "sixth": 6, "seventh": 7}
+_PARTS |= {"eighth": 8, "ninth": 9, "tenth": 10, "hundredth": 100, "thousandth": 1000, "halve": 2}
+_A_PART = re.compile(rf"(?:\b(?:an?|one) |^)({'|'.join(_PARTS)})\b")
+_PART = re.compile(rf"(?<=\d) ({'|'.join(_PARTS)})s\b")
+_ORDINAL = re.compile(r"(?:first|second|third|th)\b")
+_POINT = re.compile(r"(\d) point ((?:\d ?)+)\b")
 
 
 class Number(NamedTuple):
@@ -114,9 +127,10 @@ def same_value(given: Number, gold: Number) -> bool:
     """Whether two numbers have one value, whatever their units."""
     if given.value == gold.value:
         return True
-    if gold.percent and not given.percent or given.percent and gold.places == 0:
-        if (given.value * 100 == gold.value) or (gold.value * 100 == given.value):
-            return given.percent != gold.percent  # what per cent: 50 for 50%
+    if given.percent != gold.percent and (gold.percent or gold.places == 0):
+        percent, other = (gold, given) if gold.percent else (given, gold)
+        if percent.value * 100 == other.value:
+            return True  # what per cent: 50 for 50%
     return _is_rounded(given, gold.value) or _is_rounded(gold, given.value)
 
 
@@ -180,11 +194,9 @@ def _scale_and_unit(words: str, currency: str) -> tuple[int | None, str]:
     no unit that is known.
     """
     first, _, rest = words.partition(" ")
-    scale = _SCALES.get(first.removesuffix("s")) or _cardinal([first]) or 1
+    scale = _SCALES.get(first.removesuffix("s"), 1)
     if scale > 1:
         words = rest
-    if scale < 100 and scale not in (1, 12):
-        return None, ""  # 4 two
     if not words:
         return scale, currency
     if currency:
@@ -209,65 +221,14 @@ def _repeating(whole: str, decimals: str, block: str | None) -> Fraction | None:
 
 def _in_words(text: str) -> Number | None:
     """`negative five`, `two thirds`, `one and a half`, `three point one four`, `five percent`."""
-    if not _PLAIN_LETTERS.fullmatch(text):
+    words = text.lower().replace("-", " ").replace("per cent", "percent")
+    if not _LETTERS.fullmatch(words):
         return None
-    words = text.lower().removesuffix(".").replace("-", " ").replace("per cent", "percent").split()
-    sign = -1 if words[0] in ("minus", "negative") else 1
-    percent = words[-1] == "percent"
-    words, unit = words[sign < 0 : len(words) - percent], ""
-    value = _value(words)
-    if value is None and len(words) > 1:
-        _, unit = _scale_and_unit(words[-1], "")
-        value = _value(words[:-1]) if unit else None
-    if value is None:
+    words = _A_PART.sub(r"one \1s", words)
+    if _ORDINAL.search(words):  # the library takes a twenty-fifth for 25
         return None
-    places = 0 if value.denominator == 1 else None
-    return Number(Fraction(sign * value, 100 if percent else 1), unit, places, percent)
-
-
-def _value(words: list[str]) -> Fraction | int | None:
-    """`twelve`, `three point one four`, `two thirds`, or `two and three quarters`."""
-    value = _cardinal(words)
-    if value is None and "point" in words:
-        at = words.index("point")
-        whole, digits = _cardinal(words[:at]), [_cardinal([word]) for word in words[at + 1 :]]
-        if whole is None or not digits or not all(digit in range(10) for digit in digits):
-            return None
-        return Fraction(f"{whole}.{''.join(map(str, digits))}")
-    return _mixed(words) if value is None else value
-
-
-def _mixed(words: list[str]) -> Fraction | None:
-    """A fraction, with a whole number before it or without: `two and three quarters`."""
-    part = _part(words)
-    if part is None and "and" in words:
-        at = len(words) - 1 - words[::-1].index("and")
-        whole, part = _cardinal(words[:at]), _part(words[at + 1 :])
-        return None if whole is None or part is None else whole + part
-    return part
-
-
-def _part(words: list[str]) -> Fraction | None:
-    """`half`, `a third`, `three quarters`: a numerator, and an ordinal of the same number."""
-    if words in (["half"], ["quarter"]):
-        words = ["one", *words]
-    numerator = _cardinal(words[:-1])
-    if numerator is None:
-        return None
-    plural = words[-1].replace("halves", "halfs")
-    singular = plural.removesuffix("s")
-    if (plural == singular) != (numerator == 1):
-        return None  # twenty fifths, but not twenty-fifth
-    denominator = {"half": 2, "quarter": 4}.get(singular)
-    if denominator is None and singular != "second" and _cardinal([singular]) is None:
-        denominator = number_parser.parse_ordinal(singular, language="en")
-    return Fraction(numerator, denominator) if denominator else None
-
-
-def _cardinal(words: list[str]) -> int | None:
-    """105 for `one hundred and five`, 1000 for `a thousand`; None for anything else."""
-    if words[:1] in (["a"], ["an"]):
-        words = ["one", *words[1:]] 
-    if not words or words[-1] == "and" or not "".join(words).isalpha():
-        return None
-    return number_parser.parse_number(" ".join(words), language="en")
+    digits = re.sub(r"^an? ", "", number_parser.parse(words, language="en"))
+    digits = _POINT.sub(lambda said: f"{said[1]}.{said[2].replace(' ', '')}", digits)
+    digits = _PART.sub(lambda said: f"/{_PARTS[said[1]]}", digits)
+    match = None if re.search(r"\d \d", digits) else _NUMBER.fullmatch(respelled(digits))
+    return match and _number(match)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from fractions import Fraction
+from itertools import pairwise
 
 from helpers.rewards.answers import texts, units
 from helpers.rewards.answers.numbers import Number, parse_number, respelled, same_value
@@ -22,7 +23,7 @@ _PART = re.compile(r"(\d+(?:\.\d+)?)\s?([a-zA-Z'\"°]+)\.?")
 _BETWEEN = re.compile(r"(?:,|and|\s)*")
 
 
-def same(given: str, gold: str, unit: str = "") -> bool:
+def same(given: str, gold: str, unit: str | None = None) -> bool:
     """Whether two quantities are the same; with unit="required" a unit must not be left out."""
     one, other = read(given), read(gold)
     if one is None or other is None:
@@ -67,7 +68,7 @@ def _several(text: str) -> tuple[Number, tuple] | None:
     ones = [units.magnitude(1, unit) for _, unit in parts]
     if len(parts) < 2 or None in sizes or not _BETWEEN.fullmatch(_PART.sub("", text)):
         return None
-    falling = all(one[0] > other[0] for one, other in zip(ones, ones[1:], strict=False))
+    falling = all(one[0] > other[0] for one, other in pairwise(ones))
     if not falling or len({base for _, base in sizes}) > 1:
         return None
     whole = sum(value for value, _ in sizes) / ones[0][0]

@@ -12,6 +12,7 @@ an answer of one or two letters other than `no`.
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 
 from helpers.rewards.answers.spelling import LONGEST, plain, without_latex
 
@@ -55,5 +56,5 @@ def case_counts(text: str) -> bool:
     """
     if len(text) < 3 and text.casefold() != "no":
         return True
-    inside = any(before.isalnum() and after.isupper() for before, after in zip(text, text[1:]))
+    inside = any(before.isalnum() and after.isupper() for before, after in pairwise(text))
     return inside or bool(_SYMBOL.search(text))

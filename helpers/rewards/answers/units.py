@@ -6,8 +6,6 @@ import re
 from fractions import Fraction
 from functools import cache, lru_cache
 
-import number_parser
-
 SIGNS = {"$": "dollar", "€": "euro", "£": "pound_sterling", "¥": "yen", "₹": "rupee"}
 _CURRENCIES = {"dollar": "$", "usd": "$", "euro": "€", "eur": "€", "gbp": "£", "yen": "¥"}
 _CURRENCIES |= {"jpy": "¥", "rupee": "₹", "inr": "₹"}
@@ -18,10 +16,11 @@ _SHAPE = re.compile(rf"(?:/\s*|per\s+)?{_WORD}(?:(?:\s*[/*·]\s*|\s+){_WORD}){{0
 # k, M and B multiply, and e and c are constants; mil is a million as often as an angle.
 _LETTERS = set("mghlLNJWVA")  # no s: 1980s is a decade
 _NO_UNIT = {"mil", "am", "pm", "ad", "bc", "st", "nd", "rd", "th"}
-# A plural, of things that are counted; no word such as less, plus, this, nor one that multiplies.
+# A plural of things that are counted: no word such as less, plus or this, no thirds and no tenths,
+# and none that multiplies.
 _COUNTED = re.compile(r"[a-z]{2,}[^aisu\W]s|people|children")
-_NOT_COUNTED = {"halves", "quarters", "dozens", "lakhs", "crores", "pairs", "couples", "scores"}
-_NOT_COUNTED |= {"percents", "times", "does", "always", "perhaps", "roots", "logs"}
+_NOT_COUNTED = {"halves", "quarters", "dozens", "pairs", "couples", "scores", "tens", "roots"}
+_NOT_COUNTED |= {"percents", "times", "does", "always", "perhaps", "logs"}
 _SPELLINGS = [
     (re.compile(r"°\s*([CF])\b|\bdegrees?\s+([CF])\w*"), r"deg\1\2"),
     (re.compile(r"°"), " degree "),
@@ -43,10 +42,8 @@ def is_unit(text: str) -> bool:
     >>> [is_unit(text) for text in ("km", "hours", "apples", "million", "thirds", "squared", "k")]
     [True, True, True, False, False, False, False]
     """
-    if _COUNTED.fullmatch(text) and text not in _NOT_COUNTED:
-        return number_parser.parse_ordinal(text.removesuffix("s"), language="en") is None or (
-            text == "seconds"
-        )
+    if _COUNTED.fullmatch(text) and not re.search("(?:th|third)s$", text):
+        return text not in _NOT_COUNTED
     if (len(text) == 1 and text not in _LETTERS | {"°"}) or text.casefold() in _NO_UNIT:
         return False
     size = magnitude(1, text)
