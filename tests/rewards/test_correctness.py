@@ -43,20 +43,7 @@ def score(reward, given: str, gold, **columns) -> float | None:
 # --- A right answer -------------------------------------------------------------------------------
 
 
-THOUSAND = [
-    "one thousand",
-    "1000",
-    "1,000",
-    "$1,000",
-    "1000.0",
-    "1000.",
-    "1e3",
-    "1E+3",
-    "+1000",
-    "1000 dollars",
-    "$ 1,000.00",
-    r"\boxed{1000}",
-]
+THOUSAND = ["one thousand", "1,000", "$1,000", "1000.0", "1000.", "1e3", "+1000", "1000 dollars"]
 NOT_42 = [
     "43",
     "-42",
@@ -65,106 +52,34 @@ NOT_42 = [
     "42 and",
     "not 42",
     "42, 43",
-    "42-43",
     "42 to 43",
     "42 43",
     "4 2",
-    "4,2",
-    "42/0",
 ]
-NOT_42 += [
-    "",
-    " ",
-    "nan",
-    "inf",
-    "42e",
-    "42e9",
-    "+-42",
-    "0.42%",
-    "=42",
-    "forty-three",
-    "0x2a",
-    "42 perhaps",
-    "perhaps 42",
-]
-NOT_42 += [
-    r"\boxed{42 or 43}",
-    r"\boxed{42}, \boxed{43}",
-    r"42 \text{ or } 43",
-    r"42 \pm 1",
-    "42?",
-    "42!",
-    "x=42, x=43",
-    "> 41",
-]
+NOT_42 += ["42/0", "", " ", "nan", "inf", "42e9", "+-42", "0.42%", "=42", "forty-three", "0x2a"]
+NOT_42 += ["perhaps 42", r"\boxed{42 or 43}", r"\boxed{42}, \boxed{43}", r"42 \pm 1", "x=42, x=43"]
+NOT_42 += ["> 41", "41 | 42", "40+2"]
 
 
 @pytest.mark.parametrize(
-    ("given", "gold"),
+    ("given", "gold", "earned"),
     [
-        *[(given, "1000") for given in THOUSAND],
-        *[("1000", gold) for gold in THOUSAND],
-        ("\N{MINUS SIGN}5", "-5"),
-        ("-5", "\N{MINUS SIGN}5"),
-        ("$-5", "-5"),
-        ("- 5", "-5"),
-        ("50%", "0.5"),
-        ("50%", "50"),
-        ("0.5", "50 %"),
-        ("1/2", "0.5"),
-        (r"\frac{1}{2}", "0.5"),
-        (r"$\frac{1}{2}$", r"\dfrac12"),
-        ("-1/2", "-.5"),
-        ("1/3", "2/6"),
-        ("0.333333", "1/3"),
-        ("0.30000000000000004", "0.3"),
-        ("€3.50", "3.5 Euro"),
-        ("5 KM", "5 km."),
-        ("1,234,567", "1234567"),
-        ("0.1", "1e-1"),
-        ("9007199254740993", "9007199254740993.0"),
-        (" Paris ", "paris"),
-        ("New\n York", "new york"),
-        ("x = 3", "x =  3"),
-        ("STRASSE", "straße"),
-        ("(x+1)^2", "x^2+2x+1"),
-        (r"\{1, 2\}", r"\{2, 1\}"),
-        (r"\frac{\sqrt{2}}{2}", r"\frac{1}{\sqrt{2}}"),
-        (r"\boxed{(x-1)(x+1)}", r"$x^2-1$"),
+        *[(given, "1000", 1.0) for given in THOUSAND],
+        *[("1000", gold, 1.0) for gold in THOUSAND],
+        *[(given, "42", 0.0) for given in NOT_42],
+        ("New\n York", "new york", 1.0),
+        ("STRASSE", "straße", 1.0),
+        (r"\boxed{(x-1)(x+1)}", r"$x^2-1$", 1.0),
+        ("(x+1)^2", "x^2+1", 0.0),
+        ("not Paris", "Paris", 0.0),
+        ("nan", "0", 0.0),
+        ("-inf", "-1", 0.0),
+        (".", "0", 0.0),
+        ("nan", "nan", 1.0),
     ],
 )
-def test_the_same_answer_in_another_spelling_earns(given, gold):
-    assert score(correctness_reward, given, gold) == 1.0
-
-
-@pytest.mark.parametrize(
-    ("given", "gold"),
-    [
-        *[(given, "42") for given in NOT_42],
-        ("nan", "0"),
-        ("nan", "nan"),
-        ("inf", "1e999"),
-        ("-inf", "-1"),
-        (".", "0"),
-        ("$", "0"),
-        ("-", "0"),
-        ("1,00", "100"),
-        ("1,0000", "10000"),
-        ("0.3333", "1/3"),
-        ("42.0000001", "42"),
-        ("9007199254740993", "9007199254740992"),
-        ("5 km", "5 m"),
-        ("1/0", "0"),
-        ("London", "Paris"),
-        ("Paris or London", "Paris"),
-        ("not Paris", "Paris"),
-        ("(x+1)^2", "x^2+1"),
-        (r"\{1\}", r"\{1, 2\}"),
-        ("6*7", "42"),
-    ],
-)
-def test_another_answer_earns_nothing(given, gold):
-    assert score(correctness_reward, given, gold) == 0.0
+def test_an_answer_earns_where_it_means_the_same(given, gold, earned):
+    assert score(correctness_reward, given, gold) == earned
 
 
 @pytest.mark.parametrize(
@@ -204,29 +119,21 @@ def test_three_blocks_earn_only_where_every_two_agree():
 
 
 @pytest.mark.parametrize(
-    "given", ["17 + 25", "17+25", r"\boxed{17 + 25}", "$17 + 25$", "17 + 25 = 42"]
-)
-@pytest.mark.parametrize(
-    "question", [["What is 17 + 25?"], None, [None]], ids=["question", "no column", "no question"]
-)
-def test_arithmetic_handed_back_earns_nothing(given, question):
-    assert score(correctness_reward, given, "42", question=question) == 0.0
-
-
-@pytest.mark.parametrize(
     ("given", "gold", "question", "earned"),
     [
-        ("84/12", "7", "What is 84/12?", 0.0),
-        ("7!/6!", "7", "Compute 7!/6!.", 0.0),
-        ("|-7|", "7", "What is |-7|?", 0.0),
-        ("(x+1)^2", "x^2+2x+1", "Expand (x + 1)^2.", 0.0),
-        ("1+2x+x^2", "x^2+2x+1", "Expand (x + 1)^2.", 1.0),
-        ("(x+1)^2", "(x+1)^2", "Factor x^2+2x+1.", 1.0),
-        ("(x+1)^2", "x^2+2x+1", None, 1.0),
+        ("17 + 25", "42", ["What is 17 + 25?"], 0.0),
+        ("17 + 25", "42", None, 0.0),
+        ("17 + 25 = 42", "42", [None], 0.0),
+        ("84/12", "7", ["What is 84/12?"], 0.0),
+        ("84/12", "7", None, 1.0),
+        ("(x+1)^2", "x^2+2x+1", ["Expand (x + 1)^2."], 0.0),
+        ("1+2x+x^2", "x^2+2x+1", ["Expand (x + 1)^2."], 1.0),
+        ("(x+1)^2", "(x+1)^2", ["Factor x^2+2x+1."], 1.0),
+        ("(x+1)^2", "x^2+2x+1", [None], 1.0),
     ],
 )
 def test_the_question_of_an_exercise_is_not_its_answer(given, gold, question, earned):
-    assert score(correctness_reward, given, gold, question=[question]) == earned
+    assert score(correctness_reward, given, gold, question=question) == earned
 
 
 # --- Rows without an answer -----------------------------------------------------------------------

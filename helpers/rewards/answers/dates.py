@@ -6,7 +6,7 @@ number is the month, unless `dayfirst` is set.
 - `January 2, 2024` = `2024-01-02`, `2 Jan 2024` = `2024-01-02`, `5 January` = `Jan 5`, `July 1969` = `1969-07`
 - `3:30 PM` = `15:30`, `3 pm` = `3:00 pm`, `15:30 UTC` = `15:30Z`, `Tuesday, 2024-01-02` = `2024-01-02`, `noon` = `12 pm`
 - `2024` ≠ `2024-01-02`, `January 2, 2024` ≠ `January 2`, `3am` ≠ `3pm`, `3:30 AM` ≠ `3:30`, `15:30` ≠ `15:30 UTC`
-- `Monday, 2024-01-02` ≠ `2024-01-02`, `10:00 11:00` ≠ `11:00`, `15:30 EST` ≠ `15:30 PST`, `5` ≠ `Jan 5`
+- `Monday, 2024-01-02` ≠ `2024-01-02`, `10:00 11:00` ≠ `11:00`, `15:30 EST` ≠ `15:30 PST`, `5` ≠ `Jan 5`, `01/02/24` ≠ `2024-01-02`
 """  # noqa: E501
 
 from __future__ import annotations
@@ -47,6 +47,7 @@ def said(text: str, dayfirst: bool = False) -> dict | None:
     text = _CLOCK_WORDS.get(text.casefold(), text)
     if len(text) > _LONGEST:
         return None
+    dayfirst = dayfirst and not re.match(r"\d{4}", text)  # nor the month of 2024-01-02 last
     try:
         one, other = (
             _parser().parse(text, default=default, dayfirst=dayfirst, tzinfos=_zone)
@@ -59,6 +60,8 @@ def said(text: str, dayfirst: bool = False) -> dict | None:
         for part in ("year", "month", "day", "hour")
         if getattr(one, part) == getattr(other, part)
     }
+    if "year" in found and not re.search(r"\d{4}", text):
+        return None  # of 01/02/69 the century is a guess
     words, halves = re.findall(r"[A-Za-z]{3,}", text), _HALF.findall(text)
     months = [word for word in words if _parser().info.month(word)]
     numbers = re.findall(r"\d+", _OFFSET.sub("", text))

@@ -34,8 +34,8 @@ JUDGES = {
 KINDS = tuple(JUDGES)
 FORMER = {"set": "mathematics", "token": "exact", "formula": "exact"}  # names that go on
 
-_MATHS_SIGN = re.compile(r"\\[a-zA-Z]{2,}|[_^]\{|[=<>≤≥≠^√π∞∪∩±∈]|\$\S[^$]*\$")
-_OPERATION = re.compile(r"[\w)]\s*[+*/-]\s*[\w(\\]")
+_MATHS_SIGN = re.compile(r"\\[a-zA-Z]{2,}|[_^]\{|[=<>≤≥≠^√π∞∪∩±∈]|\$\S(?:[^$]*\S)?\$")
+_OPERATION = re.compile(r"[\w)]\s*[+*/·×-]\s*[\w(\\]")
 _CODE = re.compile(r"==|!=|=>|->|::|&&|\|\||</|[a-zA-Z]{2,}\.[a-zA-Z]{2,}|\w_\w{2,}")
 
 

@@ -81,7 +81,7 @@ _RELATION = re.compile(r"[<>]|\\(?:leq?|geq?|neq?|lt|gt)(?![a-zA-Z])")
 _COMMAND = re.compile(r"\\(?:begin|end)\{[a-zA-Z]*\}|\\[a-zA-Z]+")
 _PROSE = re.compile(r"[a-z]{3,}|__")
 _TWO_NUMBERS = re.compile(r"(?<![_\d.])\d[\d.]*\s+\d|(?<![a-zA-Z])[a-zA-Z]\d")  # 4 2, x2: products
-_OPERATOR = re.compile(r"[+/!]|(?<=[\w})])\s*-|\\(?:times|cdot|div|pm)")
+_OPERATOR = re.compile(r"[+/!]|--|(?<=[\w})])\s*-|\\(?:times|cdot|div|pm)")
 # What stands left of an equals sign is a name, and no expression: y, f(x), |AB|, (p,q), V_1:V_2.
 _NAME = re.compile(r"(?!\d)[^+^<>=-]*[a-zA-Z][^+^<>=-]*")
 # math-verify drops these, or computes with their letters.
@@ -248,7 +248,7 @@ def readable(text: str) -> bool:
     >>> readable("x^2 + 1"), readable("the sum"), readable("{" * 300), readable("4 2")
     (True, False, False, False)
     """
-    if len(text) > _LONGEST:
+    if not text or len(text) > _LONGEST:
         return False
     depth = 0
     for character in text:

@@ -52,7 +52,7 @@ _SPELLINGS = [  # LaTeX, and what a keyboard would type
     (re.compile(rf"\\[dtc]?frac{_BRACED_OR_DIGIT}{_BRACED_OR_DIGIT}(?!\s*\d)"), r" \1\2/\3\4"),
     (re.compile(r"\\(?:text|textbf|textnormal|mathrm|mathbf)\s*\{([^{}]*)\}"), r" \1 "),
     (re.compile(r"(?<=\d)(?:\{,\}|,?\s?\\[,!]\s?)(?=\d)"), ","),
-    (re.compile(r"\\(?:[;:,! ]|left|right)"), " "),
+    (re.compile(r"\\(?:[;:,! ]|left|right)|(?<=\w)~"), " "),
     (re.compile(r"\\([%$])"), r"\1"),
     (re.compile(r"\^\s*\{?\s*\\circ\s*\}?"), "°"),
     (

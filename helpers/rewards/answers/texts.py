@@ -16,7 +16,9 @@ from itertools import pairwise
 
 from helpers.rewards.answers.spelling import LONGEST, plain, without_latex
 
-_FINAL = re.compile(r"(?:[.,\s]|(?<=[^\W\d_]{2})[!?])+$")  # not the exclamation mark of n! or 5!
+_FINAL = re.compile(
+    r"(?:[.,\s]|(?<=[^\W\d_]{2}|'[^\W\d_])[!?])+$"
+)  # not the exclamation mark of n! or 5!
 _QUOTED = re.compile(r"(['\"])(.+)\1", re.DOTALL)
 _SYMBOL = re.compile(r"[\d_]|\w[.(]\w|[^\w\s'\".,;:?()-]|(?<!\w)-")
 
