@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 import re
 
-from helpers.rewards.answers import kinds, mathematics, symbolic, texts
+from helpers.rewards.answers import dates, kinds, mathematics, quantities, symbolic, texts
 from helpers.rewards.answers.kinds import kind_of
 from helpers.rewards.answers.numbers import Number, parse_number
 from helpers.rewards.answers.spelling import LONGEST, plain, unboxed
@@ -67,8 +67,12 @@ def verdict_of(
         return False
     if len(given) > LONGEST or len(gold) > LONGEST:
         return given.strip() == gold.strip()
-    how = {"quantity": {"unit": unit}, "date": {"dayfirst": dayfirst}}.get(kind, {})
-    return kinds.JUDGES[kind](_without_lead(given), gold, **how)
+    given = _without_lead(given)
+    if kind == "quantity":
+        return quantities.same(given, gold, unit)
+    if kind == "date":
+        return dates.same(given, gold, dayfirst)
+    return kinds.JUDGES[kind](given, gold)
 
 
 def to_compute(given: str, gold: str) -> tuple[str, str]:

@@ -69,6 +69,7 @@ _SPELLINGS = [  # LaTeX, and what a keyboard would type
 ]
 _SCALES = {"dozen": 12, "hundred": 100, "thousand": 1000, "lakh": 10**5, "million": 10**6}
 _SCALES |= {"crore": 10**7, "billion": 10**9, "trillion": 10**12}
+_TO_RESPELL = re.compile(r"[\\^×·*=~{]|^[mMnN]")  # most numbers have nothing to respell
 _LETTERS = re.compile(r"[a-z][a-z ]+\.?")
 _PARTS = {"half": 2, "third": 3, "quarter": 4, "fourth": 4, "fifth": 5, "sixth": 6, "seventh": 7}
 _PARTS |= {"eighth": 8, "ninth": 9, "tenth": 10, "hundredth": 100, "thousandth": 1000, "halve": 2}
@@ -157,7 +158,10 @@ def _parsed(text: str) -> Number | None:
         text = unboxed(text)
     if text.isascii() and text.isdigit():
         return Number(int(text))
-    text = respelled(plain(text))
+    if not text.isascii() or text.startswith(("*", "`")):
+        text = plain(text)
+    if _TO_RESPELL.search(text):
+        text = respelled(text)
     match = _NUMBER.fullmatch(text)
     return (match and _number(match)) or _in_words(text)
 
@@ -166,27 +170,34 @@ def _number(match: re.Match) -> Number | None:
     whole, decimals = re.sub(r"\D", "", match["whole"] or ""), (match["decimals"] or "")[1:]
     if not whole + decimals or (match["sign"] and match["again"]):
         return None
-    value = Fraction(int(whole + decimals), 10 ** len(decimals))
-    exponent = int(match["exponent"] or 0)
-    places: int | None = max(0, len(decimals) - exponent)
+    value: Fraction | int = int(whole or 0)  # whole numbers, which most are, cost no fraction
+    if decimals.strip("0"):
+        value = Fraction(int(whole + decimals), 10 ** len(decimals))
+    places: int | None = len(decimals)
     if match["repeating"] or match["ellipsis"]:
         repeated = _repeating(whole, decimals, match["repeating"])
         if repeated is None:
             return None
         value, places = repeated, None
-    value *= Fraction(10) ** exponent
+    if match["exponent"]:
+        exponent = int(match["exponent"])
+        value *= Fraction(10) ** exponent
+        places = None if places is None else max(0, places - exponent)
     if match["denominator"]:
         over = int(match["denominator"])
         if over == 0 or (match["mixed"] and not 0 <= value < over):
             return None  # 48 27/1 is no mixed number, it is a product in disguise
-        value, places = value / over + int(match["mixed"] or 0), None
+        value, places = Fraction(value, over) + int(match["mixed"] or 0), None
     if match["percent"]:
-        value, places = value / 100, None if places is None else places + 2
-    scale, unit = _scale_and_unit(match["words"] or "", match["currency"] or match["behind"] or "")
-    if scale is None:
-        return None
-    sign = -1 if "-" in (match["sign"], match["again"]) else 1
-    return Number(sign * value * scale, unit, places, bool(match["percent"]))
+        value, places = Fraction(value, 100), None if places is None else places + 2
+    unit = match["currency"] or match["behind"] or ""
+    if match["words"]:
+        scale, unit = _scale_and_unit(match["words"], unit)
+        if scale is None:
+            return None
+        value *= scale
+    negative = "-" in (match["sign"], match["again"])
+    return Number(-value if negative else value, unit, places, bool(match["percent"]))
 
 
 def _scale_and_unit(words: str, currency: str) -> tuple[int | None, str]:

@@ -68,28 +68,31 @@ def unboxed(text: str) -> str:
         if not text.startswith(("\\", "$")) or len(text) > LONGEST:
             break
         text = text.removesuffix(".")
-        inside = next((found for box in _BOXES if (found := _inside(text, *box))), None)
-        if inside is None:
+        for opening, closing in _BOXES:
+            if text.startswith(opening) and text.endswith(closing):
+                inside = text[len(opening) : -len(closing)]
+                if _is_one(inside, opening):
+                    text = inside.strip()
+                    break
+        else:
             break
-        text = inside.strip()
     return text
 
 
-def _inside(text: str, opening: str, closing: str) -> str | None:
-    r"""What is between an opening and a closing that belong together, which those of
-    `\boxed{1}, \boxed{2}` do not.
+def _is_one(inside: str, opening: str) -> bool:
+    r"""Whether what is between an opening and a closing never closes it: `\boxed{1}, \boxed{2}` are
+    two boxes.
     """
-    inside = text[len(opening) : -len(closing)]
-    if not (text.startswith(opening) and text.endswith(closing)):
-        return None
     if not opening.endswith("{"):
-        return None if opening in inside else inside
+        return opening not in inside and inside != ""
+    if "{" not in inside and "}" not in inside:
+        return True
     depth = 0
     for character in inside:
         depth += (character == "{") - (character == "}")
         if depth < 0:
-            return None
-    return inside if depth == 0 else None
+            return False
+    return depth == 0
 
 
 def plain(text: str) -> str:
