@@ -74,7 +74,7 @@ def said(text: str, dayfirst: bool = False) -> dict | None:
         found |= {"zone": (one.utcoffset(), one.tzname())}
     weekdays = {_parser().info.weekday(word) for word in words} - {None}
     if not {"year", "month", "day"} <= found.keys():
-        return found | ({"weekdays": weekdays} if weekdays else {})
+        return (found | ({"weekdays": weekdays} if weekdays else {})) or None
     return found if weekdays <= {one.weekday()} else None
 
 

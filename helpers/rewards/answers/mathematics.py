@@ -12,7 +12,7 @@ such as primes, with which the spelling must be the same.
 - `x=3` ≠ `y=3`, `X=3` ≠ `x=3`, `p+1` ≠ `P+1`, `x > 1` ≠ `x \geq 1`, `x = 5+5+1 = 11` ≠ `x = 11`, `2x = 6` ≠ `x = 3`
 - `(1,2)` ≠ `\{1,2\}`, `(2,1)` ≠ `(1,2)`, `[0,1)` ≠ `(0,1)`, `1, 2` ≠ `(1,2)`, `\{1\}` ≠ `\{1,2\}`, `2, 3` ≠ `2`
 - `f(x)` ≠ `f'(x)`, `BA^{-1}` ≠ `A^{-1}B`, `\frac{dx}{dy}` ≠ `\frac{dy}{dx}`, `\vec{a}` ≠ `a`
-- `x < 1 and x > 3` ≠ `x < 1 or x > 3`, `40+2` ≠ `42`, `4 2x` ≠ `8x`, `\boxed{1}\boxed{2}` ≠ `2`
+- `x < 1 and x > 3` ≠ `x < 1 or x > 3`, `40+2` ≠ `42`, `5 km` ≠ `5 m`, `4 2x` ≠ `8x`, `\boxed{1}\boxed{2}` ≠ `2`, `42_{5}` ≠ `42`, `2\sqrt{3} ≈ \sqrt{5}` ≠ `2\sqrt{3}`
 """  # noqa: E501
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ import unicodedata
 from collections import Counter
 from functools import lru_cache
 
-from helpers.rewards.answers import units
-from helpers.rewards.answers.numbers import parse_number, same_value
+from helpers.rewards.answers import numbers
+from helpers.rewards.answers.numbers import parse_number
 from helpers.rewards.answers.spelling import plain
 
 _LONGEST = 300
@@ -80,18 +80,28 @@ _BOX_BESIDE_BOX = re.compile(r"\}\s*\\boxed")  # a product to LaTeX, and two ans
 _RELATION = re.compile(r"[<>]|\\(?:leq?|geq?|neq?|lt|gt)(?![a-zA-Z])")
 _COMMAND = re.compile(r"\\(?:begin|end)\{[a-zA-Z]*\}|\\[a-zA-Z]+")
 _PROSE = re.compile(r"[a-z]{3,}|__")
-_TWO_NUMBERS = re.compile(r"(?<![_\d.])\d[\d.]*\s+\d|(?<![a-zA-Z])[a-zA-Z]\d")  # 4 2, x2: products
-_OPERATOR = re.compile(r"[+/!]|--|(?<=[\w})])\s*-|\\(?:times|cdot|div|pm)")
+_TWO_NUMBERS = re.compile(r"(?<![_\d.])\d[\d.]*\s+\d|(?<![a-zA-Z])[a-zA-Z]\d|\d_")  # 4 2, x2, 4_5
+_OPERATOR = re.compile(
+    r"[+/!|]|--|(?<=[\w})])\s*-|\\(?:times|cdot|div|pm|binom|lfloor|lceil|max|min|sum|prod)"
+)
 # What stands left of an equals sign is a name, and no expression: y, f(x), |AB|, (p,q), V_1:V_2.
 _NAME = re.compile(r"(?!\d)[^+^<>=-]*[a-zA-Z][^+^<>=-]*")
-# math-verify drops these, or computes with their letters.
+# math-verify drops these, or computes with the letters in them.
 _MARKS = {"prime", "partial", "nabla", "vec", "mathbf", "boldsymbol", "top", "dagger", "int"}
-_MARKS |= {"equiv", "pmod", "bmod", "mod", "subset", "subseteq", "supset", "supseteq", "notin"}
+_MARKS |= {
+    "text",
+    "equiv",
+    "pmod",
+    "bmod",
+    "mod",
+    "subset",
+    "subseteq",
+    "supset",
+    "supseteq",
+    "notin",
+}
 # A prime, a fraction of two differentials, an index of code, a remainder of code.
 _SPELT = re.compile(r"'|\{\s*d.*\}\s*\{\s*d|\bd[a-z]\s*/\s*d[a-z]|[a-zA-Z]\[|%\s*\w")
-_UNIT = re.compile(
-    r"(.*\S)\s*\\(?:text|textbf|mathrm|mbox)\s*\{\s*([^{}]+)\}(\^\{?\d\}?)?", re.DOTALL
-)
 
 
 def same(given: str, gold: str) -> bool | None:
@@ -107,12 +117,9 @@ def judged(given: str, gold: str) -> bool | tuple[str, str]:
     """
     if _BOX_BESIDE_BOX.search(given):
         return False
-    (given, unit), (gold, expected) = without_unit(given), without_unit(gold)
-    if unit and expected and units.magnitude(1, unit) != units.magnitude(1, expected):
-        return False
-    one, other = parse_number(given), parse_number(gold)
-    if one is not None and other is not None and "=" not in given + gold:
-        return same_value(one, other)
+    given, gold = (plain(text).removesuffix(".") for text in (given, gold))
+    if parse_number(given) and parse_number(gold) and "=" not in given + gold:
+        return numbers.same(given, gold)
     given, gold = latex(given), latex(gold)
     if bare(given) == bare(gold):
         return True
@@ -131,10 +138,9 @@ def judged(given: str, gold: str) -> bool | tuple[str, str]:
         return bare(gold) == "=".join(reversed(bare(given).split("=")))
     if tuples(given) != tuples(gold):
         return False
-    one, other = parse_number(given), parse_number(gold)
-    if one is not None and other is not None:
-        return same_value(one, other)
-    if other is not None and _OPERATOR.search(given):
+    if parse_number(given) and parse_number(gold):
+        return numbers.same(given, gold)
+    if parse_number(gold) and _OPERATOR.search(given):
         return False  # arithmetic that was not carried out
     return gold, given
 
@@ -188,7 +194,8 @@ def named(item: str) -> tuple[str | None, str]:
     if not equals:
         return "", item
     for name, value in ((left, right), (right, left)):
-        if "=" not in right and _NAME.fullmatch(name.strip()):
+        is_name = letters(name) or re.fullmatch(r"\\(?!pi|infty)[a-z]+", bare(name))
+        if "=" not in right and is_name and _NAME.fullmatch(name.strip()):
             return bare(name), value.strip()
     return None, item
 
@@ -230,11 +237,12 @@ def tuples(text: str) -> set[str]:
 
 def is_spelt(text: str) -> bool:
     r"""Whether a text holds what math-verify does not respect: primes, derivatives, vectors,
-    remainders, or products of capitals, whose order may count.
+    remainders, words, or products of capitals, whose order may count.
 
     >>> [is_spelt(text) for text in ("f'(x)", r"A^{-1} \cdot B", r"\frac{dy}{dx}", "x(x+1)")]
     [True, True, True, False]
     """
+    text = _AND_OR.sub(",", text)
     marks = {command.removeprefix("\\") for command in _COMMAND.findall(text)} & _MARKS
     text = _COMMAND.sub("#", text)
     capitals = {letter for letter in letters(text) if letter.isupper()}
@@ -262,19 +270,6 @@ def readable(text: str) -> bool:
 def letters(text: str) -> set[str]:
     """The variables of an expression; p is not P."""
     return set(re.findall(r"[a-zA-Z]", _COMMAND.sub(" ", _AND_OR.sub(" ", text))))
-
-
-def without_unit(text: str) -> tuple[str, str]:
-    r"""An expression and the unit behind it, "" without one.
-
-    >>> without_unit(r"10\sqrt{3}\text{ cm}^2")
-    ('10\\sqrt{3}', 'cm^2')
-    """
-    text = plain(text).removesuffix(".")
-    found = _UNIT.fullmatch(text) if len(text) <= _LONGEST else None
-    if found is None or not units.is_unit(found[2].strip()):
-        return text, ""
-    return found[1], found[2].strip() + re.sub(r"[{}]", "", found[3] or "")
 
 
 @lru_cache(maxsize=1 << 14)

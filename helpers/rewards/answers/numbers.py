@@ -10,7 +10,7 @@ the row's answer.
 - `0.(3)` = `1/3`, `0.333…` = `1/3`, `0.1\overline{6}` = `1/6`, `0.333333` = `1/3`, `0.666667` = `2/3`
 - `$18` = `18`, `18 dollars` = `$18`, `\$1,000.00` = `1000`, `5 km` = `5`, `2 million` = `2000000`
 - `forty-two` = `42`, `minus one half` = `-1/2`, `two and three quarters` = `2.75`, `three point one four` = `3.14`
-- `40+2` ≠ `42`, `>= 42` ≠ `42`, `1980s` ≠ `1980`, `41 | 42` ≠ `42`, `42 or 43` ≠ `42`, `42!` ≠ `42`, `5 lakhs` ≠ `5`, `3 dozen` ≠ `3`
+- `40+2` ≠ `42`, `>= 42` ≠ `42`, `1980s` ≠ `1980`, `41 | 42` ≠ `42`, `42 or 43` ≠ `42`, `42!` ≠ `42`, `42, ...` ≠ `42`, `5 lakhs` ≠ `5`, `3 dozen` ≠ `3`
 - `0.33` ≠ `1/3`, `0.3333` ≠ `1/3`, `0.666666` ≠ `2/3`, `2.0000001` ≠ `2`, `0.1234564` ≠ `0.1234561`
 - `80, 10` ≠ `10,\!080`, `4 2` ≠ `42`, `1,00` ≠ `100`, `18 €` ≠ `$18`, `42k` ≠ `42`, `42 squared` ≠ `42`
 """  # noqa: E501
@@ -113,10 +113,12 @@ def parse_number(text: str) -> Number | None:
 
 
 def same(given: str, gold: str) -> bool:
-    """Whether two numbers have one value; what is no number is compared as text."""
+    """Whether two numbers have one value; a row's answer that is no number is compared as text."""
     one, other = parse_number(given), parse_number(gold)
-    if one is None or other is None:
+    if other is None:
         return texts.same(given, gold)
+    if one is None:
+        return False
     if one.unit and other.unit and one.unit != other.unit:
         size = units.magnitude(1, one.unit)
         if size is None or size != units.magnitude(1, other.unit):
@@ -128,7 +130,8 @@ def same_value(given: Number, gold: Number) -> bool:
     """Whether two numbers have one value, whatever their units."""
     if given.value == gold.value:
         return True
-    if given.percent != gold.percent and (gold.percent or gold.places == 0):
+    asked_in_percent = gold.percent or (gold.places == 0 and gold.value >= 0)
+    if given.percent != gold.percent and asked_in_percent:
         percent, other = (gold, given) if gold.percent else (given, gold)
         if percent.value * 100 == other.value:
             return True  # what per cent: 50 for 50%
