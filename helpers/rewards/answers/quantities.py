@@ -18,7 +18,7 @@ from helpers.rewards.answers.spelling import plain
 
 _LONGEST = 100
 _PRECISION = 10**12  # what the conversion of units may lose: one part in so many
-_COUNTED = re.compile(r"(.*\d)\s?([^\d+*/=<>|]*[a-zA-Z°Ωμ¢'\"][^\d+*/=<>|]*)")  # 5 red apples
+_COUNTED = re.compile(r"(.*\d)\s*([^\d+*/=<>|]*[a-zA-Z°Ωμ¢'\"][^\d+*/=<>|]*)")  # 5 red apples
 _PART = re.compile(r"(\d+(?:\.\d+)?)\s?([a-zA-Z'\"°]+)\.?")
 _BETWEEN = re.compile(r"(?:,|and|\s)*")
 
