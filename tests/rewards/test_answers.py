@@ -200,9 +200,19 @@ def test_what_is_no_expression_is_never_computed(text):
 
 @pytest.mark.parametrize(
     "given",
-    ["1e400 m", "1e999 km", "1e-400 km", "1e400 °F", "1e400 ft 10 in", "$1e400", "9e9°C/min"],
+    [
+        "1e400 m",
+        "1e999 km",
+        "1e-400 km",
+        "1e400 °F",
+        "1e400 ft 10 in",
+        "$1e400",
+        "9e9°C/min",
+        "1e400 dB",
+        "1e400 pH",
+    ],
 )
-@pytest.mark.parametrize("gold", ["5 km", "5 ft 10 in", "25 °C", "$3.50", "3 hours"])
+@pytest.mark.parametrize("gold", ["5 km", "5 ft 10 in", "25 °C", "$3.50", "3 hours", "5 dB"])
 def test_a_quantity_that_no_float_holds_is_wrong_and_no_error(given, gold):
     assert not same_answer(given, gold, kind="quantity")
 
