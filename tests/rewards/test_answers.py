@@ -217,6 +217,12 @@ def test_a_quantity_that_no_float_holds_is_wrong_and_no_error(given, gold):
     assert not same_answer(given, gold, kind="quantity")
 
 
+@pytest.mark.parametrize("kind", kinds.KINDS)
+def test_a_long_text_is_compared_as_it_is(kind):
+    assert quick_verdict(" " + "1 + a " * 300, "1 + a " * 300, kind=kind)
+    assert not quick_verdict("1 + A " * 300, "1 + a " * 300, kind=kind)
+
+
 def test_quantities_beyond_a_float_are_converted_exactly():
     assert same_answer("1e403 m", "1e400 km", kind="quantity")
     assert not same_answer("1.000001e403 m", "1e400 km", kind="quantity")

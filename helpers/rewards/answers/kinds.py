@@ -47,7 +47,7 @@ def kind_of(gold: str) -> str:
     >>> {kind_of(gold) for gold in ("5 km", "2024-01-02", "B", "10-5", "H2O", "AC/DC", "Paris")}
     {'text'}
     """
-    if len(gold) > LONGEST:
+    if len(gold) > LONGEST:  # this may be what a policy wrote in another block
         return "text"
     return _kind(gold)
 
