@@ -26,7 +26,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from helpers.rewards.code.types import Outcome, TooMuch, not_plain
+from helpers.rewards.code.plain import TooMuch, not_plain, value_of
+from helpers.rewards.code.types import Outcome
 
 _MOST_TESTS = 1000
 _LONGEST = 200_000  # characters, and items of a sequence that is written as a product
@@ -413,57 +414,11 @@ def _literal(node: ast.expr) -> object:
     the like of them.
     """
     try:
-        value = _value(node)
+        value = value_of(node)
     except (TypeError, ValueError, ArithmeticError, MemoryError) as error:
         raise _NoTest(f"`{_source(node)}` is no plain data ({error})") from None
     if odd := _odd(value):
         raise _NoTest(f"`{_source(node)}` holds {odd}")
-    return value
-
-
-def _value(node: ast.expr) -> object:
-    match node:
-        case ast.Constant(value):
-            return value
-        case ast.List(items):
-            return [_value(item) for item in items]
-        case ast.Tuple(items):
-            return tuple(_value(item) for item in items)
-        case ast.Set(items):
-            return {_value(item) for item in items}
-        case ast.Dict(keys, values) if None not in keys:
-            return {_value(key): _value(value) for key, value in zip(keys, values, strict=True)}
-        case ast.UnaryOp(op, operand) if type(op) in _SIGNED:
-            return _SIGNED[type(op)](_value(operand))
-        case ast.BinOp(left, op, right) if type(op) in _ARITHMETIC:
-            return _ARITHMETIC[type(op)](_value(left), _value(right))
-        case ast.Call(ast.Name(name), arguments, []) if name in _MADE and len(arguments) <= 1:
-            return _MADE[name](*map(_value, arguments))
-    raise _NoTest(f"`{_source(node)}` is no plain data")
-
-
-def _product(one: object, other: object) -> object:
-    for many, times in ((one, other), (other, one)):
-        if hasattr(many, "__len__") and isinstance(times, int) and len(many) * times > _LONGEST:
-            raise ValueError(f"more than {_LONGEST} items")
-    return _small(one) * _small(other)
-
-
-def _remainder(one: object, other: object) -> object:
-    if isinstance(one, (str, bytes)):
-        raise ValueError("a text is not formatted")
-    return one % other
-
-
-def _power(base: object, exponent: object) -> object:
-    if isinstance(exponent, int) and abs(exponent) > 1000:
-        raise ValueError("the exponent is above 1,000")
-    return _small(base) ** exponent
-
-
-def _small(value: object) -> object:
-    if isinstance(value, int) and value.bit_length() > 4096:
-        raise ValueError("the number is too large")
     return value
 
 
@@ -517,17 +472,4 @@ _COMPARES = {
 _WRAPS = {
     f.__name__: f
     for f in (bool, int, float, str, list, tuple, set, sorted, len, round, abs, sum, min, max)
-}
-_SIGNED = {ast.USub: operator.neg, ast.UAdd: operator.pos, ast.Not: operator.not_}
-_ARITHMETIC = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: _product,
-    ast.Div: operator.truediv,
-}
-_ARITHMETIC |= {ast.FloorDiv: operator.floordiv, ast.Mod: _remainder}
-_ARITHMETIC |= {ast.Pow: _power}
-_MADE = {
-    f.__name__: f
-    for f in (float, int, complex, str, list, tuple, set, frozenset, dict, sorted, sum, len, abs)
 }
