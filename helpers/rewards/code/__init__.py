@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import difflib
 import keyword
+import warnings
 from collections.abc import Callable, Sequence
 
 from helpers.rewards.code.monty import MontySandbox
@@ -59,10 +60,12 @@ def run_code(
         raise ValueError(f"limits={limits!r} is not a Limits, such as Limits(seconds=1.0).")
     for job in jobs:
         _check(job)
-    chosen = backend_named(backend, workers) if isinstance(backend, str) else backend
     refused = [_refusal(job.source) for job in jobs]
     sound = [job for job, why in zip(jobs, refused, strict=True) if why is None]
-    outcomes = iter(chosen.run(sound, limits))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of Python's parser, about the policy's program
+        chosen = backend_named(backend, workers) if isinstance(backend, str) else backend
+        outcomes = iter(chosen.run(sound, limits))
     return [
         [Outcome("error", error="SyntaxError", message=why)] * job.count if why else next(outcomes)
         for job, why in zip(jobs, refused, strict=True)

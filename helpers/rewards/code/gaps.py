@@ -43,7 +43,7 @@ _USES_UP = frozenset(
     """Counter OrderedDict accumulate all any chain combinations deque dict difference enumerate
     extend filter fromkeys frozenset fsum intersection islice iter join list map max mean min
     permutations prod product reduce reversed set sorted sum symmetric_difference tuple union
-    update zip""".split()
+    update zip loop""".split()
 )
 # It keeps a set in its order of insertion; these show the order, unless the next list hides it.
 _SHOWS_ORDER = frozenset("enumerate iter join list repr str tuple zip".split())
@@ -91,23 +91,25 @@ def before(source: str, called: Iterable[str] = ()) -> Outcome | None:
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         line, said = getattr(error, "lineno", None), getattr(error, "msg", None) or str(error)
         return Outcome("error", error=type(error).__name__, line=line, message=said)
-    # Each node with whether it is inside a function, and what uses its value.
-    stack: list[tuple[ast.AST, bool, str]] = [(tree, False, "")]
+    stack: list[tuple[ast.AST, bool]] = [(tree, False)]  # a node, and whether a function holds it
+    uses: dict[int, str] = {}  # what the value of a node is used for
     bound: set[str] = set()
     notes: list[ast.Name] = []
     while stack:
-        node, inside, use = stack.pop()
+        node, inside = stack.pop()
+        if isinstance(node, _LEAVES):
+            continue
         if isinstance(node, ast.Return) and not inside:
-            line = node.lineno
-            said = "'return' outside function"
+            line, said = node.lineno, "'return' outside function"
             return Outcome("error", error="SyntaxError", line=line, message=said)
-        if why := _lacking(node, use):
-            line = getattr(node, "lineno", None)
-            return Outcome("unsupported", line=line, message=f"line {line}: {why}")
+        if why := _lacking(node, uses.get(id(node), "")):
+            message = f"line {node.lineno}: {why}"
+            return Outcome("unsupported", line=node.lineno, message=message)
+        uses |= _uses(node)
         bound.update(_bound(node))
         notes += _annotations(node)
-        inside = inside or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        stack += [(child, inside, _use(node, child)) for child in ast.iter_child_nodes(node)]
+        inside = inside or isinstance(node, _FUNCTIONS)
+        stack += [(child, inside) for child in ast.iter_child_nodes(node)]
     # It does not look at annotations, and takes a builtin for the program's function.
     unknown = [note.id for note in notes if not hasattr(builtins, note.id)]
     if "annotations" in bound:  # from __future__
@@ -119,36 +121,41 @@ def before(source: str, called: Iterable[str] = ()) -> Outcome | None:
     return Outcome("error", error="NameError", message=f"name {missing[0]!r} is not defined")
 
 
+_LEAVES = (ast.Constant, ast.expr_context, ast.operator, ast.unaryop, ast.cmpop, ast.boolop)
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+
+
 def _lacking(node: ast.AST, use: str) -> str | None:
-    """What of this node monty lacks or does differently."""
+    """What of this node monty lacks or does differently; most nodes are none of these kinds."""
     match node:
-        case ast.Import(names):
-            modules = [alias.name for alias in names]
-        case ast.ImportFrom(module=module):
-            modules = [module or ""]
+        case ast.Import() | ast.ImportFrom():
+            return next(filter(None, map(_no_module, _modules(node))), None)
+        case ast.FunctionDef(name) if name in _METHODS:
+            return f"monty does not call {name}."
+        case ast.GeneratorExp() if use not in _USES_UP:
+            return "monty computes a generator expression at once, and it is kept for later."
+        case ast.Call(ast.Name(name)) if name in _LAZY and use not in _USES_UP:
+            return f"monty computes {name}(…) at once, and it is kept for later."
+        case ast.ListComp(generators=[ast.comprehension(iter=shown), *_]):
+            shows = _is_set(shown)
+        case ast.Call(ast.Attribute(value=shown, attr="pop"), []):
+            shows = _is_set(shown)
+        case ast.Call(args=shown) if _name(node) in _SHOWS_ORDER:
+            shows = any(map(_is_set, shown))
         case _:
-            modules = []
-    for module in modules:
-        if module.split(".")[0] in sys.stdlib_module_names and module not in _MODULES:
-            return f"monty has no module {module}."
-    if isinstance(node, ast.FunctionDef) and node.name in _METHODS:
-        return f"monty does not call {node.name}."
-    lazy = isinstance(node, ast.GeneratorExp) or _name(node) in _LAZY
-    if lazy and use not in _USES_UP | {"loop"}:
-        what = f"{_name(node)}(…)" if isinstance(node, ast.Call) else "a generator expression"
-        return f"monty computes {what} at once, and it is kept for later."
-    if use not in _HIDES_ORDER and any(map(_is_set, _shown(node))):
+            return None
+    if shows and use not in _HIDES_ORDER:
         return "monty keeps a set in its order of insertion, and here the order shows."
     return None
 
 
-def _shown(node: ast.AST) -> list[ast.AST]:
-    """The values whose order shows in the value of this node."""
-    if isinstance(node, ast.ListComp):
-        return [node.generators[0].iter]
-    if _name(node) == "pop" and not node.args and isinstance(node.func, ast.Attribute):
-        return [node.func.value]
-    return node.args if _name(node) in _SHOWS_ORDER else []
+def _modules(node: ast.Import | ast.ImportFrom) -> list[str]:
+    return [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module]
+
+
+def _no_module(module: str | None) -> str | None:
+    known = module is None or module.split(".")[0] not in sys.stdlib_module_names
+    return None if known or module in _MODULES else f"monty has no module {module}."
 
 
 def _is_set(node: ast.AST) -> bool:
@@ -161,17 +168,19 @@ def _name(node: ast.AST) -> str | None:
     return getattr(called, "id", None) or getattr(called, "attr", None)
 
 
-def _use(node: ast.AST, child: ast.AST) -> str:
-    """What a node uses the value of this child for."""
-    if isinstance(node, ast.Call):
-        return _name(node) or "" if child is not node.func else ""
-    if isinstance(node, ast.For | ast.comprehension):
-        return "loop" if child is node.iter else ""
-    unpacks = isinstance(node, ast.Assign) and all(
-        isinstance(target, ast.Tuple | ast.List) for target in node.targets
-    )
-    searches = isinstance(node, ast.Compare) and isinstance(node.ops[-1], ast.In | ast.NotIn)
-    return "loop" if unpacks or searches or isinstance(node, ast.Starred) else ""
+def _uses(node: ast.AST) -> dict[int, str]:
+    """What a node uses the values of its children for: the name of a function, or to loop."""
+    match node:
+        case ast.Call(args=arguments):
+            name = _name(node) or ""
+            return {id(argument): name for argument in arguments}
+        case ast.For(iter=used) | ast.comprehension(iter=used) | ast.Starred(value=used):
+            return {id(used): "loop"}
+        case ast.Assign([ast.Tuple() | ast.List()], used):
+            return {id(used): "loop"}
+        case ast.Compare(ops=[*_, ast.In() | ast.NotIn()], comparators=[*_, used]):
+            return {id(used): "loop"}
+    return {}
 
 
 def _bound(node: ast.AST) -> list[str]:

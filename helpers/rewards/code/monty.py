@@ -69,14 +69,15 @@ class MontySandbox:
         for job in jobs:
             began = time.monotonic()
             found.append(outcomes(job))
-            if time.monotonic() - began > _SLOW:
+            if self.workers > 1 and time.monotonic() - began > _SLOW:
                 break
         with ThreadPoolExecutor(self.workers) as threads:
             return found + list(threads.map(outcomes, jobs[len(found) :]))
 
     def _outcomes(self, job: Job, limits: Limits) -> list[Outcome]:
-        called = [] if job.call is None else [name for name, _ in job.calls]
-        if refused := gaps.before(job.source, called):
+        called = job.call is not None
+        names = [name for name, _ in job.calls] if called else []
+        if refused := gaps.before(job.source, names):
             return [refused] * job.count
         for _ in range(2):  # a worker may have died while it waited; the next is a new one
             with contextlib.suppress(self._crashed):
@@ -97,6 +98,13 @@ def _pool(workers: int):
 
     key = (os.getpid(), workers)
     with _lock:
+        # its threads are not here, and it would wait for them forever
+        if any(process != key[0] for process, _ in _pools):
+            raise ValueError(
+                "the sandbox 'monty' was started before this process was forked, and does not "
+                "outlive that. Start the process with multiprocessing.get_context('spawn'), or "
+                "fork before the first program runs."
+            )
         if key not in _pools:
             try:
                 pool = Monty(min_processes=1, max_processes=workers, binary_path=_quiet_worker())
@@ -239,17 +247,18 @@ class _Turn:
         from pydantic_monty import MontyError
 
         # The session's own limit begins anew with each piece of code.
-        left = max(self.program.ends - time.monotonic(), 0.0)
-        timer = threading.Timer(left, self._too_late)
+        left = self.program.ends - time.monotonic()
+        timer = None
         if left < 0.9 * self.limits.seconds:
+            timer = threading.Timer(max(left, 0.0), self._too_late)
             timer.start()
         try:
             value = self.session.feed_run(code, print_callback=self._collect, **given)
         except MontyError as error:
             return self._went_wrong(error), None
         finally:
-            timer.cancel()
-            if timer.ident:  # it must not end a worker that another program has by then
+            if timer:  # it must not end a worker that another program has by then
+                timer.cancel()
                 timer.join()
         return (self._flood(), None) if self.flooded else (None, value)
 

@@ -103,6 +103,8 @@ def within_batch(
     late = f"the batch's {limits.batch:g} seconds were over before it could start."
 
     def run(job: Job) -> list[Outcome]:
+        if not job.count:
+            return []
         if time.monotonic() > ends:
             return [Outcome("not started", message=late)] * job.count
         return [replace(outcome, backend=backend) for outcome in outcomes(job, limits)]
