@@ -3,6 +3,7 @@ is run twice.
 """
 
 import pickle
+import time
 import warnings
 from functools import partial
 
@@ -145,11 +146,16 @@ def test_a_program_earns_the_tests_that_it_passes():
     assert dict(zip(EARNED, zip(share, whole, runs, strict=True), strict=True)) == EARNED
 
 
-def test_the_other_back_end_gives_the_same_scores_and_those_that_monty_cannot():
+@pytest.fixture
+def sandlock():
+    """Skip where this machine cannot have it."""
     try:
         backend_named("sandlock")
     except ValueError as why:
         pytest.skip(f"no sandlock: {why}")
+
+
+def test_the_other_back_end_gives_the_same_scores_and_those_that_monty_cannot(sandlock):
     ended = {code: earned for code, earned in EARNED.items() if "while" not in code}
     columns = {"tests": [ADD] * len(ended), "backend": "sandlock", "limits": ROOMY}
     completions = [fenced(code) for code in ended]
@@ -161,6 +167,27 @@ def test_the_other_back_end_gives_the_same_scores_and_those_that_monty_cannot():
     assert output_match_reward(
         [fenced("print(input()[::-1])")], **(columns | {"tests": [pair]})
     ) == [1.0]
+
+
+CLOSE = ["assert f(2.675) == 2.67"]  # monty rounds it up, and has no heapq
+ROUNDED = "def f(x):\n    return round(x, 2)"
+HEAPED = "import heapq\ndef f(x):\n    return heapq.nlargest(1, [2.67])[0]"
+
+
+@pytest.mark.parametrize(
+    ("chosen", "scores", "by_sandlock"),
+    [
+        ({}, [0.0, None, 0.0], None),
+        ({"backend": "auto"}, [0.0, 1.0, 0.0], 1 / 3),
+        ({"confirm": True}, [1.0, 1.0, 0.0], 1.0),
+        ({"backend": "auto", "confirm": True}, [1.0, 1.0, 0.0], 1.0),
+    ],
+)
+def test_no_right_program_fails_for_the_interpreters_sake(chosen, scores, by_sandlock, sandlock):
+    completions = [ROUNDED, HEAPED, "def f(x):\n    return 2.68"]
+    given = {"tests": [CLOSE] * 3, "limits": ROOMY} | chosen
+    found, _, metrics = judged(tests_reward, completions, **given)
+    assert (found, metrics.get("tests_reward/by_sandlock")) == (scores, by_sandlock)
 
 
 def test_without_tests_a_program_is_run_as_a_script():
@@ -203,6 +230,26 @@ def test_the_limits_are_arguments():
     ) == [0.0]
 
 
+def test_a_program_has_one_time_for_all_its_tests_and_scores_0_for_what_it_spent():
+    began = time.monotonic()
+    looping = "def add(a, b):\n    while True: pass\ndouble = add\nwhile True: pass"
+    calls = [ADD[0], "assert double(1, 2) == 3", ADD[1]]
+    pairs = [{"stdin": str(n), "stdout": str(n)} for n in range(6)]
+    limits = Limits(seconds=0.5)
+    assert tests_reward([looping] * 2, tests=[calls, pairs], limits=limits) == [0.0, 0.0]
+    assert time.monotonic() - began < 4 * 0.5 + 2.0
+
+
+def test_a_program_that_was_not_started_is_none_and_counted():
+    looping = [f"while True: pass  # {n}" for n in range(20)]
+    limits = Limits(seconds=0.2, batch=0.1)
+    scores, (told,), metrics = judged(executes_reward, looping, limits=limits)
+    started = scores.count(0.0)
+    assert 0 < started < 20 and scores.count(None) == 20 - started
+    assert "programs that were not started (such as: the batch's 0.1 seconds were over" in told
+    assert metrics["executes_reward/not_started"] == (20 - started) / 20
+
+
 def test_functions_of_one_program_are_tested_together():
     program = RIGHT_ADD + "def double(a):\n    return 3 * a"
     tests = ["assert add(1, 2) == 3", "assert double(2) == 4", "assert double(0) == 0"]
@@ -243,12 +290,13 @@ def test_what_cannot_be_judged_is_none_and_told_once_with_its_number():
     )
     assert (
         "neither JSON nor Python" in told
-        and "2 × programs that the sandbox cannot run (such as: monty has no module heapq)" in told
+        and "2 × programs that the sandbox cannot run (such as: line 1: monty has no module heapq)"
+        in told
     )
     assert metrics == {
         "tests_reward/unreadable": 0.5,
         "tests_reward/unsupported": 2 / 6,
-        "tests_reward/several_blocks": 0.0,
+        "tests_reward/not_started": 0.0,
     }
 
 
@@ -262,20 +310,6 @@ def test_tests_of_the_other_kind_are_not_for_this_reward():
     scores, (told,), metrics = judged(output_match_reward, ["print(3)"] * 2, tests=[ADD, SUM[:1]])
     assert scores == [None, 1.0] and "the tests are calls, not pairs of stdin and stdout" in told
     assert metrics["output_match_reward/unreadable"] == 0.5
-
-
-def test_blocks_to_choose_from_are_counted():
-    _, told, metrics = judged(
-        tests_reward, [fenced("x = 1") + fenced(RIGHT_ADD), fenced(RIGHT_ADD)], tests=[ADD] * 2
-    )
-    assert metrics["tests_reward/several_blocks"] == 0.5 and told == []
-
-
-def test_a_back_end_that_is_not_known_is_refused():
-    with pytest.raises(
-        ValueError, match=r"the sandbox 'montey' is not known. Did you mean 'monty'\?"
-    ):
-        tests_reward([RIGHT_ADD], tests=[ADD], backend="montey")
 
 
 # --- One call, and no program twice ---------------------------------------------------------------
@@ -355,12 +389,13 @@ def test_a_time_out_is_remembered_for_the_batch_and_not_for_good(monkeypatch):
     ] and late.calls == 2
 
 
-def test_what_is_remembered_is_bounded(monkeypatch):
-    monkeypatch.setattr(programs, "_KEPT", 2)
+def test_what_is_remembered_is_bounded_in_bytes(monkeypatch):
+    monkeypatch.setattr(programs, "_KEPT", 25_000)
     backend = Counting()
     for n in (1, 2, 3, 3, 1):
-        tests_reward([f"def f():\n    return {n}"], tests=["assert f() == 1"], backend=backend)
-    assert len(programs._remembered) == 2 and len(backend.batches) == 4
+        long = f"def f():\n    return '{n}' * 10_000"
+        tests_reward([long], tests=["assert f() == 1"], backend=backend)
+    assert len(backend.batches) == 4, "two of the three are remembered"
 
 
 def test_it_can_be_pickled_with_its_options():

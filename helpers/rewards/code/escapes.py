@@ -123,7 +123,8 @@ class _Bait:
         self.touched: str | None = None
 
     def _files(self) -> dict:
-        return {path.name: path.stat().st_mtime_ns for path in Path(self.folder).iterdir()}
+        found = {path.name: path.stat() for path in Path(self.folder).iterdir()}
+        return {name: (stat.st_mtime_ns, stat.st_mode) for name, stat in found.items()}
 
     def look(self) -> None:
         """Note what was touched, once."""

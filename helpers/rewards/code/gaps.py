@@ -26,28 +26,33 @@ from helpers.rewards.code.types import Outcome
 
 # --- The lists ------------------------------------------------------------------------------------
 
-_MODULES = frozenset(
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_MODULES = _words(
     """__future__ asyncio base64 binascii bisect collections copy csv dataclasses datetime decimal
     functools hashlib itertools json math os os.path pathlib posixpath random re sys time tomllib
-    typing unicodedata""".split()
+    typing unicodedata"""
 )
 # It ignores these methods of a program's class, or fails where they would be called.
-_METHODS = frozenset(
+_METHODS = _words(
     """__bool__ __bytes__ __delattr__ __format__ __ge__ __getattr__ __getattribute__ __gt__ __le__
-    __len__ __lt__ __ne__ __new__ __reversed__ __setattr__""".split()
+    __len__ __lt__ __ne__ __new__ __reversed__ __setattr__"""
 )
 # It computes these, and generator expressions, at once and makes lists of them. So they must be
 # used up where they are made: by a loop, by unpacking, or by a function of the second list.
-_LAZY = frozenset("enumerate filter map reversed zip".split())
-_USES_UP = frozenset(
+_LAZY = _words("enumerate filter map reversed zip")
+_USES_UP = _words(
     """Counter OrderedDict accumulate all any chain combinations deque dict difference enumerate
     extend filter fromkeys frozenset fsum intersection islice iter join list map max mean min
     permutations prod product reduce reversed set sorted sum symmetric_difference tuple union
-    update zip loop""".split()
+    update zip loop"""
 )
 # It keeps a set in its order of insertion; these show the order, unless the next list hides it.
-_SHOWS_ORDER = frozenset("enumerate iter join list repr str tuple zip".split())
-_HIDES_ORDER = frozenset("Counter all any frozenset len max min set sorted sum".split())
+_SHOWS_ORDER = _words("enumerate iter join list repr str tuple zip")
+_HIDES_ORDER = _words("Counter all any frozenset len max min set sorted sum")
 # What it says where it lacks something,
 _SAYS = (
     "callable replacement is not yet supported",
@@ -63,9 +68,11 @@ _LACKS = [
     re.compile(r"name '(?P<name>\w+)' is not defined"),
     re.compile(r"cannot import name '(?P<name>\w+)' from '(?P<owner>\w+)'"),
     re.compile(r"module '(?P<owner>\w+)' has no attribute '(?P<name>\w+)'"),
-    re.compile(r"(type object )?'(\w+\.)?(?P<owner>\w+)'( object)? has no attribute '(?P<name>\w+)'"),
+    re.compile(
+        r"(type object )?'(\w+\.)?(?P<owner>\w+)'( object)? has no attribute '(?P<name>\w+)'"
+    ),
 ]
-_NOT_PYTHON = frozenset("_ display get_ipython".split())  # builtins of interactive sessions
+_NOT_PYTHON = _words("_ display get_ipython")  # builtins of interactive sessions
 _TYPES = {"function": types.FunctionType, "NoneType": type(None), "Match": re.Match}
 _TYPES |= {"Pattern": re.Pattern, "Counter": collections.Counter, "deque": collections.deque}
 _TYPES |= {"defaultdict": collections.defaultdict, "date": datetime.date}
@@ -78,8 +85,9 @@ _TYPES |= {"datetime": datetime.datetime, "timedelta": datetime.timedelta}
 def before(source: str, called: Iterable[str] = ()) -> Outcome | None:
     """The outcome of a program that monty must not be asked about; None for all others.
 
-    called: the functions that will be called. Nothing of it is run. It is parsed and not compiled: the compiler of Python 3.12 crashes with
-    some programs (fifty comprehensions in one another).
+    called: the functions that will be called. Nothing of the program is run. It is parsed and not
+    compiled: the compiler of Python 3.12 crashes with some programs (fifty comprehensions in one
+    another).
 
     >>> before("return 3").error
     'SyntaxError'

@@ -169,7 +169,9 @@ class _Program:
             lines = iter(text.removesuffix("\n").split("\n") if text else [])
             with self._session(len(text)) as session:
                 turn = _Turn(self, session)
-                broken, _ = turn.feed(self.job.source, external_lookup={"input": turn.reader(lines)})
+                broken, _ = turn.feed(
+                    self.job.source, external_lookup={"input": turn.reader(lines)}
+                )
             found.append(broken or Outcome("value", output=turn.output))
         return found
 

@@ -56,7 +56,13 @@ def program_of(completion: object, tags: TagFormat | None = None, language: str 
     >>> program_of("x = 3"), program_of("```python\\nx = 4")
     ('x = 3', '')
     """
-    return _program(completion, tags, language)[0]
+    text, language = _document(completion, tags), language.casefold()
+    if "```" not in text:
+        return text
+    blocks = _fenced(text)
+    named = [code for name, code in blocks if name in _ALIASES.get(language, (language,))]
+    found = named or [code for name, code in blocks if not name]
+    return found[-1] if found else ""
 
 
 def tests_reward(
@@ -161,20 +167,6 @@ def output_match_reward(
     return batch.scores(partial(_passed, share=share), limits, backend, confirm, log_metric)
 
 
-# --- What code counts -----------------------------------------------------------------------------
-
-
-def _program(completion: object, tags: TagFormat | None, language: str) -> tuple[str, int]:
-    """The program, and how many blocks there were to choose from."""
-    text, language = _document(completion, tags), language.casefold()
-    if "```" not in text:
-        return text, 1
-    blocks = _fenced(text)
-    named = [code for name, code in blocks if name in _ALIASES.get(language, (language,))]
-    found = named or [code for name, code in blocks if not name]
-    return (found[-1] if found else ""), len(found)
-
-
 # --- A batch --------------------------------------------------------------------------------------
 
 
@@ -227,9 +219,7 @@ class _Batch:
                     f"{name}: {what} has {len(column)} rows, and there are {len(completions)} "
                     "completions."
                 )
-        found = [_program(completion, tags, language) for completion in completions]
-        self.rows = [_Row(program) for program, _ in found]
-        self.several = sum(blocks > 1 for _, blocks in found)
+        self.rows = [_Row(program_of(text, tags, language)) for text in completions]
         for at, row in enumerate(self.rows):
             if tests is None:
                 row.refuse("unreadable", "the data has no column `tests`")
@@ -259,7 +249,9 @@ class _Batch:
         _run(there, limits, backend)
         if confirm:
             failed = [row for row in there if score(row) < 1.0]
-            _run([row for row in failed if row.outcomes[0].backend != "sandlock"], limits, "sandlock")
+            _run(
+                [row for row in failed if row.outcomes[0].backend != "sandlock"], limits, "sandlock"
+            )
         for row in self.rows:
             for kind in ("unsupported", "not started"):
                 lacking = [outcome.message for outcome in row.outcomes if outcome.kind == kind]
@@ -277,8 +269,6 @@ class _Batch:
             if whys:
                 shown = whys[0].rstrip(".")[:_SHOWN]
                 told[f"{len(whys)} × {_UNJUDGED[kind]} (such as: {shown})"] = len(whys)
-        if log_metric and count:
-            log_metric(f"{self.name}/several_blocks", self.several / count)
         if log_metric and count and mixed:
             ran = [row for row in self.rows if any(o.backend == "sandlock" for o in row.outcomes)]
             log_metric(f"{self.name}/by_sandlock", len(ran) / count)

@@ -56,7 +56,7 @@ _DENIED = """
     pidfd_open setpriority ioprio_set sched_setaffinity sched_setscheduler sched_setparam
     sched_setattr
     inotify_init inotify_init1 fanotify_init clock_settime settimeofday syslog
-""".split()
+"""
 
 
 class SandlockSandbox:
@@ -125,7 +125,7 @@ def _confined(limits: Limits, identity: dict[str, int]):
         no_coredump=True,
         # a verdict is the same each time: the order of sets, and random's first numbers
         random_seed=0,
-        extra_deny_syscalls=_DENIED,
+        extra_deny_syscalls=_DENIED.split(),
         **identity,
     )
 
