@@ -607,7 +607,8 @@ def _unjudged(signals: Signals) -> Finding | None:
 # In the order in which findings of one severity are told: causes before their effects.
 _RULES = (
     _numbers, _unjudged, _sampling, _kl, _hacking, tool_rules.failing, _clipped,
-    tool_rules.unfinished, tool_rules.calls, _agreement, _reward, _format_only, _length, _entropy, _spikes, _loss,
+    tool_rules.unfinished, tool_rules.calls, _agreement, _reward, _format_only, _length, _entropy,
+    _spikes, _loss,
 )  # fmt: skip
 _AT_ONCE = (
     _numbers, _unjudged, _sampling, _kl, tool_rules.failing, _clipped, tool_rules.unfinished,

@@ -24,7 +24,6 @@ from __future__ import annotations
 
 import difflib
 import keyword
-import warnings
 from collections.abc import Callable, Sequence
 
 from helpers.rewards.code.monty import MontySandbox
@@ -62,10 +61,8 @@ def run_code(
         _check(job)
     refused = [_refusal(job.source) for job in jobs]
     sound = [job for job, why in zip(jobs, refused, strict=True) if why is None]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of Python's parser, about the policy's program
-        chosen = backend_named(backend, workers) if isinstance(backend, str) else backend
-        outcomes = iter(chosen.run(sound, limits))
+    chosen = backend_named(backend, workers) if isinstance(backend, str) else backend
+    outcomes = iter(chosen.run(sound, limits))
     return [
         [Outcome("error", error="SyntaxError", message=why)] * job.count if why else next(outcomes)
         for job, why in zip(jobs, refused, strict=True)

@@ -123,8 +123,7 @@ class _Bait:
         self.touched: str | None = None
 
     def _files(self) -> dict:
-        found = {path.name: path.stat() for path in Path(self.folder).iterdir()}
-        return {name: (stat.st_mtime_ns, stat.st_mode) for name, stat in found.items()}
+        return {path.name: path.stat().st_mtime_ns for path in Path(self.folder).iterdir()}
 
     def look(self) -> None:
         """Note what was touched, once."""

@@ -20,6 +20,7 @@ import importlib
 import re
 import sys
 import types
+import warnings
 from collections.abc import Iterable
 
 from helpers.rewards.code.types import Outcome
@@ -81,6 +82,10 @@ _TYPES |= {"datetime": datetime.datetime, "timedelta": datetime.timedelta}
 
 # --- Before it runs -------------------------------------------------------------------------------
 
+_PROGRAM = "<program>"
+# What Python's parser thinks of a policy's style is not for our log.
+warnings.filterwarnings("ignore", module=_PROGRAM)
+
 
 def before(source: str, called: Iterable[str] = ()) -> Outcome | None:
     """The outcome of a program that monty must not be asked about; None for all others.
@@ -95,7 +100,7 @@ def before(source: str, called: Iterable[str] = ()) -> Outcome | None:
     'line 1: monty computes map(…) at once, and it is kept for later.'
     """
     try:
-        tree = ast.parse(source)
+        tree = ast.parse(source, _PROGRAM)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         line, said = getattr(error, "lineno", None), getattr(error, "msg", None) or str(error)
         return Outcome("error", error=type(error).__name__, line=line, message=said)
