@@ -195,15 +195,12 @@ def test_an_assert_that_is_no_data_is_refused_with_its_reason(condition):
         ([["assert f(1) == 2"]], "the tests hold list"),
         (["assert f(1) == 2", CALLS[0]], "the tests hold 'assert f.*: give asserts only"),
         ([CALLS[0], {"stdin": "", "stdout": ""}], "some tests are calls and some are stdin/stdout"),
-        ([{"call": "f", "args": [1]}], "test 1 calls 'f': it needs a `value`"),
+        ([{"call": "f", "args": [1]}], "test 1 has the keys call, args: it needs"),
         ([CALLS[0], {"call": "f", "args": 1, "value": 1}], "test 2: args=int 1 is not a list"),
         ([{"call": "f(", "args": [], "value": 1}], r"test 1: call='f\(' is not the name of a "
                                                    r"function"),
-        ([{"function": "f", "args": [], "value": 1}], "test 1 has the key 'function'. Known: "
-                                                      "call, args, value, tolerance"),
-        ([{"args": [], "value": 1}], "test 1 is dict .* needs `call` and `value`, or the texts "
-                                     "`stdin` and `stdout`"),
-        ([{"stdin": 1, "stdout": "2"}], "needs `call` and `value`, or the texts"),
+        ([{"function": "f", "args": [], "value": 1}], "test 1 has the keys function, args, value"),
+        ([{"stdin": 1, "stdout": "2"}], "stdin and stdout must be texts"),
         ([{"call": "f", "args": [], "value": 1, "tolerance": -1}], "tolerance=-1 is not a number, "
                                                                    "0 or more"),
         ([{"call": "f", "args": [object()], "value": 1}], "test 1 holds a value of type object"),

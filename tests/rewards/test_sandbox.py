@@ -344,7 +344,7 @@ def test_programs_that_are_none(backend, source, error, words):
         (Job("x = 1", call="f", inputs=((range(3),),)), "a value of type range"),
         (Job("x = 1", stdin=3), "stdin=3"),
         (Job("x = 1", stdin=("a", 3)), "is not text"),
-        (Job("x = 1", call=("f", "g"), inputs=((1,),)), "2 names and 1 inputs"),
+        (Job("x = 1", call=("f", "g(1)"), inputs=((1,), (2,))), "not the name of a function"),
     ],
 )
 def test_jobs_that_a_caller_got_wrong(job, words):

@@ -126,17 +126,13 @@ def _check(job: Job) -> None:
         raise ValueError(
             f"{job!r} is not a Job, such as Job('def f(n): return n', call='f', inputs=((1,),))."
         )
-    if job.call is None:
-        if job.inputs:
-            raise ValueError("a Job with inputs needs call, the name of the function they are for.")
-        if not all(isinstance(text, str) for text in job.texts):
-            raise ValueError(f"stdin={job.stdin!r} of a Job is not text.")
-        return
-    for name in [job.call] if isinstance(job.call, str) else job.call:
-        if not (isinstance(name, str) and name.isidentifier()) or keyword.iskeyword(name):
+    if job.call is None and job.inputs:
+        raise ValueError("a Job with inputs needs call, the name of the function they are for.")
+    if not all(isinstance(text, str) for text in job.texts):
+        raise ValueError(f"stdin={job.stdin!r} of a Job is not text.")
+    for name in [job.call] if isinstance(job.call, str) else job.call or ():
+        if not name.isidentifier() or keyword.iskeyword(name):
             raise ValueError(f"call={name!r} of a Job is not the name of a function.")
-    if not isinstance(job.call, str) and len(job.call) != len(job.inputs):
-        raise ValueError(f"a Job has {len(job.call)} names and {len(job.inputs)} inputs.")
     for arguments in job.inputs:
         if not isinstance(arguments, tuple | list):
             raise ValueError(

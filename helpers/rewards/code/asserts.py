@@ -29,7 +29,6 @@ from helpers.rewards.code.types import Outcome
 
 _MOST_TESTS = 1000
 _LONGEST = 200_000  # characters, and items of a sequence that is written as a product
-_KEYS = {"call", "args", "value", "tolerance", "stdin", "stdout"}
 _SHOWN = 80  # characters of what cannot be read
 
 
@@ -177,23 +176,19 @@ def _parsed(text: str) -> object:
 
 
 def _object(test: dict, where: str) -> Test:
-    # Parquet fills up with None
-    test = {key: value for key, value in test.items() if value is not None or key == "value"}
-    if unknown := sorted(map(str, set(test) - _KEYS)):
-        raise ValueError(
-            f"{where} has the key {unknown[0]!r}. Known: call, args, value, tolerance; or stdin, "
-            "stdout."
-        )
-    if "call" not in test:
-        if not isinstance(test.get("stdout"), str) or not isinstance(test.get("stdin", ""), str):
-            raise ValueError(
-                f"{where} is {_short(test)}: it needs `call` and `value`, or the texts `stdin` "
-                "and `stdout`."
-            )
+    # Parquet fills up with None, which may be the value of a call.
+    given = {"value"} if test.get("call") is not None else set()
+    test = {key: value for key, value in test.items() if value is not None or key in given}
+    if set(test) in ({"stdin", "stdout"}, {"stdout"}):
+        if not all(isinstance(text, str) for text in test.values()):
+            raise ValueError(f"{where} is {_short(test)}: stdin and stdout must be texts.")
         return Test(stdin=test.get("stdin", ""), value=test["stdout"])
+    if not {"call", "value"} <= set(test) <= {"call", "args", "value", "tolerance"}:
+        raise ValueError(
+            f"{where} has the keys {', '.join(map(str, test))}: it needs `call` and `value`, and "
+            "may have `args` and `tolerance`; or the texts `stdin` and `stdout`."
+        )
     call, args, tolerance = test["call"], test.get("args", []), test.get("tolerance", 0.0)
-    if "stdout" in test or "value" not in test:
-        raise ValueError(f"{where} calls {call!r}: it needs a `value`, and no `stdout`.")
     if not _is_name(call):
         raise ValueError(f"{where}: call={call!r} is not the name of a function.")
     if not isinstance(args, (list, tuple)):

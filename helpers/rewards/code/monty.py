@@ -81,8 +81,7 @@ class MontySandbox:
             return [refused] * job.count
         for _ in range(2):  # a worker may have died while it waited; the next is a new one
             with contextlib.suppress(self._crashed):
-                program = _Program(self._pool, job, limits)
-                return program.calls() if called else program.scripts()
+                return (_calls if called else _scripts)(self._pool, job, limits)
         died = Outcome("not started", message="the workers of monty die before they get it.")
         return [died] * job.count
 
@@ -152,70 +151,62 @@ def close() -> None:
 # --- One program ----------------------------------------------------------------------------------
 
 
-class _Program:
-    """One job on its way through sessions of its own, which share its time."""
-
-    def __init__(self, pool, job: Job, limits: Limits):
-        self.pool, self.job, self.limits = pool, job, limits
-        self.left = float(limits.seconds)  # while no session is open
-
-    def scripts(self) -> list[Outcome]:
-        """One outcome for each text that the script reads."""
-        found = []
-        for text in self.job.texts:
-            if self.left <= 0:
-                found.append(timeout(self.limits))
-                continue
-            lines = iter(text.removesuffix("\n").split("\n") if text else [])
-            with self._session(len(text)) as session:
-                turn = _Turn(self, session)
-                broken, _ = turn.feed(
-                    self.job.source, external_lookup={"input": turn.reader(lines)}
-                )
-            found.append(broken or Outcome("value", output=turn.output))
-        return found
-
-    def calls(self) -> list[Outcome]:
-        """One outcome for each call, until one ends the session."""
-        found: list[Outcome] = []
-        with self._session() as session:
-            turn = _Turn(self, session)
-            turn.feed(_PRELUDE)
-            # under this name a block for scripts is not run
-            broken, _ = turn.feed(self.job.source, inputs={"__name__": "program"})
-            if broken:  # the program does not get as far as its inputs
-                return [broken] * self.job.count
-            for name, arguments in self.job.calls:
-                turn = _Turn(self, session)
-                found.append(turn.call(name, arguments))
-                if turn.ended:
-                    break
-        return found + [found[-1]] * (self.job.count - len(found))
-
-    @contextlib.contextmanager
-    def _session(self, suspensions: int = 0) -> Iterator:
-        """A session; its time begins when it has one, not while it waits for a worker."""
-        limits = {
-            "max_feed_duration_secs": self.left,
-            "max_memory": self.limits.memory,
-            "max_recursion_depth": _DEEPEST,
-            "max_suspensions": 1000 + suspensions,  # one for every line that it reads
-        }
-        with self.pool.checkout(
-            limits=limits, os_policy=_POLICY, assert_message_annotations=False
-        ) as session:
-            self.ends = time.monotonic() + self.left
-            yield session
-            self.left = self.ends - time.monotonic()
+def _calls(pool, job: Job, limits: Limits) -> list[Outcome]:
+    """One outcome for each call, until one ends the session."""
+    found: list[Outcome] = []
+    with _session(pool, job.source, limits, limits.seconds) as session:
+        session.feed(_PRELUDE)
+        # under this name a block for scripts is not run
+        broken, _ = session.feed(job.source, inputs={"__name__": "program"})
+        if broken:  # the program does not get as far as its inputs
+            return [broken] * job.count
+        for name, arguments in job.calls:
+            found.append(session.call(name, arguments))
+            if session.ended:
+                break
+    return found + [found[-1]] * (job.count - len(found))
 
 
-class _Turn:
-    """One piece of code in a session: what it prints, when it must end, and how it ended."""
+def _scripts(pool, job: Job, limits: Limits) -> list[Outcome]:
+    """One outcome for each text that the script reads; all runs share its time."""
+    found, left = [], limits.seconds
+    for text in job.texts:
+        if left <= 0:
+            found.append(timeout(limits))
+            continue
+        lines = text.removesuffix("\n").split("\n") if text else []
+        with _session(pool, job.source, limits, left, len(lines)) as session:
+            names = {"input": session.reader(iter(lines))}
+            broken, _ = session.feed(job.source, external_lookup=names)
+            found.append(broken or Outcome("value", output=session.output))
+            left = session.ends - time.monotonic()
+    return found
 
-    def __init__(self, program: _Program, session):
-        self.program, self.session, self.limits = program, session, program.limits
-        self.pid = session.worker_pid
-        self.output, self.size = "", 0
+
+@contextlib.contextmanager
+def _session(
+    pool, source: str, limits: Limits, seconds: float, lines: int = 0
+) -> Iterator[_Session]:
+    """A session of a worker; its time begins when it has one, not while it waits for it."""
+    given = {
+        "max_feed_duration_secs": float(seconds),
+        "max_memory": limits.memory,
+        "max_recursion_depth": _DEEPEST,
+        "max_suspensions": 1000 + lines,  # one for every line that it reads
+    }
+    with pool.checkout(
+        limits=given, os_policy=_POLICY, assert_message_annotations=False
+    ) as session:
+        yield _Session(session, source, limits, seconds)
+
+
+class _Session:
+    """A session for one program: what it prints, when it must end, and how it ended."""
+
+    def __init__(self, session, source: str, limits: Limits, seconds: float):
+        self.session, self.source, self.limits = session, source, limits
+        self.pid, self.ends = session.worker_pid, time.monotonic() + seconds
+        self.output, self.size = "", 0  # of the piece of code that runs
         self.late = self.at_end = self.ended = False
 
     @property
@@ -238,6 +229,7 @@ class _Turn:
 
     def call(self, name: str, arguments: tuple) -> Outcome:
         """The outcome of a call."""
+        self.output, self.size = "", 0
         broken, text = self.feed(f"{_REPR}({name}(*{_INPUTS}))", inputs={_INPUTS: arguments})
         if broken:
             return broken
@@ -249,7 +241,7 @@ class _Turn:
         from pydantic_monty import MontyError
 
         # The session's own limit begins anew with each piece of code.
-        left = self.program.ends - time.monotonic()
+        left = self.ends - time.monotonic()
         timer = None
         if left < 0.9 * self.limits.seconds:
             timer = threading.Timer(max(left, 0.0), self._too_late)
@@ -307,7 +299,7 @@ class _Turn:
             return Outcome("error", error="Crash", message=said, output=self.output)
         if self.at_end and "EOF when reading a line" in text:
             return Outcome("error", error="EOFError", message=text, output=self.output)
-        if why := gaps.named(inner, frames, self.program.job.source):
+        if why := gaps.named(inner, frames, self.source):
             return Outcome("unsupported", message=why, output=self.output)
         if text.startswith("RuntimeError: Internal error in monty"):
             name = "Exception"  # raised with something else than one text, such as SystemExit(0)
