@@ -148,17 +148,11 @@ def test_every_input_has_its_own_outcome(backend):
 
 
 @BACKENDS
-def test_a_function_that_is_not_there(backend):
-    [outcome] = call("def g():\n    return 1", (), backend=backend)
-    assert (outcome.kind, outcome.error) == ("error", "NameError") and "'f'" in outcome.message
-
-
-@BACKENDS
 def test_each_input_may_have_a_function_of_its_own(backend):
     source = "def f(x):\n    return x\ndef g(x):\n    return -x"
     job = Job(source, ("f", "g", "h"), ((1,), (2,), (3,)))
     [[one, other, none]] = run_code([job], SHORT, backend)
-    assert (one.value, other.value, none.error) == (1, -2, "NameError")
+    assert (one.value, other.value, none.error) == (1, -2, "NameError") and "'h'" in none.message
 
 
 @BACKENDS
@@ -190,20 +184,12 @@ def test_a_program_that_fails_fails_for_every_input(backend):
 
 
 @BACKENDS
-def test_a_script_reads_and_prints(backend):
-    source = (
-        "n = int(input())\nfor at in range(n):\n    print(input().upper())\nif __name__ == "
-        "'__main__':\n    print('end')"
-    )
-    outcome = script(source, "2\nab\ncd\n", backend)
-    assert (outcome.kind, outcome.output) == ("value", "AB\nCD\nend\n")
-
-
-@BACKENDS
 def test_a_script_reads_many_lines_and_more_than_a_pipe_holds(backend):
     stdin = "\n".join(["x" * 97, *map(str, range(3000)), "y" * 90_000])
-    source = "print(len(input()), sum(int(input()) for at in range(3000)), len(input()))"
-    assert script(source, stdin, backend).output == "97 4498500 90000\n"
+    source = "print(len(input()), sum(int(input()) for at in range(3000)), len(input()))\n"
+    source += "if __name__ == '__main__':\n    print('end')"
+    outcome = script(source, stdin, backend)
+    assert (outcome.kind, outcome.output) == ("value", "97 4498500 90000\nend\n")
 
 
 @BACKENDS
@@ -529,20 +515,6 @@ def test_waiting_for_a_worker_is_not_the_programs_time():
     assert sorted(outcome.kind for [outcome] in found) == ["timeout"] * 3 + ["value"]
 
 
-def test_many_threads_at_once():
-    found: list = []
-    job = Job(SAME, "f", ((1,), (2,)))
-    threads = [
-        threading.Thread(target=lambda: found.extend(run_code([job] * 10, workers=2)))
-        for _ in range(4)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert [[outcome.value for outcome in outcomes] for outcomes in found] == [[1, 2]] * 40
-
-
 def test_a_fork_is_told_instead_of_waiting_for_ever():
     program = """
 import os, sys
@@ -572,17 +544,6 @@ def test_the_memory_of_our_process_stays_flat():
     for _ in range(4):
         run_code(jobs)
     assert psutil.Process().memory_info().rss - began < 15_000_000
-
-
-def test_a_back_end_of_ones_own():
-    class Echo:
-        def run(self, jobs, limits):
-            return [[Outcome("value", value=job.source)] for job in jobs]
-
-    assert [outcome.value for [outcome] in run_code([Job("a"), Job("b")], backend=Echo())] == [
-        "a",
-        "b",
-    ]
 
 
 # --- Our own process ------------------------------------------------------------------------------
