@@ -2,8 +2,6 @@
 passes.
 """
 
-from collections import Counter, OrderedDict, defaultdict
-
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -64,11 +62,6 @@ class Lies(int):
 def test_a_value_of_another_type_does_not_leave(value):
     with pytest.raises(TypeError, match="a value of type"):
         driver.plain(value)
-
-
-def test_dictionaries_of_the_library_are_dictionaries():
-    value = [Counter("aa"), OrderedDict(a=1), defaultdict(list, {1: [2]})]
-    assert repr(driver.plain(value)) == "[{'a': 2}, {'a': 1}, {1: [2]}]"
 
 
 @pytest.mark.parametrize(

@@ -485,18 +485,6 @@ def test_a_share_of_the_tests_can_be_guessed_and_all_of_them_cannot():
     assert [table.loc[guess, "wins"] for table in tables] == [1.0, 0.0]
 
 
-def test_scripts_can_be_attacked_too(attacked):
-    rows = pd.DataFrame(
-        {"question": ["Add."], "answer": ["print(sum(map(int, input().split())))"], "tests": [SUM]}
-    )
-    table = attacked(rows)
-    assert (
-        (table["wins"] == 0).all()
-        and table.loc[RIGHT, "tests_reward"] == 1.0
-        and table.loc[WRONG, "executes_reward"] == 1.0
-    )
-
-
 def test_every_case_of_a_program_scores_what_it_should():
     lab = Lab(*reward_set("code"))
     table = lab.cases(CODE_CASES)

@@ -86,17 +86,15 @@ def _pairs(tree: ast.expr) -> int:
     for node in ast.walk(tree):
         if isinstance(node, ast.Set | ast.Dict):
             pairs += len(getattr(node, "elts", None) or getattr(node, "keys", ())) ** 2
-        elif isinstance(node, ast.Call) and any(not _is_display(one) for one in node.args):
+        elif isinstance(node, ast.Call) and not all(
+            isinstance(one, ast.Set | ast.Dict) for one in node.args
+        ):
             raise ValueError("a call of something else than a set or a dictionary")
         elif isinstance(node, ast.BinOp | ast.UnaryOp):
             inner = [one for one in ast.iter_child_nodes(node) if isinstance(one, ast.expr)]
             if not all(isinstance(one, ast.Constant | ast.Name | ast.UnaryOp) for one in inner):
                 raise ValueError("arithmetic with something else than numbers")
     return pairs
-
-
-def _is_display(node: ast.expr) -> bool:
-    return isinstance(node, ast.Set | ast.Dict)
 
 
 def value_of(node: ast.expr) -> object:
