@@ -8,7 +8,6 @@ import sys
 import threading
 import time
 
-import psutil
 import pytest
 
 from helpers.rewards.code import SOURCE_MOST, Job, Limits, Outcome, backend_named, run_code

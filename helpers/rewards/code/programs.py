@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from hashlib import sha256
 
-from helpers.rewards.code import Backend, Job, Limits, Outcome, run_code
+from helpers.rewards.code import Backend, Job, Limits, Outcome, backend_named, run_code
 from helpers.rewards.code.asserts import Test, as_lists, read_tests
 from helpers.rewards.structure import _document, _fenced
 from helpers.tags import TagFormat
@@ -246,12 +246,13 @@ class _Batch:
         for row in self.rows:
             row.outcomes = [nothing] * len(row.tests)
         there = [row for row in self.rows if row.tests and row.program.strip()]
+        if confirm:  # say at once if it is not possible here, and not at the first failure
+            backend_named("sandlock")
         _run(there, limits, backend)
         if confirm:
             failed = [row for row in there if score(row) < 1.0]
-            _run(
-                [row for row in failed if row.outcomes[0].backend != "sandlock"], limits, "sandlock"
-            )
+            again = [row for row in failed if row.outcomes[0].backend != "sandlock"]
+            _run(again, limits, "sandlock")
         for row in self.rows:
             for kind in ("unsupported", "not started"):
                 lacking = [outcome.message for outcome in row.outcomes if outcome.kind == kind]

@@ -234,20 +234,18 @@ class _Process:
         return Outcome("error", error="SystemExit", message=said)
 
     def _outcome(self, frame: dict) -> Outcome:
-        kind, value = frame.get("kind"), frame.get("value", "None")
+        """The outcome that a line of the driver's stands for; the program may have written it."""
+        kind, value, line = frame.get("kind"), frame.get("value", "None"), frame.get("line")
         output = str(frame.get("output") or "")[: self.limits.output]
         if kind == "value" and isinstance(value, str):
             return returned(value, self.limits, output)
         if kind == "memory":
             return out_of_memory(self.limits, output)
-        message = str(frame.get("message") or "")[:500]
-        if kind == "output":
-            return Outcome("output", message=message, output=output)
-        if kind != "error":
+        if kind not in ("error", "output"):
             return _NONSENSE
-        line = frame.get("line") if type(frame.get("line")) is int else None
-        name = str(frame.get("error"))[:100]
-        return Outcome("error", error=name, line=line, message=message, output=output)
+        error, message = (str(frame.get(name) or "") for name in ("error", "message"))
+        line = line if type(line) is int else None
+        return Outcome(kind, error=error[:100], line=line, message=message[:500], output=output)
 
 
 class _Ended(Exception):
