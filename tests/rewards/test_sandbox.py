@@ -378,6 +378,10 @@ def test_a_kernel_that_is_too_old(has, words, monkeypatch):
         run_code([Job("1")], backend="sandlock")
 
 
+def test_the_limits_that_the_docs_name():
+    assert Limits() == Limits(seconds=2.0, memory=256_000_000, output=64_000, batch=300.0)
+
+
 def test_nothing_to_do():
     assert run_code([]) == [] and run_code([Job(SAME, "f", ())]) == [[]]
 
@@ -546,6 +550,9 @@ def test_a_set_whose_items_have_one_hash_does_not_hold_us_up(backend):
 
 
 REFUSED = {  # what the docs say that no program can do, with PID for our process and FILE for a file
+    "read a file": "open(FILE)",
+    "list a folder": "os.listdir(os.path.dirname(FILE))",
+    "read another process's environment": "open(f'/proc/{PID}/environ')",
     "change a file's mode": "os.chmod(FILE, 0o777)",
     "change its mode at once": "os.fchmod(os.open(os.__file__, 0), 0o777)",
     "change its owner": "os.chown(FILE, 0, 0)",

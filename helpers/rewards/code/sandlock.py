@@ -50,14 +50,15 @@ _NOBODY = 65534
 # that max_memory does not count; what reaches another process by its number, ours for example; and
 # what tells of files elsewhere. The driver refuses three more: see `driver._keep_to_itself`.
 _DENIED = """
-    chmod fchmod fchmodat fchmodat2 chown fchown lchown fchownat utime utimes futimesat utimensat
-    setxattr lsetxattr fsetxattr setxattrat removexattr lremovexattr fremovexattr removexattrat
-    file_setattr sync
+    fchmod fchmodat fchmodat2 fchown fchownat utimensat setxattr lsetxattr fsetxattr setxattrat
+    removexattr lremovexattr fremovexattr removexattrat file_setattr sync
     memfd_create memfd_secret
     pidfd_open setpriority ioprio_set sched_setaffinity sched_setscheduler sched_setparam
     sched_setattr
-    inotify_init inotify_init1 fanotify_init clock_settime settimeofday syslog
+    inotify_init1 fanotify_init clock_settime settimeofday syslog
 """
+# Their forerunners, which no other machine has.
+_DENIED_ON_X86 = "chmod chown lchown utime utimes futimesat inotify_init"
 
 
 class SandlockSandbox:
@@ -118,6 +119,7 @@ def _confined(limits: Limits, identity: dict[str, int]):
     paths = sysconfig.get_paths()
     readable = {paths["stdlib"], paths["platstdlib"], _DRIVER, _python(), *_SYSTEM}
     readable.add(os.path.join(sys.base_prefix, "lib"))  # where libpython may be
+    older = _DENIED_ON_X86.split() if os.uname().machine == "x86_64" else []
     return Sandbox(
         fs_readable=sorted(path for path in readable if os.path.exists(path)),
         cwd="/",
@@ -128,7 +130,7 @@ def _confined(limits: Limits, identity: dict[str, int]):
         no_coredump=True,
         # a verdict is the same each time: the order of sets, and random's first numbers
         random_seed=0,
-        extra_deny_syscalls=_DENIED.split(),
+        extra_deny_syscalls=_DENIED.split() + older,
         **identity,
     )
 
