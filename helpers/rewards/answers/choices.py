@@ -1,10 +1,11 @@
 r"""Choice: the same set of letters, with or without the option's text.
 
-- `(A)` = `A`, `a` = `A`, `A.` = `A`, `option A` = `A`, `[B]` = `B`, `**C**` = `C`, `\text{(D)}` = `D`
+- `(A)` = `A`, `a` = `A`, `A.` = `A`, `option A` = `A`, `[B]` = `B`, `**C**` = `C`,
+  `\text{(D)}` = `D`
 - `A) Paris` = `A`, `A` = `A) Paris`, `Paris` = `A) Paris`, `(A), (C)` = `C and A`, `A & C` = `A, C`
 - `B` ≠ `A`, `A or B` ≠ `A`, `A, B` ≠ `A`, `A*` ≠ `A`, `A+` ≠ `A`, `not A` ≠ `A`, `AB` ≠ `A`
 - `A) Paris (B) London` ≠ `A`, `A) London` ≠ `A) Paris`, `London` ≠ `A) Paris`, `a) x b) y` ≠ `A`
-"""  # noqa: E501
+"""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ from helpers.rewards.answers.spelling import plain
 
 _LETTER = r"(?:\(\s*[A-Za-z]\s*\)|\[\s*[A-Za-z]\s*\]|[A-Za-z][.):]?)"
 _LETTERS = re.compile(
-    rf"(?:(?:option|choice|answer)s?\s*:?\s*)?{_LETTER}(?:(?:\s*[,;&]\s*|\s*,?\s+and\s+){_LETTER})*",
+    rf"(?:(?:option|choice|answer)s?\s*:?\s*)?{_LETTER}"
+    rf"(?:(?:\s*[,;&]\s*|\s*,?\s+and\s+){_LETTER})*",
     re.IGNORECASE,
 )
 # A letter with a mark behind it or in brackets, and the option's text.

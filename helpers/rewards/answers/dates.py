@@ -3,11 +3,15 @@
 What is given must say as much as the row's answer: nothing is filled in. Of 01/02/2024 the first
 number is the month, unless `dayfirst` is set.
 
-- `January 2, 2024` = `2024-01-02`, `2 Jan 2024` = `2024-01-02`, `5 January` = `Jan 5`, `July 1969` = `1969-07`
-- `3:30 PM` = `15:30`, `3 pm` = `3:00 pm`, `15:30 UTC` = `15:30Z`, `Tuesday, 2024-01-02` = `2024-01-02`, `noon` = `12 pm`
-- `2024` ≠ `2024-01-02`, `January 2, 2024` ≠ `January 2`, `3am` ≠ `3pm`, `3:30 AM` ≠ `3:30`, `15:30` ≠ `15:30 UTC`
-- `Monday, 2024-01-02` ≠ `2024-01-02`, `10:00 11:00` ≠ `11:00`, `15:30 EST` ≠ `15:30 PST`, `5` ≠ `Jan 5`, `01/02/24` ≠ `2024-01-02`
-"""  # noqa: E501
+- `January 2, 2024` = `2024-01-02`, `2 Jan 2024` = `2024-01-02`, `5 January` = `Jan 5`,
+  `July 1969` = `1969-07`
+- `3:30 PM` = `15:30`, `3 pm` = `3:00 pm`, `15:30 UTC` = `15:30Z`,
+  `Tuesday, 2024-01-02` = `2024-01-02`, `noon` = `12 pm`
+- `2024` ≠ `2024-01-02`, `January 2, 2024` ≠ `January 2`, `3am` ≠ `3pm`, `3:30 AM` ≠ `3:30`,
+  `15:30` ≠ `15:30 UTC`
+- `Monday, 2024-01-02` ≠ `2024-01-02`, `10:00 11:00` ≠ `11:00`, `15:30 EST` ≠ `15:30 PST`,
+  `5` ≠ `Jan 5`, `01/02/24` ≠ `2024-01-02`
+"""
 
 from __future__ import annotations
 

@@ -5,9 +5,10 @@ indices and charges as they are read: `_{2}` behind a letter is the 2 of H2O.
 
 - `5–10` = `5-10`, `3 : 4` = `3:4`, `1 - 0` = `1-0`, `**v1.2.3**` = `v1.2.3`, `AB–12` = `AB-12`
 - `H₂O` = `H_2O`, `H2O` = `H_{2}O`, `Ca²⁺` = `Ca^{2+}`, `\mathrm{CO_2}` = `CO2`
-- `1` ≠ `1-0`, `10-5` ≠ `5-10`, `192.168.1.0` ≠ `192.168.0.1`, `my_Var` ≠ `my_var`, `myvar` ≠ `my_var`
+- `1` ≠ `1-0`, `10-5` ≠ `5-10`, `192.168.1.0` ≠ `192.168.0.1`, `my_Var` ≠ `my_var`,
+  `myvar` ≠ `my_var`
 - `NO2` ≠ `N2O`, `Co` ≠ `CO`, `h2o` ≠ `H2O`, `102` ≠ `10^2`, `1012` ≠ `101_2`, `A` ≠ `A*`
-"""  # noqa: E501
+"""
 
 from __future__ import annotations
 

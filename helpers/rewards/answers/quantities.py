@@ -1,10 +1,13 @@
 r"""Quantity: value and unit, converted by pint. The unit may be left out, unless it is required.
 
-- `5000 m` = `5 km`, `5 kilometers` = `5 km`, `50 cents` = `$0.50`, `90 minutes` = `1.5 hours`, `5` = `5 km`
-- `2 hours 30 minutes` = `150 min`, `25 °C` = `77 °F`, `5\text{ cm}^2` = `5 cm^2`, `5 apples` = `5 apples`
+- `5000 m` = `5 km`, `5 kilometers` = `5 km`, `50 cents` = `$0.50`, `90 minutes` = `1.5 hours`,
+  `5` = `5 km`
+- `2 hours 30 minutes` = `150 min`, `25 °C` = `77 °F`, `5\text{ cm}^2` = `5 cm^2`,
+  `5 apples` = `5 apples`
 - `$5 per hour` = `5 dollars/hour`, `60 mph` = `60 miles per hour`, `1 apple` = `1 apples`
-- `5 mW` ≠ `5 MW`, `5 m` ≠ `5 km`, `5000` ≠ `5 km`, `5 oranges` ≠ `5 apples`, `5 km or 6 km` ≠ `5 km`, `5 €` ≠ `$5`
-"""  # noqa: E501
+- `5 mW` ≠ `5 MW`, `5 m` ≠ `5 km`, `5000` ≠ `5 km`, `5 oranges` ≠ `5 apples`,
+  `5 km or 6 km` ≠ `5 km`, `5 €` ≠ `$5`
+"""
 
 from __future__ import annotations
 

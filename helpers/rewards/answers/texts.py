@@ -3,11 +3,13 @@ r"""Text: the same words, without regard to outer quotes, final punctuation and 
 Case counts where the row's answer has a digit, a symbol, or a capital that begins no word, and in
 an answer of one or two letters other than `no`.
 
-- `“paris”` = `Paris`, `Yes!` = `Yes`, `PARIS` = `Paris`, `new  york.` = `New York`, `O’Brien` = `O'Brien`
+- `“paris”` = `Paris`, `Yes!` = `Yes`, `PARIS` = `Paris`, `new  york.` = `New York`,
+  `O’Brien` = `O'Brien`
 - `Paris or London` ≠ `Paris`, `resume` ≠ `résumé`, `well known` ≠ `well-known`
-- `NO` = `No`, `Na` ≠ `NA`, `X` ≠ `x`, `co` ≠ `CO`, `5 MW` ≠ `5 mW`, `c++` ≠ `C++`, `grep -V` ≠ `grep -v`, `line ab` ≠ `line AB`
+- `NO` = `No`, `Na` ≠ `NA`, `X` ≠ `x`, `co` ≠ `CO`, `5 MW` ≠ `5 mW`, `c++` ≠ `C++`,
+  `grep -V` ≠ `grep -v`, `line ab` ≠ `line AB`
 - `\text{Even}` = `Even`, `**Paris**` = `Paris`, `nan` = `nan`, `…` = `…`
-"""  # noqa: E501
+"""
 
 from __future__ import annotations
 
