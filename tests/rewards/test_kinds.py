@@ -14,6 +14,7 @@ from helpers.rewards import answers, correctness_reward
 from helpers.rewards.answers import kind_of, kinds, quick_verdict, same_answer, spelling, units
 
 FILES = {kind: sys.modules[judge.__module__] for kind, judge in kinds.JUDGES.items()}
+FILES["number"] = numbers
 
 
 def said(answer: str) -> str:

@@ -22,8 +22,17 @@ from helpers.rewards.answers import (
 )
 from helpers.rewards.answers.spelling import LONGEST, plain
 
+
+def _as_number(given: str, gold: str) -> bool:
+    """An answer of the row's that is no number, although it was said to be one, is compared as
+    text.
+    """
+    judge = numbers.same if numbers.parse_number(gold) else texts.same
+    return judge(given, gold)
+
+
 JUDGES = {
-    "number": numbers.same,
+    "number": _as_number,
     "mathematics": mathematics.same,
     "quantity": quantities.same,
     "date": dates.same,

@@ -23,12 +23,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from helpers.rewards.code import gaps
+from helpers.rewards.code.plain import returned
 from helpers.rewards.code.types import (
     Job,
     Limits,
     Outcome,
     out_of_memory,
-    returned,
     timeout,
     within_batch,
 )

@@ -11,6 +11,8 @@ import ast
 import math
 import operator
 
+from helpers.rewards.code.types import Limits, Outcome
+
 _DEEPEST = 100  # levels of containers in a value
 _LARGEST_INT = 14_280  # bits: 4,299 digits, the most that Python prints
 _LONGEST = 200_000  # items of a sequence that is written as a product
@@ -162,3 +164,23 @@ _ARITHMETIC = {
 }
 _KINDS = (float, int, complex, str, list, tuple, set, frozenset, dict, sorted, sum, len, abs)
 _MADE = {function.__name__: function for function in _KINDS} | {"Counter": dict}
+
+
+def returned(text: str, limits: Limits, output: str = "") -> Outcome:
+    """The outcome of a call that returned a value, which the sandbox wrote as `repr` does."""
+    too_much = Outcome(
+        "output", message=f"it returned more than {limits.output} bytes.", output=output
+    )
+    if len(text) > 4 * limits.output:  # a float is one item, and up to 20 characters
+        return too_much
+    try:
+        return Outcome("value", value=read(text, limits.output), output=output)
+    except TooMuch:
+        return too_much
+    except ValueError:
+        return Outcome(
+            "error",
+            error="TypeError",
+            message=f"it returned {text[:80]}; only plain data counts.",
+            output=output,
+        )

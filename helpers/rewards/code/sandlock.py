@@ -21,12 +21,12 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache, partial
 
 from helpers.rewards.code import plain
+from helpers.rewards.code.plain import returned
 from helpers.rewards.code.types import (
     Job,
     Limits,
     Outcome,
     out_of_memory,
-    returned,
     timeout,
     within_batch,
 )

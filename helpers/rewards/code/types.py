@@ -8,8 +8,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
-from helpers.rewards.code import plain
-
 
 @dataclass(frozen=True)
 class Limits:
@@ -113,26 +111,6 @@ def within_batch(
 
 
 # --- Outcomes that both back ends have ------------------------------------------------------------
-
-
-def returned(text: str, limits: Limits, output: str = "") -> Outcome:
-    """The outcome of a call that returned a value, which the sandbox wrote as `repr` does."""
-    too_much = Outcome(
-        "output", message=f"it returned more than {limits.output} bytes.", output=output
-    )
-    if len(text) > 4 * limits.output:  # a float is one item, and up to 20 characters
-        return too_much
-    try:
-        return Outcome("value", value=plain.read(text, limits.output), output=output)
-    except plain.TooMuch:
-        return too_much
-    except ValueError:
-        return Outcome(
-            "error",
-            error="TypeError",
-            message=f"it returned {text[:80]}; only plain data counts.",
-            output=output,
-        )
 
 
 def timeout(limits: Limits, output: str = "") -> Outcome:
