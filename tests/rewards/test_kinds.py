@@ -11,7 +11,15 @@ import warnings
 import pytest
 
 from helpers.rewards import answers, correctness_reward
-from helpers.rewards.answers import kind_of, kinds, quick_verdict, same_answer, spelling, units
+from helpers.rewards.answers import (
+    kind_of,
+    kinds,
+    numbers,
+    quick_verdict,
+    same_answer,
+    spelling,
+    units,
+)
 
 FILES = {kind: sys.modules[judge.__module__] for kind, judge in kinds.JUDGES.items()}
 FILES["number"] = numbers
