@@ -14,6 +14,7 @@ import hashlib
 import heapq
 import io
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -29,8 +30,8 @@ from helpers.tags import THINK_ANSWER, TagFormat
 
 _GROUPED_NUMBER = re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.\d+)?")
 _OURS = ("prompt", "question", "answer")
-# rows quoted in the report, for each reason to drop one and for each kind of answer
-_KEPT_EXAMPLES = 3
+# rows quoted in the report, for each reason to drop one, and for each kind of answer
+_KEPT_EXAMPLES, _KIND_EXAMPLES = 3, 10
 # Rows to train on without a train_size: some twenty times what 300 steps of 16 questions see, in
 # memory that any machine has.
 MOST_TRAINED = 100_000
@@ -65,6 +66,7 @@ def load_task(
     max_completion_tokens: int | None = None,
     kind: str | None = None,
     kind_of: Callable[[dict], str] | None = None,
+    looks_like: Callable[[dict], str | None] | None = None,
 ) -> Task:
     """Read a source and split it into rows to train on and rows to hold out.
 
@@ -79,10 +81,12 @@ def load_task(
         max_prompt_tokens are dropped, because TRL does not truncate them; so are answers that,
         rendered in `tags` without any reasoning, are over max_completion_tokens, because no
         completion could give them. Only rows that may be used are measured.
-    kind: how all answers are judged, one of `rewards.kinds.KINDS`; written to a column `kind`,
-        which correctness_reward reads. Without it each answer's kind is recognised.
-    kind_of: the kind of a row's answer (`rewards.kinds.kind_of_row`); with it
-        `report["answer_kinds"]` says how many rows have which.
+    kind: how all answers are judged, one of `rewards.answers.kinds.KINDS`; written to a column
+        `kind`, which correctness_reward reads. Without it an answer is a number, mathematics or
+        text.
+    kind_of, looks_like: how a row's answer is judged, and the kind that it might better be declared
+        as (`kinds.kind_of_row`, `kinds.looks_like`); with them `report["answer_kinds"]` and
+        `report["answer_hints"]` say how many rows each holds for.
 
     ValueError if the source cannot give these rows; it names the value and the way out.
     """
@@ -144,6 +148,8 @@ def load_task(
         report["columns_dropped"] = columns_dropped
     if kind_of:
         report["answer_kinds"] = answer_kinds(train + holdout, kind_of)
+    if looks_like:
+        report["answer_hints"] = answer_kinds(train + holdout, looks_like)
     return Task(table[: len(train)], table[len(train) :].reset_index(drop=True), report)
 
 
@@ -187,9 +193,9 @@ def fingerprint(rows: Iterable[dict]) -> str:
     return digest.hexdigest()
 
 
-def answer_kinds(rows: Iterable[dict], kind_of: Callable[[dict], str]) -> dict[str, dict]:
-    """How many `rows` have each kind of answer, most frequent first, with three different
-    `examples`.
+def answer_kinds(rows: Iterable[dict], kind_of: Callable[[dict], str | None]) -> dict[str, dict]:
+    """How many `rows` have each kind of answer, most frequent first, with ten different `examples`;
+    rows of no kind (None) are left out.
 
     >>> rows = [{"answer": "4"}, {"answer": "Paris"}, {"answer": "5"}]
     >>> answer_kinds(rows, lambda row: type(row["answer"]).__name__)
@@ -198,9 +204,11 @@ def answer_kinds(rows: Iterable[dict], kind_of: Callable[[dict], str]) -> dict[s
     counts, examples = Counter(), {}
     for row in rows:
         kind = kind_of(row)
+        if kind is None:
+            continue
         counts[kind] += 1
         shown = examples.setdefault(kind, [])
-        if len(shown) < _KEPT_EXAMPLES and row["answer"][:200] not in shown:
+        if len(shown) < _KIND_EXAMPLES and row["answer"][:200] not in shown:
             shown.append(row["answer"][:200])
     return {
         kind: {"rows": count, "examples": examples[kind]} for kind, count in counts.most_common()
@@ -330,7 +338,12 @@ def _validated(source_rows: Iterable[dict | Broken], account: _Account) -> Itera
                 problem, f"row {account.read}: {row.get('question')!r} -> {row.get('answer')!r}"
             )
             continue
-        question = " ".join(row["question"].split()).casefold()
+        # One question in two Unicode forms, or with a character that nobody sees, is one question.
+        question = row["question"]
+        if not question.isascii():
+            question = unicodedata.normalize("NFKC", question)
+            question = "".join(c for c in question if unicodedata.category(c) != "Cf")
+        question = " ".join(question.split()).casefold()
         key = hashlib.blake2b(question.encode(), digest_size=16).digest()
         answer = hashlib.blake2b(row["answer"].encode(), digest_size=8).digest()
         if key not in seen:

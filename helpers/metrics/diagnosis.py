@@ -60,6 +60,7 @@ GAP_NOISE = 0.05
 # of the first rows': less is what a policy's falling or rising entropy makes of the rounding
 GAP_FACTOR = 2.0
 GAP_HIGH = 0.08  # nats a token: twice the most that rounding makes
+UNJUDGED = 0.05  # of a batch: programs without a verdict, each taken out of its group
 # rows in which fp16's loss scaler looks for its scale, skipping steps whose gradient overflows
 WARM_UP = 10
 
@@ -515,11 +516,32 @@ def _loss(signals: Signals) -> Finding | None:
     )
 
 
+def _unjudged(signals: Signals) -> Finding | None:
+    """Many programs of a batch had no verdict: the sandbox lacks something, or time was over."""
+    names = [name for name in signals.rows if name.endswith(("/unsupported", "/not_started"))]
+    shares = {name: series for name in names if (series := signals.series(name)) is not None}
+    worst = max(shares, key=lambda name: shares[name].max(), default=None)
+    if worst is None or shares[worst].max() <= UNJUDGED:
+        return None
+    share, step = shares[worst].max(), int(shares[worst].idxmax())
+    return Finding(
+        "warning",
+        "unjudged",
+        "Many programs were not judged, so they score None and leave their groups.",
+        f"{worst} is {share:.0%} of the batch at step {step}",
+        'Judge with backend="auto" or "sandlock"; if they were not started, give the batch more '
+        "time or each program less.",
+        (step, step),
+    )
+
+
 # In the order in which findings of one severity are told: causes before their effects.
 _RULES = (
-    _numbers, _sampling, _kl, _hacking, tool_rules.failing, _clipped, tool_rules.unfinished,
-    tool_rules.calls, _agreement, _reward, _format_only, _length, _entropy, _spikes, _loss,
+    _numbers, _unjudged, _sampling, _kl, _hacking, tool_rules.failing, _clipped,
+    tool_rules.unfinished, tool_rules.calls, _agreement, _reward, _format_only, _length, _entropy,
+    _spikes, _loss,
 )  # fmt: skip
 _AT_ONCE = (
-    _numbers, _sampling, _kl, tool_rules.failing, _clipped, tool_rules.unfinished, _agreement,
+    _numbers, _unjudged, _sampling, _kl, tool_rules.failing, _clipped, tool_rules.unfinished,
+    _agreement,
 )  # fmt: skip

@@ -15,7 +15,7 @@ from itertools import combinations
 from rapidfuzz.distance import Levenshtein
 
 from helpers.rewards.answers import parse_number, quick_verdict, symbolic, to_compute, verdict_of
-from helpers.rewards.answers.kinds import KINDS, checked, kind_of
+from helpers.rewards.answers.kinds import FORMER, KINDS, checked, kind_of
 from helpers.tags import THINK_ANSWER, TagFormat, completion_text
 
 _MOST_BLOCKS = 8  # more answer blocks than this are no answer, and comparing every two would cost
@@ -29,22 +29,27 @@ def correctness_reward(
     tags: TagFormat = THINK_ANSWER,
     question: list | None = None,
     kind: str | list | None = None,
+    unit: str | None = None,
+    dayfirst: bool = False,
     **columns,
 ) -> list[float | None]:
     """1.0 where the judged answer means what the row's answer means, else 0.0; None where the row
     has no answer.
 
-    The row's own answer decides how it is judged: as a number, a quantity, mathematics, a set, a
-    choice, a date, a token, a formula or a text (`kinds.py` has the rules in a table). Blocks that
-    disagree with one another score 0: naming two answers is hedging. `completions` are strings or
-    chat messages; `answer`, and `question` where there is one, hold a text per completion.
+    Blocks that disagree with one another score 0: naming two answers is hedging. `completions` are
+    strings or chat messages; `answer`, and `question` where there is one, hold a text per
+    completion.
 
-    kind: one of `kinds.KINDS` for all rows, in place of recognising it; or a column with a kind a
-        row, None to recognise it. ValueError for another name; what a data set's own column of that
-        name says is passed over, with one warning.
+    kind: how answers are judged, one of number, mathematics, quantity, date, choice, exact, text;
+        or a column with a kind for each row. Without one, a row's answer is a number where it
+        parses as one, mathematics where it clearly is, and otherwise text. ValueError for another
+        name; what a data set's own column of that name says is passed over, with one warning.
+    unit: "required", so that a quantity must name one. dayfirst: read 01/02/2024 as February 1.
 
     >>> correctness_reward(["<think>2 + 2</think><answer>$4.00</answer>", "4"], answer=["4", "4"])
     [1.0, 0.0]
+    >>> correctness_reward(["<answer>5000 m</answer>"], answer=["5 km"], kind="quantity")
+    [1.0]
     """
     golds = _golds("correctness_reward", answer, len(completions))
     asked = question or [""] * len(completions)
@@ -53,9 +58,9 @@ def correctness_reward(
     stated = _kinds(kind, golds)
     for completion, gold, asks, said in zip(completions, golds, asked, stated, strict=True):
         given = None if gold is None else judged_answer(completion, tags)
-        verdict = bool(given) and verdict_of(
-            given, gold, said, asks if isinstance(asks, str) else ""
-        )
+        asks = asks if isinstance(asks, str) else ""
+        # A column of the data may be called unit or dayfirst too: that is a list.
+        verdict = bool(given) and verdict_of(given, gold, said, asks, unit, dayfirst is True)
         if verdict is None:
             undecided[len(scores)] = to_compute(given, gold)
         scores.append(None if gold is None else float(verdict or 0))
@@ -256,23 +261,20 @@ def _golds(name: str, answer: list | None, rows: int) -> list[str | None]:
 
 
 def _kinds(kind: str | list | None, golds: list) -> list[str]:
-    """A kind a row: the one that is said, or else recognised."""
-    recognised = {gold: kind_of(gold or "") for gold in set(golds)}
-    if kind is None:
-        return [recognised[gold] for gold in golds]
+    """A kind a row: the one that is said, or else the one that the row's answer shows."""
     if isinstance(kind, str):
         return [checked(kind)] * len(golds)
-    foreign = {said for said in kind if isinstance(said, str) and said not in KINDS}
+    said = [None] * len(golds) if kind is None else kind
+    said = [FORMER.get(name, name) if isinstance(name, str) else None for name in said]
+    foreign = sorted({name for name in said if name} - set(KINDS))
     if foreign:
         warnings.warn(
-            f"correctness_reward: the column `kind` holds {sorted(foreign)[0]!r}, which is no "
-            "kind of answer; these rows' "
-            f"kinds are recognised. Known: {', '.join(KINDS)}.",
+            f"correctness_reward: the column `kind` holds {foreign[0]!r}, which is no kind of "
+            f"answer; these rows are judged as if none were said. Known: {', '.join(KINDS)}.",
             stacklevel=3,
         )
-    return [
-        said if said in KINDS else recognised[gold] for said, gold in zip(kind, golds, strict=True)
-    ]
+    shown = {gold: kind_of(gold or "") for gold in set(golds)}
+    return [name if name in KINDS else shown[gold] for name, gold in zip(said, golds, strict=True)]
 
 
 def _warn_missing(name: str, missing: int, rows: int, what: str) -> None:

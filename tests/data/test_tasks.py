@@ -16,7 +16,7 @@ from helpers import PROJECT
 from helpers.data import tasks
 from helpers.data.tasks import final_answer, fingerprint, load_task, prompt_token_counter
 from helpers.presets import PRESETS
-from helpers.rewards.answers.kinds import kind_of_row
+from helpers.rewards.answers.kinds import kind_of_row, looks_like
 from helpers.runs import Run
 from helpers.tags import THINK_ANSWER, TagFormat
 
@@ -75,6 +75,8 @@ def test_the_final_answer_follows_the_last_marker(answer, final):
         ({"question": {"text": "q"}, "answer": "1"}, "question is a dict, not text"),
         ({"question": " what is  0 + 0? ", "answer": "0"}, "duplicate question"),
         ({"question": "What is 0 + 0?", "answer": "7"}, "duplicate question with another answer"),
+        ({"question": "Ｗhat is ０ + 0?", "answer": "0"}, "duplicate question"),
+        ({"question": "What is 0\u200b + 0?", "answer": "0"}, "duplicate question"),
         ({"question": "q"}, "no answer"),
         (["q", "1"], "not a JSON object"),
         # Half a character cannot be written to Parquet nor tokenised.
@@ -443,17 +445,21 @@ def kinds_of(task) -> dict[str, int]:
 
 
 def test_the_report_says_how_many_answers_of_each_kind_there_are(load):
-    answers = ["4", "5", "6", "7", "Paris", "5 km", "2024-01-02", "4"]
+    answers = [*map(str, range(15)), "Paris", "5 km", "2024-01-02", "4"]
     rows = [{"question": f"q{n}", "answer": answer} for n, answer in enumerate(answers)]
-    task = load(rows, kind_of=kind_of_row)
-    assert kinds_of(task) == {"number": 5, "text": 1, "quantity": 1, "date": 1}
-    shown = task.report["answer_kinds"]["number"]["examples"]
-    assert len(shown) == 3 and set(shown) < {"4", "5", "6", "7"} and "kind" not in both(task)
+    task = load(rows, kind_of=kind_of_row, looks_like=looks_like)
+    assert kinds_of(task) == {"number": 16, "text": 3} and "kind" not in both(task)
+    assert len(set(task.report["answer_kinds"]["number"]["examples"])) == 10
+    assert task.report["answer_hints"] == {
+        "quantity": {"rows": 1, "examples": ["5 km"]},
+        "date": {"rows": 1, "examples": ["2024-01-02"]},
+    }
 
 
 def test_a_kind_that_is_said_is_written_to_a_column_and_one_that_is_there_is_kept(load):
     task = load(numbered(5), kind="text", kind_of=kind_of_row)
     assert list(both(task)["kind"]) == ["text"] * 5 and kinds_of(task) == {"text": 5}
+    assert not {"answer_kinds", "answer_hints"} & load(numbered(5)).report.keys()
     rows = [row | {"kind": "text" if n % 2 else None} for n, row in enumerate(numbered(6))]
     task = load(rows, kind_of=kind_of_row)
     assert kinds_of(task) == {"number": 3, "text": 3}

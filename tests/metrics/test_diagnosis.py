@@ -207,6 +207,12 @@ CASES = {
         {"grad_norm": broken("grad_norm", np.nan, [80])},
         {},
     ),
+    "programs without a verdict": (
+        "unjudged",
+        "warning",
+        {"tests_reward/unsupported": np.where(T == 30, 0.06, 0.0)},
+        {"tests_reward/unsupported": np.full(N, 0.05), "tests_reward/unreadable": 0.5},
+    ),
     "an infinite gradient": (
         "gradient",
         "warning",

@@ -5,8 +5,8 @@ raise, hang or run code.
 import doctest
 import json
 import random
-import warnings
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import pytest
 
@@ -43,20 +43,7 @@ def score(reward, given: str, gold, **columns) -> float | None:
 # --- A right answer -------------------------------------------------------------------------------
 
 
-THOUSAND = [
-    "one thousand",
-    "1000",
-    "1,000",
-    "$1,000",
-    "1000.0",
-    "1000.",
-    "1e3",
-    "1E+3",
-    "+1000",
-    "1000 dollars",
-    "$ 1,000.00",
-    r"\boxed{1000}",
-]
+THOUSAND = ["one thousand", "1,000", "$1,000", "1000.0", "1000.", "1e3", "+1000", "1000 dollars"]
 NOT_42 = [
     "43",
     "-42",
@@ -65,106 +52,34 @@ NOT_42 = [
     "42 and",
     "not 42",
     "42, 43",
-    "42-43",
     "42 to 43",
     "42 43",
     "4 2",
-    "4,2",
-    "42/0",
 ]
-NOT_42 += [
-    "",
-    " ",
-    "nan",
-    "inf",
-    "42e",
-    "42e9",
-    "+-42",
-    "0.42%",
-    "=42",
-    "forty-three",
-    "0x2a",
-    "42 perhaps",
-    "perhaps 42",
-]
-NOT_42 += [
-    r"\boxed{42 or 43}",
-    r"\boxed{42}, \boxed{43}",
-    r"42 \text{ or } 43",
-    r"42 \pm 1",
-    "42?",
-    "42!",
-    "x=42, x=43",
-    "> 41",
-]
+NOT_42 += ["42/0", "", " ", "nan", "inf", "42e9", "+-42", "0.42%", "=42", "forty-three", "0x2a"]
+NOT_42 += ["perhaps 42", r"\boxed{42 or 43}", r"\boxed{42}, \boxed{43}", r"42 \pm 1", "x=42, x=43"]
+NOT_42 += ["> 41", "41 | 42", "40+2"]
 
 
 @pytest.mark.parametrize(
-    ("given", "gold"),
+    ("given", "gold", "earned"),
     [
-        *[(given, "1000") for given in THOUSAND],
-        *[("1000", gold) for gold in THOUSAND],
-        ("\N{MINUS SIGN}5", "-5"),
-        ("-5", "\N{MINUS SIGN}5"),
-        ("$-5", "-5"),
-        ("- 5", "-5"),
-        ("50%", "0.5"),
-        ("50%", "50"),
-        ("0.5", "50 %"),
-        ("1/2", "0.5"),
-        (r"\frac{1}{2}", "0.5"),
-        (r"$\frac{1}{2}$", r"\dfrac12"),
-        ("-1/2", "-.5"),
-        ("1/3", "2/6"),
-        ("0.333333", "1/3"),
-        ("0.30000000000000004", "0.3"),
-        ("€3.50", "3.5 Euro"),
-        ("5 KM", "5 km."),
-        ("1,234,567", "1234567"),
-        ("0.1", "1e-1"),
-        ("9007199254740993", "9007199254740993.0"),
-        (" Paris ", "paris"),
-        ("New\n York", "new york"),
-        ("x = 3", "x =  3"),
-        ("STRASSE", "straße"),
-        ("(x+1)^2", "x^2+2x+1"),
-        (r"\{1, 2\}", r"\{2, 1\}"),
-        (r"\frac{\sqrt{2}}{2}", r"\frac{1}{\sqrt{2}}"),
-        (r"\boxed{(x-1)(x+1)}", r"$x^2-1$"),
+        *[(given, "1000", 1.0) for given in THOUSAND],
+        *[("1000", gold, 1.0) for gold in THOUSAND],
+        *[(given, "42", 0.0) for given in NOT_42],
+        ("New\n York", "new york", 1.0),
+        ("STRASSE", "straße", 1.0),
+        (r"\boxed{(x-1)(x+1)}", r"$x^2-1$", 1.0),
+        ("(x+1)^2", "x^2+1", 0.0),
+        ("not Paris", "Paris", 0.0),
+        ("nan", "0", 0.0),
+        ("-inf", "-1", 0.0),
+        (".", "0", 0.0),
+        ("nan", "nan", 1.0),
     ],
 )
-def test_the_same_answer_in_another_spelling_earns(given, gold):
-    assert score(correctness_reward, given, gold) == 1.0
-
-
-@pytest.mark.parametrize(
-    ("given", "gold"),
-    [
-        *[(given, "42") for given in NOT_42],
-        ("nan", "0"),
-        ("nan", "nan"),
-        ("inf", "1e999"),
-        ("-inf", "-1"),
-        (".", "0"),
-        ("$", "0"),
-        ("-", "0"),
-        ("1,00", "100"),
-        ("1,0000", "10000"),
-        ("0.3333", "1/3"),
-        ("42.0000001", "42"),
-        ("9007199254740993", "9007199254740992"),
-        ("5 km", "5 m"),
-        ("1/0", "0"),
-        ("London", "Paris"),
-        ("Paris or London", "Paris"),
-        ("not Paris", "Paris"),
-        ("(x+1)^2", "x^2+1"),
-        (r"\{1\}", r"\{1, 2\}"),
-        ("6*7", "42"),
-    ],
-)
-def test_another_answer_earns_nothing(given, gold):
-    assert score(correctness_reward, given, gold) == 0.0
+def test_an_answer_earns_where_it_means_the_same(given, gold, earned):
+    assert score(correctness_reward, given, gold) == earned
 
 
 @pytest.mark.parametrize(
@@ -204,53 +119,37 @@ def test_three_blocks_earn_only_where_every_two_agree():
 
 
 @pytest.mark.parametrize(
-    "given", ["17 + 25", "17+25", r"\boxed{17 + 25}", "$17 + 25$", "17 + 25 = 42"]
-)
-@pytest.mark.parametrize(
-    "question", [["What is 17 + 25?"], None, [None]], ids=["question", "no column", "no question"]
-)
-def test_arithmetic_handed_back_earns_nothing(given, question):
-    assert score(correctness_reward, given, "42", question=question) == 0.0
-
-
-@pytest.mark.parametrize(
     ("given", "gold", "question", "earned"),
     [
-        ("84/12", "7", "What is 84/12?", 0.0),
-        ("7!/6!", "7", "Compute 7!/6!.", 0.0),
-        ("|-7|", "7", "What is |-7|?", 0.0),
-        ("(x+1)^2", "x^2+2x+1", "Expand (x + 1)^2.", 0.0),
-        ("1+2x+x^2", "x^2+2x+1", "Expand (x + 1)^2.", 1.0),
-        ("(x+1)^2", "(x+1)^2", "Factor x^2+2x+1.", 1.0),
-        ("(x+1)^2", "x^2+2x+1", None, 1.0),
+        ("17 + 25", "42", ["What is 17 + 25?"], 0.0),
+        ("17 + 25", "42", None, 0.0),
+        ("17 + 25 = 42", "42", [None], 0.0),
+        ("84/12", "7", ["What is 84/12?"], 0.0),
+        ("84/12", "7", None, 1.0),
+        ("(x+1)^2", "x^2+2x+1", ["Expand (x + 1)^2."], 0.0),
+        ("1+2x+x^2", "x^2+2x+1", ["Expand (x + 1)^2."], 1.0),
+        ("(x+1)^2", "(x+1)^2", ["Factor x^2+2x+1."], 1.0),
+        ("(x+1)^2", "x^2+2x+1", [None], 1.0),
     ],
 )
 def test_the_question_of_an_exercise_is_not_its_answer(given, gold, question, earned):
-    assert score(correctness_reward, given, gold, question=[question]) == earned
+    assert score(correctness_reward, given, gold, question=question) == earned
 
 
 # --- Rows without an answer -----------------------------------------------------------------------
 
 
 @each_reward
-@pytest.mark.parametrize("gold", [None, "", " \n", float("nan")])
+@pytest.mark.parametrize("gold", [None, "", " \n", float("nan"), "no column"])
 def test_a_row_without_an_answer_scores_none_with_one_warning(reward, gold):
+    columns = {} if gold == "no column" else {"answer": [gold, "4", gold]}
+    without = 3 if gold == "no column" else 2
     with pytest.warns(
-        UserWarning, match=f"{reward.__name__}: 2 of 3 rows have no answer"
+        UserWarning, match=f"{reward.__name__}: {without} of 3 rows have no answer"
     ) as caught:
-        scores = reward([said("4")] * 3, answer=[gold, "4", gold])
-    assert scores == [None, 1.0, None]
+        scores = reward([said("4")] * 3, **columns)
+    assert scores == [None, 1.0 if columns else None, None]
     assert len(caught) == 1
-
-
-@each_reward
-def test_without_an_answer_column_every_row_scores_none_with_one_warning(reward):
-    with pytest.warns(UserWarning, match="2 of 2") as caught:
-        assert reward([said("4"), "x"]) == [None, None]
-    assert len(caught) == 1
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert reward([said("4")], answer=["4"]) == [1.0]
 
 
 @pytest.mark.parametrize(("gold", "earned"), [(4, 1.0), (4.0, 1.0), (5, 0.0), (0, 0.0)])
@@ -260,22 +159,8 @@ def test_an_answer_that_is_a_number_is_compared_too(gold, earned):
 
 # --- The others of the family ---------------------------------------------------------------------
 
-
-@pytest.mark.parametrize(
-    ("given", "gold", "as_typed", "any_case"),
-    [
-        ("Paris", "Paris", 1, 1),
-        (" Paris\n", "Paris", 1, 1),
-        ("paris", "Paris", 0, 1),
-        ("4.0", "4", 0, 0),
-        ("B", "b ", 0, 1),
-    ],
-)
-def test_an_exact_match_is_letter_for_letter(given, gold, as_typed, any_case):
-    assert score(exact_match_reward, given, gold) == as_typed
-    assert score(exact_match_reward, given, gold, ignore_case=True) == any_case
-
-
+EXACT = [("Paris", "Paris", 1), (" Paris\n", "Paris", 1), ("paris", "Paris", 0), ("4.0", "4", 0)]
+ANY_CASE = [("paris", "Paris", 1), ("B", "b ", 1), ("4.0", "4", 0)]
 WITHIN = [
     ("3.1412", "3.1415927"),
     ("1001", "1000"),
@@ -283,82 +168,40 @@ WITHIN = [
     ("50%", "0.5"),
     ("0", "0"),
 ]
-BEYOND = [
-    ("3.13", "3.1415927"),
-    ("1001.1", "1000"),
-    ("-1000", "1000"),
-    ("0.0000001", "0"),
-    ("nan", "1"),
-    ("1000 or 2", "1000"),
-]
-
-
-@pytest.mark.parametrize(
-    ("given", "gold", "earned"), [(*pair, 1) for pair in WITHIN] + [(*pair, 0) for pair in BEYOND]
-)
-def test_a_number_within_the_tolerance_earns(given, gold, earned):
-    assert score(numeric_reward, given, gold) == earned
-
-
-@pytest.mark.parametrize("reward", [numeric_reward, proximity_reward])
-@pytest.mark.parametrize("huge", ["1e999", "-1e999", "1e-999", "9" * 100])
-def test_the_largest_numbers_are_judged_too(reward, huge):
-    assert score(reward, huge, huge) == 1.0
-    assert score(reward, huge, "1") == pytest.approx(0.0, abs=1e-9)
-    assert score(reward, "1", huge) == pytest.approx(0.0, abs=1e-9)
-
-
-@pytest.mark.parametrize(
-    ("given", "tolerance", "earned"), [("104", 0.05, 1.0), ("106", 0.05, 0.0), ("100.0", 0, 1.0)]
-)
-def test_the_tolerance_can_be_chosen(given, tolerance, earned):
-    assert score(numeric_reward, given, "100", relative_tolerance=tolerance) == earned
-
-
-CLOSENESS = [
-    ("100", "100", 1),
-    ("100.0 km", "1e2", 1),
-    ("99", "100", 0.495),
-    ("50", "100", 0.25),
-    ("200", "100", 0.25),
-]
-CLOSENESS += [
-    ("-50", "-100", 0.25),
-    ("-100", "100", 0),
-    ("0", "100", 0),
-    ("5", "0", 0),
-    ("0", "0", 1),
-    ("100 or 50", "100", 0),
-]
-
-
-@pytest.mark.parametrize(("given", "gold", "earned"), CLOSENESS)
-def test_a_closer_number_earns_more(given, gold, earned):
-    assert score(proximity_reward, given, gold) == pytest.approx(earned, abs=1e-9)
-
-
-@pytest.mark.parametrize("reward", [numeric_reward, proximity_reward])
-def test_a_row_whose_answer_is_no_number_scores_none(reward):
-    assert reward([said("4"), said("4"), ""], answer=["Paris", "4", "x+1"]) == [None, 1.0, None]
-
-
-LIKENESS = [
-    ("Marie Curie", "marie  curie", 1),
-    ("Mary Curie", "marie curie", 0.818182),
-    ("abcd", "abxd", 0.75),
-]
-LIKENESS += [("Paris", "xyzvw", 0), ("a", "aaaa", 0.25), ("aaaa", "a", 0.25), ("", "Paris", 0)]
+BEYOND = [("3.13", "3.1415927"), ("1001.1", "1000"), ("-1000", "1000"), ("0.0000001", "0")]
+BEYOND += [("nan", "1"), ("1000 or 2", "1000")]
+CLOSENESS = [("100", "100", 1), ("100.0 km", "1e2", 1), ("99", "100", 0.495), ("50", "100", 0.25)]
+CLOSENESS += [("200", "100", 0.25), ("-50", "-100", 0.25), ("-100", "100", 0), ("0", "100", 0)]
+CLOSENESS += [("5", "0", 0), ("0", "0", 1), ("100 or 50", "100", 0)]
+LIKENESS = [("Marie Curie", "marie  curie", 1), ("Mary Curie", "marie curie", 0.818182)]
+LIKENESS += [("abcd", "abxd", 0.75), ("Paris", "xyzvw", 0), ("a", "aaaa", 0.25), ("", "Paris", 0)]
 LIKENESS += [("x" * 10_000 + "a", "x" * 10_000 + "b", 1)]  # no more of a text is read
+HUGE = ["1e999", "-1e999", "1e-999", "9" * 100]
 
 
-@pytest.mark.parametrize(("given", "gold", "earned"), LIKENESS)
-def test_a_text_earns_by_its_likeness(given, gold, earned):
-    assert score(fuzzy_match_reward, given, gold) == earned
-
-
-@pytest.mark.parametrize(("threshold", "earned"), [(0.7, 0.75), (0.75, 0.75), (0.76, 0.0)])
-def test_below_the_threshold_a_likeness_earns_nothing(threshold, earned):
-    assert score(fuzzy_match_reward, "abcd", "abxd", threshold=threshold) == earned
+@pytest.mark.parametrize(
+    ("reward", "given", "gold", "earned"),
+    [
+        *[(exact_match_reward, *row) for row in EXACT],
+        *[(partial(exact_match_reward, ignore_case=True), *row) for row in ANY_CASE],
+        *[(numeric_reward, *pair, 1) for pair in WITHIN],
+        *[(numeric_reward, *pair, 0) for pair in BEYOND],
+        (partial(numeric_reward, relative_tolerance=0.05), "104", "100", 1),
+        (partial(numeric_reward, relative_tolerance=0.05), "106", "100", 0),
+        (partial(numeric_reward, relative_tolerance=0), "100.0", "100", 1),
+        *[(proximity_reward, *row) for row in CLOSENESS],
+        *[(reward, n, n, 1) for reward in (numeric_reward, proximity_reward) for n in HUGE],
+        *[(reward, n, "1", 0) for reward in (numeric_reward, proximity_reward) for n in HUGE],
+        *[(reward, "1", n, 0) for reward in (numeric_reward, proximity_reward) for n in HUGE],
+        *[(fuzzy_match_reward, *row) for row in LIKENESS],
+        (partial(fuzzy_match_reward, threshold=0.75), "abcd", "abxd", 0.75),
+        (partial(fuzzy_match_reward, threshold=0.76), "abcd", "abxd", 0),
+        (numeric_reward, "4", "Paris", None),
+        (proximity_reward, "4", "x+1", None),
+    ],
+)
+def test_what_the_others_give(reward, given, gold, earned):
+    assert score(reward, given, gold) == pytest.approx(earned, abs=1e-9)
 
 
 # --- reasoning-gym's verifiers --------------------------------------------------------------------
@@ -369,43 +212,26 @@ def entries() -> list[dict]:
     return list(pytest.importorskip("reasoning_gym").create_dataset("chain_sum", size=12, seed=1))
 
 
-def test_a_row_is_judged_by_its_own_verifier(entries):
+def test_a_row_is_judged_by_its_own_verifier_on_the_judged_answer_alone(entries):
     given = [said(entry["answer"] if n % 2 else "no") for n, entry in enumerate(entries)]
-    assert task_reward(
-        given, entry=[json.dumps(entry) for entry in entries], family=["chain_sum"] * 12
-    ) == [pytest.approx(1.0) if n % 2 else pytest.approx(0.0, abs=0.1) for n in range(12)]
-
-
-def test_the_verifier_sees_the_judged_answer_alone(entries):
-    entry, answer = json.dumps(entries[0]), entries[0]["answer"]
+    rows = {"entry": [json.dumps(entry) for entry in entries], "family": ["chain_sum"] * 12}
+    assert task_reward(given, **rows) == [pytest.approx(n % 2, abs=0.1) for n in range(12)]
+    answer = entries[0]["answer"]
     hedged = f"<answer>{answer}</answer><answer>{answer}1</answer>"
-    reasoned = f"<think><answer>{answer}</answer></think>"
-    assert (
-        task_reward([hedged, reasoned, answer, ""], entry=[entry] * 4, family=["chain_sum"] * 4)
-        == [0.0] * 4
-    )
+    hidden = [hedged, f"<think><answer>{answer}</answer></think>", answer, ""]
+    first = {"entry": rows["entry"][:1] * 4, "family": ["chain_sum"] * 4}
+    assert task_reward(hidden, **first) == [0.0] * 4
 
 
 def test_rows_of_other_sources_score_none_with_one_warning(entries):
     given, entry = said(entries[0]["answer"]), json.dumps(entries[0])
-    with pytest.warns(
-        UserWarning, match="task_reward: 2 of 3 rows have no reasoning-gym entry"
-    ) as caught:
-        assert task_reward(
+    with pytest.warns(UserWarning, match="2 of 3 rows have no reasoning-gym entry") as caught:
+        scores = task_reward(
             [given] * 3, entry=[entry, None, entry], family=["chain_sum", "chain_sum", None]
-        ) == [
-            1.0,
-            None,
-            None,
-        ]
-    assert len(caught) == 1
-    with pytest.warns(UserWarning, match="2 of 2"):
-        assert task_reward([given, ""]) == [None, None]
-
-
-def test_an_unknown_family_is_named(entries):
+        )
+    assert scores == [1.0, None, None] and len(caught) == 1
     with pytest.raises(LookupError, match="no_such_family"):
-        task_reward([said("4")], entry=[json.dumps(entries[0])], family=["no_such_family"])
+        task_reward([said("4")], entry=[entry], family=["no_such_family"])
 
 
 # --- Hostile completions --------------------------------------------------------------------------
@@ -450,22 +276,17 @@ HOSTILE += [
 @pytest.mark.parametrize(
     "gold", ["4", "x^2 + 1", "\ud800", "8" * 10**4], ids=["number", "algebra", "surrogate", "long"]
 )
+@pytest.mark.filterwarnings("ignore:.*rows have no answer")
 def test_a_hostile_answer_gets_a_score_and_does_not_earn(reward, gold):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of a row answer that is no number
-        scores = reward(
-            [said(answer) for answer in HOSTILE] + HOSTILE, answer=[gold] * 2 * len(HOSTILE)
-        )
-        unjudged = reward([""], answer=[gold]) == [None]
-    if unjudged:
-        assert scores == [None] * 2 * len(HOSTILE)
-    else:
-        assert all(isinstance(earned, float) and 0 <= earned <= 1 for earned in scores)
-        assert [
-            answer[:20]
-            for answer, earned in zip(HOSTILE * 2, scores, strict=True)
-            if earned == 1 and answer != gold
-        ] == []
+    completions = [said(answer) for answer in HOSTILE] + HOSTILE
+    scores = reward(completions, answer=[gold] * len(completions))
+    numeric = reward in (numeric_reward, proximity_reward)
+    if numeric and gold != "4":
+        assert scores == [None] * len(completions)
+        return
+    assert all(isinstance(earned, float) and 0 <= earned <= 1 for earned in scores)
+    won = [answer for answer, earned in zip(HOSTILE * 2, scores, strict=True) if earned == 1]
+    assert [answer[:20] for answer in won if answer != gold] == []
 
 
 def test_a_batch_with_a_hostile_hundredth_scores_like_each_completion_alone():

@@ -2,7 +2,7 @@
 is run twice.
 """
 
-import pickle
+import time
 import warnings
 from functools import partial
 
@@ -145,11 +145,16 @@ def test_a_program_earns_the_tests_that_it_passes():
     assert dict(zip(EARNED, zip(share, whole, runs, strict=True), strict=True)) == EARNED
 
 
-def test_the_other_back_end_gives_the_same_scores_and_those_that_monty_cannot():
+@pytest.fixture
+def sandlock():
+    """Skip where this machine cannot have it."""
     try:
         backend_named("sandlock")
     except ValueError as why:
         pytest.skip(f"no sandlock: {why}")
+
+
+def test_the_other_back_end_gives_the_same_scores_and_those_that_monty_cannot(sandlock):
     ended = {code: earned for code, earned in EARNED.items() if "while" not in code}
     columns = {"tests": [ADD] * len(ended), "backend": "sandlock", "limits": ROOMY}
     completions = [fenced(code) for code in ended]
@@ -161,6 +166,27 @@ def test_the_other_back_end_gives_the_same_scores_and_those_that_monty_cannot():
     assert output_match_reward(
         [fenced("print(input()[::-1])")], **(columns | {"tests": [pair]})
     ) == [1.0]
+
+
+CLOSE = ["assert f(2.675) == 2.67"]  # monty rounds it up, and has no heapq
+ROUNDED = "def f(x):\n    return round(x, 2)"
+HEAPED = "import heapq\ndef f(x):\n    return heapq.nlargest(1, [2.67])[0]"
+
+
+@pytest.mark.parametrize(
+    ("chosen", "scores", "by_sandlock"),
+    [
+        ({}, [0.0, None, 0.0], None),
+        ({"backend": "auto"}, [0.0, 1.0, 0.0], 1 / 3),
+        ({"confirm": True}, [1.0, 1.0, 0.0], 1.0),
+        ({"backend": "auto", "confirm": True}, [1.0, 1.0, 0.0], 1.0),
+    ],
+)
+def test_no_right_program_fails_for_the_interpreters_sake(chosen, scores, by_sandlock, sandlock):
+    completions = [ROUNDED, HEAPED, "def f(x):\n    return 2.68"]
+    given = {"tests": [CLOSE] * 3, "limits": ROOMY} | chosen
+    found, _, metrics = judged(tests_reward, completions, **given)
+    assert (found, metrics.get("tests_reward/by_sandlock")) == (scores, by_sandlock)
 
 
 def test_without_tests_a_program_is_run_as_a_script():
@@ -203,6 +229,26 @@ def test_the_limits_are_arguments():
     ) == [0.0]
 
 
+def test_a_program_has_one_time_for_all_its_tests_and_scores_0_for_what_it_spent():
+    began = time.monotonic()
+    looping = "def add(a, b):\n    while True: pass\ndouble = add\nwhile True: pass"
+    calls = [ADD[0], "assert double(1, 2) == 3", ADD[1]]
+    pairs = [{"stdin": str(n), "stdout": str(n)} for n in range(6)]
+    limits = Limits(seconds=0.5)
+    assert tests_reward([looping] * 2, tests=[calls, pairs], limits=limits) == [0.0, 0.0]
+    assert time.monotonic() - began < 4 * 0.5 + 2.0
+
+
+def test_a_program_that_was_not_started_is_none_and_counted():
+    looping = [f"while True: pass  # {n}" for n in range(20)]
+    limits = Limits(seconds=0.2, batch=0.1)
+    scores, (told,), metrics = judged(executes_reward, looping, limits=limits)
+    started = scores.count(0.0)
+    assert 0 < started < 20 and scores.count(None) == 20 - started
+    assert "programs that were not started (such as: the batch's 0.1 seconds were over" in told
+    assert metrics["executes_reward/not_started"] == (20 - started) / 20
+
+
 def test_functions_of_one_program_are_tested_together():
     program = RIGHT_ADD + "def double(a):\n    return 3 * a"
     tests = ["assert add(1, 2) == 3", "assert double(2) == 4", "assert double(0) == 0"]
@@ -243,12 +289,13 @@ def test_what_cannot_be_judged_is_none_and_told_once_with_its_number():
     )
     assert (
         "neither JSON nor Python" in told
-        and "2 × programs that the sandbox cannot run (such as: monty has no module heapq)" in told
+        and "2 × programs that the sandbox cannot run (such as: line 1: monty has no module heapq)"
+        in told
     )
     assert metrics == {
         "tests_reward/unreadable": 0.5,
         "tests_reward/unsupported": 2 / 6,
-        "tests_reward/several_blocks": 0.0,
+        "tests_reward/not_started": 0.0,
     }
 
 
@@ -262,20 +309,6 @@ def test_tests_of_the_other_kind_are_not_for_this_reward():
     scores, (told,), metrics = judged(output_match_reward, ["print(3)"] * 2, tests=[ADD, SUM[:1]])
     assert scores == [None, 1.0] and "the tests are calls, not pairs of stdin and stdout" in told
     assert metrics["output_match_reward/unreadable"] == 0.5
-
-
-def test_blocks_to_choose_from_are_counted():
-    _, told, metrics = judged(
-        tests_reward, [fenced("x = 1") + fenced(RIGHT_ADD), fenced(RIGHT_ADD)], tests=[ADD] * 2
-    )
-    assert metrics["tests_reward/several_blocks"] == 0.5 and told == []
-
-
-def test_a_back_end_that_is_not_known_is_refused():
-    with pytest.raises(
-        ValueError, match=r"the sandbox 'montey' is not known. Did you mean 'monty'\?"
-    ):
-        tests_reward([RIGHT_ADD], tests=[ADD], backend="montey")
 
 
 # --- One call, and no program twice ---------------------------------------------------------------
@@ -325,52 +358,45 @@ def test_the_expected_values_are_not_part_of_what_is_run():
     assert len(backend.batches) == 1, "and so other values need no other run"
 
 
-class Late:
-    """A back end that is too slow the first time."""
+class Once:
+    """A back end that fails in one way the first time."""
 
-    calls = 0
+    def __init__(self, kind):
+        self.kind, self.calls = kind, 0
 
     def run(self, jobs, limits):
         self.calls += 1
-        return (
-            [[Outcome("timeout")] * len(job.inputs) for job in jobs]
-            if self.calls == 1
-            else run_code(jobs, limits)
-        )
+        if self.calls > 1:
+            return run_code(jobs, limits)
+        return [[Outcome(self.kind)] * job.count for job in jobs]
+
+
+def judged_again(kind: str, times: int) -> tuple[list, int]:
+    """The scores of one program on such a back end, and how often that was asked."""
+    backend = Once(kind)
+    asked = {"tests": [ADD], "backend": backend}
+    scores = [judged(tests_reward, [RIGHT_ADD], **asked)[0][0] for _ in range(times)]
+    return scores, backend.calls
 
 
 def test_a_time_out_is_remembered_for_the_batch_and_not_for_good(monkeypatch):
-    late = Late()
-    assert [tests_reward([RIGHT_ADD], tests=[ADD], backend=late) for _ in range(2)] == [
-        [0.0],
-        [0.0],
-    ] and late.calls == 1
-    programs.forget()
+    assert judged_again("timeout", 2) == ([0.0, 0.0], 1)
     monkeypatch.setattr(programs, "_STALE", 0.0)
-    late = Late()
-    assert [tests_reward([RIGHT_ADD], tests=[ADD], backend=late) for _ in range(3)] == [
-        [0.0],
-        [1.0],
-        [1.0],
-    ] and late.calls == 2
+    assert judged_again("timeout", 3) == ([0.0, 1.0, 1.0], 2)
 
 
-def test_what_is_remembered_is_bounded(monkeypatch):
-    monkeypatch.setattr(programs, "_KEPT", 2)
+@pytest.mark.parametrize("kind", ["unsupported", "not started"])
+def test_a_fault_of_the_machine_is_not_remembered(kind):
+    assert judged_again(kind, 3) == ([None, 1.0, 1.0], 2)
+
+
+def test_what_is_remembered_is_bounded_in_bytes(monkeypatch):
+    monkeypatch.setattr(programs, "_KEPT", 25_000)
     backend = Counting()
     for n in (1, 2, 3, 3, 1):
-        tests_reward([f"def f():\n    return {n}"], tests=["assert f() == 1"], backend=backend)
-    assert len(programs._remembered) == 2 and len(backend.batches) == 4
-
-
-def test_it_can_be_pickled_with_its_options():
-    bound = partial(tests_reward, share=False, limits=Limits(seconds=1.0), tags=THINK_ANSWER)
-    text = THINK_ANSWER.render("so", RIGHT_ADD)
-    assert (
-        pickle.loads(pickle.dumps(bound))([text], tests=[ADD])
-        == [1.0]
-        == bound([text], tests=[ADD])
-    )
+        long = f"def f():\n    return '{n}' * 10_000"
+        tests_reward([long], tests=["assert f() == 1"], backend=backend)
+    assert len(backend.batches) == 4, "two of the three are remembered"
 
 
 # --- In the laboratory ----------------------------------------------------------------------------
@@ -459,18 +485,6 @@ def test_a_share_of_the_tests_can_be_guessed_and_all_of_them_cannot():
     assert [table.loc[guess, "wins"] for table in tables] == [1.0, 0.0]
 
 
-def test_scripts_can_be_attacked_too(attacked):
-    rows = pd.DataFrame(
-        {"question": ["Add."], "answer": ["print(sum(map(int, input().split())))"], "tests": [SUM]}
-    )
-    table = attacked(rows)
-    assert (
-        (table["wins"] == 0).all()
-        and table.loc[RIGHT, "tests_reward"] == 1.0
-        and table.loc[WRONG, "executes_reward"] == 1.0
-    )
-
-
 def test_every_case_of_a_program_scores_what_it_should():
     lab = Lab(*reward_set("code"))
     table = lab.cases(CODE_CASES)
@@ -479,32 +493,6 @@ def test_every_case_of_a_program_scores_what_it_should():
             table[reward], table[f"expected {reward}"], check_names=False, check_dtype=False
         )
     assert lab.faults == [] and len(table) == len(load_cases(CODE_CASES)) >= 19
-
-
-class Unlucky:
-    """A service that is down the first time."""
-
-    def __init__(self):
-        self.asked = 0
-
-    def run(self, jobs, limits):
-        """As `Backend.run`."""
-        self.asked += 1
-        return [
-            [
-                Outcome("unsupported", message="down")
-                if self.asked == 1
-                else Outcome("value", value=3)
-            ]
-            for _ in jobs
-        ]
-
-
-def test_a_fault_of_the_machine_is_not_remembered():
-    given = {"tests": [["assert add(1, 2) == 3"]], "backend": Unlucky()}
-    with pytest.warns(UserWarning, match="were not judged"):
-        assert tests_reward(["def add(a, b): return a + b"], **given) == [None]
-    assert tests_reward(["def add(a, b): return a + b"], **given) == [1.0]
 
 
 @pytest.mark.parametrize("column", ["tests", "entry_point"])

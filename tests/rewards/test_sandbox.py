@@ -2,17 +2,19 @@
 what cannot be run.
 """
 
-import gc
+import os
 import subprocess
 import sys
 import threading
+import time
 
-import psutil
 import pytest
 
 from helpers.rewards.code import SOURCE_MOST, Job, Limits, Outcome, backend_named, run_code
 from helpers.rewards.code.gaps import before
 
+# said of a field that sandlock passes on
+pytestmark = pytest.mark.filterwarnings("ignore:Policy field")
 SAME = "def f(x):\n    return x"
 SHORT = Limits(seconds=1.0, memory=150_000_000, output=5_000)
 
@@ -27,7 +29,8 @@ def lacking(name: str) -> str:
 
 
 NO_SANDLOCK = lacking("sandlock")
-SANDLOCK = pytest.param("sandlock", marks=pytest.mark.skipif(bool(NO_SANDLOCK), reason=NO_SANDLOCK))
+NEEDS_SANDLOCK = pytest.mark.skipif(bool(NO_SANDLOCK), reason=NO_SANDLOCK)
+SANDLOCK = pytest.param("sandlock", marks=NEEDS_SANDLOCK)
 BACKENDS = pytest.mark.parametrize("backend", ["monty", SANDLOCK])
 
 
@@ -58,6 +61,7 @@ VALUES = [
     -0.0,
     float("inf"),
     1e300,
+    float("nan"),
     2 - 1j,
     "",
     "é\n\0",
@@ -78,14 +82,9 @@ VALUES += [
 @BACKENDS
 def test_plain_data_goes_in_and_comes_out_the_same(backend):
     outcomes = call(SAME, *((value,) for value in VALUES), backend=backend)
+    assert {outcome.backend for outcome in outcomes} == {backend}
     assert [outcome.kind for outcome in outcomes] == ["value"] * len(VALUES)
     assert [repr(outcome.value) for outcome in outcomes] == [repr(value) for value in VALUES]
-
-
-@BACKENDS
-def test_not_a_number_is_one(backend):
-    [outcome] = call("def f():\n    return [float('nan')]", (), backend=backend)
-    assert outcome.kind == "value" and outcome.value[0] != outcome.value[0]
 
 
 @BACKENDS
@@ -149,9 +148,11 @@ def test_every_input_has_its_own_outcome(backend):
 
 
 @BACKENDS
-def test_a_function_that_is_not_there(backend):
-    [outcome] = call("def g():\n    return 1", (), backend=backend)
-    assert (outcome.kind, outcome.error) == ("error", "NameError") and "'f'" in outcome.message
+def test_each_input_may_have_a_function_of_its_own(backend):
+    source = "def f(x):\n    return x\ndef g(x):\n    return -x"
+    job = Job(source, ("f", "g", "h"), ((1,), (2,), (3,)))
+    [[one, other, none]] = run_code([job], SHORT, backend)
+    assert (one.value, other.value, none.error) == (1, -2, "NameError") and "'h'" in none.message
 
 
 @BACKENDS
@@ -183,21 +184,12 @@ def test_a_program_that_fails_fails_for_every_input(backend):
 
 
 @BACKENDS
-def test_a_script_reads_and_prints(backend):
-    source = (
-        "n = int(input())\nfor at in range(n):\n    print(input().upper())\nif __name__ == "
-        "'__main__':\n    print('end')"
-    )
-    outcome = script(source, "2\nab\ncd\n", backend)
-    assert (outcome.kind, outcome.output) == ("value", "AB\nCD\nend\n")
-
-
-@BACKENDS
-def test_a_script_reads_many_lines(backend):
-    outcome = script(
-        "print(sum(int(input()) for at in range(3000)))", "\n".join(map(str, range(3000))), backend
-    )
-    assert outcome.output == "4498500\n"
+def test_a_script_reads_many_lines_and_more_than_a_pipe_holds(backend):
+    stdin = "\n".join(["x" * 97, *map(str, range(3000)), "y" * 90_000])
+    source = "print(len(input()), sum(int(input()) for at in range(3000)), len(input()))\n"
+    source += "if __name__ == '__main__':\n    print('end')"
+    outcome = script(source, stdin, backend)
+    assert (outcome.kind, outcome.output) == ("value", "97 4498500 90000\nend\n")
 
 
 @BACKENDS
@@ -265,6 +257,28 @@ def test_the_time_is_for_all_inputs_together(backend):
     assert kinds[0] == "value" and kinds[-1] == "timeout" and kinds == sorted(kinds, reverse=True)
 
 
+@BACKENDS
+def test_the_time_is_for_all_runs_of_a_script_together(backend):
+    source = "if input() == 'loop':\n    while True: pass\nprint('done')"
+    began = time.monotonic()
+    job = Job(source, stdin=("go", "loop", "loop", "loop", "go"))
+    [outcomes] = run_code([job], Limits(seconds=1.0), backend)
+    assert [one.kind for one in outcomes] == ["value"] + ["timeout"] * 4
+    assert outcomes[0].output == "done\n" and time.monotonic() - began < 3.0
+
+
+@BACKENDS
+def test_no_program_starts_after_the_batchs_time(backend):
+    looping = Job("while True: pass")
+    limits = Limits(seconds=0.5, batch=0.2)
+    found = run_code([looping, Job(SAME, "f", ((1,), (2,)))], limits, backend, workers=1)
+    assert [[one.kind for one in outcomes] for outcomes in found] == [
+        ["timeout"],
+        ["not started"] * 2,
+    ]
+    assert "the batch's 0.2 seconds were over" in found[1][0].message
+
+
 @pytest.mark.parametrize(
     "limits",
     [
@@ -274,6 +288,7 @@ def test_the_time_is_for_all_inputs_together(backend):
         {"output": -1},
         {"seconds": True},
         {"seconds": 1e999},
+        {"batch": 0},
     ],
 )
 def test_limits_that_are_none(limits):
@@ -287,21 +302,19 @@ def test_limits_that_are_none(limits):
 
 @BACKENDS
 @pytest.mark.parametrize(
-    ("source", "error", "words"),
+    ("source", "words"),
     [
-        ("", "SyntaxError", "empty"),
-        ("  \n\t", "SyntaxError", "empty"),
-        ("x = 1\n" * 170_000, "SyntaxError", f"{SOURCE_MOST} at most"),
-        ("x = '\ud800'", "SyntaxError", "UTF-8"),
-        ("x = 1\0", "SyntaxError", "NUL"),
-        (b"x = 1", "TypeError", "bytes"),
+        ("", "empty"),
+        ("  \n\t", "empty"),
+        ("x = 1\n" * 170_000, f"{SOURCE_MOST} at most"),
+        (b"x = 1", "bytes"),
+        ("x = '\ud800'", "surrogates not allowed"),
+        ("x = 1\0", "null bytes"),
     ],
 )
-def test_programs_that_are_none(backend, source, error, words):
+def test_programs_that_are_none(backend, source, words):
     outcomes = call(source, (1,), (2,), backend=backend)
-    assert [(outcome.kind, outcome.error) for outcome in outcomes] == [
-        ("error", error)
-    ] * 2 and words in outcomes[0].message
+    assert [outcome.kind for outcome in outcomes] == ["error"] * 2 and words in outcomes[0].message
 
 
 @pytest.mark.parametrize(
@@ -314,6 +327,8 @@ def test_programs_that_are_none(backend, source, error, words):
         (Job("x = 1", call="f", inputs=(1,)), r"write \(1,\)"),
         (Job("x = 1", call="f", inputs=((range(3),),)), "a value of type range"),
         (Job("x = 1", stdin=3), "stdin=3"),
+        (Job("x = 1", stdin=("a", 3)), "is not text"),
+        (Job("x = 1", call=("f", "g(1)"), inputs=((1,), (2,))), "not the name of a function"),
     ],
 )
 def test_jobs_that_a_caller_got_wrong(job, words):
@@ -324,7 +339,7 @@ def test_jobs_that_a_caller_got_wrong(job, words):
 def test_back_ends_that_are_not_known():
     with pytest.raises(ValueError, match=r"'mont' is not known\. Did you mean 'monty'"):
         run_code([Job("1")], backend="mont")
-    with pytest.raises(ValueError, match="Known: monty, sandlock"):
+    with pytest.raises(ValueError, match="Known: monty, sandlock, auto"):
         run_code([Job("1")], backend="docker")
     with pytest.raises(ValueError, match="workers=0"):
         run_code([Job("1")], workers=0)
@@ -363,6 +378,10 @@ def test_a_kernel_that_is_too_old(has, words, monkeypatch):
         run_code([Job("1")], backend="sandlock")
 
 
+def test_the_limits_that_the_docs_name():
+    assert Limits() == Limits(seconds=2.0, memory=256_000_000, output=64_000, batch=300.0)
+
+
 def test_nothing_to_do():
     assert run_code([]) == [] and run_code([Job(SAME, "f", ())]) == [[]]
 
@@ -389,6 +408,17 @@ LACKING = [
     "try:\n    raise ValueError(3)\nexcept ValueError:\n    print('caught')",
     "class A:\n    def __len__(self):\n        return 3\nprint(len(A()))",
     "print(object() is None)",
+    "from collections.abc import Iterable",
+    "from collections import OrderedDict",
+    "class A:\n    def __bool__(self):\n        return False\nprint(bool(A()))",
+    "import re\nprint(re.sub('a', lambda found: 'b', 'a'))",
+    "print(bytes([1, 2]))",
+    "print(pow(3, -1, 7))",
+    "print('é'.encode('latin1'))",
+    "print(" + "+".join(["1"] * 250) + ")",
+    "print(''.join(set('ab')))",
+    "print([i for i in {3, 1}])",
+    "print({3}.pop())",
 ]
 FAILING = [
     "import no_such_module",
@@ -409,8 +439,9 @@ FINE = [
     "dict(zip('a', [1])))",
     "for at, x in enumerate(reversed([1, 2])):\n    print(at, x)",
     "a, b = map(int, '1 2'.split())\nprint(a, b, *map(str, [3]), 3 in map(int, '3'))",
-    "def filter(x):\n    return x\nkept = filter([1])\nprint(kept)",
     "print(sorted(filter(None, [2, 0, 1])), list(map(lambda x: x, [1])), max(x for x in [1]))",
+    "print(sorted(list(set('ba'))), len(list({1, 2})), [1].pop())",
+    "import os.path\nfrom math import pi\nprint(os.path.join('a', 'b'), pi)",
 ]
 
 
@@ -418,6 +449,24 @@ FINE = [
 def test_what_monty_lacks_is_no_failure_of_the_program(source):
     outcome = script(source)
     assert outcome.kind == "unsupported" and outcome.message, outcome
+
+
+def test_a_program_however_nested_costs_no_other_its_verdict():
+    long = "d = {1: 2}\nx = " + "+".join(["1"] * 1000)
+    fine = Job(SAME, "f", ((1,),))
+    found = run_code([fine, Job(long), Job("x = " + "-" * 40_000 + "1"), fine], SHORT)
+    assert [outcome.kind for [outcome] in found] == ["value", "unsupported", "error", "value"]
+
+
+@NEEDS_SANDLOCK
+def test_auto_has_sandlock_run_what_monty_cannot():
+    jobs = [Job(SAME, "f", ((1,),)), Job("import heapq\nprint(1)"), Job("1 / 0")]
+    found = [outcome for [outcome] in run_code(jobs, SHORT, "auto")]
+    assert [(one.kind, one.backend) for one in found] == [
+        ("value", "monty"),
+        ("value", "sandlock"),
+        ("error", "monty"),
+    ]
 
 
 @pytest.mark.parametrize("source", FAILING)
@@ -430,7 +479,7 @@ def test_what_is_used_up_at_once_is_no_lack_of_monty(source):
     assert before(source) is None and script(source).kind == "value"
 
 
-@pytest.mark.skipif(bool(NO_SANDLOCK), reason=NO_SANDLOCK)
+@NEEDS_SANDLOCK
 def test_cpython_agrees_about_failures():
     """What monty lacks, CPython runs; what fails in monty fails there; what is fine prints
     the same.
@@ -468,20 +517,6 @@ def test_waiting_for_a_worker_is_not_the_programs_time():
     assert sorted(outcome.kind for [outcome] in found) == ["timeout"] * 3 + ["value"]
 
 
-def test_many_threads_at_once():
-    found: list = []
-    job = Job(SAME, "f", ((1,), (2,)))
-    threads = [
-        threading.Thread(target=lambda: found.extend(run_code([job] * 10, workers=2)))
-        for _ in range(4)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert [[outcome.value for outcome in outcomes] for outcomes in found] == [[1, 2]] * 40
-
-
 def test_a_fork_is_told_instead_of_waiting_for_ever():
     program = """
 import os, sys
@@ -500,30 +535,6 @@ print(os.wait()[1], run_code([Job('print(1)')])[0][0].output)
     assert done.stdout == "0 1\n\n", done.stderr
 
 
-def test_the_memory_of_our_process_stays_flat():
-    """10,000 are measured in benchmarks/sandbox.py."""
-    jobs = [
-        Job(f"def f(n):\n    return ['x' * n] * {at}", "f", ((100,), (9,))) for at in range(300)
-    ]
-    run_code(jobs)
-    gc.collect()
-    began = psutil.Process().memory_info().rss
-    for _ in range(4):
-        run_code(jobs)
-    assert psutil.Process().memory_info().rss - began < 30_000_000
-
-
-def test_a_back_end_of_ones_own():
-    class Echo:
-        def run(self, jobs, limits):
-            return [[Outcome("value", value=job.source)] for job in jobs]
-
-    assert [outcome.value for [outcome] in run_code([Job("a"), Job("b")], backend=Echo())] == [
-        "a",
-        "b",
-    ]
-
-
 # --- Our own process ------------------------------------------------------------------------------
 
 SAME_HASH = "def f(n):\n    return {k * (2**61 - 1) for k in range(n)}"  # to CPython, not to monty
@@ -533,70 +544,64 @@ SAME_HASH = "def f(n):\n    return {k * (2**61 - 1) for k in range(n)}"  # to CP
 def test_a_set_whose_items_have_one_hash_does_not_hold_us_up(backend):
     """To build it takes our process 4 s, which nothing can interrupt."""
     [outcome] = call(SAME_HASH, (8_000,), backend=backend, limits=Limits(output=10**6))
-    assert outcome.kind == "output"
+    assert outcome.kind in ("output", "timeout"), "which of them is the program's own time"
     [outcome] = call(SAME_HASH, (1_000,), backend=backend, limits=Limits(output=10**6))
     assert outcome.kind == "value" and len(outcome.value) == 1_000
-    [outcome] = call(
-        "len = lambda x: 0\n" + SAME_HASH, (8_000,), backend=backend, limits=Limits(output=10**6)
-    )
-    assert outcome.kind == "output", "the program's own names count nothing"
 
 
-@pytest.mark.skipif(bool(NO_SANDLOCK), reason=NO_SANDLOCK)
-def test_another_processs_limits_are_out_of_reach():
-    sleeping = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    process = psutil.Process(sleeping.pid)
-    before_it = (
-        process.nice(),
-        process.cpu_affinity(),
-        process.rlimit(psutil.RLIMIT_NOFILE),
-        process.ionice(),
-    )
-    source = """
-import os, resource
-def f(pid):
-    tries = [
-        lambda: os.setpriority(0, pid, 19),
-        lambda: os.sched_setaffinity(pid, {0}),
-        lambda: resource.prlimit(pid, resource.RLIMIT_NOFILE, (77, 77)),
-        lambda: resource.prlimit(pid, resource.RLIMIT_NOFILE),
-        lambda: os.pidfd_open(pid),
-    ]
-    done = 0
-    for one in tries:
+REFUSED = {  # what the docs say that no program can do, with PID for our process and FILE for a file
+    "read a file": "open(FILE)",
+    "list a folder": "os.listdir(os.path.dirname(FILE))",
+    "read another process's environment": "open(f'/proc/{PID}/environ')",
+    "change a file's mode": "os.chmod(FILE, 0o777)",
+    "change its mode at once": "os.fchmod(os.open(os.__file__, 0), 0o777)",
+    "change its owner": "os.chown(FILE, 0, 0)",
+    "change its times": "os.utime(FILE, (1, 1))",
+    "change its attributes": "os.setxattr(FILE, 'user.x', b'1')",
+    "change its flags": "fcntl.ioctl(os.open(os.__file__, 0), 0x40086602, b'0' * 8)",
+    "write a file": "open('x', 'w')",
+    "write a file without a name": "os.open('/tmp', os.O_TMPFILE | os.O_RDWR)",
+    "write a file of memory": "os.memfd_create('x')",
+    "watch files": "libc(294, 0)",
+    "open a socket": "socket.socket(socket.AF_UNIX)",
+    "open a socket of the kernel": "socket.socket(socket.AF_NETLINK)",
+    "set the clock": "time.clock_settime(time.CLOCK_REALTIME, time.time())",
+    "read the kernel's log": "libc(103, 10, 0, 0)",
+    "change its root": "os.chroot('/')",
+    "start a process": "os.fork()",
+    "signal another process": "os.kill(PID, 0)",
+    "slow another process": "os.setpriority(0, PID, 19)",
+    "bind another process": "os.sched_setaffinity(PID, {0})",
+    "limit another process": "resource.prlimit(PID, resource.RLIMIT_NOFILE, (77, 77))",
+    "hold another process": "os.pidfd_open(PID)",
+}
+
+
+@NEEDS_SANDLOCK
+def test_sandlock_refuses_what_the_docs_say(tmp_path):
+    file = tmp_path / "bait"
+    file.write_text("x")
+    before_it = (file.stat().st_mode, file.stat().st_uid, file.stat().st_mtime_ns)
+    tries = ",\n".join(f"({name!r}, lambda: {code})" for name, code in REFUSED.items())
+    source = f"""
+import ctypes, fcntl, os, resource, socket, time
+FILE, PID = {str(file)!r}, {os.getpid()}
+def libc(*given):
+    if ctypes.CDLL(None).syscall(*given) < 0:
+        raise OSError
+def f():
+    done = []
+    for name, one in [{tries}]:
         try:
             one()
-            done += 1
+            done.append(name)
         except OSError:
             pass
-    return done
+    return done + [os.getuid() == 0]
 """
-    assert [outcome.value for outcome in call(source, (sleeping.pid,), backend="sandlock")] == [0]
-    assert before_it == (
-        process.nice(),
-        process.cpu_affinity(),
-        process.rlimit(psutil.RLIMIT_NOFILE),
-        process.ionice(),
-    )
-    sleeping.communicate(b"\n")
-
-
-ORDERED = [
-    "return list(set(x))",
-    "return ''.join(set(x))",
-    "s = set(x)\n    return [i for i in s]",
-    "s = set(x)\n    return s.pop()",
-]
-ORDERLESS = [
-    "return sorted(list(set(x)))",
-    "return len(list(set(x)))",
-    "s = set(x)\n    s = sorted(s)\n    return list(s)",
-]
-
-
-@pytest.mark.parametrize("body", [*ORDERED, *ORDERLESS])
-def test_what_depends_on_the_order_of_a_set_is_not_judged_by_monty(body):
-    assert (before(f"def f(x):\n    {body}") is not None) == (body in ORDERED)
+    [outcome] = call(source, (), backend="sandlock", limits=Limits(seconds=20.0))
+    assert outcome.value == [False], outcome
+    assert before_it == (file.stat().st_mode, file.stat().st_uid, file.stat().st_mtime_ns)
 
 
 def test_names_that_monty_does_not_look_at_are_looked_at():

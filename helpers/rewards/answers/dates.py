@@ -1,177 +1,98 @@
-"""Dates and times: `2024-01-02`, `January 2, 2024`, `Jan 5`, `3:30 PM`, `15:30 UTC`,
-`2024-01-02T15:30Z`.
+"""Date: the same date, time of day, or both, however written, as dateutil reads them.
 
-The patterns say which parts are there, so that nothing is filled in; dateutil reads the names and
-checks the calendar. A date such as 01/02/2024 may be read in two ways, so it is equal to the same
-digits alone.
+What is given must say as much as the row's answer: nothing is filled in. Of 01/02/2024 the first
+number is the month, unless `dayfirst` is set.
+
+- `January 2, 2024` = `2024-01-02`, `2 Jan 2024` = `2024-01-02`, `5 January` = `Jan 5`,
+  `July 1969` = `1969-07`
+- `3:30 PM` = `15:30`, `3 pm` = `3:00 pm`, `15:30 UTC` = `15:30Z`,
+  `Tuesday, 2024-01-02` = `2024-01-02`, `noon` = `12 pm`
+- `2024` ≠ `2024-01-02`, `January 2, 2024` ≠ `January 2`, `3am` ≠ `3pm`, `3:30 AM` ≠ `3:30`,
+  `15:30` ≠ `15:30 UTC`
+- `Monday, 2024-01-02` ≠ `2024-01-02`, `10:00 11:00` ≠ `11:00`, `15:30 EST` ≠ `15:30 PST`,
+  `5` ≠ `Jan 5`, `01/02/24` ≠ `2024-01-02`
 """
 
 from __future__ import annotations
 
 import re
+from datetime import datetime
 from functools import cache, lru_cache
-from typing import NamedTuple
 
-from helpers.rewards.answers.spelling import as_text, plain
+from helpers.rewards.answers import texts
+from helpers.rewards.answers.spelling import plain
 
 _LONGEST = 60
-_DAY = r"(?:the\s)?(?P<day>\d{1,2})(?:st|nd|rd|th|\.)?"
-_MONTH = r"(?P<month>[A-Za-z]{3,9})\.?"
-_YEAR = r"(?P<year>\d{4})"
-_DATES = [
-    re.compile(pattern)
-    for pattern in (
-        r"(?P<year>\d{4})(?P<s>[-/.])(?P<month>\d{1,2})(?P=s)(?P<day>\d{1,2})",
-        rf"{_MONTH}\s{_DAY}(?:,?\s{_YEAR})?",
-        rf"{_DAY}[\s-](?:of\s)?{_MONTH}(?:,?[\s-]{_YEAR})?",
-        rf"{_MONTH},?\s{_YEAR}",
-        rf"{_YEAR}[\s-]{_MONTH}[\s-]{_DAY}",
-    )
-]
-_NUMERIC = re.compile(r"(\d{1,2})([-/.])(\d{1,2})\2(\d{4}|(?<!\.)\d\d)")
-_TIME = re.compile(
-    r"(?P<hour>\d{1,2})(?:(?P<colon>[:.])(?P<minute>\d\d)(?::(?P<second>\d\d))?)?\s?(?P<half>[ap]\.?m\b\.?)?"
-    r"\s?(?P<zone>Z|[A-Z]{2,4}T|UTC|GMT|[+-]\d\d:?\d\d)?",
-    re.IGNORECASE,
-)
-_WEEKDAY = re.compile(r"(?P<name>[A-Za-z]{3,9})\.?,?\s(?=.*\d)")
-_CLOCK_WORDS = {"noon": "12:00 pm", "midnight": "12:00 am", "midday": "12:00 pm"}
-_WORLD_TIME = ("Z", "UTC", "GMT", "+00:00", "+0000", "-00:00")
+# They differ in every part, so that what comes out of both alike was said. Each has a month of 31
+# days in a year of 366, so that every day of a month is read.
+_DEFAULTS = datetime(2000, 1, 1, 1), datetime(2004, 3, 2, 2)
+_HALF = re.compile(r"(?<![a-z])[ap]\.?m\b", re.IGNORECASE)
+_CLOCK_WORDS = {"noon": "12:00 pm", "midday": "12:00 pm", "midnight": "12:00 am"}
+_OFFSET = re.compile(r"[+-]\d\d:?\d\d$")
 
 
-class Moment(NamedTuple):
-    """What a text says of a moment; None where it says nothing.
-
-    ambiguous: the three numbers of a date such as 01/02/2024.
-
-    time: hour (24), minute, second, and whether the half of the day is known.
-    """
-
-    year: int | None = None
-    month: int | None = None
-    day: int | None = None
-    weekday: int | None = None
-    ambiguous: tuple | None = None
-    time: tuple | None = None
-    zone: str | None = None
-
-
-def same_moment(given: str, gold: str) -> bool:
-    """Whether both name the same date, time, or both; nothing that one of them leaves out is filled
-    in.
-
-    >>> same_moment("5 January", "Jan 5"), same_moment("15:30", "3:30 PM")
-    (True, True)
-    >>> same_moment("3pm", "3am")
-    False
-    """
-    if as_text(given) == as_text(gold):
+def same(given: str, gold: str, dayfirst: bool = False) -> bool:
+    """Whether both name the same date, time, or both."""
+    if texts.same(given, gold):
         return True
-    one, other = moment(given), moment(gold)
-    if one is None or other is None:
-        return False
-    if one.weekday != other.weekday and not _falls_on(
-        one, other.weekday if one.weekday is None else one.weekday
-    ):
-        return False
-    return one._replace(weekday=None) == other._replace(weekday=None)
+    one, other = said(given, dayfirst), said(gold, dayfirst)
+    return one is not None and one == other
 
 
-@lru_cache(maxsize=1 << 14)
-def moment(text: str) -> Moment | None:
-    """The date or time that the whole text is, or None.
+@lru_cache(maxsize=1 << 12)
+def said(text: str, dayfirst: bool = False) -> dict | None:
+    """What the whole text says of a moment; None where it is no date, or contradicts itself.
 
-    >>> moment("July 1969")
-    Moment(year=1969, month=7, day=None, weekday=None, ambiguous=None, time=None, zone=None)
+    >>> said("July 1969")
+    {'year': 1969, 'month': 7}
     """
+    text = " ".join(plain(text).split()).rstrip(".,;")
+    text = re.sub(r"\b(?:the|of)\s", "", text)
+    text = _CLOCK_WORDS.get(text.casefold(), text)
     if len(text) > _LONGEST:
         return None
-    text = " ".join(plain(text).split()).strip(",;")
-    text = _CLOCK_WORDS.get(text.casefold(), text)
-    found = _time(text) or _date(text)
-    if found is None and (
-        split := re.fullmatch(r"(.+?)(?:(?<=\d)T(?=\d)|,?\sat\s|,?\s)(\d[\w:.+\s-]*)", text)
-    ):
-        day, clock = _date(split[1]), _time(split[2])
-        if day and clock:
-            found = day._replace(time=clock.time, zone=clock.zone)
-    if found is None and text.endswith("."):
-        return moment(text[:-1])
-    return found
-
-
-def _time(text: str) -> Moment | None:
-    match = _TIME.fullmatch(text)
-    if not match or not (match["half"] or match["colon"] == ":"):
+    dayfirst = dayfirst and not re.match(r"\d{4}", text)  # nor the month of 2024-01-02 last
+    try:
+        one, other = (
+            _parser().parse(text, default=default, dayfirst=dayfirst, tzinfos=_zone)
+            for default in _DEFAULTS
+        )
+    except Exception:  # no date: dateutil raises many kinds of errors for what is none
         return None
-    hour, minute, second = (int(match[name] or 0) for name in ("hour", "minute", "second"))
-    half = (match["half"] or "").casefold()[:1]
-    if (half and not 1 <= hour <= 12) or hour > 23 or minute > 59 or second > 59:
+    found = {
+        part: getattr(one, part)
+        for part in ("year", "month", "day", "hour")
+        if getattr(one, part) == getattr(other, part)
+    }
+    if "year" in found and not re.search(r"\d{4}", text):
+        return None  # of 01/02/69 the century is a guess
+    words, halves = re.findall(r"[A-Za-z]{3,}", text), _HALF.findall(text)
+    months = [word for word in words if _parser().info.month(word)]
+    numbers = re.findall(r"\d+", _OFFSET.sub("", text))
+    # 10:00 11:00 and Jan 5 Feb name a part twice, and dateutil takes the last.
+    if len(numbers) + len(months) > len(found) + 2 * (":" in text) or len(halves) > 1:
         return None
-    # Without am or pm an hour up to 12 may be either, unless it is written as on a clock of 24
-    # hours.
-    known = (
-        bool(half)
-        or hour == 0
-        or hour > 12
-        or match["hour"].startswith("0")
-        or bool(match["second"])
-    )
-    if half:
-        hour = hour % 12 + 12 * (half == "p")
-    zone = match["zone"] and match["zone"].upper()
-    return Moment(time=(hour, minute, second, known), zone="UTC" if zone in _WORLD_TIME else zone)
-
-
-def _date(text: str) -> Moment | None:
-    weekday = None
-    if (match := _WEEKDAY.match(text)) and (weekday := _names().weekday(match["name"])) is not None:
-        text = text[match.end() :]
-    if numeric := _NUMERIC.fullmatch(text):
-        return _numeric(numeric)
-    for pattern in _DATES:
-        if match := pattern.fullmatch(text):
-            parts = match.groupdict()
-            month = (
-                int(parts["month"]) if parts["month"].isdigit() else _names().month(parts["month"])
-            )
-            year, day = (int(parts[name]) if parts.get(name) else None for name in ("year", "day"))
-            if month is not None and _exists(year, month, day):
-                return Moment(year, month, day, weekday)
-    return None
+    if "hour" in found:
+        clock = re.search(r"\b0\d:", text) is not None or not 0 < one.hour <= 12  # of 24 hours
+        found |= {"minute": one.minute, "second": one.second, "half is said": clock or bool(halves)}
+        found |= {"zone": (one.utcoffset(), one.tzname())}
+    weekdays = {_parser().info.weekday(word) for word in words} - {None}
+    if not {"year", "month", "day"} <= found.keys():
+        return (found | ({"weekdays": weekdays} if weekdays else {})) or None
+    return found if weekdays <= {one.weekday()} else None
 
 
 @cache
-def _names():
-    from dateutil.parser import parserinfo
+def _parser():
+    from dateutil.parser import parser
 
-    return parserinfo()
-
-
-def _numeric(match: re.Match) -> Moment | None:
-    first, second, year = int(match[1]), int(match[3]), match[4]
-    if len(year) == 4 and first > 12 and _exists(int(year), second, first):
-        return Moment(int(year), second, first)
-    if len(year) == 4 and second > 12 and _exists(int(year), first, second):
-        return Moment(int(year), first, second)
-    return (
-        Moment(ambiguous=(first, second, year)) if 1 <= first <= 31 and 1 <= second <= 31 else None
-    )
+    return parser()
 
 
-def _exists(year: int | None, month: int, day: int | None) -> bool:
-    import datetime
+def _zone(name: str | None, offset: int | None):
+    """A time zone by its offset, and where only a name is known, by the name."""
+    from dateutil.tz import tzoffset
 
-    try:
-        datetime.date(year or 2000, month, day or 1)
-    except ValueError:
-        return False
-    return True
-
-
-def _falls_on(date: Moment, weekday: int) -> bool:
-    """Whether the date, if it is a whole one, is on that day of the week."""
-    import datetime
-
-    whole = None not in (date.year, date.month, date.day)
-    return whole and datetime.date(date.year, date.month, date.day).weekday() == weekday
+    if offset is not None:
+        return tzoffset(None, offset)
+    return tzoffset(name, 0) if name else None

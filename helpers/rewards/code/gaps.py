@@ -1,20 +1,13 @@
-"""Where monty is not CPython: what must come out as "unsupported", and never as a failure or a
-success of the program.
+"""Where monty is not CPython: programs that must come out as "unsupported", and not as a failure or
+a success.
 
-Three kinds of gaps, as of pydantic-monty 1.4.0:
+The lists were made with pydantic-monty 1.4.0; what a later version learns can be struck out. Most
+gaps monty names itself when it meets them: see `named`. The others are found in the syntax tree,
+before anything runs: see `before`.
 
-- what it refuses to parse, or has no name for: it raises, and `missing` tells that from a program
-  that raises of its own;
-- what it accepts and CPython does not (`return` outside a function): `before` asks CPython's
-  parser, which runs nothing;
-- what it does at once and CPython later (a generator expression, map and zip are lists): `before`
-  refuses programs that keep one, because their values cannot be trusted. Nor can those that make a
-  list of a set, which keeps its order of insertion.
-
-Not found out: `any` and `all` over a generator look at every item, round(2.675, 2) is 2.68
-(CPython: 2.67), `__bool__`, `__setattr__` and `__slots__` of a class are ignored, `$` in a pattern
-does not match before a last line break, and a program may catch the ImportError of a module that
-only monty lacks. Where that matters, take sandlock.
+Not found, and the reason for `confirm=True`: `round(2.675, 2)` is 2.68, `any` and `all` look at
+every item of a generator, `$` in a pattern does not match before a last line break, `__slots__` do
+not bind, and a set that is kept in a name has its order of insertion.
 """
 
 from __future__ import annotations
@@ -27,470 +20,226 @@ import importlib
 import re
 import sys
 import types
+import warnings
+from collections.abc import Iterable
 
 from helpers.rewards.code.types import Outcome
 
-# fmt: off
-_MODULES = frozenset(
-    {
-        "asyncio", "base64", "binascii", "bisect", "collections", "copy", "csv",
-        "dataclasses", "datetime", "decimal", "functools", "hashlib", "itertools", "json",
-        "math", "os", "pathlib", "posixpath", "random", "re", "sys", "time", "tomllib",
-        "typing", "unicodedata",
-    }
-)
-_LAZY = frozenset(
-    {
-        "enumerate", "filter", "map", "reversed", "zip",
-    }
-)
-_CONSUMERS = frozenset(
-    {
-        "Counter", "OrderedDict", "accumulate", "all", "any", "chain", "combinations",
-        "deque", "dict", "difference", "enumerate", "extend", "filter", "fromkeys",
-        "frozenset", "fsum", "intersection", "islice", "iter", "join", "list", "map", "max",
-        "mean", "min", "permutations", "prod", "product", "reduce", "reversed", "set",
-        "sorted", "sum", "symmetric_difference", "tuple", "union", "update", "zip",
-    }
-)
-# fmt: on
-# what Jupyter and interactive sessions add to the builtins
-_NOT_PYTHON = frozenset({"display", "get_ipython", "_"})
+# --- The lists ------------------------------------------------------------------------------------
 
 
-def before(source: str) -> Outcome | None:
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_MODULES = _words(
+    """__future__ asyncio base64 binascii bisect collections copy csv dataclasses datetime decimal
+    functools hashlib itertools json math os os.path pathlib posixpath random re sys time tomllib
+    typing unicodedata"""
+)
+# It ignores these methods of a program's class, or fails where they would be called.
+_METHODS = _words(
+    """__bool__ __bytes__ __delattr__ __format__ __ge__ __getattr__ __getattribute__ __gt__ __le__
+    __len__ __lt__ __ne__ __new__ __reversed__ __setattr__"""
+)
+# It computes these, and generator expressions, at once and makes lists of them. So they must be
+# used up where they are made: by a loop, by unpacking, or by a function of the second list.
+_LAZY = _words("enumerate filter map reversed zip")
+_USES_UP = _words(
+    """Counter OrderedDict accumulate all any chain combinations deque dict difference enumerate
+    extend filter fromkeys frozenset fsum intersection islice iter join list map max mean min
+    permutations prod product reduce reversed set sorted sum symmetric_difference tuple union
+    update zip loop"""
+)
+# It keeps a set in its order of insertion; these show the order, unless the next list hides it.
+_SHOWS_ORDER = _words("enumerate iter join list repr str tuple zip")
+_HIDES_ORDER = _words("Counter all any frozenset len max min set sorted sum")
+# What it says where it lacks something,
+_SAYS = (
+    "callable replacement is not yet supported",
+    "cannot convert 'list' object to bytes",
+    "cannot create 'object' instances",
+    "is not supported in this environment",
+    "pow() 2nd argument cannot be negative",
+    "too deeply nested",
+    "unknown encoding",
+)
+# and where it lacks a name that CPython has.
+_LACKS = [
+    re.compile(r"name '(?P<name>\w+)' is not defined"),
+    re.compile(r"cannot import name '(?P<name>\w+)' from '(?P<owner>\w+)'"),
+    re.compile(r"module '(?P<owner>\w+)' has no attribute '(?P<name>\w+)'"),
+    re.compile(
+        r"(type object )?'(\w+\.)?(?P<owner>\w+)'( object)? has no attribute '(?P<name>\w+)'"
+    ),
+]
+_NOT_PYTHON = _words("_ display get_ipython")  # builtins of interactive sessions
+_TYPES = {"function": types.FunctionType, "NoneType": type(None), "Match": re.Match}
+_TYPES |= {"Pattern": re.Pattern, "Counter": collections.Counter, "deque": collections.deque}
+_TYPES |= {"defaultdict": collections.defaultdict, "date": datetime.date}
+_TYPES |= {"datetime": datetime.datetime, "timedelta": datetime.timedelta}
+
+
+# --- Before it runs -------------------------------------------------------------------------------
+
+_PROGRAM = "<program>"
+# What Python's parser thinks of a policy's style is not for our log.
+warnings.filterwarnings("ignore", module=_PROGRAM)
+
+
+def before(source: str, called: Iterable[str] = ()) -> Outcome | None:
     """The outcome of a program that monty must not be asked about; None for all others.
 
-    Nothing of it is run.
-
-    Only parsed: CPython's compiler crashes with some programs (fifty comprehensions in one another,
-    Python 3.12).
+    called: the functions that will be called. Nothing of the program is run. It is parsed and not
+    compiled: the compiler of Python 3.12 crashes with some programs (fifty comprehensions in one
+    another).
 
     >>> before("return 3").error
     'SyntaxError'
-    >>> before("def f(x): return map(str, x)").kind
-    'unsupported'
+    >>> before("def f(x): return map(str, x)").message
+    'line 1: monty computes map(…) at once, and it is kept for later.'
     """
     try:
-        tree = ast.parse(source)
-    except SyntaxError as error:
-        return Outcome(
-            "error", error=type(error).__name__, line=error.lineno, message=str(error.msg)
-        )
-    except (ValueError, RecursionError, MemoryError, OverflowError) as error:
-        return Outcome(
-            "error",
-            error=type(error).__name__,
-            message="the program is nested too deeply, or no text of Python.",
-        )
-    walk = _Walk()
-    walk.through(tree)
-    if walk.outside is not None:
-        kind = type(walk.outside).__name__.lower()
-        return Outcome(
-            "error",
-            error="SyntaxError",
-            line=walk.outside.lineno,
-            message=f"'{kind}' outside function",
-        )
-    if (name := _unbound_annotation(tree)) is not None:
-        return Outcome(
-            "error", error="NameError", line=name.lineno, message=f"name {name.id!r} is not defined"
-        )
-    if (line := walk.kept()) is not None:
-        why = (
-            f"monty computes generator expressions, map and zip at once; line {line} keeps one "
-            "for later."
-        )
-        return Outcome("unsupported", line=line, message=why)
-    if ("set" in source or "{" in source) and (line := _ordered_set(tree)) is not None:
-        why = (
-            f"monty keeps a set in its order of insertion, and line {line} makes a sequence of one."
-        )
-        return Outcome("unsupported", line=line, message=why)
-    return None
-
-
-class _Walk:
-    """What a syntax tree holds: `return` and `await` where CPython has none, and iterators not used
-    up where they stand.
-    """
-
-    def __init__(self) -> None:
-        self.lazy: list[tuple[ast.AST, str | None]] = []
-        self.used: set[int] = set()
-        self.own: set[str] = set()
-        self.outside: ast.AST | None = None
-
-    def through(self, tree: ast.AST) -> None:
-        """Look at every node, without recursion."""
-        stack: list[tuple[ast.AST, type | None]] = [(tree, None)]
-        while stack:
-            node, inside = stack.pop()
-            kind = type(node)
-            if look := _LOOKS.get(kind):
-                look(self, node)
-            if kind in _FUNCTIONS:
-                inside = kind
-            elif kind in _INSIDE and inside not in _INSIDE[kind]:
-                self.outside = node
-            for name in _BRANCHES[kind] if kind in _BRANCHES else _branches(kind):
-                child = getattr(node, name, None)
-                if type(child) is list:
-                    stack.extend([(item, inside) for item in child if isinstance(item, ast.AST)])
-                elif isinstance(child, ast.AST):
-                    stack.append((child, inside))
-
-    def kept(self) -> int | None:
-        """The line of the first iterator that is not used up where it stands."""
-        lines = [
-            node.lineno
-            for node, name in self.lazy
-            if id(node) not in self.used and name not in self.own
-        ]
-        return min(lines, default=None)
-
-    def call(self, node: ast.Call) -> None:
-        """map(…) is lazy; list(…) uses up."""
-        name = getattr(node.func, "id", None) or getattr(node.func, "attr", None)
-        if name in _LAZY and isinstance(node.func, ast.Name):
-            self.lazy.append((node, name))
-        if name in _CONSUMERS:
-            self.used.update(map(id, node.args))
-
-    def assign(self, node: ast.Assign) -> None:
-        """`a, b = map(…)` uses up."""
-        if all(isinstance(target, ast.Tuple | ast.List) for target in node.targets):
-            self.used.add(id(node.value))
-
-    def compare(self, node: ast.Compare) -> None:
-        """`x in map(…)` uses up."""
-        if isinstance(node.ops[-1], ast.In | ast.NotIn):
-            self.used.add(id(node.comparators[-1]))
-
-
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
-_INSIDE = {ast.Return: (ast.FunctionDef, ast.AsyncFunctionDef), ast.Await: (ast.AsyncFunctionDef,)}
-_LEAVES = {
-    "ctx",
-    "op",
-    "ops",
-    "id",
-    "attr",
-    "name",
-    "arg",
-    "kind",
-    "type_comment",
-    "lineno",
-    "names",
-    "level",
-    "module",
-}
-_BRANCHES: dict[type, tuple[str, ...]] = {ast.Constant: ()}
-
-
-def _branches(kind: type) -> tuple[str, ...]:
-    """The fields of a kind of node that may hold nodes worth a look: half the time of a walk goes
-    into the others.
-    """
-    _BRANCHES[kind] = tuple(name for name in kind._fields if name not in _LEAVES)
-    return _BRANCHES[kind]
-
-
-_LOOKS = {
-    ast.Call: _Walk.call,
-    ast.Assign: _Walk.assign,
-    ast.Compare: _Walk.compare,
-    ast.GeneratorExp: lambda walk, node: walk.lazy.append((node, None)),
-    ast.For: lambda walk, node: walk.used.add(id(node.iter)),
-    ast.comprehension: lambda walk, node: walk.used.add(id(node.iter)),
-    ast.Starred: lambda walk, node: walk.used.add(id(node.value)),
-    ast.FunctionDef: lambda walk, node: walk.own.add(node.name),
-}
-
-
-def _bound(tree: ast.Module) -> set[str]:
-    """The names that a program binds at its top level, in whatever block; "*" where it imports what
-    nobody can know.
-    """
-    found, stack = set(), list(tree.body)
+        tree = ast.parse(source, _PROGRAM)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        line, said = getattr(error, "lineno", None), getattr(error, "msg", None) or str(error)
+        return Outcome("error", error=type(error).__name__, line=line, message=said)
+    stack: list[tuple[ast.AST, bool]] = [(tree, False)]  # a node, and whether a function holds it
+    uses: dict[int, str] = {}  # what the value of a node is used for
+    bound: set[str] = set()
+    notes: list[ast.Name] = []
     while stack:
-        node = stack.pop()
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            found.add(node.name)
+        node, inside = stack.pop()
+        if isinstance(node, _LEAVES):
             continue
-        if isinstance(node, ast.alias):
-            found.add((node.asname or node.name).split(".")[0])
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            found.add(node.id)
-        stack.extend(ast.iter_child_nodes(node))
-    return found
+        if isinstance(node, ast.Return) and not inside:
+            line, said = node.lineno, "'return' outside function"
+            return Outcome("error", error="SyntaxError", line=line, message=said)
+        if why := _lacking(node, uses.get(id(node), "")):
+            message = f"line {node.lineno}: {why}"
+            return Outcome("unsupported", line=node.lineno, message=message)
+        uses |= _uses(node)
+        bound.update(_bound(node))
+        notes += _annotations(node)
+        inside = inside or isinstance(node, _FUNCTIONS)
+        stack += [(child, inside) for child in ast.iter_child_nodes(node)]
+    # It does not look at annotations, and takes a builtin for the program's function.
+    unknown = [note.id for note in notes if not hasattr(builtins, note.id)]
+    if "annotations" in bound:  # from __future__
+        unknown = []
+    unknown += [name for name in called if hasattr(builtins, name)]
+    missing = [name for name in unknown if name not in bound]
+    if not missing:
+        return None
+    return Outcome("error", error="NameError", message=f"name {missing[0]!r} is not defined")
 
 
-def _unbound_annotation(tree: ast.Module) -> ast.Name | None:
-    """A name in the annotation of a function that nothing binds, such as List without its import:
-    monty does not look at it.
-    """
-    functions = [
-        node for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-    ]
-    names = []
-    for function in functions:
-        given = function.args
-        every = [*given.posonlyargs, *given.args, *given.kwonlyargs, given.vararg, given.kwarg]
-        notes = [function.returns, *(one.annotation for one in every if one is not None)]
-        inside = (inner for note in notes if note is not None for inner in ast.walk(note))
-        names += [
-            name for name in inside if isinstance(name, ast.Name) and not hasattr(builtins, name.id)
-        ]
-    late = sys.version_info >= (3, 14) or any(
-        isinstance(n, ast.ImportFrom) and n.module == "__future__" for n in tree.body
-    )
-    bound = {"*"} if late or not names else _bound(tree)
-    return None if "*" in bound else next((name for name in names if name.id not in bound), None)
+_LEAVES = (ast.Constant, ast.expr_context, ast.operator, ast.unaryop, ast.cmpop, ast.boolop)
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
-_OF_SETS = frozenset({"set", "frozenset"})
-_SET_METHODS = frozenset({"union", "intersection", "difference", "symmetric_difference"})
-_SEQUENCES = frozenset({"list", "tuple", "join", "enumerate", "iter", "zip", "str", "repr"})
-_ORDERLESS = frozenset(
-    {"sorted", "set", "frozenset", "sum", "min", "max", "len", "any", "all", "Counter"}
-)
-
-
-def _ordered_set(tree: ast.Module) -> int | None:
-    """The line where a sequence is made of what is plainly a set, and its order then matters.
-
-    Loops over a set are let be.
-    """
-    nodes = list(ast.walk(tree))
-    names: set[str] = set()
-
-    def is_set(node: ast.AST) -> bool:
-        called = node.func if isinstance(node, ast.Call) else None
-        return (
-            isinstance(node, ast.Set | ast.SetComp)
-            or (isinstance(node, ast.Name) and node.id in names)
-            or (isinstance(called, ast.Name) and called.id in _OF_SETS)
-            or (
-                isinstance(called, ast.Attribute)
-                and called.attr in _SET_METHODS
-                and is_set(called.value)
-            )
-            or (isinstance(node, ast.BinOp) and (is_set(node.left) or is_set(node.right)))
-        )
-
-    assigned = [
-        node
-        for node in nodes
-        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
-    ]
-    names.update(node.targets[0].id for node in assigned if is_set(node.value))
-    # it may be a list by then
-    names.difference_update(node.targets[0].id for node in assigned if not is_set(node.value))
-    fine = {
-        id(one)
-        for node in nodes
-        if isinstance(node, ast.Call) and _named(node) in _ORDERLESS
-        for one in node.args
-    }
-    for node in nodes:
-        if id(node) in fine:
-            continue
-        if isinstance(node, ast.Call):
-            of = (
-                node.args
-                if _named(node) in _SEQUENCES
-                else [node.func.value]
-                if _named(node) == "pop" and not node.args
-                else []
-            )
-        else:
-            of = (
-                [node.generators[0].iter]
-                if isinstance(node, ast.ListComp | ast.GeneratorExp)
-                else []
-            )
-        if any(map(is_set, of)):
-            return node.lineno
+def _lacking(node: ast.AST, use: str) -> str | None:
+    """What of this node monty lacks or does differently; most nodes are none of these kinds."""
+    match node:
+        case ast.Import() | ast.ImportFrom():
+            return next(filter(None, map(_no_module, _modules(node))), None)
+        case ast.FunctionDef(name) if name in _METHODS:
+            return f"monty does not call {name}."
+        case ast.GeneratorExp() if use not in _USES_UP:
+            return "monty computes a generator expression at once, and it is kept for later."
+        case ast.Call(ast.Name(name)) if name in _LAZY and use not in _USES_UP:
+            return f"monty computes {name}(…) at once, and it is kept for later."
+        case ast.ListComp(generators=[ast.comprehension(iter=shown), *_]):
+            shows = _is_set(shown)
+        case ast.Call(ast.Attribute(value=shown, attr="pop"), []):
+            shows = _is_set(shown)
+        case ast.Call(args=shown) if _name(node) in _SHOWS_ORDER:
+            shows = any(map(_is_set, shown))
+        case _:
+            return None
+    if shows and use not in _HIDES_ORDER:
+        return "monty keeps a set in its order of insertion, and here the order shows."
     return None
 
 
-def _named(node: ast.Call) -> str | None:
-    return getattr(node.func, "id", None) or getattr(node.func, "attr", None)
+def _modules(node: ast.Import | ast.ImportFrom) -> list[str]:
+    return [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module]
 
 
-def not_there(source: str, name: str) -> Outcome | None:
-    """The outcome where a function of a builtin's name is asked for, and the program has none:
-    monty would call the builtin.
-    """
-    if not hasattr(builtins, name) or {name, "*"} & _bound(ast.parse(source)):
-        return None
-    return Outcome("error", error="NameError", message=f"name {name!r} is not defined")
+def _no_module(module: str | None) -> str | None:
+    known = module is None or module.split(".")[0] not in sys.stdlib_module_names
+    return None if known or module in _MODULES else f"monty has no module {module}."
+
+
+def _is_set(node: ast.AST) -> bool:
+    return isinstance(node, ast.Set | ast.SetComp) or _name(node) in ("set", "frozenset")
+
+
+def _name(node: ast.AST) -> str | None:
+    """The name of the function or method that a call calls."""
+    called = node.func if isinstance(node, ast.Call) else None
+    return getattr(called, "id", None) or getattr(called, "attr", None)
+
+
+def _uses(node: ast.AST) -> dict[int, str]:
+    """What a node uses the values of its children for: the name of a function, or to loop."""
+    match node:
+        case ast.Call(args=arguments):
+            name = _name(node) or ""
+            return {id(argument): name for argument in arguments}
+        case ast.For(iter=used) | ast.comprehension(iter=used) | ast.Starred(value=used):
+            return {id(used): "loop"}
+        case ast.Assign([ast.Tuple() | ast.List()], used):
+            return {id(used): "loop"}
+        case ast.Compare(ops=[*_, ast.In() | ast.NotIn()], comparators=[*_, used]):
+            return {id(used): "loop"}
+    return {}
+
+
+def _bound(node: ast.AST) -> list[str]:
+    """The names that a node binds."""
+    if isinstance(node, ast.alias):
+        return [(node.asname or node.name).split(".")[0]]
+    if isinstance(node, ast.arg):
+        return [node.arg]
+    if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+        return [node.id]
+    name = getattr(node, "name", None)  # of a function, a class, an exception, a type parameter
+    return [name] if name else []
+
+
+def _annotations(node: ast.AST) -> list[ast.Name]:
+    """The names in an annotation of a function."""
+    note = getattr(node, "returns", None) or (isinstance(node, ast.arg) and node.annotation)
+    return [inner for inner in ast.walk(note) if isinstance(inner, ast.Name)] if note else []
 
 
 # --- After it raised ------------------------------------------------------------------------------
 
 
-def missing(error: BaseException, frames: list, source: str) -> str | None:
+def named(error: BaseException, frames: list, source: str) -> str | None:
     """What monty lacks, if that is why it raised this; None where the program failed by itself."""
-    name, text = type(error).__name__, str(error)
-    # from the parser, in no function
-    if name == "NotImplementedError" and frames and frames[-1].function_name is None:
+    kind, text = type(error).__name__, str(error)
+    # Raised by the parser, and so in no function.
+    if kind == "NotImplementedError" and frames and frames[-1].function_name is None:
         return text
-    if name == "RuntimeError":
-        return _internal(text, source)
-    if name in ("ModuleNotFoundError", "NameError", "ImportError", "AttributeError", "TypeError"):
-        return _RULES[name](text, source)
-    return None
-
-
-def _internal(text: str, source: str) -> str | None:
     if text.startswith("Internal error in monty"):
-        # Not to be caught there, so only a program that catches nothing is sure to end with it in
-        # CPython, too.
+        # No program can catch it, so only one that catches nothing surely ends with it in CPython.
         return text if re.search(r"\bexcept\b", source) else None
-    return f"monty: {text}." if text.endswith("is not supported in this environment") else None
+    if any(said in text for said in _SAYS):
+        return f"monty: {text}."
+    found = next(filter(None, (pattern.match(text) for pattern in _LACKS)), None)
+    return _lacks(**found.groupdict(), source=source) if found else None
 
 
-def _module(text: str, source: str) -> str | None:
-    found = re.fullmatch(r"No module named '(\w+)[\w.]*'", text)
-    return (
-        f"monty has no module {found[1]}."
-        if found and found[1] in sys.stdlib_module_names
-        else None
-    )
-
-
-def _name(text: str, source: str) -> str | None:
-    found = re.fullmatch(r"name '(\w+)' is not defined", text)
-    known = found and hasattr(builtins, found[1]) and found[1] not in _NOT_PYTHON
-    return f"monty has no {found[1]}." if known else None
-
-
-def _import(text: str, source: str) -> str | None:
-    found = re.match(r"cannot import name '(\w+)' from '(\w+)'", text)
-    return _of_module(found[2], found[1]) if found else None
-
-
-def _of_module(module: str, name: str) -> str | None:
-    has = module in _MODULES and hasattr(importlib.import_module(module), name)
-    return f"monty has no {module}.{name}." if has else None
-
-
-def _attribute(text: str, source: str) -> str | None:
-    if found := re.match(r"module '(\w+)' has no attribute '(\w+)'", text):
-        return _of_module(found[1], found[2])
-    found = re.match(
-        r"(?:type object )?'(?:[\w.]+\.)?(\w+)'(?: object)? has no attribute '(\w+)'", text
-    )
-    if not found or re.search(rf"\bclass\s+{found[1]}\b", source):
+def _lacks(name: str, source: str, owner: str = "") -> str | None:
+    """That monty lacks a builtin, a function of a module or a method, if CPython has it."""
+    if owner in _MODULES:
+        place = importlib.import_module(owner)
+    elif re.search(rf"\bclass\s+{owner or 'class'}\b", source):  # the program's own
+        place = None
+    else:
+        place = _TYPES.get(owner) or getattr(builtins, owner, None) if owner else builtins
+    if not hasattr(place, name) or name in _NOT_PYTHON:
         return None
-    kind = _TYPES.get(found[1]) or getattr(builtins, found[1], None)
-    return (
-        f"monty has no {found[1]}.{found[2]}."
-        if isinstance(kind, type) and hasattr(kind, found[2])
-        else None
-    )
-
-
-_TYPES = {
-    "function": types.FunctionType,
-    "NoneType": type(None),
-    "Match": re.Match,
-    "Pattern": re.Pattern,
-    "Counter": collections.Counter,
-    "defaultdict": collections.defaultdict,
-    "deque": collections.deque,
-    "date": datetime.date,
-    "datetime": datetime.datetime,
-    "timedelta": datetime.timedelta,
-}
-
-
-def _type(text: str, source: str) -> str | None:
-    found = re.fullmatch(r"cannot create '(\w+)' instances", text)
-    if found and isinstance(getattr(builtins, found[1], None), type):
-        return f"monty cannot create {found[1]}."
-    # it knows some methods of this kind, and ignores the others
-    if re.search(r"\bdef\s+__(?!init__)\w+__", source):
-        return f"monty may not know a special method of the program's classes: {text}."
-    return None
-
-
-_RULES = {
-    "ModuleNotFoundError": _module,
-    "NameError": _name,
-    "ImportError": _import,
-    "AttributeError": _attribute,
-    "TypeError": _type,
-}
-
-
-# --- Values that come out as something else -------------------------------------------------------
-
-_STAND_IN = re.compile(r"<.*>|(?:range|slice|dict_\w+|typing|deque)[(.].*|[\[({]\.\.\.[\])}]", re.S)
-_KNOWN = [
-    kind.__name__
-    for kind in (
-        type(None),
-        bool,
-        int,
-        float,
-        complex,
-        str,
-        bytes,
-        list,
-        tuple,
-        dict,
-        set,
-        frozenset,
-    )
-]
-_EXACT = frozenset(
-    f"<class '{name}'>" for name in [*_KNOWN, "collections.defaultdict", "collections.Counter"]
-)
-LOOK_CLOSER = """
-def _types_in(value):
-    names, items, seen = set(), [value], 0
-    while items and seen < 100000:
-        item = items.pop()
-        seen += 1
-        names.add(str(type(item)))
-        if isinstance(item, dict):
-            items.extend(list(item.keys()))
-            items.extend(list(item.values()))
-        elif isinstance(item, (list, tuple, set, frozenset)):
-            items.extend(list(item))
-    if items:
-        names.add("a container that holds itself")
-    return sorted(names)
-_types_in(%s)
-"""
-
-
-def doubtful(value: object, source: str) -> bool:
-    """Whether a value may stand for another type: monty writes what it cannot hand over as text,
-    and a deque as a list.
-    """
-    stack, seen = [value], 0
-    while stack and seen < 100_000:
-        item = stack.pop()
-        seen += 1
-        if isinstance(item, str):
-            if _STAND_IN.fullmatch(item):
-                return True
-        elif isinstance(item, dict):
-            stack += [*item.keys(), *item.values()]
-        elif isinstance(item, list | tuple | set | frozenset):
-            stack += item
-    return "deque" in source
-
-
-def odd_type(names: object) -> str | None:
-    """The first type that is no plain data, of those that LOOK_CLOSER found."""
-    return (
-        next((str(name)[:100] for name in names if name not in _EXACT), None)
-        if isinstance(names, list)
-        else None
-    )
+    return f"monty has no {f'{owner}.{name}' if owner else name}."

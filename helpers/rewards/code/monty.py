@@ -9,6 +9,7 @@ import contextlib
 import ctypes
 import importlib.util
 import os
+import re
 import secrets
 import shlex
 import shutil
@@ -17,20 +18,19 @@ import sys
 import tempfile
 import threading
 import time
-import warnings
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from helpers.rewards.code import gaps
-from helpers.rewards.code.driver import MOST_PAIRS
+from helpers.rewards.code.plain import returned
 from helpers.rewards.code.types import (
     Job,
     Limits,
     Outcome,
-    not_plain_outcome,
-    outcome_of,
-    timeout_outcome,
+    out_of_memory,
+    timeout,
+    within_batch,
 )
 
 # a verdict is the same each time, and time.sleep(100) holds nobody
@@ -38,27 +38,11 @@ _POLICY = {"sleep": "zero", "random_start": {"seed": 0}}
 # seconds; threads that hand over more often than that wait for one another longer than they work
 _SLOW = 0.005
 _DEEPEST = 1000  # calls, as in CPython
-_INPUTS, _VALUE = "_inputs_of_this_call", "_value_of_this_call"
-# a name that no program knows, because the count protects our process
-_COUNTS = f"_pairs_{secrets.token_hex(8)}"
-_COUNT = """
-def %s(value, isinstance=isinstance, len=len, dict=dict, set=set, frozenset=frozenset,
-       list=list, tuple=tuple):
-    pairs, items, seen = 0, [value], 0
-    while items and seen < 200000:
-        item = items.pop()
-        seen += 1
-        if isinstance(item, dict):
-            pairs += len(item) ** 2
-            items.extend(list(item.keys()))
-            items.extend(list(item.values()))
-        elif isinstance(item, (set, frozenset)):
-            pairs += len(item) ** 2
-            items.extend(list(item))
-        elif isinstance(item, (list, tuple)):
-            items.extend(list(item))
-    return pairs if not items else 10 ** 18
-"""
+# Fed before the program, which may give `repr` another meaning. No program knows the name.
+_REPR = f"_repr_{secrets.token_hex(8)}"
+_PRELUDE = f"def {_REPR}(value, repr=repr):\n    return repr(value)\n"
+_INPUTS = "_inputs_of_this_call"
+_DEFAULTDICT = re.compile(r"defaultdict\((?:<.*?>|None), (?=\{)")
 
 
 class MontySandbox:
@@ -71,56 +55,35 @@ class MontySandbox:
             raise ValueError(
                 "the sandbox 'monty' is not installed: `pip install pydantic-monty==1.4.0`."
             ) from None
-        self._monty = pydantic_monty
+        self._crashed = pydantic_monty.MontyCrashedError
         self.workers = workers or os.cpu_count() or 1
+        # pydantic-monty looks for it in every call, which takes 60 of 76 us
+        if importlib.util.find_spec("opentelemetry") is None:
+            sys.modules["opentelemetry"] = None
 
     def run(self, jobs: Sequence[Job], limits: Limits) -> list[list[Outcome]]:
         """As `Backend.run`."""
-        pool = _pool(self.workers)
-        workers = min(self.workers, len(jobs))
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of CPython's compiler, about the policy's program
-            refused = [gaps.before(job.source) for job in jobs]
+        self._pool = _pool(self.workers)
+        outcomes = within_batch(self._outcomes, limits, "monty")
+        found: list[list[Outcome]] = []
+        for job in jobs:
+            began = time.monotonic()
+            found.append(outcomes(job))
+            if self.workers > 1 and time.monotonic() - began > _SLOW:
+                break
+        with ThreadPoolExecutor(self.workers) as threads:
+            return found + list(threads.map(outcomes, jobs[len(found) :]))
 
-        def outcomes(job: Job, refusal: Outcome | None) -> list[Outcome]:
-            count = 1 if job.call is None else len(job.inputs)
-            if refusal is not None:
-                return [refusal] * count
-            # a worker may have died of something else while it waited; the next is a new one
-            for _ in range(2):
-                with contextlib.suppress(self._monty.MontyCrashedError):
-                    return _Program(pool, job, limits).outcomes()
-            return [
-                Outcome(
-                    "unsupported", message="the workers of monty die before they get the program."
-                )
-            ] * count
-
-        with _no_search_for_telemetry(), ThreadPoolExecutor(self.workers) as threads:
-            found: list[list[Outcome]] = []
-            for job, refusal in zip(jobs, refused, strict=True):
-                began = time.monotonic()
-                found.append(outcomes(job, refusal))
-                if workers > 1 and time.monotonic() - began > _SLOW:
-                    break
-            return found + list(threads.map(outcomes, jobs[len(found) :], refused[len(found) :]))
-
-
-@contextlib.contextmanager
-def _no_search_for_telemetry() -> Iterator[None]:
-    """Where opentelemetry is not installed, say so at once: pydantic-monty looks for it in every
-    call (60 of 76 us).
-    """
-    absent = (
-        "opentelemetry" not in sys.modules and importlib.util.find_spec("opentelemetry") is None
-    )
-    if absent:
-        sys.modules["opentelemetry"] = None
-    try:
-        yield
-    finally:
-        if absent:
-            sys.modules.pop("opentelemetry", None)
+    def _outcomes(self, job: Job, limits: Limits) -> list[Outcome]:
+        called = job.call is not None
+        names = [name for name, _ in job.calls] if called else []
+        if refused := gaps.before(job.source, names):
+            return [refused] * job.count
+        for _ in range(2):  # a worker may have died while it waited; the next is a new one
+            with contextlib.suppress(self._crashed):
+                return (_calls if called else _scripts)(self._pool, job, limits)
+        died = Outcome("not started", message="the workers of monty die before they get it.")
+        return [died] * job.count
 
 
 # --- The workers: started once, kept over the calls of run_code -----------------------------------
@@ -138,29 +101,27 @@ def _pool(workers: int):
         if any(process != key[0] for process, _ in _pools):
             raise ValueError(
                 "the sandbox 'monty' was started before this process was forked, and does not "
-                "outlive that. Start the process "
-                "with multiprocessing.get_context('spawn'), or fork before the first program runs."
+                "outlive that. Start the process with multiprocessing.get_context('spawn'), or "
+                "fork before the first program runs."
             )
         if key not in _pools:
             try:
                 pool = Monty(min_processes=1, max_processes=workers, binary_path=_quiet_worker())
                 pool.__enter__()
             except (OSError, RuntimeError) as error:  # as with pydantic-monty-client alone
-                why = (
+                raise ValueError(
                     f"the sandbox 'monty' cannot start its worker: {error}. `pip install "
                     "pydantic-monty==1.4.0`."
-                )
-                raise ValueError(why) from None
+                ) from None
+            # Never freed: in a forked process that would end the workers of its parent.
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(pool))
             _pools[key] = pool
         return _pools[key]
 
 
 def _quiet_worker() -> str | None:
-    """A script that starts a worker without its standard error; None (the worker itself) where
-    there are no such scripts.
-
-    A worker writes there that a program was over its memory, which is in the outcome: a training
-    would log a line for each.
+    """A script that starts a worker without its standard error, where it writes a line for each
+    program that is over its memory; None (the worker itself) on Windows.
     """
     if os.name != "posix":
         return None
@@ -178,18 +139,6 @@ def _quiet_worker() -> str | None:
     return str(script)
 
 
-def _keep_in_child() -> None:
-    """In a forked process: never free what is our parent's, which would end its workers and then
-    wait for threads that are not here.
-    """
-    for pool in _pools.values():
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(pool))
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_keep_in_child)
-
-
 @atexit.register
 def close() -> None:
     """End the workers of this process."""
@@ -202,218 +151,158 @@ def close() -> None:
 # --- One program ----------------------------------------------------------------------------------
 
 
-class _Program:
-    """One job on its way through a session of its own."""
-
-    def __init__(self, pool, job: Job, limits: Limits):
-        self.pool, self.job, self.limits = pool, job, limits
-        self.count = 1 if job.call is None else len(job.inputs)
-        self.ends = 0.0
-
-    def outcomes(self) -> list[Outcome]:
-        """One outcome per input, or one for a script."""
-        if self.job.call is None:
-            return self._script()
-        found: list[Outcome] = []
-        if self.count:
-            self._calls(found)
-        return found + [found[-1]] * (self.count - len(found)) if found else []
-
-    @contextlib.contextmanager
-    def _session(self):
-        """A session for this program alone.
-
-        Its time begins when it has one, not while it waits for a worker.
-        """
-        limits = {
-            "max_feed_duration_secs": float(self.limits.seconds),
-            "max_memory": self.limits.memory,
-            "max_recursion_depth": _DEEPEST,
-            # one for every line that it reads
-            "max_suspensions": 1000 + (self.job.stdin or "").count("\n"),
-        }
-        with self.pool.checkout(
-            limits=limits, os_policy=_POLICY, assert_message_annotations=False
-        ) as session:
-            self.ends = time.monotonic() + self.limits.seconds
-            yield session
-
-    def _script(self) -> list[Outcome]:
-        stdin = self.job.stdin or ""
-        lines = iter(stdin.removesuffix("\n").split("\n") if stdin else [])
-
-        with self._session() as session:
-            turn = _Turn(self, session, self.limits.output)
-
-            def read_line(prompt: str = "") -> str:
-                turn.collect("stdout", str(prompt))
-                line = next(lines, None)
-                if line is None:
-                    turn.at_end = True
-                    raise EOFError("EOF when reading a line")
-                return line
-
-            broken, _ = turn.feed(self.job.source, external_lookup={"input": read_line})
-        return [broken or Outcome("value", output=turn.output)]
-
-    def _calls(self, found: list[Outcome]) -> None:
-        """Call with one input after the other, until one ends the session."""
-        with self._session() as session:
-            turn = _Turn(self, session, self.limits.output)
-            # before the program, which may give the builtins another meaning
-            turn.feed(_COUNT % _COUNTS)
-            # a block for scripts is not run
-            broken, _ = turn.feed(self.job.source, inputs={"__name__": "program"})
-            broken = broken or gaps.not_there(self.job.source, self.job.call)
-            if broken:  # the program does not get as far as its inputs
-                found.append(broken)
-                return
-            for arguments in self.job.inputs:
-                if time.monotonic() >= self.ends:
-                    found.append(timeout_outcome(self.limits))
-                    return
-                turn = _Turn(self, session, self.limits.output)
-                found.append(turn.call(self.job.call, tuple(arguments)))
-                if turn.ended:
-                    return
+def _calls(pool, job: Job, limits: Limits) -> list[Outcome]:
+    """One outcome for each call, until one ends the session."""
+    found: list[Outcome] = []
+    with _session(pool, job.source, limits, limits.seconds) as session:
+        session.feed(_PRELUDE)
+        # under this name a block for scripts is not run
+        broken, _ = session.feed(job.source, inputs={"__name__": "program"})
+        if broken:  # the program does not get as far as its inputs
+            return [broken] * job.count
+        for name, arguments in job.calls:
+            found.append(session.call(name, arguments))
+            if session.ended:
+                break
+    return found + [found[-1]] * (job.count - len(found))
 
 
-class _Turn:
-    """One piece of code in a session: what it prints, when it must end, and how it ended."""
+def _scripts(pool, job: Job, limits: Limits) -> list[Outcome]:
+    """One outcome for each text that the script reads; all runs share its time."""
+    found, left = [], limits.seconds
+    for text in job.texts:
+        if left <= 0:
+            found.append(timeout(limits))
+            continue
+        lines = text.removesuffix("\n").split("\n") if text else []
+        with _session(pool, job.source, limits, left, len(lines)) as session:
+            names = {"input": session.reader(iter(lines))}
+            broken, _ = session.feed(job.source, external_lookup=names)
+            found.append(broken or Outcome("value", output=session.output))
+            left = session.ends - time.monotonic()
+    return found
 
-    def __init__(self, program: _Program, session, most: int):
-        self.program, self.session, self.most = program, session, most
-        self.pid = session.worker_pid
-        self.printed: list[str] = []
-        self.size = 0
-        self.late = self.flooded = self.at_end = self.ended = False
+
+@contextlib.contextmanager
+def _session(
+    pool, source: str, limits: Limits, seconds: float, lines: int = 0
+) -> Iterator[_Session]:
+    """A session of a worker; its time begins when it has one, not while it waits for it."""
+    given = {
+        "max_feed_duration_secs": float(seconds),
+        "max_memory": limits.memory,
+        "max_recursion_depth": _DEEPEST,
+        "max_suspensions": 1000 + lines,  # one for every line that it reads
+    }
+    with pool.checkout(
+        limits=given, os_policy=_POLICY, assert_message_annotations=False
+    ) as session:
+        yield _Session(session, source, limits, seconds)
+
+
+class _Session:
+    """A session for one program: what it prints, when it must end, and how it ended."""
+
+    def __init__(self, session, source: str, limits: Limits, seconds: float):
+        self.session, self.source, self.limits = session, source, limits
+        self.pid, self.ends = session.worker_pid, time.monotonic() + seconds
+        self.output, self.size = "", 0  # of the piece of code that runs
+        self.late = self.at_end = self.ended = False
 
     @property
-    def output(self) -> str:
-        """What was printed."""
-        return "".join(self.printed)
+    def flooded(self) -> bool:
+        """Whether it printed more than it may."""
+        return self.size > self.limits.output
 
-    def collect(self, stream: str, text: str) -> None:
-        """Keep what is printed; a program that prints more than it may is ended at once."""
+    def reader(self, lines: Iterator[str]):
+        """`input` for a script that reads these lines."""
+
+        def read_line(prompt: str = "") -> str:
+            self._collect("stdout", str(prompt))
+            line = next(lines, None)
+            if line is None:
+                self.at_end = True
+                raise EOFError("EOF when reading a line")
+            return line
+
+        return read_line
+
+    def call(self, name: str, arguments: tuple) -> Outcome:
+        """The outcome of a call."""
+        self.output, self.size = "", 0
+        broken, text = self.feed(f"{_REPR}({name}(*{_INPUTS}))", inputs={_INPUTS: arguments})
+        if broken:
+            return broken
+        text = text if isinstance(text, str) else "something else than text"
+        return returned(_DEFAULTDICT.sub("dict(", text), self.limits, self.output)
+
+    def feed(self, code: str, **given) -> tuple[Outcome | None, object]:
+        """(what went wrong or None, the value)."""
+        from pydantic_monty import MontyError
+
+        # The session's own limit begins anew with each piece of code.
+        left = self.ends - time.monotonic()
+        timer = None
+        if left < 0.9 * self.limits.seconds:
+            timer = threading.Timer(max(left, 0.0), self._too_late)
+            timer.start()
+        try:
+            value = self.session.feed_run(code, print_callback=self._collect, **given)
+        except MontyError as error:
+            return self._went_wrong(error), None
+        finally:
+            if timer:  # it must not end a worker that another program has by then
+                timer.cancel()
+                timer.join()
+        return (self._flood(), None) if self.flooded else (None, value)
+
+    def _collect(self, stream: str, text: str) -> None:
         if self.flooded or stream == "stderr":
             return
-        left = self.most - self.size
-        self.printed.append(text[:left])
+        self.output += text[: self.limits.output - self.size]
         self.size += len(text.encode(errors="replace"))
-        if self.size > self.most:
-            self.flooded = True
+        if self.flooded:
             self._kill()
+
+    def _too_late(self) -> None:
+        self.late = True
+        self._kill()
 
     def _kill(self) -> None:
         with contextlib.suppress(ProcessLookupError, TypeError):
             # on Windows the second is as final
             os.kill(self.pid, getattr(signal, "SIGKILL", signal.SIGTERM))
 
-    def _too_late(self) -> None:
-        self.late = True
-        self._kill()
-
-    def feed(self, code: str, **given) -> tuple[Outcome | None, object]:
-        """(what went wrong or None, the value)."""
-        with self._watched():
-            try:
-                value = self.session.feed_run(code, print_callback=self.collect, **given)
-            except self.program_errors as error:
-                return self._went_wrong(error), None
-        return (self._flood(), None) if self.flooded else (None, value)
-
-    def call(self, name: str, arguments: tuple) -> Outcome:
-        """The outcome of a call."""
-        code = (
-            f"{_VALUE} = {name}(*{_INPUTS})\n{_VALUE} if {_COUNTS}({_VALUE}) <= {MOST_PAIRS} "
-            f"else {_COUNTS!r}"
-        )
-        broken, value = self.feed(code, inputs={_INPUTS: arguments})
-        if broken:
-            return broken
-        if value == _COUNTS and type(value) is str:
-            return Outcome(
-                "output",
-                message="it returned sets or dictionaries of too many items.",
-                output=self.output,
-            )
-        outcome = outcome_of(value, self.program.limits, self.output)
-        if outcome.kind == "value" and gaps.doubtful(value, self.program.job.source):
-            broken, names = self.feed(gaps.LOOK_CLOSER % _VALUE)
-            if odd := gaps.odd_type(names):
-                return not_plain_outcome(odd, self.output)
-        return outcome
-
-    @property
-    def program_errors(self) -> type:
-        """What a session raises for a program."""
-        from pydantic_monty import MontyError
-
-        return MontyError
-
-    @contextlib.contextmanager
-    def _watched(self):
-        """End the worker at the program's time: the session's own limit begins anew with
-        each call.
-        """
-        limits, left = self.program.limits, self.program.ends - time.monotonic()
-        if left > 0.9 * limits.seconds:
-            yield
-            return
-        timer = threading.Timer(max(left, 0.0), self._too_late)
-        timer.start()
-        try:
-            yield
-        finally:
-            timer.cancel()
-            timer.join()
-
     def _flood(self) -> Outcome:
         self.ended = True
-        return Outcome(
-            "output", message=f"it printed more than {self.most} bytes.", output=self.output
-        )
+        said = f"it printed more than {self.limits.output} bytes."
+        return Outcome("output", message=said, output=self.output)
 
     def _went_wrong(self, error) -> Outcome:
         from pydantic_monty import MontyCrashedError
 
-        limits = self.program.limits
         if self.flooded:
             return self._flood()
-        if self.late or (isinstance(error, MontyCrashedError) and error.timed_out):
-            self.ended = True
-            return timeout_outcome(limits, self.output)
-        inner, text = error.exception(), str(error)
+        inner, text, crashed = error.exception(), str(error), isinstance(error, MontyCrashedError)
         name = type(inner).__name__
         frames = error.traceback() if hasattr(error, "traceback") else []
-        if name == "TimeoutError" and not frames and "time limit exceeded" in text:
+        own_limit = name == "TimeoutError" and not frames and "time limit exceeded" in text
+        if self.late or own_limit or (crashed and error.timed_out):
             self.ended = True
-            return timeout_outcome(limits, self.output)
+            return timeout(self.limits, self.output)
         if name == "MemoryError" and "limit" in text:
             self.ended = True
-            return Outcome(
-                "memory",
-                message=f"it needed more than {limits.memory} bytes of memory.",
-                output=self.output,
-            )
-        if isinstance(error, MontyCrashedError):
+            return out_of_memory(self.limits, self.output)
+        if crashed:
             self.ended = True
-            return Outcome(
-                "error", error="Crash", message="it crashed the interpreter.", output=self.output
-            )
+            said = "it crashed the interpreter."
+            return Outcome("error", error="Crash", message=said, output=self.output)
         if self.at_end and "EOF when reading a line" in text:
-            return Outcome(
-                "error", error="EOFError", message="EOF when reading a line", output=self.output
-            )
-        if why := gaps.missing(inner, frames, self.program.job.source):
+            return Outcome("error", error="EOFError", message=text, output=self.output)
+        if why := gaps.named(inner, frames, self.source):
             return Outcome("unsupported", message=why, output=self.output)
-        if name == "RuntimeError" and text.startswith("RuntimeError: Internal error in monty"):
+        if text.startswith("RuntimeError: Internal error in monty"):
             name = "Exception"  # raised with something else than one text, such as SystemExit(0)
         line = frames[-1].line if frames else None
-        return Outcome(
-            "error", error=name, line=line, message=_first_line(inner), output=self.output
-        )
-
-
-def _first_line(error: BaseException) -> str:
-    return str(error)[:500]
+        said = str(inner)[:500]
+        return Outcome("error", error=name, line=line, message=said, output=self.output)

@@ -1,17 +1,19 @@
 """Rewards that run what a policy wrote, in a sandbox, on the tests of its row.
 
 The function is called inside, its value comes out as plain data, and what that is worth is decided
-here: see `sandbox` for what holds a program, and `asserts` for the forms of tests. All programs of
-a batch are run in one call, each distinct one once.
+here: see `helpers.rewards.code` for what holds a program, and `asserts` for the forms of tests. All
+programs of a batch are run in one call, each distinct one once.
 
-A row that cannot be judged is None: its tests cannot be read, or the back end lacks something that
-the program uses. One warning a batch counts them, and under TRL the shares are metrics
-(`tests_reward/unsupported`, `tests_reward/unreadable`).
+A row that cannot be judged is None: its tests cannot be read, the back end lacks something that the
+program uses, or the batch's time was over before it started. A program that spends its own time or
+memory is none of these: it scores 0. One warning a batch counts the rows without a verdict, and
+under TRL the shares are metrics (`tests_reward/unsupported`, `…/unreadable`, `…/not_started`).
 """
 
 from __future__ import annotations
 
 import math
+import pickle
 import threading
 import time
 import warnings
@@ -21,7 +23,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from hashlib import sha256
 
-from helpers.rewards.code import Backend, Job, Limits, Outcome, run_code
+from helpers.rewards.code import Backend, Job, Limits, Outcome, backend_named, run_code
 from helpers.rewards.code.asserts import Test, as_lists, read_tests
 from helpers.rewards.structure import _document, _fenced
 from helpers.tags import TagFormat
@@ -29,10 +31,15 @@ from helpers.tags import TagFormat
 __all__ = ["executes_reward", "output_match_reward", "program_of", "read_tests", "tests_reward"]
 
 _ALIASES = {"python": ("python", "py", "python3")}
-_KEPT = 1024  # programs whose outcomes are remembered, at most 64 kB each
+_KEPT = 32_000_000  # bytes of outcomes that are remembered
 # seconds, after which a program that timed out is run again: it may have been the machine
 _STALE = 60.0
 _SHOWN = 160  # characters of a reason
+_UNJUDGED = {
+    "unreadable": "tests that cannot be read",
+    "unsupported": "programs that the sandbox cannot run",
+    "not started": "programs that were not started",
+}
 
 
 def program_of(completion: object, tags: TagFormat | None = None, language: str = "python") -> str:
@@ -49,7 +56,13 @@ def program_of(completion: object, tags: TagFormat | None = None, language: str 
     >>> program_of("x = 3"), program_of("```python\\nx = 4")
     ('x = 3', '')
     """
-    return _program(completion, tags, language)[0]
+    text, language = _document(completion, tags), language.casefold()
+    if "```" not in text:
+        return text
+    blocks = _fenced(text)
+    named = [code for name, code in blocks if name in _ALIASES.get(language, (language,))]
+    found = named or [code for name, code in blocks if not name]
+    return found[-1] if found else ""
 
 
 def tests_reward(
@@ -61,6 +74,7 @@ def tests_reward(
     language: str = "python",
     limits: Limits | None = None,
     backend: str | Backend = "monty",
+    confirm: bool = False,
     log_metric: Callable | None = None,
     **columns,
 ) -> list[float | None]:
@@ -69,8 +83,10 @@ def tests_reward(
 
     tests, entry_point: columns as `read_tests` takes them. limits: for a program with all its
     tests, 2 s, 256 MB and 64 kB of output by default; a test that comes to an error or a limit is
-    not passed, and a time-out leaves none for the tests behind it. Reward tests that the prompt
-    does not show: the ones that it shows can be written into the program. And a share can be
+    not passed, and a time-out leaves none for the tests behind it. backend="auto" has sandlock run
+    what monty cannot; confirm=True has it run once more every program that did not earn 1.0, so
+    that no right program fails because the interpreter was not CPython. Reward tests that the
+    prompt does not show: the ones that it shows can be written into the program. And a share can be
     guessed, where many tests have the same answer: try share=True and share=False in the laboratory
     (`attacks.CODE_BATTERY`).
 
@@ -80,7 +96,7 @@ def tests_reward(
     """
 
     batch = _Batch("tests_reward", completions, tests, entry_point, tags, language)
-    return batch.scores(partial(_passed, share=share), limits, backend, log_metric)
+    return batch.scores(partial(_passed, share=share), limits, backend, confirm, log_metric)
 
 
 tests_reward.__test__ = False  # pytest would take it for a test, by its name
@@ -94,6 +110,7 @@ def executes_reward(
     language: str = "python",
     limits: Limits | None = None,
     backend: str | Backend = "monty",
+    confirm: bool = False,
     log_metric: Callable | None = None,
     **columns,
 ) -> list[float | None]:
@@ -116,7 +133,7 @@ def executes_reward(
         tags,
         language,
     )
-    return batch.scores(_ran, limits, backend, log_metric)
+    return batch.scores(_ran, limits, backend, confirm, log_metric)
 
 
 def output_match_reward(
@@ -127,6 +144,7 @@ def output_match_reward(
     language: str = "python",
     limits: Limits | None = None,
     backend: str | Backend = "monty",
+    confirm: bool = False,
     log_metric: Callable | None = None,
     **columns,
 ) -> list[float | None]:
@@ -134,8 +152,8 @@ def output_match_reward(
     share=False: all or nothing.
 
     White space at the end of a line, and empty lines at the end, do not count; everything else
-    does. A program that ends with an error has not passed, whatever it printed before. Limits are
-    for each pair; a row with tests of another kind is None.
+    does. A program that ends with an error has not passed, whatever it printed before. A row with
+    tests of another kind is None.
 
     >>> program, tests = "print(sum(map(int, input().split())))", [{"stdin": "1 2", "stdout": "3"}]
     >>> output_match_reward([program], tests=[tests])
@@ -146,21 +164,7 @@ def output_match_reward(
     for row in batch.rows:
         if any(test.call is not None for test in row.tests):
             row.refuse("unreadable", "the tests are calls, not pairs of stdin and stdout")
-    return batch.scores(partial(_passed, share=share), limits, backend, log_metric)
-
-
-# --- What code counts -----------------------------------------------------------------------------
-
-
-def _program(completion: object, tags: TagFormat | None, language: str) -> tuple[str, int]:
-    """The program, and how many blocks there were to choose from."""
-    text, language = _document(completion, tags), language.casefold()
-    if "```" not in text:
-        return text, 1
-    blocks = _fenced(text)
-    named = [code for name, code in blocks if name in _ALIASES.get(language, (language,))]
-    found = named or [code for name, code in blocks if not name]
-    return (found[-1] if found else ""), len(found)
+    return batch.scores(partial(_passed, share=share), limits, backend, confirm, log_metric)
 
 
 # --- A batch --------------------------------------------------------------------------------------
@@ -177,20 +181,14 @@ class _Row:
     def refuse(self, kind: str, why: str) -> None:
         self.unjudged, self.why, self.tests = kind, why, []
 
-    def jobs(self) -> list[tuple[Job, list[int]]]:
-        """A job a function, with the tests that it answers; a job a script."""
-        calls = dict.fromkeys(test.call for test in self.tests)
-        if None in calls:
-            return [
-                (Job(self.program, stdin=test.stdin), [at]) for at, test in enumerate(self.tests)
-            ]
-        asked = {
-            call: [at for at, test in enumerate(self.tests) if test.call == call] for call in calls
-        }
-        return [
-            (Job(self.program, call, tuple(self.tests[at].args for at in ats)), ats)
-            for call, ats in asked.items()
-        ]
+    def job(self) -> Job:
+        """One program with all its tests, so that they share its time."""
+        names = [test.call for test in self.tests]
+        if names[0] is None:
+            texts = tuple(test.stdin for test in self.tests)
+            return Job(self.program, stdin=texts if len(texts) > 1 else texts[0])
+        call = names[0] if len(set(names)) == 1 else tuple(names)
+        return Job(self.program, call, tuple(test.args for test in self.tests))
 
 
 def _passed(row: _Row, share: bool) -> float:
@@ -221,9 +219,7 @@ class _Batch:
                     f"{name}: {what} has {len(column)} rows, and there are {len(completions)} "
                     "completions."
                 )
-        found = [_program(completion, tags, language) for completion in completions]
-        self.rows = [_Row(program) for program, _ in found]
-        self.several = sum(blocks > 1 for _, blocks in found)
+        self.rows = [_Row(program_of(text, tags, language)) for text in completions]
         for at, row in enumerate(self.rows):
             if tests is None:
                 row.refuse("unreadable", "the data has no column `tests`")
@@ -238,53 +234,49 @@ class _Batch:
                 row.tests = read[key]
 
     def scores(
-        self, score: Callable[[_Row], float], limits: Limits | None, backend, log_metric
+        self,
+        score: Callable[[_Row], float],
+        limits: Limits | None,
+        backend: str | Backend,
+        confirm: bool,
+        log_metric: Callable | None,
     ) -> list[float | None]:
         """Run the programs, and give each row that can be judged its score."""
-        jobs = [
-            (row, job, ats) for row in self.rows if row.program.strip() for job, ats in row.jobs()
-        ]
         nothing = Outcome("error", error="SyntaxError", message="there is no program")
         for row in self.rows:
             row.outcomes = [nothing] * len(row.tests)
-        for (row, _, ats), outcomes in zip(
-            jobs, _run([job for _, job, _ in jobs], limits, backend), strict=True
-        ):
-            for at, outcome in zip(ats, outcomes, strict=True):
-                row.outcomes[at] = outcome
+        there = [row for row in self.rows if row.tests and row.program.strip()]
+        if confirm:  # say at once if it is not possible here, and not at the first failure
+            backend_named("sandlock")
+        _run(there, limits, backend)
+        if confirm:
+            failed = [row for row in there if score(row) < 1.0]
+            again = [row for row in failed if row.outcomes[0].backend != "sandlock"]
+            _run(again, limits, "sandlock")
         for row in self.rows:
-            lacking = next(
-                (outcome.message for outcome in row.outcomes if outcome.kind == "unsupported"), None
-            )
-            if lacking is not None:
-                row.refuse("unsupported", lacking)
-        self._tell(log_metric)
+            for kind in ("unsupported", "not started"):
+                lacking = [outcome.message for outcome in row.outcomes if outcome.kind == kind]
+                if lacking and not row.unjudged:
+                    row.refuse(kind, lacking[0])
+        self._tell(log_metric, mixed=confirm or backend == "auto")
         return [None if row.unjudged else score(row) for row in self.rows]
 
-    def _tell(self, log_metric) -> None:
-        count = len(self.rows)
-        reasons = {
-            kind: [row.why for row in self.rows if row.unjudged == kind]
-            for kind in ("unreadable", "unsupported")
-        }
-        if log_metric and count:
-            for kind, whys in reasons.items():
-                log_metric(f"{self.name}/{kind}", len(whys) / count)
-            log_metric(f"{self.name}/several_blocks", self.several / count)
-        said = {
-            "unreadable": "tests that cannot be read (such as: {})",
-            "unsupported": "programs that the sandbox cannot run (such as: {})",
-        }
-        told = [
-            f"{len(whys)} × {said[kind].format(whys[0].rstrip('.')[:_SHOWN])}"
-            for kind, whys in reasons.items()
-            if whys
-        ]
+    def _tell(self, log_metric: Callable | None, mixed: bool) -> None:
+        count, told = len(self.rows), {}
+        for kind in _UNJUDGED:
+            whys = [row.why for row in self.rows if row.unjudged == kind]
+            if log_metric and count:
+                log_metric(f"{self.name}/{kind.replace(' ', '_')}", len(whys) / count)
+            if whys:
+                shown = whys[0].rstrip(".")[:_SHOWN]
+                told[f"{len(whys)} × {_UNJUDGED[kind]} (such as: {shown})"] = len(whys)
+        if log_metric and count and mixed:
+            ran = [row for row in self.rows if any(o.backend == "sandlock" for o in row.outcomes)]
+            log_metric(f"{self.name}/by_sandlock", len(ran) / count)
         if told:
-            unjudged = sum(map(len, reasons.values()))
             warnings.warn(
-                f"{self.name}: {unjudged} of {count} completions were not judged and score None: "
-                f"{'; '.join(told)}.",
+                f"{self.name}: {sum(told.values())} of {count} completions were not judged and "
+                f"score None: {'; '.join(told)}.",
                 stacklevel=4,
             )
 
@@ -299,8 +291,8 @@ def _read(tests: object, entry_point: str | None) -> list[Test] | str:
 
 # --- Running, with a memory -----------------------------------------------------------------------
 
-# the outcomes, until when, the back end
-_remembered: OrderedDict[tuple, tuple[list[Outcome], float, object]] = OrderedDict()
+# the outcomes, pickled, so that their bytes can be counted; until when; the back end
+_remembered: OrderedDict[tuple, tuple[bytes, float, object]] = OrderedDict()
 _lock = threading.Lock()
 
 
@@ -310,31 +302,35 @@ def forget() -> None:
         _remembered.clear()
 
 
-def _run(jobs: list[Job], limits: Limits | None, backend: str | Backend) -> list[list[Outcome]]:
-    """`run_code`, each distinct job once, and none whose outcomes are remembered."""
+def _run(rows: list[_Row], limits: Limits | None, backend: str | Backend) -> None:
+    """Give each row its outcomes: each distinct job is run once, and none that is remembered."""
     # kept alive by what is remembered, so nobody else has its id
     where = backend if isinstance(backend, str) else id(backend)
-    keys = [
-        (sha256(repr(job).encode(errors="backslashreplace")).digest(), repr(limits), where)
-        for job in jobs
-    ]
+    keys, jobs, known = [], {}, {}
+    for row in rows:
+        job = row.job()
+        digest = sha256(repr(job).encode(errors="backslashreplace")).digest()
+        keys.append((digest, repr(limits), where))
+        jobs[keys[-1]] = job
     with _lock:
-        known = {
-            key: _remembered[key][0]
-            for key in keys
-            if key in _remembered and _remembered[key][1] > time.monotonic()
-        }
-    new = {key: job for key, job in zip(keys, jobs, strict=True) if key not in known}
-    ran = dict(zip(new, run_code(list(new.values()), limits, backend) if new else [], strict=True))
+        for key in jobs.keys() & _remembered.keys():
+            outcomes, until, _ = _remembered[key]
+            if until > time.monotonic():
+                known[key] = pickle.loads(outcomes)
+                _remembered.move_to_end(key)
+    new = [key for key in jobs if key not in known]
+    ran = run_code([jobs[key] for key in new], limits, backend) if new else []
+    known |= zip(new, ran, strict=True)
+    for row, key in zip(rows, keys, strict=True):
+        row.outcomes = known[key]
     with _lock:
-        for key, outcomes in ran.items():
+        for key, outcomes in zip(new, ran, strict=True):
+            kinds = {outcome.kind for outcome in outcomes}
             # it may be the machine's fault, or a service's
-            if any(outcome.kind == "unsupported" for outcome in outcomes):
-                continue
-            late = any(outcome.kind == "timeout" for outcome in outcomes)
-            _remembered[key] = outcomes, time.monotonic() + _STALE if late else math.inf, backend
-        for key in known.keys() & _remembered.keys():
-            _remembered.move_to_end(key)
-        while len(_remembered) > _KEPT:
-            _remembered.popitem(last=False)
-    return [known.get(key) or ran[key] for key in keys]
+            if not kinds & {"unsupported", "not started"}:
+                until = time.monotonic() + _STALE if "timeout" in kinds else math.inf
+                _remembered[key] = pickle.dumps(outcomes), until, backend
+        size = sum(len(pickled) for pickled, _, _ in _remembered.values())
+        while size > _KEPT:
+            _, (pickled, _, _) = _remembered.popitem(last=False)
+            size -= len(pickled)

@@ -1,31 +1,39 @@
 """The back end "sandlock": CPython in a process of its own under Landlock and seccomp, one for each
 program.
 
-No network, no other process, no file but the Python installation and an empty folder that is gone
-afterwards, no environment. Left out: a warm interpreter that forks for each program. It would save
-most of the time, and what one program does to it would meet the next.
+A program reads the Python installation and nothing else, writes nothing (no file, no owner, mode,
+time or attribute of one), has no network, no other process and no environment. As root it runs as
+nobody, without any capability. Left out: a folder to write to, because no limit of its size holds
+against one large or sparse file; and a warm interpreter that forks for each program.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import select
 import sys
 import sysconfig
-import tempfile
 import time
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import lru_cache
+from functools import lru_cache, partial
 
-from helpers.rewards.code import driver
-from helpers.rewards.code.types import Job, Limits, Outcome, outcome_of, timeout_outcome
+from helpers.rewards.code import plain
+from helpers.rewards.code.plain import returned
+from helpers.rewards.code.types import (
+    Job,
+    Limits,
+    Outcome,
+    out_of_memory,
+    timeout,
+    within_batch,
+)
 
+_DRIVER = os.path.join(os.path.dirname(__file__), "driver.py")
 _START_SECONDS = 30.0  # for the interpreter to come up; the program's time begins when it has
 _FILES = 32
-_DISK = 16_000_000  # bytes that a program may write
 _FRAME = 20_000  # bytes of an outcome besides what is printed and returned
 _SYSTEM = (
     "/lib",
@@ -37,34 +45,42 @@ _SYSTEM = (
     "/dev/urandom",
     "/dev/zero",
 )
-
-
-# Memory that max_memory does not count, and what reaches another process by its number: ours, for
-# example. prlimit64 is missing here, because an interpreter needs it for itself: see
-# `sandbox_inside._keep_to_itself`.
-_DENIED = ["memfd_create", "pidfd_open", "setpriority", "ioprio_set"]
-_DENIED += ["sched_setaffinity", "sched_setscheduler", "sched_setparam", "sched_setattr"]
+_NOBODY = 65534
+# Refused beside sandlock's own list: metadata of files, for which Landlock has no right; memory
+# that max_memory does not count; what reaches another process by its number, ours for example; and
+# what tells of files elsewhere. The driver refuses three more: see `driver._keep_to_itself`.
+_DENIED = """
+    fchmod fchmodat fchmodat2 fchown fchownat utimensat setxattr lsetxattr fsetxattr setxattrat
+    removexattr lremovexattr fremovexattr removexattrat file_setattr sync
+    memfd_create memfd_secret
+    pidfd_open setpriority ioprio_set sched_setaffinity sched_setscheduler sched_setparam
+    sched_setattr
+    inotify_init1 fanotify_init clock_settime settimeofday syslog
+"""
+# Their forerunners, which no other machine has.
+_DENIED_ON_X86 = "chmod chown lchown utime utimes futimesat inotify_init"
 
 
 class SandlockSandbox:
     """Programs in processes of their own.
 
-    ValueError where sandlock is not installed, or what the kernel lacks for it.
+    ValueError where sandlock is not installed, or what the machine lacks for it.
     """
 
     def __init__(self, workers: int | None = None):
-        _possible()
+        self.identity = _possible()
         self.workers = workers or os.cpu_count() or 1
 
     def run(self, jobs: Sequence[Job], limits: Limits) -> list[list[Outcome]]:
         """As `Backend.run`."""
+        outcomes = within_batch(partial(_outcomes, identity=self.identity), limits, "sandlock")
         with ThreadPoolExecutor(self.workers) as threads:
-            return list(threads.map(lambda job: _run(job, limits), jobs))
+            return list(threads.map(outcomes, jobs))
 
 
 @lru_cache(maxsize=1)
-def _possible() -> None:
-    """ValueError naming what is missing."""
+def _possible() -> dict[str, int]:
+    """The user that programs run as, as sandlock takes it. ValueError naming what is missing."""
     if not sys.platform.startswith("linux"):
         raise ValueError(
             f"the sandbox 'sandlock' needs Linux; this is {sys.platform}. Use 'monty'."
@@ -82,32 +98,31 @@ def _possible() -> None:
             f"the sandbox 'sandlock' needs version {needs} of Landlock (Linux 6.7); this kernel "
             f"has {found}. Use 'monty'."
         )
-    [outcome] = _run(Job("print(1)"), Limits(seconds=10.0))
-    if outcome.output != "1\n":
-        raise ValueError(
-            f"the sandbox 'sandlock' does not start here ({outcome.message}): the kernel, or the "
-            "container around us, refuses "
-            "Landlock or seccomp's user notification. Use 'monty'."
-        )
+    # sandlock warns of a field that it passes on
+    warnings.filterwarnings("ignore", message="Policy field 'gid'")
+    # Root becomes nobody in a user namespace, or in the driver where a container forbids those.
+    mapped = [{"uid": _NOBODY, "gid": _NOBODY}] if os.geteuid() == 0 else []
+    for identity in [*mapped, {}]:
+        [outcome] = _outcomes(Job("import json\nprint(1)"), Limits(seconds=10.0), identity)
+        if outcome.output == "1\n":
+            return identity
+    raise ValueError(
+        f"the sandbox 'sandlock' does not start here ({outcome.message}): the kernel, or the "
+        "container around us, refuses Landlock or seccomp's user notification; or we are root, "
+        "and the user nobody may not read this Python. Use 'monty'."
+    )
 
 
-def _confined(folder: str, limits: Limits):
-    from sandlock import BranchAction, Sandbox
+def _confined(limits: Limits, identity: dict[str, int]):
+    from sandlock import Sandbox
 
-    work = os.path.join(folder, "work")
-    os.mkdir(work)
     paths = sysconfig.get_paths()
-    readable = {paths["stdlib"], paths["platstdlib"], driver.__file__, _python(), *_SYSTEM}
+    readable = {paths["stdlib"], paths["platstdlib"], _DRIVER, _python(), *_SYSTEM}
     readable.add(os.path.join(sys.base_prefix, "lib"))  # where libpython may be
+    older = _DENIED_ON_X86.split() if os.uname().machine == "x86_64" else []
     return Sandbox(
         fs_readable=sorted(path for path in readable if os.path.exists(path)),
-        fs_writable=[work],
-        cwd=work,
-        # what is written there goes to a branch, which max_disk bounds and ABORT throws away
-        workdir=work,
-        fs_storage=os.path.join(folder, "storage"),
-        max_disk=_DISK,
-        on_exit=BranchAction.ABORT,
+        cwd="/",
         clean_env=True,
         max_memory=limits.memory,
         max_processes=1,
@@ -115,7 +130,8 @@ def _confined(folder: str, limits: Limits):
         no_coredump=True,
         # a verdict is the same each time: the order of sets, and random's first numbers
         random_seed=0,
-        extra_deny_syscalls=_DENIED,
+        extra_deny_syscalls=_DENIED.split() + older,
+        **identity,
     )
 
 
@@ -123,66 +139,64 @@ def _python() -> str:
     return os.path.realpath(getattr(sys, "_base_executable", sys.executable))
 
 
-def _run(job: Job, limits: Limits) -> list[Outcome]:
-    from sandlock import StdioMode
-
-    piped, null = StdioMode.PIPED, StdioMode.NULL
-    command = [_python(), "-I", "-S", "-X", "utf8", driver.__file__]
-    with tempfile.TemporaryDirectory(prefix="sandbox-", ignore_cleanup_errors=True) as folder:
-        try:
-            process = _confined(folder, limits).popen(
-                command, stdin=piped, stdout=piped, stderr=null
-            )
-        except RuntimeError as error:
-            why = f"sandlock could not start it: {error}"  # the machine's fault, not the program's
-            return [Outcome("unsupported", message=why)] * (len(job.inputs) if job.call else 1)
-        with process:
-            return _Reader(process, job, limits).outcomes()
-
-
-def _message(job: Job, limits: Limits) -> bytes:
-    inputs = [driver.encode(list(arguments)) for arguments in job.inputs]
-    told = {
-        "source": job.source,
-        "call": job.call,
-        "inputs": inputs,
-        "stdin": job.stdin or "",
-        "output": limits.output,
-    }
-    return json.dumps(told).encode() + b"\n"
+def _outcomes(job: Job, limits: Limits, identity: dict[str, int]) -> list[Outcome]:
+    """The outcomes of a job: of one process, or of one for each text that a script reads."""
+    told = {"source": job.source, "output": limits.output, "calls": None, "stdin": ""}
+    if job.call is not None:
+        calls = [(name, arguments) for name, arguments in job.calls]
+        return _Process(told | {"calls": calls}, job.count, limits).run(identity)
+    found, left = [], limits.seconds
+    for text in job.texts:
+        if left <= 0:
+            found.append(timeout(limits))
+            continue
+        process = _Process(told | {"stdin": text}, 1, limits, left)
+        found += process.run(identity)
+        left = process.ends - time.monotonic()
+    return found
 
 
-class _Reader:
-    """What comes out of one process, until it has said all, ended, said too much, or its
+class _Process:
+    """One process, and what comes out of it until it has said all, ended, said too much, or its
     time is over.
     """
 
-    def __init__(self, process, job: Job, limits: Limits):
-        self.process, self.job, self.limits = process, job, limits
-        self.count = 1 if job.call is None else len(job.inputs)
+    def __init__(self, told: dict, count: int, limits: Limits, seconds: float = 0.0):
+        self.told, self.count, self.limits = told, count, limits
+        self.seconds = seconds or limits.seconds
         self.ends = time.monotonic() + _START_SECONDS
         self.rest = b""
-        self.poll = select.poll()
-        self.poll.register(process.stdout, select.POLLIN)
 
-    def outcomes(self) -> list[Outcome]:
-        """One per input, or one for a script."""
-        found: list[Outcome] = []
+    def run(self, identity: dict[str, int]) -> list[Outcome]:
+        """One outcome per input, or one for a script."""
+        from sandlock import StdioMode
+
+        piped = {"stdin": StdioMode.PIPED, "stdout": StdioMode.PIPED, "stderr": StdioMode.NULL}
+        command = [_python(), "-I", "-S", "-X", "utf8", _DRIVER]
         try:
-            self._tell(_message(self.job, self.limits))
+            self.process = _confined(self.limits, identity).popen(command, **piped)
+        except RuntimeError as error:  # the machine's fault, not the program's
+            found = [Outcome("not started", message=f"sandlock could not start it: {error}")]
+        else:
+            with self.process:
+                found = list(self._outcomes())
+        return found + [found[-1]] * (self.count - len(found))
+
+    def _outcomes(self) -> Iterator[Outcome]:
+        self.poll = select.poll()
+        self.poll.register(self.process.stdout, select.POLLIN)
+        try:
+            self._tell(ascii(self.told).encode() + b"\n")
             if self._frame().get("kind") != "ready":
-                raise _Ended(
-                    Outcome("unsupported", message="the interpreter did not start in sandlock.")
-                )
-            self.ends = time.monotonic() + self.limits.seconds
-            while len(found) < self.count:
+                raise _Ended(_NO_START)
+            self.ends = time.monotonic() + self.seconds
+            for _ in range(self.count):
                 frame = self._frame()
-                found.append(self._outcome(frame))
+                yield self._outcome(frame)
                 if frame.get("all") is True:  # the program did not get as far as its inputs
                     break
         except _Ended as ended:
-            found.append(ended.outcome)
-        return found + [found[-1]] * (self.count - len(found))
+            yield ended.outcome
 
     def _tell(self, message: bytes) -> None:
         # it ended before it read: what it says, or does not, tells
@@ -192,72 +206,48 @@ class _Reader:
 
     def _frame(self) -> dict:
         """The next line. _Ended where there is none."""
-        most = 8 * self.limits.output + _FRAME
         while b"\n" not in self.rest:
-            if len(self.rest) > most:
-                raise _Ended(
-                    Outcome("output", message=f"it sent more than {self.limits.output} bytes.")
-                )
+            if len(self.rest) > 12 * self.limits.output + _FRAME:
+                said = f"it sent more than {self.limits.output} bytes."
+                raise _Ended(Outcome("output", message=said))
             left = self.ends - time.monotonic()
             if left <= 0 or not self.poll.poll(1000 * left):
-                raise _Ended(timeout_outcome(self.limits))
+                raise _Ended(timeout(self.limits))
             data = os.read(self.process.stdout.fileno(), 65536)
             if not data:
                 raise _Ended(self._end())
             self.rest += data
         line, _, self.rest = self.rest.partition(b"\n")
-        try:
-            frame = json.loads(line)
-        except (ValueError, RecursionError):
-            raise _Ended(_NONSENSE) from None
-        if not isinstance(frame, dict):
-            raise _Ended(_NONSENSE)
-        return frame
+        with contextlib.suppress(ValueError, plain.TooMuch):
+            frame = plain.read(line.decode("ascii"))
+            if isinstance(frame, dict):
+                return frame
+        raise _Ended(_NONSENSE)
 
     def _end(self) -> Outcome:
         """Why it ended without a word."""
         result = self.process.wait(timeout=1.0)
         if result.reason == 2 or result.signal == 9:
-            return Outcome(
-                "memory", message=f"it needed more than {self.limits.memory} bytes of memory."
-            )
+            return out_of_memory(self.limits)
+        said = "it ended the process before it was done."
         if result.reason == 1:
-            return Outcome(
-                "error",
-                error="Crash",
-                message=f"it crashed the interpreter (signal {result.signal}).",
-            )
-        return Outcome(
-            "error", error="SystemExit", message="it ended the process before it was done."
-        )
+            said = f"it crashed the interpreter (signal {result.signal})."
+            return Outcome("error", error="Crash", message=said)
+        return Outcome("error", error="SystemExit", message=said)
 
     def _outcome(self, frame: dict) -> Outcome:
-        kind, limits = frame.get("kind"), self.limits
-        output, message = (
-            str(frame.get("output") or "")[: limits.output],
-            str(frame.get("message") or "")[:500],
-        )
-        if kind == "value":
-            try:
-                return outcome_of(
-                    driver.decode(frame.get("value"), driver.MOST_PAIRS), limits, output
-                )
-            except ValueError:
-                return _NONSENSE
-        if kind == "output":
-            return Outcome("output", message=message, output=output)
+        """The outcome that a line of the driver's stands for; the program may have written it."""
+        kind, value, line = frame.get("kind"), frame.get("value", "None"), frame.get("line")
+        output = str(frame.get("output") or "")[: self.limits.output]
+        if kind == "value" and isinstance(value, str):
+            return returned(value, self.limits, output)
         if kind == "memory":
-            return Outcome(
-                "memory",
-                message=f"it needed more than {limits.memory} bytes of memory.",
-                output=output,
-            )
-        if kind != "error":
+            return out_of_memory(self.limits, output)
+        if kind not in ("error", "output"):
             return _NONSENSE
-        line = frame.get("line") if type(frame.get("line")) is int else None
-        return Outcome(
-            "error", error=str(frame.get("error"))[:100], line=line, message=message, output=output
-        )
+        error, message = (str(frame.get(name) or "") for name in ("error", "message"))
+        line = line if type(line) is int else None
+        return Outcome(kind, error=error[:100], line=line, message=message[:500], output=output)
 
 
 class _Ended(Exception):
@@ -266,6 +256,7 @@ class _Ended(Exception):
         self.outcome = outcome
 
 
+_NO_START = Outcome("not started", message="the interpreter did not start in sandlock.")
 _NONSENSE = Outcome(
     "error", error="SandboxError", message="what came out of the sandbox is no outcome."
 )

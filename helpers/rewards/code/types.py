@@ -1,48 +1,35 @@
-"""What goes into a sandbox and what comes out: a job and its limits, an outcome, and plain data."""
+"""What goes into a sandbox and what comes out: a job and its limits, an outcome, a back end."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal, Protocol
-
-_MOST_DEEP = 100  # levels of containers in a value
-_LARGEST_INT = 14_280  # bits: 4,299 digits
-PLAIN = (type(None), bool, int, float, complex, str, bytes)
-CONTAINERS = (list, tuple, set, frozenset)
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What one program may use, with all its inputs together.
+    """What one program may use, with all its inputs together, and the time of a whole batch.
 
     seconds: of time on the clock. memory: bytes. output: bytes of what it prints, and of the values
-    that it returns.
+    that it returns. batch: seconds after which no further program of one call of `run_code` starts.
     """
 
     seconds: float = 2.0
     memory: int = 256_000_000
     output: int = 64_000
+    batch: float = 300.0
 
     def __post_init__(self) -> None:
         """ValueError for a limit that is no positive number."""
-        for name in ("seconds", "memory", "output"):
-            value, whole = getattr(self, name), name != "seconds"
-            kinds = int if whole else (int, float)
-            if (
-                isinstance(value, bool)
-                or not isinstance(value, kinds)
-                or not (0 < value < math.inf)
-            ):
-                kind = "whole number of bytes" if whole else "number of seconds"
-                raise ValueError(
-                    f"the limit {name}={value!r} is not a positive {kind}, such as "
-                    f"{name}={_DEFAULTS[name]}."
-                )
-
-
-_DEFAULTS = {"seconds": 2.0, "memory": 256_000_000, "output": 64_000}
+        for name, value in vars(self).items():
+            kinds = int if name in ("memory", "output") else (int, float)
+            number = isinstance(value, kinds) and not isinstance(value, bool)
+            if not number or not 0 < value < math.inf:
+                kind = "whole number of bytes" if kinds is int else "number of seconds"
+                raise ValueError(f"the limit {name}={value!r} is not a positive {kind}.")
 
 
 @dataclass(frozen=True)
@@ -50,113 +37,91 @@ class Job:
     """A program and what to do with it.
 
     With `call`, the name of a function in it: the function is called with each of `inputs`, a tuple
-    of argument tuples; one outcome per input. Without: the program is run as a script that reads
-    `stdin`; one outcome, whose `output` is what it printed. What ends a program (its time, its
-    memory, a flood of output, a crash) ends it for the inputs that follow, too.
+    of argument tuples; one outcome per input. A tuple of names has one name per input. Without
+    `call`, the program is run as a script that reads `stdin`; one outcome, whose `output` is what
+    it printed. With a tuple of texts, it is run once for each. What ends a program (its time, its
+    memory, a flood of output, a crash) ends it for the inputs that follow, too; a script that is
+    run several times shares its time among all runs.
     """
 
     source: str
-    call: str | None = None
+    call: str | tuple[str, ...] | None = None
     inputs: tuple = ()
-    stdin: str | None = None
+    stdin: str | tuple[str, ...] | None = None
+
+    @property
+    def calls(self) -> list[tuple[str, tuple]]:
+        """The function and the arguments of each call."""
+        names = [self.call] * len(self.inputs) if isinstance(self.call, str) else self.call
+        return list(zip(names, map(tuple, self.inputs), strict=True))
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """What each run of a script reads."""
+        return self.stdin if isinstance(self.stdin, tuple) else (self.stdin or "",)
+
+    @property
+    def count(self) -> int:
+        """How many outcomes it has."""
+        return len(self.texts) if self.call is None else len(self.inputs)
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of one input (or of a script).
+    """What came of one input (or of one run of a script).
 
     kind: "value" (then `value` is plain data), "error" (then `error` is the exception's type,
     `line` the line of the program and `message` the text), "timeout", "memory", "output" (more than
     the limit), "unsupported" (the back end cannot run such a program; `message` says what it
-    lacks). output: what was printed up to here, in full or up to the limit.
+    lacks), "not started" (the batch's time was over, or the machine failed). output: what was
+    printed up to here, in full or up to the limit. backend: what ran it.
     """
 
-    kind: Literal["value", "error", "timeout", "memory", "output", "unsupported"]
+    kind: Literal["value", "error", "timeout", "memory", "output", "unsupported", "not started"]
     value: object = None
     error: str = ""
     line: int | None = None
     message: str = ""
     output: str = ""
+    backend: str = ""
 
 
 class Backend(Protocol):
     """Where programs run: the plug-in point. A service of your own needs this one method."""
 
     def run(self, jobs: Sequence[Job], limits: Limits) -> list[list[Outcome]]:
-        """A list of outcomes for each job, in order: one per input, or one for a script."""
+        """A list of outcomes for each job, in order: `job.count` of them."""
 
 
-# --- What comes out -------------------------------------------------------------------------------
+def within_batch(
+    outcomes: Callable[[Job, Limits], list[Outcome]], limits: Limits, backend: str
+) -> Callable[[Job], list[Outcome]]:
+    """`outcomes` as a function of the job alone, which starts no program after the batch's time."""
+    ends = time.monotonic() + limits.batch
+    late = f"the batch's {limits.batch:g} seconds were over before it could start."
+
+    def run(job: Job) -> list[Outcome]:
+        if not job.count:
+            return []
+        if time.monotonic() > ends:
+            return [Outcome("not started", message=late)] * job.count
+        return [replace(outcome, backend=backend) for outcome in outcomes(job, limits)]
+
+    return run
 
 
-class TooMuch(Exception):
-    """A value that is larger than the limit."""
+# --- Outcomes that both back ends have ------------------------------------------------------------
 
 
-def not_plain(value: object, most: float = math.inf) -> str | None:
-    """What a value holds that is no plain data, in words; None if it is plain all through.
-
-    Exact types only: a subclass of int, str or list brings methods of its own. TooMuch where it
-    holds more than `most` bytes, counted as a tree: what stands in it twice counts twice, so that a
-    few nested lists cannot stand for a billion.
-    """
-    stack, size = [(value, 0)], 0
-    while stack:
-        item, depth = stack.pop()
-        kind = type(item)
-        if depth > _MOST_DEEP:
-            return f"containers nested more than {_MOST_DEEP} deep"
-        if kind is dict:
-            size += 2 * len(item)
-            children = [*item.keys(), *item.values()] if size <= most else []
-        elif kind in CONTAINERS:
-            size += len(item)
-            children = item if size <= most else []
-        elif kind in PLAIN:
-            size += _bytes_of(item, kind)
-            children = ()
-        else:
-            return f"a value of type {kind.__name__}"
-        if size > most:
-            raise TooMuch
-        stack.extend((child, depth + 1) for child in children)
-    return None
-
-
-def _bytes_of(item: object, kind: type) -> int:
-    # about its decimal digits; more than Python prints is more than a verdict can use
-    if kind is int:
-        return item.bit_length() // 3 + 1 if item.bit_length() < _LARGEST_INT else math.inf
-    return len(item) if kind in (str, bytes) else 1
-
-
-def outcome_of(value: object, limits: Limits, output: str = "") -> Outcome:
-    """The outcome for a value that a function returned: "value" if it is plain data within the
-    limit, else what is wrong.
-    """
-    try:
-        odd = not_plain(value, limits.output)
-    except TooMuch:
-        return Outcome(
-            "output", message=f"it returned more than {limits.output} bytes.", output=output
-        )
-    if odd is None:
-        return Outcome("value", value=value, output=output)
-    return not_plain_outcome(odd, output)
-
-
-def not_plain_outcome(odd: str, output: str = "") -> Outcome:
-    """The outcome of a call that returned something else than plain data."""
-    return Outcome(
-        "error",
-        error="TypeError",
-        message=f"it returned {odd}; only plain data counts.",
-        output=output,
-    )
-
-
-def timeout_outcome(limits: Limits, output: str = "") -> Outcome:
+def timeout(limits: Limits, output: str = "") -> Outcome:
     """The outcome of a program that did not end in time."""
     return Outcome(
         "timeout", message=f"it took longer than {limits.seconds:g} seconds.", output=output
+    )
+
+
+def out_of_memory(limits: Limits, output: str = "") -> Outcome:
+    """The outcome of a program that needed too much memory."""
+    return Outcome(
+        "memory", message=f"it needed more than {limits.memory} bytes of memory.", output=output
     )
