@@ -363,14 +363,3 @@ def test_what_can_be_done_passes(monkeypatch):
     for merge in merging.WAYS:
         merging.check_wishes("unsloth", CARD, HERE, merge=merge, gguf="f16", push_to_hub="me/mine")
     merging.check_wishes("unsloth", CPU, STORED, merge="dequantised")
-
-
-def test_gguf_files_are_collected_from_where_unsloth_writes_them(tmp_path):
-    copied, written = tmp_path / "gguf/16_bits", tmp_path / "gguf/16_bits_gguf"
-    for file in (copied / "model.safetensors", written / "a.Q4_K_M.gguf", written / "Modelfile"):
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text("")
-    made = {"save_directory": str(copied), "gguf_directory": str(written)}
-    merging.collect_gguf(made, tmp_path / "gguf")
-    left = sorted(path.name for path in (tmp_path / "gguf").rglob("*"))
-    assert left == ["Modelfile", "a.Q4_K_M.gguf"]
