@@ -161,9 +161,7 @@ def test_a_training_to_go_on_with_is_the_one_that_notebook_03_goes_on_with():
     from helpers.training import checkpoints
 
     run, pocket = prepared(), PRESETS["pocket"]
-    assert (
-        checkpoints.begin(run, pocket, 3407) is None and arguments.interrupted_training(run) is None
-    ), "nothing was saved"
+    assert checkpoints.begin(run, pocket, 3407) is arguments.interrupted_training(run) is None
     for step in (9, 20):
         write_json(run.path(f"checkpoints/checkpoint-{step}/trainer_state.json"), {})
     assert checkpoints.begin(run, pocket, 3407).name == "checkpoint-20"
@@ -179,14 +177,14 @@ SAME = ["--preset", "pocket", "-p", "max_steps=30", "-p", "tags=reasoning/answer
     "call",
     [["--resume"], [*SAME, "-p", "samples=2"], ["--only", "03", "-p", "max_steps=30"]],
 )
-def test_a_call_that_goes_on_with_an_interrupted_training_needs_no_word(cli, executions, call):
+def test_a_call_that_gives_nothing_up_needs_no_word(cli, executions, call):
     run = interrupted(executions, cli, *SAME, max_steps=30)
     code, _, err = cli("run", "--run", "a", *call)
-    assert (
-        (code, err) == (0, "")
-        and "03" in dict(executions)
-        and run.path("checkpoints/checkpoint-20").exists()
-    )
+    assert (code, err) == (0, "") and "03" in dict(executions)
+    assert run.path("checkpoints/checkpoint-20").exists()
+    # nor one that replaces a finished training
+    run.path("checkpoints/finished").touch()
+    assert cli("run", "--run", "a", "--only", "03", "-p", "beta=0")[::2] == (0, "")
 
 
 OTHERWISE = {
@@ -221,10 +219,3 @@ def test_a_call_that_gives_up_an_interrupted_training_needs_fresh(cli, execution
     aside = "03" in dict(executions)
     assert (run.folder / "checkpoints_previous/checkpoint-20").exists() == aside
     assert (run.folder / "checkpoints/checkpoint-20").exists() != aside
-
-
-def test_a_finished_training_is_replaced_without_a_word(cli, executions):
-    run = interrupted(executions, cli, *SAME, max_steps=30)
-    run.path("checkpoints/finished").touch()
-    code, _, err = cli("run", "--run", "a", "--only", "03", "-p", "beta=0")
-    assert (code, err) == (0, "")
