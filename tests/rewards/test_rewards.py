@@ -1,14 +1,11 @@
 """What every reward keeps to, whichever it is: a score for any completion, TRL's signature, bound
-tags, pickles, examples.
+tags, pickles.
 """
 
 import copy
-import doctest
-import importlib
 import inspect
 import json
 import pickle
-import pkgutil
 import random
 from functools import partial
 
@@ -334,18 +331,3 @@ def test_a_set_gives_the_deserving_everything_and_others_less(name, tags):
 def test_an_unknown_set_is_named_with_those_there_are():
     with pytest.raises(ValueError, match=r"'MATH'.*math, code, summaries, qa"):
         reward_set("MATH")
-
-
-# --- The docstrings -------------------------------------------------------------------------------
-
-
-MODULES = [
-    "helpers.rewards",
-    "helpers.rewards.answers.symbolic",
-    *(f"helpers.rewards.{module.name}" for module in pkgutil.iter_modules(rewards.__path__)),
-]
-
-
-@pytest.mark.parametrize("module", MODULES)
-def test_the_examples_in_the_docstrings_hold(module):
-    assert doctest.testmod(importlib.import_module(module)).failed == 0
