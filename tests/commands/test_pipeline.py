@@ -5,12 +5,10 @@ what is refused.
 import json
 import re
 import subprocess
-from pathlib import Path
 
 import nbformat
 import pytest
 from filelock import FileLock
-from nbformat.v4 import new_code_cell, new_notebook
 
 from helpers import PROJECT
 from helpers.presets import PRESETS, as_settings
@@ -127,26 +125,6 @@ sys.exit(main(["run", "--only", "01", "--run", *sys.argv[2:]]))
 """
 
 
-@pytest.fixture
-def notebook(tmp_path):
-    """Writes notebook 01 of a project of its own, a cell a text; returns the folder to give to
-    ONE_RUN.
-    """
-
-    def write(*cells: str) -> Path:
-        first = new_code_cell('run = "x"\nextra = 0', metadata={"tags": ["parameters"]})
-        metadata = {
-            "kernelspec": {"name": "python3", "display_name": "python3"},
-            "language_info": {"name": "python"},
-        }
-        (tmp_path / "notebooks").mkdir()
-        content = new_notebook(cells=[first, *map(new_code_cell, cells)], metadata=metadata)
-        nbformat.write(content, tmp_path / "notebooks" / "01_tiny.ipynb")
-        return tmp_path / "notebooks"
-
-    return write
-
-
 STEPS = """
 from types import SimpleNamespace
 from helpers.metrics.plots import dashboard
@@ -163,7 +141,7 @@ watch.on_train_end(None, None, None)
 
 @pytest.mark.slow
 def test_the_steps_of_a_training_go_to_the_log_and_the_notebook_keeps_one_figure(notebook, python):
-    command = [python, "-c", ONE_RUN, str(notebook(STEPS)), "a"]
+    command = [python, "-c", ONE_RUN, str(notebook("01", STEPS).parent), "a"]
     done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=True)
     told = [
         line.split("  spread")[0]
@@ -181,7 +159,7 @@ def test_the_steps_of_a_training_go_to_the_log_and_the_notebook_keeps_one_figure
 
 
 def test_a_failed_notebook_keeps_its_traceback(notebook, python):
-    command = [python, "-c", ONE_RUN, str(notebook("print(1)\n1 / 0")), "a"]
+    command = [python, "-c", ONE_RUN, str(notebook("01", "print(1)\n1 / 0").parent), "a"]
     done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True)
     copy = Run("a").folder / "notebooks" / "01_tiny.ipynb"
     assert done.returncode == 1 and f"The whole traceback is in {copy}" in done.stderr
