@@ -95,11 +95,6 @@ def test_tokens_are_the_ids_that_trl_passes_whatever_the_text(ids):
         ]
 
 
-def test_only_what_the_assistant_wrote_is_counted():
-    chat = [{"role": "tool", "content": words(50)}, {"role": "assistant", "content": words(2)}]
-    assert LEAST([chat]) == [0.5]
-
-
 # --- Refused --------------------------------------------------------------------------------------
 
 
