@@ -1,7 +1,5 @@
 """What is typed for a run, what asked.json remembers of it, and what a new call may not give up."""
 
-import json
-
 import pytest
 from finished import finished_run
 
@@ -36,6 +34,13 @@ TEXTS += ["{x", "{{}}", "{[1]: 2}", "long? " * 1000]  # keys that cannot be hash
 def test_a_value_is_a_literal_where_it_is_one_and_else_the_text_itself(text, value):
     read = arguments.value(text)
     assert read == value and type(read) is type(value)
+
+
+def test_a_file_or_a_function_in_one_is_found_again_from_elsewhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text("")
+    for text in ("mine.py", "mine.py:mine_reward"):
+        assert arguments.value(text) == str(tmp_path / text)
 
 
 def test_parameters_are_split_at_the_first_equals_sign_and_trimmed():
@@ -90,25 +95,6 @@ def prepared(name: str = "a") -> Run:
         fingerprint="f",
     )
     return run
-
-
-def test_each_notebooks_last_parameters_are_kept(cli, executions):
-    prepared()
-    columns = {"question": "q"}
-    given = ["-p", f"columns={json.dumps(columns)}", "-p", "seed=1"]
-    assert cli("run", "--run", "a", "--only", "01,04", *given)[0] == 0
-    assert arguments.used(Run("a")) == {"01": {"columns": columns, "seed": 1}, "04": {}}
-    assert cli("run", "--run", "a", "--only", "03", "-p", "max_steps=7")[0] == 0
-    assert arguments.used(Run("a")) == {
-        "01": {"columns": columns, "seed": 1},
-        "04": {},
-        "03": {"max_steps": 7},
-    }
-    assert arguments.last(Run("a"))["notebooks"] == arguments.last(Run("a"))["done"] == ["03"]
-    executions.outcomes["03"] = False
-    assert cli("run", "--run", "a", "--only", "03", "-p", "max_steps=9")[0] == 1
-    assert arguments.used(Run("a"))["03"] == {"max_steps": 7}, "what failed has used nothing"
-    assert arguments.left(arguments.last(Run("a"))) == ["03"]
 
 
 def test_a_file_of_an_earlier_version_is_read():

@@ -78,16 +78,6 @@ def test_what_is_asked_for_once_is_done_once(cli, executions):
     assert cli(*call, "-p", "beta=0")[0] == 0 and len(executions) == 3, "another call"
 
 
-def test_a_file_given_by_a_relative_path_is_found_again_from_elsewhere(
-    cli, executions, tmp_path, monkeypatch
-):
-    (tmp_path / "mine.csv").write_text("question,answer\n1 + 1?,2\n")
-    monkeypatch.chdir(tmp_path)
-    executions.outcomes["02"] = False
-    cli("run", "--run", "a", "-p", "source=mine.csv", "--preset", "pocket")
-    assert dict(executions)["01"]["source"] == str(tmp_path / "mine.csv")
-
-
 @pytest.mark.parametrize("beside", ["-p seed=1", "--preset pocket", "--only 03", "--fresh"])
 def test_resuming_refuses_what_it_would_leave_out(cli, executions, beside):
     code, _, err = cli("run", "--run", "a", "--resume", *beside.split())

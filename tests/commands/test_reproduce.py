@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from finished import change, finished_run
 
-from helpers.commands import reproduce
+from helpers.commands import arguments, reproduce
 from helpers.presets import PRESETS, as_settings
 from helpers.runs import Run, write_json
 
@@ -167,6 +167,7 @@ def test_a_later_call_forgets_nothing_that_made_the_run(cli, run, executions):
     write_json(run.path("asked.json"), first)
     assert cli("run", "--run", "told", "--only", "02")[0] == 0
     assert cli("run", "--run", "told", "--only", "06", "-p", "seed=1")[0] == 0
+    assert arguments.used(run)["06"] == {"seed": 1}
     executions.outcomes["05"] = False
     assert cli("run", "--run", "told", "--only", "05", "-p", "samples=9")[0] == 1, (
         "it failed, so what is there was made with 4"

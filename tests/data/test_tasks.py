@@ -159,16 +159,9 @@ def test_without_a_train_size_there_is_a_bound_and_it_is_said(load, monkeypatch,
 
 
 def test_the_split_of_a_seed_is_the_one_it_always_was(load):
-    """Runs of earlier versions are reproduced with it."""
-    task = load(numbered(10), holdout_size=3, seed=7)
+    """Whatever the order of the rows; runs of earlier versions are reproduced with it."""
+    task = load(numbered(10)[::-1], holdout_size=3, seed=7)
     assert "".join(task.holdout["answer"]) == "806" and "".join(task.train["answer"]) == "4752319"
-
-
-def test_the_split_depends_on_the_seed_and_not_on_the_order_of_the_rows(load):
-    rows, sizes = numbered(200), {"train_size": 100, "holdout_size": 20}
-    task = load(rows, **sizes)
-    assert load(rows[::-1], **sizes).report["fingerprint"] == task.report["fingerprint"]
-    assert load(rows, **sizes, seed=1).report["fingerprint"] != task.report["fingerprint"]
 
 
 def test_a_fingerprint_tells_every_change():
