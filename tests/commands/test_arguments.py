@@ -67,14 +67,6 @@ def test_what_is_no_parameter_is_refused_with_what_to_write(bad):
 # --- Notebooks ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("only", "numbers"),
-    {"03": ["03"], "3": ["03"], "5,1": ["01", "05"], " 04 , 03,04": ["03", "04"]}.items(),
-)
-def test_notebooks_are_chosen_by_number_in_order_and_once(only, numbers):
-    assert arguments.numbers(only) == numbers
-
-
 @pytest.mark.parametrize("only", ["", "03,", "03,,04", "3-4", "03 04", "all", "003", "٣", "03\n05"])
 def test_what_is_no_list_of_notebooks_is_refused_with_what_to_write(only):
     with pytest.raises(ValueError, match=r"is not a list of notebooks.*such as --only 03,04"):
