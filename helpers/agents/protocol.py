@@ -18,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
-from helpers.data.sources import Broken, file_rows
+from helpers.data.files import Broken, file_rows
 
 _NOT_TOOLS = {"reset", "get_reward"}
 _WRITTEN = ("prompt", "question", "answer")  # the columns that notebook 10 adds to a user's rows

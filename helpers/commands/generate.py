@@ -9,7 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from helpers import environment
-from helpers.data.sources import Broken, file_rows
+from helpers.data.files import Broken, file_rows
+from helpers.data.tasks import chat_prompt
 from helpers.presets import Preset, for_sampling
 from helpers.runs import Run
 from helpers.tags import TagFormat
@@ -65,6 +66,11 @@ def answer_file(run: Run, source: Path, target: Path, engine: str = "transformer
         raise ValueError(
             f"--output {target}: answers are written as JSON lines; name a .jsonl file."
         )
+    if "adapter" in run.evaluation and not (run.folder / "merged").exists():
+        raise ValueError(
+            f"{run.show()} has no merged model, because notebook 05 was run with merge='adapter'. "
+            f"Merge it: `python -m helpers run --run {run.name} --only 05 -p merge=original`."
+        )
     merged = run.require("merged")
     if why := run.outdated("merged"):
         print(f"note: {why}", file=sys.stderr)
@@ -84,7 +90,7 @@ def answer_file(run: Run, source: Path, target: Path, engine: str = "transformer
 
     target.parent.mkdir(parents=True, exist_ok=True)
     with target.open("a", encoding="utf-8") as file:
-        prompts = [_prompt(system, str(row["question"])) for row in rows]
+        prompts = [chat_prompt(system, str(row["question"])) for row in rows]
         settings = replace(settings, model=str(merged), load_in_4bit=False)
         model, tokenizer = _loaded(settings, prompts)
         for start in range(done, len(rows), _BATCH):
@@ -130,11 +136,6 @@ def _loaded(settings: Preset, prompts: list[list[dict]]) -> tuple:
         needed = longest + settings.max_completion_length
         vllm_cpu.attach(model, replace(settings, max_seq_length=max(settings.context, needed)))
     return model.eval(), tokenizer
-
-
-def _prompt(system: str, question: str) -> list[dict]:
-    user = {"role": "user", "content": question}
-    return [{"role": "system", "content": system}, user] if system else [user]
 
 
 def _questions(source: Path) -> list[dict]:

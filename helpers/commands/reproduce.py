@@ -80,8 +80,13 @@ def reproduce(run: Run, only: str | None = None) -> int:
     with held(again.folder, f"run {again.name!r}"):
         empty(again.folder)
         write_json(again.path(_MARK), {"of": run.name})
-        if code := _execute(again, numbers, given, data["seed"], training["seed"]):
-            return code
+        # 01 by itself: its data may have been drawn with another seed than the training's
+        others = [number for number in numbers if number != "01"]
+        for part, seed in ((["01"], data["seed"]), (others, training["seed"])):
+            known = pipeline.defaults(part)
+            values = {name: value for name, value in given.items() if name in known}
+            if code := pipeline.execute(again.name, part, values | {"seed": seed}):
+                return code
         return compare(run, again)
 
 
@@ -120,19 +125,6 @@ def _notebooks(run: Run, only: str | None) -> list[str]:
             "among them."
         )
     return chosen
-
-
-def _execute(again: Run, numbers: list[str], given: dict, data_seed: int, seed: int) -> int:
-    """The exit code of the notebooks, 01 by itself: its data may have been drawn with another seed
-    than the training's.
-    """
-    others = [number for number in numbers if number != "01"]
-    for part, its_seed in ((["01"], data_seed), (others, seed)):
-        known = pipeline.defaults(part)
-        values = {name: value for name, value in given.items() if name in known}
-        if code := pipeline.execute(again.name, part, values | {"seed": its_seed}):
-            return code
-    return 0
 
 
 # --- Comparing ------------------------------------------------------------------------------------

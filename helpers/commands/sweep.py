@@ -1,7 +1,7 @@
 """Small sweeps: a grid of settings and seeds becomes runs, and one table with a row for each point.
 
 Every run is an ordinary one, `python -m helpers run`, in a process of its own. A sweep keeps only
-its table, figures and logs, in `runs/sweeps/<name>/`. Which runs are done is read from the runs
+its tables and logs, in `runs/sweeps/<name>/`. Which runs are done is read from the runs
 themselves: from what each was asked for, not from its name.
 """
 
@@ -21,7 +21,6 @@ import pandas as pd
 from helpers import subprocesses
 from helpers.commands import arguments, pipeline, sweep_ray
 from helpers.commands.grid import Grid, Point, read_grid
-from helpers.metrics import plots
 from helpers.metrics.history import read_metrics
 from helpers.results.intervals import student_interval
 from helpers.runs import SWEEPS, Run, atomic_write, held, runs_folder, show_in_runs
@@ -289,7 +288,7 @@ def _row(grid: Grid, point: Point, runs: pd.DataFrame) -> dict:
 
 
 def _write_and_show(grid: Grid) -> None:
-    """Write and print the table, a cell for each measure, and draw a figure for each knob."""
+    """Write the table and that of each run, and print the first, a cell for each measure."""
     folder = _folder(grid.name)
     folder.mkdir(parents=True, exist_ok=True)
     runs = each_run(grid)
@@ -306,12 +305,7 @@ def _write_and_show(grid: Grid) -> None:
             )
             text[measure] = [_cell(*numbers) for numbers in bounds]
     print(f"\n{text.to_string(index=False)}\n\nmeans over the seeds, with 95 % intervals\n")
-    measure = "accuracy" if found["accuracy"].notna().any() else "final_reward"
-    for knob in grid.knobs if found[measure].notna().any() else []:
-        with atomic_write(folder / f"{knob}.png") as temporary:
-            figure = plots.sweep(found, knob, measure)
-            figure.savefig(temporary, dpi=120, bbox_inches="tight", format="png")
-    print(f"table and figures: {show_in_runs(f'{SWEEPS}/{grid.name}')}")
+    print(f"table.csv and runs.csv: {show_in_runs(f'{SWEEPS}/{grid.name}')}")
 
 
 def _cell(value: float, low: float, high: float) -> str:

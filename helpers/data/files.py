@@ -8,11 +8,9 @@ questions, so the columns that are asked for decide.
 
 from __future__ import annotations
 
-import codecs
 import csv
 import itertools
 import json
-import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +20,6 @@ _PARQUET_BATCH = 4_096  # rows that are Python objects at one time
 _DELIMITERS = ",;\t|"
 _SAMPLED_LINES = 50  # lines in which the header is looked for
 _LONGEST_FIELD = 2**24  # characters; the csv module stops at 2**17
-_DELIMITER_HINT = re.compile(r"sep=(.)\s*")  # Excel writes and reads this above the header
 
 
 @dataclass(frozen=True)
@@ -72,28 +69,19 @@ def file_rows(
 
 
 def text_lines(path: Path) -> Iterator[str]:
-    """The lines of a UTF-8 file, or of a UTF-16 file with its byte order mark.
-
-    ValueError names the line that is neither.
+    """The lines of a UTF-8 file, with or without a byte order mark; ValueError names the line that
+    is not UTF-8.
     """
     with path.open("rb") as file:
-        utf16 = file.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-    number = 0
-    try:
-        if utf16:
-            with path.open(encoding="utf-16", newline="\n") as file:
-                yield from file
-        else:
-            with path.open("rb") as file:
-                for number, line in enumerate(file, 1):
-                    yield line.decode("utf-8-sig" if number == 1 else "utf-8")
-    except UnicodeError as error:
-        said = "the file is not UTF-16" if utf16 else f"line {number} is not UTF-8"
-        raise ValueError(
-            f"{path}: {said} ({error}). Save the file as UTF-8: in a spreadsheet as “CSV UTF-8”, "
-            "or, if it came from an older Windows program, with `iconv -f WINDOWS-1252 -t UTF-8 "
-            f"{path.name} > utf8-{path.name}`."
-        ) from None
+        for number, line in enumerate(file, 1):
+            try:
+                yield line.decode("utf-8-sig" if number == 1 else "utf-8")
+            except UnicodeDecodeError as error:
+                raise ValueError(
+                    f"{path}: line {number} is not UTF-8 ({error}). Save the file as UTF-8: in a "
+                    "spreadsheet as “CSV UTF-8”, or, if it came from an older Windows program, "
+                    f"with `iconv -f WINDOWS-1252 -t UTF-8 {path.name} > utf8-{path.name}`."
+                ) from None
 
 
 def _jsonl_rows(path: Path) -> Iterator[dict | Broken]:
@@ -173,13 +161,7 @@ def _csv_rows(path: Path, wanted: Collection[str]) -> Iterator[dict[str, str] | 
 
 
 def _delimiter(sample: list[str], wanted: Collection[str]) -> str:
-    """The delimiter that a line `sep=;` names, which is then blanked; or else the one that finds
-    most of the wanted columns in the header, and then most columns.
-    """
-    hint = _DELIMITER_HINT.fullmatch(sample[0]) if sample else None
-    if hint:
-        sample[0] = "\n"
-        return hint[1]
+    """The delimiter that finds most of the wanted columns in the header, and then most columns."""
 
     def fit(delimiter: str) -> tuple[int, int]:
         rows = (row for row in csv.reader(sample, delimiter=delimiter) if "".join(row).strip())

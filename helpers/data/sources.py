@@ -15,8 +15,6 @@ from pathlib import Path
 from helpers.data import arithmetic
 from helpers.data.files import FILE_TYPES, Broken, file_rows, listed, shortened
 
-# of the file beside this one, for those that read rows
-__all__ = ["FILE_TYPES", "Broken", "file_rows"]
 _GENERATED_ROWS = 1_000  # to train on, without a train_size
 
 

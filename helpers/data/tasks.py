@@ -22,8 +22,8 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from helpers.data.files import shortened
-from helpers.data.sources import Broken, model_files, read_source
+from helpers.data.files import Broken, shortened
+from helpers.data.sources import model_files, read_source
 from helpers.presets import Preset, as_settings
 from helpers.runs import TRAINING_LOCK, Run, atomic_write, held, write_json
 from helpers.tags import THINK_ANSWER, TagFormat
@@ -107,7 +107,7 @@ def load_task(
         """The limit that a row exceeds; None if it fits."""
         if count_tokens is None:
             return None
-        prompt_lengths.append(count_tokens(_prompt(system, row["question"])))
+        prompt_lengths.append(count_tokens(chat_prompt(system, row["question"])))
         if max_prompt_tokens is not None and prompt_lengths[-1] > max_prompt_tokens:
             return f"prompt over {max_prompt_tokens} tokens"
         shortest = tags.render("", row["answer"])
@@ -121,7 +121,7 @@ def load_task(
     train, holdout = _drawn(rows, too_long, account, **sizes)
     for row in train + holdout:
         row.pop("split", None)
-        row["prompt"] = _prompt(system, row["question"])
+        row["prompt"] = chat_prompt(system, row["question"])
         if kind:
             row["kind"] = kind
     table, columns_dropped = _table(train + holdout)
@@ -238,6 +238,12 @@ def prompt_token_counter(model: str) -> Callable[[list[dict] | str], int]:
         return len(tokenizer.encode(text, add_special_tokens=False).ids)
 
     return count
+
+
+def chat_prompt(system: str, question: str) -> list[dict]:
+    """The messages that ask a question; an empty system prompt is left out."""
+    user = {"role": "user", "content": question}
+    return [{"role": "system", "content": system}, user] if system else [user]
 
 
 class _Account:
@@ -398,8 +404,3 @@ def _table(rows: list[dict]) -> tuple[pd.DataFrame, dict[str, str]]:
         else:
             kept[name] = stored[name]
     return pd.DataFrame(kept), left_out
-
-
-def _prompt(system: str, question: str) -> list[dict]:
-    user = {"role": "user", "content": question}
-    return [{"role": "system", "content": system}, user] if system else [user]

@@ -353,41 +353,6 @@ def accuracy(evaluation: dict[str, dict]) -> Figure:
     return axes.figure
 
 
-def sweep(table: pd.DataFrame, knob: str, measure: str) -> Figure:
-    """One measure of a sweep over the values of one knob, with 95 % intervals; a line for each
-    setting of the other knobs.
-
-    table: what `sweep.table` returns. Values stand at equal distances, whatever they are: learning
-    rates as well as losses.
-    """
-    # between the point and the number of its seeds
-    names = list(table.columns[1 : list(table.columns).index("seeds")])
-    axes = _panel(f"{measure} by {knob}, with 95 % intervals", measure, xlabel=knob)
-    known = table[table[measure].notna()]
-    values = sorted(table[knob].unique(), key=lambda value: (isinstance(value, str), value))
-    others = [name for name in names if name != knob]
-    groups = [(key, rows) for key, rows in known.groupby(others)] if others else [((), known)]
-    # Of a sweep one knob at a time, only the line through the base point has several values of this
-    # one.
-    lines = [(key, rows) for key, rows in groups if rows[knob].nunique() > 1] or groups
-    for (color, stroke), marker, (key, rows) in zip(
-        cycle(LOOKS), cycle("osD^vP"), lines, strict=False
-    ):
-        rows = rows.sort_values(knob, key=lambda column: column.map(values.index))
-        places, middle = rows[knob].map(values.index), rows[measure]
-        bounds = [
-            (middle - rows[f"{measure}_low"]).fillna(0),
-            (rows[f"{measure}_high"] - middle).fillna(0),
-        ]
-        label = ", ".join(f"{name} {value}" for name, value in zip(others, key, strict=True))
-        look = {"color": color, "linestyle": stroke, "marker": marker}
-        axes.errorbar(places, middle, yerr=bounds, capsize=4, linewidth=2, label=label, **look)
-    axes.set_xticks(range(len(values)), [str(value) for value in values])
-    if len(lines) > 1:
-        axes.legend(frameon=False)
-    return axes.figure
-
-
 def reward_signal(signal: dict) -> Figure:
     """What GRPO would learn from, three panels: each reward's share of the advantage, pass rates a
     question, rank correlations.

@@ -6,17 +6,15 @@ Its text is `card.md.j2`.
 
 from __future__ import annotations
 
-import json
 import re
-import shlex
 import shutil
 from pathlib import Path
 
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
 
-from helpers.data.sources import FILE_TYPES
+from helpers.data.files import FILE_TYPES
 from helpers.metrics.diagnosis import diagnose
-from helpers.presets import EMBEDDED, PRESETS, SETTINGS, as_settings, with_overrides
+from helpers.presets import EMBEDDED
 from helpers.results.report import (
     MODELS,
     Facts,
@@ -28,7 +26,7 @@ from helpers.results.report import (
     verdict,
 )
 from helpers.runs import Run, atomic_write
-from helpers.tags import THINK_ANSWER, TagFormat
+from helpers.tags import TagFormat
 from helpers.training.base import told
 
 _FIGURES = {  # in the run's figures/; those that are there are copied beside the card
@@ -77,7 +75,6 @@ def write(run: Run) -> Path:
         accuracies=_accuracy_rows(facts.evaluation),
         served=served.get("merged"),
         is_file=_is_file(data["source"]),
-        command=command(facts),
         **{"text": _escaped, "plain": plain, "percent": percent, "quoted": repr, "told": told},
     )
     with atomic_write(place / "README.md") as temporary:
@@ -176,38 +173,3 @@ def _accuracy_rows(evaluation: dict) -> list[list]:
         ]
         rows.append([what, *cells, percent(entry["in_format"]), entry["n"]])
     return rows
-
-
-# --- How to reproduce -----------------------------------------------------------------------------
-
-
-def command(facts: Facts) -> str:
-    """The command line that trains such a model: its preset, and what was set otherwise.
-
-    What notebooks were asked for beside the settings, such as `columns`, is not in it;
-    `python -m helpers reproduce` has that from the run folder.
-    """
-    data, training = facts.manifest["data"], facts.manifest["training"]
-    settings = training["settings"] | {"source": data["source"]}
-    words = [f"python -m helpers run --run {facts.name}"]
-    # what other settings of a preset depend on
-    chosen = {key: settings.get(key) for key in ("model", "source", "backend")}
-    usual = {}
-    if preset := PRESETS.get(settings["name"]):
-        words.append(f"--preset {settings['name']}")
-        usual = as_settings(with_overrides(preset, **chosen))
-    parameters = {"seed": training["seed"]} | chosen
-    for key in SETTINGS:
-        if settings.get(key) != usual.get(key):
-            parameters[key] = settings[key]
-    tags = TagFormat.parse(data["tags"])
-    if tags != THINK_ANSWER:
-        parameters["tags"] = tags.spec
-    if facts.data.get("system_prompt", tags.system_prompt) != tags.system_prompt:
-        parameters["system_prompt"] = facts.data["system_prompt"]
-    if facts.manifest.get("merge", {}).get("into", "original") != "original":
-        parameters["merge"] = facts.manifest["merge"]["into"]
-    for key, value in parameters.items():
-        if value is not None:
-            words.append(f"-p {shlex.quote(f'{key}={json.dumps(value, ensure_ascii=False)}')}")
-    return " \\\n    ".join(words)

@@ -362,20 +362,13 @@ def write_gguf(run: Run, settings: Preset, method: str) -> list[str]:
         made = model.save_pretrained_gguf(
             str(folder / "16_bits"), tokenizer, quantization_method=method
         )
-        collect_gguf(made, folder)
+        # Unsloth writes GGUF to `16_bits_gguf` beside its 16-bit copy in `16_bits`, and both to
+        # /tmp where Kaggle's disk is too small.
+        for file in Path(made["gguf_directory"]).iterdir():
+            shutil.move(file, folder / file.name)
+        for emptied in (made["gguf_directory"], made["save_directory"]):
+            shutil.rmtree(emptied, ignore_errors=True)
     return sorted(f"gguf/{file.name}" for file in run.path("gguf").iterdir())
-
-
-def collect_gguf(made: dict, folder: Path) -> None:
-    """Move the files that Unsloth made to `folder`, and delete its 16-bit copy.
-
-    made: what `save_pretrained_gguf` returned. It writes GGUF to `<given>_gguf` beside the copy in
-    `<given>`, and both to /tmp where Kaggle's disk is too small.
-    """
-    for file in Path(made["gguf_directory"]).iterdir():
-        shutil.move(file, folder / file.name)
-    for emptied in (made["gguf_directory"], made["save_directory"]):
-        shutil.rmtree(emptied, ignore_errors=True)
 
 
 def _adapted_by_unsloth(settings: Preset, adapter: Path):

@@ -1,7 +1,5 @@
 """What is typed for a run, what asked.json remembers of it, and what a new call may not give up."""
 
-import json
-
 import pytest
 from finished import finished_run
 
@@ -38,6 +36,13 @@ def test_a_value_is_a_literal_where_it_is_one_and_else_the_text_itself(text, val
     assert read == value and type(read) is type(value)
 
 
+def test_a_file_or_a_function_in_one_is_found_again_from_elsewhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text("")
+    for text in ("mine.py", "mine.py:mine_reward"):
+        assert arguments.value(text) == str(tmp_path / text)
+
+
 def test_parameters_are_split_at_the_first_equals_sign_and_trimmed():
     given = ["max_steps=20", " beta = 0.1 ", "question=1 + 1 = ?", "source=", "max_steps=30"]
     assert arguments.parameters(given) == {
@@ -62,14 +67,6 @@ def test_what_is_no_parameter_is_refused_with_what_to_write(bad):
 # --- Notebooks ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("only", "numbers"),
-    {"03": ["03"], "3": ["03"], "5,1": ["01", "05"], " 04 , 03,04": ["03", "04"]}.items(),
-)
-def test_notebooks_are_chosen_by_number_in_order_and_once(only, numbers):
-    assert arguments.numbers(only) == numbers
-
-
 @pytest.mark.parametrize("only", ["", "03,", "03,,04", "3-4", "03 04", "all", "003", "٣", "03\n05"])
 def test_what_is_no_list_of_notebooks_is_refused_with_what_to_write(only):
     with pytest.raises(ValueError, match=r"is not a list of notebooks.*such as --only 03,04"):
@@ -90,25 +87,6 @@ def prepared(name: str = "a") -> Run:
         fingerprint="f",
     )
     return run
-
-
-def test_each_notebooks_last_parameters_are_kept(cli, executions):
-    prepared()
-    columns = {"question": "q"}
-    given = ["-p", f"columns={json.dumps(columns)}", "-p", "seed=1"]
-    assert cli("run", "--run", "a", "--only", "01,04", *given)[0] == 0
-    assert arguments.used(Run("a")) == {"01": {"columns": columns, "seed": 1}, "04": {}}
-    assert cli("run", "--run", "a", "--only", "03", "-p", "max_steps=7")[0] == 0
-    assert arguments.used(Run("a")) == {
-        "01": {"columns": columns, "seed": 1},
-        "04": {},
-        "03": {"max_steps": 7},
-    }
-    assert arguments.last(Run("a"))["notebooks"] == arguments.last(Run("a"))["done"] == ["03"]
-    executions.outcomes["03"] = False
-    assert cli("run", "--run", "a", "--only", "03", "-p", "max_steps=9")[0] == 1
-    assert arguments.used(Run("a"))["03"] == {"max_steps": 7}, "what failed has used nothing"
-    assert arguments.left(arguments.last(Run("a"))) == ["03"]
 
 
 def test_a_file_of_an_earlier_version_is_read():
@@ -161,9 +139,7 @@ def test_a_training_to_go_on_with_is_the_one_that_notebook_03_goes_on_with():
     from helpers.training import checkpoints
 
     run, pocket = prepared(), PRESETS["pocket"]
-    assert (
-        checkpoints.begin(run, pocket, 3407) is None and arguments.interrupted_training(run) is None
-    ), "nothing was saved"
+    assert checkpoints.begin(run, pocket, 3407) is arguments.interrupted_training(run) is None
     for step in (9, 20):
         write_json(run.path(f"checkpoints/checkpoint-{step}/trainer_state.json"), {})
     assert checkpoints.begin(run, pocket, 3407).name == "checkpoint-20"
@@ -179,14 +155,14 @@ SAME = ["--preset", "pocket", "-p", "max_steps=30", "-p", "tags=reasoning/answer
     "call",
     [["--resume"], [*SAME, "-p", "samples=2"], ["--only", "03", "-p", "max_steps=30"]],
 )
-def test_a_call_that_goes_on_with_an_interrupted_training_needs_no_word(cli, executions, call):
+def test_a_call_that_gives_nothing_up_needs_no_word(cli, executions, call):
     run = interrupted(executions, cli, *SAME, max_steps=30)
     code, _, err = cli("run", "--run", "a", *call)
-    assert (
-        (code, err) == (0, "")
-        and "03" in dict(executions)
-        and run.path("checkpoints/checkpoint-20").exists()
-    )
+    assert (code, err) == (0, "") and "03" in dict(executions)
+    assert run.path("checkpoints/checkpoint-20").exists()
+    # nor one that replaces a finished training
+    run.path("checkpoints/finished").touch()
+    assert cli("run", "--run", "a", "--only", "03", "-p", "beta=0")[::2] == (0, "")
 
 
 OTHERWISE = {
@@ -221,10 +197,3 @@ def test_a_call_that_gives_up_an_interrupted_training_needs_fresh(cli, execution
     aside = "03" in dict(executions)
     assert (run.folder / "checkpoints_previous/checkpoint-20").exists() == aside
     assert (run.folder / "checkpoints/checkpoint-20").exists() != aside
-
-
-def test_a_finished_training_is_replaced_without_a_word(cli, executions):
-    run = interrupted(executions, cli, *SAME, max_steps=30)
-    run.path("checkpoints/finished").touch()
-    code, _, err = cli("run", "--run", "a", "--only", "03", "-p", "beta=0")
-    assert (code, err) == (0, "")

@@ -57,17 +57,6 @@ def bash(*arguments, folder: Path, **environment) -> subprocess.CompletedProcess
     )
 
 
-@pytest.mark.parametrize("name", ["slurm.sbatch", "hf_jobs.sh"])
-def test_shellcheck_finds_nothing(name):
-    tool = shutil.which("shellcheck", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
-    if tool is None:
-        pytest.skip("shellcheck is not installed: python -m helpers install --optional")
-    checked = subprocess.run(
-        [tool, "--severity=style", EXAMPLES / name], capture_output=True, text=True
-    )
-    assert checked.returncode == 0, checked.stdout
-
-
 def test_a_task_of_the_slurm_array_runs_its_own_line(checkout):
     slurm = {"SLURM_SUBMIT_DIR": checkout, "SLURM_ARRAY_TASK_ID": 2}
     ran = bash(EXAMPLES / "slurm.sbatch", "points.txt", folder="/", **slurm)

@@ -5,11 +5,10 @@ what is refused.
 import json
 import re
 import subprocess
-from pathlib import Path
 
 import nbformat
 import pytest
-from nbformat.v4 import new_code_cell, new_notebook
+from filelock import FileLock
 
 from helpers import PROJECT
 from helpers.presets import PRESETS, as_settings
@@ -79,16 +78,6 @@ def test_what_is_asked_for_once_is_done_once(cli, executions):
     assert cli(*call, "-p", "beta=0")[0] == 0 and len(executions) == 3, "another call"
 
 
-def test_a_file_given_by_a_relative_path_is_found_again_from_elsewhere(
-    cli, executions, tmp_path, monkeypatch
-):
-    (tmp_path / "mine.csv").write_text("question,answer\n1 + 1?,2\n")
-    monkeypatch.chdir(tmp_path)
-    executions.outcomes["02"] = False
-    cli("run", "--run", "a", "-p", "source=mine.csv", "--preset", "pocket")
-    assert dict(executions)["01"]["source"] == str(tmp_path / "mine.csv")
-
-
 @pytest.mark.parametrize("beside", ["-p seed=1", "--preset pocket", "--only 03", "--fresh"])
 def test_resuming_refuses_what_it_would_leave_out(cli, executions, beside):
     code, _, err = cli("run", "--run", "a", "--resume", *beside.split())
@@ -126,26 +115,6 @@ sys.exit(main(["run", "--only", "01", "--run", *sys.argv[2:]]))
 """
 
 
-@pytest.fixture
-def notebook(tmp_path):
-    """Writes notebook 01 of a project of its own, a cell a text; returns the folder to give to
-    ONE_RUN.
-    """
-
-    def write(*cells: str) -> Path:
-        first = new_code_cell('run = "x"\nextra = 0', metadata={"tags": ["parameters"]})
-        metadata = {
-            "kernelspec": {"name": "python3", "display_name": "python3"},
-            "language_info": {"name": "python"},
-        }
-        (tmp_path / "notebooks").mkdir()
-        content = new_notebook(cells=[first, *map(new_code_cell, cells)], metadata=metadata)
-        nbformat.write(content, tmp_path / "notebooks" / "01_tiny.ipynb")
-        return tmp_path / "notebooks"
-
-    return write
-
-
 STEPS = """
 from types import SimpleNamespace
 from helpers.metrics.plots import dashboard
@@ -162,7 +131,7 @@ watch.on_train_end(None, None, None)
 
 @pytest.mark.slow
 def test_the_steps_of_a_training_go_to_the_log_and_the_notebook_keeps_one_figure(notebook, python):
-    command = [python, "-c", ONE_RUN, str(notebook(STEPS)), "a"]
+    command = [python, "-c", ONE_RUN, str(notebook("01", STEPS).parent), "a"]
     done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=True)
     told = [
         line.split("  spread")[0]
@@ -180,7 +149,7 @@ def test_the_steps_of_a_training_go_to_the_log_and_the_notebook_keeps_one_figure
 
 
 def test_a_failed_notebook_keeps_its_traceback(notebook, python):
-    command = [python, "-c", ONE_RUN, str(notebook("print(1)\n1 / 0")), "a"]
+    command = [python, "-c", ONE_RUN, str(notebook("01", "print(1)\n1 / 0").parent), "a"]
     done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True)
     copy = Run("a").folder / "notebooks" / "01_tiny.ipynb"
     assert done.returncode == 1 and f"The whole traceback is in {copy}" in done.stderr
@@ -191,38 +160,18 @@ def test_a_failed_notebook_keeps_its_traceback(notebook, python):
 
 # --- Two at once ----------------------------------------------------------------------------------
 
-HOLD = """
-import sys
-from pathlib import Path
-from helpers.runs import held, runs_folder
-with held(runs_folder() / sys.argv[1], "it"):
-    print("held", flush=True)
-    sys.stdin.read()
-"""
-
 
 @pytest.mark.parametrize(
     "call", [["run", "--preset", "pocket"], ["run", "--resume"], ["run", "--only", "04", "--fresh"]]
 )
-def test_a_run_that_another_process_executes_is_refused_and_left_alone(
-    cli, executions, python, call
-):
+def test_a_run_that_another_process_executes_is_refused_and_left_alone(cli, executions, call):
     executions.outcomes["03"] = False
     assert cli("run", "--run", "a", "--preset", "pocket")[0] == 1
     executions.clear()
     before = Run("a").path("asked.json").read_bytes()
-    command = [python, "-c", HOLD, "a"]
-    with subprocess.Popen(
-        command, cwd=PROJECT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as other:
-        assert other.stdout.readline() == "held\n"
+    with FileLock(Run("a").folder / ".lock"):  # another lock than this process's own
         code, _, err = cli(*call, "--run", "a")
-        other.stdin.close()
-    assert (
-        code == 2
-        and f"run 'a' is being executed by process {other.pid} on " in err
-        and " since 20" in err
-    )
+    assert code == 2 and "run 'a' is being executed by " in err
     assert executions == [] and Run("a").path("asked.json").read_bytes() == before
     executions.outcomes.clear()
     assert cli(*call, "--run", "a")[0] == 0 and executions, "and once that has ended, it runs"

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from finished import change, finished_run
 
-from helpers.commands import reproduce
+from helpers.commands import arguments, reproduce
 from helpers.presets import PRESETS, as_settings
 from helpers.runs import Run, write_json
 
@@ -31,8 +31,7 @@ def test_the_same_seed_gives_the_same_numbers(executed, cli):
     tables = [pd.read_csv(one.folder / "metrics.csv") for one in (run, again)]
     assert len(tables[0]) == 12 and tables[0]["reward"].nunique() > 3
     assert (tables[0]["step_time"] != tables[1]["step_time"]).any(), "trained again, not copied"
-    same = (table.drop(columns="step_time") for table in tables)
-    pd.testing.assert_frame_equal(*same, check_exact=True)
+    pd.testing.assert_frame_equal(*(t.drop(columns="step_time") for t in tables), check_exact=True)
     assert not (again.folder / "evaluation.json").exists()
     found = json.loads((again.folder / "reproduction.json").read_text())
     assert (found["of"], found["reproduced"], found["steps"]) == ("suite", True, 12)
@@ -82,9 +81,9 @@ def test_the_first_difference_is_told_and_kept(run, again, capsys):
     table.loc[6, ["kl", "reward"]] = 0.5, 9.0
     table.to_csv(run.folder / "metrics.csv", index=False)
     assert reproduce.compare(run, again) == 1
-    out = capsys.readouterr().out
-    assert "the data are the same\nfirst difference: step 7, reward: 9.0 there, " in out
-    found = json.loads((again.folder / "reproduction.json").read_text())["first_difference"]
+    said = "the data are the same\nfirst difference: step 7, reward: 9.0 there, "
+    assert said in capsys.readouterr().out
+    found = again.read_object("reproduction.json")["first_difference"]
     assert (found["step"], found["column"], found["before"]) == (7, "reward", 9.0)
 
 
@@ -99,16 +98,16 @@ def test_other_data_packages_and_revision_are_told(run, again, capsys):
     change(again, "manifest.json", other)
     assert reproduce.compare(run, again) == 1
     out = capsys.readouterr().out
-    assert "not reproduced: the data differ (39d12b00ee4c3ef5 there, ffffffffffffffff here)" in out
-    assert (
-        "the 50 logged steps are the same" in out
-        and "weights: [1.0, 0.5] there, [1.0, 0.25] here" in out
-    )
-    assert "trl: 1.15.0 there, 9.9.9 here" in out.replace(
-        run.manifest["training"]["versions"]["trl"], "1.15.0"
-    )
-    assert "UNSLOTH_GRPO_LOSS_AGGREGATION: absent there, prompt here" in out
-    assert "abcdef012345 with changes here" in out and "OMP_NUM_THREADS" in out
+    for said in (
+        "not reproduced: the data differ (39d12b00ee4c3ef5 there, ffffffffffffffff here)",
+        "the 50 logged steps are the same",
+        "weights: [1.0, 0.5] there, [1.0, 0.25] here",
+        f"trl: {run.manifest['training']['versions']['trl']} there, 9.9.9 here",
+        "UNSLOTH_GRPO_LOSS_AGGREGATION: absent there, prompt here",
+        "abcdef012345 with changes here",
+        "OMP_NUM_THREADS",
+    ):
+        assert said in out
 
 
 # --- What is run ----------------------------------------------------------------------------------
@@ -147,21 +146,15 @@ def test_the_manifest_wins_over_what_was_asked(machine, executions):
         and "push_to_hub" not in given
         and "max_seq_length" not in given
     )
-    executions.outcomes["01"] = False
-    assert reproduce.reproduce(run, "01,03") == 1, "the first notebook failed"
-    ((number, first),) = executions
-    assert (
-        number == "01"
-        and first["system_prompt"] == "Answer."
-        and first["run"] == "told-again"
-        and "max_steps" not in first
-    )
 
 
-def test_data_and_training_keep_each_its_own_seed(run, executions):
-    write_json(Run("told-again").path("manifest.json"), {"data": run.manifest["data"]})
-    reproduce._execute(Run("told-again"), ["01", "03"], reproduce.parameters(run), 1, 2)
-    assert [(number, given["seed"]) for number, given in executions] == [("01", 1), ("03", 2)]
+def test_data_and_training_keep_each_its_own_seed_and_parameters(run, executions):
+    change(run, "manifest.json", lambda manifest: manifest["data"].update(seed=1))
+    executions.outcomes["03"] = False
+    assert reproduce.reproduce(run, "01,03") == 1, "the second notebook failed"
+    (_, first), (_, second) = executions
+    assert (first["seed"], second["seed"]) == (1, 3407)
+    assert first["run"] == "told-again" and "max_steps" in second.keys() - first.keys()
 
 
 def test_a_later_call_forgets_nothing_that_made_the_run(cli, run, executions):
@@ -174,6 +167,7 @@ def test_a_later_call_forgets_nothing_that_made_the_run(cli, run, executions):
     write_json(run.path("asked.json"), first)
     assert cli("run", "--run", "told", "--only", "02")[0] == 0
     assert cli("run", "--run", "told", "--only", "06", "-p", "seed=1")[0] == 0
+    assert arguments.used(run)["06"] == {"seed": 1}
     executions.outcomes["05"] = False
     assert cli("run", "--run", "told", "--only", "05", "-p", "samples=9")[0] == 1, (
         "it failed, so what is there was made with 4"

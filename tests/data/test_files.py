@@ -28,17 +28,11 @@ def read(tmp_path):
 # --- Encodings ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("encoding", ["utf-8", "utf-16-le", "utf-16-be"])
-@pytest.mark.parametrize("name", ["a.csv", "a.jsonl"])
-def test_a_byte_order_mark_says_the_encoding(read, encoding, name):
-    rows = [{"question": "größer? ✓\u0a0d", "answer": "ja"}, *TWO]
-    text = {
-        "a.csv": "\r\n".join(
-            ["question\tanswer", *(f"{row['question']}\t{row['answer']}" for row in rows), ""]
-        ),
-        "a.jsonl": "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows),
-    }[name]
-    assert read(("\ufeff" + text).encode(encoding), name) == rows
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+def test_a_byte_order_mark_is_no_part_of_the_header(read, mark):
+    row = {"question": "größer? ✓\u0a0d", "answer": "ja"}
+    assert read(f"{mark}question\tanswer\r\ngrößer? ✓\u0a0d\tja\r\n") == [row]
+    assert read(mark + json.dumps(row, ensure_ascii=False), "a.jsonl") == [row]
 
 
 @pytest.mark.parametrize(
@@ -47,7 +41,7 @@ def test_a_byte_order_mark_says_the_encoding(read, encoding, name):
         (b"question,answer\n1,2\ncaf\xe9,3\n", "line 3 is not UTF-8"),
         (b"\xef\xbb\xbfquestion,caf\xe9,answer\n1,2,3\n", "line 1 is not UTF-8"),
         ("question,answer\n“why”,2\n".encode("cp1252"), "line 2 is not UTF-8"),
-        (("\ufeff" + PLAIN).encode("utf-16-le")[:-1], "the file is not UTF-16"),
+        (PLAIN.encode("utf-16"), "line 1 is not UTF-8"),
     ],
 )
 def test_the_line_of_another_encoding_is_named_with_a_way_out(read, content, said):
@@ -73,10 +67,9 @@ def test_a_csv_is_read_with_any_usual_delimiter(read, end, delimiter):
         ("question;answer;a|b|c|d\n1 + 1;2;x|y\n1 + 2;3;\n", {}),
         # no wanted column is there: most columns win
         ("question;answer;Frage (a, b)\n1 + 1;2;\n1 + 2;3;\n", {"wanted": {"Question"}}),
-        ("\ufeffsep=^\r\nquestion^answer^note\r\n1 + 1^2^\r\n1 + 2^3^\r\n", {}),
     ],
 )
-def test_the_columns_asked_for_choose_the_delimiter_unless_a_line_names_it(read, content, wanted):
+def test_the_columns_asked_for_choose_the_delimiter(read, content, wanted):
     rows = read(content, **wanted)
     assert [{name: row[name] for name in ("question", "answer")} for row in rows] == TWO
 

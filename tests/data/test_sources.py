@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from helpers.data.sources import Broken, check_source, model_files, read_source
+from helpers.data.files import Broken
+from helpers.data.sources import check_source, model_files, read_source
 from helpers.presets import PRESETS
 
 

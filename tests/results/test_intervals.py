@@ -2,13 +2,11 @@
 solve.
 """
 
-import doctest
 import itertools
 import math
 
 import pytest
 
-from helpers.results import evaluation, intervals
 from helpers.results.intervals import (
     mcnemar_test,
     paired_interval,
@@ -17,12 +15,6 @@ from helpers.results.intervals import (
 )
 
 Z95 = 1.959963984540054
-
-
-def test_the_examples_in_the_docstrings_run():
-    for module in (evaluation, intervals):
-        result = doctest.testmod(module)
-        assert result.failed == 0 and result.attempted >= 2
 
 
 # --- Wilson's -------------------------------------------------------------------------------------

@@ -91,14 +91,22 @@ def test_it_is_the_largest_over_every_token_of_all_prompts_and_the_same_either_w
 # --- The merge ------------------------------------------------------------------------------------
 
 
-def test_a_matrix_that_learned_nothing_is_found(adapter, other):
+def test_a_matrix_that_learned_nothing_is_found_and_an_adapter_that_does_nothing_refused(
+    adapter, other, tokenizer
+):
     assert untrained_matrices(adapter) == []
-    (first, matrix), (_, almost) = list(lora(adapter, "B").items())[2:4]
+    matrices = lora(adapter, "B")
+    (first, matrix), (_, almost) = list(matrices.items())[2:4]
     with torch.no_grad():
         matrix.zero_()
         almost.zero_()[-1, -1] = 1e-9  # a single weight is enough
         other.model.layers[0].mlp.up_proj.weight.zero_()
-    assert untrained_matrices(adapter) == [first]
+        assert untrained_matrices(adapter) == [first]
+        for matrix in matrices.values():
+            matrix.zero_()
+    assert untrained_matrices(adapter) == list(matrices)
+    with pytest.raises(ValueError, match="the adapter does nothing to the logits of its base"):
+        merging.witnesses(adapter, tokenizer, PROMPTS)
 
 
 # --- The proof, in a process of its own -----------------------------------------------------------
@@ -146,14 +154,6 @@ def test_what_is_not_the_same_merge_is_refused_and_what_was_merged_before_stays(
     (folder / "model.safetensors").write_bytes(b"not weights")
     with pytest.raises(ValueError, match="plain Transformers cannot load the merged model"):
         merging.verify(folder, PROMPTS, expected)
-
-
-def test_an_adapter_that_does_nothing_is_told_before_anything_is_merged(adapter, tokenizer):
-    with torch.no_grad():
-        for matrix in lora(adapter, "B").values():
-            matrix.zero_()
-    with pytest.raises(ValueError, match="the adapter does nothing to the logits of its base"):
-        merging.witnesses(adapter, tokenizer, PROMPTS)
 
 
 def in_16_bits(policy):
@@ -363,14 +363,3 @@ def test_what_can_be_done_passes(monkeypatch):
     for merge in merging.WAYS:
         merging.check_wishes("unsloth", CARD, HERE, merge=merge, gguf="f16", push_to_hub="me/mine")
     merging.check_wishes("unsloth", CPU, STORED, merge="dequantised")
-
-
-def test_gguf_files_are_collected_from_where_unsloth_writes_them(tmp_path):
-    copied, written = tmp_path / "gguf/16_bits", tmp_path / "gguf/16_bits_gguf"
-    for file in (copied / "model.safetensors", written / "a.Q4_K_M.gguf", written / "Modelfile"):
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text("")
-    made = {"save_directory": str(copied), "gguf_directory": str(written)}
-    merging.collect_gguf(made, tmp_path / "gguf")
-    left = sorted(path.name for path in (tmp_path / "gguf").rglob("*"))
-    assert left == ["Modelfile", "a.Q4_K_M.gguf"]

@@ -2,17 +2,12 @@
 nothing of it is left.
 """
 
-import os
-import subprocess
-import time
-
 import psutil
 import pytest
 import torch
 from finished import change, finished_run
 from peft import LoraConfig, get_peft_model
 
-from helpers import PROJECT
 from helpers.data.tasks import load_task
 from helpers.environment import Machine, this_machine, vllm_obstacle
 from helpers.presets import PRESETS
@@ -36,21 +31,6 @@ def real(test):
     return pytest.mark.slow(pytest.mark.skipif(why is not None, reason=f"no server: {why}")(test))
 
 
-def family(pid: int) -> list[psutil.Process]:
-    """A process with all its children."""
-    return [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]
-
-
-def end_of(processes: list[psutil.Process]) -> bool:
-    """Whether they have all come to an end; one that nobody has waited for is gone, too."""
-    hangs = time.monotonic() + 300
-    while time.monotonic() < hangs:
-        if all(not p.is_running() or p.status() == psutil.STATUS_ZOMBIE for p in processes):
-            return True
-        time.sleep(0.1)
-    return False
-
-
 # --- A server that answers ------------------------------------------------------------------------
 
 
@@ -71,21 +51,22 @@ def test_an_adapter_on_its_base_is_served_until_the_block_ends(model, tokenizer,
             torch.nn.init.normal_(matrix, std=0.4)
     folder = tmp_path / "adapter, 1=one"  # a path that `name=path` could not hold
     adapted.save_pretrained(folder)
-    before, limit = family(os.getpid()), POCKET.max_completion_length
+    this, limit = psutil.Process(), POCKET.max_completion_length
+    before = this.children(recursive=True)
     with (
         pytest.raises(
             ValueError, match=r"server of model does not answer \(lost\)\. Its log says: "
         ),
         serving.server(POCKET.model_path, POCKET, torch.float32, adapter=folder) as address,
     ):
-        processes = [process for process in family(os.getpid()) if process not in before]
+        processes = [one for one in this.children(recursive=True) if one not in before]
         answers = serving.answers(address, PROMPTS, limit)
         below = serving.answers(address, PROMPTS, limit, model=serving.BASE)
         too_long = [{"role": "user", "content": "What is" + " + 1" * 200}]
         with pytest.raises(ValueError, match=r"refuses 'What is \+ 1.*context length is 136"):
             serving.answers(address, [too_long], 8)
         raise ConnectionError("lost")
-    assert len(processes) > 1 and end_of(processes)
+    assert len(processes) > 1 and not psutil.wait_procs(processes, timeout=300)[1]
     assert share_that_differs(answers, adapted, tokenizer) <= 0.01
     with adapted.disable_adapter():
         assert share_that_differs(below, adapted, tokenizer) <= 0.01
@@ -98,8 +79,7 @@ def test_an_adapter_on_its_base_is_served_until_the_block_ends(model, tokenizer,
 
 @real
 def test_a_server_that_dies_while_starting_is_told_with_what_its_log_says(tmp_path):
-    folder = tmp_path / "no_model"
-    folder.mkdir()
+    (folder := tmp_path / "no_model").mkdir()
     with pytest.raises(
         ValueError,
         match=r"server of no_model ended with exit code 1\. Its log says: Invalid repository ID "
@@ -114,24 +94,6 @@ def test_a_server_that_does_not_answer_in_time_is_ended():
         serving.server(POCKET.model_path, POCKET, torch.float32, timeout=0.5).__enter__()
     left = [child.cmdline() for child in psutil.Process().children()]
     assert not [words for words in left if "helpers.results.serving" in words]
-
-
-@real
-def test_a_server_does_not_outlive_a_killed_process(python):
-    script = f"""
-import torch
-from helpers.presets import PRESETS
-from helpers.results import serving
-with serving.server({POCKET.model_path!r}, PRESETS["pocket"], torch.float32):
-    raise AssertionError("it answers already")
-"""
-    parent = subprocess.Popen([python, "-c", script], cwd=PROJECT)
-    # the server's own first child is there
-    while parent.poll() is None and len(processes := family(parent.pid)) < 3:
-        time.sleep(0.1)
-    parent.kill()
-    parent.wait()
-    assert len(processes) >= 3 and end_of(processes)
 
 
 # What vLLM 0.31 wrote, shortened in between.
@@ -165,17 +127,14 @@ def test_of_a_log_the_cause_is_told(tmp_path, said):
 # --- Where vLLM is not installed ------------------------------------------------------------------
 
 
-@pytest.mark.skipif(vllm_obstacle(CPU) is None, reason="vLLM is installed")
-def test_without_vllm_the_reason_is_said_and_asking_for_it_is_refused():
-    assert serving.obstacle(None, CPU) == "vLLM is not installed"
-    with pytest.raises(ValueError, match=r"serve=True: vLLM is not installed\. Leave serve out"):
-        serving.obstacle(True, CPU)
-
-
-def test_what_is_no_wish_is_refused():
+def test_what_is_no_wish_is_refused_and_without_vllm_the_reason_is_said():
     with pytest.raises(ValueError, match="serve='yes' is not known: give True, False, or"):
         serving.obstacle("yes", CPU)
     assert serving.obstacle(False, CPU) == "serve=False"
+    if vllm_obstacle(CPU):
+        assert serving.obstacle(None, CPU) == "vLLM is not installed"
+        with pytest.raises(ValueError, match=r"serve=True: vLLM is not installed\. Leave serve"):
+            serving.obstacle(True, CPU)
 
 
 # --- What is told of it ---------------------------------------------------------------------------

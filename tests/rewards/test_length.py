@@ -66,13 +66,6 @@ def test_a_bound_is_free_on_its_own_side_and_a_slope_on_the_other(
     assert MOST([words(length)]) == [at_most_four]
 
 
-@each_reward
-def test_each_completion_is_scored_for_itself(reward):
-    texts = [words(n) for n in (0, 3, 4, 5, 20)]
-    assert reward(texts) == [score for text in texts for score in reward([text])]
-    assert reward([[{"role": "assistant", "content": text}] for text in texts]) == reward(texts)
-
-
 # --- Units ----------------------------------------------------------------------------------------
 
 
@@ -100,11 +93,6 @@ def test_tokens_are_the_ids_that_trl_passes_whatever_the_text(ids):
         assert min_length_reward([text], minimum=4, unit="tokens", completion_ids=[ids]) == [
             len(ids) / 4
         ]
-
-
-def test_only_what_the_assistant_wrote_is_counted():
-    chat = [{"role": "tool", "content": words(50)}, {"role": "assistant", "content": words(2)}]
-    assert LEAST([chat]) == [0.5]
 
 
 # --- Refused --------------------------------------------------------------------------------------

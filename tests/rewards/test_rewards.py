@@ -1,14 +1,11 @@
 """What every reward keeps to, whichever it is: a score for any completion, TRL's signature, bound
-tags, pickles, examples.
+tags, pickles.
 """
 
 import copy
-import doctest
-import importlib
 import inspect
 import json
 import pickle
-import pkgutil
 import random
 from functools import partial
 
@@ -233,22 +230,24 @@ def test_trls_extra_arguments_and_any_column_are_accepted(name, reward):
     assert reward([chat(text) for text in texts], **arguments) == reward(texts, answer=["4", "4"])
 
 
-def arguments_of(name: str) -> list[str]:
-    named = list(inspect.signature(getattr(rewards, name)).parameters)[:-1]
-    return sorted({*named, *GIVEN} - COLUMNS)
-
-
-@pytest.mark.parametrize(
-    ("name", "column"), [(name, column) for name in NAMES for column in arguments_of(name)]
-)
-def test_a_source_column_cannot_take_the_place_of_an_argument(tmp_path, name, column, reward):
-    path = tmp_path / "rows.jsonl"
-    rows = [{"question": f"{n} + 0?", "answer": str(n), column: ["algebra"]} for n in range(4)]
+@pytest.fixture(scope="module")
+def columns(tmp_path_factory) -> dict:
+    """What TRL passes of a row whose source has a column for every argument of a reward: all but
+    the prompt.
+    """
+    signatures = [inspect.signature(getattr(rewards, name)) for name in NAMES]
+    named = {name for signature in signatures for name in signature.parameters} | GIVEN
+    others = {name: ["algebra"] for name in named - COLUMNS}
+    rows = [{"question": f"{n} + 0?", "answer": str(n)} | others for n in range(4)]
+    path = tmp_path_factory.mktemp("source") / "rows.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    row = load_task(str(path), holdout_size=1).train.iloc[0].to_dict()
-    # As TRL calls a reward: with every column of the data but the prompt.
-    columns = {name: [value] for name, value in row.items() if name != "prompt"} | {"answer": ["4"]}
-    assert reward([full(name)], prompts=[row["prompt"]], completion_ids=[[1]], **columns) == [1.0]
+    row = load_task(str(path), holdout_size=1).train.iloc[0].drop("prompt")
+    return {name: [value] for name, value in row.items()} | {"answer": ["4"]}
+
+
+@each_name
+def test_a_source_column_cannot_take_the_place_of_an_argument(name, reward, columns):
+    assert reward([full(name)], prompts=["2 + 2?"], completion_ids=[[1]], **columns) == [1.0]
 
 
 @pytest.mark.parametrize("name", OBJECTS)
@@ -334,18 +333,3 @@ def test_a_set_gives_the_deserving_everything_and_others_less(name, tags):
 def test_an_unknown_set_is_named_with_those_there_are():
     with pytest.raises(ValueError, match=r"'MATH'.*math, code, summaries, qa"):
         reward_set("MATH")
-
-
-# --- The docstrings -------------------------------------------------------------------------------
-
-
-MODULES = [
-    "helpers.rewards",
-    "helpers.rewards.answers.symbolic",
-    *(f"helpers.rewards.{module.name}" for module in pkgutil.iter_modules(rewards.__path__)),
-]
-
-
-@pytest.mark.parametrize("module", MODULES)
-def test_the_examples_in_the_docstrings_hold(module):
-    assert doctest.testmod(importlib.import_module(module)).failed == 0

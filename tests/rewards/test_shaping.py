@@ -22,14 +22,13 @@ from helpers.rewards import (
     ModelReward,
     debug_reward,
     format_reward,
-    reward_name,
 )
 from helpers.tags import THINK_ANSWER
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 POCKET = PRESETS["pocket"].model_path
-GOOD, BAD = THINK_ANSWER.render("2 + 2", "4"), "4"
+GOOD = THINK_ANSWER.render("2 + 2", "4")
 
 
 def column(completions, scores, **columns):
@@ -41,20 +40,12 @@ def column(completions, scores, **columns):
 
 
 @pytest.mark.parametrize(
-    ("successes", "factor"),
-    [(0, 1.2), (1, 1.2), (2, 1.2), (3, 1.0), (5, 1.0), (8, 1.0), (9, 0.9), (10, 0.9)],
-)
-def test_the_weight_rises_below_30_percent_and_falls_above_80(successes, factor):
-    reward = AdaptiveReward(format_reward, weight=2.0)
-    batch = [GOOD] * successes + [BAD] * (10 - successes)
-    # this batch still has the weight from before
-    assert reward(batch) == [2.0] * successes + [0.0] * (10 - successes)
-    assert reward([GOOD]) == [pytest.approx(2.0 * factor)]
-
-
-@pytest.mark.parametrize(
     ("success", "scores", "factor"),
     [
+        *(
+            (0.5, [1.0] * successes + [0.0] * (10 - successes), factor)
+            for successes, factor in ((0, 1.2), (2, 1.2), (3, 1.0), (8, 1.0), (9, 0.9), (10, 0.9))
+        ),
         (0.6, [0.6, 0.6], 0.9),
         (0.61, [0.6, 0.6], 1.2),
         (0, [0.6, 0.6], 0.9),
@@ -65,10 +56,12 @@ def test_the_weight_rises_below_30_percent_and_falls_above_80(successes, factor)
         (0.5, [None, 0.0], 1.2),
     ],
 )
-def test_success_is_a_score_of_at_least_that_and_none_does_not_count(success, scores, factor):
-    reward = AdaptiveReward(column, success=success)
-    assert reward([""] * len(scores), scores=scores) == scores
-    assert reward.weight == pytest.approx(factor)
+def test_the_weight_rises_below_30_percent_of_success_and_falls_above_80(success, scores, factor):
+    """Success is a score of at least `success`, and None does not count."""
+    reward = AdaptiveReward(column, success=success, weight=2.0)
+    # this batch still has the weight from before
+    assert reward([""] * len(scores), scores=scores) == [score and 2 * score for score in scores]
+    assert reward.weight == pytest.approx(2 * factor)
 
 
 @pytest.mark.parametrize(
@@ -290,12 +283,11 @@ def test_a_hostile_completion_gets_a_score_and_changes_no_other(classifiers, hos
 
 
 def test_a_pickled_copy_is_small_and_gives_the_same_scores(classifiers):
-    reward = ModelReward(classifiers[2], label=0, batch_size=3, max_length=200, name="politeness")
+    reward = ModelReward(classifiers[2], label=0, batch_size=3, max_length=200)
     scores = reward(completions=TEXTS, prompts=PROMPTS)
     frozen = pickle.dumps(reward)
     assert len(frozen) < 1000, "the weights are not part of it"
     assert pickle.loads(frozen)(completions=TEXTS, prompts=PROMPTS) == scores
-    assert reward_name(reward) == "politeness"
 
 
 def test_a_model_that_cannot_be_a_reward_is_refused_at_the_first_call():

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from helpers.data.files import regular_file
-from helpers.data.sources import FILE_TYPES, Broken, file_rows
+from helpers.data.files import FILE_TYPES, Broken, file_rows, regular_file
 from helpers.tags import THINK_ANSWER, TagFormat, completion_text
 
 CASES = Path(__file__).with_name("cases.jsonl")
