@@ -28,10 +28,11 @@ import re
 import unicodedata
 from collections import Counter
 from functools import lru_cache
+from itertools import pairwise
 
 from helpers.rewards.answers import numbers
 from helpers.rewards.answers.numbers import parse_number
-from helpers.rewards.answers.spelling import plain
+from helpers.rewards.answers.spelling import depths, plain
 
 _LONGEST = 300
 _DEEPEST = 25  # nested braces or brackets; nobody's answer is deeper, a bomb is
@@ -109,12 +110,6 @@ _MARKS |= {
 }
 # A prime, a fraction of two differentials, an index of code, a remainder of code.
 _SPELT = re.compile(r"'|\{\s*d.*\}\s*\{\s*d|\bd[a-z]\s*/\s*d[a-z]|[a-zA-Z]\[|%\s*\w")
-
-
-def same(given: str, gold: str) -> bool | None:
-    """Whether two expressions are equal; None for a pair that math-verify has to judge."""
-    verdict = judged(given, gold)
-    return verdict if isinstance(verdict, bool) else None
 
 
 @lru_cache(maxsize=1 << 14)
@@ -213,13 +208,10 @@ def items(text: str) -> list[str]:
     >>> items("(1,2) and x = 3"), items("{1,2}")
     (['(1,2)', 'x = 3'], ['{1,2}'])
     """
-    parts, depth = [""], 0
-    for character in _AND_OR.sub(",", text):
-        depth += (character in "{[(") - (character in "}])")
-        if character == "," and depth == 0:
-            parts.append("")
-        else:
-            parts[-1] += character
+    text = _AND_OR.sub(",", text)
+    levels = depths(text)
+    commas = [at for at, mark in enumerate(text) if mark == "," and levels[at] == 0]
+    parts = (text[begin + 1 : end] for begin, end in pairwise([-1, *commas, len(text)]))
     return [part.strip() for part in parts if part.strip()]
 
 
@@ -265,13 +257,11 @@ def readable(text: str) -> bool:
     """
     if not text or len(text) > _LONGEST:
         return False
-    depth = 0
-    for character in text:
-        depth += (character in "{[(") - (character in "}])")
-        if not 0 <= depth <= _DEEPEST:
-            return False
+    levels = depths(text)
+    if not min(levels) == levels[-1] == 0 or max(levels) > _DEEPEST:
+        return False
     words = _COMMAND.sub("#", _AND_OR.sub(",", text))
-    return depth == 0 and not _PROSE.search(words) and not _TWO_NUMBERS.search(words)
+    return not _PROSE.search(words) and not _TWO_NUMBERS.search(words)
 
 
 def letters(text: str) -> set[str]:

@@ -31,8 +31,8 @@ from typing import NamedTuple
 
 import number_parser
 
-from helpers.rewards.answers import units
-from helpers.rewards.answers.spelling import plain, unboxed
+from helpers.rewards.answers import texts, units
+from helpers.rewards.answers.spelling import plain
 
 # characters; what is longer is no number, so no completion can cost more than a regex on 100
 _LONGEST = 100
@@ -120,9 +120,11 @@ def parse_number(text: str) -> Number | None:
 
 
 def same(given: str, gold: str) -> bool:
-    """Whether both are numbers, of one value."""
+    """Whether both are numbers, of one value. A row's answer that is none is compared as text."""
     one, other = parse_number(given), parse_number(gold)
-    if one is None or other is None:
+    if other is None:
+        return texts.same(given, gold)
+    if one is None:
         return False
     if one.unit and other.unit and one.unit != other.unit:
         size = units.magnitude(1, one.unit)
@@ -161,13 +163,9 @@ def respelled(text: str) -> str:
 
 @lru_cache(maxsize=1 << 16)
 def _parsed(text: str) -> Number | None:
-    text = text.strip()
-    if text.startswith(("\\", "$")):
-        text = unboxed(text)
+    text = plain(text)
     if text.isascii() and text.isdigit():
         return Number(int(text))
-    if not text.isascii() or text.startswith(("*", "`")):
-        text = plain(text)
     if _TO_RESPELL.search(text):
         text = respelled(text)
     match = _NUMBER.fullmatch(text)
