@@ -23,6 +23,7 @@ from helpers.rewards import (
     AdaptiveReward,
     EnsembleReward,
     ModelReward,
+    answers,
     correctness_reward,
     format_reward,
     reward_name,
@@ -341,8 +342,8 @@ def test_an_unknown_set_is_named_with_those_there_are():
 
 MODULES = [
     "helpers.rewards",
-    "helpers.rewards.answers.symbolic",
     *(f"helpers.rewards.{module.name}" for module in pkgutil.iter_modules(rewards.__path__)),
+    *(f"helpers.rewards.answers.{file.name}" for file in pkgutil.iter_modules(answers.__path__)),
 ]
 
 

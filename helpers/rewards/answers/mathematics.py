@@ -95,8 +95,16 @@ _OPERATOR = re.compile(
 # What stands left of an equals sign is a name, and no expression: y, f(x), |AB|, (p,q), V_1:V_2.
 _NAME = re.compile(r"(?!\d)[^+^<>=-]*[a-zA-Z][^+^<>=-]*")
 # math-verify drops these, or computes with the letters in them.
-_MARKS = {"prime", "partial", "nabla", "vec", "mathbf", "boldsymbol", "top", "dagger", "int"}
-_MARKS |= {
+_MARKS = {
+    "prime",
+    "partial",
+    "nabla",
+    "vec",
+    "mathbf",
+    "boldsymbol",
+    "top",
+    "dagger",
+    "int",
     "text",
     "equiv",
     "pmod",

@@ -74,12 +74,33 @@ _SPELLINGS = [  # LaTeX, and what a keyboard would type
     (re.compile(r"^[a-zA-Z]\s?=\s?(?=[^=]*$)"), ""),
     (re.compile(r"^(?:minus|negative)\s+(?=[\d.$€£])", re.IGNORECASE), "-"),
 ]
-_SCALES = {"dozen": 12, "hundred": 100, "thousand": 1000, "lakh": 10**5, "million": 10**6}
-_SCALES |= {"crore": 10**7, "billion": 10**9, "trillion": 10**12}
+_SCALES = {
+    "dozen": 12,
+    "hundred": 100,
+    "thousand": 1000,
+    "lakh": 10**5,
+    "million": 10**6,
+    "crore": 10**7,
+    "billion": 10**9,
+    "trillion": 10**12,
+}
 _TO_RESPELL = re.compile(r"[\\^×·*=~{]|^[mMnN]")  # most numbers have nothing to respell
 _LETTERS = re.compile(r"[a-z][a-z ]+\.?")
-_PARTS = {"half": 2, "third": 3, "quarter": 4, "fourth": 4, "fifth": 5, "sixth": 6, "seventh": 7}
-_PARTS |= {"eighth": 8, "ninth": 9, "tenth": 10, "hundredth": 100, "thousandth": 1000, "halve": 2}
+_PARTS = {
+    "half": 2,
+    "halve": 2,
+    "third": 3,
+    "quarter": 4,
+    "fourth": 4,
+    "fifth": 5,
+    "sixth": 6,
+    "seventh": 7,
+    "eighth": 8,
+    "ninth": 9,
+    "tenth": 10,
+    "hundredth": 100,
+    "thousandth": 1000,
+}
 _A_PART = re.compile(rf"(?:\b(?:an?|one) |^)({'|'.join(_PARTS)})\b")
 _PART = re.compile(rf"(?<=\d) ({'|'.join(_PARTS)})s\b")
 _ORDINAL = re.compile(r"(?:first|second|third|th)\b")
@@ -218,7 +239,7 @@ def _scale_and_unit(words: str, currency: str) -> tuple[int | None, str]:
         return scale, currency
     if currency:
         return (scale, currency + words) if words.startswith(("/", "per ")) else (None, "")
-    unit = units.currency(words) or words
+    unit = units.CURRENCIES.get(words.casefold().removesuffix("s"), words)
     return (scale, unit) if unit in units.SIGNS or units.is_unit(unit) else (None, "")
 
 

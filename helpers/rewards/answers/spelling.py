@@ -21,8 +21,11 @@ _BOXES = (
     ("$", "$"),
     (r"\(", r"\)"),
     (r"\[", r"\]"),
+    ("***", "***"),
+    ("**", "**"),
+    ("*", "*"),
+    ("`", "`"),
 )
-_EMPHASIS = re.compile(r"(\*{1,3}|`)(?=[^*`\s])(.*[^*`\s])\1", re.DOTALL)
 _INVISIBLE = dict.fromkeys([*range(0x200B, 0x2010), *range(0x202A, 0x202F), 0x2060, 0xFEFF, 0xAD])
 # What Unicode's compatibility form (NFKC) leaves apart and a keyboard has one key for.
 _KEYS = {
@@ -75,7 +78,7 @@ def unboxed(text: str) -> str:
 
 def _inside(text: str) -> str | None:
     r"""What one box around the whole text holds; None for `\boxed{1}, \boxed{2}`, which is two."""
-    if not text.startswith(("\\", "$")) or len(text) > LONGEST:
+    if not text.startswith(("\\", "$", "*", "`")) or len(text) > LONGEST:
         return None
     for opening, closing in _BOXES:
         if text.startswith(opening) and text.endswith(closing):
@@ -106,16 +109,7 @@ def plain(text: str) -> str:
     >>> plain("**Paris**"), plain("A*"), plain(r"$\\boxed{x²}$")
     ('Paris', 'A*', 'x^{2}')
     """
-    if len(text) > LONGEST:
-        return text.strip()
-    text = typed(text).strip()
-    for _ in range(3):
-        emphasised = _EMPHASIS.fullmatch(text)
-        bare = unboxed(emphasised[2] if emphasised else text)
-        if bare == text:
-            break
-        text = bare
-    return text
+    return unboxed(typed(text))
 
 
 def without_latex(text: str) -> str:

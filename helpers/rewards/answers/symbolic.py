@@ -113,22 +113,23 @@ class _Worker:
         """The score of each row; None where there was none in time, a text where no answer could
         have one.
         """
-        scores, seconds, killed = dict.fromkeys(rows), _SECONDS, 0
+        scores, killed = {}, 0
         with self.lock:
-            for row in rows:
+            while len(scores) < len(rows) and killed < _MOST_KILLED:
                 if self.process is None or self.process.poll() is not None:
                     self.start()
+                left = rows[len(scores) :]
                 with suppress(OSError):  # it has just ended, and answers nothing
-                    self.process.stdin.write(json.dumps([seconds, row]) + "\n")
+                    self.process.stdin.write(json.dumps([_SECONDS / 2**killed, left]) + "\n")
                     self.process.stdin.flush()
-                line = self.line(_GIVEN_UP_AFTER)
-                scores[row] = json.loads(line) if line else None
-                if scores[row] is None:
-                    seconds = max(_LEAST_SECONDS, seconds / 2)
-                killed += not line  # this judgement has cost the worker its process
-                if killed == _MOST_KILLED:
-                    break
-        return scores
+                for row in left:
+                    line = self.line(_GIVEN_UP_AFTER)
+                    scores[row] = json.loads(line) if line else None
+                    if not line:  # the judgement under way has cost the worker its process
+                        killed += 1
+                        self.stop()
+                        break
+        return dict.fromkeys(rows) | scores
 
     def start(self) -> None:
         """Start the process, and wait until it has imported what it needs."""
@@ -209,12 +210,13 @@ def _serve(kind: str) -> None:
     sys.addaudithook(_refuse)
     gc.freeze()  # no collection goes through what was imported, in the time of a judgement
     for line in sys.stdin:
-        seconds, row = json.loads(line)
-        try:
-            score = _within_time(seconds, judge, row)
-        except _OutOfTime:
-            score = None
-        print(json.dumps(score), file=replies, flush=True)
+        seconds, rows = json.loads(line)
+        for row in rows:
+            try:
+                score = _within_time(seconds, judge, row)
+            except _OutOfTime:
+                score, seconds = None, max(_LEAST_SECONDS, seconds / 2)
+            print(json.dumps(score), file=replies, flush=True)
 
 
 def _stop_judging(signum, frame):
@@ -232,39 +234,25 @@ def _refuse(event: str, arguments: tuple) -> None:
         mode, flags = arguments[1], arguments[2]
         writes = set("wax+") & set(str(mode)) or flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
     else:
-        writes = event.startswith(_REFUSED) and event not in _HARMLESS
+        reads = event in ("os.listdir", "os.scandir", "os.walk")
+        acts = event.startswith(("os.", "subprocess.", "socket.", "ctypes.", "builtins.input"))
+        writes = acts and not reads
     if writes:
         raise PermissionError(event)
 
 
-_REFUSED = (
-    "os.",
-    "subprocess.",
-    "socket.",
-    "shutil.",
-    "ctypes.",
-    "pty.",
-    "urllib.",
-    "webbrowser.",
-    "tempfile.",
-    "builtins.input",
-)
-_HARMLESS = ("os.listdir", "os.scandir", "os.walk")
-
-
 def _within_time(seconds: float, judge, arguments: list) -> float | str:
-    def set_timers(virtual: float, used: float) -> None:
-        if _POSIX:
-            signal.setitimer(signal.ITIMER_VIRTUAL, virtual)
-            signal.setitimer(signal.ITIMER_PROF, used)
-
     try:
-        set_timers(seconds + _GRACE, seconds)
+        if _POSIX:
+            signal.setitimer(signal.ITIMER_VIRTUAL, seconds + _GRACE)
+            signal.setitimer(signal.ITIMER_PROF, seconds)
         return judge(*arguments)
     except Exception:  # whatever a completion did to the parser, it is no right answer
         return 0.0
     finally:
-        set_timers(0, 0)
+        if _POSIX:
+            signal.setitimer(signal.ITIMER_PROF, 0)
+            signal.setitimer(signal.ITIMER_VIRTUAL, 0)
 
 
 def _equal(gold: str, given: str) -> float:

@@ -7,8 +7,17 @@ from fractions import Fraction
 from functools import cache, lru_cache
 
 SIGNS = {"$": "dollar", "€": "euro", "£": "pound_sterling", "¥": "yen", "₹": "rupee"}
-_CURRENCIES = {"dollar": "$", "usd": "$", "euro": "€", "eur": "€", "gbp": "£", "yen": "¥"}
-_CURRENCIES |= {"jpy": "¥", "rupee": "₹", "inr": "₹"}
+CURRENCIES = {
+    "dollar": "$",
+    "usd": "$",
+    "euro": "€",
+    "eur": "€",
+    "gbp": "£",
+    "yen": "¥",
+    "jpy": "¥",
+    "rupee": "₹",
+    "inr": "₹",
+}
 _LONGEST = 40
 _WORD = r"[a-zA-ZµμΩÅ°¢$€£¥₹'\"]+(?:\^-?\d)?"
 _SHAPE = re.compile(rf"(?:/\s*|per\s+)?{_WORD}(?:(?:\s*[/*·]\s*|\s+){_WORD}){{0,4}}")
@@ -29,11 +38,6 @@ _SPELLINGS = [
     (re.compile(r"·"), "*"),
     (re.compile(r"¢"), " cent "),
 ]
-
-
-def currency(word: str) -> str | None:
-    """The sign of a currency that a word names: $ for `dollars` and `USD`."""
-    return _CURRENCIES.get(word.casefold()) or _CURRENCIES.get(word.casefold().removesuffix("s"))
 
 
 def is_unit(text: str) -> bool:
