@@ -88,9 +88,5 @@ def _handed_back(given: str, gold: str, question: str) -> bool:
         return True
     fraction = re.fullmatch(r"-?(\d+)\s?/\s?(\d+)", plain(given))
     reduced = fraction and math.gcd(*map(int, fraction.groups())) == 1
-    copied = _bare(unboxed(given)) in _bare(question)
+    copied = _NOTATION.sub("", unboxed(given)) in _NOTATION.sub("", question)
     return bool(copied and not reduced and _UNFINISHED.search(given))
-
-
-def _bare(text: str) -> str:
-    return _NOTATION.sub("", text)

@@ -86,6 +86,7 @@ _SPELLINGS = [
 _AND_OR = re.compile(r"\\text\s*\{\s*(and|or)\s*\}|(?<![a-zA-Z\\])(and|or)(?![a-zA-Z])")
 _BOX_BESIDE_BOX = re.compile(r"\}\s*\\boxed")  # a product to LaTeX, and two answers to who wrote it
 _RELATION = re.compile(r"[<>]|\\(?:leq?|geq?|neq?|lt|gt)(?![a-zA-Z])")
+_INNERMOST = re.compile(r"[{\[(][^{}\[\]()]*[}\])]")
 _COMMAND = re.compile(r"\\(?:begin|end)\{[a-zA-Z]*\}|\\[a-zA-Z]+")
 _PROSE = re.compile(r"[a-z]{3,}|__")
 _TWO_NUMBERS = re.compile(r"(?<![_\d.])\d[\d.]*\s+\d|(?<![a-zA-Z])[a-zA-Z]\d|\d_")  # 4 2, x2, 4_5
@@ -229,16 +230,12 @@ def tuples(text: str) -> set[str]:
     >>> sorted(tuples("(1,2) and [0,1)")), tuples("\\{1,2\\} + (x+1)")
     (['()', '[)'], set())
     """
-    found, opened = set(), []
-    for character in text:
-        if character in "{[(":
-            opened.append(character)
-        elif character == "," and opened:
-            opened[-1] = opened[-1][0] + ","
-        elif character in "}])" and opened:
-            bracket = opened.pop()
-            if bracket in ("[,", "(,"):
-                found.add(bracket[0] + character)
+    found = set()
+    while innermost := _INNERMOST.search(text):
+        inside = innermost[0]
+        if "," in inside and not inside.startswith("{"):
+            found.add(inside[0] + inside[-1])
+        text = text[: innermost.start()] + text[innermost.end() :]
     return found
 
 

@@ -31,12 +31,14 @@ _COUNTED = re.compile(r"[a-z]{2,}[^aisu\W]s|people|children")
 _NOT_COUNTED = {"halves", "quarters", "dozens", "pairs", "couples", "scores", "tens", "roots"}
 _NOT_COUNTED |= {"percents", "times", "does", "always", "perhaps", "logs"}
 _SPELLINGS = [
-    (re.compile(r"°\s*([CF])\b|\bdegrees?\s+([CF])\w*"), r"deg\1\2"),
-    (re.compile(r"°"), " degree "),
-    (re.compile(r"'"), " foot "),
-    (re.compile(r'"'), " inch "),
-    (re.compile(r"·"), "*"),
-    (re.compile(r"¢"), " cent "),
+    (r"°\s*([CF])\b|\bdegrees?\s+([CF])\w*", r"deg\1\2"),
+    ("°", " degree "),
+    ("'", " foot "),
+    ('"', " inch "),
+    ("·", "*"),
+    ("¢", " cent "),
+    *((re.escape(sign), f" {name} ") for sign, name in SIGNS.items()),
+    (r"\bper\b", "/"),
 ]
 
 
@@ -66,10 +68,8 @@ def magnitude(value: Fraction | int, unit: str) -> tuple[Fraction, tuple] | None
     if len(unit) > _LONGEST or not _SHAPE.fullmatch(unit):
         return None
     for pattern, spelling in _SPELLINGS:
-        unit = pattern.sub(spelling, unit)
-    for sign, name in SIGNS.items():
-        unit = unit.replace(sign, f" {name} ")
-    unit = re.sub(r"\bper\b", "/", unit).strip()
+        unit = re.sub(pattern, spelling, unit)
+    unit = unit.strip()
     # Case counts in symbols; words may be written in any.
     for name in (unit.replace(" ", "_"), unit, unit.casefold()):
         try:
