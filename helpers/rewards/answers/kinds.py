@@ -85,12 +85,13 @@ def named(kind: object) -> str | None:
 
 def checked(kind: str) -> str:
     """The kind of this name, or of a former name; ValueError where there is none."""
-    if named(kind) is None:
+    found = named(kind)
+    if found is None:
         raise ValueError(
             f"kind={kind!r} is no kind of answer. Known: {', '.join(KINDS)}; without one, an "
             "answer is a number, mathematics or text."
         )
-    return named(kind)
+    return found
 
 
 def looks_like(row: dict) -> str | None:
