@@ -12,7 +12,8 @@ the row's answer.
   `50%` = `0.5`, `50%` = `50`
 - `0.(3)` = `1/3`, `0.333…` = `1/3`, `0.1\overline{6}` = `1/6`, `0.333333` = `1/3`,
   `0.666667` = `2/3`
-- `$18` = `18`, `18 dollars` = `$18`, `\$1,000.00` = `1000`, `5 km` = `5`, `2 million` = `2000000`
+- `$18` = `18`, `18 dollars` = `$18`, `$18 dollars` = `18`, `\$1,000.00` = `1000`,
+  `5 km` = `5`, `2 million` = `2000000`
 - `forty-two` = `42`, `minus one half` = `-1/2`, `two and three quarters` = `2.75`,
   `three point one four` = `3.14`
 - `40+2` ≠ `42`, `>= 42` ≠ `42`, `1980s` ≠ `1980`, `41 | 42` ≠ `42`, `42 or 43` ≠ `42`,
@@ -237,9 +238,9 @@ def _scale_and_unit(words: str, currency: str) -> tuple[int | None, str]:
         words = rest
     if not words:
         return scale, currency
-    if currency:
-        return (scale, currency + words) if words.startswith(("/", "per ")) else (None, "")
     unit = units.CURRENCIES.get(words.casefold().removesuffix("s"), words)
+    if currency not in ("", unit):  # $42 dollars names its unit twice, $5 per hour has two
+        return (scale, currency + words) if words.startswith(("/", "per ")) else (None, "")
     return (scale, unit) if unit in units.SIGNS or units.is_unit(unit) else (None, "")
 
 
