@@ -31,22 +31,29 @@ def right(
     answers: list[str],
     tags: TagFormat = THINK_ANSWER,
     judge: Callable | None = None,
+    rows: pd.DataFrame | None = None,
 ) -> list[bool]:
     """For each completion, whether the judge gives it full success, 1.0. One answer per completion.
 
     judge: a reward function, called with `completions` and `answer` as TRL would; None takes
         `correctness_reward` with these tags. What it scores None is not right. ValueError if it
         raises or gives no number.
+    rows: the data, a row per completion, whose other columns the judge gets too. A training judges
+        with them: by `question`, a sum that is copied from it is no answer, and `kind` says how
+        an answer is judged.
     """
     if len(completions) != len(answers):
         raise ValueError(
             f"{len(completions)} completions do not go with {len(answers)} answers: give one of "
             "each a question."
         )
+    data = {} if rows is None else rows.drop(columns=["prompt", "answer"], errors="ignore")
+    columns = {name: list(data[name]) for name in data}
     if judge is None:
-        return [reward == 1.0 for reward in correctness_reward(completions, answers, tags)]
+        rewards = correctness_reward(completions, answers, tags, **columns)
+        return [reward == 1.0 for reward in rewards]
     messages = [[{"role": "assistant", "content": text}] for text in completions]
-    scores, faults = tried(judge, messages, {"answer": answers})
+    scores, faults = tried(judge, messages, columns | {"answer": answers})
     if faults:
         raise ValueError(
             f"the judge {faults[0]}. A judge is a reward: one finite number, or None, per "
@@ -66,31 +73,13 @@ def judge_named(name: str | None) -> Callable | None:
     return named("judge", name, "my_rewards.py:extraction_reward")
 
 
-def judge_of_kinds(rows: pd.DataFrame, tags: TagFormat = THINK_ANSWER) -> Callable | None:
-    """`correctness_reward` as the training had it where the rows state in a column `kind` how they
-    are judged; else None.
-
-    rows: the holdout, with `answer` and perhaps `kind`. Two rows with one answer and different
-    kinds are judged as the last.
-    """
-    if "kind" not in rows:
-        return None
-    stated = dict(zip(rows["answer"], rows["kind"], strict=True))
-
-    def judge(completions: list, answer: list[str], **columns) -> list[float | None]:
-        return correctness_reward(
-            completions, answer, tags, kind=[stated.get(gold) for gold in answer]
-        )
-
-    return judge
-
-
 def score(
     completions: list[str],
     answers: list[str],
     tags: TagFormat = THINK_ANSWER,
     *,
     judge: Callable | None = None,
+    rows: pd.DataFrame | None = None,
     difficulty: list | None = None,
     count_tokens: Callable[[str], int] | None = None,
 ) -> dict:
@@ -99,12 +88,12 @@ def score(
 
     One completion a question; all lists have the same length.
 
-    judge: see `right`.
+    judge, rows: see `right`.
     difficulty: a level a question, number or text; adds `by_difficulty`, accuracy, ci95 and n by
         level, the lowest first. A question without a level (None, nan) counts in none.
     count_tokens: the tokens of one text; adds `mean_length`, that of the completions, in tokens.
     """
-    correct = right(completions, answers, tags, judge)
+    correct = right(completions, answers, tags, judge, rows)
     entry = _proportion(correct)
     entry["in_format"] = sum(format_reward(completions, tags)) / len(correct)
     if count_tokens is not None:
@@ -192,12 +181,13 @@ def sampled_scores(
     ks: tuple[int, ...] = (1, 2, 4, 8, 16),
     *,
     judge: Callable | None = None,
+    rows: pd.DataFrame | None = None,
 ) -> dict:
     """pass@k and the majority vote of `samples` completions a question, as evaluation.json holds
     them.
 
     groups: the completions of each question, equally many. A k above their number is left out.
-    judge: see `right`.
+    judge, rows: see `right`; a row per question.
 
     Returns samples, pass_at_k_questions, pass_at_k (by k, as text: value and ci95) and majority
     (accuracy, ci95, n). All intervals are `wilson_interval`'s for that many questions, so those of
@@ -206,11 +196,13 @@ def sampled_scores(
     happened to show. ValueError if there are no groups or groups of several sizes.
     """
     (samples,) = {len(group) for group in groups}
+    repeated = None if rows is None else rows.iloc[np.repeat(np.arange(len(rows)), samples)]
     flat = right(
         [text for group in groups for text in group],
         [gold for gold in answers for _ in range(samples)],
         tags,
         judge,
+        repeated,
     )
     # How many questions have 0, 1, … right samples; nothing else matters to pass@k.
     counts = np.bincount(np.reshape(flat, (-1, samples)).sum(axis=1), minlength=samples + 1)
@@ -219,7 +211,8 @@ def sampled_scores(
         total = float(counts @ np.array([pass_at_k(samples, c, k) for c in range(samples + 1)]))
         interval = list(wilson_interval(total, len(groups)))
         chances[str(k)] = {"value": total / len(groups), "ci95": interval}
-    majority = right([majority_vote(group, tags) for group in groups], answers, tags, judge)
+    voted = [majority_vote(group, tags) for group in groups]
+    majority = right(voted, answers, tags, judge, rows)
     return {
         "samples": samples,
         "pass_at_k_questions": len(groups),
@@ -239,21 +232,21 @@ def compare(
     tags: TagFormat = THINK_ANSWER,
     *,
     judge: Callable | None = None,
+    rows: pd.DataFrame | None = None,
     names: tuple[str, str] = ("baseline", "trained"),
     examples: int = 3,
 ) -> dict:
     """Two models on the same questions, one completion each: an entry of comparison.json.
 
-    judge: see `right`.
+    judge, rows: see `right`.
 
     Returns before and after (the names), n, won (questions that only the second model answers),
     lost (only the first), both_right, both_wrong, p_value (`mcnemar_test`), difference of the
     accuracies (after - before) with difference_ci95 (`paired_interval`), and the first `examples`
     questions of either kind as won_examples and lost_examples.
     """
-    verdicts = zip(
-        right(before, answers, tags, judge), right(after, answers, tags, judge), strict=True
-    )
+    right_before = right(before, answers, tags, judge, rows)
+    verdicts = zip(right_before, right(after, answers, tags, judge, rows), strict=True)
     rows = {(was, now): [] for was in (True, False) for now in (True, False)}
     for question, answer, first, second, verdict in zip(
         questions, answers, before, after, verdicts, strict=True

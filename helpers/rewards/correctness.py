@@ -14,8 +14,8 @@ from itertools import combinations
 
 from rapidfuzz.distance import Levenshtein
 
-from helpers.rewards.answers import parse_number, quick_verdict, symbolic, to_compute, verdict_of
-from helpers.rewards.answers.kinds import FORMER, KINDS, checked, kind_of
+from helpers.rewards.answers import judged, parse_number, quick_verdict, symbolic
+from helpers.rewards.answers.kinds import KINDS, checked, named
 from helpers.tags import THINK_ANSWER, TagFormat, completion_text
 
 _MOST_BLOCKS = 8  # more answer blocks than this are no answer, and comparing every two would cost
@@ -53,20 +53,19 @@ def correctness_reward(
     """
     golds = _golds("correctness_reward", answer, len(completions))
     asked = question or [""] * len(completions)
-    scores: list[float | None] = []
-    undecided = {}
-    stated = _kinds(kind, golds)
+    stated = _kinds(kind, len(completions))
+    verdicts = []
     for completion, gold, asks, said in zip(completions, golds, asked, stated, strict=True):
         given = None if gold is None else judged_answer(completion, tags)
         asks = asks if isinstance(asks, str) else ""
         # A column of the data may be called unit or dayfirst too: that is a list.
-        verdict = bool(given) and verdict_of(given, gold, said, asks, unit, dayfirst is True)
-        if verdict is None:
-            undecided[len(scores)] = to_compute(given, gold)
-        scores.append(None if gold is None else float(verdict or 0))
-    for position, equal in zip(undecided, symbolic.equal(list(undecided.values())), strict=True):
-        scores[position] = float(equal)
-    return scores
+        verdicts.append(bool(given) and judged(given, gold, asks, said, unit, dayfirst is True))
+    pairs = [verdict for verdict in verdicts if isinstance(verdict, tuple)]
+    computed = dict(zip(pairs, symbolic.equal(pairs), strict=True))
+    return [
+        None if gold is None else float(computed.get(verdict, verdict))
+        for gold, verdict in zip(golds, verdicts, strict=True)
+    ]
 
 
 def exact_match_reward(
@@ -214,14 +213,10 @@ def judged_answer(completion: object, tags: TagFormat = THINK_ANSWER) -> str | N
     that disagree.
     """
     blocks = tags.answer_blocks(completion_text(completion))
-    if len(blocks) > 1:
-        if len(blocks) > _MOST_BLOCKS:
-            return None
-        if not all(
-            a == b or quick_verdict(a, b) for a, b in combinations(dict.fromkeys(blocks), 2)
-        ):
-            return None
-    return blocks[-1] if blocks else None
+    if not blocks or len(blocks) > _MOST_BLOCKS:
+        return None
+    agree = all(quick_verdict(a, b) for a, b in combinations(dict.fromkeys(blocks), 2))
+    return blocks[-1] if agree else None
 
 
 def _scored(
@@ -260,21 +255,18 @@ def _golds(name: str, answer: list | None, rows: int) -> list[str | None]:
     return golds
 
 
-def _kinds(kind: str | list | None, golds: list) -> list[str]:
-    """A kind a row: the one that is said, or else the one that the row's answer shows."""
-    if isinstance(kind, str):
-        return [checked(kind)] * len(golds)
-    said = [None] * len(golds) if kind is None else kind
-    said = [FORMER.get(name, name) if isinstance(name, str) else None for name in said]
-    foreign = sorted({name for name in said if name} - set(KINDS))
+def _kinds(kind: str | list | None, rows: int) -> list[str | None]:
+    """The kind that is said for each row, None where none is."""
+    if kind is None or isinstance(kind, str):
+        return [kind and checked(kind)] * rows
+    foreign = [name for name in kind if isinstance(name, str) and name and not named(name)]
     if foreign:
         warnings.warn(
-            f"correctness_reward: the column `kind` holds {foreign[0]!r}, which is no kind of "
+            f"correctness_reward: the column `kind` holds {min(foreign)!r}, which is no kind of "
             f"answer; these rows are judged as if none were said. Known: {', '.join(KINDS)}.",
             stacklevel=3,
         )
-    shown = {gold: kind_of(gold or "") for gold in set(golds)}
-    return [name if name in KINDS else shown[gold] for name, gold in zip(said, golds, strict=True)]
+    return [named(name) for name in kind]
 
 
 def _warn_missing(name: str, missing: int, rows: int, what: str) -> None:

@@ -18,7 +18,6 @@ from helpers.results.evaluation import (
     comparison_lines,
     difficulty_summary,
     judge_named,
-    judge_of_kinds,
     majority_vote,
     other_family,
     pass_at_k,
@@ -145,12 +144,34 @@ def test_a_judge_is_found_by_file_or_module_and_function(tmp_path):
         judge_named("mine.py")
 
 
-def test_rows_that_state_their_kind_are_judged_as_in_training():
-    rows = pd.DataFrame({"answer": ["1e3", "5"], "kind": ["text", None]})
-    texts = [says("1000"), says("5.0")]
-    assert right(texts, list(rows["answer"])) == [True, True]
-    assert right(texts, list(rows["answer"]), judge=judge_of_kinds(rows)) == [False, True]
-    assert judge_of_kinds(rows[["answer"]]) is None
+ROWS = pd.DataFrame(
+    {
+        "prompt": [[]] * 3,
+        "question": ["1,000 to a power of ten?", "How much is 10/2?", "What is 84/2?"],
+        "answer": ["1e3", "5", "42"],
+        "kind": ["text", None, "number"],
+    }
+)
+
+
+def test_rows_are_judged_with_their_kind_and_question_as_in_training():
+    texts, answers = [says("1000"), says("5.0"), says("84/2")], list(ROWS["answer"])
+    assert right(texts, answers) == [True, True, True]
+    assert right(texts, answers, rows=ROWS) == [False, True, False]
+    assert score(texts, answers, rows=ROWS)["accuracy"] == 1 / 3
+    groups = [[text, text] for text in texts]
+    sampled = sampled_scores(groups, answers, rows=ROWS)
+    assert sampled["pass_at_k"]["2"]["value"] == sampled["majority"]["accuracy"] == 1 / 3
+    counts = compare(texts, [""] * 3, list(ROWS["question"]), answers, rows=ROWS)
+    assert (counts["lost"], counts["both_wrong"]) == (1, 2)
+
+
+def test_a_judge_of_ones_own_gets_the_columns_of_the_rows():
+    def kind_reward(completions, answer, kind, question, **columns):
+        assert columns == {} and list(question) == list(ROWS["question"])
+        return [float(name == "number") for name in kind]
+
+    assert right([""] * 3, ROWS["answer"], judge=kind_reward, rows=ROWS) == [False, False, True]
 
 
 # --- pass@k ---------------------------------------------------------------------------------------

@@ -3,9 +3,6 @@ pairs, TRL's verdicts, and what may not count.
 """
 
 import json
-import random
-from collections import Counter
-from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -15,7 +12,6 @@ from helpers.rewards.answers import (
     kind_of,
     kinds,
     mathematics,
-    parse_number,
     quick_verdict,
     same_answer,
     unboxed,
@@ -51,10 +47,6 @@ def test_every_answer_of_the_table_gets_its_verdict(kind):
 def test_undeclared_nothing_is_accepted_that_the_kind_refuses():
     rows = [row for row in TABLE if not row["right"]]
     assert [row for row, right in zip(rows, verdicts(rows, None), strict=True) if right] == []
-
-
-def test_the_table_has_no_row_twice():
-    assert max(Counter((row["kind"], row["gold"], row["given"]) for row in TABLE).values()) == 1
 
 
 # huggingface/Math-Verify, tests/ at 5d148cf: the short pairs that are beyond dispute, without prose
@@ -188,11 +180,22 @@ def test_only_what_surrounds_the_whole_text_is_taken_off(text, inside):
     assert unboxed(text) == inside
 
 
-BOMBS = ["{" * 40 + "x+1" + "}" * 40, "(" * 10_000, "}{", "(]" * 2 + "]", "x+" * 200 + "1"]
-BOMBS += ["the sum of 2 and 3", "not 2", "__import__('os')", "4 2", "x2"]
-
-
-@pytest.mark.parametrize("text", BOMBS, ids=range(len(BOMBS)))
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{" * 40 + "x+1" + "}" * 40,
+        "(" * 10_000,
+        "}{",
+        "(]" * 2 + "]",
+        "x+" * 200 + "1",
+        "the sum of 2 and 3",
+        "not 2",
+        "__import__('os')",
+        "4 2",
+        "x2",
+    ],
+    ids=range(10),
+)
 def test_what_is_no_expression_is_never_computed(text):
     assert not mathematics.readable(text)
     assert quick_verdict(text, "x+2", kind="mathematics") is False
@@ -223,11 +226,6 @@ def test_a_long_text_is_compared_as_it_is(kind):
     assert not quick_verdict("1 + A " * 300, "1 + a " * 300, kind=kind)
 
 
-def test_quantities_beyond_a_float_are_converted_exactly():
-    assert same_answer("1e403 m", "1e400 km", kind="quantity")
-    assert not same_answer("1.000001e403 m", "1e400 km", kind="quantity")
-
-
 # --- As TRL judges --------------------------------------------------------------------------------
 
 
@@ -237,30 +235,6 @@ def trl_verdicts(pairs: list[tuple[str, str]]) -> list[bool | None]:
     completions = [[{"role": "assistant", "content": f"\\boxed{{{given}}}"}] for given, _ in pairs]
     scores = accuracy_reward(completions, [gold for _, gold in pairs])
     return [None if score is None else bool(score) for score in scores]
-
-
-def spellings(value: Fraction) -> list[str]:
-    """A value, exact or rounded, as TRL reads it in a gold answer."""
-    sign, size = "-" if value < 0 else "", abs(value)
-    if value.denominator == 1:
-        return [f"{sign}{size}", f"{sign}{int(size):,}", f"{sign}{size}.0", f"${sign}{size}$"]
-    over = f"{size.numerator}/{size.denominator}"
-    latex = f"\\frac{{{size.numerator}}}{{{size.denominator}}}"
-    return [sign + text for text in (over, latex, *(f"{float(size):.{n}f}" for n in (2, 4, 6, 8)))]
-
-
-def test_plain_numbers_get_the_verdicts_of_trl_but_for_rounding():
-    rng, pairs = random.Random(0), {}
-    while len(pairs) < 400:
-        value = Fraction(rng.randrange(-(10**4), 10**4), rng.choice([1, 1, 4, 7, 11, 100]))
-        other = value + rng.choice([0, 0, 1, Fraction(1, 10**4), -2 * value, 99 * value])
-        pairs[rng.choice(spellings(value)), rng.choice(spellings(other))] = None
-    theirs = trl_verdicts(list(pairs))
-    assert 80 < theirs.count(True) < 320 and None not in theirs
-    for (given, gold), right in zip(pairs, theirs, strict=True):
-        if same_answer(given, gold) is not right:
-            # They round to six places what has fewer, and what could be spelt.
-            assert right and parse_number(given).value != parse_number(gold).value, (given, gold)
 
 
 @pytest.mark.parametrize(

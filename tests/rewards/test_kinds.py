@@ -2,27 +2,16 @@
 which where none is.
 """
 
-import doctest
 import re
 import subprocess
 import sys
-import warnings
 
 import pytest
 
-from helpers.rewards import answers, correctness_reward
-from helpers.rewards.answers import (
-    kind_of,
-    kinds,
-    numbers,
-    quick_verdict,
-    same_answer,
-    spelling,
-    units,
-)
+from helpers.rewards import correctness_reward
+from helpers.rewards.answers import kind_of, kinds, quick_verdict, same_answer
 
 FILES = {kind: sys.modules[judge.__module__] for kind, judge in kinds.JUDGES.items()}
-FILES["number"] = numbers
 
 
 def said(answer: str) -> str:
@@ -45,14 +34,6 @@ def test_every_kind_has_examples_of_both():
     assert {(kind, sign) for kind, _, sign, _ in EXAMPLES} == {
         (kind, sign) for kind in kinds.KINDS for sign in "=≠"
     }
-
-
-@pytest.mark.parametrize(
-    "module", [*FILES.values(), answers, kinds, spelling, units], ids=lambda module: module.__name__
-)
-def test_the_examples_in_the_docstrings_hold(module):
-    result = doctest.testmod(module)
-    assert result.failed == 0 and (result.attempted or module.__name__.endswith(("exact", "texts")))
 
 
 # --- A kind is said -------------------------------------------------------------------------------
@@ -81,19 +62,20 @@ def test_a_kind_can_be_said(given, gold, kind, right):
     assert correctness_reward([said(given)], answer=[gold], kind=[kind]) == [right]
 
 
-def test_what_a_kind_takes_besides():
-    answer = {"completions": [said("5"), said("5 km")], "answer": ["5 km"] * 2, "kind": "quantity"}
-    assert correctness_reward(**answer) == [1.0, 1.0]
-    assert correctness_reward(**answer, unit="required") == [0.0, 1.0]
-    assert correctness_reward(**answer, unit=["a column", "of the data"]) == [1.0, 1.0]
-    dates = {"completions": [said("01/02/2024")], "answer": ["2024-02-01"], "kind": "date"}
-    assert correctness_reward(**dates) == correctness_reward(**dates, dayfirst=["yes"]) == [0.0]
-    assert correctness_reward(**dates, dayfirst=True) == [1.0]
-
-
-def test_a_column_of_kinds_is_a_kind_a_row():
-    given, golds = [said("3.1")] * 3, ["3.10"] * 3
-    assert correctness_reward(given, answer=golds, kind=["text", None, "number"]) == [0.0, 1.0, 1.0]
+@pytest.mark.parametrize(
+    ("given", "gold", "kind", "options", "earned"),
+    [
+        ("5", "5 km", "quantity", {}, 1.0),
+        ("5", "5 km", "quantity", {"unit": "required"}, 0.0),
+        ("5 km", "5 km", "quantity", {"unit": "required"}, 1.0),
+        ("5", "5 km", "quantity", {"unit": ["a column of the data"]}, 1.0),
+        ("01/02/2024", "2024-02-01", "date", {}, 0.0),
+        ("01/02/2024", "2024-02-01", "date", {"dayfirst": ["a column of the data"]}, 0.0),
+        ("01/02/2024", "2024-02-01", "date", {"dayfirst": True}, 1.0),
+    ],
+)
+def test_what_a_kind_takes_besides(given, gold, kind, options, earned):
+    assert correctness_reward([said(given)], answer=[gold], kind=kind, **options) == [earned]
 
 
 def test_a_kind_that_is_none_is_named():
@@ -101,8 +83,6 @@ def test_a_kind_that_is_none_is_named():
         ValueError, match=r"kind='word' is no kind of answer. Known: number, .*text"
     ):
         correctness_reward([said("4")], answer=["4"], kind="word")
-    with pytest.raises(ValueError, match="kind='word'"):
-        same_answer("4 ", "5", kind="word")
 
 
 def test_a_column_of_another_meaning_is_passed_over_with_one_warning():
@@ -111,22 +91,18 @@ def test_a_column_of_another_meaning_is_passed_over_with_one_warning():
             [said("4.0")] * 3, answer=["4"] * 3, kind=["easy", "hard", None]
         )
     assert scores == [1.0] * 3 and len(caught) == 1
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert correctness_reward([said("4")], answer=["4"], kind=[None]) == [1.0]
 
 
 # --- No kind is said ------------------------------------------------------------------------------
 
 SHOWN = {
     "number": ["42", "1,000.50", "$5", "18 dollars", "50%", "1/3", "033", "twelve", r"\frac{1}{2}"],
-    "mathematics": ["x+1", "2x", "x^2", r"\sqrt{2}", "[0, ∞)", "y = 3", "x > 2", "3·x", r"2\pi"],
+    "mathematics": ["x+1", "x^2", r"\sqrt{2}", "[0, ∞)", "y = 3", "x > 2", "3·x", r"2\pi", "n-1"],
     "text": ["Paris", "5 km", "B", "2024-01-02", "5-10", "1-0", "10.0.0.1", "7:32", "H2O", "02134"],
 }
-SHOWN["mathematics"] += ["$1$ and $2$", "(p,q)=(3,2)", "$|AB|=1$", "3 + 4i", "n-1", r"x \in A"]
+SHOWN["mathematics"] += ["$1$ and $2$", "(p,q)=(3,2)", "$|AB|=1$", "3 + 4i", r"x \in A"]
 SHOWN["text"] += ["AC/DC", "F-16", "C++", "x == 1", "a->b", "get_name", "50/50", "nan", "12 mm/s"]
 SHOWN["text"] += ["the sum of 2 + 3", "and/or", "555-1234", "1920x1080", "$5 and $10", "e-mail"]
-SHOWN["mathematics"].remove("2x")
 
 
 @pytest.mark.parametrize(("kind", "gold"), [(kind, gold) for kind in SHOWN for gold in SHOWN[kind]])

@@ -15,8 +15,6 @@ import pytest
 from helpers.rewards.answers import symbolic
 
 linux = pytest.mark.skipif(not Path("/proc/self/io").exists(), reason="reads /proc")
-
-
 numbers = itertools.count(1000)
 
 
@@ -117,10 +115,6 @@ def test_a_bomb_is_no_right_answer_and_the_next_question_is_answered(bomb):
     assert symbolic.equal([("x^2 + 2x + 1", bomb), fresh()]) == [False, True]
 
 
-def test_a_bomb_as_the_gold_answer_equals_nothing():
-    assert symbolic.equal([(bomb, "x^2 + 2x + 1") for bomb in BOMBS[:6:2]]) == [False] * 3
-
-
 CODE = [
     "__import__('os').system('touch {path}')",
     "__import__('pathlib').Path('{path}').touch()",
@@ -214,17 +208,19 @@ def test_a_forked_process_starts_its_own_worker():
 
 # --- JSON Schema ----------------------------------------------------------------------------------
 
-NESTED = '{"a":' * 25 + "1" + "}" * 25
 TWICE = [{"$ref": "#"}, {"$ref": "#"}]
-KEY, LONG = r"^(a|aa)+\1$", json.dumps({"a" * 5000 + "!": 1})
-SLOW = {
-    "oneOf": ({"properties": {"a": {"oneOf": TWICE}}}, NESTED),
-    "pattern": ({"properties": {"a": {"pattern": KEY}}}, json.dumps({"a": "a" * 5000 + "!"})),
-    "names": ({"patternProperties": {KEY: {}}, "additionalProperties": False}, LONG),
-}
+KEY, LONG = r"^(a|aa)+\1$", "a" * 5000 + "!"
 
 
-@pytest.mark.parametrize(("schema", "document"), SLOW.values(), ids=SLOW)
+@pytest.mark.parametrize(
+    ("schema", "document"),
+    [
+        ({"properties": {"a": {"oneOf": TWICE}}}, '{"a":' * 25 + "1" + "}" * 25),
+        ({"properties": {"a": {"pattern": KEY}}}, json.dumps({"a": LONG})),
+        ({"patternProperties": {KEY: {}}, "additionalProperties": False}, json.dumps({LONG: 1})),
+    ],
+    ids=["oneOf", "pattern", "names"],
+)
 def test_what_cannot_be_shown_to_fulfil_a_schema_in_time_costs_only_itself(schema, document):
     documents = [*(document + " " * n for n in range(8)), "{}"]
     assert symbolic.fulfil(json.dumps(schema), documents)[:8] == [None] * 8

@@ -7,12 +7,12 @@ from __future__ import annotations
 import math
 import re
 
-from helpers.rewards.answers import dates, kinds, mathematics, quantities, symbolic, texts
+from helpers.rewards.answers import dates, kinds, quantities, symbolic, texts
 from helpers.rewards.answers.kinds import kind_of
 from helpers.rewards.answers.numbers import Number, parse_number
 from helpers.rewards.answers.spelling import LONGEST, plain, unboxed
 
-__all__ = ["Number", "kind_of", "parse_number", "quick_verdict", "same_answer", "to_compute"]
+__all__ = ["Number", "judged", "kind_of", "parse_number", "quick_verdict", "same_answer"]
 
 _UNFINISHED = re.compile(
     r"[+*/×÷·!^|√]|(?<=[\w})])\s*-|\\(?!boxed|text|[,%$])|\d\s(?:dozen|\w+illion)"
@@ -38,49 +38,43 @@ def same_answer(given: str, gold: str, question: str = "", kind: str | None = No
     >>> same_answer("3.1", "3.10"), same_answer("3.1", "3.10", kind="text")
     (True, False)
     """
-    verdict = quick_verdict(given, gold, question, kind, **how)
-    return symbolic.equal([to_compute(given, gold)])[0] if verdict is None else verdict
+    verdict = judged(given, gold, question, kind, **how)
+    return verdict if isinstance(verdict, bool) else symbolic.equal([verdict])[0]
 
 
 def quick_verdict(
     given: str, gold: str, question: str = "", kind: str | None = None, **how
 ) -> bool | None:
-    """`same_answer` wherever it can be told at once; None for the pairs that math-verify
-    has to judge.
-    """
-    kind = kind_of(gold) if kind is None else kinds.checked(kind)
-    return verdict_of(given, gold, kind, question, **how)
+    """`same_answer` wherever it can be told at once; None where math-verify has to judge."""
+    verdict = judged(given, gold, question, kind, **how)
+    return verdict if isinstance(verdict, bool) else None
 
 
-def verdict_of(
+def judged(
     given: str,
     gold: str,
-    kind: str,
     question: str = "",
+    kind: str | None = None,
     unit: str | None = None,
     dayfirst: bool = False,
-) -> bool | None:
-    """`quick_verdict` where the kind is known."""
+) -> bool | tuple[str, str]:
+    """The verdict where it can be told at once; else what `symbolic.equal` has to judge, the row's
+    answer and the given one in LaTeX.
+    """
+    kind = kind_of(gold) if kind is None else kinds.checked(kind)
     if given == gold:
         return given.strip() != ""
     if question and kind in ("number", "mathematics") and _handed_back(given, gold, question):
         return False
     if len(given) > LONGEST or len(gold) > LONGEST:
         return given.strip() == gold.strip()
-    given = _without_lead(given)
+    if given[:1].isalpha():
+        given = _LEAD.sub("", given, count=1)  # `The answer is 5` is 5
     if kind == "quantity":
         return quantities.same(given, gold, unit)
     if kind == "date":
         return dates.same(given, gold, dayfirst)
     return kinds.JUDGES[kind](given, gold)
-
-
-def to_compute(given: str, gold: str) -> tuple[str, str]:
-    """What math-verify is asked where `quick_verdict` is None: the row's answer and the given one,
-    in LaTeX.
-    """
-    pair = mathematics.judged(_without_lead(given), gold)
-    return pair if isinstance(pair, tuple) else (gold, given)
 
 
 def _handed_back(given: str, gold: str, question: str) -> bool:
@@ -94,14 +88,5 @@ def _handed_back(given: str, gold: str, question: str) -> bool:
         return True
     fraction = re.fullmatch(r"-?(\d+)\s?/\s?(\d+)", plain(given))
     reduced = fraction and math.gcd(*map(int, fraction.groups())) == 1
-    copied = _bare(unboxed(given)) in _bare(question)
+    copied = _NOTATION.sub("", unboxed(given)) in _NOTATION.sub("", question)
     return bool(copied and not reduced and _UNFINISHED.search(given))
-
-
-def _without_lead(given: str) -> str:
-    """`The answer is 5` as `5`."""
-    return _LEAD.sub("", given, count=1) if given[:1].isalpha() else given
-
-
-def _bare(text: str) -> str:
-    return _NOTATION.sub("", text)

@@ -22,18 +22,9 @@ from helpers.rewards.answers import (
 )
 from helpers.rewards.answers.spelling import LONGEST, plain
 
-
-def _as_number(given: str, gold: str) -> bool:
-    """An answer of the row's that is no number, although it was said to be one, is compared as
-    text.
-    """
-    judge = numbers.same if numbers.parse_number(gold) else texts.same
-    return judge(given, gold)
-
-
 JUDGES = {
-    "number": _as_number,
-    "mathematics": mathematics.same,
+    "number": numbers.same,
+    "mathematics": mathematics.judged,
     "quantity": quantities.same,
     "date": dates.same,
     "choice": choices.same,
@@ -83,20 +74,24 @@ def kind_of_row(row: dict) -> str:
     """The kind that a row of data is judged by: its own `kind` where that is one, else that of its
     `answer`.
     """
-    stated = str(row.get("kind"))
-    stated = FORMER.get(stated, stated)
-    return stated if stated in KINDS else kind_of(row["answer"])
+    return named(row.get("kind")) or kind_of(row["answer"])
+
+
+def named(kind: object) -> str | None:
+    """The kind of this name, or of a former name; None where there is none."""
+    kind = FORMER.get(str(kind), str(kind))
+    return kind if kind in KINDS else None
 
 
 def checked(kind: str) -> str:
     """The kind of this name, or of a former name; ValueError where there is none."""
-    kind = FORMER.get(kind, kind)
-    if kind not in KINDS:
+    found = named(kind)
+    if found is None:
         raise ValueError(
             f"kind={kind!r} is no kind of answer. Known: {', '.join(KINDS)}; without one, an "
             "answer is a number, mathematics or text."
         )
-    return kind
+    return found
 
 
 def looks_like(row: dict) -> str | None:

@@ -28,10 +28,11 @@ import re
 import unicodedata
 from collections import Counter
 from functools import lru_cache
+from itertools import pairwise
 
 from helpers.rewards.answers import numbers
 from helpers.rewards.answers.numbers import parse_number
-from helpers.rewards.answers.spelling import plain
+from helpers.rewards.answers.spelling import depths, plain
 
 _LONGEST = 300
 _DEEPEST = 25  # nested braces or brackets; nobody's answer is deeper, a bomb is
@@ -85,6 +86,7 @@ _SPELLINGS = [
 _AND_OR = re.compile(r"\\text\s*\{\s*(and|or)\s*\}|(?<![a-zA-Z\\])(and|or)(?![a-zA-Z])")
 _BOX_BESIDE_BOX = re.compile(r"\}\s*\\boxed")  # a product to LaTeX, and two answers to who wrote it
 _RELATION = re.compile(r"[<>]|\\(?:leq?|geq?|neq?|lt|gt)(?![a-zA-Z])")
+_INNERMOST = re.compile(r"[{\[(][^{}\[\]()]*[}\])]")
 _COMMAND = re.compile(r"\\(?:begin|end)\{[a-zA-Z]*\}|\\[a-zA-Z]+")
 _PROSE = re.compile(r"[a-z]{3,}|__")
 _TWO_NUMBERS = re.compile(r"(?<![_\d.])\d[\d.]*\s+\d|(?<![a-zA-Z])[a-zA-Z]\d|\d_")  # 4 2, x2, 4_5
@@ -94,8 +96,16 @@ _OPERATOR = re.compile(
 # What stands left of an equals sign is a name, and no expression: y, f(x), |AB|, (p,q), V_1:V_2.
 _NAME = re.compile(r"(?!\d)[^+^<>=-]*[a-zA-Z][^+^<>=-]*")
 # math-verify drops these, or computes with the letters in them.
-_MARKS = {"prime", "partial", "nabla", "vec", "mathbf", "boldsymbol", "top", "dagger", "int"}
-_MARKS |= {
+_MARKS = {
+    "prime",
+    "partial",
+    "nabla",
+    "vec",
+    "mathbf",
+    "boldsymbol",
+    "top",
+    "dagger",
+    "int",
     "text",
     "equiv",
     "pmod",
@@ -109,12 +119,6 @@ _MARKS |= {
 }
 # A prime, a fraction of two differentials, an index of code, a remainder of code.
 _SPELT = re.compile(r"'|\{\s*d.*\}\s*\{\s*d|\bd[a-z]\s*/\s*d[a-z]|[a-zA-Z]\[|%\s*\w")
-
-
-def same(given: str, gold: str) -> bool | None:
-    """Whether two expressions are equal; None for a pair that math-verify has to judge."""
-    verdict = judged(given, gold)
-    return verdict if isinstance(verdict, bool) else None
 
 
 @lru_cache(maxsize=1 << 14)
@@ -213,13 +217,10 @@ def items(text: str) -> list[str]:
     >>> items("(1,2) and x = 3"), items("{1,2}")
     (['(1,2)', 'x = 3'], ['{1,2}'])
     """
-    parts, depth = [""], 0
-    for character in _AND_OR.sub(",", text):
-        depth += (character in "{[(") - (character in "}])")
-        if character == "," and depth == 0:
-            parts.append("")
-        else:
-            parts[-1] += character
+    text = _AND_OR.sub(",", text)
+    levels = depths(text)
+    commas = [at for at, mark in enumerate(text) if mark == "," and levels[at] == 0]
+    parts = (text[begin + 1 : end] for begin, end in pairwise([-1, *commas, len(text)]))
     return [part.strip() for part in parts if part.strip()]
 
 
@@ -229,16 +230,12 @@ def tuples(text: str) -> set[str]:
     >>> sorted(tuples("(1,2) and [0,1)")), tuples("\\{1,2\\} + (x+1)")
     (['()', '[)'], set())
     """
-    found, opened = set(), []
-    for character in text:
-        if character in "{[(":
-            opened.append(character)
-        elif character == "," and opened:
-            opened[-1] = opened[-1][0] + ","
-        elif character in "}])" and opened:
-            bracket = opened.pop()
-            if bracket in ("[,", "(,"):
-                found.add(bracket[0] + character)
+    found = set()
+    while innermost := _INNERMOST.search(text):
+        inside = innermost[0]
+        if "," in inside and not inside.startswith("{"):
+            found.add(inside[0] + inside[-1])
+        text = text[: innermost.start()] + text[innermost.end() :]
     return found
 
 
@@ -265,13 +262,11 @@ def readable(text: str) -> bool:
     """
     if not text or len(text) > _LONGEST:
         return False
-    depth = 0
-    for character in text:
-        depth += (character in "{[(") - (character in "}])")
-        if not 0 <= depth <= _DEEPEST:
-            return False
+    levels = depths(text)
+    if not min(levels) == levels[-1] == 0 or max(levels) > _DEEPEST:
+        return False
     words = _COMMAND.sub("#", _AND_OR.sub(",", text))
-    return depth == 0 and not _PROSE.search(words) and not _TWO_NUMBERS.search(words)
+    return not _PROSE.search(words) and not _TWO_NUMBERS.search(words)
 
 
 def letters(text: str) -> set[str]:

@@ -12,7 +12,8 @@ the row's answer.
   `50%` = `0.5`, `50%` = `50`
 - `0.(3)` = `1/3`, `0.333…` = `1/3`, `0.1\overline{6}` = `1/6`, `0.333333` = `1/3`,
   `0.666667` = `2/3`
-- `$18` = `18`, `18 dollars` = `$18`, `\$1,000.00` = `1000`, `5 km` = `5`, `2 million` = `2000000`
+- `$18` = `18`, `18 dollars` = `$18`, `$18 dollars` = `18`, `\$1,000.00` = `1000`,
+  `5 km` = `5`, `2 million` = `2000000`
 - `forty-two` = `42`, `minus one half` = `-1/2`, `two and three quarters` = `2.75`,
   `three point one four` = `3.14`
 - `40+2` ≠ `42`, `>= 42` ≠ `42`, `1980s` ≠ `1980`, `41 | 42` ≠ `42`, `42 or 43` ≠ `42`,
@@ -31,8 +32,8 @@ from typing import NamedTuple
 
 import number_parser
 
-from helpers.rewards.answers import units
-from helpers.rewards.answers.spelling import plain, unboxed
+from helpers.rewards.answers import texts, units
+from helpers.rewards.answers.spelling import plain
 
 # characters; what is longer is no number, so no completion can cost more than a regex on 100
 _LONGEST = 100
@@ -74,12 +75,33 @@ _SPELLINGS = [  # LaTeX, and what a keyboard would type
     (re.compile(r"^[a-zA-Z]\s?=\s?(?=[^=]*$)"), ""),
     (re.compile(r"^(?:minus|negative)\s+(?=[\d.$€£])", re.IGNORECASE), "-"),
 ]
-_SCALES = {"dozen": 12, "hundred": 100, "thousand": 1000, "lakh": 10**5, "million": 10**6}
-_SCALES |= {"crore": 10**7, "billion": 10**9, "trillion": 10**12}
+_SCALES = {
+    "dozen": 12,
+    "hundred": 100,
+    "thousand": 1000,
+    "lakh": 10**5,
+    "million": 10**6,
+    "crore": 10**7,
+    "billion": 10**9,
+    "trillion": 10**12,
+}
 _TO_RESPELL = re.compile(r"[\\^×·*=~{]|^[mMnN]")  # most numbers have nothing to respell
 _LETTERS = re.compile(r"[a-z][a-z ]+\.?")
-_PARTS = {"half": 2, "third": 3, "quarter": 4, "fourth": 4, "fifth": 5, "sixth": 6, "seventh": 7}
-_PARTS |= {"eighth": 8, "ninth": 9, "tenth": 10, "hundredth": 100, "thousandth": 1000, "halve": 2}
+_PARTS = {
+    "half": 2,
+    "halve": 2,
+    "third": 3,
+    "quarter": 4,
+    "fourth": 4,
+    "fifth": 5,
+    "sixth": 6,
+    "seventh": 7,
+    "eighth": 8,
+    "ninth": 9,
+    "tenth": 10,
+    "hundredth": 100,
+    "thousandth": 1000,
+}
 _A_PART = re.compile(rf"(?:\b(?:an?|one) |^)({'|'.join(_PARTS)})\b")
 _PART = re.compile(rf"(?<=\d) ({'|'.join(_PARTS)})s\b")
 _ORDINAL = re.compile(r"(?:first|second|third|th)\b")
@@ -120,9 +142,11 @@ def parse_number(text: str) -> Number | None:
 
 
 def same(given: str, gold: str) -> bool:
-    """Whether both are numbers, of one value."""
+    """Whether both are numbers, of one value. A row's answer that is none is compared as text."""
     one, other = parse_number(given), parse_number(gold)
-    if one is None or other is None:
+    if other is None:
+        return texts.same(given, gold)
+    if one is None:
         return False
     if one.unit and other.unit and one.unit != other.unit:
         size = units.magnitude(1, one.unit)
@@ -161,13 +185,9 @@ def respelled(text: str) -> str:
 
 @lru_cache(maxsize=1 << 16)
 def _parsed(text: str) -> Number | None:
-    text = text.strip()
-    if text.startswith(("\\", "$")):
-        text = unboxed(text)
+    text = plain(text)
     if text.isascii() and text.isdigit():
         return Number(int(text))
-    if not text.isascii() or text.startswith(("*", "`")):
-        text = plain(text)
     if _TO_RESPELL.search(text):
         text = respelled(text)
     match = _NUMBER.fullmatch(text)
@@ -218,9 +238,9 @@ def _scale_and_unit(words: str, currency: str) -> tuple[int | None, str]:
         words = rest
     if not words:
         return scale, currency
-    if currency:
+    unit = units.CURRENCIES.get(words.casefold().removesuffix("s"), words)
+    if currency not in ("", unit):  # $42 dollars names its unit twice, $5 per hour has two
         return (scale, currency + words) if words.startswith(("/", "per ")) else (None, "")
-    unit = units.currency(words) or words
     return (scale, unit) if unit in units.SIGNS or units.is_unit(unit) else (None, "")
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from itertools import accumulate
 
 LONGEST = 1000  # characters; a longer text is no short answer, and is compared as it is
 _DEEPEST = 25  # boxes in boxes
@@ -20,8 +21,11 @@ _BOXES = (
     ("$", "$"),
     (r"\(", r"\)"),
     (r"\[", r"\]"),
+    ("***", "***"),
+    ("**", "**"),
+    ("*", "*"),
+    ("`", "`"),
 )
-_EMPHASIS = re.compile(r"(\*{1,3}|`)(?=[^*`\s])(.*[^*`\s])\1", re.DOTALL)
 _INVISIBLE = dict.fromkeys([*range(0x200B, 0x2010), *range(0x202A, 0x202F), 0x2060, 0xFEFF, 0xAD])
 # What Unicode's compatibility form (NFKC) leaves apart and a keyboard has one key for.
 _KEYS = {
@@ -65,34 +69,37 @@ def unboxed(text: str) -> str:
     """
     text = text.strip()
     for _ in range(_DEEPEST):
-        if not text.startswith(("\\", "$")) or len(text) > LONGEST:
+        inside = _inside(text.removesuffix("."))
+        if inside is None:
             break
-        text = text.removesuffix(".")
-        for opening, closing in _BOXES:
-            if text.startswith(opening) and text.endswith(closing):
-                inside = text[len(opening) : -len(closing)]
-                if _is_one(inside, opening):
-                    text = inside.strip()
-                    break
-        else:
-            break
+        text = inside.strip()
     return text
 
 
-def _is_one(inside: str, opening: str) -> bool:
-    r"""Whether what is between an opening and a closing never closes it: `\boxed{1}, \boxed{2}` are
-    two boxes.
+def _inside(text: str) -> str | None:
+    r"""What one box around the whole text holds; None for `\boxed{1}, \boxed{2}`, which is two."""
+    if not text.startswith(("\\", "$", "*", "`")) or len(text) > LONGEST:
+        return None
+    for opening, closing in _BOXES:
+        if text.startswith(opening) and text.endswith(closing):
+            inside = text[len(opening) : -len(closing)]
+            one = inside != "" and opening not in inside
+            if closing == "}":
+                levels = depths(inside, "{", "}")
+                one = min(levels) == levels[-1] == 0
+            if one:
+                return inside
+    return None
+
+
+def depths(text: str, opening: str = "{[(", closing: str = "}])") -> list[int]:
+    """In how many brackets each character of a text is, and at last what follows it.
+
+    >>> depths("f(x)")
+    [0, 0, 1, 1, 0]
     """
-    if not opening.endswith("{"):
-        return opening not in inside and inside != ""
-    if "{" not in inside and "}" not in inside:
-        return True
-    depth = 0
-    for character in inside:
-        depth += (character == "{") - (character == "}")
-        if depth < 0:
-            return False
-    return depth == 0
+    steps = ((character in opening) - (character in closing) for character in text)
+    return list(accumulate(steps, initial=0))
 
 
 def plain(text: str) -> str:
@@ -102,16 +109,7 @@ def plain(text: str) -> str:
     >>> plain("**Paris**"), plain("A*"), plain(r"$\\boxed{x²}$")
     ('Paris', 'A*', 'x^{2}')
     """
-    if len(text) > LONGEST:
-        return text.strip()
-    text = typed(text).strip()
-    for _ in range(3):
-        emphasised = _EMPHASIS.fullmatch(text)
-        bare = unboxed(emphasised[2] if emphasised else text)
-        if bare == text:
-            break
-        text = bare
-    return text
+    return unboxed(typed(text))
 
 
 def without_latex(text: str) -> str:

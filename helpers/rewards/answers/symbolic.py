@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import atexit
 import gc
+import importlib
 import json
+import logging
 import os
 import re
 import signal
@@ -93,9 +95,8 @@ def _judged(kind: str, rows: list[tuple]) -> dict[tuple, float | None]:
     count = max(1, min(len(workers), len(rows) // _ROWS_A_WORKER))
     scores = {}
     with ThreadPoolExecutor(count) as pool:
-        parts = [rows[at::count] for at in range(count)]
-        for part, found in zip(parts, pool.map(_Worker.ask, workers, parts), strict=True):
-            scores |= zip(part, found, strict=True)
+        for found in pool.map(_Worker.ask, workers, [rows[at::count] for at in range(count)]):
+            scores |= found
     for score in scores.values():
         if isinstance(score, str):
             raise LookupError(score)
@@ -108,31 +109,30 @@ class _Worker:
     def __init__(self, kind: str):
         self.kind, self.lock, self.process = kind, threading.Lock(), None
 
-    def ask(self, rows: list[tuple]) -> list[float | str | None]:
-        """A score for each row; None where there was none in time, a text where no row can have
-        one.
+    def ask(self, rows: list[tuple]) -> dict[tuple, float | str | None]:
+        """The score of each row; None where there was none in time, a text where no answer could
+        have one.
         """
-        scores, killed = [], 0
+        scores, killed = {}, 0
         with self.lock:
             while len(scores) < len(rows) and killed < _MOST_KILLED:
-                self.start()
+                if self.process is None or self.process.poll() is not None:
+                    self.start()
                 left = rows[len(scores) :]
                 with suppress(OSError):  # it has just ended, and answers nothing
                     self.process.stdin.write(json.dumps([_SECONDS / 2**killed, left]) + "\n")
                     self.process.stdin.flush()
-                for _ in left:
+                for row in left:
                     line = self.line(_GIVEN_UP_AFTER)
-                    scores.append(json.loads(line) if line else None)
+                    scores[row] = json.loads(line) if line else None
                     if not line:  # the judgement under way has cost the worker its process
                         killed += 1
                         self.stop()
                         break
-        return scores + [None] * (len(rows) - len(scores))
+        return dict.fromkeys(rows) | scores
 
     def start(self) -> None:
-        """Start the process if there is none, and wait until it has imported what it needs."""
-        if self.process is not None and self.process.poll() is None:
-            return
+        """Start the process, and wait until it has imported what it needs."""
         self.stop()
         self.process = subprocess.Popen(
             [sys.executable, "-P", __file__, self.kind],
@@ -185,35 +185,38 @@ class _OutOfTime(BaseException):
     """Not an Exception: sympy and math-verify catch those."""
 
 
-class _Impossible(Exception):
-    """What no answer could change: a package or a family that is not there."""
-
-
 def _serve(kind: str) -> None:
     # whatever a verifier prints must not end up among the replies
     replies, sys.stdout = sys.stdout, sys.stderr
-
-    def reply(said: float | str | None) -> None:
-        replies.write(json.dumps(said) + "\n")
-        replies.flush()
-
+    logging.disable()
+    judge, library = _JUDGES[kind]
+    problem = ""
+    try:
+        importlib.import_module(library)
+    except ImportError:
+        problem = (
+            f"{library} is not installed: pip install -r requirements.txt (the pin of "
+            "reasoning-gym is in requirements-optional.txt)"
+        )
+    if kind == "equal":
+        for gold, given in _OF_EACH_KIND:
+            _equal(gold, given)
     if _POSIX:
         import resource
 
         resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
         signal.signal(signal.SIGPROF, _stop_judging)  # SIGVTALRM ends the process
-    sys.dont_write_bytecode = True
-    reply(_load(kind))
+    print(json.dumps(problem), file=replies, flush=True)
     sys.addaudithook(_refuse)
     gc.freeze()  # no collection goes through what was imported, in the time of a judgement
     for line in sys.stdin:
         seconds, rows = json.loads(line)
         for row in rows:
             try:
-                reply(_within_time(seconds, _JUDGES[kind], row))
+                score = _within_time(seconds, judge, row)
             except _OutOfTime:
-                reply(None)
-                seconds = max(_LEAST_SECONDS, seconds / 2)
+                score, seconds = None, max(_LEAST_SECONDS, seconds / 2)
+            print(json.dumps(score), file=replies, flush=True)
 
 
 def _stop_judging(signum, frame):
@@ -231,66 +234,25 @@ def _refuse(event: str, arguments: tuple) -> None:
         mode, flags = arguments[1], arguments[2]
         writes = set("wax+") & set(str(mode)) or flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
     else:
-        writes = event.startswith(_REFUSED) and event not in _HARMLESS
+        reads = event in ("os.listdir", "os.scandir", "os.walk")
+        acts = event.startswith(("os.", "subprocess.", "socket.", "ctypes.", "builtins.input"))
+        writes = acts and not reads
     if writes:
         raise PermissionError(event)
 
 
-_REFUSED = (
-    "os.",
-    "subprocess.",
-    "socket.",
-    "shutil.",
-    "ctypes.",
-    "pty.",
-    "urllib.",
-    "webbrowser.",
-    "tempfile.",
-    "builtins.input",
-)
-_HARMLESS = ("os.listdir", "os.scandir", "os.walk")
-
-
 def _within_time(seconds: float, judge, arguments: list) -> float | str:
-    def set_timers(virtual: float, used: float) -> None:
-        if _POSIX:
-            signal.setitimer(signal.ITIMER_VIRTUAL, virtual)
-            signal.setitimer(signal.ITIMER_PROF, used)
-
     try:
-        set_timers(seconds + _GRACE, seconds)
+        if _POSIX:
+            signal.setitimer(signal.ITIMER_VIRTUAL, seconds + _GRACE)
+            signal.setitimer(signal.ITIMER_PROF, seconds)
         return judge(*arguments)
-    except _Impossible as error:
-        return str(error)
     except Exception:  # whatever a completion did to the parser, it is no right answer
         return 0.0
     finally:
-        set_timers(0, 0)
-
-
-def _load(kind: str) -> str:
-    """Import what the judgements need, outside their time; "" or what is missing."""
-    import logging
-
-    logging.disable()
-    try:
-        if kind == "equal":
-            for gold, given in (
-                (r"\frac{\sqrt{3}}{2}", r"\frac{3}{2\sqrt{3}}"),
-                ("x^2+2x+1", "(x+1)^2"),
-                ("[0,1)", "[1,2)"),
-            ):
-                _equal(gold, given)  # the first of a kind imports much of sympy
-        elif kind == "task":
-            import reasoning_gym  # noqa: F401
-        else:
-            import jsonschema  # noqa: F401
-    except ImportError as error:
-        return (
-            f"{error.name} is not installed: pip install -r requirements.txt (the pin of "
-            "reasoning-gym is in requirements-optional.txt)"
-        )
-    return ""
+        if _POSIX:
+            signal.setitimer(signal.ITIMER_PROF, 0)
+            signal.setitimer(signal.ITIMER_VIRTUAL, 0)
 
 
 def _equal(gold: str, given: str) -> float:
@@ -335,13 +297,13 @@ def _parsed(text: str) -> tuple:
     )
 
 
-def _task(family: str, answer: str, entry: str) -> float:
+def _task(family: str, answer: str, entry: str) -> float | str:
     from reasoning_gym import get_score_answer_fn
 
     try:
         score = get_score_answer_fn(family)
     except ValueError:
-        raise _Impossible(f"reasoning-gym has no family {family!r}.") from None
+        return f"reasoning-gym has no family {family!r}."
     return float(score(answer, json.loads(entry)))
 
 
@@ -357,7 +319,17 @@ def _validator(schema: str):
     return validator_for(schema)(schema)
 
 
-_JUDGES = {"equal": _equal, "task": _task, "schema": _fulfils}
+_JUDGES = {
+    "equal": (_equal, "math_verify"),
+    "task": (_task, "reasoning_gym"),
+    "schema": (_fulfils, "jsonschema"),
+}
+# The first judgement of a kind imports much of sympy, which its time would not suffice for.
+_OF_EACH_KIND = (
+    (r"\frac{\sqrt{3}}{2}", r"\frac{3}{2\sqrt{3}}"),
+    ("x^2+2x+1", "(x+1)^2"),
+    ("[0,1)", "[1,2)"),
+)
 
 if __name__ == "__main__":
     _serve(sys.argv[1])

@@ -7,8 +7,17 @@ from fractions import Fraction
 from functools import cache, lru_cache
 
 SIGNS = {"$": "dollar", "€": "euro", "£": "pound_sterling", "¥": "yen", "₹": "rupee"}
-_CURRENCIES = {"dollar": "$", "usd": "$", "euro": "€", "eur": "€", "gbp": "£", "yen": "¥"}
-_CURRENCIES |= {"jpy": "¥", "rupee": "₹", "inr": "₹"}
+CURRENCIES = {
+    "dollar": "$",
+    "usd": "$",
+    "euro": "€",
+    "eur": "€",
+    "gbp": "£",
+    "yen": "¥",
+    "jpy": "¥",
+    "rupee": "₹",
+    "inr": "₹",
+}
 _LONGEST = 40
 _WORD = r"[a-zA-ZµμΩÅ°¢$€£¥₹'\"]+(?:\^-?\d)?"
 _SHAPE = re.compile(rf"(?:/\s*|per\s+)?{_WORD}(?:(?:\s*[/*·]\s*|\s+){_WORD}){{0,4}}")
@@ -22,18 +31,15 @@ _COUNTED = re.compile(r"[a-z]{2,}[^aisu\W]s|people|children")
 _NOT_COUNTED = {"halves", "quarters", "dozens", "pairs", "couples", "scores", "tens", "roots"}
 _NOT_COUNTED |= {"percents", "times", "does", "always", "perhaps", "logs"}
 _SPELLINGS = [
-    (re.compile(r"°\s*([CF])\b|\bdegrees?\s+([CF])\w*"), r"deg\1\2"),
-    (re.compile(r"°"), " degree "),
-    (re.compile(r"'"), " foot "),
-    (re.compile(r'"'), " inch "),
-    (re.compile(r"·"), "*"),
-    (re.compile(r"¢"), " cent "),
+    (r"°\s*([CF])\b|\bdegrees?\s+([CF])\w*", r"deg\1\2"),
+    ("°", " degree "),
+    ("'", " foot "),
+    ('"', " inch "),
+    ("·", "*"),
+    ("¢", " cent "),
+    *((re.escape(sign), f" {name} ") for sign, name in SIGNS.items()),
+    (r"\bper\b", "/"),
 ]
-
-
-def currency(word: str) -> str | None:
-    """The sign of a currency that a word names: $ for `dollars` and `USD`."""
-    return _CURRENCIES.get(word.casefold()) or _CURRENCIES.get(word.casefold().removesuffix("s"))
 
 
 def is_unit(text: str) -> bool:
@@ -62,10 +68,8 @@ def magnitude(value: Fraction | int, unit: str) -> tuple[Fraction, tuple] | None
     if len(unit) > _LONGEST or not _SHAPE.fullmatch(unit):
         return None
     for pattern, spelling in _SPELLINGS:
-        unit = pattern.sub(spelling, unit)
-    for sign, name in SIGNS.items():
-        unit = unit.replace(sign, f" {name} ")
-    unit = re.sub(r"\bper\b", "/", unit).strip()
+        unit = re.sub(pattern, spelling, unit)
+    unit = unit.strip()
     # Case counts in symbols; words may be written in any.
     for name in (unit.replace(" ", "_"), unit, unit.casefold()):
         try:
