@@ -1,9 +1,10 @@
 """What runs inside a sandbox of CPython: this file is the driver's program.
 
 The driver forks a child for each program. The child reads a job as one line, runs it and writes one
-line for every outcome, each the text of a dictionary of plain data. Whatever the program does to the child, all that leaves is a line that
-the other side reads as data: a forged one is no more than a value that the program could have
-returned. The driver never holds an expected value, and never reads a job.
+line for every outcome, each the text of a dictionary of plain data. Whatever the program does to
+the child, all that leaves is a line that the other side reads as data: a forged one is no more than
+a value that the program could have returned. No child holds an expected value, and the driver never
+reads a job.
 """
 
 import _thread
@@ -144,6 +145,7 @@ def _keep_to_itself() -> None:
     rules = libc.syscall(_LANDLOCK_CREATE, scoped, ctypes.c_size_t(24), 0)
     if rules < 0 or libc.syscall(_LANDLOCK_RESTRICT, rules, 0):
         raise OSError(ctypes.get_errno(), "the kernel takes no Landlock rules")
+    os.close(rules)
     refused, clone, prlimit64 = _CALLS[os.uname().machine]
     # A step: what it does, how many steps it jumps over if so, and if not, and its operand.
     steps = [(_LOAD, 0, 0, _NUMBER)]

@@ -79,12 +79,10 @@ def starter(confinement: dict, command: list[str]) -> Iterator[Starter]:
     """
     # A fork of our process has its own, because a starter hears one process alone.
     idle = _idle.setdefault((os.getpid(), repr((confinement, command))), [])
-    one = None
-    while one is None or one.launcher.poll() is not None:
-        try:
-            one = idle.pop()
-        except IndexError:
-            one = Starter(confinement, command)
+    try:
+        one = idle.pop()
+    except IndexError:
+        one = Starter(confinement, command)
     try:
         yield one
     except BaseException:
