@@ -14,8 +14,6 @@ import pytest
 from helpers.rewards.code import SOURCE_MOST, Job, Limits, Outcome, backend_named, run_code
 from helpers.rewards.code.gaps import before
 
-# said of a field that sandlock passes on
-pytestmark = pytest.mark.filterwarnings("ignore:Policy field")
 SAME = "def f(x):\n    return x"
 SHORT = Limits(seconds=1.0, memory=150_000_000, output=5_000)
 

@@ -214,7 +214,8 @@ def main() -> None:
         if not child:
             os.dup2(pipes[0], 0)
             os.dup2(pipes[1], 1)
-            os.closerange(3, 1024)  # the control, above all
+            control.close()
+            os.closerange(3, 1024)
             resource.setrlimit(resource.RLIMIT_AS, (int(memory), int(memory)))
             sys.modules["random"].seed(0)  # which Python seeds anew in every child
             _keep_to_itself()

@@ -16,7 +16,6 @@ import signal
 import sys
 import sysconfig
 import time
-import warnings
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache, partial
@@ -100,8 +99,6 @@ def _possible() -> dict[str, int]:
             f"the sandbox 'sandlock' needs version {needs} of Landlock (Linux 6.7); this kernel "
             f"has {found}. Use 'monty'."
         )
-    # sandlock warns of a field that it passes on
-    warnings.filterwarnings("ignore", message="Policy field 'gid'")
     # Root becomes nobody in a user namespace, or in the driver where a container forbids those.
     mapped = [{"uid": _NOBODY, "gid": _NOBODY}] if os.geteuid() == 0 else []
     for identity in [*mapped, {}]:

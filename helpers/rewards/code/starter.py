@@ -10,6 +10,7 @@ it kills when we say so, whether the child has ended or not, and collects before
 from __future__ import annotations
 
 import ast
+import atexit
 import contextlib
 import os
 import socket
@@ -62,6 +63,7 @@ class Starter:
     def close(self) -> None:
         """End the child, the starter and the launcher, each of which ends with the next."""
         self._close_pipes()
+        self.control.shutdown(socket.SHUT_RDWR)  # a fork of our process may hold it open
         self.control.close()
         self.launcher.wait()
 
@@ -89,6 +91,13 @@ def starter(confinement: dict, command: list[str]) -> Iterator[Starter]:
         one.close()
         raise
     idle.append(one)
+
+
+@atexit.register
+def _close_idle() -> None:
+    for (process, _), idle in _idle.items():
+        for one in idle if process == os.getpid() else []:
+            one.close()
 
 
 if __name__ == "__main__":  # the launcher
