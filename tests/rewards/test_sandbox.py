@@ -13,6 +13,7 @@ import pytest
 
 from helpers.rewards.code import SOURCE_MOST, Job, Limits, Outcome, backend_named, run_code
 from helpers.rewards.code.gaps import before
+from helpers.rewards.code.starter import starter
 
 SAME = "def f(x):\n    return x"
 SHORT = Limits(seconds=1.0, memory=150_000_000, output=5_000)
@@ -676,18 +677,10 @@ os.kill(os.getpid(), 9)
 
 
 @NEEDS_SANDLOCK
-def test_a_starter_that_failed_is_not_taken_again():
-    from helpers.rewards.code import sandlock
-
-    class Interrupted(sandlock._Process):
-        def _frame(self):
-            raise KeyboardInterrupt
-
-    process = Interrupted({}, 1, Limits())
-    with pytest.raises(KeyboardInterrupt):
-        process.run(sandlock._possible())
-    assert process.starter.launcher.returncode is not None
-    assert script("print(1)", backend="sandlock").output == "1\n"
+def test_a_starter_that_failed_is_ended():
+    with pytest.raises(KeyboardInterrupt), starter({}, ["/no/such/program"]) as one:
+        raise KeyboardInterrupt
+    assert one.launcher.returncode is not None
 
 
 def test_names_that_monty_does_not_look_at_are_looked_at():

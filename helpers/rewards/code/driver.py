@@ -9,7 +9,6 @@ reads a job.
 
 import _thread
 import ctypes
-import gc
 import io
 import os
 import signal
@@ -129,7 +128,6 @@ _CLONE_THREAD = 0x10000
 _PR_SET_PDEATHSIG, _PR_SET_SECCOMP, _SECCOMP_MODE_FILTER = 1, 22, 2
 _SIGNALS_AND_ABSTRACT_SOCKETS = 3
 _NOBODY = 65534
-_PIPE = 4096  # bytes that every pipe holds
 
 
 def _keep_to_itself() -> None:
@@ -180,9 +178,8 @@ def _as_nobody() -> None:
 
 
 def _feed(pipe: int, text: bytes) -> None:
-    while text:
-        text = text[os.write(pipe, text) :]
-    os.close(pipe)
+    with open(pipe, "wb") as file:
+        file.write(text)
 
 
 # What programs import most: a child of the starter has it at once.
@@ -205,7 +202,6 @@ def main() -> None:
     control = socket.socket(fileno=os.dup(0))
     for name in _USUAL.split():
         __import__(name)
-    gc.freeze()
     while True:
         memory, pipes, _, _ = socket.recv_fds(control, 32, 2)
         if not memory:
@@ -222,11 +218,9 @@ def main() -> None:
             run()
         for pipe in pipes:
             os.close(pipe)
-        said = os.read(control.fileno(), 16)  # a read is not sandlock's business, a recv is
+        os.read(control.fileno(), 16)  # a read is not sandlock's business, a recv is
         os.kill(child, signal.SIGKILL)
         status = os.waitpid(child, 0)[1]
-        if not said:  # our process is gone
-            return
         os.write(control.fileno(), b"%d" % status)
 
 
@@ -236,11 +230,10 @@ def run() -> None:
     wire = os.dup(1)
     os.dup2(2, 1)  # which is the null device: what a program writes past sys.stdout goes nowhere
     reading, writing = os.pipe()
-    text = job["stdin"].encode(errors="replace")
-    if len(text) < _PIPE:
-        _feed(writing, text)
+    if job["stdin"]:
+        _thread.start_new_thread(_feed, (writing, job["stdin"].encode(errors="replace")))
     else:
-        _thread.start_new_thread(_feed, (writing, text))
+        os.close(writing)
     os.dup2(reading, 0)
     os.close(reading)
     sys.stdin = open(0, encoding="utf-8")  # noqa: SIM115 (open as long as the program runs)

@@ -10,7 +10,6 @@ it kills when we say so, whether the child has ended or not, and collects before
 from __future__ import annotations
 
 import ast
-import atexit
 import contextlib
 import os
 import socket
@@ -91,13 +90,6 @@ def starter(confinement: dict, command: list[str]) -> Iterator[Starter]:
         one.close()
         raise
     idle.append(one)
-
-
-@atexit.register
-def _close_idle() -> None:
-    for (process, _), idle in _idle.items():
-        for one in idle if process == os.getpid() else []:
-            one.close()
 
 
 if __name__ == "__main__":  # the launcher
