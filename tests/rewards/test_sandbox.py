@@ -8,13 +8,13 @@ import sys
 import threading
 import time
 
+import psutil
 import pytest
 
 from helpers.rewards.code import SOURCE_MOST, Job, Limits, Outcome, backend_named, run_code
 from helpers.rewards.code.gaps import before
+from helpers.rewards.code.starter import starter
 
-# said of a field that sandlock passes on
-pytestmark = pytest.mark.filterwarnings("ignore:Policy field")
 SAME = "def f(x):\n    return x"
 SHORT = Limits(seconds=1.0, memory=150_000_000, output=5_000)
 
@@ -569,6 +569,8 @@ REFUSED = {  # what the docs say that no program can do, with PID for our proces
     "read the kernel's log": "libc(103, 10, 0, 0)",
     "change its root": "os.chroot('/')",
     "start a process": "os.fork()",
+    "start a process beside its own": "libc(56, 0x8011, 0, 0, 0, 0)",
+    "signal the process that forked it": "os.kill(os.getppid(), 0)",
     "signal another process": "os.kill(PID, 0)",
     "slow another process": "os.setpriority(0, PID, 19)",
     "bind another process": "os.sched_setaffinity(PID, {0})",
@@ -602,6 +604,83 @@ def f():
     [outcome] = call(source, (), backend="sandlock", limits=Limits(seconds=20.0))
     assert outcome.value == [False], outcome
     assert before_it == (file.stat().st_mode, file.stat().st_uid, file.stat().st_mtime_ns)
+
+
+AFTER = [  # what a program does, and what it comes to
+    ("os.kill(-1, 9)", "value"),
+    ("os.killpg(os.getpgid(os.getppid()), 9)", "error"),
+    ("os.kill(os.getpid(), signal.SIGSTOP)", "timeout"),
+    ("os.closerange(0, 32)\nwhile True: pass", "error"),
+    ("os.execv(sys.executable, ['', '-c', 'while True: pass'])", "error"),
+    ("os._exit = lambda code: None", "value"),
+    ("x = bytearray(110_000_000)\nrandom.seed(1)", "value"),
+    ("x = bytearray(160_000_000)", "memory"),
+]
+
+
+def ours() -> set[int]:
+    """The processes under this one."""
+    return {process.pid for process in psutil.Process().children(recursive=True)}
+
+
+@NEEDS_SANDLOCK
+def test_whatever_a_program_does_the_next_is_run_as_ever():
+    asked = Job("import os, random, sys\nprint(sys.argv, random.random(), os.getppid())")
+    [[first]] = run_code([asked], SHORT, "sandlock", workers=1)
+    at_first = ours()
+    for source, kind in AFTER:
+        job = Job("import os, random, signal, sys\n" + source)
+        [one], [then] = run_code([job, asked], SHORT, "sandlock", workers=1)
+        assert (one.kind, then) == (kind, first), source
+    assert ours() == at_first, "the same starter served them all, and nothing is left"
+    [[large]] = run_code([Job("x = bytearray(160_000_000)")], Limits(), "sandlock", workers=1)
+    assert large.kind == "value", "the limit is the program's, not the starter's"
+
+
+@NEEDS_SANDLOCK
+def test_a_program_holds_nothing_but_its_own_pipes():
+    source = """
+import os, stat
+held = []
+for file in range(64):
+    try:
+        mode = os.fstat(file).st_mode
+        held.append("pipe" if stat.S_ISFIFO(mode) else os.fstat(file).st_rdev)
+    except OSError:
+        pass
+print(held == ["pipe", os.makedev(1, 3), os.makedev(1, 3), "pipe"], held)
+"""
+    assert script(source, backend="sandlock").output.startswith("True")
+
+
+@NEEDS_SANDLOCK
+def test_the_processes_end_with_ours():
+    program = """
+import os, psutil, threading, time
+from helpers.rewards.code import Job, Limits, run_code
+run_code([Job("1")], Limits(), "sandlock")
+looping = lambda: run_code([Job("while True: pass")], Limits(seconds=99), "sandlock", workers=1)
+threading.Thread(target=looping, daemon=True).start()
+below = []
+while len(below) < 3:  # the launcher, the starter, and the child
+    below = [process.pid for process in psutil.Process().children(recursive=True)]
+print(*below, flush=True)
+os.kill(os.getpid(), 9)
+"""
+    command = [sys.executable, "-W", "ignore", "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    below = [int(number) for number in done.stdout.split()]
+    ends = time.monotonic() + 30
+    while any(map(psutil.pid_exists, below)) and time.monotonic() < ends:
+        time.sleep(0.1)
+    assert len(below) == 3 and not any(map(psutil.pid_exists, below)), done.stderr
+
+
+@NEEDS_SANDLOCK
+def test_a_starter_that_failed_is_ended():
+    with pytest.raises(KeyboardInterrupt), starter({}, ["/no/such/program"]) as one:
+        raise KeyboardInterrupt
+    assert one.launcher.returncode is not None
 
 
 def test_names_that_monty_does_not_look_at_are_looked_at():

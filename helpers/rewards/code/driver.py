@@ -1,16 +1,18 @@
 """What runs inside a sandbox of CPython: this file is the driver's program.
 
-The driver reads a job as one line, runs it and writes one line for every outcome, each the text of
-a dictionary of plain data. Whatever the program does to the driver, all that leaves is a line that
-the other side reads as data: a forged one is no more than a value that the program could have
-returned. The driver never holds an expected value. It imports little, because every file that is
-opened in the sandbox costs time.
+The driver forks a child for each program. The child reads a job as one line, runs it and writes one
+line for every outcome, each the text of a dictionary of plain data. Whatever the program does to
+the child, all that leaves is a line that the other side reads as data: a forged one is no more than
+a value that the program could have returned. No child holds an expected value, and the driver never
+reads a job.
 """
 
 import _thread
 import ctypes
 import io
 import os
+import signal
+import socket
 import struct
 import sys
 
@@ -113,35 +115,56 @@ def _call(function, arguments: tuple, most: int) -> dict:
     return {"kind": "value", "value": text}
 
 
-# The numbers of three system calls, and what seccomp's filters are written in (linux/filter.h).
-_SOCKET, _IOCTL, _PRLIMIT64 = 0, 1, 2
-_CALLS = {"x86_64": (41, 16, 302), "aarch64": (198, 29, 261)}
-_LOAD, _IS, _RETURN, _ALLOW, _REFUSE = 0x20, 0x15, 0x06, 0x7FFF0000, 0x0005000D  # EACCES
-_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER = 22, 2
+# The numbers of system calls, and what seccomp's filters are written in (linux/filter.h).
+_CALLS = {  # socket, ioctl, fork, vfork; clone; prlimit64
+    "x86_64": ((41, 16, 57, 58), 56, 302),
+    "aarch64": ((198, 29), 220, 261),
+}
+_CLONE3, _LANDLOCK_CREATE, _LANDLOCK_RESTRICT = 435, 444, 446  # on every machine
+_LOAD, _IS, _HAS, _RETURN = 0x20, 0x15, 0x45, 0x06
+_ALLOW, _REFUSE, _UNKNOWN = 0x7FFF0000, 0x0005000D, 0x00050026  # as EACCES, as ENOSYS
+_NUMBER, _ARGUMENT = 0, 16  # where a filter finds the call's number and its first argument
+_CLONE_THREAD = 0x10000
+_PR_SET_PDEATHSIG, _PR_SET_SECCOMP, _SECCOMP_MODE_FILTER = 1, 22, 2
+_SIGNALS_AND_ABSTRACT_SOCKETS = 3
 _NOBODY = 65534
 
 
 def _keep_to_itself() -> None:
-    """Refuse what sandlock cannot, because an interpreter needs it to start: sockets, ioctl (flags
-    of files) and the limits of other processes (prlimit64 with a number of a process).
+    """Refuse what sandlock cannot, because an interpreter or the starter needs it: signals to a
+    process outside (the starter, too), sockets, ioctl (flags of files), a new process (a thread is
+    none), and the limits of other processes (prlimit64 with a number of a process).
 
-    OSError where the kernel takes no filter.
+    OSError where the kernel takes no rules.
     """
-    calls = _CALLS[os.uname().machine]
-    # An _IS jumps over so many steps if the loaded word is that number, or else over so many.
-    steps = [
-        (_LOAD, 0, 0, 0),
-        (_IS, 4, 0, calls[_SOCKET]),
-        (_IS, 3, 0, calls[_IOCTL]),
-        (_IS, 0, 3, calls[_PRLIMIT64]),
-        (_LOAD, 0, 0, 16),  # its first argument
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # with the starter
+    scoped = (ctypes.c_uint64 * 3)(0, 0, _SIGNALS_AND_ABSTRACT_SOCKETS)
+    rules = libc.syscall(_LANDLOCK_CREATE, scoped, ctypes.c_size_t(24), 0)
+    if rules < 0 or libc.syscall(_LANDLOCK_RESTRICT, rules, 0):
+        raise OSError(ctypes.get_errno(), "the kernel takes no Landlock rules")
+    os.close(rules)
+    refused, clone, prlimit64 = _CALLS[os.uname().machine]
+    # A step: what it does, how many steps it jumps over if so, and if not, and its operand.
+    steps = [(_LOAD, 0, 0, _NUMBER)]
+    for call in refused:
+        steps += [(_IS, 0, 1, call), (_RETURN, 0, 0, _REFUSE)]
+    # The C library takes clone where there is no clone3, whose flags a filter cannot read.
+    steps += [(_IS, 0, 1, _CLONE3), (_RETURN, 0, 0, _UNKNOWN)]
+    steps += [
+        (_IS, 0, 4, clone),
+        (_LOAD, 0, 0, _ARGUMENT),
+        (_HAS, 0, 1, _CLONE_THREAD),
+        (_RETURN, 0, 0, _ALLOW),
+        (_RETURN, 0, 0, _REFUSE),
+        (_IS, 0, 3, prlimit64),
+        (_LOAD, 0, 0, _ARGUMENT),
         (_IS, 1, 0, 0),
         (_RETURN, 0, 0, _REFUSE),
         (_RETURN, 0, 0, _ALLOW),
     ]
     code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *step) for step in steps))
     program = ctypes.create_string_buffer(struct.pack("HP", len(steps), ctypes.addressof(code)))
-    libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, program, 0, 0):
         raise OSError(ctypes.get_errno(), "the kernel takes no filter")
 
@@ -159,16 +182,58 @@ def _feed(pipe: int, text: bytes) -> None:
         file.write(text)
 
 
+# What programs import most: a child of the starter has it at once.
+_USUAL = """
+    math random re string collections itertools functools heapq bisect typing dataclasses json
+    datetime fractions decimal statistics operator copy enum abc contextlib textwrap inspect
+"""
+
+
 def main() -> None:
-    """Read the job from file 0, run it, write the outcomes to file 1."""
-    os.closerange(3, 1024)  # what our process may have left open
+    """Fork a child for each pair of pipes that comes out of the socket on file 0, one at a time.
+
+    Nothing of a job comes here: the child reads it. A message is the child's limit of memory; the
+    next one, whatever it says, ends the child, and its answer is the child's status.
+    """
+    import resource  # which Windows lacks, where the tests import this file
+
+    os.closerange(3, 1024)  # what the launcher may have left open
     _as_nobody()
-    _keep_to_itself()
+    control = socket.socket(fileno=os.dup(0))
+    for name in _USUAL.split():
+        __import__(name)
+    while True:
+        memory, pipes, _, _ = socket.recv_fds(control, 32, 2)
+        if not memory:
+            return
+        child = os.fork()
+        if not child:
+            os.dup2(pipes[0], 0)
+            os.dup2(pipes[1], 1)
+            control.close()
+            os.closerange(3, 1024)
+            resource.setrlimit(resource.RLIMIT_AS, (int(memory), int(memory)))
+            sys.modules["random"].seed(0)  # which Python seeds anew in every child
+            _keep_to_itself()
+            run()
+        for pipe in pipes:
+            os.close(pipe)
+        os.read(control.fileno(), 16)  # a read is not sandlock's business, a recv is
+        os.kill(child, signal.SIGKILL)
+        status = os.waitpid(child, 0)[1]
+        os.write(control.fileno(), b"%d" % status)
+
+
+def run() -> None:
+    """Read the job from file 0, run it, write the outcomes to file 1."""
     job = eval(sys.stdin.readline(), {"inf": float("inf"), "nan": float("nan")})
     wire = os.dup(1)
     os.dup2(2, 1)  # which is the null device: what a program writes past sys.stdout goes nowhere
     reading, writing = os.pipe()
-    _thread.start_new_thread(_feed, (writing, job["stdin"].encode(errors="replace")))
+    if job["stdin"]:
+        _thread.start_new_thread(_feed, (writing, job["stdin"].encode(errors="replace")))
+    else:
+        os.close(writing)
     os.dup2(reading, 0)
     os.close(reading)
     sys.stdin = open(0, encoding="utf-8")  # noqa: SIM115 (open as long as the program runs)

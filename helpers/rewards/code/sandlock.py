@@ -1,10 +1,10 @@
 """The back end "sandlock": CPython in a process of its own under Landlock and seccomp, one for each
-program.
+program, forked from one that waits in the sandbox (`starter`).
 
 A program reads the Python installation and nothing else, writes nothing (no file, no owner, mode,
 time or attribute of one), has no network, no other process and no environment. As root it runs as
 nobody, without any capability. Left out: a folder to write to, because no limit of its size holds
-against one large or sparse file; and a warm interpreter that forks for each program.
+against one large or sparse file.
 """
 
 from __future__ import annotations
@@ -12,16 +12,17 @@ from __future__ import annotations
 import contextlib
 import os
 import select
+import signal
 import sys
 import sysconfig
 import time
-import warnings
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache, partial
 
 from helpers.rewards.code import plain
 from helpers.rewards.code.plain import returned
+from helpers.rewards.code.starter import starter
 from helpers.rewards.code.types import (
     Job,
     Limits,
@@ -47,8 +48,8 @@ _SYSTEM = (
 )
 _NOBODY = 65534
 # Refused beside sandlock's own list: metadata of files, for which Landlock has no right; memory
-# that max_memory does not count; what reaches another process by its number, ours for example; and
-# what tells of files elsewhere. The driver refuses three more: see `driver._keep_to_itself`.
+# that no limit counts; what reaches another process by its number, ours for example; and
+# what tells of files elsewhere. The driver refuses more: see `driver._keep_to_itself`.
 _DENIED = """
     fchmod fchmodat fchmodat2 fchown fchownat utimensat setxattr lsetxattr fsetxattr setxattrat
     removexattr lremovexattr fremovexattr removexattrat file_setattr sync
@@ -98,8 +99,6 @@ def _possible() -> dict[str, int]:
             f"the sandbox 'sandlock' needs version {needs} of Landlock (Linux 6.7); this kernel "
             f"has {found}. Use 'monty'."
         )
-    # sandlock warns of a field that it passes on
-    warnings.filterwarnings("ignore", message="Policy field 'gid'")
     # Root becomes nobody in a user namespace, or in the driver where a container forbids those.
     mapped = [{"uid": _NOBODY, "gid": _NOBODY}] if os.geteuid() == 0 else []
     for identity in [*mapped, {}]:
@@ -113,23 +112,20 @@ def _possible() -> dict[str, int]:
     )
 
 
-def _confined(limits: Limits, identity: dict[str, int]):
-    from sandlock import Sandbox
-
+def _confinement(identity: dict[str, int]) -> dict:
+    """What sandlock makes of the starter, and of each child."""
     paths = sysconfig.get_paths()
     readable = {paths["stdlib"], paths["platstdlib"], _DRIVER, _python(), *_SYSTEM}
     readable.add(os.path.join(sys.base_prefix, "lib"))  # where libpython may be
     older = _DENIED_ON_X86.split() if os.uname().machine == "x86_64" else []
-    return Sandbox(
+    return dict(
         fs_readable=sorted(path for path in readable if os.path.exists(path)),
         cwd="/",
         clean_env=True,
-        max_memory=limits.memory,
-        max_processes=1,
         max_open_files=_FILES,
         no_coredump=True,
-        # a verdict is the same each time: the order of sets, and random's first numbers
-        random_seed=0,
+        # a verdict is the same each time: the order of sets, and in the driver random's numbers
+        env={"PYTHONHASHSEED": "0"},
         extra_deny_syscalls=_DENIED.split() + older,
         **identity,
     )
@@ -166,25 +162,24 @@ class _Process:
         self.seconds = seconds or limits.seconds
         self.ends = time.monotonic() + _START_SECONDS
         self.rest = b""
+        self.exit: int | None = None
 
     def run(self, identity: dict[str, int]) -> list[Outcome]:
         """One outcome per input, or one for a script."""
-        from sandlock import StdioMode
-
-        piped = {"stdin": StdioMode.PIPED, "stdout": StdioMode.PIPED, "stderr": StdioMode.NULL}
-        command = [_python(), "-I", "-S", "-X", "utf8", _DRIVER]
+        command = [_python(), "-s", "-P", "-S", "-X", "utf8", _DRIVER]
         try:
-            self.process = _confined(self.limits, identity).popen(command, **piped)
-        except RuntimeError as error:  # the machine's fault, not the program's
-            found = [Outcome("not started", message=f"sandlock could not start it: {error}")]
-        else:
-            with self.process:
+            with starter(_confinement(identity), command) as self.starter:
+                self.writing, self.reading = self.starter.begin(self.limits.memory)
                 found = list(self._outcomes())
+                if self.exit is None:
+                    self.starter.end()
+        except OSError as error:  # the machine's fault, not the program's
+            found = [Outcome("not started", message=f"sandlock could not start it: {error}")]
         return found + [found[-1]] * (self.count - len(found))
 
     def _outcomes(self) -> Iterator[Outcome]:
         self.poll = select.poll()
-        self.poll.register(self.process.stdout, select.POLLIN)
+        self.poll.register(self.reading, select.POLLIN)
         try:
             self._tell(ascii(self.told).encode() + b"\n")
             if self._frame().get("kind") != "ready":
@@ -202,7 +197,7 @@ class _Process:
         # it ended before it read: what it says, or does not, tells
         with contextlib.suppress(OSError):
             while message:
-                message = message[self.process.stdin.write(message) :]
+                message = message[os.write(self.writing, message) :]
 
     def _frame(self) -> dict:
         """The next line. _Ended where there is none."""
@@ -213,7 +208,7 @@ class _Process:
             left = self.ends - time.monotonic()
             if left <= 0 or not self.poll.poll(1000 * left):
                 raise _Ended(timeout(self.limits))
-            data = os.read(self.process.stdout.fileno(), 65536)
+            data = os.read(self.reading, 65536)
             if not data:
                 raise _Ended(self._end())
             self.rest += data
@@ -226,12 +221,10 @@ class _Process:
 
     def _end(self) -> Outcome:
         """Why it ended without a word."""
-        result = self.process.wait(timeout=1.0)
-        if result.reason == 2 or result.signal == 9:
-            return out_of_memory(self.limits)
+        self.exit = self.starter.end()
         said = "it ended the process before it was done."
-        if result.reason == 1:
-            said = f"it crashed the interpreter (signal {result.signal})."
+        if self.exit < 0 and self.exit != -signal.SIGKILL:  # by which the starter ends it
+            said = f"it crashed the interpreter (signal {-self.exit})."
             return Outcome("error", error="Crash", message=said)
         return Outcome("error", error="SystemExit", message=said)
 
