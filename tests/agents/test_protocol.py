@@ -14,7 +14,6 @@ from transformers import AutoTokenizer
 from trl import chat_template_utils
 
 from helpers.agents import (
-    Calculator,
     Guarded,
     Guessing,
     Table,
@@ -31,7 +30,7 @@ def tidy(self) -> None:
 
 
 @pytest.mark.parametrize(
-    "kind", [Calculator, Guessing, Table, sick.Healthy, functools.partial(Guessing, span=8)]
+    "kind", [Guessing, Table, sick.Healthy, functools.partial(Guessing, span=8)]
 )
 def test_nothing_is_said_of_what_trl_can_use(kind):
     assert check_environment(kind) == check_environment(Guarded(kind)) == []
