@@ -24,31 +24,18 @@ def imported(source: str) -> set[str]:
     """
     found = set()
     for node in ast.walk(ast.parse(source)):
-        if (
-            isinstance(node, ast.ImportFrom)
-            and node.module
-            and node.module.split(".")[0] == "helpers"
-        ):
-            inside = node.module.split(".")[1:2]
-            found |= set(inside) or {alias.name for alias in node.names}
+        if isinstance(node, ast.ImportFrom) and node.module:
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
         elif isinstance(node, ast.Import):
-            found |= {
-                alias.name.split(".")[1]
-                for alias in node.names
-                if alias.name.startswith("helpers.")
-            }
-    return found - {"PROJECT", "__version__"}
+            found |= {alias.name for alias in node.names}
+    parts = {name.split(".")[1] for name in found if name.startswith("helpers.")}
+    return parts - {"PROJECT", "__version__"}
 
 
 def allowed(part: str) -> set[str]:
     """What a part of `helpers` may import: itself, the common files, and the stages before it."""
-    before = STAGES[: STAGES.index(part)] if part in STAGES else []
-    if part == "pocket":
-        before = ["data", "agents"]
-    if part == "environments":
-        before = ["agents"]
-    if part == "__main__":
-        before = STAGES
+    others = {"pocket": ["data", "agents"], "environments": ["agents"], "__main__": STAGES}
+    before = STAGES[: STAGES.index(part)] if part in STAGES else others.get(part, [])
     return {part, *before, *COMMON}
 
 

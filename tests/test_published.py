@@ -3,16 +3,14 @@ the verdict; the page.
 """
 
 import json
-from dataclasses import fields, replace
+from dataclasses import replace
 
 import pytest
 
 from benchmarks import published
 from helpers import presets
-from helpers.data.tasks import load_task
 
 RECIPES = published.recipes()
-VERL = {name: one for name, one in RECIPES.items() if name.startswith("verl-gsm8k-")}
 ONE_AND_A_HALF = RECIPES["verl-gsm8k-1.5b"]
 
 
@@ -32,14 +30,6 @@ def test_a_recipe_resolves_fits_its_card_and_says_what_it_cannot_set(name):
     assert one.left_to_preset == {}, (
         "what enters a training is in the file, not in a preset that may change"
     )
-
-
-def test_what_cannot_be_set_is_a_setting_of_trl():
-    from trl import GRPOConfig
-
-    names = {name for one in RECIPES.values() for name in one.cannot_be_set}
-    known = {field.name for field in fields(GRPOConfig)}
-    assert names <= known, "anything else is a slip of the pen"
 
 
 def test_what_no_notebook_takes_is_named_and_what_is_left_out_is_told_to_be_the_presets():
@@ -70,32 +60,6 @@ def test_a_recipe_that_cannot_run_on_its_card_is_refused(change, said):
         published.plan(replace(ONE_AND_A_HALF, **change))
 
 
-def test_verls_batches_are_64_questions_and_one_epoch():
-    assert [one.published for one in VERL.values()] == [54.3, 77.9, 86.1, 93.4, 94.6]
-    for one in VERL.values():
-        settings = one.settings
-        assert (
-            settings.completions_per_step
-            == settings.completions_per_round
-            == 64 * settings.num_generations
-            == 320
-        )
-        assert settings.max_steps == settings.train_size // 64
-        assert (settings.lora_rank, settings.max_prompt_length, settings.max_completion_length) == (
-            32,
-            512,
-            1024,
-        )
-
-
-@pytest.mark.parametrize(
-    ("size", "parameters"), [("0.5b", 511.63e6), ("1.5b", 1.58e9), ("3b", 3.15e9), ("14b", 14.91e9)]
-)  # as the logs count them, adapter included
-def test_the_shapes_have_as_many_parameters_as_the_logs_say(size, parameters):
-    shape = RECIPES[f"verl-gsm8k-{size}"].shape
-    assert shape.parameters + shape.lora_parameters(32) == pytest.approx(parameters, rel=0.005)
-
-
 @pytest.mark.parametrize(
     ("files", "said"),
     [
@@ -112,15 +76,6 @@ def test_a_dry_run_refuses_data_that_the_recipe_cannot_take(tmp_path, files, sai
     with pytest.raises(SystemExit, match="error: ") as ended:
         published.main(["--recipe", "verl-gsm8k-1.5b", "--dry-run", "--data", str(tmp_path)])
     assert said in str(ended.value)
-
-
-def test_the_test_file_of_a_folder_is_the_holdout(tmp_path):
-    for name, numbers in (("train", range(10, 50)), ("test", range(50, 58))):
-        rows = [json.dumps({"question": f"{n}?", "answer": f"#### {n}"}) for n in numbers]
-        (tmp_path / f"{name}.jsonl").write_text("\n".join(rows), encoding="utf-8")
-    task = load_task(str(tmp_path), holdout_size=8)
-    assert sorted(task.holdout["answer"]) == [str(n) for n in range(50, 58)]
-    assert len(task.train) == 40
 
 
 # --- The table ------------------------------------------------------------------------------------

@@ -247,16 +247,6 @@ def test_an_absent_section_names_the_notebook_that_writes_it(section, notebook):
         Run("a").section(section)
 
 
-def test_a_training_on_other_data_than_the_run_holds_is_refused():
-    run = Run("a")
-    run.record("data", fingerprint="one")
-    run.record("training", data="one")
-    assert run.section("training")["data"] == "one"
-    run.record("data", fingerprint="two")
-    with pytest.raises(ValueError, match=r"trained on other data.*--run a --only 03,04,05"):
-        run.section("training")
-
-
 ENTRY = {"accuracy": 0.5, "ci95": [0.4, 0.6], "n": 100}
 
 
