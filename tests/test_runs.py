@@ -132,24 +132,21 @@ def holder(python):
     process.communicate()
 
 
-def test_what_another_process_holds_is_refused_with_who_and_since_when(holder):
+def test_what_another_process_holds_is_refused_until_it_ends_however_that_ends(holder):
     who = rf"process {holder.pid} on {re.escape(platform.node())} since \d{{4}}-\d\d-\d\d \d\d:"
+    folder = Run("a").folder
     with (
         pytest.raises(ValueError, match=f"run 'a' is being executed by {who}"),
-        held(Run("a").folder, "run 'a'"),
+        held(folder, "run 'a'"),
     ):
         pytest.fail("it was let in")
-    assert re.match(who, runs_module.holder(Run("a").folder))
-    with held(Run("b").folder, "run 'b'"):
-        assert runs_module.holder(Run("b").folder) is None, "no other process"
-
-
-def test_a_process_that_was_killed_holds_nothing(holder):
+    assert re.match(who, runs_module.holder(folder))
     holder.kill()
     holder.communicate()
-    assert runs_module.holder(Run("a").folder) is None
-    with held(Run("a").folder, "run 'a'"):
+    assert runs_module.holder(folder) is None
+    with held(folder, "run 'a'"):
         assert f"process {os.getpid()} " in Run("a").path(".lock").read_text()
+        assert runs_module.holder(folder) is None, "no other process"
 
 
 def test_one_process_may_hold_a_folder_twice_and_others_wait_for_the_outer(python):
