@@ -21,7 +21,7 @@ from contract import (
     table,
 )
 
-from helpers.presets import OF_TRAINING, PRESETS, Preset
+from helpers.presets import OF_TRAINING, PRESETS
 
 pytestmark = pytest.mark.slow
 
@@ -81,20 +81,6 @@ def test_what_the_configuration_says_is_what_the_preset_says(computed):
         assert config["top_k"] == (settings.top_k or (-1 if config["use_vllm"] else 0)), (
             "either of the two: no limit"
         )
-
-
-def test_the_unusual_settings_are_all_those_of_the_objective_and_of_sampling():
-    # the presets differ
-    of_the_batch = {
-        "per_device_train_batch_size",
-        "gradient_accumulation_steps",
-        "steps_per_generation",
-    }
-    for name in {
-        field for field in [*OF_THE_LOSS, "top_k"] if hasattr(Preset, field)
-    } - of_the_batch:
-        usual = getattr(Preset, name), getattr(PRESETS["pocket"], name)
-        assert any(one.get(name, usual[0]) not in usual for one in UNUSUAL.values()), name
 
 
 @pytest.mark.parametrize("where", calls())
