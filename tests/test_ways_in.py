@@ -11,11 +11,14 @@ import subprocess
 import tomllib
 from pathlib import Path
 
+import jsonschema
 import pytest
 import yaml
 
 from helpers import PROJECT
 
+# devContainer.base.schema.json of devcontainers/spec (MIT)
+SCHEMA = Path(__file__).with_name("devcontainer_schema.json")
 PAGE = (PROJECT / "docs/ways-in.md").read_text(encoding="utf-8")
 
 
@@ -48,6 +51,7 @@ def test_make_and_the_dev_container_call_the_same_script():
     described = json.loads(
         (PROJECT / ".devcontainer/devcontainer.json").read_text(encoding="utf-8")
     )
+    jsonschema.validate(described, json.loads(SCHEMA.read_text(encoding="utf-8")))
     assert described["postCreateCommand"] == "./install.sh"
     makefile = (PROJECT / "Makefile").read_text(encoding="utf-8")
     assert "./install.sh\n" in makefile.partition("$(READY):")[2][:120]
