@@ -1,4 +1,4 @@
-"""`make gpu-check` without a GPU: the table, the objective compared; the check rehearsed, resumed,
+"""`make gpu-check` without a GPU: the objective compared; the check rehearsed, resumed,
 failing, late.
 """
 
@@ -10,45 +10,13 @@ from dataclasses import replace
 
 import pytest
 
-from benchmarks import gpu, gpu_check, gpu_objective, gpu_parts
+from benchmarks import gpu_check, gpu_objective, gpu_parts
 from helpers import environment
 from helpers.environment import vllm_obstacle
 from helpers.presets import PRESETS, as_settings, with_overrides
 from helpers.runs import Run, write_json
 
 POCKET = PRESETS["pocket"]
-
-
-def test_the_table_sets_each_case_beside_trl_and_the_estimate_beside_the_peak():
-    rows = [
-        {
-            "case": "Unsloth + vLLM",
-            "seconds": 2.0,
-            "tokens_per_second": 900.0,
-            "peak": 10e9,
-            "estimate": 11e9,
-        },
-        {
-            "case": "TRL + vLLM",
-            "seconds": 3.0,
-            "tokens_per_second": 600.0,
-            "peak": 30e9,
-            "estimate": None,
-        },
-        {"case": "TRL", "seconds": 6.0, "tokens_per_second": 300.0, "peak": 20e9, "estimate": 18e9},
-        {
-            "case": "small",
-            "seconds": 6.0,
-            "tokens_per_second": 300.0,
-            "peak": None,
-            "estimate": 18e6,
-        },
-    ]
-    lines = gpu.table(rows)
-    assert "| Unsloth + vLLM | 2.00 | 900 | 3.00 | 10.0 | 11.0 | 1.10 |" in lines
-    assert "| TRL + vLLM | 3.00 | 600 | 2.00 | 30.0 |  |  |" in lines
-    assert "| TRL | 6.00 | 300 | 1.00 | 20.0 | 18.0 | 0.90 |" in lines
-    assert lines[-1] == "| small | 6.00 | 300 | 1.00 |  | 0.018 |  |", "not rounded to nothing"
 
 
 def test_an_estimate_out_of_tolerance_is_a_problem(tmp_path):

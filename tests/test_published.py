@@ -32,16 +32,6 @@ def test_a_recipe_resolves_fits_its_card_and_says_what_it_cannot_set(name):
     )
 
 
-def test_what_no_notebook_takes_is_named_and_what_is_left_out_is_told_to_be_the_presets():
-    stated = ONE_AND_A_HALF.stated | {"clip_ratio": 0.2}
-    stated.pop("weight_decay")
-    one = replace(ONE_AND_A_HALF, stated=stated)
-    lines = published.plan(one)
-    assert "clip_ratio" not in one.parameters
-    assert "  clip_ratio: 0.2" in lines[lines.index("stated, and cannot be set here") :]
-    assert "  weight_decay: 0.1" in lines[lines.index("left to the preset h100") :]
-
-
 @pytest.mark.parametrize(
     ("change", "said"),
     [

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from matplotlib.figure import Figure
 
 from helpers import PROJECT
 from helpers import runs as runs_module
@@ -256,12 +255,6 @@ def test_an_evaluation_replaces_the_last_whole_and_names_its_training():
     assert run.evaluation == {"trained": ENTRY}
     assert json.loads(run.require("comparison.json").read_text()) == {"x": 1}
     assert run.section("evaluation")["training"] == run.section("training")["written"]
-
-
-def test_a_figure_is_saved_under_its_name():
-    run = Run("a")
-    assert run.save_figure(Figure(), "reward") == f"{run.folder.as_posix()}/figures/reward.png"
-    assert run.require("figures/reward.png").read_bytes().startswith(b"\x89PNG")
 
 
 # --- Seeds ----------------------------------------------------------------------------------------

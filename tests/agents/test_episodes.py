@@ -320,15 +320,6 @@ def test_what_was_forced_came_about(forced, beginner):
         assert (one.said[-1]["tool_calls"][0]["function"] == one.calls[-1]) == made
 
 
-def test_the_row_is_left_as_it_was_and_an_environment_may_say_nothing(beginner):
-    one = row("ordinary", 7)
-    before = copy.deepcopy(one)
-    begun = episodes.begun(beginner[1], Guessing(), one)
-    assert begun.prompt[-1]["content"].startswith("Game ordinary. I am thinking")
-    silent = type("Silent", (Guessing,), {"reset": lambda self, **columns: None})
-    assert episodes.begun(beginner[1], silent(), one).prompt == before["prompt"] == one["prompt"]
-
-
 # --- What is logged -------------------------------------------------------------------------------
 
 

@@ -27,13 +27,6 @@ def test_each_guess_is_told_where_the_number_lies():
         environment.guess(5)
 
 
-def test_the_number_is_drawn_from_all_of_the_span_by_the_seed():
-    environment = Guessing(63)
-    for seed, number in enumerate((55, 9, 62, 16, 16, 40)):
-        environment.reset(seed=seed, prompt=[])
-        assert environment._number == number
-
-
 @pytest.mark.parametrize(
     ("guesses", "earns"),
     [

@@ -501,14 +501,3 @@ def test_findings_come_with_the_most_severe_first_and_one_a_rule(loss):
     assert (
         ranks == sorted(ranks) and len({finding.rule for finding in findings}) == len(findings) >= 6
     )
-
-
-def test_the_numbers_are_those_of_the_history():
-    finding = found(history(right=line(0.6, 0.3), reward=line(1.0, 1.79)), "hacking")
-    rows = history(right=line(0.6, 0.3))[RIGHT]
-    assert finding.steps == (1, 80)
-    assert finding.evidence == (
-        "reward 1.1 at steps 1 to 20, 1.69 at steps 61 to 80; "
-        f"correctness {rows[:20].mean():.3g} at steps 1 to 20, {rows[60:].mean():.3g} at steps 61 "
-        "to 80"
-    )
