@@ -5,7 +5,13 @@ from finished import finished_run
 
 from helpers.results import report
 
-pytestmark = pytest.mark.usefixtures("machine")
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """A finished run; each test puts back what it has damaged."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GRPO_RUNS_DIR", str(tmp_path_factory.mktemp("runs")))
+        yield finished_run()
 
 
 DAMAGED = {  # a file, what takes its place, and what is named
@@ -55,16 +61,17 @@ DAMAGED = {  # a file, what takes its place, and what is named
 
 
 @pytest.mark.parametrize(("name", "content", "said"), DAMAGED.values(), ids=DAMAGED)
-def test_what_is_wrong_in_a_file_is_named(name, content, said):
-    run = finished_run()
-    (run.folder / name).write_text(content)
+def test_what_is_wrong_in_a_file_is_named(run, name, content, said):
+    path = run.folder / name
+    whole = path.read_bytes()
+    path.write_text(content)
     with pytest.raises(ValueError) as error:
         report.read(run)
+    path.write_bytes(whole)
     assert said in str(error.value) and name in str(error.value)
 
 
-def test_what_no_model_names_is_kept_and_not_a_number_is_a_number():
-    run = finished_run()
+def test_what_no_model_names_is_kept_and_not_a_number_is_a_number(run):
     text = '{"trained": {"accuracy": NaN, "ci95": [0, 1], "n": 3, "new": {"a": null}}}'
     (run.folder / "evaluation.json").write_text(text)
     assert run.evaluation["trained"]["new"] == {"a": None}
