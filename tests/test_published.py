@@ -9,6 +9,7 @@ import pytest
 
 from benchmarks import published
 from helpers import presets
+from helpers.data.tasks import load_task
 
 RECIPES = published.recipes()
 ONE_AND_A_HALF = RECIPES["verl-gsm8k-1.5b"]
@@ -66,6 +67,15 @@ def test_a_dry_run_refuses_data_that_the_recipe_cannot_take(tmp_path, files, sai
     with pytest.raises(SystemExit, match="error: ") as ended:
         published.main(["--recipe", "verl-gsm8k-1.5b", "--dry-run", "--data", str(tmp_path)])
     assert said in str(ended.value)
+
+
+def test_the_test_file_of_a_folder_is_the_holdout(tmp_path):
+    for name, numbers in (("train", range(10, 50)), ("test", range(50, 58))):
+        rows = [json.dumps({"question": f"{n}?", "answer": f"#### {n}"}) for n in numbers]
+        (tmp_path / f"{name}.jsonl").write_text("\n".join(rows), encoding="utf-8")
+    task = load_task(str(tmp_path), holdout_size=8)
+    assert sorted(task.holdout["answer"]) == [str(n) for n in range(50, 58)]
+    assert len(task.train) == 40
 
 
 # --- The table ------------------------------------------------------------------------------------

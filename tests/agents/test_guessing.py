@@ -72,6 +72,8 @@ def test_the_regret_is_what_a_search_through_all_strategies_finds(first):
 
 def test_luck_plays_no_part_in_the_regret():
     assert played([1], 1)._regret() == played([1], 7)._regret() > 0
+    for guesses, number in (([4, 2, 1], 1), ([4, 6, 7], 7)):  # halving gives nothing away
+        assert played(guesses, number)._regret() == pytest.approx(0)
     # a guess that can tell nothing gives a whole guess away
     for guesses, number in (([4, 4], 1), ([4, 4], 7), ([1000], 1)):
         assert played(guesses, number)._regret() == pytest.approx(1)

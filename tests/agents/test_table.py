@@ -1,8 +1,18 @@
-"""The table: its cells are found by its tools alone."""
+"""The table: its cells are found by its tools alone, and drawn from the seed."""
 
 import pytest
 
 from helpers.agents import Table, ToolError
+
+
+def test_a_game_is_the_same_for_the_same_seed():
+    environment = Table(rows=2)
+    said = "A table has 2 rows and the columns name, price, stock, shelf. "
+    assert environment.reset(seed=4) == said + "What is the price where name is date?"
+    assert [tuple(row.values()) for row in environment._table] == [
+        ("date", "24", "838", "middle"),
+        ("fennel", "72", "258", "left"),
+    ]
 
 
 def test_the_first_answer_counts_and_a_wrong_one_earns_a_little():
