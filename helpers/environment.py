@@ -140,11 +140,6 @@ def visible_gpus() -> list[tuple[str, float, float]]:
     return visible
 
 
-def in_colab() -> bool:
-    """Whether this process runs in Google Colab, by the variable that its runtimes set."""
-    return "COLAB_RELEASE_TAG" in os.environ
-
-
 def interactive() -> bool:
     """Whether a person runs this notebook: a front end that can be asked for input, unlike
     papermill and nbconvert.
@@ -390,7 +385,7 @@ def tokens_from_secrets() -> list[str]:
 
 def _secret(name: str) -> str | None:
     try:
-        if in_colab():
+        if "COLAB_RELEASE_TAG" in os.environ:
             from google.colab import userdata
 
             return userdata.get(name)

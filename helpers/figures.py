@@ -308,9 +308,8 @@ def memory_parts(parts: dict[str, dict[str, float]]) -> Figure:
             elif number:
                 small.append(f"{name.partition(',')[0]} {share:.{0 if share > 0.01 else 1}%}")
             begin += share
-        axes.text(
-            0, place - 0.27, f"{title}: {_bytes(total)}", va="center", fontsize=10, weight="bold"
-        )
+        size = f"{total / 1e9:.1f} GB" if total >= 1e9 else f"{total / 1e6:.0f} MB"
+        axes.text(0, place - 0.27, f"{title}: {size}", va="center", fontsize=10, weight="bold")
         axes.text(
             0,
             place + 0.29,
@@ -321,10 +320,6 @@ def memory_parts(parts: dict[str, dict[str, float]]) -> Figure:
     axes.set(xlim=(0, 1), ylim=(len(parts) - 0.5, -0.5))
     axes.axis("off")
     return figure
-
-
-def _bytes(number: float) -> str:
-    return f"{number / 1e9:.1f} GB" if number >= 1e9 else f"{number / 1e6:.0f} MB"
 
 
 # --- Merging --------------------------------------------------------------------------------------

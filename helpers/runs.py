@@ -161,25 +161,18 @@ class Run:
         except ValueError as error:
             raise ValueError(self._damaged(relative, str(error))) from None
 
-    def table(self, relative: str, columns: tuple[str, ...] = ()):
+    def table(self, relative: str):
         """A Parquet file of the run as a DataFrame.
 
-        FileNotFoundError as for `require`; ValueError if the file cannot be read, has no row, or
-        lacks one of `columns`.
+        FileNotFoundError as for `require`; ValueError names a file that cannot be read.
         """
         import pandas as pd
 
         path = self.require(relative)
         try:
-            table = pd.read_parquet(path)
+            return pd.read_parquet(path)
         except (ValueError, OSError) as error:
             raise ValueError(self._damaged(relative, str(error).splitlines()[0])) from None
-        absent = [name for name in columns if name not in table.columns]
-        if absent:
-            raise ValueError(self._damaged(relative, f"it has no column {', '.join(absent)}"))
-        if not len(table):
-            raise ValueError(self._damaged(relative, "it has no row"))
-        return table
 
     def _damaged(self, relative: str, why: str) -> str:
         if notebook := self.notebook_of(relative):

@@ -34,17 +34,17 @@ def with_samples(found: dict, of_sixteen: int) -> dict:
     """An entry with pass@k, majority vote, difficulties and another family, as notebook 05 measures
     two of the models.
     """
-    at = {str(k): {"value": min(1.0, k / of_sixteen), "ci95": [0.1, 0.9]} for k in range(1, 17)}
-    levels = {"2": proportion(50, 412), "10": proportion(3, 100)}
-    other = {"source": "arithmetic/differences"} | proportion(40, 128)
-    more = {
-        "pass_at_k": at,
+    return found | {
+        "pass_at_k": {
+            str(k): {"value": min(1.0, k / of_sixteen), "ci95": [0.1, 0.9]} for k in range(1, 17)
+        },
         "pass_at_k_questions": 128,
         "samples": 16,
         "majority": proportion(70, 128),
         "mean_length": 21.5,
+        "by_difficulty": {"2": proportion(50, 412), "10": proportion(3, 100)},
+        "other": {"source": "arithmetic/differences"} | proportion(40, 128),
     }
-    return found | more | {"by_difficulty": levels, "other": other}
 
 
 def compared(
@@ -56,40 +56,37 @@ def compared(
         "before": "2 + 1 = 3",
         "after": THINK_ANSWER.render("2 + 1 = 3", "3"),
     }
-    counts = {
+    return {
+        "before": "baseline",
+        "after": "trained",
         "n": n,
         "won": won,
         "lost": lost,
         "both_right": both,
         "both_wrong": n - won - lost - both,
         "p_value": p,
-    }
-    difference = {
         "difference": (won - lost) / n,
         "difference_ci95": [(won - lost) / n - 0.03, (won - lost) / n + 0.03],
+        "won_examples": [example] * min(won, 9),
+        "lost_examples": [example] * min(lost, 9),
     }
-    examples = {"won_examples": [example] * min(won, 9), "lost_examples": [example] * min(lost, 9)}
-    return {"before": "baseline", "after": "trained"} | counts | difference | examples
 
 
 def history(steps: int = 50) -> pd.DataFrame:
     learned = 1 / (1 + np.exp(4 - np.arange(steps) / 5))
-    rewards = {f"rewards/{name}/mean": 0.2 + 0.75 * learned for name in REWARDS}
-    lengths = {
-        "completions/mean_length": 15 + 5 * learned,
-        "completions/clipped_ratio": 0 * learned,
-    }
-    spread = {
-        "reward_std": 0.8 - 0.6 * learned,
-        "frac_reward_zero_std": 0.8 * learned,
-        "kl": 0.05 * learned,
-    }
-    first = {
-        "step": np.arange(1, steps + 1),
-        "loss": 0.1 * learned - 0.1,
-        "reward": 0.3 + 1.1 * learned,
-    }
-    return pd.DataFrame(first | spread | lengths | rewards)
+    return pd.DataFrame(
+        {
+            "step": np.arange(1, steps + 1),
+            "loss": 0.1 * learned - 0.1,
+            "reward": 0.3 + 1.1 * learned,
+            "reward_std": 0.8 - 0.6 * learned,
+            "frac_reward_zero_std": 0.8 * learned,
+            "kl": 0.05 * learned,
+            "completions/mean_length": 15 + 5 * learned,
+            "completions/clipped_ratio": 0 * learned,
+            **{f"rewards/{name}/mean": 0.2 + 0.75 * learned for name in REWARDS},
+        }
+    )
 
 
 def completions() -> pd.DataFrame:

@@ -11,9 +11,9 @@ import sys
 
 import pytest
 from browser import browse, in_a_browser
-from links import anchors, broken, loaded
+from links import broken, loaded
 
-from helpers import PROJECT, rewards
+from helpers import PROJECT
 
 MISSING = [
     name
@@ -96,24 +96,6 @@ def test_formulas_are_drawn_by_the_browser_itself(book):
         "a command that was not understood"
     )
     assert r"\frac" not in shown and (book / "_static" / "math.ttf").stat().st_size > 1e6
-
-
-def test_the_functions_of_rewards_and_metrics_are_there_with_their_examples(book):
-    from helpers.metrics import plots
-
-    shown = page(book, "docs/api-rewards.html")
-    functions = {
-        f"helpers.rewards.{name}" for name in rewards.__all__ if callable(getattr(rewards, name))
-    }
-    assert functions <= anchors(book / "docs/api-rewards.html")
-    assert (
-        '<span class="gp">&gt;&gt;&gt; </span>' in shown
-        and "<strong>rubric</strong>" in shown
-        and "[source]" in shown
-    )
-    assert f"helpers.metrics.plots.{plots.dashboard.__name__}" in anchors(
-        book / "docs/api-metrics.html"
-    )
 
 
 def test_a_docstring_becomes_paragraphs_code_and_examples():

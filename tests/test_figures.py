@@ -60,13 +60,6 @@ def test_no_word_lies_over_another(name):
         assert not box.overlaps(another), f"{one.get_text()!r} and {other.get_text()!r}"
 
 
-def test_the_loop_names_its_stations_and_its_order():
-    words = said(DRAWN["grpo_loop"])
-    stations = "Question Policy Group Rewards Advantages Update Reference"
-    assert all(station in words for station in stations.split())
-    assert re.findall(r"^\d", words, flags=re.M) == ["1", "2", "3", "4", "5"]
-
-
 def test_advantages_are_those_of_trl():
     rewards = torch.tensor(REWARDS)
     # trl.GRPOTrainer, scale_rewards="group"

@@ -24,47 +24,30 @@ def imported(source: str) -> set[str]:
     """
     found = set()
     for node in ast.walk(ast.parse(source)):
-        if (
-            isinstance(node, ast.ImportFrom)
-            and node.module
-            and node.module.split(".")[0] == "helpers"
-        ):
-            inside = node.module.split(".")[1:2]
-            found |= set(inside) or {alias.name for alias in node.names}
+        if isinstance(node, ast.ImportFrom) and node.module:
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
         elif isinstance(node, ast.Import):
-            found |= {
-                alias.name.split(".")[1]
-                for alias in node.names
-                if alias.name.startswith("helpers.")
-            }
-    return found - {"PROJECT", "__version__"}
+            found |= {alias.name for alias in node.names}
+    parts = {name.split(".")[1] for name in found if name.startswith("helpers.")}
+    return parts - {"PROJECT", "__version__"}
 
 
 def allowed(part: str) -> set[str]:
-    """What a part of `helpers` may import: itself, the common files, and the stages before it."""
-    before = STAGES[: STAGES.index(part)] if part in STAGES else []
-    if part == "pocket":
-        before = ["data", "agents"]
-    if part == "environments":
-        before = ["agents"]
-    if part == "__main__":
-        before = STAGES
+    """What a part of `helpers` may import: itself, the common files, and the stages before it; a
+    common file only the common files before it.
+    """
+    if part in COMMON:
+        return {*COMMON[: COMMON.index(part) + 1]}
+    others = {"pocket": ["data", "agents"], "environments": ["agents"], "__main__": STAGES}
+    before = STAGES[: STAGES.index(part)] if part in STAGES else others.get(part, [])
     return {part, *before, *COMMON}
 
 
 @pytest.mark.parametrize("module", MODULES, ids=str)
-def test_a_stage_imports_only_from_those_before_it(module):
+def test_a_part_imports_only_from_those_before_it(module):
     part = module.parts[1].removesuffix(".py")
     found = imported((PROJECT / module).read_text(encoding="utf-8"))
     assert found <= allowed(part), f"{module} imports {sorted(found - allowed(part))}"
-
-
-def test_common_files_import_no_stage_and_do_not_go_round():
-    reached = {
-        name: imported((HELPERS / f"{name}.py").read_text(encoding="utf-8")) for name in COMMON
-    }
-    for name, found in reached.items():
-        assert found <= set(COMMON[: COMMON.index(name)]), f"{name} imports {found}"
 
 
 @pytest.mark.parametrize("folder", [*STAGES, "pocket"])

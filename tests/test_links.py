@@ -5,7 +5,7 @@ README is short.
 import re
 
 import pytest
-from links import anchors, broken
+from links import broken
 
 from helpers import PROJECT
 
@@ -69,14 +69,3 @@ def test_the_long_table_of_notebooks_has_those_of_the_short_one():
     assert [name for _, name, _ in short] == sorted(
         path.name for path in PROJECT.glob("notebooks/*.ipynb")
     )
-
-
-def test_each_word_of_the_glossary_is_an_anchor():
-    words = re.findall(
-        r"^### (.+)$",
-        (PROJECT / "notebooks" / "GLOSSARY.md").read_text(encoding="utf-8"),
-        re.MULTILINE,
-    )
-    assert {"kl", "passk", "chat-template"} <= anchors(
-        PROJECT / "notebooks" / "GLOSSARY.md"
-    ) and len(words) > 30

@@ -69,20 +69,3 @@ def test_a_change_alters_its_bytes_alone_and_leaves_python():
         assert text == source[: site.start] + after + source[site.end :] != source
         assert source[site.start : site.end].decode() == site.before
         assert ast.dump(ast.parse(text)) != ast.dump(ast.parse(source))
-
-
-def test_tests_are_asked_of_a_line_of_a_fixture_and_of_a_module(monkeypatch):
-    """A default is its function's; a constant is the whole module's."""
-    lines = {2: [""], 12: ["t.py::a"], 14: ["t.py::a", "@::wide"]}
-    monkeypatch.setattr(mutations, "_by_line", lambda *_: lines)
-    net = {"uses": {"t.py::a": [], "t.py::b": ["@::wide"], "v.py::d": []}, "lines": ""}
-    constant, default, branch, *_ = found = sites()
-    assert (
-        mutations.covering(constant, net)
-        == mutations.covering(default, net)
-        == {"t.py::a", "t.py::b"}
-    )
-    assert (
-        mutations.covering(branch, net) == {"t.py::a"}
-        and mutations.covering(found[-1], net) == set()
-    )

@@ -3,7 +3,7 @@ the verdict; the page.
 """
 
 import json
-from dataclasses import fields, replace
+from dataclasses import replace
 
 import pytest
 
@@ -12,7 +12,6 @@ from helpers import presets
 from helpers.data.tasks import load_task
 
 RECIPES = published.recipes()
-VERL = {name: one for name, one in RECIPES.items() if name.startswith("verl-gsm8k-")}
 ONE_AND_A_HALF = RECIPES["verl-gsm8k-1.5b"]
 
 
@@ -34,24 +33,6 @@ def test_a_recipe_resolves_fits_its_card_and_says_what_it_cannot_set(name):
     )
 
 
-def test_what_cannot_be_set_is_a_setting_of_trl():
-    from trl import GRPOConfig
-
-    names = {name for one in RECIPES.values() for name in one.cannot_be_set}
-    known = {field.name for field in fields(GRPOConfig)}
-    assert names <= known, "anything else is a slip of the pen"
-
-
-def test_what_no_notebook_takes_is_named_and_what_is_left_out_is_told_to_be_the_presets():
-    stated = ONE_AND_A_HALF.stated | {"clip_ratio": 0.2}
-    stated.pop("weight_decay")
-    one = replace(ONE_AND_A_HALF, stated=stated)
-    lines = published.plan(one)
-    assert "clip_ratio" not in one.parameters
-    assert "  clip_ratio: 0.2" in lines[lines.index("stated, and cannot be set here") :]
-    assert "  weight_decay: 0.1" in lines[lines.index("left to the preset h100") :]
-
-
 @pytest.mark.parametrize(
     ("change", "said"),
     [
@@ -68,32 +49,6 @@ def test_what_no_notebook_takes_is_named_and_what_is_left_out_is_told_to_be_the_
 def test_a_recipe_that_cannot_run_on_its_card_is_refused(change, said):
     with pytest.raises(ValueError, match=said):
         published.plan(replace(ONE_AND_A_HALF, **change))
-
-
-def test_verls_batches_are_64_questions_and_one_epoch():
-    assert [one.published for one in VERL.values()] == [54.3, 77.9, 86.1, 93.4, 94.6]
-    for one in VERL.values():
-        settings = one.settings
-        assert (
-            settings.completions_per_step
-            == settings.completions_per_round
-            == 64 * settings.num_generations
-            == 320
-        )
-        assert settings.max_steps == settings.train_size // 64
-        assert (settings.lora_rank, settings.max_prompt_length, settings.max_completion_length) == (
-            32,
-            512,
-            1024,
-        )
-
-
-@pytest.mark.parametrize(
-    ("size", "parameters"), [("0.5b", 511.63e6), ("1.5b", 1.58e9), ("3b", 3.15e9), ("14b", 14.91e9)]
-)  # as the logs count them, adapter included
-def test_the_shapes_have_as_many_parameters_as_the_logs_say(size, parameters):
-    shape = RECIPES[f"verl-gsm8k-{size}"].shape
-    assert shape.parameters + shape.lora_parameters(32) == pytest.approx(parameters, rel=0.005)
 
 
 @pytest.mark.parametrize(

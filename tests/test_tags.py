@@ -93,13 +93,6 @@ def test_anything_else_does_not_match(text):
     assert THINK_ANSWER.matches(text) is False
 
 
-@pytest.mark.parametrize("tags", FORMATS[1:], ids=lambda tags: tags.spec)
-def test_another_formats_tags_are_plain_text(tags):
-    text = THINK_ANSWER.render("2 + 2", "4").replace("answer", "result")
-    assert not tags.matches(text)
-    assert tags.answer_blocks(text) == []
-
-
 @pytest.mark.parametrize(
     ("text", "blocks"),
     [

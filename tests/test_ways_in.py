@@ -31,19 +31,6 @@ def told() -> set[str]:
     return {re.split(r"\s{2,}#", line)[0].strip() for line in lines}
 
 
-def stages() -> dict[str, list[str]]:
-    """The instructions of each stage of the Dockerfile, in their order."""
-    text = re.sub(r"\\\n", " ", (PROJECT / "Dockerfile").read_text(encoding="utf-8"))
-    found: dict[str, list[str]] = {}
-    for line in text.splitlines():
-        if match := re.fullmatch(r"FROM (\S+) AS (\w+)", line):
-            # a stage begins with what the one it is made from did
-            found[name := match[2]] = list(found.get(match[1], []))
-        elif line.strip() and not line.startswith("#"):
-            found[name].append(line)
-    return found
-
-
 # --- The steps ------------------------------------------------------------------------------------
 
 
@@ -51,13 +38,13 @@ def stages() -> dict[str, list[str]]:
     ("stage", "step"), [("cpu", "./install.sh"), ("gpu", "./install.sh --gpu")]
 )
 def test_the_image_is_built_by_the_steps_that_a_reader_is_told(stage, step):
-    instructions = stages()[stage]
-    copied = next(n for n, line in enumerate(instructions) if line.startswith("COPY"))
-    assert instructions.index(f"RUN {step}") > copied and step in told()
-    assert "ARG PIP_EXTRA_INDEX_URL" in instructions[copied:]
-    users = [line for line in instructions if line.startswith("USER")]
-    assert users[-1] == "USER learner", "not as root"
-    assert list(stages())[-1] == "cpu", "where no target is named"
+    """Not as root; and the stage for a CPU is the last, which is built where no target is named."""
+    base, *stages = (PROJECT / "Dockerfile").read_text(encoding="utf-8").split("\nFROM base AS ")
+    instructions = next(text for text in stages if text.startswith(f"{stage}\n"))
+    assert f"RUN {step}\n" in instructions and step in told() and "COPY" in base
+    assert "ARG PIP_EXTRA_INDEX_URL" in instructions
+    assert re.findall("^USER (.+)$", base + instructions, re.MULTILINE)[-1] == "learner"
+    assert stages[-1].startswith("cpu\n")
 
 
 def test_make_and_the_dev_container_call_the_same_script():

@@ -7,7 +7,6 @@ hang a training, `environment_faults.jsonl` beside the rewards' log, and from `l
 no go. Nothing here needs a model.
 """
 
-from helpers.agents.calculator import Calculator
 from helpers.agents.guard import BrokenEnvironment, Guarded
 from helpers.agents.guessing import Guessing
 from helpers.agents.laboratory import Laboratory
@@ -16,7 +15,6 @@ from helpers.agents.table import Table
 
 __all__ = [
     "BrokenEnvironment",
-    "Calculator",
     "Environment",
     "Guarded",
     "Guessing",

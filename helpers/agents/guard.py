@@ -14,7 +14,6 @@ process of its own.
 
 from __future__ import annotations
 
-import asyncio
 import ctypes
 import functools
 import inspect
@@ -188,11 +187,6 @@ class _Worker(Thread):
             del job, function, outcome
 
 
-def _awaited(value: object) -> object:
-    """What a call returned; TRL takes asynchronous tools and rewards as well."""
-    return asyncio.run(value) if inspect.iscoroutine(value) else value
-
-
 # --- Episodes -------------------------------------------------------------------------------------
 
 
@@ -235,13 +229,13 @@ class _Play:
         if wrong := misfit(name, guard.schemas[name], arguments):
             raise ToolError(_encodable(wrong))
         tool = getattr(self.inner, name)
-        return self.ask(name, arguments, lambda: guard.text_of(_awaited(tool(**arguments))))
+        return self.ask(name, arguments, lambda: guard.text_of(tool(**arguments)))
 
     def reward(self) -> float | None:
         """What the environment gives; for an episode that died, 0.0 if a call hung, else None."""
 
         def judge() -> float:
-            score = float(_awaited(self.inner.get_reward()))
+            score = float(self.inner.get_reward())
             if not math.isfinite(score):
                 raise ValueError(f"{score} is no finite number")
             return score

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from helpers.agents import calculator, guessing, players, table
+from helpers.agents import guessing, players, table
 from helpers.agents.guard import BrokenEnvironment, Guarded
 from helpers.agents.players import Player, View
 from helpers.agents.protocol import Environment, called
@@ -35,7 +35,6 @@ LOOPING = "loops for ever"
 # Of the suite's own environments, by name: the player that knows how to win, and the one that
 # answers without having tried.
 KNOWN: dict[str, tuple[Player, Player]] = {
-    "Calculator": (calculator.calculating, calculator.calculating_at_once),
     "Guessing": (guessing.halving, guessing.guessing_at_once),
     "Table": (table.looking_up, table.looking_up_at_once),
 }

@@ -236,17 +236,13 @@ def build_model(vocabulary: int, pad: int, eos: int) -> Qwen3ForCausalLM:
     return Qwen3ForCausalLM(config)
 
 
-def training_batch(
-    tokenizer, rng: random.Random, recipe: Recipe = ARITHMETIC
-) -> dict[str, torch.Tensor]:
-    """The next batch of conversations, right-padded; only the assistant's tokens carry labels."""
-    return next(training_batches(tokenizer, rng, recipe))
-
-
 def training_batches(
     tokenizer, rng: random.Random, recipe: Recipe
 ) -> Iterator[dict[str, torch.Tensor]]:
-    """Batches without end; the first ones, if the recipe says so, from another source."""
+    """Batches of conversations without end, right-padded; only the assistant's tokens carry labels.
+
+    The first ones, if the recipe says so, come from another source.
+    """
     for number in itertools.count():
         draw, rows = recipe.draw_first if number < recipe.steps_first else recipe.draw, []
         while len(rows) < recipe.batch_size:

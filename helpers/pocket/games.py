@@ -55,7 +55,8 @@ def training_episode(rng: random.Random) -> tuple[str, list[str]]:
     >>> said[1]
     'Higher than 2.'
     """
-    return _played(rng, any_player(rng), SLIPS)
+    way = rng.choices(list(WAYS), WAYS.values())[0]
+    return _played(rng, player(rng, way), SLIPS)
 
 
 def _played(
@@ -91,13 +92,8 @@ def asked(seed: int) -> str:
     return f"Game {seed}. "
 
 
-def any_player(rng: random.Random) -> Player:
-    """One drawn by the shares of `WAYS`."""
-    return player(rng, rng.choices(list(WAYS), WAYS.values())[0])
-
-
 def player(rng: random.Random, way: str) -> Player:
-    """One that plays in a way of `WAYS`."""
+    """A player that plays in one of the ways of `WAYS`."""
     step = rng.choice((1, 2, 3))
 
     def keeps_track(low, high, last, reply):

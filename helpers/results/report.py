@@ -133,8 +133,7 @@ def read(run: Run) -> Facts:
     if "metrics.csv" not in absent:
         history = read_metrics(run.folder / "metrics.csv")
     if "completions.parquet" not in absent:
-        columns = ("step", "question", "answer", "completion")
-        completions = run.table("completions.parquet", columns)
+        completions = run.table("completions.parquet")
     return Facts(
         name=run.name,
         manifest=portable(manifest),

@@ -33,9 +33,8 @@ def beginner():
             eos_token_id=tokenizer.eos_token_id,
         )
         model = Qwen3ForCausalLM(config)
-        batch = build.training_batch(
-            tokenizer, random.Random(0), replace(build.GAMES, steps_first=0)
-        )
+        recipe = replace(build.GAMES, steps_first=0)
+        batch = next(build.training_batches(tokenizer, random.Random(0), recipe))
         batch = {name: values[:16, :100] for name, values in batch.items()}
         optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
         for _ in range(50):

@@ -320,15 +320,6 @@ def test_what_was_forced_came_about(forced, beginner):
         assert (one.said[-1]["tool_calls"][0]["function"] == one.calls[-1]) == made
 
 
-def test_the_row_is_left_as_it_was_and_an_environment_may_say_nothing(beginner):
-    one = row("ordinary", 7)
-    before = copy.deepcopy(one)
-    begun = episodes.begun(beginner[1], Guessing(), one)
-    assert begun.prompt[-1]["content"].startswith("Game ordinary. I am thinking")
-    silent = type("Silent", (Guessing,), {"reset": lambda self, **columns: None})
-    assert episodes.begun(beginner[1], silent(), one).prompt == before["prompt"] == one["prompt"]
-
-
 # --- What is logged -------------------------------------------------------------------------------
 
 
@@ -413,33 +404,23 @@ def played(beginner, rows=ROWS, environments=Guessing, **options):
     return policy.play(*beginner, environments, rows, **limits)
 
 
-def test_an_episode_a_row_in_their_order_each_in_an_environment_of_its_own(beginner, monkeypatch):
-    monkeypatch.setattr(policy, "batch_that_fits", lambda model, tokens: 2)
-    guard = Guarded(Guessing)
-    found = played(beginner, environments=guard)
-    assert guard.counts["episodes"] == len({id(one.environment) for one in found}) == len(ROWS)
-    for one, asked in zip(found, ROWS, strict=True):
-        fresh = Guessing()
-        fresh.reset(seed=asked["seed"])
-        assert one.environment._number == fresh._number
-        assert name_of(one.prompt[-1]["content"]) == str(asked["seed"])
-    assert sum(len(one.calls) for one in found) > 7
-    assert played(beginner, []) == []
-
-
 @pytest.mark.parametrize("at_a_time", [1, 3])
-def test_greedy_episodes_do_not_depend_on_how_many_are_played_at_a_time(
+def test_greedy_episodes_come_in_the_order_of_their_rows_however_many_are_played_at_a_time(
     beginner, monkeypatch, at_a_time
 ):
-    expected, asked = played(beginner, temperature=0), []
+    expected, asked, guard = played(beginner, temperature=0), [], Guarded(Guessing)
     monkeypatch.setattr(
         policy, "batch_that_fits", lambda model, tokens: asked.append(tokens) or at_a_time
     )
-    found = played(beginner, temperature=0)
+    found = played(beginner, environments=guard, temperature=0)
     assert [(one.ids, one.mask) for one in found] == [(one.ids, one.mask) for one in expected]
+    assert guard.counts["episodes"] == len({id(one.environment) for one in found}) == len(ROWS)
+    names = [name_of(one.prompt[-1]["content"]) for one in found]
+    assert names == [str(row["seed"]) for row in ROWS]
     # The room that is asked for is that of the longest prompt, which is not the first.
     assert asked == [max(len(one.prompt_ids) for one in found) + 80]
     assert len(found[0].prompt_ids) + 80 < asked[0]
+    assert played(beginner, []) == []
 
 
 def test_the_seed_decides_and_the_random_numbers_go_on_from_one_batch_to_the_next(

@@ -1,6 +1,5 @@
 """What a guard survives, what it says to the policy, what it logs, and when it gives up."""
 
-import asyncio
 import gc
 import inspect
 import json
@@ -209,19 +208,6 @@ def test_what_a_reward_function_reads_of_an_environment_is_not_hidden_by_the_gua
     assert environment.reset(seed=1) is None
     for name in ("_calls", "_dead", "_worker", "_inner", "_run"):
         assert getattr(environment, name) == "mine"
-
-
-def test_asynchronous_tools_and_rewards_are_awaited_and_timed():
-    async def waiting(self, word):
-        await asyncio.sleep(3600 if word == "late" else 0)
-        return word
-
-    async def half(self):
-        return 0.5
-
-    environment, guard = begun(sick.made("Waiting", sick.doing(waiting), get_reward=half))
-    assert environment.say(word="a") == "a" and environment.get_reward() == 0.5
-    assert "did not answer" in impatient(guard, environment.say, word="late")
 
 
 # --- Giving up, and leaving nothing behind --------------------------------------------------------

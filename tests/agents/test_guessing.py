@@ -27,13 +27,6 @@ def test_each_guess_is_told_where_the_number_lies():
         environment.guess(5)
 
 
-def test_the_number_is_drawn_from_all_of_the_span_by_the_seed():
-    environment = Guessing(63)
-    for seed, number in enumerate((55, 9, 62, 16, 16, 40)):
-        environment.reset(seed=seed, prompt=[])
-        assert environment._number == number
-
-
 @pytest.mark.parametrize(
     ("guesses", "earns"),
     [
@@ -55,16 +48,6 @@ def test_without_guesses_left_nothing_can_be_won():
     assert environment.guess(7) == "Lower. No guesses are left."
     with pytest.raises(ToolError, match="The game is over"):
         environment.guess(1)
-
-
-def test_halving_never_regrets_and_always_earns_all():
-    for span in (2, 7, 10, 100):
-        for number in range(1, span + 1):
-            environment, low, high = played([], number, span), 1, span
-            while "Yes" not in (reply := environment.guess((low + high) // 2)):
-                middle = (low + high) // 2
-                low, high = (middle + 1, high) if "Higher" in reply else (low, middle - 1)
-            assert environment._regret() == pytest.approx(0) and environment.get_reward() == 1.0
 
 
 @functools.cache
@@ -89,5 +72,8 @@ def test_the_regret_is_what_a_search_through_all_strategies_finds(first):
 
 def test_luck_plays_no_part_in_the_regret():
     assert played([1], 1)._regret() == played([1], 7)._regret() > 0
+    for guesses, number in (([4, 2, 1], 1), ([4, 6, 7], 7)):  # halving gives nothing away
+        assert played(guesses, number)._regret() == pytest.approx(0)
     # a guess that can tell nothing gives a whole guess away
-    assert played([4, 4], 1)._regret() == played([1000], 1)._regret() == pytest.approx(1)
+    for guesses, number in (([4, 4], 1), ([4, 4], 7), ([1000], 1)):
+        assert played(guesses, number)._regret() == pytest.approx(1)

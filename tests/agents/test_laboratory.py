@@ -1,4 +1,4 @@
-"""The laboratory: go for the three of the suite; for each way in which an environment can be wrong,
+"""The laboratory: go for the two of the suite; for each way in which an environment can be wrong,
 a no go that says it.
 """
 
@@ -9,7 +9,6 @@ import sick_environments as sick
 
 from helpers.agents import (
     BrokenEnvironment,
-    Calculator,
     Guarded,
     Guessing,
     Laboratory,
@@ -60,7 +59,7 @@ def lab_of(kind, **options) -> Laboratory:
 
 @pytest.mark.parametrize(
     ("kind", "random_player"),
-    [(Calculator, (0.1, 34, 0.911)), (Guessing, (0.156, 34, 0.607)), (Table, (0.1, 34, 0.921))],
+    [(Guessing, (0.156, 34, 0.607)), (Table, (0.1, 34, 0.921))],
 )
 def test_those_of_the_suite_are_a_go_and_their_players_always_play_the_same(kind, random_player):
     """The mean reward, the calls of an episode, and the share that failed."""
@@ -71,7 +70,8 @@ def test_those_of_the_suite_are_a_go_and_their_players_always_play_the_same(kind
     assert tuple(played.loc["oracle", ["reward", "failed"]]) == (1, 0)
     assert tuple(played.loc["answers at once", ["reward", "calls"]]) == (0.1, 1)
     assert played.loc["loops for ever", "calls"] == 2 * lab.guard.turns + 2
-    assert lab.verdict().go, str(lab.verdict())
+    verdict = lab.verdict()
+    assert verdict.go and "max_tool_calling_iterations=16" in str(verdict), str(verdict)
     assert len(lab.checks()) == 10 and not lab.guard.faults
 
 
@@ -162,11 +162,6 @@ def test_what_is_wrong_is_found_and_the_way_out_is_said(kind, check, says):
     assert not lab.verdict().go
     if kind in (Constant, InTheClass):
         assert (~found["holds"]).sum() == 1, "and nothing else"
-
-
-def test_what_is_well_is_a_go_with_the_turns_to_set():
-    verdict = lab_of(Echo).verdict()
-    assert verdict.go and "max_tool_calling_iterations=4" in str(verdict)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from typing import Literal
 
 import pytest
 
-from helpers.agents import calculator, episodes, guessing, tool_calls
+from helpers.agents import episodes, guessing, tool_calls
 from helpers.agents.protocol import schema_of
 from helpers.agents.tool_calls import misfit
 
@@ -105,7 +105,7 @@ def test_what_is_needed_is_named_and_a_tool_without_arguments_takes_none():
     assert misfit("look", schema, {"at": 1}) == "look takes no 'at'; it takes nothing."
 
 
-@pytest.mark.parametrize("module", [tool_calls, calculator, guessing, episodes])
+@pytest.mark.parametrize("module", [tool_calls, guessing, episodes])
 def test_docstring_examples(module):
     result = doctest.testmod(module)
     assert result.attempted and not result.failed

@@ -5,7 +5,6 @@ Unsloth's GPU class and TRL's.
 import ast
 from importlib import metadata
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from contract import (
@@ -22,7 +21,7 @@ from contract import (
     table,
 )
 
-from helpers.presets import OF_TRAINING, PRESETS, Preset
+from helpers.presets import OF_TRAINING, PRESETS
 
 pytestmark = pytest.mark.slow
 
@@ -84,20 +83,6 @@ def test_what_the_configuration_says_is_what_the_preset_says(computed):
         )
 
 
-def test_the_unusual_settings_are_all_those_of_the_objective_and_of_sampling():
-    # the presets differ
-    of_the_batch = {
-        "per_device_train_batch_size",
-        "gradient_accumulation_steps",
-        "steps_per_generation",
-    }
-    for name in {
-        field for field in [*OF_THE_LOSS, "top_k"] if hasattr(Preset, field)
-    } - of_the_batch:
-        usual = getattr(Preset, name), getattr(PRESETS["pocket"], name)
-        assert any(one.get(name, usual[0]) not in usual for one in UNUSUAL.values()), name
-
-
 @pytest.mark.parametrize("where", calls())
 def test_what_a_call_leaves_out_is_trls_default_with_either_class(computed, where):
     (call,) = ast.parse(calls()[where][1]).body
@@ -123,27 +108,6 @@ def test_notebook_03_hands_on_every_setting_of_a_training():
         for keyword in ast.parse(call).body[0].value.keywords
     }
     assert passed == {name: name for name in OF_TRAINING}
-
-
-def test_notebook_05_loads_the_base_of_the_run_and_merges_with_unsloth_only_into_the_original():
-    nodes = [node for cell in cells("05", "code") for node in ast.walk(ast.parse(cell))]
-    assert any("presets.for_sampling(training['settings']" in ast.unparse(node) for node in nodes)
-    loads = [
-        node for node in nodes if isinstance(node, ast.Call) and ast.unparse(node.func) == "load"
-    ]
-    assert loads and {ast.unparse(call) for call in loads} == {"load(settings, base)"}
-    (branch,) = (
-        n
-        for n in nodes
-        if isinstance(n, ast.If)
-        and ast.unparse(n.body[0]).startswith("merging.merge_with_unsloth(")
-    )
-    names = {"dtype": "bf16", "torch": SimpleNamespace(bfloat16="bf16"), "settings": PRESETS["l4"]}
-    taken = {
-        chosen: eval(ast.unparse(branch.test), names | {"chosen": chosen})
-        for chosen in ("original", "dequantised")
-    }
-    assert taken == {"original": True, "dequantised": False}
 
 
 def test_the_warm_start_of_08_trains_the_same_through_both_classes(computed):

@@ -1,6 +1,5 @@
 """Writers killed with SIGKILL at the worst moments, and what the next one finds."""
 
-import os
 import subprocess
 
 import pytest
@@ -63,20 +62,3 @@ def test_the_next_one_finds_a_whole_folder_and_clears_the_rest(python, run, mome
         (folder / "weights").write_text("newest")
     assert (run.require("adapter") / "weights").read_text() == "newest"
     assert names(run.folder) == ["adapter"]
-
-
-def test_an_error_between_the_two_renames_puts_the_old_one_back(run, monkeypatch):
-    rename, calls = os.replace, []
-
-    def full(source, target):
-        calls.append(source)
-        if len(calls) == 2:
-            raise OSError(28, "No space left on device")
-        rename(source, target)
-
-    monkeypatch.setattr(os, "replace", full)
-    with pytest.raises(OSError, match="No space"), atomic_folder(run.path("adapter")) as folder:
-        (folder / "weights").write_text("new")
-    assert (run.folder / "adapter" / "weights").read_text() == "old" and names(run.folder) == [
-        "adapter"
-    ]

@@ -24,16 +24,14 @@ def runs(tmp_path, monkeypatch):
         history["reward"] = history["step"] / 20 + number
         history.to_csv(run.path("metrics.csv"), index=False)
         settings = replace(POCKET, learning_rate=1e-3 * (number + 1))
-        manifest = {
-            "data": {"source": "arithmetic/sums"},
-            "training": {
-                "settings": asdict(settings),
-                "seed": 3407 + number,
-                "rewards": ["correctness_reward"],
-                "weights": [1.0 + (number == 2)],
-            },
-        }
-        write_json(run.path("manifest.json"), manifest)
+        run.record("data", source="arithmetic/sums")
+        run.record(
+            "training",
+            settings=asdict(settings),
+            seed=3407 + number,
+            rewards=["correctness_reward"],
+            weights=[1.0 + (number == 2)],
+        )
         if number < 2:
             bounds = [0.4 + number / 4, 0.6 + number / 4]
             entry = {"accuracy": sum(bounds) / 2, "ci95": bounds, "n": 100, "in_format": 1.0}
@@ -63,16 +61,3 @@ def test_runs_with_the_same_settings_differ_in_nothing(cli, runs):
     manifest = json.loads((runs / "one" / "manifest.json").read_text())
     write_json(runs / "two" / "manifest.json", manifest)
     assert "nothing differs" in cli("compare", "one", "two")[1]
-
-
-@pytest.mark.parametrize(
-    ("names", "said"),
-    [
-        (["one"], "name two or more different runs"),
-        (["one", "one"], "name two or more different runs"),
-        (["one", "nothing"], "runs/nothing/metrics.csv is not there. Run notebook 03"),
-    ],
-)
-def test_it_takes_two_different_trained_runs(cli, runs, names, said):
-    code, out, err = cli("compare", *names)
-    assert code == 2 and not out and said in err

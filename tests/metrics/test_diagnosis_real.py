@@ -33,13 +33,9 @@ def test_each_sick_one_has_the_finding_of_its_diagnosis(name, rule, absent):
     assert rule in found and absent not in found
 
 
-def test_the_healthy_one_is_healthy_and_a_larger_beta_holds_back():
+def test_the_healthy_one_is_healthy():
     exam = stored("sick/exam")
     assert severe(exam) == {} and exam.equals(stored("beta/c"))
-    # from the largest beta
-    ends = [stored(f"beta/{name}").tail(10).median(numeric_only=True) for name in "bac"]
-    assert ends[0]["kl"] < ends[1]["kl"] < ends[2]["kl"]
-    assert ends[0]["reward"] < ends[1]["reward"] < ends[2]["reward"]
 
 
 def test_the_demo_learns_and_gives_no_warning_at_any_of_its_steps():

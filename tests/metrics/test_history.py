@@ -77,13 +77,10 @@ def test_the_running_mean_is_centred(series, window, mean):
     assert found.to_list() == mean and list(found.index) == list(series.index)
 
 
-def test_nine_rows_make_a_mean_and_a_median():
+def test_nine_rows_make_a_mean_and_a_median_that_single_spikes_do_not_move():
     steps = pd.Series(range(21), dtype=float) ** 2
     assert smoothed(steps)[10] == pytest.approx(steps[6:15].mean())
     assert running_median(pd.Series([0.0] * 4 + [9.0] * 9)).to_list()[:6] == [0, 0, 0, 4.5, 9, 9]
-
-
-def test_a_running_median_is_not_moved_by_single_spikes():
     spiky = pd.Series([0.1, 0.1, 9.0, 0.1, 0.3, 0.3])
     assert running_median(spiky, 3).to_list() == [0.1, 0.1, 0.1, 0.3, 0.3, 0.3]
     assert len(running_median(pd.Series([], dtype=float))) == 0

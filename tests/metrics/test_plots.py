@@ -255,17 +255,17 @@ def test_accuracy_draws_each_point_that_was_measured_with_its_interval():
 
 def signal(**more) -> dict:
     """What the laboratory finds about two rewards on three groups of four."""
-    rewards = {
-        "right_reward": {"advantage_share": 0.9, "rank_correlation": {"shape_reward": -0.25}},
-        "shape_reward": {"advantage_share": 0.1, "rank_correlation": {"right_reward": -0.25}},
-    }
-    found = {
-        "rewards": rewards,
+    return {
+        "rewards": {
+            "right_reward": {"advantage_share": 0.9, "rank_correlation": {"shape_reward": -0.25}},
+            "shape_reward": {"advantage_share": 0.1, "rank_correlation": {"right_reward": -0.25}},
+        },
         "judges": ["right_reward"],
         "group_size": 4,
         "pass_rate": [0.0, 0.25, 0.25],
-    }
-    return found | {"groups": 3, "total": {"mean": 0.5, "zero_spread": 1 / 3}} | more
+        "groups": 3,
+        "total": {"mean": 0.5, "zero_spread": 1 / 3},
+    } | more
 
 
 def test_the_signal_shows_shares_pass_rates_and_correlations():
@@ -304,61 +304,49 @@ def test_the_dashboard_has_six_curves_and_of_an_agent_a_seventh_below_across_the
     shown = panels(figure)
     assert list(shown)[-1] == "Tools" and len(shown) == 7
     for title, column in {"Reward": "reward", "KL": "kl", "Tools": TOOLS[0]}.items():
-        assert list(shown[title].get_lines()[0].get_ydata()) == list(of_tools()[column])
+        assert raw(shown[title])[0] == list(of_tools()[column])
     assert shown["Tools"].get_position().width > 1.8 * shown["Loss"].get_position().width
+
+
+def raw(axes) -> list[list[float]]:
+    """The values that a panel draws, a list for each line and without the running means."""
+    return [list(line.get_ydata()) for line in axes.get_lines()[::2]]
 
 
 def test_runs_are_drawn_over_one_another_under_their_names():
     tables = {"one": history(30), "two": history(50), "without kl": history(20).drop(columns="kl")}
-    reward, kl, length, share = plots.overlay(tables).axes
-    assert [text.get_text() for text in reward.get_legend().get_texts()] == list(tables)
-    lengths = (length, 3, "completions/mean_length")
-    for axes, runs, column in ((reward, 3, "reward"), (kl, 2, "kl"), lengths):
-        looks = {(line.get_linestyle(), line.get_color()) for line in axes.get_lines()[1::2]}
-        assert [len(set(look)) for look in zip(*looks, strict=True)] == [runs, runs]
-        assert [list(line.get_ydata()) for line in axes.get_lines()[::2]] == [
-            list(t[column]) for t in tables.values() if column in t
-        ]
-    assert "without spread" in share.get_title(loc="left")
+    axes = plots.overlay(tables).axes
+    assert [text.get_text() for text in axes[0].get_legend().get_texts()] == list(tables)
+    for panel, column in zip(
+        axes, ["reward", "kl", "completions/mean_length", "frac_reward_zero_std"], strict=True
+    ):
+        drawn = [list(table[column]) for table in tables.values() if column in table]
+        assert raw(panel) == drawn
+        looks = {(line.get_linestyle(), line.get_color()) for line in panel.get_lines()[1::2]}
+        assert [len(set(look)) for look in zip(*looks, strict=True)] == [len(drawn)] * 2
 
 
 CAREFUL = pd.Series([0.2, 0.9], index=[5, 150])
-
-
-def with_correctness() -> pd.DataFrame:
-    names = {"rewards/correctness/mean": "rewards/correctness_reward/mean"}
-    return history(30).rename(columns=names)
+JUDGED = history(30).rename(columns={"rewards/correctness/mean": "rewards/correctness_reward/mean"})
 
 
 def test_the_gallery_has_a_row_for_each_training_and_names_what_it_shows():
-    tables = {"A": with_correctness(), "B": history(20)}
+    tables = {"A": JUDGED, "B": history(20)}
     grid = np.array(plots.gallery(tables).axes).reshape(2, 4)
     assert [axes.get_ylabel() for axes in grid[:, 0]] == ["A", "B"]
-    assert [axes.get_title(loc="left") for axes in grid[0]] == [
-        "reward",
-        "shares",
-        "KL, nats a token",
-        "length, tokens",
-    ]
-    for row, table, lines in zip(grid, tables.values(), (4, 2), strict=True):
-        assert len(row[0].get_lines()) == lines, "B has no correctness_reward"
-        for axes, column in zip(
-            row, ["reward", "frac_reward_zero_std", "kl", "completions/mean_length"], strict=True
-        ):
-            np.testing.assert_array_equal(axes.get_lines()[0].get_ydata(), table[column])
+    titles = [axes.get_title(loc="left") for axes in grid[0]]
+    assert titles == ["reward", "shares", "KL, nats a token", "length, tokens"]
+    columns = ["reward", "frac_reward_zero_std", "kl", "completions/mean_length"]
+    for row, table in zip(grid, tables.values(), strict=True):
+        assert [raw(axes)[0] for axes in row] == [list(table[column]) for column in columns]
+    assert [len(axes.get_lines()) for axes in grid[:, 0]] == [4, 2], "B has no correctness_reward"
 
 
 def test_reasoning_shows_right_answers_careful_workings_and_their_length():
-    table = with_correctness()
-    left, right = plots.reasoning(table, CAREFUL).axes
-    np.testing.assert_array_equal(
-        left.get_lines()[0].get_ydata(), table["rewards/correctness_reward/mean"]
-    )
-    (careful,) = (line for line in left.get_lines() if line.get_label() == "worked carefully")
-    assert list(careful.get_xdata()) == [5, 150] and list(careful.get_ydata()) == [0.2, 0.9]
-    np.testing.assert_array_equal(
-        right.get_lines()[0].get_ydata(), table["completions/mean_length"]
-    )
+    left, right = plots.reasoning(JUDGED, CAREFUL).axes
+    assert raw(left) == [list(JUDGED["rewards/correctness_reward/mean"]), [0.2, 0.9]]
+    assert list(left.get_lines()[2].get_xdata()) == [5, 150]
+    assert raw(right) == [list(JUDGED["completions/mean_length"])]
 
 
 # --- For every reader -----------------------------------------------------------------------------
@@ -368,7 +356,7 @@ SHOWN = {draw.__name__: draw(of_tools()) for draw in CURVES} | {
     "accuracy": plots.accuracy(EVALUATION),
     "overlay": plots.overlay({"one": history(), "two": history()}),
     "gallery": plots.gallery({"A": history(), "B": history()}),
-    "reasoning": plots.reasoning(with_correctness(), CAREFUL),
+    "reasoning": plots.reasoning(JUDGED, CAREFUL),
     "reward_signal": plots.reward_signal(signal()),
 }
 

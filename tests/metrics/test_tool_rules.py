@@ -133,22 +133,14 @@ def test_what_looks_alarming_in_a_training_that_goes_well_is_explained(columns, 
     assert finding.severity == "info" and says in finding.what
 
 
-def test_the_numbers_are_those_of_the_history_and_the_advice_names_the_limits():
+def test_the_numbers_are_those_of_the_history():
     rows = agent(failed=0.7, finished=0.2, won=0.4)
     last = rows.tail(20)
     failing, cut = found(rows, "tool_failures"), found(rows, "unfinished")
-    assert (
-        failing.evidence
-        == f"{last[FAILED].mean():.0%} of {last[CALLS].mean():.3g} calls an episode at steps 61 "
-        "to 80"
-    )
+    calls = f"{last[FAILED].mean():.0%} of {last[CALLS].mean():.3g} calls an episode"
+    assert failing.evidence == f"{calls} at steps 61 to 80"
     assert cut.evidence == f"{1 - last[FINISHED].mean():.0%} of the episodes at steps 61 to 80"
-    assert "max_completion_length" in cut.advice and "max_tool_calling_iterations" in cut.advice
     assert failing.steps == cut.steps == (61, 80)
-    rows = agent(calls=line(3, 10), won=0.4)
-    assert found(rows, "tool_calls").evidence.startswith(
-        f"{rows[CALLS][:5].mean():.3g} at steps 1 to 5, "
-    )
 
 
 # --- What was not logged, and how much of it ------------------------------------------------------

@@ -165,7 +165,7 @@ def test_what_cannot_be_done_with_a_run_is_refused_before_anything_is_loaded(
 
 
 TASKS = {"tasks_file": str(functions.FUNCTIONS_JSONL), "task_columns": {"text": "prompt"}}
-GAME = {"environment": "helpers.agents:Calculator", "turns": 8, "success": 0.9}
+GAME = {"environment": "helpers.agents:Table", "turns": 8, "success": 0.9}
 
 
 @pytest.mark.parametrize(

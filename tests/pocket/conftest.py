@@ -8,6 +8,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from helpers import PROJECT
 from helpers.pocket import build
+from helpers.results.intervals import wilson_interval
+from helpers.training.policy import sample
 
 
 @pytest.fixture(scope="module")
@@ -35,3 +37,24 @@ def carded():
         return [float(number) / 100 for number in re.findall(r"([\d.]+)%", row)]
 
     return read
+
+
+@pytest.fixture
+def reproduced(shipped, carded, one_thread):
+    """Sample a shipped model, and find it right as often as the row of its card says.
+
+    reproduced("games", cells, prompts, is_right, ...) gives the texts; is_right takes the number of
+    a prompt and the text. Other questions than the card's: both are estimates, so their intervals
+    must meet.
+    """
+
+    def check(task: str, cells: tuple, prompts: list, is_right, **sampling) -> list[str]:
+        accuracy, low, high, *_ = carded(task, *cells)
+        found = sample(*shipped(task), prompts, progress=False, **sampling)
+        texts = [text for (text,) in found]
+        right = sum(is_right(number, text) for number, text in enumerate(texts))
+        again = wilson_interval(right, len(texts))
+        assert low <= accuracy <= high and again[0] <= high and again[1] >= low
+        return texts
+
+    return check

@@ -10,9 +10,7 @@ import pytest
 
 from helpers.data.tasks import load_task
 from helpers.pocket import extraction
-from helpers.results.intervals import wilson_interval
 from helpers.tags import THINK_ANSWER
-from helpers.training.policy import sample
 
 RECORD = {"item": "sea salt", "quantity": 13, "city": "Oslo"}
 
@@ -64,24 +62,15 @@ def test_only_one_shape_is_what_was_asked_for():
 # --- The model ------------------------------------------------------------------------------------
 
 
-def test_the_weights_reproduce_the_card(shipped, carded, one_thread):
-    accuracy, low, high, _, _ = carded("extraction", "fp32", "sampled")
-    assert low <= accuracy <= high
+def test_the_weights_reproduce_the_card(reproduced):
     rows = [row for row in extraction.orders() if row["message"] and row["expert_answer"]][-128:]
+    records = [json.loads(row["expert_answer"]) for row in rows]
     system = {"role": "system", "content": extraction.SYSTEM_PROMPT}
     prompts = [[system, {"role": "user", "content": row["message"]}] for row in rows]
-    found = sample(*shipped("extraction"), prompts, max_new_tokens=40, seed=11, progress=False)
-    texts = [text for (text,) in found]
-    records = [json.loads(row["expert_answer"]) for row in rows]
-    right = sum(map(extraction.is_asked_for, texts, records))
-    # Another draw than the card's: both are estimates, so their intervals must meet.
-    again = wilson_interval(right, len(texts))
-    assert again[0] <= high and again[1] >= low
+
+    def right(number: int, text: str) -> bool:
+        return extraction.is_asked_for(text, records[number])
+
+    cells = ("fp32", "sampled")
+    texts = reproduced("extraction", cells, prompts, right, max_new_tokens=40, seed=11)
     assert sum(map(extraction.is_known, texts, records)) / len(texts) > 0.9
-
-
-@pytest.mark.parametrize("precision", ["fp32", "4-bit"])
-def test_the_card_is_within_what_grpo_needs(carded, precision):
-    accuracy, _, _, _, known = carded("extraction", precision, "sampled")
-    assert 0.15 <= accuracy <= 0.40 and known > 0.9
-    assert carded("extraction", precision, "greedy")[0] < 0.60

@@ -9,7 +9,6 @@ from helpers.pocket import build, functions
 from helpers.pocket.functions import Task
 from helpers.results.intervals import wilson_interval
 from helpers.rewards.code.programs import executes_reward, tests_reward
-from helpers.training.policy import sample
 
 EDGE = Task("the largest of", "the numbers above 4", ", each minus 1")
 INPUTS = [[7, 4, 1], [2, 9, 0]]
@@ -96,26 +95,17 @@ def test_the_model_was_never_shown_a_reserved_task(rows):
 # --- The model ------------------------------------------------------------------------------------
 
 
-def test_the_weights_reproduce_the_card(shipped, carded, rows, one_thread):
-    right, low, high, _, tables, _, _ = carded("functions", "fp32", "sampled")
-    assert low <= right <= high
+def test_the_weights_reproduce_the_card(reproduced, carded, rows):
     chosen = rows[:128]
     system = {"role": "system", "content": functions.SYSTEM_PROMPT}
     asked = [functions.question(row["text"], row["test_list"]) for row in chosen]
     prompts = [[system, {"role": "user", "content": question}] for question in asked]
-    found = sample(*shipped("functions"), prompts, max_new_tokens=40, seed=11, progress=False)
-    texts = [text for (text,) in found]
-    hidden = [row["challenge_test_list"] for row in chosen]
-    again = wilson_interval(sum(tests_reward(texts, tests=hidden, share=False)), len(texts))
-    # Another draw than the card's: both are estimates, so their intervals must meet.
-    assert again[0] <= high and again[1] >= low
-    of_tables = wilson_interval(sum(map(functions.is_hard_coded, texts)), len(texts))
-    assert of_tables[0] <= tables <= of_tables[1]
 
+    def right(number: int, text: str) -> float:
+        hidden = chosen[number]["challenge_test_list"]
+        return tests_reward([text], tests=[hidden], share=False)[0]
 
-@pytest.mark.parametrize("precision", ["fp32", "4-bit"])
-def test_the_card_is_within_what_grpo_needs(carded, precision):
-    right, _, _, visible, tables, passing, runs = carded("functions", precision, "sampled")
-    assert 0.25 <= right <= 0.45 and 0.1 <= tables <= 0.3
-    assert visible > right + 0.1 and passing > 0.8, "what the visible tests pay for in vain"
-    assert runs < 0.9
+    cells = ("fp32", "sampled")
+    texts = reproduced("functions", cells, prompts, right, max_new_tokens=40, seed=11)
+    low, high = wilson_interval(sum(map(functions.is_hard_coded, texts)), len(texts))
+    assert low <= carded("functions", *cells)[4] <= high

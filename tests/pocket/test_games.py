@@ -92,7 +92,7 @@ def test_a_slip_is_read_as_what_it_is(tokenizer):
 
 def test_a_batch_of_the_build_teaches_what_the_player_says_and_no_word_of_the_tool(tokenizer):
     recipe, rng = replace(build.GAMES, steps_first=0), random.Random(4)
-    batch = build.training_batch(tokenizer, random.Random(4), recipe)
+    batch = next(build.training_batches(tokenizer, random.Random(4), recipe))
     assert len(batch["input_ids"]) == recipe.batch_size
     for ids, labels in zip(batch["input_ids"].tolist(), batch["labels"].tolist(), strict=True):
         # Token for token what TRL trains on, and nothing that the mask leaves out.
