@@ -2,7 +2,6 @@
 how they refuse.
 """
 
-import hashlib
 import json
 import os
 import re
@@ -23,18 +22,9 @@ from helpers import PROJECT, presets
 from helpers.commands import pipeline
 from helpers.commands.pipeline import NOTEBOOKS
 from helpers.runs import Run
-from helpers.tags import THINK_ANSWER
 
 PATHS = sorted(NOTEBOOKS.glob("[0-9][0-9]_*.ipynb"))
 each_notebook = pytest.mark.parametrize("path", PATHS, ids=[path.stem for path in PATHS])
-
-
-def hashes(folder):
-    return {
-        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
-        for path in sorted(folder.rglob("*"))
-        if path.is_file() and "notebooks" not in path.parts and not path.name.endswith(".lock")
-    }
 
 
 # --- As committed ---------------------------------------------------------------------------------
@@ -196,26 +186,6 @@ def test_baseline_and_trained_are_compared_on_the_same_questions(executed):
     assert list(evaluation["trained"]["pass_at_k"]) == ["1", "2", "4", "8", "16"]
 
 
-def test_the_merged_folder_loads_with_plain_transformers(executed, python):
-    script = """
-import json, sys
-from transformers import AutoModelForCausalLM, AutoTokenizer
-model, tokenizer = (kind.from_pretrained(sys.argv[1]) for kind in (AutoModelForCausalLM, AutoTokenizer))
-messages = json.loads(sys.argv[2])
-inputs = tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_tensors="pt", return_dict=True)
-text = tokenizer.decode(model.generate(**inputs, max_new_tokens=32, do_sample=False)[0][inputs["input_ids"].shape[1]:])
-print(json.dumps([text, [m for m in ("unsloth", "peft") if m in sys.modules]]))
-"""
-    prompt = [
-        {"role": "system", "content": THINK_ANSWER.system_prompt},
-        {"role": "user", "content": "What is 12 + 30?"},
-    ]
-    call = [python, "-c", script, str(executed.require("merged")), json.dumps(prompt)]
-    output = subprocess.run(call, capture_output=True, text=True, check=True).stdout
-    text, loaded = json.loads(output.splitlines()[-1])
-    assert "42" in text and loaded == []
-
-
 def test_the_manifest_says_how_to_repeat_it(executed):
     manifest = executed.manifest
     assert list(manifest) == ["name", "data", "rewards", "training", "evaluation", "merge"]
@@ -234,13 +204,6 @@ def test_the_manifest_says_how_to_repeat_it(executed):
     )
     assert (manifest["data"]["notebook"], manifest["training"]["notebook"]) == ("01", "03")
     assert {"torch", "trl", "unsloth", "transformers"} <= set(manifest["training"]["versions"])
-
-
-def test_figures_are_pictures(executed):
-    names = "accuracy completion_length each_reward kl loss prompt_lengths reasoning reward"
-    pictures = sorted((executed.folder / "figures").glob("*.png"))
-    assert [path.stem for path in pictures] == [*names.split(), "reward_signal", "spread"]
-    assert all(path.stat().st_size > 5_000 for path in pictures)
 
 
 @pytest.mark.parametrize("number", ["01", "04"])
@@ -276,10 +239,13 @@ def test_without_unsloth_the_same_training_gives_the_same_curve(executed):
 # --- Interrupted ----------------------------------------------------------------------------------
 
 
+# what a finished training has left, which an unfinished one must not touch
+KEPT = ["metrics.csv", "completions.parquet", "adapter/adapter_model.safetensors"]
+
+
 def test_an_interrupted_training_loses_nothing_and_goes_on(executed, python):
     run = Run("interrupted")
     shutil.copytree(executed.folder, run.folder)
-    before = hashes(run.folder)
     command = [python, "-m", "helpers", "run", "--run", run.name]
     small = ["--only", "03", "-p", "seed=5", "-p", "max_steps=6", "-p", "save_steps=2"]
     process = subprocess.Popen(
@@ -298,12 +264,11 @@ def test_an_interrupted_training_loses_nothing_and_goes_on(executed, python):
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 130 and f"--run {run.name} --resume" in errors, errors
-    after = hashes(run.folder)
-    changed = [name for name in before if after.get(name) != before[name]]
-    assert all(name.startswith(("checkpoints", "manifest", "asked")) for name in changed)
+    for name in KEPT:
+        assert run.require(name).read_bytes() == executed.require(name).read_bytes()
     again = subprocess.run([*command, "--resume"], cwd=PROJECT, capture_output=True, text=True)
     assert again.returncode == 0, again.stderr
-    copy = (run.folder / "notebooks" / "03_grpo_training.ipynb").read_text()
+    copy = run.require("notebooks/03_grpo_training.ipynb").read_text()
     assert "continuing the interrupted training from step" in copy
     history = pd.read_csv(run.require("metrics.csv"))
     assert list(history["step"]) == list(range(1, 7)), "each step once"
@@ -311,29 +276,6 @@ def test_an_interrupted_training_loses_nothing_and_goes_on(executed, python):
 
 
 # --- Refused --------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--run", ".."], "'..' is not a run name"),
-        (
-            ["-p", "max_step=5"],
-            "no chosen notebook has a parameter 'max_step'. Did you mean 'max_steps'?",
-        ),
-        (["-p", "max_prompt_tokens=5"], "no chosen notebook has a parameter 'max_prompt_tokens'"),
-        (["--only", "03", "--preset", "pocket"], "--preset is notebook 01's to set"),
-        (["--preset", "h200"], "needs an NVIDIA GPU"),
-        (["-p", "num_generations=7"], "not whole groups of num_generations=7"),
-        (["-p", "seed=abc"], "seed='abc' is not a seed"),
-        (["-p", "groups=0"], "groups=0 is not a number of"),
-        (["-p", "batch_size=-3"], "batch_size=-3 is not a number of"),
-    ],
-)
-def test_refused_before_anything_runs(cli, machine, tmp_path, arguments, message):
-    code, _, err = cli("run", *arguments)
-    assert code == 2 and message in err
-    assert "Traceback" not in err and not (tmp_path / "runs").exists()
 
 
 @pytest.mark.parametrize(
