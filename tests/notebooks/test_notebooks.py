@@ -19,7 +19,6 @@ import pytest
 from papermill.exceptions import PapermillExecutionError
 
 from helpers import PROJECT, presets
-from helpers.commands import pipeline
 from helpers.commands.pipeline import NOTEBOOKS
 from helpers.runs import Run
 
@@ -220,20 +219,6 @@ def test_no_torch_where_none_is_needed(executed, number, python, notebook, cells
     done = subprocess.run([python, "-c", script], env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == "False"
-
-
-@pytest.mark.slow
-def test_without_unsloth_the_same_training_gives_the_same_curve(executed):
-    run = Run("plain")
-    for name in ("data", "data_report.json", "manifest.json"):
-        source = executed.folder / name
-        (shutil.copytree if source.is_dir() else shutil.copy)(source, run.path(name))
-    given = ["backend=transformers", "max_steps=12", "save_steps=4"]
-    assert pipeline.run(run.name, None, "03", given) == 0
-    assert run.section("training")["settings"]["backend"] == "transformers"
-    plain, unsloth = (pd.read_csv(path.require("metrics.csv")) for path in (run, executed))
-    columns = ["reward", "kl", "completions/mean_length", "rewards/correctness_reward/mean"]
-    pd.testing.assert_frame_equal(plain[columns], unsloth[columns], rtol=0.02, atol=0.02)
 
 
 # --- Interrupted ----------------------------------------------------------------------------------

@@ -109,21 +109,3 @@ def test_her_own_reward_is_put_through_all_of_it(run, execute, notebook):
     nbformat.write(changed, pasted)
     printed = execute("02", run, pasted, completions=str(run.require("early.parquet")))
     assert "my_reward raised ZeroDivisionError: division by zero for the completion ''" in printed
-
-
-@pytest.mark.parametrize(
-    ("parameters", "says"),
-    [
-        ({"cases": "nowhere.jsonl"}, "nowhere.jsonl: no such file"),
-        ({"completions": "nowhere.parquet"}, "nowhere.parquet: no such file"),
-        (
-            {"completions": "table.xlsx"},
-            "table.xlsx: stored completions are in a .csv, .jsonl, .parquet file",
-        ),
-    ],
-    ids=["cases", "completions", "kind"],
-)
-def test_a_file_that_is_not_there_is_named(run, execute, parameters, says):
-    with pytest.raises(PapermillExecutionError) as caught:
-        execute("02", run, **parameters)
-    assert caught.value.ename == "ValueError" and says in caught.value.evalue
