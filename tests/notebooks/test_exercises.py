@@ -8,41 +8,31 @@ and the names that its cells take over from earlier cells (`context`).
 
 import contextlib
 import io
-import json
 import re
 import runpy
 from functools import cache
 from pathlib import Path
 
+import nbformat
 import pytest
 
-from helpers import PROJECT
+from helpers.commands import teach
 
-NOTEBOOKS = sorted((PROJECT / "notebooks").glob("0*.ipynb"))
+NOTEBOOKS = sorted(teach.NOTEBOOKS.glob("0*.ipynb"))
 NUMBERS = [path.name[:2] for path in NOTEBOOKS]
 HIDDEN = re.compile(r" *### BEGIN HIDDEN TESTS\n.*?### END HIDDEN TESTS\n", re.DOTALL)
 SOLUTION = re.compile(r"### BEGIN SOLUTION\n.*?### END SOLUTION\n", re.DOTALL)
 
 
 @cache
-def exercises(number: str) -> dict[str, dict]:
-    """The exercises of a notebook by name: {"check": source, "exercise": source, "solution":
-    source, "text": markdown, ...}.
-    """
-    (path,) = (path for path in NOTEBOOKS if path.name.startswith(number))
-    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
-    found: dict[str, dict] = {}
-    text = ""
-    for cell in cells:
-        source, tags = "".join(cell["source"]), cell["metadata"].get("tags", [])
-        if cell["cell_type"] == "markdown" and source.startswith("### Exercise"):
-            text = source
-        if "check" in tags:
-            name = re.search(r"^def check_(\w+)\(", source, re.MULTILINE)[1]
-            found[name] = {"text": text}
-        for tag in {"check", "exercise", "solution"} & set(tags):
-            found[name] |= {tag: source, f"{tag} cell": cell}
-    return found
+def exercises(number: str) -> dict[str, list]:
+    """The exercises of a notebook by name, each with its three cells: check, exercise, solution."""
+    (path,) = teach.NOTEBOOKS.glob(f"{number}_*.ipynb")
+    notebook = nbformat.read(path, as_version=4)
+    return {
+        one.name: [notebook.cells[at] for at in (one.check, one.exercise, one.solution)]
+        for one in teach.exercises(notebook)
+    }
 
 
 @cache
@@ -75,11 +65,11 @@ def context(executed):
 @pytest.fixture
 def told(number, name, context):
     """What the exercise's cell prints for an answer, in the place of the right one."""
-    parts, names = exercises(number)[name], context(number)
-    printed(parts["check"], names)
+    (check, _, solution), names = exercises(number)[name], context(number)
+    printed(check.source, names)
 
     def told(answer: str, **given) -> str:
-        source = SOLUTION.sub(lambda _: f"{answer}\n", parts["solution"])
+        source = SOLUTION.sub(lambda _: f"{answer}\n", solution.source)
         return printed(source, names | given)
 
     return told
@@ -92,25 +82,17 @@ def test_a_notebook_has_two_to_four_exercises(number):
 
 
 @each_exercise
-def test_an_exercise_states_minutes_difficulty_and_a_folded_hint(number, name):
-    text = exercises(number)[name]["text"]
-    assert re.match(rf"### Exercise {int(number)}\.\d: \S", text)
-    assert re.search(r"\*\*\d+ minutes?, (easy|medium|hard)\.\*\*", text)
-    assert "<details><summary>Hint</summary>" in text and "</details>" in text
-
-
-@each_exercise
 def test_the_solution_is_folded_and_passes_its_check(number, name, context):
-    parts = exercises(number)[name]
-    folded = {"source_hidden": True, "outputs_hidden": True}
-    assert parts["solution cell"]["metadata"]["jupyter"] == folded
-    assert parts["check cell"]["metadata"]["jupyter"]["source_hidden"]
+    check, exercise, solution = exercises(number)[name]
+    assert solution.metadata["jupyter"] == {"source_hidden": True, "outputs_hidden": True}
+    assert check.metadata["jupyter"]["source_hidden"]
     # an edition without the hidden tests takes any answer and calls none right
-    for check, verdict in ((parts["check"], "Right"), (HIDDEN.sub("", parts["check"]), "Noted")):
+    editions = [(check.source, "Right"), (HIDDEN.sub("", check.source), "Noted")]
+    for source, verdict in editions:
         names = context(number)
-        printed(check, names)
-        assert printed(parts["exercise"], names).startswith("Not answered yet")
-        assert printed(parts["solution"], names).startswith(verdict)
+        printed(source, names)
+        assert printed(exercise.source, names).startswith("Not answered yet")
+        assert printed(solution.source, names).startswith(verdict)
 
 
 @each_exercise
