@@ -158,33 +158,6 @@ def test_the_merge_is_proven(executed):
     assert (base["name"], base["quantised"], base["layers_in_4_bits"]) == ("pocket", "here", 28)
 
 
-def test_baseline_and_trained_are_compared_on_the_same_questions(executed):
-    comparison, evaluation = (
-        json.loads(executed.require(f"{name}.json").read_text())
-        for name in ("comparison", "evaluation")
-    )
-    for decoding, entries in (
-        ("sampled", evaluation),
-        ("greedy", {m: e["greedy"] for m, e in evaluation.items()}),
-    ):
-        found = comparison[decoding]
-        right = {model: round(entry["accuracy"] * entry["n"]) for model, entry in entries.items()}
-        assert (
-            found["won"] + found["both_right"] == right["trained"]
-            and found["lost"] + found["both_right"] == right["baseline"]
-        )
-        assert (
-            found["n"]
-            == found["won"] + found["lost"] + found["both_right"] + found["both_wrong"]
-            == 128
-        )
-    assert all(
-        evaluation[model]["other"]["source"] == "arithmetic/differences"
-        for model in ("baseline", "trained")
-    )
-    assert list(evaluation["trained"]["pass_at_k"]) == ["1", "2", "4", "8", "16"]
-
-
 def test_the_manifest_says_how_to_repeat_it(executed):
     manifest = executed.manifest
     assert list(manifest) == ["name", "data", "rewards", "training", "evaluation", "merge"]
