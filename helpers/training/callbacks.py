@@ -12,7 +12,6 @@ from transformers import TrainerCallback
 
 from helpers.environment import in_notebook, interactive
 from helpers.figures import shown
-from helpers.presets import check_early_stopping
 from helpers.runs import Run
 from helpers.training import ranks
 from helpers.training.checkpoints import History, rows_until, write_rows
@@ -112,7 +111,6 @@ class EarlyStopping(TrainerCallback):
         measure: Callable[[], float] | None = None,
         resumed_from=None,
     ):
-        check_early_stopping(patience)
         self.history, self.diagnose = history, diagnose
         self.patience, self.measure = patience, measure
         self.reason = None

@@ -122,9 +122,10 @@ PARAMETERS = [
     ({"source": "arithmetic/sums", "columns": "question"}, "is not a mapping of names"),
     ({"source": "arithmetic/sums", "columns": []}, "is not a mapping of names"),
     ({"source": "arithmetic/sums", "columns": {"prompt": "a"}}, "is not a mapping of names to"),
-    ({"early_stopping": 0}, "early_stopping=0 is not a number of steps"),
-    ({"early_stopping": True}, "early_stopping=True"),
-    ({"early_stopping": "5"}, "early_stopping='5'"),
+    *(
+        ({"early_stopping": patience}, f"early_stopping={patience!r} is not a number of steps")
+        for patience in (0, 1, -3, 2.5, "5", True)
+    ),
     ({"merge": "typo"}, "merge='typo' is not known"),
     ({"merge": ["original"]}, "is not known"),
     ({"serve": "maybe"}, "serve='maybe' is not known"),
