@@ -75,6 +75,7 @@ class Compared(GRPOTrainer):
     """
 
     def compute_loss(self, model, inputs, **kwargs):
+        self.batch_seen = inputs
         self.loss_seen = super().compute_loss(model, inputs, **kwargs)
         return self.loss_seen
 
@@ -83,21 +84,13 @@ class Compared(GRPOTrainer):
             name: weight for name, weight in model.named_parameters() if weight.requires_grad
         }
         before = {
-            name: None if weight.grad is None else weight.grad.clone()
+            name: torch.zeros_like(weight) if weight.grad is None else weight.grad.clone()
             for name, weight in weights.items()
         }
-        seen = {}
-        prepare = self._prepare_inputs
-        self._prepare_inputs = lambda batch: seen.setdefault("inputs", prepare(batch))
         step_loss = super().training_step(model, inputs, num_items_in_batch)
-        self._prepare_inputs = prepare
-        theirs = {
-            name: weight.grad - (0 if before[name] is None else before[name])
-            for name, weight in weights.items()
-        }
-        after = {name: weight.grad.clone() for name, weight in weights.items()}
+        theirs = {name: weight.grad - before[name] for name, weight in weights.items()}
         model.zero_grad()
-        ours = self.ours(model, seen["inputs"])
+        ours = self.ours(model, self.batch_seen)
         ours["loss"].backward()
         ours["gradient"] = max(
             (weights[name].grad - theirs[name]).abs().max().item() for name in weights
@@ -106,9 +99,9 @@ class Compared(GRPOTrainer):
         ours["loss_gap"] = abs(ours["loss"].item() - self.loss_seen.item())
         ours["kl_theirs"] = self._metrics["train"]["kl"][-1] if self.beta else None
         ours["clipped"] = self._metrics["train"]["clip_ratio/region_mean"][-1]
-        ours["advantages_theirs"] = seen["inputs"]["advantages"]
+        ours["advantages_theirs"] = self.batch_seen["advantages"]
         for name, weight in weights.items():
-            weight.grad = after[name]
+            weight.grad = before[name] + theirs[name]
         self.compared.append(ours)
         return step_loss
 

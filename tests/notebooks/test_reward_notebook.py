@@ -49,12 +49,6 @@ def test_the_report_has_an_entry_a_reward_and_a_verdict(executed):
 COPY = "notebooks/02_reward_functions.ipynb"
 
 
-def test_longer_completions_are_right_more_often_so_correctness_alone_pays_for_care(executed, said):
-    table = said(executed.require(COPY), 'groupby("length")')
-    right = {line.split("  ")[0]: float(line.split()[-1]) for line in table.splitlines()[2:]}
-    assert right["longer than its group"] > right["not longer"] + 0.3
-
-
 def test_a_reward_for_length_is_a_no_go_and_what_is_made_of_it_a_go(executed, said):
     of_length = said(executed.require(COPY), "mine.verdict()")
     assert (

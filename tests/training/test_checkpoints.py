@@ -286,12 +286,9 @@ def test_a_finished_training_is_kept_whole_and_only_a_finished_one_takes_its_pla
     assert (section["seed"], section["data"], section["rewards"]) == (1, "f00d", ["r"])
     assert section["base"]["name"] == "pocket"
 
-    before = trained.require("metrics.csv").read_bytes()
     interrupted(trained, seed=2)  # a finished training is not continued
     with pytest.raises(FileNotFoundError, match="log_completions=True"):
         keep(trained, policy, 0.25)
-    assert trained.require("metrics.csv").read_bytes() == before
-    assert len(pd.read_parquet(trained.require("completions.parquet"))) == 4
     assert kept_weights(trained) == {0.5}
     trls_completions(trained, 1, ["1 + 2"])
     keep(trained, policy, 0.25)
