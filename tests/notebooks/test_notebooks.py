@@ -8,7 +8,6 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
 import time
 
 import check_notebooks
@@ -266,4 +265,3 @@ def test_the_colab_cell_clones_and_installs_there_and_does_nothing_elsewhere(
         folder, module = there.stdout.splitlines()[-2:]
         assert folder == str(tmp_path / "grpo-notebooks") and module.startswith(folder)
         assert "everything is installed already" in there.stdout
-    assert sys.executable == python
