@@ -208,13 +208,12 @@ def estimate(settings: Preset, shape: Shape, card: float | None) -> Estimate:
     # TRL keeps a frozen copy for the KL; Unsloth on a GPU takes the model without its adapter
     # instead.
     copied = settings.beta and not (on_unsloth and card is not None)
+    part, copies = ("adapter, and its reference", 2) if copied else ("adapter", 1)
     moments = 2 if "8bit" in settings.optim else 2 * width
     held = {
         # whole also with ZeRO-3: each process loads the model, and TRL gathers it to sample
         "frozen weights": weights,
-        "adapter, and its reference" if copied else "adapter": adapter
-        * width
-        * (2 if copied else 1),
+        part: copies * adapter * width,
         "optimizer": adapter * moments,
     }
     if card is not None:
