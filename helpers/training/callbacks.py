@@ -123,16 +123,14 @@ class EarlyStopping(TrainerCallback):
         """Stop if a critical finding has persisted for the patience."""
         if not logs or "reward" not in logs:
             return
-        critical = ranks.from_first(self._critical)
+        found = self.diagnose(pd.DataFrame(self.history.rows))
+        mine = {finding.rule: finding for finding in found if finding.severity == "critical"}
+        critical = ranks.from_first(lambda: mine)
         self.standing = {rule: self.standing.get(rule, state.global_step) for rule in critical}
         for rule, since in self.standing.items():
             steps = state.global_step - since
             if steps >= self.patience:
                 self._stop(control, f"for {steps} steps this has stood: {critical[rule]}")
-
-    def _critical(self) -> dict:
-        found = self.diagnose(pd.DataFrame(self.history.rows))
-        return {finding.rule: finding for finding in found if finding.severity == "critical"}
 
     def on_step_end(self, args, state, control, **kwargs):
         """Measure the holdout when it is time, and stop if it has not improved for the patience."""
