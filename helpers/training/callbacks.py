@@ -12,7 +12,6 @@ from transformers import TrainerCallback
 
 from helpers.environment import in_notebook, interactive
 from helpers.figures import shown
-from helpers.presets import check_early_stopping
 from helpers.runs import Run
 from helpers.training import ranks
 from helpers.training.checkpoints import History, rows_until, write_rows
@@ -112,7 +111,6 @@ class EarlyStopping(TrainerCallback):
         measure: Callable[[], float] | None = None,
         resumed_from=None,
     ):
-        check_early_stopping(patience)
         self.history, self.diagnose = history, diagnose
         self.patience, self.measure = patience, measure
         self.reason = None
@@ -125,16 +123,14 @@ class EarlyStopping(TrainerCallback):
         """Stop if a critical finding has persisted for the patience."""
         if not logs or "reward" not in logs:
             return
-        critical = ranks.from_first(self._critical)
+        found = self.diagnose(pd.DataFrame(self.history.rows))
+        mine = {finding.rule: finding for finding in found if finding.severity == "critical"}
+        critical = ranks.from_first(lambda: mine)
         self.standing = {rule: self.standing.get(rule, state.global_step) for rule in critical}
         for rule, since in self.standing.items():
             steps = state.global_step - since
             if steps >= self.patience:
                 self._stop(control, f"for {steps} steps this has stood: {critical[rule]}")
-
-    def _critical(self) -> dict:
-        found = self.diagnose(pd.DataFrame(self.history.rows))
-        return {finding.rule: finding for finding in found if finding.severity == "critical"}
 
     def on_step_end(self, args, state, control, **kwargs):
         """Measure the holdout when it is time, and stop if it has not improved for the patience."""

@@ -180,12 +180,10 @@ def keep(run: Run, trainer, tokenizer, settings: Preset, seed: int, **recorded) 
         weights["state_dict"] = trainer.accelerator.get_state_dict(trainer.model_wrapped)
     if not ranks.is_first():
         return
-    now = run.section("data")["fingerprint"]
-    trained_on = _started(run).get("data") or now  # as the training read them
     # what may fail comes first
     history, completions = run.path(f"checkpoints/{_HISTORY}"), _sampled_completions(run)
-    if trained_on != now:
-        completions["answer"] = None  # those that the run holds now may be other ones
+    # as the training read them: if the run holds others by now, notebook 05 refuses
+    data = _started(run)["data"]
     recorded["base"] = describe(trainer.model, settings)
     with atomic_folder(run.path("adapter")) as folder:
         trainer.model.save_pretrained(folder, **weights)
@@ -194,13 +192,7 @@ def keep(run: Run, trainer, tokenizer, settings: Preset, seed: int, **recorded) 
         shutil.copyfile(history, temporary)
     with atomic_write(run.path("completions.parquet")) as temporary:
         completions.to_parquet(temporary, index=False)
-    run.record("training", settings=as_settings(settings), seed=seed, data=trained_on, **recorded)
-    if trained_on != now:
-        print(
-            f"The data of {run.show()} have been replaced since this training began, so its "
-            "holdout may hold questions that it was trained on. The training is kept; evaluate it "
-            "by training again on the new data."
-        )
+    run.record("training", settings=as_settings(settings), seed=seed, data=data, **recorded)
     run.path(f"checkpoints/{_FINISHED}").touch()
     _locks.close()
 

@@ -23,7 +23,6 @@ _NF4 = (4 + 8 / 64 + 32 / (64 * 256)) / 8
 _16_BIT = 2
 _CONTEXT = 0.8e9  # what CUDA, cuBLAS and the kernels themselves take once loaded: an assumption
 _GRAPHS = 1.0e9  # vLLM's CUDA graphs, which stay while the engine sleeps: an assumption
-_BUCKET = 0.5e9 * _16_BIT  # DeepSpeed's reduce_bucket_size, 5e8 elements
 _HEADROOM = 0.95  # of the card; the rest is lost to fragmentation
 WHAT_HELPS = (
     "What helps most: halve per_device_train_batch_size and double gradient_accumulation_steps, "
@@ -195,9 +194,8 @@ def estimate(settings: Preset, shape: Shape, card: float | None) -> Estimate:
     trains (Unsloth's standby), it keeps its graphs.
 
     Of several processes, the memory of one: DDP adds a copy of the gradients, in which they are
-    averaged. ZeRO deals out among the processes the optimizer's states (stage 1 and on), the
-    gradients (2) and the adapter (3); the frozen weights are counted whole (Rajbhandari et al.
-    2020, arXiv 1910.02054, section 5).
+    averaged. What DeepSpeed's ZeRO deals out among them belongs to the adapter, is little beside
+    the rest, and is counted whole.
     """
     on_unsloth = settings.backend == "unsloth"
     weights = (
@@ -210,28 +208,23 @@ def estimate(settings: Preset, shape: Shape, card: float | None) -> Estimate:
     # TRL keeps a frozen copy for the KL; Unsloth on a GPU takes the model without its adapter
     # instead.
     copied = settings.beta and not (on_unsloth and card is not None)
+    part, copies = ("adapter, and its reference", 2) if copied else ("adapter", 1)
     moments = 2 if "8bit" in settings.optim else 2 * width
-    part = {stage: settings.processes if settings.zero_stage >= stage else 1 for stage in (1, 2, 3)}
     held = {
         # whole also with ZeRO-3: each process loads the model, and TRL gathers it to sample
         "frozen weights": weights,
-        "adapter, and its reference" if copied else "adapter": adapter
-        * width
-        * (2 if copied else 1)
-        / part[3],
-        "optimizer": adapter * moments / part[1],
+        part: copies * adapter * width,
+        "optimizer": adapter * moments,
     }
     if card is not None:
         held["CUDA context"] = _CONTEXT
     training = {
-        "gradients": adapter * width / part[2],
+        "gradients": adapter * width,
         "activations": _activations(settings, shape),
         "logits": _logits(settings, shape),
     }
     if settings.processes > 1:
-        training["gradient buckets"] = (
-            min(adapter * width, _BUCKET) if settings.zero_stage else adapter * width
-        )
+        training["gradient buckets"] = adapter * width
     # "auto", which `presets.check_machine` settles, counts as vLLM
     if card is not None and settings.engine != "transformers":
         sampling = {"vLLM engine": max(0.0, settings.gpu_memory_utilization * card - weights)}

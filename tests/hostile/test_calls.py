@@ -25,6 +25,7 @@ COMMANDS = [
     (["run", "--run", "../x"], "is not a run name"),
     (["run", "--run", "sweeps"], "holds the sweeps"),
     (["run", "--preset", "t5"], "preset 't5' is not known"),
+    (["run", "--preset", "h200"], "needs an NVIDIA GPU"),
     (["run", "--resume", "--fresh"], "--resume takes up what was asked for last time"),
     (["run", "--run", "never", "--resume"], "there is nothing to resume"),
     ([*RUN, "-p", "max_steps"], "write it as KEY=VALUE"),
@@ -42,6 +43,8 @@ COMMANDS = [
     ([*RUN, "-p", "judge=mine"], "judge='mine': write it as file.py:"),
     ([*RUN, "-p", "seed=-1"], "seed=-1 is not a seed"),
     ([*RUN, "-p", "samples=0"], "samples=0 is not a number"),
+    ([*RUN, "-p", "batch_size=-3"], "batch_size=-3 is not a number of"),
+    ([*RUN, "-p", "num_generations=7"], "not whole groups of num_generations=7"),
     ([*RUN, "-p", "tags=think"], "tags"),
     ([*RUN, "-p", "question=3"], "question=3 is not a text"),
     ([*RUN, "-p", "kind=words"], "kind='words' is no kind of answer"),
@@ -59,6 +62,10 @@ COMMANDS = [
         "both from 'question'",
     ),
     (["run", "--only", "03", "--preset", "pocket"], "--preset is notebook 01's to set"),
+    (
+        ["run", "--only", "10", "-p", "rows_file=absent.jsonl"],
+        "rows_file='absent.jsonl': there is no",
+    ),
     (["doctor", "--preset", "x"], "preset 'x' is not known"),
     (["doctor", "-p", "max_completion_length=-1"], "max_completion_length=-1 must be at least 1"),
     (["doctor", "-p", "compare=[]"], "no preset has a setting 'compare'"),
@@ -119,9 +126,10 @@ PARAMETERS = [
     ({"source": "arithmetic/sums", "columns": "question"}, "is not a mapping of names"),
     ({"source": "arithmetic/sums", "columns": []}, "is not a mapping of names"),
     ({"source": "arithmetic/sums", "columns": {"prompt": "a"}}, "is not a mapping of names to"),
-    ({"early_stopping": 0}, "early_stopping=0 is not a number of steps"),
-    ({"early_stopping": True}, "early_stopping=True"),
-    ({"early_stopping": "5"}, "early_stopping='5'"),
+    *(
+        ({"early_stopping": patience}, f"early_stopping={patience!r} is not a number of steps")
+        for patience in (0, 1, -3, 2.5, "5", True)
+    ),
     ({"merge": "typo"}, "merge='typo' is not known"),
     ({"merge": ["original"]}, "is not known"),
     ({"serve": "maybe"}, "serve='maybe' is not known"),

@@ -107,15 +107,6 @@ def test_a_path_of_a_machine_is_seen_and_nothing_else(text):
     assert bool(MACHINE_PATH.search(f"saved to {text} now")) == (text in PATHS)
 
 
-def test_a_notebook_without_outputs_is_refused(notebook):
-    stripped = nbformat.read(path := notebook(), as_version=4)
-    for cell in stripped.cells[1:]:
-        cell.outputs, cell.execution_count = [], None
-    nbformat.write(stripped, path)
-    (problem,) = problems(path)
-    assert problem.startswith("sum.ipynb: no cell has an output") and "make notebooks" in problem
-
-
 def test_the_command_prints_every_problem_of_every_notebook_and_fails(notebook, capsys):
     clean, bad = notebook(), notebook(TRACEBACK, WARNING).rename("bad.ipynb")
     assert main([notebook()]) == 0 and capsys.readouterr().out == ""

@@ -12,6 +12,9 @@ import pytest
 OURS, OTHER = 'workings(name, "sampled"', 'workings(name, "other"'
 SAMPLES, LEVELS = "ev.samples_summary", "ev.difficulty_summary"
 SHOWN = [
+    # of 02: longer completions are right more often, so correctness alone pays for care
+    ("02", 'groupby("length")', "longer than its group", -1, 0.8, 1),
+    ("02", 'groupby("length")', "not longer", -1, 0.2, 0.45),
     # of 05: one in four worked carefully and most of these were right; afterwards all do
     ("05", OURS, "baseline", 1, 15, 35),
     ("05", OURS, "baseline", (2, 3), 0.5, 1),

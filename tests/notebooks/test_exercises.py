@@ -8,41 +8,31 @@ and the names that its cells take over from earlier cells (`context`).
 
 import contextlib
 import io
-import json
 import re
 import runpy
 from functools import cache
 from pathlib import Path
 
+import nbformat
 import pytest
 
-from helpers import PROJECT
+from helpers.commands import teach
 
-NOTEBOOKS = sorted((PROJECT / "notebooks").glob("0*.ipynb"))
+NOTEBOOKS = sorted(teach.NOTEBOOKS.glob("0*.ipynb"))
 NUMBERS = [path.name[:2] for path in NOTEBOOKS]
 HIDDEN = re.compile(r" *### BEGIN HIDDEN TESTS\n.*?### END HIDDEN TESTS\n", re.DOTALL)
 SOLUTION = re.compile(r"### BEGIN SOLUTION\n.*?### END SOLUTION\n", re.DOTALL)
 
 
 @cache
-def exercises(number: str) -> dict[str, dict]:
-    """The exercises of a notebook by name: {"check": source, "exercise": source, "solution":
-    source, "text": markdown, ...}.
-    """
-    (path,) = (path for path in NOTEBOOKS if path.name.startswith(number))
-    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
-    found: dict[str, dict] = {}
-    text = ""
-    for cell in cells:
-        source, tags = "".join(cell["source"]), cell["metadata"].get("tags", [])
-        if cell["cell_type"] == "markdown" and source.startswith("### Exercise"):
-            text = source
-        if "check" in tags:
-            name = re.search(r"^def check_(\w+)\(", source, re.MULTILINE)[1]
-            found[name] = {"text": text}
-        for tag in {"check", "exercise", "solution"} & set(tags):
-            found[name] |= {tag: source, f"{tag} cell": cell}
-    return found
+def exercises(number: str) -> dict[str, list]:
+    """The exercises of a notebook by name, each with its three cells: check, exercise, solution."""
+    (path,) = teach.NOTEBOOKS.glob(f"{number}_*.ipynb")
+    notebook = nbformat.read(path, as_version=4)
+    return {
+        one.name: [notebook.cells[at] for at in (one.check, one.exercise, one.solution)]
+        for one in teach.exercises(notebook)
+    }
 
 
 @cache
@@ -66,16 +56,23 @@ def printed(source: str, names: dict) -> str:
 
 
 @pytest.fixture(scope="module")
-def contexts(executed):
+def context(executed):
     """For a notebook's number, a fresh dictionary of what its exercises take from earlier cells."""
-    made = {}
+    made = cache(lambda number: answers(number)["context"](executed))
+    return lambda number: dict(made(number))
 
-    def context(number: str) -> dict:
-        if number not in made:
-            made[number] = answers(number)["context"](executed)
-        return dict(made[number])
 
-    return context
+@pytest.fixture
+def told(number, name, context):
+    """What the exercise's cell prints for an answer, in the place of the right one."""
+    (check, _, solution), names = exercises(number)[name], context(number)
+    printed(check.source, names)
+
+    def told(answer: str, **given) -> str:
+        source = SOLUTION.sub(lambda _: f"{answer}\n", solution.source)
+        return printed(source, names | given)
+
+    return told
 
 
 @pytest.mark.parametrize("number", NUMBERS)
@@ -85,84 +82,46 @@ def test_a_notebook_has_two_to_four_exercises(number):
 
 
 @each_exercise
-def test_an_exercise_states_minutes_difficulty_and_a_folded_hint(number, name):
-    text = exercises(number)[name]["text"]
-    assert re.match(rf"### Exercise {int(number)}\.\d: \S", text)
-    assert re.search(r"\*\*\d+ minutes?, (easy|medium|hard)\.\*\*", text)
-    assert "<details><summary>Hint</summary>" in text and "</details>" in text
-
-
-@each_exercise
-def test_the_solution_is_folded_marked_and_passes_its_check(number, name, contexts):
-    parts = exercises(number)[name]
-    assert (
-        len(SOLUTION.findall(parts["solution"])) == 1
-        and "### BEGIN SOLUTION" not in parts["exercise"] + parts["check"]
-    )
-    assert parts["solution cell"]["metadata"]["jupyter"] == {
-        "source_hidden": True,
-        "outputs_hidden": True,
-    }
-    assert parts["check cell"]["metadata"]["jupyter"]["source_hidden"]
-    hidden = (
-        parts["check"].count("### BEGIN HIDDEN TESTS"),
-        parts["check"].count("### END HIDDEN TESTS"),
-    )
-    assert hidden == (1, 1)
+def test_the_solution_is_folded_and_passes_its_check(number, name, context):
+    check, exercise, solution = exercises(number)[name]
+    assert solution.metadata["jupyter"] == {"source_hidden": True, "outputs_hidden": True}
+    assert check.metadata["jupyter"]["source_hidden"]
     # an edition without the hidden tests takes any answer and calls none right
-    for check, verdict in ((parts["check"], "Right"), (HIDDEN.sub("", parts["check"]), "Noted")):
-        names = contexts(number)
-        printed(check, names)
-        assert printed(parts["exercise"], names).startswith("Not answered yet")
-        assert printed(parts["solution"], names).startswith(verdict)
+    editions = [(check.source, "Right"), (HIDDEN.sub("", check.source), "Noted")]
+    for source, verdict in editions:
+        names = context(number)
+        printed(source, names)
+        assert printed(exercise.source, names).startswith("Not answered yet")
+        assert printed(solution.source, names).startswith(verdict)
 
 
 @each_exercise
-def test_plausible_wrong_answers_are_refused_with_the_likely_mistake(number, name, contexts):
-    parts, names, wrong = exercises(number)[name], contexts(number), answers(number)["WRONG"][name]
+def test_plausible_wrong_answers_are_refused_with_the_likely_mistake(number, name, told):
+    wrong = answers(number)["WRONG"][name]
     assert len(wrong) >= 2
-    printed(parts["check"], names)
     for source, said in wrong:
-        of_this = dict(names)
-        # What the solution's cell does, with a wrong answer in the place of the right one.
-        body = (
-            source
-            if re.match(rf"\s*(def {name}\b|{name} =|import |from )", source)
-            else f"{name} = {source}"
-        )
-        message = printed(
-            SOLUTION.sub(lambda _, body=body: body + "\n", parts["solution"]), of_this
-        )
+        whole = re.match(rf"\s*(def {name}\b|{name} =|import |from )", source)
+        message = told(source if whole else f"{name} = {source}")
         assert not message.startswith(("Right", "Not answered")), (source, message)
         assert said in message, (source, message)
 
 
 @each_exercise
-def test_right_answers_in_other_forms_pass(number, name, contexts):
-    parts, names = exercises(number)[name], contexts(number)
-    printed(parts["check"], names)
+def test_right_answers_in_other_forms_pass(number, name, told):
     for answer in answers(number).get("RIGHT", {}).get(name, []):
-        of_this = names | {name: eval(answer, dict(names)) if isinstance(answer, str) else answer}
-        message = printed(SOLUTION.sub("", parts["solution"]), of_this)
+        source = answer if isinstance(answer, str) else "given"
+        message = told(f"{name} = {source}", given=answer)
         assert message.startswith("Right"), (answer, message)
 
 
+NONSENSE = [
+    *("10**400", "float('inf')", "'abc'", "float('nan')"),
+    *("[]", "object()", "{}", "lambda *a, **k: None"),
+]
+
+
 @each_exercise
-@pytest.mark.parametrize(
-    "answer",
-    [
-        "10**400",
-        "float('inf')",
-        "'abc'",
-        "float('nan')",
-        "[]",
-        "object()",
-        "{}",
-        "lambda *a, **k: None",
-    ],
-)
-def test_nonsense_gets_a_message_and_no_traceback(number, name, answer, contexts):
-    parts, names = exercises(number)[name], contexts(number)
-    printed(parts["check"], names)
-    message = printed(SOLUTION.sub(f"{name} = {answer}\n", parts["solution"]), names)
-    assert message.strip() and not message.startswith("Right")
+def test_nonsense_gets_a_message_and_no_traceback(number, name, told):
+    for answer in NONSENSE:
+        message = told(f"{name} = {answer}")
+        assert message.strip() and not message.startswith("Right"), answer

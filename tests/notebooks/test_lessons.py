@@ -4,7 +4,6 @@ settings they choose, and what all refuse.
 
 import json
 import shutil
-from contextlib import nullcontext
 
 import pandas as pd
 import pytest
@@ -162,22 +161,3 @@ def test_what_cannot_be_done_with_a_run_is_refused_before_anything_is_loaded(
     names |= {"run": run.name} | given
     with pytest.raises(ValueError, match=says):
         exec(code[2].source, names)
-
-
-TASKS = {"tasks_file": str(functions.FUNCTIONS_JSONL), "task_columns": {"text": "prompt"}}
-GAME = {"environment": "helpers.agents:Table", "turns": 8, "success": 0.9}
-
-
-@pytest.mark.parametrize(
-    ("number", "given", "says"),
-    [
-        ("09", TASKS | {"sandbox": "sandlock", "samples": 2}, None),
-        ("09", {"samples": 0}, "samples=0"),
-        ("10", GAME, None),
-        ("10", {"rows_file": "absent.jsonl"}, r"rows_file='absent\.jsonl'"),
-    ],
-)
-def test_the_command_line_checks_a_lessons_parameters(number, given, says):
-    assert set(given) < set(pipeline.defaults([number]))
-    with pytest.raises((ValueError, FileNotFoundError), match=says) if says else nullcontext():
-        pipeline.check("lesson", [number], given)

@@ -2,14 +2,12 @@
 how they refuse.
 """
 
-import hashlib
 import json
 import os
 import re
 import shutil
 import signal
 import subprocess
-import sys
 import time
 
 import check_notebooks
@@ -20,21 +18,11 @@ import pytest
 from papermill.exceptions import PapermillExecutionError
 
 from helpers import PROJECT, presets
-from helpers.commands import pipeline
 from helpers.commands.pipeline import NOTEBOOKS
 from helpers.runs import Run
-from helpers.tags import THINK_ANSWER
 
 PATHS = sorted(NOTEBOOKS.glob("[0-9][0-9]_*.ipynb"))
 each_notebook = pytest.mark.parametrize("path", PATHS, ids=[path.stem for path in PATHS])
-
-
-def hashes(folder):
-    return {
-        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
-        for path in sorted(folder.rglob("*"))
-        if path.is_file() and "notebooks" not in path.parts and not path.name.endswith(".lock")
-    }
 
 
 # --- As committed ---------------------------------------------------------------------------------
@@ -112,14 +100,6 @@ def test_no_question_is_on_both_sides(executed):
         assert [message["role"] for message in table["prompt"].iloc[0]] == ["system", "user"]
 
 
-def test_the_flight_check_says_what_the_training_will_take(executed, said):
-    path = executed.require("notebooks/03_grpo_training.ipynb")
-    parts, forecast = said(path, "memory.check("), said(path, "trial_step.trial_step(")
-    assert "frozen weights" in parts and "at most, while" in parts
-    tokens = 12 * 64 * presets.PRESETS["pocket"].max_completion_length
-    assert "12 steps: at most" in forecast and f"{tokens:,} sampled tokens" in forecast
-
-
 def test_the_curves_have_trls_columns(executed):
     history = pd.read_csv(executed.require("metrics.csv"))
     assert list(history["step"]) == list(range(1, 13))
@@ -169,53 +149,6 @@ def test_the_merge_is_proven(executed):
     assert (base["name"], base["quantised"], base["layers_in_4_bits"]) == ("pocket", "here", 28)
 
 
-def test_baseline_and_trained_are_compared_on_the_same_questions(executed):
-    comparison, evaluation = (
-        json.loads(executed.require(f"{name}.json").read_text())
-        for name in ("comparison", "evaluation")
-    )
-    for decoding, entries in (
-        ("sampled", evaluation),
-        ("greedy", {m: e["greedy"] for m, e in evaluation.items()}),
-    ):
-        found = comparison[decoding]
-        right = {model: round(entry["accuracy"] * entry["n"]) for model, entry in entries.items()}
-        assert (
-            found["won"] + found["both_right"] == right["trained"]
-            and found["lost"] + found["both_right"] == right["baseline"]
-        )
-        assert (
-            found["n"]
-            == found["won"] + found["lost"] + found["both_right"] + found["both_wrong"]
-            == 128
-        )
-    assert all(
-        evaluation[model]["other"]["source"] == "arithmetic/differences"
-        for model in ("baseline", "trained")
-    )
-    assert list(evaluation["trained"]["pass_at_k"]) == ["1", "2", "4", "8", "16"]
-
-
-def test_the_merged_folder_loads_with_plain_transformers(executed, python):
-    script = """
-import json, sys
-from transformers import AutoModelForCausalLM, AutoTokenizer
-model, tokenizer = (kind.from_pretrained(sys.argv[1]) for kind in (AutoModelForCausalLM, AutoTokenizer))
-messages = json.loads(sys.argv[2])
-inputs = tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_tensors="pt", return_dict=True)
-text = tokenizer.decode(model.generate(**inputs, max_new_tokens=32, do_sample=False)[0][inputs["input_ids"].shape[1]:])
-print(json.dumps([text, [m for m in ("unsloth", "peft") if m in sys.modules]]))
-"""
-    prompt = [
-        {"role": "system", "content": THINK_ANSWER.system_prompt},
-        {"role": "user", "content": "What is 12 + 30?"},
-    ]
-    call = [python, "-c", script, str(executed.require("merged")), json.dumps(prompt)]
-    output = subprocess.run(call, capture_output=True, text=True, check=True).stdout
-    text, loaded = json.loads(output.splitlines()[-1])
-    assert "42" in text and loaded == []
-
-
 def test_the_manifest_says_how_to_repeat_it(executed):
     manifest = executed.manifest
     assert list(manifest) == ["name", "data", "rewards", "training", "evaluation", "merge"]
@@ -236,13 +169,6 @@ def test_the_manifest_says_how_to_repeat_it(executed):
     assert {"torch", "trl", "unsloth", "transformers"} <= set(manifest["training"]["versions"])
 
 
-def test_figures_are_pictures(executed):
-    names = "accuracy completion_length each_reward kl loss prompt_lengths reasoning reward"
-    pictures = sorted((executed.folder / "figures").glob("*.png"))
-    assert [path.stem for path in pictures] == [*names.split(), "reward_signal", "spread"]
-    assert all(path.stat().st_size > 5_000 for path in pictures)
-
-
 @pytest.mark.parametrize("number", ["01", "04"])
 def test_no_torch_where_none_is_needed(executed, number, python, notebook, cells):
     source = "\n".join(cell.source for cell in cells(notebook(number))[1:])
@@ -259,27 +185,16 @@ def test_no_torch_where_none_is_needed(executed, number, python, notebook, cells
     assert done.stdout.splitlines()[-1] == "False"
 
 
-@pytest.mark.slow
-def test_without_unsloth_the_same_training_gives_the_same_curve(executed):
-    run = Run("plain")
-    for name in ("data", "data_report.json", "manifest.json"):
-        source = executed.folder / name
-        (shutil.copytree if source.is_dir() else shutil.copy)(source, run.path(name))
-    given = ["backend=transformers", "max_steps=12", "save_steps=4"]
-    assert pipeline.run(run.name, None, "03", given) == 0
-    assert run.section("training")["settings"]["backend"] == "transformers"
-    plain, unsloth = (pd.read_csv(path.require("metrics.csv")) for path in (run, executed))
-    columns = ["reward", "kl", "completions/mean_length", "rewards/correctness_reward/mean"]
-    pd.testing.assert_frame_equal(plain[columns], unsloth[columns], rtol=0.02, atol=0.02)
-
-
 # --- Interrupted ----------------------------------------------------------------------------------
+
+
+# what a finished training has left, which an unfinished one must not touch
+KEPT = ["metrics.csv", "completions.parquet", "adapter/adapter_model.safetensors"]
 
 
 def test_an_interrupted_training_loses_nothing_and_goes_on(executed, python):
     run = Run("interrupted")
     shutil.copytree(executed.folder, run.folder)
-    before = hashes(run.folder)
     command = [python, "-m", "helpers", "run", "--run", run.name]
     small = ["--only", "03", "-p", "seed=5", "-p", "max_steps=6", "-p", "save_steps=2"]
     process = subprocess.Popen(
@@ -298,12 +213,11 @@ def test_an_interrupted_training_loses_nothing_and_goes_on(executed, python):
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 130 and f"--run {run.name} --resume" in errors, errors
-    after = hashes(run.folder)
-    changed = [name for name in before if after.get(name) != before[name]]
-    assert all(name.startswith(("checkpoints", "manifest", "asked")) for name in changed)
+    for name in KEPT:
+        assert run.require(name).read_bytes() == executed.require(name).read_bytes()
     again = subprocess.run([*command, "--resume"], cwd=PROJECT, capture_output=True, text=True)
     assert again.returncode == 0, again.stderr
-    copy = (run.folder / "notebooks" / "03_grpo_training.ipynb").read_text()
+    copy = run.require("notebooks/03_grpo_training.ipynb").read_text()
     assert "continuing the interrupted training from step" in copy
     history = pd.read_csv(run.require("metrics.csv"))
     assert list(history["step"]) == list(range(1, 7)), "each step once"
@@ -311,29 +225,6 @@ def test_an_interrupted_training_loses_nothing_and_goes_on(executed, python):
 
 
 # --- Refused --------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--run", ".."], "'..' is not a run name"),
-        (
-            ["-p", "max_step=5"],
-            "no chosen notebook has a parameter 'max_step'. Did you mean 'max_steps'?",
-        ),
-        (["-p", "max_prompt_tokens=5"], "no chosen notebook has a parameter 'max_prompt_tokens'"),
-        (["--only", "03", "--preset", "pocket"], "--preset is notebook 01's to set"),
-        (["--preset", "h200"], "needs an NVIDIA GPU"),
-        (["-p", "num_generations=7"], "not whole groups of num_generations=7"),
-        (["-p", "seed=abc"], "seed='abc' is not a seed"),
-        (["-p", "groups=0"], "groups=0 is not a number of"),
-        (["-p", "batch_size=-3"], "batch_size=-3 is not a number of"),
-    ],
-)
-def test_refused_before_anything_runs(cli, machine, tmp_path, arguments, message):
-    code, _, err = cli("run", *arguments)
-    assert code == 2 and message in err
-    assert "Traceback" not in err and not (tmp_path / "runs").exists()
 
 
 @pytest.mark.parametrize(
@@ -374,4 +265,3 @@ def test_the_colab_cell_clones_and_installs_there_and_does_nothing_elsewhere(
         folder, module = there.stdout.splitlines()[-2:]
         assert folder == str(tmp_path / "grpo-notebooks") and module.startswith(folder)
         assert "everything is installed already" in there.stdout
-    assert sys.executable == python

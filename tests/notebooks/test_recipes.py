@@ -77,17 +77,6 @@ def test_the_cost_is_counted_from_the_histories(recipes, histories):
         assert row["completions_to_target"] == pytest.approx(first[0], nan_ok=True)
 
 
-def test_every_recipe_gets_its_paired_differences(recipes):
-    run, printed = recipes
-    accuracy = pd.read_csv(run.require("recipes/results.csv")).pivot(
-        index="seed", columns="recipe", values="accuracy"
-    )
-    for recipe in RECIPES[1:]:
-        line = printed.partition(f"{recipe}\n  points of accuracy: ")[2].splitlines()[0]
-        mean = 100 * (accuracy[recipe] - accuracy["plain"]).mean()
-        assert f"{mean:+.1f}" in line and ("shown: " in line or "every seed" in line)
-
-
 def test_the_stages_are_one_history(histories):
     staged = histories[(histories["recipe"] == "stages") & (histories["seed"] == 1)]
     assert list(staged["stage"]) == ["format", "format + correctness", "format + correctness"]

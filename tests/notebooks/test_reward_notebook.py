@@ -49,12 +49,6 @@ def test_the_report_has_an_entry_a_reward_and_a_verdict(executed):
 COPY = "notebooks/02_reward_functions.ipynb"
 
 
-def test_longer_completions_are_right_more_often_so_correctness_alone_pays_for_care(executed, said):
-    table = said(executed.require(COPY), 'groupby("length")')
-    right = {line.split("  ")[0]: float(line.split()[-1]) for line in table.splitlines()[2:]}
-    assert right["longer than its group"] > right["not longer"] + 0.3
-
-
 def test_a_reward_for_length_is_a_no_go_and_what_is_made_of_it_a_go(executed, said):
     of_length = said(executed.require(COPY), "mine.verdict()")
     assert (
@@ -109,21 +103,3 @@ def test_her_own_reward_is_put_through_all_of_it(run, execute, notebook):
     nbformat.write(changed, pasted)
     printed = execute("02", run, pasted, completions=str(run.require("early.parquet")))
     assert "my_reward raised ZeroDivisionError: division by zero for the completion ''" in printed
-
-
-@pytest.mark.parametrize(
-    ("parameters", "says"),
-    [
-        ({"cases": "nowhere.jsonl"}, "nowhere.jsonl: no such file"),
-        ({"completions": "nowhere.parquet"}, "nowhere.parquet: no such file"),
-        (
-            {"completions": "table.xlsx"},
-            "table.xlsx: stored completions are in a .csv, .jsonl, .parquet file",
-        ),
-    ],
-    ids=["cases", "completions", "kind"],
-)
-def test_a_file_that_is_not_there_is_named(run, execute, parameters, says):
-    with pytest.raises(PapermillExecutionError) as caught:
-        execute("02", run, **parameters)
-    assert caught.value.ename == "ValueError" and says in caught.value.evalue

@@ -58,14 +58,6 @@ def test_the_rows_are_hers_and_the_limits_come_from_the_data(own):
     assert verdict["go"] is True
 
 
-def test_it_tries_a_step_and_measures_the_holdout_as_notebook_03_does(own):
-    run, printed = own
-    assert "every completion at its limit: first step" in printed and "6 steps: at most" in printed
-    measured = pd.read_csv(run.path("checkpoints/holdout.csv"))
-    assert list(measured["step"]) == [3, 6] and measured["accuracy"].between(0, 1).all()
-    assert list(re.findall(r"(\d)-shot: [\d.]+% right", printed)) == ["0", "1", "3"]
-
-
 # --- The program to copy --------------------------------------------------------------------------
 
 

@@ -2,9 +2,6 @@
 
 import copy
 import json
-import os
-import subprocess
-import sys
 
 import pytest
 import torch
@@ -15,36 +12,6 @@ from helpers.training.base import Base, base_of, describe, quantisation, told
 from helpers.training.policy import load
 
 POCKET = PRESETS["pocket"]
-HUB = sorted(
-    {preset.model for preset in PRESETS.values() if "/" in preset.model}
-    | {"Qwen/Qwen3-4B", "unsloth/Qwen3-32B"}
-)
-NAMES = """
-import json, sys
-import unsloth
-from unsloth.models.loader_utils import get_model_name
-found = {}
-for name in sys.argv[1:]:
-    loaded = get_model_name(name, load_in_4bit=True)
-    found[name] = [loaded, get_model_name(loaded, load_in_4bit=False)]
-print("\\n" + json.dumps(found))
-"""
-
-
-@pytest.mark.slow
-def test_the_original_of_a_stored_quantisation_is_the_one_that_unsloths_merge_takes(tmp_path):
-    """With its GPU classes, which is where that merge is (unsloth_zoo/saving_utils.py,
-    `merge_and_overwrite_lora`).
-    """
-    environment = os.environ | {"UNSLOTH_ALLOW_CPU": "1", "HF_HUB_OFFLINE": "1"}
-    command = [sys.executable, "-c", NAMES, *HUB]
-    done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[-2000:]
-    names = json.loads(done.stdout.splitlines()[-1])
-    for asked, (loaded, original) in names.items():
-        assert Base(loaded, "before").original == original, asked
-    assert names["unsloth/Qwen3-4B"] == ["unsloth/Qwen3-4B-unsloth-bnb-4bit", "unsloth/Qwen3-4B"]
-    assert names["Qwen/Qwen3-4B"][1] == "unsloth/Qwen3-4B", "and not the name that was asked for"
 
 
 @pytest.mark.parametrize(

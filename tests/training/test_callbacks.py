@@ -156,9 +156,3 @@ def test_a_training_that_goes_on_remembers_what_was_measured_before(run):
     assert later.measured == [{"step": 5, "accuracy": 0.8}]
     later.history = History(run, resumed_from)
     assert len(later.history.rows) == 6 and stops_at(later, 40) == 15
-
-
-@pytest.mark.parametrize("patience", [0, 1, -3, 2.5, "10", True])
-def test_a_patience_that_is_none_is_named(run, patience):
-    with pytest.raises(ValueError, match=r"early_stopping=.* is not a number of steps"):
-        stopping(run, patience)

@@ -63,20 +63,18 @@ def test_a_kl_that_nothing_computes_is_no_measurement(run, beta, there):
 
 
 def test_each_step_is_on_disk_as_soon_as_it_is_logged_and_nothing_else_is(run):
-    history, logs = History(run), row(2) | {"step": 999}
+    history = History(run)
     log(history, 1, SUMMARY)
     assert not history.path.exists()
     log(history, 1, row(1))
     assert list(table(run)["step"]) == [1]
-    log(history, 2, logs)
-    assert logs == row(2) | {"step": 999}, "the logs are not changed"
+    log(history, 2, row(2) | {"step": 999})
     for no_step in (None, {}, SUMMARY, {"eval_loss": 0.1}):
         log(history, 2, no_step)
     assert list(table(run).columns) == ["step", *row(1)]
     log(history, 3, row(3, late=0.5))
     assert list(table(run)["step"]) == [1, 2, 3] and list(table(run)["reward"]) == [0.1, 0.2, 0.3]
     assert list(table(run)["late"].isna()) == [True, True, False]
-    assert [path.name for path in history.path.parent.iterdir()] == ["metrics.csv"]
 
 
 def test_going_on_drops_the_rows_after_the_checkpoint(run):
@@ -211,31 +209,6 @@ def test_any_other_training_starts_anew_with_the_last_one_set_aside_whole(
     assert checkpoint_step(begin(run, settings, seed)) == 1, "and the new one can be continued"
 
 
-BEGUN = """
-import sys
-from helpers.presets import PRESETS
-from helpers.runs import Run
-from helpers.training import checkpoints
-checkpoints.begin(Run("a"), PRESETS["pocket"], 3)
-print("begun", flush=True)
-sys.stdin.read()
-"""
-
-
-@pytest.mark.slow
-def test_two_processes_train_one_run_one_after_the_other_alone(trained, policy, python):
-    """Two kernels with notebook 03: the second would clear away what the first writes."""
-    keep(trained, policy, 0.5)  # a training that is kept is over, and lets another process begin
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    other = subprocess.Popen([python, "-c", BEGUN], cwd=PROJECT, **pipes)
-    assert other.stdout.readline() == "begun\n"
-    with pytest.raises(ValueError, match=f"training of run 'a' is being .* process {other.pid} on"):
-        begin(trained, POCKET, 2)
-    assert trained.require("checkpoints/settings.json").exists()
-    other.communicate()
-    begin(trained, POCKET, 2)
-
-
 # --- Keeping --------------------------------------------------------------------------------------
 
 
@@ -287,7 +260,17 @@ def trained(run) -> Run:
     return run
 
 
-def test_a_finished_training_is_kept_whole_and_only_a_finished_one_takes_its_place(trained, policy):
+# what another process does to train the run
+TAKES = """
+from helpers.runs import TRAINING_LOCK, Run, held
+with held(Run("a").folder, "the training", TRAINING_LOCK):
+    pass
+"""
+
+
+def test_a_finished_training_is_kept_whole_and_only_a_finished_one_takes_its_place(
+    trained, policy, python
+):
     keep(trained, policy, 0.5)
     assert kept_weights(trained) == {0.5}
     assert AutoTokenizer.from_pretrained(trained.require("adapter")).chat_template
@@ -297,16 +280,15 @@ def test_a_finished_training_is_kept_whole_and_only_a_finished_one_takes_its_pla
     assert list(table.columns) == ["step", "question", "answer", "completion", "r", "advantage"]
     assert list(table["step"]) == [9, 9, 10, 10] and list(table["answer"]) == ["3", "2", "3", "2"]
     assert list(table["completion"]) == ["1 + 2 9", "1 + 1 9", "1 + 2 10", "1 + 1 10"]
+    # from now on another process may train the run
+    assert subprocess.run([python, "-c", TAKES], cwd=PROJECT).returncode == 0
     section = trained.section("training")
     assert (section["seed"], section["data"], section["rewards"]) == (1, "f00d", ["r"])
     assert section["base"]["name"] == "pocket"
 
-    before = trained.require("metrics.csv").read_bytes()
     interrupted(trained, seed=2)  # a finished training is not continued
     with pytest.raises(FileNotFoundError, match="log_completions=True"):
         keep(trained, policy, 0.25)
-    assert trained.require("metrics.csv").read_bytes() == before
-    assert len(pd.read_parquet(trained.require("completions.parquet"))) == 4
     assert kept_weights(trained) == {0.5}
     trls_completions(trained, 1, ["1 + 2"])
     keep(trained, policy, 0.25)

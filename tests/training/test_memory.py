@@ -100,22 +100,13 @@ def test_activations_and_logits_by_hand():
 
 def test_the_memory_of_one_of_several_processes():
     plain = {"backend": "transformers", "engine": "transformers", "load_in_4bit": False}
-    one = replace(PRESETS["a100"], optim="adamw_torch", **plain)
+    one = replace(PRESETS["a100"], **plain)
     shape = shape_of(one.model)
-    alone = estimate(one, shape, 80e9)
-    four = [
-        estimate(replace(one, processes=4, zero_stage=stage), shape, 80e9) for stage in range(4)
-    ]
-    adapter = 4 * shape.lora_parameters(one.lora_rank)  # in 32 bits
-    # DDP: all of the model in each process, and the gradients once more.
-    assert four[0].held == alone.held and four[0].sampling == alone.sampling
-    assert four[0].training == alone.training | {"gradient buckets": adapter}
-    # ZeRO: a quarter of the optimizer's two moments, then of the gradients, then of the adapter.
-    # The 16-bit weights are whole on each card while they are loaded and gathered to sample.
-    assert [it.held["optimizer"] / adapter for it in four] == [2, 0.5, 0.5, 0.5]
-    assert [it.training["gradients"] / adapter for it in four] == [1, 1, 0.25, 0.25]
-    assert [it.held["adapter, and its reference"] / adapter for it in four] == [2, 2, 2, 0.5]
-    assert {it.held["frozen weights"] for it in four} == {2 * shape.parameters}
+    alone, of_four = (estimate(replace(one, processes=n), shape, 80e9) for n in (1, 4))
+    # DDP: all of the model in each process, and the gradients once more, in 32 bits
+    assert of_four.held == alone.held and of_four.sampling == alone.sampling
+    again = {"gradient buckets": 4 * shape.lora_parameters(one.lora_rank)}
+    assert of_four.training == alone.training | again
 
 
 # --- Against the real thing -----------------------------------------------------------------------

@@ -147,20 +147,19 @@ def test_everything_is_put_back(adapter, tokenizer, fails, training, cache, side
 
 
 @pytest.fixture(scope="module")
-def by_length(tokenizer):
-    """The prompts as ids, the shortest first, which is the order in which `sample` takes them."""
+def ids(tokenizer):
+    """The prompts as token ids."""
     texts = [
         tokenizer.apply_chat_template(prompt, add_generation_prompt=True, tokenize=False)
         for prompt in PROMPTS
     ]
-    order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
-    return order, [tokenizer(texts[i], add_special_tokens=False)["input_ids"] for i in order]
+    return tokenizer(texts, add_special_tokens=False)["input_ids"]
 
 
-def test_going_on_ends_at_any_of_several_end_tokens(model, tokenizer, by_length, monkeypatch):
+def test_going_on_ends_at_any_of_several_end_tokens(model, tokenizer, ids, monkeypatch):
     def greedy() -> list[list[int]]:
         with policy.continuing(model, tokenizer, max_new_tokens=40, temperature=0) as complete:
-            return [one for (one,) in complete(by_length[1])]
+            return [one for (one,) in complete(ids)]
 
     whole = greedy()
     other = whole[0][3]
@@ -171,8 +170,7 @@ def test_going_on_ends_at_any_of_several_end_tokens(model, tokenizer, by_length,
     assert cut == [one[: one.index(other) + 1] if other in one else one for one in whole]
 
 
-def test_each_prompt_keeps_to_the_room_that_it_has_left(model, tokenizer, by_length):
-    _, ids = by_length
+def test_each_prompt_keeps_to_the_room_that_it_has_left(model, tokenizer, ids):
     with policy.continuing(model, tokenizer, max_new_tokens=40, temperature=0) as complete:
         longest = [one for (one,) in complete(ids, [200] * 6)]
         assert complete(ids) == [[one[:40]] for one in longest]
@@ -183,11 +181,11 @@ def test_each_prompt_keeps_to_the_room_that_it_has_left(model, tokenizer, by_len
 
 
 def test_within_one_context_the_random_numbers_go_on_and_torchs_are_left_alone(
-    model, tokenizer, by_length
+    model, tokenizer, ids
 ):
     def drawn(seed):
         with policy.continuing(model, tokenizer, max_new_tokens=40, seed=seed) as complete:
-            return complete(by_length[1]), complete(by_length[1])
+            return complete(ids), complete(ids)
 
     torch.manual_seed(5)
     state = torch.get_rng_state()

@@ -160,16 +160,14 @@ def test_a_reward_that_keeps_failing_stops_the_training_after_a_checkpoint(run, 
 def test_it_stops_above_one_percent_of_at_least_a_hundred_and_at_the_end_of_any(
     run, seen, failed, stops
 ):
-    rewards = GuardedRewards(run, [Once("bad", "once_reward"), picky_reward])
-    once, picky = rewards.functions
-    once(completions=chats(*["1"] * 1000))
-    picky(completions=chats(*["1"] * (seen - failed), *["2"] * failed))
+    rewards = GuardedRewards(run, [picky_reward])
+    rewards.functions[0](completions=chats(*["1"] * (seen - failed), *["2"] * failed))
     control = SimpleNamespace(should_save=False, should_training_stop=False)
-    args, state = SimpleNamespace(reward_weights=None), SimpleNamespace(global_step=1)
-    rewards.rounds = []  # two batches of two lengths are no round
+    args = SimpleNamespace(reward_weights=None, num_generations=1)
+    state = SimpleNamespace(global_step=1)
     rewards.on_step_end(args, state, control)
     assert (control.should_save, control.should_training_stop) == (stops, stops)
-    assert [fault["position"] for fault in faults(run)] == [3, *range(seen - failed, seen)]
+    assert [fault["position"] for fault in faults(run)] == list(range(seen - failed, seen))
     if failed > 1:
         said = f"picky_reward failed on {failed} of {seen} completions.*ZeroDivisionError.*'2'"
         with pytest.raises(RewardError, match=said):

@@ -91,13 +91,9 @@ def test_the_steps_are_on_the_longest_prompts_with_every_completion_at_its_limit
     assert not (tmp_path / "never").exists(), "nothing is written where the training will write"
 
 
-class Interrupts:
+def interrupts_reward(completions, **columns):
     """What no reward may do and a person can: it ends the step from within."""
-
-    __name__ = "interrupts_reward"
-
-    def __call__(self, completions, **columns):
-        raise SystemExit("something else")
+    raise SystemExit("something else")
 
 
 def broken_reward(completions, **columns):
@@ -108,7 +104,7 @@ def broken_reward(completions, **columns):
 def test_it_leaves_no_trace(policy, tried, interrupted):
     model, _ = policy
     adaptive = AdaptiveReward(format_reward)
-    rewards = [adaptive, broken_reward] + [Interrupts()] * interrupted
+    rewards = [adaptive, broken_reward] + [interrupts_reward] * interrupted
     model.train()
     before = {name: weight.detach().clone() for name, weight in model.state_dict().items()}
     generators = [torch.get_rng_state(), random.getstate(), np.random.get_state()[1]]
