@@ -218,7 +218,7 @@ class _Process:
                 raise _Ended(self._end())
             self.rest += data
         line, _, self.rest = self.rest.partition(b"\n")
-        with contextlib.suppress(ValueError, plain.TooMuch):
+        with contextlib.suppress(ValueError):
             frame = plain.read(line.decode("ascii"))
             if isinstance(frame, dict):
                 return frame
