@@ -149,6 +149,7 @@ REFUSED = {
     "f(__import__('os')) == 2": r"`__import__\('os'\)` is no plain data",
     "f(1 / 0) == 2": "division by zero",
     "f({[]: 1}) == 2": "unhashable",
+    "f(10**5000) == 2": "too large to be printed",
     "f(...) == 2": "holds a value of type ellipsis",
     "abs(f(1) - 2) < x": "`x` is no plain data",
 }

@@ -85,6 +85,7 @@ def test_a_value_of_another_type_does_not_leave(value):
         "(" * 5000 + ")" * 5000,
         "[" * 102 + "]" * 102,
         "9" * 5000,
+        "0x1" + "0" * 4000,
         "",
     ],
 )

@@ -333,7 +333,7 @@ def test_jobs_that_a_caller_got_wrong(job, words):
 
 
 def test_a_back_end_that_is_not_known():
-    with pytest.raises(ValueError, match="'docker' is not known.*Known: monty, sandlock, auto"):
+    with pytest.raises(ValueError, match=r"'docker' is not known.*Known: monty, sandlock, auto"):
         run_code([Job("1")], backend="docker")
 
 

@@ -43,6 +43,7 @@ def input(prompt="", print=print):
     return {_READ_LINE}()
 """
 _DEFAULTDICT = re.compile(r"defaultdict\((?:<.*?>|None), (?=\{)")
+_INSTALL = "the sandbox 'monty' {}: `pip install pydantic-monty==1.4.0`."
 
 
 class MontySandbox:
@@ -70,13 +71,17 @@ class MontySandbox:
             return found + list(threads.map(outcomes, jobs[len(found) :]))
 
     def _outcomes(self, job: Job, limits: Limits) -> list[Outcome]:
+        from pydantic_monty import MontyCrashedError
+
         called = job.call is not None
         if refused := gaps.before(job.source, [name for name, _ in job.calls] if called else []):
             return [refused] * job.count
-        return (_calls if called else _scripts)(self._pool, job, limits)
+        for _ in range(2):  # a worker may have died while it waited; the next is a new one
+            with contextlib.suppress(MontyCrashedError):
+                return (_calls if called else _scripts)(self._pool, job, limits)
+        died = Outcome("not started", message="the workers of monty die before they get it.")
+        return [died] * job.count
 
-
-_INSTALL = "the sandbox 'monty' {}: `pip install pydantic-monty==1.4.0`."
 
 # --- The workers: started once, kept over the calls of run_code -----------------------------------
 

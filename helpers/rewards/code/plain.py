@@ -14,6 +14,7 @@ from collections.abc import Callable
 from helpers.rewards.code.types import Limits, Outcome
 
 _DEEPEST = 100  # levels of containers in a value
+_LARGEST_INT = 14_280  # bits: 4,299 digits, the most that Python prints
 _LEAVES = (type(None), bool, int, float, complex, str, bytes)
 _SEQUENCES = (list, tuple, set, frozenset)
 # Where all items of a set have one hash, each is compared with all before it: 10,000 such integers
@@ -31,6 +32,8 @@ def not_plain(value: object) -> str | None:
         item, depth = stack.pop()
         if depth > _DEEPEST:
             return f"containers nested more than {_DEEPEST} deep"
+        if type(item) is int and item.bit_length() > _LARGEST_INT:
+            return "an integer that is too large to be printed"
         if type(item) is dict:
             children = (*item.keys(), *item.values())
         elif type(item) in _SEQUENCES:
@@ -57,7 +60,6 @@ def read(text: str) -> object:
         if sum(len(each) ** 2 for each in items) > _MOST_PAIRS:
             raise ValueError("too many items in its sets")
         value = value_of(tree, _repr)
-        str(value)  # ValueError for an integer of more digits than Python prints
     except (SyntaxError, TypeError, RecursionError, MemoryError, ArithmeticError) as error:
         raise ValueError(f"no plain data: {error}") from None
     if odd := not_plain(value):
