@@ -221,7 +221,7 @@ def test_output_is_compared_by_its_lines_and_nothing_else_ends_one():
         assert test.passes(Outcome("value", output=printed)) == passes, repr(printed)
 
 
-@pytest.mark.parametrize("name", ["", "a b", 3, "f()"])
+@pytest.mark.parametrize("name", ["", "a b", 3, float("nan"), "f()"])
 def test_an_entry_point_that_is_no_name_is_refused(name):
     with pytest.raises(ValueError, match="is not the name of a function"):
         read_tests(CHECK, name)

@@ -116,7 +116,8 @@ def read_tests(tests: object, entry_point: str | None = None) -> list[Test]:
     >>> test.call, test.args, test.value, test.compare
     ('add', (1, 2), 3, '==')
     """
-    if entry_point is not None and not str(entry_point).isidentifier():
+    named = isinstance(entry_point, str) and entry_point.isidentifier()
+    if entry_point is not None and not named:
         raise ValueError(f"entry_point={entry_point!r} is not the name of a function.")
     if isinstance(tests, str) and tests.lstrip()[:1] in ("[", "{"):
         tests = _parsed(tests)
