@@ -127,6 +127,9 @@ def _calls(pool, job: Job, limits: Limits) -> list[Outcome]:
         if broken:  # the program does not get as far as its inputs
             return [broken] * job.count
         for name, arguments in job.calls:
+            if time.monotonic() > session.ends:
+                found.append(timeout(limits))
+                break
             broken, text = session.feed(f"{_REPR}({name}(*{_INPUTS}))", inputs={_INPUTS: arguments})
             if broken is None:
                 text = text if isinstance(text, str) else "something else than text"
@@ -186,8 +189,8 @@ def _session(
 class _Session:
     """A session for one program: what it prints, when it must end, and how it ended.
 
-    monty's own limit of time begins anew with each piece of code. So the last call may run past
-    `ends`, by at most as long again, and is then a time-out as well.
+    monty's own limit of time begins anew with each piece of code, and none begins after `ends`: so
+    the last call that begins in time may take as long again.
     """
 
     def __init__(self, session, source: str, limits: Limits, seconds: float):
@@ -221,8 +224,8 @@ class _Session:
         if self.size > self.limits.output:
             said = f"it printed more than {self.limits.output} bytes."
             return Outcome("output", message=said, output=self.output)
-        late = time.monotonic() > self.ends or getattr(error, "timed_out", False)
-        if late or (kind == "TimeoutError" and "time limit exceeded" in said):
+        own_limit = kind == "TimeoutError" and "time limit exceeded" in said
+        if own_limit or getattr(error, "timed_out", False):
             return timeout(self.limits, self.output)
         if kind == "MemoryError" and "limit" in said:
             return out_of_memory(self.limits, self.output)
