@@ -4,17 +4,22 @@ program.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import ctypes
 import importlib.util
 import os
 import re
 import secrets
+import shlex
+import shutil
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 from helpers.rewards.code import gaps
 from helpers.rewards.code.plain import returned
@@ -103,7 +108,7 @@ def _pool(workers: int):
             )
         if key not in _pools:
             try:
-                pool = Monty(min_processes=1, max_processes=workers)
+                pool = Monty(min_processes=1, max_processes=workers, binary_path=_quiet_worker())
                 pool.__enter__()
             except (OSError, RuntimeError) as error:  # as with pydantic-monty-client alone
                 raise ValueError(_INSTALL.format(f"cannot start its worker, {error}")) from None
@@ -112,6 +117,26 @@ def _pool(workers: int):
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(pool))
             _pools[key] = pool
         return _pools[key]
+
+
+def _quiet_worker() -> str | None:
+    """A script that starts a worker without its standard error, where it writes a line for a
+    program that is over its memory; None (the worker itself) on Windows.
+    """
+    if os.name != "posix":
+        return None
+    from pydantic_monty._binary import find_monty_binary
+
+    worker = find_monty_binary()
+    if not os.path.isfile(worker):
+        raise FileNotFoundError(f"{worker} is not there")
+    folder, owner = tempfile.mkdtemp(prefix="monty-"), os.getpid()
+    # Not where a forked process ends: its parent still needs the script.
+    atexit.register(lambda: os.getpid() == owner and shutil.rmtree(folder, ignore_errors=True))
+    script = Path(folder, "monty")
+    script.write_text(f'#!/bin/sh\nexec {shlex.quote(worker)} "$@" 2>/dev/null\n', encoding="utf-8")
+    script.chmod(0o700)
+    return str(script)
 
 
 # --- One program ----------------------------------------------------------------------------------
