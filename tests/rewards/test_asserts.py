@@ -94,7 +94,6 @@ def test_a_check_of_humaneval_is_read():
 
 ASSERTS = {
     "f(1) == 2": Test("f", (1,), 2),
-    "2 == f(1)": Test("f", (1,), 2),
     "f(1, 'a', None) != [1]": Test("f", (1, "a", None), [1], "!="),
     "f()": Test("f", (), True, wraps=("bool",)),
     "not f()": Test("f", (), False, wraps=("bool",)),
@@ -102,13 +101,10 @@ ASSERTS = {
     "f(1) is not None": Test("f", (1,), None, "is not"),
     "f(1) in [1, 2]": Test("f", (1,), [1, 2], "in"),
     "f(1) > 2": Test("f", (1,), 2, ">"),
-    "2 <= f(1)": Test("f", (1,), 2, ">="),
     "abs(f(1) - 0.5) <= 1e-6": Test("f", (1,), 0.5, tolerance=1e-6),
-    "abs(0.5 - f(1)) < 0.1": Test("f", (1,), 0.5, tolerance=0.1),
     "math.isclose(f(1), 0.5)": Test("f", (1,), 0.5, relative=1e-9),
-    "math.isclose(0.5, f(1), rel_tol=0.1, abs_tol=1)": Test(
-        "f", (1,), 0.5, relative=0.1, tolerance=1.0
-    ),
+    "f(1) <= 2": Test("f", (1,), 2, "<="),
+    "isclose(f(1), 0.5, rel_tol=0.1, abs_tol=1)": Test("f", (1,), 0.5, relative=0.1, tolerance=1.0),
     "sorted(f(1)) == [1, 2]": Test("f", (1,), [1, 2], wraps=("sorted",)),
     "len(set(f(1))) == 2": Test("f", (1,), 2, wraps=("set", "len")),
     "f(set([1, 2])) == {3: (1,)}": Test("f", ({1, 2},), {3: (1,)}),
@@ -139,29 +135,23 @@ def test_a_function_called_like_one_of_pythons_is_the_one_that_is_tested():
 # --- What is refused ------------------------------------------------------------------------------
 
 REFUSED = {
-    "f(g(1)) == 2": r"line 1 of the tests cannot be read as data: `g\(1\)` is no plain data",
+    "f(g(1)) == 2": r"line 1 of the tests, .*`g\(1\)` is no plain data",
     "f(1) == g(1)": r"`g\(1\)` is no plain data",
     "f(x) == 2": "`x` is no plain data",
-    "f(a=1) == 2": r"`f\(a=1\)` has arguments by name",
+    "f(a=1) == 2": r"`f\(a=1\)` is no call of a function, with arguments in order",
     "f(*[1]) == 2": r"`\*\[1\]` is no plain data",
-    "f(1) == 2 or f(1) == 3": "is no comparison of one call with one value",
-    "1 < f(1) < 3": "is no comparison of one call with one value",
-    "f(1) + 1 == 2": r"`f\(1\) \+ 1` is no call of a function by its name",
-    "Solution().f(1) == 2": r"`Solution\(\).f\(1\)` is no call of a function by its name",
-    "f(lambda: 1) == 2": "is no plain data",
-    "f([x for x in range(3)]) == 2": "is no plain data",
+    "f(1) == 2 or f(1) == 3": "it is no comparison of a call with a value",
+    "1 < f(1) < 3": "it is no comparison",
+    "2 == 2": "`2` is no call of a function",
+    "not f(1) == 2": "it is no comparison",
+    "f(1) + 1 == 2": r"`f\(1\) \+ 1` is no call of a function",
+    "Solution().f(1) == 2": r"`Solution\(\).f\(1\)` is no call of a function",
     "f(__import__('os')) == 2": r"`__import__\('os'\)` is no plain data",
-    "f(10**10**10) == 2": "the exponent is above 1,000",
-    "f((9**999)**999) == 2": "holds more than 200000 bytes",
-    "f('a' * 10**9) == 2": "more than 200000 items",
-    "f([[0] * 10**3] * 10**3) == 2": "holds more than 200000 bytes",
-    "f('%999999999d' % 1) == 2": "a text is not formatted",
     "f(1 / 0) == 2": "division by zero",
     "f({[]: 1}) == 2": "unhashable",
+    "f(10**5000) == 2": "too large to be printed",
     "f(...) == 2": "holds a value of type ellipsis",
     "abs(f(1) - 2) < x": "`x` is no plain data",
-    "abs(f(1) - 2) < -1": "is no tolerance",
-    "math.isclose(f(1), 2, 3)": "is not isclose of two numbers",
 }
 
 
@@ -174,48 +164,30 @@ def test_an_assert_that_is_no_data_is_refused_with_its_reason(condition):
 @pytest.mark.parametrize(
     ("tests", "says"),
     [
-        (None, "the tests are NoneType None: neither a list, nor JSON, nor asserts"),
-        (float("nan"), "the tests are float nan"),
-        (7, "the tests are int 7"),
-        ("", "there are 0 tests"),
-        ("[]", "there are 0 tests"),
-        ([], "there are 0 tests"),
-        (["assert True"], "there are 0 tests"),
-        ("null", "there are 0 tests"),
-        (["assert False"], "`False` is no comparison of one call with one value"),
-        (["assert (f(1) == 2, 'always true')"], "is no comparison of one call with one value"),
-        ("x = " + "-" * 20_000 + "1", "nested too deeply"),
-        ("f" + "()" * 20_000, "nested too deeply"),
+        (float("nan"), "the tests are float nan: neither a list, nor JSON, nor asserts"),
+        ("", "there are no tests"),
+        ("[]", "there are no tests"),
+        (["assert True"], "there are no tests"),
+        (["assert False"], "it is no comparison"),
+        (["assert (f(1) == 2, 'always true')"], "it is no comparison"),
         ("[1", r"the tests are not JSON: Expecting ',' delimiter"),
         ("it must add", "are neither JSON nor Python: invalid syntax"),
-        ("[" * 100_000, "nested too deeply|not JSON"),
-        ("(" * 100_000, "are neither JSON nor Python|nested too deeply"),
-        ("assert " + "-" * 90_000 + "1", "neither JSON nor Python|nested too deeply|no comparison"),
-        ("x" * 300_000, "the tests have 300000 characters; 200000 at most"),
-        ([["assert f(1) == 2"]], "the tests hold list"),
-        (["assert f(1) == 2", CALLS[0]], "the tests hold 'assert f.*: give asserts only"),
+        ([["assert f(1) == 2"]], "test 1 is list"),
+        (["assert f(1) == 2", CALLS[0]], "test 1 is 'assert f.*: give asserts only"),
         ([CALLS[0], {"stdin": "", "stdout": ""}], "some tests are calls and some are stdin/stdout"),
-        ([{"call": "f", "args": [1]}], "test 1 has the keys call, args: it needs"),
-        ([CALLS[0], {"call": "f", "args": 1, "value": 1}], "test 2: args=int 1 is not a list"),
-        ([{"call": "f(", "args": [], "value": 1}], r"test 1: call='f\(' is not the name of a "
-                                                   r"function"),
-        ([{"function": "f", "args": [], "value": 1}], "test 1 has the keys function, args, value"),
-        ([{"stdin": 1, "stdout": "2"}], "stdin and stdout must be texts"),
-        ([{"call": "f", "args": [], "value": 1, "tolerance": -1}], "tolerance=-1 is not a number, "
-                                                                   "0 or more"),
-        ([{"call": "f", "args": [object()], "value": 1}], "test 1 holds a value of type object"),
-        ([CALLS[0]] * 1001, "there are 1001 tests: give from 1 to 1000"),
-        ("x = 3\nassert f(x) == "
-         "3", "line 1 of the tests, `x = 3`, is no assert: set-up code and loops are not run"),
-        ("for x in [1]:\n    assert f(x) == "
-         "3", "line 1 of the tests, `for x in .1.:`, is no assert"),
-        ("def helper():\n    return 1\nassert f(1) == "
-         "1", r"line 1 of the tests, `def helper\(\):`, is no assert"),
-        ("import os\nos._exit(0)\nassert f(1) == "
-         "1", r"line 2 of the tests, `os._exit\(0\)`, is no assert"),
+        ([{"call": "f", "args": [1]}], "test 1 is .*a test needs `call`"),
+        ([CALLS[0], CALLS[0] | {"args": 1}], "test 2 is .*`args`, a list"),
+        ([CALLS[0] | {"call": "f("}], "test 1 is .*the name of a function"),
+        ([{"function": "f", "args": [], "value": 1}], "test 1 is "),
+        ([{"stdin": 1, "stdout": "2"}], "the texts `stdin` and `stdout`"),
+        ([CALLS[0] | {"tolerance": -1}], "a number of 0 or more"),
+        ([CALLS[0] | {"args": [object()]}], "Only plain data"),
+        ("x = 3\nassert f(x) == 3", "line 1 of the tests, `x = 3`.*set-up code and loops"),
+        ("for x in [1]:\n    assert f(x) == 3", "line 1 of the tests, `for x in .1.:`"),
+        ("import os\nos._exit(0)\nassert f(1) == 1", r"line 2 of the tests, `os._exit\(0\)`"),
         (CHECK, "nothing says which function that is: give the column `entry_point`"),
     ],
-)  # fmt: skip
+)
 def test_what_are_no_tests_is_refused_with_its_reason(tests, says):
     with pytest.raises(ValueError, match=says):
         read_tests(tests)
@@ -227,10 +199,8 @@ def test_what_are_no_tests_is_refused_with_its_reason(tests, says):
         "def check(candidate, n=3):\n    assert candidate(1) == 99\nassert g(1) == 1",
         "def check(candidate):\n    def check(c):\n        assert c(1)\n    check(candidate)\n    "
         "assert candidate(1) == 1",
-        "def check(candidate):\n    assert candidate(1) == 1\ndef check(candidate):\n    assert "
-        "candidate(1) == 2",
+        "def check(candidate):\n    assert candidate(1) == 1\n    assert g(1) == 2",
         "def check(candidate):\n    assert candidate(1) == 1\ncheck(g)\ncheck(h)",
-        "assert g(1) is []",
     ],
 )
 def test_a_part_that_would_be_lost_refuses_the_whole(tests):
@@ -251,12 +221,7 @@ def test_output_is_compared_by_its_lines_and_nothing_else_ends_one():
         assert test.passes(Outcome("value", output=printed)) == passes, repr(printed)
 
 
-def test_a_check_tests_its_candidate_only():
-    with pytest.raises(ValueError, match=r"`encode\(1\)` does not call candidate"):
-        read_tests("def check(candidate):\n    assert encode(1) == 2", "f")
-
-
-@pytest.mark.parametrize("name", ["", "a b", 3, "f()"])
+@pytest.mark.parametrize("name", ["", "a b", 3, float("nan"), "f()"])
 def test_an_entry_point_that_is_no_name_is_refused(name):
     with pytest.raises(ValueError, match="is not the name of a function"):
         read_tests(CHECK, name)

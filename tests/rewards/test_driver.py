@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from helpers.rewards.code import driver
-from helpers.rewards.code.plain import TooMuch, not_plain, read
+from helpers.rewards.code.plain import not_plain, read
 
 LEAVES = (
     st.none()
@@ -46,7 +46,7 @@ def test_values_arrive_as_they_were(value):
 def test_any_text_is_plain_data_or_refused(text):
     try:
         value = read(text)
-    except (ValueError, TooMuch):
+    except ValueError:
         return
     assert not_plain(value) is None
 
@@ -73,7 +73,8 @@ def test_a_value_of_another_type_does_not_leave(value):
         "__import__('os')",
         "[1] + [2]",
         "frozenset([1, 2])",
-        "set(list({1}))",
+        "set([1])",
+        "9 ** 9",
         "lambda: 1",
         "...",
         "f'{1}'",
@@ -84,18 +85,17 @@ def test_a_value_of_another_type_does_not_leave(value):
         "(" * 5000 + ")" * 5000,
         "[" * 102 + "]" * 102,
         "9" * 5000,
+        "0x1" + "0" * 4000,
         "",
     ],
 )
 def test_what_repr_never_writes_is_refused(text):
-    with pytest.raises(ValueError, match=r"no plain data|a call|arithmetic|no literal"):
+    with pytest.raises(ValueError, match=r"no plain data|no literal"):
         read(text)
 
 
-def test_a_value_has_a_limit_and_so_has_the_work_to_build_it():
-    assert read(str([1] * 100), most=300) == [1] * 100
-    with pytest.raises(TooMuch):
-        read(str([1] * 100), most=100)
-    same_hash = "{" + ", ".join(str(k * (2**61 - 1)) for k in range(2001)) + "}"
-    with pytest.raises(TooMuch):
-        read(same_hash)
+def test_the_work_to_build_a_set_has_a_limit():
+    same_hash = [str(k * (2**61 - 1)) for k in range(2001)]
+    assert len(read("{" + ", ".join(same_hash[1:]) + "}")) == 2000
+    with pytest.raises(ValueError, match="too many items"):
+        read("{" + ", ".join(same_hash) + "}")

@@ -6,14 +6,13 @@ import sys
 import pytest
 
 from helpers.rewards.code import Outcome
-from helpers.rewards.code.escapes import ANSWER, BATTERY, HELD, OUTSIDE, SECRET, SUCCESS, attempt
+from helpers.rewards.code.escapes import ANSWER, BATTERY, SECRET, SUCCESS, attempt
 from tests.rewards.test_sandbox import BACKENDS
 
 
-def test_there_are_many_of_every_kind():
+def test_there_are_many_and_none_knows_the_answer():
     names = [escape.name for escape in BATTERY]
     assert len(names) >= 100 and len(set(names)) == len(names)
-    assert {escape.never for escape in BATTERY} == {SUCCESS, SECRET, OUTSIDE, HELD}
     assert not any(str(ANSWER) in escape.source for escape in BATTERY)
 
 
@@ -63,10 +62,10 @@ class Naive:
         ("an int equal to everything", SUCCESS),
         ("the environment", SECRET),
         ("our file of tests", SECRET),
-        ("a file outside", OUTSIDE),
-        ("a connection", OUTSIDE),
-        ("a local socket", OUTSIDE),
-        ("ctypes", OUTSIDE),
+        ("a file outside", "outside"),
+        ("a connection", "outside"),
+        ("a local socket", "outside"),
+        ("ctypes", "outside"),
         ("PASS", None),
     ],
 )
@@ -74,6 +73,4 @@ def test_the_battery_finds_a_naive_harness(name, won):
     """Harmless ones only: this harness really runs them."""
     [chosen] = [escape for escape in BATTERY if escape.name == name]
     [found, *_] = attempt(Naive(), workers=1, battery=[chosen])
-    assert bool(found.won) == bool(won)
-    if won in (SUCCESS, SECRET):
-        assert found.won == won
+    assert found.won == won or (won == "outside" and found.won)

@@ -100,11 +100,6 @@ def test_with_tags_the_answer_block_counts_alone():
     assert program_of(fenced("x = 1"), THINK_ANSWER) == ""
 
 
-def test_another_language_can_be_asked_for():
-    both = fenced("x = 1") + fenced("let x = 1;", "rust")
-    assert (program_of(both, language="rust"), program_of(both)) == ("let x = 1;\n", "x = 1\n")
-
-
 # --- What it earns --------------------------------------------------------------------------------
 
 EARNED = {  # the program: (share of the four tests, all or nothing, runs)
@@ -223,10 +218,6 @@ def test_the_limits_are_arguments():
     columns = {"tests": [["assert len(f()) == 1000"]]}
     assert tests_reward([long], **columns) == [1.0]
     assert tests_reward([long], limits=Limits(output=500), **columns) == [0.0]
-    big = "def f():\n    return len([0] * 10_000_000)"
-    assert tests_reward(
-        [big], tests=["assert f() == 10_000_000"], limits=Limits(memory=5_000_000)
-    ) == [0.0]
 
 
 def test_a_program_has_one_time_for_all_its_tests_and_scores_0_for_what_it_spent():
@@ -379,10 +370,8 @@ def judged_again(kind: str, times: int) -> tuple[list, int]:
     return scores, backend.calls
 
 
-def test_a_time_out_is_remembered_for_the_batch_and_not_for_good(monkeypatch):
-    assert judged_again("timeout", 2) == ([0.0, 0.0], 1)
-    monkeypatch.setattr(programs, "_STALE", 0.0)
-    assert judged_again("timeout", 3) == ([0.0, 1.0, 1.0], 2)
+def test_a_time_out_is_remembered_for_one_more_reward_and_not_for_good():
+    assert judged_again("timeout", 3) == ([0.0, 0.0, 1.0], 2)
 
 
 @pytest.mark.parametrize("kind", ["unsupported", "not started"])
@@ -390,13 +379,18 @@ def test_a_fault_of_the_machine_is_not_remembered(kind):
     assert judged_again(kind, 3) == ([None, 1.0, 1.0], 2)
 
 
-def test_what_is_remembered_is_bounded_in_bytes(monkeypatch):
-    monkeypatch.setattr(programs, "_KEPT", 25_000)
+def test_the_batch_before_is_remembered_but_for_large_outcomes():
     backend = Counting()
-    for n in (1, 2, 3, 3, 1):
-        long = f"def f():\n    return '{n}' * 10_000"
-        tests_reward([long], tests=["assert f() == 1"], backend=backend)
-    assert len(backend.batches) == 4, "two of the three are remembered"
+    for n, length in ((1, 9), (1, 9), (2, 9), (1, 9), (3, 20_000), (3, 20_000)):
+        program = f"def f():\n    return '{n}' * {length}"
+        tests_reward([program], tests=["assert f() == 1"], backend=backend)
+    assert [batch[0].source[-11:] for batch in backend.batches] == [
+        "urn '1' * 9",
+        "urn '2' * 9",
+        "urn '1' * 9",
+        "'3' * 20000",
+        "'3' * 20000",
+    ]
 
 
 # --- In the laboratory ----------------------------------------------------------------------------
@@ -496,8 +490,6 @@ def test_every_case_of_a_program_scores_what_it_should():
 
 
 @pytest.mark.parametrize("column", ["tests", "entry_point"])
-def test_a_column_of_another_length_is_named(column):
-    with pytest.raises(
-        ValueError, match=f"tests_reward: {column} has 0 rows, and there are 1 completions"
-    ):
+def test_a_column_of_another_length_is_refused(column):
+    with pytest.raises(ValueError, match="shorter than"):
         tests_reward(["x"], **({"tests": ["assert f(1) == 1"]} | {column: []}))

@@ -195,8 +195,8 @@ def test_a_script_reads_many_lines_and_more_than_a_pipe_holds(backend):
 @BACKENDS
 def test_a_script_that_reads_too_much(backend):
     for stdin in ("a", "a\n"):
-        outcome = script("input()\nprint('one')\ninput()", stdin, backend)
-        assert (outcome.kind, outcome.error, outcome.output) == ("error", "EOFError", "one\n")
+        outcome = script("input('? ')\nprint('one')\ninput()", stdin, backend)
+        assert (outcome.kind, outcome.error, outcome.output) == ("error", "EOFError", "? one\n")
 
 
 @BACKENDS
@@ -307,7 +307,6 @@ def test_limits_that_are_none(limits):
         ("", "empty"),
         ("  \n\t", "empty"),
         ("x = 1\n" * 170_000, f"{SOURCE_MOST} at most"),
-        (b"x = 1", "bytes"),
         ("x = '\ud800'", "surrogates not allowed"),
         ("x = 1\0", "null bytes"),
     ],
@@ -320,14 +319,11 @@ def test_programs_that_are_none(backend, source, words):
 @pytest.mark.parametrize(
     ("job", "words"),
     [
-        ("x = 1", "is not a Job"),
         (Job("x = 1", inputs=((1,),)), "needs call"),
         (Job("x = 1", call="f(1)"), "not the name of a function"),
         (Job("x = 1", call="def"), "not the name of a function"),
         (Job("x = 1", call="f", inputs=(1,)), r"write \(1,\)"),
         (Job("x = 1", call="f", inputs=((range(3),),)), "a value of type range"),
-        (Job("x = 1", stdin=3), "stdin=3"),
-        (Job("x = 1", stdin=("a", 3)), "is not text"),
         (Job("x = 1", call=("f", "g(1)"), inputs=((1,), (2,))), "not the name of a function"),
     ],
 )
@@ -336,13 +332,9 @@ def test_jobs_that_a_caller_got_wrong(job, words):
         run_code([job])
 
 
-def test_back_ends_that_are_not_known():
-    with pytest.raises(ValueError, match=r"'mont' is not known\. Did you mean 'monty'"):
-        run_code([Job("1")], backend="mont")
-    with pytest.raises(ValueError, match="Known: monty, sandlock, auto"):
+def test_a_back_end_that_is_not_known():
+    with pytest.raises(ValueError, match=r"'docker' is not known.*Known: monty, sandlock, auto"):
         run_code([Job("1")], backend="docker")
-    with pytest.raises(ValueError, match="workers=0"):
-        run_code([Job("1")], workers=0)
 
 
 @pytest.mark.parametrize(
@@ -361,20 +353,17 @@ def test_a_back_end_that_is_not_installed(name, module, monkeypatch):
 
 def test_a_worker_that_is_not_installed(monkeypatch):
     monkeypatch.setenv("MONTY_BIN", "/no/such/program")
-    with pytest.raises(
-        ValueError, match=r"/no/such/program is not there.*`pip install pydantic-monty=="
-    ):
+    with pytest.raises(ValueError, match=r"/no/such/program.*`pip install pydantic-monty=="):
         run_code([Job("1")], workers=7)
 
 
-@pytest.mark.parametrize(("has", "words"), [(-1, "no Landlock"), (3, "version 3 of Landlock")])
-def test_a_kernel_that_is_too_old(has, words, monkeypatch):
-    library = pytest.importorskip("sandlock", reason="sandlock is published for Linux only")
+@NEEDS_SANDLOCK
+def test_a_machine_that_cannot_have_sandlock(monkeypatch):
     from helpers.rewards.code import sandlock
 
-    monkeypatch.setattr(library, "landlock_abi_version", lambda: has)
+    monkeypatch.setattr(sandlock, "_python", lambda: "/no/such/python")
     sandlock._possible.cache_clear()
-    with pytest.raises(ValueError, match=f"needs version 6 .*{words}"):
+    with pytest.raises(ValueError, match=r"does not start here .*older than Linux"):
         run_code([Job("1")], backend="sandlock")
 
 
@@ -544,7 +533,7 @@ SAME_HASH = "def f(n):\n    return {k * (2**61 - 1) for k in range(n)}"  # to CP
 def test_a_set_whose_items_have_one_hash_does_not_hold_us_up(backend):
     """To build it takes our process 4 s, which nothing can interrupt."""
     [outcome] = call(SAME_HASH, (8_000,), backend=backend, limits=Limits(output=10**6))
-    assert outcome.kind in ("output", "timeout"), "which of them is the program's own time"
+    assert outcome.kind in ("error", "timeout"), "which of them is the program's own time"
     [outcome] = call(SAME_HASH, (1_000,), backend=backend, limits=Limits(output=10**6))
     assert outcome.kind == "value" and len(outcome.value) == 1_000
 

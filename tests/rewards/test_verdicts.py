@@ -101,11 +101,6 @@ def test_the_one_wrong_cell_is_found_and_marked():
     assert page.count("#C0392B") == 1 and f"#T_cases_row{row}_col0 {{" in page
 
 
-def test_nothing_is_marked_where_all_is_as_expected():
-    page = marked(Lab([correctness_reward], [1.0]).cases()).to_html()
-    assert "(not " not in page and "background-color" not in page
-
-
 def told_cases(tmp_path, *cases: tuple[str, str, float]) -> pd.DataFrame:
     """The cases of a file of (name, what is told, what is expected), tried on one reward."""
     path = tmp_path / "cases.jsonl"
@@ -123,11 +118,6 @@ def told_cases(tmp_path, *cases: tuple[str, str, float]) -> pd.DataFrame:
 )
 def test_a_rounded_expectation_is_met_and_a_missing_score_differs(tmp_path, score, differs):
     assert len(differences(told_cases(tmp_path, ("half", score, 0.5)))) == differs
-
-
-def test_cases_of_one_name_are_told_apart(tmp_path):
-    found = differences(told_cases(tmp_path, ("twice", "1", 1), ("twice", "0.25", 1)))
-    assert found.values.tolist() == [["twice (2)", "first", 1.0, 0.25]]
 
 
 # --- Go -------------------------------------------------------------------------------------------
@@ -174,16 +164,6 @@ def test_a_fault_stops(sums):
     )
     lab.attacks(sums)
     assert f"({len(lab.faults)} such completions)" in stops(lab) and len(lab.faults) > 1
-
-
-@pytest.mark.parametrize("value", [None, math.nan, "1.0"])
-def test_only_what_is_no_score_is_a_fault(value):
-    def some_reward(completions, **columns):
-        return [value] * len(completions)
-
-    lab = Lab([some_reward], [1.0])
-    lab.cases()
-    assert lab.verdict().go == (value is None)
 
 
 def test_a_failed_case_stops():

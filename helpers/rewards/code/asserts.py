@@ -24,11 +24,9 @@ import math
 import operator
 from dataclasses import dataclass, replace
 
-from helpers.rewards.code.plain import TooMuch, not_plain, value_of
+from helpers.rewards.code.plain import not_plain, value_of
 from helpers.rewards.code.types import Outcome
 
-_MOST_TESTS = 1000
-_LONGEST = 200_000  # characters, and items of a sequence that is written as a product
 _SHOWN = 80  # characters of what cannot be read
 
 
@@ -89,24 +87,21 @@ def same(value: object, expected: object, tolerance: float = 0.0, relative: floa
     """
     if value == expected:
         return True
-    if isinstance(expected, (int, float)) and isinstance(value, (int, float)):
-        if expected != expected or value != value:
-            return expected != expected and value != value
-        return bool(tolerance or relative) and math.isclose(
-            value, expected, rel_tol=relative, abs_tol=tolerance
-        )
-    if (
-        type(value) is not type(expected)
-        or not isinstance(expected, (list, tuple, dict))
-        or len(value) != len(expected)
-    ):
+    if isinstance(expected, int | float) and isinstance(value, int | float):
+        if value != value:
+            return expected != expected
+        near = {"rel_tol": relative, "abs_tol": tolerance}
+        return bool(tolerance or relative) and math.isclose(value, expected, **near)
+    if type(value) is not type(expected) or not isinstance(expected, list | tuple | dict):
+        return False
+    if len(value) != len(expected):
         return False
     if isinstance(expected, dict):
-        return value.keys() == expected.keys() and all(
-            same(value[k], expected[k], tolerance, relative) for k in expected
-        )
-    return all(
-        same(one, other, tolerance, relative) for one, other in zip(value, expected, strict=True)
+        pairs = [(value[key], expected[key]) for key in expected if key in value]
+    else:
+        pairs = list(zip(value, expected, strict=True))
+    return len(pairs) == len(expected) and all(
+        same(one, other, tolerance, relative) for one, other in pairs
     )
 
 
@@ -121,37 +116,25 @@ def read_tests(tests: object, entry_point: str | None = None) -> list[Test]:
     >>> test.call, test.args, test.value, test.compare
     ('add', (1, 2), 3, '==')
     """
-    if entry_point is not None and not _is_name(entry_point):
+    named = isinstance(entry_point, str) and entry_point.isidentifier()
+    if entry_point is not None and not named:
         raise ValueError(f"entry_point={entry_point!r} is not the name of a function.")
-    try:
-        found = _read(tests, entry_point)
-    except (RecursionError, MemoryError):
-        raise ValueError("the tests are nested too deeply to be read.") from None
-    if not 0 < len(found) <= _MOST_TESTS:
-        raise ValueError(f"there are {len(found)} tests: give from 1 to {_MOST_TESTS}.")
-    return found
-
-
-def _read(tests: object, entry_point: str | None) -> list[Test]:
-    if isinstance(tests, str):
-        if len(tests) > _LONGEST:
-            raise ValueError(f"the tests have {len(tests)} characters; {_LONGEST} at most.")
-        if tests.lstrip()[:1] not in ("[", "{"):
-            return _asserts(tests, entry_point)
+    if isinstance(tests, str) and tests.lstrip()[:1] in ("[", "{"):
         tests = _parsed(tests)
-    tests = [tests] if isinstance(tests, dict) else as_lists(tests)
-    if not isinstance(tests, (list, tuple)):
+    tests = [tests] if isinstance(tests, dict | str) else as_lists(tests)
+    if not isinstance(tests, list | tuple):
         raise ValueError(f"the tests are {_short(tests)}: neither a list, nor JSON, nor asserts.")
-    if all(isinstance(test, str) for test in tests):
-        return [test for text in tests for test in _asserts(text, entry_point)]
-    if odd := [test for test in tests if not isinstance(test, dict)]:
-        raise ValueError(f"the tests hold {_short(odd[0])}: give asserts only, or objects only.")
-    read = [_object(test, f"test {number}") for number, test in enumerate(tests, start=1)]
-    if len({test.call is None for test in read}) > 1:
+    if not all(isinstance(test, str) for test in tests):
+        found = [_object(test, f"test {number}") for number, test in enumerate(tests, start=1)]
+    else:
+        found = [test for text in tests for test in _asserts(text, entry_point)]
+    if not found:
+        raise ValueError("there are no tests.")
+    if len({test.call is None for test in found}) > 1:
         raise ValueError(
             "some tests are calls and some are stdin/stdout: a program is either called or run."
         )
-    return read
+    return found
 
 
 def as_lists(value: object) -> object:
@@ -159,9 +142,9 @@ def as_lists(value: object) -> object:
     value = value.tolist() if hasattr(value, "tolist") else value
     if isinstance(value, list):
         return [as_lists(item) for item in value]
-    return (
-        {key: as_lists(item) for key, item in value.items()} if isinstance(value, dict) else value
-    )
+    if isinstance(value, dict):
+        return {key: as_lists(item) for key, item in value.items()}
+    return value
 
 
 def _parsed(text: str) -> object:
@@ -175,50 +158,27 @@ def _parsed(text: str) -> object:
             raise ValueError(f"the tests are not JSON: {error}.") from None
 
 
-def _object(test: dict, where: str) -> Test:
-    # Parquet fills up with None, which may be the value of a call.
-    given = {"value"} if test.get("call") is not None else set()
-    test = {key: value for key, value in test.items() if value is not None or key in given}
-    if set(test) in ({"stdin", "stdout"}, {"stdout"}):
-        if not all(isinstance(text, str) for text in test.values()):
-            raise ValueError(f"{where} is {_short(test)}: stdin and stdout must be texts.")
-        return Test(stdin=test.get("stdin", ""), value=test["stdout"])
-    if not {"call", "value"} <= set(test) <= {"call", "args", "value", "tolerance"}:
-        raise ValueError(
-            f"{where} has the keys {', '.join(map(str, test))}: it needs `call` and `value`, and "
-            "may have `args` and `tolerance`; or the texts `stdin` and `stdout`."
-        )
-    call, args, tolerance = test["call"], test.get("args", []), test.get("tolerance", 0.0)
-    if not _is_name(call):
-        raise ValueError(f"{where}: call={call!r} is not the name of a function.")
-    if not isinstance(args, (list, tuple)):
-        raise ValueError(
-            f"{where}: args={_short(args)} is not a list with one entry for each argument."
-        )
-    if not _is_tolerance(tolerance):
-        raise ValueError(f"{where}: tolerance={tolerance!r} is not a number, 0 or more.")
-    if odd := _odd([*args, test["value"]]):
-        raise ValueError(f"{where} holds {odd}: only plain data can be compared.")
-    return Test(call, tuple(args), test["value"], tolerance=float(tolerance))
-
-
-def _is_name(value: object) -> bool:
-    return isinstance(value, str) and value.isidentifier()
-
-
-def _is_tolerance(value: object) -> bool:
-    number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return number and 0 <= value < math.inf
-
-
-def _odd(value: object) -> str | None:
-    """What a value holds that no test can ask for, in words; None if it is plain data of a sensible
-    size.
-    """
-    try:
-        return not_plain(value, _LONGEST)
-    except TooMuch:
-        return f"more than {_LONGEST} bytes"
+def _object(test: object, where: str) -> Test:
+    """A test as data: a call, or what is read and printed."""
+    if not isinstance(test, dict):
+        raise ValueError(f"{where} is {_short(test)}: give asserts only, or objects only.")
+    # Parquet fills up with None, which may also be the value of a call.
+    given = {key: one for key, one in test.items() if one is not None}
+    if "stdout" in given and given.keys() <= {"stdin", "stdout"}:
+        if all(isinstance(text, str) for text in given.values()):
+            return Test(stdin=given.get("stdin", ""), value=given["stdout"])
+    elif "value" in test and given.keys() <= {"call", "args", "value", "tolerance"}:
+        call, args = given.get("call", ""), given.get("args", [])
+        tolerance = given.get("tolerance", 0.0)
+        named = isinstance(call, str) and call.isidentifier()
+        fits = isinstance(args, list | tuple) and isinstance(tolerance, int | float)
+        if named and fits and tolerance >= 0 and not not_plain([*args, test["value"]]):
+            return Test(call, tuple(args), test["value"], tolerance=float(tolerance))
+    raise ValueError(
+        f"{where} is {_short(test)}: a test needs `call`, the name of a function, and `value`, and "
+        "may have `args`, a list, and `tolerance`, a number of 0 or more; or the texts `stdin` and "
+        "`stdout`. Only plain data can be compared."
+    )
 
 
 # --- Asserts --------------------------------------------------------------------------------------
@@ -229,26 +189,18 @@ def _asserts(text: str, entry_point: str | None) -> list[Test]:
     try:
         body = ast.parse(text).body
     except (SyntaxError, ValueError) as error:
-        raise ValueError(
-            f"the tests {_short(text)} are neither JSON nor Python: {getattr(error, 'msg', error)}."
-        ) from None
-    candidate, statements = None, list(body)
+        said = getattr(error, "msg", error)
+        raise ValueError(f"the tests {_short(text)} are neither JSON nor Python: {said}.") from None
+    candidate, statements = None, []
     for statement in body:
         match statement:
             case ast.FunctionDef("check", ast.arguments([], [argument], None, [], [], None, [])):
-                if candidate:
-                    raise ValueError(f"line {statement.lineno} of the tests: a second check().")
                 candidate = argument.arg
-                # After the rest, in which `check(add)` may name the function.
-                statements.remove(statement)
                 statements += statement.body
-            case ast.Expr(ast.Call(ast.Name("check"), [ast.Name(name)])):
-                if entry_point not in (None, name) and name != candidate:
-                    raise ValueError(
-                        f"line {statement.lineno} of the tests: check({name}), and before it "
-                        f"check({entry_point})."
-                    )
-                entry_point = entry_point or name
+            case ast.Expr(ast.Call(ast.Name("check"), [ast.Name(name)])) if not entry_point:
+                entry_point = name
+            case _:
+                statements.append(statement)
     if candidate and entry_point is None:
         raise ValueError(
             "check() tests a `candidate`, and nothing says which function that is: give the "
@@ -256,140 +208,96 @@ def _asserts(text: str, entry_point: str | None) -> list[Test]:
         )
     tests = []
     for statement in statements:
-        if _is_idle(statement):
+        if _is_idle(statement, (candidate, entry_point)):
             continue
-        if not isinstance(statement, ast.Assert):
-            what = ast.unparse(statement).splitlines()[0][:_SHOWN]
-            raise ValueError(
-                f"line {statement.lineno} of the tests, `{what}`, is no assert: set-up code and "
-                "loops are not run."
-            )
         try:
-            tests.append(_test(statement.test, _Functions(candidate, entry_point)))
-        except _NoTest as why:
+            if not isinstance(statement, ast.Assert):
+                raise ValueError("set-up code and loops are not run")
+            test = _test(statement.test, candidate or entry_point)
+            if candidate and test.call != candidate:
+                raise ValueError(f"it does not call {candidate}")
+        except (TypeError, ValueError, ArithmeticError) as why:
+            source = ast.unparse(statement).splitlines()[0][:_SHOWN]
             raise ValueError(
-                f"line {statement.lineno} of the tests cannot be read as data: {why}."
+                f"line {statement.lineno} of the tests, `{source}`, is no assert about one call "
+                f"with plain data: {why}."
             ) from None
+        tests.append(replace(test, call=entry_point) if candidate else test)
     return tests
 
 
-def _is_idle(statement: ast.stmt) -> bool:
+def _is_idle(statement: ast.stmt, tested: tuple) -> bool:
     """What tests nothing: imports, METADATA, texts, `print`, `assert True`, a call of check."""
     match statement:
         case ast.Import() | ast.ImportFrom() | ast.Pass() | ast.Assert(ast.Constant(True)):
             return True
-        case ast.Assign([ast.Name("METADATA")]):
+        case ast.Assign([ast.Name("METADATA")]) | ast.Expr(ast.Constant() | ast.Name()):
             return True
-        case ast.Expr(ast.Constant() | ast.Name() | ast.Call(ast.Name("check"))):
-            return True
+        case ast.Expr(ast.Call(ast.Name("check"), [ast.Name(name)])):
+            return name in tested
     return False
 
 
-class _NoTest(Exception):
-    """A statement that is no test of one function on plain data."""
-
-
-@dataclass(frozen=True)
-class _Functions:
-    candidate: str | None
-    entry_point: str | None
-
-    def named(self, node: ast.Call) -> str:
-        """The function that a call tests."""
-        name = node.func.id
-        if self.candidate and name != self.candidate:
-            raise _NoTest(f"`{_source(node)}` does not call {self.candidate}")
-        return self.entry_point if name == self.candidate else name
-
-    def wraps(self, node: ast.expr) -> bool:
-        """Whether it is `sorted(f(1))`, and `sorted` is not what is tested."""
-        match node:
-            case ast.Call(ast.Name(name), [ast.Call()], []):
-                return name in _WRAPS and name != (self.candidate or self.entry_point)
-        return False
-
-
-def _test(node: ast.expr, functions: _Functions) -> Test:
+def _test(node: ast.expr, tested: str | None) -> Test:
+    """The test that a condition is. tested: the function, which may have the name of one of
+    Python's.
+    """
     match node:
-        case ast.UnaryOp(ast.Not(), inner):
-            return _called(_truth(inner), functions, value=False)
-        case ast.Call(func) if ast.unparse(func) in ("math.isclose", "isclose"):
-            return _is_close(node, functions)
+        case ast.UnaryOp(ast.Not(), ast.Call() as inner):
+            return _called(ast.Call(ast.Name("bool"), [inner], []), tested, value=False)
+        case ast.Call(ast.Name("isclose") | ast.Attribute(attr="isclose"), [call, value], given):
+            near = {"rel_tol": 1e-9, "abs_tol": 0.0}
+            near |= {one.arg: float(_literal(one.value)) for one in given}
+            asked = {"relative": near["rel_tol"], "tolerance": near["abs_tol"]}
+            return _called(call, tested, value=_literal(value), **asked)
         case ast.Call():
-            return _called(_truth(node), functions, value=True)
+            return _called(ast.Call(ast.Name("bool"), [node], []), tested, value=True)
         case ast.Compare(
-            ast.Call(ast.Name("abs"), [ast.BinOp(one, ast.Sub(), other)]),
+            ast.Call(ast.Name("abs"), [ast.BinOp(call, ast.Sub(), value)]),
             [ast.Lt() | ast.LtE()],
-            [right],
+            [near],
         ):
-            call, value = (one, other) if isinstance(one, ast.Call) else (other, one)
-            given = {"value": _literal(value), "tolerance": _number(right)}
-            return _called(call, functions, **given)
-        case ast.Compare(left, [sign], [right]) if type(sign) in _SIGNS:
-            compare = _SIGNS[type(sign)]
-            if isinstance(right, ast.Call) and not isinstance(left, ast.Call) and compare != "in":
-                left, compare, right = right, _TURNED.get(compare, compare), left
-            value = _literal(right)
-            if compare in ("is", "is not") and not (value is None or isinstance(value, bool)):
-                raise _NoTest(
-                    f"`{_source(node)}`: only None, True and False are one and the same object "
-                    "wherever they are written"
-                )
-            return _called(left, functions, value=value, compare=compare)
-    raise _NoTest(f"`{_source(node)}` is no comparison of one call with one value")
+            asked = {"tolerance": float(_literal(near))}
+            return _called(call, tested, value=_literal(value), **asked)
+        case ast.Compare(call, [sign], [value]) if type(sign) in _SIGNS:
+            return _called(call, tested, value=_literal(value), compare=_SIGNS[type(sign)])
+    raise ValueError("it is no comparison of a call with a value")
 
 
-def _is_close(node: ast.Call, functions: _Functions) -> Test:
-    given = {word.arg: _number(word.value) for word in node.keywords}
-    if len(node.args) != 2 or set(given) - {"rel_tol", "abs_tol"}:
-        raise _NoTest(f"`{_source(node)}` is not isclose of two numbers")
-    one, other = node.args if isinstance(node.args[0], ast.Call) else node.args[::-1]
-    relative, tolerance = given.get("rel_tol", 1e-9), given.get("abs_tol", 0.0)
-    return _called(one, functions, value=_literal(other), relative=relative, tolerance=tolerance)
-
-
-def _truth(node: ast.expr) -> ast.Call:
-    return ast.Call(ast.Name("bool"), [node], [])
-
-
-def _called(node: ast.expr, functions: _Functions, **asked) -> Test:
+def _called(node: ast.expr, tested: str | None, **asked) -> Test:
     """The test of a call, through what is done to its value: `len(sorted(f(1)))`."""
-    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
-        raise _NoTest(f"`{_source(node)}` is no call of a function by its name")
-    if functions.wraps(node):
-        inner = _called(node.args[0], functions, **asked)
-        return replace(inner, wraps=(*inner.wraps, node.func.id))
-    if node.keywords:
-        raise _NoTest(f"`{_source(node)}` has arguments by name")
-    return Test(functions.named(node), tuple(map(_literal, node.args)), **asked)
-
-
-def _number(node: ast.expr) -> float:
-    value = _literal(node)
-    if not _is_tolerance(value):
-        raise _NoTest(f"`{_source(node)}` is no tolerance")
-    return float(value)
+    match node:
+        case ast.Call(ast.Name(name), [ast.Call() as inner], []) if name in _WRAPS.keys() - {
+            tested
+        }:
+            test = _called(inner, tested, **asked)
+            return replace(test, wraps=(*test.wraps, name))
+        case ast.Call(ast.Name(name), arguments, []):
+            return Test(name, tuple(map(_literal, arguments)), **asked)
+    raise ValueError(f"`{ast.unparse(node)}` is no call of a function, with arguments in order")
 
 
 def _literal(node: ast.expr) -> object:
-    try:
-        value = value_of(node)
-    except (TypeError, ValueError, ArithmeticError, MemoryError) as error:
-        raise _NoTest(f"`{_source(node)}` is no plain data ({error})") from None
-    if odd := _odd(value):
-        raise _NoTest(f"`{_source(node)}` holds {odd}")
+    value = value_of(node, _computed)
+    if odd := not_plain(value):
+        raise ValueError(f"it holds {odd}")
     return value
 
 
-def _source(node: ast.expr) -> str:
-    return _cut(ast.unparse(ast.fix_missing_locations(node)))
+def _computed(node: ast.expr) -> object:
+    """What stands in tests beside literals: arithmetic with them, and `set`, `float` and the like
+    of them.
+    """
+    match node:
+        case ast.BinOp(left, sign, right) if type(sign) in _ARITHMETIC:
+            return _ARITHMETIC[type(sign)](_literal(left), _literal(right))
+        case ast.Call(ast.Name(name), arguments, []) if name in _MADE:
+            return _MADE[name](*map(_literal, arguments))
+    raise ValueError(f"`{ast.unparse(node)}` is no plain data")
 
 
 def _short(value: object) -> str:
-    return _cut(repr(value) if isinstance(value, str) else f"{type(value).__name__} {value!r}")
-
-
-def _cut(text: str) -> str:
+    text = repr(value) if isinstance(value, str) else f"{type(value).__name__} {value!r}"
     return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
 
 
@@ -403,7 +311,6 @@ def _lines(text: object) -> list[str]:
 
 _SIGNS = {ast.Eq: "==", ast.NotEq: "!=", ast.Is: "is", ast.IsNot: "is not", ast.In: "in"}
 _SIGNS |= {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">="}
-_TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _COMPARES = {
     "!=": lambda value, expected: not same(value, expected),
     # of None, True and False
@@ -417,3 +324,13 @@ _COMPARES = {
 }
 _KINDS = (bool, int, float, str, list, tuple, set, sorted, len, round, abs, sum, min, max)
 _WRAPS = {function.__name__: function for function in _KINDS}
+_MADE = _WRAPS | {"complex": complex, "dict": dict, "frozenset": frozenset, "Counter": dict}
+_ARITHMETIC = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+    ast.Pow: operator.pow,
+}

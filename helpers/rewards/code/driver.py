@@ -110,7 +110,7 @@ def _call(function, arguments: tuple, most: int) -> dict:
     except (TypeError, RecursionError) as error:
         said = f"it returned {error}; only plain data counts."
         return {"kind": "error", "error": "TypeError", "message": said}
-    if len(text) > 4 * most:  # the other side counts again
+    if len(text) > most:  # the other side counts again
         return {"kind": "output", "message": f"it returned more than {most} bytes."}
     return {"kind": "value", "value": text}
 

@@ -31,29 +31,21 @@ _LIMITS = Limits(seconds=1.0, memory=200_000_000)
 
 SUCCESS = "a value counted as right"
 SECRET = "our tests, files or environment in what comes out"
-OUTSIDE = "a file, a connection or a process outside"
-HELD = "our process held up, filled or crashed"
 
 
 @dataclass(frozen=True)
 class Escape:
-    """source: the program, with @FOLDER@ and @PORT@ for the bait.
+    """source: the program, with @FOLDER@ and @PORT@ for the bait. after: what is attacked.
 
-    never: what must not happen. twice: run two times, because the first run prepares the second.
+    count: how many inputs it is called with; 0 for a script. twice: run two times, because the
+    first run prepares the second.
     """
 
     name: str
-    source: str
     after: str
-    never: str
-    call: str | None = "solve"
-    inputs: tuple = ((20,),)
+    source: str
+    count: int = 1
     twice: bool = False
-
-    def job(self, folder: str = "", port: int = 0) -> Job:
-        """The attack as a job of the sandbox."""
-        source = self.source.replace("@FOLDER@", folder).replace("@PORT@", str(port))
-        return Job(source, self.call, self.inputs if self.call else ())
 
 
 @dataclass(frozen=True)
@@ -78,19 +70,22 @@ def attempt(
     """Run every attack, each judged by what it returned, printed, read, wrote, reached and left
     running.
     """
-    with _bait() as bait, ThreadPoolExecutor(workers or os.cpu_count()) as threads:
-        found = list(
-            threads.map(
-                lambda escape: bait.judged(escape, backend, limits, workers), battery or BATTERY
-            )
-        )
+
+    def judged(escape: Escape) -> Attempt:
+        source = escape.source.replace("@FOLDER@", bait.folder).replace("@PORT@", str(bait.port))
+        job = Job(source, "solve", ((20,),) * escape.count) if escape.count else Job(source)
+        began = time.monotonic()
+        for _ in range(1 + escape.twice):
+            [outcomes] = run_code([job], limits, backend, workers)
+        seconds = time.monotonic() - began
+        return Attempt(escape, tuple(outcomes), bait.touched() or _won(outcomes), seconds)
+
+    with _bait() as bait:
+        with ThreadPoolExecutor(workers or os.cpu_count()) as threads:
+            found = list(threads.map(judged, battery or BATTERY))
         time.sleep(0.2)  # for what goes on after the verdict
-        bait.look()
-        if bait.touched:
-            late = Attempt(
-                Escape("one of them, later", "", "a trace", OUTSIDE), (), bait.touched, 0.0
-            )
-            found.append(late)
+        if late := bait.touched():
+            found.append(Attempt(Escape("one of them, later", "a trace", ""), (), late, 0.0))
         return found
 
 
@@ -109,7 +104,7 @@ def _bait() -> Iterator[_Bait]:
             listening.setblocking(False)
         os.environ["SANDBOX_TESTS"] = f"solve(20) == {ANSWER} {_SECRET}"
         try:
-            yield _Bait(folder, server.getsockname()[1], [server, local])
+            yield _Bait(folder, [server, local])
         finally:
             del os.environ["SANDBOX_TESTS"]
 
@@ -117,35 +112,24 @@ def _bait() -> Iterator[_Bait]:
 class _Bait:
     """A folder with our tests, a variable with them, and two sockets that nobody may reach."""
 
-    def __init__(self, folder: str, port: int, sockets: list):
-        self.folder, self.port, self.sockets = folder, port, sockets
+    def __init__(self, folder: str, sockets: list):
+        self.folder, self.sockets = folder, sockets
+        self.port = sockets[0].getsockname()[1]
         self.files = self._files()
-        self.touched: str | None = None
 
     def _files(self) -> dict:
         return {path.name: path.stat().st_mtime_ns for path in Path(self.folder).iterdir()}
 
-    def look(self) -> None:
-        """Note what was touched, once."""
-        if self._files() != self.files:
-            self.touched, self.files = (
-                f"changed files in our folder: {sorted(self._files())}",
-                self._files(),
-            )
+    def touched(self) -> str | None:
+        """What was touched since the last time, in words."""
+        before, self.files = self.files, self._files()
+        if self.files != before:
+            return f"changed files in our folder: {sorted(self.files)}"
         for server in self.sockets:
             with contextlib.suppress(BlockingIOError):
                 server.accept()[0].close()
-                self.touched = "reached our socket"
-
-    def judged(self, escape: Escape, backend, limits: Limits, workers: int | None) -> Attempt:
-        """Run one attack and say what it won."""
-        began = time.monotonic()
-        for _ in range(1 + escape.twice):
-            [outcomes] = run_code([escape.job(self.folder, self.port)], limits, backend, workers)
-        seconds = time.monotonic() - began
-        self.look()
-        won, self.touched = self.touched, None
-        return Attempt(escape, tuple(outcomes), won or _won(outcomes), seconds)
+                return "reached our socket"
+        return None
 
 
 def _won(outcomes: Sequence[Outcome]) -> str | None:
@@ -162,44 +146,28 @@ def _won(outcomes: Sequence[Outcome]) -> str | None:
 
 # --- The battery ----------------------------------------------------------------------------------
 
-_NEVER = {"success": SUCCESS, "secret": SECRET, "outside": OUTSIDE, "held": HELD}
-
 
 def _read(text: str) -> list[Escape]:
-    """The attacks of escapes.txt: a line `== name | what it is after | what must not happen |
-    script, twice, or inputs N`, and the program under it.
+    """The attacks of escapes.txt: a line `== name | what it is after | script, twice, or inputs N`,
+    and the program under it.
     """
     found = []
     for block in text.split("\n== ")[1:]:
         title, _, source = block.partition("\n")
-        name, after, never, *flags = title.split(" | ")
-        count = next((int(flag.split()[1]) for flag in flags if flag.startswith("inputs ")), 1)
-        call = None if "script" in flags else "solve"
-        found.append(
-            Escape(
-                name,
-                source.strip() + "\n",
-                after,
-                _NEVER[never],
-                call,
-                ((20,),) * count,
-                "twice" in flags,
-            )
-        )
+        name, after, *flags = title.split(" | ")
+        numbers = [int(flag.split()[1]) for flag in flags if flag.startswith("inputs ")]
+        count = 0 if "script" in flags else sum(numbers) or 1
+        found.append(Escape(name, after, source.strip() + "\n", count, "twice" in flags))
     return found
 
 
 _ANY = "\ndef solve(n):\n    return 1\n"
+_NESTED = "x = " + "[" * 90 + "1" + " for y in z]" * 90 + _ANY
 BATTERY = [
     *_read("\n" + Path(__file__).with_name("escapes.txt").read_text(encoding="utf-8")),
-    Escape("deep brackets", "x = " + "[" * 3000 + "]" * 3000 + _ANY, "our parser", HELD),
-    Escape(
-        "deep comprehensions",
-        "x = " + "[" * 90 + "1" + " for y in z]" * 90 + _ANY,
-        "our compiler: that of Python 3.12 crashes",
-        HELD,
-    ),
-    Escape("a long program", "x = 1\n" * 170_000 + _ANY, "our parser", HELD),
-    Escape("a program that is no text", "x = '\ud800'" + _ANY, "our encoder", HELD),
-    Escape("a program with a NUL", "x = '\0'" + _ANY, "our parser", HELD),
+    Escape("deep brackets", "our parser", "x = " + "[" * 3000 + "]" * 3000 + _ANY),
+    Escape("deep comprehensions", "our compiler: that of Python 3.12 crashes", _NESTED),
+    Escape("a long program", "our parser", "x = 1\n" * 170_000 + _ANY),
+    Escape("a program that is no text", "our encoder", "x = '\ud800'" + _ANY),
+    Escape("a program with a NUL", "our parser", "x = '\0'" + _ANY),
 ]

@@ -141,8 +141,10 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 def _lacking(node: ast.AST, use: str) -> str | None:
     """What of this node monty lacks or does differently; most nodes are none of these kinds."""
     match node:
-        case ast.Import() | ast.ImportFrom():
-            return next(filter(None, map(_no_module, _modules(node))), None)
+        case ast.Import(names):
+            return _no_module([alias.name for alias in names])
+        case ast.ImportFrom(module):
+            return _no_module([module or ""])
         case ast.FunctionDef(name) if name in _METHODS:
             return f"monty does not call {name}."
         case ast.GeneratorExp() if use not in _USES_UP:
@@ -162,13 +164,12 @@ def _lacking(node: ast.AST, use: str) -> str | None:
     return None
 
 
-def _modules(node: ast.Import | ast.ImportFrom) -> list[str]:
-    return [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module]
-
-
-def _no_module(module: str | None) -> str | None:
-    known = module is None or module.split(".")[0] not in sys.stdlib_module_names
-    return None if known or module in _MODULES else f"monty has no module {module}."
+def _no_module(modules: list[str]) -> str | None:
+    """That monty lacks one of these, if CPython has it."""
+    for module in modules:
+        if module.split(".")[0] in sys.stdlib_module_names and module not in _MODULES:
+            return f"monty has no module {module}."
+    return None
 
 
 def _is_set(node: ast.AST) -> bool:

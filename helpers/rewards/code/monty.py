@@ -13,7 +13,6 @@ import re
 import secrets
 import shlex
 import shutil
-import signal
 import sys
 import tempfile
 import threading
@@ -38,24 +37,26 @@ _POLICY = {"sleep": "zero", "random_start": {"seed": 0}}
 # seconds; threads that hand over more often than that wait for one another longer than they work
 _SLOW = 0.005
 _DEEPEST = 1000  # calls, as in CPython
-# Fed before the program, which may give `repr` another meaning. No program knows the name.
-_REPR = f"_repr_{secrets.token_hex(8)}"
-_PRELUDE = f"def {_REPR}(value, repr=repr):\n    return repr(value)\n"
-_INPUTS = "_inputs_of_this_call"
+# Fed before the program, which may give `repr` and `print` another meaning. No program knows the
+# names.
+_TOKEN = secrets.token_hex(8)
+_REPR, _READ_LINE, _INPUTS = f"_repr_{_TOKEN}", f"_read_line_{_TOKEN}", f"_inputs_{_TOKEN}"
+_BEFORE_CALLS = f"def {_REPR}(value, repr=repr):\n    return repr(value)\n"
+_BEFORE_SCRIPTS = f"""
+def input(prompt="", print=print):
+    print(prompt, end="")
+    return {_READ_LINE}()
+"""
 _DEFAULTDICT = re.compile(r"defaultdict\((?:<.*?>|None), (?=\{)")
+_INSTALL = "the sandbox 'monty' {}: `pip install pydantic-monty==1.4.0`."
 
 
 class MontySandbox:
     """Programs in workers of pydantic-monty. ValueError where the package is not installed."""
 
     def __init__(self, workers: int | None = None):
-        try:
-            import pydantic_monty
-        except ImportError:
-            raise ValueError(
-                "the sandbox 'monty' is not installed: `pip install pydantic-monty==1.4.0`."
-            ) from None
-        self._crashed = pydantic_monty.MontyCrashedError
+        if importlib.util.find_spec("pydantic_monty") is None:
+            raise ValueError(_INSTALL.format("is not installed"))
         self.workers = workers or os.cpu_count() or 1
         # pydantic-monty looks for it in every call, which takes 60 of 76 us
         if importlib.util.find_spec("opentelemetry") is None:
@@ -75,12 +76,13 @@ class MontySandbox:
             return found + list(threads.map(outcomes, jobs[len(found) :]))
 
     def _outcomes(self, job: Job, limits: Limits) -> list[Outcome]:
+        from pydantic_monty import MontyCrashedError
+
         called = job.call is not None
-        names = [name for name, _ in job.calls] if called else []
-        if refused := gaps.before(job.source, names):
+        if refused := gaps.before(job.source, [name for name, _ in job.calls] if called else []):
             return [refused] * job.count
         for _ in range(2):  # a worker may have died while it waited; the next is a new one
-            with contextlib.suppress(self._crashed):
+            with contextlib.suppress(MontyCrashedError):
                 return (_calls if called else _scripts)(self._pool, job, limits)
         died = Outcome("not started", message="the workers of monty die before they get it.")
         return [died] * job.count
@@ -109,18 +111,16 @@ def _pool(workers: int):
                 pool = Monty(min_processes=1, max_processes=workers, binary_path=_quiet_worker())
                 pool.__enter__()
             except (OSError, RuntimeError) as error:  # as with pydantic-monty-client alone
-                raise ValueError(
-                    f"the sandbox 'monty' cannot start its worker: {error}. `pip install "
-                    "pydantic-monty==1.4.0`."
-                ) from None
-            # Never freed: in a forked process that would end the workers of its parent.
+                raise ValueError(_INSTALL.format(f"cannot start its worker, {error}")) from None
+            # Never freed: in a forked process that would end the workers of its parent. They end
+            # with this process, which holds the other end of their pipes.
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(pool))
             _pools[key] = pool
         return _pools[key]
 
 
 def _quiet_worker() -> str | None:
-    """A script that starts a worker without its standard error, where it writes a line for each
+    """A script that starts a worker without its standard error, where it writes a line for a
     program that is over its memory; None (the worker itself) on Windows.
     """
     if os.name != "posix":
@@ -139,15 +139,6 @@ def _quiet_worker() -> str | None:
     return str(script)
 
 
-@atexit.register
-def close() -> None:
-    """End the workers of this process."""
-    with _lock:
-        for key in [key for key in _pools if key[0] == os.getpid()]:
-            with contextlib.suppress(Exception):
-                _pools.pop(key).__exit__(None, None, None)
-
-
 # --- One program ----------------------------------------------------------------------------------
 
 
@@ -155,13 +146,20 @@ def _calls(pool, job: Job, limits: Limits) -> list[Outcome]:
     """One outcome for each call, until one ends the session."""
     found: list[Outcome] = []
     with _session(pool, job.source, limits, limits.seconds) as session:
-        session.feed(_PRELUDE)
+        session.feed(_BEFORE_CALLS)
         # under this name a block for scripts is not run
         broken, _ = session.feed(job.source, inputs={"__name__": "program"})
         if broken:  # the program does not get as far as its inputs
             return [broken] * job.count
         for name, arguments in job.calls:
-            found.append(session.call(name, arguments))
+            if time.monotonic() > session.ends:
+                found.append(timeout(limits))
+                break
+            broken, text = session.feed(f"{_REPR}({name}(*{_INPUTS}))", inputs={_INPUTS: arguments})
+            if broken is None:
+                text = text if isinstance(text, str) else "something else than text"
+                text = _DEFAULTDICT.sub("dict(", text)
+            found.append(broken or returned(text, limits, session.output))
             if session.ended:
                 break
     return found + [found[-1]] * (job.count - len(found))
@@ -176,11 +174,24 @@ def _scripts(pool, job: Job, limits: Limits) -> list[Outcome]:
             continue
         lines = text.removesuffix("\n").split("\n") if text else []
         with _session(pool, job.source, limits, left, len(lines)) as session:
-            names = {"input": session.reader(iter(lines))}
+            session.feed(_BEFORE_SCRIPTS)
+            names = {_READ_LINE: _reader(iter(lines))}
             broken, _ = session.feed(job.source, external_lookup=names)
             found.append(broken or Outcome("value", output=session.output))
             left = session.ends - time.monotonic()
     return found
+
+
+def _reader(lines: Iterator[str]):
+    def read_line() -> str:
+        for line in lines:
+            return line
+        raise EOFError(_AT_END)
+
+    return read_line
+
+
+_AT_END = "EOF when reading a line"
 
 
 @contextlib.contextmanager
@@ -201,108 +212,63 @@ def _session(
 
 
 class _Session:
-    """A session for one program: what it prints, when it must end, and how it ended."""
+    """A session for one program: what it prints, when it must end, and how it ended.
+
+    monty's own limit of time begins anew with each piece of code, and none begins after `ends`: so
+    the last call that begins in time may take as long again.
+    """
 
     def __init__(self, session, source: str, limits: Limits, seconds: float):
         self.session, self.source, self.limits = session, source, limits
-        self.pid, self.ends = session.worker_pid, time.monotonic() + seconds
-        self.output, self.size = "", 0  # of the piece of code that runs
-        self.late = self.at_end = self.ended = False
-
-    @property
-    def flooded(self) -> bool:
-        """Whether it printed more than it may."""
-        return self.size > self.limits.output
-
-    def reader(self, lines: Iterator[str]):
-        """`input` for a script that reads these lines."""
-
-        def read_line(prompt: str = "") -> str:
-            self._collect("stdout", str(prompt))
-            line = next(lines, None)
-            if line is None:
-                self.at_end = True
-                raise EOFError("EOF when reading a line")
-            return line
-
-        return read_line
-
-    def call(self, name: str, arguments: tuple) -> Outcome:
-        """The outcome of a call."""
-        self.output, self.size = "", 0
-        broken, text = self.feed(f"{_REPR}({name}(*{_INPUTS}))", inputs={_INPUTS: arguments})
-        if broken:
-            return broken
-        text = text if isinstance(text, str) else "something else than text"
-        return returned(_DEFAULTDICT.sub("dict(", text), self.limits, self.output)
+        self.ends = time.monotonic() + seconds
+        self.ended = False
 
     def feed(self, code: str, **given) -> tuple[Outcome | None, object]:
         """(what went wrong or None, the value)."""
         from pydantic_monty import MontyError
 
-        # The session's own limit begins anew with each piece of code.
-        left = self.ends - time.monotonic()
-        timer = None
-        if left < 0.9 * self.limits.seconds:
-            timer = threading.Timer(max(left, 0.0), self._too_late)
-            timer.start()
+        self.output, self.size = "", 0  # of this piece of code
+        error = value = None
         try:
             value = self.session.feed_run(code, print_callback=self._collect, **given)
-        except MontyError as error:
-            return self._went_wrong(error), None
-        finally:
-            if timer:  # it must not end a worker that another program has by then
-                timer.cancel()
-                timer.join()
-        return (self._flood(), None) if self.flooded else (None, value)
+        except MontyError as raised:
+            error = raised
+        if over := self._over_a_limit(error):
+            self.ended = True
+            return over, None
+        return (self._failed(error) if error else None), value
 
     def _collect(self, stream: str, text: str) -> None:
-        if self.flooded or stream == "stderr":
-            return
-        self.output += text[: self.limits.output - self.size]
-        self.size += len(text.encode(errors="replace"))
-        if self.flooded:
-            self._kill()
+        if stream == "stdout":
+            self.output += text[: max(0, self.limits.output - self.size)]
+            self.size += len(text.encode(errors="replace"))
 
-    def _too_late(self) -> None:
-        self.late = True
-        self._kill()
-
-    def _kill(self) -> None:
-        with contextlib.suppress(ProcessLookupError, TypeError):
-            # on Windows the second is as final
-            os.kill(self.pid, getattr(signal, "SIGKILL", signal.SIGTERM))
-
-    def _flood(self) -> Outcome:
-        self.ended = True
-        said = f"it printed more than {self.limits.output} bytes."
-        return Outcome("output", message=said, output=self.output)
-
-    def _went_wrong(self, error) -> Outcome:
-        from pydantic_monty import MontyCrashedError
-
-        if self.flooded:
-            return self._flood()
-        inner, text, crashed = error.exception(), str(error), isinstance(error, MontyCrashedError)
-        name = type(inner).__name__
-        frames = error.traceback() if hasattr(error, "traceback") else []
-        own_limit = name == "TimeoutError" and not frames and "time limit exceeded" in text
-        if self.late or own_limit or (crashed and error.timed_out):
-            self.ended = True
+    def _over_a_limit(self, error) -> Outcome | None:
+        """The outcome that ends the program, and with it the session."""
+        kind, said = type(error and error.exception()).__name__, str(error)
+        if self.size > self.limits.output:
+            said = f"it printed more than {self.limits.output} bytes."
+            return Outcome("output", message=said, output=self.output)
+        own_limit = kind == "TimeoutError" and "time limit exceeded" in said
+        if own_limit or getattr(error, "timed_out", False):
             return timeout(self.limits, self.output)
-        if name == "MemoryError" and "limit" in text:
-            self.ended = True
+        if kind == "MemoryError" and "limit" in said:
             return out_of_memory(self.limits, self.output)
-        if crashed:
-            self.ended = True
+        if type(error).__name__ == "MontyCrashedError":
             said = "it crashed the interpreter."
             return Outcome("error", error="Crash", message=said, output=self.output)
-        if self.at_end and "EOF when reading a line" in text:
-            return Outcome("error", error="EOFError", message=text, output=self.output)
-        if why := gaps.named(inner, frames, self.source):
+        return None
+
+    def _failed(self, error) -> Outcome:
+        """The outcome of a program that raised, by itself or because monty lacks something."""
+        inner = error.exception()
+        frames = error.traceback() if hasattr(error, "traceback") else []
+        name, message = type(inner).__name__, str(inner)
+        if message.endswith(_AT_END):
+            name = "EOFError"  # which monty does not know
+        elif why := gaps.named(inner, frames, self.source):
             return Outcome("unsupported", message=why, output=self.output)
-        if text.startswith("RuntimeError: Internal error in monty"):
+        elif message.startswith("Internal error in monty"):
             name = "Exception"  # raised with something else than one text, such as SystemExit(0)
         line = frames[-1].line if frames else None
-        said = str(inner)[:500]
-        return Outcome("error", error=name, line=line, message=said, output=self.output)
+        return Outcome("error", error=name, line=line, message=message[:500], output=self.output)

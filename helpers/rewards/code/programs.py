@@ -12,12 +12,7 @@ under TRL the shares are metrics (`tests_reward/unsupported`, `…/unreadable`, 
 
 from __future__ import annotations
 
-import math
-import pickle
-import threading
-import time
 import warnings
-from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -30,10 +25,7 @@ from helpers.tags import TagFormat
 
 __all__ = ["executes_reward", "output_match_reward", "program_of", "read_tests", "tests_reward"]
 
-_ALIASES = {"python": ("python", "py", "python3")}
-_KEPT = 32_000_000  # bytes of outcomes that are remembered
-# seconds, after which a program that timed out is run again: it may have been the machine
-_STALE = 60.0
+_PYTHON = ("python", "py", "python3")
 _SHOWN = 160  # characters of a reason
 _UNJUDGED = {
     "unreadable": "tests that cannot be read",
@@ -42,8 +34,8 @@ _UNJUDGED = {
 }
 
 
-def program_of(completion: object, tags: TagFormat | None = None, language: str = "python") -> str:
-    """The program of a completion: its last fenced block in the language; "" where there is none.
+def program_of(completion: object, tags: TagFormat | None = None) -> str:
+    """The program of a completion: its last fenced block in Python; "" where there is none.
 
     tags: read the answer block alone. Several blocks are drafts and their revisions, so the last
     one counts, and only that: the best of several would pay for guessing. If none names a language,
@@ -56,12 +48,12 @@ def program_of(completion: object, tags: TagFormat | None = None, language: str 
     >>> program_of("x = 3"), program_of("```python\\nx = 4")
     ('x = 3', '')
     """
-    text, language = _document(completion, tags), language.casefold()
+    text = _document(completion, tags)
     if "```" not in text:
         return text
     blocks = _fenced(text)
-    named = [code for name, code in blocks if name in _ALIASES.get(language, (language,))]
-    found = named or [code for name, code in blocks if not name]
+    named = [code for language, code in blocks if language in _PYTHON]
+    found = named or [code for language, code in blocks if not language]
     return found[-1] if found else ""
 
 
@@ -71,7 +63,6 @@ def tests_reward(
     entry_point: list | None = None,
     share: bool = True,
     tags: TagFormat | None = None,
-    language: str = "python",
     limits: Limits | None = None,
     backend: str | Backend = "monty",
     confirm: bool = False,
@@ -94,9 +85,9 @@ def tests_reward(
     ...              tests=[["assert add(1, 2) == 3", "assert add(0, 0) == 0"]] * 2)
     [1.0, 0.5]
     """
-
-    batch = _Batch("tests_reward", completions, tests, entry_point, tags, language)
-    return batch.scores(partial(_passed, share=share), limits, backend, confirm, log_metric)
+    rows = _rows(completions, tests, entry_point, tags)
+    score = partial(_passed, share=share)
+    return _scores("tests_reward", rows, score, limits, backend, confirm, log_metric)
 
 
 tests_reward.__test__ = False  # pytest would take it for a test, by its name
@@ -107,7 +98,6 @@ def executes_reward(
     tests: list | None = None,
     entry_point: list | None = None,
     tags: TagFormat | None = None,
-    language: str = "python",
     limits: Limits | None = None,
     backend: str | Backend = "monty",
     confirm: bool = False,
@@ -124,16 +114,10 @@ def executes_reward(
     >>> executes_reward([program] * 2, tests=[tests, ["assert half(0) == 5"]])
     [1.0, 0.0]
     """
-    alone = [[{"stdin": "", "stdout": ""}]] * len(completions)
-    batch = _Batch(
-        "executes_reward",
-        completions,
-        alone if tests is None else tests,
-        entry_point,
-        tags,
-        language,
-    )
-    return batch.scores(_ran, limits, backend, confirm, log_metric)
+    if tests is None:
+        tests = [[{"stdin": "", "stdout": ""}]] * len(completions)
+    rows = _rows(completions, tests, entry_point, tags)
+    return _scores("executes_reward", rows, _ran, limits, backend, confirm, log_metric)
 
 
 def output_match_reward(
@@ -141,7 +125,6 @@ def output_match_reward(
     tests: list | None = None,
     share: bool = True,
     tags: TagFormat | None = None,
-    language: str = "python",
     limits: Limits | None = None,
     backend: str | Backend = "monty",
     confirm: bool = False,
@@ -159,15 +142,15 @@ def output_match_reward(
     >>> output_match_reward([program], tests=[tests])
     [1.0]
     """
-
-    batch = _Batch("output_match_reward", completions, tests, None, tags, language)
-    for row in batch.rows:
+    rows = _rows(completions, tests, None, tags)
+    for row in rows:
         if any(test.call is not None for test in row.tests):
             row.refuse("unreadable", "the tests are calls, not pairs of stdin and stdout")
-    return batch.scores(partial(_passed, share=share), limits, backend, confirm, log_metric)
+    score = partial(_passed, share=share)
+    return _scores("output_match_reward", rows, score, limits, backend, confirm, log_metric)
 
 
-# --- A batch --------------------------------------------------------------------------------------
+# --- A batch: its rows, from their completions to their scores ------------------------------------
 
 
 @dataclass
@@ -200,137 +183,116 @@ def _ran(row: _Row) -> float:
     return float(all(outcome.kind == "value" for outcome in row.outcomes))
 
 
-class _Batch:
-    """The rows of one call of a reward, from their completions to their scores."""
-
-    def __init__(
-        self,
-        name: str,
-        completions: list,
-        tests: list | None,
-        entry_point,
-        tags: TagFormat | None,
-        language: str,
-    ):
-        self.name, read = name, {}
-        for what, column in (("tests", tests), ("entry_point", entry_point)):
-            if isinstance(column, (list, tuple)) and len(column) != len(completions):
-                raise ValueError(
-                    f"{name}: {what} has {len(column)} rows, and there are {len(completions)} "
-                    "completions."
-                )
-        self.rows = [_Row(program_of(text, tags, language)) for text in completions]
-        for at, row in enumerate(self.rows):
-            if tests is None:
-                row.refuse("unreadable", "the data has no column `tests`")
-                continue
-            function = entry_point[at] if isinstance(entry_point, (list, tuple)) else entry_point
-            key = repr((as_lists(tests[at]), function))  # a group shares its tests
-            if key not in read:
-                read[key] = _read(tests[at], function)
-            if isinstance(read[key], str):
-                row.refuse("unreadable", read[key])
-            else:
-                row.tests = read[key]
-
-    def scores(
-        self,
-        score: Callable[[_Row], float],
-        limits: Limits | None,
-        backend: str | Backend,
-        confirm: bool,
-        log_metric: Callable | None,
-    ) -> list[float | None]:
-        """Run the programs, and give each row that can be judged its score."""
-        nothing = Outcome("error", error="SyntaxError", message="there is no program")
-        for row in self.rows:
-            row.outcomes = [nothing] * len(row.tests)
-        there = [row for row in self.rows if row.tests and row.program.strip()]
-        if confirm:  # say at once if it is not possible here, and not at the first failure
-            backend_named("sandlock")
-        _run(there, limits, backend)
-        if confirm:
-            failed = [row for row in there if score(row) < 1.0]
-            again = [row for row in failed if row.outcomes[0].backend != "sandlock"]
-            _run(again, limits, "sandlock")
-        for row in self.rows:
-            for kind in ("unsupported", "not started"):
-                lacking = [outcome.message for outcome in row.outcomes if outcome.kind == kind]
-                if lacking and not row.unjudged:
-                    row.refuse(kind, lacking[0])
-        self._tell(log_metric, mixed=confirm or backend == "auto")
-        return [None if row.unjudged else score(row) for row in self.rows]
-
-    def _tell(self, log_metric: Callable | None, mixed: bool) -> None:
-        count, told = len(self.rows), {}
-        for kind in _UNJUDGED:
-            whys = [row.why for row in self.rows if row.unjudged == kind]
-            if log_metric and count:
-                log_metric(f"{self.name}/{kind.replace(' ', '_')}", len(whys) / count)
-            if whys:
-                shown = whys[0].rstrip(".")[:_SHOWN]
-                told[f"{len(whys)} × {_UNJUDGED[kind]} (such as: {shown})"] = len(whys)
-        if log_metric and count and mixed:
-            ran = [row for row in self.rows if any(o.backend == "sandlock" for o in row.outcomes)]
-            log_metric(f"{self.name}/by_sandlock", len(ran) / count)
-        if told:
-            warnings.warn(
-                f"{self.name}: {sum(told.values())} of {count} completions were not judged and "
-                f"score None: {'; '.join(told)}.",
-                stacklevel=4,
-            )
+def _rows(completions: list, tests: list | None, entry_point, tags: TagFormat | None) -> list[_Row]:
+    """The programs, and the tests of each, as far as they can be read."""
+    rows = [_Row(program_of(text, tags)) for text in completions]
+    if tests is None:
+        for row in rows:
+            row.refuse("unreadable", "the data has no column `tests`")
+        return rows
+    if not isinstance(entry_point, list | tuple):
+        entry_point = [entry_point] * len(rows)
+    read: dict[str, list[Test] | str] = {}  # a group shares its tests; a text says what is wrong
+    for row, given, function in zip(rows, tests, entry_point, strict=True):
+        key = repr((as_lists(given), function))
+        if key not in read:
+            try:
+                read[key] = read_tests(given, function)
+            except ValueError as error:
+                read[key] = str(error)
+        if isinstance(read[key], str):
+            row.refuse("unreadable", read[key])
+        else:
+            row.tests = read[key]
+    return rows
 
 
-def _read(tests: object, entry_point: str | None) -> list[Test] | str:
-    """The tests, or why they cannot be read."""
-    try:
-        return read_tests(tests, entry_point)
-    except ValueError as error:
-        return str(error)
+def _scores(
+    name: str,
+    rows: list[_Row],
+    score: Callable[[_Row], float],
+    limits: Limits | None,
+    backend: str | Backend,
+    confirm: bool,
+    log_metric: Callable | None,
+) -> list[float | None]:
+    """Run the programs, and give each row that can be judged its score."""
+    nothing = Outcome("error", error="SyntaxError", message="there is no program")
+    for row in rows:
+        row.outcomes = [nothing] * len(row.tests)
+    there = [row for row in rows if row.tests and row.program.strip()]
+    if confirm:  # say at once if it is not possible here, and not at the first failure
+        backend_named("sandlock")
+    _run(there, limits, backend)
+    if confirm:
+        failed = [row for row in there if score(row) < 1.0]
+        _run([row for row in failed if row.outcomes[0].backend != "sandlock"], limits, "sandlock")
+    for row in rows:
+        lacking = [one for one in row.outcomes if one.kind in ("unsupported", "not started")]
+        if lacking:
+            row.refuse(lacking[0].kind, lacking[0].message)
+    _tell(name, rows, log_metric, mixed=confirm or backend == "auto")
+    return [None if row.unjudged else score(row) for row in rows]
+
+
+def _tell(name: str, rows: list[_Row], log_metric: Callable | None, mixed: bool) -> None:
+    """How many rows were not judged: as metrics, and in one warning."""
+    told, shares = [], {}
+    for kind, what in _UNJUDGED.items():
+        whys = [row.why for row in rows if row.unjudged == kind]
+        shares[kind.replace(" ", "_")] = len(whys)
+        if whys:
+            told.append(f"{len(whys)} × {what} (such as: {whys[0].rstrip('.')[:_SHOWN]})")
+    if mixed:
+        ran = [row for row in rows if any(one.backend == "sandlock" for one in row.outcomes)]
+        shares["by_sandlock"] = len(ran)
+    if log_metric and rows:
+        for kind, count in shares.items():
+            log_metric(f"{name}/{kind}", count / len(rows))
+    if told:
+        unjudged = sum(bool(row.unjudged) for row in rows)
+        warnings.warn(
+            f"{name}: {unjudged} of {len(rows)} completions were not judged and score None: "
+            f"{'; '.join(told)}.",
+            stacklevel=4,
+        )
 
 
 # --- Running, with a memory -----------------------------------------------------------------------
 
-# the outcomes, pickled, so that their bytes can be counted; until when; the back end
-_remembered: OrderedDict[tuple, tuple[bytes, float, object]] = OrderedDict()
-_lock = threading.Lock()
+_KEPT = 10_000  # characters of the outcomes of a program that is remembered
+# the outcomes of the batch before, which the next reward of a list asks for again; by back end
+_remembered: dict[object, tuple[object, dict[bytes, list[Outcome]]]] = {}
 
 
 def forget() -> None:
     """Forget the outcomes of programs that were run, for a measurement of time."""
-    with _lock:
-        _remembered.clear()
+    _remembered.clear()
 
 
 def _run(rows: list[_Row], limits: Limits | None, backend: str | Backend) -> None:
-    """Give each row its outcomes: each distinct job is run once, and none that is remembered."""
+    """Give each row its outcomes: each distinct job is run once, and none of the batch before."""
     # kept alive by what is remembered, so nobody else has its id
     where = backend if isinstance(backend, str) else id(backend)
-    keys, jobs, known = [], {}, {}
+    _, known = _remembered.get(where, (backend, {}))
+    new, keys = {}, []
     for row in rows:
         job = row.job()
-        digest = sha256(repr(job).encode(errors="backslashreplace")).digest()
-        keys.append((digest, repr(limits), where))
-        jobs[keys[-1]] = job
-    with _lock:
-        for key in jobs.keys() & _remembered.keys():
-            outcomes, until, _ = _remembered[key]
-            if until > time.monotonic():
-                known[key] = pickle.loads(outcomes)
-                _remembered.move_to_end(key)
-    new = [key for key in jobs if key not in known]
-    ran = run_code([jobs[key] for key in new], limits, backend) if new else []
-    known |= zip(new, ran, strict=True)
+        keys.append(sha256(repr((job, limits)).encode(errors="backslashreplace")).digest())
+        if keys[-1] not in known:
+            new[keys[-1]] = job
+    ran = run_code(list(new.values()), limits, backend) if new else []
+    known = known | dict(zip(new, ran, strict=True))
     for row, key in zip(rows, keys, strict=True):
         row.outcomes = known[key]
-    with _lock:
-        for key, outcomes in zip(new, ran, strict=True):
-            kinds = {outcome.kind for outcome in outcomes}
-            # it may be the machine's fault, or a service's
-            if not kinds & {"unsupported", "not started"}:
-                until = time.monotonic() + _STALE if "timeout" in kinds else math.inf
-                _remembered[key] = pickle.dumps(outcomes), until, backend
-        size = sum(len(pickled) for pickled, _, _ in _remembered.values())
-        while size > _KEPT:
-            _, (pickled, _, _) = _remembered.popitem(last=False)
-            size -= len(pickled)
+    kept = {key: known[key] for key in keys if _lasts(known[key], new=key in new)}
+    _remembered[where] = backend, kept
+
+
+def _lasts(outcomes: list[Outcome], new: bool) -> bool:
+    """Whether these outcomes are remembered for one more batch."""
+    kinds = {outcome.kind for outcome in outcomes}
+    # A lack or a time-out may be the machine's fault; a time-out is used once more all the same.
+    if kinds & {"unsupported", "not started"} or ("timeout" in kinds and not new):
+        return False
+    return len(repr(outcomes)) < _KEPT
