@@ -41,13 +41,20 @@ def run(
 ) -> int:
     """Execute the notebooks that were asked for on the command line; the exit code, as `execute`.
 
-    name: None is the first notebook's own run. once: if the same was asked for last time, what is
-    done of it is not done again, as with `resume`.
+    name: None is the notebooks' own run. once: if the same was asked for last time, what is done of
+    it is not done again, as with `resume`.
     """
     numbers = list(arguments.PIPELINE) if only is None else arguments.numbers(only)
     given = arguments.parameters(parameters)
     if name is None:
-        name = defaults(numbers[:1])["run"]
+        own = {number: defaults([number])["run"] for number in numbers}
+        name = own[numbers[0]]
+        if len(set(own.values())) > 1:
+            named = ", ".join(f"{number}: {default}" for number, default in own.items())
+            raise ValueError(
+                f"these notebooks have runs of their own ({named}). Call them one at a time, or "
+                "give --run NAME."
+            )
     if preset is not None:
         if "preset" not in defaults(numbers):
             raise ValueError(
