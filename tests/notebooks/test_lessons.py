@@ -98,7 +98,7 @@ REFUSED = [
     ("10", {"environment": "helpers.agents:ToolError"}, "has no method `reset`"),
     ("10", {"turns": 0}, "turns=0 must be a whole number of at least 1"),
     ("10", {"turns": 1}, "NO GO"),  # of its laboratory
-    ("10", {"rows_file": "{here}/words.jsonl"}, "Guessing.reset: missing a required argument: 's"),
+    ("10", {"rows_file": "{here}/words.jsonl"}, "missing 1 required positional argument: 'seed"),
     ("10", {"rows_file": "{here}/words.jsonl", "holdout_size": 50}, "40 rows are too few to hold"),
     ("10", {"rows_file": "{here}/text.jsonl"}, "row 1 cannot be played: Guessing.reset"),
     ("10", {"success": "0.4"}, "success='0.4' must be a number"),
