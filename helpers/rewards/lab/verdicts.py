@@ -63,17 +63,11 @@ def against_report(run: Run, functions: list, weights: list[float]) -> str:
         )
     now = dict(zip(map(reward_name, functions), weights, strict=True))
     tested = {name: entry["weight"] for name, entry in report["rewards"].items()}
-    told = [f"{name} was not tested" for name in now if name not in tested]
-    told += [f"{name} was tested and is not trained with" for name in tested if name not in now]
-    told += [
-        f"{name} has weight {now[name]:g} and was tested with {tested[name]:g}"
-        for name in now
-        if name in tested and now[name] != tested[name]
-    ]
-    if told:
+    if now != tested:
+        listed = ", ".join(f"{name} x {weight:g}" for name, weight in tested.items())
         return (
-            f"NOT WHAT NOTEBOOK 2 TESTED: {'; '.join(told)}. Its verdict says nothing about "
-            "this training."
+            f"NOT WHAT NOTEBOOK 2 TESTED, which was {listed}. Its verdict says nothing about this "
+            "training."
         )
     if not report["verdict"]["go"]:
         return (
