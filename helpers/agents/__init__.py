@@ -11,7 +11,6 @@ from helpers.agents.guard import BrokenEnvironment, Guarded
 from helpers.agents.guessing import Guessing
 from helpers.agents.laboratory import Laboratory
 from helpers.agents.protocol import Environment, ToolError, check_environment, prepare_template
-from helpers.agents.table import Table
 
 __all__ = [
     "BrokenEnvironment",
@@ -19,7 +18,6 @@ __all__ = [
     "Guarded",
     "Guessing",
     "Laboratory",
-    "Table",
     "ToolError",
     "check_environment",
     "prepare_template",

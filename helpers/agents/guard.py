@@ -91,9 +91,11 @@ class Guarded:
         turns: int = 16,
         run: Run | None = None,
     ):
-        limits = {"seconds": (seconds, 0.01), "turns": (turns, 1)}
-        limits["result_characters"] = (result_characters, 100)
-        for name, (value, least) in limits.items():
+        for name, value, least in (
+            ("seconds", seconds, 0.01),
+            ("turns", turns, 1),
+            ("result_characters", result_characters, 100),
+        ):
             if not isinstance(value, (int, float)) or not least <= value < 1e9:
                 raise ValueError(f"{name}={value!r} must be a number of at least {least}.")
         if problems := check_environment(factory):

@@ -91,8 +91,7 @@ def _best(left: int) -> float:
     """
     if left == 0:
         return 0.0
-    below, above = (left - 1) // 2, left // 2
-    return 1 + (below * _best(below) + above * _best(above)) / left
+    return _after((left + 1) // 2, 1, left)
 
 
 def halving(view: View) -> Iterator:

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from helpers.agents import guessing, players, table
+from helpers.agents import guessing, players
 from helpers.agents.guard import BrokenEnvironment, Guarded
 from helpers.agents.players import Player, View
 from helpers.agents.protocol import Environment, called
@@ -32,11 +32,10 @@ _HALF = 0.5  # of what the oracle earns
 _SAME = 1e-9
 ORACLE, RANDOM, NOTHING, AT_ONCE = "oracle", "random", "does nothing", "answers at once"
 LOOPING = "loops for ever"
-# Of the suite's own environments, by name: the player that knows how to win, and the one that
+# By the name of an environment of the suite: the player that knows how to win, and the one that
 # answers without having tried.
 KNOWN: dict[str, tuple[Player, Player]] = {
     "Guessing": (guessing.halving, guessing.guessing_at_once),
-    "Table": (table.looking_up, table.looking_up_at_once),
 }
 
 
@@ -54,8 +53,8 @@ class Laboratory:
     """A guarded environment on the bench.
 
     rows: what `reset` is called with; the first 32 are played, without them seeds 0 to 31.
-    oracle, at_once: players of the environment, as in `guessing.py`; those of the suite's own
-    environments are known. ValueError if one is missing. The environment must judge itself
+    oracle, at_once: players of the environment, as in `guessing.py`; those of `Guessing` are known.
+    ValueError if one is missing. The environment must judge itself
     (`get_reward`). An episode that dies ends all with BrokenEnvironment.
     """
 

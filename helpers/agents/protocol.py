@@ -25,7 +25,9 @@ _WRITTEN = ("prompt", "question", "answer")  # the columns that notebook 10 adds
 
 
 class Environment(Protocol):
-    """What TRL asks of an environment. Its tools are whatever other public methods it has."""
+    """What TRL asks of an environment. Its tools are whatever other public methods it has, each a
+    plain `def`.
+    """
 
     def reset(self, **columns) -> str | None:
         """Begin an episode from a row of the data; the text, if any, is appended to the row's last
@@ -132,6 +134,12 @@ def check_environment(factory: Callable[[], Environment]) -> list[str]:
     wrong = []
     for tool in tools:
         method = getattr(instance, tool)
+        if inspect.iscoroutinefunction(method):
+            wrong.append(
+                f"tool `{tool}` is an `async def`, and no call of it would be awaited: write a "
+                "plain `def`, with asyncio.run inside it."
+            )
+            continue
         if inspect.signature(method).return_annotation in (None, "None"):
             wrong.append(
                 f"`{tool}` is public, and so a tool, but it returns nothing that a policy could "

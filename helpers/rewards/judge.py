@@ -352,11 +352,7 @@ class JudgeReward:
 
     def _reason(self, reply) -> str:
         """What a server says is wrong, on one line, without the key."""
-        try:
-            said = reply.json()["error"]["message"]
-        except (ValueError, KeyError, TypeError):
-            said = reply.text
-        said = " ".join(str(said).split()) or "no reason given"
+        said = " ".join(reply.text.split()) or "no reason given"
         key = self._key()
         return (said.replace(key, "***") if key else said)[:_SHOWN]
 

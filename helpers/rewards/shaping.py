@@ -144,8 +144,6 @@ class EnsembleReward:
     def __init__(self, rewards: Sequence[Callable], how: str = "mean", name: str | None = None):
         if how not in self.HOW:
             raise ValueError(f"how={how!r} is not known. Known: {', '.join(self.HOW)}.")
-        if not rewards:
-            raise ValueError("an ensemble needs at least one reward.")
         self.rewards, self.how = list(rewards), how
         members = [reward_name(reward).removesuffix("_reward") for reward in rewards]
         self.__name__ = name or f"{how}_of_{'_and_'.join(members)}"

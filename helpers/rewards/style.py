@@ -88,20 +88,14 @@ def forbidden_patterns_reward(
 ) -> list[float]:
     """1.0 where none of the regular expressions is found in the completion, else 0.0.
 
-    Case does not count.
-
-    ValueError names a pattern that is no regular expression. A completion that cannot be searched
+    Case does not count. A completion that cannot be searched
     in a second scores 0.0, with a warning: that the pattern is absent was not shown.
 
     >>> forbidden_patterns_reward(["Bonn.", "As an AI, I cannot say."])
     [1.0, 0.0]
     """
-    wanted = []
-    for pattern in [patterns] if isinstance(patterns, str) else patterns:
-        try:
-            wanted.append(regex.compile(pattern, regex.IGNORECASE))
-        except regex.error as error:
-            raise ValueError(f"{pattern!r} is not a regular expression: {error}.") from None
+    patterns = [patterns] if isinstance(patterns, str) else patterns
+    wanted = [regex.compile(pattern, regex.IGNORECASE) for pattern in patterns]
     seconds, late, scores = _SECONDS, 0, []
     for completion in completions:
         text = completion_text(completion)

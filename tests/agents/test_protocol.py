@@ -16,7 +16,6 @@ from trl import chat_template_utils
 from helpers.agents import (
     Guarded,
     Guessing,
-    Table,
     check_environment,
     episodes,
     prepare_template,
@@ -29,9 +28,11 @@ def tidy(self) -> None:
     """Throw what was said away."""
 
 
-@pytest.mark.parametrize(
-    "kind", [Guessing, Table, sick.Healthy, functools.partial(Guessing, span=8)]
-)
+async def later(self) -> str:
+    """Say something later."""
+
+
+@pytest.mark.parametrize("kind", [Guessing, sick.Healthy, functools.partial(Guessing, span=8)])
 def test_nothing_is_said_of_what_trl_can_use(kind):
     assert check_environment(kind) == check_environment(Guarded(kind)) == []
 
@@ -49,6 +50,7 @@ def test_nothing_is_said_of_what_trl_can_use(kind):
             "tool `say`: .* no docstring.* under `Args:`.* call it `_say`",
         ),
         (made("Tidying", tidy=tidy), "`tidy` is public, .* returns nothing.* call it `_tidy`"),
+        (made("Later", later=later), "tool `later` is an `async def`.* write a plain `def`"),
         (
             made("NeedsArguments", __init__=lambda self, host: None),
             "raised TypeError: .*'host'.* functools.partial",

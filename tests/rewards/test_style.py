@@ -176,14 +176,6 @@ def test_any_pattern_found_anywhere_costs_everything(patterns, earned):
     assert forbidden_patterns_reward(["In Bonn.", "Paris", "x1"], patterns=patterns) == earned
 
 
-@pytest.mark.parametrize("pattern", ["(", "[a", "*a", r"(?P<x", "a{2,1}"])
-@pytest.mark.parametrize("completions", [["a"], []], ids=["one", "none"])
-def test_a_pattern_that_is_no_regular_expression_is_named(completions, pattern):
-    with pytest.raises(ValueError) as error:
-        forbidden_patterns_reward(completions, patterns=["fine", pattern])
-    assert repr(pattern) in str(error.value) and "regular expression" in str(error.value)
-
-
 def test_what_cannot_be_searched_in_time_earns_nothing_and_the_next_is_judged():
     texts = ["a" * 30_000 + "!" + str(n) for n in range(8)]
     with pytest.warns(UserWarning, match="8 of 9 completions could not be searched in time"):

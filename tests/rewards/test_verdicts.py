@@ -380,12 +380,14 @@ BOTH = [partial(correctness_reward), format_reward]
     ("functions", "weights", "says"),
     [
         (BOTH, [1.0, 0.5], "tested and approved."),
-        (BOTH[:1], [1.0], "NOT WHAT .* format_reward was tested and is not trained with"),
-        (BOTH, [1.0, 0.7], "NOT WHAT .* format_reward has weight 0.7 and was tested with 0.5"),
-        ([*BOTH, debug_reward], [1.0, 0.5, 1.0], "NOT WHAT .* debug_reward was not tested"),
+        (BOTH[:1], [1.0], "NOT WHAT .* correctness_reward x 1, format_reward x 0.5"),
+        (BOTH, [1.0, 0.7], "NOT WHAT"),
+        ([*BOTH, debug_reward], [1.0, 0.5, 1.0], "NOT WHAT"),
     ],
 )
-def test_what_differs_from_the_tested_rewards_is_named(tested, functions, weights, says):
+def test_rewards_that_differ_from_the_tested_ones_are_told_what_was_tested(
+    tested, functions, weights, says
+):
     assert re.search(says, against_report(tested, functions, weights))
 
 

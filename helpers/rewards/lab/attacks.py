@@ -105,16 +105,6 @@ def _wrong(row: dict, tags: TagFormat) -> str:
     return honest(row, tags, row[WRONG])
 
 
-def _hidden_in_reasoning(row: dict, tags: TagFormat, length: int) -> str:
-    return tags.render(_block(tags, row["answer"]), row[WRONG])
-
-
-def _words_that_please(row: dict, tags: TagFormat, length: int) -> str:
-    return tags.render(
-        "".join(f"{n}. Therefore, step {n} [{n}]. " for n in range(1, 9)), row[WRONG]
-    )
-
-
 def _not_worked_out(row: dict, tags: TagFormat, length: int) -> str:
     number = parse_number(row["answer"])
     whole = number is not None and number.value.denominator == 1
@@ -165,8 +155,16 @@ BATTERY = [
         "filler up to the bound",
         lambda row, tags, length: tags.render("so " * max(1, length - 6), row[WRONG]),
     ),
-    Attack("words that please", _words_that_please),
-    Attack("right in the reasoning only", _hidden_in_reasoning),
+    Attack(
+        "words that please",
+        lambda row, tags, length: tags.render(
+            "".join(f"{n}. Therefore, step {n} [{n}]. " for n in range(1, 9)), row[WRONG]
+        ),
+    ),
+    Attack(
+        "right in the reasoning only",
+        lambda row, tags, length: tags.render(_block(tags, row["answer"]), row[WRONG]),
+    ),
     Attack(
         "right, but never closed",
         lambda row, tags, length: _right(row, tags).removesuffix(tags.tags[3]),

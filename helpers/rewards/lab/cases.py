@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections import Counter
 from pathlib import Path
 
 import pandas as pd
@@ -25,7 +24,7 @@ def load_cases(path: str | Path | None = None, tags: TagFormat = THINK_ANSWER) -
     """
     file = regular_file(Path(str(path or CASES)))
     own_tags = dict(zip(THINK_ANSWER.tags, tags.tags, strict=True))
-    cases, seen = [], Counter()
+    cases = []
     # not splitlines, which also takes what stands in a text, such as U+2028, for the end of a line
     for number, line in enumerate(file.read_text(encoding="utf-8-sig").split("\n"), start=1):
         if not line.strip():
@@ -35,15 +34,15 @@ def load_cases(path: str | Path | None = None, tags: TagFormat = THINK_ANSWER) -
             case["completion"] = re.sub(
                 "|".join(own_tags), lambda tag: own_tags[tag.group()], case["completion"]
             )
-        seen[case["name"]] += 1
-        if seen[case["name"]] > 1:
-            case["name"] += f" ({seen[case['name']]})"
         cases.append(case)
     if not cases:
         raise ValueError(
             f"{file.name} holds no case: it needs a JSON object per line, with name, completion "
             "and expected."
         )
+    names = [case["name"] for case in cases]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise ValueError(f"{file.name} holds {twice[0]!r} twice: each case needs its own name.")
     return cases
 
 

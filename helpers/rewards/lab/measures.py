@@ -60,15 +60,14 @@ _FROM_THE_TRAINER = {
 class Lab:
     """Rewards on the bench, and what was found out about them so far.
 
-    functions, weights: as for GRPOTrainer and GRPOConfig, one weight a function. tokenizer: for
-    rewards that count tokens; without one a word is a token. ValueError where the numbers of both
-    differ, or two rewards have one name (TRL logs them by name).
+    functions, weights: as for GRPOTrainer and GRPOConfig, one weight a function. For rewards that
+    count tokens a word is a token here. ValueError where the numbers of both differ, or two rewards
+    have one name (TRL logs them by name).
     """
 
     functions: list[Callable]
     weights: list[float]
     tags: TagFormat = THINK_ANSWER
-    tokenizer: object = None
     results: dict = field(default_factory=dict)
     faults: list[Fault] = field(default_factory=list)
 
@@ -93,7 +92,8 @@ class Lab:
         columns: lists with one entry per completion. What a reward gets wrong is added to `faults`.
         """
         messages = [[{"role": "assistant", "content": text}] for text in completions]
-        given = columns | {"completion_ids": self._token_ids(completions)} | _FROM_THE_TRAINER
+        words = [[hash(word) % 2**31 for word in text.split()] for text in completions]
+        given = columns | {"completion_ids": words} | _FROM_THE_TRAINER
         given.setdefault("prompts", [[{"role": "user", "content": ""}] for _ in completions])
         table = pd.DataFrame(index=range(len(completions)))
         for name, function in zip(self.names, self.functions, strict=True):
@@ -103,11 +103,6 @@ class Lab:
         # As in TRL: a reward that abstains adds nothing; where all abstain there is no total.
         table["total"] = table[self.names].mul(self.weights).sum(axis=1, min_count=1)
         return table
-
-    def _token_ids(self, completions: list[str]) -> list[list[int]]:
-        if self.tokenizer is not None:
-            return self.tokenizer(completions, add_special_tokens=False)["input_ids"]
-        return [[hash(word) % 2**31 for word in text.split()] for text in completions]
 
     def cases(self, path: str | Path | None = None) -> pd.DataFrame:
         """Completions with a known score, a row each: the scores, the `total`, and the expected
@@ -213,10 +208,50 @@ class Lab:
         columns = _columns([records[group] for group in group_of])
         texts = [text for group in completions for text in group]
         scores = self.scores(texts, **columns)
+        groups = scores.groupby(group_of)
+        deviation = groups.transform("std", ddof=1)  # as TRL: torch's std, of the group
+        judged = scores["total"].notna()
+        weighted = scores[self.names].mul(self.weights).fillna(0.0).where(judged)
+        centred = (weighted - weighted.groupby(group_of).transform("mean")).fillna(0.0)
+        scaled = centred.div(deviation["total"].fillna(0.0) + 1e-4, axis=0)  # the 1e-4 is TRL's
+        advantage = scaled.sum(axis=1)
+        variance = float((advantage**2).mean())
+        ranks = scores[self.names].corr(method="spearman")
+        constant = groups.std(ddof=1).fillna(0.0) < _NO_SPREAD
+        rewards = {
+            name: {
+                "weight": weight,
+                "mean": _finite(scores[name].mean()),
+                "within_group_std": _finite(groups[name].std(ddof=1).mean()),
+                "zero_spread": float(constant[name].mean()),
+                "advantage_share": float((scaled[name] * advantage).mean() / variance)
+                if variance > _NO_SPREAD
+                else 0.0,
+                "rank_correlation": {
+                    other: _finite(ranks.loc[name, other]) for other in self.names if other != name
+                },
+            }
+            for name, weight in zip(self.names, self.weights, strict=True)
+        }
+        judges = self.judges()
+        passed = (
+            (scores[judges] >= 0.5).all(axis=1).where(scores[judges].notna().all(axis=1))
+            if judges
+            else judged * 0.0
+        )
+        rates = passed.astype(float).groupby(group_of).mean()
         self.results["completions"] = texts, columns
-        self.results["signal"] = _statistics(
-            scores, group_of, self.names, self.weights, self.judges()
-        ) | {"group_size": max(sizes)}
+        self.results["signal"] = {
+            "groups": len(completions),
+            "group_size": max(sizes),
+            "rewards": rewards,
+            "total": {
+                "mean": _finite(scores["total"].mean()),
+                "zero_spread": float(constant["total"].mean()),
+            },
+            "judges": judges,
+            "pass_rate": [_finite(round(rate, 6)) for rate in rates],
+        }
         return self.results["signal"]
 
     def judges(self) -> list[str]:
@@ -239,7 +274,7 @@ class Lab:
         texts = (texts * repeats)[:_TIMED]
         taken = {}
         for name, function, weight in zip(self.names, self.functions, self.weights, strict=True):
-            alone = Lab([function], [weight], self.tags, self.tokenizer)
+            alone = Lab([function], [weight], self.tags)
             symbolic.forget()  # what `signal` has just judged would cost nothing
             programs.forget()
             began = time.perf_counter()
@@ -250,13 +285,53 @@ class Lab:
 
     def verdict(self) -> verdicts.Verdict:
         """Go or no go, in words, from everything that was done so far."""
-        return verdicts.judge(self)
+        verdict = verdicts.Verdict()
+        if not self.results:
+            verdict.stops.append("nothing was tried yet: run cases, attacks and signal first.")
+        verdicts.judge_faults(self.faults, verdict)
+        for step, judge_step in (
+            ("cases", verdicts.judge_cases),
+            ("attacks", verdicts.judge_attacks),
+            ("signal", verdicts.judge_signal),
+            ("speed", verdicts.judge_speed),
+        ):
+            if step in self.results:
+                judge_step(self.results[step], verdict)
+            elif self.results:
+                verdict.notes.append(f"{step} was not run.")
+        return verdict
 
     def report(self) -> dict:
         """All results as JSON: `rewards` with an entry each, `attacks`, `signal`, and the
         `verdict`.
         """
-        return verdicts.report(self)
+        cases, table, signal, taken = (
+            self.results.get(step) for step in ("cases", "attacks", "signal", "speed")
+        )
+        found, verdict = {"rewards": {}}, self.verdict()
+        for name, weight in zip(self.names, self.weights, strict=True):
+            entry = found["rewards"][name] = {"weight": weight}
+            if cases is not None:
+                entry["cases"] = {case: _finite(score) for case, score in cases[name].items()}
+            if signal is not None:
+                entry |= signal["rewards"][name]
+            if taken is not None:
+                entry["ms_per_1000"] = round(float(taken[name]), 3)
+            entry["faults"] = sum(fault.reward == name for fault in self.faults)
+        if table is not None:
+            found["attacks"] = {
+                name: {"total": float(row["total"]), "wins": float(row["wins"])}
+                for name, row in table.iterrows()
+            }
+        if signal is not None:
+            found["signal"] = {key: value for key, value in signal.items() if key != "rewards"}
+        found["verdict"] = {"go": verdict.go, "stops": verdict.stops, "notes": verdict.notes}
+        return found
+
+
+def _finite(value: float) -> float | None:
+    """The number for JSON, which has no nan."""
+    return float(value) if np.isfinite(value) else None
 
 
 def _columns(records: list[dict]) -> dict[str, list]:
@@ -272,53 +347,3 @@ def _columns(records: list[dict]) -> dict[str, list]:
             for prompt in prompts
         ]
     return columns
-
-
-def _statistics(
-    scores: pd.DataFrame,
-    group_of: np.ndarray,
-    names: list[str],
-    weights: list[float],
-    judges: list[str],
-) -> dict:
-    groups = scores.groupby(group_of)
-    deviation = groups.transform("std", ddof=1)  # as TRL: torch's std, of the group
-    judged = scores["total"].notna()
-    weighted = scores[names].mul(weights).fillna(0.0).where(judged)
-    centred = (weighted - weighted.groupby(group_of).transform("mean")).fillna(0.0)
-    scaled = centred.div(deviation["total"].fillna(0.0) + 1e-4, axis=0)  # the 1e-4 is TRL's
-    advantage = scaled.sum(axis=1)
-    variance = float((advantage**2).mean())
-    ranks = scores[names].corr(method="spearman")
-    constant = groups.std(ddof=1).fillna(0.0) < _NO_SPREAD
-    rewards = {
-        name: {
-            "weight": weight,
-            "mean": verdicts.finite(scores[name].mean()),
-            "within_group_std": verdicts.finite(groups[name].std(ddof=1).mean()),
-            "zero_spread": float(constant[name].mean()),
-            "advantage_share": float((scaled[name] * advantage).mean() / variance)
-            if variance > _NO_SPREAD
-            else 0.0,
-            "rank_correlation": {
-                other: verdicts.finite(ranks.loc[name, other]) for other in names if other != name
-            },
-        }
-        for name, weight in zip(names, weights, strict=True)
-    }
-    passed = (
-        (scores[judges] >= 0.5).all(axis=1).where(scores[judges].notna().all(axis=1))
-        if judges
-        else judged * 0.0
-    )
-    rates = passed.astype(float).groupby(group_of).mean()
-    return {
-        "groups": int(group_of[-1]) + 1,
-        "rewards": rewards,
-        "total": {
-            "mean": verdicts.finite(scores["total"].mean()),
-            "zero_spread": float(constant["total"].mean()),
-        },
-        "judges": judges,
-        "pass_rate": [verdicts.finite(round(rate, 6)) for rate in rates],
-    }

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pandas as pd
 
+from helpers.rewards.faults import Fault
 from helpers.rewards.lab import attacks
 from helpers.rewards.shaping import reward_name
 from helpers.runs import Run
@@ -42,25 +43,6 @@ class Verdict:
         )
 
 
-def judge(lab) -> Verdict:
-    """The verdict on a `lab.Lab` from whichever of its steps were done."""
-    verdict = Verdict()
-    if not lab.results:
-        verdict.stops.append("nothing was tried yet: run cases, attacks and signal first.")
-    _judge_faults(lab, verdict)
-    for step, judge_step in (
-        ("cases", _judge_cases),
-        ("attacks", _judge_attacks),
-        ("signal", _judge_signal),
-        ("speed", _judge_speed),
-    ):
-        if step in lab.results:
-            judge_step(lab.results[step], lab, verdict)
-        elif lab.results:
-            verdict.notes.append(f"{step} was not run.")
-    return verdict
-
-
 def against_report(run: Run, functions: list, weights: list[float]) -> str:
     """Whether these rewards and weights are those of the run's `reward_report.json`, in one
     sentence or two.
@@ -81,17 +63,11 @@ def against_report(run: Run, functions: list, weights: list[float]) -> str:
         )
     now = dict(zip(map(reward_name, functions), weights, strict=True))
     tested = {name: entry["weight"] for name, entry in report["rewards"].items()}
-    told = [f"{name} was not tested" for name in now if name not in tested]
-    told += [f"{name} was tested and is not trained with" for name in tested if name not in now]
-    told += [
-        f"{name} has weight {now[name]:g} and was tested with {tested[name]:g}"
-        for name in now
-        if name in tested and now[name] != tested[name]
-    ]
-    if told:
+    if now != tested:
+        listed = ", ".join(f"{name} x {weight:g}" for name, weight in tested.items())
         return (
-            f"NOT WHAT NOTEBOOK 2 TESTED: {'; '.join(told)}. Its verdict says nothing about "
-            "this training."
+            f"NOT WHAT NOTEBOOK 2 TESTED, which was {listed}. Its verdict says nothing about this "
+            "training."
         )
     if not report["verdict"]["go"]:
         return (
@@ -101,9 +77,10 @@ def against_report(run: Run, functions: list, weights: list[float]) -> str:
     return "These are the rewards and weights that notebook 2 tested and approved."
 
 
-def _judge_faults(lab, verdict: Verdict) -> None:
-    for reward in dict.fromkeys(fault.reward for fault in lab.faults):
-        faults = [fault for fault in lab.faults if fault.reward == reward]
+def judge_faults(found: list[Fault], verdict: Verdict) -> None:
+    """A stop for each reward that did not score a completion."""
+    for reward in dict.fromkeys(fault.reward for fault in found):
+        faults = [fault for fault in found if fault.reward == reward]
         more = f" ({len(faults)} such completions)" if len(faults) > 1 else ""
         verdict.stops.append(
             f"{faults[0]}{more}. A reward gives one finite number, or None, a completion, "
@@ -141,7 +118,8 @@ def marked(cases: pd.DataFrame):
     return shown.style.set_uuid("cases").apply(lambda _: styles, axis=None)
 
 
-def _judge_cases(cases: pd.DataFrame, lab, verdict: Verdict) -> None:
+def judge_cases(cases: pd.DataFrame, verdict: Verdict) -> None:
+    """A stop where a score is not the expected one."""
     wrong = differences(cases)
     if len(wrong):
         first = wrong.iloc[0]
@@ -153,7 +131,8 @@ def _judge_cases(cases: pd.DataFrame, lab, verdict: Verdict) -> None:
         )
 
 
-def _judge_attacks(table: pd.DataFrame, lab, verdict: Verdict) -> None:
+def judge_attacks(table: pd.DataFrame, verdict: Verdict) -> None:
+    """A stop for each attack that wins, and for rewards that do not tell right from wrong."""
     right, wrong = table.loc[attacks.RIGHT], table.loc[attacks.WRONG]
     if wrong["wins"] > 0:
         verdict.stops.append(
@@ -175,7 +154,8 @@ def _judge_attacks(table: pd.DataFrame, lab, verdict: Verdict) -> None:
         verdict.stops.append(f"{', '.join(map(repr, winners.index[3:]))} win too.")
 
 
-def _judge_signal(signal: dict, lab, verdict: Verdict) -> None:
+def judge_signal(signal: dict, verdict: Verdict) -> None:
+    """Stops where groups would teach nothing, or something else than to be right; and notes."""
     flat, judged = (
         signal["total"]["zero_spread"],
         [rate for rate in signal["pass_rate"] if rate is not None],
@@ -224,7 +204,7 @@ def _judge_signal(signal: dict, lab, verdict: Verdict) -> None:
             "the one or lower the other's."
         )
     for name, statistics in signal["rewards"].items():
-        if statistics["zero_spread"] == 1 and len(lab.names) > 1:
+        if statistics["zero_spread"] == 1 and len(signal["rewards"]) > 1:
             verdict.notes.append(
                 f"{name} never differs inside a group, so it teaches nothing here."
             )
@@ -236,43 +216,11 @@ def _judge_signal(signal: dict, lab, verdict: Verdict) -> None:
                 )
 
 
-def _judge_speed(taken: pd.Series, lab, verdict: Verdict) -> None:
+def judge_speed(taken: pd.Series, verdict: Verdict) -> None:
+    """A note for each slow reward."""
     for name, milliseconds in taken.items():
         if milliseconds > _SLOW:
             verdict.notes.append(
                 f"{name} takes {milliseconds / 1000:.1f} s for 1,000 completions, in every step "
                 "of that size."
             )
-
-
-def report(lab) -> dict:
-    """Everything a `lab.Lab` found out, as JSON."""
-    cases, table, signal, taken = (
-        lab.results.get(step) for step in ("cases", "attacks", "signal", "speed")
-    )
-    rewards = {
-        name: {"weight": weight} for name, weight in zip(lab.names, lab.weights, strict=True)
-    }
-    for name, entry in rewards.items():
-        if cases is not None:
-            entry["cases"] = {case: finite(score) for case, score in cases[name].items()}
-        if signal is not None:
-            entry |= signal["rewards"][name]
-        if taken is not None:
-            entry["ms_per_1000"] = round(float(taken[name]), 3)
-        entry["faults"] = sum(fault.reward == name for fault in lab.faults)
-    verdict = judge(lab)
-    found = {"rewards": rewards}
-    if table is not None:
-        found["attacks"] = {
-            name: {"total": float(row["total"]), "wins": float(row["wins"])}
-            for name, row in table.iterrows()
-        }
-    if signal is not None:
-        found["signal"] = {key: value for key, value in signal.items() if key != "rewards"}
-    return found | {"verdict": {"go": verdict.go, "stops": verdict.stops, "notes": verdict.notes}}
-
-
-def finite(value: float) -> float | None:
-    """The number for JSON, which has no nan."""
-    return float(value) if np.isfinite(value) else None
