@@ -405,6 +405,7 @@ LACKING = [
     "class A:\n    def __bool__(self):\n        return False\nprint(bool(A()))",
     "import re\nprint(re.sub('a', lambda found: 'b', 'a'))",
     "print(bytes([1, 2]))",
+    "import datetime\nprint(datetime.datetime(2020, 1, 1).toordinal())",
     "print(pow(3, -1, 7))",
     "print('é'.encode('latin1'))",
     "print(" + "+".join(["1"] * 250) + ")",
