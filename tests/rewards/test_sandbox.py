@@ -211,6 +211,12 @@ def test_a_script_that_reads_too_much(backend):
         assert (outcome.kind, outcome.error, outcome.output) == ("error", "EOFError", "? one\n")
 
 
+def test_what_a_script_reads_counts_for_its_memory_and_must_be_text():
+    job = Job("print(len(input()))", stdin=("x", "x" * 10**7, "\ud800"))
+    [outcomes] = run_code([job], Limits(memory=1_000_000))
+    assert [one.kind for one in outcomes] == ["value", "memory", "error"]
+
+
 @BACKENDS
 @pytest.mark.parametrize(
     "source", ["x = ", "def f(:\n    pass", "if True:\nx = 1", "return 1", "x = 08"]

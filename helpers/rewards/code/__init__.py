@@ -10,8 +10,8 @@ Back ends, chosen by name and never exchanged for one another:
 - "monty": a Python interpreter written in Rust, in worker processes (pydantic-monty). Less than a
   millisecond a program; a part of the language and of the standard library. What it lacks comes out
   as "unsupported", never as a failure of the program.
-- "sandlock": the whole of CPython in a process under Landlock and seccomp (Linux). Some 30 to
-  50 milliseconds a program.
+- "sandlock": the whole of CPython in a process under Landlock and seccomp (Linux). Some five
+  milliseconds a program.
 - "auto": monty, and sandlock for each program that monty calls unsupported. An outcome says which
   back end it is from.
 - an object with the method `run` of `Backend`: a service of your own.

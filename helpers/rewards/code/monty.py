@@ -173,8 +173,9 @@ def _scripts(pool, job: Job, limits: Limits) -> list[Outcome]:
             continue
         lines = text.removesuffix("\n").split("\n") if text else []
         with _session(pool, job.source, limits, left) as session:
-            session.feed(_BEFORE_SCRIPTS, inputs={_INPUTS: lines[::-1]})
-            broken, _ = session.feed(job.source)
+            broken, _ = session.feed(_BEFORE_SCRIPTS, inputs={_INPUTS: lines[::-1]})
+            if broken is None:
+                broken, _ = session.feed(job.source)
             found.append(broken or Outcome("value", output=session.output))
             left = session.ends - time.monotonic()
     return found
