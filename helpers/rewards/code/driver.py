@@ -33,13 +33,14 @@ def plain(value: object, depth: int = 0) -> object:
     if kind in _LEAVES:
         return value
     if depth > _DEEPEST:
-        raise TypeError(f"containers nested more than {_DEEPEST} deep; only plain data counts")
+        said = f"it returned containers nested more than {_DEEPEST} deep; only plain data counts."
+        raise TypeError(said)
     if kind in _SEQUENCES:
         return kind([plain(item, depth + 1) for item in value])
     if kind is dict or (kind.__module__ == "collections" and kind.__name__ in _SAME_AS_DICT):
         items = dict.items(value)
         return {plain(key, depth + 1): plain(item, depth + 1) for key, item in items}
-    raise TypeError(f"a value of type {kind.__name__}; only plain data counts")
+    raise TypeError(f"it returned a value of type {kind.__name__}; only plain data counts.")
 
 
 class _Printed(io.BytesIO):
