@@ -581,6 +581,8 @@ AFTER = [  # what a program does, and what it comes to
     ("os.closerange(0, 32)\nwhile True: pass", "error"),
     ("os.execv(sys.executable, ['', '-c', 'while True: pass'])", "error"),
     ("os._exit = lambda code: None", "value"),
+    ("while True: os.write(3, b'x' * 65_536)", "output"),
+    ("os.write(3, b'\\n' * 9)", "error"),
     ("x = bytearray(110_000_000)\nrandom.seed(1)", "value"),
     ("x = bytearray(160_000_000)", "memory"),
 ]
