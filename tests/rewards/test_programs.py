@@ -17,10 +17,11 @@ from helpers.rewards import (
     reward_set,
     tests_reward,
 )
-from helpers.rewards.code import Limits, Outcome, backend_named, programs, run_code
+from helpers.rewards.code import Limits, Outcome, programs, run_code
 from helpers.rewards.lab import CODE_CASES, Lab, load_cases
 from helpers.rewards.lab.attacks import CODE_BATTERY, RIGHT, WRONG
 from helpers.tags import THINK_ANSWER
+from tests.rewards.test_sandbox import NEEDS_SANDLOCK
 
 ADD = [
     "assert add(1, 2) == 3",
@@ -140,16 +141,8 @@ def test_a_program_earns_the_tests_that_it_passes():
     assert dict(zip(EARNED, zip(share, whole, runs, strict=True), strict=True)) == EARNED
 
 
-@pytest.fixture
-def sandlock():
-    """Skip where this machine cannot have it."""
-    try:
-        backend_named("sandlock")
-    except ValueError as why:
-        pytest.skip(f"no sandlock: {why}")
-
-
-def test_the_other_back_end_gives_the_same_scores_and_those_that_monty_cannot(sandlock):
+@NEEDS_SANDLOCK
+def test_the_other_back_end_gives_the_same_scores_and_those_that_monty_cannot():
     ended = {code: earned for code, earned in EARNED.items() if "while" not in code}
     columns = {"tests": [ADD] * len(ended), "backend": "sandlock", "limits": ROOMY}
     completions = [fenced(code) for code in ended]
@@ -168,6 +161,7 @@ ROUNDED = "def f(x):\n    return round(x, 2)"
 HEAPED = "import heapq\ndef f(x):\n    return heapq.nlargest(1, [2.67])[0]"
 
 
+@NEEDS_SANDLOCK
 @pytest.mark.parametrize(
     ("chosen", "scores", "by_sandlock"),
     [
@@ -177,7 +171,7 @@ HEAPED = "import heapq\ndef f(x):\n    return heapq.nlargest(1, [2.67])[0]"
         ({"backend": "auto", "confirm": True}, [1.0, 1.0, 0.0], 1.0),
     ],
 )
-def test_no_right_program_fails_for_the_interpreters_sake(chosen, scores, by_sandlock, sandlock):
+def test_no_right_program_fails_for_the_interpreters_sake(chosen, scores, by_sandlock):
     completions = [ROUNDED, HEAPED, "def f(x):\n    return 2.68"]
     given = {"tests": [CLOSE] * 3, "limits": ROOMY} | chosen
     found, _, metrics = judged(tests_reward, completions, **given)
@@ -417,20 +411,19 @@ ROWS = pd.DataFrame(
 )
 
 
-@pytest.fixture
-def attacked(recwarn):
+UNSUPPORTED = pytest.mark.filterwarnings("ignore:.*cannot run")
+
+
+def attacked(rows: pd.DataFrame) -> pd.DataFrame:
     """The table of the attacks on the code set, with these tests."""
-
-    def attack(rows: pd.DataFrame) -> pd.DataFrame:
-        lab = Lab(*reward_set("code"))
-        table = lab.attacks(rows, battery=CODE_BATTERY)
-        assert lab.faults == [] and lab.judges() == ["tests_reward"]
-        return table
-
-    return attack
+    lab = Lab(*reward_set("code"))
+    table = lab.attacks(rows, battery=CODE_BATTERY)
+    assert lab.faults == [] and lab.judges() == ["tests_reward"]
+    return table
 
 
-def test_no_attack_on_the_code_set_beats_a_program_that_tries(attacked):
+@UNSUPPORTED
+def test_no_attack_on_the_code_set_beats_a_program_that_tries():
     table = attacked(ROWS)
     assert table.loc[table["wins"] > 0].index.tolist() == []
     assert table.loc[RIGHT, ["tests_reward", "executes_reward", "total"]].tolist() == [
@@ -456,7 +449,8 @@ def test_no_attack_on_the_code_set_beats_a_program_that_tries(attacked):
     }
 
 
-def test_tests_that_can_be_seen_are_written_down_and_held_out_ones_notice(attacked):
+@UNSUPPORTED
+def test_tests_that_can_be_seen_are_written_down_and_held_out_ones_notice():
     name = "the visible tests written down"
     assert attacked(ROWS).loc[name, "tests_reward"] == 0.0
     seen = attacked(ROWS.assign(tests=ROWS["visible_tests"]))
@@ -464,7 +458,7 @@ def test_tests_that_can_be_seen_are_written_down_and_held_out_ones_notice(attack
     assert seen.loc[seen["wins"] > 0].index.tolist() == [name]
 
 
-@pytest.mark.filterwarnings("ignore:tests_reward.*cannot run")
+@UNSUPPORTED
 def test_a_share_of_the_tests_can_be_guessed_and_all_of_them_cannot():
     truths = {"question": "Is it even?", "answer": "def even(n):\n    return n % 2 == 0"}
     rows = pd.DataFrame(

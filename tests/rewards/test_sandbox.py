@@ -5,8 +5,8 @@ what cannot be run.
 import os
 import subprocess
 import sys
-import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import psutil
 import pytest
@@ -19,16 +19,11 @@ SAME = "def f(x):\n    return x"
 SHORT = Limits(seconds=1.0, memory=150_000_000, output=5_000)
 
 
-def lacking(name: str) -> str:
-    """Why this machine cannot have a back end; "" where it can."""
-    try:
-        backend_named(name)
-    except ValueError as error:
-        return str(error)
-    return ""
-
-
-NO_SANDLOCK = lacking("sandlock")
+NO_SANDLOCK = ""  # why this machine cannot have it
+try:
+    backend_named("sandlock")
+except ValueError as error:
+    NO_SANDLOCK = str(error)
 NEEDS_SANDLOCK = pytest.mark.skipif(bool(NO_SANDLOCK), reason=NO_SANDLOCK)
 SANDLOCK = pytest.param("sandlock", marks=NEEDS_SANDLOCK)
 BACKENDS = pytest.mark.parametrize("backend", ["monty", SANDLOCK])
@@ -68,8 +63,6 @@ VALUES = [
     b"\x00\xff",
     [],
     [[1], []],
-]
-VALUES += [
     (),
     (1, "a"),
     {1, 2},
@@ -155,12 +148,26 @@ def test_each_input_may_have_a_function_of_its_own(backend):
     assert (one.value, other.value, none.error) == (1, -2, "NameError") and "'h'" in none.message
 
 
+HINTED = "def f(x: List[int]) -> int:\n    return 1"
+
+
 @BACKENDS
-def test_a_builtin_is_no_function_of_the_program(backend):
-    [outcome] = call("def f(x):\n    return sum(x)", ([1, 2],), name="sum", backend=backend)
-    assert (outcome.kind, outcome.error) == ("error", "NameError")
-    [outcome] = call("def sum(x):\n    return 'mine'", ([1, 2],), name="sum", backend=backend)
-    assert outcome.value == "mine"
+@pytest.mark.parametrize(
+    ("name", "source", "value", "error"),
+    [
+        ("sum", "def f(x):\n    return sum(x)", None, "NameError"),
+        ("sum", "# def sum\n", None, "NameError"),
+        ("sum", "x = 'def sum'", None, "NameError"),
+        ("sum", "a = (1, sum([1]))", None, "NameError"),
+        ("sum", "def sum(x):\n    return 'mine'", "mine", ""),
+        ("f", HINTED, None, "NameError"),
+        ("f", "from typing import List\n" + HINTED, 1, ""),
+        ("f", "from __future__ import annotations\n" + HINTED, 1, ""),
+    ],
+)
+def test_only_what_the_program_names_is_there(backend, name, source, value, error):
+    [outcome] = call(source, ([1, 2],), name=name, backend=backend)
+    assert (outcome.value, outcome.error) == (value, error)
 
 
 @BACKENDS
@@ -197,6 +204,12 @@ def test_a_script_that_reads_too_much(backend):
     for stdin in ("a", "a\n"):
         outcome = script("input('? ')\nprint('one')\ninput()", stdin, backend)
         assert (outcome.kind, outcome.error, outcome.output) == ("error", "EOFError", "? one\n")
+
+
+def test_what_a_script_reads_counts_for_its_memory_and_must_be_text():
+    job = Job("print(len(input()))", stdin=("x", "x" * 10**7, "\ud800"))
+    [outcomes] = run_code([job], Limits(memory=1_000_000))
+    assert [one.kind for one in outcomes] == ["value", "memory", "error"]
 
 
 @BACKENDS
@@ -250,10 +263,10 @@ def test_a_limit_ends_the_inputs_that_follow_too(backend, body, kind):
 
 @BACKENDS
 def test_the_time_is_for_all_inputs_together(backend):
-    source = (
-        "def f(n):\n    x = 0\n    for at in range(3 * 10 ** 5):\n        x += at\n    return n"
-    )
-    kinds = [outcome.kind for outcome in call(source, *((n,) for n in range(200)), backend=backend)]
+    source = "def f(n):\n    x = 0\n    for at in range(10 ** 5):\n        x += at\n    return n"
+    kinds = [
+        outcome.kind for outcome in call(source, *((n,) for n in range(1000)), backend=backend)
+    ]
     assert kinds[0] == "value" and kinds[-1] == "timeout" and kinds == sorted(kinds, reverse=True)
 
 
@@ -304,9 +317,7 @@ def test_limits_that_are_none(limits):
 @pytest.mark.parametrize(
     ("source", "words"),
     [
-        ("", "empty"),
-        ("  \n\t", "empty"),
-        ("x = 1\n" * 170_000, f"{SOURCE_MOST} at most"),
+        ("x = 1\n" * 170_000, f"more than {SOURCE_MOST} characters"),
         ("x = '\ud800'", "surrogates not allowed"),
         ("x = 1\0", "null bytes"),
     ],
@@ -321,7 +332,6 @@ def test_programs_that_are_none(backend, source, words):
     [
         (Job("x = 1", inputs=((1,),)), "needs call"),
         (Job("x = 1", call="f(1)"), "not the name of a function"),
-        (Job("x = 1", call="def"), "not the name of a function"),
         (Job("x = 1", call="f", inputs=(1,)), r"write \(1,\)"),
         (Job("x = 1", call="f", inputs=((range(3),),)), "a value of type range"),
         (Job("x = 1", call=("f", "g(1)"), inputs=((1,), (2,))), "not the name of a function"),
@@ -349,12 +359,6 @@ def test_a_back_end_that_is_not_installed(name, module, monkeypatch):
         ValueError, match=f"'{name}' is not installed: `pip install {module.replace('_', '-')}=="
     ):
         run_code([Job("1")], backend=name)
-
-
-def test_a_worker_that_is_not_installed(monkeypatch):
-    monkeypatch.setenv("MONTY_BIN", "/no/such/program")
-    with pytest.raises(ValueError, match=r"/no/such/program.*`pip install pydantic-monty=="):
-        run_code([Job("1")], workers=7)
 
 
 @NEEDS_SANDLOCK
@@ -402,6 +406,7 @@ LACKING = [
     "class A:\n    def __bool__(self):\n        return False\nprint(bool(A()))",
     "import re\nprint(re.sub('a', lambda found: 'b', 'a'))",
     "print(bytes([1, 2]))",
+    "import datetime\nprint(datetime.datetime(2020, 1, 1).toordinal())",
     "print(pow(3, -1, 7))",
     "print('é'.encode('latin1'))",
     "print(" + "+".join(["1"] * 250) + ")",
@@ -486,24 +491,10 @@ def test_cpython_agrees_about_failures():
 
 
 def test_waiting_for_a_worker_is_not_the_programs_time():
-    job = Job("def f():\n    x = 0\n    for at in range(10 ** 9):\n        x += at", "f", ((),))
-    found: list = []
-    threads = [
-        threading.Thread(
-            target=lambda: found.extend(run_code([job], Limits(seconds=0.4), workers=1))
-        )
-        for _ in range(3)
-    ]
-    threads += [
-        threading.Thread(
-            target=lambda: found.extend(run_code([Job(SAME, "f", ((1,),))], SHORT, workers=1))
-        )
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sorted(outcome.kind for [outcome] in found) == ["timeout"] * 3 + ["value"]
+    jobs = [Job("while True: pass")] * 3 + [Job("1")]
+    with ThreadPoolExecutor(4) as threads:
+        found = threads.map(lambda job: run_code([job], Limits(seconds=0.4), workers=1), jobs)
+    assert [one.kind for [[one]] in found] == ["timeout"] * 3 + ["value"]
 
 
 def test_a_fork_is_told_instead_of_waiting_for_ever():
@@ -525,18 +516,6 @@ print(os.wait()[1], run_code([Job('print(1)')])[0][0].output)
 
 
 # --- Our own process ------------------------------------------------------------------------------
-
-SAME_HASH = "def f(n):\n    return {k * (2**61 - 1) for k in range(n)}"  # to CPython, not to monty
-
-
-@BACKENDS
-def test_a_set_whose_items_have_one_hash_does_not_hold_us_up(backend):
-    """To build it takes our process 4 s, which nothing can interrupt."""
-    [outcome] = call(SAME_HASH, (8_000,), backend=backend, limits=Limits(output=10**6))
-    assert outcome.kind in ("error", "timeout"), "which of them is the program's own time"
-    [outcome] = call(SAME_HASH, (1_000,), backend=backend, limits=Limits(output=10**6))
-    assert outcome.kind == "value" and len(outcome.value) == 1_000
-
 
 REFUSED = {  # what the docs say that no program can do, with PID for our process and FILE for a file
     "read a file": "open(FILE)",
@@ -602,6 +581,8 @@ AFTER = [  # what a program does, and what it comes to
     ("os.closerange(0, 32)\nwhile True: pass", "error"),
     ("os.execv(sys.executable, ['', '-c', 'while True: pass'])", "error"),
     ("os._exit = lambda code: None", "value"),
+    ("while True: os.write(3, b'x' * 65_536)", "output"),
+    ("os.write(3, b'\\n' * 9)", "error"),
     ("x = bytearray(110_000_000)\nrandom.seed(1)", "value"),
     ("x = bytearray(160_000_000)", "memory"),
 ]
@@ -670,16 +651,3 @@ def test_a_starter_that_failed_is_ended():
     with pytest.raises(KeyboardInterrupt), starter({}, ["/no/such/program"]) as one:
         raise KeyboardInterrupt
     assert one.launcher.returncode is not None
-
-
-def test_names_that_monty_does_not_look_at_are_looked_at():
-    for source in (
-        "def f(x: List[int]) -> int:\n    return 1",
-        "# def sum\n",
-        "x = 'def sum'",
-        "a = (1, sum([1]))",
-    ):
-        name = "f" if "def f" in source else "sum"
-        assert [one.error for one in call(source, ([1, 2],), name=name)] == ["NameError"], source
-    imported = "from typing import List\ndef f(x: List[int]) -> int:\n    return 1"
-    assert [one.value for one in call(imported, ([1],))] == [1]

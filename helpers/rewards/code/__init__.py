@@ -10,8 +10,8 @@ Back ends, chosen by name and never exchanged for one another:
 - "monty": a Python interpreter written in Rust, in worker processes (pydantic-monty). Less than a
   millisecond a program; a part of the language and of the standard library. What it lacks comes out
   as "unsupported", never as a failure of the program.
-- "sandlock": the whole of CPython in a process under Landlock and seccomp (Linux). Some 30 to
-  50 milliseconds a program.
+- "sandlock": the whole of CPython in a process under Landlock and seccomp (Linux). Some five
+  milliseconds a program.
 - "auto": monty, and sandlock for each program that monty calls unsupported. An outcome says which
   back end it is from.
 - an object with the method `run` of `Backend`: a service of your own.
@@ -22,7 +22,6 @@ to another (a verdict must not depend on what happens to be installed).
 
 from __future__ import annotations
 
-import keyword
 from collections.abc import Callable, Sequence
 
 from helpers.rewards.code.monty import MontySandbox
@@ -45,9 +44,8 @@ def run_code(
     one for a script.
 
     workers: how many run at the same time; by default as many as there are cores. A program that is
-    too long or empty is an "error" of its own and never enters a sandbox. ValueError for a back end
-    that is not known, not installed or not possible on this machine, and for inputs that are no
-    plain data.
+    too long is an "error" and never enters a sandbox. ValueError for a back end that is not known,
+    not installed or not possible on this machine, and for inputs that are no plain data.
 
     >>> [[outcome]] = run_code([Job("def double(n):\\n    return 2 * n", "double", ((21,),))])
     >>> outcome.kind, outcome.value
@@ -55,13 +53,13 @@ def run_code(
     """
     for job in jobs:
         _check(job)
-    refused = [_refusal(job.source) for job in jobs]
-    sound = [job for job, why in zip(jobs, refused, strict=True) if why is None]
     chosen = backend_named(backend, workers) if isinstance(backend, str) else backend
-    outcomes = iter(chosen.run(sound, limits or Limits()))
+    short = [job for job in jobs if len(job.source) <= SOURCE_MOST]
+    outcomes = iter(chosen.run(short, limits or Limits()))
+    said = f"the program has more than {SOURCE_MOST} characters."
+    too_long = Outcome("error", error="SyntaxError", message=said)
     return [
-        [Outcome("error", error="SyntaxError", message=why)] * job.count if why else next(outcomes)
-        for job, why in zip(jobs, refused, strict=True)
+        next(outcomes) if len(job.source) <= SOURCE_MOST else [too_long] * job.count for job in jobs
     ]
 
 
@@ -115,7 +113,7 @@ def _check(job: Job) -> None:
     if job.call is None and job.inputs:
         raise ValueError("a Job with inputs needs call, the name of the function they are for.")
     for name in [job.call] if isinstance(job.call, str) else job.call or ():
-        if not name.isidentifier() or keyword.iskeyword(name):
+        if not name.isidentifier():
             raise ValueError(f"call={name!r} of a Job is not the name of a function.")
     for arguments in job.inputs:
         if not isinstance(arguments, tuple | list):
@@ -125,12 +123,3 @@ def _check(job: Job) -> None:
             )
         if odd := not_plain(arguments):
             raise ValueError(f"an input for {job.call} holds {odd}: only plain data can be given.")
-
-
-def _refusal(source: str) -> str | None:
-    """Why a policy's program is refused without running it."""
-    if not source.strip():
-        return "the program is empty."
-    if len(source) > SOURCE_MOST:
-        return f"the program has {len(source)} characters; {SOURCE_MOST} at most."
-    return None

@@ -16,6 +16,7 @@ import socket
 import struct
 import sys
 
+READY = b"ready\n"  # the child's first word, when the program's time begins
 _DEEPEST = 100
 _LEAVES = (type(None), bool, int, float, complex, str, bytes)
 _SEQUENCES = (list, tuple, set, frozenset)
@@ -32,13 +33,14 @@ def plain(value: object, depth: int = 0) -> object:
     if kind in _LEAVES:
         return value
     if depth > _DEEPEST:
-        raise TypeError(f"containers nested more than {_DEEPEST} deep")
+        said = f"it returned containers nested more than {_DEEPEST} deep; only plain data counts."
+        raise TypeError(said)
     if kind in _SEQUENCES:
         return kind([plain(item, depth + 1) for item in value])
     if kind is dict or (kind.__module__ == "collections" and kind.__name__ in _SAME_AS_DICT):
         items = dict.items(value)
         return {plain(key, depth + 1): plain(item, depth + 1) for key, item in items}
-    raise TypeError(f"a value of type {kind.__name__}")
+    raise TypeError(f"it returned a value of type {kind.__name__}; only plain data counts.")
 
 
 class _Printed(io.BytesIO):
@@ -71,19 +73,14 @@ def _send(wire: int, frame: dict) -> None:
         data = data[os.write(wire, data) :]
 
 
-class _Tried:
-    """Keeps what is raised inside, whatever it is: a program must not end the driver by SystemExit
-    or KeyboardInterrupt.
+def _frame(step, *given) -> dict:
+    """The frame of a step; of its exception, whatever that is: a program must not end the driver by
+    SystemExit or KeyboardInterrupt.
     """
-
-    error: BaseException | None = None
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, kind, error, trace) -> bool:
-        self.error = error
-        return True
+    try:
+        return step(*given)
+    except BaseException as error:
+        return _failed(error)
 
 
 def _failed(error: BaseException) -> dict:
@@ -95,21 +92,29 @@ def _failed(error: BaseException) -> dict:
         trace = trace.tb_next
     if isinstance(error, SyntaxError) and error.filename == _PROGRAM:
         line = error.lineno
-    message = ""
-    with _Tried():
+    try:
         message = str(str(error)[:500])
+    except BaseException:
+        message = ""
     kind = "memory" if isinstance(error, MemoryError) else "error"
     return {"kind": kind, "error": type(error).__name__[:100], "line": line, "message": message}
 
 
-def _call(function, arguments: tuple, most: int) -> dict:
-    """The frame for a call of the program's function."""
-    value = function(*arguments)
+def _load(source: str, names: dict, script: bool) -> dict:
+    """The frame for the program itself, which puts its functions into `names`."""
     try:
-        text = ascii(plain(value))
-    except (TypeError, RecursionError) as error:
-        said = f"it returned {error}; only plain data counts."
-        return {"kind": "error", "error": "TypeError", "message": said}
+        exec(compile(source, _PROGRAM, "exec"), names)
+    except SystemExit as end:
+        if not script or end.code not in (None, 0):  # a script may end so
+            raise
+    return {"kind": "value"}
+
+
+def _call(names: dict, name: str, arguments: tuple, most: int) -> dict:
+    """The frame for a call of the program's function."""
+    if name not in names:
+        raise NameError(f"name {name!r} is not defined")
+    text = ascii(plain(names[name](*arguments)))
     if len(text) > most:  # the other side counts again
         return {"kind": "output", "message": f"it returned more than {most} bytes."}
     return {"kind": "value", "value": text}
@@ -169,14 +174,6 @@ def _keep_to_itself() -> None:
         raise OSError(ctypes.get_errno(), "the kernel takes no filter")
 
 
-def _as_nobody() -> None:
-    """Give up the rights of root, where sandlock could not make us nobody from the start."""
-    if os.geteuid() == 0:
-        os.setgroups([])
-        os.setresgid(_NOBODY, _NOBODY, _NOBODY)
-        os.setresuid(_NOBODY, _NOBODY, _NOBODY)
-
-
 def _feed(pipe: int, text: bytes) -> None:
     with open(pipe, "wb") as file:
         file.write(text)
@@ -198,7 +195,10 @@ def main() -> None:
     import resource  # which Windows lacks, where the tests import this file
 
     os.closerange(3, 1024)  # what the launcher may have left open
-    _as_nobody()
+    if os.geteuid() == 0:  # sandlock could not make us nobody from the start
+        os.setgroups([])
+        os.setresgid(_NOBODY, _NOBODY, _NOBODY)
+        os.setresuid(_NOBODY, _NOBODY, _NOBODY)
     control = socket.socket(fileno=os.dup(0))
     for name in _USUAL.split():
         __import__(name)
@@ -249,22 +249,13 @@ def run() -> None:
     module = type(sys)("__main__" if script else "program")
     sys.modules[module.__name__] = module
     names = vars(module)
-    _send(wire, {"kind": "ready"})
-    with _Tried() as tried:
-        exec(compile(job["source"], _PROGRAM, "exec"), names)
-    ended = isinstance(tried.error, SystemExit) and tried.error.code in (None, 0)  # as a script may
-    if script or tried.error is not None:
-        fine = script and (ended or tried.error is None)
-        frame = {"kind": "value"} if fine else _failed(tried.error)
+    os.write(wire, READY)
+    frame = _frame(_load, job["source"], names, script)
+    if script or frame["kind"] != "value":
         _send(wire, frame | {"output": printed.take(), "all": True})
         os._exit(0)
     for name, arguments in job["calls"]:
-        said = f"name {name!r} is not defined"
-        frame = {"kind": "error", "error": "NameError", "message": said}
-        if name in names:
-            with _Tried() as tried:
-                frame = _call(names[name], arguments, job["output"])
-            frame = frame if tried.error is None else _failed(tried.error)
+        frame = _frame(_call, names, name, arguments, job["output"])
         _send(wire, frame | {"output": printed.take()})
     os._exit(0)
 

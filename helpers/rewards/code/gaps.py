@@ -67,17 +67,16 @@ _SAYS = (
 # and where it lacks a name that CPython has.
 _LACKS = [
     re.compile(r"name '(?P<name>\w+)' is not defined"),
-    re.compile(r"cannot import name '(?P<name>\w+)' from '(?P<owner>\w+)'"),
-    re.compile(r"module '(?P<owner>\w+)' has no attribute '(?P<name>\w+)'"),
+    re.compile(r"cannot import name '(?P<name>\w+)' from '(?P<module>\w+)'"),
+    re.compile(r"module '(?P<module>\w+)' has no attribute '(?P<name>\w+)'"),
     re.compile(
         r"(type object )?'(\w+\.)?(?P<owner>\w+)'( object)? has no attribute '(?P<name>\w+)'"
     ),
 ]
 _NOT_PYTHON = _words("_ display get_ipython")  # builtins of interactive sessions
-_TYPES = {"function": types.FunctionType, "NoneType": type(None), "Match": re.Match}
-_TYPES |= {"Pattern": re.Pattern, "Counter": collections.Counter, "deque": collections.deque}
-_TYPES |= {"defaultdict": collections.defaultdict, "date": datetime.date}
-_TYPES |= {"datetime": datetime.datetime, "timedelta": datetime.timedelta}
+# The types that a message may name.
+_TYPES = vars(collections) | vars(datetime) | vars(re) | vars(builtins)
+_TYPES |= {"function": types.FunctionType, "NoneType": types.NoneType}
 
 
 # --- Before it runs -------------------------------------------------------------------------------
@@ -233,14 +232,14 @@ def named(error: BaseException, frames: list, source: str) -> str | None:
     return _lacks(**found.groupdict(), source=source) if found else None
 
 
-def _lacks(name: str, source: str, owner: str = "") -> str | None:
+def _lacks(name: str, source: str, module: str = "", owner: str = "") -> str | None:
     """That monty lacks a builtin, a function of a module or a method, if CPython has it."""
-    if owner in _MODULES:
-        place = importlib.import_module(owner)
+    if module:  # which the program may have made up
+        place = importlib.import_module(module) if module in _MODULES else None
     elif re.search(rf"\bclass\s+{owner or 'class'}\b", source):  # the program's own
         place = None
     else:
-        place = _TYPES.get(owner) or getattr(builtins, owner, None) if owner else builtins
+        place = _TYPES.get(owner) if owner else builtins
     if not hasattr(place, name) or name in _NOT_PYTHON:
         return None
-    return f"monty has no {f'{owner}.{name}' if owner else name}."
+    return f"monty has no {'.'.join(filter(None, (module, owner, name)))}."

@@ -40,15 +40,17 @@ _DEEPEST = 1000  # calls, as in CPython
 # Fed before the program, which may give `repr` and `print` another meaning. No program knows the
 # names.
 _TOKEN = secrets.token_hex(8)
-_REPR, _READ_LINE, _INPUTS = f"_repr_{_TOKEN}", f"_read_line_{_TOKEN}", f"_inputs_{_TOKEN}"
+_REPR, _INPUTS = f"_repr_{_TOKEN}", f"_inputs_{_TOKEN}"
 _BEFORE_CALLS = f"def {_REPR}(value, repr=repr):\n    return repr(value)\n"
+_AT_END = "EOF when reading a line"
 _BEFORE_SCRIPTS = f"""
-def input(prompt="", print=print):
+def input(prompt="", print=print, lines={_INPUTS}):
     print(prompt, end="")
-    return {_READ_LINE}()
+    if not lines:
+        raise Exception({_AT_END!r})
+    return lines.pop()
 """
 _DEFAULTDICT = re.compile(r"defaultdict\((?:<.*?>|None), (?=\{)")
-_INSTALL = "the sandbox 'monty' {}: `pip install pydantic-monty==1.4.0`."
 
 
 class MontySandbox:
@@ -56,7 +58,9 @@ class MontySandbox:
 
     def __init__(self, workers: int | None = None):
         if importlib.util.find_spec("pydantic_monty") is None:
-            raise ValueError(_INSTALL.format("is not installed"))
+            raise ValueError(
+                "the sandbox 'monty' is not installed: `pip install pydantic-monty==1.4.0`."
+            )
         self.workers = workers or os.cpu_count() or 1
         # pydantic-monty looks for it in every call, which takes 60 of 76 us
         if importlib.util.find_spec("opentelemetry") is None:
@@ -107,11 +111,8 @@ def _pool(workers: int):
                 "fork before the first program runs."
             )
         if key not in _pools:
-            try:
-                pool = Monty(min_processes=1, max_processes=workers, binary_path=_quiet_worker())
-                pool.__enter__()
-            except (OSError, RuntimeError) as error:  # as with pydantic-monty-client alone
-                raise ValueError(_INSTALL.format(f"cannot start its worker, {error}")) from None
+            pool = Monty(min_processes=1, max_processes=workers, binary_path=_quiet_worker())
+            pool.__enter__()
             # Never freed: in a forked process that would end the workers of its parent. They end
             # with this process, which holds the other end of their pipes.
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(pool))
@@ -127,14 +128,12 @@ def _quiet_worker() -> str | None:
         return None
     from pydantic_monty._binary import find_monty_binary
 
-    worker = find_monty_binary()
-    if not os.path.isfile(worker):
-        raise FileNotFoundError(f"{worker} is not there")
     folder, owner = tempfile.mkdtemp(prefix="monty-"), os.getpid()
     # Not where a forked process ends: its parent still needs the script.
     atexit.register(lambda: os.getpid() == owner and shutil.rmtree(folder, ignore_errors=True))
     script = Path(folder, "monty")
-    script.write_text(f'#!/bin/sh\nexec {shlex.quote(worker)} "$@" 2>/dev/null\n', encoding="utf-8")
+    worker = shlex.quote(find_monty_binary())
+    script.write_text(f'#!/bin/sh\nexec {worker} "$@" 2>/dev/null\n', encoding="utf-8")
     script.chmod(0o700)
     return str(script)
 
@@ -173,37 +172,23 @@ def _scripts(pool, job: Job, limits: Limits) -> list[Outcome]:
             found.append(timeout(limits))
             continue
         lines = text.removesuffix("\n").split("\n") if text else []
-        with _session(pool, job.source, limits, left, len(lines)) as session:
-            session.feed(_BEFORE_SCRIPTS)
-            names = {_READ_LINE: _reader(iter(lines))}
-            broken, _ = session.feed(job.source, external_lookup=names)
+        with _session(pool, job.source, limits, left) as session:
+            broken, _ = session.feed(_BEFORE_SCRIPTS, inputs={_INPUTS: lines[::-1]})
+            if broken is None:
+                broken, _ = session.feed(job.source)
             found.append(broken or Outcome("value", output=session.output))
             left = session.ends - time.monotonic()
     return found
 
 
-def _reader(lines: Iterator[str]):
-    def read_line() -> str:
-        for line in lines:
-            return line
-        raise EOFError(_AT_END)
-
-    return read_line
-
-
-_AT_END = "EOF when reading a line"
-
-
 @contextlib.contextmanager
-def _session(
-    pool, source: str, limits: Limits, seconds: float, lines: int = 0
-) -> Iterator[_Session]:
+def _session(pool, source: str, limits: Limits, seconds: float) -> Iterator[_Session]:
     """A session of a worker; its time begins when it has one, not while it waits for it."""
     given = {
         "max_feed_duration_secs": float(seconds),
         "max_memory": limits.memory,
         "max_recursion_depth": _DEEPEST,
-        "max_suspensions": 1000 + lines,  # one for every line that it reads
+        "max_suspensions": 1000,
     }
     with pool.checkout(
         limits=given, os_policy=_POLICY, assert_message_annotations=False
@@ -221,7 +206,6 @@ class _Session:
     def __init__(self, session, source: str, limits: Limits, seconds: float):
         self.session, self.source, self.limits = session, source, limits
         self.ends = time.monotonic() + seconds
-        self.ended = False
 
     def feed(self, code: str, **given) -> tuple[Outcome | None, object]:
         """(what went wrong or None, the value)."""
@@ -233,10 +217,9 @@ class _Session:
             value = self.session.feed_run(code, print_callback=self._collect, **given)
         except MontyError as raised:
             error = raised
-        if over := self._over_a_limit(error):
-            self.ended = True
-            return over, None
-        return (self._failed(error) if error else None), value
+        over = self._over_a_limit(error)
+        self.ended = over is not None
+        return over or (self._failed(error) if error else None), value
 
     def _collect(self, stream: str, text: str) -> None:
         if stream == "stdout":
@@ -265,7 +248,7 @@ class _Session:
         frames = error.traceback() if hasattr(error, "traceback") else []
         name, message = type(inner).__name__, str(inner)
         if message.endswith(_AT_END):
-            name = "EOFError"  # which monty does not know
+            name, frames = "EOFError", frames[:-1]  # which monty does not know, from our `input`
         elif why := gaps.named(inner, frames, self.source):
             return Outcome("unsupported", message=why, output=self.output)
         elif message.startswith("Internal error in monty"):

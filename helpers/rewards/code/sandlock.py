@@ -17,13 +17,14 @@ import signal
 import sys
 import sysconfig
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache, partial
 
 from helpers.rewards.code import plain
+from helpers.rewards.code.driver import READY
 from helpers.rewards.code.plain import returned
-from helpers.rewards.code.starter import starter
+from helpers.rewards.code.starter import START_SECONDS, starter
 from helpers.rewards.code.types import (
     Job,
     Limits,
@@ -34,7 +35,6 @@ from helpers.rewards.code.types import (
 )
 
 _DRIVER = os.path.join(os.path.dirname(__file__), "driver.py")
-_START_SECONDS = 30.0  # for the interpreter to come up; the program's time begins when it has
 _FILES = 32
 _FRAME = 20_000  # bytes of an outcome besides what is printed and returned
 _SYSTEM = (
@@ -127,117 +127,87 @@ def _outcomes(job: Job, limits: Limits, identity: dict[str, int]) -> list[Outcom
     """The outcomes of a job: of one process, or of one for each text that a script reads."""
     told = {"source": job.source, "output": limits.output, "calls": None, "stdin": ""}
     if job.call is not None:
-        calls = [(name, arguments) for name, arguments in job.calls]
-        return _Process(told | {"calls": calls}, job.count, limits).run(identity)
+        return _run(told | {"calls": job.calls}, job.count, limits, limits.seconds, identity)[0]
     found, left = [], limits.seconds
     for text in job.texts:
         if left <= 0:
             found.append(timeout(limits))
             continue
-        process = _Process(told | {"stdin": text}, 1, limits, left)
-        found += process.run(identity)
-        left = process.ends - time.monotonic()
+        outcomes, left = _run(told | {"stdin": text}, 1, limits, left, identity)
+        found += outcomes
     return found
 
 
-class _Process:
-    """One process, and what comes out of it until it has said all, ended, said too much, or its
-    time is over.
-    """
-
-    def __init__(self, told: dict, count: int, limits: Limits, seconds: float = 0.0):
-        self.told, self.count, self.limits = told, count, limits
-        self.seconds = seconds or limits.seconds
-        self.ends = time.monotonic() + _START_SECONDS
-        self.rest = b""
-        self.exit: int | None = None
-
-    def run(self, identity: dict[str, int]) -> list[Outcome]:
-        """One outcome per input, or one for a script."""
-        command = [_python(), "-s", "-P", "-S", "-X", "utf8", _DRIVER]
-        try:
-            with starter(_confinement(identity), command) as self.starter:
-                self.writing, self.reading = self.starter.begin(self.limits.memory)
-                found = list(self._outcomes())
-                if self.exit is None:
-                    self.starter.end()
-        except OSError as error:  # the machine's fault, not the program's
-            found = [Outcome("not started", message=f"sandlock could not start it: {error}")]
-        return found + [found[-1]] * (self.count - len(found))
-
-    def _outcomes(self) -> Iterator[Outcome]:
-        self.poll = select.poll()
-        self.poll.register(self.reading, select.POLLIN)
-        try:
-            self._tell(ascii(self.told).encode() + b"\n")
-            if self._frame().get("kind") != "ready":
-                raise _Ended(_NO_START)
-            self.ends = time.monotonic() + self.seconds
-            for _ in range(self.count):
-                frame = self._frame()
-                yield self._outcome(frame)
-                if frame.get("all") is True:  # the program did not get as far as its inputs
+def _run(
+    told: dict, count: int, limits: Limits, seconds: float, identity: dict[str, int]
+) -> tuple[list[Outcome], float]:
+    """The outcomes of one process, and how many of its seconds are left."""
+    command = [_python(), "-s", "-P", "-S", "-X", "utf8", _DRIVER]
+    job = ascii(told).encode() + b"\n"
+    found: list[Outcome] = []
+    last, left = None, seconds  # last: the outcome of the inputs that have none
+    try:
+        with (
+            starter(_confinement(identity), command) as process,
+            process.begin(limits.memory, job) as reading,
+        ):
+            poll = select.poll()
+            poll.register(reading, select.POLLIN)
+            if not poll.poll(1000 * START_SECONDS) or not reading.read(len(READY)):
+                raise TimeoutError("the interpreter did not start")
+            ends, rest = time.monotonic() + seconds, b""
+            while last is None and len(found) < count:
+                left = ends - time.monotonic()
+                if left <= 0 or not poll.poll(1000 * left):
+                    last = timeout(limits)
+                elif len(rest) > 12 * limits.output + _FRAME:
+                    last = Outcome("output", message=f"it sent more than {limits.output} bytes.")
+                elif data := reading.read(65536):
+                    *lines, rest = (rest + data).split(b"\n")
+                    for line in lines[: count - len(found)]:
+                        frame = _frame(line)
+                        found.append(_outcome(frame, limits))
+                        if frame.get("all") is True:  # it did not get as far as its inputs
+                            last = found[-1]
+                else:
                     break
-        except _Ended as ended:
-            yield ended.outcome
-
-    def _tell(self, message: bytes) -> None:
-        # it ended before it read: what it says, or does not, tells
-        with contextlib.suppress(OSError):
-            while message:
-                message = message[os.write(self.writing, message) :]
-
-    def _frame(self) -> dict:
-        """The next line. _Ended where there is none."""
-        while b"\n" not in self.rest:
-            if len(self.rest) > 12 * self.limits.output + _FRAME:
-                said = f"it sent more than {self.limits.output} bytes."
-                raise _Ended(Outcome("output", message=said))
-            left = self.ends - time.monotonic()
-            if left <= 0 or not self.poll.poll(1000 * left):
-                raise _Ended(timeout(self.limits))
-            data = os.read(self.reading, 65536)
-            if not data:
-                raise _Ended(self._end())
-            self.rest += data
-        line, _, self.rest = self.rest.partition(b"\n")
-        with contextlib.suppress(ValueError):
-            frame = plain.read(line.decode("ascii"))
-            if isinstance(frame, dict):
-                return frame
-        raise _Ended(_NONSENSE)
-
-    def _end(self) -> Outcome:
-        """Why it ended without a word."""
-        self.exit = self.starter.end()
-        said = "it ended the process before it was done."
-        if self.exit < 0 and self.exit != -signal.SIGKILL:  # by which the starter ends it
-            said = f"it crashed the interpreter (signal {-self.exit})."
-            return Outcome("error", error="Crash", message=said)
-        return Outcome("error", error="SystemExit", message=said)
-
-    def _outcome(self, frame: dict) -> Outcome:
-        """The outcome that a line of the driver's stands for; the program may have written it."""
-        kind, value, line = frame.get("kind"), frame.get("value", "None"), frame.get("line")
-        output = str(frame.get("output") or "")[: self.limits.output]
-        if kind == "value" and isinstance(value, str):
-            return returned(value, self.limits, output)
-        if kind == "memory":
-            return out_of_memory(self.limits, output)
-        if kind not in ("error", "output"):
-            return _NONSENSE
-        error, message = (str(frame.get(name) or "") for name in ("error", "message"))
-        line = line if type(line) is int else None
-        return Outcome(kind, error=error[:100], line=line, message=message[:500], output=output)
+            left = ends - time.monotonic()
+            status = process.end()
+            last = last or _ended(status)
+    except OSError as error:  # the machine's fault, not the program's
+        found, last = [], Outcome("not started", message=f"sandlock could not start it: {error}")
+    return found + [last] * (count - len(found)), left
 
 
-class _Ended(Exception):
-    def __init__(self, outcome: Outcome):
-        super().__init__(outcome.message)
-        self.outcome = outcome
+def _frame(line: bytes) -> dict:
+    """What a line says, which the program may have written; nothing, if it is no dictionary."""
+    with contextlib.suppress(ValueError):
+        frame = plain.read(line.decode("ascii"))
+        if isinstance(frame, dict):
+            return frame
+    return {}
 
 
-_NO_START = Outcome("not started", message="the interpreter did not start in sandlock.")
-_NONSENSE = Outcome(
-    "error", error="SandboxError", message="what came out of the sandbox is no outcome."
-)
+def _outcome(frame: dict, limits: Limits) -> Outcome:
+    """The outcome that a line of the driver's stands for."""
+    kind, value, line = frame.get("kind"), frame.get("value", "None"), frame.get("line")
+    output = str(frame.get("output") or "")[: limits.output]
+    if kind == "value" and isinstance(value, str):
+        return returned(value, limits, output)
+    if kind == "memory":
+        return out_of_memory(limits, output)
+    if kind not in ("error", "output"):
+        said = "what came out of the sandbox is no outcome."
+        return Outcome("error", error="SandboxError", message=said)
+    error, message = (str(frame.get(name) or "") for name in ("error", "message"))
+    line = line if type(line) is int else None
+    return Outcome(kind, error=error[:100], line=line, message=message[:500], output=output)
+
+
+def _ended(status: int) -> Outcome:
+    """The outcome of the inputs that a process had left when it ended."""
+    if status < 0 and status != -signal.SIGKILL:  # by which the starter ends it
+        said = f"it crashed the interpreter (signal {-status})."
+        return Outcome("error", error="Crash", message=said)
+    said = "it ended the process before it was done."
+    return Outcome("error", error="SystemExit", message=said)

@@ -16,18 +16,20 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from typing import BinaryIO
 
+START_SECONDS = 30.0  # for the interpreter to come up, and for a child to end when it is killed
 _idle: dict[tuple, list[Starter]] = {}
 
 
 class Starter:
     """A launcher and its starter, for one program at a time. Every method: OSError where they are
-    gone.
+    gone or hang.
     """
 
     def __init__(self, confinement: dict, command: list[str]):
-        self.pipes: tuple[int, ...] = ()
         self.control, theirs = socket.socketpair()
+        self.control.settimeout(START_SECONDS)
         with theirs:
             self.launcher = subprocess.Popen(
                 [sys.executable, "-I", __file__, repr((confinement, command))],
@@ -38,21 +40,22 @@ class Starter:
                 start_new_session=True,  # an interrupt at our terminal is not for them
             )
 
-    def begin(self, memory: int) -> tuple[int, int]:
-        """Fork a child: the pipe that we write its job to, and the pipe that we read from."""
+    def begin(self, memory: int, job: bytes) -> BinaryIO:
+        """Fork a child and write its job: the pipe that its outcomes come out of."""
         theirs_in, writing = os.pipe()
         reading, theirs_out = os.pipe()
-        self.pipes = writing, reading
-        try:
-            socket.send_fds(self.control, [b"%d" % memory], [theirs_in, theirs_out])
-        finally:
-            os.close(theirs_in)
-            os.close(theirs_out)
-        return writing, reading
+        said = open(reading, "rb", buffering=0)  # noqa: SIM115 (whoever asked closes it)
+        with open(writing, "wb") as told:
+            try:
+                socket.send_fds(self.control, [b"%d" % memory], [theirs_in, theirs_out])
+            finally:
+                os.close(theirs_in)
+                os.close(theirs_out)
+            told.write(job)
+        return said
 
     def end(self) -> int:
         """Kill the child, if it has not ended: its exit code, or its signal as a negative one."""
-        self._close_pipes()
         self.control.send(b"end")
         status = self.control.recv(16)
         if not status:
@@ -60,16 +63,10 @@ class Starter:
         return os.waitstatus_to_exitcode(int(status))
 
     def close(self) -> None:
-        """End the child, the starter and the launcher, each of which ends with the next."""
-        self._close_pipes()
-        self.control.shutdown(socket.SHUT_RDWR)  # a fork of our process may hold it open
-        self.control.close()
+        """End the launcher, with it the starter, and with that its child."""
+        self.launcher.kill()
         self.launcher.wait()
-
-    def _close_pipes(self) -> None:
-        for pipe in self.pipes:
-            os.close(pipe)
-        self.pipes = ()
+        self.control.close()
 
 
 @contextlib.contextmanager
