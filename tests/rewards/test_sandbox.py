@@ -544,6 +544,12 @@ REFUSED = {  # what the docs say that no program can do, with PID for our proces
     "bind another process": "os.sched_setaffinity(PID, {0})",
     "limit another process": "resource.prlimit(PID, resource.RLIMIT_NOFILE, (77, 77))",
     "hold another process": "os.pidfd_open(PID)",
+    "see what another process has open": "os.readlink(f'/proc/{PID}/exe')",
+    "leave a lock": "fcntl.flock(2, fcntl.LOCK_EX)",
+    "leave a note among the locks": "fcntl.fcntl(2, 37, struct.pack('hhqqi4x', 1, 0, 5, 1, 0))",
+    "leave a flag of a file": "fcntl.fcntl(2, fcntl.F_SETFL, os.O_NONBLOCK)",
+    "outlive the process that forked it": "libc(157, 1, 0, 0, 0, 0)",
+    "hold memory that no limit counts": "libc(278, 1, 0, 0, 0)",
 }
 
 
@@ -554,7 +560,7 @@ def test_sandlock_refuses_what_the_docs_say(tmp_path):
     before_it = (file.stat().st_mode, file.stat().st_uid, file.stat().st_mtime_ns)
     tries = ",\n".join(f"({name!r}, lambda: {code})" for name, code in REFUSED.items())
     source = f"""
-import ctypes, fcntl, os, resource, socket, time
+import ctypes, fcntl, os, resource, socket, struct, time
 FILE, PID = {str(file)!r}, {os.getpid()}
 def libc(*given):
     if ctypes.CDLL(None).syscall(*given) < 0:
@@ -583,6 +589,7 @@ AFTER = [  # what a program does, and what it comes to
     ("os._exit = lambda code: None", "value"),
     ("while True: os.write(3, b'x' * 65_536)", "output"),
     ("os.write(3, b'\\n' * 9)", "error"),
+    ("os.write(3, b'[' * 50_000 + b'\\n')", "error"),
     ("x = bytearray(110_000_000)\nrandom.seed(1)", "value"),
     ("x = bytearray(160_000_000)", "memory"),
 ]

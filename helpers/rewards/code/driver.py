@@ -10,6 +10,7 @@ reads a job.
 import _thread
 import ctypes
 import io
+import json
 import os
 import signal
 import socket
@@ -68,7 +69,7 @@ class _Printed(io.BytesIO):
 
 
 def _send(wire: int, frame: dict) -> None:
-    data = ascii(frame).encode() + b"\n"
+    data = json.dumps(frame).encode() + b"\n"
     while data:
         data = data[os.write(wire, data) :]
 
@@ -121,14 +122,18 @@ def _call(names: dict, name: str, arguments: tuple, most: int) -> dict:
 
 
 # The numbers of system calls, and what seccomp's filters are written in (linux/filter.h).
-_CALLS = {  # socket, ioctl, fork, vfork; clone; prlimit64
-    "x86_64": ((41, 16, 57, 58), 56, 302),
-    "aarch64": ((198, 29), 220, 261),
+_CALLS = {
+    # socket, ioctl, fork, vfork, flock, prctl, readlink, readlinkat; clone; prlimit64; fcntl
+    "x86_64": ((41, 16, 57, 58, 73, 157, 89, 267), 56, 302, 72),
+    "aarch64": ((198, 29, 32, 167, 78), 220, 261, 25),
 }
+# What fcntl may do: duplicate a file, and its flag for exec. Its locks and other flags would tell
+# later programs something.
+_FCNTL_MOST, _DUPLICATE_FOR_EXEC = 3, 1030
 _CLONE3, _LANDLOCK_CREATE, _LANDLOCK_RESTRICT = 435, 444, 446  # on every machine
-_LOAD, _IS, _HAS, _RETURN = 0x20, 0x15, 0x45, 0x06
+_LOAD, _IS, _ABOVE, _HAS, _RETURN = 0x20, 0x15, 0x25, 0x45, 0x06
 _ALLOW, _REFUSE, _UNKNOWN = 0x7FFF0000, 0x0005000D, 0x00050026  # as EACCES, as ENOSYS
-_NUMBER, _ARGUMENT = 0, 16  # where a filter finds the call's number and its first argument
+_NUMBER, _FIRST, _SECOND = 0, 16, 24  # where a filter finds a call's number and arguments
 _CLONE_THREAD = 0x10000
 _PR_SET_PDEATHSIG, _PR_SET_SECCOMP, _SECCOMP_MODE_FILTER = 1, 22, 2
 _SIGNALS_AND_ABSTRACT_SOCKETS = 3
@@ -138,7 +143,8 @@ _NOBODY = 65534
 def _keep_to_itself() -> None:
     """Refuse what sandlock cannot, because an interpreter or the starter needs it: signals to a
     process outside (the starter, too), sockets, ioctl (flags of files), a new process (a thread is
-    none), and the limits of other processes (prlimit64 with a number of a process).
+    none), an end that is not the starter's, locks that later programs would see, names of files in
+    other processes, and the limits of these (prlimit64 with a number of a process).
 
     OSError where the kernel takes no rules.
     """
@@ -149,7 +155,7 @@ def _keep_to_itself() -> None:
     if rules < 0 or libc.syscall(_LANDLOCK_RESTRICT, rules, 0):
         raise OSError(ctypes.get_errno(), "the kernel takes no Landlock rules")
     os.close(rules)
-    refused, clone, prlimit64 = _CALLS[os.uname().machine]
+    refused, clone, prlimit64, fcntl = _CALLS[os.uname().machine]
     # A step: what it does, how many steps it jumps over if so, and if not, and its operand.
     steps = [(_LOAD, 0, 0, _NUMBER)]
     for call in refused:
@@ -158,13 +164,18 @@ def _keep_to_itself() -> None:
     steps += [(_IS, 0, 1, _CLONE3), (_RETURN, 0, 0, _UNKNOWN)]
     steps += [
         (_IS, 0, 4, clone),
-        (_LOAD, 0, 0, _ARGUMENT),
+        (_LOAD, 0, 0, _FIRST),
         (_HAS, 0, 1, _CLONE_THREAD),
         (_RETURN, 0, 0, _ALLOW),
         (_RETURN, 0, 0, _REFUSE),
         (_IS, 0, 3, prlimit64),
-        (_LOAD, 0, 0, _ARGUMENT),
+        (_LOAD, 0, 0, _FIRST),
         (_IS, 1, 0, 0),
+        (_RETURN, 0, 0, _REFUSE),
+        (_IS, 0, 4, fcntl),
+        (_LOAD, 0, 0, _SECOND),
+        (_IS, 2, 0, _DUPLICATE_FOR_EXEC),
+        (_ABOVE, 0, 1, _FCNTL_MOST),
         (_RETURN, 0, 0, _REFUSE),
         (_RETURN, 0, 0, _ALLOW),
     ]

@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import ast
 import operator
+import warnings
 from collections.abc import Callable
 
 from helpers.rewards.code.types import Limits, Outcome
 
+# What a policy writes is parsed here, and its `1if` is nobody's business.
+warnings.filterwarnings("ignore", category=SyntaxWarning, module="<(unknown|program)>")
 _DEEPEST = 100  # levels of containers in a value
 _LARGEST_INT = 14_280  # bits: 4,299 digits, the most that Python prints
 _LEAVES = (type(None), bool, int, float, complex, str, bytes)
