@@ -32,9 +32,7 @@ def run(tmp_path, monkeypatch) -> Run:
     run.path("adapter").mkdir()
     run.record("data", tags="think/answer", fingerprint="f")
     run.record("training", settings=as_settings(POCKET) | REFUSED, seed=1, data="f")
-    counts = dict.fromkeys(("rows_read", "rows_train", "rows_holdout"), 8)
-    about = {"source": "x", "system_prompt": "Think step by step.", "fingerprint": "f"}
-    write_json(run.path("data_report.json"), about | counts | {"dropped": {}})
+    write_json(run.path("data_report.json"), {"system_prompt": "Think step by step."})
     return run
 
 
