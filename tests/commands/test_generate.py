@@ -6,7 +6,6 @@ import json
 import shutil
 
 import pytest
-from finished import entry
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from helpers.commands import generate
@@ -149,6 +148,3 @@ def test_the_output_is_json_lines_and_the_model_must_be_there(run, questions, tm
         generate.answer_file(run, questions, tmp_path / "o.csv")
     with pytest.raises(FileNotFoundError, match=r"other/merged is not there\. Run notebook 05"):
         generate.answer_file(Run("other"), questions, tmp_path / "o.jsonl")
-    write_json(Run("left").path("evaluation.json"), {"adapter": entry(9)})
-    with pytest.raises(ValueError, match=r"merge='adapter'.* --only 05 -p merge=original"):
-        generate.answer_file(Run("left"), questions, tmp_path / "o.jsonl")

@@ -62,10 +62,6 @@ COMMANDS = [
         "both from 'question'",
     ),
     (["run", "--only", "03", "--preset", "pocket"], "--preset is notebook 01's to set"),
-    (
-        ["run", "--only", "10", "-p", "rows_file=absent.jsonl"],
-        "rows_file='absent.jsonl': there is no",
-    ),
     (["doctor", "--preset", "x"], "preset 'x' is not known"),
     (["doctor", "-p", "max_completion_length=-1"], "max_completion_length=-1 must be at least 1"),
     (["doctor", "-p", "compare=[]"], "no preset has a setting 'compare'"),
