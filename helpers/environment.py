@@ -77,16 +77,7 @@ class Machine:
 @cache
 def this_machine() -> Machine:
     """Look at this machine, without torch; of several GPUs, at the first visible one."""
-    gpus = visible_gpus()
-    name, memory_gb, capability = gpus[0] if gpus else (None, 0.0, 0.0)
-    if len(set(gpus)) > 1:
-        told = "; ".join(f"{name}, {memory_gb:.0f} GB" for name, memory_gb, _ in gpus)
-        print(
-            f"{len(gpus)} cards of different size are visible ({told}): the settings are chosen "
-            "for the first, and CUDA may count them in another order. Name one: "
-            "CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=0",
-            file=sys.stderr,
-        )
+    name, memory_gb, capability = _first_gpu() or (None, 0.0, 0.0)
     memory = 0  # Windows does not tell
     if hasattr(os, "sysconf"):
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -103,41 +94,28 @@ def this_machine() -> Machine:
     )
 
 
-def visible_gpus() -> list[tuple[str, float, float]]:
-    """Name, memory in GB (1e9 bytes) and compute capability of each GPU that CUDA_VISIBLE_DEVICES
-    leaves, in its order, as nvidia-smi lists them.
+def _first_gpu() -> tuple[str, float, float] | None:
+    """Name, memory in GB (1e9 bytes) and compute capability of the first GPU that
+    CUDA_VISIBLE_DEVICES leaves, as nvidia-smi lists them.
 
-    As in CUDA, an entry is a number or the beginning of a GPU's UUID, and no GPU is visible from
-    the first entry on that is neither. Slices of a GPU (MIG) are not known.
+    As in CUDA, an entry is a number or the beginning of a GPU's UUID, and no GPU is visible where
+    the first one is neither. Slices of a GPU (MIG) are not known.
     """
     if not shutil.which("nvidia-smi"):
-        return []
+        return None
+    first = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0].strip()
     try:
         listed = subprocess.run(_SMI, capture_output=True, text=True, timeout=30, check=True).stdout
-        gpus = {
-            uuid: (name, float(mib) * 2**20 / 1e9, float(capability))
-            for uuid, name, mib, capability in (line.split(", ") for line in listed.splitlines())
-        }
+        for number, line in enumerate(listed.splitlines()):
+            uuid, name, mib, capability = line.split(", ")
+            if first == str(number) or (first.startswith("GPU-") and uuid.startswith(first)):
+                return name, float(mib) * 2**20 / 1e9, float(capability)
     except (OSError, subprocess.SubprocessError, ValueError) as error:
         print(
             f"nvidia-smi is there but could not be read ({error}); going on without a GPU.",
             file=sys.stderr,
         )
-        return []
-    asked = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if asked is None:
-        return list(gpus.values())
-    visible = []
-    for entry in map(str.strip, asked.split(",")):
-        found = [
-            gpu
-            for number, (uuid, gpu) in enumerate(gpus.items())
-            if entry == str(number) or (entry.startswith("GPU-") and uuid.startswith(entry))
-        ]
-        if not found:
-            break
-        visible.append(found[0])
-    return visible
+    return None
 
 
 def interactive() -> bool:

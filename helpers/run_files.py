@@ -1,4 +1,5 @@
-"""The JSON files of a run, one pydantic model each: what their readers rely on.
+"""The two JSON files of a run that every later stage reads, manifest.json and evaluation.json: a
+pydantic model each, with what their readers rely on.
 
 Fields that a file may lack have a default; fields that a model does not name are kept as they are.
 """
@@ -10,8 +11,6 @@ from pathlib import Path
 from typing import Annotated
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, RootModel, ValidationError
-
-Interval = tuple[float, float]
 
 
 class _Record(BaseModel):
@@ -69,7 +68,7 @@ class Proportion(_Record):
     """A share of n answers with its 95 % interval."""
 
     accuracy: float
-    ci95: Interval
+    ci95: tuple[float, float]
     n: Annotated[int, Field(ge=1)]
 
 
@@ -87,70 +86,14 @@ class Measured(Proportion):
     other: Proportion = None
 
 
-class DataReport(_Record):
-    """data_report.json."""
-
-    source: str
-    system_prompt: str
-    rows_read: int
-    rows_train: int
-    rows_holdout: int
-    dropped: dict[str, int]
-    fingerprint: str
-
-
-class Compared(_Record):
-    """Two models on the same questions."""
-
-    n: Annotated[int, Field(ge=1)]
-    won: int
-    lost: int
-    both_right: int
-    both_wrong: int
-    p_value: float
-    difference: float
-    difference_ci95: Interval
-    won_examples: list[dict[str, str]]
-    lost_examples: list[dict[str, str]]
-
-
-class Reward(_Record):
-    """What the laboratory measured of one reward."""
-
-    weight: float
-    mean: float | None = None
-    advantage_share: float | None = None
-    zero_spread: float | None = None
-    ms_per_1000: float | None = None
-
-
-class Verdict(_Record):
-    """Go or no go."""
-
-    go: bool
-    stops: list[str]
-    notes: list[str] = []
-
-
-class RewardReport(_Record):
-    """reward_report.json."""
-
-    rewards: dict[str, Reward]
-    verdict: Verdict
-    attacks: dict[str, dict] = {}
-
-
 MODELS: dict[str, type[BaseModel]] = {
     "manifest.json": Manifest,
-    "data_report.json": DataReport,
-    "reward_report.json": RewardReport,
     "evaluation.json": RootModel[dict[str, Measured]],
-    "comparison.json": RootModel[dict[str, Compared]],
 }
 
 
 def read(path: Path) -> dict:
-    """The content of one of these files; of any other, a JSON object.
+    """The content of one of these files, or of any other that holds a JSON object.
 
     ValueError names the first field that does not fit, and why.
     """

@@ -131,14 +131,13 @@ TWO = (
         (" 1", "Tesla T4", 16.1, 7.5),
         ("1,0", "Tesla T4", 16.1, 7.5),
         ("GPU-1a5b-11,0", "Tesla T4", 16.1, 7.5),
-        ("1,-1,0", "Tesla T4", 16.1, 7.5),
         ("-1,0", None, 0.0, 0.0),
         ("2,0", None, 0.0, 0.0),
         ("GPU-7", None, 0.0, 0.0),
     ],
 )
 def test_the_first_visible_gpu_counts_as_cuda_counts_them(
-    smi, monkeypatch, capsys, visible, gpu, memory, capability
+    smi, monkeypatch, visible, gpu, memory, capability
 ):
     """From the first entry that names no GPU, CUDA sees none."""
     if visible is not None:
@@ -146,8 +145,6 @@ def test_the_first_visible_gpu_counts_as_cuda_counts_them(
     machine = smi(TWO)
     found = (machine.gpu, machine.gpu_memory_gb, machine.compute_capability)
     assert found == (gpu, memory, capability)
-    several = "2 cards of different size are visible" in capsys.readouterr().err
-    assert several == (visible in (None, "1,0", "GPU-1a5b-11,0"))
 
 
 @pytest.mark.parametrize(

@@ -115,6 +115,3 @@ def test_what_is_shown_carries_its_alt_text_and_is_as_wide_as_it_was_drawn():
         "sharper than the page by half"
     )
     assert int(found[2]) == pytest.approx(8.4 * 96, abs=40), "a point is a point on the page"
-    for none in ("  \n", None):
-        with pytest.raises(ValueError, match="no alt text"):
-            figures.shown(DRAWN["merge"], none)

@@ -43,14 +43,6 @@ DAMAGED = {  # a file, what takes its place, and what is named
         "training.settings.name: Field required",
     ),
     "weights": ("manifest.json", '{"training": {"weights": ["x"]}}', "training.weights.0:"),
-    "counts": ("data_report.json", '{"source": "x"}', "system_prompt: Field required"),
-    "a verdict": ("reward_report.json", '{"rewards": {}, "verdict": true}', "verdict:"),
-    "a weight": (
-        "reward_report.json",
-        '{"rewards": {"a": {}}, "verdict": {"go": true, "stops": []}}',
-        "rewards.a.weight: Field required",
-    ),
-    "a comparison": ("comparison.json", '{"sampled": {"n": 3}}', "sampled.won: Field required"),
     "a column of text": (
         "metrics.csv",
         "step,reward,reward_std,loss\n1,x,0,0\n",

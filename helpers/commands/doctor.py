@@ -86,15 +86,6 @@ def _memory(preset: presets.Preset, machine: environment.Machine) -> tuple[list[
     try:
         lines = memory.check(preset, card if too_small else machine)
         presets.check_machine(preset, machine)
-        shape = memory.shape_of(preset.model_path)
-        if shape and not machine.gpu and not preset.needs_gb:
-            needed, room = memory.estimate(preset, shape, None).peak, 1e9 * machine.memory_gb
-            if needed > room > 0:  # 0 where the system does not tell, such as Windows
-                raise ValueError(
-                    f"{preset.model} with these settings needs an estimated "
-                    f"{memory.size(needed)}, and this machine has {memory.size(room)}. Give "
-                    "smaller ones."
-                )
     except ValueError as error:
         return lines, [str(error)]
     except ImportError as error:

@@ -66,11 +66,6 @@ def answer_file(run: Run, source: Path, target: Path, engine: str = "transformer
         raise ValueError(
             f"--output {target}: answers are written as JSON lines; name a .jsonl file."
         )
-    if "adapter" in run.evaluation and not (run.folder / "merged").exists():
-        raise ValueError(
-            f"{run.show()} has no merged model, because notebook 05 was run with merge='adapter'. "
-            f"Merge it: `python -m helpers run --run {run.name} --only 05 -p merge=original`."
-        )
     merged = run.require("merged")
     if why := run.outdated("merged"):
         print(f"note: {why}", file=sys.stderr)

@@ -167,7 +167,7 @@ def _checked(file: GridFile, elsewhere: bool) -> Grid:
     for point in points:
         try:
             pipeline.check("sweep", notebooks, fixed | point.given, elsewhere=elsewhere)
-        except ValueError as error:
+        except (ValueError, OSError) as error:
             raise ValueError(f"point {point.name}: {error}") from None
     grid = Grid(file.name, notebooks, file.seeds, fixed, points, preset.needs_gb > 0)
     names = [grid.run_name(*task) for task in grid.tasks]

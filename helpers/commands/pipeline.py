@@ -254,13 +254,13 @@ _RULES = {
 
 
 def check_parameters(given: dict, run: str | None = None, backend: str = "unsloth") -> None:
-    """ValueError or FileNotFoundError for a parameter that its notebook would refuse, so that a run
-    of hours does not end in its last notebook over a misspelt word; no model is loaded for it.
+    """ValueError or OSError for a parameter that its notebook would refuse, so that a run of hours
+    does not end in its last notebook over a misspelt word; no model is loaded for it.
 
     given: parameters by name, as `run -p` takes them; None leaves one out. Settings of a preset are
     `presets.resolve`'s to check, and what a notebook refuses before it has spent time, such as
-    02's `cases`, is that notebook's. run: the name of the run, which must not be compared with
-    itself. backend: what it trains with.
+    02's `cases` and 10's `rows_file`, is that notebook's. run: the name of the run, which must not
+    be compared with itself. backend: what it trains with.
     """
     given = {name: value for name, value in given.items() if value is not None}
     for name, value in given.items():
@@ -278,8 +278,6 @@ def check_parameters(given: dict, run: str | None = None, backend: str = "unslot
         check_source(given["source"], given.get("columns"))
     elif "columns" in given:
         check_columns(given["columns"])
-    if "rows_file" in given and not Path(str(given["rows_file"])).is_file():
-        raise FileNotFoundError(f"rows_file={given['rows_file']!r}: there is no such file.")
     # The stages of these take seconds to import.
     if "compare" in given:
         from helpers.metrics.comparing import check_names

@@ -42,24 +42,15 @@ def listed(names: Collection[str], most: int = 20) -> str:
     return ", ".join(shown) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
-def regular_file(path: Path) -> Path:
-    """The same path; ValueError if there is no such file, or a folder."""
-    if path.is_dir():
-        raise ValueError(f"{path} is a folder; name a file.")
-    if not path.exists():
-        raise ValueError(f"{path}: no such file.")
-    return path
-
-
 def file_rows(
     path: Path, wanted: Collection[str] = ("question", "answer")
 ) -> Iterator[dict | Broken]:
-    """The rows of a .csv, .jsonl or .parquet file; ValueError says what is wrong with the file.
+    """The rows of a .csv, .jsonl or .parquet file; ValueError says what is wrong with its content.
 
     wanted: the columns that will be asked for. They decide a CSV's delimiter, and a header that
     names one of them twice is refused.
     """
-    if not regular_file(path).stat().st_size:
+    if not path.stat().st_size:
         raise ValueError(f"{path}: the file is empty.")
     if path.suffix.lower() == ".jsonl":
         return _jsonl_rows(path)

@@ -298,6 +298,7 @@ def _contents(facts: Facts) -> dict:
         if name in facts.manifest
     }
     accuracies = "; ".join(f"{name} {_accuracy(entry)}" for name, entry in facts.evaluation.items())
+    ks = sorted({int(k) for entry in facts.evaluation.values() for k in entry.get("pass_at_k", {})})
     latest = sections.get("training") or next(reversed(sections.values()), {})
     return {
         "facts": facts,
@@ -309,7 +310,8 @@ def _contents(facts: Facts) -> dict:
         if facts.evaluation
         else None,
         "models": MODELS,
-        "powers": _powers(facts.evaluation),
+        # the powers of two among the k of pass@k, and the largest
+        "powers": {f"pass@{k}": str(k) for k in ks if k & (k - 1) == 0 or k == ks[-1]},
         "difficulties": {
             level: at["n"]
             for entry in facts.evaluation.values()
@@ -373,12 +375,6 @@ def _figure(draw: Callable, values, name: str, said: str) -> dict:
         "said": said,
         "svg": Markup(f'<svg role="img" aria-label="{label}" {box}>{svg}'),
     }
-
-
-def _powers(evaluation: dict) -> dict[str, str]:
-    """The pass@k to show, each with its k: the powers of two, and the largest."""
-    known = sorted({int(k) for entry in evaluation.values() for k in entry.get("pass_at_k", {})})
-    return {f"pass@{k}": str(k) for k in known if k & (k - 1) == 0 or k == known[-1]}
 
 
 def _rewards(facts: Facts) -> list[dict]:

@@ -8,7 +8,6 @@ from helpers.presets import PRESETS, as_settings
 from helpers.runs import Run, write_json
 
 pytestmark = pytest.mark.usefixtures("machine")
-ALL = ["01", "02", "03", "04", "05"]
 
 
 # --- Parameters -----------------------------------------------------------------------------------

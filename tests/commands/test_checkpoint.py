@@ -10,6 +10,7 @@ import pytest
 
 from helpers import PROJECT
 from helpers.commands import arguments, checkpoint, pipeline
+from helpers.presets import PRESETS, as_settings, completed
 from helpers.runs import FILES, Run, written_by
 
 SECTIONS = {"02": {"data", "rewards"}, "03": {"data", "rewards", "training"}}
@@ -59,10 +60,8 @@ def test_the_parameters_of_the_notebooks_are_those_it_was_made_with(stored):
     manifest = json.loads(stored["manifest.json"])
     assert manifest["training"]["seed"] == manifest["data"]["seed"] == known["seed"]
     settings = manifest["training"]["settings"]
-    wanted = {
-        name: value for name, value in known.items() if name in settings and value is not None
-    }
-    assert {name: settings[name] for name in wanted} == wanted
+    given = {name: value for name, value in known.items() if name in settings and value is not None}
+    assert completed(settings) == as_settings(PRESETS["pocket"]) | given
 
 
 # --- A late start ---------------------------------------------------------------------------------
@@ -141,7 +140,7 @@ def test_only_a_notebook_of_the_pipeline_can_be_named(cli, last):
 # --- Making it ------------------------------------------------------------------------------------
 
 
-def test_a_fetched_run_packs_to_the_same_files_and_one_made_otherwise_is_refused(
+def test_a_fetched_run_packs_to_the_same_files_and_an_unfinished_one_is_refused(
     cli, tmp_path, monkeypatch, stored
 ):
     cli("checkpoint", "--fetch-demo")
@@ -153,9 +152,5 @@ def test_a_fetched_run_packs_to_the_same_files_and_one_made_otherwise_is_refused
     others = {"contents.json", "manifest.json"}
     assert packed.keys() - others == stored.keys() - others
     assert all(packed[name] == stored[name] for name in stored.keys() - others)
-    asked = arguments.last(Run("demo"))
-    asked["used"]["03"] = {"max_steps": 12}
-    arguments.write(Run("demo"), asked)
-    copy.unlink()
-    code, _, err = cli("checkpoint", "--store-demo")
-    assert code == 2 and "`make demo` runs them so" in err and not copy.exists()
+    code, _, err = cli("checkpoint", "--store-demo", "--run", "late")
+    assert code == 2 and "Run notebook 05" in err

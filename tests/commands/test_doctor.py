@@ -90,10 +90,6 @@ def test_what_run_refuses_and_what_is_no_setting_is_refused(cli, given, why):
 @pytest.mark.parametrize(
     ("given", "why"),
     [
-        (
-            "--model unsloth/Qwen3-14B -p max_completion_length=4096",
-            "needs an estimated .* and this machine has",
-        ),
         ("-p max_completion_length=99999", "max_completion_length"),
         ("--preset h200", "preset 'h200' needs an NVIDIA GPU with 138 GB and none"),
         ("--preset h200", r"at most, while \w+ +[\d.]+ GB of 138\.0 GB\n"),

@@ -6,7 +6,6 @@ import json
 import shutil
 
 import pytest
-from finished import entry
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from helpers.commands import generate
@@ -32,9 +31,7 @@ def run(tmp_path, monkeypatch) -> Run:
     run.path("adapter").mkdir()
     run.record("data", tags="think/answer", fingerprint="f")
     run.record("training", settings=as_settings(POCKET) | REFUSED, seed=1, data="f")
-    counts = dict.fromkeys(("rows_read", "rows_train", "rows_holdout"), 8)
-    about = {"source": "x", "system_prompt": "Think step by step.", "fingerprint": "f"}
-    write_json(run.path("data_report.json"), about | counts | {"dropped": {}})
+    write_json(run.path("data_report.json"), {"system_prompt": "Think step by step."})
     return run
 
 
@@ -151,6 +148,3 @@ def test_the_output_is_json_lines_and_the_model_must_be_there(run, questions, tm
         generate.answer_file(run, questions, tmp_path / "o.csv")
     with pytest.raises(FileNotFoundError, match=r"other/merged is not there\. Run notebook 05"):
         generate.answer_file(Run("other"), questions, tmp_path / "o.jsonl")
-    write_json(Run("left").path("evaluation.json"), {"adapter": entry(9)})
-    with pytest.raises(ValueError, match=r"merge='adapter'.* --only 05 -p merge=original"):
-        generate.answer_file(Run("left"), questions, tmp_path / "o.jsonl")

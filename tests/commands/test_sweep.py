@@ -172,7 +172,7 @@ REFUSED = {
     ),
     "a truth": ("name: x\nseeds: [1]\nproduct: {on: [1]}\n", "product: .*valid string"),
     "no number": ({"fixed": {"learning_rate": math.inf}}, "learning_rate=inf must be between"),
-    "a source": ({"fixed": {"source": "missing.csv"}}, "missing.csv: no such file"),
+    "a source": ({"fixed": {"source": "missing.csv"}}, "point base: .*No such file.*missing.csv"),
     "the base": ({"fixed": {"num_generations": 7}}, "point base: preset 'pocket' cannot run"),
     "twice": ({"one_at_a_time": {"beta": [0, 0]}}, "two runs tiny-beta-0-seed-1"),
 }

@@ -147,7 +147,7 @@ def test_a_column_that_is_there_twice_is_refused_where_it_is_asked_for(read):
     assert read(twice, wanted={"question"}) == [{"question": "1 + 1", "note": "y", "answer": "3"}]
 
 
-# --- What is no such file -------------------------------------------------------------------------
+# --- Files without rows ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -165,12 +165,6 @@ def test_a_file_without_rows_is_named(read, name, content, said):
     with pytest.raises(ValueError) as error:
         read(content, name)
     assert said in str(error.value)
-
-
-def test_what_is_no_file_is_named(tmp_path):
-    for name, said in (("nothing/like/it.csv", "no such file"), ("", "is a folder; name a file")):
-        with pytest.raises(ValueError, match=said):
-            file_rows(tmp_path / name)
 
 
 def test_a_long_text_is_cut_for_a_message():
