@@ -74,6 +74,8 @@ def judged(
         return quantities.same(given, gold, unit)
     if kind == "date":
         return dates.same(given, gold, dayfirst)
+    if kind == "number" and parse_number(gold) is None:
+        kind = "text"
     return kinds.JUDGES[kind](given, gold)
 
 

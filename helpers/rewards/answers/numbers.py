@@ -32,7 +32,7 @@ from typing import NamedTuple
 
 import number_parser
 
-from helpers.rewards.answers import texts, units
+from helpers.rewards.answers import units
 from helpers.rewards.answers.spelling import plain
 
 # characters; what is longer is no number, so no completion can cost more than a regex on 100
@@ -142,11 +142,9 @@ def parse_number(text: str) -> Number | None:
 
 
 def same(given: str, gold: str) -> bool:
-    """Whether both are numbers, of one value. A row's answer that is none is compared as text."""
+    """Whether both are numbers, of one value."""
     one, other = parse_number(given), parse_number(gold)
-    if other is None:
-        return texts.same(given, gold)
-    if one is None:
+    if one is None or other is None:
         return False
     if one.unit and other.unit and one.unit != other.unit:
         size = units.magnitude(1, one.unit)
