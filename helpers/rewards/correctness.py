@@ -177,7 +177,7 @@ def task_reward(
 ) -> list[float | None]:
     """What the row's own reasoning-gym verifier gives the judged answer, between 0.0 and 1.0.
 
-    `family` and `entry` (JSON) are the columns that `load_task("reasoning-gym:…")` writes; rows
+    `family` and `entry` (JSON) are the columns that `load_task("reasoning-gym/…")` writes; rows
     without them score None, with one warning. The verifiers are other people's code on a policy's
     text, so they run in a worker process with a deadline; what fails or is too slow scores 0.0.
     LookupError where reasoning-gym is not installed or does not know the family.

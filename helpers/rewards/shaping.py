@@ -1,7 +1,7 @@
 """Rewards made of rewards: adaptive weights, ensembles, a classifier, and one to look through.
 
 All of them are called as any reward is, and can be pickled. An object that changes while training
-says so with `state_dict` and `load_state_dict`; `training.Rewards` saves that with every
+says so with `state_dict` and `load_state_dict`; `training.reward_guard` saves that with every
 checkpoint.
 """
 

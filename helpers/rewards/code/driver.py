@@ -1,10 +1,9 @@
 """What runs inside a sandbox of CPython: this file is the driver's program.
 
 The driver forks a child for each program. The child reads a job as one line, runs it and writes one
-line for every outcome, each the text of a dictionary of plain data. Whatever the program does to
-the child, all that leaves is a line that the other side reads as data: a forged one is no more than
-a value that the program could have returned. No child holds an expected value, and the driver never
-reads a job.
+line for every outcome, each an object of JSON. Whatever the program does to the child, all that
+leaves is a line that the other side reads as data: a forged one is no more than a value that the
+program could have returned. No child holds an expected value, and the driver never reads a job.
 """
 
 import _thread
