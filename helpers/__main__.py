@@ -17,7 +17,7 @@ COMMANDS = {
     "train": "train what notebook 03 trains, as a process that torchrun can start several of",
     "doctor": "what this machine is, what is installed, what is missing",
     "install": "install what this machine needs into this interpreter",
-    "sweep": "run a grid of settings and seeds; a table with intervals, a figure per setting",
+    "sweep": "run a grid of settings and seeds; a table with intervals",
     "compare": "two or more trained runs: what differs, accuracies, curves over one another",
     "generate": "answer a file of questions with a run's merged model",
     "report": "one page of HTML about a run, to send to somebody",

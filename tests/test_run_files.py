@@ -43,12 +43,6 @@ DAMAGED = {  # a file, what takes its place, and what is named
         "training.settings.name: Field required",
     ),
     "weights": ("manifest.json", '{"training": {"weights": ["x"]}}', "training.weights.0:"),
-    "a column of text": (
-        "metrics.csv",
-        "step,reward,reward_std,loss\n1,x,0,0\n",
-        "column 'reward'",
-    ),
-    "no rows": ("metrics.csv", "step,reward,reward_std,loss\n", "has no row"),
 }
 
 
