@@ -87,6 +87,8 @@ def test_the_answers_of_gsm8k_are_numbers_however_they_are_spelt():
         ("5*10^2", "500", "What is 5*10^2?", None),
         ("3 dozen", "36", "What is 3 dozen?", None),
         ("2 million", "2000000", "Write 2 million in digits.", None),
+        (r"\sqrt{12}.", r"2\sqrt{3}", r"Simplify $\sqrt{12}$.", "mathematics"),
+        ("the answer is 84/7", "12", "What is 84/7?", None),
         (r"\boxed{\sqrt{16}}", "4", r"What is $\sqrt{16}$?", "mathematics"),
         ("5^2", "25", "What is 5^2?", "mathematics"),
         ("(x + 1)^2", "x^2+2x+1", "Expand $(x+1)^2$.", None),

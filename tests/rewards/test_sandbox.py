@@ -60,6 +60,7 @@ VALUES = [
     2 - 1j,
     "",
     "é\n\0",
+    "defaultdict(None, {",
     b"\x00\xff",
     [],
     [[1], []],
@@ -94,6 +95,9 @@ def test_plain_data_goes_in_and_comes_out_the_same(backend):
         "ValueError('x')",
         "{'a': range(2)}",
         "deque([1])",
+        "type('A', (), {'__repr__': lambda self: '5'})()",
+        "[type('A', (), {'__repr__': lambda self: '5'})()]",
+        "{type('A', (), {'__repr__': lambda self: '5'})()}",
     ],
 )
 def test_another_type_is_an_error(backend, value):
@@ -418,6 +422,8 @@ FAILING = [
     "import no_such_module",
     "from math import no_such_name",
     "print(no_such_name)",
+    "raise ValueError('too deeply nested')",
+    "def f(g):\n    await g",
     "raise NotImplementedError('The monty syntax parser does not yet support this')",
     "raise ModuleNotFoundError('it is gone')",
     "raise SystemExit(1)",

@@ -64,12 +64,12 @@ def judged(
     kind = kind_of(gold) if kind is None else kinds.checked(kind)
     if given == gold:
         return given.strip() != ""
-    if question and kind in ("number", "mathematics") and _handed_back(given, gold, question):
-        return False
     if len(given) > LONGEST or len(gold) > LONGEST:
         return given.strip() == gold.strip()
     if given[:1].isalpha():
         given = _LEAD.sub("", given, count=1)  # `The answer is 5` is 5
+    if question and kind in ("number", "mathematics") and _handed_back(given, gold, question):
+        return False
     if kind == "quantity":
         return quantities.same(given, gold, unit)
     if kind == "date":
@@ -83,12 +83,12 @@ def _handed_back(given: str, gold: str, question: str) -> bool:
     """Whether the answer hands the task back: an expression of the question's, or a division that
     comes out even.
     """
-    if given.isalnum() or len(given) > LONGEST or texts.same(given, gold):
+    if given.isalnum() or texts.same(given, gold):
         return False
     number = parse_number(given)
     if number is not None and number.places is None and number.value.denominator == 1:
         return True
     fraction = re.fullmatch(r"-?(\d+)\s?/\s?(\d+)", plain(given))
     reduced = fraction and math.gcd(*map(int, fraction.groups())) == 1
-    copied = _NOTATION.sub("", unboxed(given)) in _NOTATION.sub("", question)
+    copied = _NOTATION.sub("", unboxed(given).removesuffix(".")) in _NOTATION.sub("", question)
     return bool(copied and not reduced and _UNFINISHED.search(given))

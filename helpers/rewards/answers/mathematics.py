@@ -118,7 +118,7 @@ _MARKS = {
     "notin",
 }
 # A prime, a fraction of two differentials, an index of code, a remainder of code.
-_SPELT = re.compile(r"'|\{\s*d.*\}\s*\{\s*d|\bd[a-z]\s*/\s*d[a-z]|[a-zA-Z]\[|%\s*\w")
+_SPELT = re.compile(r"'|\{\s*d.*\}\s*\{\s*d|\bd[a-z]\s*/\s*d[a-z]|[a-zA-Z]\[|%\s*\w|!\s*!")
 
 
 @lru_cache(maxsize=1 << 14)

@@ -198,7 +198,7 @@ def _serve(kind: str) -> None:
             f"{library} is not installed: pip install -r requirements.txt (the pin of "
             "reasoning-gym is in requirements-optional.txt)"
         )
-    if kind == "equal":
+    if kind == "equal" and not problem:
         for gold, given in _OF_EACH_KIND:
             _equal(gold, given)
     if _POSIX:

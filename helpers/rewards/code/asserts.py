@@ -11,9 +11,9 @@ its entry point, and for a script what it reads and what it prints:
 Inputs go into a sandbox, expected values never do: a value comes out as plain data, and
 `Test.passes` compares it here.
 
-Left out: set-up code, loops, random inputs, helper functions and names. A test that needs them is
-refused with its line, and the whole row with it: a task with a test left out would be easier than
-it says. Of HumanEval's 164, 157 can be read.
+Left out: set-up code, loops, random inputs, helper functions, names, and a value before the call. A
+test that needs them is refused with its line, and the whole row with it: a task with a test left
+out would be easier than it says. Of HumanEval's 164, 157 can be read.
 """
 
 from __future__ import annotations

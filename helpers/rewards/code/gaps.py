@@ -103,25 +103,27 @@ def before(source: str, called: Iterable[str] = ()) -> Outcome | None:
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         line, said = getattr(error, "lineno", None), getattr(error, "msg", None) or str(error)
         return Outcome("error", error=type(error).__name__, line=line, message=said)
-    stack: list[tuple[ast.AST, bool]] = [(tree, False)]  # a node, and whether a function holds it
+    stack: list[tuple[ast.AST, ast.AST | None]] = [(tree, None)]  # a node, and its function
     uses: dict[int, str] = {}  # what the value of a node is used for
     bound: set[str] = set()
     notes: list[ast.Name] = []
     while stack:
-        node, inside = stack.pop()
+        node, function = stack.pop()
         if isinstance(node, _LEAVES):
             continue
-        if isinstance(node, ast.Return) and not inside:
-            line, said = node.lineno, "'return' outside function"
-            return Outcome("error", error="SyntaxError", line=line, message=said)
+        returns = isinstance(node, ast.Return) and function is None
+        awaits = isinstance(node, ast.Await | ast.AsyncFor | ast.AsyncWith)
+        if returns or (awaits and not isinstance(function, ast.AsyncFunctionDef)):
+            said = "'return' outside function" if returns else "'await' outside async function"
+            return Outcome("error", error="SyntaxError", line=node.lineno, message=said)
         if why := _lacking(node, uses.get(id(node), "")):
             message = f"line {node.lineno}: {why}"
             return Outcome("unsupported", line=node.lineno, message=message)
         uses |= _uses(node)
         bound.update(_bound(node))
         notes += _annotations(node)
-        inside = inside or isinstance(node, _FUNCTIONS)
-        stack += [(child, inside) for child in ast.iter_child_nodes(node)]
+        function = node if isinstance(node, _FUNCTIONS) else function
+        stack += [(child, function) for child in ast.iter_child_nodes(node)]
     # It does not look at annotations, and takes a builtin for the program's function.
     unknown = [note.id for note in notes if not hasattr(builtins, note.id)]
     if "annotations" in bound:  # from __future__
@@ -226,6 +228,10 @@ def named(error: BaseException, frames: list, source: str) -> str | None:
     if text.startswith("Internal error in monty"):
         # No program can catch it, so only one that catches nothing surely ends with it in CPython.
         return text if re.search(r"\bexcept\b", source) else None
+    lines = source.split("\n")
+    at = frames[-1].line - 1 if frames else -1
+    if 0 <= at < len(lines) and re.search(r"\braise\b", lines[at]):
+        return None
     if any(said in text for said in _SAYS):
         return f"monty: {text}."
     found = next(filter(None, (pattern.match(text) for pattern in _LACKS)), None)

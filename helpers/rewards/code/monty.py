@@ -22,7 +22,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from helpers.rewards.code import gaps
-from helpers.rewards.code.plain import returned
+from helpers.rewards.code.plain import not_plain, returned
 from helpers.rewards.code.types import (
     Job,
     Limits,
@@ -40,8 +40,14 @@ _DEEPEST = 1000  # calls, as in CPython
 # Fed before the program, which may give `repr` and `print` another meaning. No program knows the
 # names.
 _TOKEN = secrets.token_hex(8)
-_REPR, _INPUTS = f"_repr_{_TOKEN}", f"_inputs_{_TOKEN}"
-_BEFORE_CALLS = f"def {_REPR}(value, repr=repr):\n    return repr(value)\n"
+_TOLD, _INPUTS = f"_told_{_TOKEN}", f"_inputs_{_TOKEN}"
+_BEFORE_CALLS = f"""
+def {_TOLD}(value, whole, most, repr=repr, len=len):
+    text = repr(value)
+    return text, value if whole and len(text) <= most else None
+"""
+# Without these no object has a `repr` of the program's, which may write it like a number.
+_MAY_LIE = re.compile(r"\b(?:class|type|setattr)\b")
 _AT_END = "EOF when reading a line"
 _BEFORE_SCRIPTS = f"""
 def input(prompt="", print=print, lines={_INPUTS}):
@@ -50,7 +56,7 @@ def input(prompt="", print=print, lines={_INPUTS}):
         raise Exception({_AT_END!r})
     return lines.pop()
 """
-_DEFAULTDICT = re.compile(r"defaultdict\((?:<.*?>|None), (?=\{)")
+_DEFAULTDICT = re.compile(r"defaultdict\((?:<[^{]{0,99}>|None), (?=\{)")
 
 
 class MontySandbox:
@@ -144,6 +150,7 @@ def _quiet_worker() -> str | None:
 def _calls(pool, job: Job, limits: Limits) -> list[Outcome]:
     """One outcome for each call, until one ends the session."""
     found: list[Outcome] = []
+    whole = _MAY_LIE.search(job.source) is not None
     with _session(pool, job.source, limits, limits.seconds) as session:
         session.feed(_BEFORE_CALLS)
         # under this name a block for scripts is not run
@@ -154,14 +161,25 @@ def _calls(pool, job: Job, limits: Limits) -> list[Outcome]:
             if time.monotonic() > session.ends:
                 found.append(timeout(limits))
                 break
-            broken, text = session.feed(f"{_REPR}({name}(*{_INPUTS}))", inputs={_INPUTS: arguments})
-            if broken is None:
-                text = text if isinstance(text, str) else "something else than text"
-                text = _DEFAULTDICT.sub("dict(", text)
-            found.append(broken or returned(text, limits, session.output))
+            asked = f"{_TOLD}({name}(*{_INPUTS}), {whole}, {limits.output})"
+            broken, told = session.feed(asked, inputs={_INPUTS: arguments})
+            found.append(broken or _returned(*told, limits, session.output))
             if session.ended:
                 break
     return found + [found[-1]] * (job.count - len(found))
+
+
+def _returned(text: object, value: object, limits: Limits, output: str) -> Outcome:
+    """The outcome of a call, whose value is known by what `repr` wrote, and comes itself where that
+    might lie.
+    """
+    if odd := "something else than text" if not isinstance(text, str) else not_plain(value):
+        said = f"it returned {odd}; only plain data counts."
+        return Outcome("error", error="TypeError", message=said, output=output)
+    outcome = returned(text, limits, output)
+    if outcome.kind == "error":  # what makes a default is no literal
+        outcome = returned(_DEFAULTDICT.sub("dict(", text), limits, output)
+    return outcome
 
 
 def _scripts(pool, job: Job, limits: Limits) -> list[Outcome]:
@@ -217,6 +235,9 @@ class _Session:
             value = self.session.feed_run(code, print_callback=self._collect, **given)
         except MontyError as raised:
             error = raised
+        except TypeError as why:  # an object in a set, which cannot come out
+            self.ended, said = False, f"it returned {why}; only plain data counts."
+            return Outcome("error", error="TypeError", message=said, output=self.output), None
         over = self._over_a_limit(error)
         self.ended = over is not None
         return over or (self._failed(error) if error else None), value

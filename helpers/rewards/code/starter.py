@@ -32,7 +32,7 @@ class Starter:
         self.control.settimeout(START_SECONDS)
         with theirs:
             self.launcher = subprocess.Popen(
-                [sys.executable, "-I", __file__, repr((confinement, command))],
+                [sys.executable, "-I", __file__, repr((confinement, command, sys.path))],
                 stdin=theirs,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
@@ -79,6 +79,9 @@ def starter(confinement: dict, command: list[str]) -> Iterator[Starter]:
     idle = _idle.setdefault((os.getpid(), repr((confinement, command))), [])
     try:
         one = idle.pop()
+        while one.launcher.poll() is not None:
+            one.close()
+            one = idle.pop()
     except IndexError:
         one = Starter(confinement, command)
     try:
@@ -90,8 +93,8 @@ def starter(confinement: dict, command: list[str]) -> Iterator[Starter]:
 
 
 if __name__ == "__main__":  # the launcher
+    confinement, command, sys.path = ast.literal_eval(sys.argv[1])
     from sandlock import Sandbox, StdioMode
 
-    confinement, command = ast.literal_eval(sys.argv[1])
     inherited = dict.fromkeys(("stdin", "stdout", "stderr"), StdioMode.INHERIT)
     Sandbox(**confinement).popen(command, **inherited).wait()
