@@ -76,7 +76,7 @@ def test_verdicts_name_the_first_thing_that_goes_wrong(judges):
     }
     programs = [*map(fenced, expected), "no program", ""]
     found = judges["verdicts"](programs, [tests] * len(programs))
-    assert found == [*expected.values(), "SyntaxError", "SyntaxError"]
+    assert found == [*expected.values(), "SyntaxError", "NameError"]
 
 
 def test_a_program_that_looks_its_answer_up_is_told_from_one_that_works_it_out(judges):
