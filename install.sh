@@ -2,7 +2,7 @@
 # Installs into .venv. `make setup` runs it.
 # PYTHON=python3.12 ./install.sh takes another Python; --optional and --gpu are those of `python -m helpers install`.
 set -eu
-CDPATH='' cd -- "$(dirname -- "$(readlink -f -- "$0" || echo "$0")")"  # a link to this file is followed
+CDPATH='' cd -- "$(dirname -- "$0")"
 python=${PYTHON:-python3}
 new='import sys; sys.exit(sys.version_info < (3, 11))'
 version='import sys; print("%d.%d" % sys.version_info[:2])'
