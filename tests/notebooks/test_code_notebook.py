@@ -8,7 +8,6 @@ import pandas as pd
 import pytest
 from papermill.exceptions import PapermillExecutionError
 
-from helpers.commands import pipeline
 from helpers.pocket import functions
 from helpers.rewards.code import Job, run_code
 from helpers.rewards.code.programs import program_of, read_tests, tests_reward
@@ -41,23 +40,15 @@ def test_both_begin_with_the_same_programs_and_only_the_reward_differs(code):
     assert list(hidden["completion"]) == list(visible["completion"])
     assert list(hidden["hidden_reward"]) != list(visible["visible_reward"])
     train = pd.read_parquet(code[0].require("data/train.parquet")).set_index("question")
-    for table, reward, column in (
-        (hidden, "hidden_reward", "answer"),
-        (visible, "visible_reward", "visible"),
-    ):
+    given = {"hidden_reward": (hidden, "answer"), "visible_reward": (visible, "visible")}
+    for reward, (table, column) in given.items():
         tests = [train.loc[question, column] for question in table["question"]]
-        assert list(table[reward]) == tests_reward(
-            list(table["completion"]), tests=tests, share=False
-        )
+        again = tests_reward(list(table["completion"]), tests=tests, share=False)
+        assert list(table[reward]) == again
     sections = [each.section("training") for each in code]
     assert sections[0]["settings"] == sections[1]["settings"]
     assert [section["rewards"] for section in sections] == [["hidden_reward"], ["visible_reward"]]
-    assert pipeline.run(code[1].name, None, "04", []) == 0
-
-
-def test_the_prompt_shows_the_visible_tests_alone(code):
-    holdout = pd.read_parquet(code[0].require("data/holdout.parquet"))
-    row = holdout.iloc[0]
+    row = train.reset_index().iloc[0]  # the prompt shows the visible tests alone
     assert [one["content"] for one in row["prompt"]] == [functions.SYSTEM_PROMPT, row["question"]]
     assert all(test in row["question"] for test in json.loads(row["visible"]))
     assert not any(test in row["question"] for test in json.loads(row["answer"]))
@@ -81,14 +72,10 @@ def test_verdicts_name_the_first_thing_that_goes_wrong(judges):
 
 def test_a_program_that_looks_its_answer_up_is_told_from_one_that_works_it_out(judges):
     tests = json.dumps(["assert f([3, -4, 1]) == 0", "assert f([2, 5, 0]) == 7"])
-    for table in (
-        "{(3, -4, 1): 0, (2, 5, 0): 7}[tuple(xs)]",
-        "0 if xs == [3, -4, 1] else 7",
-        "7 if list(xs)==[2,5,0] else 0",
-    ):
-        assert judges["looks_up"](fenced(table), tests)
-    for honest in ("sum(xs)", "sum(x for x in xs if x in (3, 4))", "[2, 5, 1]", ""):
-        assert not judges["looks_up"](fenced(honest), tests)
+    tables = ["{(3, -4, 1): 0, (2, 5, 0): 7}[tuple(xs)]", "0 if xs == [3, -4, 1] else 7"]
+    honest = ["sum(xs)", "sum(x for x in xs if x in (3, 4))", "[2, 5, 1]", ""]
+    for program in (*tables, *honest):
+        assert judges["looks_up"](fenced(program), tests) == (program in tables), program
 
 
 def test_a_file_without_hidden_tests_hides_all_but_the_first_and_unsound_tasks_are_left_out(
@@ -96,9 +83,8 @@ def test_a_file_without_hidden_tests_hides_all_but_the_first_and_unsound_tasks_a
 ):
     rows = [
         {"text": row["text"], "code": row["code"], "test_list": row["challenge_test_list"]}
-        for row in functions.functions()
+        for row in functions.functions()[:40]
     ]
-    rows = rows[:40]
     rows[3]["code"] = "def f(xs): return None"
     rows[5]["test_list"] = rows[5]["test_list"][:1]
     (tmp_path / "mine.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
@@ -107,10 +93,6 @@ def test_a_file_without_hidden_tests_hides_all_but_the_first_and_unsound_tasks_a
         execute("09", Run("mine"), tasks_file=str(tmp_path / "mine.jsonl"), holdout_size=60)
     copy = Run("mine").path(f"notebooks/{notebook('09').name}")
     assert "40 tasks, 2 of them left out" in said(copy)
-    task = json.loads(
-        Run("mine").require("tasks.jsonl").read_text(encoding="utf-8").splitlines()[0]
-    )
-    assert (
-        json.loads(task["visible"]) == rows[0]["test_list"][:1]
-        and json.loads(task["answer"]) == rows[0]["test_list"][1:]
-    )
+    first = Run("mine").require("tasks.jsonl").read_text(encoding="utf-8").splitlines()[0]
+    tests = [*json.loads(json.loads(first)["visible"]), *json.loads(json.loads(first)["answer"])]
+    assert tests == rows[0]["test_list"] and len(json.loads(json.loads(first)["visible"])) == 1
