@@ -24,7 +24,6 @@ from helpers.runs import Run
 def bare(run: Run, steps: int):
     """TRL's trainer on Unsloth with the same model, rows, batch and rewards, and nothing else."""
     from unsloth import FastLanguageModel  # isort: skip  # before trl, always
-
     from datasets import Dataset
     from trl import GRPOConfig, GRPOTrainer
 

@@ -93,6 +93,6 @@ def test_a_file_without_hidden_tests_hides_all_but_the_first_and_unsound_tasks_a
         execute("09", Run("mine"), tasks_file=str(tmp_path / "mine.jsonl"), holdout_size=60)
     copy = Run("mine").path(f"notebooks/{notebook('09').name}")
     assert "40 tasks, 2 of them left out" in said(copy)
-    first = Run("mine").require("tasks.jsonl").read_text(encoding="utf-8").splitlines()[0]
-    tests = [*json.loads(json.loads(first)["visible"]), *json.loads(json.loads(first)["answer"])]
-    assert tests == rows[0]["test_list"] and len(json.loads(json.loads(first)["visible"])) == 1
+    lines = Run("mine").require("tasks.jsonl").read_text(encoding="utf-8").splitlines()
+    visible, hidden = (json.loads(json.loads(lines[0])[part]) for part in ("visible", "answer"))
+    assert len(visible) == 1 and visible + hidden == rows[0]["test_list"]
