@@ -6,7 +6,6 @@ import nbformat
 import papermill
 import pytest
 
-from helpers import environment
 from helpers.commands.pipeline import NOTEBOOKS
 from helpers.runs import Run
 
@@ -120,24 +119,3 @@ def lesson(executed_lessons, execute, monkeypatch):
         return run, printed[number]
 
     return lesson
-
-
-@pytest.fixture
-def resolved(notebook, cells, monkeypatch):
-    """A function from a lesson's number and a machine to the settings that the notebook chooses
-    there, without running the rest of it, and whether it is the example.
-    """
-
-    def resolved(number: str, machine, **given):
-        code = cells(notebook(number))
-        (parameters,) = [c.source for c in code if "parameters" in c.metadata.get("tags", [])]
-        (choosing,) = [c.source for c in code if "settings = presets.resolve(" in c.source]
-        names = {"path": "orders.csv"}
-        exec(parameters, names)
-        names |= given
-        with monkeypatch.context() as patch:
-            patch.setattr(environment, "this_machine", lambda: machine)
-            exec(choosing, names)
-        return names["settings"], names["example"]
-
-    return resolved

@@ -1,5 +1,5 @@
-"""What is alike in the lessons: what 07, 09 and 10 leave, each executed once with few steps, which
-settings they choose, and what all refuse.
+"""What is alike in the lessons: what 07, 09 and 10 leave, each executed once with few steps, and
+what all refuse.
 """
 
 import json
@@ -9,16 +9,12 @@ import pandas as pd
 import pytest
 from papermill.exceptions import PapermillExecutionError
 
-from helpers import environment
 from helpers.commands import pipeline
-from helpers.environment import Machine
 from helpers.pocket import functions
-from helpers.presets import PRESETS
 from helpers.runs import Run, write_json
 
 pytestmark = pytest.mark.slow
 
-H100 = Machine("NVIDIA H100", 85.0, 9.0, 16, 256.0, "3.11.7", "Linux x86_64")
 GOLD = '{"item": "green tea", "quantity": 3, "city": "Lyon"}'
 LEFT = {  # its reward, its steps, its rows on both sides, and the column that tells them apart
     # 07: of 700 usable rows, three became worked examples; the forwarded ones were too long
@@ -26,11 +22,7 @@ LEFT = {  # its reward, its steps, its rows on both sides, and the column that t
     "09": ("hidden_reward", 4, (len(functions.functions()) - 24, 24), "question"),
     "10": ("Guessing", 2, (16, 24), "seed"),
 }
-EXAMPLES = {  # what the example trains on a CPU, where nothing else is asked for
-    "07": {"model": "pocket-extraction", "max_steps": 50, "learning_rate": 1e-3, "beta": 0.02},
-    "09": {"model": "pocket-functions", "max_steps": 32, "learning_rate": 2e-3, "beta": 0.02},
-    "10": {"model": "pocket-games", "max_completion_length": 288},
-}
+MODELS = {"07": "pocket-extraction", "09": "pocket-functions", "10": "pocket-games"}
 
 
 @pytest.mark.parametrize("number", LEFT)
@@ -41,7 +33,7 @@ def test_a_lesson_leaves_what_the_other_notebooks_read(lesson, number):
     assert list(history["step"]) == list(range(1, steps + 1))
     assert f"rewards/{reward}/mean" in history
     assert run.section("training")["steps"] == steps
-    assert run.section("data")["settings"]["model"] == EXAMPLES[number]["model"]
+    assert run.section("data")["settings"]["model"] == MODELS[number]
     assert (run.require("adapter") / "adapter_model.safetensors").stat().st_size > 100_000
     train, holdout = (
         pd.read_parquet(run.require(f"data/{side}.parquet")) for side in ("train", "holdout")
@@ -53,45 +45,31 @@ def test_a_lesson_leaves_what_the_other_notebooks_read(lesson, number):
     assert pipeline.run(run.name, None, "04", []) == 0
 
 
-@pytest.mark.parametrize("number", EXAMPLES)
-def test_the_examples_own_values_apply_to_the_small_model_alone(machine, resolved, number):
-    here = environment.this_machine()
-    settings, example = resolved(number, here)
-    assert (
-        example
-        and {name: getattr(settings, name) for name in EXAMPLES[number]} == (EXAMPLES[number])
-    )
-    asked, _ = resolved(number, here, max_steps=7, learning_rate=2e-4)
-    assert (asked.max_steps, asked.learning_rate) == (7, 2e-4)
-    settings, example = resolved(number, H100, preset="h100", model="org/other")
-    theirs = PRESETS["h100"]
-    assert (settings.max_steps, settings.learning_rate) == (theirs.max_steps, theirs.learning_rate)
-    assert settings.max_completion_length == theirs.max_completion_length
-    assert settings.model == "org/other" and not example
-    with pytest.raises(ValueError, match="would ruin 'org/other': take preset='auto'"):
-        resolved(number, here, model="org/other")
+def orders(*answers: str) -> list[dict]:
+    order = "Please send {} boxes of green tea to Lyon."
+    return [{"message": order.format(n), "expert_answer": one} for n, one in enumerate(answers)]
 
 
 FILES = {
-    "words.jsonl": [{"word": number} for number in range(40)],
-    "text.jsonl": [{"seed": f"number {number}"} for number in range(40)],
-    "tasks.jsonl": [{"prompt": "Add.", "tests": ["assert f(1) == 2"]}] * 3,
-}
-ORDERS = {
-    "odd.csv": [*[GOLD] * 19, "Lyon"],
-    "few.csv": [GOLD] * 12,
+    "words": [{"word": number} for number in range(40)],
+    "text": [{"seed": f"number {number}"} for number in range(40)],
+    "tasks": [{"prompt": "Add.", "tests": ["assert f(1) == 2"]}] * 3,
+    "odd": orders(*[GOLD] * 19, "Lyon"),
+    "few": orders(*[GOLD] * 12),
     # the last answer has no room, and is dropped
-    "long.csv": [*[GOLD] * 12, GOLD.replace("green tea", "green tea, " * 400)],
+    "long": orders(*[GOLD] * 12, GOLD.replace("green tea", "green tea, " * 400)),
 }
 NO_RECORD = "1 of 20 answers are no JSON object with item, quantity, city; the first is 'Lyon'"
 FEW = "8 rows to train on: 3 become examples, and a step takes 8 more"
 OTHER_COLUMNS = {"question": "text", "answer": "expert_answer"}
+OTHERS = "would ruin 'org/other': take preset='auto'"
 REFUSED = [
+    *((number, {"model": "org/other"}, OTHERS) for number in MODELS),
     ("07", {"columns": OTHER_COLUMNS}, "no column 'text'. It has: received, customer, message, ex"),
     ("07", {"shots": -1}, "shots=-1 must be a whole number from 0 to 3"),
-    ("07", {"source": "{here}/odd.csv", "holdout_size": 4}, NO_RECORD),
-    ("07", {"source": "{here}/few.csv", "holdout_size": 4}, FEW),
-    ("07", {"source": "{here}/long.csv", "holdout_size": 4}, FEW),
+    ("07", {"source": "{here}/odd.jsonl", "holdout_size": 4}, NO_RECORD),
+    ("07", {"source": "{here}/few.jsonl", "holdout_size": 4}, FEW),
+    ("07", {"source": "{here}/long.jsonl", "holdout_size": 4}, FEW),
     ("09", {"tasks_file": "{here}/tasks.jsonl"}, "'text'"),
     ("10", {"environment": "nowhere.py:Game"}, "nowhere.py cannot be read"),
     ("10", {"system_prompt": 5}, "system_prompt=5 must be a text"),
@@ -108,27 +86,17 @@ REFUSED = [
 
 @pytest.mark.parametrize(("number", "given", "says"), REFUSED)
 def test_what_cannot_be_trained_on_is_refused_in_a_sentence(
-    machine, tmp_path, execute, said, number, given, says
+    machine, tmp_path, execute, number, given, says
 ):
     for name, rows in FILES.items():
-        (tmp_path / name).write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
-    for name, answers in ORDERS.items():
-        orders = [f"Please send {n} boxes of green tea to Lyon." for n in range(len(answers))]
-        table = pd.DataFrame({"message": orders, "expert_answer": answers})
-        table.to_csv(tmp_path / name, index=False)
-    given = {
-        name: value.format(here=tmp_path) if isinstance(value, str) else value
-        for name, value in given.items()
-    }
+        (tmp_path / f"{name}.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    text = json.dumps(given).replace("{here}", str(tmp_path))
     run = Run("refused")
     with pytest.raises(PapermillExecutionError) as caught:
-        execute(number, run, **given)
+        execute(number, run, **json.loads(text))
     expected = "AssertionError" if says == "NO GO" else "ValueError"
     assert caught.value.ename == expected and says in caught.value.evalue
     assert not (run.folder / "adapter").exists()
-    if "long.csv" in str(given):
-        (copy,) = (run.folder / "notebooks").glob("*.ipynb")
-        assert "'answer over" in said(copy)
 
 
 OTHER = {"model": "unsloth/Qwen3-4B"}
