@@ -20,8 +20,6 @@ OPTIONS = [
     "--disable-gpu",
     "--disable-background-networking",
     "--disable-component-update",
-]
-OPTIONS += [
     "--disable-sync",
     "--no-first-run",
     "--hide-scrollbars",
@@ -68,25 +66,21 @@ def browse(page, profile, *options) -> tuple[str, list[str]]:
     return done.stdout, [line for line in done.stderr.splitlines() if "CONSOLE" in line]
 
 
-def measured(path, folder, widths) -> list[dict]:
-    source = html.escape(path.read_text(encoding="utf-8"))
-    frames = "".join(
-        f'<iframe style="border:0" width="{width}" height="800" srcdoc="{source}"></iframe>'
-        for width in widths
-    )
-    (folder / "frames.html").write_text(FRAMES % frames, encoding="utf-8")
-    dumped, console = browse(folder / "frames.html", folder / "profile", "--dump-dom")
-    assert console == []
-    return json.loads(html.unescape(re.search(r'<pre id="measured">(.*?)</pre>', dumped, re.S)[1]))
-
-
 def check_in_a_browser(path, tmp_path, figures: int = 7) -> None:
     """No console message; at both widths nothing wider than the page, every figure inside it, and
     text that can be read.
     """
-    dumped, console = browse(path, tmp_path / "profile", "--dump-dom")
-    assert console == [] and 'id="versions"' in dumped
-    for page, width in zip(measured(path, tmp_path, (1280, 390)), (1280, 390), strict=True):
+    widths, source = (1280, 390), html.escape(path.read_text(encoding="utf-8"))
+    frames = "".join(
+        f'<iframe style="border:0" width="{width}" height="800" srcdoc="{source}"></iframe>'
+        for width in widths
+    )
+    framed = tmp_path / "frames.html"
+    framed.write_text(FRAMES % frames, encoding="utf-8")
+    dumped, console = browse(framed, tmp_path / "profile", "--dump-dom")
+    assert console == []
+    measured = re.search(r'<pre id="measured">(.*?)</pre>', dumped, re.DOTALL)[1]
+    for page, width in zip(json.loads(html.unescape(measured)), widths, strict=True):
         assert page["width"] == width and page["scroll"] <= width and page["wide"] == []
         assert page["tables"] and all(page["tables"]) and page["text"] >= 12.5
         assert len(page["figures"]) == figures

@@ -3,9 +3,8 @@
 Elsewhere all of it is skipped.
 """
 
-import json
-import os
 import subprocess
+import sys
 
 import pytest
 
@@ -28,49 +27,28 @@ def runs(tmp_path, monkeypatch):
     monkeypatch.chdir(PROJECT)
 
 
-def helpers(python: str, *arguments: str) -> subprocess.CompletedProcess:
-    done = subprocess.run(
-        [python, "-m", "helpers", *arguments], env=os.environ, capture_output=True, text=True
-    )
-    print(done.stdout[-4000:], done.stderr[-4000:])
-    return done
+def run(*arguments: str) -> None:
+    command = [sys.executable, "-m", "helpers", "run", "--preset", "pocket", *arguments]
+    subprocess.run(command, check=True)
 
 
 @needs_vllm
-def test_vllm_teaches_the_pocket_model_and_serves_it(python):
+def test_vllm_teaches_the_pocket_model_and_serves_it():
     """Part 1 trains it through Transformers, as its preset says, and serves nothing."""
-    options = [
-        "-p",
-        "engine=vllm",
-        "-p",
-        "gpu_memory_utilization=0.3",
-        "-p",
-        "serve=true",
-        "-p",
-        "sampled_questions=8",
-    ]
-    assert helpers(python, "run", "--run", "pocket", "--preset", "pocket", *options).returncode == 0
-    evaluation = json.loads(Run("pocket").require("evaluation.json").read_text(encoding="utf-8"))
+    options = ["engine=vllm", "gpu_memory_utilization=0.3", "serve=true", "sampled_questions=8"]
+    run("--run", "pocket", *(word for option in options for word in ("-p", option)))
+    evaluation = Run("pocket").evaluation
     assert evaluation["baseline"]["ci95"][1] < evaluation["trained"]["ci95"][0], "it learned"
     assert evaluation["merged"]["ci95"][0] > evaluation["baseline"]["ci95"][1]
     served = Run("pocket").manifest["served"]
     assert served["merged"]["share"] > 0.5 and served["adapter"]["share"] > 0.5
 
 
-def test_trl_alone_teaches_the_pocket_model(python):
-    options = ["-p", "backend=transformers", "-p", "max_steps=8"]
-    assert (
-        helpers(
-            python, "run", "--run", "trl", "--preset", "pocket", "--only", "01,02,03", *options
-        ).returncode
-        == 0
-    )
+def test_trl_alone_teaches_the_pocket_model():
+    run("--run", "trl", "--only", "01,02,03", "-p", "backend=transformers", "-p", "max_steps=8")
     assert len(Run("trl").table("metrics.csv")) == 8
 
 
-def test_the_lessons_run(python):
-    options = ["-p", "max_steps=8", "-p", "holdout_size=64"]
-    for only in ("01,03,06", "07", "09"):  # 07 and 09 each have a run of their own
-        assert (
-            helpers(python, "run", "--preset", "pocket", "--only", only, *options).returncode == 0
-        )
+@pytest.mark.parametrize("only", ["01,03,06", "07", "09"])  # 07 and 09 each have a run of their own
+def test_the_lessons_run(only):
+    run("--only", only, "-p", "max_steps=8", "-p", "holdout_size=64")

@@ -36,10 +36,8 @@ REWARDS = ["correctness_reward", "substantial_format_reward", "careful_share"]
 
 
 @pytest.fixture(scope="module")
-def recipes(executed, tmp_path_factory, execute):
-    """A run with the data of the session's run, on which the notebook was executed, and what that
-    printed.
-    """
+def run(executed, tmp_path_factory, execute):
+    """A run with the data of the session's run, on which the notebook was executed."""
     folder = tmp_path_factory.mktemp("recipes")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("GRPO_RUNS_DIR", str(folder))
@@ -47,30 +45,22 @@ def recipes(executed, tmp_path_factory, execute):
         run = Run("recipes")
         shutil.copytree(executed.folder / "data", run.folder / "data")
         shutil.copyfile(executed.folder / "manifest.json", run.path("manifest.json"))
-        yield run, execute("08", run, target=TARGET, **TINY)
+        execute("08", run, target=TARGET, **TINY)
+        yield run
 
 
 @pytest.fixture(scope="module")
-def histories(recipes):
-    return pd.read_csv(recipes[0].require("recipes/histories.csv"))
+def histories(run):
+    return pd.read_csv(run.require("recipes/histories.csv"))
 
 
-def test_each_recipe_and_seed_has_a_row(recipes):
-    results = pd.read_csv(recipes[0].require("recipes/results.csv"))
-    rows = set(zip(results["recipe"], results["seed"], strict=True))
-    assert len(results) == len(rows) and rows == {
-        (name, seed) for name in RECIPES for seed in (1, 2)
-    }
-    for measure in ("accuracy", "careful"):
-        assert (results[measure].mul(16) % 1 == 0).all() and results[measure].between(0, 1).all()
-    assert (results["seconds"] > 0).all()
-
-
-def test_the_cost_is_counted_from_the_histories(recipes, histories):
-    for _, row in pd.read_csv(recipes[0].require("recipes/results.csv")).iterrows():
-        history = histories[
-            (histories["recipe"] == row["recipe"]) & (histories["seed"] == row["seed"])
-        ]
+def test_each_recipe_and_seed_has_a_row_whose_cost_is_counted_from_its_history(run, histories):
+    results = pd.read_csv(run.require("recipes/results.csv")).set_index(["recipe", "seed"])
+    assert sorted(results.index) == sorted((name, seed) for name in RECIPES for seed in (1, 2))
+    assert (results[["accuracy", "careful"]] * 16 % 1 == 0).all(axis=None)  # of 16 questions
+    of_run = histories.groupby(["recipe", "seed"])
+    for which, row in results.iterrows():
+        history = of_run.get_group(which)
         assert list(history["step"]) == [1, 2, 3] and list(history["completions"]) == [32, 64, 96]
         careful = history["rewards/careful_share/mean"].rolling(3).mean()
         first = history.loc[careful >= TARGET, "completions"].head(1).tolist() or [np.nan]

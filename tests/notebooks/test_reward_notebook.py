@@ -35,32 +35,18 @@ def test_the_report_has_an_entry_a_reward_and_a_verdict(executed):
     for entry in report["rewards"].values():
         assert entry["cases"]["right"] == 1.0 and entry["cases"]["nothing"] == 0.0
         assert entry["within_group_std"] > 0 and entry["ms_per_1000"] > 0 and entry["faults"] == 0
-    assert sum(entry["advantage_share"] for entry in report["rewards"].values()) == pytest.approx(
-        1.0
-    )
     assert report["attacks"].keys() == {RIGHT, WRONG} | {attack.name for attack in BATTERY}
     assert not any(attack["wins"] for attack in report["attacks"].values())
     assert report["signal"]["groups"] == 32 and report["signal"]["judges"] == ["correctness_reward"]
     assert 0.1 < sum(report["signal"]["pass_rate"]) / 32 < 0.6  # the untrained pocket model
-    assert report["verdict"]["go"] is True
-    assert executed.manifest["rewards"]["go"] is True
-
-
-COPY = "notebooks/02_reward_functions.ipynb"
+    assert report["verdict"]["go"] is executed.manifest["rewards"]["go"] is True
 
 
 def test_a_reward_for_length_is_a_no_go_and_what_is_made_of_it_a_go(executed, said):
-    of_length = said(executed.require(COPY), "mine.verdict()")
-    assert (
-        of_length.startswith("NO GO")
-        and "'filler up to the bound' earns" in of_length
-        and "my_reward pays" in of_length
-    )
-    repaired = said(executed.require(COPY), "repaired.verdict()")
-    assert (
-        repaired.startswith("GO")
-        and "correctness_reward and sound_reward rank completions alike" in repaired
-    )
+    copy = executed.require("notebooks/02_reward_functions.ipynb")
+    verdict = said(copy, "mine.verdict()")
+    assert verdict.startswith("NO GO") and "'filler up to the bound' earns" in verdict
+    assert said(copy, "repaired.verdict()").startswith("GO")
 
 
 def test_stored_completions_take_the_place_of_a_model(run, execute):

@@ -48,11 +48,9 @@ def test_the_rows_are_hers_and_the_limits_come_from_the_data(own):
     assert train["prompt"].iloc[0][0]["content"] == extraction.SYSTEM_PROMPT
     assert "'prompt over 64 tokens': 3" in printed
     assert "no column 'experts answer'. It has: received, customer, message, ex" in printed
-    settings = run.section("data")["settings"]
+    limit = run.section("data")["settings"]["max_prompt_length"]
     report = json.loads(run.require("data_report.json").read_text(encoding="utf-8"))
-    tokens = report["prompt_tokens"]
-    assert 1.1 * tokens["p99"] <= settings["max_prompt_length"] < tokens["max"]
-    assert settings["max_prompt_length"] % 8 == settings["max_completion_length"] % 8 == 0
+    assert 1.1 * report["prompt_tokens"]["p99"] <= limit < report["prompt_tokens"]["max"]
     assert pd.read_csv(run.require("metrics.csv"))["completions/clipped_ratio"].max() < 0.1
     verdict = json.loads(run.require("reward_report.json").read_text(encoding="utf-8"))["verdict"]
     assert verdict["go"] is True
@@ -62,8 +60,8 @@ def test_the_rows_are_hers_and_the_limits_come_from_the_data(own):
 
 
 def test_the_program_trains_as_it_stands_but_for_model_and_size(machine, tmp_path, notebook):
-    every = nbformat.read(notebook("07"), as_version=4).cells
-    text = "\n".join(cell.source for cell in every if cell.cell_type == "markdown")
+    cells = nbformat.read(notebook("07"), as_version=4).cells
+    text = "\n".join(cell.source for cell in cells)
     (program,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     # What the small model on a CPU needs instead; everything else runs as a reader would copy it.
     here = {
@@ -80,15 +78,12 @@ def test_the_program_trains_as_it_stands_but_for_model_and_size(machine, tmp_pat
     called, environment = [sys.executable, "mine.py"], os.environ | {"PYTHONPATH": str(PROJECT)}
     done = subprocess.run(called, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    run = Run("mine")
-    assert list(pd.read_csv(run.require("metrics.csv"))["step"]) == [1, 2]
+    assert list(pd.read_csv(Run("mine").require("metrics.csv"))["step"]) == [1, 2]
     judge = judge_named(f"{tmp_path / 'mine.py'}:my_reward")
     texts = [THINK_ANSWER.render("so", GOLD), THINK_ANSWER.render("so", "no"), "no block"]
     assert judge(texts, answer=[GOLD] * 3) == pytest.approx([1.0, 0.1, 0.0])
-    assert (
-        "--run mine --only 04,05 -p judge=mine.py:my_reward" in program
-        and pipeline.run("mine", None, "04", []) == 0
-    )
+    assert "--run mine --only 04,05 -p judge=mine.py:my_reward" in program
+    assert pipeline.run("mine", None, "04", []) == 0
 
 
 # --- The reward -----------------------------------------------------------------------------------
@@ -133,27 +128,14 @@ def test_the_first_idea_pays_for_copying_and_the_reward_does_not(rewards):
 
 def test_notebook_05_merges_and_judges_by_the_same_reward(own):
     run, printed = own
-    file = run.require("reward.py")
     assert f"-p judge={run.show('reward.py')}:extraction_reward" in printed
+    judge = f"{run.require('reward.py')}:extraction_reward"
     records = [GOLD, GOLD.replace("3", "3.0")]
     texts = [*(THINK_ANSWER.render("so", record) for record in records), GOLD]
-    assert right(texts, [GOLD] * 3) == [True, False, False], (
-        "to the general judge a record is no JSON"
-    )
-    assert right(texts, [GOLD] * 3, judge=judge_named(f"{file}:extraction_reward")) == [
-        True,
-        True,
-        False,
-    ]
+    assert right(texts, [GOLD] * 3) == [True, False, False], "for it, a record is a text"
+    assert right(texts, [GOLD] * 3, judge=judge_named(judge)) == [True, True, False]
     before = run.evaluation["trained"]
-    assert (
-        pipeline.run(
-            run.name,
-            None,
-            "05",
-            [f"judge={file}:extraction_reward", "samples=2", "sampled_questions=8", "serve=false"],
-        )
-        == 0
-    )
+    options = [f"judge={judge}", "samples=2", "sampled_questions=8", "serve=false"]
+    assert pipeline.run(run.name, None, "05", options) == 0
     trained, merged = run.evaluation["trained"], run.evaluation["merged"]
     assert trained["ci95"][0] <= before["accuracy"] <= trained["ci95"][1] and merged["n"] == 64

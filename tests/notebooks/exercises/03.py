@@ -43,8 +43,3 @@ RIGHT = {
         "{'A': __import__('numpy').int64(1), 'B': 10, 'C': 0.01}",
     ],
 }
-
-
-def context(run) -> dict:
-    """Nothing: the cells bring what they need."""
-    return {}

@@ -99,8 +99,3 @@ RIGHT = {
     ],
     "predicted": ["[0.77, 0]", "__import__('numpy').array([0.767, 0])"],
 }
-
-
-def context(run) -> dict:
-    """What the cells take from earlier ones: nothing."""
-    return {}

@@ -44,8 +44,3 @@ RIGHT = {
     "interval": ["[1.5, 6.5]", "__import__('numpy').array([1.516, 6.484])"],
     "seeds_needed": ["9.0", "__import__('numpy').int64(9)"],
 }
-
-
-def context(run) -> dict:
-    """Nothing: the checks of this notebook need no earlier cell."""
-    return {}
