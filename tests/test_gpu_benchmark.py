@@ -80,45 +80,46 @@ def test_no_version_is_insisted_on(work, monkeypatch):
     assert vllm_obstacle(card) is None
 
 
-@pytest.mark.parametrize(
-    ("outcome", "code"), [("passed", 0), ("needs a GPU", 0), ("failed", 1), ("over", 1)]
-)
-def test_the_exit_code_and_how_to_do_a_part_again(work, monkeypatch, capsys, outcome, code):
-    monkeypatch.setattr(gpu_check, "PARTS", (part("only", "pass"),))
-    work.mkdir(parents=True)
-    written = {"seconds": 1.0, "found": "x", "data": {}, "outcome": outcome}
-    written |= {"lines": [], "problems": [], "needs_gpu": []}
-    write_json(work / "gpu.json", {"only": written})
-    assert gpu_check.main(["--rehearse"]) == code
-    again = 'Again: make gpu-check ARGS="--rehearse --fresh only"'
-    assert (again in capsys.readouterr().out) == bool(code)
-
-
 def part(name: str, program: str, seconds: int = 60) -> gpu_check.Part:
     """A part that is no part of the check's, but a program."""
     return gpu_check.Part(name, 1, f"The part {name}", seconds, program, ())
 
 
-def test_what_failed_is_explained_and_what_was_cut_short_is_taken_up(tmp_path, monkeypatch):
+@pytest.fixture
+def called(work, monkeypatch):
+    """Call the command with parts of our own; returns the exit code and what was written."""
     monkeypatch.setattr(
         gpu_check, "_command", lambda part, *where: [sys.executable, "-c", part.does]
     )
-    results, ran = tmp_path / "out.md", tmp_path / "ran"
 
-    def check(*parts, minutes=25.0):
-        return gpu_check.check(parts, results, tmp_path / "work", minutes)
+    def called(*parts, arguments=()):
+        monkeypatch.setattr(gpu_check, "PARTS", parts)
+        code = gpu_check.main(["--rehearse", *arguments])
+        return code, (work / "gpu.md").read_text(encoding="utf-8")
 
+    return called
+
+
+def test_what_failed_is_explained_and_done_again_on_demand(called, tmp_path, capsys):
+    ran = tmp_path / "ran"
     good = part("good", f"open({str(ran)!r}, 'a').write('x')")
-    check(good, part("bad", "import json; json.loads('no')"))
-    text = results.read_text(encoding="utf-8")
-    assert "- json.decoder.JSONDecodeError: Expecting value" in text and "bad.log" in text
-    assert text.count("--fresh") == 1 and """- Again: `make gpu-check ARGS="--fresh bad"`""" in text
-
-    done = check(good, part("long", "import time; time.sleep(600)", seconds=2), minutes=1.5 / 60)
-    assert done["long"]["outcome"] == "cut short"
-    assert "the next call takes it up." in results.read_text(encoding="utf-8")
-    assert check(good, part("long", "pass"))["long"]["outcome"] == "passed"
+    code, text = called(good, part("bad", "import json; json.loads('no')"))
+    assert code == 1 and "- json.decoder.JSONDecodeError: Expecting value" in text
+    again = 'make gpu-check ARGS="--rehearse --fresh bad"'
+    assert text.count("--fresh") == 1 and f"- Again: `{again}`" in text and "bad.log" in text
+    assert f"Again: {again}" in capsys.readouterr().out
+    code, text = called(good, part("bad", "pass"), arguments=["--fresh", "bad"])
+    assert code == 0 and "--fresh" not in text
     assert ran.read_text() == "x", "it was not done again"
+
+
+def test_a_part_that_is_cut_by_the_calls_end_is_taken_up_by_the_next(called, work):
+    work.mkdir(parents=True)
+    slow = part("slow", "import time; time.sleep(600)", seconds=2)
+    done = gpu_check.check((slow,), work / "gpu.md", work, minutes=1.5 / 60)
+    assert done["slow"]["outcome"] == "cut short"
+    assert "the next call takes it up." in (work / "gpu.md").read_text(encoding="utf-8")
+    assert called(part("slow", "pass"))[0] == 0
 
 
 @pytest.mark.parametrize(

@@ -182,29 +182,14 @@ def test_the_same_numbers_where_a_step_is_two_forward_passes(tmp_path, tokenizer
 # --- The notebook ---------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def printed(executed, execute):
-    """What the notebook prints when it is run on a finished run, in few steps."""
-    with pytest.MonkeyPatch.context() as patch:  # another module may have its own runs folder
-        patch.setenv("GRPO_RUNS_DIR", str(executed.folder.parent))
-        run = Run("scratch")
-        shutil.copytree(executed.folder, run.folder)
-        text = execute("06", run, max_steps=20, trial_steps=2, holdout_questions=128)
+def test_the_notebook_trains_and_prints_its_distance_to_trl(executed, execute):
+    run = Run("scratch")
+    shutil.copytree(executed.folder, run.folder)
+    printed = execute("06", run, max_steps=20, trial_steps=2, holdout_questions=128)
     for name in ("from_scratch", "from_scratch_accuracy"):
         assert (run.folder / "figures" / f"{name}.png").is_file()
-    return text
-
-
-def test_it_trains(printed):
-    accuracy = [
-        float(line.split()[4].rstrip("%"))
-        for line in printed.splitlines()
-        if "  holdout accuracy " in line
-    ]
-    assert len(accuracy) == 3 and accuracy[0] < 45 and accuracy[-1] > 60, "0, 10 and 20 steps"
-
-
-def test_it_prints_its_distance_to_trl(printed):
+    at_0, _, at_20 = map(float, re.findall(r"  holdout accuracy +(\S+)%", printed))
+    assert at_0 < 45 and at_20 > 60
     found = re.findall(
         r"^(\w+) +largest entry (\S+)   max \|Δ\| to TRL (\S+)$", printed, re.MULTILINE
     )
