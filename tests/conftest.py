@@ -2,11 +2,9 @@ import os
 import shutil
 import signal
 import sys
-from pathlib import Path
 
 import pytest
 
-PROJECT = Path(__file__).resolve().parent.parent
 # the tests are about the CPU path; tests/gpu/ is not
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # nothing here may need a network
@@ -20,7 +18,11 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
 if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-import unsloth  # noqa: E402, F401  # before trl and transformers, as in every notebook
+# before torch, trl and transformers, as in every notebook
+import unsloth  # noqa: E402, F401  # isort: skip
+import torch  # noqa: E402
+
+from helpers.presets import PRESETS  # noqa: E402
 
 
 def pytest_collection_modifyitems(items):
@@ -105,8 +107,6 @@ def tokenizer():
     """The pocket model's tokenizer."""
     from transformers import AutoTokenizer
 
-    from helpers.presets import PRESETS
-
     return AutoTokenizer.from_pretrained(PRESETS["pocket"].model_path)
 
 
@@ -115,10 +115,7 @@ def model():
     """The pocket model in 32 bits, in which no padding can flip the order of two tokens by
     rounding.
     """
-    import torch
     from transformers import AutoModelForCausalLM
-
-    from helpers.presets import PRESETS
 
     return AutoModelForCausalLM.from_pretrained(PRESETS["pocket"].model_path, dtype=torch.float32)
 
@@ -143,8 +140,6 @@ def one_thread():
     """So small a model is fastest on one thread, and many times slower on two that other processes
     share.
     """
-    import torch
-
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     yield

@@ -11,27 +11,12 @@ import subprocess
 import tomllib
 from pathlib import Path
 
-import jsonschema
 import pytest
 import yaml
 
 from helpers import PROJECT
 
-# devContainer.base.schema.json of devcontainers/spec (MIT)
-SCHEMA = Path(__file__).with_name("devcontainer_schema.json")
-
-
 # --- The steps ------------------------------------------------------------------------------------
-
-
-def told() -> set[str]:
-    """The commands that the README and the page about the ways in give, one a line, without what is
-    said beside them.
-    """
-    pages = [PROJECT / "docs/ways-in.md", PROJECT / "README.md"]
-    text = "".join(page.read_text(encoding="utf-8") for page in pages)
-    lines = "\n".join(re.findall(r"```(?:bash|sh)\n(.*?)```", text, re.DOTALL)).splitlines()
-    return {re.split(r"\s{2,}#", line)[0].strip() for line in lines}
 
 
 @pytest.mark.parametrize(
@@ -41,17 +26,15 @@ def test_the_image_is_built_by_the_steps_that_a_reader_is_told(stage, step):
     """Not as root; and the stage for a CPU is the last, which is built where no target is named."""
     base, *stages = (PROJECT / "Dockerfile").read_text(encoding="utf-8").split("\nFROM base AS ")
     instructions = next(text for text in stages if text.startswith(f"{stage}\n"))
-    assert f"RUN {step}\n" in instructions and step in told()
+    told = (PROJECT / "docs/ways-in.md").read_text(encoding="utf-8")
+    assert f"RUN {step}\n" in instructions and f"\n{step}  " in told
     assert re.findall("^USER (.+)$", base + instructions, re.MULTILINE)[-1] == "learner"
     assert stages[-1].startswith("cpu\n")
 
 
 def test_make_the_dev_container_and_binder_take_the_same_steps():
-    described = json.loads(
-        (PROJECT / ".devcontainer/devcontainer.json").read_text(encoding="utf-8")
-    )
-    jsonschema.validate(described, json.loads(SCHEMA.read_text(encoding="utf-8")))
-    assert described["postCreateCommand"] == "./install.sh"
+    described = (PROJECT / ".devcontainer/devcontainer.json").read_text(encoding="utf-8")
+    assert json.loads(described)["postCreateCommand"] == "./install.sh"
     makefile = (PROJECT / "Makefile").read_text(encoding="utf-8")
     assert "./install.sh\n" in makefile.partition("$(READY):")[2][:120]
     # Beside a Dockerfile, Binder would build that one: it has a folder of its own, and reads no

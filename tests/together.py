@@ -1,7 +1,6 @@
 """Starting a program as several ranks, as torchrun does, and ending one of them."""
 
 import os
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -57,4 +56,4 @@ def ranks_of(process: subprocess.Popen) -> dict[int, psutil.Process]:
 
 def kill_rank(process: subprocess.Popen, rank: int) -> None:
     """Nobody gets to say goodbye."""
-    os.kill(ranks_of(process)[rank].pid, signal.SIGKILL)
+    ranks_of(process)[rank].kill()

@@ -16,13 +16,6 @@ from helpers.runs import Run
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture
-def code(lesson):
-    """Notebook 09, executed once with few steps: the runs of its two trainings."""
-    run, _ = lesson("09")
-    return run, Run(f"{run.name}-visible")
-
-
 @pytest.fixture(scope="module")
 def judges(defined):
     """`verdicts` and `looks_up` as the notebook defines them, without running the rest of it."""
@@ -34,18 +27,20 @@ def fenced(expression):
     return f"```python\ndef f(xs): return {expression}\n```"
 
 
-def test_both_begin_with_the_same_programs_and_only_the_reward_differs(code):
-    tables = [pd.read_parquet(each.require("completions.parquet")) for each in code]
+def test_both_begin_with_the_same_programs_and_only_the_reward_differs(lesson):
+    run, _ = lesson("09")
+    runs = run, Run(f"{run.name}-visible")
+    tables = [pd.read_parquet(each.require("completions.parquet")) for each in runs]
     hidden, visible = (table[table["step"] == 1] for table in tables)
     assert list(hidden["completion"]) == list(visible["completion"])
     assert list(hidden["hidden_reward"]) != list(visible["visible_reward"])
-    train = pd.read_parquet(code[0].require("data/train.parquet")).set_index("question")
+    train = pd.read_parquet(run.require("data/train.parquet")).set_index("question")
     given = {"hidden_reward": (hidden, "answer"), "visible_reward": (visible, "visible")}
     for reward, (table, column) in given.items():
         tests = [train.loc[question, column] for question in table["question"]]
         again = tests_reward(list(table["completion"]), tests=tests, share=False)
         assert list(table[reward]) == again
-    sections = [each.section("training") for each in code]
+    sections = [each.section("training") for each in runs]
     assert sections[0]["settings"] == sections[1]["settings"]
     assert [section["rewards"] for section in sections] == [["hidden_reward"], ["visible_reward"]]
     row = train.reset_index().iloc[0]  # the prompt shows the visible tests alone

@@ -28,12 +28,11 @@ from helpers.training.policy import LORA_TARGETS
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_thread")]
 POCKET = PRESETS["pocket"]
 (PATH,) = NOTEBOOKS.glob("06_*.ipynb")
-CELLS = nbformat.read(PATH, as_version=4).cells
 WITHIN = 1e-5
 LIMIT, GROUP, QUESTIONS = 20, 4, 2
 CLIP = (0.05, 0.08)  # so narrow that a few steps reach it
 GRPO = {"torch": torch}  # and what the notebook's algorithm defines
-for cell in CELLS:
+for cell in nbformat.read(PATH, as_version=4).cells:
     if "algorithm" in cell.metadata.get("tags", []):
         exec(cell.source, GRPO)
 

@@ -27,11 +27,6 @@ each_notebook = pytest.mark.parametrize("path", PATHS, ids=[path.stem for path i
 # --- As committed ---------------------------------------------------------------------------------
 
 
-def test_they_are_numbered_without_a_gap():
-    numbers = [path.name[:2] for path in PATHS]
-    assert numbers == [f"{i:02}" for i in range(1, len(PATHS) + 1)] and len(PATHS) >= 10
-
-
 @each_notebook
 def test_the_structure_of_a_committed_notebook(path, cells):
     notebook = nbformat.read(path, as_version=4)

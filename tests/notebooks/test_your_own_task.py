@@ -24,12 +24,6 @@ pytestmark = pytest.mark.slow
 GOLD = '{"item": "green tea", "quantity": 3, "city": "Lyon"}'
 
 
-@pytest.fixture
-def own(lesson):
-    """Notebook 07, executed once with few steps: the run and what was printed."""
-    return lesson("07")
-
-
 @pytest.fixture(scope="module")
 def rewards(defined):
     """The rewards that the notebook defines, without running the rest of it."""
@@ -41,8 +35,8 @@ def rewards(defined):
 # --- A run ----------------------------------------------------------------------------------------
 
 
-def test_the_rows_are_hers_and_the_limits_come_from_the_data(own):
-    run, printed = own
+def test_the_rows_are_hers_and_the_limits_come_from_the_data(lesson):
+    run, printed = lesson("07")
     train = pd.read_parquet(run.require("data/train.parquet"))
     assert {"received", "customer"} <= set(train.columns)
     assert train["prompt"].iloc[0][0]["content"] == extraction.SYSTEM_PROMPT
@@ -126,8 +120,8 @@ def test_the_first_idea_pays_for_copying_and_the_reward_does_not(rewards):
 # --- The reward goes on to notebook 05; last, because 05 replaces the evaluation ------------------
 
 
-def test_notebook_05_merges_and_judges_by_the_same_reward(own):
-    run, printed = own
+def test_notebook_05_merges_and_judges_by_the_same_reward(lesson):
+    run, printed = lesson("07")
     assert f"-p judge={run.show('reward.py')}:extraction_reward" in printed
     judge = f"{run.require('reward.py')}:extraction_reward"
     records = [GOLD, GOLD.replace("3", "3.0")]

@@ -100,8 +100,6 @@ def context(run) -> dict:
     names = {
         "fmt": TagFormat.parse(data["tags"]),
         "settings": presets.from_manifest(data["settings"]),
-    }
-    names |= {
         "train": pd.read_parquet(run.require("data/train.parquet")),
         "Lab": Lab,
         "completion_text": completion_text,
