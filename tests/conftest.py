@@ -19,10 +19,10 @@ if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # before torch, trl and transformers, as in every notebook
-import unsloth  # noqa: E402, F401  # isort: skip
-import torch  # noqa: E402
+import unsloth  # noqa: F401  # isort: skip
+import torch
 
-from helpers.presets import PRESETS  # noqa: E402
+from helpers.presets import PRESETS
 
 
 def pytest_collection_modifyitems(items):
