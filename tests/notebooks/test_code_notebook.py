@@ -7,6 +7,7 @@ import json
 import pandas as pd
 import pytest
 from papermill.exceptions import PapermillExecutionError
+from reading import defined, notebook, said
 
 from helpers.pocket import functions
 from helpers.rewards.code import Job, run_code
@@ -17,7 +18,7 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def judges(defined):
+def judges():
     """`verdicts` and `looks_up` as the notebook defines them, without running the rest of it."""
     given = {"json": json, "read_tests": read_tests, "program_of": program_of}
     return defined("09", "def verdicts(", Job=Job, run_code=run_code, sandbox="monty", **given)
@@ -74,7 +75,7 @@ def test_a_program_that_looks_its_answer_up_is_told_from_one_that_works_it_out(j
 
 
 def test_a_file_without_hidden_tests_hides_all_but_the_first_and_unsound_tasks_are_left_out(
-    machine, tmp_path, notebook, execute, said
+    machine, tmp_path, execute
 ):
     rows = [
         {"text": row["text"], "code": row["code"], "test_list": row["challenge_test_list"]}

@@ -8,6 +8,7 @@ import re
 from functools import cache
 
 import pytest
+from reading import notebook, said
 
 OURS, OTHER = 'workings(name, "sampled"', 'workings(name, "other"'
 SAMPLES, LEVELS = "ev.samples_summary", "ev.difficulty_summary"
@@ -75,7 +76,7 @@ SHOWN = [
 
 
 @pytest.fixture(scope="module")
-def committed(notebook, said):
+def committed():
     """What a notebook shows, or one of its cells."""
     return cache(lambda number, line: said(notebook(number), line))
 

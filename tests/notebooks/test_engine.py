@@ -3,6 +3,7 @@
 import pandas as pd
 import pytest
 from executions import SMALL
+from reading import cells, said
 
 from helpers.commands import pipeline
 from helpers.environment import this_machine, vllm_obstacle
@@ -26,7 +27,7 @@ def sampled_by_vllm(tmp_path_factory):
         yield Run("vllm")
 
 
-def test_vllm_samples_and_says_nothing_beside_it(sampled_by_vllm, cells, said):
+def test_vllm_samples_and_says_nothing_beside_it(sampled_by_vllm):
     assert sampled_by_vllm.section("training")["settings"]["engine"] == "vllm"
     for path in sampled_by_vllm.require("notebooks").glob("*.ipynb"):
         outputs = [output for cell in cells(path) for output in cell.outputs]
@@ -43,7 +44,7 @@ def test_it_learns_as_with_transformers(sampled_by_vllm, executed):
         assert low <= other_high and other_low <= high, name
 
 
-def test_both_models_were_served_and_answer_as_with_transformers(sampled_by_vllm, said):
+def test_both_models_were_served_and_answer_as_with_transformers(sampled_by_vllm):
     served = sampled_by_vllm.section("served")
     for entry in (served["merged"], served["adapter"]):
         assert entry["n"] == 64 and entry["same"] >= 63 and entry["share"] == entry["same"] / 64

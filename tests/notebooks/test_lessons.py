@@ -8,6 +8,7 @@ import shutil
 import pandas as pd
 import pytest
 from papermill.exceptions import PapermillExecutionError
+from reading import cells, notebook
 
 from helpers.commands import pipeline
 from helpers.pocket import functions
@@ -115,7 +116,7 @@ REFUSED_ON_A_RUN = [  # what its manifest says else, the notebook's parameters, 
 
 @pytest.mark.parametrize(("number", "recorded", "given", "says"), REFUSED_ON_A_RUN)
 def test_what_cannot_be_done_with_a_run_is_refused_before_anything_is_loaded(
-    executed, tmp_path, monkeypatch, notebook, cells, number, recorded, given, says
+    executed, tmp_path, monkeypatch, number, recorded, given, says
 ):
     monkeypatch.setenv("GRPO_RUNS_DIR", str(tmp_path))
     run = Run("refused")

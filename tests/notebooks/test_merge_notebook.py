@@ -3,13 +3,14 @@
 import re
 
 import pytest
+from reading import said
 
 from helpers.data.arithmetic import is_careful
 from helpers.results.evaluation import right
 
 
 @pytest.mark.parametrize("name", ["baseline", "trained"])
-def test_either_way_of_working_is_counted_with_its_right_answers(executed, said, name):
+def test_either_way_of_working_is_counted_with_its_right_answers(executed, name):
     answers = list(executed.table("data/holdout.parquet")["answer"])
     texts = [
         text for (text,) in executed.table(f"evaluation/{name}-sampled.parquet")["completions"]

@@ -15,6 +15,7 @@ import pandas as pd
 import papermill
 import pytest
 from papermill.exceptions import PapermillExecutionError
+from reading import cells, notebook
 
 from helpers import PROJECT, presets
 from helpers.commands.pipeline import NOTEBOOKS
@@ -28,7 +29,7 @@ each_notebook = pytest.mark.parametrize("path", PATHS, ids=[path.stem for path i
 
 
 @each_notebook
-def test_the_structure_of_a_committed_notebook(path, cells):
+def test_the_structure_of_a_committed_notebook(path):
     notebook = nbformat.read(path, as_version=4)
     nbformat.validate(notebook)
     assert notebook.metadata.language_info.name == "python"
@@ -55,7 +56,7 @@ def test_the_structure_of_a_committed_notebook(path, cells):
 
 
 @each_notebook
-def test_what_is_committed_is_one_clean_run_on_no_ones_machine(path, cells):
+def test_what_is_committed_is_one_clean_run_on_no_ones_machine(path):
     code = cells(path)
     assert [cell.execution_count for cell in code] == list(range(1, len(code) + 1))
     for output in [output for cell in code for output in cell.outputs]:
@@ -80,7 +81,7 @@ def test_every_setting_is_a_parameter_and_those_of_a_training_are_notebook_03s()
     assert set(presets.OF_TRAINING) == taken[2] & set(presets.SETTINGS)
 
 
-def test_the_rewards_trained_with_are_the_rewards_tested(notebook, cells):
+def test_the_rewards_trained_with_are_the_rewards_tested():
     def shown(number):
         text = "\n".join(cell.source for cell in cells(notebook(number)))
         return re.findall(r"reward_functions = \[.*?\]\n|reward_weights = \[.*?\]", text, re.DOTALL)
@@ -88,7 +89,7 @@ def test_the_rewards_trained_with_are_the_rewards_tested(notebook, cells):
     assert shown("02") == shown("03") and len(shown("03")) == 2
 
 
-def test_the_lines_a_reader_came_for_are_in_notebook_03(notebook, cells):
+def test_the_lines_a_reader_came_for_are_in_notebook_03():
     text = "\n".join(cell.source for cell in cells(notebook("03")))
     lines = ("FastLanguageModel.from_pretrained(", "load_in_4bit=", "get_peft_model(")
     assert all(line in text for line in (*lines, "GRPOConfig(", "GRPOTrainer(", "trainer.train("))
@@ -179,7 +180,7 @@ def test_the_manifest_says_how_to_repeat_it(executed):
 
 
 @pytest.mark.parametrize("number", ["01", "04"])
-def test_no_torch_where_none_is_needed(executed, tmp_path, number, python, notebook, cells):
+def test_no_torch_where_none_is_needed(executed, tmp_path, number, python):
     if number == "04":  # it reads the run; `demo` is the notebooks' own name for one
         shutil.copytree(executed.folder, tmp_path / "demo")
     source = "\n".join(cell.source for cell in cells(notebook(number)))
@@ -245,9 +246,7 @@ def test_a_notebook_before_the_one_it_needs_names_that_one(machine, execute, num
 # --- Colab ----------------------------------------------------------------------------------------
 
 
-def test_the_colab_cell_clones_and_installs_there_and_does_nothing_elsewhere(
-    tmp_path, python, cells
-):
+def test_the_colab_cell_clones_and_installs_there_and_does_nothing_elsewhere(tmp_path, python):
     if not (PROJECT / ".git").exists():
         pytest.skip("the project is not a git checkout here, so there is nothing to clone")
     script = (

@@ -8,6 +8,7 @@ import shutil
 import pandas as pd
 import pytest
 from papermill.exceptions import PapermillExecutionError
+from reading import said
 
 from helpers.rewards.lab.attacks import BATTERY, RIGHT, WRONG
 from helpers.runs import Run
@@ -41,7 +42,7 @@ def test_the_report_has_an_entry_a_reward_and_a_verdict(executed):
     assert report["verdict"]["go"] is executed.manifest["rewards"]["go"] is True
 
 
-def test_a_reward_for_length_is_a_no_go_and_what_is_made_of_it_a_go(executed, said):
+def test_a_reward_for_length_is_a_no_go_and_what_is_made_of_it_a_go(executed):
     copy = executed.require("notebooks/02_reward_functions.ipynb")
     verdict = said(copy, "mine.verdict()")
     assert verdict.startswith("NO GO") and "'filler up to the bound' earns" in verdict

@@ -11,6 +11,7 @@ import sys
 import nbformat
 import pandas as pd
 import pytest
+from reading import defined, notebook
 
 from helpers import PROJECT
 from helpers.commands import pipeline
@@ -25,7 +26,7 @@ GOLD = '{"item": "green tea", "quantity": 3, "city": "Lyon"}'
 
 
 @pytest.fixture(scope="module")
-def rewards(defined):
+def rewards():
     """The rewards that the notebook defines, without running the rest of it."""
     given = {"json": json, "fmt": THINK_ANSWER, "completion_text": completion_text}
     lines = ("def read_record(", "def extraction_reward(", "def values_found_reward(")
@@ -53,7 +54,7 @@ def test_the_rows_are_hers_and_the_limits_come_from_the_data(lesson):
 # --- The program to copy --------------------------------------------------------------------------
 
 
-def test_the_program_trains_as_it_stands_but_for_model_and_size(machine, tmp_path, notebook):
+def test_the_program_trains_as_it_stands_but_for_model_and_size(machine, tmp_path):
     cells = nbformat.read(notebook("07"), as_version=4).cells
     text = "\n".join(cell.source for cell in cells)
     (program,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)

@@ -2,9 +2,8 @@
 the cells use.
 """
 
-import nbformat
+from reading import defined
 
-from helpers.commands.pipeline import NOTEBOOKS
 from helpers.data.tasks import load_task
 
 _HEADER = "question,answer\n"
@@ -62,8 +61,4 @@ RIGHT = {
 
 def context(run) -> dict:
     """`loaded`, as the notebook defines it."""
-    cells = nbformat.read(NOTEBOOKS / "01_data_preparation.ipynb", as_version=4).cells
-    (source,) = [cell.source for cell in cells if "\ndef loaded(" in cell.source]
-    names = {"load_task": load_task}
-    exec(source, names)
-    return {"loaded": names["loaded"]}
+    return defined("01", "\ndef loaded(", load_task=load_task)

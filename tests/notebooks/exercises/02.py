@@ -2,11 +2,10 @@
 the cells use.
 """
 
-import nbformat
 import pandas as pd
+from reading import defined
 
 from helpers import presets
-from helpers.commands.pipeline import NOTEBOOKS
 from helpers.rewards.lab import Lab
 from helpers.tags import TagFormat, completion_text
 
@@ -104,10 +103,4 @@ def context(run) -> dict:
         "Lab": Lab,
         "completion_text": completion_text,
     }
-    for cell in nbformat.read(NOTEBOOKS / "02_reward_functions.ipynb", as_version=4).cells:
-        if (
-            cell.source.startswith("def contains_answer_reward(")
-            or "\nreward_functions = [" in cell.source
-        ):
-            exec(cell.source, names)
-    return names
+    return defined("02", "def contains_answer_reward(", "\nreward_functions = [", **names)

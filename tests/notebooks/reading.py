@@ -1,0 +1,37 @@
+"""The notebooks as tests read them: their cells, what these printed, what they define."""
+
+from pathlib import Path
+
+import nbformat
+
+from helpers.commands.pipeline import NOTEBOOKS
+
+
+def notebook(number: str) -> Path:
+    (path,) = NOTEBOOKS.glob(f"{number}_*.ipynb")
+    return path
+
+
+def cells(path: Path) -> list:
+    """The cells of code."""
+    return [cell for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code"]
+
+
+def said(path: Path, line: str = "") -> str:
+    """What a notebook printed, with its tables as text; or what the one cell with a line did."""
+    chosen = [cell for cell in cells(path) if line in cell.source]
+    assert not line or len(chosen) == 1, line
+    outputs = [output for cell in chosen for output in cell.outputs]
+    return "\n".join(
+        output.get("text") or output.get("data", {}).get("text/plain", "") for output in outputs
+    )
+
+
+def defined(number: str, *lines: str, **names) -> dict:
+    """What the cells with these lines of a notebook define, given the names that they take over
+    from its other cells.
+    """
+    for cell in cells(notebook(number)):
+        if any(line in cell.source for line in lines):
+            exec(cell.source, names)
+    return names
