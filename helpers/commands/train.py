@@ -42,18 +42,18 @@ def train(
     anything is loaded.
     """
     ranks.join()
-    started = ranks.world()
+    alone = ranks.world() == 1
     try:
         code = _train(Run(run), arguments.parameters(parameters), fresh, resume)
     except KeyboardInterrupt:
         code = 130
     except Exception as error:
-        if started == 1:
+        if alone:
             raise
         code = _tell(error, "error")
     if code == 0:
         ranks.leave()
-    elif started > 1:
+    elif not alone:
         sys.stdout.flush()
         # at once: an orderly end would wait for the other ranks, which wait for this one
         os._exit(code)
@@ -66,13 +66,14 @@ def _train(folder: Run, given: dict, fresh: bool, resume: bool) -> int:
     # None on a machine that does not see this runs folder
     ranks.check_alike(data=folder.manifest.get("data", {}).get("fingerprint"))
     print(f"{ranks.world()} process{'es' * (ranks.world() > 1)}")
-    asked = ranks.from_first(lambda: arguments.last(folder)) if resume else None
-    left = arguments.left(asked)
-    if resume and ("03" not in left or "01" in left):
-        raise ValueError(
-            f"there is no training to resume in {folder.show()}. Start one without --resume."
-        )
-    if asked:
+    asked = None
+    if resume:
+        asked = ranks.from_first(lambda: arguments.last(folder))
+        left = arguments.left(asked)
+        if "03" not in left or "01" in left:
+            raise ValueError(
+                f"there is no training to resume in {folder.show()}. Start one without --resume."
+            )
         known = pipeline.defaults(["03"])
         given = {name: value for name, value in asked["parameters"].items() if name in known}
     pipeline.check(folder.name, ["03"], given)
@@ -138,18 +139,21 @@ def _tell(error: Exception, what: str) -> int:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What `train` takes."""
-    parser.add_argument(
-        "--run", metavar="NAME", help="the run that 01 has prepared (default: demo)"
-    )
     # torchrun takes `--run` for an abbreviation of its own `--run-path`, wherever it stands.
     parser.add_argument(
-        "name", nargs="?", metavar="NAME", help="the same, as torchrun lets it through"
+        "name", nargs="?", metavar="NAME", help="the run that 01 has prepared (default: demo)"
     )
+    parser.add_argument("--run", metavar="NAME", help="the same, without torchrun")
     arguments.add_parameters(
         parser, "a parameter of notebook 03, e.g. -p max_steps=20; may be repeated"
     )
     parser.add_argument(
-        "--vllm-server", metavar="URL", help="let `trl vllm-serve` sample, at http://HOST:PORT"
+        "--vllm-server",
+        dest="parameters",
+        action="append",
+        type=lambda url: f"vllm_server={url}",
+        metavar="URL",
+        help="let `trl vllm-serve` sample, at http://HOST:PORT",
     )
     parser.add_argument(
         "--resume",
@@ -165,15 +169,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(parsed: argparse.Namespace) -> int:
     """Train; the exit code."""
-    given = list(parsed.parameters)
-    if parsed.vllm_server:
-        given.append(f"vllm_server={parsed.vllm_server}")
-    if parsed.resume and (given or parsed.fresh):
+    if parsed.resume and (parsed.parameters or parsed.fresh):
         raise ValueError(
             "--resume takes up what was asked for last time; give no parameter and no --fresh "
             "beside it."
         )
-    if parsed.run and parsed.name:
-        raise ValueError(f"name one run: {parsed.run!r} or {parsed.name!r}.")
-    run = parsed.run or parsed.name or "demo"
-    return train(run, given, parsed.fresh, parsed.resume)
+    run = parsed.name or parsed.run or "demo"
+    return train(run, parsed.parameters, parsed.fresh, parsed.resume)

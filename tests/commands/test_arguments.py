@@ -93,10 +93,9 @@ def test_a_file_of_an_earlier_version_is_read():
         Run("a").path("asked.json"),
         {"parameters": {"seed": 1}, "notebooks": ["01", "03"], "done": ["01"]},
     )
-    assert arguments.used(Run("a")) == {"01": {"seed": 1}} and arguments.left(
-        arguments.last(Run("a"))
-    ) == ["03"]
-    assert arguments.used(Run("b")) == {} and arguments.left(arguments.last(Run("b"))) == []
+    asked, nothing = arguments.last(Run("a")), arguments.last(Run("b"))
+    assert asked["used"] == {"01": {"seed": 1}} and arguments.left(asked) == ["03"]
+    assert nothing["used"] == {} and arguments.left(nothing) == []
 
 
 REFUSED = [

@@ -25,7 +25,7 @@ def test_without_only_the_pipeline_is_run_and_an_unknown_notebook_is_named(cli, 
     assert cli("run", "--run", "a")[0] == 0 and [number for number, _ in executions] == ALL
     executions.clear()
     code, _, err = cli("run", "--run", "a", "--only", "98,03,99")
-    assert code == 2 and "there is no notebook 98, 99. There are: 01, 02, 03" in err
+    assert code == 2 and "there is no notebook 98. There are: 01, 02, 03" in err
     assert executions == []
 
 

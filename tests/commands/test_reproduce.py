@@ -81,8 +81,9 @@ def test_the_first_difference_is_told_and_kept(run, again, capsys):
     table.loc[6, ["kl", "reward"]] = 0.5, 9.0
     table.to_csv(run.folder / "metrics.csv", index=False)
     assert reproduce.compare(run, again) == 1
-    said = "the data are the same\nfirst difference: step 7, reward: 9.0 there, "
-    assert said in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "not reproduced: first difference: step 7, reward: 9.0 there, " in out
+    assert "the data are the same" in out
     found = again.read_object("reproduction.json")["first_difference"]
     assert (found["step"], found["column"], found["before"]) == (7, "reward", 9.0)
 
@@ -99,12 +100,12 @@ def test_other_data_packages_and_revision_are_told(run, again, capsys):
     assert reproduce.compare(run, again) == 1
     out = capsys.readouterr().out
     for said in (
-        "not reproduced: the data differ (39d12b00ee4c3ef5 there, ffffffffffffffff here)",
-        "the 50 logged steps are the same",
+        "not reproduced: 50 steps, every column equal to the last digit",
+        "the data differ (39d12b00ee4c3ef5 there, ffffffffffffffff here)",
         "weights: [1.0, 0.5] there, [1.0, 0.25] here",
         f"trl: {run.manifest['training']['versions']['trl']} there, 9.9.9 here",
         "UNSLOTH_GRPO_LOSS_AGGREGATION: absent there, prompt here",
-        "abcdef012345 with changes here",
+        "abcdef0123456789 here",
         "OMP_NUM_THREADS",
     ):
         assert said in out
@@ -148,10 +149,11 @@ def test_the_manifest_wins_over_what_was_asked(machine, executions):
     )
 
 
-def test_data_and_training_keep_each_its_own_seed_and_parameters(run, executions):
+def test_data_and_training_keep_each_its_own_seed_and_parameters(cli, run, executions):
     change(run, "manifest.json", lambda manifest: manifest["data"].update(seed=1))
     executions.outcomes["03"] = False
-    assert reproduce.reproduce(run, "01,03") == 1, "the second notebook failed"
+    code, *_ = cli("reproduce", "--run", "told", "--only", "01,03")
+    assert code == 1, "the second notebook failed"
     (_, first), (_, second) = executions
     assert (first["seed"], second["seed"]) == (1, 3407)
     assert first["run"] == "told-again" and "max_steps" in second.keys() - first.keys()
@@ -167,14 +169,17 @@ def test_a_later_call_forgets_nothing_that_made_the_run(cli, run, executions):
     write_json(run.path("asked.json"), first)
     assert cli("run", "--run", "told", "--only", "02")[0] == 0
     assert cli("run", "--run", "told", "--only", "06", "-p", "seed=1")[0] == 0
-    assert arguments.used(run)["06"] == {"seed": 1}
+    assert arguments.last(run)["used"]["06"] == {"seed": 1}
     executions.outcomes["05"] = False
     assert cli("run", "--run", "told", "--only", "05", "-p", "samples=9")[0] == 1, (
         "it failed, so what is there was made with 4"
     )
     given = reproduce.parameters(run)
     assert (given["columns"], given["samples"], given["seed"]) == (columns, 4, 3407)
-    assert reproduce._notebooks(run, None) == ["01", "02", "03", "04", "05"]
+    executions.clear()
+    del executions.outcomes["05"]
+    assert cli("reproduce", "--run", "told")[0] == 2, "nothing was trained"
+    assert [number for number, _ in executions] == ["01", "02", "03", "04", "05"]
 
 
 # --- Refused --------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from helpers.commands import sweep_ray
-from helpers.commands.grid import read_grid
+from helpers.commands.sweep import read_grid
 from helpers.runs import Run, holder, runs_folder
 
 ray = pytest.importorskip(
@@ -93,7 +93,7 @@ def test_no_run_is_lost_and_none_is_done_twice_where_a_node_dies(cluster, folder
     """And the table is that of two jobs, number for number."""
     nodes = [cluster.add_node(**LITTLE) for _ in range(2)]
     grid = read_grid(folder / "grid.yaml")
-    names = [grid.run_name(*task) for task in grid.tasks]
+    names = [task.run for task in grid.tasks]
     killed, over = [], threading.Event()
 
     def kill() -> None:

@@ -198,12 +198,15 @@ def test_an_exercise_without_a_level_is_worth_a_point():
 
 NO_END = {"check": f"### BEGIN HIDDEN TESTS\nanswer = 1\n### END HIDDEN TESTS\n{CHECK}"}
 BAD = [
-    ({"solution": SOLUTION.replace("### END SOLUTION\n", "")}, "cell 4, tagged solution, must be"),
-    ({"solution": "x = 1\n" + SOLUTION}, "cell 4, tagged solution, must be"),
-    ({"solution": SOLUTION.replace("print(check_x(x))", "")}, "cell 4, tagged solution, must be"),
-    ({"exercise": "x = None"}, "cell 4, tagged solution, must be"),
-    ({"check": CHECK.replace("    ### END HIDDEN TESTS\n", "")}, "cell 2, tagged check, must"),
-    ({"check": CHECK.replace("check_x", "check_y")}, "cell 2, tagged check, must define check_x"),
+    ({"solution": SOLUTION.replace("### END SOLUTION\n", "")}, "cells 2, 3 and 4 are no exercise"),
+    ({"solution": "x = 1\n" + SOLUTION}, "cells 2, 3 and 4 are no exercise"),
+    ({"solution": SOLUTION.replace("print(check_x(x))", "")}, "cells 2, 3 and 4 are no exercise"),
+    ({"exercise": "x = None"}, "cells 2, 3 and 4 are no exercise"),
+    (
+        {"check": CHECK.replace("    ### END HIDDEN TESTS\n", "")},
+        "cells 2, 3 and 4 are no exercise",
+    ),
+    ({"check": CHECK.replace("check_x", "check_y")}, "cells 2, 3 and 4 are no exercise"),
     ({"check": None}, "cell 2 must begin an exercise"),
     ({"solution": None}, "cell 2 must begin an exercise"),
     ({"text": "see ### BEGIN HIDDEN TESTS"}, "cell 1 of the edition has a mark outside"),

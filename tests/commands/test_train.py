@@ -97,7 +97,6 @@ def test_one_process_trains_to_the_numbers_of_the_notebook(executed, runs, pytho
     [
         (["--run", "a", "-p", "max_step=3"], "Did you mean 'max_steps'?"),
         (["--run", "a", "--resume"], "there is no training to resume"),
-        (["a", "--run", "b"], "name one run"),
         (["--run", "nowhere"], "Run notebook 01_data_preparation first"),
     ],
 )
