@@ -192,21 +192,6 @@ def test_a_grid_is_refused_with_a_reason_before_anything_runs(cli, grid_file, co
     assert (code, out, err) == (2, "", f"error: {error.value}\n") and not runs_folder().exists()
 
 
-@pytest.mark.parametrize(
-    ("options", "why"),
-    [
-        (["--grid", "nowhere.yaml"], "No such file or directory: 'nowhere.yaml'"),
-        (["--grid", "{good}", "--jobs", "0"], "--jobs 0 is not a number of runs at a time"),
-        (["--grid", "{good}", "--address", "there:6379"], "--address there:6379 is for --on ray"),
-        (["--grid", "{good}", "--collect"], "no run of 'tiny' has finished in"),
-    ],
-)
-def test_a_call_that_cannot_be_meant_is_refused(cli, grid_file, options, why):
-    good = str(grid_file())
-    code, _, err = cli("sweep", *(option.format(good=good) for option in options))
-    assert code == 2 and why in err and not runs_folder().exists()
-
-
 def test_the_grid_that_is_shipped_is_accepted(cli):
     code, out, _ = cli(
         "sweep", "--grid", str(PROJECT / "benchmarks" / "grids" / "knobs.yaml"), "--dry-run"

@@ -40,10 +40,6 @@ def tagged(notebook, tag: str) -> list:
     return [cell for cell in notebook.cells if tag in cell.metadata.get("tags", [])]
 
 
-def region(source: str, kind: str) -> str:
-    return source.partition(f"### BEGIN {kind}\n")[2].partition(f"### END {kind}")[0]
-
-
 # --- All of them, from the committed notebooks ----------------------------------------------------
 
 
@@ -72,7 +68,9 @@ def test_the_command_makes_an_edition_with_what_the_notebooks_link_to(cli, tmp_p
 def test_a_student_gets_a_cell_to_answer_in_and_a_check_and_nothing_of_the_answer(name):
     committed, made = COMMITTED[name], made_for("student", COMMITTED[name])
     found = exercises(committed)
-    assert len(found) == len(tagged(committed, "solution")) >= 2
+    assert len(found) == len(tagged(committed, "solution")) >= 2 and all(
+        teach.POINTS[exercise.level.split(", ")[1]] == exercise.points for exercise in found
+    )
     assert [*graded(made)] == [exercise.name for exercise in found]
     for answer, check in graded(made).values():
         assert made.cells.index(answer) < made.cells.index(check)
@@ -85,25 +83,6 @@ def test_a_student_gets_a_cell_to_answer_in_and_a_check_and_nothing_of_the_answe
     kept = [source for source in rest if source in {cell.source for cell in made.cells}]
     # "Your answer:" and "One solution is folded away below." are replaced
     assert len(rest) - len(kept) <= 2 * len(found)
-
-
-@each_notebook
-def test_a_workshop_has_whole_checks_and_the_instructor_solutions_outputs_points_and_notes(name):
-    committed = COMMITTED[name]
-    workshop, instructor = (
-        graded(made_for(edition, committed)) for edition in ("workshop", "instructor")
-    )
-    for exercise in exercises(committed):
-        hidden = region(committed.cells[exercise.check].source, "HIDDEN TESTS")
-        assert len(hidden) > 100 and hidden in workshop[exercise.name][1].source
-        answer, check = instructor[exercise.name]
-        solution = committed.cells[exercise.solution]
-        assert region(answer.source, "SOLUTION").strip() in solution.source
-        assert check.outputs == solution.outputs
-        assert check.metadata["nbgrader"]["points"] == exercise.points
-        assert teach.POINTS[exercise.level.split(", ")[1]] == exercise.points
-        notes = region(check.source, "HIDDEN TESTS")
-        assert exercise.title in notes and exercise.level in notes
 
 
 def test_a_figure_that_a_check_draws_is_seen_before_the_question_is_answered():
@@ -185,15 +164,17 @@ def test_an_answer_is_taken_as_far_as_the_editions_check_knows(edition, answer, 
         exec(check.source, names)
 
 
-def test_an_exercise_without_a_level_is_worth_a_point():
-    (exercise,) = exercises(notebook_of())
-    assert (exercise.points, exercise.level, exercise.title) == (1, "", "Exercise")
-    answer, check = graded(made_for("student", notebook_of()))["x"]
-    assert (
-        answer.source == f"x = None\n\n{STUB}"
-        and '"Right"' in check.source
-        and "x == 1" not in check.source
-    )
+@pytest.mark.parametrize(
+    ("level", "points"), [("", 1), ("5 minutes, easy", 1), ("1 minute, medium", 2)]
+)
+def test_the_instructor_is_told_what_it_is_worth_and_what_a_right_answer_is_told(level, points):
+    source = notebook_of(text=f"### Two\n\n**{level}.** Think." if level else "### Two")
+    source.cells[3].outputs = [nbformat.v4.new_output("stream", text="Right: one.\n")]
+    answer, check = graded(made_for("instructor", source))["x"]
+    assert answer.source.startswith("x = None\n\n") and "x = 1" in answer.source
+    assert check.metadata["nbgrader"]["points"] == points
+    notes = ["# Two", *([f"# {level}"] if level else []), "# A right answer is told: Right: one."]
+    assert "\n".join(notes) in check.source and check.outputs == source.cells[3].outputs
 
 
 NO_END = {"check": f"### BEGIN HIDDEN TESTS\nanswer = 1\n### END HIDDEN TESTS\n{CHECK}"}

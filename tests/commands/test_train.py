@@ -89,22 +89,6 @@ def test_one_process_trains_to_the_numbers_of_the_notebook(executed, runs, pytho
     assert cli("run", "--run", run.name, "--resume")[0] == 0
 
 
-# --- What is refused before anything is loaded ----------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("call", "why"),
-    [
-        (["--run", "a", "-p", "max_step=3"], "Did you mean 'max_steps'?"),
-        (["--run", "a", "--resume"], "there is no training to resume"),
-        (["--run", "nowhere"], "Run notebook 01_data_preparation first"),
-    ],
-)
-def test_a_call_that_cannot_train_is_refused_in_one_line(runs, cli, call, why):
-    code, _, err = cli("train", *call)
-    assert code == 2 and why in err and err.count("\n") == 1 and not runs.exists()
-
-
 @pytest.mark.parametrize(
     ("preset", "processes", "each"),
     [
