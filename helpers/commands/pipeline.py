@@ -106,8 +106,7 @@ def execute(
     """
     folder, how = Run(name), how or _execute
     if resumed:  # what is done took parameters that the others need not know
-        known = defaults(numbers)
-        given = {key: value for key, value in given.items() if key in known}
+        given = taken(given, numbers)
     check(name, numbers, given, fresh)
     # With several processes, a signal is left to the launcher: a process that waits for another
     # cannot end itself.
@@ -129,8 +128,7 @@ def execute(
         write_json(folder.path(arguments.ASKED), call)
         began = time.monotonic()
         for number in numbers:
-            taken = defaults([number])
-            values = {key: value for key, value in given.items() if key in taken}
+            values = taken(given, [number])
             try:
                 succeeded = how(_path(number), folder, {"run": name} | values)
             except KeyboardInterrupt:
@@ -172,6 +170,12 @@ def defaults(numbers: list[str]) -> dict[str, object]:
         for number in numbers
         for name, about in _parameters_of(_path(number)).items()
     }
+
+
+def taken(given: dict, numbers: list[str]) -> dict:
+    """Those of the parameters that these notebooks take."""
+    known = defaults(numbers)
+    return {name: value for name, value in given.items() if name in known}
 
 
 @contextlib.contextmanager

@@ -78,8 +78,7 @@ def main(parsed: argparse.Namespace) -> int:
             f"{again.show()} is there and is no reproduction of {run.name!r}: rename it or "
             "remove it first."
         )
-    known = pipeline.defaults(numbers)  # of the notebooks that are left out nothing is given
-    given = {name: value for name, value in parameters(run).items() if name in known}
+    given = pipeline.taken(parameters(run), numbers)
     pipeline.check(again.name, numbers, given)
     # all that can be refused has been: the earlier reproduction may go
     with held(again.folder, f"run {again.name!r}"):
@@ -88,9 +87,8 @@ def main(parsed: argparse.Namespace) -> int:
         # 01 by itself: its data may have been drawn with another seed than the training's
         others = [number for number in numbers if number != "01"]
         for part, seed in ((["01"], data["seed"]), (others, training["seed"])):
-            known = pipeline.defaults(part)
-            values = {name: value for name, value in given.items() if name in known}
-            if code := pipeline.execute(again.name, part, values | {"seed": seed}):
+            values = pipeline.taken(given, part) | {"seed": seed}
+            if code := pipeline.execute(again.name, part, values):
                 return code
         return compare(run, again)
 

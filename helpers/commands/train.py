@@ -74,8 +74,7 @@ def _train(folder: Run, given: dict, fresh: bool, resume: bool) -> int:
             raise ValueError(
                 f"there is no training to resume in {folder.show()}. Start one without --resume."
             )
-        known = pipeline.defaults(["03"])
-        given = {name: value for name, value in asked["parameters"].items() if name in known}
+        given = pipeline.taken(asked["parameters"], ["03"])
     pipeline.check(folder.name, ["03"], given)
     folder.section("data")  # FileNotFoundError where 01 has not prepared the run
     if ranks.is_first():

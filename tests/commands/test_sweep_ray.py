@@ -39,7 +39,7 @@ SWEEP = ["sweep", "--on", "ray", "--grid"]
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Holds the grid file, the runs of --jobs 2 in `jobs/` and those of the cluster in `runs/`."""
+    """Holds the grid file, and the runs in `runs/`."""
     folder = tmp_path_factory.mktemp("ray")
     (folder / "grid.yaml").write_text(yaml.safe_dump(GRID, sort_keys=False))
     return folder
@@ -89,7 +89,7 @@ def logs(name: str) -> str:
     return path.read_text() if path.exists() else ""
 
 
-def test_no_run_is_lost_and_none_is_done_twice_where_a_node_dies(cluster, folder, cli, monkeypatch):
+def test_no_run_is_lost_and_none_is_done_twice_where_a_node_dies(cluster, folder, cli):
     nodes = [cluster.add_node(**LITTLE) for _ in range(2)]
     grid = read_grid(folder / "grid.yaml")
     names = [task.run for task in grid.tasks]
