@@ -30,7 +30,7 @@ from helpers.commands.teach import NOTEBOOKS
 from helpers.runs import atomic_write
 
 ROUTES = {"90": "90 minutes", "half-day": "half a day", "two-days": "two days"}
-REVEAL = ("pyreveal", "1.0.0")  # carries reveal.js 6.0.1; only its files are read
+REVEAL = "pyreveal"  # the optional package that carries reveal.js; only its files are read
 END = """## Three things to take home
 
 - Attack a reward before it trains.
@@ -101,17 +101,9 @@ def make(route: str, to: Path) -> int:
     """Write the deck of a route as one file of HTML, whole or not at all; returns the number of its
     slides.
 
-    ValueError without reveal.js.
+    PackageNotFoundError without reveal.js.
     """
-    package, pin = REVEAL
-    try:
-        found = metadata.distribution(package)
-    except metadata.PackageNotFoundError:
-        raise ValueError(
-            "reveal.js, which turns the pages, is not installed: `python -m pip install "
-            f"{package}=={pin}`, or `make optional`."
-        ) from None
-    folder = Path(found.locate_file(f"{package}/revealjs/dist"))
+    folder = Path(metadata.distribution(REVEAL).locate_file(f"{REVEAL}/revealjs/dist"))
     reveal = {name: (folder / f"reveal.{name}").read_text("utf-8") for name in ("js", "css")}
     made = deck(route)
     # The exporter's own style names colors of JupyterLab's pages.
