@@ -59,8 +59,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(parsed: argparse.Namespace) -> int:
-    """Write the deck; 0."""
-    number = make(parsed.route, Path(parsed.to))
+    """Write the deck of a route as one file of HTML, whole or not at all; 0."""
+    folder = Path(metadata.distribution(REVEAL).locate_file(f"{REVEAL}/revealjs/dist"))
+    reveal = {name: (folder / f"reveal.{name}").read_text("utf-8") for name in ("js", "css")}
+    made = deck(parsed.route)
+    # The exporter's own style names colors of JupyterLab's pages.
+    config = {
+        "CSSHTMLHeaderPreprocessor": {"style": "default"},
+        "TagRemovePreprocessor": {"remove_input_tags": ["output"]},
+    }
+    exporter = SlidesExporter(template_file=str(_TEMPLATE), config=Config(config))
+    exporter.exclude_input_prompt = exporter.exclude_output_prompt = True
+    exporter.exclude_anchor_links = True
+    page, _ = exporter.from_notebook_node(made, {"reveal": reveal})
+    with atomic_write(Path(parsed.to)) as temporary:
+        temporary.write_text(page, encoding="utf-8")
+    number = sum(cell.metadata.slideshow.slide_type == "slide" for cell in made.cells)
     print(
         f"{parsed.to}: {number} slides; arrows and space turn them, F shows them on the whole "
         "screen, ?print-pdf prints them"
@@ -95,29 +109,6 @@ def deck(route: str, source: Path = NOTEBOOKS) -> NotebookNode:
         ],
         metadata={"title": f"GRPO, {ROUTES[route]}", "language_info": {"name": "python"}},
     )
-
-
-def make(route: str, to: Path) -> int:
-    """Write the deck of a route as one file of HTML, whole or not at all; returns the number of its
-    slides.
-
-    PackageNotFoundError without reveal.js.
-    """
-    folder = Path(metadata.distribution(REVEAL).locate_file(f"{REVEAL}/revealjs/dist"))
-    reveal = {name: (folder / f"reveal.{name}").read_text("utf-8") for name in ("js", "css")}
-    made = deck(route)
-    # The exporter's own style names colors of JupyterLab's pages.
-    config = {
-        "CSSHTMLHeaderPreprocessor": {"style": "default"},
-        "TagRemovePreprocessor": {"remove_input_tags": ["output"]},
-    }
-    exporter = SlidesExporter(template_file=str(_TEMPLATE), config=Config(config))
-    exporter.exclude_input_prompt = exporter.exclude_output_prompt = True
-    exporter.exclude_anchor_links = True
-    page, _ = exporter.from_notebook_node(made, {"reveal": reveal})
-    with atomic_write(to) as temporary:
-        temporary.write_text(page, encoding="utf-8")
-    return sum(cell.metadata.slideshow.slide_type == "slide" for cell in made.cells)
 
 
 def _slideshow(kind: str, place: str, figure: str = "below") -> NotebookNode:

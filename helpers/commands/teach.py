@@ -72,13 +72,40 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(parsed: argparse.Namespace) -> int:
-    """Make the edition, and print its exercises; 0."""
-    made = make(parsed.edition, Path(parsed.to), parsed.only)
+    """Write the edition, and print its exercises; 0.
+
+    ValueError, before anything is written, for a folder that holds something or lies among the
+    notebooks, a number that no notebook has, and marks that would not hold, with the notebook and
+    the cell.
+    """
+    to = Path(parsed.to).resolve()
+    if to.is_relative_to(NOTEBOOKS.resolve()) or (to.exists() and any(to.iterdir())):
+        raise ValueError(f"--to {to}: name a new or an empty folder, outside of {NOTEBOOKS}.")
+    paths = {path.name[:2]: path for path in sorted(NOTEBOOKS.glob("*.ipynb"))}
+    wanted = list(paths) if parsed.only is None else arguments.numbers(parsed.only)
+    if missing := [number for number in wanted if number not in paths]:
+        raise ValueError(
+            f"--only {parsed.only}: there is no notebook {missing[0]}. There are: "
+            f"{', '.join(paths)}."
+        )
+    found, made = {}, {}
+    for path in (paths[number] for number in wanted):
+        notebook = nbformat.read(path, as_version=4)
+        try:
+            found[path.name] = exercises(notebook)
+            made[path.name] = made_for(parsed.edition, notebook)
+        except ValueError as error:
+            raise ValueError(f"{path.name}, {error}") from None
+    to.mkdir(parents=True, exist_ok=True)
     total = 0
-    for name, found in made.items():
-        points = sum(exercise.points for exercise in found)
+    for name, notebook in made.items():
+        nbformat.write(notebook, to / name)
+        points = sum(exercise.points for exercise in found[name])
         total += points
-        print(f"{name:<32}{len(found)} exercises, {points} points")
+        print(f"{name:<32}{len(found[name])} exercises, {points} points")
+    # what the notebooks link to and read; a guide for teachers is for no student
+    shutil.copy(NOTEBOOKS / "GLOSSARY.md", to)
+    shutil.copytree(NOTEBOOKS / "data", to / "data")
     print(f"{parsed.to}: the {parsed.edition} edition, {total} points in all")
     return 0
 
@@ -255,42 +282,3 @@ def _rewrite(cells: list[NotebookNode], exercise: Exercise, edition: str) -> Non
     besides.source, besides.metadata["tags"] = exercise.besides, []
     if not exercise.besides:
         del cells[exercise.check]
-
-
-# --- The folder -----------------------------------------------------------------------------------
-
-
-def make(
-    edition: str, to: Path, only: str | None = None, source: Path | None = None
-) -> dict[str, list[Exercise]]:
-    """Write an edition into a new or empty folder; the exercises of each notebook by its file's
-    name.
-
-    only: "01,03" for these notebooks alone. ValueError, before anything is written, for a folder
-    that holds something or lies among the notebooks, a number that no notebook has, and marks that
-    would not hold, with the notebook and the cell.
-    """
-    to, source = to.resolve(), source or NOTEBOOKS
-    if to.is_relative_to(source.resolve()) or (to.exists() and any(to.iterdir())):
-        raise ValueError(f"--to {to}: name a new or an empty folder, outside of {source}.")
-    paths = {path.name[:2]: path for path in sorted(source.glob("*.ipynb"))}
-    wanted = list(paths) if only is None else arguments.numbers(only)
-    if missing := [number for number in wanted if number not in paths]:
-        raise ValueError(
-            f"--only {only}: there is no notebook {missing[0]}. There are: {', '.join(paths)}."
-        )
-    found, made = {}, {}
-    for path in (paths[number] for number in wanted):
-        notebook = nbformat.read(path, as_version=4)
-        try:
-            found[path.name] = exercises(notebook)
-            made[path.name] = made_for(edition, notebook)
-        except ValueError as error:
-            raise ValueError(f"{path.name}, {error}") from None
-    to.mkdir(parents=True, exist_ok=True)
-    for name, notebook in made.items():
-        nbformat.write(notebook, to / name)
-    # what the notebooks link to and read; a guide for teachers is for no student
-    shutil.copy(source / "GLOSSARY.md", to)
-    shutil.copytree(source / "data", to / "data")
-    return found

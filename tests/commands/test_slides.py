@@ -14,7 +14,7 @@ from nbformat import v4
 from test_environment import OPTIONAL
 
 from helpers.commands import slides
-from helpers.commands.slides import END, REVEAL, ROUTES, deck, make
+from helpers.commands.slides import END, REVEAL, ROUTES, deck
 from helpers.commands.teach import NOTEBOOKS
 
 with_reveal = pytest.mark.skipif(
@@ -121,8 +121,9 @@ addEventListener("load", measure);</script>"""
 @with_reveal
 @in_a_browser
 @each_route
-def test_every_slide_fits_and_nothing_is_asked_of_a_network(tmp_path, route):
-    count = make(route, tmp_path / "page.html")
+def test_every_slide_fits_and_nothing_is_asked_of_a_network(cli, tmp_path, route):
+    _, out, _ = cli("slides", "--route", route, "--to", str(tmp_path / "page.html"))
+    count = int(re.search(r"(\d+) slides;", out)[1])
     written = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert not re.search(
         r'<(?:script|link|img|iframe)\b[^>]*\s(?:src|href)=(?!"data:)',

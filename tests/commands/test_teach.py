@@ -98,10 +98,10 @@ def test_a_figure_that_a_check_draws_is_seen_before_the_question_is_answered():
 # --- They run -------------------------------------------------------------------------------------
 
 
-def test_a_student_who_leaves_the_exercises_out_gets_to_the_last_cell(tmp_path, monkeypatch):
+def test_a_student_who_leaves_the_exercises_out_gets_to_the_last_cell(cli, tmp_path, monkeypatch):
     monkeypatch.setenv("GRPO_RUNS_DIR", str(tmp_path / "runs"))
     monkeypatch.setenv("PYTHONPATH", str(PROJECT))
-    teach.make("student", tmp_path / "student", "01")
+    cli("teach", "--edition", "student", "--to", str(tmp_path / "student"), "--only", "01")
     notebook = nbformat.read(tmp_path / "student" / "01_data_preparation.ipynb", as_version=4)
     place = {"metadata": {"path": str(tmp_path / "student")}}
     done = NotebookClient(notebook, timeout=300, resources=place).execute()
@@ -196,12 +196,15 @@ BAD = [
 
 
 @pytest.mark.parametrize(("cells", "said"), BAD)
-def test_marks_that_would_not_hold_are_refused_with_notebook_and_cell(tmp_path, cells, said):
+def test_marks_that_would_not_hold_are_refused_with_notebook_and_cell(
+    cli, tmp_path, monkeypatch, cells, said
+):
+    monkeypatch.setattr(teach, "NOTEBOOKS", tmp_path / "source")
     (tmp_path / "source").mkdir()
     nbformat.write(notebook_of(), tmp_path / "source" / "01_good.ipynb")
     nbformat.write(notebook_of(**cells), tmp_path / "source" / "02_mine.ipynb")
-    with pytest.raises(ValueError, match=rf"^02_mine\.ipynb, {said}"):
-        teach.make("student", tmp_path / "made", source=tmp_path / "source")
+    code, _, err = cli("teach", "--edition", "student", "--to", str(tmp_path / "made"))
+    assert code == 2 and err.startswith(f"error: 02_mine.ipynb, {said}")
     assert [path.name for path in tmp_path.iterdir()] == ["source"], "nothing is written"
 
 
