@@ -286,7 +286,7 @@ def _checked(file: GridFile, elsewhere: bool) -> Grid:
         except (ValueError, OSError) as error:
             raise ValueError(f"point {point}: {error}") from None
         has = base | {knob: value for knob, value in chosen.items() if value is not None}
-        values = {knob: _plain(has[knob]) for knob in knobs}
+        values = {knob: _plain(has.get(knob)) for knob in knobs}
         for seed in file.seeds:
             run = run_name(file.name, point, seed)
             tasks.append(Task(run, point, values, seed, given | {"seed": seed}))

@@ -90,7 +90,7 @@ POINTS = [
     ),
     ({"one_at_a_time": SHARED}, ["base", "beta-0.1", "lora_rank-8"]),
     (MOVED, ["base", "beta-0.1"]),
-    ({"one_at_a_time": READ}, ["base", "learning_rate-0.002"]),
+    ({"one_at_a_time": READ, "seeds": [0]}, ["base", "learning_rate-0.002"]),
     (
         {"one_at_a_time": None, "product": {"beta": [None, 0.1]}},
         ["beta-none", "beta-0.1"],
