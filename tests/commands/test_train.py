@@ -183,9 +183,10 @@ def test_the_shipped_configurations_are_what_accelerate_launches(name, stage):
 PROGRAM = """
 import sys
 from pathlib import Path
-from helpers.commands import pipeline, train
+from helpers.__main__ import main
+from helpers.commands import pipeline
 pipeline.NOTEBOOKS = Path(sys.argv[1])
-sys.exit(train.train("a", []))
+sys.exit(main(["train", "a"]))
 """
 
 
