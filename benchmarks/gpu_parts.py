@@ -116,9 +116,9 @@ def _execute(run: str, only: str, *words: object) -> bool:
     went through.
     """
     numbers, asked = only.split(","), arguments.last(Run(run))
-    if set(numbers) <= set(arguments.used(Run(run))):
+    if set(numbers) <= set(asked["used"]):
         return True
-    if asked and asked["notebooks"] == numbers:
+    if asked["notebooks"] == numbers:
         return _helpers("--run", run, "--resume") == 0
     return _helpers("--run", run, "--only", only, *words) == 0
 
@@ -130,7 +130,7 @@ def _or_end(succeeded: bool) -> None:
 
 def _prepare(check: Check, run: str) -> None:
     """Notebook 01 for random weights, with which nothing can be learned, so everything is short."""
-    if "01" in arguments.used(Run(run)):
+    if "01" in arguments.last(Run(run))["used"]:
         return
     preset, model = gpu.preset_for(this_machine()).name, check.model(gpu.SMALLEST)
     sizes = {

@@ -217,13 +217,9 @@ def run(chosen: Recipe) -> Run:
         raise ValueError(f"the recipe {chosen.name} needs --data with {chosen.data}.")
     folder = Run(f"published-{chosen.name}")
     asked = arguments.last(folder)
-    alike = asked and (asked["parameters"], asked["notebooks"]) == (
-        chosen.parameters,
-        chosen.notebooks,
-    )
     code = (
         pipeline.resume(folder.name)
-        if alike
+        if arguments.is_for(asked, chosen.parameters, chosen.notebooks)
         else pipeline.execute(folder.name, chosen.notebooks, chosen.parameters)
     )
     if code:

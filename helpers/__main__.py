@@ -46,8 +46,8 @@ def main(arguments: list[str] | None = None) -> int:
         return parsed.command(parsed)
     except ModuleNotFoundError as error:
         print(
-            f"error: {error.name} is not installed. Install the suite first: `python -m helpers "
-            "install`.",
+            f"error: {error.name} is not installed. `python -m helpers install` installs the "
+            "suite, and with --optional also what no notebook needs.",
             file=sys.stderr,
         )
         return 2

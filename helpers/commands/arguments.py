@@ -8,19 +8,16 @@ from __future__ import annotations
 
 import argparse
 import ast
-import difflib
 import json
 import os
 import re
 import shutil
-from collections.abc import Iterable
 
-from helpers.runs import Run, write_json
+from helpers.runs import Run
 
 PIPELINE = ("01", "02", "03", "04", "05")
-_ASKED = "asked.json"
+ASKED = "asked.json"
 _NUMBERS = re.compile(r"\s*[0-9]{1,2}\s*(,\s*[0-9]{1,2}\s*)*")
-_RENAMED = {"fast_inference": "engine", "use_vllm": "engine"}  # as Unsloth and TRL call it
 # this folder and the names in it are training.checkpoints', which would import torch
 _CHECKPOINTS = "checkpoints"
 
@@ -86,66 +83,33 @@ def absolute(text: str) -> str:
     return text
 
 
-def refuse_unknown(
-    given: Iterable[str], known: Iterable[str], what: str = "no chosen notebook has a parameter"
-) -> None:
-    """ValueError for the first name that is not among the known ones, with the one it may be meant
-    for. what: how the sentence begins.
-    """
-    known = set(known)
-    for name in given:
-        if name not in known:
-            near = [_RENAMED[name]] if name in _RENAMED else []
-            near += difflib.get_close_matches(name, known, 1)
-            hint = f"Did you mean {near[0]!r}? " if near else ""
-            raise ValueError(
-                f"{what} {name!r}. {hint}They take: {', '.join(sorted(known - {'run'}))}."
-            )
-
-
 # --- asked.json -----------------------------------------------------------------------------------
 
 
-def last(run: Run) -> dict | None:
-    """What `run` was last asked for in this folder; None where nothing was.
+def last(run: Run) -> dict:
+    """What `run` was last asked for in this folder; all empty where nothing was.
 
     `parameters`, `notebooks` and, of these, `done`: the last call, which `--resume` goes on with.
     `used`: for each notebook that has gone through, in this call or an earlier one, the parameters
     it had then.
     """
-    asked = run.read_object(_ASKED)
-    if not asked:
-        return None
+    nothing = {"parameters": {}, "notebooks": [], "done": []}
+    asked = nothing | run.read_object(ASKED)
     # a file of an earlier version of the project has no `used`
     return {"used": dict.fromkeys(asked["done"], asked["parameters"])} | asked
 
 
-def asked_alike(run: Run, parameters: dict, notebooks: list[str]) -> dict | None:
-    """What `last` says, if it is these parameters and notebooks."""
-    found = last(run)
-    if found and not changes(
-        {"parameters": found["parameters"], "notebooks": found["notebooks"]},
-        {"parameters": parameters, "notebooks": notebooks},
-    ):
-        return found
-    return None
-
-
-def write(run: Run, asked: dict) -> None:
-    """Replace asked.json; for its keys see `last`."""
-    write_json(run.path(_ASKED), asked)
-
-
-def used(run: Run) -> dict[str, dict]:
-    """For each notebook that has gone through, the parameters it had; empty where nothing
-    is known.
+def is_for(asked: dict, parameters: dict, notebooks: list[str]) -> bool:
+    """Whether these parameters and notebooks were asked for; compared as JSON, where True is
+    not 1.
     """
-    return (last(run) or {"used": {}})["used"]
+    before, after = [asked["parameters"], asked["notebooks"]], [parameters, notebooks]
+    return json.dumps(before, sort_keys=True) == json.dumps(after, sort_keys=True)
 
 
-def left(asked: dict | None) -> list[str]:
+def left(asked: dict) -> list[str]:
     """The notebooks that `--resume` would execute."""
-    return [number for number in asked["notebooks"] if number not in asked["done"]] if asked else []
+    return [number for number in asked["notebooks"] if number not in asked["done"]]
 
 
 # --- What a new call would replace ----------------------------------------------------------------
@@ -161,9 +125,7 @@ def interrupted_training(run: Run) -> int | None:
 
 
 def changes(before: dict, after: dict) -> list[str]:
-    """What differs between two dictionaries, a few words each.
-
-    Compared as JSON, where True is not 1.
+    """What differs between two dictionaries, a few words each; compared as JSON.
 
     >>> changes({"beta": 0.1, "seed": 1}, {"beta": 0.2, "seed": 1})
     ['beta was 0.1 and would be 0.2']

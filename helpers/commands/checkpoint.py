@@ -44,7 +44,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     which.add_argument(
         "--from-demo",
-        metavar="NN",
+        type=lambda number: number.zfill(2),
+        choices=PIPELINE,
         help="what it leaves after notebook NN; what the run holds is set aside",
     )
     which.add_argument(
@@ -56,35 +57,46 @@ def main(parsed: argparse.Namespace) -> int:
     """Fetch or store the demo; 0."""
     if parsed.store_demo:
         store(parsed.run)
+    elif parsed.fetch_demo:
+        fetch(parsed.run)
     else:
-        fetch(parsed.run, parsed.from_demo)
+        fetch(parsed.run, parsed.from_demo, replace=True)
     return 0
 
 
-def fetch(name: str, last: str | None = None) -> None:
+def fetch(name: str, last: str = PIPELINE[-1], replace: bool = False) -> None:
     """Put the demo into a run folder, as it is after the notebook `last`.
 
-    last: a number from 01 to 05; what the run holds is then moved to `set_aside/<number>/` in it,
-    whole, because half of one run and half of another would be neither. None: all of the demo, and
-    ValueError where the run holds something. FileNotFoundError without an archive.
+    replace: what the run holds is moved to `set_aside/<number>/` in it, whole, because half of one
+    run and half of another would be neither. Without it, ValueError where the run holds something.
+    FileNotFoundError without an archive.
     """
-    run, numbers = Run(name), list(PIPELINE)
-    if last is not None:
-        chosen = arguments.numbers(last)
-        if len(chosen) != 1 or chosen[0] not in PIPELINE:
-            raise ValueError(
-                f"--from-demo {last}: the demo is of notebooks 01 to 05. Name the last that you "
-                "want done, such as 03."
-            )
-        numbers = [number for number in PIPELINE if number <= chosen[0]]
-    stored = _read()
-    files = {path: content for path, content in stored.items() if written_by(path) in numbers}
-    manifest = _manifest(json.loads(stored["manifest.json"]), run.name, numbers)
+    run, numbers = Run(name), [number for number in PIPELINE if number <= last]
+    stored = {}
+    with tarfile.open(ARCHIVE, "r:xz") as archive:
+        for member in archive:
+            content = archive.extractfile(member).read()
+            if member.name.endswith(_NAMES_PATHS):
+                content = content.replace(_HERE, _PROJECT)
+            stored[member.name] = content
+
+    # The demo's manifest under the run's name, without the sections of later notebooks, and with
+    # when it was put there.
+    demo = json.loads(stored["manifest.json"])
+    writers = {section: number for number, section in FILES.values()} | {"served": "05"}
+    manifest = {key: value for key, value in demo.items() if writers.get(key, "01") in numbers}
+    manifest["name"] = run.name
+    manifest["data"]["notebook"] = "01"  # which the stored demo may not say
+    manifest["demo"] = {
+        "what": "the run that travels with the project, put here by `checkpoint`",
+        "notebooks": numbers,
+        "written": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
     with (
         held(run.folder, f"run {run.name!r}"),
         held(run.folder, f"the training of run {run.name!r}", TRAINING_LOCK),
     ):
-        if last is None and not is_free(run.folder):
+        if not replace and not is_free(run.folder):
             raise ValueError(
                 f"{run.show()} is there already, and was not touched. Take another name, such as "
                 "--run late, or set aside what is there and put the demo in its place: `python -m "
@@ -92,49 +104,18 @@ def fetch(name: str, last: str | None = None) -> None:
             )
         if aside := run.set_aside():
             print(f"set aside, whole: {aside}")
-        for path, content in files.items():
-            run.path(path).write_bytes(content)
+        for path, content in stored.items():
+            if written_by(path) in numbers:
+                run.path(path).write_bytes(content)
         write_json(run.path("manifest.json"), manifest)
-        used = {number: {} for number in numbers}
-        arguments.write(
-            run, {"parameters": {}, "notebooks": numbers, "done": numbers, "used": used}
-        )
+        asked = {"parameters": {}, "notebooks": numbers, "done": numbers}
+        write_json(run.path(arguments.ASKED), asked)
     following = [number for number in PIPELINE if number not in numbers] or ["06"]
     print(
-        f"{run.show()} is now the demo as notebook {numbers[-1]} left it, trained at seed "
+        f"{run.show()} is now the demo as notebook {last} left it, trained at seed "
         f"{manifest['data']['seed']}. Go on in Jupyter with run = {run.name!r}, or by `python -m "
         f"helpers run --run {run.name} --only {','.join(following)}`."
     )
-
-
-def _manifest(demo: dict, name: str, numbers: list[str]) -> dict:
-    """The demo's manifest under a run's name, without the sections of later notebooks, and with
-    when it was put there.
-    """
-    writers = {section: number for number, section in FILES.values()} | {"served": "05"}
-    kept = {key: value for key, value in demo.items() if writers.get(key, "01") in numbers}
-    kept["data"] = {"notebook": "01"} | kept["data"]  # which the stored demo does not say
-    about = {
-        "what": "the run that travels with the project, put here by `checkpoint`",
-        "notebooks": numbers,
-        "written": datetime.now(UTC).isoformat(timespec="seconds"),
-    }
-    return kept | {"name": name, "demo": about}
-
-
-# --- The archive ----------------------------------------------------------------------------------
-
-
-def _read() -> dict[str, bytes]:
-    """The files of the archive by name, with the folder of this project where they name one."""
-    files = {}
-    with tarfile.open(ARCHIVE, "r:xz") as archive:
-        for member in archive:
-            content = archive.extractfile(member).read()
-            if member.name.endswith(_NAMES_PATHS):
-                content = content.replace(_HERE, _PROJECT)
-            files[member.name] = content
-    return files
 
 
 def store(name: str) -> None:

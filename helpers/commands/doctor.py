@@ -40,23 +40,8 @@ def main(parsed: argparse.Namespace) -> int:
     if parsed.model is not None:
         given["model"] = arguments.absolute(parsed.model)
     name = given.pop("preset", parsed.preset)
-    arguments.refuse_unknown(given, presets.SETTINGS, "no preset has a setting")
     machine = environment.this_machine()
-    preset = presets.resolve(name, machine, **given)
-    _describe(machine, preset)
-    estimate, problems = _memory(preset, machine)
-    problems = environment.doctor(machine, runs_folder()) + problems
-    if parsed.imports or machine.gpu:
-        problems += environment.broken_imports(machine)
-    print("\n".join(["", *estimate, ""]))
-    if problems:
-        print("\n".join(problems))
-        return 1
-    print("all well")
-    return 0
-
-
-def _describe(machine: environment.Machine, preset: presets.Preset) -> None:
+    preset = presets.with_overrides(presets.resolve(name, machine), **given)
     print(
         f"machine   {machine.system}, {machine.cores} cores, {machine.memory_gb:.0f} GB, Python "
         f"{machine.python}"
@@ -75,22 +60,25 @@ def _describe(machine: environment.Machine, preset: presets.Preset) -> None:
             print(f"          {package:<24}{have}")
     for variable, value in environment.unsloth_switches().items():
         print(f"switch    {variable}={value} (see SWITCHES.md)")
-
-
-def _memory(preset: presets.Preset, machine: environment.Machine) -> tuple[list[str], list[str]]:
-    """The estimate of a step's memory as lines, and why such a run would be refused here."""
+    problems, estimate = environment.doctor(machine, runs_folder()), []
     too_small = preset.needs_gb > machine.gpu_memory_gb
     # for a machine that is too small, what it would take on the smallest card it is meant for
     card = replace(machine, gpu="such a card", gpu_memory_gb=preset.needs_gb)
-    lines = []
     try:
-        lines = memory.check(preset, card if too_small else machine)
+        estimate = memory.check(preset, card if too_small else machine)
         presets.check_machine(preset, machine)
     except ValueError as error:
-        return lines, [str(error)]
+        problems.append(str(error))
     except ImportError as error:
-        return lines, [
+        problems.append(
             f"there is no estimate for {preset.model} before the install: {error.name} fetches "
             "its shape."
-        ]
-    return lines, []
+        )
+    if parsed.imports or machine.gpu:
+        problems += environment.broken_imports(machine)
+    print("\n".join(["", *estimate, ""]))
+    if problems:
+        print("\n".join(problems))
+        return 1
+    print("all well")
+    return 0

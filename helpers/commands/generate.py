@@ -44,24 +44,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(parsed: argparse.Namespace) -> int:
-    """Answer the file; 0."""
-    environment.quiet()
-    written = answer_file(
-        Run(parsed.run), Path(parsed.input), Path(parsed.output), engine=parsed.engine
-    )
-    print(f"{written} answers written to {parsed.output}")
-    return 0
+    """Answer each `question` of a file greedily with the run's merged model; 0.
 
-
-def answer_file(run: Run, source: Path, target: Path, engine: str = "transformers") -> int:
-    """Answer each `question` of a file greedily with the run's merged model; returns how many
-    answers were written now.
-
-    target: JSON lines, one for each question in the order of the file: the row's own columns,
-    `completion` and `answer` (what the answer block holds, or null). Lines that are there already
-    are kept and not done again, so a run that was interrupted goes on where it stopped. engine:
-    "transformers" or "vllm". ValueError names what is wrong with either file.
+    The output has JSON lines, one for each question in the order of the file: the row's own
+    columns, `completion` and `answer` (what the answer block holds, or null). Lines that are there
+    already are kept and not done again, so a run that was interrupted goes on where it stopped.
+    ValueError names what is wrong with either file.
     """
+    environment.quiet()
+    run, engine = Run(parsed.run), parsed.engine
+    source, target = Path(parsed.input), Path(parsed.output)
     if target.suffix.lower() != ".jsonl":
         raise ValueError(
             f"--output {target}: answers are written as JSON lines; name a .jsonl file."
@@ -80,14 +72,15 @@ def answer_file(run: Run, source: Path, target: Path, engine: str = "transformer
     rows = _questions(source)
     done = _done(target, rows)
     if done == len(rows):
+        print(f"{parsed.output} holds the answers already")
         return 0
     from helpers.training.policy import sample
 
+    prompts = [chat_prompt(system, str(row["question"])) for row in rows]
+    settings = replace(settings, model=str(merged), load_in_4bit=False)
+    model, tokenizer = _loaded(settings, prompts)
     target.parent.mkdir(parents=True, exist_ok=True)
     with target.open("a", encoding="utf-8") as file:
-        prompts = [chat_prompt(system, str(row["question"])) for row in rows]
-        settings = replace(settings, model=str(merged), load_in_4bit=False)
-        model, tokenizer = _loaded(settings, prompts)
         for start in range(done, len(rows), _BATCH):
             end = min(start + _BATCH, len(rows))
             groups = sample(
@@ -103,7 +96,8 @@ def answer_file(run: Run, source: Path, target: Path, engine: str = "transformer
                 file.write(json.dumps(answered, default=str) + "\n")
             file.flush()
             print(f"{end} of {len(rows)}", flush=True)
-    return len(rows) - done
+    print(f"{len(rows) - done} answers written to {parsed.output}")
+    return 0
 
 
 def _loaded(settings: Preset, prompts: list[list[dict]]) -> tuple:
@@ -157,7 +151,10 @@ def _done(target: Path, rows: list[dict]) -> int:
     cut = bool(lines) and lines[-1].startswith('{"') and not lines[-1].endswith("\n")
     whole = lines[:-1] if cut else lines
     for number, line in enumerate(whole, 1):
-        if number > len(rows) or not _answers(line, rows[number - 1]):
+        # as `main` has written it
+        row = rows[number - 1] if number <= len(rows) else {}
+        asked = json.dumps({"question": row.get("question")}, default=str)[1:-1]
+        if asked not in line or '"completion": ' not in line:
             raise ValueError(
                 f"--output {target}: line {number} does not answer question {number} of the "
                 "input. It is of another file, or was edited: name another output."
@@ -165,11 +162,3 @@ def _done(target: Path, rows: list[dict]) -> int:
     if cut:
         target.write_text("".join(whole), encoding="utf-8")
     return len(whole)
-
-
-def _answers(line: str, row: dict) -> bool:
-    try:
-        answered = json.loads(line)
-        return "completion" in answered and str(answered["question"]) == str(row["question"])
-    except (ValueError, TypeError, KeyError):
-        return False

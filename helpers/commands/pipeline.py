@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import difflib
 import logging
 import signal
 import sys
@@ -24,7 +25,7 @@ from helpers.data.files import shortened
 from helpers.data.sources import check_columns, check_source
 from helpers.environment import this_machine
 from helpers.rewards.answers import kinds
-from helpers.runs import LESSONS, Run, check_seed, held
+from helpers.runs import LESSONS, Run, check_seed, held, write_json
 from helpers.tags import TagFormat
 from helpers.training import memory, ranks, trackers
 
@@ -56,13 +57,8 @@ def run(
                 "give --run NAME."
             )
     if preset is not None:
-        if "preset" not in defaults(numbers):
-            raise ValueError(
-                "--preset is notebook 01's to set, and 01 is not among --only. Later notebooks "
-                "use the run's own."
-            )
         given["preset"] = preset
-    if once and arguments.asked_alike(Run(name), given, numbers):
+    if once and arguments.is_for(arguments.last(Run(name)), given, numbers):
         return resume(name)
     return execute(name, numbers, given, fresh)
 
@@ -75,7 +71,7 @@ def resume(name: str) -> int:
     """
     folder = Run(name)
     last = arguments.last(folder)
-    if last is None:
+    if not last["notebooks"]:
         raise ValueError(
             f"there is nothing to resume in {folder.show()}: no `python -m helpers run --run "
             f"{name}` was started there. Rerunning notebook 03 itself goes on from its last "
@@ -99,7 +95,8 @@ def execute(
     resumed: dict | None = None,
     how: Callable | None = None,
 ) -> int:
-    """Execute notebooks into runs/<name>/notebooks/ and print what came out; the exit code.
+    """Execute notebooks in order into runs/<name>/notebooks/, noting in asked.json what is done,
+    and print what came out; the exit code.
 
     Everything that can be refused is refused before the first notebook starts and before anything
     is written: what `check` refuses, a run that another process holds, and, unless `fresh`, a call
@@ -107,10 +104,9 @@ def execute(
     `checkpoints_previous/`, and all that another lesson made, in `set_aside/`. resumed: the call to
     go on with. how: another way to execute one notebook, a function as `_execute` is.
     """
-    folder, paths = Run(name), _chosen(numbers)
+    folder, how = Run(name), how or _execute
     if resumed:  # what is done took parameters that the others need not know
-        known = defaults(numbers)
-        given = {key: value for key, value in given.items() if key in known}
+        given = taken(given, numbers)
     check(name, numbers, given, fresh)
     # With several processes, a signal is left to the launcher: a process that waits for another
     # cannot end itself.
@@ -127,34 +123,42 @@ def execute(
         else:
             usual = defaults([number for number in numbers if number in ("01", "03")])
             arguments.refuse_to_lose(folder, numbers, given, usual)
-        used = arguments.used(folder)
-        call = {"parameters": given, "notebooks": numbers, "done": [], "used": used}
-        return _execute_all(folder, paths, given, resumed or call, how or _execute)
-
-
-def _execute_all(folder: Run, paths: list[Path], given: dict, call: dict, how: Callable) -> int:
-    """Execute the notebooks in order, noting in asked.json what is done; the exit code."""
-    began = time.monotonic()
-    arguments.write(folder, call)
-    for path in paths:
-        values = {key: value for key, value in given.items() if key in _parameters_of(path)}
-        try:
-            succeeded = how(path, folder, {"run": folder.name} | values)
-        except KeyboardInterrupt:
-            # asyncio would print what a task of the ended kernel still raises
-            logging.getLogger("asyncio").setLevel(logging.CRITICAL)
-            resuming = f"`python -m helpers run --run {folder.name} --resume`"
-            again = resuming if how is _execute else "the same command"
-            print(f"\nWhat was saved is whole; go on with {again}.", file=sys.stderr)
-            raise
-        if not succeeded:
-            return 1
-        call["done"].append(path.name[:2])
-        call["used"][path.name[:2]] = values
-        arguments.write(folder, call)
-    print(f"\n{len(paths)} notebook{'s' * (len(paths) > 1)} in {time.monotonic() - began:.0f} s")
-    _print_result(folder, [path.name[:2] for path in paths])
+        used = arguments.last(folder)["used"]
+        call = resumed or {"parameters": given, "notebooks": numbers, "done": [], "used": used}
+        write_json(folder.path(arguments.ASKED), call)
+        began = time.monotonic()
+        for number in numbers:
+            values = taken(given, [number])
+            try:
+                succeeded = how(_path(number), folder, {"run": name} | values)
+            except KeyboardInterrupt:
+                # asyncio would print what a task of the ended kernel still raises
+                logging.getLogger("asyncio").setLevel(logging.CRITICAL)
+                resuming = f"`python -m helpers run --run {name} --resume`"
+                again = resuming if how is _execute else "the same command"
+                print(f"\nWhat was saved is whole; go on with {again}.", file=sys.stderr)
+                raise
+            if not succeeded:
+                return 1
+            call["done"].append(number)
+            call["used"][number] = values
+            write_json(folder.path(arguments.ASKED), call)
+        several = "s" * (len(numbers) > 1)
+        print(f"\n{len(numbers)} notebook{several} in {time.monotonic() - began:.0f} s")
+        _print_result(folder, numbers)
     return 0
+
+
+def _path(number: str) -> Path:
+    known = {path.name[:2]: path for path in sorted(NOTEBOOKS.glob("[0-9][0-9]_*.ipynb"))}
+    if number not in known:
+        raise ValueError(f"there is no notebook {number}. There are: {', '.join(known)}.")
+    return known[number]
+
+
+@lru_cache
+def _parameters_of(path: Path) -> dict[str, dict]:
+    return papermill.inspect_notebook(str(path))
 
 
 def defaults(numbers: list[str]) -> dict[str, object]:
@@ -163,23 +167,15 @@ def defaults(numbers: list[str]) -> dict[str, object]:
     """
     return {
         name: arguments.value(about["default"])
-        for path in _chosen(numbers)
-        for name, about in _parameters_of(path).items()
+        for number in numbers
+        for name, about in _parameters_of(_path(number)).items()
     }
 
 
-def _chosen(numbers: list[str]) -> list[Path]:
-    known = {path.name[:2]: path for path in sorted(NOTEBOOKS.glob("[0-9][0-9]_*.ipynb"))}
-    if unknown := [number for number in numbers if number not in known]:
-        raise ValueError(
-            f"there is no notebook {', '.join(unknown)}. There are: {', '.join(known)}."
-        )
-    return [known[number] for number in numbers]
-
-
-@lru_cache
-def _parameters_of(path: Path) -> dict[str, dict]:
-    return papermill.inspect_notebook(str(path))
+def taken(given: dict, numbers: list[str]) -> dict:
+    """Those of the parameters that these notebooks take."""
+    known = defaults(numbers)
+    return {name: value for name, value in given.items() if name in known}
 
 
 @contextlib.contextmanager
@@ -219,7 +215,15 @@ def check(
     parameters by the rule of the notebook that takes them. elsewhere: it will run on another
     machine, so what this one lacks is no reason.
     """
-    arguments.refuse_unknown(given, defaults(numbers))
+    known = defaults(numbers)
+    for parameter in given:
+        if parameter not in known:
+            near = difflib.get_close_matches(parameter, known, 1)
+            hint = f"Did you mean {near[0]!r}? " if near else ""
+            raise ValueError(
+                f"no chosen notebook has a parameter {parameter!r}. {hint}They take: "
+                f"{', '.join(sorted(known.keys() - {'run'}))}."
+            )
     folder, machine, settings = Run(name), this_machine(), None
     overrides = {key: value for key, value in given.items() if key in presets.SETTINGS}
     lessons = [number for number in numbers if number in LESSONS]
@@ -372,10 +376,8 @@ def _print_result(run: Run, numbers: list[str]) -> None:
         from helpers.results.evaluation import summary
 
         print("\n".join(["", *summary(run.evaluation), ""]))
-    parts = {"figures": "figures", "merged model": "merged", "notebooks": "notebooks"}
-    for what, relative in parts.items():
-        if (run.folder / relative).exists():
-            print(f"{what:<13} {run.show(relative)}/")
+    there = [part for part in ("figures", "merged", "notebooks") if (run.folder / part).exists()]
+    print(f"in {run.show()}/: {', '.join(there)}")
     for part in ("reward_report.json", "evaluation.json", "merged"):
         if why := run.outdated(part):
             print(f"note: {why}")

@@ -38,22 +38,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(parsed: argparse.Namespace) -> int:
-    """Rerun and compare; the exit code."""
-    return reproduce(Run(parsed.run), parsed.only)
-
-
-def reproduce(run: Run, only: str | None = None) -> int:
     """Rerun a run's notebooks with its settings and seeds as `<name>-again`, compare, and print
     what was found.
 
-    only: notebook numbers as `run --only` takes them, 01 and 03 among them; None takes all that the
-    run has done. An earlier reproduction of the same run is replaced. What was found is kept in the
-    new run's reproduction.json.
+    An earlier reproduction of the same run is replaced. What was found is kept in the new run's
+    reproduction.json.
 
     Returns 0 where the data and every value of metrics.csv but times are the same, else 1.
     ValueError or FileNotFoundError, before anything runs, where the run was not trained, cannot run
     here, or the new folder is something else's.
     """
+    run, only = Run(parsed.run), parsed.only
     read_metrics(run.require("metrics.csv"))
     data, training = run.section("data"), run.section("training")
     if (lesson := data.get("notebook")) in LESSONS:
@@ -67,14 +62,23 @@ def reproduce(run: Run, only: str | None = None) -> int:
             "its own, and reproduce has one. Train it again under another name, as it was "
             "launched, and look at both with `python -m helpers compare`."
         )
-    again, numbers = Run(f"{run.name}-again"), _notebooks(run, only)
+    # the notebooks that it has done, by its manifest and by what was asked for
+    used = arguments.last(run)["used"]
+    done = {number for number, section in FILES.values() if section in run.manifest}
+    done |= set(used) & set(arguments.PIPELINE)
+    numbers = sorted(done) if only is None else arguments.numbers(only)
+    if not {"01", "03"} <= set(numbers) <= done:
+        raise ValueError(
+            f"--only {only}: give some of {', '.join(sorted(done))}, which are done; 01 and 03 "
+            "among them."
+        )
+    again = Run(f"{run.name}-again")
     if not is_free(again.folder) and again.read_object(_MARK).get("of") != run.name:
         raise ValueError(
             f"{again.show()} is there and is no reproduction of {run.name!r}: rename it or "
             "remove it first."
         )
-    known = pipeline.defaults(numbers)  # of the notebooks that are left out nothing is given
-    given = {name: value for name, value in parameters(run).items() if name in known}
+    given = pipeline.taken(parameters(run), numbers)
     pipeline.check(again.name, numbers, given)
     # all that can be refused has been: the earlier reproduction may go
     with held(again.folder, f"run {again.name!r}"):
@@ -83,9 +87,8 @@ def reproduce(run: Run, only: str | None = None) -> int:
         # 01 by itself: its data may have been drawn with another seed than the training's
         others = [number for number in numbers if number != "01"]
         for part, seed in ((["01"], data["seed"]), (others, training["seed"])):
-            known = pipeline.defaults(part)
-            values = {name: value for name, value in given.items() if name in known}
-            if code := pipeline.execute(again.name, part, values | {"seed": seed}):
+            values = pipeline.taken(given, part) | {"seed": seed}
+            if code := pipeline.execute(again.name, part, values):
                 return code
         return compare(run, again)
 
@@ -100,7 +103,7 @@ def parameters(run: Run) -> dict:
     data, training = run.section("data"), run.section("training")
     settings = training["settings"]
     # of 01 to 05 last: where a lesson was given another value, theirs counts
-    used, given = arguments.used(run), {}
+    used, given = arguments.last(run)["used"], {}
     for number in sorted(used, key=lambda number: (number in arguments.PIPELINE, number)):
         given |= used[number]
     given = {name: value for name, value in given.items() if name not in (*SETTINGS, *_LEFT_OUT)}
@@ -111,20 +114,6 @@ def parameters(run: Run) -> dict:
     if prompt not in (None, TagFormat.parse(data["tags"]).system_prompt):
         given["system_prompt"] = prompt
     return given
-
-
-def _notebooks(run: Run, only: str | None) -> list[str]:
-    done = {number for number, section in FILES.values() if section in run.manifest}
-    done |= set(arguments.used(run)) & set(arguments.PIPELINE)
-    if only is None:
-        return sorted(done)
-    chosen = arguments.numbers(only)
-    if not {"01", "03"} <= set(chosen) or not set(chosen) <= done:
-        raise ValueError(
-            f"--only {only}: give some of {', '.join(sorted(done))}, which are done; 01 and 03 "
-            "among them."
-        )
-    return chosen
 
 
 # --- Comparing ------------------------------------------------------------------------------------
@@ -154,25 +143,13 @@ def first_difference(before: Path, after: Path) -> dict | None:
     return {"step": int(step), "column": column, "before": found[0], "after": found[1]}
 
 
-def circumstances(before: Run, after: Run) -> list[str]:
-    """What was not the same around the two trainings, a line each: rewards, packages, switches,
-    revision, machine.
+def circumstances(training: dict) -> dict:
+    """Of a training's section, what may change its numbers beside settings and seed, by name:
+    rewards, packages, switches, revision, machine.
     """
-    one, two = (_recorded(run.section("training")) for run in (before, after))
-    return [
-        f"{name}: {one.get(name, 'absent')} there, {two.get(name, 'absent')} here"
-        for name in {**one, **two}
-        if one.get(name) != two.get(name)
-    ]
-
-
-def _recorded(training: dict) -> dict:
-    """Of a training, what may change its numbers beside settings and seed, by name."""
     found = {name: training[name] for name in ("rewards", "weights", "machine") if name in training}
     found |= training.get("versions", {}) | training.get("switches", {})
-    git = training.get("git", {})
-    changed = " with changes" if git.get("dirty") else ""
-    return found | {"git": git.get("revision", "unknown")[:12] + changed}
+    return found | {f"git {name}": value for name, value in training.get("git", {}).items()}
 
 
 def compare(run: Run, again: Run) -> int:
@@ -182,37 +159,35 @@ def compare(run: Run, again: Run) -> int:
     there, here = (one.section("data")["fingerprint"] for one in (run, again))
     metrics = again.require("metrics.csv")
     difference = first_difference(run.require("metrics.csv"), metrics)
-    around, steps = circumstances(run, again), len(pd.read_csv(metrics))
-    same = there == here and difference is None
-    if same:
-        print(
-            f"\nreproduced: {steps} steps, every column equal to the last digit (times left "
-            "aside); the data are the same"
-        )
-    else:
-        differ = f"differ ({there[:16]} there, {here[:16]} here)"
-        print(f"\nnot reproduced: the data {'are the same' if there == here else differ}")
-        if difference:
-            print(
-                "first difference: step {step}, {column}: {before} there, {after} here".format(
-                    **difference
-                )
-            )
-        else:
-            print(f"the {steps} logged steps are the same")
-        print(
-            "Not recorded, and reasons too: the processor, the threads (OMP_NUM_THREADS), a "
-            "training resumed midway."
-        )
-    if around or not same:
-        print(f"what was not the same around them: {'; '.join(around) or 'nothing recorded'}")
+    before, after = (circumstances(one.section("training")) for one in (run, again))
+    around = [
+        f"{name}: {before.get(name, 'absent')} there, {after.get(name, 'absent')} here"
+        for name in {**before, **after}
+        if before.get(name) != after.get(name)
+    ]
     found = {
         "of": run.name,
-        "reproduced": same,
-        "steps": steps,
+        "reproduced": there == here and difference is None,
+        "steps": len(pd.read_csv(metrics)),
         "data": there == here,
         "circumstances": around,
         "first_difference": difference,
     }
     write_json(again.path(_MARK), found)
-    return 0 if same else 1
+    data = "are the same" if there == here else f"differ ({there[:16]} there, {here[:16]} here)"
+    steps = f"{found['steps']} steps, every column equal to the last digit (times left aside)"
+    if difference:
+        steps = "first difference: step {step}, {column}: {before} there, {after} here".format(
+            **difference
+        )
+    print(f"\n{'reproduced' if found['reproduced'] else 'not reproduced'}: {steps}")
+    print(f"the data {data}")
+    if around:
+        print(f"what was not the same around them: {'; '.join(around)}")
+    if found["reproduced"]:
+        return 0
+    print(
+        "Not recorded, and reasons too: the processor, the threads (OMP_NUM_THREADS), a training "
+        "resumed midway."
+    )
+    return 1

@@ -30,7 +30,7 @@ from helpers.commands.teach import NOTEBOOKS
 from helpers.runs import atomic_write
 
 ROUTES = {"90": "90 minutes", "half-day": "half a day", "two-days": "two days"}
-REVEAL = ("pyreveal", "1.0.0")  # carries reveal.js 6.0.1; only its files are read
+REVEAL = "pyreveal"  # the optional package that carries reveal.js; only its files are read
 END = """## Three things to take home
 
 - Attack a reward before it trains.
@@ -59,8 +59,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(parsed: argparse.Namespace) -> int:
-    """Write the deck; 0."""
-    number = make(parsed.route, Path(parsed.to))
+    """Write the deck of a route as one file of HTML, whole or not at all; 0."""
+    folder = Path(metadata.distribution(REVEAL).locate_file(f"{REVEAL}/revealjs/dist"))
+    reveal = {name: (folder / f"reveal.{name}").read_text("utf-8") for name in ("js", "css")}
+    made = deck(parsed.route)
+    # The exporter's own style names colors of JupyterLab's pages.
+    config = {
+        "CSSHTMLHeaderPreprocessor": {"style": "default"},
+        "TagRemovePreprocessor": {"remove_input_tags": ["output"]},
+    }
+    exporter = SlidesExporter(template_file=str(_TEMPLATE), config=Config(config))
+    exporter.exclude_input_prompt = exporter.exclude_output_prompt = True
+    exporter.exclude_anchor_links = True
+    page, _ = exporter.from_notebook_node(made, {"reveal": reveal})
+    with atomic_write(Path(parsed.to)) as temporary:
+        temporary.write_text(page, encoding="utf-8")
+    number = sum(cell.metadata.slideshow.slide_type == "slide" for cell in made.cells)
     print(
         f"{parsed.to}: {number} slides; arrows and space turn them, F shows them on the whole "
         "screen, ?print-pdf prints them"
@@ -97,28 +111,6 @@ def deck(route: str, source: Path = NOTEBOOKS) -> NotebookNode:
     )
 
 
-def make(route: str, to: Path) -> int:
-    """Write the deck of a route as one file of HTML, whole or not at all; returns the number of its
-    slides.
-
-    ValueError without reveal.js.
-    """
-    reveal = {name: _reveal(f"reveal.{name}") for name in ("js", "css")}
-    made = deck(route)
-    # The exporter's own style names colors of JupyterLab's pages.
-    config = {
-        "CSSHTMLHeaderPreprocessor": {"style": "default"},
-        "TagRemovePreprocessor": {"remove_input_tags": ["output"]},
-    }
-    exporter = SlidesExporter(template_file=str(_TEMPLATE), config=Config(config))
-    exporter.exclude_input_prompt = exporter.exclude_output_prompt = True
-    exporter.exclude_anchor_links = True
-    page, _ = exporter.from_notebook_node(made, {"reveal": reveal})
-    with atomic_write(to) as temporary:
-        temporary.write_text(page, encoding="utf-8")
-    return sum(cell.metadata.slideshow.slide_type == "slide" for cell in made.cells)
-
-
 def _slideshow(kind: str, place: str, figure: str = "below") -> NotebookNode:
     """Of a cell on a slide; its page shows `data-place` in a corner, and its style goes by
     `data-figure`.
@@ -141,43 +133,25 @@ def _parts(cell: NotebookNode, number: str, heading: str) -> list[NotebookNode]:
     about, place = cell.metadata.get("slideshow", {}), f"{number} · {heading}"
     kind, show = about.get("slide_type", "-"), about.get("show")
     figure = about.get("figure", "below")
-    made = _text(cell, show) if cell.cell_type == "markdown" else _program(cell, show)
+    if cell.cell_type == "markdown":
+        # without what is folded in it and without relative links: all of it, or some paragraphs
+        source = _RELATIVE.sub(r"\1", _FOLDED.sub("", cell.source))
+        parts = [part for part in re.split(r"\n\s*\n", source) if part.strip()]
+        shown = parts if show is None else [parts[number] for number in show]
+        made = v4.new_markdown_cell("\n\n".join(shown))
+    else:
+        outputs = [] if show == "input" else cell.outputs
+        for output in outputs:
+            # the names of columns are long, and may be broken
+            if "text/html" in output.get("data", {}):
+                output.data["text/html"] = _COLUMN.sub(
+                    lambda found: found[0].replace("_", "_<wbr>"), output.data["text/html"]
+                )
+        tags = [show] if show else []
+        made = v4.new_code_cell(cell.source, outputs=outputs, metadata={"tags": tags})
     if kind != "slide" or (cell.cell_type == "markdown" and made.source.startswith("#")):
         made.metadata |= _slideshow(kind, place, figure)
         return [made]
     made.metadata |= _slideshow("-", place)
     begin = _slideshow("slide", place, figure)
     return [v4.new_markdown_cell(f"## {heading}", metadata=begin), made]
-
-
-def _text(cell: NotebookNode, show: list[int] | None) -> NotebookNode:
-    """A text without what is folded in it and without relative links: all of it, or some of its
-    paragraphs.
-    """
-    source = _RELATIVE.sub(r"\1", _FOLDED.sub("", cell.source))
-    found = [part for part in re.split(r"\n\s*\n", source) if part.strip()]
-    shown = found if show is None else [found[number] for number in show]
-    return v4.new_markdown_cell("\n\n".join(shown))
-
-
-def _program(cell: NotebookNode, show: str | None) -> NotebookNode:
-    outputs = [] if show == "input" else cell.outputs
-    for output in outputs:
-        # the names of columns are long, and may be broken
-        if "text/html" in output.get("data", {}):
-            output.data["text/html"] = _COLUMN.sub(
-                lambda found: found[0].replace("_", "_<wbr>"), output.data["text/html"]
-            )
-    return v4.new_code_cell(cell.source, outputs=outputs, metadata={"tags": [show] if show else []})
-
-
-def _reveal(name: str) -> str:
-    package, pin = REVEAL
-    try:
-        found = metadata.distribution(package)
-    except metadata.PackageNotFoundError:
-        raise ValueError(
-            "reveal.js, which turns the pages, is not installed: `python -m pip install "
-            f"{package}=={pin}`, or `make optional`."
-        ) from None
-    return Path(found.locate_file(f"{package}/revealjs/dist/{name}")).read_text(encoding="utf-8")

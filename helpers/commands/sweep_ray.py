@@ -33,12 +33,8 @@ def run_all(
     their nodes in order.
     """
     os.environ.setdefault("RAY_task_oom_retries", str(_RETRIES))  # Ray's own number is infinite
-    try:
-        import ray
-    except ImportError:
-        raise ValueError(
-            "--on ray: Ray is not installed: `python -m helpers install --optional`."
-        ) from None
+    import ray
+
     ray.init(address)
     resources = {"num_cpus": 0, "num_gpus": 1} if needs_gpu else {"num_cpus": 1}
     task = ray.remote(max_retries=_RETRIES, **resources)(run_one)

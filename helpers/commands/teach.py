@@ -38,8 +38,6 @@ from helpers.commands import arguments
 
 NOTEBOOKS = PROJECT / "notebooks"
 EDITIONS = ("workshop", "student", "solutions", "instructor")
-# what the notebooks link to and read; a guide for teachers is for no student
-BESIDE = ("GLOSSARY.md", "data")
 POINTS = {"easy": 1, "medium": 2, "hard": 3}
 STUB = "# YOUR CODE HERE\nraise NotImplementedError()"  # nbgrader's own
 _CELLS = ["check", "exercise", "solution"]  # of an exercise, in this order
@@ -49,7 +47,8 @@ _SOLUTION = re.compile(
     re.DOTALL,
 )
 _HIDDEN = re.compile(r"\n?[ \t]*### BEGIN HIDDEN TESTS\n.*?### END HIDDEN TESTS", re.DOTALL)
-_MARK = re.compile(r"### (BEGIN|END) (SOLUTION|HIDDEN TESTS)")
+_HIDE = "### BEGIN HIDDEN TESTS\n{}\n### END HIDDEN TESTS"
+_MARK = re.compile(r"\n?[ \t]*### (BEGIN|END) (SOLUTION|HIDDEN TESTS)")
 _DELETE = "Delete the line `raise NotImplementedError()`:"  # left in, it ends an answered cell, too
 _LEVEL = re.compile(r"\*\*(\d+ minutes?), (easy|medium|hard)\.\*\*")
 
@@ -73,20 +72,47 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(parsed: argparse.Namespace) -> int:
-    """Make the edition, and print its exercises; 0."""
-    made = make(parsed.edition, Path(parsed.to), parsed.only)
+    """Write the edition, and print its exercises; 0.
+
+    ValueError, before anything is written, for a folder that holds something or lies among the
+    notebooks, a number that no notebook has, and marks that would not hold, with the notebook and
+    the cell.
+    """
+    to = Path(parsed.to).resolve()
+    if to.is_relative_to(NOTEBOOKS.resolve()) or (to.exists() and any(to.iterdir())):
+        raise ValueError(f"--to {to}: name a new or an empty folder, outside of {NOTEBOOKS}.")
+    paths = {path.name[:2]: path for path in sorted(NOTEBOOKS.glob("*.ipynb"))}
+    wanted = list(paths) if parsed.only is None else arguments.numbers(parsed.only)
+    if missing := [number for number in wanted if number not in paths]:
+        raise ValueError(
+            f"--only {parsed.only}: there is no notebook {missing[0]}. There are: "
+            f"{', '.join(paths)}."
+        )
+    found, made = {}, {}
+    for path in (paths[number] for number in wanted):
+        notebook = nbformat.read(path, as_version=4)
+        try:
+            found[path.name] = exercises(notebook)
+            made[path.name] = made_for(parsed.edition, notebook)
+        except ValueError as error:
+            raise ValueError(f"{path.name}, {error}") from None
+    to.mkdir(parents=True, exist_ok=True)
     total = 0
-    for name, found in made.items():
-        points = sum(exercise.points for exercise in found)
+    for name, notebook in made.items():
+        nbformat.write(notebook, to / name)
+        points = sum(exercise.points for exercise in found[name])
         total += points
-        print(f"{name:<32}{len(found)} exercises, {points} points")
+        print(f"{name:<32}{len(found[name])} exercises, {points} points")
+    # what the notebooks link to and read; a guide for teachers is for no student
+    shutil.copy(NOTEBOOKS / "GLOSSARY.md", to)
+    shutil.copytree(NOTEBOOKS / "data", to / "data")
     print(f"{parsed.to}: the {parsed.edition} edition, {total} points in all")
     return 0
 
 
 @dataclass(frozen=True)
 class Exercise:
-    """An exercise of a notebook: what it is called, and its three code cells, as their indices."""
+    """An exercise of a notebook: its three code cells, as their indices, and what is in them."""
 
     name: str  # of the variable or function that answers it
     title: str
@@ -95,6 +121,11 @@ class Exercise:
     check: int
     exercise: int
     solution: int
+    function: str  # of the check's cell, the definition of check_NAME,
+    besides: str  # and all else: imports, or a figure that the question is about
+    stub: str  # what a student begins with
+    answer: str
+    call: str  # check_NAME(NAME)
 
 
 # --- Reading the marks ----------------------------------------------------------------------------
@@ -125,17 +156,14 @@ def exercises(notebook: NotebookNode) -> list[Exercise]:
 
 def _exercise(cells: list[NotebookNode], check: int, exercise: int, solution: int) -> Exercise:
     parts = _SOLUTION.fullmatch(cells[solution].source)
-    if not parts or not cells[exercise].source.rstrip().endswith(parts["call"]):
+    given = cells[exercise].source.rstrip()
+    function, besides = _split(cells[check].source, f"check_{parts['name']}") if parts else ("", "")
+    if not _HIDDEN.search(function) or not given.endswith(parts["call"]):
         raise ValueError(
-            f"cell {solution + 1}, tagged solution, must be ### BEGIN SOLUTION, lines, ### END "
-            f"SOLUTION, and the call of its check, print(check_NAME(NAME)), with which cell "
-            f"{exercise + 1}, tagged exercise, ends too."
-        )
-    definition, _ = _split(cells[check].source, f"check_{parts['name']}")
-    if not _HIDDEN.search(definition):
-        raise ValueError(
-            f"cell {check + 1}, tagged check, must define check_{parts['name']}, and hide its "
-            "answer between ### BEGIN HIDDEN TESTS and ### END HIDDEN TESTS."
+            f"cells {check + 1}, {exercise + 1} and {solution + 1} are no exercise: the first must "
+            "define check_NAME and hide its answer between ### BEGIN HIDDEN TESTS and ### END "
+            "HIDDEN TESTS, the second end with print(check_NAME(NAME)), and the third be ### BEGIN "
+            "SOLUTION, lines, ### END SOLUTION, and the same call."
         )
     texts = [cell.source for cell in cells[:check] if cell.cell_type == "markdown"]
     text = texts[-1] if texts else ""
@@ -148,13 +176,16 @@ def _exercise(cells: list[NotebookNode], check: int, exercise: int, solution: in
         check,
         exercise,
         solution,
+        function,
+        besides,
+        given.removesuffix(parts["call"]).rstrip("\n"),
+        parts["answer"],
+        parts["check"],
     )
 
 
 def _split(source: str, function: str) -> tuple[str, str]:
-    """Of a check's cell, the definition of a function, and all else: imports, or a figure that the
-    question is about.
-    """
+    """Of a check's cell, the definition of a function, and all else."""
     statements, lines = ast.parse(source).body, source.splitlines()
     # To the next statement, because a mark, which is a comment, belongs to no statement.
     begins = [statement.lineno - 1 for statement in statements] + [len(lines)]
@@ -177,8 +208,7 @@ def made_for(edition: str, notebook: NotebookNode) -> NotebookNode:
     made = deepcopy(notebook)
     # from behind, so that the indices before stay true
     for exercise in reversed(exercises(notebook)):
-        cells = made.cells[exercise.check : exercise.solution + 1]
-        made.cells[exercise.check : exercise.solution + 1] = _cells(cells, exercise, edition)
+        _rewrite(made.cells, exercise, edition)
     if edition == "instructor":
         return made
     for number, cell in enumerate(made.cells, start=1):
@@ -190,120 +220,65 @@ def made_for(edition: str, notebook: NotebookNode) -> NotebookNode:
     return ClearOutputPreprocessor().preprocess(made, {})[0]
 
 
-def _cells(cells: list[NotebookNode], exercise: Exercise, edition: str) -> list[NotebookNode]:
-    """In place of the cells from a check to a solution: what the check's cell does besides, the
-    answer, and the check.
-    """
-    at = exercise.exercise - exercise.check
-    besides, answer, check = cells[0], cells[at], cells[-1]
-    before, between = cells[1:at], cells[at + 1 : -1]
-    parts = _SOLUTION.fullmatch(check.source)
-    given = answer.source.rstrip().removesuffix(parts["call"]).rstrip("\n")
-    definition, other = _split(besides.source, f"check_{exercise.name}")
-    answer.source = _answer(given, parts["answer"], edition)
-    answer.outputs = []
-    check.source = _check(definition, parts["check"], exercise, edition, check.outputs)
-    answer.metadata = NotebookNode(tags=["exercise"])
-    check.metadata = NotebookNode(tags=["check"], jupyter={"source_hidden": True})
-    if edition != "solutions":  # there a failure is to be seen
-        for cell in (answer, check):
-            cell.metadata.tags.append("raises-exception")
-        answer.metadata.nbgrader = _nbgrader(exercise.name, solution=True)
-        check.metadata.nbgrader = _nbgrader(
-            f"check_{exercise.name}", grade=True, locked=True, points=exercise.points
-        )
-        if before and before[-1].source.endswith(":"):  # "Your answer:"
-            before[-1].source = f"{before[-1].source[:-1]}. {_DELETE}"
-    if edition in ("student", "workshop"):
-        answer.metadata.deletable = check.metadata.deletable = check.metadata.editable = False
-    if between and between[-1].cell_type == "markdown":  # "One solution is folded away below."
-        worth = f"{exercise.points} point{'s' * (exercise.points > 1)}"
-        between[-1].source = f"The check is folded away below: run its cell ({worth})."
-    besides.source, besides.metadata["tags"] = other, []
-    return [*([besides] if other else []), *before, answer, *between, check]
+def _rewrite(cells: list[NotebookNode], exercise: Exercise, edition: str) -> None:
+    """Make of the three cells what the check's cell does besides, the answer, and the check."""
+    indices = (exercise.check, exercise.exercise, exercise.solution)
+    besides, answer, check = (cells[index] for index in indices)
 
-
-def _answer(given: str, solution: str, edition: str) -> str:
-    """The source of the cell to answer in."""
+    # The cell to answer in.
+    answer.source = f"{exercise.stub}\n\n{STUB}"
     if edition == "solutions":
-        return solution
+        answer.source = exercise.answer
     if edition == "instructor":
-        return f"{given}\n\n### BEGIN SOLUTION\n{solution}\n### END SOLUTION"
-    return f"{given}\n\n{STUB}"
+        solution = f"### BEGIN SOLUTION\n{exercise.answer}\n### END SOLUTION"
+        answer.source = f"{exercise.stub}\n\n{solution}"
+    answer.outputs, answer.metadata = [], NotebookNode(tags=["exercise"])
 
-
-def _check(definition: str, call: str, exercise: Exercise, edition: str, outputs: list) -> str:
-    """The source of the cell that checks: the function, its verdict, and what that must say."""
+    # The cell that checks: the function, its verdict, and what that must say. With the sentence as
+    # its message, an error says what is wrong where only errors are shown: in nbgrader's Validate.
     verdict = f"verdict_on_{exercise.name}"
-    # With the sentence as its message, an error says what is wrong where only errors are shown: in
-    # nbgrader's Validate.
+    judged = f"\n\n\n{verdict} = {exercise.call}\nprint({verdict})\n"
     well_formed = f'assert {verdict}.startswith(("Right", "Noted")), {verdict}'
     right = f'assert {verdict}.startswith("Right"), {verdict}'
-    judged = f"\n\n\n{verdict} = {call}\nprint({verdict})\n"
     if edition == "student":  # whose check does not know the answer
-        return _HIDDEN.sub("", definition) + judged + well_formed
-    if edition == "instructor":
-        told = " ".join("".join(output.get("text", "") for output in outputs).split())
+        check.source = _HIDDEN.sub("", exercise.function) + judged + well_formed
+    elif edition == "instructor":
+        told = " ".join("".join(output.get("text", "") for output in check.outputs).split())
         notes = [exercise.title, exercise.level, told and f"A right answer is told: {told}"]
         about = "\n".join(f"# {note}" for note in notes if note)
-        return f"{_hidden(about)}\n{definition}{judged}{well_formed}\n{_hidden(right)}"
-    lines = [line for line in definition.split("\n") if not _MARK.search(line)]
-    return "\n".join(lines) + judged + right
-
-
-def _hidden(lines: str) -> str:
-    return f"### BEGIN HIDDEN TESTS\n{lines}\n### END HIDDEN TESTS"
-
-
-def _nbgrader(grade_id: str, **given) -> NotebookNode:
-    """A cell's metadata for nbgrader 0.9.6 (schema 3)."""
-    fixed = {
-        "grade": False,
-        "locked": False,
-        "solution": False,
-        "task": False,
-        "schema_version": 3,
-        "cell_type": "code",
-    }
-    return NotebookNode(fixed | {"grade_id": grade_id} | given)
-
-
-# --- The folder -----------------------------------------------------------------------------------
-
-
-def make(
-    edition: str, to: Path, only: str | None = None, source: Path | None = None
-) -> dict[str, list[Exercise]]:
-    """Write an edition into a new or empty folder; the exercises of each notebook by its file's
-    name.
-
-    only: "01,03" for these notebooks alone. ValueError, before anything is written, for a folder
-    that holds something or lies among the notebooks, a number that no notebook has, and marks that
-    would not hold, with the notebook and the cell.
-    """
-    to, source = to.resolve(), source or NOTEBOOKS
-    if to.is_relative_to(source.resolve()) or (to.exists() and any(to.iterdir())):
-        raise ValueError(f"--to {to}: name a new or an empty folder, outside of {source}.")
-    paths = {path.name[:2]: path for path in sorted(source.glob("*.ipynb"))}
-    wanted = list(paths) if only is None else arguments.numbers(only)
-    if missing := [number for number in wanted if number not in paths]:
-        raise ValueError(
-            f"--only {only}: there is no notebook {missing[0]}. There are: {', '.join(paths)}."
+        check.source = (
+            _HIDE.format(about)
+            + f"\n{exercise.function}{judged}{well_formed}\n"
+            + _HIDE.format(right)
         )
-    found, made = {}, {}
-    for path in (paths[number] for number in wanted):
-        notebook = nbformat.read(path, as_version=4)
-        try:
-            found[path.name] = exercises(notebook)
-            made[path.name] = made_for(edition, notebook)
-        except ValueError as error:
-            raise ValueError(f"{path.name}, {error}") from None
-    to.mkdir(parents=True, exist_ok=True)
-    for name, notebook in made.items():
-        nbformat.write(notebook, to / name)
-    for path in (source / name for name in BESIDE):
-        if path.is_dir():
-            shutil.copytree(path, to / path.name)
-        elif path.exists():
-            shutil.copy(path, to)
-    return found
+    else:
+        check.source = _MARK.sub("", exercise.function) + judged + right
+    check.metadata = NotebookNode(tags=["check"], jupyter={"source_hidden": True})
+
+    if edition != "solutions":  # there a failure is to be seen
+        nbgrader = {"task": False, "schema_version": 3, "cell_type": "code"}  # of nbgrader 0.9.6
+        answer.metadata.nbgrader = NotebookNode(
+            nbgrader, grade_id=exercise.name, grade=False, locked=False, solution=True
+        )
+        check.metadata.nbgrader = NotebookNode(
+            nbgrader,
+            grade_id=f"check_{exercise.name}",
+            grade=True,
+            locked=True,
+            solution=False,
+            points=exercise.points,
+        )
+        for cell in (answer, check):
+            cell.metadata.tags.append("raises-exception")
+        before = cells[exercise.exercise - 1]
+        if before.source.endswith(":"):  # "Your answer:"
+            before.source = f"{before.source[:-1]}. {_DELETE}"
+    if edition in ("student", "workshop"):
+        answer.metadata.deletable = check.metadata.deletable = check.metadata.editable = False
+    between = cells[exercise.solution - 1]
+    if between.cell_type == "markdown":  # "One solution is folded away below."
+        worth = f"{exercise.points} point{'s' * (exercise.points > 1)}"
+        between.source = f"The check is folded away below: run its cell ({worth})."
+    besides.source, besides.metadata["tags"] = exercise.besides, []
+    if not exercise.besides:
+        del cells[exercise.check]

@@ -28,32 +28,63 @@ from helpers.training import ranks
 _NOT_TRAINING = {"check", "exercise", "solution"}
 
 
-def train(
-    run: str,
-    parameters: list[str],
-    fresh: bool = False,
-    resume: bool = False,
-) -> int:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What `train` takes."""
+    # torchrun takes `--run` for an abbreviation of its own `--run-path`, wherever it stands.
+    parser.add_argument(
+        "name", nargs="?", metavar="NAME", help="the run that 01 has prepared (default: demo)"
+    )
+    parser.add_argument("--run", metavar="NAME", help="the same, without torchrun")
+    arguments.add_parameters(
+        parser, "a parameter of notebook 03, e.g. -p max_steps=20; may be repeated"
+    )
+    parser.add_argument(
+        "--vllm-server",
+        dest="parameters",
+        action="append",
+        type=lambda url: f"vllm_server={url}",
+        metavar="URL",
+        help="let `trl vllm-serve` sample, at http://HOST:PORT",
+    )
+    parser.add_argument(
+        "--resume",
+        action="store_true",
+        help="go on with an interrupted training, with the parameters it had",
+    )
+    parser.add_argument(
+        "--fresh",
+        action="store_true",
+        help="start anew where an interrupted training would be given up",
+    )
+
+
+def main(parsed: argparse.Namespace) -> int:
     """Train what notebook 03 trains, in this process and those that a launcher has started beside
-    it. Returns the exit code.
+    it; the exit code.
 
     What `run --only 03` would refuse is refused here, and what was asked for is noted alike, so
     that `run --resume`, 04 and 05 go on from it. Ranks that do not fit together are refused before
     anything is loaded.
     """
+    if parsed.resume and (parsed.parameters or parsed.fresh):
+        raise ValueError(
+            "--resume takes up what was asked for last time; give no parameter and no --fresh "
+            "beside it."
+        )
     ranks.join()
-    started = ranks.world()
+    alone = ranks.world() == 1
     try:
-        code = _train(Run(run), arguments.parameters(parameters), fresh, resume)
+        run, given = parsed.name or parsed.run or "demo", arguments.parameters(parsed.parameters)
+        code = _train(Run(run), given, parsed.fresh, parsed.resume)
     except KeyboardInterrupt:
         code = 130
     except Exception as error:
-        if started == 1:
+        if alone:
             raise
         code = _tell(error, "error")
     if code == 0:
         ranks.leave()
-    elif started > 1:
+    elif not alone:
         sys.stdout.flush()
         # at once: an orderly end would wait for the other ranks, which wait for this one
         os._exit(code)
@@ -66,15 +97,15 @@ def _train(folder: Run, given: dict, fresh: bool, resume: bool) -> int:
     # None on a machine that does not see this runs folder
     ranks.check_alike(data=folder.manifest.get("data", {}).get("fingerprint"))
     print(f"{ranks.world()} process{'es' * (ranks.world() > 1)}")
-    asked = ranks.from_first(lambda: arguments.last(folder)) if resume else None
-    left = arguments.left(asked)
-    if resume and ("03" not in left or "01" in left):
-        raise ValueError(
-            f"there is no training to resume in {folder.show()}. Start one without --resume."
-        )
-    if asked:
-        known = pipeline.defaults(["03"])
-        given = {name: value for name, value in asked["parameters"].items() if name in known}
+    asked = None
+    if resume:
+        asked = ranks.from_first(lambda: arguments.last(folder))
+        left = arguments.left(asked)
+        if "03" not in left or "01" in left:
+            raise ValueError(
+                f"there is no training to resume in {folder.show()}. Start one without --resume."
+            )
+        given = pipeline.taken(asked["parameters"], ["03"])
     pipeline.check(folder.name, ["03"], given)
     folder.section("data")  # FileNotFoundError where 01 has not prepared the run
     if ranks.is_first():
@@ -131,49 +162,3 @@ def _tell(error: Exception, what: str) -> int:
         with contextlib.suppress(RuntimeError):
             ranks.gathered(None)  # breaks off as soon as the other has ended
     return 2 if isinstance(error, ValueError | OSError) else 1
-
-
-# --- The command ----------------------------------------------------------------------------------
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What `train` takes."""
-    parser.add_argument(
-        "--run", metavar="NAME", help="the run that 01 has prepared (default: demo)"
-    )
-    # torchrun takes `--run` for an abbreviation of its own `--run-path`, wherever it stands.
-    parser.add_argument(
-        "name", nargs="?", metavar="NAME", help="the same, as torchrun lets it through"
-    )
-    arguments.add_parameters(
-        parser, "a parameter of notebook 03, e.g. -p max_steps=20; may be repeated"
-    )
-    parser.add_argument(
-        "--vllm-server", metavar="URL", help="let `trl vllm-serve` sample, at http://HOST:PORT"
-    )
-    parser.add_argument(
-        "--resume",
-        action="store_true",
-        help="go on with an interrupted training, with the parameters it had",
-    )
-    parser.add_argument(
-        "--fresh",
-        action="store_true",
-        help="start anew where an interrupted training would be given up",
-    )
-
-
-def main(parsed: argparse.Namespace) -> int:
-    """Train; the exit code."""
-    given = list(parsed.parameters)
-    if parsed.vllm_server:
-        given.append(f"vllm_server={parsed.vllm_server}")
-    if parsed.resume and (given or parsed.fresh):
-        raise ValueError(
-            "--resume takes up what was asked for last time; give no parameter and no --fresh "
-            "beside it."
-        )
-    if parsed.run and parsed.name:
-        raise ValueError(f"name one run: {parsed.run!r} or {parsed.name!r}.")
-    run = parsed.run or parsed.name or "demo"
-    return train(run, given, parsed.fresh, parsed.resume)

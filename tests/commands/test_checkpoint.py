@@ -131,12 +131,6 @@ def test_a_broken_run_becomes_the_demo_after_a_notebook_and_what_it_was_is_kept(
     pipeline.check("mine", ["03"] if last == "02" else ["04", "05"], {})
 
 
-@pytest.mark.parametrize("last", ["06", "03,04", "three"])
-def test_only_a_notebook_of_the_pipeline_can_be_named(cli, last):
-    code, _, err = cli("checkpoint", "--run", "mine", "--from-demo", last)
-    assert code == 2 and "--" in err and not Run("mine").folder.exists()
-
-
 # --- Making it ------------------------------------------------------------------------------------
 
 

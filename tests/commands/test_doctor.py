@@ -75,21 +75,6 @@ def test_a_model_in_a_folder_is_read(cli, lists, monkeypatch):
 @pytest.mark.parametrize(
     ("given", "why"),
     [
-        ("lora_rnk=5", "'lora_rnk'. Did you mean 'lora_rank'?"),
-        ("num_generations=7", "completions a step are not whole groups of num_generations=7"),
-        ("preset=poket", "preset 'poket' is not known"),
-        ("seed=5", "no preset has a setting 'seed'"),
-    ],
-)
-def test_what_run_refuses_and_what_is_no_setting_is_refused(cli, given, why):
-    code, out, err = cli("doctor", "-p", given)
-    assert (code, out) == (2, "") and err.startswith("error: ") and why in err
-    assert given == "seed=5" or why in cli("run", "-p", given)[2]
-
-
-@pytest.mark.parametrize(
-    ("given", "why"),
-    [
         ("-p max_completion_length=99999", "max_completion_length"),
         ("--preset h200", "preset 'h200' needs an NVIDIA GPU with 138 GB and none"),
         ("--preset h200", r"at most, while \w+ +[\d.]+ GB of 138\.0 GB\n"),

@@ -64,45 +64,49 @@ def alone(question: str) -> str:
     return tokenizer.decode(output[0, inputs["input_ids"].shape[1] :], skip_special_tokens=True)
 
 
-def test_every_question_is_answered_in_order_with_its_own_columns(cli, run, questions, tmp_path):
+@pytest.fixture
+def answer(cli, run, questions, tmp_path):
+    """The command on those questions: answer("--engine", "vllm") gives (code, out, err)."""
+
+    def call(*more, source=questions, target=tmp_path / "answers.jsonl"):
+        files = ("--input", str(source), "--output", str(target))
+        return cli("generate", "--run", run.name, *files, *more)
+
+    return call
+
+
+def test_every_question_is_answered_in_order_with_its_own_columns(answer, tmp_path):
     target = tmp_path / "deep" / "answers.jsonl"
-    code, out, _ = cli("generate", "--run", "a", "--input", str(questions), "--output", str(target))
+    code, out, _ = answer(target=target)
     assert code == 0 and out.splitlines()[-1].startswith("5 answers written")
     answered = lines(target)
     assert [(row["id"], row["question"]) for row in answered] == list(enumerate(QUESTIONS))
-    assert answered[1]["completion"] == alone(QUESTIONS[1]) and set(answered[0]) == {
-        "question",
-        "id",
-        "completion",
-        "answer",
-    }
+    assert answered[1]["completion"] == alone(QUESTIONS[1])
+    assert set(answered[0]) == {"question", "id", "completion", "answer"}
 
 
 @pytest.mark.slow
-def test_vllm_answers_as_transformers_does_or_says_why_it_cannot(cli, run, questions, tmp_path):
+def test_vllm_answers_as_transformers_does_or_says_why_it_cannot(answer, tmp_path):
     target = tmp_path / "answers.jsonl"
-    call = ("generate", "--run", "a", "--input", str(questions), "--output", str(target))
-    call += ("--engine", "vllm")
     if obstacle := vllm_obstacle(this_machine()):
-        assert cli(*call) == (2, "", f"error: --engine vllm: {obstacle}.\n") and not target.exists()
+        said = (2, "", f"error: --engine vllm: {obstacle}.\n")
+        assert answer("--engine", "vllm") == said and not target.exists()
     else:
-        assert cli(*call)[0] == 0
+        assert answer("--engine", "vllm")[0] == 0
         assert [row["completion"] for row in lines(target)] == [
             alone(question) for question in QUESTIONS
         ]
 
 
-def test_an_interrupted_run_goes_on_with_the_line_that_was_cut_off(
-    run, questions, tmp_path, monkeypatch
-):
+def test_an_interrupted_run_goes_on_with_the_line_that_was_cut_off(answer, tmp_path, monkeypatch):
     monkeypatch.setattr(generate, "_BATCH", 2)
     whole, cut = tmp_path / "whole.jsonl", tmp_path / "cut.jsonl"
-    assert generate.answer_file(run, questions, whole) == 5
+    assert "5 answers written" in answer(target=whole)[1]
     content = whole.read_bytes().splitlines(keepends=True)
     cut.write_bytes(b"".join(content[:2]) + content[2][:20])
-    assert generate.answer_file(run, questions, cut) == 3
+    assert "3 answers written" in answer(target=cut)[1]
     assert cut.read_bytes() == whole.read_bytes(), "as if it had never stopped"
-    assert generate.answer_file(run, questions, cut) == 0, "nothing is left to do"
+    assert "holds the answers already" in answer(target=cut)[1]
 
 
 @pytest.mark.parametrize(
@@ -115,36 +119,27 @@ def test_an_interrupted_run_goes_on_with_the_line_that_was_cut_off(
         "[]\n",
     ],
 )
-def test_what_is_no_answer_of_ours_is_kept_and_refused(run, questions, tmp_path, line):
+def test_what_is_no_answer_of_ours_is_kept_and_refused(answer, tmp_path, line):
     target = tmp_path / "answers.jsonl"
     target.write_text(line)
-    with pytest.raises(ValueError, match="line 1 does not answer question 1 of the input"):
-        generate.answer_file(run, questions, target)
+    code, _, err = answer()
+    assert code == 2 and "line 1 does not answer question 1 of the input" in err
     assert target.read_text() == line
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "more", "said"),
     [
-        ('{"problem": "q"}\n', "row 1 cannot be answered: it has no question"),
-        ('{"question": "q"}\nnonsense\n', "row 2 cannot be answered: not JSON"),
-        ("", "the file is empty"),
-        ('{"question": "  "}\n', "it has no question"),
+        ('{"problem": "q"}\n', [], "row 1 cannot be answered: it has no question"),
+        ('{"question": "q"}\nnonsense\n', [], "row 2 cannot be answered: not JSON"),
+        ("", [], "the file is empty"),
+        ('{"question": "  "}\n', [], "it has no question"),
+        ('{"question": "q"}\n', ["--output", "o.csv"], "name a .jsonl file"),
+        ('{"question": "q"}\n', ["--run", "other"], "other/merged is not there. Run notebook 05"),
     ],
 )
-def test_a_file_without_questions_is_refused_before_the_model_loads(
-    cli, run, tmp_path, content, said
-):
+def test_a_call_is_refused_before_the_model_loads(answer, tmp_path, content, more, said):
     source = tmp_path / "bad.jsonl"
     source.write_text(content)
-    code, _, err = cli(
-        "generate", "--run", "a", "--input", str(source), "--output", str(tmp_path / "o.jsonl")
-    )
+    code, _, err = answer(*more, source=source)
     assert code == 2 and said in err
-
-
-def test_the_output_is_json_lines_and_the_model_must_be_there(run, questions, tmp_path):
-    with pytest.raises(ValueError, match=r"name a \.jsonl file"):
-        generate.answer_file(run, questions, tmp_path / "o.csv")
-    with pytest.raises(FileNotFoundError, match=r"other/merged is not there\. Run notebook 05"):
-        generate.answer_file(Run("other"), questions, tmp_path / "o.jsonl")

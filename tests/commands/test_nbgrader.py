@@ -11,6 +11,7 @@ import nbformat
 import pytest
 
 from helpers import PROJECT
+from helpers.__main__ import main
 from helpers.commands import teach
 
 nbgrader = pytest.importorskip("nbgrader", reason="nbgrader is not installed (make optional)")
@@ -38,9 +39,9 @@ def course(tmp_path_factory):
         subprocess.run(command, cwd=folder, env=environment, check=True)
 
     run.folder = folder
-    teach.make("instructor", folder / "source" / "grpo", "01")
+    for edition, to in {"instructor": "source/grpo", "student": "student"}.items():
+        main(["teach", "--edition", edition, "--to", str(folder / to), "--only", "01"])
     run("generate_assignment", "grpo")
-    teach.make("student", folder / "student", "01")
     return run
 
 

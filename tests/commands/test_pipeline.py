@@ -15,18 +15,9 @@ from helpers.presets import PRESETS, as_settings
 from helpers.runs import Run
 
 pytestmark = pytest.mark.usefixtures("machine")
-ALL = ["01", "02", "03", "04", "05"]
 
 
 # --- Notebooks ------------------------------------------------------------------------------------
-
-
-def test_without_only_the_pipeline_is_run_and_an_unknown_notebook_is_named(cli, executions):
-    assert cli("run", "--run", "a")[0] == 0 and [number for number, _ in executions] == ALL
-    executions.clear()
-    code, _, err = cli("run", "--run", "a", "--only", "98,03,99")
-    assert code == 2 and "there is no notebook 98, 99. There are: 01, 02, 03" in err
-    assert executions == []
 
 
 def test_each_notebook_gets_the_run_and_the_parameters_it_takes(cli, executions):
@@ -76,12 +67,6 @@ def test_what_is_asked_for_once_is_done_once(cli, executions):
     assert cli(*call)[0] == 0 and [number for number, _ in executions] == ["03"]
     assert "run 'a' is finished" in cli(*call)[1] and len(executions) == 1
     assert cli(*call, "-p", "beta=0")[0] == 0 and len(executions) == 3, "another call"
-
-
-@pytest.mark.parametrize("beside", ["-p seed=1", "--preset pocket", "--only 03", "--fresh"])
-def test_resuming_refuses_what_it_would_leave_out(cli, executions, beside):
-    code, _, err = cli("run", "--run", "a", "--resume", *beside.split())
-    assert code == 2 and "beside it" in err and executions == []
 
 
 def test_the_metrics_of_a_run_from_a_gpu_can_be_looked_at_without_one(cli, executions):

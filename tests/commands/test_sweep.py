@@ -15,7 +15,7 @@ import yaml
 
 from helpers import PROJECT
 from helpers.commands import sweep
-from helpers.commands.grid import read_grid
+from helpers.commands.sweep import read_grid
 from helpers.presets import PRESETS, as_settings
 from helpers.results.intervals import wilson_interval
 from helpers.runs import Run, holder, runs_folder, write_json
@@ -48,9 +48,13 @@ def grid_file(tmp_path):
 # --- The grid -------------------------------------------------------------------------------------
 
 
+def first_of_each(grid) -> list:
+    """The runs of the first seed, a point each."""
+    return [task for task in grid.tasks if task.seed == grid.tasks[0].seed]
+
+
 def names(grid) -> list[str]:
-    """The runs of the first seed."""
-    return [grid.run_name(point, grid.seeds[0]) for point in grid.points]
+    return [task.run for task in first_of_each(grid)]
 
 
 def test_each_knob_alone_shares_one_base_point(grid_file):
@@ -61,18 +65,18 @@ def test_each_knob_alone_shares_one_base_point(grid_file):
         "tiny-beta-0.1-seed-1",
         "tiny-lora_rank-8-seed-1",
     ]
-    assert [point.knobs for point in grid.points] == [
+    assert [task.knobs for task in first_of_each(grid)] == [
         {"beta": 0.01, "lora_rank": 16},
         {"beta": 0, "lora_rank": 16},
         {"beta": 0.1, "lora_rank": 16},
         {"beta": 0.01, "lora_rank": 8},
     ]
     assert grid.notebooks == ["01", "03"] and not grid.needs_gpu
-    parameters = {"max_steps": 5, "preset": "pocket", "lora_rank": 8, "seed": 2}
-    assert grid.parameters(grid.points[3], 2) == parameters
+    last = grid.tasks[-1]
+    assert last.parameters == {"max_steps": 5, "preset": "pocket", "lora_rank": 8, "seed": 2}
     command = "run --once --fresh --run tiny-lora_rank-8-seed-2 --only 01,03"
-    command += ' -p max_steps=5 -p preset="pocket" -p lora_rank=8 -p seed=2'
-    assert grid.command(grid.points[3], 2) == command.split()
+    command += ' -p max_steps=5 -p lora_rank=8 -p preset="pocket" -p seed=2'
+    assert grid.command(last) == command.split()
 
 
 PRODUCT = {"beta": [0, 0.02], "lora_rank": [8, 16]}
@@ -86,7 +90,7 @@ POINTS = [
     ),
     ({"one_at_a_time": SHARED}, ["base", "beta-0.1", "lora_rank-8"]),
     (MOVED, ["base", "beta-0.1"]),
-    ({"one_at_a_time": READ}, ["base", "learning_rate-0.002"]),
+    ({"one_at_a_time": READ, "seeds": [0]}, ["base", "learning_rate-0.002"]),
     (
         {"one_at_a_time": None, "product": {"beta": [None, 0.1]}},
         ["beta-none", "beta-0.1"],
@@ -100,7 +104,8 @@ POINTS = [
 def test_points_are_every_combination_or_each_value_that_is_not_the_base(
     grid_file, changes, points
 ):
-    assert [point.name for point in read_grid(grid_file(**changes)).points] == points
+    found = first_of_each(read_grid(grid_file(**changes)))
+    assert [task.point for task in found] == points
 
 
 def test_names_stay_run_names_and_tell_points_apart(grid_file, tmp_path, monkeypatch):
@@ -119,9 +124,9 @@ def test_names_stay_run_names_and_tell_points_apart(grid_file, tmp_path, monkeyp
     # as earlier versions named them, so that their sweeps go on
     assert found[0] == f"{'x' * 32}-source-71b4c8d8-seed-4294967295"
     assert len(set(found)) == 4 and all(len(Run(name).name) <= 64 for name in found)
-    point = grid.points[0]
-    assert point.given["source"] == str(tmp_path / "a/b.csv"), "as it holds from elsewhere, too"
-    assert point.knobs["source"] == "a/b.csv"
+    task = grid.tasks[0]
+    assert task.parameters["source"] == str(tmp_path / "a/b.csv"), "as it holds from elsewhere, too"
+    assert task.knobs["source"] == "a/b.csv"
 
 
 REFUSED = {
@@ -141,7 +146,7 @@ REFUSED = {
     "no seeds": ({"seeds": None}, "seeds: Field required"),
     "empty seeds": ({"seeds": []}, "seeds: List should have at least 1 item"),
     "repeated seeds": ({"seeds": [1, 2, 1]}, "given twice: there are two runs tiny-base-seed-1"),
-    "a seed": ({"seeds": [1, -2]}, "seed=-2 is not a seed"),
+    "a seed": ({"seeds": [1, -2]}, "seeds: 1: Input should be greater than or equal to 0"),
     "no knobs": ({"one_at_a_time": None}, "give the knobs under one_at_a_time"),
     "both": ({"product": {"beta": [0]}}, "one of the two"),
     "empty knobs": ({"one_at_a_time": {}}, "one_at_a_time: Dictionary should have at least 1"),
@@ -185,21 +190,6 @@ def test_a_grid_is_refused_with_a_reason_before_anything_runs(cli, grid_file, co
         read_grid(path)
     code, out, err = cli("sweep", "--grid", str(path))
     assert (code, out, err) == (2, "", f"error: {error.value}\n") and not runs_folder().exists()
-
-
-@pytest.mark.parametrize(
-    ("options", "why"),
-    [
-        (["--grid", "nowhere.yaml"], "No such file or directory: 'nowhere.yaml'"),
-        (["--grid", "{good}", "--jobs", "0"], "--jobs 0 is not a number of runs at a time"),
-        (["--grid", "{good}", "--address", "there:6379"], "--address there:6379 is for --on ray"),
-        (["--grid", "{good}", "--collect"], "no run of 'tiny' has finished in"),
-    ],
-)
-def test_a_call_that_cannot_be_meant_is_refused(cli, grid_file, options, why):
-    good = str(grid_file())
-    code, _, err = cli("sweep", *(option.format(good=good) for option in options))
-    assert code == 2 and why in err and not runs_folder().exists()
 
 
 def test_the_grid_that_is_shipped_is_accepted(cli):
@@ -303,18 +293,21 @@ def test_what_runs_elsewhere_is_not_judged_by_this_machine(cli, grid_file):
 # --- The table ------------------------------------------------------------------------------------
 
 
-def finish(grid, point: int, seed: int, accuracy: float, correctness: list[float], **asked) -> None:
+def finish(grid, point: str, seed: int, accuracy: float, **asked) -> None:
     """A finished run as the notebooks leave one; asked: other parameters than the grid's."""
-    run = Run(grid.run_name(grid.points[point], seed))
-    given = grid.parameters(grid.points[point], seed)
+    (task,) = [task for task in grid.tasks if (task.point, task.seed) == (point, seed)]
+    run = Run(task.run)
     write_json(
         run.path("asked.json"),
-        {"parameters": given | asked, "notebooks": grid.notebooks, "done": grid.notebooks},
+        {
+            "parameters": task.parameters | asked,
+            "notebooks": grid.notebooks,
+            "done": grid.notebooks,
+        },
     )
     history = pd.DataFrame({"step": range(1, 11), "reward_std": 0.5, "loss": 0.0, "step_time": 0.5})
     history["reward"] = [0.0] * 8 + [1.0, 1.0 + seed]
     history["kl"] = [0.5] * 9 + [seed / 100]
-    history["rewards/correctness_reward/mean"] = correctness + [0.0] * (10 - len(correctness))
     history.to_csv(run.path("metrics.csv"), index=False)
     run.record("data", fingerprint="f")
     run.record("training", settings=as_settings(PRESETS["pocket"]), data="f", seed=seed)
@@ -333,13 +326,12 @@ def finished(grid_file):
     lora_rank=8 with none.
     """
     grid = read_grid(grid_file(seeds=[1, 2, 3], notebooks=[1, 3, 5]))
-    late, soon = [0, 0.75, 0.75, 1.0], [0.9, 0.9, 0.9]
     for seed, accuracy in ((1, 0.8), (2, 0.9), (3, 1.0)):
-        finish(grid, 0, seed, accuracy, soon if seed == 1 else late)
-    finish(grid, 1, 2, 0.9, late)
-    finish(grid, 1, 3, 0.5, late, max_steps=7)  # asked for otherwise, so not of this sweep
+        finish(grid, "base", seed, accuracy)
+    finish(grid, "beta-0", 2, 0.9)
+    finish(grid, "beta-0", 3, 0.5, max_steps=7)  # asked for otherwise, so not of this sweep
     for seed in (1, 2):
-        finish(grid, 2, seed, 0.75, late if seed == 1 else [0.9, 0.9])
+        finish(grid, "beta-0.1", seed, 0.75)
     return grid
 
 
@@ -349,7 +341,7 @@ def table(finished):
 
 
 def test_the_table_has_means_and_intervals_worked_out_by_hand(table):
-    assert list(table["seeds"]) == [3, 1, 2, 0] and list(table["reached_target"]) == [3, 1, 1, 0]
+    assert list(table["seeds"]) == [3, 1, 2, 0]
     base = table.loc["base"]
     # Mean 0.9, standard deviation 0.1, t(2) = 4.303: 0.9 ± 4.303 * 0.1 / sqrt(3) = 0.9 ± 0.24843.
     assert base[["accuracy", "accuracy_low", "accuracy_high"]].tolist() == pytest.approx(
@@ -359,9 +351,6 @@ def test_the_table_has_means_and_intervals_worked_out_by_hand(table):
     assert base[
         ["final_reward", "final_reward_low", "final_reward_high"]
     ].tolist() == pytest.approx([2, 0.75785, 3.24215], abs=1e-4)
-    # The mean of three steps passes 0.8 at step 3 (192 completions) for one seed, at step 4 (256)
-    # for two.
-    assert base["completions_to_target"] == pytest.approx((192 + 256 + 256) / 3)
     assert base["kl"] == pytest.approx(0.02) and base["training_seconds"] == 5.0
     assert base["training_seconds_low"] == base["training_seconds_high"] == 5.0
     # One seed has the interval of its questions alone.
@@ -370,19 +359,8 @@ def test_the_table_has_means_and_intervals_worked_out_by_hand(table):
         [0.9, *wilson_interval(90, 100)]
     )
     assert one["final_reward"] == 2.0 and math.isnan(one["final_reward_low"])
-    # A target that one of two seeds never reached has no mean.
-    two = table.loc["beta-0.1"]
-    assert math.isnan(two["completions_to_target"]) and two["reached_target"] == 1
-    assert two["accuracy"] == 0.75
-
-
-def test_completions_are_counted_by_rounds_of_sampling():
-    history = pd.DataFrame({"step": [1, 2, 3], "rewards/correctness_reward/mean": 0.9})
-    settings = as_settings(PRESETS["memory_optimized"])
-    # three steps of four, rounds of eight; each round for twice as many steps; two processes
-    for more, counted in (({}, 16), ({"num_iterations": 2}, 8), ({"processes": 2}, 32)):
-        assert sweep.completions_to_target(history, settings | more) == counted
-    assert math.isnan(sweep.completions_to_target(history[["step"]], settings))
+    assert table.loc["beta-0.1"]["accuracy"] == 0.75
+    assert math.isnan(table.loc["lora_rank-8"]["accuracy"])
 
 
 def test_a_finished_sweep_is_shown_and_written(cli, finished, table, tmp_path, monkeypatch):

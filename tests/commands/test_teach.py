@@ -40,10 +40,6 @@ def tagged(notebook, tag: str) -> list:
     return [cell for cell in notebook.cells if tag in cell.metadata.get("tags", [])]
 
 
-def region(source: str, kind: str) -> str:
-    return source.partition(f"### BEGIN {kind}\n")[2].partition(f"### END {kind}")[0]
-
-
 # --- All of them, from the committed notebooks ----------------------------------------------------
 
 
@@ -72,7 +68,9 @@ def test_the_command_makes_an_edition_with_what_the_notebooks_link_to(cli, tmp_p
 def test_a_student_gets_a_cell_to_answer_in_and_a_check_and_nothing_of_the_answer(name):
     committed, made = COMMITTED[name], made_for("student", COMMITTED[name])
     found = exercises(committed)
-    assert len(found) == len(tagged(committed, "solution")) >= 2
+    assert len(found) == len(tagged(committed, "solution")) >= 2 and all(
+        teach.POINTS[exercise.level.split(", ")[1]] == exercise.points for exercise in found
+    )
     assert [*graded(made)] == [exercise.name for exercise in found]
     for answer, check in graded(made).values():
         assert made.cells.index(answer) < made.cells.index(check)
@@ -85,25 +83,6 @@ def test_a_student_gets_a_cell_to_answer_in_and_a_check_and_nothing_of_the_answe
     kept = [source for source in rest if source in {cell.source for cell in made.cells}]
     # "Your answer:" and "One solution is folded away below." are replaced
     assert len(rest) - len(kept) <= 2 * len(found)
-
-
-@each_notebook
-def test_a_workshop_has_whole_checks_and_the_instructor_solutions_outputs_points_and_notes(name):
-    committed = COMMITTED[name]
-    workshop, instructor = (
-        graded(made_for(edition, committed)) for edition in ("workshop", "instructor")
-    )
-    for exercise in exercises(committed):
-        hidden = region(committed.cells[exercise.check].source, "HIDDEN TESTS")
-        assert len(hidden) > 100 and hidden in workshop[exercise.name][1].source
-        answer, check = instructor[exercise.name]
-        solution = committed.cells[exercise.solution]
-        assert region(answer.source, "SOLUTION").strip() in solution.source
-        assert check.outputs == solution.outputs
-        assert check.metadata["nbgrader"]["points"] == exercise.points
-        assert teach.POINTS[exercise.level.split(", ")[1]] == exercise.points
-        notes = region(check.source, "HIDDEN TESTS")
-        assert exercise.title in notes and exercise.level in notes
 
 
 def test_a_figure_that_a_check_draws_is_seen_before_the_question_is_answered():
@@ -119,10 +98,10 @@ def test_a_figure_that_a_check_draws_is_seen_before_the_question_is_answered():
 # --- They run -------------------------------------------------------------------------------------
 
 
-def test_a_student_who_leaves_the_exercises_out_gets_to_the_last_cell(tmp_path, monkeypatch):
+def test_a_student_who_leaves_the_exercises_out_gets_to_the_last_cell(cli, tmp_path, monkeypatch):
     monkeypatch.setenv("GRPO_RUNS_DIR", str(tmp_path / "runs"))
     monkeypatch.setenv("PYTHONPATH", str(PROJECT))
-    teach.make("student", tmp_path / "student", "01")
+    cli("teach", "--edition", "student", "--to", str(tmp_path / "student"), "--only", "01")
     notebook = nbformat.read(tmp_path / "student" / "01_data_preparation.ipynb", as_version=4)
     place = {"metadata": {"path": str(tmp_path / "student")}}
     done = NotebookClient(notebook, timeout=300, resources=place).execute()
@@ -185,25 +164,30 @@ def test_an_answer_is_taken_as_far_as_the_editions_check_knows(edition, answer, 
         exec(check.source, names)
 
 
-def test_an_exercise_without_a_level_is_worth_a_point():
-    (exercise,) = exercises(notebook_of())
-    assert (exercise.points, exercise.level, exercise.title) == (1, "", "Exercise")
-    answer, check = graded(made_for("student", notebook_of()))["x"]
-    assert (
-        answer.source == f"x = None\n\n{STUB}"
-        and '"Right"' in check.source
-        and "x == 1" not in check.source
-    )
+@pytest.mark.parametrize(
+    ("level", "points"), [("", 1), ("5 minutes, easy", 1), ("1 minute, medium", 2)]
+)
+def test_the_instructor_is_told_what_it_is_worth_and_what_a_right_answer_is_told(level, points):
+    source = notebook_of(text=f"### Two\n\n**{level}.** Think." if level else "### Two")
+    source.cells[3].outputs = [nbformat.v4.new_output("stream", text="Right: one.\n")]
+    answer, check = graded(made_for("instructor", source))["x"]
+    assert answer.source.startswith("x = None\n\n") and "x = 1" in answer.source
+    assert check.metadata["nbgrader"]["points"] == points
+    notes = ["# Two", *([f"# {level}"] if level else []), "# A right answer is told: Right: one."]
+    assert "\n".join(notes) in check.source and check.outputs == source.cells[3].outputs
 
 
 NO_END = {"check": f"### BEGIN HIDDEN TESTS\nanswer = 1\n### END HIDDEN TESTS\n{CHECK}"}
 BAD = [
-    ({"solution": SOLUTION.replace("### END SOLUTION\n", "")}, "cell 4, tagged solution, must be"),
-    ({"solution": "x = 1\n" + SOLUTION}, "cell 4, tagged solution, must be"),
-    ({"solution": SOLUTION.replace("print(check_x(x))", "")}, "cell 4, tagged solution, must be"),
-    ({"exercise": "x = None"}, "cell 4, tagged solution, must be"),
-    ({"check": CHECK.replace("    ### END HIDDEN TESTS\n", "")}, "cell 2, tagged check, must"),
-    ({"check": CHECK.replace("check_x", "check_y")}, "cell 2, tagged check, must define check_x"),
+    ({"solution": SOLUTION.replace("### END SOLUTION\n", "")}, "cells 2, 3 and 4 are no exercise"),
+    ({"solution": "x = 1\n" + SOLUTION}, "cells 2, 3 and 4 are no exercise"),
+    ({"solution": SOLUTION.replace("print(check_x(x))", "")}, "cells 2, 3 and 4 are no exercise"),
+    ({"exercise": "x = None"}, "cells 2, 3 and 4 are no exercise"),
+    (
+        {"check": CHECK.replace("    ### END HIDDEN TESTS\n", "")},
+        "cells 2, 3 and 4 are no exercise",
+    ),
+    ({"check": CHECK.replace("check_x", "check_y")}, "cells 2, 3 and 4 are no exercise"),
     ({"check": None}, "cell 2 must begin an exercise"),
     ({"solution": None}, "cell 2 must begin an exercise"),
     ({"text": "see ### BEGIN HIDDEN TESTS"}, "cell 1 of the edition has a mark outside"),
@@ -212,12 +196,15 @@ BAD = [
 
 
 @pytest.mark.parametrize(("cells", "said"), BAD)
-def test_marks_that_would_not_hold_are_refused_with_notebook_and_cell(tmp_path, cells, said):
+def test_marks_that_would_not_hold_are_refused_with_notebook_and_cell(
+    cli, tmp_path, monkeypatch, cells, said
+):
+    monkeypatch.setattr(teach, "NOTEBOOKS", tmp_path / "source")
     (tmp_path / "source").mkdir()
     nbformat.write(notebook_of(), tmp_path / "source" / "01_good.ipynb")
     nbformat.write(notebook_of(**cells), tmp_path / "source" / "02_mine.ipynb")
-    with pytest.raises(ValueError, match=rf"^02_mine\.ipynb, {said}"):
-        teach.make("student", tmp_path / "made", source=tmp_path / "source")
+    code, _, err = cli("teach", "--edition", "student", "--to", str(tmp_path / "made"))
+    assert code == 2 and err.startswith(f"error: 02_mine.ipynb, {said}")
     assert [path.name for path in tmp_path.iterdir()] == ["source"], "nothing is written"
 
 

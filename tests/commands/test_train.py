@@ -89,23 +89,6 @@ def test_one_process_trains_to_the_numbers_of_the_notebook(executed, runs, pytho
     assert cli("run", "--run", run.name, "--resume")[0] == 0
 
 
-# --- What is refused before anything is loaded ----------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("call", "why"),
-    [
-        (["--run", "a", "-p", "max_step=3"], "Did you mean 'max_steps'?"),
-        (["--run", "a", "--resume"], "there is no training to resume"),
-        (["a", "--run", "b"], "name one run"),
-        (["--run", "nowhere"], "Run notebook 01_data_preparation first"),
-    ],
-)
-def test_a_call_that_cannot_train_is_refused_in_one_line(runs, cli, call, why):
-    code, _, err = cli("train", *call)
-    assert code == 2 and why in err and err.count("\n") == 1 and not runs.exists()
-
-
 @pytest.mark.parametrize(
     ("preset", "processes", "each"),
     [
@@ -200,9 +183,10 @@ def test_the_shipped_configurations_are_what_accelerate_launches(name, stage):
 PROGRAM = """
 import sys
 from pathlib import Path
-from helpers.commands import pipeline, train
+from helpers.__main__ import main
+from helpers.commands import pipeline
 pipeline.NOTEBOOKS = Path(sys.argv[1])
-sys.exit(train.train("a", []))
+sys.exit(main(["train", "a"]))
 """
 
 
