@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 import csv
+import functools
 import io
 import json
 import os
@@ -19,15 +20,17 @@ import sys
 import tempfile
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import nbformat
 
 from benchmarks.gpu_objective import OF_THE_LOSS
-from helpers import PROJECT
+from helpers import PROJECT, presets
 from helpers.environment import installed_version
-from helpers.presets import _LOSS_TYPES as LOSSES
-from helpers.presets import PRESETS, Preset, as_settings
+from helpers.presets import PRESETS, SETTINGS, Preset
 
+LOSSES = SETTINGS["loss_type"].metadata["choices"]
+_FOLDER = SimpleNamespace(path=str)  # of a run; no call is to make one
 TABLE = Path(__file__).with_name("contract.csv")
 # Of them, those that no notebook passes: constants, at TRL's defaults with either class.
 # generation_batch_size is a product.
@@ -81,8 +84,6 @@ BOTH = """
 import functools, json, sys
 import unsloth, trl
 from unsloth.models import rl
-from helpers.presets import Preset
-from helpers.runs import Run
 classes = {"trl": trl.GRPOConfig}
 rl._patch_trl_rl_trainers("grpo_trainer")  # what importing Unsloth does where there is a GPU
 classes["unsloth"] = trl.GRPOConfig
@@ -97,19 +98,12 @@ rl._patch_trl_rl_trainers("sft_trainer")
 supervised["unsloth"] = trl.SFTConfig
 assert supervised["unsloth"] is not supervised["trl"]
 built = {"defaults": {name: plain(each(output_dir="a", use_cpu=True)) for name, each in classes.items()}, "calls": []}
-(warm_start, values), given = json.load(open(sys.argv[1]))
-names = {"settings": Preset(**values), "folder": Run("a"), "seed": 1, "epochs": 3}
-exec(warm_start[0], names)
+warm_start, given = json.load(open(sys.argv[1]))
 made = {name: functools.partial(each, use_cpu=True) for name, each in supervised.items()}
-built["warm_start"] = {name: plain(eval(warm_start[1], names | {"SFTConfig": each})) for name, each in made.items()}
-for before, call, values in given:
-    settings = Preset(**values)
-    names = {"settings": settings, "folder": Run("a"), "seed": 1, "only_fp16": False, "tracking": {"report_to": "none"}}
-    names |= {"unsloths_vllm": settings.engine == "vllm", "reward_weights": [1.0, 0.25], "weights": [1.0, 0.25, 0.0]}
-    names |= {"steps": settings.max_steps, "changes": {}, "vllm_server": None, "turns": 16}
-    exec(before, names)
+built["warm_start"] = {name: plain(each(**warm_start)) for name, each in made.items()}
+for passed in given:
     made = {name: functools.partial(each, use_cpu=True) for name, each in classes.items()}
-    built["calls"].append({name: plain(eval(call, names | {"GRPOConfig": each})) for name, each in made.items()})
+    built["calls"].append({name: plain(each(**passed)) for name, each in made.items()})
 print("\\n" + json.dumps(built))
 """
 
@@ -137,6 +131,7 @@ def call_of(source: str, configuration: str = "GRPOConfig") -> tuple[str, str]:
     return "\n".join(map(ast.unparse, written)), ast.unparse(call)
 
 
+@functools.cache
 def calls() -> dict[str, tuple[str, str]]:
     """Where a configuration is written, and how: notebooks 03 and 07 to 10, and the program at the
     end of 07.
@@ -150,10 +145,23 @@ def calls() -> dict[str, tuple[str, str]]:
     return found
 
 
-def warm_start() -> tuple[tuple[str, str], dict]:
-    """The dictionaries and the call of `SFTConfig` in notebook 08, and the settings of its run."""
+def passed(where: str, settings: Preset) -> dict:
+    """The keywords that a call gives to `GRPOConfig` with these settings."""
+    before, call = calls()[where]
+    names = {"presets": presets, "settings": settings, "folder": _FOLDER, "seed": 1}
+    names |= {"only_fp16": False, "tracking": {"report_to": "none"}, "vllm_server": None}
+    names |= {"unsloths_vllm": settings.engine == "vllm", "reward_weights": [1.0, 0.25]}
+    names |= {"weights": [1.0, 0.25, 0.0], "steps": settings.max_steps, "changes": {}, "turns": 16}
+    exec(before, names)
+    return eval(call, names | {"GRPOConfig": dict})
+
+
+def warm_start() -> dict:
+    """The keywords that notebook 08 gives to `SFTConfig`."""
     (source,) = (cell for cell in cells("08", "code") if "config = SFTConfig(" in cell)
-    return (calls()["08"][0], call_of(source, "SFTConfig")[1]), as_settings(PRESETS["pocket"])
+    names = {"settings": PRESETS["pocket"], "folder": _FOLDER, "seed": 1, "epochs": 3}
+    exec(calls()["08"][0], names)
+    return eval(call_of(source, "SFTConfig")[1], names | {"SFTConfig": dict})
 
 
 def smaller_batch() -> dict:
@@ -190,8 +198,7 @@ def effective() -> tuple[dict, dict, dict]:
     """The defaults of both classes, for each case what both make of the call, {"trl": {field:
     value}, "unsloth": …}, and the same of 08's `SFTConfig`.
     """
-    written = calls()
-    given = [(*written[where], as_settings(preset)) for (where, _, _), preset in cases().items()]
+    given = [passed(where, preset) for (where, _, _), preset in cases().items()]
     # Unsloth writes the trainer that it generates where it is imported
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "given.json").write_text(json.dumps([warm_start(), given]), encoding="utf-8")

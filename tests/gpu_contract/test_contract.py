@@ -13,15 +13,14 @@ from contract import (
     OF_THE_LOSS,
     TABLE,
     UNUSUAL,
-    call_of,
     calls,
     cases,
-    cells,
     effective,
+    passed,
     table,
 )
 
-from helpers.presets import OF_TRAINING, PRESETS
+from helpers.presets import PRESETS
 
 pytestmark = pytest.mark.slow
 
@@ -85,8 +84,8 @@ def test_what_the_configuration_says_is_what_the_preset_says(computed):
 
 @pytest.mark.parametrize("where", calls())
 def test_what_a_call_leaves_out_is_trls_default_with_either_class(computed, where):
-    (call,) = ast.parse(calls()[where][1]).body
-    left = set(OF_THE_LOSS) - {keyword.arg for keyword in call.value.keywords}
+    settings = next(settings for case, settings in cases().items() if case[0] == where)
+    left = set(OF_THE_LOSS) - passed(where, settings).keys()
     # One reward needs no weight, and 08 samples through Transformers.
     assert left == set(LEFT_TO_TRL) | {"03": set(), "08": {"use_vllm"}, "10": set()}.get(
         where, {"reward_weights"}
@@ -98,16 +97,6 @@ def test_what_a_call_leaves_out_is_trls_default_with_either_class(computed, wher
                 name: usual[name] for name in left - derived
             }
             assert not config["generation_kwargs"]
-
-
-def test_notebook_03_hands_on_every_setting_of_a_training():
-    (source,) = (cell for cell in cells("03", "code") if "ranks.from_manifest(" in cell)
-    _, call = call_of(source, "ranks.from_manifest")
-    passed = {
-        keyword.arg: ast.unparse(keyword.value)
-        for keyword in ast.parse(call).body[0].value.keywords
-    }
-    assert passed == {name: name for name in OF_TRAINING}
 
 
 def test_the_warm_start_of_08_trains_the_same_through_both_classes(computed):

@@ -15,6 +15,7 @@ import pytest
 
 from helpers import PROJECT
 from helpers.commands.pipeline import NOTEBOOKS
+from helpers.presets import PRESETS, SETTINGS, rest
 from helpers.training import policy
 
 CALLED = {
@@ -62,6 +63,7 @@ def passed(source: str) -> dict[str, set[str]]:
     keywords: dict[str, set[str]] = {}
     # what `**` unpacks: dictionaries that are assigned to a name
     dictionaries = {"tracking": {"report_to", "run_name", "project"}}
+    dictionaries["presets"] = set(rest(PRESETS["pocket"]))
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Dict):
             name = ast.unparse(node.targets[0])
@@ -97,6 +99,14 @@ def test_every_keyword_is_one_the_gpu_classes_name(signatures, source):
     assert signatures["gpu classes"] == ["unsloth.models.loader", "UnslothGRPOTrainer"]
     for name, keywords in passed(source()).items():
         assert keywords <= set(signatures[CALLED[name]]), name
+
+
+def test_the_calls_have_the_keywords_that_the_table_of_the_settings_names(signatures):
+    for name, setting in SETTINGS.items():
+        call, _, keyword = setting.metadata["becomes"].partition(".")
+        if call:
+            (known,) = (signatures[CALLED[one]] for one in CALLED if one.endswith(call))
+            assert (keyword or name) in known
 
 
 def test_what_is_passed_was_found():
