@@ -1,12 +1,12 @@
 """What the notebooks pass to `GRPOConfig`: every setting, with the value that it has."""
 
 import pytest
-from contract import calls, cases, passed
+from contract import PLACES, cases, passed
 
 from helpers import presets
 
 
-@pytest.mark.parametrize("where", calls())
+@pytest.mark.parametrize("where", PLACES)
 def test_a_notebook_passes_every_setting_on(where):
     # 08 leaves this one as TRL has it
     instead = {"gradient_checkpointing": True} if where == "08" else {}
