@@ -89,44 +89,42 @@ def plain(config):
     fields = next(cls for cls in type(config).__mro__ if cls.__module__.startswith("trl.")).__dataclass_fields__
     return json.loads(json.dumps({name: getattr(config, name) for name in fields}, default=str))
 
-classes = {}
-for name, trainer in (("GRPOConfig", "grpo_trainer"), ("SFTConfig", "sft_trainer")):
-    trls = getattr(trl, name)
-    rl._patch_trl_rl_trainers(trainer)  # what importing Unsloth does where there is a GPU
-    classes[name] = {"trl": trls, "unsloth": getattr(trl, name)}
-    assert classes[name]["unsloth"] is not trls
+classes = {"trl": trl.GRPOConfig}
+rl._patch_trl_rl_trainers("grpo_trainer")  # what importing Unsloth does where there is a GPU
+classes["unsloth"] = trl.GRPOConfig
+assert classes["unsloth"] is not classes["trl"]
 built = []
-for name, passed in json.load(open(sys.argv[1])):
-    built.append({library: plain(each(use_cpu=True, **passed)) for library, each in classes[name].items()})
+for passed in json.load(open(sys.argv[1])):
+    built.append({library: plain(each(use_cpu=True, **passed)) for library, each in classes.items()})
 print("\\n" + json.dumps(built))
 """
 
 
 @functools.cache
 def _source(where: str) -> str:
-    """The code that makes the configurations of a place."""
+    """The code that makes the configuration of a place."""
     number, _, program = where.partition(" ")
     (path,) = PROJECT.glob(f"notebooks/{number}_*.ipynb")
     kind = "markdown" if program else "code"
     every = (cell for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == kind)
-    source = "\n".join(c.source for c in every if re.search(r"config = \w+Config\(", c.source))
+    (source,) = (cell.source for cell in every if "config = GRPOConfig(" in cell.source)
     return re.search(r"```python\n(.*?)```", source, re.DOTALL)[1] if program else source
 
 
-def passed(where: str, settings: Preset, configuration: str = "GRPOConfig") -> dict:
-    """The keywords that a place gives to the configuration with these settings."""
+def passed(where: str, settings: Preset) -> dict:
+    """The keywords that a place gives to `GRPOConfig` with these settings."""
     names = {"presets": presets, "settings": settings, "seed": 1, "only_fp16": False}
     names |= {"folder": SimpleNamespace(path=str), "tracking": {"report_to": "none"}}
     names |= {"unsloths_vllm": settings.engine == "vllm", "vllm_server": None, "changes": {}}
     names |= {"reward_weights": [1.0, 0.25], "weights": [1.0, 0.25, 0.0]}
-    names |= {"steps": settings.max_steps, "turns": 16, "epochs": 3}
+    names |= {"steps": settings.max_steps, "turns": 16}
     tree = ast.parse(_source(where))
     for node in tree.body:  # the dictionaries that are written out before it
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Dict):
             exec(ast.unparse(node), names)
     calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call))
-    (call,) = (node for node in calls if ast.unparse(node.func) == configuration)
-    return eval(ast.unparse(call), names | {configuration: dict})
+    (call,) = (node for node in calls if ast.unparse(node.func) == "GRPOConfig")
+    return eval(ast.unparse(call), names | {"GRPOConfig": dict})
 
 
 def cases() -> dict[tuple[str, str, str], Preset]:
@@ -149,12 +147,11 @@ def cases() -> dict[tuple[str, str, str], Preset]:
 
 
 def effective() -> dict[tuple[str, str, str] | str, dict]:
-    """What both classes make of each case, {"trl": {field: value}, "unsloth": …}; of "defaults",
-    where nothing is passed; and of the "warm start", 08's `SFTConfig`.
+    """What both classes make of each case, {"trl": {field: value}, "unsloth": …}, and of
+    "defaults", where nothing is passed.
     """
-    given = {"defaults": ("GRPOConfig", {"output_dir": "a"})}
-    given["warm start"] = ("SFTConfig", passed("08", PRESETS["pocket"], "SFTConfig"))
-    given |= {case: ("GRPOConfig", passed(case[0], settings)) for case, settings in cases().items()}
+    given = {"defaults": {"output_dir": "a"}}
+    given |= {case: passed(case[0], settings) for case, settings in cases().items()}
     # Unsloth writes the trainer that it generates where it is imported
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "given.json").write_text(json.dumps([*given.values()]), encoding="utf-8")

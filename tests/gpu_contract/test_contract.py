@@ -90,23 +90,6 @@ def test_what_a_call_leaves_out_is_trls_default_with_either_class(computed, wher
             assert not config["generation_kwargs"]
 
 
-def test_the_warm_start_of_08_trains_the_same_through_both_classes(computed):
-    trls, unsloths = computed["warm start"]["trl"], computed["warm start"]["unsloth"]
-    # bf16: where neither type is asked for, Unsloth's trainer takes that of the model.
-    beside = {
-        "bf16",
-        "dataset_num_proc",
-        "gradient_checkpointing_kwargs",
-        "torch_empty_cache_steps",
-        "logging_nan_inf_filter",
-    }
-    of_evaluation = {"per_device_eval_batch_size", "eval_accumulation_steps"}
-    assert {
-        name for name, value in trls.items() if unsloths[name] != value
-    } == beside | of_evaluation
-    assert trls["gradient_accumulation_steps"] == 1
-
-
 def of(node: ast.AST, *holders: str) -> set[str]:
     """The attributes that are read of any of these names, with a dot or with getattr."""
     found = {
