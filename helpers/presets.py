@@ -719,38 +719,43 @@ def check_machine(preset: Preset, machine: Machine) -> Preset:
     "auto" becomes vLLM on a GPU that it serves, and else prints why not. ValueError if the preset,
     or the engine that was asked for, cannot run here, before anything is loaded or downloaded.
     """
-    if machine.gpu is None and preset.needs_gb:
-        raise ValueError(
+    rules = [
+        (
+            machine.gpu is None and preset.needs_gb > 0,
             f"preset {preset.name!r} needs an NVIDIA GPU with {preset.needs_gb:.0f} GB and none "
-            "is visible. Without one, take `--preset pocket`, which runs on a CPU."
-        )
-    if preset.needs_gb and machine.compute_capability < OLDEST_CAPABILITY:
-        raise ValueError(
+            "is visible. Without one, take `--preset pocket`, which runs on a CPU.",
+        ),
+        (
+            preset.needs_gb > 0 and machine.compute_capability < OLDEST_CAPABILITY,
             f"{machine.gpu} has compute capability {machine.compute_capability}, and the pinned "
             f"torch serves {OLDEST_CAPABILITY} (Turing: T4, RTX 20) and later. Take `--preset "
-            "pocket` and hide the GPU with CUDA_VISIBLE_DEVICES= in the environment."
-        )
-    if preset.needs_gb > machine.gpu_memory_gb:
-        raise ValueError(
+            "pocket` and hide the GPU with CUDA_VISIBLE_DEVICES= in the environment.",
+        ),
+        (
+            preset.needs_gb > machine.gpu_memory_gb,
             f"preset {preset.name!r} is meant for a card of {preset.needs_gb:.0f} GB; "
-            f"{machine.gpu} has {machine.gpu_memory_gb:.0f} GB. Take `--preset {pick(machine)}`."
-        )
-    if (
-        machine.gpu
-        and not machine.bf16
-        and preset.backend == "transformers"
-        and preset.load_in_4bit
-    ):
-        raise ValueError(
+            f"{machine.gpu} has {machine.gpu_memory_gb:.0f} GB. Take `--preset {pick(machine)}`.",
+        ),
+        (
+            machine.gpu is not None
+            and not machine.bf16
+            and preset.backend == "transformers"
+            and preset.load_in_4bit,
             "backend='transformers' with load_in_4bit=True casts the adapters to bfloat16, which "
-            f"{machine.gpu} has not: take backend='unsloth', or load_in_4bit=False."
-        )
+            f"{machine.gpu} has not: take backend='unsloth', or load_in_4bit=False.",
+        ),
+        (
+            machine.gpu is None
+            and preset.engine == "vllm"
+            and preset.vllm_importance_sampling_correction,
+            "vllm_importance_sampling_correction=True needs vLLM on a GPU; on a CPU leave it out.",
+        ),
+    ]
+    for refused, sentence in rules:
+        if refused:
+            raise ValueError(sentence)
     if preset.engine == "transformers" or (preset.engine == "auto" and machine.gpu is None):
         return replace(preset, engine="transformers")
-    if machine.gpu is None and preset.vllm_importance_sampling_correction:
-        raise ValueError(
-            "vllm_importance_sampling_correction=True needs vLLM on a GPU; on a CPU leave it out."
-        )
     obstacle = vllm_obstacle(machine)
     if obstacle and preset.engine == "vllm":
         raise ValueError(
