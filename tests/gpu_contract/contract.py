@@ -30,7 +30,7 @@ from helpers.environment import installed_version
 from helpers.presets import PRESETS, SETTINGS, Preset
 
 # Where a configuration is written: five notebooks, and the program at the end of 07.
-PLACES = ("03", "07", "07 mine.py", "08", "09", "10")
+PLACES = ("03", "07", "08", "09", "10", "07 mine.py")
 TABLE = Path(__file__).with_name("contract.csv")
 # Of them, those that no notebook passes: constants, at TRL's defaults with either class.
 # generation_batch_size is a product.
