@@ -1,15 +1,17 @@
-"""One frozen dataclass, one table: what to train, on what, and how, for each kind of machine.
+"""What to train, on what, and how: each setting declared once, and a preset for each kind of card.
 
-The notebooks pass these fields on under TRL's, PEFT's and Unsloth's own names, so a reader can look
-each one up there. Every field can be overridden by a notebook parameter of the same name.
+The notebooks pass the settings on under TRL's, PEFT's and Unsloth's own names, so a reader can look
+each one up there. Every setting can be overridden by a notebook parameter of the same name.
+`python -m helpers.presets` prints the table of them that docs/presets.md has.
 """
 
 from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass, fields, replace
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Any
 
 from helpers import PROJECT
 from helpers.environment import Machine, vllm_obstacle
@@ -22,6 +24,42 @@ EMBEDDED = {
     "pocket-functions": "functions_model",
     "pocket-games": "games_model",
 }
+
+
+# --- The settings ---------------------------------------------------------------------------------
+
+
+def _setting(
+    default: object,
+    does: str,
+    *,
+    least: float | None = None,
+    most: float = math.inf,
+    choices: tuple[str, ...] = (),
+    becomes: str = "GRPOConfig",
+    notebooks: str = "03",
+    matters: bool = False,
+) -> Any:
+    """One setting: its default and, in a sentence, what it does.
+
+    least, most, choices: the values it may have.
+    becomes: the call that gets it under its own name, `call.keyword` where the keyword has another
+    name, or "" where no call gets it as it is.
+    notebooks: those of 01 and 03 that have it among their parameters.
+    matters: whether notebook 03 spells it out where it passes it on.
+    """
+    return field(
+        default=default,
+        metadata={
+            "does": does,
+            "least": least,
+            "most": most,
+            "choices": choices,
+            "becomes": becomes,
+            "notebooks": notebooks,
+            "matters": matters,
+        },
+    )
 
 
 @dataclass(frozen=True)
@@ -38,54 +76,219 @@ class Preset:
 
     name: str
     needs_gb: float  # the smallest card this preset is meant for; 0 runs on a CPU
-    model: str = "unsloth/Qwen3-4B"
-    source: str = "openai/gsm8k"
-    train_size: int | None = None
-    holdout_size: int = 256
-    max_prompt_length: int = 256
-    max_completion_length: int = 768
-    max_seq_length: int | None = None  # the context; None: a prompt and its completion together
-    load_in_4bit: bool = True
-    backend: str = "unsloth"  # or "transformers": Transformers, PEFT and TRL alone
-    engine: str = "auto"  # what samples: "vllm", "transformers", or vLLM on a GPU that it serves
-    gpu_memory_utilization: float = 0.6
-    gradient_checkpointing: bool = True
-    lora_rank: int = 32
-    lora_alpha: int = 64
-    num_generations: int = 8
-    per_device_train_batch_size: int = 8
-    gradient_accumulation_steps: int = 2
-    # forward passes that one round of sampling serves; None: one optimiser step
-    steps_per_generation: int | None = None
-    max_steps: int = 300
-    learning_rate: float = 1e-5
-    lr_scheduler_type: str = "cosine"
-    warmup_steps: float = 0.1  # below 1: a fraction of max_steps
-    optim: str = "adamw_8bit"
-    adam_beta1: float = 0.9
-    adam_beta2: float = 0.99
-    weight_decay: float = 0.1
-    max_grad_norm: float = 0.1
-    beta: float = 0.02
-    loss_type: str = "dapo"
-    # The rest of the objective, at TRL's values. None is left out: Unsloth's GPU configuration
+
+    # the data and the model
+    model: str = _setting(
+        "unsloth/Qwen3-4B",
+        "the policy that is trained: a name on the hub, a folder, or `pocket`",
+        becomes="from_pretrained.model_name",
+        notebooks="01",
+        matters=True,
+    )
+    source: str = _setting(
+        "openai/gsm8k",
+        "the questions: generated, of the hub, or of a file",
+        becomes="",
+        notebooks="01",
+    )
+    train_size: int | None = _setting(
+        None, "rows to train on; None: all", least=1, becomes="", notebooks="01"
+    )
+    holdout_size: int = _setting(
+        256, "rows held out for the evaluation", least=1, becomes="", notebooks="01"
+    )
+    max_prompt_length: int = _setting(
+        256, "tokens; a row with a longer prompt is dropped", least=1, becomes="", notebooks="01"
+    )
+    max_completion_length: int = _setting(
+        768,
+        "tokens after which a completion is cut off",
+        least=1,
+        notebooks="01, 03",
+        matters=True,
+    )
+    max_seq_length: int | None = _setting(
+        None,
+        "the context in tokens; None: a prompt and its completion together",
+        least=1,
+        becomes="from_pretrained",
+        notebooks="01",
+    )
+    load_in_4bit: bool = _setting(
+        True,
+        "keep the policy's frozen weights in 4 bits",
+        becomes="from_pretrained",
+        notebooks="01",
+        matters=True,
+    )
+    backend: str = _setting(
+        "unsloth",
+        "what trains; transformers: Transformers, PEFT and TRL alone",
+        choices=("unsloth", "transformers"),
+        becomes="",
+        notebooks="01, 03",
+    )
+    engine: str = _setting(
+        "auto",
+        "what samples; auto: vLLM on a GPU that it serves, else Transformers",
+        choices=("auto", "transformers", "vllm"),
+        becomes="",
+        notebooks="01, 03",
+    )
+    gpu_memory_utilization: float = _setting(
+        0.6,
+        "the share of the card that vLLM takes",
+        least=0.05,
+        most=1.0,
+        becomes="from_pretrained",
+        notebooks="01",
+    )
+    gradient_checkpointing: bool = _setting(
+        True, "compute activations twice rather than keep them: less memory", notebooks="01"
+    )
+    lora_rank: int = _setting(
+        32,
+        "width of the adapter's matrices: how much can be learned",
+        least=1,
+        becomes="get_peft_model.r",
+        matters=True,
+    )
+    lora_alpha: int = _setting(
+        64,
+        "what the adapter adds is multiplied by lora_alpha / lora_rank",
+        least=1,
+        becomes="get_peft_model",
+    )
+
+    # the batch
+    num_generations: int = _setting(  # a group of one has nothing to compare
+        8, "completions per question: the group", least=2, matters=True
+    )
+    per_device_train_batch_size: int = _setting(
+        8, "completions per forward pass; decrease if out of memory", least=1, matters=True
+    )
+    gradient_accumulation_steps: int = _setting(
+        2, "forward passes per update; increase by as much", least=1, matters=True
+    )
+    steps_per_generation: int | None = _setting(
+        None, "forward passes that one round of sampling serves; None: one update", least=1
+    )
+
+    # the optimiser
+    max_steps: int = _setting(300, "updates, and then the training ends", least=1, matters=True)
+    learning_rate: float = _setting(
+        1e-5,
+        "how far an update goes; too far, and the policy forgets",
+        least=1e-12,
+        most=1.0,
+        matters=True,
+    )
+    # Transformers names the schedules and optimisers it knows.
+    lr_scheduler_type: str = _setting(
+        "cosine", "how the learning rate ends: cosine goes to 0", matters=True
+    )
+    warmup_steps: float = _setting(
+        0.1,
+        "updates in which the learning rate rises from 0; below 1: a share of all",
+        least=0.0,
+        most=1e9,
+        matters=True,
+    )
+    optim: str = _setting("adamw_8bit", "the optimiser; adamw_8bit keeps its state in 8 bits")
+    adam_beta1: float = _setting(
+        0.9, "how slowly Adam's mean of gradients changes", least=0.0, most=0.999999, notebooks="01"
+    )
+    adam_beta2: float = _setting(
+        0.99, "how slowly its mean of their squares does", least=0.0, most=0.999999, notebooks="01"
+    )
+    weight_decay: float = _setting(0.1, "how fast weights shrink towards 0", least=0.0, most=10.0)
+    max_grad_norm: float = _setting(
+        0.1, "a longer gradient is shortened to this length", least=0.0, most=1e6
+    )
+
+    # The objective, apart from beta at TRL's values. None is left out: Unsloth's GPU configuration
     # fills in values of its own.
-    epsilon: float = 0.2  # the ratio of new to old probability counts down to 1 - epsilon,
-    epsilon_high: float = 0.2  # and up to 1 + epsilon_high; with cispo, up to epsilon_high itself
-    scale_rewards: str = "group"
-    multi_objective_aggregation: str = "sum_then_normalize"
-    importance_sampling_level: str = "token"
-    mask_truncated_completions: bool = False
-    num_iterations: int = 1  # optimiser steps on the same completions; TRL's mu
-    # TRL: True; without a GPU nothing computes it
-    vllm_importance_sampling_correction: bool = False
-    temperature: float = 1.0
-    # below 1, or top_k or min_p above 0, what is sampled is not what is trained
-    top_p: float = 1.0
-    top_k: int = 0
-    min_p: float = 0.0
-    logging_steps: int = 1
-    save_steps: int = 50
+    beta: float = _setting(
+        0.02,
+        "price of moving away from the reference: the weight of the KL; 0: no KL, and none logged",
+        least=0.0,
+        most=100.0,
+        matters=True,
+    )
+    loss_type: str = _setting(
+        "dapo",
+        "how tokens are averaged; dapo: each counts alike, in a long completion or a short one",
+        choices=("grpo", "bnpo", "dr_grpo", "dapo", "cispo", "sapo", "luspo", "vespo"),
+        matters=True,
+    )
+    epsilon: float = _setting(
+        0.2,
+        "clip of the ratio of new to old probability, below 1: past it, a worse token is pushed "
+        "down no further",
+        least=1e-6,
+        most=1.0,
+    )
+    epsilon_high: float = _setting(
+        0.2,
+        "clip of that ratio, above 1: past it, a better token is pushed up no further (with cispo, "
+        "the most it may be)",
+        least=1e-6,
+        most=100.0,
+    )
+    scale_rewards: str = _setting(
+        "group",
+        "by which standard deviation an advantage is divided: the group's, the batch's, none",
+        choices=("group", "batch", "none"),
+        matters=True,
+    )
+    multi_objective_aggregation: str = _setting(
+        "sum_then_normalize",
+        "rewards are added up first and compared then, or (GDPO) the other way round",
+        choices=("sum_then_normalize", "normalize_then_sum"),
+    )
+    importance_sampling_level: str = _setting(
+        "token",
+        "one ratio of new to old probability for each token, or (GSPO) for the completion",
+        choices=("token", "sequence"),
+    )
+    mask_truncated_completions: bool = _setting(
+        False, "leave completions that were cut off out of the loss"
+    )
+    num_iterations: int = _setting(
+        1,
+        "updates on the same completions; with 1, and a round for each update, the ratio is 1",
+        least=1,
+    )
+    vllm_importance_sampling_correction: bool = _setting(  # TRL: True; only vLLM on a GPU has it
+        False, "weigh by how far vLLM's probabilities are from the policy's"
+    )
+
+    # what is drawn
+    temperature: float = _setting(
+        1.0,
+        "how freely completions are drawn; near 0 a group would be all the same",
+        least=1e-3,
+        most=10.0,
+        matters=True,
+    )
+    top_p: float = _setting(
+        1.0,
+        "draw from the likeliest tokens up to this share; below 1, or with top_k or min_p above 0, "
+        "what is sampled is not what is trained",
+        least=1e-3,
+        most=1.0,
+    )
+    top_k: int = _setting(
+        0, "draw from so many of the likeliest tokens; 0: from all", least=0, most=10**9
+    )
+    min_p: float = _setting(
+        0.0, "draw from tokens with this share of the likeliest one's", least=0.0, most=1.0
+    )
+
+    # what is written down
+    logging_steps: int = _setting(1, "updates per row of metrics.csv", least=1, notebooks="01")
+    save_steps: int = _setting(50, "updates per checkpoint", least=1)
+
     # how the training was launched, with the stage of ZeRO; set by that, never overridden
     processes: int = 1
     zero_stage: int = 0
@@ -117,11 +320,10 @@ class Preset:
     def batch(self) -> str:
         """The effective batch in words: `2 processes × 32 × 1 = 64 completions a step`."""
         processes = f"{self.processes} process{'es' * (self.processes > 1)}"
-        product = (
-            f"{self.per_device_train_batch_size} × {self.gradient_accumulation_steps} = "
-            f"{self.completions_per_step}"
+        return (
+            f"{processes} × {self.per_device_train_batch_size} × "
+            f"{self.gradient_accumulation_steps} = {self.completions_per_step} completions a step"
         )
-        return f"{processes} × {product} completions a step"
 
     @property
     def max_lora_rank(self) -> int:
@@ -135,57 +337,66 @@ class Preset:
         return str(PROJECT / "helpers" / "pocket" / folder) if folder else self.model
 
 
+# What may be overridden, by name; `metadata` has what `_setting` was told.
+SETTINGS = {each.name: each for each in fields(Preset) if each.metadata}
+# Those that notebook 03 takes, for a training of its own on data that 01 has prepared.
+OF_TRAINING = [name for name, each in SETTINGS.items() if "03" in each.metadata["notebooks"]]
 _VLLM_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)  # vllm.config.lora.MaxLoRARanks, vLLM 0.31
-_LOSS_TYPES = ("grpo", "bnpo", "dr_grpo", "dapo", "cispo", "sapo", "luspo", "vespo")
-# The least and the greatest value.
-_RANGES = {
-    "train_size": (1, math.inf),
-    "holdout_size": (1, math.inf),
-    "max_prompt_length": (1, math.inf),
-    "max_completion_length": (1, math.inf),
-    "max_seq_length": (1, math.inf),
-    "lora_rank": (1, math.inf),
-    "lora_alpha": (1, math.inf),
-    "num_generations": (2, math.inf),  # a group of one has nothing to compare
-    "per_device_train_batch_size": (1, math.inf),
-    "gradient_accumulation_steps": (1, math.inf),
-    "steps_per_generation": (1, math.inf),
-    "num_iterations": (1, math.inf),
-    "max_steps": (1, math.inf),
-    "logging_steps": (1, math.inf),
-    "save_steps": (1, math.inf),
-    "learning_rate": (1e-12, 1.0),
-    "temperature": (1e-3, 10.0),
-    "top_p": (1e-3, 1.0),
-    "top_k": (0, 10**9),
-    "min_p": (0.0, 1.0),
-    "beta": (0.0, 100.0),
-    "epsilon": (1e-6, 1.0),
-    "epsilon_high": (1e-6, 100.0),
-    "gpu_memory_utilization": (0.05, 1.0),
-    "warmup_steps": (0.0, 1e9),
-    "weight_decay": (0.0, 10.0),
-    "max_grad_norm": (0.0, 1e6),
-    "adam_beta1": (0.0, 0.999999),
-    "adam_beta2": (0.0, 0.999999),
-}
-# `optim` and `lr_scheduler_type` are not here: Transformers names those it knows.
-_CHOICES = {
-    "loss_type": _LOSS_TYPES,
-    "scale_rewards": ("group", "batch", "none"),
-    "multi_objective_aggregation": ("sum_then_normalize", "normalize_then_sum"),
-    "importance_sampling_level": ("token", "sequence"),
-    "backend": ("unsloth", "transformers"),
-    "engine": ("auto", "transformers", "vllm"),
-}
+
+
+def grpo(preset: Preset) -> dict:
+    """The keywords of `GRPOConfig` that say what the settings do, and the one constant beside them
+    that Unsloth would fill in on a GPU.
+    """
+    kept = {
+        name: getattr(preset, name)
+        for name, setting in SETTINGS.items()
+        if setting.metadata["becomes"] == "GRPOConfig"
+    }
+    return kept | {"router_aux_loss_coef": 0.0}  # for mixtures of experts; Unsloth computes none
+
+
+def rest(preset: Preset) -> dict:
+    """`grpo` without the settings that notebook 03 spells out."""
+    spelt_out = {name for name, setting in SETTINGS.items() if setting.metadata["matters"]}
+    return {name: value for name, value in grpo(preset).items() if name not in spelt_out}
+
+
+def chosen(names: dict, among: Iterable[str] = SETTINGS) -> dict:
+    """The settings that a notebook's parameters choose: `chosen(globals())` gives all that are not
+    None, by name.
+
+    ValueError if a later cell has used the name of a parameter for something else.
+    """
+    found = {name: names[name] for name in among if names.get(name) is not None}
+    for name, value in found.items():
+        if not isinstance(value, bool | int | float | str):
+            raise ValueError(
+                f"{name} is of type {type(value).__name__} here, and no setting: give a number or "
+                "a text in the cell of the parameters, and run that cell again."
+            )
+    return found
+
+
+# --- The check at the door ------------------------------------------------------------------------
+
+
+def _possible(setting: Any) -> str:
+    """The values that a setting may have, in words."""
+    least, most, choices = (setting.metadata[key] for key in ("least", "most", "choices"))
+    if choices:
+        return f"one of: {', '.join(choices)}"
+    if least is None:
+        return "True or False" if setting.type == "bool" else "a text"
+    return f"at least {least}" if most == math.inf else f"between {least:g} and {most:g}"
 
 
 def _problems(preset: Preset) -> list[str]:
     """What makes the settings impossible, one sentence each; types first, then each value, then
     what does not go together, because each rule depends on those before it.
     """
-    for field in fields(preset):
-        value, declared = getattr(preset, field.name), field.type
+    for each in fields(preset):
+        value, declared = getattr(preset, each.name), each.type
         whole = isinstance(value, int) and not isinstance(value, bool)
         fits = {
             "int": whole,
@@ -195,110 +406,106 @@ def _problems(preset: Preset) -> list[str]:
             "int | None": value is None or whole,
         }[declared]
         if not fits:
-            return [f"{field.name}={value!r} is not of type {declared}."]
+            return [f"{each.name}={value!r} is not of type {declared}."]
     found = []
-    for name, (low, high) in _RANGES.items():
-        value = getattr(preset, name)
-        if value is not None and not low <= value <= high:  # false for nan too
-            bounds = f"at least {low}" if high == math.inf else f"between {low:g} and {high:g}"
-            found.append(f"{name}={value} must be {bounds}.")
-    for name, known in _CHOICES.items():
-        if getattr(preset, name) not in known:
-            found.append(f"{name}={getattr(preset, name)!r} is not one of: {', '.join(known)}.")
+    for name, setting in SETTINGS.items():
+        value, rule = getattr(preset, name), setting.metadata
+        fits = value in rule["choices"] or not rule["choices"]
+        if rule["least"] is not None and value is not None:
+            fits = rule["least"] <= value <= rule["most"]  # false for nan, too
+        if not fits:
+            found.append(f"{name}={value!r} must be {_possible(setting)}.")
     return found or _misfits(preset)
 
 
 def _misfits(preset: Preset) -> list[str]:
-    """Settings that are valid alone but not together."""
-    found = list(_objective(preset))
-    if preset.completions_per_round % preset.num_generations:
-        rounds = (
-            "steps_per_generation" if preset.steps_per_generation else "gradient_accumulation_steps"
+    """Settings that are valid alone but not together, one sentence each."""
+    loss, of_loss = preset.loss_type, f"loss_type={preset.loss_type!r}"
+    rounds = (
+        "steps_per_generation" if preset.steps_per_generation else "gradient_accumulation_steps"
+    )
+    processes = f"{preset.processes} processes x " if preset.processes > 1 else ""
+    needed = preset.max_prompt_length + preset.max_completion_length
+    by_sequence = preset.importance_sampling_level == "sequence"
+    # As GRPOTrainer._compute_loss of TRL 1.15 has it, which does not warn.
+    ignored_by = {
+        "epsilon": (loss in ("cispo", "sapo", "vespo"), of_loss),
+        "epsilon_high": (loss in ("sapo", "vespo"), of_loss),
+        "scale_rewards": (
+            preset.multi_objective_aggregation == "normalize_then_sum",
+            "multi_objective_aggregation='normalize_then_sum'",
+        ),
+    }
+    rules = [
+        (
+            ignored and getattr(preset, name) != SETTINGS[name].default,
+            f"{name}={getattr(preset, name)!r} would be ignored by {by}; leave it at "
+            f"{SETTINGS[name].default!r}.",
         )
-        processes = f"{preset.processes} processes x " if preset.processes > 1 else ""
-        found.append(
+        for name, (ignored, by) in ignored_by.items()
+    ]
+    rules += [
+        (
+            loss == "cispo" and preset.epsilon_high < 1,
+            f"epsilon_high={preset.epsilon_high}: {of_loss} cuts the ratio off at epsilon_high "
+            "itself, so below 1 always; set epsilon_high=5.0 (ScaleRL), for example.",
+        ),
+        (
+            loss == "dr_grpo" and preset.scale_rewards == "group",
+            f"scale_rewards='group': {of_loss} is defined without it, and Unsloth drops it, on a "
+            "GPU only; set scale_rewards='none'.",
+        ),
+        (
+            loss == "luspo" and not by_sequence,
+            f"importance_sampling_level='token': {of_loss} has one ratio per completion; set "
+            "'sequence'.",
+        ),
+        (
+            loss == "vespo" and by_sequence,
+            f"importance_sampling_level='sequence': {of_loss} has one weight per completion "
+            "already, and only the KL would change; leave it at 'token'.",
+        ),
+        (
+            loss in ("bnpo", "dr_grpo", "dapo", "cispo") and by_sequence,
+            f"importance_sampling_level='sequence': with {of_loss} a completion would count by "
+            "its length; GSPO is loss_type='grpo'.",
+        ),
+        (
+            preset.vllm_importance_sampling_correction and preset.engine == "transformers",
+            "vllm_importance_sampling_correction=True: with engine='transformers' there is "
+            "nothing to correct; leave it out.",
+        ),
+        (
+            preset.completions_per_round % preset.num_generations > 0,
             f"{processes}per_device_train_batch_size x {rounds} = {preset.completions_per_round} "
             f"completions a step are not whole groups of num_generations={preset.num_generations}; "
-            "make the product a multiple of it."
-        )
-    needed = preset.max_prompt_length + preset.max_completion_length
-    if preset.context < needed:
-        found.append(
+            "make the product a multiple of it.",
+        ),
+        (
+            preset.context < needed,
             f"max_seq_length={preset.max_seq_length} does not hold max_prompt_length + "
-            f"max_completion_length = {needed}; raise it, or leave it out."
-        )
-    if preset.warmup_steps >= max(2, preset.max_steps):
-        found.append(
+            f"max_completion_length = {needed}; raise it, or leave it out.",
+        ),
+        (
+            preset.warmup_steps >= max(2, preset.max_steps),
             f"warmup_steps={preset.warmup_steps:g} is not less than max_steps={preset.max_steps}: "
-            "the learning rate would never be reached. Below 1 it is a fraction of the steps."
-        )
-    if preset.engine != "transformers" and not 0.01 <= preset.temperature <= 2:
-        found.append(  # vllm/sampling_params.py, vLLM 0.31: below it takes 0.01 without a word
+            "the learning rate would never be reached. Below 1 it is a fraction of the steps.",
+        ),
+        (  # vllm/sampling_params.py, vLLM 0.31: below it takes 0.01 without a word
+            preset.engine != "transformers" and not 0.01 <= preset.temperature <= 2,
             f"temperature={preset.temperature}: vLLM samples at 0.01 to 2; set "
-            "engine='transformers' for another."
-        )
-    if preset.engine == "vllm" and preset.backend != "unsloth":
-        found.append(
+            "engine='transformers' for another.",
+        ),
+        (
+            preset.engine == "vllm" and preset.backend != "unsloth",
             "engine='vllm' goes with backend='unsloth', which builds the engine; with "
-            "backend='transformers' leave it out."
-        )
-    return found
+            "backend='transformers' leave it out.",
+        ),
+    ]
+    return [sentence for refused, sentence in rules if refused]
 
 
-# As GRPOTrainer._compute_loss of TRL 1.15 has it, which does not warn.
-_IGNORED = {
-    "cispo": ["epsilon"],
-    "sapo": ["epsilon", "epsilon_high"],
-    "vespo": ["epsilon", "epsilon_high"],
-}
-
-
-def _objective(preset: Preset) -> Iterator[str]:
-    """Settings of the objective that would be ignored, or do something else than their names say,
-    one sentence each.
-    """
-    loss, of_loss = preset.loss_type, f"loss_type={preset.loss_type!r}"
-    ignored = [(name, of_loss) for name in _IGNORED.get(loss, [])]
-    if preset.multi_objective_aggregation == "normalize_then_sum":
-        ignored.append(("scale_rewards", "multi_objective_aggregation='normalize_then_sum'"))
-    for name, by in ignored:
-        value, usual = getattr(preset, name), getattr(Preset, name)
-        if value != usual:
-            yield f"{name}={value!r} would be ignored by {by}; leave it at {usual!r}."
-    if loss == "cispo" and preset.epsilon_high < 1:
-        yield (
-            f"epsilon_high={preset.epsilon_high}: {of_loss} cuts the ratio off at epsilon_high "
-            "itself, so below 1 always; set epsilon_high=5.0 (ScaleRL), for example."
-        )
-    if loss == "dr_grpo" and preset.scale_rewards == "group":
-        yield (
-            f"scale_rewards='group': {of_loss} is defined without it, and Unsloth drops it, on a "
-            "GPU only; set scale_rewards='none'."
-        )
-    if loss == "luspo" and preset.importance_sampling_level == "token":
-        yield (
-            f"importance_sampling_level='token': {of_loss} has one ratio per completion; set "
-            "'sequence'."
-        )
-    if loss == "vespo" and preset.importance_sampling_level == "sequence":
-        yield (
-            f"importance_sampling_level='sequence': {of_loss} has one weight per completion "
-            "already, and only the KL would change; leave it at 'token'."
-        )
-    if (
-        loss in ("bnpo", "dr_grpo", "dapo", "cispo")
-        and preset.importance_sampling_level == "sequence"
-    ):
-        yield (
-            f"importance_sampling_level='sequence': with {of_loss} a completion would count by "
-            "its length; GSPO is loss_type='grpo'."
-        )
-    if preset.vllm_importance_sampling_correction and preset.engine == "transformers":
-        yield (
-            "vllm_importance_sampling_correction=True: with engine='transformers' there is "
-            "nothing to correct; leave it out."
-        )
-
+# --- The presets ----------------------------------------------------------------------------------
 
 _TABLE = (
     Preset(
@@ -396,38 +603,6 @@ _TABLE = (
         learning_rate=1e-5,
     ),
 )
-# What may be overridden.
-SETTINGS = [
-    f.name for f in fields(Preset) if f.name not in ("name", "needs_gb", "processes", "zero_stage")
-]
-_OF_DATA_AND_MODEL = (
-    "model",
-    "source",
-    "train_size",
-    "holdout_size",
-    "max_prompt_length",
-    "max_seq_length",
-    "load_in_4bit",
-    "gpu_memory_utilization",
-    "gradient_checkpointing",
-    "adam_beta1",
-    "adam_beta2",
-    "logging_steps",
-)
-# Settings of the loss, which nothing reads that only samples.
-_OBJECTIVE = (
-    "loss_type",
-    "epsilon",
-    "epsilon_high",
-    "scale_rewards",
-    "multi_objective_aggregation",
-    "importance_sampling_level",
-    "mask_truncated_completions",
-    "num_iterations",
-    "vllm_importance_sampling_correction",
-)
-# Those that notebook 03 takes, for a training of its own on data that 01 has prepared.
-OF_TRAINING = [name for name in SETTINGS if name not in _OF_DATA_AND_MODEL]
 PRESETS = {preset.name: preset for preset in _TABLE}
 # CUDA 13, for which torch 2.13 is built, has dropped what came before Turing
 OLDEST_CAPABILITY = 7.5
@@ -461,21 +636,37 @@ def resolve(name: str, machine: Machine, **overrides) -> Preset:
 
 
 def with_overrides(preset: Preset, **overrides) -> Preset:
-    """The preset with these fields replaced, validated; None keeps a field.
+    """The preset with these settings replaced, checked as a whole; None keeps a setting."""
+    return from_manifest(as_settings(preset), **overrides)
 
-    ValueError names an unknown field.
+
+# --- What a run recorded --------------------------------------------------------------------------
+
+
+def as_settings(preset: Preset) -> dict:
+    """The preset as a JSON-ready dictionary, for the manifest."""
+    return asdict(preset)
+
+
+def completed(settings: dict) -> dict:
+    """Recorded settings, with newer ones at their defaults and without those that are gone."""
+    return {
+        each.name: settings.get(each.name, getattr(Preset, each.name, None))
+        for each in fields(Preset)
+    }
+
+
+def from_manifest(settings: dict, **overrides) -> Preset:
+    """The preset that a manifest recorded, with some settings overridden, checked as a whole; None
+    keeps a setting. ValueError names one that does not exist.
     """
-    return replace(preset, **_given(overrides))
-
-
-def _given(overrides: dict) -> dict:
-    for field in overrides:
-        if field not in SETTINGS:
-            near = difflib.get_close_matches(field, SETTINGS, 1)
+    for name in overrides:
+        if name not in SETTINGS:
+            near = difflib.get_close_matches(name, SETTINGS, 1)
             raise ValueError(
-                f"{field!r} is not a setting." + (f" Did you mean {near[0]!r}?" if near else "")
+                f"{name!r} is not a setting." + (f" Did you mean {near[0]!r}?" if near else "")
             )
-    given = {field: value for field, value in overrides.items() if value is not None}
+    given = {name: value for name, value in overrides.items() if value is not None}
     generated = str(given.get("source", "arithmetic/")).startswith(
         ("arithmetic/", "reasoning-gym/")
     )
@@ -484,30 +675,33 @@ def _given(overrides: dict) -> dict:
         given["train_size"] = None
     if given.get("backend") == "transformers" and "engine" not in given:
         given["engine"] = "transformers"  # vLLM is Unsloth's to start here
-    return given
+    return Preset(**completed(settings) | given)
 
 
-def completed(settings: dict) -> dict:
-    """Recorded settings, with newer ones at their defaults and without those that are gone."""
-    return {
-        field.name: settings.get(field.name, getattr(Preset, field.name, None))
-        for field in fields(Preset)
-    }
-
-
-def from_manifest(settings: dict, **overrides) -> Preset:
-    """The preset that a manifest recorded, with some fields overridden, checked as a whole."""
-    return Preset(**completed(settings) | _given(overrides))
+# Settings of the loss, which nothing reads that only samples.
+_OBJECTIVE = (
+    "loss_type",
+    "epsilon",
+    "epsilon_high",
+    "scale_rewards",
+    "multi_objective_aggregation",
+    "importance_sampling_level",
+    "mask_truncated_completions",
+    "num_iterations",
+    "vllm_importance_sampling_correction",
+)
 
 
 def for_sampling(settings: dict, **overrides) -> Preset:
     """`from_manifest` for what only loads a model and samples: the objective of its training is
     neither checked nor kept.
     """
-    kept, given = (
-        {name: one[name] for name in one if name not in _OBJECTIVE} for one in (settings, overrides)
-    )
-    return from_manifest(kept, **given)
+    settings = {name: value for name, value in settings.items() if name not in _OBJECTIVE}
+    overrides = {name: value for name, value in overrides.items() if name not in _OBJECTIVE}
+    return from_manifest(settings, **overrides)
+
+
+# --- What this machine can do ---------------------------------------------------------------------
 
 
 def check_early_stopping(patience: int | None) -> None:
@@ -525,38 +719,43 @@ def check_machine(preset: Preset, machine: Machine) -> Preset:
     "auto" becomes vLLM on a GPU that it serves, and else prints why not. ValueError if the preset,
     or the engine that was asked for, cannot run here, before anything is loaded or downloaded.
     """
-    if machine.gpu is None and preset.needs_gb:
-        raise ValueError(
+    rules = [
+        (
+            machine.gpu is None and preset.needs_gb > 0,
             f"preset {preset.name!r} needs an NVIDIA GPU with {preset.needs_gb:.0f} GB and none "
-            "is visible. Without one, take `--preset pocket`, which runs on a CPU."
-        )
-    if preset.needs_gb and machine.compute_capability < OLDEST_CAPABILITY:
-        raise ValueError(
+            "is visible. Without one, take `--preset pocket`, which runs on a CPU.",
+        ),
+        (
+            preset.needs_gb > 0 and machine.compute_capability < OLDEST_CAPABILITY,
             f"{machine.gpu} has compute capability {machine.compute_capability}, and the pinned "
             f"torch serves {OLDEST_CAPABILITY} (Turing: T4, RTX 20) and later. Take `--preset "
-            "pocket` and hide the GPU with CUDA_VISIBLE_DEVICES= in the environment."
-        )
-    if preset.needs_gb > machine.gpu_memory_gb:
-        raise ValueError(
+            "pocket` and hide the GPU with CUDA_VISIBLE_DEVICES= in the environment.",
+        ),
+        (
+            preset.needs_gb > machine.gpu_memory_gb,
             f"preset {preset.name!r} is meant for a card of {preset.needs_gb:.0f} GB; "
-            f"{machine.gpu} has {machine.gpu_memory_gb:.0f} GB. Take `--preset {pick(machine)}`."
-        )
-    if (
-        machine.gpu
-        and not machine.bf16
-        and preset.backend == "transformers"
-        and preset.load_in_4bit
-    ):
-        raise ValueError(
+            f"{machine.gpu} has {machine.gpu_memory_gb:.0f} GB. Take `--preset {pick(machine)}`.",
+        ),
+        (
+            machine.gpu is not None
+            and not machine.bf16
+            and preset.backend == "transformers"
+            and preset.load_in_4bit,
             "backend='transformers' with load_in_4bit=True casts the adapters to bfloat16, which "
-            f"{machine.gpu} has not: take backend='unsloth', or load_in_4bit=False."
-        )
+            f"{machine.gpu} has not: take backend='unsloth', or load_in_4bit=False.",
+        ),
+        (
+            machine.gpu is None
+            and preset.engine == "vllm"
+            and preset.vllm_importance_sampling_correction,
+            "vllm_importance_sampling_correction=True needs vLLM on a GPU; on a CPU leave it out.",
+        ),
+    ]
+    for refused, sentence in rules:
+        if refused:
+            raise ValueError(sentence)
     if preset.engine == "transformers" or (preset.engine == "auto" and machine.gpu is None):
         return replace(preset, engine="transformers")
-    if machine.gpu is None and preset.vllm_importance_sampling_correction:
-        raise ValueError(
-            "vllm_importance_sampling_correction=True needs vLLM on a GPU; on a CPU leave it out."
-        )
     obstacle = vllm_obstacle(machine)
     if obstacle and preset.engine == "vllm":
         raise ValueError(
@@ -575,6 +774,20 @@ def check_machine(preset: Preset, machine: Machine) -> Preset:
     return replace(preset, engine="transformers" if obstacle else "vllm")
 
 
-def as_settings(preset: Preset) -> dict:
-    """The preset as a JSON-ready dictionary, for the manifest."""
-    return asdict(preset)
+def table() -> str:
+    """The settings in Markdown, a row each, as docs/presets.md shows them."""
+    lines = [
+        "| setting | default | may be | what it does | passed to | parameter of |",
+        "|---|---|---|---|---|---|",
+    ]
+    for name, setting in SETTINGS.items():
+        told = setting.metadata
+        lines.append(
+            f"| `{name}` | `{setting.default}` | {_possible(setting)} | {told['does']} | "
+            f"{told['becomes']} | {told['notebooks']} |"
+        )
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    print(table())

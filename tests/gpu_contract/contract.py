@@ -1,8 +1,8 @@
 """What the notebooks' `GRPOConfig` becomes on a GPU, computed without one from the pinned wheels.
 
 Unsloth's GPU side puts a class of its own in the place of TRL's `GRPOConfig`, which changes
-settings that were left out. Here the calls of notebooks 03 and 07 to 10 are evaluated with both
-classes, for every preset and loss. `contract.csv` keeps what came out; after a pin was raised,
+settings that were left out. Here the call of notebook 03 is evaluated with both classes for every
+preset and loss, those of 07 to 10 for every preset. `contract.csv` keeps what came out; after a pin was raised,
 `python -m tests.gpu_contract.contract` writes it anew, and the diff shows what that changes.
 """
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 import csv
+import functools
 import io
 import json
 import os
@@ -19,15 +20,17 @@ import sys
 import tempfile
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import nbformat
 
 from benchmarks.gpu_objective import OF_THE_LOSS
-from helpers import PROJECT
+from helpers import PROJECT, presets
 from helpers.environment import installed_version
-from helpers.presets import _LOSS_TYPES as LOSSES
-from helpers.presets import PRESETS, Preset, as_settings
+from helpers.presets import PRESETS, SETTINGS, Preset
 
+# Where a configuration is written: five notebooks, and the program at the end of 07.
+PLACES = ("03", "07", "08", "09", "10", "07 mine.py")
 TABLE = Path(__file__).with_name("contract.csv")
 # Of them, those that no notebook passes: constants, at TRL's defaults with either class.
 # generation_batch_size is a product.
@@ -78,123 +81,80 @@ UNUSUAL = {
 # Both classes, and what each of them makes of every call. `use_cpu`: bf16 asks for a GPU,
 # otherwise.
 BOTH = """
-import functools, json, sys
+import json, sys
 import unsloth, trl
 from unsloth.models import rl
-from helpers.presets import Preset
-from helpers.runs import Run
-classes = {"trl": trl.GRPOConfig}
-rl._patch_trl_rl_trainers("grpo_trainer")  # what importing Unsloth does where there is a GPU
-classes["unsloth"] = trl.GRPOConfig
-assert classes["unsloth"] is not classes["trl"] and issubclass(classes["unsloth"], classes["trl"])
 
 def plain(config):
     fields = next(cls for cls in type(config).__mro__ if cls.__module__.startswith("trl.")).__dataclass_fields__
     return json.loads(json.dumps({name: getattr(config, name) for name in fields}, default=str))
 
-supervised = {"trl": trl.SFTConfig}
-rl._patch_trl_rl_trainers("sft_trainer")
-supervised["unsloth"] = trl.SFTConfig
-assert supervised["unsloth"] is not supervised["trl"]
-built = {"defaults": {name: plain(each(output_dir="a", use_cpu=True)) for name, each in classes.items()}, "calls": []}
-(warm_start, values), given = json.load(open(sys.argv[1]))
-names = {"settings": Preset(**values), "folder": Run("a"), "seed": 1, "epochs": 3}
-exec(warm_start[0], names)
-made = {name: functools.partial(each, use_cpu=True) for name, each in supervised.items()}
-built["warm_start"] = {name: plain(eval(warm_start[1], names | {"SFTConfig": each})) for name, each in made.items()}
-for before, call, values in given:
-    settings = Preset(**values)
-    names = {"settings": settings, "folder": Run("a"), "seed": 1, "only_fp16": False, "tracking": {"report_to": "none"}}
-    names |= {"unsloths_vllm": settings.engine == "vllm", "reward_weights": [1.0, 0.25], "weights": [1.0, 0.25, 0.0]}
-    names |= {"steps": settings.max_steps, "changes": {}, "vllm_server": None, "turns": 16}
-    exec(before, names)
-    made = {name: functools.partial(each, use_cpu=True) for name, each in classes.items()}
-    built["calls"].append({name: plain(eval(call, names | {"GRPOConfig": each})) for name, each in made.items()})
+classes = {"trl": trl.GRPOConfig}
+rl._patch_trl_rl_trainers("grpo_trainer")  # what importing Unsloth does where there is a GPU
+classes["unsloth"] = trl.GRPOConfig
+assert classes["unsloth"] is not classes["trl"]
+built = []
+for passed in json.load(open(sys.argv[1])):
+    built.append({library: plain(each(use_cpu=True, **passed)) for library, each in classes.items()})
 print("\\n" + json.dumps(built))
 """
 
 
-def cells(number: str, kind: str) -> list[str]:
+@functools.cache
+def _source(where: str) -> str:
+    """The code that makes the configuration of a place."""
+    number, _, program = where.partition(" ")
     (path,) = PROJECT.glob(f"notebooks/{number}_*.ipynb")
-    return [
-        cell.source for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == kind
-    ]
+    kind = "markdown" if program else "code"
+    every = (cell for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == kind)
+    (source,) = (cell.source for cell in every if "config = GRPOConfig(" in cell.source)
+    return re.search(r"```python\n(.*?)```", source, re.DOTALL)[1] if program else source
 
 
-def call_of(source: str, configuration: str = "GRPOConfig") -> tuple[str, str]:
-    """The call of a configuration in a source, and the dictionaries written out before it."""
-    tree = ast.parse(source)
-    (call,) = (
-        node
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Call) and ast.unparse(node.func) == configuration
-    )
-    written = [
-        node
-        for node in tree.body
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Dict)
-    ]
-    return "\n".join(map(ast.unparse, written)), ast.unparse(call)
-
-
-def calls() -> dict[str, tuple[str, str]]:
-    """Where a configuration is written, and how: notebooks 03 and 07 to 10, and the program at the
-    end of 07.
-    """
-    found = {}
-    for number in ("03", "07", "08", "09", "10"):
-        (source,) = (cell for cell in cells(number, "code") if "config = GRPOConfig(" in cell)
-        found[number] = call_of(source)
-    (program,) = (cell for cell in cells("07", "markdown") if "config = GRPOConfig(" in cell)
-    found["07 mine.py"] = call_of(re.search(r"```python\n(.*?)```", program, re.DOTALL)[1])
-    return found
-
-
-def warm_start() -> tuple[tuple[str, str], dict]:
-    """The dictionaries and the call of `SFTConfig` in notebook 08, and the settings of its run."""
-    (source,) = (cell for cell in cells("08", "code") if "config = SFTConfig(" in cell)
-    return (calls()["08"][0], call_of(source, "SFTConfig")[1]), as_settings(PRESETS["pocket"])
-
-
-def smaller_batch() -> dict:
-    """What notebook 08 puts in place of its run's batch."""
-    (source,) = (cell for cell in cells("08", "code") if "\nsmaller = " in cell)
-    (batch,) = (
-        node.value for node in ast.parse(source).body if ast.unparse(node).startswith("smaller = ")
-    )
-    return ast.literal_eval(batch)
+def passed(where: str, settings: Preset) -> dict:
+    """The keywords that a place gives to `GRPOConfig` with these settings."""
+    names = {"presets": presets, "settings": settings, "seed": 1, "only_fp16": False}
+    names |= {"folder": SimpleNamespace(path=str), "tracking": {"report_to": "none"}}
+    names |= {"unsloths_vllm": settings.engine == "vllm", "vllm_server": None, "changes": {}}
+    names |= {"reward_weights": [1.0, 0.25], "weights": [1.0, 0.25, 0.0]}
+    names |= {"steps": settings.max_steps, "turns": 16}
+    tree = ast.parse(_source(where))
+    for node in tree.body:  # the dictionaries that are written out before it
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Dict):
+            exec(ast.unparse(node), names)
+    calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call))
+    (call,) = (node for node in calls if ast.unparse(node.func) == "GRPOConfig")
+    return eval(ast.unparse(call), names | {"GRPOConfig": dict})
 
 
 def cases() -> dict[tuple[str, str, str], Preset]:
-    """The settings for each (where, preset, loss), on a GPU that vLLM serves.
+    """The settings for each (where, preset, loss), on a GPU that vLLM serves: every loss in 03, and
+    for the pocket model also those of UNUSUAL in the place of a loss.
 
     Notebook 08 takes the pocket model only.
-
-    For the pocket model also those of UNUSUAL, in the place of a loss.
     """
     found = {}
-    for where in calls():
-        for name in ["pocket"] if where == "08" else PRESETS:
-            preset = PRESETS[name]
-            preset = replace(preset, engine="vllm" if preset.engine == "auto" else preset.engine)
-            if where == "08":
-                preset = replace(preset, **smaller_batch())
-            for loss in LOSSES:
-                found[where, name, loss] = replace(preset, loss_type=loss, **WITH.get(loss, {}))
-            for unusual, settings in UNUSUAL.items() if name == "pocket" else ():
-                found[where, name, unusual] = replace(preset, engine="vllm", **settings)
+    for name, preset in PRESETS.items():
+        preset = replace(preset, engine="vllm" if preset.engine == "auto" else preset.engine)
+        for where in PLACES:
+            if where != "08" or name == "pocket":
+                found[where, name, preset.loss_type] = preset
+        for loss in SETTINGS["loss_type"].metadata["choices"]:
+            found["03", name, loss] = replace(preset, loss_type=loss, **WITH.get(loss, {}))
+    for unusual, settings in UNUSUAL.items():
+        found["03", "pocket", unusual] = replace(PRESETS["pocket"], engine="vllm", **settings)
     return found
 
 
-def effective() -> tuple[dict, dict, dict]:
-    """The defaults of both classes, for each case what both make of the call, {"trl": {field:
-    value}, "unsloth": …}, and the same of 08's `SFTConfig`.
+def effective() -> dict[tuple[str, str, str] | str, dict]:
+    """What both classes make of each case, {"trl": {field: value}, "unsloth": …}, and of
+    "defaults", where nothing is passed.
     """
-    written = calls()
-    given = [(*written[where], as_settings(preset)) for (where, _, _), preset in cases().items()]
+    given = {"defaults": {"output_dir": "a"}}
+    given |= {case: passed(case[0], settings) for case, settings in cases().items()}
     # Unsloth writes the trainer that it generates where it is imported
     with tempfile.TemporaryDirectory() as folder:
-        Path(folder, "given.json").write_text(json.dumps([warm_start(), given]), encoding="utf-8")
+        Path(folder, "given.json").write_text(json.dumps([*given.values()]), encoding="utf-8")
         places = {
             "PYTHONPATH": str(PROJECT),
             "GRPO_RUNS_DIR": folder,
@@ -207,28 +167,27 @@ def effective() -> tuple[dict, dict, dict]:
         )
     if done.returncode:
         raise RuntimeError(done.stderr)
-    built = json.loads(done.stdout.splitlines()[-1])
-    return built["defaults"], dict(zip(cases(), built["calls"], strict=True)), built["warm_start"]
+    return dict(zip(given, json.loads(done.stdout.splitlines()[-1]), strict=True))
 
 
-def table(defaults: dict, built: dict) -> str:
+def table(built: dict) -> str:
     """`contract.csv`: a line for each setting that enters the loss or is not TRL's default, with
     its value for every preset.
 
     All of it is told of notebook 03; of the other places, what is not as in 03. Blank is what does
     not occur.
     """
-    usual, unsloths = defaults["trl"], defaults["unsloth"]
+    usual, unsloths = built["defaults"]["trl"], built["defaults"]["unsloth"]
     configurations = {
-        (where, preset): both["unsloth"]
-        for (where, preset, loss), both in built.items()
-        if loss == PRESETS[preset].loss_type
+        case[:2]: built[case]["unsloth"]
+        for case in cases()
+        if case[2] == PRESETS[case[1]].loss_type
     }
     lines = io.StringIO()
     writer = csv.writer(lines, lineterminator="\n")
     packages = [f"{package} {installed_version(package)}" for package in ("trl", "unsloth")]
     writer.writerow(["where", "setting", *packages, *PRESETS])
-    for where in calls():
+    for where in PLACES:
         for name in sorted(set(usual) - _OF_THE_PLACE):
             values = {
                 preset: config[name]
@@ -254,5 +213,5 @@ _OF_THE_PLACE = {"output_dir", "logging_dir", "run_name", "use_cpu"}
 
 
 if __name__ == "__main__":
-    TABLE.write_text(table(*effective()[:2]), encoding="utf-8")
+    TABLE.write_text(table(effective()), encoding="utf-8")
     print(f"{TABLE.relative_to(PROJECT)} is written: git diff shows what has changed")

@@ -9,19 +9,14 @@ from pathlib import Path
 import pytest
 from contract import (
     LEFT_TO_TRL,
-    LOSSES,
     OF_THE_LOSS,
+    PLACES,
     TABLE,
-    UNUSUAL,
-    call_of,
-    calls,
     cases,
-    cells,
     effective,
+    passed,
     table,
 )
-
-from helpers.presets import OF_TRAINING, PRESETS
 
 pytestmark = pytest.mark.slow
 
@@ -57,20 +52,16 @@ def computed():
     return effective()
 
 
-@pytest.mark.parametrize("loss", [*LOSSES, *UNUSUAL])
-def test_the_objective_is_the_same_through_unsloths_gpu_class_and_through_trls(computed, loss):
-    built = {case: both for case, both in computed[1].items() if case[2] == loss}
-    assert {where for where, _, _ in built} == {"03", "07", "07 mine.py", "08", "09", "10"}
-    assert len(built) == (6 if loss in UNUSUAL else 5 * len(PRESETS) + 1)
-    for case, both in built.items():
-        differing = [name for name in OF_THE_LOSS if both["trl"][name] != both["unsloth"][name]]
-        differing.remove("generation_kwargs")  # None and {}: nothing more, either way
-        assert not differing, case
+def test_the_objective_is_the_same_through_unsloths_gpu_class_and_through_trls(computed):
+    for case in cases():
+        trls, unsloths = computed[case]["trl"], computed[case]["unsloth"]
+        differing = [name for name in OF_THE_LOSS if trls[name] != unsloths[name]]
+        assert differing == ["generation_kwargs"], case  # None and {}: nothing more, either way
 
 
 def test_what_the_configuration_says_is_what_the_preset_says(computed):
     for case, settings in cases().items():
-        config = computed[1][case]["unsloth"]
+        config = computed[case]["unsloth"]
         asked = {
             name: getattr(settings, name)
             for name in OF_THE_LOSS
@@ -83,48 +74,20 @@ def test_what_the_configuration_says_is_what_the_preset_says(computed):
         )
 
 
-@pytest.mark.parametrize("where", calls())
+@pytest.mark.parametrize("where", PLACES)
 def test_what_a_call_leaves_out_is_trls_default_with_either_class(computed, where):
-    (call,) = ast.parse(calls()[where][1]).body
-    left = set(OF_THE_LOSS) - {keyword.arg for keyword in call.value.keywords}
+    here = {case: settings for case, settings in cases().items() if case[0] == where}
+    left = set(OF_THE_LOSS) - passed(where, here[where, "pocket", "dapo"]).keys()
     # One reward needs no weight, and 08 samples through Transformers.
     assert left == set(LEFT_TO_TRL) | {"03": set(), "08": {"use_vllm"}, "10": set()}.get(
         where, {"reward_weights"}
     )
-    usual, derived = computed[0]["trl"], {"generation_batch_size", "generation_kwargs"}
-    for case, both in computed[1].items():
-        for config in both.values() if case[0] == where else ():
-            assert {name: config[name] for name in left - derived} == {
-                name: usual[name] for name in left - derived
-            }
+    usual, derived = computed["defaults"]["trl"], {"generation_batch_size", "generation_kwargs"}
+    wanted = {name: usual[name] for name in left - derived}
+    for case in here:
+        for config in computed[case].values():
+            assert {name: config[name] for name in wanted} == wanted
             assert not config["generation_kwargs"]
-
-
-def test_notebook_03_hands_on_every_setting_of_a_training():
-    (source,) = (cell for cell in cells("03", "code") if "ranks.from_manifest(" in cell)
-    _, call = call_of(source, "ranks.from_manifest")
-    passed = {
-        keyword.arg: ast.unparse(keyword.value)
-        for keyword in ast.parse(call).body[0].value.keywords
-    }
-    assert passed == {name: name for name in OF_TRAINING}
-
-
-def test_the_warm_start_of_08_trains_the_same_through_both_classes(computed):
-    trls, unsloths = computed[2]["trl"], computed[2]["unsloth"]
-    # bf16: where neither type is asked for, Unsloth's trainer takes that of the model.
-    beside = {
-        "bf16",
-        "dataset_num_proc",
-        "gradient_checkpointing_kwargs",
-        "torch_empty_cache_steps",
-        "logging_nan_inf_filter",
-    }
-    of_evaluation = {"per_device_eval_batch_size", "eval_accumulation_steps"}
-    assert {
-        name for name, value in trls.items() if unsloths[name] != value
-    } == beside | of_evaluation
-    assert trls["gradient_accumulation_steps"] == 1
 
 
 def of(node: ast.AST, *holders: str) -> set[str]:
@@ -167,7 +130,7 @@ def test_the_list_of_what_enters_the_loss_is_what_the_libraries_read(computed):
     for node in ast.walk(methods["__init__"]):
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Attribute):
             kept[node.targets[0].attr] = of(node.value, "args")
-    known, read = set(computed[0]["trl"]), set()
+    known, read = set(computed["defaults"]["trl"]), set()
     for node in reading:
         through = of(node, "self", "trainer")
         read |= of(node, "self.args", "trainer.args") | through
@@ -177,7 +140,7 @@ def test_the_list_of_what_enters_the_loss_is_what_the_libraries_read(computed):
 
 
 def test_the_table_is_that_of_the_installed_releases(computed):
-    now = table(*computed[:2])
+    now = table(computed)
     assert TABLE.read_text("utf-8") == now, (
         "run `python -m tests.gpu_contract.contract` and read the diff"
     )

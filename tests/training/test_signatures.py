@@ -15,6 +15,7 @@ import pytest
 
 from helpers import PROJECT
 from helpers.commands.pipeline import NOTEBOOKS
+from helpers.presets import PRESETS, SETTINGS, rest
 from helpers.training import policy
 
 CALLED = {
@@ -62,6 +63,7 @@ def passed(source: str) -> dict[str, set[str]]:
     keywords: dict[str, set[str]] = {}
     # what `**` unpacks: dictionaries that are assigned to a name
     dictionaries = {"tracking": {"report_to", "run_name", "project"}}
+    dictionaries["presets"] = set(rest(PRESETS["pocket"]))
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Dict):
             name = ast.unparse(node.targets[0])
@@ -92,17 +94,35 @@ def signatures(python, tmp_path_factory) -> dict[str, list[str]]:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-@pytest.mark.parametrize("source", [notebook_03, policy_py])
-def test_every_keyword_is_one_the_gpu_classes_name(signatures, source):
+@pytest.mark.parametrize(
+    ("source", "among"),
+    [
+        (
+            notebook_03,
+            {
+                "FastLanguageModel.from_pretrained": {"load_in_4bit", "fast_inference"},
+                "FastLanguageModel.get_peft_model": {"r"},
+                "GRPOConfig": {"num_generations", "top_k", "use_vllm", "report_to", "project"},
+                "GRPOTrainer": {"args"},
+            },
+        ),
+        (
+            policy_py,
+            {"FastLanguageModel.from_pretrained": {"gpu_memory_utilization"}, "load_lora": set()},
+        ),
+    ],
+)
+def test_every_keyword_is_one_the_gpu_classes_name(signatures, source, among):
     assert signatures["gpu classes"] == ["unsloth.models.loader", "UnslothGRPOTrainer"]
-    for name, keywords in passed(source()).items():
-        assert keywords <= set(signatures[CALLED[name]]), name
+    calls = passed(source())
+    assert calls.keys() == among.keys()
+    for name, keywords in calls.items():
+        assert among[name] <= keywords <= set(signatures[CALLED[name]]), name
 
 
-def test_what_is_passed_was_found():
-    calls = passed(notebook_03())
-    assert calls.keys() == CALLED.keys() - {"load_lora"}
-    of_vllm = {"fast_inference", "max_lora_rank", "gpu_memory_utilization"}
-    assert of_vllm | {"load_in_4bit"} <= calls["FastLanguageModel.from_pretrained"]
-    assert {"num_generations", "use_vllm", "report_to", "project"} <= calls["GRPOConfig"]
-    assert "load_lora" in passed(policy_py())
+def test_the_table_of_the_settings_names_keywords_of_the_gpu_classes(signatures):
+    for name, setting in SETTINGS.items():
+        call, _, keyword = setting.metadata["becomes"].partition(".")
+        if call:
+            (known,) = (signatures[CALLED[one]] for one in CALLED if one.endswith(call))
+            assert (keyword or name) in known
