@@ -283,16 +283,10 @@ def _run(rows: list[_Row], limits: Limits | None, backend: str | Backend) -> Non
             new[keys[-1]] = job
     ran = run_code(list(new.values()), limits, backend) if new else []
     known = known | dict(zip(new, ran, strict=True))
+    kept = {}
     for row, key in zip(rows, keys, strict=True):
         row.outcomes = known[key]
-    kept = {key: known[key] for key in keys if _lasts(known[key], new=key in new)}
+        started = all(outcome.kind != "not started" for outcome in row.outcomes)
+        if started and len(repr(row.outcomes)) < _KEPT:
+            kept[key] = row.outcomes
     _remembered[where] = backend, kept
-
-
-def _lasts(outcomes: list[Outcome], new: bool) -> bool:
-    """Whether these outcomes are remembered for one more batch."""
-    kinds = {outcome.kind for outcome in outcomes}
-    # A lack or a time-out may be the machine's fault; a time-out is used once more all the same.
-    if kinds & {"unsupported", "not started"} or ("timeout" in kinds and not new):
-        return False
-    return len(repr(outcomes)) < _KEPT
