@@ -274,8 +274,7 @@ def test_what_cannot_be_judged_is_none_and_told_once_with_its_number():
     )
     assert (
         "neither JSON nor Python" in told
-        and "2 × programs that the sandbox cannot run (such as: line 1: monty has no module heapq)"
-        in told
+        and "2 × programs that the sandbox cannot run (such as: monty has no module heapq)" in told
     )
     assert metrics == {
         "tests_reward/unreadable": 0.5,
@@ -364,13 +363,9 @@ def judged_again(kind: str, times: int) -> tuple[list, int]:
     return scores, backend.calls
 
 
-def test_a_time_out_is_remembered_for_one_more_reward_and_not_for_good():
-    assert judged_again("timeout", 3) == ([0.0, 0.0, 1.0], 2)
-
-
-@pytest.mark.parametrize("kind", ["unsupported", "not started"])
-def test_a_fault_of_the_machine_is_not_remembered(kind):
-    assert judged_again(kind, 3) == ([None, 1.0, 1.0], 2)
+def test_a_time_out_is_remembered_and_a_fault_of_the_machine_is_not():
+    assert judged_again("timeout", 3) == ([0.0, 0.0, 0.0], 1)
+    assert judged_again("not started", 3) == ([None, 1.0, 1.0], 2)
 
 
 def test_the_batch_before_is_remembered_but_for_large_outcomes():
