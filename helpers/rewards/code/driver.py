@@ -15,6 +15,7 @@ import signal
 import socket
 import struct
 import sys
+import traceback
 
 READY = b"ready\n"  # the child's first word, when the program's time begins
 PRINTED_TOO_MUCH = 7  # the status of a child that was ended for it
@@ -75,24 +76,13 @@ def _frame(step, *given) -> dict:
     try:
         return step(*given)
     except BaseException as error:
-        return _failed(error)
-
-
-def _failed(error: BaseException) -> dict:
-    """The frame for an exception, whose own methods may lie or fail."""
-    line, trace = None, error.__traceback__
-    while trace is not None:
-        if trace.tb_frame.f_code.co_filename == _PROGRAM:
-            line = trace.tb_lineno
-        trace = trace.tb_next
-    if isinstance(error, SyntaxError) and error.filename == _PROGRAM:
-        line = error.lineno
-    try:
-        message = str(str(error)[:500])
-    except BaseException:
-        message = ""
-    kind = "memory" if isinstance(error, MemoryError) else "error"
-    return {"kind": kind, "error": type(error).__name__[:100], "line": line, "message": message}
+        trace = traceback.walk_tb(error.__traceback__)
+        lines = [line for frame, line in trace if frame.f_code.co_filename == _PROGRAM]
+        if isinstance(error, SyntaxError) and error.filename == _PROGRAM:
+            lines.append(error.lineno)
+        kind = "memory" if isinstance(error, MemoryError) else "error"
+        frame = {"kind": kind, "error": type(error).__name__, "message": str(error)[:500]}
+        return frame | {"line": lines[-1] if lines else None}
 
 
 def _load(source: str, names: dict, script: bool) -> dict:

@@ -7,7 +7,9 @@ before anything runs: see `before`.
 
 Not found, and the reason for `confirm=True`: `round(2.675, 2)` is 2.68, `any` and `all` look at
 every item of a generator, `$` in a pattern does not match before a last line break, `__slots__` do
-not bind, and a set that is kept in a name has its order of insertion.
+not bind, a set that is kept in a name has its order of insertion, and a program may go on without a
+module that monty lacks. Nor does monty look at annotations: a name that is nowhere defined does no
+harm in one, as in Python 3.14.
 """
 
 from __future__ import annotations
@@ -193,15 +195,15 @@ def named(error: BaseException, frames: list, source: str) -> str | None:
     found = next(filter(None, (pattern.match(text) for pattern in _LACKS)), None)
     if found is None:
         return None
-    lacks = found.groupdict("")
-    module, owner, name = (lacks.get(part, "") for part in ("module", "owner", "name"))
-    if not name:
-        lacking = module.split(".")[0] in sys.stdlib_module_names
+    parts = found.groupdict()
+    module, owner, name = (parts.get(part) for part in ("module", "owner", "name"))
+    if name is None:
+        in_python = module.split(".")[0] in sys.stdlib_module_names
     elif module:  # which the program may have made up
-        lacking = module in _MODULES and hasattr(importlib.import_module(module), name)
-    elif owner:
-        own = re.search(rf"\bclass\s+{owner}\b", source)
-        lacking = not own and hasattr(_TYPES.get(owner), name)
+        in_python = module in _MODULES and hasattr(importlib.import_module(module), name)
+    elif owner:  # which may be the program's own
+        its_own = re.search(rf"\bclass\s+{owner}\b", source)
+        in_python = not its_own and hasattr(_TYPES.get(owner), name)
     else:
-        lacking = hasattr(builtins, name) and name not in _NOT_PYTHON
-    return f"monty has no {'.'.join(filter(None, (module, owner, name)))}." if lacking else None
+        in_python = hasattr(builtins, name) and name not in _NOT_PYTHON
+    return f"monty has no {'.'.join(filter(None, (module, owner, name)))}." if in_python else None

@@ -192,18 +192,15 @@ def _rows(completions: list, tests: list | None, entry_point, tags: TagFormat | 
         return rows
     if not isinstance(entry_point, list | tuple):
         entry_point = [entry_point] * len(rows)
-    read: dict[str, list[Test] | str] = {}  # a group shares its tests; a text says what is wrong
+    read: dict[str, list[Test]] = {}  # a group shares its tests
     for row, given, function in zip(rows, tests, entry_point, strict=True):
         key = repr((as_lists(given), function))
-        if key not in read:
-            try:
+        try:
+            if key not in read:
                 read[key] = read_tests(given, function)
-            except ValueError as error:
-                read[key] = str(error)
-        if isinstance(read[key], str):
-            row.refuse("unreadable", read[key])
-        else:
             row.tests = read[key]
+        except ValueError as error:
+            row.refuse("unreadable", str(error))
     return rows
 
 
