@@ -60,10 +60,16 @@ class Lies(int):
         return "7"
 
 
-@pytest.mark.parametrize("value", [Lies(1), [Lies(1)], {Lies(1): 1}, range(3), len, Lies])
-def test_a_value_of_another_type_does_not_leave(value):
-    with pytest.raises(TypeError, match="a value of type"):
+DEEP = []
+for _ in range(101):
+    DEEP = [DEEP]
+
+
+@pytest.mark.parametrize("value", [Lies(1), [Lies(1)], {Lies(1): 1}, range(3), len, Lies, DEEP])
+def test_a_value_of_another_type_or_too_deep_does_not_leave(value):
+    with pytest.raises(TypeError, match="only plain data counts"):
         driver.plain(value)
+    assert driver.plain(DEEP[0]) == DEEP[0]
 
 
 @pytest.mark.parametrize(

@@ -91,13 +91,13 @@ def same(value: object, expected: object, tolerance: float = 0.0) -> bool:
         return tolerance > 0 and math.isclose(value, expected, rel_tol=0.0, abs_tol=tolerance)
     if type(value) is not type(expected) or not isinstance(expected, list | tuple | dict):
         return False
-    if len(value) != len(expected):
-        return False
     if isinstance(expected, dict):
-        pairs = [(value[key], expected[key]) for key in expected if key in value]
-    else:
-        pairs = list(zip(value, expected, strict=True))
-    return len(pairs) == len(expected) and all(same(one, other, tolerance) for one, other in pairs)
+        return value.keys() == expected.keys() and all(
+            same(value[key], expected[key], tolerance) for key in expected
+        )
+    return len(value) == len(expected) and all(
+        same(one, other, tolerance) for one, other in zip(value, expected, strict=True)
+    )
 
 
 def read_tests(tests: object, entry_point: str | None = None) -> list[Test]:
@@ -159,16 +159,17 @@ def _object(test: object, where: str) -> Test:
         raise ValueError(f"{where} is {_short(test)}: give asserts only, or objects only.")
     # Parquet fills up with None, which may also be the value of a call.
     given = {key: one for key, one in test.items() if one is not None}
-    if "stdout" in given and given.keys() <= {"stdin", "stdout"}:
-        if all(isinstance(text, str) for text in given.values()):
-            return Test(stdin=given.get("stdin", ""), value=given["stdout"])
-    elif "value" in test and given.keys() <= {"call", "args", "value", "tolerance"}:
-        call, args = given.get("call", ""), given.get("args", [])
-        tolerance = given.get("tolerance", 0.0)
-        named = isinstance(call, str) and call.isidentifier()
-        fits = isinstance(args, list | tuple) and isinstance(tolerance, int | float)
-        if named and fits and tolerance >= 0 and not not_plain([*args, test["value"]]):
-            return Test(call, tuple(args), test["value"], tolerance=float(tolerance))
+    match {"stdin": "", "args": [], "value": None, "tolerance": 0.0} | given:
+        case {"stdin": str(stdin), "stdout": str(value)} if given.keys() <= {"stdin", "stdout"}:
+            return Test(stdin=stdin, value=value)
+        case {
+            "call": str(call),
+            "args": list() | tuple() as args,
+            "value": value,
+            "tolerance": int() | float() as tolerance,
+        } if "value" in test and given.keys() <= {"call", "args", "value", "tolerance"}:
+            if call.isidentifier() and tolerance >= 0 and not not_plain([*args, value]):
+                return Test(call, tuple(args), value, tolerance=float(tolerance))
     raise ValueError(
         f"{where} is {_short(test)}: a test needs `call`, the name of a function, and `value`, and "
         "may have `args`, a list, and `tolerance`, a number of 0 or more; or the texts `stdin` and "
