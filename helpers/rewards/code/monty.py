@@ -66,7 +66,7 @@ def {_TOLD}(
         elif type(item) in sequences:
             stack.extend(item)
         elif type(item) not in leaves:
-            return repr(type(item)), None
+            return repr(type(item))[:100], None
     return ("", value) if len(repr(value)) <= most else ({_TOO_LONG!r}, None)
 """
 # For each function that will be called and is named like one of Python's.
