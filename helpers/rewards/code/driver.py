@@ -244,9 +244,10 @@ def run() -> None:
     module = type(sys)("__main__" if script else "program")
     sys.modules[module.__name__] = module
     names = vars(module)
-    os.write(wire, READY)
-    loaded = _frame(_load, job["source"], names, script)
     with open(wire, "wb") as frames:
+        frames.write(READY)
+        frames.flush()
+        loaded = _frame(_load, job["source"], names, script)
         for call in [None] if script else job["calls"]:
             runs = call is not None and loaded["kind"] == "value"
             frame = _frame(_call, names, *call, job["output"]) if runs else loaded

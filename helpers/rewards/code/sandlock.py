@@ -171,13 +171,14 @@ def _run(
     return found + [last] * (count - len(found)), left
 
 
-def _outcome(line: bytes, limits: Limits) -> Outcome:
+def _outcome(told: bytes, limits: Limits) -> Outcome:
     """The outcome that a line of the driver's stands for; the program may have written it."""
     try:
-        frame = json.loads(line)
-        kind, value, line = frame["kind"], frame.get("value", "null"), frame.get("line")
+        frame = json.loads(told)
+        kind, value = frame["kind"], frame.get("value", "null")
         output = str(frame["output"])[: limits.output]
         error, message = str(frame.get("error", "")), str(frame.get("message", ""))
+        line = frame["line"] if type(frame.get("line")) is int else None
         if kind == "memory":
             return out_of_memory(limits, output)
         if kind == "value" and len(value) <= limits.output:
@@ -187,7 +188,6 @@ def _outcome(line: bytes, limits: Limits) -> Outcome:
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         said = "what came out of the sandbox is no outcome."
         return Outcome("error", error="SandboxError", message=said)
-    line = line if type(line) is int else None
     return Outcome(kind, error=error[:100], line=line, message=message[:500], output=output)
 
 
