@@ -199,7 +199,8 @@ def named(error: BaseException, frames: list, source: str) -> str | None:
     module, owner, name = (parts.get(part) for part in ("module", "owner", "name"))
     if name is None:
         in_python = module.split(".")[0] in sys.stdlib_module_names
-    elif module:  # which the program may have made up
+        return f"monty has no module {module}." if in_python else None
+    if module:  # which the program may have made up
         in_python = module in _MODULES and hasattr(importlib.import_module(module), name)
     elif owner:  # which may be the program's own
         its_own = re.search(rf"\bclass\s+{owner}\b", source)
