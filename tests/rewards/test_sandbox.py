@@ -586,6 +586,7 @@ AFTER = [  # what a program does, and what it comes to
     ("os.closerange(0, 32)\nwhile True: pass", "error"),
     ("os.execv(sys.executable, ['', '-c', 'while True: pass'])", "error"),
     ("os._exit = lambda code: None", "value"),
+    ("os._exit(0)", "error"),
     ("while True: os.write(3, b'x' * 65_536)", "output"),
     ("os.write(3, b'\\n' * 9)", "error"),
     ("os.write(3, b'[' * 50_000 + b'\\n')", "error"),
