@@ -26,7 +26,7 @@ import psutil
 
 from helpers import PROJECT
 from helpers.rewards.code import Job, Limits, run_code
-from helpers.rewards.code.escapes import attempt
+from helpers.rewards.lab.escapes import attempt
 
 RESULTS = PROJECT / "benchmarks" / "results" / "sandbox.md"
 BODIES = [

@@ -1,6 +1,8 @@
-"""Plain data leaves a sandbox as the text of its repr: values arrive as they were, and nothing else
+"""Plain data leaves the sandbox of CPython as JSON: values arrive as they were, and nothing else
 passes.
 """
+
+import json
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -37,12 +39,12 @@ tried = settings(derandomize=True, deadline=None, suppress_health_check=[HealthC
 @tried
 @given(PLAIN)
 def test_values_arrive_as_they_were(value):
-    back = read(ascii(driver.plain(value)))
+    back = read(json.dumps(driver.plain(value)))
     assert repr(back) == repr(value) or back == value
 
 
 @tried
-@given(st.text(alphabet="[](){}',:.*+-1e9infx j", max_size=30))
+@given(st.text(alphabet='[]{}",:.-1e9 tuplesdicby', max_size=30))
 def test_any_text_is_plain_data_or_refused(text):
     try:
         value = read(text)
@@ -58,44 +60,47 @@ class Lies(int):
         return "7"
 
 
-@pytest.mark.parametrize("value", [Lies(1), [Lies(1)], {Lies(1): 1}, range(3), len, Lies])
-def test_a_value_of_another_type_does_not_leave(value):
-    with pytest.raises(TypeError, match="a value of type"):
+DEEP = []
+for _ in range(101):
+    DEEP = [DEEP]
+
+
+@pytest.mark.parametrize("value", [Lies(1), [Lies(1)], {Lies(1): 1}, range(3), len, Lies, DEEP])
+def test_a_value_of_another_type_or_too_deep_does_not_leave(value):
+    with pytest.raises(TypeError, match="only plain data counts"):
         driver.plain(value)
+    assert driver.plain(DEEP[0]) == DEEP[0]
 
 
 @pytest.mark.parametrize(
     "text",
     [
-        "f()",
+        "",
         "x",
-        "range(3)",
-        "__import__('os')",
-        "[1] + [2]",
-        "frozenset([1, 2])",
-        "set([1])",
-        "9 ** 9",
-        "lambda: 1",
-        "...",
-        "f'{1}'",
-        "[x for x in [1]]",
-        "1 if 2 else 3",
-        "{**{}}",
-        "[*[1]]",
-        "(" * 5000 + ")" * 5000,
+        "[1",
+        "{}",
+        '{"list": [1]}',
+        '{"range": [3]}',
+        '{"tuple": 3}',
+        '{"tuple": [], "set": []}',
+        '{"bytes": 1000000000000}',
+        '{"bytes": [256]}',
+        '{"set": [[]]}',
+        '{"dict": [1]}',
+        '{"complex": [1, 2, 3]}',
+        "[" * 5000 + "]" * 5000,
         "[" * 102 + "]" * 102,
         "9" * 5000,
-        "0x1" + "0" * 4000,
-        "",
     ],
 )
-def test_what_repr_never_writes_is_refused(text):
-    with pytest.raises(ValueError, match=r"no plain data|no literal"):
+def test_what_the_driver_never_writes_is_refused(text):
+    with pytest.raises(ValueError):
         read(text)
 
 
 def test_the_work_to_build_a_set_has_a_limit():
-    same_hash = [str(k * (2**61 - 1)) for k in range(2001)]
-    assert len(read("{" + ", ".join(same_hash[1:]) + "}")) == 2000
-    with pytest.raises(ValueError, match="too many items"):
-        read("{" + ", ".join(same_hash) + "}")
+    same_hash = [k * (2**61 - 1) for k in range(4001)]
+    for kind, items in (("set", same_hash), ("dict", [[one, 0] for one in same_hash])):
+        assert len(read(json.dumps({kind: items[1:]}))) == 4000
+        with pytest.raises(ValueError, match="items in a set"):
+            read(json.dumps({kind: items}))

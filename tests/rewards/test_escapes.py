@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from helpers.rewards.code import Outcome
-from helpers.rewards.code.escapes import ANSWER, BATTERY, SECRET, SUCCESS, attempt
+from helpers.rewards.lab.escapes import ANSWER, BATTERY, SECRET, SUCCESS, attempt
 from tests.rewards.test_sandbox import BACKENDS
 
 

@@ -24,7 +24,7 @@ import math
 import operator
 from dataclasses import dataclass, replace
 
-from helpers.rewards.code.plain import not_plain, value_of
+from helpers.rewards.code.plain import not_plain
 from helpers.rewards.code.types import Outcome
 
 _SHOWN = 80  # characters of what cannot be read
@@ -36,9 +36,8 @@ class Test:
     under `compare`.
 
     compare: "==", "!=", "is", "is not", "<", "<=", ">", ">=" or "in", with the function's value on
-    the left. wraps: what is done to that value first, the innermost first. tolerance, relative: how
-    far numbers may be apart, as math.isclose has it (absolute, and as a share of the larger).
-    Without `call`: a script that reads `stdin` must print `value`.
+    the left. wraps: what is done to that value first, the innermost first. tolerance: how far
+    numbers may be apart. Without `call`: a script that reads `stdin` must print `value`.
     """
 
     call: str | None = None
@@ -46,7 +45,6 @@ class Test:
     value: object = None
     compare: str = "=="
     tolerance: float = 0.0
-    relative: float = 0.0
     wraps: tuple[str, ...] = ()
     stdin: str = ""
 
@@ -66,13 +64,13 @@ class Test:
             for name in self.wraps:
                 value = _WRAPS[name](value)
             if self.compare == "==":
-                return same(value, self.value, self.tolerance, self.relative)
+                return same(value, self.value, self.tolerance)
             return bool(_COMPARES[self.compare](value, self.value))
         except (TypeError, ValueError, OverflowError, RecursionError):  # sorted([1, "a"]), None < 1
             return False
 
 
-def same(value: object, expected: object, tolerance: float = 0.0, relative: float = 0.0) -> bool:
+def same(value: object, expected: object, tolerance: float = 0.0) -> bool:
     """Whether plain data are equal, as Python's `==` has it, which is what HumanEval and MBPP mean:
     1 == 1.0 == True.
 
@@ -90,18 +88,15 @@ def same(value: object, expected: object, tolerance: float = 0.0, relative: floa
     if isinstance(expected, int | float) and isinstance(value, int | float):
         if value != value:
             return expected != expected
-        near = {"rel_tol": relative, "abs_tol": tolerance}
-        return bool(tolerance or relative) and math.isclose(value, expected, **near)
+        return tolerance > 0 and math.isclose(value, expected, rel_tol=0.0, abs_tol=tolerance)
     if type(value) is not type(expected) or not isinstance(expected, list | tuple | dict):
         return False
-    if len(value) != len(expected):
-        return False
     if isinstance(expected, dict):
-        pairs = [(value[key], expected[key]) for key in expected if key in value]
-    else:
-        pairs = list(zip(value, expected, strict=True))
-    return len(pairs) == len(expected) and all(
-        same(one, other, tolerance, relative) for one, other in pairs
+        return value.keys() == expected.keys() and all(
+            same(value[key], expected[key], tolerance) for key in expected
+        )
+    return len(value) == len(expected) and all(
+        same(one, other, tolerance) for one, other in zip(value, expected, strict=True)
     )
 
 
@@ -164,16 +159,17 @@ def _object(test: object, where: str) -> Test:
         raise ValueError(f"{where} is {_short(test)}: give asserts only, or objects only.")
     # Parquet fills up with None, which may also be the value of a call.
     given = {key: one for key, one in test.items() if one is not None}
-    if "stdout" in given and given.keys() <= {"stdin", "stdout"}:
-        if all(isinstance(text, str) for text in given.values()):
-            return Test(stdin=given.get("stdin", ""), value=given["stdout"])
-    elif "value" in test and given.keys() <= {"call", "args", "value", "tolerance"}:
-        call, args = given.get("call", ""), given.get("args", [])
-        tolerance = given.get("tolerance", 0.0)
-        named = isinstance(call, str) and call.isidentifier()
-        fits = isinstance(args, list | tuple) and isinstance(tolerance, int | float)
-        if named and fits and tolerance >= 0 and not not_plain([*args, test["value"]]):
-            return Test(call, tuple(args), test["value"], tolerance=float(tolerance))
+    match {"stdin": "", "args": [], "value": None, "tolerance": 0.0} | given:
+        case {"stdin": str(stdin), "stdout": str(value)} if given.keys() <= {"stdin", "stdout"}:
+            return Test(stdin=stdin, value=value)
+        case {
+            "call": str(call),
+            "args": list() | tuple() as args,
+            "value": value,
+            "tolerance": int() | float() as tolerance,
+        } if "value" in test and given.keys() <= {"call", "args", "value", "tolerance"}:
+            if call.isidentifier() and tolerance >= 0 and not not_plain([*args, value]):
+                return Test(call, tuple(args), value, tolerance=float(tolerance))
     raise ValueError(
         f"{where} is {_short(test)}: a test needs `call`, the name of a function, and `value`, and "
         "may have `args`, a list, and `tolerance`, a number of 0 or more; or the texts `stdin` and "
@@ -197,8 +193,6 @@ def _asserts(text: str, entry_point: str | None) -> list[Test]:
             case ast.FunctionDef("check", ast.arguments([], [argument], None, [], [], None, [])):
                 candidate = argument.arg
                 statements += statement.body
-            case ast.Expr(ast.Call(ast.Name("check"), [ast.Name(name)])) if not entry_point:
-                entry_point = name
             case _:
                 statements.append(statement)
     if candidate and entry_point is None:
@@ -216,6 +210,8 @@ def _asserts(text: str, entry_point: str | None) -> list[Test]:
             test = _test(statement.test, candidate or entry_point)
             if candidate and test.call != candidate:
                 raise ValueError(f"it does not call {candidate}")
+            if odd := not_plain([*test.args, test.value]):
+                raise ValueError(f"it holds {odd}")
         except (TypeError, ValueError, ArithmeticError) as why:
             source = ast.unparse(statement).splitlines()[0][:_SHOWN]
             raise ValueError(
@@ -246,10 +242,9 @@ def _test(node: ast.expr, tested: str | None) -> Test:
         case ast.UnaryOp(ast.Not(), ast.Call() as inner):
             return _called(ast.Call(ast.Name("bool"), [inner], []), tested, value=False)
         case ast.Call(ast.Name("isclose") | ast.Attribute(attr="isclose"), [call, value], given):
-            near = {"rel_tol": 1e-9, "abs_tol": 0.0}
-            near |= {one.arg: float(_literal(one.value)) for one in given}
-            asked = {"relative": near["rel_tol"], "tolerance": near["abs_tol"]}
-            return _called(call, tested, value=_literal(value), **asked)
+            near = {"rel_tol": 1e-9, "abs_tol": 0.0} | {one.arg: _data(one.value) for one in given}
+            tolerance = max(near["abs_tol"], near["rel_tol"] * abs(_data(value)))
+            return _called(call, tested, value=_data(value), tolerance=tolerance)
         case ast.Call():
             return _called(ast.Call(ast.Name("bool"), [node], []), tested, value=True)
         case ast.Compare(
@@ -257,10 +252,9 @@ def _test(node: ast.expr, tested: str | None) -> Test:
             [ast.Lt() | ast.LtE()],
             [near],
         ):
-            asked = {"tolerance": float(_literal(near))}
-            return _called(call, tested, value=_literal(value), **asked)
+            return _called(call, tested, value=_data(value), tolerance=float(_data(near)))
         case ast.Compare(call, [sign], [value]) if type(sign) in _SIGNS:
-            return _called(call, tested, value=_literal(value), compare=_SIGNS[type(sign)])
+            return _called(call, tested, value=_data(value), compare=_SIGNS[type(sign)])
     raise ValueError("it is no comparison of a call with a value")
 
 
@@ -273,26 +267,31 @@ def _called(node: ast.expr, tested: str | None, **asked) -> Test:
             test = _called(inner, tested, **asked)
             return replace(test, wraps=(*test.wraps, name))
         case ast.Call(ast.Name(name), arguments, []):
-            return Test(name, tuple(map(_literal, arguments)), **asked)
+            return Test(name, tuple(map(_data, arguments)), **asked)
     raise ValueError(f"`{ast.unparse(node)}` is no call of a function, with arguments in order")
 
 
-def _literal(node: ast.expr) -> object:
-    value = value_of(node, _computed)
-    if odd := not_plain(value):
-        raise ValueError(f"it holds {odd}")
-    return value
-
-
-def _computed(node: ast.expr) -> object:
-    """What stands in tests beside literals: arithmetic with them, and `set`, `float` and the like
-    of them.
+def _data(node: ast.expr) -> object:
+    """The value of literals, of arithmetic with them, and of `set`, `float` and the like of
+    them.
     """
     match node:
+        case ast.Constant(value):
+            return value
+        case ast.List(items):
+            return [_data(item) for item in items]
+        case ast.Tuple(items):
+            return tuple(_data(item) for item in items)
+        case ast.Set(items):
+            return {_data(item) for item in items}
+        case ast.Dict(keys, values) if None not in keys:
+            return dict(zip(map(_data, keys), map(_data, values), strict=True))
+        case ast.UnaryOp(ast.USub(), operand):
+            return -_data(operand)
         case ast.BinOp(left, sign, right) if type(sign) in _ARITHMETIC:
-            return _ARITHMETIC[type(sign)](_literal(left), _literal(right))
+            return _ARITHMETIC[type(sign)](_data(left), _data(right))
         case ast.Call(ast.Name(name), arguments, []) if name in _MADE:
-            return _MADE[name](*map(_literal, arguments))
+            return _MADE[name](*map(_data, arguments))
     raise ValueError(f"`{ast.unparse(node)}` is no plain data")
 
 

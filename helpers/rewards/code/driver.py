@@ -15,48 +15,50 @@ import signal
 import socket
 import struct
 import sys
+import traceback
 
 READY = b"ready\n"  # the child's first word, when the program's time begins
+PRINTED_TOO_MUCH = 7  # the status of a child that was ended for it
 _DEEPEST = 100
-_LEAVES = (type(None), bool, int, float, complex, str, bytes)
-_SEQUENCES = (list, tuple, set, frozenset)
-_SAME_AS_DICT = ("Counter", "OrderedDict", "defaultdict")
+_LIBRARY = ("Counter", "OrderedDict", "defaultdict")  # dictionaries of collections
 _PROGRAM = "<program>"
 
 
 def plain(value: object, depth: int = 0) -> object:
-    """The value, if it is plain data; the library's dictionaries become dictionaries.
+    """The value as JSON has it; what JSON lacks becomes {"its type": [its parts]}.
 
-    TypeError names anything else. A subclass of int or list is something else: its `repr` lies.
+    TypeError names what is no plain data. Types are exact: a subclass of int or list has methods of
+    its own, which may lie.
     """
     kind = type(value)
-    if kind in _LEAVES:
+    if value is None or kind in (bool, int, float, str):
         return value
     if depth > _DEEPEST:
         said = f"it returned containers nested more than {_DEEPEST} deep; only plain data counts."
         raise TypeError(said)
-    if kind in _SEQUENCES:
-        return kind([plain(item, depth + 1) for item in value])
-    if kind is dict or (kind.__module__ == "collections" and kind.__name__ in _SAME_AS_DICT):
+    if kind is dict or (kind.__module__ == "collections" and kind.__name__ in _LIBRARY):
         items = dict.items(value)
-        return {plain(key, depth + 1): plain(item, depth + 1) for key, item in items}
-    raise TypeError(f"it returned a value of type {kind.__name__}; only plain data counts.")
+        return {"dict": [[plain(key, depth + 1), plain(item, depth + 1)] for key, item in items]}
+    if kind is complex:
+        return {"complex": [value.real, value.imag]}
+    if kind not in (list, tuple, set, frozenset, bytes):
+        raise TypeError(f"it returned a value of type {kind.__name__}; only plain data counts.")
+    parts = [plain(item, depth + 1) for item in value]
+    return parts if kind is list else {kind.__name__: parts}
 
 
 class _Printed(io.BytesIO):
     """What the program prints, up to a limit; past it the program ends."""
 
-    def __init__(self, wire: int, most: int):
+    def __init__(self, most: int):
         super().__init__()
-        self._wire, self._most = wire, most
+        self._most = most
 
     def write(self, data) -> int:
         """As of a file."""
         count = super().write(data)
         if self.tell() > self._most:
-            said = f"it printed more than {self._most} bytes."
-            _send(self._wire, {"kind": "output", "all": True, "message": said})
-            os._exit(0)
+            os._exit(PRINTED_TOO_MUCH)
         return count
 
     def take(self) -> str:
@@ -67,12 +69,6 @@ class _Printed(io.BytesIO):
         return text
 
 
-def _send(wire: int, frame: dict) -> None:
-    data = json.dumps(frame).encode() + b"\n"
-    while data:
-        data = data[os.write(wire, data) :]
-
-
 def _frame(step, *given) -> dict:
     """The frame of a step; of its exception, whatever that is: a program must not end the driver by
     SystemExit or KeyboardInterrupt.
@@ -80,24 +76,13 @@ def _frame(step, *given) -> dict:
     try:
         return step(*given)
     except BaseException as error:
-        return _failed(error)
-
-
-def _failed(error: BaseException) -> dict:
-    """The frame for an exception, whose own methods may lie or fail."""
-    line, trace = None, error.__traceback__
-    while trace is not None:
-        if trace.tb_frame.f_code.co_filename == _PROGRAM:
-            line = trace.tb_lineno
-        trace = trace.tb_next
-    if isinstance(error, SyntaxError) and error.filename == _PROGRAM:
-        line = error.lineno
-    try:
-        message = str(str(error)[:500])
-    except BaseException:
-        message = ""
-    kind = "memory" if isinstance(error, MemoryError) else "error"
-    return {"kind": kind, "error": type(error).__name__[:100], "line": line, "message": message}
+        trace = traceback.walk_tb(error.__traceback__)
+        lines = [line for frame, line in trace if frame.f_code.co_filename == _PROGRAM]
+        if isinstance(error, SyntaxError) and error.filename == _PROGRAM:
+            lines.append(error.lineno)
+        kind = "memory" if isinstance(error, MemoryError) else "error"
+        frame = {"kind": kind, "error": type(error).__name__, "message": str(error)[:500]}
+        return frame | {"line": lines[-1] if lines else None}
 
 
 def _load(source: str, names: dict, script: bool) -> dict:
@@ -114,7 +99,7 @@ def _call(names: dict, name: str, arguments: tuple, most: int) -> dict:
     """The frame for a call of the program's function."""
     if name not in names:
         raise NameError(f"name {name!r} is not defined")
-    text = ascii(plain(names[name](*arguments)))
+    text = json.dumps(plain(names[name](*arguments)))
     if len(text) > most:  # the other side counts again
         return {"kind": "output", "message": f"it returned more than {most} bytes."}
     return {"kind": "value", "value": text}
@@ -247,7 +232,7 @@ def run() -> None:
     os.dup2(reading, 0)
     os.close(reading)
     sys.stdin = open(0, encoding="utf-8")  # noqa: SIM115 (open as long as the program runs)
-    printed = _Printed(wire, job["output"])
+    printed = _Printed(job["output"])
     # Named twice, because a program that puts another file in its place must not close it.
     sys.stdout = sys.__stdout__ = io.TextIOWrapper(
         printed, encoding="utf-8", errors="replace", write_through=True
@@ -259,14 +244,15 @@ def run() -> None:
     module = type(sys)("__main__" if script else "program")
     sys.modules[module.__name__] = module
     names = vars(module)
-    os.write(wire, READY)
-    frame = _frame(_load, job["source"], names, script)
-    if script or frame["kind"] != "value":
-        _send(wire, frame | {"output": printed.take(), "all": True})
-        os._exit(0)
-    for name, arguments in job["calls"]:
-        frame = _frame(_call, names, name, arguments, job["output"])
-        _send(wire, frame | {"output": printed.take()})
+    with open(wire, "wb") as frames:
+        frames.write(READY)
+        frames.flush()
+        loaded = _frame(_load, job["source"], names, script)
+        for call in [None] if script else job["calls"]:
+            runs = call is not None and loaded["kind"] == "value"
+            frame = _frame(_call, names, *call, job["output"]) if runs else loaded
+            frames.write(json.dumps(frame | {"output": printed.take()}).encode() + b"\n")
+            frames.flush()
     os._exit(0)
 
 

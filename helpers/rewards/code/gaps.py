@@ -7,7 +7,9 @@ before anything runs: see `before`.
 
 Not found, and the reason for `confirm=True`: `round(2.675, 2)` is 2.68, `any` and `all` look at
 every item of a generator, `$` in a pattern does not match before a last line break, `__slots__` do
-not bind, and a set that is kept in a name has its order of insertion.
+not bind, a set that is kept in a name has its order of insertion, and a program may go on without a
+module that monty lacks. Nor does monty look at annotations: a name that is nowhere defined does no
+harm in one, as in Python 3.14.
 """
 
 from __future__ import annotations
@@ -21,7 +23,6 @@ import re
 import sys
 import types
 import warnings
-from collections.abc import Iterable
 
 from helpers.rewards.code.types import Outcome
 
@@ -54,6 +55,7 @@ _USES_UP = _words(
 # It keeps a set in its order of insertion; these show the order, unless the next list hides it.
 _SHOWS_ORDER = _words("enumerate iter join list repr str tuple zip")
 _HIDES_ORDER = _words("Counter all any frozenset len max min set sorted sum")
+_SETS = _words("set frozenset")
 # What it says where it lacks something,
 _SAYS = (
     "callable replacement is not yet supported",
@@ -64,8 +66,9 @@ _SAYS = (
     "too deeply nested",
     "unknown encoding",
 )
-# and where it lacks a name that CPython has.
+# and where it lacks a module or a name that CPython has.
 _LACKS = [
+    re.compile(r"No module named '(?P<module>[\w.]+)'"),
     re.compile(r"name '(?P<name>\w+)' is not defined"),
     re.compile(r"cannot import name '(?P<name>\w+)' from '(?P<module>\w+)'"),
     re.compile(r"module '(?P<module>\w+)' has no attribute '(?P<name>\w+)'"),
@@ -86,12 +89,11 @@ _PROGRAM = "<program>"
 warnings.filterwarnings("ignore", module=_PROGRAM)
 
 
-def before(source: str, called: Iterable[str] = ()) -> Outcome | None:
+def before(source: str) -> Outcome | None:
     """The outcome of a program that monty must not be asked about; None for all others.
 
-    called: the functions that will be called. Nothing of the program is run. It is parsed and not
-    compiled: the compiler of Python 3.12 crashes with some programs (fifty comprehensions in one
-    another).
+    Nothing of the program is run. It is parsed and not compiled: the compiler of Python 3.12
+    crashes with some programs (fifty comprehensions in one another).
 
     >>> before("return 3").error
     'SyntaxError'
@@ -103,117 +105,73 @@ def before(source: str, called: Iterable[str] = ()) -> Outcome | None:
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         line, said = getattr(error, "lineno", None), getattr(error, "msg", None) or str(error)
         return Outcome("error", error=type(error).__name__, line=line, message=said)
-    stack: list[tuple[ast.AST, ast.AST | None]] = [(tree, None)]  # a node, and its function
-    uses: dict[int, str] = {}  # what the value of a node is used for
-    bound: set[str] = set()
-    notes: list[ast.Name] = []
+    # A node, the function around it, and what its value is used for.
+    stack: list[tuple[ast.AST, ast.AST | None, str]] = [(tree, None, "")]
     while stack:
-        node, function = stack.pop()
-        if isinstance(node, _LEAVES):
-            continue
-        returns = isinstance(node, ast.Return) and function is None
-        awaits = isinstance(node, ast.Await | ast.AsyncFor | ast.AsyncWith)
-        if returns or (awaits and not isinstance(function, ast.AsyncFunctionDef)):
-            said = "'return' outside function" if returns else "'await' outside async function"
+        node, function, use = stack.pop()
+        if isinstance(node, ast.Return) and function is None:
+            said = "'return' outside function"
             return Outcome("error", error="SyntaxError", line=node.lineno, message=said)
-        if why := _lacking(node, uses.get(id(node), "")):
+        if isinstance(node, _AWAITS) and not isinstance(function, ast.AsyncFunctionDef):
+            said = "'await' outside async function"
+            return Outcome("error", error="SyntaxError", line=node.lineno, message=said)
+        if why := _lacking(node, use):
             message = f"line {node.lineno}: {why}"
             return Outcome("unsupported", line=node.lineno, message=message)
-        uses |= _uses(node)
-        bound.update(_bound(node))
-        notes += _annotations(node)
         function = node if isinstance(node, _FUNCTIONS) else function
-        stack += [(child, function) for child in ast.iter_child_nodes(node)]
-    # It does not look at annotations, and takes a builtin for the program's function.
-    unknown = [note.id for note in notes if not hasattr(builtins, note.id)]
-    if "annotations" in bound:  # from __future__
-        unknown = []
-    unknown += [name for name in called if hasattr(builtins, name)]
-    missing = [name for name in unknown if name not in bound]
-    if not missing:
-        return None
-    return Outcome("error", error="NameError", message=f"name {missing[0]!r} is not defined")
+        stack += [(child, function, _use(node, child)) for child in ast.iter_child_nodes(node)]
+    return None
 
 
-_LEAVES = (ast.Constant, ast.expr_context, ast.operator, ast.unaryop, ast.cmpop, ast.boolop)
+_AWAITS = (ast.Await, ast.AsyncFor, ast.AsyncWith)
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+def _use(node: ast.AST, child: ast.AST) -> str:
+    """What a node uses the value of a child for: the name of a function, or to loop."""
+    match node:
+        case ast.Call(func=called):
+            return _name(node) if child is not called else ""
+        case (
+            ast.For(iter=used)
+            | ast.comprehension(iter=used)
+            | ast.Starred(value=used)
+            | ast.Assign([ast.Tuple() | ast.List()], used)
+            | ast.Compare(ops=[*_, ast.In() | ast.NotIn()], comparators=[*_, used])
+        ) if child is used:
+            return "loop"
+    return ""
 
 
 def _lacking(node: ast.AST, use: str) -> str | None:
     """What of this node monty lacks or does differently; most nodes are none of these kinds."""
     match node:
-        case ast.Import(names):
-            return _no_module([alias.name for alias in names])
-        case ast.ImportFrom(module):
-            return _no_module([module or ""])
         case ast.FunctionDef(name) if name in _METHODS:
             return f"monty does not call {name}."
         case ast.GeneratorExp() if use not in _USES_UP:
             return "monty computes a generator expression at once, and it is kept for later."
         case ast.Call(ast.Name(name)) if name in _LAZY and use not in _USES_UP:
             return f"monty computes {name}(…) at once, and it is kept for later."
-        case ast.ListComp(generators=[ast.comprehension(iter=shown), *_]):
-            shows = _is_set(shown)
-        case ast.Call(ast.Attribute(value=shown, attr="pop"), []):
-            shows = _is_set(shown)
-        case ast.Call(args=shown) if _name(node) in _SHOWS_ORDER:
-            shows = any(map(_is_set, shown))
+        case ast.ListComp(generators=[ast.comprehension(iter=inner), *_]) | ast.Call(
+            ast.Attribute(value=inner, attr="pop"), []
+        ):
+            shown = [inner]
+        case ast.Call(args=arguments) if _name(node) in _SHOWS_ORDER:
+            shown = arguments
         case _:
             return None
-    if shows and use not in _HIDES_ORDER:
+    sets = [
+        each for each in shown if isinstance(each, ast.Set | ast.SetComp) or _name(each) in _SETS
+    ]
+    if sets and use not in _HIDES_ORDER:
         return "monty keeps a set in its order of insertion, and here the order shows."
     return None
 
 
-def _no_module(modules: list[str]) -> str | None:
-    """That monty lacks one of these, if CPython has it."""
-    for module in modules:
-        if module.split(".")[0] in sys.stdlib_module_names and module not in _MODULES:
-            return f"monty has no module {module}."
-    return None
-
-
-def _is_set(node: ast.AST) -> bool:
-    return isinstance(node, ast.Set | ast.SetComp) or _name(node) in ("set", "frozenset")
-
-
-def _name(node: ast.AST) -> str | None:
+def _name(node: ast.AST) -> str:
     """The name of the function or method that a call calls."""
     called = node.func if isinstance(node, ast.Call) else None
-    return getattr(called, "id", None) or getattr(called, "attr", None)
-
-
-def _uses(node: ast.AST) -> dict[int, str]:
-    """What a node uses the values of its children for: the name of a function, or to loop."""
-    match node:
-        case ast.Call(args=arguments):
-            name = _name(node) or ""
-            return {id(argument): name for argument in arguments}
-        case ast.For(iter=used) | ast.comprehension(iter=used) | ast.Starred(value=used):
-            return {id(used): "loop"}
-        case ast.Assign([ast.Tuple() | ast.List()], used):
-            return {id(used): "loop"}
-        case ast.Compare(ops=[*_, ast.In() | ast.NotIn()], comparators=[*_, used]):
-            return {id(used): "loop"}
-    return {}
-
-
-def _bound(node: ast.AST) -> list[str]:
-    """The names that a node binds."""
-    if isinstance(node, ast.alias):
-        return [(node.asname or node.name).split(".")[0]]
-    if isinstance(node, ast.arg):
-        return [node.arg]
-    if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-        return [node.id]
-    name = getattr(node, "name", None)  # of a function, a class, an exception, a type parameter
-    return [name] if name else []
-
-
-def _annotations(node: ast.AST) -> list[ast.Name]:
-    """The names in an annotation of a function."""
-    note = getattr(node, "returns", None) or (isinstance(node, ast.arg) and node.annotation)
-    return [inner for inner in ast.walk(note) if isinstance(inner, ast.Name)] if note else []
+    return getattr(called, "id", "") or getattr(called, "attr", "")
 
 
 # --- After it raised ------------------------------------------------------------------------------
@@ -235,17 +193,18 @@ def named(error: BaseException, frames: list, source: str) -> str | None:
     if any(said in text for said in _SAYS):
         return f"monty: {text}."
     found = next(filter(None, (pattern.match(text) for pattern in _LACKS)), None)
-    return _lacks(**found.groupdict(), source=source) if found else None
-
-
-def _lacks(name: str, source: str, module: str = "", owner: str = "") -> str | None:
-    """That monty lacks a builtin, a function of a module or a method, if CPython has it."""
-    if module:  # which the program may have made up
-        place = importlib.import_module(module) if module in _MODULES else None
-    elif re.search(rf"\bclass\s+{owner or 'class'}\b", source):  # the program's own
-        place = None
-    else:
-        place = _TYPES.get(owner) if owner else builtins
-    if not hasattr(place, name) or name in _NOT_PYTHON:
+    if found is None:
         return None
-    return f"monty has no {'.'.join(filter(None, (module, owner, name)))}."
+    parts = found.groupdict()
+    module, owner, name = (parts.get(part) for part in ("module", "owner", "name"))
+    if name is None:
+        in_python = module.split(".")[0] in sys.stdlib_module_names
+        return f"monty has no module {module}." if in_python else None
+    if module:  # which the program may have made up
+        in_python = module in _MODULES and hasattr(importlib.import_module(module), name)
+    elif owner:  # which may be the program's own
+        its_own = re.search(rf"\bclass\s+{owner}\b", source)
+        in_python = not its_own and hasattr(_TYPES.get(owner), name)
+    else:
+        in_python = hasattr(builtins, name) and name not in _NOT_PYTHON
+    return f"monty has no {'.'.join(filter(None, (module, owner, name)))}." if in_python else None

@@ -5,11 +5,11 @@ program.
 from __future__ import annotations
 
 import atexit
+import builtins
 import contextlib
 import ctypes
 import importlib.util
 import os
-import re
 import secrets
 import shlex
 import shutil
@@ -19,10 +19,12 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from helpers.rewards.code import gaps
-from helpers.rewards.code.plain import not_plain, returned
+from helpers.rewards.code.plain import not_plain
 from helpers.rewards.code.types import (
     Job,
     Limits,
@@ -37,17 +39,41 @@ _POLICY = {"sleep": "zero", "random_start": {"seed": 0}}
 # seconds; threads that hand over more often than that wait for one another longer than they work
 _SLOW = 0.005
 _DEEPEST = 1000  # calls, as in CPython
-# Fed before the program, which may give `repr` and `print` another meaning. No program knows the
-# names.
+# Fed before the program, which may give `type` and `print` another meaning. No program knows the
+# names. The first looks at a value inside, because outside a range would be text, and a deque a
+# list.
 _TOKEN = secrets.token_hex(8)
 _TOLD, _INPUTS = f"_told_{_TOKEN}", f"_inputs_{_TOKEN}"
+_TOO_LONG = "too much"
 _BEFORE_CALLS = f"""
-def {_TOLD}(value, whole, most, repr=repr, len=len):
-    text = repr(value)
-    return text, value if whole and len(text) <= most else None
+def {_TOLD}(
+    value,
+    most,
+    sequences=(list, tuple, set, frozenset),
+    leaves=(type(None), bool, int, float, complex, str, bytes),
+    dict=dict,
+    isinstance=isinstance,
+    len=len,
+    repr=repr,
+    type=type,
+):
+    stack = [value]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, dict):
+            stack.extend(item.keys())
+            stack.extend(item.values())
+        elif type(item) in sequences:
+            stack.extend(item)
+        elif type(item) not in leaves:
+            return repr(type(item))[:100], None
+    return ("", value) if len(repr(value)) <= most else ({_TOO_LONG!r}, None)
 """
-# Without these no object has a `repr` of the program's, which may write it like a number.
-_MAY_LIE = re.compile(r"\b(?:class|type|setattr)\b")
+# For each function that will be called and is named like one of Python's.
+_NOT_PYTHONS = """
+def {name}(*given):
+    raise NameError("the program has no function {name}")
+"""
 _AT_END = "EOF when reading a line"
 _BEFORE_SCRIPTS = f"""
 def input(prompt="", print=print, lines={_INPUTS}):
@@ -56,7 +82,6 @@ def input(prompt="", print=print, lines={_INPUTS}):
         raise Exception({_AT_END!r})
     return lines.pop()
 """
-_DEFAULTDICT = re.compile(r"defaultdict\((?:<[^{]{0,99}>|None), (?=\{)")
 
 
 class MontySandbox:
@@ -88,12 +113,12 @@ class MontySandbox:
     def _outcomes(self, job: Job, limits: Limits) -> list[Outcome]:
         from pydantic_monty import MontyCrashedError
 
-        called = job.call is not None
-        if refused := gaps.before(job.source, [name for name, _ in job.calls] if called else []):
+        if refused := gaps.before(job.source):
             return [refused] * job.count
+        run = _scripts if job.call is None else _calls
         for _ in range(2):  # a worker may have died while it waited; the next is a new one
             with contextlib.suppress(MontyCrashedError):
-                return (_calls if called else _scripts)(self._pool, job, limits)
+                return run(self._pool, job, limits)
         died = Outcome("not started", message="the workers of monty die before they get it.")
         return [died] * job.count
 
@@ -148,38 +173,38 @@ def _quiet_worker() -> str | None:
 
 
 def _calls(pool, job: Job, limits: Limits) -> list[Outcome]:
-    """One outcome for each call, until one ends the session."""
+    """One outcome for each call, until one ends the program."""
     found: list[Outcome] = []
-    whole = _MAY_LIE.search(job.source) is not None
-    with _session(pool, job.source, limits, limits.seconds) as session:
-        session.feed(_BEFORE_CALLS)
+    pythons = [name for name in {name for name, _ in job.calls} if hasattr(builtins, name)]
+    before = _BEFORE_CALLS + "".join(_NOT_PYTHONS.format(name=name) for name in pythons)
+    with _session(pool, limits, limits.seconds) as (session, ends):
+        feed = partial(_feed, session, job.source, limits)
+        feed(before)
         # under this name a block for scripts is not run
-        broken, _ = session.feed(job.source, inputs={"__name__": "program"})
-        if broken:  # the program does not get as far as its inputs
-            return [broken] * job.count
+        loaded = feed(f"{job.source}\nNone", {"__name__": "program"})
+        if loaded.kind != "value":  # the program does not get as far as its inputs
+            return [loaded] * job.count
         for name, arguments in job.calls:
-            if time.monotonic() > session.ends:
+            if time.monotonic() > ends:
                 found.append(timeout(limits))
                 break
-            asked = f"{_TOLD}({name}(*{_INPUTS}), {whole}, {limits.output})"
-            broken, told = session.feed(asked, inputs={_INPUTS: arguments})
-            found.append(broken or _returned(*told, limits, session.output))
-            if session.ended:
+            told = feed(f"{_TOLD}({name}(*{_INPUTS}), {limits.output})", {_INPUTS: arguments})
+            found.append(_returned(told, limits) if told.kind == "value" else told)
+            if told.kind in ("timeout", "memory", "output") or told.error == "Crash":
                 break
     return found + [found[-1]] * (job.count - len(found))
 
 
-def _returned(text: object, value: object, limits: Limits, output: str) -> Outcome:
-    """The outcome of a call, whose value is known by what `repr` wrote, and comes itself where that
-    might lie.
-    """
-    if odd := "something else than text" if not isinstance(text, str) else not_plain(value):
+def _returned(told: Outcome, limits: Limits) -> Outcome:
+    """The outcome of a call, from what was told of its value inside."""
+    odd, value = told.value
+    if odd == _TOO_LONG:
+        said = f"it returned more than {limits.output} bytes."
+        return replace(told, kind="output", value=None, message=said)
+    if odd := odd or not_plain(value):
         said = f"it returned {odd}; only plain data counts."
-        return Outcome("error", error="TypeError", message=said, output=output)
-    outcome = returned(text, limits, output)
-    if outcome.kind == "error":  # what makes a default is no literal
-        outcome = returned(_DEFAULTDICT.sub("dict(", text), limits, output)
-    return outcome
+        return replace(told, kind="error", value=None, error="TypeError", message=said)
+    return replace(told, value=value)
 
 
 def _scripts(pool, job: Job, limits: Limits) -> list[Outcome]:
@@ -190,18 +215,23 @@ def _scripts(pool, job: Job, limits: Limits) -> list[Outcome]:
             found.append(timeout(limits))
             continue
         lines = text.removesuffix("\n").split("\n") if text else []
-        with _session(pool, job.source, limits, left) as session:
-            broken, _ = session.feed(_BEFORE_SCRIPTS, inputs={_INPUTS: lines[::-1]})
-            if broken is None:
-                broken, _ = session.feed(job.source)
-            found.append(broken or Outcome("value", output=session.output))
-            left = session.ends - time.monotonic()
+        with _session(pool, limits, left) as (session, ends):
+            outcome = _feed(session, job.source, limits, _BEFORE_SCRIPTS, {_INPUTS: lines[::-1]})
+            if outcome.kind == "value":
+                outcome = _feed(session, job.source, limits, f"{job.source}\nNone")
+            found.append(outcome)
+            left = ends - time.monotonic()
     return found
 
 
 @contextlib.contextmanager
-def _session(pool, source: str, limits: Limits, seconds: float) -> Iterator[_Session]:
-    """A session of a worker; its time begins when it has one, not while it waits for it."""
+def _session(pool, limits: Limits, seconds: float) -> Iterator[tuple]:
+    """(a session of a worker, when its program must end): the time begins here, and not while the
+    program waits for a worker.
+
+    monty's own limit of time begins anew with each piece of code, and none begins after the end: so
+    the last call that begins in time may take as long again.
+    """
     given = {
         "max_feed_duration_secs": float(seconds),
         "max_memory": limits.memory,
@@ -211,68 +241,48 @@ def _session(pool, source: str, limits: Limits, seconds: float) -> Iterator[_Ses
     with pool.checkout(
         limits=given, os_policy=_POLICY, assert_message_annotations=False
     ) as session:
-        yield _Session(session, source, limits, seconds)
+        yield session, time.monotonic() + seconds
 
 
-class _Session:
-    """A session for one program: what it prints, when it must end, and how it ended.
+def _feed(session, source: str, limits: Limits, code: str, inputs: dict | None = None) -> Outcome:
+    """The outcome of a piece of code, with an unchecked value. source: the whole program."""
+    from pydantic_monty import MontyError
 
-    monty's own limit of time begins anew with each piece of code, and none begins after `ends`: so
-    the last call that begins in time may take as long again.
-    """
+    printed, size = [], 0
 
-    def __init__(self, session, source: str, limits: Limits, seconds: float):
-        self.session, self.source, self.limits = session, source, limits
-        self.ends = time.monotonic() + seconds
+    def collect(stream: str, text: str) -> None:
+        nonlocal size
+        if stream == "stdout" and size <= limits.output:
+            printed.append(text[: limits.output - size])
+            size += len(text.encode(errors="replace"))
 
-    def feed(self, code: str, **given) -> tuple[Outcome | None, object]:
-        """(what went wrong or None, the value)."""
-        from pydantic_monty import MontyError
+    try:
+        value, error = session.feed_run(code, inputs=inputs, print_callback=collect), None
+    except MontyError as raised:
+        value, error = None, raised
+    output = "".join(printed)
+    if size > limits.output:
+        said = f"it printed more than {limits.output} bytes."
+        return Outcome("output", message=said, output=output)
+    if error is None:
+        return Outcome("value", value=value, output=output)
 
-        self.output, self.size = "", 0  # of this piece of code
-        error = value = None
-        try:
-            value = self.session.feed_run(code, print_callback=self._collect, **given)
-        except MontyError as raised:
-            error = raised
-        except TypeError as why:  # an object in a set, which cannot come out
-            self.ended, said = False, f"it returned {why}; only plain data counts."
-            return Outcome("error", error="TypeError", message=said, output=self.output), None
-        over = self._over_a_limit(error)
-        self.ended = over is not None
-        return over or (self._failed(error) if error else None), value
-
-    def _collect(self, stream: str, text: str) -> None:
-        if stream == "stdout":
-            self.output += text[: max(0, self.limits.output - self.size)]
-            self.size += len(text.encode(errors="replace"))
-
-    def _over_a_limit(self, error) -> Outcome | None:
-        """The outcome that ends the program, and with it the session."""
-        kind, said = type(error and error.exception()).__name__, str(error)
-        if self.size > self.limits.output:
-            said = f"it printed more than {self.limits.output} bytes."
-            return Outcome("output", message=said, output=self.output)
-        own_limit = kind == "TimeoutError" and "time limit exceeded" in said
-        if own_limit or getattr(error, "timed_out", False):
-            return timeout(self.limits, self.output)
-        if kind == "MemoryError" and "limit" in said:
-            return out_of_memory(self.limits, self.output)
-        if type(error).__name__ == "MontyCrashedError":
-            said = "it crashed the interpreter."
-            return Outcome("error", error="Crash", message=said, output=self.output)
-        return None
-
-    def _failed(self, error) -> Outcome:
-        """The outcome of a program that raised, by itself or because monty lacks something."""
-        inner = error.exception()
-        frames = error.traceback() if hasattr(error, "traceback") else []
-        name, message = type(inner).__name__, str(inner)
-        if message.endswith(_AT_END):
-            name, frames = "EOFError", frames[:-1]  # which monty does not know, from our `input`
-        elif why := gaps.named(inner, frames, self.source):
-            return Outcome("unsupported", message=why, output=self.output)
-        elif message.startswith("Internal error in monty"):
-            name = "Exception"  # raised with something else than one text, such as SystemExit(0)
-        line = frames[-1].line if frames else None
-        return Outcome("error", error=name, line=line, message=message[:500], output=self.output)
+    # It is over a limit, monty lacks something, or the program failed by itself.
+    inner = error.exception()
+    frames = error.traceback() if hasattr(error, "traceback") else []
+    name, message = type(inner).__name__, str(inner)
+    own_limit = name == "TimeoutError" and "time limit exceeded" in message
+    if own_limit or getattr(error, "timed_out", False):
+        return timeout(limits, output)
+    if name == "MemoryError" and "limit" in message:
+        return out_of_memory(limits, output)
+    if type(error).__name__ == "MontyCrashedError":
+        name, message = "Crash", "it crashed the interpreter."
+    elif message.endswith(_AT_END):
+        name, frames = "EOFError", frames[:-1]  # which monty does not know, from our `input`
+    elif why := gaps.named(inner, frames, source):
+        return Outcome("unsupported", message=why, output=output)
+    elif message.startswith("Internal error in monty"):
+        name = "Exception"  # raised with something else than one text, such as SystemExit(0)
+    line = frames[-1].line if frames else None
+    return Outcome("error", error=name, line=line, message=message[:500], output=output)

@@ -192,18 +192,15 @@ def _rows(completions: list, tests: list | None, entry_point, tags: TagFormat | 
         return rows
     if not isinstance(entry_point, list | tuple):
         entry_point = [entry_point] * len(rows)
-    read: dict[str, list[Test] | str] = {}  # a group shares its tests; a text says what is wrong
+    read: dict[str, list[Test]] = {}  # a group shares its tests
     for row, given, function in zip(rows, tests, entry_point, strict=True):
         key = repr((as_lists(given), function))
-        if key not in read:
-            try:
+        try:
+            if key not in read:
                 read[key] = read_tests(given, function)
-            except ValueError as error:
-                read[key] = str(error)
-        if isinstance(read[key], str):
-            row.refuse("unreadable", read[key])
-        else:
             row.tests = read[key]
+        except ValueError as error:
+            row.refuse("unreadable", str(error))
     return rows
 
 
@@ -283,16 +280,10 @@ def _run(rows: list[_Row], limits: Limits | None, backend: str | Backend) -> Non
             new[keys[-1]] = job
     ran = run_code(list(new.values()), limits, backend) if new else []
     known = known | dict(zip(new, ran, strict=True))
+    kept = {}
     for row, key in zip(rows, keys, strict=True):
         row.outcomes = known[key]
-    kept = {key: known[key] for key in keys if _lasts(known[key], new=key in new)}
+        started = all(outcome.kind != "not started" for outcome in row.outcomes)
+        if started and len(repr(row.outcomes)) < _KEPT:
+            kept[key] = row.outcomes
     _remembered[where] = backend, kept
-
-
-def _lasts(outcomes: list[Outcome], new: bool) -> bool:
-    """Whether these outcomes are remembered for one more batch."""
-    kinds = {outcome.kind for outcome in outcomes}
-    # A lack or a time-out may be the machine's fault; a time-out is used once more all the same.
-    if kinds & {"unsupported", "not started"} or ("timeout" in kinds and not new):
-        return False
-    return len(repr(outcomes)) < _KEPT

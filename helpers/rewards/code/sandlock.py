@@ -9,7 +9,6 @@ against one large or sparse file.
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
 import json
 import os
@@ -22,8 +21,8 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache, partial
 
-from helpers.rewards.code.driver import READY
-from helpers.rewards.code.plain import returned
+from helpers.rewards.code.driver import PRINTED_TOO_MUCH, READY
+from helpers.rewards.code.plain import read
 from helpers.rewards.code.starter import START_SECONDS, starter
 from helpers.rewards.code.types import (
     Job,
@@ -130,9 +129,6 @@ def _outcomes(job: Job, limits: Limits, identity: dict[str, int]) -> list[Outcom
         return _run(told | {"calls": job.calls}, job.count, limits, limits.seconds, identity)[0]
     found, left = [], limits.seconds
     for text in job.texts:
-        if left <= 0:
-            found.append(timeout(limits))
-            continue
         outcomes, left = _run(told | {"stdin": text}, 1, limits, left, identity)
         found += outcomes
     return found
@@ -164,48 +160,41 @@ def _run(
                     last = Outcome("output", message=f"it sent more than {limits.output} bytes.")
                 elif data := reading.read(65536):
                     *lines, rest = (rest + data).split(b"\n")
-                    for line in lines[: count - len(found)]:
-                        frame = _frame(line)
-                        found.append(_outcome(frame, limits))
-                        if frame.get("all") is True:  # it did not get as far as its inputs
-                            last = found[-1]
+                    found += [_outcome(line, limits) for line in lines[: count - len(found)]]
                 else:
                     break
             left = ends - time.monotonic()
             status = process.end()
-            last = last or _ended(status)
+            last = last or _ended(status, limits)
     except OSError as error:  # the machine's fault, not the program's
         found, last = [], Outcome("not started", message=f"sandlock could not start it: {error}")
     return found + [last] * (count - len(found)), left
 
 
-def _frame(line: bytes) -> dict:
-    """What a line says, which the program may have written; nothing, if it is no dictionary."""
-    with contextlib.suppress(ValueError, RecursionError):
-        frame = json.loads(line)
-        if isinstance(frame, dict):
-            return frame
-    return {}
-
-
-def _outcome(frame: dict, limits: Limits) -> Outcome:
-    """The outcome that a line of the driver's stands for."""
-    kind, value, line = frame.get("kind"), frame.get("value", "None"), frame.get("line")
-    output = str(frame.get("output") or "")[: limits.output]
-    if kind == "value" and isinstance(value, str):
-        return returned(value, limits, output)
-    if kind == "memory":
-        return out_of_memory(limits, output)
-    if kind not in ("error", "output"):
+def _outcome(told: bytes, limits: Limits) -> Outcome:
+    """The outcome that a line of the driver's stands for; the program may have written it."""
+    try:
+        frame = json.loads(told)
+        kind, value = frame["kind"], frame.get("value", "null")
+        output = str(frame["output"])[: limits.output]
+        error, message = str(frame.get("error", "")), str(frame.get("message", ""))
+        line = frame["line"] if type(frame.get("line")) is int else None
+        if kind == "memory":
+            return out_of_memory(limits, output)
+        if kind == "value" and len(value) <= limits.output:
+            return Outcome("value", value=read(value), output=output)
+        if kind not in ("error", "output"):
+            raise ValueError("another kind")
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         said = "what came out of the sandbox is no outcome."
         return Outcome("error", error="SandboxError", message=said)
-    error, message = (str(frame.get(name) or "") for name in ("error", "message"))
-    line = line if type(line) is int else None
     return Outcome(kind, error=error[:100], line=line, message=message[:500], output=output)
 
 
-def _ended(status: int) -> Outcome:
+def _ended(status: int, limits: Limits) -> Outcome:
     """The outcome of the inputs that a process had left when it ended."""
+    if status == PRINTED_TOO_MUCH:  # or the program chose this number, and has won nothing
+        return Outcome("output", message=f"it printed more than {limits.output} bytes.")
     if status < 0 and status != -signal.SIGKILL:  # by which the starter ends it
         said = f"it crashed the interpreter (signal {-status})."
         return Outcome("error", error="Crash", message=said)

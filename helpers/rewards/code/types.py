@@ -14,9 +14,8 @@ class Limits:
     """What one program may use, with all its inputs together, and the time of a whole batch.
 
     seconds: of time on the clock; under monty the last call that begins in time may take as long
-    again. memory: bytes. output: bytes of what it prints, and of each value that it returns, as
-    `repr` writes it. batch: seconds after which no further program of one call of `run_code`
-    starts.
+    again. memory: bytes. output: bytes of what it prints, and of each value that it returns, as it
+    is written down. batch: seconds after which no further program of one call of `run_code` starts.
     """
 
     seconds: float = 2.0

@@ -18,7 +18,7 @@ import os
 import socket
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -72,25 +72,28 @@ def attempt(
     """
 
     def judged(escape: Escape) -> Attempt:
-        source = escape.source.replace("@FOLDER@", bait.folder).replace("@PORT@", str(bait.port))
+        source = escape.source.replace("@FOLDER@", folder).replace("@PORT@", str(port))
         job = Job(source, "solve", ((20,),) * escape.count) if escape.count else Job(source)
         began = time.monotonic()
         for _ in range(1 + escape.twice):
             [outcomes] = run_code([job], limits, backend, workers)
         seconds = time.monotonic() - began
-        return Attempt(escape, tuple(outcomes), bait.touched() or _won(outcomes), seconds)
+        return Attempt(escape, tuple(outcomes), touched() or _won(outcomes), seconds)
 
-    with _bait() as bait:
+    with _bait() as (folder, port, touched):
         with ThreadPoolExecutor(workers or os.cpu_count()) as threads:
             found = list(threads.map(judged, battery or BATTERY))
         time.sleep(0.2)  # for what goes on after the verdict
-        if late := bait.touched():
+        if late := touched():
             found.append(Attempt(Escape("one of them, later", "a trace", ""), (), late, 0.0))
         return found
 
 
 @contextlib.contextmanager
-def _bait() -> Iterator[_Bait]:
+def _bait() -> Iterator[tuple[str, int, Callable]]:
+    """A folder with our tests, a port that nobody may reach, and what says, in words, which of them
+    was touched since it was asked last; also a local socket and a variable with our tests.
+    """
     with (
         tempfile.TemporaryDirectory(prefix="bait-") as folder,
         socket.socket() as server,
@@ -102,34 +105,27 @@ def _bait() -> Iterator[_Bait]:
         for listening in (server, local):
             listening.listen()
             listening.setblocking(False)
+
+        def files() -> dict:
+            return {path.name: path.stat().st_mtime_ns for path in Path(folder).iterdir()}
+
+        def touched() -> str | None:
+            nonlocal known
+            before, known = known, files()
+            if known != before:
+                return f"changed files in our folder: {sorted(known)}"
+            for listening in (server, local):
+                with contextlib.suppress(BlockingIOError):
+                    listening.accept()[0].close()
+                    return "reached our socket"
+            return None
+
+        known = files()
         os.environ["SANDBOX_TESTS"] = f"solve(20) == {ANSWER} {_SECRET}"
         try:
-            yield _Bait(folder, [server, local])
+            yield folder, server.getsockname()[1], touched
         finally:
             del os.environ["SANDBOX_TESTS"]
-
-
-class _Bait:
-    """A folder with our tests, a variable with them, and two sockets that nobody may reach."""
-
-    def __init__(self, folder: str, sockets: list):
-        self.folder, self.sockets = folder, sockets
-        self.port = sockets[0].getsockname()[1]
-        self.files = self._files()
-
-    def _files(self) -> dict:
-        return {path.name: path.stat().st_mtime_ns for path in Path(self.folder).iterdir()}
-
-    def touched(self) -> str | None:
-        """What was touched since the last time, in words."""
-        before, self.files = self.files, self._files()
-        if self.files != before:
-            return f"changed files in our folder: {sorted(self.files)}"
-        for server in self.sockets:
-            with contextlib.suppress(BlockingIOError):
-                server.accept()[0].close()
-                return "reached our socket"
-        return None
 
 
 def _won(outcomes: Sequence[Outcome]) -> str | None:
