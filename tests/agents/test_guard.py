@@ -138,7 +138,7 @@ def test_a_tool_that_never_returns_ends_its_episode_and_no_other(does):
     environment, guard = begun(does)
     other = guard()
     other.reset(seed=1)
-    thread = environment._play.worker
+    thread = environment._play.thread
     said = impatient(guard, environment.say, word="a")
     assert said == "say did not answer in 0.1 seconds. The episode is over."
     assert refusal(environment.say, word="b").startswith("The episode is over: say did not")
@@ -249,7 +249,7 @@ def test_sixteen_threads_that_hang_are_enough_and_the_training_ends_with_a_check
 
 def test_an_environment_that_nobody_holds_takes_its_thread_with_it():
     environment, _ = begun(lambda self, word: word)
-    thread, gone = environment._play.worker, weakref.ref(environment)
+    thread, gone = environment._play.thread, weakref.ref(environment)
     del environment
     gc.collect()
     thread.join(timeout=600)
