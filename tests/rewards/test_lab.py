@@ -64,9 +64,8 @@ def signal_of(groups: list[list[str]], *weights: float) -> dict:
         (
             [format_reward, partial(format_reward, tags=THINK_ANSWER)],
             [1.0, 1.0],
-            "two columns .* called 'format_reward'",
+            "two rewards are called 'format_reward'",
         ),
-        ([told("total", 0)], [1.0], "called 'total'"),
     ],
 )
 def test_rewards_and_weights_that_do_not_fit_are_refused(functions, weights, says):
@@ -335,8 +334,6 @@ ROW = {"question": "1 + 1?", "answer": "2", "completion": "<answer>2</answer>"}
         (pd.DataFrame([ROW, ROW | {"completion": None}]), "`completion` in row 1 is"),
         (pd.DataFrame([ROW, ROW | {"completion": 3}]), "`completion` in row 1 is 3"),
         (pd.DataFrame([ROW]), "share a question"),
-        (__file__, r"test_lab\.py: stored completions are in a \.csv, \.jsonl, \.parquet file"),
-        (3, "3: stored completions are in a"),
     ],
 )
 def test_stored_completions_that_are_none_are_refused(table, says):

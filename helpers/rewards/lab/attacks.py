@@ -57,7 +57,11 @@ def with_wrong_answers(rows: list[dict]) -> list[dict]:
     """
     if all(row.get("tests") is not None for row in rows):
         return [
-            row | {"answer": _fenced(program_of(str(row["answer"]))), WRONG: _fenced(_idle(row))}
+            row
+            | {
+                "answer": _fenced(program_of(str(row["answer"]))),
+                WRONG: _fenced(_functions(row, "None")),
+            }
             for row in rows
         ]
     answers = list(dict.fromkeys(str(row["answer"]) for row in rows))
@@ -268,18 +272,12 @@ def _tests(row: dict, column: str = "tests") -> list[Test]:
 
 def _functions(row: dict, body: str) -> str:
     """A program with every function that the tests call, each with this body; for a script the body
-    alone.
+    alone. The body `None` does nothing.
     """
     calls = dict.fromkeys(test.call for test in _tests(row))
     indented = body.replace("\n", "\n    ")
     return "\n\n".join(
         body if call is None else f"def {call}(*given):\n    {indented}" for call in calls
-    )
-
-
-def _idle(row: dict) -> str:
-    return (
-        _functions(row, "None") if _tests(row)[0].call is None else _functions(row, "return None")
     )
 
 
@@ -302,7 +300,7 @@ def _hard_coded(row: dict) -> str:
     """
     seen = [(test.args, test.value) for test in _tests(row, "visible_tests") if test.call]
     body = f"for arguments, value in {seen!r}:\n    if given == arguments:\n        return value"
-    return _functions(row, body) if seen else _idle(row)
+    return _functions(row, body if seen else "None")
 
 
 _EQUAL = (
