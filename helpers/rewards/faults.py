@@ -88,8 +88,7 @@ def _called(reward: Callable, completions: list, columns: dict) -> tuple[list, s
     """The values, or what was wrong with the call as a whole."""
     try:
         returned = awaited(reward(completions=completions, **columns))
-        one_each = hasattr(returned, "__iter__") and getattr(returned, "ndim", 1) == 1
-        if not one_each or isinstance(returned, (str, bytes, dict)):
+        if not hasattr(returned, "__iter__"):
             return [], f"returned {returned!r:.100}, not a list with one number per completion,"
         values = list(returned)
     except Exception as error:

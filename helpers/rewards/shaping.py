@@ -116,12 +116,12 @@ class AdaptiveReward:
             self.weight = round(min(self.bounds[1], max(self.bounds[0], self.weight * factor)), 9)
 
     def state_dict(self) -> dict:
-        """What a checkpoint has to keep."""
-        return {"weight": self.weight, "counted": list(self.counted)}
+        """What a checkpoint has to keep. What is counted has been settled before one."""
+        return {"weight": self.weight}
 
     def load_state_dict(self, state: dict) -> None:
         """Go on from a checkpoint."""
-        self.weight, self.counted = float(state["weight"]), tuple(state.get("counted", (0, 0)))
+        self.weight = float(state["weight"])
 
 
 class EnsembleReward:
@@ -150,10 +150,14 @@ class EnsembleReward:
 
     def __call__(self, completions: list, **columns) -> list[float | None]:
         scored = [awaited(reward(completions=completions, **columns)) for reward in self.rewards]
-        return [
-            self._together([score for score in row if score is not None])
-            for row in zip(*scored, strict=True)
-        ]
+        together = {"minimum": min, "median": statistics.median}.get(self.how, statistics.fmean)
+        found = []
+        for row in zip(*scored, strict=True):
+            scores = [score for score in row if score is not None]
+            if self.how == "trimmed" and len(scores) > 2:
+                scores = sorted(scores)[1:-1]
+            found.append(together(scores) if scores else None)
+        return found
 
     def state_dict(self) -> dict:
         """The states of those members that have one, by position."""
@@ -167,14 +171,6 @@ class EnsembleReward:
         """Go on from a checkpoint."""
         for at, member in state.items():
             stateful(self.rewards[int(at)]).load_state_dict(member)
-
-    def _together(self, scores: list[float]) -> float | None:
-        if not scores:
-            return None
-        if self.how == "trimmed" and len(scores) > 2:
-            scores = sorted(scores)[1:-1]
-        together = {"minimum": min, "median": statistics.median}.get(self.how, statistics.fmean)
-        return together(scores)
 
 
 class ModelReward:
