@@ -223,7 +223,7 @@ class JudgeReward:
         ).encode()
 
     def _fenced(self, parts: dict[str, str]) -> str:
-        """The texts, each between marks with a code that occurs in none of them.
+        """The texts, each between marks with a code.
 
         The code is a hash of the texts, not random: the same content is the same request. Who
         writes a text cannot know it, because it depends on that text.
@@ -232,18 +232,13 @@ class JudgeReward:
             name: _SPECIAL.sub(r"\g<0> ", printable(text[: self.longest]))
             for name, text in parts.items()
         }
-        code, together = "", "\n".join(plain.values())
-        while not code or code in together:
-            hashed = f"{code}\n{self.rubric}\n{together}".encode(errors="replace")
-            code = sha256(hashed).hexdigest()[:16]
+        hashed = "\n".join(["", self.rubric, *plain.values()]).encode(errors="replace")
+        code = sha256(hashed).hexdigest()[:16]
         blocks = [
             f"[{code} {name}]\n{text}\n[end of {code} {name}]" for name, text in plain.items()
         ]
-        cut = [name for name, text in parts.items() if len(text) > self.longest]
-        told = ""
-        if cut:
-            names = " and the ".join(cut)
-            told = f"\nOf the {names}, only the first {self.longest} characters are shown."
+        cut = " and the ".join(name for name, text in parts.items() if len(text) > self.longest)
+        told = f"\nOf the {cut}, only the first {self.longest} characters are shown." if cut else ""
         shown = "\n\n".join(blocks)
         return f"The code of the marks is {code}.\n\n{shown}\n{told}\nGrade the completion."
 
