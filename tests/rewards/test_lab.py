@@ -14,7 +14,6 @@ from told import told
 from trl.rewards import get_soft_overlong_punishment, think_format_reward
 
 from helpers.rewards import (
-    AdaptiveReward,
     correctness_reward,
     format_reward,
     incremental_format_reward,
@@ -71,12 +70,6 @@ def signal_of(groups: list[list[str]], *weights: float) -> dict:
 def test_rewards_and_weights_that_do_not_fit_are_refused(functions, weights, says):
     with pytest.raises(ValueError, match=says):
         Lab(functions, weights)
-
-
-def test_the_callers_rewards_are_not_changed_by_being_tried():
-    adaptive = AdaptiveReward(format_reward)
-    Lab([adaptive], [0.5]).scores(["no tags", "no tags"])
-    assert adaptive.weight == 1.0
 
 
 def test_scores_are_weighted_none_adds_nothing_and_a_fault_costs_only_itself():
@@ -339,13 +332,6 @@ ROW = {"question": "1 + 1?", "answer": "2", "completion": "<answer>2</answer>"}
 def test_stored_completions_that_are_none_are_refused(table, says):
     with pytest.raises(ValueError, match=says):
         stored_groups(table)
-
-
-def test_rows_without_answers_are_no_go_for_that_reason():
-    lab = Lab([correctness_reward, format_reward], [1.0, 0.5])
-    row = ROW | {"answer": None}
-    lab.signal(*stored_groups(pd.DataFrame([row, row | {"completion": "2"}])))
-    assert "`correctness_reward` judged none of the completions" in str(lab.verdict())
 
 
 def test_speed_is_a_positive_number_a_reward_on_as_many_as_it_says():
