@@ -67,9 +67,8 @@ class AdaptiveReward:
     After each batch: success below 30 % multiplies the weight by 1.2, above 80 % by 0.9, within
     `bounds`. Success is a score of at least `success`; rows scored None do not count. So the scale
     of this reward moves between the bounds, and its mean in the log with it. Where several
-    processes train together, `training.reward_guard` sets `alone` to False: batches are then only
-    counted, in `counted`, and the weight moves once a step by the counts of all processes, so that
-    it is the same in each.
+    processes train together, `training.reward_guard` gives each the mean of their weights after
+    every step.
 
     >>> from helpers.rewards import format_reward
     >>> reward = AdaptiveReward(format_reward)
@@ -91,32 +90,20 @@ class AdaptiveReward:
                 "must hold."
             )
         self.reward, self.success, self.weight, self.bounds = reward, success, weight, (low, high)
-        self.alone, self.counted = True, (0, 0)
         self.__name__ = reward_name(reward)
 
     def __call__(self, completions: list, **columns) -> list[float | None]:
         scores = awaited(self.reward(completions=completions, **columns))
-        judged = [score for score in scores if score is not None]
-        successes = sum(score >= self.success for score in judged)
-        self.counted = (self.counted[0] + successes, self.counted[1] + len(judged))
         weighted = [None if score is None else score * self.weight for score in scores]
-        if self.alone:
-            self.settle([self.counted])
-        return weighted
-
-    def settle(self, counted: list[tuple[int, int]]) -> None:
-        """Move the weight by what the processes have counted since the last time: each its
-        successes, and scores in all.
-        """
-        successes, judged = map(sum, zip(*counted, strict=True))
-        self.counted = (0, 0)
+        judged = [score for score in scores if score is not None]
         if judged:
-            rate = successes / judged
+            rate = sum(score >= self.success for score in judged) / len(judged)
             factor = _RISE if rate < _RARE else _FALL if rate > _COMMON else 1.0
             self.weight = round(min(self.bounds[1], max(self.bounds[0], self.weight * factor)), 9)
+        return weighted
 
     def state_dict(self) -> dict:
-        """What a checkpoint has to keep. What is counted has been settled before one."""
+        """What a checkpoint has to keep."""
         return {"weight": self.weight}
 
     def load_state_dict(self, state: dict) -> None:
