@@ -74,7 +74,7 @@ class JudgeReward:
     batch are asked once. key_variable: the NAME of the environment variable with the API key, which
     is neither kept nor shown.
 
-    What cannot be judged (no answer, no budget, an answer that breaks the schema) is None; one
+    What cannot be judged (no answer, no budget, an answer without a score) is None; one
     warning per batch counts the causes. Under TRL they are in the table of completions as
     `<name>_fault`, their share is the metric `<name>/unjudged`.
 
@@ -127,12 +127,6 @@ class JudgeReward:
         # no proxy stands before a judge on this machine
         self.proxies = address.host not in ("127.0.0.1", "localhost", "::1")
         self.model, self.rubric, self.points = model, rubric, points
-        self.schema = {  # of an answer
-            "type": "object",
-            "properties": {"score": {"enum": list(range(points + 1))}},
-            "required": ["score"],
-            "additionalProperties": False,
-        }
         self.shows = [shows] if isinstance(shows, str) else list(shows)
         self.tags, self.longest, self.parallel, self.timeout = tags, longest, parallel, timeout
         self.patience, self.retries, self.backoff = patience, retries, backoff
@@ -213,9 +207,15 @@ class JudgeReward:
             {"role": "system", "content": printable(system)},
             {"role": "user", "content": self._fenced(parts | {"completion": text})},
         ]
+        schema = {
+            "type": "object",
+            "properties": {"score": {"enum": list(range(self.points + 1))}},
+            "required": ["score"],
+            "additionalProperties": False,
+        }
         wanted = {
             "type": "json_schema",
-            "json_schema": {"name": "verdict", "strict": True, "schema": self.schema},
+            "json_schema": {"name": "verdict", "strict": True, "schema": schema},
         }
         body = {"model": self.model, "messages": messages, "response_format": wanted} | self.options
         return json.dumps(
@@ -309,8 +309,6 @@ class JudgeReward:
 
     def _read(self, request: bytes, reply) -> int | str:
         """The verdict of a reply; a score is kept."""
-        from jsonschema import Draft202012Validator
-
         try:
             body = reply.json()
             said = body["choices"][0]["message"]["content"]
@@ -320,16 +318,16 @@ class JudgeReward:
         # a server that does not count: a byte is at most one token
         self.tokens += used if isinstance(used, int) else len(request) + len(reply.content)
         try:
-            answer = json.loads(said)
-        except (ValueError, TypeError, RecursionError):
-            return "an answer that is not JSON"
-        if not Draft202012Validator(self.schema).is_valid(answer):
-            return "an answer that breaks the schema"
+            score = json.loads(said)["score"]
+        except (ValueError, KeyError, TypeError, RecursionError):
+            score = None
+        if type(score) is not int or not 0 <= score <= self.points:
+            return "an answer that is not the JSON it was asked for"
         if self.cache is not None:
             entry = self._entry(request)
             entry.parent.mkdir(exist_ok=True)
-            write_json(entry, {"model": self.model, "score": answer["score"]})
-        return answer["score"]
+            write_json(entry, {"model": self.model, "score": score})
+        return score
 
     def _key(self) -> str:
         """The API key; "" where none is wanted. ValueError if there should be one."""
