@@ -81,13 +81,12 @@ def against_report(run: Run, functions: list, weights: list[float]) -> str:
 def differences(cases: pd.DataFrame) -> pd.DataFrame:
     """Where a score is not the expected one: a row each with case, reward, expected, score."""
     found = []
-    for column in cases.columns:
-        if column.startswith("expected "):
-            reward = column.removeprefix("expected ")
-            wanted, got = cases[column], cases[reward]
-            # fillna: a reward that gave no score where one was expected differs.
-            wrong = wanted.notna() & ~((got - wanted).abs().fillna(np.inf) <= _TOLERANCE)
-            found += [(name, reward, wanted[name], got[name]) for name in cases.index[wrong]]
+    for column in cases.filter(regex="^expected "):
+        reward = column.removeprefix("expected ")
+        for name, wanted, got in zip(cases.index, cases[column], cases[reward], strict=True):
+            # no score, which is nan, where one was expected differs, too
+            if pd.notna(wanted) and not abs(got - wanted) <= _TOLERANCE:
+                found.append((name, reward, wanted, got))
     return pd.DataFrame(found, columns=["case", "reward", "expected", "score"])
 
 
