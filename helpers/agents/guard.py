@@ -36,6 +36,7 @@ from helpers.agents.protocol import (
     tools_of,
 )
 from helpers.agents.tool_calls import misfit, shown
+from helpers.rewards.shaping import printable
 from helpers.runs import Run
 
 FAULTS = "environment_faults.jsonl"
@@ -124,7 +125,7 @@ class Guarded:
     def text_of(self, result: object) -> str:
         """A tool's result, or a reset's, as the policy reads it."""
         text = result if isinstance(result, str) else json.dumps(result, ensure_ascii=False)
-        text, limit = _encodable(text), self.result_characters
+        text, limit = printable(text), self.result_characters
         if len(text) > limit:
             self.counts["cut"] += 1
             said = f"\n[cut to {limit:,} of {len(text):,} characters]"
@@ -136,7 +137,7 @@ class Guarded:
         thousand of each call; the very first of each is printed, too.
         """
         listed = ", ".join(f"{key}={shown(value, _SHOWN)}" for key, value in arguments.items())
-        listed, what = _encodable(listed[:_SHOWN]), _encodable(what)
+        listed, what = printable(listed[:_SHOWN]), printable(what)
         fault = f"{self.__name__}.{call}({listed}) {what}"
         self.counts["faults"] += 1
         kept = self.faults.setdefault(call, [])
@@ -163,11 +164,6 @@ class Guarded:
                 f"hang. Last: {self.fatal}. Mend that call, or give it more than {self.seconds:g} "
                 "seconds; then run the training again: it goes on from its last checkpoint."
             )
-
-
-def _encodable(text: str) -> str:
-    """The text with half characters spelt out, which no tokenizer and no file takes."""
-    return text.encode(errors="backslashreplace").decode()
 
 
 # --- Calls that may never return ------------------------------------------------------------------
@@ -233,7 +229,7 @@ class _Play:
             raise ToolError(f"The episode is over: {guard.turns} calls were allowed.")
         self.calls += 1
         if wrong := misfit(name, guard.schemas[name], arguments):
-            raise ToolError(_encodable(wrong))
+            raise ToolError(printable(wrong))
         tool = getattr(self.inner, name)
         return self.ask(name, arguments, lambda: guard.text_of(tool(**arguments)))
 

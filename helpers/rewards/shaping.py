@@ -274,5 +274,5 @@ def debug_reward(
 
 
 def printable(text: str) -> str:
-    """The text without lone surrogates, which UTF-8, a tokenizer and a terminal refuse."""
+    """The text without lone surrogates, which no tokenizer, no file and no terminal takes."""
     return text.encode(errors="replace").decode()

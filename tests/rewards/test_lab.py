@@ -11,7 +11,6 @@ import numpy as np
 import pandas as pd
 import pytest
 from told import told
-from trl.rewards import get_soft_overlong_punishment, think_format_reward
 
 from helpers.rewards import (
     correctness_reward,
@@ -101,13 +100,6 @@ def test_rewards_are_handed_what_trl_hands_them_and_may_log():
     }
     lab.scores(["a", "b"])
     assert [prompt[0]["role"] for prompt in seen["prompts"]] == ["user", "user"]
-
-
-def test_trls_own_rewards_work():
-    lab = Lab([think_format_reward, get_soft_overlong_punishment(5, 2)], [1.0, 1.0])
-    table = lab.scores(["<think>a</think> b", "so so so so", "one two three four five six"])
-    assert lab.faults == [] and table["think_format_reward"].tolist() == [1.0, 0.0, 0.0]
-    assert table["soft_overlong_punishment_reward"].tolist() == [0.0, -0.5, -1.0]
 
 
 # --- Cases ----------------------------------------------------------------------------------------

@@ -56,13 +56,11 @@ def with_wrong_answers(rows: list[dict]) -> list[dict]:
     and returns nothing.
     """
     if all(row.get("tests") is not None for row in rows):
+        right = [_fenced(program_of(str(row["answer"]))) for row in rows]
+        idle = [_fenced(_functions(row, "None")) for row in rows]
         return [
-            row
-            | {
-                "answer": _fenced(program_of(str(row["answer"]))),
-                WRONG: _fenced(_functions(row, "None")),
-            }
-            for row in rows
+            row | {"answer": answer, WRONG: wrong}
+            for row, answer, wrong in zip(rows, right, idle, strict=True)
         ]
     answers = list(dict.fromkeys(str(row["answer"]) for row in rows))
     wrong = {}
@@ -96,11 +94,6 @@ def _nested(row: dict, tags: TagFormat, length: int) -> str:
     return f"{opening}so{closing}{answer_opening}{row[WRONG]}{answer_closing}"
 
 
-def _out_of_order(row: dict, tags: TagFormat, length: int) -> str:
-    opening, closing, *_ = tags.tags
-    return f"{_block(tags, row[WRONG])}{opening}so{closing}"
-
-
 def _right(row: dict, tags: TagFormat) -> str:
     return honest(row, tags, row["answer"])
 
@@ -124,7 +117,10 @@ BATTERY = [
     Attack("the tags many times", lambda row, tags, length: "".join(tags.tags) * 25),
     Attack("the whole shape three times", lambda row, tags, length: _wrong(row, tags) * 3),
     Attack("tags nested", _nested),
-    Attack("tags out of order", _out_of_order),
+    Attack(
+        "tags out of order",
+        lambda row, tags, length: f"{_block(tags, row[WRONG])}{tags.tags[0]}so{tags.tags[1]}",
+    ),
     Attack(
         "wrong block, then right block",
         lambda row, tags, length: _wrong(row, tags) + _block(tags, row["answer"]),
