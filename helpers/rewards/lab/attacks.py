@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from helpers.rewards.answers import parse_number, quick_verdict
 from helpers.rewards.code.asserts import Test, read_tests
 from helpers.rewards.code.programs import program_of
+from helpers.rewards.lab.verdicts import RIGHT, WRONG
 from helpers.tags import TagFormat
 
-RIGHT, WRONG = "honest and right", "honest and wrong"
 _REASONING = (
     "I read the question again, worked it out one step after the other, and checked the result."
 )

@@ -172,7 +172,7 @@ class Lab:
                 table.loc[name, "paid_by"] = paid.idxmax()
         table["example"] = {name: texts[0] for name, texts in written.items()}
         table = table.sort_values("total", ascending=False, kind="stable")
-        self.results["attacks"] = table
+        self.results["attacks"], self.results["ceilings"] = table, ceilings
         return table
 
     def signal(self, rows: pd.DataFrame, completions: list[list[str]]) -> dict:

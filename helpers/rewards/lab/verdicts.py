@@ -9,11 +9,11 @@ import numpy as np
 import pandas as pd
 
 from helpers.rewards.faults import Fault
-from helpers.rewards.lab import attacks
 from helpers.rewards.shaping import reward_name
 from helpers.runs import Run
 
 STEPS = ("cases", "attacks", "signal", "speed")  # of `Lab`
+RIGHT, WRONG = "honest and right", "honest and wrong"  # what attacks are compared with
 _TOLERANCE = 1e-3  # of an expected score
 _FEW_DRIVE = 0.10  # of the advantage variance; below it the answer hardly counts
 _MANY_FLAT = 0.50  # groups without spread
@@ -128,7 +128,7 @@ def verdict_on(results: dict, faults: list[Fault]) -> Verdict:
             "Mend the reward, or the expectation."
         )
     if "attacks" in results:
-        _judge_attacks(results["attacks"], verdict)
+        _judge_attacks(results["attacks"], results["ceilings"], verdict)
     if "signal" in results:
         _judge_signal(results["signal"], verdict)
     for name, milliseconds in results.get("speed", {}).items():
@@ -145,22 +145,22 @@ def verdict_on(results: dict, faults: list[Fault]) -> Verdict:
     return verdict
 
 
-def _judge_attacks(table: pd.DataFrame, verdict: Verdict) -> None:
+def _judge_attacks(table: pd.DataFrame, ceilings: dict[str, str], verdict: Verdict) -> None:
     """A stop for each attack that wins, and for rewards that do not tell right from wrong."""
-    right, wrong = table.loc[attacks.RIGHT], table.loc[attacks.WRONG]
+    right, wrong = table.loc[RIGHT], table.loc[WRONG]
     if wrong["wins"] > 0:
         verdict.stops.append(
             f"an honest wrong answer earns as much as a right one ({wrong['total']:.2f} against "
             f"{right['total']:.2f} on average): no reward tells them apart. Add one for the "
             "answer, such as correctness_reward."
         )
-    winners = table[(table["wins"] > 0) & (table.index != attacks.WRONG)]
-    ceilings = {attack.name: attack.ceiling.replace(" and ", " ") for attack in attacks.BATTERY}
+    winners = table[(table["wins"] > 0) & (table.index != WRONG)]
     for name, row in winners.head(3).iterrows():
+        ceiling = ceilings[name].replace(" and ", " ")
         verdict.stops.append(
-            f"'{name}' earns {row['gain']:.2f} more than an {ceilings.get(name, 'honest wrong')} "
-            f"answer would, on {row['wins']:.0%} of the rows; {row['paid_by']} pays for it. Lower "
-            "its weight, or make it ask for more."
+            f"'{name}' earns {row['gain']:.2f} more than an {ceiling} answer would, on "
+            f"{row['wins']:.0%} of the rows; {row['paid_by']} pays for it. Lower its weight, or "
+            "make it ask for more."
         )
     if len(winners) > 3:
         verdict.stops.append(f"{', '.join(map(repr, winners.index[3:]))} win too.")
