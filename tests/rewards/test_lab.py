@@ -326,25 +326,19 @@ def test_stored_completions_that_are_none_are_refused(table, says):
         stored_groups(table)
 
 
-def test_speed_is_a_positive_number_a_reward_on_as_many_as_it_says():
+def test_speed_is_that_of_judging_as_many_as_it_says_not_of_remembering():
     seen = []
 
     def counting_reward(completions, answer, **columns):
         seen.append((len(completions), len(answer)))
         return [1.0] * len(completions)
 
-    lab = Lab([counting_reward, format_reward], [1.0, 1.0])
-    lab.signal(rows_for(["", ""]), [["x", "y", "z"], ["x", "y"]])
-    taken = lab.speed()
-    assert list(taken.index) == ["counting_reward", "format_reward"] and (taken > 0).all()
-    assert seen == [(5, 5), (1000, 1000)] and lab.faults == []
-
-
-def test_speed_is_that_of_judging_not_of_remembering():
-    lab = Lab([correctness_reward], [1.0])
+    lab = Lab([counting_reward, correctness_reward], [1.0, 1.0])
     rows = pd.DataFrame([{"question": str(n), "answer": f"x^2+{n}x+1"} for n in range(20)])
     groups = [[f"<answer>1+{n}x+x^2</answer>", f"<answer>(x+{n})(x+1)</answer>"] for n in range(20)]
     assert lab.signal(rows, groups)["rewards"]["correctness_reward"]["mean"] > 0
     symbolic.equal([("an older", "question")])
-    lab.speed()
+    taken = lab.speed()
+    assert list(taken.index) == lab.names and (taken > 0).all()
+    assert seen == [(40, 40), (1000, 1000)] and lab.faults == []
     assert len(symbolic._remembered) == 40, "forgotten, and the forty judged anew"
