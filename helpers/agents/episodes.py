@@ -114,22 +114,21 @@ def transcript(said: list[dict]) -> str:
     lines = []
     for message in said:
         content = message.get("content") or ""
-        lines += [f"    {content}"] if message["role"] == "tool" else [content] * bool(content)
-        lines += [_call(call["function"]) for call in _calls(message)]
+        if message["role"] == "tool":
+            lines.append(f"    {content}")
+        elif content:
+            lines.append(content)
+        for call in _calls(message):
+            arguments = call["function"].get("arguments")
+            if isinstance(arguments, str):
+                # else a text where names and values belong, which a policy may write
+                with suppress(ValueError):
+                    arguments = json.loads(arguments)
+            shown = repr(arguments)
+            if isinstance(arguments, dict):
+                shown = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
+            lines.append(f"{call['function'].get('name', '')}({shown})")
     return "\n".join(lines)
-
-
-def _call(call: dict) -> str:
-    arguments = call.get("arguments")
-    if isinstance(arguments, str):
-        # else a text where names and values belong, which a policy may write
-        with suppress(ValueError):
-            arguments = json.loads(arguments)
-    if isinstance(arguments, dict):
-        shown = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
-    else:
-        shown = repr(arguments)
-    return f"{call.get('name', '')}({shown})"
 
 
 def play(
@@ -172,13 +171,20 @@ def go_on(
     context: int | None = None,
 ) -> None:
     """Play episodes that have begun to their ends; see `play`."""
+    from trl.chat_template_utils import parse_response
+
     for turn in range(turns + 1):
         written = complete(
             [episode.prompt_ids + episode.ids for episode in going],
             [max_completion_length - len(episode.ids) for episode in going],
         )
         for episode, ids in zip(going, written, strict=True):
-            say(episode, tokenizer, ids[: max_completion_length - len(episode.ids)])
+            ids = ids[: max_completion_length - len(episode.ids)]
+            if ids:  # what cannot be parsed as a call is plain text
+                before = episode.prompt_ids + episode.ids
+                episode.said.append(parse_response(tokenizer, ids, prefix=before))
+            episode.ids += ids
+            episode.mask += [1] * len(ids)
         if turn < turns:
             going = [one for one in going if answer(one, tokenizer, max_completion_length, context)]
         if not going:
@@ -197,19 +203,6 @@ def begun(tokenizer, environment: Environment, row: dict) -> Episode:
         prompt, tools=tools, add_generation_prompt=True, tokenize=False
     )
     return Episode(environment, prompt, tokenizer(text, add_special_tokens=False)["input_ids"])
-
-
-def say(episode: Episode, tokenizer, ids: list[int]) -> None:
-    """Add what the policy wrote, and read the calls out of it.
-
-    What cannot be parsed as a call is plain text.
-    """
-    from trl.chat_template_utils import parse_response
-
-    if ids:
-        episode.said.append(parse_response(tokenizer, ids, prefix=episode.prompt_ids + episode.ids))
-    episode.ids += ids
-    episode.mask += [1] * len(ids)
 
 
 def answer(

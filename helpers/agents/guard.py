@@ -36,6 +36,7 @@ from helpers.agents.protocol import (
     tools_of,
 )
 from helpers.agents.tool_calls import misfit, shown
+from helpers.rewards.shaping import printable
 from helpers.runs import Run
 
 FAULTS = "environment_faults.jsonl"
@@ -103,10 +104,17 @@ class Guarded:
         self.factory, self.run = factory, run
         self.seconds, self.result_characters, self.turns = seconds, int(result_characters), turns
         instance = factory()
-        tools = {name: getattr(instance, name) for name in tools_of(type(instance))}
+        kind = type(instance)
+        tools = {name: getattr(instance, name) for name in tools_of(kind)}
         self.schemas = {name: schema_of(tool) for name, tool in tools.items()}
-        self.kind = _guarded_kind(self, type(instance), tools)
-        self.__name__ = self.kind.__name__
+        self.__name__ = kind.__name__
+        # TRL looks for tools at the class: this one has them as functions that ask the guard first
+        members = {"_guard": self, "__doc__": kind.__doc__}
+        members |= {name: _guarded_tool(name, tool) for name, tool in tools.items()}
+        if inspect.isfunction(getattr(kind, "get_reward", None)):
+            # only then does TRL add a reward of the environment's own
+            members["get_reward"] = lambda episode: episode._play.reward()
+        self.kind = type(self.__name__, (_Episode,), members)
         self.counts, self.abandoned = Counter(), []
         self.faults: dict[str, list[str]] = {}  # by call
         self.fatal: str | None = None  # the last fault that ended an episode
@@ -117,7 +125,7 @@ class Guarded:
     def text_of(self, result: object) -> str:
         """A tool's result, or a reset's, as the policy reads it."""
         text = result if isinstance(result, str) else json.dumps(result, ensure_ascii=False)
-        text, limit = _encodable(text), self.result_characters
+        text, limit = printable(text), self.result_characters
         if len(text) > limit:
             self.counts["cut"] += 1
             said = f"\n[cut to {limit:,} of {len(text):,} characters]"
@@ -129,7 +137,7 @@ class Guarded:
         thousand of each call; the very first of each is printed, too.
         """
         listed = ", ".join(f"{key}={shown(value, _SHOWN)}" for key, value in arguments.items())
-        listed, what = _encodable(listed[:_SHOWN]), _encodable(what)
+        listed, what = printable(listed[:_SHOWN]), printable(what)
         fault = f"{self.__name__}.{call}({listed}) {what}"
         self.counts["faults"] += 1
         kept = self.faults.setdefault(call, [])
@@ -148,7 +156,7 @@ class Guarded:
 
     def give_up_if_broken(self) -> None:
         """BrokenEnvironment once too many episodes died, or too many threads hang."""
-        self.abandoned = [worker for worker in self.abandoned if worker.is_alive()]
+        self.abandoned = [thread for thread in self.abandoned if thread.is_alive()]
         dead, episodes, stuck = self.counts["dead"], self.counts["episodes"], len(self.abandoned)
         if stuck >= _MOST_STUCK or (episodes >= _ENOUGH and dead > _MOST_DEAD * episodes):
             raise BrokenEnvironment(
@@ -158,45 +166,34 @@ class Guarded:
             )
 
 
-def _encodable(text: str) -> str:
-    """The text with half characters spelt out, which no tokenizer and no file takes."""
-    return text.encode(errors="backslashreplace").decode()
-
-
 # --- Calls that may never return ------------------------------------------------------------------
 
 
-class _Worker(Thread):
-    """A thread for all calls of one instance, because a connection to SQLite belongs to the thread
-    that made it. `jobs` takes a function and the Future of its outcome; None ends the thread.
+def _work(jobs: SimpleQueue) -> None:
+    """What the thread of an instance does: each job is a function and the Future of its outcome;
+    None ends it.
     """
-
-    def __init__(self):
-        # a daemon: the program may end while a call still hangs
-        super().__init__(daemon=True, name="environment")
-        self.jobs = SimpleQueue()
-        self.start()
-
-    def run(self) -> None:
-        while job := self.jobs.get():
-            function, outcome = job
-            try:
-                outcome.set_result(function())
-            # SystemExit too: a tool must not end the training, nor its own thread
-            except BaseException as error:
-                outcome.set_exception(error)
-            # They hold the episode, and a thread that waits would keep it for ever.
-            del job, function, outcome
+    while job := jobs.get():
+        function, outcome = job
+        try:
+            outcome.set_result(function())
+        # SystemExit too: a tool must not end the training, nor its own thread
+        except BaseException as error:
+            outcome.set_exception(error)
+        # They hold the episode, and a thread that waits would keep it for ever.
+        del job, function, outcome
 
 
 # --- Episodes -------------------------------------------------------------------------------------
 
 
 class _Play:
-    """The episodes of one instance, one after another."""
+    """The episodes of one instance, one after another, with all its calls in one thread: a
+    connection to SQLite belongs to the thread that made it.
+    """
 
     def __init__(self, guard: Guarded):
-        self.guard, self.worker, self.inner = guard, None, None
+        self.guard, self.inner, self.jobs, self.thread = guard, None, None, None
         self.dead, self.earned, self.calls = "no episode has begun", None, 0
 
     def reset(self, columns: dict) -> str | None:
@@ -213,9 +210,12 @@ class _Play:
             return None if text is None else guard.text_of(text)
 
         with suppress(ToolError):
-            if self.worker is None:  # this is the first episode, or the one before died
-                self.worker = _Worker()
-                weakref.finalize(self, self.worker.jobs.put, None)
+            if self.thread is None:  # this is the first episode, or the one before died
+                self.jobs = SimpleQueue()
+                # a daemon: the program may end while a call still hangs
+                self.thread = Thread(target=_work, args=(self.jobs,), daemon=True)
+                self.thread.start()
+                weakref.finalize(self, self.jobs.put, None)
                 self.inner = self.ask("__init__", {}, guard.factory, vital=True)
             return self.ask("reset", columns, begin, vital=True)
         return None
@@ -229,7 +229,7 @@ class _Play:
             raise ToolError(f"The episode is over: {guard.turns} calls were allowed.")
         self.calls += 1
         if wrong := misfit(name, guard.schemas[name], arguments):
-            raise ToolError(_encodable(wrong))
+            raise ToolError(printable(wrong))
         tool = getattr(self.inner, name)
         return self.ask(name, arguments, lambda: guard.text_of(tool(**arguments)))
 
@@ -254,7 +254,7 @@ class _Play:
         episode is dead, unless what raised was a tool, which is not vital.
         """
         guard, outcome = self.guard, Future()
-        self.worker.jobs.put((function, outcome))
+        self.jobs.put((function, outcome))
         try:
             error = outcome.exception(timeout=guard.seconds)
         except TimeoutError:
@@ -262,9 +262,9 @@ class _Play:
             fault = guard.note(call, arguments, f"did not return within {seconds}")
             # Ask the thread to end; see the head of this file for when it does not.
             ctypes.pythonapi.PyThreadState_SetAsyncExc(
-                ctypes.c_ulong(self.worker.ident), ctypes.py_object(SystemExit)
+                ctypes.c_ulong(self.thread.ident), ctypes.py_object(SystemExit)
             )
-            guard.abandoned.append(self.worker)
+            guard.abandoned.append(self.thread)
             self.die(f"{call} did not answer in {seconds}", fault, earns=0.0)
             raise ToolError(f"{self.dead}. The episode is over.") from None
         if error is None:
@@ -283,15 +283,14 @@ class _Play:
         """
         self.guard.counts["dead"] += 1
         self.guard.fatal = fault
-        self.worker.jobs.put(None)
-        self.dead, self.earned, self.worker = why, earns, None
+        self.jobs.put(None)
+        self.dead, self.earned, self.thread = why, earns, None
 
 
 class _Episode:
     """An instance as TRL sees it.
 
-    TRL looks for tools at the class, so `_guarded_kind` makes one that has them as functions. All
-    that the guard keeps is in `_play`, so that it hides nothing of the environment's.
+    All that the guard keeps is in `_play`, so that it hides nothing of the environment's.
     """
 
     _guard: Guarded
@@ -307,16 +306,6 @@ class _Episode:
 
     def reset(self, /, **columns) -> str | None:
         return self._play.reset(columns)
-
-
-def _guarded_kind(guard: Guarded, kind: type, tools: dict[str, Callable]) -> type:
-    """A class with the environment's name and tools, each of which asks the guard first."""
-    members = {"_guard": guard, "__doc__": kind.__doc__}
-    members |= {name: _guarded_tool(name, tool) for name, tool in tools.items()}
-    if inspect.isfunction(getattr(kind, "get_reward", None)):
-        # only then does TRL add a reward of the environment's own
-        members["get_reward"] = lambda self: self._play.reward()
-    return type(kind.__name__, (_Episode,), members)
 
 
 def _guarded_tool(name: str, tool: Callable) -> Callable:

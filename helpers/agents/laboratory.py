@@ -151,91 +151,92 @@ class Laboratory:
             return self.found
         if not self.episodes:
             self.play()
-        found = {}
-
-        def check(name: str, holds: bool, sentence: str) -> None:
-            found[name] = "" if holds else sentence
-
         faults = list(itertools.chain.from_iterable(self.guard.faults.values()))
-        check(
-            "no tool fails",
-            not faults,
-            f"{len(faults)} calls went wrong, such as {faults[:1]}. Raise ToolError if "
-            "it was the player who did something wrong.",
-        )
-        all_played = [(name, one) for name, played in self.episodes.items() for one in played]
-        beyond = {name: one.reward for name, one in all_played if not 0 <= one.reward <= 1}
-        check(
-            "rewards are of unit scale",
-            not beyond,
-            f"rewards beyond 0 and 1, by player: {beyond}. A full success is 1, and nothing is 0.",
-        )
-        oracle, trying = self.earned(ORACLE), self.earned(AT_ONCE)
+        beyond = {
+            player: episode.reward
+            for player, played in self.episodes.items()
+            for episode in played
+            if not 0 <= episode.reward <= 1
+        }
+        earned = {player: self.earned(player) for player in self.players}
+        oracle, trying = earned[ORACLE], earned[AT_ONCE]
+        nothing, looping = earned[NOTHING], earned[LOOPING]
         worst = min(self.episodes[ORACLE], key=lambda episode: episode.reward)
-        check(
-            "the oracle wins",
-            oracle >= _WINS,
-            f"the oracle earns {oracle:.2f}, not 1: nobody can learn to win. It was told last: "
-            f"{worst.replies[-1][0]!s:.200}",
-        )
-        for name, player, why in (
-            ("random does not win", RANDOM, "chance wins. Ask for more."),
+        alone = self._alone()
+        # each with whether it holds, and what is said if it does not
+        checks = [
+            (
+                "no tool fails",
+                not faults,
+                f"{len(faults)} calls went wrong, such as {faults[:1]}. Raise ToolError if "
+                "it was the player who did something wrong.",
+            ),
+            (
+                "rewards are of unit scale",
+                not beyond,
+                f"rewards beyond 0 and 1, by player: {beyond}. A full success is 1, and nothing "
+                "is 0.",
+            ),
+            (
+                "the oracle wins",
+                oracle >= _WINS,
+                f"the oracle earns {oracle:.2f}, not 1: nobody can learn to win. It was told last: "
+                f"{worst.replies[-1][0]!s:.200}",
+            ),
+            (
+                "random does not win",
+                earned[RANDOM] < _HALF * oracle,
+                f"'{RANDOM}' earns {earned[RANDOM]:.2f} where the oracle earns {oracle:.2f}: "
+                "chance wins. Ask for more.",
+            ),
             (
                 "answering at once does not win",
-                AT_ONCE,
-                "there is nothing to learn from several turns. Ask for more.",
+                trying < _HALF * oracle,
+                f"'{AT_ONCE}' earns {trying:.2f} where the oracle earns {oracle:.2f}: there is "
+                "nothing to learn from several turns. Ask for more.",
             ),
-        ):
-            earned = self.earned(player)
-            check(
-                name,
-                earned < _HALF * oracle,
-                f"'{player}' earns {earned:.2f} where the oracle earns {oracle:.2f}: {why}",
-            )
-        nothing, looping = self.earned(NOTHING), self.earned(LOOPING)
-        check(
-            "doing nothing earns less than trying",
-            nothing < trying - _SAME,
-            f"doing nothing earns {nothing:.2f} and a hasty try {trying:.2f}: GRPO would teach "
-            "silence. Let an attempt that fails earn a little, 0.1 for example.",
-        )
-        check(
-            "looping does not pay",
-            looping <= trying + _SAME,
-            f"'{LOOPING}' earns {looping:.2f}, and '{AT_ONCE}' {trying:.2f}: GRPO would teach the "
-            "loop.",
-        )
-        check(
-            "other rows give other episodes",
-            len(set(self.episodes[ORACLE])) > 1 or len(self.rows) == 1,
-            "all rows give the same episode: `reset` does not use what it is given, and it could "
-            "be learnt by heart.",
-        )
-        alone = self._alone()
-        check(
-            "the same seed gives the same episode",
-            alone == self._alone(),
-            "the same row gives different episodes: draw all that is random from `seed`, or the "
-            "members of a group start apart.",
-        )
-        check(
-            "episodes do not touch one another",
-            alone == self._together(),
-            "an episode depends on the one before it, or on those beside it. TRL uses an instance "
-            "again and again, and many at once: let `reset` set everything, and keep all state in "
-            "the instance, not in the class or the module.",
-        )
-        series = pd.Series(found)
-        self.found = pd.DataFrame({"holds": series == "", "found": series})
+            (
+                "doing nothing earns less than trying",
+                nothing < trying - _SAME,
+                f"doing nothing earns {nothing:.2f} and a hasty try {trying:.2f}: GRPO would "
+                "teach silence. Let an attempt that fails earn a little, 0.1 for example.",
+            ),
+            (
+                "looping does not pay",
+                looping <= trying + _SAME,
+                f"'{LOOPING}' earns {looping:.2f}, and '{AT_ONCE}' {trying:.2f}: GRPO would teach "
+                "the loop.",
+            ),
+            (
+                "other rows give other episodes",
+                len(set(self.episodes[ORACLE])) > 1 or len(self.rows) == 1,
+                "all rows give the same episode: `reset` does not use what it is given, and it "
+                "could be learnt by heart.",
+            ),
+            (
+                "the same seed gives the same episode",
+                alone == self._alone(),
+                "the same row gives different episodes: draw all that is random from `seed`, or "
+                "the members of a group start apart.",
+            ),
+            (
+                "episodes do not touch one another",
+                alone == self._together(),
+                "an episode depends on the one before it, or on those beside it. TRL uses an "
+                "instance again and again, and many at once: let `reset` set everything, and keep "
+                "all state in the instance, not in the class or the module.",
+            ),
+        ]
+        table = pd.DataFrame(checks, columns=["check", "holds", "found"]).set_index("check")
+        self.found = table.assign(found=table["found"].mask(table["holds"], ""))
         return self.found
 
     def _alone(self) -> list[Played]:
         """All rows played by two players, one after another, each in a new instance."""
         found = []
-        for player in (ORACLE, RANDOM):
-            for at in range(len(self.rows)):
-                environment = self.guard()
-                found.append(self.played(self.turns(player, at, environment), environment))
+        for player, at in itertools.product((ORACLE, RANDOM), range(len(self.rows))):
+            environment = self.guard()
+            found.append(self.played(self.turns(player, at, environment), environment))
         return found
 
     def _together(self) -> list[Played]:
@@ -243,12 +244,11 @@ class Laboratory:
         call, and all episodes begin before the first one goes on.
         """
         going = []
-        for player in (ORACLE, RANDOM):
-            for at in range(len(self.rows)):
-                environment = self.guard()
-                list(itertools.islice(self.turns(RANDOM, at - 1, environment), 2))
-                turns = self.turns(player, at, environment)
-                going.append(([next(turns)], turns, environment))
+        for player, at in itertools.product((ORACLE, RANDOM), range(len(self.rows))):
+            environment = self.guard()
+            list(itertools.islice(self.turns(RANDOM, at - 1, environment), 2))
+            turns = self.turns(player, at, environment)
+            going.append(([next(turns)], turns, environment))
         return [
             self.played(itertools.chain(begun, turns), environment)
             for begun, turns, environment in going

@@ -109,51 +109,42 @@ def check_environment(factory: Callable[[], Environment]) -> list[str]:
     """What is wrong with an environment, a sentence each, with the way out; empty if TRL can use
     it.
 
-    factory: what goes to `GRPOTrainer(environment_factory=…)`. It is called once. Whether `reset`
-    takes the rows shows when the first episode begins.
+    factory: what goes to `GRPOTrainer(environment_factory=…)`. It is called once, without
+    arguments, as TRL calls it. Whether `reset` takes the rows shows when the first episode begins.
     """
-    name = getattr(factory, "__name__", type(factory).__name__)
-    try:
-        instance = factory()
-    except Exception as error:  # whatever a user's class may raise
-        return [
-            f"{name}() raised {type(error).__name__}: {error!s:.200}. TRL makes instances without "
-            "arguments: give them defaults, or pass functools.partial."
-        ]
-    name = type(instance).__name__
-    if not inspect.isfunction(getattr(type(instance), "reset", None)):
-        return [
-            f"{name} has no method `reset`: TRL calls it before every episode. Write reset(self, "
-            "**columns)."
-        ]
-    tools = tools_of(type(instance))
-    if not tools:
-        return [
-            f"{name} has no tool: a tool is a public method other than `reset` and `get_reward`."
-        ]
-    wrong = []
-    for tool in tools:
+    instance = factory()
+    kind, wrong = type(instance), []
+    if not inspect.isfunction(getattr(kind, "reset", None)):
+        wrong.append(
+            f"{kind.__name__} has no method `reset`: TRL calls it before every episode. Write "
+            "reset(self, **columns)."
+        )
+    if not tools_of(kind):
+        wrong.append(
+            f"{kind.__name__} has no tool: a tool is a public method other than `reset` and "
+            "`get_reward`."
+        )
+    for tool in tools_of(kind):
         method = getattr(instance, tool)
         if inspect.iscoroutinefunction(method):
             wrong.append(
                 f"tool `{tool}` is an `async def`, and no call of it would be awaited: write a "
                 "plain `def`, with asyncio.run inside it."
             )
-            continue
-        if inspect.signature(method).return_annotation in (None, "None"):
+        elif inspect.signature(method).return_annotation in (None, "None"):
             wrong.append(
                 f"`{tool}` is public, and so a tool, but it returns nothing that a policy could "
                 f"read. Hide it: call it `_{tool}`."
             )
-            continue
-        try:
-            schema_of(method)
-        except Exception as error:  # of Transformers, or NameError of an annotation
-            wrong.append(
-                f"tool `{tool}`: {str(error).rstrip('.!')}. The policy is shown the docstring, the "
-                "annotations, and each argument's line under `Args:`. If it is no tool, hide it: "
-                f"call it `_{tool}`."
-            )
+        else:
+            try:
+                schema_of(method)
+            except Exception as error:  # of Transformers, or NameError of an annotation
+                wrong.append(
+                    f"tool `{tool}`: {str(error).rstrip('.!')}. The policy is shown the docstring, "
+                    "the annotations, and each argument's line under `Args:`. If it is no tool, "
+                    f"hide it: call it `_{tool}`."
+                )
     return wrong
 
 

@@ -5,7 +5,8 @@ exception.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from helpers.rewards.shaping import awaited, printable, reward_name, stateful
@@ -37,19 +38,18 @@ def checked_scores(
     finite number.
 
     If the call raises, or returns something other than one value per completion, the completions
-    are scored one at a time, so that one bad completion does not cost its batch; a reward with a
-    state keeps the one it had. None is a score: the row cannot be judged.
+    are scored one at a time, so that one bad completion does not cost its batch; a reward that
+    learns from batches learns nothing of that. None is a score: the row cannot be judged.
     """
-    state = _state(reward)
     values, problem = _called(reward, completions, columns)
     found = [(None, problem)] * len(completions) if problem else list(map(_number, values))
     if problem and len(completions) > 1:
         alone = []
         for position, completion in enumerate(completions):
-            _restore(reward, state)
-            values, what = _called(reward, [completion], _row(columns, position, len(completions)))
+            with _unlearnt(reward):
+                row = _row(columns, position, len(completions))
+                values, what = _called(reward, [completion], row)
             alone.append((None, what) if what else _number(values[0]))
-        _restore(reward, state)
         # If all are fine alone, it is the batch that the reward cannot do: a fault of every one.
         if any(what for _, what in alone):
             found = alone
@@ -67,29 +67,25 @@ def tried(
     """`checked_scores` of completions that are no training batch: a reward that learns from batches
     keeps its state.
     """
-    before = _state(reward)
-    scored = checked_scores(reward, completions, columns)
-    _restore(reward, before)
-    return scored
+    with _unlearnt(reward):
+        return checked_scores(reward, completions, columns)
 
 
-def _state(reward: Callable) -> dict | None:
-    kept = stateful(reward)
-    return kept.state_dict() if kept else None
-
-
-def _restore(reward: Callable, state: dict | None) -> None:
-    """An AdaptiveReward learns from batches; completions tried one at a time are none."""
-    if state is not None:
-        stateful(reward).load_state_dict(state)
+@contextmanager
+def _unlearnt(reward: Callable) -> Iterator[None]:
+    """Afterwards a reward that learns, such as AdaptiveReward, is in the state that it was in."""
+    learner = stateful(reward)
+    state = learner.state_dict() if learner else None
+    yield
+    if learner:
+        learner.load_state_dict(state)
 
 
 def _called(reward: Callable, completions: list, columns: dict) -> tuple[list, str]:
     """The values, or what was wrong with the call as a whole."""
     try:
         returned = awaited(reward(completions=completions, **columns))
-        one_each = hasattr(returned, "__iter__") and getattr(returned, "ndim", 1) == 1
-        if not one_each or isinstance(returned, (str, bytes, dict)):
+        if not hasattr(returned, "__iter__"):
             return [], f"returned {returned!r:.100}, not a list with one number per completion,"
         values = list(returned)
     except Exception as error:

@@ -23,7 +23,6 @@ import re
 import warnings
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
@@ -52,14 +51,6 @@ Answer with one JSON object: {"score": …} The score is a whole number from 0 (
 met) to {points} (fully met)."""
 
 
-@dataclass(frozen=True)
-class Verdict:
-    """What a judge said of one completion: a score in its points, or None and why there is none."""
-
-    score: float | None = None
-    cause: str = ""
-
-
 class JudgeReward:
     """The score of a language model by a rubric, from 0.0 to 1.0, as an asynchronous reward.
 
@@ -83,7 +74,7 @@ class JudgeReward:
     batch are asked once. key_variable: the NAME of the environment variable with the API key, which
     is neither kept nor shown.
 
-    What cannot be judged (no answer, no budget, an answer that breaks the schema) is None; one
+    What cannot be judged (no answer, no budget, an answer without a score) is None; one
     warning per batch counts the causes. Under TRL they are in the table of completions as
     `<name>_fault`, their share is the metric `<name>/unjudged`.
 
@@ -164,21 +155,24 @@ class JudgeReward:
                 text = self.tags.extract_answer(text) or ""
             requests.append(self._request(text, prompts, at, columns) if text.strip() else None)
         found = await self._verdicts(list(dict.fromkeys(filter(None, requests))))
-        verdicts = [found[request] if request else Verdict(0) for request in requests]
-        causes = Counter(verdict.cause for verdict in verdicts if verdict.cause)
+        found[None] = 0  # an empty text
+        verdicts = [found[request] for request in requests]
+        causes = [verdict if isinstance(verdict, str) else "" for verdict in verdicts]
+        counted = Counter(filter(None, causes))
         if log_extra:
-            log_extra(f"{self.__name__}_fault", [verdict.cause for verdict in verdicts])
+            log_extra(f"{self.__name__}_fault", causes)
         if log_metric and verdicts:
-            log_metric(f"{self.__name__}/unjudged", causes.total() / len(verdicts))
-        if causes:
-            told = "; ".join(f"{count} × {cause}" for cause, count in causes.most_common())
+            log_metric(f"{self.__name__}/unjudged", counted.total() / len(verdicts))
+        if counted:
+            told = "; ".join(f"{count} × {cause}" for cause, count in counted.most_common())
             warnings.warn(
-                f"{self.__name__}: {causes.total()} of {len(verdicts)} completions were not "
+                f"{self.__name__}: {counted.total()} of {len(verdicts)} completions were not "
                 f"judged and score None: {told}.",
                 stacklevel=2,
             )
         return [
-            None if verdict.score is None else verdict.score / self.points for verdict in verdicts
+            None if cause else verdict / self.points
+            for verdict, cause in zip(verdicts, causes, strict=True)
         ]
 
     def state_dict(self) -> dict:
@@ -194,16 +188,6 @@ class JudgeReward:
         self.tokens = max(self.tokens, int(state["tokens"]))
 
     # --- What is sent -----------------------------------------------------------------------------
-
-    @property
-    def schema(self) -> dict:
-        """The JSON Schema of an answer."""
-        return {
-            "type": "object",
-            "properties": {"score": {"enum": list(range(self.points + 1))}},
-            "required": ["score"],
-            "additionalProperties": False,
-        }
 
     def _request(self, text: str, prompts: list | None, at: int, columns: dict) -> bytes:
         """The body; the same for the same content, byte for byte, so that its hash is the key of
@@ -223,9 +207,15 @@ class JudgeReward:
             {"role": "system", "content": printable(system)},
             {"role": "user", "content": self._fenced(parts | {"completion": text})},
         ]
+        schema = {
+            "type": "object",
+            "properties": {"score": {"enum": list(range(self.points + 1))}},
+            "required": ["score"],
+            "additionalProperties": False,
+        }
         wanted = {
             "type": "json_schema",
-            "json_schema": {"name": "verdict", "strict": True, "schema": self.schema},
+            "json_schema": {"name": "verdict", "strict": True, "schema": schema},
         }
         body = {"model": self.model, "messages": messages, "response_format": wanted} | self.options
         return json.dumps(
@@ -233,7 +223,7 @@ class JudgeReward:
         ).encode()
 
     def _fenced(self, parts: dict[str, str]) -> str:
-        """The texts, each between marks with a code that occurs in none of them.
+        """The texts, each between marks with a code.
 
         The code is a hash of the texts, not random: the same content is the same request. Who
         writes a text cannot know it, because it depends on that text.
@@ -242,53 +232,54 @@ class JudgeReward:
             name: _SPECIAL.sub(r"\g<0> ", printable(text[: self.longest]))
             for name, text in parts.items()
         }
-        code, together = "", "\n".join(plain.values())
-        while not code or code in together:
-            hashed = f"{code}\n{self.rubric}\n{together}".encode(errors="replace")
-            code = sha256(hashed).hexdigest()[:16]
+        hashed = "\n".join(["", self.rubric, *plain.values()]).encode(errors="replace")
+        code = sha256(hashed).hexdigest()[:16]
         blocks = [
             f"[{code} {name}]\n{text}\n[end of {code} {name}]" for name, text in plain.items()
         ]
-        cut = [name for name, text in parts.items() if len(text) > self.longest]
-        told = ""
-        if cut:
-            names = " and the ".join(cut)
-            told = f"\nOf the {names}, only the first {self.longest} characters are shown."
+        cut = " and the ".join(name for name, text in parts.items() if len(text) > self.longest)
+        told = f"\nOf the {cut}, only the first {self.longest} characters are shown." if cut else ""
         shown = "\n\n".join(blocks)
         return f"The code of the marks is {code}.\n\n{shown}\n{told}\nGrade the completion."
 
     # --- Asking -----------------------------------------------------------------------------------
 
-    async def _verdicts(self, requests: list[bytes]) -> dict[bytes, Verdict]:
-        """The verdict on each request: from the cache, or asked, so many at a time."""
+    async def _verdicts(self, requests: list[bytes]) -> dict[bytes, int | str]:
+        """The verdict on each request, so many at a time: a score in the judge's points, or a text
+        that says why there is none.
+        """
         import httpx
 
-        found = {request: kept for request in requests if (kept := self._kept(request))}
-        asked = [request for request in requests if request not in found]
         gate = asyncio.Semaphore(self.parallel)
         ends = asyncio.get_running_loop().time() + self.patience
         async with httpx.AsyncClient(timeout=None, trust_env=self.proxies) as client:
 
-            async def verdict_on(request: bytes) -> Verdict:
+            async def verdict_on(request: bytes) -> int | str:
+                if self.cache is not None and self._entry(request).exists():
+                    return json.loads(self._entry(request).read_text(encoding="utf-8"))["score"]
                 try:
                     async with asyncio.timeout_at(ends), gate:
                         return await self._asked(client, request)
                 except TimeoutError:
-                    return Verdict(cause=f"no time left of the {self.patience:g} s for a batch")
+                    return f"no time left of the {self.patience:g} s for a batch"
 
-            verdicts = await asyncio.gather(*map(verdict_on, asked))
-        return found | dict(zip(asked, verdicts, strict=True))
+            verdicts = await asyncio.gather(*map(verdict_on, requests))
+        return dict(zip(requests, verdicts, strict=True))
 
-    async def _asked(self, client, request: bytes) -> Verdict:
+    async def _asked(self, client, request: bytes) -> int | str:
         """The verdict of the server, asked again while that may help."""
         import httpx
 
-        headers = {"Content-Type": "application/json"}
-        if key := self._key():
+        headers, key = {"Content-Type": "application/json"}, self._key()
+        if key:
             headers["Authorization"] = f"Bearer {key}"
+        # as torchrun and accelerate tell each process
+        world = max(1, int(os.environ.get("WORLD_SIZE") or 1))
         for attempt in range(self.retries + 1):
-            if refusal := self._over_budget():
-                return Verdict(cause=refusal)
+            if self.budget_calls is not None and self.calls >= self.budget_calls // world:
+                return f"the budget of {self.budget_calls} calls is spent"
+            if self.budget_tokens is not None and self.tokens >= self.budget_tokens // world:
+                return f"the budget of {self.budget_tokens} tokens is spent"
             self.calls += 1
             pause = _JITTER.uniform(0.5, 1) * self.backoff * 2**attempt
             try:
@@ -303,82 +294,57 @@ class JudgeReward:
                 if reply.status_code == 200:
                     return self._read(request, reply)
                 if reply.status_code not in (408, 429) and reply.status_code < 500:
-                    return Verdict(cause=f"HTTP {reply.status_code}: {self._reason(reply)}")
+                    said = " ".join(reply.text.split()) or "no reason given"
+                    said = said.replace(key, "***") if key else said
+                    return f"HTTP {reply.status_code}: {said[:_SHOWN]}"
                 cause = f"HTTP {reply.status_code} {reply.reason_phrase}"
                 asked_for = reply.headers.get("Retry-After", "")
                 later = int(asked_for) if asked_for.isdecimal() else 0  # a date is not read
                 if later > self.timeout:
-                    return Verdict(cause=f"{cause}, not to be asked again before {later} s")
+                    return f"{cause}, not to be asked again before {later} s"
                 pause = max(pause, later)
             if attempt < self.retries:
                 await asyncio.sleep(pause)
-        return Verdict(cause=cause)
+        return cause
 
-    def _over_budget(self) -> str:
-        """Why another call may not be made; "" if it may."""
-        # as torchrun and accelerate tell each process
-        world = max(1, int(os.environ.get("WORLD_SIZE") or 1))
-        for budget, spent, what in (
-            (self.budget_calls, self.calls, "calls"),
-            (self.budget_tokens, self.tokens, "tokens"),
-        ):
-            if budget is not None and spent >= budget // world:
-                return f"the budget of {budget} {what} is spent"
-        return ""
-
-    def _read(self, request: bytes, reply) -> Verdict:
-        """The verdict of a reply, which is kept, or the cause of there being none."""
-        from jsonschema import Draft202012Validator
-
+    def _read(self, request: bytes, reply) -> int | str:
+        """The verdict of a reply; a score is kept."""
         try:
             body = reply.json()
             said = body["choices"][0]["message"]["content"]
         except (ValueError, KeyError, IndexError, TypeError):
-            return Verdict(cause="a reply that is no chat completion")
+            return "a reply that is no chat completion"
         used = (body.get("usage") or {}).get("total_tokens")
         # a server that does not count: a byte is at most one token
         self.tokens += used if isinstance(used, int) else len(request) + len(reply.content)
         try:
-            answer = json.loads(said)
-        except (ValueError, TypeError, RecursionError):
-            return Verdict(cause="an answer that is not JSON")
-        if not Draft202012Validator(self.schema).is_valid(answer):
-            return Verdict(cause="an answer that breaks the schema")
+            score = json.loads(said)["score"]
+        except (ValueError, KeyError, TypeError, RecursionError):
+            score = None
+        if type(score) is not int or not 0 <= score <= self.points:
+            return "an answer that is not the JSON it was asked for"
         if self.cache is not None:
             entry = self._entry(request)
             entry.parent.mkdir(exist_ok=True)
-            write_json(entry, {"model": self.model, "score": answer["score"]})
-        return Verdict(answer["score"])
-
-    def _reason(self, reply) -> str:
-        """What a server says is wrong, on one line, without the key."""
-        said = " ".join(reply.text.split()) or "no reason given"
-        key = self._key()
-        return (said.replace(key, "***") if key else said)[:_SHOWN]
+            write_json(entry, {"model": self.model, "score": score})
+        return score
 
     def _key(self) -> str:
-        """The API key; "" where none is wanted. ValueError, not naming it, if it cannot be sent."""
+        """The API key; "" where none is wanted. ValueError if there should be one."""
         if self.key_variable is None:
             return ""
         key = os.environ.get(self.key_variable, "").strip()
-        if not key or not key.isascii() or not key.isprintable() or " " in key:
+        if not key:
             raise ValueError(
-                f"the environment variable {self.key_variable} holds no API key that a header can "
-                "carry: set it, or leave key_variable out."
+                f"the environment variable {self.key_variable} holds no API key: set it, or leave "
+                "key_variable out."
             )
         return key
 
-    # --- The cache --------------------------------------------------------------------------------
-
     def _entry(self, request: bytes) -> Path:
+        """The file of the cache in which the verdict on a request is kept."""
         key = sha256(f"{self.url}\n".encode() + request).hexdigest()
         return Path(self.cache) / key[:2] / f"{key}.json"
-
-    def _kept(self, request: bytes) -> Verdict | None:
-        if self.cache is None or not self._entry(request).exists():
-            return None
-        kept = json.loads(self._entry(request).read_text(encoding="utf-8"))
-        return Verdict(kept["score"])
 
 
 def _conversation(prompt: object) -> str:

@@ -67,9 +67,8 @@ class AdaptiveReward:
     After each batch: success below 30 % multiplies the weight by 1.2, above 80 % by 0.9, within
     `bounds`. Success is a score of at least `success`; rows scored None do not count. So the scale
     of this reward moves between the bounds, and its mean in the log with it. Where several
-    processes train together, `training.reward_guard` sets `alone` to False: batches are then only
-    counted, in `counted`, and the weight moves once a step by the counts of all processes, so that
-    it is the same in each.
+    processes train together, `training.reward_guard` gives each the mean of their weights after
+    every step.
 
     >>> from helpers.rewards import format_reward
     >>> reward = AdaptiveReward(format_reward)
@@ -91,37 +90,25 @@ class AdaptiveReward:
                 "must hold."
             )
         self.reward, self.success, self.weight, self.bounds = reward, success, weight, (low, high)
-        self.alone, self.counted = True, (0, 0)
         self.__name__ = reward_name(reward)
 
     def __call__(self, completions: list, **columns) -> list[float | None]:
         scores = awaited(self.reward(completions=completions, **columns))
-        judged = [score for score in scores if score is not None]
-        successes = sum(score >= self.success for score in judged)
-        self.counted = (self.counted[0] + successes, self.counted[1] + len(judged))
         weighted = [None if score is None else score * self.weight for score in scores]
-        if self.alone:
-            self.settle([self.counted])
-        return weighted
-
-    def settle(self, counted: list[tuple[int, int]]) -> None:
-        """Move the weight by what the processes have counted since the last time: each its
-        successes, and scores in all.
-        """
-        successes, judged = map(sum, zip(*counted, strict=True))
-        self.counted = (0, 0)
+        judged = [score for score in scores if score is not None]
         if judged:
-            rate = successes / judged
+            rate = sum(score >= self.success for score in judged) / len(judged)
             factor = _RISE if rate < _RARE else _FALL if rate > _COMMON else 1.0
             self.weight = round(min(self.bounds[1], max(self.bounds[0], self.weight * factor)), 9)
+        return weighted
 
     def state_dict(self) -> dict:
         """What a checkpoint has to keep."""
-        return {"weight": self.weight, "counted": list(self.counted)}
+        return {"weight": self.weight}
 
     def load_state_dict(self, state: dict) -> None:
         """Go on from a checkpoint."""
-        self.weight, self.counted = float(state["weight"]), tuple(state.get("counted", (0, 0)))
+        self.weight = float(state["weight"])
 
 
 class EnsembleReward:
@@ -150,10 +137,14 @@ class EnsembleReward:
 
     def __call__(self, completions: list, **columns) -> list[float | None]:
         scored = [awaited(reward(completions=completions, **columns)) for reward in self.rewards]
-        return [
-            self._together([score for score in row if score is not None])
-            for row in zip(*scored, strict=True)
-        ]
+        together = {"minimum": min, "median": statistics.median}.get(self.how, statistics.fmean)
+        found = []
+        for row in zip(*scored, strict=True):
+            scores = [score for score in row if score is not None]
+            if self.how == "trimmed" and len(scores) > 2:
+                scores = sorted(scores)[1:-1]
+            found.append(together(scores) if scores else None)
+        return found
 
     def state_dict(self) -> dict:
         """The states of those members that have one, by position."""
@@ -167,14 +158,6 @@ class EnsembleReward:
         """Go on from a checkpoint."""
         for at, member in state.items():
             stateful(self.rewards[int(at)]).load_state_dict(member)
-
-    def _together(self, scores: list[float]) -> float | None:
-        if not scores:
-            return None
-        if self.how == "trimmed" and len(scores) > 2:
-            scores = sorted(scores)[1:-1]
-        together = {"minimum": min, "median": statistics.median}.get(self.how, statistics.fmean)
-        return together(scores)
 
 
 class ModelReward:
@@ -291,5 +274,5 @@ def debug_reward(
 
 
 def printable(text: str) -> str:
-    """The text without lone surrogates, which UTF-8, a tokenizer and a terminal refuse."""
+    """The text without lone surrogates, which no tokenizer, no file and no terminal takes."""
     return text.encode(errors="replace").decode()

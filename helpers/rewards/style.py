@@ -42,10 +42,22 @@ def reasoning_steps_reward(
     [0.0, 0.333333]
     """
     at_least_one(steps=steps)
-    return [
-        min(1.0, round(_count_steps(completion_text(completion), tags) / steps, 6))
-        for completion in completions
-    ]
+    opening, closing, answer_opening, _ = tags.tags
+    scores = []
+    for text in map(completion_text, completions):
+        start, end = text.find(opening), text.find(closing)
+        if 0 <= start < end:
+            text = text[start + len(opening) : end]
+        else:
+            text = text.partition(answer_opening)[0]
+        marks = list(_STEP.finditer(text))
+        ends = [mark.start() for mark in marks[1:]] + [len(text)]
+        shown = {
+            _NO_LETTER.sub(" ", text[mark.end() : end].casefold()).strip()
+            for mark, end in zip(marks, ends, strict=False)
+        }
+        scores.append(min(1.0, round(len(shown - {""}) / steps, 6)))
+    return scores
 
 
 def citation_reward(
@@ -133,18 +145,3 @@ def repetition_reward(completions: list, ngram_size: int = 3, **columns) -> list
         ngrams = list(zip(*(words[start:] for start in range(ngram_size)), strict=False))
         scores.append(round(len(set(ngrams)) / len(ngrams), 6) if ngrams else 1.0)
     return scores
-
-
-def _count_steps(text: str, tags: TagFormat) -> int:
-    opening, closing, answer_opening, _ = tags.tags
-    start, end = text.find(opening), text.find(closing)
-    text = (
-        text[start + len(opening) : end] if 0 <= start < end else text.partition(answer_opening)[0]
-    )
-    marks = list(_STEP.finditer(text))
-    ends = [mark.start() for mark in marks[1:]] + [len(text)]
-    steps = {
-        _NO_LETTER.sub(" ", text[mark.end() : end].casefold()).strip()
-        for mark, end in zip(marks, ends, strict=False)
-    }
-    return len(steps - {""})

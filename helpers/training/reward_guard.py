@@ -17,7 +17,7 @@ from transformers.trainer_callback import ExportableState
 
 from helpers.agents.guard import BrokenEnvironment, Guarded
 from helpers.rewards.faults import Fault, checked_scores
-from helpers.rewards.shaping import reward_name, stateful
+from helpers.rewards.shaping import AdaptiveReward, reward_name, stateful
 from helpers.runs import Run
 from helpers.training import ranks
 from helpers.training.checkpoints import TRAINER_STATE
@@ -76,8 +76,6 @@ class GuardedRewards(TrainerCallback, ExportableState):
         # of each batch in this step: the reward, how many completions, their faults, the step
         self.news: list[tuple[str, int, list[Fault], int]] = []
         self.adaptive = [reward for function in functions for reward in _adaptive(function)]
-        for reward in self.adaptive:
-            reward.alone = ranks.world() == 1
         if resumed_from:
             saved = json.loads((resumed_from / TRAINER_STATE).read_text(encoding="utf-8"))
             mine = saved.get("stateful_callbacks", {}).get(type(self).__name__, {})
@@ -154,9 +152,8 @@ class GuardedRewards(TrainerCallback, ExportableState):
     def on_step_end(self, args, state, control, **kwargs):
         """Count the groups that agree. Stop, with a checkpoint, if a reward fails too often."""
         self._share()
-        if ranks.world() > 1:
-            for reward in self.adaptive:
-                reward.settle(ranks.gathered(reward.counted))
+        for reward in self.adaptive:
+            reward.weight = float(np.mean(ranks.gathered(reward.weight)))
         if self.rounds:
             self._count_agreeing(args)
         if self._failing(_ENOUGH):
@@ -223,10 +220,8 @@ class GuardedEpisodes(TrainerCallback):
 
 
 def _adaptive(reward: object) -> list:
-    """What in a reward learns from batches (`shaping.AdaptiveReward`), also inside an ensemble or a
-    partial.
-    """
-    if hasattr(reward, "settle"):
+    """What in a reward learns from batches, also inside an ensemble or a partial."""
+    if isinstance(reward, AdaptiveReward):
         return [reward]
     inside = [reward.func] if hasattr(reward, "func") else getattr(reward, "rewards", [])
     return [found for one in inside for found in _adaptive(one)]

@@ -29,8 +29,8 @@ class Echo:
     """Say the word of the question backwards: 1.0; another: 0.1. The first one counts."""
 
     def reset(self, seed: int, **columns) -> str:
-        word, self._said = f"w{random.Random(seed).randrange(10**6)}", None
-        self._right = word[::-1]
+        word = f"w{random.Random(seed).randrange(10**6)}"
+        self._right, self._said, self._calls = word[::-1], None, 0
         return f"Say {word} backwards."
 
     def say(self, word: str) -> str:
@@ -39,6 +39,7 @@ class Echo:
         Args:
             word: The word.
         """
+        self._calls += 1
         if self._said is not None:
             raise ToolError("It is over.")
         self._said = word
@@ -81,31 +82,12 @@ Unwinnable = paying(lambda self: 0.1 * (self._said is not None))
 Generous = paying(lambda self: float(self._said is not None))
 Paternal = paying(lambda self: 0.2 if self._said is None else Echo.get_reward(self))  # for silence
 Percent = paying(lambda self: 100 * Echo.get_reward(self))
+Chatty = paying(lambda self: max(Echo.get_reward(self), min(1.0, 0.3 * self._calls)))
 Random = sick.made(
     "Random", Echo, reset=lambda self, seed, **columns: Echo.reset(self, random.randrange(10**6))
 )
 Constant = sick.made("Constant", Echo, reset=lambda self, seed, **columns: Echo.reset(self, 0))
 Raising = sick.made("Raising", Echo, _reply=sick.raising(KeyError("word")))
-
-
-class Chatty(Echo):
-    """Pays for every call."""
-
-    def reset(self, seed: int, **columns) -> str:
-        self._calls = 0
-        return super().reset(seed)
-
-    def say(self, word: str) -> str:
-        """Say a word.
-
-        Args:
-            word: The word.
-        """
-        self._calls += 1
-        return "It is over." if self._said else super().say(word)
-
-    def get_reward(self) -> float:
-        return max(super().get_reward(), min(1.0, 0.3 * self._calls))
 
 
 class InTheClass(Echo):

@@ -2,16 +2,13 @@
 becomes a Fault.
 """
 
-import json
 import math
-from dataclasses import asdict
 from fractions import Fraction
 
 import numpy as np
 import pytest
 import torch
 
-from helpers.rewards import format_reward
 from helpers.rewards.faults import checked_scores
 
 
@@ -53,7 +50,7 @@ def test_numbers_of_any_kind_are_scores(returned):
 
 def test_none_is_a_score_and_no_completions_are_no_faults():
     assert checked_scores(gives([None, 0.5]), ["a", "b"], {}) == ([None, 0.5], [])
-    assert checked_scores(format_reward, [], {}) == ([], [])
+    assert checked_scores(gives([]), [], {}) == ([], [])
 
 
 # --- What does not --------------------------------------------------------------------------------
@@ -89,11 +86,7 @@ def test_a_value_that_is_no_finite_number_is_a_fault(value, shown):
     [
         (None, "None"),
         (0.5, "0.5"),
-        (np.array(0.5), "array(0.5)"),
-        (torch.tensor(0.5), "tensor(0.5"),
-        ("10", "'10'"),
-        (b"10", "b'10'"),
-        ({"a": 1.0, "b": 0.0}, "{'a': 1.0"),
+        (torch.tensor(0.5), "0-d tensor"),
         ([], "0 values"),
         ([1.0, 0.0, 1.0], "3 values"),
         (torch.ones(3), "3 values"),
@@ -168,15 +161,12 @@ def raises_at_length(completions, **columns):
 @pytest.mark.parametrize(
     ("reward", "told"), [(gives(["y" * 10_000]), "some_reward"), (raises_at_length, "?")]
 )
-@pytest.mark.parametrize("long", ["x" * 10_000, [{"role": "assistant", "content": "x" * 10_000}]])
+@pytest.mark.parametrize(
+    "long", ["\udfff" * 999, [{"role": "assistant", "content": "\udfff" * 999}]]
+)
 def test_a_long_completion_and_a_long_value_or_error_are_cut_in_the_message(reward, told, long):
+    """Which can be printed whatever they are."""
     _, (fault,) = checked_scores(reward, [long], {})
-    assert fault.completion == "x" * 10_000 and told in str(fault)
-    assert "x" * 200 + "…" in str(fault) and "x" * 201 not in str(fault)
-    assert 50 < str(fault).count("y") <= 200
-
-
-def test_a_fault_can_be_printed_and_written_as_json_whatever_the_completion():
-    _, (fault,) = checked_scores(first_word, ["\udfff"], {})
-    assert str(fault).encode()
-    assert json.loads(json.dumps(asdict(fault)))["completion"] == "\udfff"
+    assert fault.completion == "\udfff" * 999 and told in str(fault)
+    assert "\\udfff" * 200 + "…" in str(fault) and "\\udfff" * 201 not in str(fault)
+    assert 50 < str(fault).count("y") <= 200 and str(fault).encode()

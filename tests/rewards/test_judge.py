@@ -46,6 +46,10 @@ def score(points: object) -> httpx.Response:
     return said({"score": points})
 
 
+def by_length(request: dict, number: int) -> httpx.Response:
+    return score(min(10, len(parts(request)["completion"])))
+
+
 def parts(request: dict) -> dict[str, str]:
     """The marked texts of a request, by name; what stands outside of the marks is "" """
     text = request["messages"][-1]["content"]
@@ -122,10 +126,6 @@ def unjudged(judge: JudgeReward, completions: list, **columns) -> tuple[list, st
     return scores, told
 
 
-def by_length(request: dict, number: int) -> httpx.Response:
-    return score(min(10, len(parts(request)["completion"])))
-
-
 # --- The wire format ------------------------------------------------------------------------------
 
 
@@ -140,6 +140,8 @@ def test_a_score_is_the_share_of_the_points_in_the_order_of_the_completions(serv
     server, prompts = serve(by_length), ["p", "p", "p", "q"]  # another prompt, another question
     assert run(judge_of(server), ["aa", "b", "aa", "aa"], prompts=prompts) == [0.2, 0.1, 0.2, 0.2]
     assert len(server.requests) == 3, "what is equal is asked once"
+    blocks = [THINK_ANSWER.render("hm", "four"), "no block"]
+    assert run(judge_of(server, tags=THINK_ANSWER), blocks) == [0.4, 0.0]
 
 
 def test_the_request_is_the_one_that_servers_know(serve):
@@ -180,13 +182,6 @@ def test_the_address_may_end_in_v1_or_not(serve, path, asked):
     assert JudgeReward("https://api.example.com/v1", "judge", RUBRIC).proxies, "elsewhere"
 
 
-def test_only_the_answer_block_is_judged_where_tags_are_given(serve):
-    server = serve(score(10))
-    judge = judge_of(server, tags=THINK_ANSWER)
-    assert run(judge, [THINK_ANSWER.render("hm", "four"), "no block"]) == [1.0, 0.0]
-    assert [parts(request)["completion"] for request in server.requests] == ["four"]
-
-
 def test_a_rubric_may_hold_braces_and_a_completion_anything(serve):
     server, rubric = serve(score(10)), 'A {"score": 3} and {points} and {0}.'
     texts = ["\ud800", "\x00", "{}", "\u2028x", "]" * 100, "x" * 100_000]
@@ -213,13 +208,12 @@ def test_at_most_so_many_requests_are_under_way(serve):
 
 # --- Faults: None, counted, told once a batch -----------------------------------------------------
 
-NOT_JSON, NO_SCORE = "an answer that is not JSON", "an answer that breaks the schema"
+NO_SCORE = "an answer that is not the JSON it was asked for"
 NO_REPLY = "a reply that is no chat completion"
 MISSING = b'{"error": {"message": "The model `judge` does not exist."}}'
 BROKEN = [
-    *[(NOT_JSON, said(text)) for text in ("ten", None, '{"score": 7', "[" * 10**5)],
+    *[(NO_SCORE, said(text)) for text in ("ten", None, '{"score": 7', "[" * 10**5, "7", "[]", {})],
     *[(NO_SCORE, score(points)) for points in (11, -1, 7.5, "7", None, True, [7], 10**30)],
-    *[(NO_SCORE, said(answer)) for answer in ("7", "null", {}, {"score": 7, "bonus": 3})],
     *[
         (NO_REPLY, httpx.Response(200, content=body))
         for body in (b"", b"\xff\xfe", b"[]", b'{"choices": []}')
@@ -315,9 +309,9 @@ def test_a_budget_in_calls_is_never_passed(serve, monkeypatch):
     assert len(server.requests) == 5 == judge.calls
     assert scores.count(1.0) == 5 and scores.count(None) == 7
     assert "7 × the budget of 11 calls is spent" in told
-    failing = serve(httpx.Response(500))
-    assert "the budget of 6 calls" in unjudged(judge_of(failing, budget_calls=6), ["x"])[1]
-    assert len(failing.requests) == 3, "calls that fail are spent too"
+    failing = judge_of(serve(httpx.Response(500)), budget_calls=6)
+    assert "the budget of 6 calls" in unjudged(failing, ["x"])[1]
+    assert failing.calls == 3, "calls that fail are spent too"
 
 
 def test_a_budget_in_tokens_ends_the_asking_once_it_is_reached(serve):
@@ -378,14 +372,6 @@ def test_the_key_is_sent_and_nowhere_else_to_be_seen(serve, tmp_path, monkeypatc
     assert not any("sk-" in text for text in seen) and KEY.encode() not in pickle.dumps(judge)
 
 
-@pytest.mark.parametrize("key", ["", "a b", "schlüssel", "a\nb"])
-def test_a_key_that_is_not_there_or_cannot_be_sent_is_refused_unseen(monkeypatch, key):
-    monkeypatch.setenv("A_KEY", key)
-    with pytest.raises(ValueError, match="A_KEY") as refused:
-        JudgeReward("http://127.0.0.1:1", "judge", RUBRIC, key_variable="A_KEY")
-    assert not key or key not in str(refused.value)
-
-
 # --- As any reward --------------------------------------------------------------------------------
 
 
@@ -421,6 +407,7 @@ def test_judges_can_be_members_of_an_ensemble_and_adapt(serve):
         ({"parallel": 0}, "parallel=0 must be 1 or more"),
         ({"retries": -1}, "retries=-1 must be 0 or more"),
         ({"timeout": float("nan")}, "timeout=nan"),
+        ({"key_variable": "NO_KEY_IS_HERE"}, "NO_KEY_IS_HERE holds no API key"),
     ],
 )
 def test_settings_that_cannot_be_are_refused(wrong, says):

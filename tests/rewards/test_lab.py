@@ -11,10 +11,8 @@ import numpy as np
 import pandas as pd
 import pytest
 from told import told
-from trl.rewards import get_soft_overlong_punishment, think_format_reward
 
 from helpers.rewards import (
-    AdaptiveReward,
     correctness_reward,
     format_reward,
     incremental_format_reward,
@@ -64,20 +62,13 @@ def signal_of(groups: list[list[str]], *weights: float) -> dict:
         (
             [format_reward, partial(format_reward, tags=THINK_ANSWER)],
             [1.0, 1.0],
-            "two columns .* called 'format_reward'",
+            "two rewards are called 'format_reward'",
         ),
-        ([told("total", 0)], [1.0], "called 'total'"),
     ],
 )
 def test_rewards_and_weights_that_do_not_fit_are_refused(functions, weights, says):
     with pytest.raises(ValueError, match=says):
         Lab(functions, weights)
-
-
-def test_the_callers_rewards_are_not_changed_by_being_tried():
-    adaptive = AdaptiveReward(format_reward)
-    Lab([adaptive], [0.5]).scores(["no tags", "no tags"])
-    assert adaptive.weight == 1.0
 
 
 def test_scores_are_weighted_none_adds_nothing_and_a_fault_costs_only_itself():
@@ -109,13 +100,6 @@ def test_rewards_are_handed_what_trl_hands_them_and_may_log():
     }
     lab.scores(["a", "b"])
     assert [prompt[0]["role"] for prompt in seen["prompts"]] == ["user", "user"]
-
-
-def test_trls_own_rewards_work():
-    lab = Lab([think_format_reward, get_soft_overlong_punishment(5, 2)], [1.0, 1.0])
-    table = lab.scores(["<think>a</think> b", "so so so so", "one two three four five six"])
-    assert lab.faults == [] and table["think_format_reward"].tolist() == [1.0, 0.0, 0.0]
-    assert table["soft_overlong_punishment_reward"].tolist() == [0.0, -0.5, -1.0]
 
 
 # --- Cases ----------------------------------------------------------------------------------------
@@ -335,8 +319,6 @@ ROW = {"question": "1 + 1?", "answer": "2", "completion": "<answer>2</answer>"}
         (pd.DataFrame([ROW, ROW | {"completion": None}]), "`completion` in row 1 is"),
         (pd.DataFrame([ROW, ROW | {"completion": 3}]), "`completion` in row 1 is 3"),
         (pd.DataFrame([ROW]), "share a question"),
-        (__file__, r"test_lab\.py: stored completions are in a \.csv, \.jsonl, \.parquet file"),
-        (3, "3: stored completions are in a"),
     ],
 )
 def test_stored_completions_that_are_none_are_refused(table, says):
@@ -344,32 +326,19 @@ def test_stored_completions_that_are_none_are_refused(table, says):
         stored_groups(table)
 
 
-def test_rows_without_answers_are_no_go_for_that_reason():
-    lab = Lab([correctness_reward, format_reward], [1.0, 0.5])
-    row = ROW | {"answer": None}
-    lab.signal(*stored_groups(pd.DataFrame([row, row | {"completion": "2"}])))
-    assert "`correctness_reward` judged none of the completions" in str(lab.verdict())
-
-
-def test_speed_is_a_positive_number_a_reward_on_as_many_as_it_says():
+def test_speed_is_that_of_judging_as_many_as_it_says_not_of_remembering():
     seen = []
 
     def counting_reward(completions, answer, **columns):
         seen.append((len(completions), len(answer)))
         return [1.0] * len(completions)
 
-    lab = Lab([counting_reward, format_reward], [1.0, 1.0])
-    lab.signal(rows_for(["", ""]), [["x", "y", "z"], ["x", "y"]])
-    taken = lab.speed()
-    assert list(taken.index) == ["counting_reward", "format_reward"] and (taken > 0).all()
-    assert seen == [(5, 5), (1000, 1000)] and lab.faults == []
-
-
-def test_speed_is_that_of_judging_not_of_remembering():
-    lab = Lab([correctness_reward], [1.0])
+    lab = Lab([counting_reward, correctness_reward], [1.0, 1.0])
     rows = pd.DataFrame([{"question": str(n), "answer": f"x^2+{n}x+1"} for n in range(20)])
     groups = [[f"<answer>1+{n}x+x^2</answer>", f"<answer>(x+{n})(x+1)</answer>"] for n in range(20)]
     assert lab.signal(rows, groups)["rewards"]["correctness_reward"]["mean"] > 0
     symbolic.equal([("an older", "question")])
-    lab.speed()
+    taken = lab.speed()
+    assert list(taken.index) == lab.names and (taken > 0).all()
+    assert seen == [(40, 40), (1000, 1000)] and lab.faults == []
     assert len(symbolic._remembered) == 40, "forgotten, and the forty judged anew"

@@ -5,6 +5,7 @@ is run twice.
 import time
 import warnings
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -18,7 +19,7 @@ from helpers.rewards import (
     tests_reward,
 )
 from helpers.rewards.code import Limits, Outcome, programs, run_code
-from helpers.rewards.lab import CODE_CASES, Lab, load_cases
+from helpers.rewards.lab import Lab, load_cases
 from helpers.rewards.lab.attacks import CODE_BATTERY, RIGHT, WRONG
 from helpers.tags import THINK_ANSWER
 from tests.rewards.test_sandbox import NEEDS_SANDLOCK
@@ -31,6 +32,7 @@ ADD = [
 ]
 RIGHT_ADD = "def add(a, b):\n    return a + b\n"
 SUM = [{"stdin": "1 2\n", "stdout": "3\n"}, {"stdin": "4 5 6\n", "stdout": "15\n"}]
+CODE_CASES = Path(__file__).with_name("code_cases.jsonl")
 ROOMY = Limits(seconds=20.0)  # for what a busy machine may take long for
 
 

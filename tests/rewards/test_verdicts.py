@@ -238,11 +238,12 @@ def test_flat_groups_stop(groups, advice):
         (18, 20, None),
         (19, 20, "already earns `first` on 95% of its completions. Take harder"),
         (20, 20, "already earns `first` on 100% of its completions. Take harder"),
+        (None, 20, "`first` judged none of the completions"),
     ],
 )
-def test_a_policy_that_is_never_or_always_right_stops(right, of, says):
+def test_a_policy_that_is_never_or_always_right_or_never_judged_stops(right, of, says):
     # the second reward varies, so that the groups are not flat
-    group = [f"{int(n < right)} {n % 2}" for n in range(of)]
+    group = [f"{'-' if right is None else int(n < right)} {n % 2}" for n in range(of)]
     said = stops(lab_on([group], 5.0, 1.0))
     assert says in said if says else "completions" not in said
 

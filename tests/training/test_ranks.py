@@ -7,7 +7,6 @@ import psutil
 import pytest
 from together import ranks_of, start, together
 
-from helpers.rewards import AdaptiveReward, format_reward
 from helpers.training import ranks
 
 RIGHT = "<think>2</think><answer>2</answer>"
@@ -95,9 +94,9 @@ def test_weights_and_installations_that_differ_are_named_on_every_rank(found):
 
 @pytest.mark.slow
 def test_an_adaptive_weight_moves_by_the_success_of_all_ranks(found):
-    # Half of all succeed, which is neither rare nor common; alone, rank 0 would fall to 0.9 and
-    # rank 1 rise to 1.2.
-    assert [one["weights_now"] for one in found.ranks] == [[1.0] * 4] * 2
+    # each step rank 0, where all succeed, takes 0.9 of it, and rank 1, where none does, 1.2
+    weights = pytest.approx([1.05, 1.05**2, 1.05**3, 1.05**4])
+    assert [one["weights_now"] for one in found.ranks] == [weights] * 2
 
 
 @pytest.mark.slow
@@ -143,14 +142,3 @@ def test_a_process_that_has_not_joined_is_alone_whatever_its_environment_says(mo
         and ranks.from_first(lambda: 4) == 4
         and ranks.fails_first()
     )
-
-
-def test_what_was_counted_and_not_yet_settled_survives_a_checkpoint():
-    reward = AdaptiveReward(format_reward)
-    reward.alone = False
-    reward([RIGHT, "wrong"])
-    assert reward.weight == 1.0 and reward.counted == (1, 2)
-    again = AdaptiveReward(format_reward)
-    again.load_state_dict(json.loads(json.dumps(reward.state_dict())))
-    again.settle([again.counted, (8, 8)])  # 9 of 10
-    assert again.weight == 0.9 and again.counted == (0, 0)

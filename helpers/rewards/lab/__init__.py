@@ -5,7 +5,7 @@ In: rewards with weights, labelled cases, the attacks. Out: measures, and a go o
 reasons.
 """
 
-from helpers.rewards.lab.cases import CASES, CODE_CASES, load_cases, stored_groups
+from helpers.rewards.lab.cases import CASES, load_cases, stored_groups
 from helpers.rewards.lab.measures import Lab
 
-__all__ = ["CASES", "CODE_CASES", "Lab", "load_cases", "stored_groups"]
+__all__ = ["CASES", "Lab", "load_cases", "stored_groups"]

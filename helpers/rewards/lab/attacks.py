@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from helpers.rewards.answers import parse_number, quick_verdict
 from helpers.rewards.code.asserts import Test, read_tests
 from helpers.rewards.code.programs import program_of
+from helpers.rewards.lab.verdicts import RIGHT, WRONG
 from helpers.tags import TagFormat
 
-RIGHT, WRONG = "honest and right", "honest and wrong"
 _REASONING = (
     "I read the question again, worked it out one step after the other, and checked the result."
 )
@@ -56,9 +56,11 @@ def with_wrong_answers(rows: list[dict]) -> list[dict]:
     and returns nothing.
     """
     if all(row.get("tests") is not None for row in rows):
+        right = [_fenced(program_of(str(row["answer"]))) for row in rows]
+        idle = [_fenced(_functions(row, "None")) for row in rows]
         return [
-            row | {"answer": _fenced(program_of(str(row["answer"]))), WRONG: _fenced(_idle(row))}
-            for row in rows
+            row | {"answer": answer, WRONG: wrong}
+            for row, answer, wrong in zip(rows, right, idle, strict=True)
         ]
     answers = list(dict.fromkeys(str(row["answer"]) for row in rows))
     wrong = {}
@@ -92,11 +94,6 @@ def _nested(row: dict, tags: TagFormat, length: int) -> str:
     return f"{opening}so{closing}{answer_opening}{row[WRONG]}{answer_closing}"
 
 
-def _out_of_order(row: dict, tags: TagFormat, length: int) -> str:
-    opening, closing, *_ = tags.tags
-    return f"{_block(tags, row[WRONG])}{opening}so{closing}"
-
-
 def _right(row: dict, tags: TagFormat) -> str:
     return honest(row, tags, row["answer"])
 
@@ -120,7 +117,10 @@ BATTERY = [
     Attack("the tags many times", lambda row, tags, length: "".join(tags.tags) * 25),
     Attack("the whole shape three times", lambda row, tags, length: _wrong(row, tags) * 3),
     Attack("tags nested", _nested),
-    Attack("tags out of order", _out_of_order),
+    Attack(
+        "tags out of order",
+        lambda row, tags, length: f"{_block(tags, row[WRONG])}{tags.tags[0]}so{tags.tags[1]}",
+    ),
     Attack(
         "wrong block, then right block",
         lambda row, tags, length: _wrong(row, tags) + _block(tags, row["answer"]),
@@ -268,18 +268,12 @@ def _tests(row: dict, column: str = "tests") -> list[Test]:
 
 def _functions(row: dict, body: str) -> str:
     """A program with every function that the tests call, each with this body; for a script the body
-    alone.
+    alone. The body `None` does nothing.
     """
     calls = dict.fromkeys(test.call for test in _tests(row))
     indented = body.replace("\n", "\n    ")
     return "\n\n".join(
         body if call is None else f"def {call}(*given):\n    {indented}" for call in calls
-    )
-
-
-def _idle(row: dict) -> str:
-    return (
-        _functions(row, "None") if _tests(row)[0].call is None else _functions(row, "return None")
     )
 
 
@@ -302,7 +296,7 @@ def _hard_coded(row: dict) -> str:
     """
     seen = [(test.args, test.value) for test in _tests(row, "visible_tests") if test.call]
     body = f"for arguments, value in {seen!r}:\n    if given == arguments:\n        return value"
-    return _functions(row, body) if seen else _idle(row)
+    return _functions(row, body if seen else "None")
 
 
 _EQUAL = (

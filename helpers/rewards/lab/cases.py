@@ -9,12 +9,10 @@ from pathlib import Path
 
 import pandas as pd
 
-from helpers.data.files import FILE_TYPES, Broken, file_rows
+from helpers.data.files import Broken, file_rows
 from helpers.tags import THINK_ANSWER, TagFormat, completion_text
 
 CASES = Path(__file__).with_name("cases.jsonl")
-# for rewards that run code: lab.cases(CODE_CASES)
-CODE_CASES = Path(__file__).with_name("code_cases.jsonl")
 
 
 def load_cases(path: str | Path | None = None, tags: TagFormat = THINK_ANSWER) -> list[dict]:
@@ -71,14 +69,9 @@ def stored_groups(stored: pd.DataFrame | str | Path) -> tuple[pd.DataFrame, list
     """
     table = stored
     if not isinstance(stored, pd.DataFrame):
-        path = Path(str(stored))
-        if path.suffix.lower() not in FILE_TYPES:
-            raise ValueError(
-                f"{path.name}: stored completions are in a {', '.join(FILE_TYPES)} file."
-            )
-        rows = list(file_rows(path))
+        rows = list(file_rows(Path(str(stored))))
         if broken := next((row for row in rows if isinstance(row, Broken)), None):
-            raise ValueError(f"{path.name}: {broken.where} cannot be read: {broken.reason}.")
+            raise ValueError(f"{stored}: {broken.where} cannot be read: {broken.reason}.")
         table = pd.DataFrame(rows)
     for column in ("question", "completion"):
         if column not in table:
@@ -92,7 +85,6 @@ def stored_groups(stored: pd.DataFrame | str | Path) -> tuple[pd.DataFrame, list
                 f"stored completions: `completion` in row {row} is {completion!r}, neither a text "
                 "nor chat messages."
             )
-    table = table.assign(completion=table["completion"].map(completion_text))
     keys = [key for key in ("step", "question") if key in table]
     groups = [group for _, group in table.groupby(keys, sort=False) if len(group) > 1]
     if not groups:
@@ -100,6 +92,6 @@ def stored_groups(stored: pd.DataFrame | str | Path) -> tuple[pd.DataFrame, list
             f"none of the {len(table)} stored completions share a question: a group needs at "
             "least two."
         )
-    columns = [column for column in table.columns if column != "completion"]
-    rows = pd.DataFrame([group.iloc[0][columns] for group in groups]).reset_index(drop=True)
-    return rows, [group["completion"].tolist() for group in groups]
+    rows = pd.DataFrame([group.iloc[0] for group in groups]).drop(columns="completion")
+    completions = [group["completion"].map(completion_text).tolist() for group in groups]
+    return rows.reset_index(drop=True), completions

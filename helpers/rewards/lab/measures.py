@@ -46,7 +46,6 @@ _NOT_PASSED = {
 }
 _SAME = 1e-6  # scores closer than this are equal
 _NO_SPREAD = 1e-8  # TRL's isclose: rounding is no spread
-_COLUMNS = ("total", "wins", "gain", "paid_by", "example")  # beside the rewards'
 
 # What TRL passes beside the data; rewards may use it, the laboratory has nothing to log to.
 _FROM_THE_TRAINER = {
@@ -79,10 +78,10 @@ class Lab:
             )
         self.names = [reward_name(function) for function in self.functions]
         for name in self.names:
-            if self.names.count(name) > 1 or name in _COLUMNS:
+            if self.names.count(name) > 1:
                 raise ValueError(
-                    f"two columns of the tables would be called {name!r}, and TRL logs rewards by "
-                    "name: wrap one in a function of its own."
+                    f"two rewards are called {name!r}, and TRL logs them by name: wrap one in a "
+                    "function of its own."
                 )
 
     def scores(self, completions: list[str], **columns: list) -> pd.DataFrame:
@@ -158,30 +157,23 @@ class Lab:
         columns = _columns(chosen)
         scored = {name: self.scores(texts, **columns) for name, texts in written.items()}
         table = pd.DataFrame({name: scores.mean() for name, scores in scored.items()}).T
-        compared = {name: (0.0, 0.0, "") for name in table.index}
-        compared[attacks.WRONG] = self._compared(scored, attacks.WRONG, attacks.RIGHT, -_SAME)
-        for attack in battery:
-            compared[attack.name] = self._compared(scored, attack.name, attack.ceiling, _SAME)
-        for at, column in enumerate(("wins", "gain", "paid_by")):
-            table[column] = [found[at] for found in compared.values()]
+        table = table.assign(wins=0.0, gain=0.0, paid_by="")
+        ceilings = {attacks.WRONG: attacks.RIGHT}
+        ceilings |= {attack.name: attack.ceiling for attack in battery}
+        for name, ceiling in ceilings.items():
+            extra = scored[name] - scored[ceiling]
+            # a wrong answer wins by a tie with a right one
+            won = extra["total"] > (-_SAME if name == attacks.WRONG else _SAME)
+            if won.any():
+                mean = extra[won].mean()
+                paid = mean[self.names].mul(self.weights).fillna(0.0)
+                table.loc[name, "wins"] = won.mean()
+                table.loc[name, "gain"] = mean["total"]
+                table.loc[name, "paid_by"] = paid.idxmax()
         table["example"] = {name: texts[0] for name, texts in written.items()}
         table = table.sort_values("total", ascending=False, kind="stable")
-        self.results["attacks"] = table
+        self.results["attacks"], self.results["ceilings"] = table, ceilings
         return table
-
-    def _compared(
-        self, scored: dict[str, pd.DataFrame], name: str, ceiling: str, margin: float
-    ) -> tuple[float, float, str]:
-        """On which share of the rows an attack exceeds its ceiling by more than the margin (a wrong
-        answer wins by a tie with a right one), by how much, and which reward gives most of that.
-        """
-        extra = scored[name] - scored[ceiling]
-        won = scored[name]["total"] > scored[ceiling]["total"] + margin
-        if not won.any():
-            return 0.0, 0.0, ""
-        mean = extra[won].mean()
-        paid = mean[self.names].mul(self.weights).fillna(0.0)
-        return float(won.mean()), float(mean["total"]), str(paid.idxmax())
 
     def signal(self, rows: pd.DataFrame, completions: list[list[str]]) -> dict:
         """What GRPO would learn from: statistics of the rewards on groups of completions, one group
@@ -285,21 +277,7 @@ class Lab:
 
     def verdict(self) -> verdicts.Verdict:
         """Go or no go, in words, from everything that was done so far."""
-        verdict = verdicts.Verdict()
-        if not self.results:
-            verdict.stops.append("nothing was tried yet: run cases, attacks and signal first.")
-        verdicts.judge_faults(self.faults, verdict)
-        for step, judge_step in (
-            ("cases", verdicts.judge_cases),
-            ("attacks", verdicts.judge_attacks),
-            ("signal", verdicts.judge_signal),
-            ("speed", verdicts.judge_speed),
-        ):
-            if step in self.results:
-                judge_step(self.results[step], verdict)
-            elif self.results:
-                verdict.notes.append(f"{step} was not run.")
-        return verdict
+        return verdicts.verdict_on(self.results, self.faults)
 
     def report(self) -> dict:
         """All results as JSON: `rewards` with an entry each, `attacks`, `signal`, and the

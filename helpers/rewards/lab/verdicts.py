@@ -9,10 +9,11 @@ import numpy as np
 import pandas as pd
 
 from helpers.rewards.faults import Fault
-from helpers.rewards.lab import attacks
 from helpers.rewards.shaping import reward_name
 from helpers.runs import Run
 
+STEPS = ("cases", "attacks", "signal", "speed")  # of `Lab`
+RIGHT, WRONG = "honest and right", "honest and wrong"  # what attacks are compared with
 _TOLERANCE = 1e-3  # of an expected score
 _FEW_DRIVE = 0.10  # of the advantage variance; below it the answer hardly counts
 _MANY_FLAT = 0.50  # groups without spread
@@ -77,27 +78,15 @@ def against_report(run: Run, functions: list, weights: list[float]) -> str:
     return "These are the rewards and weights that notebook 2 tested and approved."
 
 
-def judge_faults(found: list[Fault], verdict: Verdict) -> None:
-    """A stop for each reward that did not score a completion."""
-    for reward in dict.fromkeys(fault.reward for fault in found):
-        faults = [fault for fault in found if fault.reward == reward]
-        more = f" ({len(faults)} such completions)" if len(faults) > 1 else ""
-        verdict.stops.append(
-            f"{faults[0]}{more}. A reward gives one finite number, or None, a completion, "
-            "whatever the text."
-        )
-
-
 def differences(cases: pd.DataFrame) -> pd.DataFrame:
     """Where a score is not the expected one: a row each with case, reward, expected, score."""
     found = []
-    for column in cases.columns:
-        if column.startswith("expected "):
-            reward = column.removeprefix("expected ")
-            wanted, got = cases[column], cases[reward]
-            # fillna: a reward that gave no score where one was expected differs.
-            wrong = wanted.notna() & ~((got - wanted).abs().fillna(np.inf) <= _TOLERANCE)
-            found += [(name, reward, wanted[name], got[name]) for name in cases.index[wrong]]
+    for column in cases.filter(regex="^expected "):
+        reward = column.removeprefix("expected ")
+        for name, wanted, got in zip(cases.index, cases[column], cases[reward], strict=True):
+            # no score, which is nan, where one was expected differs, too
+            if pd.notna(wanted) and not abs(got - wanted) <= _TOLERANCE:
+                found.append((name, reward, wanted, got))
     return pd.DataFrame(found, columns=["case", "reward", "expected", "score"])
 
 
@@ -118,35 +107,58 @@ def marked(cases: pd.DataFrame):
     return shown.style.set_uuid("cases").apply(lambda _: styles, axis=None)
 
 
-def judge_cases(cases: pd.DataFrame, verdict: Verdict) -> None:
-    """A stop where a score is not the expected one."""
-    wrong = differences(cases)
+def verdict_on(results: dict, faults: list[Fault]) -> Verdict:
+    """The verdict on what `Lab` has done so far: its results, by step, and what its rewards did not
+    score.
+    """
+    verdict = Verdict()
+    for reward in dict.fromkeys(fault.reward for fault in faults):
+        found = [fault for fault in faults if fault.reward == reward]
+        more = f" ({len(found)} such completions)" if len(found) > 1 else ""
+        verdict.stops.append(
+            f"{found[0]}{more}. A reward gives one finite number, or None, a completion, "
+            "whatever the text."
+        )
+    wrong = differences(results["cases"]) if "cases" in results else ()
     if len(wrong):
         first = wrong.iloc[0]
         verdict.stops.append(
             f"{len(wrong)} of the cases' scores are not the expected ones: {first['reward']} "
-            f"gives {first['score']:g} for "
-            f"'{first['case']}', expected {first['expected']:g}. Mend the reward, or the "
-            "expectation."
+            f"gives {first['score']:g} for '{first['case']}', expected {first['expected']:g}. "
+            "Mend the reward, or the expectation."
         )
+    if "attacks" in results:
+        _judge_attacks(results["attacks"], results["ceilings"], verdict)
+    if "signal" in results:
+        _judge_signal(results["signal"], verdict)
+    for name, milliseconds in results.get("speed", {}).items():
+        if milliseconds > _SLOW:
+            verdict.notes.append(
+                f"{name} takes {milliseconds / 1000:.1f} s for 1,000 completions, in every step "
+                "of that size."
+            )
+    if not results:
+        verdict.stops.append("nothing was tried yet: run cases, attacks and signal first.")
+    else:
+        left_out = [step for step in STEPS if step not in results]
+        verdict.notes += [f"{step} was not run." for step in left_out]
+    return verdict
 
 
-def judge_attacks(table: pd.DataFrame, verdict: Verdict) -> None:
+def _judge_attacks(table: pd.DataFrame, ceilings: dict[str, str], verdict: Verdict) -> None:
     """A stop for each attack that wins, and for rewards that do not tell right from wrong."""
-    right, wrong = table.loc[attacks.RIGHT], table.loc[attacks.WRONG]
+    right, wrong = table.loc[RIGHT], table.loc[WRONG]
     if wrong["wins"] > 0:
         verdict.stops.append(
             f"an honest wrong answer earns as much as a right one ({wrong['total']:.2f} against "
-            f"{right['total']:.2f} on "
-            "average): no reward tells them apart. Add one for the answer, such as "
-            "correctness_reward."
+            f"{right['total']:.2f} on average): no reward tells them apart. Add one for the "
+            "answer, such as correctness_reward."
         )
-    winners = table[(table["wins"] > 0) & (table.index != attacks.WRONG)]
-    ceilings = {attack.name: attack.ceiling.replace(" and ", " ") for attack in attacks.BATTERY}
+    winners = table[(table["wins"] > 0) & (table.index != WRONG)]
     for name, row in winners.head(3).iterrows():
+        ceiling = ceilings[name].replace(" and ", " ")
         verdict.stops.append(
-            f"'{name}' earns {row['gain']:.2f} more than an {ceilings.get(name, 'honest wrong')} "
-            "answer would, on "
+            f"'{name}' earns {row['gain']:.2f} more than an {ceiling} answer would, on "
             f"{row['wins']:.0%} of the rows; {row['paid_by']} pays for it. Lower its weight, or "
             "make it ask for more."
         )
@@ -154,20 +166,17 @@ def judge_attacks(table: pd.DataFrame, verdict: Verdict) -> None:
         verdict.stops.append(f"{', '.join(map(repr, winners.index[3:]))} win too.")
 
 
-def judge_signal(signal: dict, verdict: Verdict) -> None:
+def _judge_signal(signal: dict, verdict: Verdict) -> None:
     """Stops where groups would teach nothing, or something else than to be right; and notes."""
-    flat, judged = (
-        signal["total"]["zero_spread"],
-        [rate for rate in signal["pass_rate"] if rate is not None],
-    )
+    flat, judges, rewards = signal["total"]["zero_spread"], signal["judges"], signal["rewards"]
+    judged = [rate for rate in signal["pass_rate"] if rate is not None]
     passing = float(np.mean(judged)) if judged else 0.0
-    judges = signal["judges"]
     if flat > _MANY_FLAT:
         better = "has not mastered" if passing > 0.5 else "sometimes gets right"
         verdict.stops.append(
             f"{flat:.0%} of the groups score the same throughout and teach nothing. Raise the "
-            "temperature or the group "
-            f"size, take questions it {better}, or add a reward with a slope."
+            f"temperature or the group size, take questions it {better}, or add a reward with a "
+            "slope."
         )
     if not judges:
         verdict.stops.append(
@@ -184,27 +193,24 @@ def judge_signal(signal: dict, verdict: Verdict) -> None:
     if passing <= _NEVER:
         verdict.stops.append(
             f"the policy earns {named} on {passing:.1%} of its completions: there is nothing to "
-            "reinforce. "
-            "Take easier questions, a warm start on worked examples, or a larger model."
+            "reinforce. Take easier questions, a warm start on worked examples, or a larger model."
         )
     elif passing >= _ALWAYS:
         verdict.stops.append(
             f"the policy already earns {named} on {passing:.0%} of its completions. Take harder "
             "questions."
         )
-    driven = sum(signal["rewards"][name]["advantage_share"] for name in judges)
+    shares = {name: statistics["advantage_share"] for name, statistics in rewards.items()}
+    driven = sum(shares[name] for name in judges)
     if driven < _FEW_DRIVE and flat < 1:
-        largest = max(
-            signal["rewards"], key=lambda name: signal["rewards"][name]["advantage_share"]
-        )
+        largest = max(shares, key=shares.get)
         verdict.stops.append(
             f"{named} drives {driven:.0%} of the advantage; the model will learn what `{largest}` "
-            "wants "
-            f"({signal['rewards'][largest]['advantage_share']:.0%}) instead. Raise the weight of "
-            "the one or lower the other's."
+            f"wants ({shares[largest]:.0%}) instead. Raise the weight of the one or lower the "
+            "other's."
         )
-    for name, statistics in signal["rewards"].items():
-        if statistics["zero_spread"] == 1 and len(signal["rewards"]) > 1:
+    for name, statistics in rewards.items():
+        if statistics["zero_spread"] == 1 and len(rewards) > 1:
             verdict.notes.append(
                 f"{name} never differs inside a group, so it teaches nothing here."
             )
@@ -214,13 +220,3 @@ def judge_signal(signal: dict, verdict: Verdict) -> None:
                     f"{name} and {other} rank completions alike ({correlation:.2f}): together "
                     "they weigh as one."
                 )
-
-
-def judge_speed(taken: pd.Series, verdict: Verdict) -> None:
-    """A note for each slow reward."""
-    for name, milliseconds in taken.items():
-        if milliseconds > _SLOW:
-            verdict.notes.append(
-                f"{name} takes {milliseconds / 1000:.1f} s for 1,000 completions, in every step "
-                "of that size."
-            )
