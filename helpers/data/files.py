@@ -112,10 +112,17 @@ def _csv_rows(path: Path, wanted: Collection[str]) -> Iterator[dict[str, str] | 
     csv.field_size_limit(_LONGEST_FIELD)
     lines = text_lines(path)
     sample = list(itertools.islice(lines, _SAMPLED_LINES))
-    header, names, found = [], [], False
+
+    def fit(delimiter: str) -> tuple[int, int]:
+        """How many of the wanted columns it finds in the header, and how many columns."""
+        rows = (row for row in csv.reader(sample, delimiter=delimiter) if "".join(row).strip())
+        header = [name.strip() for name in next(rows, [])]
+        return sum(name in header for name in wanted), len(header)
+
+    names: list[str] = []
     begins = 1  # the line of the row that is read next: a quoted field may span lines
     try:
-        delimiter = _delimiter(sample, wanted)
+        delimiter = max(_DELIMITERS, key=fit)
         # strict: a quote that is never closed is an error, not a field that swallows the rest
         reader = csv.reader(itertools.chain(sample, lines), delimiter=delimiter, strict=True)
         for row in reader:
@@ -123,20 +130,17 @@ def _csv_rows(path: Path, wanted: Collection[str]) -> Iterator[dict[str, str] | 
             if len(row) < 2 and not "".join(row).strip():
                 continue
             if not names:
-                header, names = row, [name.strip() for name in row]
+                names = [name.strip() for name in row]
                 twice = [name for name in wanted if names.count(name) > 1]
                 if twice:
                     raise ValueError(
                         f"{path}: the header names {twice[0]!r} more than once. Rename one."
                     )
                 continue
-            found = True
             fields = len(row)
             while len(row) > len(names) and not row[-1].strip():
                 row.pop()
-            if row == header:
-                yield Broken("the header again", f"line {line}")
-            elif len(row) != len(names):
+            if len(row) != len(names):
                 yield Broken(f"not {len(names)} fields", f"line {line}: {fields} fields")
             else:
                 yield {name: value for name, value in zip(names, row, strict=True) if name}
@@ -146,17 +150,3 @@ def _csv_rows(path: Path, wanted: Collection[str]) -> Iterator[dict[str, str] | 
             'quote left open? A quote inside a quoted field is written twice (""), not with a '
             "backslash."
         ) from None
-    if not found:
-        above = f"a header ({listed(names)})" if names else "nothing but blank lines"
-        raise ValueError(f"{path}: {above} and no row below it.")
-
-
-def _delimiter(sample: list[str], wanted: Collection[str]) -> str:
-    """The delimiter that finds most of the wanted columns in the header, and then most columns."""
-
-    def fit(delimiter: str) -> tuple[int, int]:
-        rows = (row for row in csv.reader(sample, delimiter=delimiter) if "".join(row).strip())
-        header = [name.strip() for name in next(rows, [])]
-        return sum(name in header for name in wanted), len(header)
-
-    return max(_DELIMITERS, key=fit)
