@@ -139,8 +139,8 @@ def _sampling(signals: Signals) -> Finding | None:
     From what TRL logs with vllm_importance_sampling_correction. Notebook 03 warns of what top_p,
     top_k and min_p leave out before it trains.
     """
-    gap = signals.series("sampling/sampling_logp_difference/mean")
-    if gap is None or len(gap) < SHORTEST:
+    gap = signals.series("sampling/sampling_logp_difference/mean", SHORTEST)
+    if gap is None:
         return None
     last, change = signals.last(gap), signals.change(gap, SHORTEST)
     wide = change.after >= max(GAP_NOISE, GAP_FACTOR * change.before)
@@ -170,11 +170,11 @@ def _sampling(signals: Signals) -> Finding | None:
 
 
 def _kl(signals: Signals) -> Finding | None:
-    """The level of the KL; else what is over, or was a single spike."""
+    """The level of the KL; else its single spikes."""
     level = _kl_level(signals)
     if level is None:
         return None
-    now, high = level.iloc[-1], level[level > KL_HIGH]
+    now = level.iloc[-1]
     if now > KL_HIGH:
         runaway = now > KL_RUNAWAY
         # after the last row that was not high
@@ -189,31 +189,9 @@ def _kl(signals: Signals) -> Finding | None:
             "could do.",
             (first, last),
         )
-    if high.empty:
-        return _kl_spikes(signals.series("kl"))
-    first, last = span(high)
-    return Finding(
-        "info",
-        "kl",
-        "The KL was high and has come back.",
-        f"{high.max():.3g} nats a token at its height, between steps {first} and {last}, and "
-        f"{now:.2g} now",
-        "If the reward suffered there, lower the learning rate.",
-        (first, last),
-    )
-
-
-def _kl_level(signals: Signals) -> pd.Series | None:
-    """The running median of the KL, which a few spikes do not move."""
     kl = signals.series("kl")
-    if kl is None or len(kl) < SHORTEST:
-        return None
-    return kl.rolling(KL_WINDOW, min_periods=SHORTEST).median().dropna()
-
-
-def _kl_spikes(kl: pd.Series) -> Finding | None:
     spikes = kl[kl > max(KL_SPIKE * kl.median(), KL_SEEN)]
-    if spikes.empty:
+    if spikes.empty or level.max() > KL_HIGH:  # high for longer, and over
         return None
     return Finding(
         "info",
@@ -227,10 +205,16 @@ def _kl_spikes(kl: pd.Series) -> Finding | None:
     )
 
 
+def _kl_level(signals: Signals) -> pd.Series | None:
+    """The running median of the KL, which a few spikes do not move."""
+    kl = signals.series("kl", SHORTEST)
+    return kl if kl is None else kl.rolling(KL_WINDOW, min_periods=SHORTEST).median().dropna()
+
+
 def _clipped(signals: Signals) -> Finding | None:
     """Most completions are cut off at the limit."""
-    series = signals.series("completions/clipped_ratio")
-    if series is None or len(series) < SHORTEST or surely(signals.last(series)) < MOST:
+    series = signals.series("completions/clipped_ratio", SHORTEST)
+    if series is None or surely(signals.last(series)) < MOST:
         return None
     last = signals.last(series)
     first, end = span(last)
@@ -252,8 +236,8 @@ def _agreement(signals: Signals) -> Finding | None:
     From frac_reward_zero_std: reward_std is the spread over the whole batch, and says nothing about
     a group.
     """
-    share = signals.series("frac_reward_zero_std")
-    if share is None or len(share) < SHORTEST or (not signals.enough and share.min() < 1):
+    share = signals.series("frac_reward_zero_std", SHORTEST)
+    if share is None or (not signals.enough and share.min() < 1):
         return None
     last, right = signals.last(share), signals.share_right
     start, now, steps = share.iloc[:SHORTEST].mean(), last.mean(), span(last)
@@ -303,8 +287,8 @@ def _entropy_fell(signals: Signals, share: float) -> bool:
     """Whether less than so much of the first rows' entropy is left; not where too little of it was
     logged to tell.
     """
-    series = signals.series("entropy")
-    if series is None or len(series) < 2 * SHORTEST:
+    series = signals.series("entropy", 2 * SHORTEST)
+    if series is None:
         return False
     return bool(signals.last(series).mean() < share * series.iloc[:SHORTEST].mean())
 
@@ -314,8 +298,8 @@ def _entropy_fell(signals: Signals, share: float) -> bool:
 
 def _reward(signals: Signals) -> Finding | None:
     """The reward falls from its height, or has not risen, or moves too much for so few rows."""
-    reward = signals.series("reward")
-    if reward is None or len(reward) < 2 * SHORTEST or signals.spread is None:
+    reward = signals.series("reward", 2 * SHORTEST)
+    if reward is None or signals.spread is None:
         return None
     return _fallen(signals, reward) or _flat(signals, reward)
 
@@ -425,8 +409,8 @@ def _format_only(signals: Signals) -> Finding | None:
 
 def _length(signals: Signals) -> Finding | None:
     """Completions have become twice as long as at first, or half as long."""
-    series = signals.series("completions/mean_length")
-    if series is None or len(series) < 2 * SHORTEST or series.min() <= 0:
+    series = signals.series("completions/mean_length", 2 * SHORTEST)
+    if series is None or series.min() <= 0:
         return None
     ratio, change = signals.change(np.log(series), SHORTEST), signals.change(series, SHORTEST)
     longer = ratio.is_rise(CERTAIN, np.log(LENGTH_FACTOR))
@@ -499,8 +483,8 @@ def _spikes(signals: Signals) -> Finding | None:
 
 def _loss(signals: Signals) -> Finding | None:
     """The loss rises and the KL is not high, which is healthy."""
-    loss, level = signals.series("loss"), _kl_level(signals)
-    if loss is None or len(loss) < 2 * SHORTEST or (level is not None and level.iloc[-1] > KL_HIGH):
+    loss, level = signals.series("loss", 2 * SHORTEST), _kl_level(signals)
+    if loss is None or (level is not None and level.iloc[-1] > KL_HIGH):
         return None
     change = signals.change(loss)
     if not change.is_rise(CERTAIN):

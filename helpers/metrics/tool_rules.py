@@ -120,14 +120,13 @@ def _severity(signals: Signals, share: pd.Series) -> str | None:
 
 
 def calls(signals: Signals) -> Finding | None:
-    """The tools are given up, hardly called from the start, or called much less or much more than
-    at first.
+    """The tools are given up, or called much less or much more than at first.
 
     Fewer calls are what playing better looks like, and more what harder tasks take: the reward
     tells which it is, but for a policy that calls nothing any more.
     """
-    often = signals.series("tools/call_frequency")
-    if often is None or len(often) < 2 * SHORTEST:
+    often = signals.series("tools/call_frequency", 2 * SHORTEST)
+    if often is None:
         return None
     change, better = signals.change(often, SHORTEST), signals.better
     fine = better or signals.solved
@@ -157,14 +156,6 @@ def calls(signals: Signals) -> Finding | None:
             + (", and better." if better else ", and no better."),
             change,
             "Read which calls repeat; limit them by max_tool_calling_iterations, or pay for fewer.",
-        )
-    if highest.before < CALLS_LEFT and not fine:
-        return _calls(
-            "info",
-            "The policy hardly calls its tools, and never did.",
-            change,
-            "See that the prompt lists the tools and that its calls can be parsed; else show it "
-            "examples before training.",
         )
     return None
 
