@@ -68,9 +68,7 @@ def judge_named(name: str | None) -> Callable | None:
 
     ValueError if there is no such file, module or function.
     """
-    if name is None:
-        return None
-    return named("judge", name, "my_rewards.py:extraction_reward")
+    return name and named("judge", name, "my_rewards.py:extraction_reward")
 
 
 def score(
@@ -158,19 +156,17 @@ def majority_vote(completions: list[str], tags: TagFormat = THINK_ANSWER) -> str
     >>> majority_vote(["<answer>7</answer>", "<answer>42</answer>", "no", "<answer>42.0</answer>"])
     '<answer>42</answer>'
     """
-    votes: dict[str, int] = {}  # by the answer as it was first given
-    first: dict[str, str] = {}  # the completion that gave it
+    voters: dict[str, list[str]] = {}  # the completions, by the answer as it was first given
     winner, most = "", 0
     for completion in completions:
         given = judged_answer(completion, tags)
         if not given:
             continue
-        same = (known for known in votes if given == known or quick_verdict(given, known))
-        answer = next(same, given)
-        first.setdefault(answer, completion)
-        votes[answer] = votes.get(answer, 0) + 1
-        if votes[answer] > most:
-            winner, most = first[answer], votes[answer]
+        same = (known for known in voters if given == known or quick_verdict(given, known))
+        group = voters.setdefault(next(same, given), [])
+        group.append(completion)
+        if len(group) > most:
+            winner, most = group[0], len(group)
     return winner
 
 

@@ -7,6 +7,7 @@ FOLDER with plain Transformers.
 from __future__ import annotations
 
 import json
+import logging
 import math
 import os
 import re
@@ -91,7 +92,6 @@ def load_base(base: Base, dtype: torch.dtype, dequantised: bool):
     not those of the training.
     """
     from transformers import AutoModelForCausalLM
-    from transformers.utils import logging
 
     options = {"dtype": dtype, "device_map": _device()}
     if not (dequantised and base.quantised):
@@ -100,12 +100,9 @@ def load_base(base: Base, dtype: torch.dtype, dequantised: bool):
         options["quantization_config"] = nf4(dtype)
     model = AutoModelForCausalLM.from_pretrained(base.name, **options)
     base.check(model)
-    level = logging.get_verbosity()
-    logging.set_verbosity_error()  # it warns that it does what it is asked to
-    try:
-        return model.dequantize()
-    finally:
-        logging.set_verbosity(level)
+    # it warns that it does what it is asked to
+    logging.getLogger("transformers.integrations.bitsandbytes").setLevel(logging.ERROR)
+    return model.dequantize()
 
 
 def untrained_matrices(model) -> list[str]:
@@ -172,9 +169,8 @@ def largest_difference(logits: list[torch.Tensor], others: list[torch.Tensor]) -
     is not a number.
     """
     pairs = zip(logits, others, strict=True)
-    differences = [(mine - theirs).abs().max().item() for mine, theirs in pairs]
-    # a broken model is no model's equal; max() would pass over a nan
-    return max(differences) if all(map(math.isfinite, differences)) else math.inf
+    largest = torch.stack([(mine - theirs).abs().max() for mine, theirs in pairs]).max().item()
+    return largest if math.isfinite(largest) else math.inf  # a broken model is no model's equal
 
 
 def witnesses(unmerged, tokenizer, prompts: list[list[dict]]) -> dict:
