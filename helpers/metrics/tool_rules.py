@@ -26,13 +26,8 @@ from helpers.metrics.signals import (
     surely,
 )
 
-FAILURES_GROWN = 0.2  # share of the calls: harder tasks make some more of them fail
 CALLS_USED = 0.5  # calls an episode: a policy with fewer had no habit of calling that it could lose
 CALLS_LEFT = 0.1  # calls an episode: nine of ten episodes, or more, have none
-CALLS_KEPT = 0.25  # of the first rows': to play well instead of badly takes less than that away
-# times the first rows', or times one call where those have fewer: from none to one is learning to
-# call
-CALLS_FACTOR = 2.0
 
 _BUT = {"info": ", but the training is still getting better.", "warning": ".", "critical": "."}
 
@@ -61,7 +56,7 @@ def failing(signals: Signals) -> Finding | None:
     if not signals.enough or len(share) < 2 * SHORTEST:
         return None
     change = compare(share, *signals.since_best(-share))
-    if not change.is_rise(CHOSEN, FAILURES_GROWN):
+    if not change.is_rise(CHOSEN, 0.2):  # harder tasks make some more calls fail
         return None
     return Finding(
         "info" if signals.better else "warning",
@@ -140,7 +135,8 @@ def calls(signals: Signals) -> Finding | None:
             "Read some episodes: a call that cannot be parsed is plain text and ends the episode. "
             "Else lower the learning rate, and find what pays without a call.",
         )
-    if change.is_fall(CERTAIN, CALLS_USED) and change.after <= CALLS_KEPT * change.before:
+    # to play well instead of badly takes less than three quarters of the calls away
+    if change.is_fall(CERTAIN, CALLS_USED) and change.after <= change.before / 4:
         return _calls(
             "info" if fine else "warning",
             "The policy calls its tools much less"
@@ -149,7 +145,8 @@ def calls(signals: Signals) -> Finding | None:
             "Read some episodes: are calls left out that were needed, or written so that they "
             "cannot be parsed?",
         )
-    if change.is_rise(CERTAIN) and change.after >= CALLS_FACTOR * max(change.before, 1.0):
+    # from none to one is learning to call
+    if change.is_rise(CERTAIN) and change.after >= 2 * max(change.before, 1.0):
         return _calls(
             "info" if better else "warning",
             "The policy calls its tools much more"

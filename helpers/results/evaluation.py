@@ -68,7 +68,7 @@ def judge_named(name: str | None) -> Callable | None:
 
     ValueError if there is no such file, module or function.
     """
-    return name and named("judge", name, "my_rewards.py:extraction_reward")
+    return None if name is None else named("judge", name, "my_rewards.py:extraction_reward")
 
 
 def score(
