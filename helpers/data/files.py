@@ -16,10 +16,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 FILE_TYPES = (".csv", ".jsonl", ".parquet")
-_PARQUET_BATCH = 4_096  # rows that are Python objects at one time
-_DELIMITERS = ",;\t|"
-_SAMPLED_LINES = 50  # lines in which the header is looked for
-_LONGEST_FIELD = 2**24  # characters; the csv module stops at 2**17
 
 
 @dataclass(frozen=True)
@@ -95,7 +91,8 @@ def _parquet_rows(path: Path) -> Iterator[dict]:
     import pyarrow.parquet
 
     try:
-        for batch in pyarrow.parquet.ParquetFile(path).iter_batches(_PARQUET_BATCH):
+        # so many rows are Python objects at one time
+        for batch in pyarrow.parquet.ParquetFile(path).iter_batches(4_096):
             yield from batch.to_pylist()
     # ValueError: a value that Python cannot hold, such as a date beyond the year 9999
     except (pyarrow.ArrowException, OSError, ValueError, OverflowError) as error:
@@ -109,9 +106,9 @@ def _csv_rows(path: Path, wanted: Collection[str]) -> Iterator[dict[str, str] | 
     Left out are blank lines, columns without a name, and blank fields behind the last column. Of
     several other columns with one name the last counts.
     """
-    csv.field_size_limit(_LONGEST_FIELD)
+    csv.field_size_limit(2**24)  # characters; the csv module stops at 2**17
     lines = text_lines(path)
-    sample = list(itertools.islice(lines, _SAMPLED_LINES))
+    sample = list(itertools.islice(lines, 50))  # the header is among these
 
     def fit(delimiter: str) -> tuple[int, int]:
         """How many of the wanted columns it finds in the header, and how many columns."""
@@ -122,7 +119,7 @@ def _csv_rows(path: Path, wanted: Collection[str]) -> Iterator[dict[str, str] | 
     names: list[str] = []
     begins = 1  # the line of the row that is read next: a quoted field may span lines
     try:
-        delimiter = max(_DELIMITERS, key=fit)
+        delimiter = max(",;\t|", key=fit)
         # strict: a quote that is never closed is an error, not a field that swallows the rest
         reader = csv.reader(itertools.chain(sample, lines), delimiter=delimiter, strict=True)
         for row in reader:

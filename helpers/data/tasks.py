@@ -28,10 +28,6 @@ from helpers.presets import Preset, as_settings
 from helpers.runs import TRAINING_LOCK, Run, atomic_write, held, write_json
 from helpers.tags import THINK_ANSWER, TagFormat
 
-_GROUPED_NUMBER = re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.\d+)?")
-_OURS = ("prompt", "question", "answer")
-# rows quoted in the report, for each reason to drop one, and for each kind of answer
-_KEPT_EXAMPLES, _KIND_EXAMPLES = 3, 10
 # Rows to train on without a train_size: some twenty times what 300 steps of 16 questions see, in
 # memory that any machine has.
 MOST_TRAINED = 100_000
@@ -180,7 +176,7 @@ def final_answer(answer: str) -> str:
     """
     _, marker, tail = answer.rpartition("####")
     answer = tail.strip()
-    if marker and _GROUPED_NUMBER.fullmatch(answer):
+    if marker and re.fullmatch(r"[+-]?\d{1,3}(,\d{3})+(\.\d+)?", answer):
         answer = answer.replace(",", "")
     return answer
 
@@ -206,7 +202,7 @@ def answer_kinds(rows: Iterable[dict], kind_of: Callable[[dict], str | None]) ->
         if (kind := kind_of(row)) is not None:
             answers.setdefault(kind, []).append(row["answer"][:200])
     return {
-        kind: {"rows": len(given), "examples": list(dict.fromkeys(given))[:_KIND_EXAMPLES]}
+        kind: {"rows": len(given), "examples": list(dict.fromkeys(given))[:10]}
         for kind, given in sorted(answers.items(), key=lambda item: -len(item[1]))
     }
 
@@ -250,7 +246,7 @@ class _Account:
 
     def drop(self, reason: str, example: object) -> None:
         self.dropped[reason] += 1
-        if len(self.examples.setdefault(reason, [])) < _KEPT_EXAMPLES:
+        if len(self.examples.setdefault(reason, [])) < 3:
             self.examples[reason].append(str(example)[:200])
 
     @property
@@ -368,7 +364,8 @@ def _table(rows: list[dict]) -> tuple[pd.DataFrame, dict[str, str]]:
     A column that Parquet cannot store is left out, so that it stops no run; that is printed, too.
     """
     kept, left_out = {}, {}
-    for name in dict.fromkeys([*_OURS, *(name for row in rows for name in row)]):
+    ours = ["prompt", "question", "answer"]
+    for name in dict.fromkeys([*ours, *(name for row in rows for name in row)]):
         column = pd.Series([row.get(name) for row in rows], dtype=object)
         try:
             stored = column.infer_objects().to_frame(name)

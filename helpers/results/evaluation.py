@@ -19,9 +19,6 @@ from helpers.rewards.faults import tried
 from helpers.rewards.structure import format_reward
 from helpers.tags import THINK_ANSWER, TagFormat
 
-_FULL = 1 - 1e-9  # a full success: 0.1 + 0.2 + 0.7 is not quite 1.0
-_SMALLEST_P = 1e-15  # what is smaller is printed as such
-
 
 # --- Accuracy -------------------------------------------------------------------------------------
 
@@ -59,7 +56,8 @@ def right(
             f"the judge {faults[0]}. A judge is a reward: one finite number, or None, per "
             "completion."
         )
-    return [score is not None and score >= _FULL for score in scores]
+    # a full success: 0.1 + 0.2 + 0.7 is not quite 1.0
+    return [score is not None and score >= 1 - 1e-9 for score in scores]
 
 
 def judge_named(name: str | None) -> Callable | None:
@@ -329,7 +327,7 @@ def comparison_lines(comparison: dict) -> list[str]:
     difference with its interval.
     """
     p = comparison["p_value"]
-    surprise = f"p = {p:.3g}" if p >= _SMALLEST_P else f"p < {_SMALLEST_P:g}"
+    surprise = f"p = {p:.3g}" if p >= 1e-15 else "p < 1e-15"
     low, high = (100 * bound for bound in comparison["difference_ci95"])
     return [
         f"{comparison['after']} against {comparison['before']}: won {comparison['won']}, lost "

@@ -28,13 +28,10 @@ from helpers.training.base import Base
 from helpers.training.policy import nf4
 
 WAYS = ("original", "dequantised", "4bit", "adapter")  # what notebook 05 can make of an adapter
-_REPOSITORY = re.compile(r"[\w-][\w.-]*/[\w.-]+")  # as the hub names one: owner/model
 # How far a merge read from disk may be from the same merge in memory, as a share of what that does
 # to a matrix, and of what the adapter does to the logits: see
 # benchmarks/results/merge_tolerance.md.
 UNEXPLAINED = 0.25
-_DIRECTIONS = 8  # in which a matrix is compared
-_LITTLE = 0.5  # of what the adapter does; a merge that keeps less of it is hardly the trained model
 
 
 # --- What can be done here ------------------------------------------------------------------------
@@ -72,7 +69,7 @@ def check_wishes(
             f"backend='unsloth' (this run: {backend!r}) on a machine with an NVIDIA GPU. Leave "
             "gguf out, or convert the merged model elsewhere."
         )
-    named = push_to_hub is None or _REPOSITORY.fullmatch(str(push_to_hub))
+    named = push_to_hub is None or re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", str(push_to_hub))
     if not named or (push_to_hub and not os.environ.get("HF_TOKEN")):
         raise ValueError(
             f"push_to_hub={push_to_hub!r}: name it owner/model, and set HF_TOKEN, a token that "
@@ -221,8 +218,8 @@ def sketch(weight: torch.Tensor) -> torch.Tensor:
     within a few per cent: random projections keep lengths (Johnson and Lindenstrauss, 1984).
     """
     generator = torch.Generator().manual_seed(0)
-    shape = (weight.shape[1], _DIRECTIONS)
-    vectors = torch.randn(*shape, generator=generator, dtype=torch.float64).to(weight.device)
+    vectors = torch.randn(weight.shape[1], 8, generator=generator, dtype=torch.float64)
+    vectors = vectors.to(weight.device)
     return torch.cat([rows.double() @ vectors for rows in weight.split(1024)]).cpu()
 
 
@@ -327,7 +324,7 @@ def told(proof: dict[str, float]) -> str:
         f"the merged model, read from disk, does {proof['kept']:.1%} of what the adapter does on "
         "its base"
     )
-    if proof["kept"] >= _LITTLE:
+    if proof["kept"] >= 0.5:  # with less of it, it is hardly the trained model
         return said
     return (
         f"{said}\nWARNING: the adapter is so small beside its base that rounding the merged "

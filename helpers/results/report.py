@@ -66,11 +66,7 @@ _CURVES = (
         "Advantages sum to zero in every group: it is the gradient that teaches.",
     ),
 )
-_INCHES = (4.7, 2.9)  # small, so that the text of a figure stays readable at the width of a phone
-_SIGNIFICANT = 0.05
-_KEPT = 0.9  # of what the adapter does; a merged model that does less is worth a word
-_TEXTS = ("system_prompt", "question")  # parameters that may begin with a slash and are no path
-_SHOWN, _ENDS = 4, (500, 250)  # questions or completions of a kind; characters of a long completion
+_SHOWN = 4  # questions or completions of a kind
 
 
 @dataclass(frozen=True)
@@ -199,7 +195,8 @@ def portable(value, key: str = ""):
         return {name: portable(entry, name) for name, entry in value.items()}
     if isinstance(value, list):
         return [portable(entry, key) for entry in value]
-    if isinstance(value, str) and key not in _TEXTS:
+    # a system prompt and a question may begin with a slash and are no path
+    if isinstance(value, str) and key not in ("system_prompt", "question"):
         absolute = PurePosixPath(value).is_absolute() or PureWindowsPath(value).is_absolute()
         # a Windows path may be written with either slash
         return PureWindowsPath(value).name if absolute else value
@@ -226,7 +223,7 @@ def verdict(facts: Facts) -> list[tuple[str, str]]:
         return [*said, ("warning", again)]
     # not in a merge of an earlier version, which had a proof of its own
     kept = facts.manifest.get("merge", {}).get("kept", 1.0)
-    if not kept >= _KEPT:  # not <: true for nan too
+    if not kept >= 0.9:  # not <: true for nan too
         only = (
             f"The merged model does only {percent(kept)} of what the adapter does to the "
             "logits: 16 bits rounded the rest away. Use the adapter."
@@ -262,7 +259,7 @@ def _result(facts: Facts, decoding: str) -> tuple[str, str]:
         f"question{'s' * (compared['won'] != 1)} won, {compared['lost']} lost (exact McNemar "
         f"{named})."
     )
-    if p >= _SIGNIFICANT:
+    if p >= 0.05:
         return (
             "warning",
             f"Whether training changed {what} cannot be told from chance. It went {change}",
@@ -318,9 +315,9 @@ def clipped(text: object) -> str:
     """A long text without its middle: how it begins, and how it ends, which is where the
     answer is.
     """
-    text, (head, tail) = str(text), _ENDS
-    left_out = len(text) - head - tail
-    return text if left_out <= 0 else f"{text[:head]} […{left_out:,} characters…] {text[-tail:]}"
+    text = str(text)
+    left_out = len(text) - 500 - 250
+    return text if left_out <= 0 else f"{text[:500]} […{left_out:,} characters…] {text[-250:]}"
 
 
 def _curves(facts: Facts) -> list[dict]:
@@ -350,7 +347,7 @@ def _figure(draw: Callable, values, name: str, said: str) -> dict:
         figure = draw(values)
         title = figure.axes[0].get_title(loc="left")
         figure.axes[0].set_title("", loc="left")
-        figure.set_size_inches(*_INCHES)
+        figure.set_size_inches(4.7, 2.9)  # small: text stays readable at the width of a phone
         drawn = io.StringIO()
         figure.savefig(
             drawn,

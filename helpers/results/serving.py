@@ -27,7 +27,6 @@ from helpers.presets import Preset
 MODEL, BASE = "policy", "base"
 # no proxy stands before 127.0.0.1
 _LOCAL = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-_PARALLEL = 32  # questions asked at once; vLLM answers them in one batch
 # What vLLM's log says of an exception, but for the summaries that name no cause; pydantic puts the
 # message on the next line.
 _RAISED = re.compile(
@@ -130,7 +129,7 @@ def answers(
                 f"vLLM's server refuses {messages[-1]['content'][:60]!r}: {said}"
             ) from None
 
-    with ThreadPoolExecutor(_PARALLEL) as pool:
+    with ThreadPoolExecutor(32) as pool:  # asked at once: vLLM answers them in one batch
         return list(pool.map(answer, prompts))
 
 
