@@ -19,7 +19,6 @@ from helpers.rewards.faults import tried
 from helpers.rewards.structure import format_reward
 from helpers.tags import THINK_ANSWER, TagFormat
 
-
 # --- Accuracy -------------------------------------------------------------------------------------
 
 
