@@ -5,7 +5,6 @@ import random
 import re
 
 import pytest
-import torch
 from transformers import AutoTokenizer
 
 from helpers import PROJECT
@@ -64,18 +63,6 @@ def test_the_models_are_built_from_the_batches_that_they_were_built_from(task, d
     assert hashlib.sha256(drawn).hexdigest()[:16] == digest
 
 
-@pytest.mark.parametrize("task", ["arithmetic", "extraction", "functions"])
-def test_only_the_answer_is_learnt_from(task):
-    recipe = build.RECIPES[task]
-    tokenizer = build.build_tokenizer(recipe)
-    batch = next(build.training_batches(tokenizer, random.Random(1), recipe))
-    for ids, labels in zip(batch["input_ids"], batch["labels"], strict=True):
-        learnt = tokenizer.decode(ids[labels != build.IGNORED])
-        assert learnt.endswith("<|im_end|>") and "<|im_start|>" not in learnt
-        assert recipe.system_prompt in tokenizer.decode(ids) and "assert f(" not in learnt
-        assert torch.equal(ids[labels != build.IGNORED], labels[labels != build.IGNORED])
-
-
 # --- The model of arithmetic ----------------------------------------------------------------------
 
 
@@ -106,10 +93,3 @@ def test_the_card_is_within_what_grpo_needs(carded, precision):
     assert float(re.search(r"pass@16 of sums in 4 bits, 128 questions: ([\d.]+)%", CARD)[1]) >= 90
     careless_share = f"{build.WORKINGS['careless']:.0%}"
     assert f"forgotten | `{careless([46, 75, 28], ['+', '+'])[0]}` | {careless_share}" in CARD
-
-
-def test_no_reserved_problem_is_trained_on():
-    rng = random.Random(0)
-    holdout = set(load_task("arithmetic/sums", train_size=1, holdout_size=900).holdout["question"])
-    drawn = [build.arithmetic_pair(rng) for _ in range(1_500)]
-    assert None in drawn and not {pair[0] for pair in drawn if pair} & holdout
