@@ -390,16 +390,6 @@ def test_rounding_and_a_single_wide_step_are_no_finding_however_many_steps():
         assert {sampled(rows[:n]) for n in range(1, N + 1, 3)} == {""}
 
 
-def test_a_gap_that_grows_is_a_drift_with_its_numbers_once_there_are_rows_enough():
-    rows = history(**gaps(line(0.025, 0.125)))
-    finding = found(rows, "sampling")
-    assert "drift apart" in finding.what and finding.steps == (1, N)
-    before, after = rows[GAP][:5].mean(), rows[GAP][-20:].mean()
-    assert f"{before:.3g} at steps 1 to 5, {after:.3g} at steps 61 to 80" in finding.evidence
-    rows = history(**gaps(line(0.01, 0.5)))
-    assert sampled(rows[:12]) == "" and "drift apart" in sampled(rows[:24])
-
-
 def test_an_engine_with_old_weights_is_found():
     """The gaps of huggingface/trl issue 5312, where a sleeping engine was not given the weights."""
     rows = pd.DataFrame({"step": range(1, 21), "reward": 0.0, GAP: [0.0173] * 10 + [0.809] * 10})
