@@ -134,11 +134,10 @@ def _csv_rows(path: Path, wanted: Collection[str]) -> Iterator[dict[str, str] | 
                         f"{path}: the header names {twice[0]!r} more than once. Rename one."
                     )
                 continue
-            fields = len(row)
             while len(row) > len(names) and not row[-1].strip():
                 row.pop()
             if len(row) != len(names):
-                yield Broken(f"not {len(names)} fields", f"line {line}: {fields} fields")
+                yield Broken(f"not {len(names)} fields", f"line {line}: {len(row)} fields")
             else:
                 yield {name: value for name, value in zip(names, row, strict=True) if name}
     except csv.Error as error:
