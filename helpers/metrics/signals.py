@@ -180,12 +180,6 @@ class Signals:
         """The rows that count as now."""
         return series.iloc[-self.window :]
 
-    def lately(self, series: pd.Series) -> pd.Series:
-        """The last rows, twice as many as a trend takes: all of a short training, and not what a
-        long one gained long ago.
-        """
-        return series.iloc[-2 * max(MIN_ROWS, self.window) :]
-
     def change(self, series: pd.Series, first: int | None = None) -> Change:
         """From the first window to the last; or from fewer first rows, for what is over soon and
         for series with little noise.

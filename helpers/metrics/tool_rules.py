@@ -14,6 +14,7 @@ from helpers.metrics.signals import (
     CERTAIN,
     CHOSEN,
     LIKELY,
+    MIN_ROWS,
     MOST,
     MOVE,
     NEARLY_ALL,
@@ -107,8 +108,11 @@ def _severity(signals: Signals, share: pd.Series) -> str | None:
         return None
     if not signals.enough and share.min() < 1:
         return None
-    falls = signals.change(signals.lately(share)).is_fall(LIKELY, MOVE)
-    if falls or (signals.success is not None and signals.risen(signals.lately(signals.success))):
+    # Twice as many rows as a trend takes: all of a short training, and not what a long one gained
+    # long ago.
+    rows = 2 * max(MIN_ROWS, signals.window)
+    falls = signals.change(share.iloc[-rows:]).is_fall(LIKELY, MOVE)
+    if falls or (signals.success is not None and signals.risen(signals.success.iloc[-rows:])):
         return "info"
     nearly_all = signals.last(share).mean() >= NEARLY_ALL
     return "critical" if nearly_all and not signals.better else "warning"
