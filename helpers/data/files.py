@@ -32,12 +32,6 @@ def shortened(text: object, most: int = 200) -> str:
     return text if len(text) <= most else f"{text[:most]}… ({len(text):,} characters)"
 
 
-def listed(names: Collection[str], most: int = 20) -> str:
-    """At most so many names for a message, each of at most 40 characters."""
-    shown = [str(name)[:40] for name in itertools.islice(names, most)]
-    return ", ".join(shown) + (f" and {len(names) - most} more" if len(names) > most else "")
-
-
 def file_rows(
     path: Path, wanted: Collection[str] = ("question", "answer")
 ) -> Iterator[dict | Broken]:

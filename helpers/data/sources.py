@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from helpers.data import arithmetic
-from helpers.data.files import FILE_TYPES, Broken, file_rows, listed, shortened
+from helpers.data.files import FILE_TYPES, Broken, file_rows, shortened
 
 _GENERATED_ROWS = 1_000  # to train on, without a train_size
 
@@ -153,7 +153,8 @@ def _mapped(
         absent = [column for column in mapping.values() if column not in row]
         if absent and not names:
             raise ValueError(
-                f"{source}: no column {', '.join(map(repr, absent))}. It has: {listed(row)}. "
+                f"{source}: no column {', '.join(map(repr, absent))}. It has: "
+                f"{shortened(', '.join(map(str, row)), 500)}. "
                 'Map them with columns={"question": "…", "answer": "…"}.'
             )
         if absent:

@@ -101,7 +101,7 @@ def write(run: Run) -> Path:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {f.__name__: f for f in (percent, interval, decimal, plain, clipped)}
+    environment.filters |= {f.__name__: f for f in (percent, interval, plain, clipped)}
     facts = read(run)
     accuracies = "; ".join(f"{name} {accuracy(entry)}" for name, entry in facts.evaluation.items())
     ks = sorted({int(k) for entry in facts.evaluation.values() for k in entry.get("pass_at_k", {})})
@@ -293,11 +293,6 @@ def interval(bounds: list[float]) -> str:
 def accuracy(entry: dict | None) -> str:
     """A measured accuracy with its interval; a dash if there is none."""
     return f"{percent(entry['accuracy'])} ({interval(entry['ci95'])})" if entry else "–"
-
-
-def decimal(value: float | None) -> str:
-    """A measured number to two places; a dash if there is none."""
-    return "–" if value is None else f"{value:.2f}"
 
 
 def plain(value: object) -> str:
