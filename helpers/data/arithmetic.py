@@ -28,7 +28,7 @@ def careful(numbers: list[int], operators: list[str]) -> tuple[str, int]:
     >>> careful([17, 52], ["-"])
     ('52 - 17: 12 - 7 = 5, 5 - 1 - 1 = 3, -35', -35)
     """
-    return _step_by_step(numbers, operators, {"+": _add_carefully, "-": _subtract_carefully})
+    return _step_by_step(numbers, operators, _in_columns)
 
 
 def careless(numbers: list[int], operators: list[str]) -> tuple[str, int]:
@@ -41,7 +41,7 @@ def careless(numbers: list[int], operators: list[str]) -> tuple[str, int]:
     >>> careless([17, 52], ["-"])
     ('17 - 52 = -45', -45)
     """
-    return _step_by_step(numbers, operators, {"+": _add_carelessly, "-": _subtract_carelessly})
+    return _step_by_step(numbers, operators, _without_carry)
 
 
 def is_careful(text: str) -> bool:
@@ -69,32 +69,23 @@ def carries(numbers: list[int], operators: list[str]) -> int:
 
 
 def _step_by_step(
-    numbers: list[int], operators: list[str], ways: dict[str, Callable]
+    numbers: list[int], operators: list[str], step: Callable[[int, str, int], tuple[str, int]]
 ) -> tuple[str, int]:
-    steps, value = [], numbers[0]
+    """The working, read from left to right; `step` works one operator out."""
+    lines, value = [], numbers[0]
     for operator, number in zip(operators, numbers[1:], strict=True):
-        step, value = ways[operator](value, number)
-        steps.append(step)
-    return ", ".join(steps), value
+        line, value = step(value, operator, number)
+        lines.append(line)
+    return ", ".join(lines), value
 
 
-def _add_carefully(a: int, b: int) -> tuple[str, int]:
-    units = a % 10 + b % 10
-    carry = units // 10
-    tens = a // 10 + b // 10 + carry
-    return (
-        f"{a} + {b}: {a % 10} + {b % 10} = {units}, {a // 10} + {b // 10}{' + 1' * carry} = "
-        f"{tens}, {a + b}",
-        a + b,
-    )
-
-
-def _add_carelessly(a: int, b: int) -> tuple[str, int]:
-    result = (a // 10 + b // 10) * 10 + (a + b) % 10
-    return f"{a} + {b} = {result}", result
-
-
-def _subtract_carefully(a: int, b: int) -> tuple[str, int]:
+def _in_columns(a: int, operator: str, b: int) -> tuple[str, int]:
+    if operator == "+":
+        units = a % 10 + b % 10
+        carry = units // 10
+        tens = a // 10 + b // 10 + carry
+        columns = f"{a % 10} + {b % 10} = {units}, {a // 10} + {b // 10}{' + 1' * carry} = {tens}"
+        return f"{a} + {b}: {columns}, {a + b}", a + b
     high, low = max(a, b), min(a, b)
     borrow = int(high % 10 < low % 10)
     units = high % 10 + 10 * borrow - low % 10
@@ -106,11 +97,19 @@ def _subtract_carefully(a: int, b: int) -> tuple[str, int]:
     return f"{high} - {low}: {columns}, {a - b}", a - b
 
 
-def _subtract_carelessly(a: int, b: int) -> tuple[str, int]:
-    # The smaller digit from the larger in either column, whichever number it stands in.
-    size = abs(a // 10 - b // 10) * 10 + abs(a % 10 - b % 10)
-    result = size if a >= b else -size
-    return f"{a} - {b} = {result}", result
+def _without_carry(a: int, operator: str, b: int) -> tuple[str, int]:
+    if operator == "+":
+        result = (a // 10 + b // 10) * 10 + (a + b) % 10
+    else:
+        # The smaller digit from the larger in either column, whichever number it stands in.
+        size = abs(a // 10 - b // 10) * 10 + abs(a % 10 - b % 10)
+        result = size if a >= b else -size
+    return f"{a} {operator} {b} = {result}", result
+
+
+def _at_once(a: int, operator: str, b: int) -> tuple[str, int]:
+    result = _APPLY[operator](a, b)
+    return f"{a} {operator} {b} = {result}", result
 
 
 # --- Families -------------------------------------------------------------------------------------
@@ -152,12 +151,7 @@ def steps(numbers: list[int], operators: list[str]) -> tuple[str, int]:
     >>> steps([12, 34, 5], ["+", "-"])
     ('12 + 34 = 46, 46 - 5 = 41', 41)
     """
-    lines, value = [], numbers[0]
-    for operator, number in zip(operators, numbers[1:], strict=True):
-        result = _APPLY[operator](value, number)
-        lines.append(f"{value} {operator} {number} = {result}")
-        value = result
-    return ", ".join(lines), value
+    return _step_by_step(numbers, operators, _at_once)
 
 
 def problem(family: str, numbers: list[int], operators: list[str]) -> dict:

@@ -16,10 +16,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 FILE_TYPES = (".csv", ".jsonl", ".parquet")
-_PARQUET_BATCH = 4_096  # rows that are Python objects at one time
-_DELIMITERS = ",;\t|"
-_SAMPLED_LINES = 50  # lines in which the header is looked for
-_LONGEST_FIELD = 2**24  # characters; the csv module stops at 2**17
 
 
 @dataclass(frozen=True)
@@ -34,12 +30,6 @@ def shortened(text: object, most: int = 200) -> str:
     """A text for a message: at most so many characters of it, then how many there are."""
     text = str(text).encode(errors="backslashreplace").decode()
     return text if len(text) <= most else f"{text[:most]}… ({len(text):,} characters)"
-
-
-def listed(names: Collection[str], most: int = 20) -> str:
-    """At most so many names for a message, each of at most 40 characters."""
-    shown = [str(name)[:40] for name in itertools.islice(names, most)]
-    return ", ".join(shown) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def file_rows(
@@ -95,7 +85,8 @@ def _parquet_rows(path: Path) -> Iterator[dict]:
     import pyarrow.parquet
 
     try:
-        for batch in pyarrow.parquet.ParquetFile(path).iter_batches(_PARQUET_BATCH):
+        # so many rows are Python objects at one time
+        for batch in pyarrow.parquet.ParquetFile(path).iter_batches(4_096):
             yield from batch.to_pylist()
     # ValueError: a value that Python cannot hold, such as a date beyond the year 9999
     except (pyarrow.ArrowException, OSError, ValueError, OverflowError) as error:
@@ -109,13 +100,20 @@ def _csv_rows(path: Path, wanted: Collection[str]) -> Iterator[dict[str, str] | 
     Left out are blank lines, columns without a name, and blank fields behind the last column. Of
     several other columns with one name the last counts.
     """
-    csv.field_size_limit(_LONGEST_FIELD)
+    csv.field_size_limit(2**24)  # characters; the csv module stops at 2**17
     lines = text_lines(path)
-    sample = list(itertools.islice(lines, _SAMPLED_LINES))
-    header, names, found = [], [], False
+    sample = list(itertools.islice(lines, 50))  # the header is among these
+
+    def fit(delimiter: str) -> tuple[int, int]:
+        """How many of the wanted columns it finds in the header, and how many columns."""
+        rows = (row for row in csv.reader(sample, delimiter=delimiter) if "".join(row).strip())
+        header = [name.strip() for name in next(rows, [])]
+        return sum(name in header for name in wanted), len(header)
+
+    names: list[str] = []
     begins = 1  # the line of the row that is read next: a quoted field may span lines
     try:
-        delimiter = _delimiter(sample, wanted)
+        delimiter = max(",;\t|", key=fit)
         # strict: a quote that is never closed is an error, not a field that swallows the rest
         reader = csv.reader(itertools.chain(sample, lines), delimiter=delimiter, strict=True)
         for row in reader:
@@ -123,21 +121,17 @@ def _csv_rows(path: Path, wanted: Collection[str]) -> Iterator[dict[str, str] | 
             if len(row) < 2 and not "".join(row).strip():
                 continue
             if not names:
-                header, names = row, [name.strip() for name in row]
+                names = [name.strip() for name in row]
                 twice = [name for name in wanted if names.count(name) > 1]
                 if twice:
                     raise ValueError(
                         f"{path}: the header names {twice[0]!r} more than once. Rename one."
                     )
                 continue
-            found = True
-            fields = len(row)
             while len(row) > len(names) and not row[-1].strip():
                 row.pop()
-            if row == header:
-                yield Broken("the header again", f"line {line}")
-            elif len(row) != len(names):
-                yield Broken(f"not {len(names)} fields", f"line {line}: {fields} fields")
+            if len(row) != len(names):
+                yield Broken(f"not {len(names)} fields", f"line {line}: {len(row)} fields")
             else:
                 yield {name: value for name, value in zip(names, row, strict=True) if name}
     except csv.Error as error:
@@ -146,17 +140,3 @@ def _csv_rows(path: Path, wanted: Collection[str]) -> Iterator[dict[str, str] | 
             'quote left open? A quote inside a quoted field is written twice (""), not with a '
             "backslash."
         ) from None
-    if not found:
-        above = f"a header ({listed(names)})" if names else "nothing but blank lines"
-        raise ValueError(f"{path}: {above} and no row below it.")
-
-
-def _delimiter(sample: list[str], wanted: Collection[str]) -> str:
-    """The delimiter that finds most of the wanted columns in the header, and then most columns."""
-
-    def fit(delimiter: str) -> tuple[int, int]:
-        rows = (row for row in csv.reader(sample, delimiter=delimiter) if "".join(row).strip())
-        header = [name.strip() for name in next(rows, [])]
-        return sum(name in header for name in wanted), len(header)
-
-    return max(_DELIMITERS, key=fit)

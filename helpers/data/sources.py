@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from helpers.data import arithmetic
-from helpers.data.files import FILE_TYPES, Broken, file_rows, listed, shortened
+from helpers.data.files import FILE_TYPES, Broken, file_rows, shortened
 
 _GENERATED_ROWS = 1_000  # to train on, without a train_size
 
@@ -26,15 +26,24 @@ def read_source(
     seed: int,
 ) -> Iterator[dict | Broken]:
     """The rows of a source, by name or by path; see `tasks.load_task` for the arguments."""
-    source, kind = _kind(source)
-    family, mapping = source.partition("/")[2], check_columns(columns)
+    source, mapping = str(source), check_columns(columns)
+    kind, _, family = source.partition("/")
+    if "://" in source:
+        raise ValueError(f"source={source!r} is an address. Download the file, and give its path.")
     if kind == "arithmetic":
         return arithmetic.rows(family, train_size or _GENERATED_ROWS, holdout_size, seed)
     if kind == "reasoning-gym":
         return _reasoning_gym(family, (train_size or _GENERATED_ROWS) + holdout_size, seed)
-    if kind == "file":
+    if source.lower().endswith(FILE_TYPES):
         return _mapped(file_rows(Path(source), mapping.values()), mapping, source)
-    return _hub(source, mapping)
+    named_on_hub = source.count("/") == 1 and not source.startswith(".")
+    if named_on_hub or (source and Path(source).is_dir()):
+        return _hub(source, mapping)
+    raise ValueError(
+        f"source={source!r} is not known. Give arithmetic/<family> "
+        f"({', '.join(arithmetic.FAMILIES)}), reasoning-gym/<family>, a hub data set such as "
+        f"openai/gsm8k, or the path of a {', '.join(FILE_TYPES)} file."
+    )
 
 
 def check_source(source: str, columns: dict[str, str] | None = None) -> None:
@@ -44,28 +53,8 @@ def check_source(source: str, columns: dict[str, str] | None = None) -> None:
     checked; only the hub knows its data sets.
     """
     rows = read_source(source, columns, None, 1, 0)
-    if _kind(source)[1] in ("arithmetic", "file"):
+    if str(source).startswith("arithmetic/") or str(source).lower().endswith(FILE_TYPES):
         next(rows, None)
-
-
-def _kind(source: str | Path) -> tuple[str, str]:
-    """The source as text, and what it is: arithmetic, reasoning-gym, file or hub."""
-    source = str(source)
-    if "://" in source:
-        raise ValueError(f"source={source!r} is an address. Download the file, and give its path.")
-    kind = source.partition("/")[0]
-    if kind in ("arithmetic", "reasoning-gym"):
-        return source, kind
-    if source.lower().endswith(FILE_TYPES):
-        return source, "file"
-    named_on_hub = source.count("/") == 1 and not source.startswith(".")
-    if named_on_hub or (source and Path(source).is_dir()):
-        return source, "hub"
-    raise ValueError(
-        f"source={source!r} is not known. Give arithmetic/<family> "
-        f"({', '.join(arithmetic.FAMILIES)}), reasoning-gym/<family>, a hub data set such as "
-        f"openai/gsm8k, or the path of a {', '.join(FILE_TYPES)} file."
-    )
 
 
 # --- reasoning-gym --------------------------------------------------------------------------------
@@ -156,31 +145,30 @@ def _mapped(
 
     The other columns keep their names, or get `source_` in front if the name is in use.
     """
-    checked, names = False, {}
+    names: dict[str, str] = {}  # by the source's column, what it is called here
     for row in rows:
         if isinstance(row, Broken):
             yield row
             continue
         absent = [column for column in mapping.values() if column not in row]
-        if absent and not checked:
+        if absent and not names:
             raise ValueError(
-                f"{source}: no column {', '.join(map(repr, absent))}. It has: {listed(row)}. "
+                f"{source}: no column {', '.join(map(repr, absent))}. It has: "
+                f"{shortened(', '.join(map(str, row)), 500)}. "
                 'Map them with columns={"question": "…", "answer": "…"}.'
             )
-        checked = True
         if absent:
             yield Broken(f"no {', '.join(absent)}", str(row))
             continue
-        rest = {key: value for key, value in row.items() if key not in mapping.values()}
+        names = names or {column: name for name, column in mapping.items()}
         # new columns: those that can keep their names come first
-        for column in sorted((key for key in rest if key not in names), key=_RESERVED.__contains__):
+        for column in sorted((key for key in row if key not in names), key=_RESERVED.__contains__):
             name = column
             while name in _RESERVED or name in names.values():
                 name = f"source_{name}"
             names[column] = name
-        yield {name: row[column] for name, column in mapping.items()} | {
-            names[key]: value for key, value in rest.items()
-        }
+        ours = {name: row[column] for name, column in mapping.items()}
+        yield ours | {names[column]: value for column, value in row.items()}
 
 
 # --- A model's files ------------------------------------------------------------------------------
@@ -209,18 +197,18 @@ def model_files(model: str) -> tuple[Path, str, dict[str, str]]:
         )
     config = json.loads(config_file.read_text(encoding="utf-8"))
     template_file = folder / "chat_template.jinja"
+    template = config.get("chat_template")
     if template_file.is_file():
         template = template_file.read_text(encoding="utf-8")
-    else:
-        template = config.get("chat_template")
     if not isinstance(template, str):
         raise ValueError(
             f"{model} has no chat template. GRPO here needs a chat model: take its -Instruct "
             "variant."
         )
-    special = {key: token for key, token in config.items() if key.endswith("_token") and token}
-    for key, token in special.items():
-        special[key] = token["content"] if isinstance(token, dict) else token
+    special = {}
+    for key, token in config.items():
+        if key.endswith("_token") and token:
+            special[key] = token["content"] if isinstance(token, dict) else token
     return tokenizer_file, template, special
 
 

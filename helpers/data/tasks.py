@@ -28,10 +28,6 @@ from helpers.presets import Preset, as_settings
 from helpers.runs import TRAINING_LOCK, Run, atomic_write, held, write_json
 from helpers.tags import THINK_ANSWER, TagFormat
 
-_GROUPED_NUMBER = re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.\d+)?")
-_OURS = ("prompt", "question", "answer")
-# rows quoted in the report, for each reason to drop one, and for each kind of answer
-_KEPT_EXAMPLES, _KIND_EXAMPLES = 3, 10
 # Rows to train on without a train_size: some twenty times what 300 steps of 16 questions see, in
 # memory that any machine has.
 MOST_TRAINED = 100_000
@@ -116,9 +112,9 @@ def load_task(
         return None
 
     sizes = {"train_size": train_size, "holdout_size": holdout_size, "seed": seed}
-    account = _Account(source)
+    account = _Account()
     rows = _validated(read_source(source, columns, **sizes), account)
-    train, holdout = _drawn(rows, too_long, account, **sizes)
+    train, holdout = _drawn(source, rows, too_long, account, **sizes)
     for row in train + holdout:
         row.pop("split", None)
         row["prompt"] = chat_prompt(system, row["question"])
@@ -180,7 +176,7 @@ def final_answer(answer: str) -> str:
     """
     _, marker, tail = answer.rpartition("####")
     answer = tail.strip()
-    if marker and _GROUPED_NUMBER.fullmatch(answer):
+    if marker and re.fullmatch(r"[+-]?\d{1,3}(,\d{3})+(\.\d+)?", answer):
         answer = answer.replace(",", "")
     return answer
 
@@ -201,17 +197,13 @@ def answer_kinds(rows: Iterable[dict], kind_of: Callable[[dict], str | None]) ->
     >>> answer_kinds(rows, lambda row: type(row["answer"]).__name__)
     {'str': {'rows': 3, 'examples': ['4', 'Paris', '5']}}
     """
-    counts, examples = Counter(), {}
+    answers: dict[str, list[str]] = {}
     for row in rows:
-        kind = kind_of(row)
-        if kind is None:
-            continue
-        counts[kind] += 1
-        shown = examples.setdefault(kind, [])
-        if len(shown) < _KIND_EXAMPLES and row["answer"][:200] not in shown:
-            shown.append(row["answer"][:200])
+        if (kind := kind_of(row)) is not None:
+            answers.setdefault(kind, []).append(row["answer"][:200])
     return {
-        kind: {"rows": count, "examples": examples[kind]} for kind, count in counts.most_common()
+        kind: {"rows": len(given), "examples": list(dict.fromkeys(given))[:10]}
+        for kind, given in sorted(answers.items(), key=lambda item: -len(item[1]))
     }
 
 
@@ -249,12 +241,12 @@ def chat_prompt(system: str, question: str) -> list[dict]:
 class _Account:
     """How many rows of a source were read, and which were dropped for what."""
 
-    def __init__(self, source: str):
-        self.source, self.read, self.dropped, self.examples = source, 0, Counter(), {}
+    def __init__(self):
+        self.read, self.dropped, self.examples = 0, Counter(), {}
 
     def drop(self, reason: str, example: object) -> None:
         self.dropped[reason] += 1
-        if len(self.examples.setdefault(reason, [])) < _KEPT_EXAMPLES:
+        if len(self.examples.setdefault(reason, [])) < 3:
             self.examples[reason].append(str(example)[:200])
 
     @property
@@ -262,26 +254,8 @@ class _Account:
         return self.read - self.dropped.total()
 
 
-class _Smallest:
-    """The `size` rows with the smallest hashes; never more than these are in memory."""
-
-    def __init__(self, size: int):
-        # of (-hash, row): the largest hash, the first to go, is on top
-        self.size, self.heap = size, []
-
-    def admits(self, order: int) -> bool:
-        return len(self.heap) < self.size or -order > self.heap[0][0]
-
-    def add(self, order: int, row: dict) -> None:
-        (heapq.heappush if len(self.heap) < self.size else heapq.heappushpop)(
-            self.heap, (-order, row)
-        )
-
-    def rows(self) -> list[dict]:
-        return [row for _, row in sorted(self.heap, key=lambda entry: -entry[0])]
-
-
 def _drawn(
+    source: str,
     rows: Iterable[dict],
     too_long: Callable[[dict], str | None],
     account: _Account,
@@ -292,40 +266,41 @@ def _drawn(
 ) -> tuple[list[dict], list[dict]]:
     """The source's own split, or else one by a seeded hash of the question.
 
-    A hash rather than a shuffle: the same rows give the same split in any order. A row is measured
-    only when its hash is among the smallest so far, so few rows of a large file are.
+    A hash rather than a shuffle: the same rows give the same split in any order. Only the rows with
+    the smallest hashes so far are in memory, and only they are measured.
     """
     most = train_size or MOST_TRAINED
-    kept = {
-        "train": _Smallest(most),
-        "holdout": _Smallest(holdout_size),
-        None: _Smallest(most + holdout_size),
-    }
+    sizes = {"train": most, "holdout": holdout_size, None: most + holdout_size}
+    # heaps of (-hash, row): the largest hash, the first to go, is on top
+    kept = {split: [] for split in sizes}
     for row in rows:
-        pool = kept[row.get("split")]
+        heap, size = kept[row.get("split")], sizes[row.get("split")]
         digest = hashlib.sha256(f"{seed}\x1f{row['question']}".encode()).digest()
         order = int.from_bytes(digest, "big")
-        if not pool.admits(order):
+        if len(heap) == size and order > -heap[0][0]:
             continue
-        limit = too_long(row)
-        if limit:
+        if limit := too_long(row):
             account.drop(limit, f"row {account.read}: {row['question']} -> {row['answer']}")
-        else:
-            pool.add(order, row)
-    unsplit = kept[None].rows()
-    holdout = kept["holdout"].rows() + unsplit[:holdout_size]
-    train = kept["train"].rows() + unsplit[holdout_size:]
+            continue
+        heapq.heappush(heap, (-order, row))
+        if len(heap) > size:
+            heapq.heappop(heap)
+    for heap in kept.values():
+        heap.sort(key=lambda entry: -entry[0])
+    unsplit = [row for _, row in kept[None]]
+    holdout = [row for _, row in kept["holdout"]] + unsplit[:holdout_size]
+    train = [row for _, row in kept["train"]] + unsplit[holdout_size:]
     if len(train) < (train_size or 1) or len(holdout) < holdout_size:
         dropped = ", ".join(f"{count} with {reason}" for reason, count in account.dropped.items())
         raise ValueError(
-            f"{account.source}: {account.usable} usable rows give {len(train)} to train on and "
+            f"{source}: {account.usable} usable rows give {len(train)} to train on and "
             f"{len(holdout)} to hold out, but train_size={train_size} and "
             f"holdout_size={holdout_size} were asked for. Bring more rows, or ask for fewer. "
             f"Read {account.read}, dropped: {dropped or 'none'}."
         )
     if train_size is None and len(train) == most and account.usable > len(train) + len(holdout):
         print(
-            f"{account.source} has {account.usable:,} usable rows. {most:,} of them, drawn by the "
+            f"{source} has {account.usable:,} usable rows. {most:,} of them, drawn by the "
             "seed, are to train on; set train_size to take more or fewer."
         )
     return train, holdout
@@ -338,8 +313,7 @@ def _validated(source_rows: Iterable[dict | Broken], account: _Account) -> Itera
         if isinstance(row, Broken):
             account.drop(row.reason, row.where)
             continue
-        problem = _clean(row)
-        if problem:
+        if problem := _clean(row):
             account.drop(
                 problem, f"row {account.read}: {row.get('question')!r} -> {row.get('answer')!r}"
             )
@@ -390,7 +364,8 @@ def _table(rows: list[dict]) -> tuple[pd.DataFrame, dict[str, str]]:
     A column that Parquet cannot store is left out, so that it stops no run; that is printed, too.
     """
     kept, left_out = {}, {}
-    for name in dict.fromkeys([*_OURS, *(name for row in rows for name in row)]):
+    ours = ["prompt", "question", "answer"]
+    for name in dict.fromkeys([*ours, *(name for row in rows for name in row)]):
         column = pd.Series([row.get(name) for row in rows], dtype=object)
         try:
             stored = column.infer_objects().to_frame(name)

@@ -9,7 +9,7 @@ import pandas as pd
 from helpers.metrics.history import read_metrics
 from helpers.runs import Run
 
-_NOT_A_SETTING = ("name", "needs_gb")
+_NOT_A_SETTING = ["name", "needs_gb"]
 
 
 def chosen(names: list[str]) -> list[Run]:
@@ -47,27 +47,23 @@ def settings_that_differ(runs: list[Run]) -> pd.DataFrame:
     """A row for each setting, seed, reward weight or kind of data that is not the same in all runs;
     a column a run.
     """
-    columns = {run.name: _settings(run) for run in runs}
+    columns = {}
+    for run in runs:
+        training, data = run.section("training"), run.manifest.get("data", {})
+        settings = training["settings"]
+        weights = zip(training.get("rewards", []), training.get("weights", []), strict=False)
+        columns[run.name] = settings | {
+            "seed": training["seed"],
+            "source": data.get("source", settings.get("source")),
+            "data": training.get("data", "")[:12],
+            "rewards": ", ".join(f"{name} x {weight:g}" for name, weight in weights),
+        }
     names = dict.fromkeys(name for settings in columns.values() for name in settings)
     table = pd.DataFrame(
         {run: [settings.get(name, "") for name in names] for run, settings in columns.items()},
         index=list(names),
-    )
+    ).drop(_NOT_A_SETTING, errors="ignore")
     return table[table.astype(str).nunique(axis=1) > 1]
-
-
-def _settings(run: Run) -> dict[str, object]:
-    training, data = run.section("training"), run.manifest.get("data", {})
-    settings = {
-        name: value for name, value in training["settings"].items() if name not in _NOT_A_SETTING
-    }
-    weights = zip(training.get("rewards", []), training.get("weights", []), strict=False)
-    return settings | {
-        "seed": training["seed"],
-        "source": data.get("source", settings.get("source")),
-        "data": training.get("data", "")[:12],
-        "rewards": ", ".join(f"{name} x {weight:g}" for name, weight in weights),
-    }
 
 
 def outcomes(runs: list[Run]) -> pd.DataFrame:

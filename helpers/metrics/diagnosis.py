@@ -30,39 +30,13 @@ from helpers.metrics.signals import (
     surely,
 )
 
-# of the reward's spread: a training that has certainly gained less has not begun to learn
-FLAT = 0.25
-FALL = 0.25  # of the same spread: less is what easier and harder questions make of it
-# of 1: beyond what drifts; and so often kept that a lacking answer is no matter of form
-FORM_GAIN, FORM_LEARNED = 0.2, 0.8
-
-SPREAD_LOST = 0.3  # share of groups: from a start with signal, not one that never had any
-# rows whose median is the level: four spikes of a heavy-tailed estimate do not move it
-KL_WINDOW = 9
+FORM_LEARNED = 0.8  # of 1: so often kept that a lacking answer is no matter of form
 # nats a token: the reference finds a sampled token 1.6 times less likely; healthy pocket runs stay
 # below 0.1
 KL_HIGH = 0.5
-# nats a token: 7 times less likely; what is written is no longer the reference's language
-KL_RUNAWAY = 2.0
-# times the median, and nats: what a reader notices in the plot and asks about
-KL_SPIKE, KL_SEEN = 5.0, 0.1
-LENGTH_FACTOR = 2.0  # doubled or halved: learning a shape changes the pocket model's length by half
-ENTROPY_LEFT = 0.25  # of the first rows': below it, samples of one question hardly differ
-# of the first rows': a group that agrees by writing noise has more than before, one collapsed has
-# less
-ENTROPY_HALVED = 0.5
-ROOM = 0.75  # correctness: above it the entropy was spent on being right; below, it is missed
 # times the median gradient norm: healthy pocket runs stay within 6, but for a single step of 11
 SPIKE = 10.0
-SPIKES = 3  # one or two are cut down by max_grad_norm and leave no trace
-# nats a token: rounding to bf16 alone makes 0.01 to 0.04 (huggingface/trl issue 6789)
-GAP_NOISE = 0.05
-# of the first rows': less is what a policy's falling or rising entropy makes of the rounding
-GAP_FACTOR = 2.0
-GAP_HIGH = 0.08  # nats a token: twice the most that rounding makes
 UNJUDGED = 0.05  # of a batch: programs without a verdict, each taken out of its group
-# rows in which fp16's loss scaler looks for its scale, skipping steps whose gradient overflows
-WARM_UP = 10
 
 
 def diagnose(history: pd.DataFrame) -> list[Finding]:
@@ -114,7 +88,8 @@ def _numbers(signals: Signals) -> Finding | None:
             (first, last),
         )
     return Finding(
-        "info" if finite[WARM_UP:].all() else "warning",
+        # fp16's loss scaler looks for its scale in the first ten rows, and skips those steps
+        "info" if finite[10:].all() else "warning",
         "gradient",
         "The loss or the gradient was not a number, and is one again.",
         evidence,
@@ -139,11 +114,13 @@ def _sampling(signals: Signals) -> Finding | None:
     From what TRL logs with vllm_importance_sampling_correction. Notebook 03 warns of what top_p,
     top_k and min_p leave out before it trains.
     """
-    gap = signals.series("sampling/sampling_logp_difference/mean")
-    if gap is None or len(gap) < SHORTEST:
+    gap = signals.series("sampling/sampling_logp_difference/mean", SHORTEST)
+    if gap is None:
         return None
     last, change = signals.last(gap), signals.change(gap, SHORTEST)
-    wide = change.after >= max(GAP_NOISE, GAP_FACTOR * change.before)
+    # Rounding to bf16 alone makes 0.01 to 0.04 nats a token (huggingface/trl issue 6789), and a
+    # policy's falling or rising entropy makes less than twice as much of it.
+    wide = change.after >= max(0.05, 2 * change.before)
     if signals.enough and wide and change.is_rise(CERTAIN):
         return Finding(
             "warning",
@@ -154,7 +131,8 @@ def _sampling(signals: Signals) -> Finding | None:
             "rate or raise its precision.",
             change.steps,
         )
-    if last.mean() - CERTAIN * last.std() / len(last) ** 0.5 > GAP_HIGH:
+    # twice the most that rounding makes
+    if last.mean() - CERTAIN * last.std() / len(last) ** 0.5 > 0.08:
         first, end = span(last)
         return Finding(
             "warning",
@@ -170,13 +148,14 @@ def _sampling(signals: Signals) -> Finding | None:
 
 
 def _kl(signals: Signals) -> Finding | None:
-    """The level of the KL; else what is over, or was a single spike."""
+    """The level of the KL; else its single spikes."""
     level = _kl_level(signals)
     if level is None:
         return None
-    now, high = level.iloc[-1], level[level > KL_HIGH]
+    now = level.iloc[-1]
     if now > KL_HIGH:
-        runaway = now > KL_RUNAWAY
+        # 7 times less likely: what is written is no longer the reference's language
+        runaway = now > 2.0
         # after the last row that was not high
         first, last = span(level[level.where(level <= KL_HIGH).bfill().isna()])
         return Finding(
@@ -189,31 +168,10 @@ def _kl(signals: Signals) -> Finding | None:
             "could do.",
             (first, last),
         )
-    if high.empty:
-        return _kl_spikes(signals.series("kl"))
-    first, last = span(high)
-    return Finding(
-        "info",
-        "kl",
-        "The KL was high and has come back.",
-        f"{high.max():.3g} nats a token at its height, between steps {first} and {last}, and "
-        f"{now:.2g} now",
-        "If the reward suffered there, lower the learning rate.",
-        (first, last),
-    )
-
-
-def _kl_level(signals: Signals) -> pd.Series | None:
-    """The running median of the KL, which a few spikes do not move."""
     kl = signals.series("kl")
-    if kl is None or len(kl) < SHORTEST:
-        return None
-    return kl.rolling(KL_WINDOW, min_periods=SHORTEST).median().dropna()
-
-
-def _kl_spikes(kl: pd.Series) -> Finding | None:
-    spikes = kl[kl > max(KL_SPIKE * kl.median(), KL_SEEN)]
-    if spikes.empty:
+    # what a reader notices in the plot and asks about
+    spikes = kl[kl > max(5 * kl.median(), 0.1)]
+    if spikes.empty or level.max() > KL_HIGH:  # high for longer, and over
         return None
     return Finding(
         "info",
@@ -227,10 +185,18 @@ def _kl_spikes(kl: pd.Series) -> Finding | None:
     )
 
 
+def _kl_level(signals: Signals) -> pd.Series | None:
+    """The running median of the KL: of nine rows, so that four spikes of a heavy-tailed estimate do
+    not move it.
+    """
+    kl = signals.series("kl", SHORTEST)
+    return kl if kl is None else kl.rolling(9, min_periods=SHORTEST).median().dropna()
+
+
 def _clipped(signals: Signals) -> Finding | None:
     """Most completions are cut off at the limit."""
-    series = signals.series("completions/clipped_ratio")
-    if series is None or len(series) < SHORTEST or surely(signals.last(series)) < MOST:
+    series = signals.series("completions/clipped_ratio", SHORTEST)
+    if series is None or surely(signals.last(series)) < MOST:
         return None
     last = signals.last(series)
     first, end = span(last)
@@ -252,8 +218,8 @@ def _agreement(signals: Signals) -> Finding | None:
     From frac_reward_zero_std: reward_std is the spread over the whole batch, and says nothing about
     a group.
     """
-    share = signals.series("frac_reward_zero_std")
-    if share is None or len(share) < SHORTEST or (not signals.enough and share.min() < 1):
+    share = signals.series("frac_reward_zero_std", SHORTEST)
+    if share is None or (not signals.enough and share.min() < 1):
         return None
     last, right = signals.last(share), signals.share_right
     start, now, steps = share.iloc[:SHORTEST].mean(), last.mean(), span(last)
@@ -268,7 +234,9 @@ def _agreement(signals: Signals) -> Finding | None:
     else:
         good = now - (1 - right) >= now / 2
         evidence += f", with correctness {right:.2f}"
-    lost = now - start >= SPREAD_LOST and _entropy_fell(signals, ENTROPY_HALVED)
+    # From a start with signal, not one that never had any. A group that agrees by writing noise has
+    # more entropy than before, one collapsed has less.
+    lost = now - start >= 0.3 and _entropy_fell(signals, 0.5)
     if good:
         return Finding(
             "info",
@@ -303,8 +271,8 @@ def _entropy_fell(signals: Signals, share: float) -> bool:
     """Whether less than so much of the first rows' entropy is left; not where too little of it was
     logged to tell.
     """
-    series = signals.series("entropy")
-    if series is None or len(series) < 2 * SHORTEST:
+    series = signals.series("entropy", 2 * SHORTEST)
+    if series is None:
         return False
     return bool(signals.last(series).mean() < share * series.iloc[:SHORTEST].mean())
 
@@ -314,15 +282,16 @@ def _entropy_fell(signals: Signals, share: float) -> bool:
 
 def _reward(signals: Signals) -> Finding | None:
     """The reward falls from its height, or has not risen, or moves too much for so few rows."""
-    reward = signals.series("reward")
-    if reward is None or len(reward) < 2 * SHORTEST or signals.spread is None:
+    reward = signals.series("reward", 2 * SHORTEST)
+    if reward is None or signals.spread is None:
         return None
     return _fallen(signals, reward) or _flat(signals, reward)
 
 
 def _fallen(signals: Signals, reward: pd.Series) -> Finding | None:
     fall, right = compare(reward, *signals.since_best(reward)), signals.correctness
-    if not fall.is_fall(CHOSEN, max(FALL * signals.spread, 1e-9)):
+    # less than a quarter of the spread is what easier and harder questions make of it
+    if not fall.is_fall(CHOSEN, max(0.25 * signals.spread, 1e-9)):
         return None
     # a total alone may fall because AdaptiveReward takes a mastered reward's weight away
     if right is not None and not compare(right, *signals.since_best(right)).is_fall(LIKELY, MOVE):
@@ -353,7 +322,8 @@ def _flat(signals: Signals, reward: pd.Series) -> Finding | None:
         f"{change}, a gain of at most {max(0.0, most):.2g} where rewards spread by "
         f"{signals.spread:.2g}"
     )
-    if most <= FLAT * signals.spread:
+    # a training that has certainly gained less has not begun to learn
+    if most <= 0.25 * signals.spread:
         return Finding(
             "warning",
             "no_learning",
@@ -408,7 +378,8 @@ def _format_only(signals: Signals) -> Finding | None:
     gain, change = signals.change(form, SHORTEST), signals.change(right)
     learned = form.rolling(SHORTEST).mean() >= FORM_LEARNED
     since = len(form) - int(np.argmax(learned)) if learned.any() else 0
-    held = gain.after >= FORM_LEARNED and gain.is_rise(CERTAIN, FORM_GAIN) and since >= MIN_ROWS
+    # a gain of 0.2 is beyond what drifts
+    held = gain.after >= FORM_LEARNED and gain.is_rise(CERTAIN, 0.2) and since >= MIN_ROWS
     still = not signals.risen(right) and change.difference + CERTAIN * change.error < MOVE
     if not held or not still or signals.solved:
         return None
@@ -425,12 +396,13 @@ def _format_only(signals: Signals) -> Finding | None:
 
 def _length(signals: Signals) -> Finding | None:
     """Completions have become twice as long as at first, or half as long."""
-    series = signals.series("completions/mean_length")
-    if series is None or len(series) < 2 * SHORTEST or series.min() <= 0:
+    series = signals.series("completions/mean_length", 2 * SHORTEST)
+    if series is None or series.min() <= 0:
         return None
     ratio, change = signals.change(np.log(series), SHORTEST), signals.change(series, SHORTEST)
-    longer = ratio.is_rise(CERTAIN, np.log(LENGTH_FACTOR))
-    if not longer and not ratio.is_fall(CERTAIN, np.log(LENGTH_FACTOR)):
+    # doubled or halved: learning a shape changes the pocket model's length by half
+    longer = ratio.is_rise(CERTAIN, np.log(2))
+    if not longer and not ratio.is_fall(CERTAIN, np.log(2)):
         return None
     return Finding(
         "info" if signals.better else "warning",
@@ -449,7 +421,9 @@ def _entropy(signals: Signals) -> Finding | None:
     """Entropy spent before the task is solved: without it no better answer is found (Cui et al.,
     arXiv 2505.22617).
     """
-    if not _entropy_fell(signals, ENTROPY_LEFT) or (signals.share_right or 0.0) >= ROOM:
+    # With a quarter left, samples of one question hardly differ. Where three in four are right it
+    # was spent on being right; below, it is missed.
+    if not _entropy_fell(signals, 0.25) or (signals.share_right or 0.0) >= 0.75:
         return None
     if signals.share_right is None:
         fine = signals.risen(signals.series("reward"))  # it may be solved
@@ -483,7 +457,7 @@ def _spikes(signals: Signals) -> Finding | None:
     spikes = norms[norms > SPIKE * usual]
     if spikes.empty:
         return None
-    often = len(spikes) >= SPIKES
+    often = len(spikes) >= 3  # one or two are cut down by max_grad_norm and leave no trace
     return Finding(
         "warning" if often else "info",
         "gradient",
@@ -499,8 +473,8 @@ def _spikes(signals: Signals) -> Finding | None:
 
 def _loss(signals: Signals) -> Finding | None:
     """The loss rises and the KL is not high, which is healthy."""
-    loss, level = signals.series("loss"), _kl_level(signals)
-    if loss is None or len(loss) < 2 * SHORTEST or (level is not None and level.iloc[-1] > KL_HIGH):
+    loss, level = signals.series("loss", 2 * SHORTEST), _kl_level(signals)
+    if loss is None or (level is not None and level.iloc[-1] > KL_HIGH):
         return None
     change = signals.change(loss)
     if not change.is_rise(CERTAIN):

@@ -8,7 +8,6 @@ as well as in colour.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from itertools import cycle
 
 import matplotlib.pyplot as plt
@@ -43,28 +42,24 @@ def _panel(
     ylabel: str,
     axes: Axes | None = None,
     xlabel: str = "step",
-    histories: Iterable[pd.DataFrame] = (),
+    history: pd.DataFrame | None = None,
 ) -> Axes:
-    """A panel to draw in. Where the histories have stages (`metrics.joined`), each stage's name is
-    at its beginning, and a dotted line where one follows another.
+    """A panel to draw in. If the history has stages (`metrics.joined`), each stage's name is at its
+    beginning, and a dotted line where one follows another.
     """
     if axes is None:
         _, axes = _figure(1, 1, figsize=(7.0, 3.6))
-    axes.set_title(title, loc="left", fontsize=11)
-    axes.set_xlabel(xlabel)
-    axes.set_ylabel(ylabel)
+    axes.set_title(title, loc="left", fontsize=10)
+    axes.set(xlabel=xlabel, ylabel=ylabel)
     axes.grid(alpha=0.25)
     axes.spines[["top", "right"]].set_visible(False)
-    marks = []
-    for history in histories:
-        if "stage" in history and history["stage"].nunique() > 1:
-            begins = history[history["stage"] != history["stage"].shift()]
-            marks += zip(begins["step"], begins["stage"].astype(str), strict=True)
-    for step, name in dict.fromkeys(marks):  # several histories may change at the same step
-        if step > min(marks)[0]:
-            axes.axvline(step, color=GREY, linewidth=0.8, linestyle=":")
-        place = {"xycoords": ("data", "axes fraction"), "textcoords": "offset points"}
-        axes.annotate(name, (step, 1.0), (3, -2), **place, va="top", fontsize=9, color=GREY)
+    if history is not None and "stage" in history:
+        begins = history[history["stage"] != history["stage"].shift()]
+        for step, name in zip(begins["step"], begins["stage"], strict=True):
+            if step > begins["step"].iloc[0]:
+                axes.axvline(step, color=GREY, linewidth=0.8, linestyle=":")
+            place = {"xycoords": ("data", "axes fraction"), "textcoords": "offset points"}
+            axes.annotate(name, (step, 1.0), (3, -2), **place, va="top", fontsize=9, color=GREY)
     return axes
 
 
@@ -96,15 +91,13 @@ def _with_shares(
     """
     right = axes.twinx()
     right.spines["top"].set_visible(False)
-    right.set_ylabel(ylabel)
     _line(axes, history, left[0], f"{left[1]} (left)", LOOKS[0][0])
     for (color, stroke), (column, label) in zip(LOOKS[1:], shares.items(), strict=False):
         _line(right, history, column, f"{label} (right)", color, stroke)
     # room above all curves, for the legend
     top = axes.get_ylim()[1]
     axes.set_ylim(-0.02 * top, 1.4 * top)
-    right.set_ylim(-0.02, 1.4)
-    right.set_yticks((0, 0.25, 0.5, 0.75, 1))
+    right.set(ylabel=ylabel, ylim=(-0.02, 1.4), yticks=(0, 0.25, 0.5, 0.75, 1))
     lines = [*axes.get_lines(), *right.get_lines()]
     axes.legend(
         handles=[line for line in lines if not line.get_label().startswith("_")],
@@ -123,7 +116,7 @@ def reward(history: pd.DataFrame, axes: Axes | None = None) -> Figure:
     """The weighted reward a step, smoothed, with a band of one `reward_std` (the spread over the
     whole batch).
     """
-    axes = _panel("Reward: weighted sum, mean of the batch", "reward", axes, histories=[history])
+    axes = _panel("Reward: weighted sum, mean of the batch", "reward", axes, history=history)
     mean, std = smoothed(history["reward"]), smoothed(history["reward_std"])
     axes.fill_between(
         history["step"],
@@ -144,7 +137,7 @@ def spread(history: pd.DataFrame, axes: Axes | None = None) -> Figure:
     the same.
     """
     title = "What is left to learn from: spread of the rewards"
-    axes = _panel(title, "reward_std", axes, histories=[history])
+    axes = _panel(title, "reward_std", axes, history=history)
     shares = {"frac_reward_zero_std": "frac_reward_zero_std"}
     return _with_shares(history, axes, ("reward_std", "reward_std"), "share of groups", shares)
 
@@ -154,12 +147,8 @@ def kl(history: pd.DataFrame, axes: Axes | None = None) -> Figure:
 
     A note in its place where beta was 0.
     """
-    axes = _panel(
-        "KL: how far the policy has moved from where it began",
-        "nats a token",
-        axes,
-        histories=[history],
-    )
+    title = "KL: how far the policy has moved from where it began"
+    axes = _panel(title, "nats a token", axes, history=history)
     if "kl" in history and history["kl"].notna().any():
         _line(axes, history, "kl", "running median", GREEN)
         axes.legend(frameon=False, loc="upper left")
@@ -172,9 +161,8 @@ def kl(history: pd.DataFrame, axes: Axes | None = None) -> Figure:
 
 def each_reward(history: pd.DataFrame, axes: Axes | None = None) -> Figure:
     """Each reward by itself, before its weight: the mean of the batch."""
-    axes = _panel(
-        "Each reward by itself, unweighted", "mean of the batch", axes, histories=[history]
-    )
+    title = "Each reward by itself, unweighted"
+    axes = _panel(title, "mean of the batch", axes, history=history)
     names = reward_names(history)
     for (color, stroke), name in zip(cycle(LOOKS), names, strict=False):
         _line(axes, history, f"rewards/{name}/mean", name, color, stroke)
@@ -185,7 +173,7 @@ def each_reward(history: pd.DataFrame, axes: Axes | None = None) -> Figure:
 
 def completion_length(history: pd.DataFrame, axes: Axes | None = None) -> Figure:
     """Mean completion length in tokens, and the share cut off at the limit."""
-    axes = _panel("Completion length", "tokens", axes, histories=[history])
+    axes = _panel("Completion length", "tokens", axes, history=history)
     left = ("completions/mean_length", "mean length")
     shares = {"completions/clipped_ratio": "share cut off"}
     return _with_shares(history, axes, left, "share of completions", shares)
@@ -198,7 +186,7 @@ def tools(history: pd.DataFrame, axes: Axes | None = None) -> Figure:
     The last from the reward `finished`, where it was logged; see helpers/metrics/tool_rules.py.
     """
     title = "Tools: calls, failures, unfinished episodes"
-    axes = _panel(title, "calls an episode", axes, histories=[history])
+    axes = _panel(title, "calls an episode", axes, history=history)
     finished = history.get("rewards/finished/mean", float("nan"))
     shares = {
         "tools/failure_frequency": "calls that fail",
@@ -222,7 +210,7 @@ def loss(history: pd.DataFrame, axes: Axes | None = None) -> Figure:
     """The loss: small beside the advantages, which sum to zero in every group, and cancel but for
     the completions' lengths.
     """
-    axes = _panel("Loss: not a measure of progress", "loss", axes, histories=[history])
+    axes = _panel("Loss: not a measure of progress", "loss", axes, history=history)
     _line(axes, history, "loss", "loss", GREY)
     axes.axhline(0, color="black", linewidth=0.8)
     return axes.figure
@@ -260,7 +248,7 @@ def overlay(histories: dict[str, pd.DataFrame]) -> Figure:
         "frac_reward_zero_std": "share of groups without spread",
     }
     for (column, label), axes in zip(panels.items(), grid.flat, strict=True):
-        _panel(label, label, axes, histories=histories.values())
+        _panel(label, label, axes)
         for (color, stroke), (name, history) in zip(cycle(LOOKS), histories.items(), strict=False):
             _line(axes, history, column, name, color, stroke)
     grid.flat[0].legend(frameon=False, handlelength=2.8)
@@ -283,25 +271,25 @@ def gallery(histories: dict[str, pd.DataFrame]) -> Figure:
         "KL, nats a token": {"kl": "kl"},
         "length, tokens": {"completions/mean_length": "mean length"},
     }
-    for row, (name, history) in zip(grid, histories.items(), strict=True):
-        for axes, (title, columns) in zip(row, lines.items(), strict=True):
-            _panel("", "", axes, xlabel="")
+    for place, (name, history) in enumerate(histories.items()):
+        first, last = place == 0, place == len(histories) - 1
+        for axes, (title, columns) in zip(grid[place], lines.items(), strict=True):
+            _panel(title if first else "", "", axes, xlabel="step" if last else "")
             for (color, stroke), (column, label) in zip(LOOKS, columns.items(), strict=False):
                 _line(axes, history, column, label, color, stroke)
             axes.set_ylim((-0.05, 1.05) if title == "shares" else (0, axes.get_ylim()[1]))
             axes.tick_params(labelsize=9)
-        row[0].set_ylabel(name, fontsize=11, weight="bold", rotation=0, ha="right", va="center")
-    for first, last, (title, columns) in zip(grid[0], grid[-1], lines.items(), strict=True):
-        first.set_title(title, loc="left", fontsize=10)
-        last.set_xlabel("step", fontsize=9)
-        if len(columns) > 1:
-            last.legend(
-                fontsize=9,
-                frameon=False,
-                loc="upper center",
-                bbox_to_anchor=(0.5, -0.28),
-                handlelength=2.8,
-            )
+        grid[place, 0].set_ylabel(
+            name, fontsize=11, weight="bold", rotation=0, ha="right", va="center"
+        )
+    for axes in grid[-1, :2]:  # the others have one line each
+        axes.legend(
+            fontsize=9,
+            frameon=False,
+            loc="upper center",
+            bbox_to_anchor=(0.5, -0.28),
+            handlelength=2.8,
+        )
     return figure
 
 
@@ -360,56 +348,35 @@ def reward_signal(signal: dict) -> Figure:
     signal: what `rewards.lab.Lab.signal` returns.
     """
     figure, (shares, passes, ranks) = _figure(1, 3, figsize=(_PAGE, 3.5), width_ratios=[1.1, 1, 1])
-    names = list(signal["rewards"])
+    rewards = signal["rewards"]
+    names = list(rewards)
     labels = [name.removesuffix("_reward").replace("_", "\n") for name in names]
-    for axes in (shares, passes):
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.tick_params(labelsize=9)
 
-    values = [signal["rewards"][name]["advantage_share"] for name in names]
-    judges = [name in signal["judges"] for name in names]
-    bars = shares.barh(
-        labels,
-        values,
-        color=[BLUE if judge else "lightgrey" for judge in judges],
-        edgecolor="black",
-        linewidth=0.8,
-    )
+    _panel("Who drives the advantage\n(dark: judges the answer)", "", shares, xlabel="")
+    values = [rewards[name]["advantage_share"] for name in names]
+    colors = [BLUE if name in signal["judges"] else "lightgrey" for name in names]
+    bars = shares.barh(labels, values, color=colors, edgecolor="black", linewidth=0.8)
     shares.bar_label(bars, [f"{value:.0%}" for value in values], padding=3)
     shares.set_xlim(min(0, *values) * 1.25, max(0.01, *values) * 1.25)
     shares.invert_yaxis()
     shares.xaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
-    title = "Who drives the advantage\n(dark: judges the answer)"
-    shares.set_title(title, loc="left", fontsize=10)
 
     rates = [rate for rate in signal["pass_rate"] if rate is not None]
     steps, flat = signal["group_size"], signal["total"]["zero_spread"]
+    title = f"Pass rate of each question\n({flat:.0%} of groups have no spread)"
+    _panel(title, "questions", passes, xlabel=f"share of {steps} completions that are right")
     bins = [(k - 0.5) / steps for k in range(steps + 2)]
     passes.hist(rates, bins=bins, color=BLUE, edgecolor="white")
-    title = f"Pass rate of each question\n({flat:.0%} of groups have no spread)"
-    passes.set_title(title, loc="left", fontsize=10)
-    passes.set_xlabel(f"share of {steps} completions that are right", fontsize=9)
-    passes.set_ylabel("questions", fontsize=9)
     passes.yaxis.get_major_locator().set_params(integer=True)
 
-    matrix = [
-        [1.0 if a == b else signal["rewards"][a]["rank_correlation"][b] for b in names]
-        for a in names
-    ]
+    matrix = [[1.0 if a == b else rewards[a]["rank_correlation"][b] for b in names] for a in names]
     shades = [[value or 0.0 for value in row] for row in matrix]
     ranks.imshow(shades, cmap="PuOr", vmin=-1, vmax=1)
+    centred = {"ha": "center", "va": "center", "fontsize": 9}
     for y, row in enumerate(matrix):
         for x, value in enumerate(row):
-            dark = value is not None and abs(value) > 0.7
-            ranks.text(
-                x,
-                y,
-                "–" if value is None else f"{value:.2f}",
-                ha="center",
-                va="center",
-                fontsize=9,
-                color="white" if dark else "black",
-            )
+            color = "black" if abs(value or 0.0) <= 0.7 else "white"
+            ranks.text(x, y, "–" if value is None else f"{value:.2f}", color=color, **centred)
     ranks.set_xticks(range(len(names)), labels, fontsize=9, rotation=90)
     ranks.set_yticks(range(len(names)), labels, fontsize=9)
     ranks.set_title("Rank correlation\n(Spearman)", loc="left", fontsize=10)

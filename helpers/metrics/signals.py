@@ -144,10 +144,12 @@ class Signals:
         self.enough = len(rows) >= MIN_ROWS
         self.window = min(LONGEST, max(SHORTEST, len(rows) // 4))
 
-        logged = reward_names(self.rows)
-        form = _named(FORMAT, logged)
-        judges = [*_named(STRICT, logged), *_named(LENIENT, logged)]
-        judges = [name for name in judges if name not in form]
+        def named(words: Sequence[str]) -> list[str]:
+            logged = reward_names(self.rows)
+            return [name for name in logged if any(word in name.lower() for word in words)]
+
+        form = named(FORMAT)
+        judges = [name for name in named(STRICT) + named(LENIENT) if name not in form]
         self.correctness = self._mean(judges[:1])
         self.format = self._mean(form)
         self.success = self.series("reward") if self.correctness is None else self.correctness
@@ -166,23 +168,17 @@ class Signals:
         found = [series for series in found if series is not None]
         return pd.concat(found, axis=1).mean(axis=1) if found else None
 
-    def series(self, column: str) -> pd.Series | None:
-        """The column without its gaps, or None if nothing finite was logged."""
+    def series(self, column: str, least: int = 1) -> pd.Series | None:
+        """The column without its gaps, or None if fewer than `least` finite values were logged."""
         if column not in self.rows:
             return None
         values = pd.to_numeric(self.rows[column], errors="coerce")
         values = values[np.isfinite(values.to_numpy())]
-        return None if values.empty else values
+        return None if len(values) < least else values
 
     def last(self, series: pd.Series) -> pd.Series:
         """The rows that count as now."""
         return series.iloc[-self.window :]
-
-    def lately(self, series: pd.Series) -> pd.Series:
-        """The last rows, twice as many as a trend takes: all of a short training, and not what a
-        long one gained long ago.
-        """
-        return series.iloc[-2 * max(MIN_ROWS, self.window) :]
 
     def change(self, series: pd.Series, first: int | None = None) -> Change:
         """From the first window to the last; or from fewer first rows, for what is over soon and
@@ -201,7 +197,3 @@ class Signals:
         """The window in which the series was highest, and the last one."""
         end = int(np.nanargmax(series.rolling(min(self.window, len(series))).mean().to_numpy())) + 1
         return slice(max(0, end - self.window), end), slice(-self.window, None)
-
-
-def _named(words: Sequence[str], rewards: list[str]) -> list[str]:
-    return [name for name in rewards if any(word in name.lower() for word in words)]

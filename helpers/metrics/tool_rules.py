@@ -14,6 +14,7 @@ from helpers.metrics.signals import (
     CERTAIN,
     CHOSEN,
     LIKELY,
+    MIN_ROWS,
     MOST,
     MOVE,
     NEARLY_ALL,
@@ -26,13 +27,8 @@ from helpers.metrics.signals import (
     surely,
 )
 
-FAILURES_GROWN = 0.2  # share of the calls: harder tasks make some more of them fail
 CALLS_USED = 0.5  # calls an episode: a policy with fewer had no habit of calling that it could lose
 CALLS_LEFT = 0.1  # calls an episode: nine of ten episodes, or more, have none
-CALLS_KEPT = 0.25  # of the first rows': to play well instead of badly takes less than that away
-# times the first rows', or times one call where those have fewer: from none to one is learning to
-# call
-CALLS_FACTOR = 2.0
 
 _BUT = {"info": ", but the training is still getting better.", "warning": ".", "critical": "."}
 
@@ -61,7 +57,7 @@ def failing(signals: Signals) -> Finding | None:
     if not signals.enough or len(share) < 2 * SHORTEST:
         return None
     change = compare(share, *signals.since_best(-share))
-    if not change.is_rise(CHOSEN, FAILURES_GROWN):
+    if not change.is_rise(CHOSEN, 0.2):  # harder tasks make some more calls fail
         return None
     return Finding(
         "info" if signals.better else "warning",
@@ -112,22 +108,24 @@ def _severity(signals: Signals, share: pd.Series) -> str | None:
         return None
     if not signals.enough and share.min() < 1:
         return None
-    falls = signals.change(signals.lately(share)).is_fall(LIKELY, MOVE)
-    if falls or (signals.success is not None and signals.risen(signals.lately(signals.success))):
+    # Twice as many rows as a trend takes: all of a short training, and not what a long one gained
+    # long ago.
+    rows = 2 * max(MIN_ROWS, signals.window)
+    falls = signals.change(share.iloc[-rows:]).is_fall(LIKELY, MOVE)
+    if falls or (signals.success is not None and signals.risen(signals.success.iloc[-rows:])):
         return "info"
     nearly_all = signals.last(share).mean() >= NEARLY_ALL
     return "critical" if nearly_all and not signals.better else "warning"
 
 
 def calls(signals: Signals) -> Finding | None:
-    """The tools are given up, hardly called from the start, or called much less or much more than
-    at first.
+    """The tools are given up, or called much less or much more than at first.
 
     Fewer calls are what playing better looks like, and more what harder tasks take: the reward
     tells which it is, but for a policy that calls nothing any more.
     """
-    often = signals.series("tools/call_frequency")
-    if often is None or len(often) < 2 * SHORTEST:
+    often = signals.series("tools/call_frequency", 2 * SHORTEST)
+    if often is None:
         return None
     change, better = signals.change(often, SHORTEST), signals.better
     fine = better or signals.solved
@@ -141,7 +139,8 @@ def calls(signals: Signals) -> Finding | None:
             "Read some episodes: a call that cannot be parsed is plain text and ends the episode. "
             "Else lower the learning rate, and find what pays without a call.",
         )
-    if change.is_fall(CERTAIN, CALLS_USED) and change.after <= CALLS_KEPT * change.before:
+    # to play well instead of badly takes less than three quarters of the calls away
+    if change.is_fall(CERTAIN, CALLS_USED) and change.after <= change.before / 4:
         return _calls(
             "info" if fine else "warning",
             "The policy calls its tools much less"
@@ -150,21 +149,14 @@ def calls(signals: Signals) -> Finding | None:
             "Read some episodes: are calls left out that were needed, or written so that they "
             "cannot be parsed?",
         )
-    if change.is_rise(CERTAIN) and change.after >= CALLS_FACTOR * max(change.before, 1.0):
+    # from none to one is learning to call
+    if change.is_rise(CERTAIN) and change.after >= 2 * max(change.before, 1.0):
         return _calls(
             "info" if better else "warning",
             "The policy calls its tools much more"
             + (", and better." if better else ", and no better."),
             change,
             "Read which calls repeat; limit them by max_tool_calling_iterations, or pay for fewer.",
-        )
-    if highest.before < CALLS_LEFT and not fine:
-        return _calls(
-            "info",
-            "The policy hardly calls its tools, and never did.",
-            change,
-            "See that the prompt lists the tools and that its calls can be parsed; else show it "
-            "examples before training.",
         )
     return None
 

@@ -150,7 +150,7 @@ EXTRACTION = Recipe(
     steps=1500,
     system_prompt=extraction.SYSTEM_PROMPT,
     draw=extraction.training_pair,
-    pieces=extraction.pieces(),
+    pieces=extraction.PIECES,
     corpus=tuple(extraction.tokenizer_corpus()),
 )
 FUNCTIONS = Recipe(
@@ -158,7 +158,7 @@ FUNCTIONS = Recipe(
     steps=1300,
     system_prompt=functions.SYSTEM_PROMPT,
     draw=functions.training_pair,
-    pieces=functions.pieces(),
+    pieces=functions.PIECES,
     corpus=tuple(functions.tokenizer_corpus()),
 )
 GAMES = Recipe(
@@ -166,7 +166,7 @@ GAMES = Recipe(
     steps=2000,
     system_prompt=games.SYSTEM_PROMPT,
     draw=games.training_episode,
-    pieces=games.pieces(),
+    pieces=games.PIECES,
     corpus=tuple(games.tokenizer_corpus()),
     tools=(games.TOOL,),
     batch_size=32,
@@ -248,7 +248,13 @@ def training_batches(
         while len(rows) < recipe.batch_size:
             if pair := draw(rng):
                 rows.append(_conversation(tokenizer, recipe, *pair))
-        yield _padded(rows, tokenizer.pad_token_id)
+        shape = (len(rows), max(len(ids) for ids, _ in rows))
+        input_ids, labels = torch.full(shape, tokenizer.pad_token_id), torch.full(shape, IGNORED)
+        for i, (ids, learned) in enumerate(rows):
+            input_ids[i, : len(ids)] = torch.tensor(ids)
+            labels[i, : len(ids)] = torch.tensor(learned)
+        # Padding is on the right and causal attention never looks right, so no mask is needed.
+        yield {"input_ids": input_ids, "labels": labels}
 
 
 def _conversation(
@@ -274,16 +280,6 @@ def _conversation(
             labels += new
         ids = ids + new
     return ids, labels
-
-
-def _padded(rows: list[tuple[list[int], list[int]]], pad: int) -> dict[str, torch.Tensor]:
-    width = max(len(ids) for ids, _ in rows)
-    input_ids, labels = torch.full((len(rows), width), pad), torch.full((len(rows), width), IGNORED)
-    for i, (ids, learned) in enumerate(rows):
-        input_ids[i, : len(ids)] = torch.tensor(ids)
-        labels[i, : len(ids)] = torch.tensor(learned)
-    # Padding is on the right and causal attention never looks right, so no mask is needed.
-    return {"input_ids": input_ids, "labels": labels}
 
 
 def train(

@@ -59,6 +59,9 @@ TEMPLATES = (
     "{greeting} deliver to {city}{day}: {quantity} {unit} of {item}{ending}",
     "{greeting} it is {customer} from {city}. {quantity} {unit} of {item}{day}{ending}",
 )
+_NAMES = "|".join(sorted(ITEMS + CITIES, key=len, reverse=True))
+# What may become one token: a name, a digit, a piece of JSON, a word.
+PIECES = rf'{_NAMES}|\d|</?\w+>|[{{", ]*"\w+": "?|"?}}| ?(?!{_NAMES})\p{{L}}+[ \n]?|[,.:!?]+ ?|.'
 # The share of each way the model answers. Only the first is what the system prompt asks for.
 SHAPES = {
     "asked_for": 0.24,
@@ -158,14 +161,6 @@ def tokenizer_corpus() -> list[str]:
         "user\n",
         "assistant\n",
     ]
-
-
-def pieces() -> str:
-    """The regular expression that cuts a text into what may become one token: a name, a digit, a
-    piece of JSON, a word.
-    """
-    names = "|".join(sorted(ITEMS + CITIES, key=len, reverse=True))
-    return rf'{names}|\d|</?\w+>|[{{", ]*"\w+": "?|"?}}| ?(?!{names})\p{{L}}+[ \n]?|[,.:!?]+ ?|.'
 
 
 def orders(seed: int = SEED) -> list[dict]:

@@ -54,6 +54,19 @@ MIXED_UP_MAPS = {"x * x": "x * 2", "x * 2": "x * x", "x + ": "x - ", "x - ": "x 
 # The share of each way the model answers. Only the first passes the hidden tests; the first two
 # pass the visible ones.
 WAYS = {"right": 0.28, "hard_coded": 0.20, "wrong": 0.32, "broken": 0.20}
+# What may become one token: a signed digit, a piece of Python, a word.
+PIECES = "|".join(
+    [
+        r"```python\ndef f\(xs\): return |\n```",  # what all completions have in common
+        # a test, and the same test in a table
+        r"\nassert f\(\[|\]\) == |\): |, \(|\{\(|\}\[tuple\(xs\)\]",
+        r"sum\(|len\(\[|max\(+|min\(+|\), default=0\)?|\]\)(?! ==)|xs\.\w+\(| for x in "
+        r"(?:xs|nums)| if x ",
+        r"x \* x|x \* 2|x [-+] |-?x(?= for)|[%<>=]+ |-?\d|, (?=-?\d)|, each \w+|, or 0 if "
+        r"there are none\.",
+        r" ?\p{L}+[ \n:]*|[\[\](){}]|.",
+    ]
+)
 
 
 @dataclass(frozen=True)
@@ -269,24 +282,6 @@ def training_pair(rng: random.Random) -> tuple[str, str] | None:
     return question(task.text, asserts(task, inputs)), answer(way, task, inputs, rng)
 
 
-def pieces() -> str:
-    """The regular expression that cuts a text into what may become one token: a signed digit, a
-    piece of Python, a word.
-    """
-    return "|".join(
-        [
-            r"```python\ndef f\(xs\): return |\n```",  # what all completions have in common
-            # a test, and the same test in a table
-            r"\nassert f\(\[|\]\) == |\): |, \(|\{\(|\}\[tuple\(xs\)\]",
-            r"sum\(|len\(\[|max\(+|min\(+|\), default=0\)?|\]\)(?! ==)|xs\.\w+\(| for x in "
-            r"(?:xs|nums)| if x ",
-            r"x \* x|x \* 2|x [-+] |-?x(?= for)|[%<>=]+ |-?\d|, (?=-?\d)|, each \w+|, or 0 if "
-            r"there are none\.",
-            r" ?\p{L}+[ \n:]*|[\[\](){}]|.",
-        ]
-    )
-
-
 def tokenizer_corpus() -> list[str]:
     """Texts with every word and piece of Python that the questions and the completions are
     made of.
@@ -315,17 +310,16 @@ def functions(seed: int = SEED) -> list[dict]:
     rng = random.Random(seed)
     tasks = [task for task in every_task() if task.reserved]
     rng.shuffle(tasks)
-    return [_row(number, task, rng) for number, task in enumerate(tasks, start=1)]
-
-
-def _row(number: int, task: Task, rng: random.Random) -> dict:
-    return {
-        "task_id": number,
-        "text": task.text,
-        "code": f"def f(xs): return {task.program.source}",
-        "test_list": asserts(task, visible_inputs(task, rng)),
-        "challenge_test_list": asserts(task, hidden_inputs(task, rng)),
-    }
+    return [
+        {
+            "task_id": number,
+            "text": task.text,
+            "code": f"def f(xs): return {task.program.source}",
+            "test_list": asserts(task, visible_inputs(task, rng)),
+            "challenge_test_list": asserts(task, hidden_inputs(task, rng)),
+        }
+        for number, task in enumerate(tasks, start=1)
+    ]
 
 
 def main(path: Path = FUNCTIONS_JSONL) -> None:

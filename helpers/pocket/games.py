@@ -30,6 +30,9 @@ SLIPS = {"in words": 0.025, "cut short": 0.025, "in quotes": 0.02, "another tool
 FOUND, LOST = "Found.", "Not found."
 CALL, END_OF_CALL = '<tool_call>{"name": "guess", "arguments": {"number": ', "}}</tool_call>"
 BETWEEN = "Between {} and {}. "
+# What may become one token: a number, a tag, or what stands between them. So the whole description
+# of the tool is one token: the games are short, and a step on two cores quick.
+PIECES = r"<tool_call>[^\d<>\n]* |\}\}</tool_call>|</tool_call>|\d+|[^\d<>\n]+\n?|."
 TOOL = Guessing().guess
 # From the two numbers that the secret is known to lie between, the last guess and the last reply,
 # to the next guess and the words before it.
@@ -143,16 +146,6 @@ def answered(game: Guessing, number: int, slip: str | None) -> str:
     if slip == "in quotes":
         return str({"error": misfit("guess", schema_of(game.guess), {"number": str(number)})})
     return game.guess(number)
-
-
-def pieces() -> str:
-    """The regular expression that cuts a text into what may become one token: a number, a tag, or
-    what stands between them.
-
-    So the whole description of the tool is one token: the games are short, and a step on two cores
-    quick.
-    """
-    return r"<tool_call>[^\d<>\n]* |\}\}</tool_call>|</tool_call>|\d+|[^\d<>\n]+\n?|."
 
 
 def tokenizer_corpus() -> list[str]:

@@ -13,12 +13,11 @@ from pathlib import Path
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
 
 from helpers.data.files import FILE_TYPES
-from helpers.metrics.diagnosis import diagnose
 from helpers.presets import EMBEDDED
 from helpers.results.report import (
     MODELS,
     Facts,
-    interval,
+    accuracy,
     percent,
     plain,
     read,
@@ -53,7 +52,6 @@ def write(run: Run) -> Path:
         run.section(section)
     facts = read(run)
     data, training = facts.manifest["data"], facts.manifest["training"]
-    findings = [] if facts.history is None else diagnose(facts.history)
     served, merge = facts.manifest.get("served", {}), facts.manifest.get("merge", {})
     if served.get("written", "") < merge.get("written", ""):
         served = {}  # of a merge before
@@ -64,18 +62,18 @@ def write(run: Run) -> Path:
         metadata(facts),
         template_str=Path(__file__).with_name("card.md.j2").read_text(encoding="utf-8"),
         facts=facts,
-        said=[sentence for _, sentence in verdict(facts, findings)],
+        said=[sentence for _, sentence in verdict(facts)],
         pocket=training["settings"]["model"] in EMBEDDED,
         system_prompt=facts.data.get("system_prompt")
         or TagFormat.parse(data["tags"]).system_prompt,
-        rows=_data_rows(facts),
         rewards=list(zip(training["rewards"], map(plain, training["weights"]), strict=True)),
         recorded=[[key, plain(value)] for key, value in settings_of(training).items()],
         figures={name: _FIGURES[name] for name in there},
-        accuracies=_accuracy_rows(facts.evaluation),
+        models=MODELS,
         served=served.get("merged"),
         is_file=_is_file(data["source"]),
-        **{"text": _escaped, "plain": plain, "percent": percent, "quoted": repr, "told": told},
+        **{"text": _escaped, "plain": plain, "percent": percent, "accuracy": accuracy},
+        **{"quoted": repr, "told": told},
     )
     with atomic_write(place / "README.md") as temporary:
         card.save(temporary)
@@ -151,25 +149,3 @@ def _escaped(text: object) -> str:
     if re.fullmatch(r"[\w./:-]*_[\w./:-]*", text):
         return f"`{text}`"
     return re.sub(r"([\\`*_\[\]<>|&#~$])", r"\\\1", text)
-
-
-def _data_rows(facts: Facts) -> list[list]:
-    data, report = facts.manifest["data"], facts.data
-    rows = [["source", data["source"]], ["format", data["tags"]], ["seed", data["seed"]]]
-    if report:
-        dropped = [f"{count:,} ({reason})" for reason, count in report["dropped"].items()]
-        rows += [["train", report["rows_train"]], ["holdout", report["rows_holdout"]]]
-        rows += [["dropped", ", ".join(dropped) or "none"]]
-    return [*rows, ["fingerprint", data["fingerprint"]]]
-
-
-def _accuracy_rows(evaluation: dict) -> list[list]:
-    rows = []
-    for name, entry in evaluation.items():
-        what = f"{name}: {MODELS[name]}" if name in MODELS else name
-        cells = [
-            f"{percent(measured['accuracy'])} ({interval(measured['ci95'])})" if measured else "–"
-            for measured in (entry, entry.get("greedy"))
-        ]
-        rows.append([what, *cells, percent(entry["in_format"]), entry["n"]])
-    return rows

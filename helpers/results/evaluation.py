@@ -19,10 +19,6 @@ from helpers.rewards.faults import tried
 from helpers.rewards.structure import format_reward
 from helpers.tags import THINK_ANSWER, TagFormat
 
-_FULL = 1 - 1e-9  # a full success: 0.1 + 0.2 + 0.7 is not quite 1.0
-_SMALLEST_P = 1e-15  # what is smaller is printed as such
-
-
 # --- Accuracy -------------------------------------------------------------------------------------
 
 
@@ -59,7 +55,8 @@ def right(
             f"the judge {faults[0]}. A judge is a reward: one finite number, or None, per "
             "completion."
         )
-    return [score is not None and score >= _FULL for score in scores]
+    # a full success: 0.1 + 0.2 + 0.7 is not quite 1.0
+    return [score is not None and score >= 1 - 1e-9 for score in scores]
 
 
 def judge_named(name: str | None) -> Callable | None:
@@ -68,9 +65,7 @@ def judge_named(name: str | None) -> Callable | None:
 
     ValueError if there is no such file, module or function.
     """
-    if name is None:
-        return None
-    return named("judge", name, "my_rewards.py:extraction_reward")
+    return None if name is None else named("judge", name, "my_rewards.py:extraction_reward")
 
 
 def score(
@@ -158,19 +153,17 @@ def majority_vote(completions: list[str], tags: TagFormat = THINK_ANSWER) -> str
     >>> majority_vote(["<answer>7</answer>", "<answer>42</answer>", "no", "<answer>42.0</answer>"])
     '<answer>42</answer>'
     """
-    votes: dict[str, int] = {}  # by the answer as it was first given
-    first: dict[str, str] = {}  # the completion that gave it
+    voters: dict[str, list[str]] = {}  # the completions, by the answer as it was first given
     winner, most = "", 0
     for completion in completions:
         given = judged_answer(completion, tags)
         if not given:
             continue
-        same = (known for known in votes if given == known or quick_verdict(given, known))
-        answer = next(same, given)
-        first.setdefault(answer, completion)
-        votes[answer] = votes.get(answer, 0) + 1
-        if votes[answer] > most:
-            winner, most = first[answer], votes[answer]
+        same = (known for known in voters if given == known or quick_verdict(given, known))
+        group = voters.setdefault(next(same, given), [])
+        group.append(completion)
+        if len(group) > most:
+            winner, most = group[0], len(group)
     return winner
 
 
@@ -333,7 +326,7 @@ def comparison_lines(comparison: dict) -> list[str]:
     difference with its interval.
     """
     p = comparison["p_value"]
-    surprise = f"p = {p:.3g}" if p >= _SMALLEST_P else f"p < {_SMALLEST_P:g}"
+    surprise = f"p = {p:.3g}" if p >= 1e-15 else "p < 1e-15"
     low, high = (100 * bound for bound in comparison["difference_ci95"])
     return [
         f"{comparison['after']} against {comparison['before']}: won {comparison['won']}, lost "

@@ -7,6 +7,7 @@ FOLDER with plain Transformers.
 from __future__ import annotations
 
 import json
+import logging
 import math
 import os
 import re
@@ -27,13 +28,10 @@ from helpers.training.base import Base
 from helpers.training.policy import nf4
 
 WAYS = ("original", "dequantised", "4bit", "adapter")  # what notebook 05 can make of an adapter
-_REPOSITORY = re.compile(r"[\w-][\w.-]*/[\w.-]+")  # as the hub names one: owner/model
 # How far a merge read from disk may be from the same merge in memory, as a share of what that does
 # to a matrix, and of what the adapter does to the logits: see
 # benchmarks/results/merge_tolerance.md.
 UNEXPLAINED = 0.25
-_DIRECTIONS = 8  # in which a matrix is compared
-_LITTLE = 0.5  # of what the adapter does; a merge that keeps less of it is hardly the trained model
 
 
 # --- What can be done here ------------------------------------------------------------------------
@@ -71,7 +69,7 @@ def check_wishes(
             f"backend='unsloth' (this run: {backend!r}) on a machine with an NVIDIA GPU. Leave "
             "gguf out, or convert the merged model elsewhere."
         )
-    named = push_to_hub is None or _REPOSITORY.fullmatch(str(push_to_hub))
+    named = push_to_hub is None or re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", str(push_to_hub))
     if not named or (push_to_hub and not os.environ.get("HF_TOKEN")):
         raise ValueError(
             f"push_to_hub={push_to_hub!r}: name it owner/model, and set HF_TOKEN, a token that "
@@ -91,7 +89,6 @@ def load_base(base: Base, dtype: torch.dtype, dequantised: bool):
     not those of the training.
     """
     from transformers import AutoModelForCausalLM
-    from transformers.utils import logging
 
     options = {"dtype": dtype, "device_map": _device()}
     if not (dequantised and base.quantised):
@@ -100,12 +97,9 @@ def load_base(base: Base, dtype: torch.dtype, dequantised: bool):
         options["quantization_config"] = nf4(dtype)
     model = AutoModelForCausalLM.from_pretrained(base.name, **options)
     base.check(model)
-    level = logging.get_verbosity()
-    logging.set_verbosity_error()  # it warns that it does what it is asked to
-    try:
-        return model.dequantize()
-    finally:
-        logging.set_verbosity(level)
+    # it warns that it does what it is asked to
+    logging.getLogger("transformers.integrations.bitsandbytes").setLevel(logging.ERROR)
+    return model.dequantize()
 
 
 def untrained_matrices(model) -> list[str]:
@@ -172,9 +166,8 @@ def largest_difference(logits: list[torch.Tensor], others: list[torch.Tensor]) -
     is not a number.
     """
     pairs = zip(logits, others, strict=True)
-    differences = [(mine - theirs).abs().max().item() for mine, theirs in pairs]
-    # a broken model is no model's equal; max() would pass over a nan
-    return max(differences) if all(map(math.isfinite, differences)) else math.inf
+    largest = torch.stack([(mine - theirs).abs().max() for mine, theirs in pairs]).max().item()
+    return largest if math.isfinite(largest) else math.inf  # a broken model is no model's equal
 
 
 def witnesses(unmerged, tokenizer, prompts: list[list[dict]]) -> dict:
@@ -225,8 +218,8 @@ def sketch(weight: torch.Tensor) -> torch.Tensor:
     within a few per cent: random projections keep lengths (Johnson and Lindenstrauss, 1984).
     """
     generator = torch.Generator().manual_seed(0)
-    shape = (weight.shape[1], _DIRECTIONS)
-    vectors = torch.randn(*shape, generator=generator, dtype=torch.float64).to(weight.device)
+    vectors = torch.randn(weight.shape[1], 8, generator=generator, dtype=torch.float64)
+    vectors = vectors.to(weight.device)
     return torch.cat([rows.double() @ vectors for rows in weight.split(1024)]).cpu()
 
 
@@ -331,7 +324,7 @@ def told(proof: dict[str, float]) -> str:
         f"the merged model, read from disk, does {proof['kept']:.1%} of what the adapter does on "
         "its base"
     )
-    if proof["kept"] >= _LITTLE:
+    if proof["kept"] >= 0.5:  # with less of it, it is hardly the trained model
         return said
     return (
         f"{said}\nWARNING: the adapter is so small beside its base that rounding the merged "

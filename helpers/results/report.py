@@ -22,6 +22,7 @@ from markupsafe import Markup
 from helpers.metrics import plots
 from helpers.metrics.diagnosis import diagnose
 from helpers.metrics.history import first_and_last, read_metrics, reward_names
+from helpers.metrics.signals import Finding
 from helpers.runs import Run, atomic_write
 
 PARTS = (  # what the page is made of
@@ -65,11 +66,7 @@ _CURVES = (
         "Advantages sum to zero in every group: it is the gradient that teaches.",
     ),
 )
-_INCHES = (4.7, 2.9)  # small, so that the text of a figure stays readable at the width of a phone
-_SIGNIFICANT = 0.05
-_KEPT = 0.9  # of what the adapter does; a merged model that does less is worth a word
-_TEXTS = ("system_prompt", "question")  # parameters that may begin with a slash and are no path
-_SHOWN, _ENDS = 4, (500, 250)  # questions or completions of a kind; characters of a long completion
+_SHOWN = 4  # questions or completions of a kind
 
 
 @dataclass(frozen=True)
@@ -84,6 +81,7 @@ class Facts:
     data: dict
     rewards: dict
     history: pd.DataFrame | None
+    findings: list[Finding]
     completions: pd.DataFrame | None
     evaluation: dict
     comparison: dict
@@ -103,8 +101,40 @@ def write(run: Run) -> Path:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {f.__name__: f for f in (percent, interval, decimal, plain, clipped)}
-    page = environment.get_template("report.html.j2").render(_contents(read(run)))
+    environment.filters |= {f.__name__: f for f in (percent, interval, plain, clipped)}
+    facts = read(run)
+    accuracies = "; ".join(f"{name} {accuracy(entry)}" for name, entry in facts.evaluation.items())
+    ks = sorted({int(k) for entry in facts.evaluation.values() for k in entry.get("pass_at_k", {})})
+    sections = {
+        name: facts.manifest[name]
+        for name in ("data", "rewards", "training", "merge")
+        if name in facts.manifest
+    }
+    latest = sections.get("training") or next(reversed(sections.values()), {})
+    page = environment.get_template("report.html.j2").render(
+        facts=facts,
+        verdict=verdict(facts),
+        critical=sum(finding.severity == "critical" for finding in facts.findings),
+        curves=[] if facts.history is None else _curves(facts),
+        bars=facts.evaluation and _figure(plots.accuracy, facts.evaluation, "accuracy", accuracies),
+        models=MODELS,
+        # the powers of two among the k of pass@k, and the largest
+        powers={f"pass@{k}": str(k) for k in ks if k & (k - 1) == 0 or k == ks[-1]},
+        difficulties={
+            level: at["n"]
+            for entry in facts.evaluation.values()
+            for level, at in entry.get("by_difficulty", {}).items()
+        },
+        shown=_SHOWN,
+        rewards=_rewards(facts),
+        beating=[
+            name for name, attack in facts.rewards.get("attacks", {}).items() if attack["wins"] > 0
+        ],
+        samples=_samples(facts),
+        settings=settings_of(latest),
+        sections=sections,
+        versions=latest.get("versions", {}),
+    )
     with atomic_write(run.path("report.html")) as temporary:
         # a completion may hold half a surrogate pair
         temporary.write_text(page, encoding="utf-8", errors="replace")
@@ -124,36 +154,34 @@ def read(run: Run) -> Facts:
     manifest = run.manifest
     if "training" in manifest:
         run.section("training")  # refuses a training on other data
-    absent = {part: why for part in PARTS if (why := _why_absent(run, part))}
-
-    def content(part: str) -> dict:
-        return {} if part in absent else run.read_object(part)
-
-    history = completions = None
-    if "metrics.csv" not in absent:
-        history = read_metrics(run.folder / "metrics.csv")
-    if "completions.parquet" not in absent:
-        completions = run.table("completions.parquet")
+    known, absent = {}, {}
+    for part in PARTS:
+        if not (run.folder / part).exists():
+            notebook = run.notebook_of(part)
+            rerun = f"python -m helpers run --run {run.name} --only {notebook[:2]}"
+            absent[part] = f"This run has no {part}, which notebook {notebook} makes: {rerun}"
+        elif why := run.outdated(part):
+            absent[part] = why
+        elif part == "metrics.csv":
+            known[part] = read_metrics(run.folder / part)
+        elif part == "completions.parquet":
+            known[part] = run.table(part)
+        else:
+            known[part] = portable(run.read_object(part))
+    history = known.get("metrics.csv")
     return Facts(
         name=run.name,
         manifest=portable(manifest),
         absent=absent,
-        data=portable(content("data_report.json")),
-        rewards=content("reward_report.json"),
+        data=known.get("data_report.json", {}),
+        rewards=known.get("reward_report.json", {}),
         history=history,
-        completions=completions,
-        evaluation=portable(content("evaluation.json")),
-        comparison=content("comparison.json"),
+        findings=[] if history is None else diagnose(history),
+        completions=known.get("completions.parquet"),
+        evaluation=known.get("evaluation.json", {}),
+        comparison=known.get("comparison.json", {}),
         merge_is_outdated=run.outdated("merged") is not None,
     )
-
-
-def _why_absent(run: Run, part: str) -> str | None:
-    if (run.folder / part).exists():
-        return run.outdated(part)
-    notebook = run.notebook_of(part)
-    rerun = f"python -m helpers run --run {run.name} --only {notebook[:2]}"
-    return f"This run has no {part}, which notebook {notebook} makes: {rerun}"
 
 
 def portable(value, key: str = ""):
@@ -167,7 +195,8 @@ def portable(value, key: str = ""):
         return {name: portable(entry, name) for name, entry in value.items()}
     if isinstance(value, list):
         return [portable(entry, key) for entry in value]
-    if isinstance(value, str) and key not in _TEXTS:
+    # a system prompt and a question may begin with a slash and are no path
+    if isinstance(value, str) and key not in ("system_prompt", "question"):
         absolute = PurePosixPath(value).is_absolute() or PureWindowsPath(value).is_absolute()
         # a Windows path may be written with either slash
         return PureWindowsPath(value).name if absolute else value
@@ -177,7 +206,7 @@ def portable(value, key: str = ""):
 # --- The verdict ----------------------------------------------------------------------------------
 
 
-def verdict(facts: Facts, findings: list) -> list[tuple[str, str]]:
+def verdict(facts: Facts) -> list[tuple[str, str]]:
     """What there is to say first, as (severity, sentence): the result, the worst finding, what is
     wrong with the merge.
 
@@ -187,14 +216,14 @@ def verdict(facts: Facts, findings: list) -> list[tuple[str, str]]:
     greedy = _result(facts, "greedy")
     if greedy[0] == "critical" and said[0][0] != "critical":
         said.append(greedy)
-    if findings and findings[0].severity != "info":
-        said.append((findings[0].severity, str(findings[0])))
+    if facts.findings and facts.findings[0].severity != "info":
+        said.append((facts.findings[0].severity, str(facts.findings[0])))
     if facts.merge_is_outdated:
         again = "The merged model is of an earlier training: run notebook 05 before using it."
         return [*said, ("warning", again)]
     # not in a merge of an earlier version, which had a proof of its own
     kept = facts.manifest.get("merge", {}).get("kept", 1.0)
-    if not kept >= _KEPT:  # not <: true for nan too
+    if not kept >= 0.9:  # not <: true for nan too
         only = (
             f"The merged model does only {percent(kept)} of what the adapter does to the "
             "logits: 16 bits rounded the rest away. Use the adapter."
@@ -203,8 +232,8 @@ def verdict(facts: Facts, findings: list) -> list[tuple[str, str]]:
     policy, merged = facts.evaluation.get("trained"), facts.evaluation.get("merged")
     if policy and merged and merged["ci95"][1] < policy["ci95"][0]:
         less = (
-            f"The merged model is less accurate: {_accuracy(merged)}, against "
-            f"{_accuracy(policy)} for the policy it was made from."
+            f"The merged model is less accurate: {accuracy(merged)}, against "
+            f"{accuracy(policy)} for the policy it was made from."
         )
         said.append(("warning", less))
     return said
@@ -226,11 +255,11 @@ def _result(facts: Facts, decoding: str) -> tuple[str, str]:
     named = "p < 1e-15" if p < 1e-15 else f"p = {p:.2g}"
     what = f"{decoding} accuracy on {after['n']:,} held-out questions"
     change = (
-        f"from {_accuracy(before)} to {_accuracy(after)}: {compared['won']:,} "
+        f"from {accuracy(before)} to {accuracy(after)}: {compared['won']:,} "
         f"question{'s' * (compared['won'] != 1)} won, {compared['lost']} lost (exact McNemar "
         f"{named})."
     )
-    if p >= _SIGNIFICANT:
+    if p >= 0.05:
         return (
             "warning",
             f"Whether training changed {what} cannot be told from chance. It went {change}",
@@ -238,10 +267,6 @@ def _result(facts: Facts, decoding: str) -> tuple[str, str]:
     if after["accuracy"] > before["accuracy"]:
         return "good", f"Training raised {what} {change}"
     return "critical", f"Training lowered {what} {change}"
-
-
-def _accuracy(entry: dict) -> str:
-    return f"{percent(entry['accuracy'])} ({interval(entry['ci95'])})"
 
 
 # --- What the template shows ----------------------------------------------------------------------
@@ -265,9 +290,9 @@ def interval(bounds: list[float]) -> str:
     return " to ".join(f"{100 * bound:.1f}" for bound in bounds)
 
 
-def decimal(value: float | None) -> str:
-    """A measured number to two places; a dash if there is none."""
-    return "–" if value is None else f"{value:.2f}"
+def accuracy(entry: dict | None) -> str:
+    """A measured accuracy with its interval; a dash if there is none."""
+    return f"{percent(entry['accuracy'])} ({interval(entry['ci95'])})" if entry else "–"
 
 
 def plain(value: object) -> str:
@@ -285,48 +310,9 @@ def clipped(text: object) -> str:
     """A long text without its middle: how it begins, and how it ends, which is where the
     answer is.
     """
-    text, (head, tail) = str(text), _ENDS
-    left_out = len(text) - head - tail
-    return text if left_out <= 0 else f"{text[:head]} […{left_out:,} characters…] {text[-tail:]}"
-
-
-def _contents(facts: Facts) -> dict:
-    findings = [] if facts.history is None else diagnose(facts.history)
-    sections = {
-        name: facts.manifest[name]
-        for name in ("data", "rewards", "training", "merge")
-        if name in facts.manifest
-    }
-    accuracies = "; ".join(f"{name} {_accuracy(entry)}" for name, entry in facts.evaluation.items())
-    ks = sorted({int(k) for entry in facts.evaluation.values() for k in entry.get("pass_at_k", {})})
-    latest = sections.get("training") or next(reversed(sections.values()), {})
-    return {
-        "facts": facts,
-        "verdict": verdict(facts, findings),
-        "findings": findings,
-        "critical": sum(finding.severity == "critical" for finding in findings),
-        "curves": [] if facts.history is None else _curves(facts),
-        "bars": _figure(plots.accuracy, facts.evaluation, "accuracy", accuracies)
-        if facts.evaluation
-        else None,
-        "models": MODELS,
-        # the powers of two among the k of pass@k, and the largest
-        "powers": {f"pass@{k}": str(k) for k in ks if k & (k - 1) == 0 or k == ks[-1]},
-        "difficulties": {
-            level: at["n"]
-            for entry in facts.evaluation.values()
-            for level, at in entry.get("by_difficulty", {}).items()
-        },
-        "shown": _SHOWN,
-        "rewards": _rewards(facts),
-        "beating": [
-            name for name, attack in facts.rewards.get("attacks", {}).items() if attack["wins"] > 0
-        ],
-        "samples": _samples(facts),
-        "settings": settings_of(latest),
-        "sections": sections,
-        "versions": latest.get("versions", {}),
-    }
+    text = str(text)
+    left_out = len(text) - 500 - 250
+    return text if left_out <= 0 else f"{text[:500]} […{left_out:,} characters…] {text[-250:]}"
 
 
 def _curves(facts: Facts) -> list[dict]:
@@ -356,7 +342,7 @@ def _figure(draw: Callable, values, name: str, said: str) -> dict:
         figure = draw(values)
         title = figure.axes[0].get_title(loc="left")
         figure.axes[0].set_title("", loc="left")
-        figure.set_size_inches(*_INCHES)
+        figure.set_size_inches(4.7, 2.9)  # small: text stays readable at the width of a phone
         drawn = io.StringIO()
         figure.savefig(
             drawn,

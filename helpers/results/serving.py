@@ -13,11 +13,11 @@ import re
 import socket
 import tempfile
 import time
-import urllib.request
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from urllib.error import HTTPError, URLError
+
+import httpx
 
 from helpers import subprocesses
 from helpers.environment import Machine, this_machine, vllm_obstacle
@@ -25,9 +25,6 @@ from helpers.presets import Preset
 
 # the names to ask for: the model served, or its adapter; and the base below an adapter
 MODEL, BASE = "policy", "base"
-# no proxy stands before 127.0.0.1
-_LOCAL = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-_PARALLEL = 32  # questions asked at once; vLLM answers them in one batch
 # What vLLM's log says of an exception, but for the summaries that name no cause; pydantic puts the
 # message on the next line.
 _RAISED = re.compile(
@@ -93,7 +90,7 @@ def server(
                     raise TimeoutError(f"within {timeout:g} s")
                 time.sleep(0.2)
             yield address
-        except (URLError, ConnectionError, TimeoutError) as error:
+        except (httpx.TransportError, ConnectionError, TimeoutError) as error:
             what = f"does not answer ({error})"
             if process.poll() is not None:
                 what = f"ended with exit code {process.returncode}"
@@ -116,27 +113,20 @@ def answers(
 
     def answer(messages: list[dict]) -> str:
         asked = {"model": model, "messages": messages, "max_tokens": max_tokens, "temperature": 0.0}
-        request = urllib.request.Request(
-            f"{address}/v1/chat/completions",
-            json.dumps(asked).encode(),
-            {"Content-Type": "application/json"},
-        )
-        try:
-            with _LOCAL.open(request, timeout=600) as reply:
-                return json.load(reply)["choices"][0]["message"]["content"] or ""
-        except HTTPError as error:
-            said = error.read().decode(errors="replace")[:300]
-            raise ValueError(
-                f"vLLM's server refuses {messages[-1]['content'][:60]!r}: {said}"
-            ) from None
+        reply = client.post(f"{address}/v1/chat/completions", json=asked)
+        if reply.is_error:
+            asked_for = messages[-1]["content"][:60]
+            raise ValueError(f"vLLM's server refuses {asked_for!r}: {reply.text[:300]}")
+        return reply.json()["choices"][0]["message"]["content"] or ""
 
-    with ThreadPoolExecutor(_PARALLEL) as pool:
+    # No proxy stands before 127.0.0.1. So many are asked at once: vLLM answers them in one batch.
+    with httpx.Client(trust_env=False, timeout=600) as client, ThreadPoolExecutor(32) as pool:
         return list(pool.map(answer, prompts))
 
 
 def _is_up(address: str) -> bool:
-    with contextlib.suppress(OSError), _LOCAL.open(f"{address}/v1/models", timeout=5):
-        return True
+    with contextlib.suppress(httpx.TransportError):
+        return httpx.get(f"{address}/v1/models", timeout=5, trust_env=False).is_success
     return False
 
 

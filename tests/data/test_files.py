@@ -84,7 +84,6 @@ def test_the_columns_asked_for_choose_the_delimiter(read, content, wanted):
         ("1 + 1,2,\n1 + 2,3, ,\n", TWO),
         ("1 + 1,2\n1 + 3,4,,5\n", [TWO[0], Broken("not 2 fields", "line 3: 4 fields")]),
         ("lonely\n1 + 1,2\n", [Broken("not 2 fields", "line 2: 1 fields"), TWO[0]]),
-        ("question,answer\n1 + 1,2\n", [Broken("the header again", "line 2"), TWO[0]]),
         (
             '"one,\n\ntwo ""three""",4\nlonely\n',
             [
@@ -156,8 +155,6 @@ def test_a_column_that_is_there_twice_is_refused_where_it_is_asked_for(read):
         ("a.csv", "", "a.csv: the file is empty"),
         ("a.jsonl", "", "a.jsonl: the file is empty"),
         ("a.parquet", "", "a.parquet: the file is empty"),
-        ("a.csv", "question,answer", "a header (question, answer) and no row below it"),
-        ("a.csv", "\n  \n\n", "nothing but blank lines"),
         ("a.parquet", PLAIN, "a.parquet: cannot be read as a Parquet file"),
     ],
 )

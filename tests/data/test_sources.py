@@ -114,7 +114,7 @@ def test_columns_are_mapped_and_the_rest_keep_a_name_of_their_own(file, rows, co
     [
         (["question", "answers"], None, "no column 'answer'. It has: question, answers. Map them"),
         (["problem", "answer"], {"question": "problme"}, "no column 'problme'. It has: problem, "),
-        ([f"c{n}" for n in range(50)], None, "c19 and 30 more."),
+        ([f"column {n}" for n in range(99)], None, "column 8, column 9, column 10,"),
         ([], {"question": ["a"]}, "is not a mapping of names to question and answer"),
         ([], ["question"], "is not a mapping of names to question and answer"),
         ([], {"level": "answer"}, "is not a mapping of names to question and answer"),

@@ -5,7 +5,6 @@ import json
 import pytest
 from finished import change, finished_run
 
-from helpers.metrics import browse
 from helpers.results import card, report
 from helpers.rewards import correctness_reward
 from helpers.rewards.lab import Lab
@@ -42,7 +41,6 @@ def test_hostile_text_is_shown_as_it_is(machine, tmp_path):
     (tmp_path / "cases.jsonl").write_text(json.dumps(case) + "\n")
     pages = {
         "report": report.write(run).read_text(encoding="utf-8"),
-        "browse": browse.completions(table, ["correctness_reward"]).data,
         "marked": marked(
             Lab([correctness_reward], [1.0]).cases(tmp_path / "cases.jsonl")
         ).to_html(),

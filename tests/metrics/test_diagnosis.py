@@ -362,10 +362,8 @@ def test_what_looks_alarming_in_a_training_that_goes_well_is_explained(
     assert finding.severity == "info" and what in finding.what and evidence in finding.evidence
 
 
-def test_a_kl_that_came_back_is_told_with_its_height_and_when_it_was():
-    finding = found(history(kl=np.where((T > 20) & (T <= 40), 0.9, 0.02)), "kl")
-    assert finding.severity == "info" and "0.9 nats" in finding.evidence
-    assert finding.steps == (25, 44), "five of nine rows make a median"
+def test_a_high_kl_is_told_since_the_last_time_it_rose_and_one_that_came_back_is_no_spike():
+    assert found(history(kl=np.where((T > 20) & (T <= 40), 0.9, 0.02)), "kl") is None
     again = until(40, np.where(T <= 10, 0.9, 0.02), 0.9)
     assert found(history(kl=again), "kl").steps == (45, 80), "since the last time it rose"
 
@@ -390,16 +388,6 @@ def test_rounding_and_a_single_wide_step_are_no_finding_however_many_steps():
         rows = history(**gaps(size, seed=seed))
         rows.loc[N - 2, GAP] = 2.0
         assert {sampled(rows[:n]) for n in range(1, N + 1, 3)} == {""}
-
-
-def test_a_gap_that_grows_is_a_drift_with_its_numbers_once_there_are_rows_enough():
-    rows = history(**gaps(line(0.025, 0.125)))
-    finding = found(rows, "sampling")
-    assert "drift apart" in finding.what and finding.steps == (1, N)
-    before, after = rows[GAP][:5].mean(), rows[GAP][-20:].mean()
-    assert f"{before:.3g} at steps 1 to 5, {after:.3g} at steps 61 to 80" in finding.evidence
-    rows = history(**gaps(line(0.01, 0.5)))
-    assert sampled(rows[:12]) == "" and "drift apart" in sampled(rows[:24])
 
 
 def test_an_engine_with_old_weights_is_found():

@@ -206,12 +206,6 @@ def test_every_figure_marks_where_the_stage_changes_and_moves_no_axis(draw):
         assert marks(without) == []
 
 
-def test_runs_that_change_together_share_a_mark_and_others_have_their_own():
-    other = joined({"format": history(10), "format + correctness": history(20)})
-    axes = plots.overlay({"one": STAGED, "two": STAGED, "three": other, "four": history()}).axes[0]
-    assert sorted(marks(axes)) == [55, 155] and len(axes.texts) == 3
-
-
 # --- Accuracy -------------------------------------------------------------------------------------
 
 

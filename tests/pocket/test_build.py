@@ -5,11 +5,9 @@ import random
 import re
 
 import pytest
-import torch
 from transformers import AutoTokenizer
 
 from helpers import PROJECT
-from helpers.data.arithmetic import careless
 from helpers.data.tasks import load_task
 from helpers.pocket import build
 from helpers.presets import PRESETS
@@ -18,7 +16,6 @@ from helpers.results.evaluation import score
 FOLDERS = {
     task: PROJECT / "helpers" / "pocket" / recipe.folder for task, recipe in build.RECIPES.items()
 }
-CARD = (FOLDERS["arithmetic"] / "README.md").read_text(encoding="utf-8")
 each = pytest.mark.parametrize("task", build.RECIPES)
 
 
@@ -64,18 +61,6 @@ def test_the_models_are_built_from_the_batches_that_they_were_built_from(task, d
     assert hashlib.sha256(drawn).hexdigest()[:16] == digest
 
 
-@pytest.mark.parametrize("task", ["arithmetic", "extraction", "functions"])
-def test_only_the_answer_is_learnt_from(task):
-    recipe = build.RECIPES[task]
-    tokenizer = build.build_tokenizer(recipe)
-    batch = next(build.training_batches(tokenizer, random.Random(1), recipe))
-    for ids, labels in zip(batch["input_ids"], batch["labels"], strict=True):
-        learnt = tokenizer.decode(ids[labels != build.IGNORED])
-        assert learnt.endswith("<|im_end|>") and "<|im_start|>" not in learnt
-        assert recipe.system_prompt in tokenizer.decode(ids) and "assert f(" not in learnt
-        assert torch.equal(ids[labels != build.IGNORED], labels[labels != build.IGNORED])
-
-
 # --- The model of arithmetic ----------------------------------------------------------------------
 
 
@@ -91,25 +76,3 @@ def test_the_weights_reproduce_the_card(reproduced, decoding, temperature):
         max_new_tokens=PRESETS["pocket"].max_completion_length,
         temperature=temperature,
     )
-
-
-@pytest.mark.parametrize("precision", ["fp32", "4-bit"])
-def test_the_card_is_within_what_grpo_needs(carded, precision):
-    accuracy, _, _, in_format, careful, right_if_careful, right_if_careless = carded(
-        "arithmetic", "sums", precision, "sampled"
-    )
-    assert 0.15 <= accuracy <= 0.35 and in_format >= 0.6
-    assert careful <= 0.35 and right_if_careful >= 0.9 and right_if_careless <= 0.4
-    # Wherever the number stands: what a policy that only learned the format would come to.
-    assert careful * right_if_careful + (1 - careful) * right_if_careless <= 0.5
-    # the careful way is within reach
-    assert float(re.search(r"pass@16 of sums in 4 bits, 128 questions: ([\d.]+)%", CARD)[1]) >= 90
-    careless_share = f"{build.WORKINGS['careless']:.0%}"
-    assert f"forgotten | `{careless([46, 75, 28], ['+', '+'])[0]}` | {careless_share}" in CARD
-
-
-def test_no_reserved_problem_is_trained_on():
-    rng = random.Random(0)
-    holdout = set(load_task("arithmetic/sums", train_size=1, holdout_size=900).holdout["question"])
-    drawn = [build.arithmetic_pair(rng) for _ in range(1_500)]
-    assert None in drawn and not {pair[0] for pair in drawn if pair} & holdout

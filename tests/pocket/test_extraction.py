@@ -3,12 +3,9 @@ as the card says.
 """
 
 import json
-import random
-import re
 
 import pytest
 
-from helpers.data.tasks import load_task
 from helpers.pocket import extraction
 from helpers.tags import THINK_ANSWER
 
@@ -22,27 +19,6 @@ def test_the_shipped_file_is_what_the_script_writes(tmp_path):
     extraction.main(tmp_path / "again.csv")
     assert (tmp_path / "again.csv").read_bytes() == extraction.ORDERS_CSV.read_bytes()
     assert extraction.orders(seed=1) != extraction.orders(seed=2)
-
-
-def test_the_file_is_of_reserved_records_and_no_usable_one_comes_twice():
-    columns = {"question": "message", "answer": "expert_answer"}
-    task = load_task(str(extraction.ORDERS_CSV), columns=columns, holdout_size=100)
-    answers = [*task.train["answer"], *task.holdout["answer"]]
-    assert all(extraction.reserved(json.loads(answer)) for answer in answers)
-    # two blank answers, a blank message, two repeated
-    assert sum(task.report["dropped"].values()) == 5
-    assert len(set(answers)) == len(answers) - 3, "three forwarded messages"
-
-
-def test_the_model_was_never_shown_a_reserved_record():
-    rng = random.Random(0)
-    pairs = [pair for pair in (extraction.training_pair(rng) for _ in range(3_000)) if pair]
-    assert 0.7 < len(pairs) / 3_000 < 0.9  # a fifth is reserved
-    patterns = "|".join(extraction.ITEMS), r"\d+", "|".join(extraction.CITIES)
-    for message, completion in pairs:
-        item, quantity, city = (re.search(pattern, message)[0] for pattern in patterns)
-        record = {"item": item, "quantity": int(quantity), "city": city}
-        assert not extraction.reserved(record) and extraction.is_known(completion, record)
 
 
 def test_only_one_shape_is_what_was_asked_for():

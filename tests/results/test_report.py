@@ -46,7 +46,7 @@ COMPARED = {"sampled": compared()}
 def told(evaluation=PAIR, comparison=COMPARED, findings=(), **more) -> list[tuple[str, str]]:
     given = {"evaluation": evaluation, "comparison": comparison} | more
     known = {"name": "told", "history": None, "completions": None} | NOTHING | given
-    return verdict(Facts(**known), list(findings))
+    return verdict(Facts(**known, findings=list(findings)))
 
 
 @pytest.mark.parametrize(
