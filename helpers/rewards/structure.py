@@ -111,8 +111,10 @@ def json_format_reward(
     from jsonschema.validators import validator_for
 
     validator_for(schema).check_schema(schema)
-    found = dict.fromkeys(document for document in documents if document is not None)
-    scores = dict(zip(found, symbolic.fulfil(json.dumps(schema), list(found)), strict=True))
+    found = [document for document in documents if document is not None]
+    rules = json.dumps(schema)
+    verdicts = symbolic.scores("schema", [(rules, document) for document in found])
+    scores = dict(zip(found, verdicts, strict=True))
     late = sum(scores.get(document, 0.0) is None for document in documents)
     if late:
         warnings.warn(
