@@ -111,11 +111,10 @@ def json_format_reward(
     from jsonschema.validators import validator_for
 
     validator_for(schema).check_schema(schema)
-    found = [document for document in documents if document is not None]
     rules = json.dumps(schema)
-    verdicts = symbolic.scores("schema", [(rules, document) for document in found])
-    scores = dict(zip(found, verdicts, strict=True))
-    late = sum(scores.get(document, 0.0) is None for document in documents)
+    found = [(rules, document) for document in documents if document is not None]
+    verdicts = symbolic.scores("schema", found)
+    late = verdicts.count(None)
     if late:
         warnings.warn(
             f"json_format_reward: {late} of {len(completions)} completions could not be judged by "
@@ -123,7 +122,8 @@ def json_format_reward(
             "to itself is the usual cause.",
             stacklevel=2,
         )
-    return [scores.get(document) or 0.0 for document in documents]
+    scores = dict(zip(found, verdicts, strict=True))
+    return [scores.get((rules, document)) or 0.0 for document in documents]
 
 
 def code_format_reward(
