@@ -9,7 +9,6 @@ and only the clock of who asks ends a judgement.
 from __future__ import annotations
 
 import gc
-import importlib
 import json
 import logging
 import os
@@ -20,13 +19,6 @@ from functools import lru_cache
 
 _POSIX = os.name == "posix"
 _MEMORY = 4 << 30  # bytes of address space
-_NO_MORE_ROWS = 100  # exit status of a copy, when who asks has gone
-# The first judgement of a kind imports much of sympy, which its time would not suffice for.
-_OF_EACH_KIND = (
-    (r"\frac{\sqrt{3}}{2}", r"\frac{3}{2\sqrt{3}}"),
-    ("x^2+2x+1", "(x+1)^2"),
-    ("[0,1)", "[1,2)"),
-)
 
 
 def serve(kind: str) -> None:
@@ -34,11 +26,9 @@ def serve(kind: str) -> None:
     # whatever a verifier prints must not end up among the replies
     replies, sys.stdout = sys.stdout, sys.stderr
     logging.disable()
-    judge, library = _JUDGES[kind]
-    importlib.import_module(library)
-    if kind == "equal":
-        for gold, given in _OF_EACH_KIND:
-            equal(gold, given)
+    judge, first_rows = _JUDGES[kind]
+    for row in first_rows:
+        judge(*row)
     if _POSIX:
         import resource
 
@@ -51,9 +41,11 @@ def serve(kind: str) -> None:
         copy = os.fork()
         if copy == 0:
             answer(judge, replies)
-            os._exit(_NO_MORE_ROWS)
+            os._exit(0)
         _, status = os.waitpid(copy, 0)
-        if os.waitstatus_to_exitcode(status) == _NO_MORE_ROWS:
+        # There are no more rows; or the system killed the copy, perhaps between two rows, where one
+        # more reply would be taken for that of the next.
+        if os.waitstatus_to_exitcode(status) in (0, -signal.SIGKILL):
             return
         print("null", file=replies, flush=True)
 
@@ -82,13 +74,13 @@ def _refuse(event: str, arguments: tuple) -> None:
     starts no process and opens no connection.
     """
     if event == "open":
-        mode, flags = arguments[1], arguments[2]
-        writes = set("wax+") & set(str(mode)) or flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
+        _, mode, flags = arguments
+        acts = set("wax+") & set(str(mode)) or flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
     else:
         reads = event in ("os.listdir", "os.scandir", "os.walk")
-        acts = event.startswith(("os.", "subprocess.", "socket.", "ctypes.", "builtins.input"))
-        writes = acts and not reads
-    if writes:
+        others = ("os.", "subprocess.", "socket.", "ctypes.", "builtins.input")
+        acts = event.startswith(others) and not reads
+    if acts:
         raise PermissionError(event)
 
 
@@ -147,10 +139,19 @@ def fulfils(schema: str, document: str) -> float:
     return float(validator_for(rules)(rules).is_valid(json.loads(document)))
 
 
+# A judge, and the rows with which it imports what it needs: the time of a judgement would not
+# suffice for sympy, of which much is imported by the first row of a kind.
 _JUDGES = {
-    "equal": (equal, "math_verify"),
-    "task": (task, "reasoning_gym"),
-    "schema": (fulfils, "jsonschema"),
+    "equal": (
+        equal,
+        [
+            (r"\frac{\sqrt{3}}{2}", r"\frac{3}{2\sqrt{3}}"),
+            ("x^2+2x+1", "(x+1)^2"),
+            ("[0,1)", "[1,2)"),
+        ],
+    ),
+    "task": (task, [("no family", "", "")]),
+    "schema": (fulfils, [("{}", "{}")]),
 }
 
 if __name__ == "__main__":
