@@ -159,8 +159,6 @@ def test_a_batch_of_bombs_is_bounded_and_costs_no_honest_answer_its_verdict(bomb
 
 
 def test_what_was_not_judged_in_time_is_not_remembered(monkeypatch):
-    pair = ("x^2 + 2x + 1", "9^{9^{9^{8}}}")
-    assert symbolic.equal([pair]) == [False] and pair not in symbolic._remembered
     heavy = "(x+1)^{60} - 1", "(1+x)^{60} - 1"
     monkeypatch.setattr(symbolic, "_SECONDS", 0.001)
     assert symbolic.equal([heavy]) == [False]
