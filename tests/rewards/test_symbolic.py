@@ -277,17 +277,13 @@ def test_a_verifier_that_fails_or_hangs_gives_nothing():
     assert symbolic.scores("task", [right]) == [1.0]
 
 
-@pytest.mark.parametrize(
-    "code", ["import time; time.sleep(60)", "import os; os._exit(0)", "exit()"]
-)
-def test_a_judgement_that_sleeps_or_leaves_costs_only_itself(monkeypatch, code):
+def test_a_judgement_that_leaves_or_sleeps_costs_only_itself(monkeypatch):
     monkeypatch.setattr(symbolic, "_GIVEN_UP_AFTER", 2.0)
     (entry,) = made("spiral_matrix", 1)
-    rows = [
-        asked("spiral_matrix", answer, entry) for answer in (f"exec({code!r})", entry["answer"])
-    ]
-    score, right = symbolic.scores("task", rows)
-    assert not score and right == 1.0
+    answers = ["exec('exit()')", entry["answer"], "exec('import time; time.sleep(60)')"]
+    rows = [asked("spiral_matrix", answer, entry) for answer in answers]
+    assert symbolic.scores("task", rows)[1:] == [1.0, None]
+    assert symbolic.scores("task", rows[1:2]) == [1.0]
 
 
 def test_a_process_that_cannot_start_is_named(tmp_path, monkeypatch):

@@ -16,6 +16,7 @@ import signal
 import sys
 from collections.abc import Callable
 from functools import lru_cache
+from typing import TextIO
 
 _POSIX = os.name == "posix"
 _MEMORY = 4 << 30  # bytes of address space
@@ -23,7 +24,8 @@ _MEMORY = 4 << 30  # bytes of address space
 
 def serve(kind: str) -> None:
     """Answer the rows of standard input until it is closed, with a line before the first."""
-    # whatever a verifier prints must not end up among the replies
+    # What a verifier prints is no reply, and what it closes is not where the rows come from.
+    rows, sys.stdin = sys.stdin, None
     replies, sys.stdout = sys.stdout, sys.stderr
     logging.disable()
     judge, first_rows = _JUDGES[kind]
@@ -36,24 +38,24 @@ def serve(kind: str) -> None:
     gc.freeze()  # no collection goes through what was imported, in the time of a judgement
     print("ready", file=replies, flush=True)
     if not _POSIX:
-        return answer(judge, replies)
+        return answer(judge, rows, replies)
     while True:
         copy = os.fork()
         if copy == 0:
-            answer(judge, replies)
+            answer(judge, rows, replies)
             os._exit(0)
         _, status = os.waitpid(copy, 0)
-        # There are no more rows; or the system killed the copy, perhaps between two rows, where one
-        # more reply would be taken for that of the next.
-        if os.waitstatus_to_exitcode(status) in (0, -signal.SIGKILL):
+        # It has left, as where there are no more rows, or the system has killed it. Both may be
+        # between two rows, where a reply would be taken for that of the next.
+        if os.waitstatus_to_exitcode(status) >= 0 or os.WTERMSIG(status) == signal.SIGKILL:
             return
         print("null", file=replies, flush=True)
 
 
-def answer(judge: Callable, replies) -> None:
+def answer(judge: Callable, rows: TextIO, replies: TextIO) -> None:
     """Judge row after row, each in its seconds."""
     sys.addaudithook(_refuse)
-    for line in sys.stdin:
+    for line in rows:
         seconds, row = json.loads(line)
         if _POSIX:
             signal.setitimer(signal.ITIMER_PROF, seconds)  # SIGPROF ends the process
