@@ -97,7 +97,7 @@ def json_format_reward(
 
     tags=None judges the whole completion. A ```json fence around the document is free; `NaN`,
     comments and a second document are not JSON. A document that cannot be shown to fulfil the
-    schema in half a second scores 0.0, with a warning. jsonschema.SchemaError is raised for a
+    schema in a second scores 0.0, with a warning. jsonschema.SchemaError is raised for a
     schema that is none.
 
     >>> schema = {"type": "object", "properties": {"city": {"type": "string"}}}

@@ -19,9 +19,9 @@ from functools import cache
 from helpers import subprocesses
 
 _PROGRAM = os.path.join(os.path.dirname(__file__), "symbolic_worker.py")
-_SECONDS = 0.5  # of processor time for one judgement; an honest one takes 5 to 50 ms
+_SECONDS = 1.0  # of processor time for one judgement; most honest ones take 5 to 50 ms
 # Once so many rows of a batch have run out of time, the rows after them get this much.
-_MOST_LATE, _LEAST_SECONDS = 10, 0.1
+_MOST_LATE, _LEAST_SECONDS = 5, 0.1
 # Seconds on the clock, for a judgement that sleeps and for a process that does not come up; many,
 # because a machine may be busy with something else.
 _GIVEN_UP_AFTER, _START_SECONDS = 20.0, 180.0

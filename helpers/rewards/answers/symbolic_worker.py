@@ -142,7 +142,8 @@ def fulfils(schema: str, document: str) -> float:
 
 
 # A judge, and the rows with which it imports what it needs: the time of a judgement would not
-# suffice for sympy, of which much is imported by the first row of a kind.
+# suffice for sympy, of which much is imported by the first row of a kind, and a copy that runs out
+# of time takes what it has imported with it.
 _JUDGES = {
     "equal": (
         equal,
@@ -150,6 +151,7 @@ _JUDGES = {
             (r"\frac{\sqrt{3}}{2}", r"\frac{3}{2\sqrt{3}}"),
             ("x^2+2x+1", "(x+1)^2"),
             ("[0,1)", "[1,2)"),
+            (r"F = \sum_{k=0}^{n} k", r"F = \sum_{k=0}^{n} 2k"),
         ],
     ),
     "task": (task, [("no family", "", "")]),
