@@ -118,7 +118,7 @@ def test_an_answer_shows_one_of_three_kinds(kind, gold):
         ({"answer": "5 km", "kind": "easy"}, "text", None),
         ({"answer": "H2O", "kind": "formula"}, "exact", None),
         ({"answer": "January 5"}, "text", "date"),
-        ({"answer": "3:30 pm"}, "text", "date"),
+        ({"answer": "15:30"}, "text", "exact"),
         ({"answer": "(B)"}, "text", "choice"),
         ({"answer": "v1.2.3"}, "text", "exact"),
         ({"answer": "5 red apples"}, "text", "quantity"),

@@ -64,7 +64,6 @@ VALUES = [
     ("a thousand", 1000),
     ("minus three quarters", Fraction(-3, 4)),
     ("one and a half", Fraction(3, 2)),
-    ("three point one four", Fraction(157, 50)),
     ("half", Fraction(1, 2)),
     ("eighteen dollars", 18),
     ("2 million", 2000000),
