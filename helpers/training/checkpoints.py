@@ -110,17 +110,13 @@ def last_checkpoint(folder: Path, before: float = math.inf) -> Path | None:
     """The newest whole checkpoint before a step."""
     found = folder.glob("checkpoint-*")
     numbered = [path for path in found if path.name.rpartition("-")[2].isdigit()]
-    whole = [path for path in numbered if checkpoint_step(path) < before and _is_whole(path)]
-    return max(whole, key=checkpoint_step, default=None)
-
-
-def _is_whole(checkpoint: Path) -> bool:
-    """Whether Trainer has written its last file, which a kill may leave half written."""
-    try:
-        json.loads((checkpoint / TRAINER_STATE).read_text(encoding="utf-8"))
-    except (FileNotFoundError, ValueError):
-        return False
-    return True
+    for path in sorted(numbered, key=checkpoint_step, reverse=True):
+        if checkpoint_step(path) < before:
+            # a kill may leave Trainer's last file out, or half written
+            with contextlib.suppress(FileNotFoundError, ValueError):
+                json.loads((path / TRAINER_STATE).read_text(encoding="utf-8"))
+                return path
+    return None
 
 
 def begin(run: Run, settings: Preset, seed: int) -> Path | None:
