@@ -207,23 +207,16 @@ def group_advantages(rewards: list[float], labels: list[str]) -> Figure:
     left.set_yticks(places, labels, fontsize=9)
     left.invert_yaxis()
     left.set_title(f"Rewards; dashed: their mean, {mean:.2f}", loc="left", fontsize=10)
-    right.barh(
-        places, values, height=0.6, color=[BLUE if value > 0 else ORANGE for value in values]
-    )
+    colors = [BLUE if value > 0 else ORANGE for value in values]
+    bars = right.barh(places, values, height=0.6, color=colors)
+    signs = [f"▲ {value:+.2f}" if value > 0 else f"▼ {value:+.2f}" for value in values]
+    texts = [
+        "0, nothing to learn" if abs(value) < 0.005 else sign
+        for value, sign in zip(values, signs, strict=True)
+    ]
+    right.bar_label(bars, texts, padding=4, fontsize=9)
     right.axvline(0, color="black", linewidth=1)
     reach = max(1.0, *map(abs, values))
-    for place, value in zip(places, values, strict=True):
-        sign = "·" if abs(value) < 0.005 else "▲" if value > 0 else "▼"
-        side = 1 if value >= 0 else -1
-        text = f"{sign} {value:+.2f}" if sign != "·" else "0, nothing to learn"
-        right.text(
-            value + side * 0.05 * reach,
-            place,
-            text,
-            ha="left" if side > 0 else "right",
-            va="center",
-            fontsize=9,
-        )
     right.set_xlim(-1.6 * reach, 1.6 * reach)
     right.set_xticks([])  # each bar says its number
     right.set_title("Advantages: ▲ more likely, ▼ less likely", loc="left", fontsize=10)

@@ -83,9 +83,10 @@ def trial_step(
     try:
         with (
             vllm_cpu.random_state_kept(devices),
-            tempfile.TemporaryDirectory() as few.output_dir,
+            tempfile.TemporaryDirectory() as folder,
             PeakMemory() as peak,
         ):
+            few.output_dir = folder
             trainer = GRPOTrainer(
                 model=model,
                 processing_class=tokenizer,
