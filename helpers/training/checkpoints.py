@@ -140,8 +140,9 @@ def _begin(run: Run, settings: Preset, seed: int) -> str | None:
     wanted = {"settings": as_settings(settings), "seed": seed, "data": data}
     # If it was interrupted after its last step, an earlier one: Trainer would take a step too many.
     checkpoint = last_checkpoint(folder, before=settings.max_steps)
-    started, finished = _started(run), (folder / _FINISHED).exists()
-    if checkpoint and started and not finished and _comparable(started) == _comparable(wanted):
+    started = run.read_object(f"checkpoints/{_SETTINGS}")
+    goes_on = checkpoint and started and not (folder / _FINISHED).exists()
+    if goes_on and _comparable(started) == _comparable(wanted):
         print(
             f"continuing the interrupted training from step {checkpoint_step(checkpoint)} of "
             f"{settings.max_steps}"
@@ -155,12 +156,6 @@ def _begin(run: Run, settings: Preset, seed: int) -> str | None:
         shutil.rmtree(folder / "completions", ignore_errors=True)
     write_json(run.path(f"checkpoints/{_SETTINGS}"), wanted)
     return None
-
-
-def _started(run: Run) -> dict:
-    """What `begin` wrote down of a training: its settings, seed and data."""
-    path = run.folder / "checkpoints" / _SETTINGS
-    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
 
 
 def _comparable(started: dict) -> dict:
@@ -179,7 +174,7 @@ def keep(run: Run, trainer, tokenizer, settings: Preset, seed: int, **recorded) 
     # what may fail comes first
     history, completions = run.path(f"checkpoints/{_HISTORY}"), _sampled_completions(run)
     # as the training read them: if the run holds others by now, notebook 05 refuses
-    data = _started(run)["data"]
+    data = run.read_object(f"checkpoints/{_SETTINGS}")["data"]
     recorded["base"] = describe(trainer.model, settings)
     with atomic_folder(run.path("adapter")) as folder:
         trainer.model.save_pretrained(folder, **weights)
