@@ -263,24 +263,14 @@ def merge() -> Figure:
     middle, side, thin = 1.55, 1.5, 0.34
 
     def matrix(
-        x: float, width: float, height: float, name: str, color: str, frozen: bool = False
+        x: float, width: float, height: float, name: str, color: str, line: object = "-"
     ) -> None:
-        style = {"linestyle": (0, (4, 2))} if frozen else {}
         corner = (x - width / 2, middle - height / 2)
-        axes.add_patch(
-            Rectangle(
-                corner,
-                width,
-                height,
-                facecolor=_TINTS[color],
-                edgecolor=color,
-                linewidth=2,
-                **style,
-            )
-        )
+        look = {"facecolor": _TINTS[color], "edgecolor": color, "linewidth": 2, "linestyle": line}
+        axes.add_patch(Rectangle(corner, width, height, **look))
         axes.text(x, middle, name, ha="center", va="center", fontsize=14, weight="bold")
 
-    matrix(1.15, side, side, "W", GREY, frozen=True)
+    matrix(1.15, side, side, "W", GREY, line=(0, (4, 2)))  # frozen
     matrix(3.35, thin, side, "B", BLUE)
     matrix(4.65, side, thin, "A", BLUE)
     matrix(7.2, side, side, "W′", GREEN)
