@@ -171,8 +171,21 @@ def keep(run: Run, trainer, tokenizer, settings: Preset, seed: int, **recorded) 
         weights["state_dict"] = trainer.accelerator.get_state_dict(trainer.model_wrapped)
     if not ranks.is_first():
         return
-    # what may fail comes first
-    history, completions = run.path(f"checkpoints/{_HISTORY}"), _sampled_completions(run)
+    # TRL's logs of completions as one table: step, question, answer, completion (all of its turns),
+    # each reward, advantage
+    logs = sorted(run.path("checkpoints/completions").glob("completions_*.parquet"))
+    if not logs:
+        raise FileNotFoundError(
+            "TRL logged no completions: set log_completions=True in GRPOConfig "
+            f"({run.show('checkpoints')})."
+        )
+    completions = pd.concat([pd.read_parquet(log) for log in logs], ignore_index=True)
+    train = pd.read_parquet(run.require("data/train.parquet"), columns=["question", "answer"])
+    gold = dict(zip(train["question"], train["answer"], strict=True))
+    questions = [messages[-1]["content"] for messages in completions.pop("prompt")]
+    completions.insert(1, "question", questions)
+    completions.insert(2, "answer", [gold.get(question) for question in questions])
+    completions["completion"] = [transcript(said) for said in completions["completion"]]
     # as the training read them: if the run holds others by now, notebook 05 refuses
     data = run.read_object(f"checkpoints/{_SETTINGS}")["data"]
     recorded["base"] = describe(trainer.model, settings)
@@ -180,29 +193,9 @@ def keep(run: Run, trainer, tokenizer, settings: Preset, seed: int, **recorded) 
         trainer.model.save_pretrained(folder, **weights)
         tokenizer.save_pretrained(folder)
     with atomic_write(run.path("metrics.csv")) as temporary:
-        shutil.copyfile(history, temporary)
+        shutil.copyfile(run.path(f"checkpoints/{_HISTORY}"), temporary)
     with atomic_write(run.path("completions.parquet")) as temporary:
         completions.to_parquet(temporary, index=False)
     run.record("training", settings=as_settings(settings), seed=seed, data=data, **recorded)
     run.path(f"checkpoints/{_FINISHED}").touch()
     _locks.close()
-
-
-def _sampled_completions(run: Run) -> pd.DataFrame:
-    """TRL's completion logs as one table: step, question, answer, completion (all of its turns),
-    each reward, advantage.
-    """
-    logs = sorted(run.path("checkpoints/completions").glob("completions_*.parquet"))
-    if not logs:
-        raise FileNotFoundError(
-            "TRL logged no completions: set log_completions=True in GRPOConfig "
-            f"({run.show('checkpoints')})."
-        )
-    table = pd.concat([pd.read_parquet(log) for log in logs], ignore_index=True)
-    train = pd.read_parquet(run.require("data/train.parquet"), columns=["question", "answer"])
-    gold = dict(zip(train["question"], train["answer"], strict=True))
-    questions = [messages[-1]["content"] for messages in table.pop("prompt")]
-    table.insert(1, "question", questions)
-    table.insert(2, "answer", [gold.get(question) for question in questions])
-    table["completion"] = [transcript(messages) for messages in table["completion"]]
-    return table

@@ -177,8 +177,7 @@ class GuardedRewards(TrainerCallback, ExportableState):
     def on_train_end(self, args, state, control, **kwargs):
         """RewardError, now that the checkpoint is saved, if a reward failed too often."""
         self._share()
-        failing = self._failing(_ENOUGH) or self._failing(1)
-        if failing:
+        if failing := self._failing(1):
             name = failing[0]
             saved = self.run.show(f"checkpoints/checkpoint-{state.global_step}")
             raise RewardError(
