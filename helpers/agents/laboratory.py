@@ -24,7 +24,7 @@ from helpers.agents import guessing, players
 from helpers.agents.guard import BrokenEnvironment, Guarded
 from helpers.agents.players import Player, View
 from helpers.agents.protocol import Environment, called
-from helpers.rewards.faults import Verdict
+from helpers.rewards.lab.verdicts import Verdict
 
 _ROWS = 32
 _WINS = 0.9  # of a full success

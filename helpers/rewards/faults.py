@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from helpers.rewards.shaping import awaited, printable, reward_name, stateful
 from helpers.tags import completion_text
@@ -28,27 +28,6 @@ class Fault:
     def __str__(self) -> str:
         text = self.completion if len(self.completion) <= _SHOWN else self.completion[:_SHOWN] + "…"
         return f"{self.reward} {self.what} for the completion {text!r}"
-
-
-@dataclass
-class Verdict:
-    """`go`; `stops`: the reasons against, each with its way out; `notes`: what to keep an
-    eye on.
-    """
-
-    stops: list[str] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-
-    @property
-    def go(self) -> bool:
-        """Whether nothing speaks against training."""
-        return not self.stops
-
-    def __str__(self) -> str:
-        lines = [f"  - {stop}" for stop in self.stops] + [f"  note: {note}" for note in self.notes]
-        return "\n".join(
-            ["GO: nothing found speaks against training." if self.go else "NO GO:", *lines]
-        )
 
 
 def checked_scores(

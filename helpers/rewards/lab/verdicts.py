@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import html
+from dataclasses import dataclass, field
 
 import numpy as np
 import pandas as pd
 
-from helpers.rewards.faults import Fault, Verdict
+from helpers.rewards.faults import Fault
 from helpers.rewards.lab import attacks
 from helpers.rewards.shaping import reward_name
 from helpers.runs import Run
@@ -19,6 +20,27 @@ _NEVER = 0.02  # mean pass rate
 _ALWAYS = 0.95
 _TWINS = 0.95  # rank correlation
 _SLOW = 1000  # ms per 1,000 completions
+
+
+@dataclass
+class Verdict:
+    """`go`; `stops`: the reasons against, each with its way out; `notes`: what to keep an
+    eye on.
+    """
+
+    stops: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def go(self) -> bool:
+        """Whether nothing speaks against training."""
+        return not self.stops
+
+    def __str__(self) -> str:
+        lines = [f"  - {stop}" for stop in self.stops] + [f"  note: {note}" for note in self.notes]
+        return "\n".join(
+            ["GO: nothing found speaks against training." if self.go else "NO GO:", *lines]
+        )
 
 
 def against_report(run: Run, functions: list, weights: list[float]) -> str:
