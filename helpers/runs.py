@@ -331,13 +331,13 @@ def written_by(relative: str) -> str | None:
 
 
 @contextlib.contextmanager
-def held(folder: Path, what: str, name: str = _LOCK, mend: str = _MEND) -> Iterator[None]:
+def held(folder: Path, what: str, name: str = _LOCK) -> Iterator[None]:
     """Keep other processes out of a folder, which is created, for the length of a block.
 
     The same process may hold it twice. ValueError if another process has it, with its number, its
-    machine, since when, and how to `mend` that. The lock on the file `name` is the system's own: it
-    ends with its process, however that ends. Between machines it holds on a disk that passes locks
-    on (NFS 4, Lustre mounted with `flock`, CephFS, GPFS).
+    machine, and since when. The lock on the file `name` is the system's own: it ends with its
+    process, however that ends. Between machines it holds on a disk that passes locks on (NFS 4,
+    Lustre mounted with `flock`, CephFS, GPFS).
     """
     from filelock import SoftFileLock, Timeout  # missing before the install, unlike this module
 
@@ -345,7 +345,7 @@ def held(folder: Path, what: str, name: str = _LOCK, mend: str = _MEND) -> Itera
     try:
         lock.acquire(timeout=_LOCK_PATIENCE)
     except Timeout:
-        raise ValueError(f"{what} is being executed by {_named_in(lock)}. {mend}") from None
+        raise ValueError(f"{what} is being executed by {_named_in(lock)}. {_MEND}") from None
     since = datetime.now().astimezone().isoformat(sep=" ", timespec="seconds")
     who = f"process {os.getpid()} on {platform.node()} since {since}"
     try:
