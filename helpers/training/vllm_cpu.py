@@ -133,22 +133,22 @@ def weights(model) -> Iterator[tuple[str, torch.Tensor]]:
     The names are those of the model's checkpoint, without PEFT's and quantisation's additions.
     """
     from peft import PeftModel
+    from peft.tuners.tuners_utils import BaseTunerLayer
     from peft.utils.integrations import dequantize_module_weight
 
     base = model.get_base_model() if isinstance(model, PeftModel) else model
-    for name, value in base.named_parameters(remove_duplicate=False):
-        place, _, kind = name.rpartition(".")
-        if ".lora_" in place:
+    adapted = [name for name, layer in base.named_modules() if isinstance(layer, BaseTunerLayer)]
+    for name, module in base.named_modules():
+        if any(name.startswith(f"{outer}.") for outer in adapted):
             continue
-        if kind == "weight":
-            value = dequantize_module_weight(base.get_submodule(place))
-        value = value.float()
-        outer = place.removesuffix(".base_layer")
-        adapted = base.get_submodule(outer)  # PEFT's layer around this one, if it has one
-        if kind == "weight" and outer != place and not (adapted.merged or adapted.disable_adapters):
-            here = [adapter for adapter in adapted.active_adapters if adapter in adapted.lora_A]
-            value = value + sum(adapted.get_delta_weight(adapter).float() for adapter in here)
-        yield f"{outer}.{kind}", value
+        layer = module.get_base_layer() if name in adapted else module
+        for kind, value in layer.named_parameters(recurse=False):
+            value = (dequantize_module_weight(layer) if kind == "weight" else value).float()
+            on = name in adapted and not (module.merged or module.disable_adapters)
+            if on and kind == "weight":
+                here = [adapter for adapter in module.active_adapters if adapter in module.lora_A]
+                value = value + sum(module.get_delta_weight(adapter).float() for adapter in here)
+            yield f"{name}.{kind}", value
 
 
 def rollout(model, tokenizer) -> Callable | None:

@@ -137,7 +137,9 @@ def test_everything_is_put_back(adapter, tokenizer, fails, training, cache, side
     def breaks(*given):
         raise KeyboardInterrupt
 
-    hook = adapter.register_forward_pre_hook(breaks if fails else lambda *given: None)
+    hook = adapter.get_base_model().register_forward_pre_hook(
+        breaks if fails else lambda *given: None
+    )
     with pytest.raises(KeyboardInterrupt) if fails else nullcontext():
         texts(adapter, tokenizer, max_new_tokens=4)
     hook.remove()
