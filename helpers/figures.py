@@ -1,7 +1,7 @@
 """Diagrams of what the notebooks explain, the palette of all figures, and `shown`, which shows a
 figure with its alt text.
 
-Every function but `shown` returns a Matplotlib Figure. All text is 9 points or more at the size at
+Every function returns a Matplotlib Figure. All text is 9 points or more at the size at
 which `shown` shows it, and nothing is told by colour alone.
 """
 
@@ -32,9 +32,12 @@ _DOTS_A_CSS_PIXEL = 1.5  # sharp on a dense screen, and still small in a committ
 # --- On the page ----------------------------------------------------------------------------------
 
 
-class Shown:
-    """A figure with its alt text, as a notebook shows it: an HTML image, because JupyterLab reads
-    alt text nowhere else.
+class shown:
+    """What to end a cell with, or to give to `display`, in place of a figure: an HTML image with
+    its alt text, which JupyterLab reads nowhere else.
+
+    alt: one to three sentences for a reader who cannot see it: the kind of figure, and what it
+    shows.
     """
 
     def __init__(self, figure: Figure, alt: str):
@@ -58,15 +61,6 @@ class Shown:
             "text/html": f'<img alt="{alt}" width="{width}" src="data:image/png;base64,{source}">',
             "text/plain": self.alt,
         }
-
-
-def shown(figure: Figure, alt: str) -> Shown:
-    """What to end a cell with, or to give to `display`, in place of the figure itself.
-
-    alt: one to three sentences for a reader who cannot see it: the kind of figure, and what it
-    shows.
-    """
-    return Shown(figure, alt)
 
 
 # --- Boxes and arrows -----------------------------------------------------------------------------
@@ -191,15 +185,13 @@ def advantages(rewards: list[float]) -> list[float]:
     return [(reward - mean) / (spread + 1e-4) for reward in rewards]
 
 
-def group_advantages(rewards: list[float], labels: list[str] | None = None) -> Figure:
+def group_advantages(rewards: list[float], labels: list[str]) -> Figure:
     """One group: its rewards as bars with their mean, and beside each the advantage, with an arrow
     up or down.
 
-    rewards: one a completion, weighted and summed. labels: what stands before each bar; the
-    completions' numbers without it.
+    rewards: one for each completion, weighted and summed. labels: what is written before each bar.
     """
     values = advantages(rewards)
-    labels = labels or [str(number) for number in range(1, len(rewards) + 1)]
     figure, (left, right) = plt.subplots(
         1,
         2,
@@ -215,23 +207,16 @@ def group_advantages(rewards: list[float], labels: list[str] | None = None) -> F
     left.set_yticks(places, labels, fontsize=9)
     left.invert_yaxis()
     left.set_title(f"Rewards; dashed: their mean, {mean:.2f}", loc="left", fontsize=10)
-    right.barh(
-        places, values, height=0.6, color=[BLUE if value > 0 else ORANGE for value in values]
-    )
+    colors = [BLUE if value > 0 else ORANGE for value in values]
+    bars = right.barh(places, values, height=0.6, color=colors)
+    signs = [f"▲ {value:+.2f}" if value > 0 else f"▼ {value:+.2f}" for value in values]
+    texts = [
+        "0, nothing to learn" if abs(value) < 0.005 else sign
+        for value, sign in zip(values, signs, strict=True)
+    ]
+    right.bar_label(bars, texts, padding=4, fontsize=9)
     right.axvline(0, color="black", linewidth=1)
     reach = max(1.0, *map(abs, values))
-    for place, value in zip(places, values, strict=True):
-        sign = "·" if abs(value) < 0.005 else "▲" if value > 0 else "▼"
-        side = 1 if value >= 0 else -1
-        text = f"{sign} {value:+.2f}" if sign != "·" else "0, nothing to learn"
-        right.text(
-            value + side * 0.05 * reach,
-            place,
-            text,
-            ha="left" if side > 0 else "right",
-            va="center",
-            fontsize=9,
-        )
     right.set_xlim(-1.6 * reach, 1.6 * reach)
     right.set_xticks([])  # each bar says its number
     right.set_title("Advantages: ▲ more likely, ▼ less likely", loc="left", fontsize=10)
@@ -245,75 +230,25 @@ def group_advantages(rewards: list[float], labels: list[str] | None = None) -> F
 
 
 def memory_parts(parts: dict[str, dict[str, float]]) -> Figure:
-    """Where memory goes: for each name a bar of its parts, as shares of their sum.
-
-    What is too small to label is listed below.
+    """Where memory goes: for each name a panel, with a bar for each part, the largest on top, and
+    its share of their sum.
 
     parts: by name the bytes of each part, as from `training.memory.estimate`: `estimate.held |
-        estimate.training`. The same part has the same colour and hatching in every bar.
+        estimate.training`.
     """
-    names = list(dict.fromkeys(part for bar in parts.values() for part in bar))
-    faces = [
-        (BLUE, ""),
-        (ORANGE, "//"),
-        (GREEN, ".."),
-        (PURPLE, "\\\\"),
-        (GREY, "xx"),
-        (RED, "--"),
-        ("white", ""),
-        ("white", "//"),
-        ("white", ".."),
-        ("white", "xx"),
-        ("white", "\\\\"),
-    ]
-    looks = {name: faces[number % len(faces)] for number, name in enumerate(names)}
-    figure, axes = plt.subplots(figsize=(8.4, 0.5 + 1.05 * len(parts)), layout="constrained")
+    shape = {"figsize": (8.4, 2.2 * len(parts)), "layout": "constrained", "squeeze": False}
+    figure, panels = plt.subplots(len(parts), 1, **shape)
     plt.close(figure)
-    for place, (title, bar) in enumerate(parts.items()):
-        total, begin, small = sum(bar.values()), 0.0, []
-        for name, number in sorted(bar.items(), key=lambda item: -item[1]):
-            color, hatch = looks[name]
-            share = number / total
-            axes.barh(
-                place,
-                share,
-                left=begin,
-                height=0.36,
-                color=color,
-                hatch=hatch,
-                edgecolor="black",
-                linewidth=0.8,
-            )
-            if share >= 0.07:
-                lines = (
-                    name.replace(", and its reference", "").replace(" ", "\n")
-                    if share < 0.2
-                    else name
-                )
-                paper = {"boxstyle": "round,pad=0.15", "facecolor": "white", "edgecolor": "none"}
-                axes.text(
-                    begin + share / 2,
-                    place,
-                    f"{lines}\n{share:.0%}",
-                    ha="center",
-                    va="center",
-                    fontsize=9,
-                    bbox=paper,
-                )
-            elif number:
-                small.append(f"{name.partition(',')[0]} {share:.{0 if share > 0.01 else 1}%}")
-            begin += share
+    for axes, (title, sizes) in zip(panels[:, 0], parts.items(), strict=True):
+        total = sum(sizes.values())
+        names = sorted(sizes, key=sizes.get)
+        bars = axes.barh(names, [sizes[name] / total for name in names], color=BLUE, height=0.6)
+        axes.bar_label(bars, fmt="{:.1%}", padding=3, fontsize=9)
         size = f"{total / 1e9:.1f} GB" if total >= 1e9 else f"{total / 1e6:.0f} MB"
-        axes.text(0, place - 0.27, f"{title}: {size}", va="center", fontsize=10, weight="bold")
-        axes.text(
-            0,
-            place + 0.29,
-            "the rest: " + ", ".join(small) if small else "",
-            va="center",
-            fontsize=9,
-        )
-    axes.set(xlim=(0, 1), ylim=(len(parts) - 0.5, -0.5))
-    axes.axis("off")
+        axes.set_title(f"{title}: {size}", loc="left", fontsize=10)
+        axes.set(xlim=(0, 1), xticks=[])
+        axes.spines[["top", "right", "bottom"]].set_visible(False)
+        axes.tick_params(labelsize=9)
     return figure
 
 
@@ -328,24 +263,14 @@ def merge() -> Figure:
     middle, side, thin = 1.55, 1.5, 0.34
 
     def matrix(
-        x: float, width: float, height: float, name: str, color: str, frozen: bool = False
+        x: float, width: float, height: float, name: str, color: str, line: object = "-"
     ) -> None:
-        style = {"linestyle": (0, (4, 2))} if frozen else {}
         corner = (x - width / 2, middle - height / 2)
-        axes.add_patch(
-            Rectangle(
-                corner,
-                width,
-                height,
-                facecolor=_TINTS[color],
-                edgecolor=color,
-                linewidth=2,
-                **style,
-            )
-        )
+        look = {"facecolor": _TINTS[color], "edgecolor": color, "linewidth": 2, "linestyle": line}
+        axes.add_patch(Rectangle(corner, width, height, **look))
         axes.text(x, middle, name, ha="center", va="center", fontsize=14, weight="bold")
 
-    matrix(1.15, side, side, "W", GREY, frozen=True)
+    matrix(1.15, side, side, "W", GREY, line=(0, (4, 2)))  # frozen
     matrix(3.35, thin, side, "B", BLUE)
     matrix(4.65, side, thin, "A", BLUE)
     matrix(7.2, side, side, "W′", GREEN)

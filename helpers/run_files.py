@@ -27,11 +27,9 @@ class Settings(_Record):
 
 
 class Section(_Record):
-    """A section of the manifest: what `Run.record` adds to every one."""
+    """A section of the manifest, with when it was written."""
 
-    notebook: str = ""
     written: AwareDatetime = None
-    versions: dict[str, str | None] = {}
 
 
 class Data(Section):
@@ -75,12 +73,8 @@ class Proportion(_Record):
 class Measured(Proportion):
     """What was measured of one model."""
 
-    in_format: float = 0.0
     greedy: Proportion | None = None
-    mean_length: float = 0.0
     by_difficulty: dict[str, Proportion] = {}
-    samples: Annotated[int, Field(ge=1)] = 1
-    pass_at_k_questions: Annotated[int, Field(ge=1)] = 1
     pass_at_k: dict[str, dict] = {}
     majority: Proportion = None
     other: Proportion = None

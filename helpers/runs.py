@@ -124,17 +124,14 @@ class Run:
         _put_back(path)
         if path.exists():
             return path
-        raise FileNotFoundError(
-            f"{self.show(relative)} is not there. {self._run_first(self.notebook_of(relative))}"
-        )
+        raise FileNotFoundError(f"{self.show(relative)} is not there. {self._make(relative)}")
 
-    def _run_first(self, notebook: str | None) -> str:
-        which = f"notebook {notebook}" if notebook else "the notebooks before this one"
-        return f"Run {which} first, with the same run name: `{self._command(notebook)}`."
-
-    def _command(self, notebook: str | None) -> str:
-        only = f" --only {notebook[:2]}" if notebook else ""
-        return f"python -m helpers run --run {self.name}{only}"
+    def _make(self, relative: str, when: str = "first, with the same run name") -> str:
+        """How to make a file of this run, in a sentence."""
+        notebook, command = self.notebook_of(relative), f"python -m helpers run --run {self.name}"
+        if notebook is None:
+            return f"Run the notebooks before this one {when}: `{command}`."
+        return f"Run notebook {notebook} {when}: `{command} --only {notebook[:2]}`."
 
     @property
     def manifest(self) -> dict:
@@ -175,11 +172,8 @@ class Run:
             raise ValueError(self._damaged(relative, str(error).splitlines()[0])) from None
 
     def _damaged(self, relative: str, why: str) -> str:
-        if notebook := self.notebook_of(relative):
-            again = f"Run notebook {notebook} again: `{self._command(notebook)}`"
-        else:
-            again = "Delete that file and run the notebooks again, or take another run name"
-        return f"{self.show(relative)} is damaged ({why}). {again}."
+        again = self._make(relative, "again")
+        return f"{self.show(relative)} is damaged ({why}). Delete that file. {again}"
 
     def notebook_of(self, relative: str) -> str | None:
         """The notebook that writes a file of this run, by its whole name; it may be a lesson."""
@@ -241,18 +235,20 @@ class Run:
         it names nothing, as in runs of earlier versions, nothing is known.
         """
         number, section = FILES[relative]
-        manifest, source = self.manifest, MADE_FROM.get(section)
-        if source not in manifest or not (self.folder / relative).exists():
-            return None
-        made = manifest.get(section, {}).get(source)
-        now = manifest[source].get("fingerprint" if source == "data" else "written")
-        if made is None or now is None or made == now:
+        if not self._is_older(section) or not (self.folder / relative).exists():
             return None
         again = f"`python -m helpers run --run {self.name} --only {number}`"
-        earlier = "earlier data" if source == "data" else "an earlier training"
+        earlier = "earlier data" if MADE_FROM[section] == "data" else "an earlier training"
         return (
             f"{self.show(relative)} is of {earlier} than the run now holds; make it again: {again}."
         )
+
+    def _is_older(self, section: str) -> bool:
+        """Whether a section names other data, or another training, than the run holds now."""
+        source = MADE_FROM.get(section)
+        made = self.manifest.get(section, {}).get(source)
+        now = self.manifest.get(source, {}).get("fingerprint" if source == "data" else "written")
+        return None not in (made, now) and made != now
 
     def set_aside(self) -> str:
         """Move all that the run holds into `set_aside/<number>/` in it.
@@ -293,12 +289,7 @@ class Run:
         that the model was trained on.
         """
         manifest = self.manifest
-        trained_on = manifest.get("training", {}).get("data")
-        if (
-            name == "training"
-            and trained_on
-            and trained_on != manifest.get("data", {}).get("fingerprint", trained_on)
-        ):
+        if name == "training" and self._is_older(name):
             raise ValueError(
                 f"the adapter of run {self.name!r} was trained on other data than notebook 01 has "
                 "since prepared, so the holdout may hold questions it was trained on. Train again: "
@@ -307,8 +298,7 @@ class Run:
         if name not in manifest:
             written = next((part for part, (_, section) in FILES.items() if section == name), name)
             raise FileNotFoundError(
-                f"{self.show('manifest.json')} has no section {name!r}. "
-                f"{self._run_first(self.notebook_of(written))}"
+                f"{self.show('manifest.json')} has no section {name!r}. {self._make(written)}"
             )
         return manifest[name]
 
@@ -341,13 +331,13 @@ def written_by(relative: str) -> str | None:
 
 
 @contextlib.contextmanager
-def held(folder: Path, what: str, name: str = _LOCK, mend: str = _MEND) -> Iterator[None]:
+def held(folder: Path, what: str, name: str = _LOCK) -> Iterator[None]:
     """Keep other processes out of a folder, which is created, for the length of a block.
 
     The same process may hold it twice. ValueError if another process has it, with its number, its
-    machine, since when, and how to `mend` that. The lock on the file `name` is the system's own: it
-    ends with its process, however that ends. Between machines it holds on a disk that passes locks
-    on (NFS 4, Lustre mounted with `flock`, CephFS, GPFS).
+    machine, and since when. The lock on the file `name` is the system's own: it ends with its
+    process, however that ends. Between machines it holds on a disk that passes locks on (NFS 4,
+    Lustre mounted with `flock`, CephFS, GPFS).
     """
     from filelock import SoftFileLock, Timeout  # missing before the install, unlike this module
 
@@ -355,7 +345,7 @@ def held(folder: Path, what: str, name: str = _LOCK, mend: str = _MEND) -> Itera
     try:
         lock.acquire(timeout=_LOCK_PATIENCE)
     except Timeout:
-        raise ValueError(f"{what} is being executed by {_named_in(lock)}. {mend}") from None
+        raise ValueError(f"{what} is being executed by {_named_in(lock)}. {_MEND}") from None
     since = datetime.now().astimezone().isoformat(sep=" ", timespec="seconds")
     who = f"process {os.getpid()} on {platform.node()} since {since}"
     try:
@@ -377,11 +367,10 @@ def holder(folder: Path, name: str = _LOCK) -> str | None:
     if lock.is_locked or not (folder / name).exists():  # of this process, or never taken
         return None
     try:
-        lock.acquire(timeout=_LOCK_PATIENCE)
+        with lock.acquire(timeout=_LOCK_PATIENCE):
+            return None
     except Timeout:
         return _named_in(lock)
-    lock.release()
-    return None
 
 
 def _file_lock(path: Path):
@@ -392,10 +381,9 @@ def _file_lock(path: Path):
 
 
 def _named_in(lock) -> str:
-    try:
+    with contextlib.suppress(OSError):  # see `held`
         return Path(lock.lock_file).read_text(encoding="utf-8").strip() or "another process"
-    except OSError:
-        return "another process"
+    return "another process"
 
 
 def empty(folder: Path) -> None:

@@ -165,19 +165,14 @@ def completion_text(completion: object) -> str:
         return completion
     if not isinstance(completion, (list, tuple)):
         return ""
-    messages = [
-        m for m in completion if isinstance(m, dict) and m.get("role", "assistant") == "assistant"
-    ]
-    return "".join(_content_text(message.get("content")) for message in messages)
-
-
-def _content_text(content: object) -> str:
-    if isinstance(content, str):
-        return content
-    if isinstance(content, (list, tuple)):  # multimodal content: a list of typed parts
-        return "".join(
-            part["text"]
-            for part in content
-            if isinstance(part, dict) and isinstance(part.get("text"), str)
-        )
-    return ""
+    text = ""
+    for message in completion:
+        if not isinstance(message, dict) or message.get("role", "assistant") != "assistant":
+            continue
+        content = message.get("content")
+        if isinstance(content, str):
+            text += content
+        elif isinstance(content, (list, tuple)):  # multimodal content: a list of typed parts
+            parts = [part.get("text") for part in content if isinstance(part, dict)]
+            text += "".join(part for part in parts if isinstance(part, str))
+    return text

@@ -5,9 +5,7 @@ than its source is marked.
 import hashlib
 import json
 import subprocess
-from types import SimpleNamespace
 
-import pandas as pd
 import pytest
 from finished import change, finished_run
 
@@ -110,33 +108,6 @@ def test_neither_a_demo_nor_a_kernel_takes_its_place(run, training, cli):
     with pytest.raises(ValueError, match=f"executed by process {training.pid}"):
         checkpoints.begin(run, POCKET, 1)
     assert contents(run) == before
-
-
-def test_data_replaced_all_the_same_are_not_taken_for_those_it_was_trained_on(
-    run, model, tokenizer
-):
-    """What is kept names the data as they were read, and 05 refuses the new ones."""
-    from peft import LoraConfig, get_peft_model
-
-    adapted = get_peft_model(model, LoraConfig(r=2, target_modules=["q_proj"]))
-    run = Run("raced").made_by("01")
-    save(run, load_task("arithmetic/sums", train_size=8, holdout_size=2, seed=1), POCKET)
-    checkpoints.begin(run, POCKET, 1)
-    first = run.section("data")["fingerprint"]
-    save(run, load_task("arithmetic/sums", train_size=8, holdout_size=2, seed=2), POCKET)
-    assert run.section("data")["fingerprint"] != first
-    row = {
-        "step": [1],
-        "prompt": [[{"role": "user", "content": "What is 1 + 1?"}]],
-        "completion": [[]],
-        "r": [1.0],
-    }
-    pd.DataFrame(row).to_parquet(run.path("checkpoints/completions/completions_00001.parquet"))
-    run.path("checkpoints/metrics.csv").write_text("step,reward\n1,1.0\n")
-    checkpoints.keep(run, SimpleNamespace(model=adapted), tokenizer, POCKET, 1, rewards=["r"])
-    assert run.manifest["training"]["data"] == first and run.require("adapter").is_dir()
-    with pytest.raises(ValueError, match=r"was trained on other data .* --only 03,04,05"):
-        run.section("training")
 
 
 # --- One lesson a run -----------------------------------------------------------------------------

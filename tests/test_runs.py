@@ -1,6 +1,5 @@
 """The run folder: its name, its locks, its files, and that nothing in it is ever half written."""
 
-import json
 import os
 import platform
 import random
@@ -92,20 +91,24 @@ def test_the_runs_folder_is_made_absolute_where_the_process_starts(tmp_path, pyt
 
 
 @pytest.mark.parametrize(
-    ("relative", "notebook"),
+    ("ask", "name", "notebook"),
     [
-        ("data/train.parquet", "01_data_preparation"),
-        ("reward_report.json", "02_reward_functions"),
-        ("metrics.csv", "03_grpo_training"),
-        ("merged", "05_merge_and_inference"),
+        (Run.require, "data/train.parquet", "01_data_preparation"),
+        (Run.require, "reward_report.json", "02_reward_functions"),
+        (Run.table, "completions.parquet", "03_grpo_training"),
+        (Run.require, "merged", "05_merge_and_inference"),
+        (Run.section, "data", "01_data_preparation"),
+        (Run.section, "training", "03_grpo_training"),
+        (Run.section, "evaluation", "05_merge_and_inference"),
     ],
 )
-def test_an_absent_file_names_the_notebook_and_the_command(relative, notebook):
+def test_what_is_absent_names_the_notebook_and_the_command(ask, name, notebook):
     with pytest.raises(FileNotFoundError) as error:
-        Run("mine").require(relative)
-    message = str(error.value)
-    assert message.startswith(f"{Run('mine').folder.as_posix()}/{relative} is not there")
-    assert notebook in message and f"--run mine --only {notebook[:2]}`" in message
+        ask(Run("mine"), name)
+    message, file = str(error.value), "manifest.json" if ask is Run.section else name
+    assert message.startswith(f"{Run('mine').folder.as_posix()}/{file} ") and name in message
+    assert f"Run notebook {notebook} first" in message
+    assert f"--run mine --only {notebook[:2]}`" in message
 
 
 # --- Locks ----------------------------------------------------------------------------------------
@@ -231,30 +234,6 @@ def test_a_damaged_manifest_is_told_and_nothing_is_lost(content):
         run.record("data", rows=1)
     assert run.path("manifest.json").read_bytes() == content
     assert names(run.folder) == ["manifest.json"]
-
-
-@pytest.mark.parametrize(
-    ("section", "notebook"),
-    [("data", "01_data_prep"), ("training", "03_grpo"), ("evaluation", "05_merge")],
-)
-def test_an_absent_section_names_the_notebook_that_writes_it(section, notebook):
-    said = rf"a/manifest\.json has no section '{section}'\. Run notebook {notebook}.* first"
-    with pytest.raises(FileNotFoundError, match=said):
-        Run("a").section(section)
-
-
-ENTRY = {"accuracy": 0.5, "ci95": [0.4, 0.6], "n": 100}
-
-
-def test_an_evaluation_replaces_the_last_whole_and_names_its_training():
-    run = Run("a")
-    assert run.evaluation == {}
-    run.record("training")
-    run.record_evaluation(run.section("training"), {"baseline": ENTRY}, {})
-    run.record_evaluation(run.section("training"), {"trained": ENTRY}, {"x": 1})
-    assert run.evaluation == {"trained": ENTRY}
-    assert json.loads(run.require("comparison.json").read_text()) == {"x": 1}
-    assert run.section("evaluation")["training"] == run.section("training")["written"]
 
 
 # --- Seeds ----------------------------------------------------------------------------------------

@@ -17,6 +17,14 @@ from helpers.training import ranks
 from helpers.training.checkpoints import History, rows_until, write_rows
 
 _REDRAW = 2.0  # seconds between two drawings; one takes about half a second
+# What the line of a step shows besides the reward: a label, TRL's name, decimal places.
+_IN_A_LINE = (
+    ("spread", "reward_std", 3),
+    ("same-score groups", "frac_reward_zero_std", 3),
+    ("kl", "kl", 3),
+    ("length", "completions/mean_length", 0),
+    ("calls", "tools/call_frequency", 1),
+)
 # a history to findings, each with `rule` and `severity`; stage 04 has the rules
 Diagnose = Callable[[pd.DataFrame], list]
 
@@ -50,7 +58,12 @@ class Watch(TrainerCallback):
         """Redraw, or print the step; then what is newly found."""
         if not logs or "reward" not in logs or not ranks.is_first():
             return
-        line = progress_line(self.history.rows[-1], state.max_steps)
+        row = self.history.rows[-1]
+        parts = [f"step {row['step']:>4}/{state.max_steps}", f"reward {row['reward']:.3f}"]
+        for label, key, digits in _IN_A_LINE:
+            if row.get(key) is not None:
+                parts.append(f"{label} {row[key]:.{digits}f}")
+        line = "  ".join(parts)
         if self.live:
             if time.monotonic() - self.drawn > _REDRAW:
                 self._draw()
@@ -154,21 +167,3 @@ class EarlyStopping(TrainerCallback):
             self.reason = reason
             print(f"stopping early: {reason}", flush=True)
         control.should_save = control.should_training_stop = True
-
-
-_IN_A_LINE = (
-    ("spread", "reward_std", 3),
-    ("same-score groups", "frac_reward_zero_std", 3),
-    ("kl", "kl", 3),
-    ("length", "completions/mean_length", 0),
-    ("calls", "tools/call_frequency", 1),
-)
-
-
-def progress_line(row: dict, max_steps: int) -> str:
-    """One logged step as a line of text."""
-    parts = [f"step {row['step']:>4}/{max_steps}", f"reward {row['reward']:.3f}"]
-    for label, key, digits in _IN_A_LINE:
-        if row.get(key) is not None:
-            parts.append(f"{label} {row[key]:.{digits}f}")
-    return "  ".join(parts)

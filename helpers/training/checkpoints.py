@@ -110,17 +110,13 @@ def last_checkpoint(folder: Path, before: float = math.inf) -> Path | None:
     """The newest whole checkpoint before a step."""
     found = folder.glob("checkpoint-*")
     numbered = [path for path in found if path.name.rpartition("-")[2].isdigit()]
-    whole = [path for path in numbered if checkpoint_step(path) < before and _is_whole(path)]
-    return max(whole, key=checkpoint_step, default=None)
-
-
-def _is_whole(checkpoint: Path) -> bool:
-    """Whether Trainer has written its last file, which a kill may leave half written."""
-    try:
-        json.loads((checkpoint / TRAINER_STATE).read_text(encoding="utf-8"))
-    except (FileNotFoundError, ValueError):
-        return False
-    return True
+    for path in sorted(numbered, key=checkpoint_step, reverse=True):
+        if checkpoint_step(path) < before:
+            # a kill may leave Trainer's last file out, or half written
+            with contextlib.suppress(FileNotFoundError, ValueError):
+                json.loads((path / TRAINER_STATE).read_text(encoding="utf-8"))
+                return path
+    return None
 
 
 def begin(run: Run, settings: Preset, seed: int) -> Path | None:
@@ -144,8 +140,9 @@ def _begin(run: Run, settings: Preset, seed: int) -> str | None:
     wanted = {"settings": as_settings(settings), "seed": seed, "data": data}
     # If it was interrupted after its last step, an earlier one: Trainer would take a step too many.
     checkpoint = last_checkpoint(folder, before=settings.max_steps)
-    started, finished = _started(run), (folder / _FINISHED).exists()
-    if checkpoint and started and not finished and _comparable(started) == _comparable(wanted):
+    started = run.read_object(f"checkpoints/{_SETTINGS}")
+    goes_on = checkpoint and started and not (folder / _FINISHED).exists()
+    if goes_on and _comparable(started) == _comparable(wanted):
         print(
             f"continuing the interrupted training from step {checkpoint_step(checkpoint)} of "
             f"{settings.max_steps}"
@@ -161,12 +158,6 @@ def _begin(run: Run, settings: Preset, seed: int) -> str | None:
     return None
 
 
-def _started(run: Run) -> dict:
-    """What `begin` wrote down of a training: its settings, seed and data."""
-    path = run.folder / "checkpoints" / _SETTINGS
-    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-
-
 def _comparable(started: dict) -> dict:
     return started | {"settings": ranks.comparable(started["settings"])}
 
@@ -180,38 +171,31 @@ def keep(run: Run, trainer, tokenizer, settings: Preset, seed: int, **recorded) 
         weights["state_dict"] = trainer.accelerator.get_state_dict(trainer.model_wrapped)
     if not ranks.is_first():
         return
-    # what may fail comes first
-    history, completions = run.path(f"checkpoints/{_HISTORY}"), _sampled_completions(run)
-    # as the training read them: if the run holds others by now, notebook 05 refuses
-    data = _started(run)["data"]
-    recorded["base"] = describe(trainer.model, settings)
-    with atomic_folder(run.path("adapter")) as folder:
-        trainer.model.save_pretrained(folder, **weights)
-        tokenizer.save_pretrained(folder)
-    with atomic_write(run.path("metrics.csv")) as temporary:
-        shutil.copyfile(history, temporary)
-    with atomic_write(run.path("completions.parquet")) as temporary:
-        completions.to_parquet(temporary, index=False)
-    run.record("training", settings=as_settings(settings), seed=seed, data=data, **recorded)
-    run.path(f"checkpoints/{_FINISHED}").touch()
-    _locks.close()
-
-
-def _sampled_completions(run: Run) -> pd.DataFrame:
-    """TRL's completion logs as one table: step, question, answer, completion (all of its turns),
-    each reward, advantage.
-    """
+    # TRL's logs of completions as one table: step, question, answer, completion (all of its turns),
+    # each reward, advantage
     logs = sorted(run.path("checkpoints/completions").glob("completions_*.parquet"))
     if not logs:
         raise FileNotFoundError(
             "TRL logged no completions: set log_completions=True in GRPOConfig "
             f"({run.show('checkpoints')})."
         )
-    table = pd.concat([pd.read_parquet(log) for log in logs], ignore_index=True)
+    completions = pd.concat([pd.read_parquet(log) for log in logs], ignore_index=True)
     train = pd.read_parquet(run.require("data/train.parquet"), columns=["question", "answer"])
     gold = dict(zip(train["question"], train["answer"], strict=True))
-    questions = [messages[-1]["content"] for messages in table.pop("prompt")]
-    table.insert(1, "question", questions)
-    table.insert(2, "answer", [gold.get(question) for question in questions])
-    table["completion"] = [transcript(messages) for messages in table["completion"]]
-    return table
+    questions = [messages[-1]["content"] for messages in completions.pop("prompt")]
+    completions.insert(1, "question", questions)
+    completions.insert(2, "answer", [gold.get(question) for question in questions])
+    completions["completion"] = [transcript(said) for said in completions["completion"]]
+    # as the training read them: if the run holds others by now, notebook 05 refuses
+    data = run.read_object(f"checkpoints/{_SETTINGS}")["data"]
+    recorded["base"] = describe(trainer.model, settings)
+    with atomic_folder(run.path("adapter")) as folder:
+        trainer.model.save_pretrained(folder, **weights)
+        tokenizer.save_pretrained(folder)
+    with atomic_write(run.path("metrics.csv")) as temporary:
+        shutil.copyfile(run.path(f"checkpoints/{_HISTORY}"), temporary)
+    with atomic_write(run.path("completions.parquet")) as temporary:
+        completions.to_parquet(temporary, index=False)
+    run.record("training", settings=as_settings(settings), seed=seed, data=data, **recorded)
+    run.path(f"checkpoints/{_FINISHED}").touch()
+    _locks.close()

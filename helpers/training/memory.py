@@ -218,10 +218,28 @@ def estimate(settings: Preset, shape: Shape, card: float | None) -> Estimate:
     }
     if card is not None:
         held["CUDA context"] = _CONTEXT
+    # What the backward pass of one batch keeps: every layer's input and one layer's inside, or all
+    # insides. A layer's inside, in units of tokens x 16 bits: its inputs and their norms, query,
+    # key, value, the attention's output, the three of the MLP and their product; and as much again
+    # for the gradients of the layer at work. A 4-bit matrix is unpacked to 16 bits for its use.
+    tokens = settings.per_device_train_batch_size * settings.context
+    attention = sum(outputs for _, outputs in shape.matrices[:4])
+    inside = tokens * (4 * shape.hidden_size + attention + 4 * shape.intermediate_size) * _16_BIT
+    inputs = tokens * shape.hidden_size * _16_BIT
+    kept = inputs if settings.gradient_checkpointing else inside
+    unpacked = shape.hidden_size * shape.intermediate_size * _16_BIT if settings.load_in_4bit else 0
+    # Three times logits: themselves, scaled by the temperature, and their gradient. TRL makes those
+    # of the whole batch, in 16 bits; Unsloth those of a quarter of a completion at a time
+    # (unsloth_zoo's autotune_batch_and_chunks), in 32 bits.
+    if on_unsloth:
+        logits = settings.context / max(4, settings.context // 4096) * shape.vocab_size * 4
+    else:
+        completions = settings.per_device_train_batch_size * settings.max_completion_length
+        logits = completions * shape.vocab_size * _16_BIT
     training = {
         "gradients": adapter * width,
-        "activations": _activations(settings, shape),
-        "logits": _logits(settings, shape),
+        "activations": shape.num_hidden_layers * kept + 2 * inside + unpacked,
+        "logits": 3 * logits,
     }
     if settings.processes > 1:
         training["gradient buckets"] = adapter * width
@@ -237,42 +255,6 @@ def estimate(settings: Preset, shape: Shape, card: float | None) -> Estimate:
             * shape.kv_bytes
         }
     return Estimate(held, sampling, training)
-
-
-def _activations(settings: Preset, shape: Shape) -> float:
-    """What the backward pass of one batch keeps: every layer's input and one layer's inside, or all
-    insides.
-
-    A layer's inside, in units of tokens x 16 bits: its inputs and their norms, query, key, value,
-    the attention's output, the three of the MLP and their product; and as much again for the
-    gradients of the layer at work. A 4-bit matrix is unpacked to 16 bits while it is used.
-    """
-    tokens = settings.per_device_train_batch_size * settings.context
-    attention = sum(outputs for _, outputs in shape.matrices[:4])
-    inside = tokens * (4 * shape.hidden_size + attention + 4 * shape.intermediate_size) * _16_BIT
-    inputs = tokens * shape.hidden_size * _16_BIT
-    kept = inputs if settings.gradient_checkpointing else inside
-    unpacked = shape.hidden_size * shape.intermediate_size * _16_BIT if settings.load_in_4bit else 0
-    return shape.num_hidden_layers * kept + 2 * inside + unpacked
-
-
-def _logits(settings: Preset, shape: Shape) -> float:
-    """Logits of the completions, in TRL whole and in 16 bits: themselves, scaled by the
-    temperature, and their gradient.
-
-    Unsloth makes them a quarter of a completion at a time (unsloth_zoo's
-    autotune_batch_and_chunks), in 32 bits.
-    """
-    if settings.backend == "unsloth":
-        chunk = settings.context / max(4, settings.context // 4096)
-        return 3 * chunk * shape.vocab_size * 4
-    return (
-        3
-        * settings.per_device_train_batch_size
-        * settings.max_completion_length
-        * shape.vocab_size
-        * _16_BIT
-    )
 
 
 def check(settings: Preset, machine: Machine, shape: Shape | None = None) -> list[str]:

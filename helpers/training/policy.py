@@ -111,10 +111,13 @@ def add_adapter(model, settings: Preset):
     if settings.gradient_checkpointing:
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
         model.enable_input_require_grads()
-    rank = {"r": settings.lora_rank, "lora_alpha": settings.lora_alpha}
-    return get_peft_model(
-        model, LoraConfig(**rank, target_modules=LORA_TARGETS, task_type="CAUSAL_LM")
+    lora = LoraConfig(
+        r=settings.lora_rank,
+        lora_alpha=settings.lora_alpha,
+        target_modules=LORA_TARGETS,
+        task_type="CAUSAL_LM",
     )
+    return get_peft_model(model, lora)
 
 
 def once(model):
@@ -228,15 +231,10 @@ def continuing(
     with nullcontext() if seed is None else torch.random.fork_rng(_gpus(model)):
         if seed is not None:
             torch.manual_seed(seed)
-        with way(
-            model,
-            tokenizer,
-            max_new_tokens=max_new_tokens,
-            temperature=temperature,
-            samples=samples,
-            seed=seed,
-        ) as complete:
-            yield complete
+        with way(model, tokenizer, temperature, samples, seed) as complete:
+            yield lambda prompts, room=(): complete(
+                prompts, room or [max_new_tokens] * len(prompts)
+            )
 
 
 def _gpus(model) -> list:
@@ -316,11 +314,9 @@ def batch_that_fits(model, tokens: int) -> int:
 
 
 @contextmanager
-def _with_transformers(
-    model, tokenizer, *, max_new_tokens: int, temperature: float, samples: int, seed: int | None
-):
-    """A function from prompts to their continuations, through `generate`; the model's modes are put
-    back at the end.
+def _with_transformers(model, tokenizer, temperature: float, samples: int, seed: int | None):
+    """A function from prompts, and the room that each has left, to their continuations, through
+    `generate`; the model's modes are put back at the end.
     """
     was_training, had_cache = model.training, model.config.use_cache
     # Passed explicitly, so that what a model ships in its generation config (top_k, a repetition
@@ -333,7 +329,7 @@ def _with_transformers(
     ends = tokenizer.eos_token_id if ends is None else ends
     ends = {ends} if isinstance(ends, int) else set(ends or [])
 
-    def complete(prompts: list[list[int]], room: Sequence[int] = ()) -> list[list[list[int]]]:
+    def complete(prompts: list[list[int]], room: Sequence[int]) -> list[list[list[int]]]:
         rows = [torch.tensor(ids) for ids in prompts]
         left = {"batch_first": True, "padding_side": "left"}
         ids = pad_sequence(rows, padding_value=tokenizer.pad_token_id, **left)
@@ -341,16 +337,17 @@ def _with_transformers(
         output = model.generate(
             input_ids=ids.to(model.device),
             attention_mask=seen.to(model.device),
-            # none is left if a tool's words just fitted
-            max_new_tokens=max(1, *room) if room else max_new_tokens,
+            max_new_tokens=max(1, *room),  # none is left if a tool's words just fitted
             num_return_sequences=samples,
             pad_token_id=tokenizer.pad_token_id,
             **decoding,
         )
-        new = [_ended(row, ends) for row in output[:, ids.shape[1] :].tolist()]
-        groups = [new[i * samples : (i + 1) * samples] for i in range(len(prompts))]
-        if room:
-            return [[one[:left] for one in group] for group, left in zip(groups, room, strict=True)]
+        groups: list[list[list[int]]] = [[] for _ in prompts]
+        for number, new in enumerate(output[:, ids.shape[1] :].tolist()):
+            # up to the first end token and with it, without the padding after it
+            length = next((at + 1 for at, token in enumerate(new) if token in ends), len(new))
+            prompt = number // samples
+            groups[prompt].append(new[: min(length, room[prompt])])
         return groups
 
     with torch.no_grad():  # ZeRO-3 trains on what it gathers here
@@ -369,42 +366,38 @@ def _with_transformers(
             model.config.use_cache = had_cache
 
 
-def _ended(ids: list[int], ends: set[int]) -> list[int]:
-    """The ids up to the first end token and with it, without the padding after it."""
-    return ids[: next((at + 1 for at, token in enumerate(ids) if token in ends), len(ids))]
-
-
 @contextmanager
-def _with_vllm(
-    model, tokenizer, *, max_new_tokens: int, temperature: float, samples: int, seed: int | None
-):
+def _with_vllm(model, tokenizer, temperature: float, samples: int, seed: int | None):
     """The same through the model's vLLM engine, with the adapter as it is now."""
     from vllm import SamplingParams
 
     context = model.vllm_engine.llm_engine.vllm_config.model_config.max_model_len
     draw = None if seed is None else torch.Generator().manual_seed(seed)
 
-    def parameters(room: int) -> SamplingParams:
-        # vLLM gives sample i of a request the seed `seed + i`. Far apart, so that no two
-        # completions share random numbers.
-        own = torch.randint(2**62, (), generator=draw).item()
-        return SamplingParams(
-            n=samples, temperature=temperature, top_p=1.0, top_k=-1, max_tokens=room, seed=own
-        )
-
-    def complete(prompts: list[list[int]], room: Sequence[int] = ()) -> list[list[list[int]]]:
-        # Ids rather than text, which vLLM would give a second beginning-of-sequence token.
-        room = room or [max_new_tokens] * len(prompts)
+    def complete(prompts: list[list[int]], room: Sequence[int]) -> list[list[list[int]]]:
         if max(len(ids) + left for ids, left in zip(prompts, room, strict=True)) > context:
-            longest = max(map(len, prompts))
             raise ValueError(
-                f"a prompt of {longest} tokens and a completion of {max_new_tokens} do not fit "
-                f"into the engine's context of {context}: raise max_seq_length in notebook 1, or "
-                "sample with engine='transformers'."
+                f"a prompt of {max(map(len, prompts))} tokens and a completion of {max(room)} do "
+                f"not fit into the engine's context of {context}: raise max_seq_length in notebook "
+                "1, or sample with engine='transformers'."
             )
+        parameters = [
+            SamplingParams(
+                n=samples,
+                temperature=temperature,
+                top_p=1.0,
+                top_k=-1,
+                max_tokens=max(1, left),
+                # vLLM gives sample i of a request the seed `seed + i`. Far apart, so that no two
+                # completions share random numbers.
+                seed=torch.randint(2**62, (), generator=draw).item(),
+            )
+            for left in room
+        ]
         outputs = model.fast_generate(
+            # ids rather than text, which vLLM would give a second beginning-of-sequence token
             [{"prompt_token_ids": row} for row in prompts],
-            sampling_params=[parameters(max(1, left)) for left in room],
+            sampling_params=parameters,
             lora_request=request,
             use_tqdm=False,
         )
@@ -413,29 +406,18 @@ def _with_vllm(
             for answer, left in zip(outputs, room, strict=True)
         ]
 
-    with adapter_request(model) as request:
+    with tempfile.TemporaryDirectory() as folder:
+        request = None
+        if getattr(model, "peft_config", None):
+            model.save_pretrained(folder, selected_adapters=["default"])
+            if hasattr(model, "load_lora"):  # Unsloth gives it only to adapters that it made
+                request = model.load_lora(folder)
+            else:
+                from unsloth_zoo.vllm_utils import load_lora
+
+                request = load_lora(model, folder)
         try:
             yield complete
         finally:
             if model.training:
                 release(model)  # the next optimiser step needs the room
-
-
-@contextmanager
-def adapter_request(model):
-    """The model's adapter as it is now, as its vLLM engine takes it for `lora_request`; None if
-    there is none to hand over.
-
-    Unsloth gives `load_lora` only to adapters that it made.
-    """
-    if not getattr(model, "peft_config", None):
-        yield None
-        return
-    with tempfile.TemporaryDirectory() as folder:
-        model.save_pretrained(folder, selected_adapters=["default"])
-        if hasattr(model, "load_lora"):
-            yield model.load_lora(folder)
-        else:
-            from unsloth_zoo.vllm_utils import load_lora
-
-            yield load_lora(model, folder)

@@ -35,13 +35,6 @@ _group = None  # in which the ranks talk; None: alone
 # --- Who this process is --------------------------------------------------------------------------
 
 
-def started() -> tuple[int, int]:
-    """The rank and the number of processes that the launcher gave this process in its environment;
-    (0, 1) without one.
-    """
-    return int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
-
-
 def join() -> None:
     """Connect with the other ranks, on this rank's own GPU if there is one.
 
@@ -49,7 +42,7 @@ def join() -> None:
     however that one ends.
     """
     global _group
-    if started()[1] < 2 or _group is not None:
+    if int(os.environ.get("WORLD_SIZE", 1)) < 2 or _group is not None:
         return
     if os.name == "posix":  # a launcher that is killed with -9 says nothing to those it has started
         end_with(os.getppid(), _PATIENCE)
@@ -83,12 +76,12 @@ def leave() -> None:
 
 def rank() -> int:
     """The number of this process, from 0."""
-    return started()[0] if _group is not None else 0
+    return 0 if _group is None else int(os.environ["RANK"])
 
 
 def world() -> int:
     """How many processes train together."""
-    return started()[1] if _group is not None else 1
+    return 1 if _group is None else int(os.environ["WORLD_SIZE"])
 
 
 def is_first() -> bool:

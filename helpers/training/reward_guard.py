@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
-import math
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -69,12 +69,9 @@ class GuardedRewards(TrainerCallback, ExportableState):
         ]
         self.seen, self.failed = dict.fromkeys(names, 0), dict.fromkeys(names, 0)
         self.first: dict[str, Fault] = {}
-        # The scores of each round of sampling in a step, by reward; the share of groups that agree
-        # in each.
-        self.rounds: list[dict[str, list]] = []
-        self.agreeing: list[float] = []
-        # of each batch in this step: the reward, how many completions, their faults, the step
-        self.news: list[tuple[str, int, list[Fault], int]] = []
+        # of each batch in this step: the reward, its scores, their faults, the step
+        self.news: list[tuple[str, list, list[Fault], int]] = []
+        self.agreeing: list[float] = []  # the share of groups that agree in each round of sampling
         self.adaptive = [reward for function in functions for reward in _adaptive(function)]
         if resumed_from:
             saved = json.loads((resumed_from / TRAINER_STATE).read_text(encoding="utf-8"))
@@ -91,10 +88,7 @@ class GuardedRewards(TrainerCallback, ExportableState):
             columns["trainer_state"] = trainer_state
             scores, faults = checked_scores(self.rewards[name], completions, columns)
             step = getattr(trainer_state, "global_step", 0) + 1
-            self.news.append((name, len(completions), faults, step))
-            if not self.rounds or name in self.rounds[-1]:
-                self.rounds.append({})
-            self.rounds[-1][name] = scores
+            self.news.append((name, scores, faults, step))
             return scores
 
         async def awaited(completions: list, **columns) -> list[float | None]:
@@ -106,41 +100,36 @@ class GuardedRewards(TrainerCallback, ExportableState):
         chosen.__name__ = name
         return chosen
 
-    def _share(self) -> None:
-        """Tell all ranks what each has judged since the last time; count it and log its faults."""
-        told, lines = ranks.gathered(self.news), []
-        self.news = []
+    def _share(self) -> list[dict[str, list]]:
+        """Tell all ranks what each has judged since the last time; count it and log its faults.
+
+        Returns the scores of each round of sampling, by reward: those of all ranks together, for a
+        group may be of two.
+        """
+        told, self.news = ranks.gathered(self.news), []
+        rounds: list[dict[str, list]] = []
+        lines = []
         for rank, news in enumerate(told):
             whose = {"rank": rank} if len(told) > 1 else {}
-            for name, seen, faults, step in news:
+            judged = Counter()  # rounds of this rank, by reward
+            for name, scores, faults, step in news:
+                if judged[name] == len(rounds):
+                    rounds.append({})
+                rounds[judged[name]].setdefault(name, []).extend(scores)
+                judged[name] += 1
                 if faults and name not in self.first:
                     self.first[name] = faults[0]
                     print(
                         f"step {step}: {faults[0]}; it scores None. All such completions: "
                         f"{self.run.show(f'checkpoints/{_FAULTS}')}"
                     )
-                self.seen[name] += seen
+                self.seen[name] += len(scores)
                 self.failed[name] += len(faults)
                 lines += [json.dumps({"step": step} | whose | asdict(fault)) for fault in faults]
         if lines and ranks.is_first():
             with self.run.path(f"checkpoints/{_FAULTS}").open("a", encoding="utf-8") as log:
                 log.writelines(f"{line}\n" for line in lines)
-
-    def _count_agreeing(self, args) -> None:
-        weights = args.reward_weights or [1.0] * len(self.rewards)
-        weights = dict(zip(self.rewards, weights, strict=True))
-        # a group may be of two processes
-        for told in zip(*ranks.gathered(self.rounds), strict=True):
-            together = {name: [score for one in told for score in one[name]] for name in told[0]}
-            scores = [
-                [weights[name] * (math.nan if score is None else score) for score in found]
-                for name, found in together.items()
-            ]
-            totals = np.nansum(np.array(scores, dtype=float), axis=0)
-            if len(together) == len(self.rewards) and len(totals) % args.num_generations == 0:
-                groups = totals.reshape(-1, args.num_generations)
-                self.agreeing.append(float(np.mean(np.ptp(groups, axis=1) < _EQUAL)))
-        self.rounds = []
+        return rounds
 
     def _failing(self, enough: int) -> list[str]:
         return [
@@ -151,11 +140,18 @@ class GuardedRewards(TrainerCallback, ExportableState):
 
     def on_step_end(self, args, state, control, **kwargs):
         """Count the groups that agree. Stop, with a checkpoint, if a reward fails too often."""
-        self._share()
+        weights = args.reward_weights or [1.0] * len(self.rewards)
+        for scores in self._share():
+            if len(scores) < len(self.rewards):  # TRL calls the others
+                continue
+            # a None is NaN as a float
+            earned = np.array([scores[name] for name in self.rewards], dtype=float)
+            totals = np.nansum(earned * np.array(weights)[:, None], axis=0)
+            if len(totals) % args.num_generations == 0:
+                groups = totals.reshape(-1, args.num_generations)
+                self.agreeing.append(float(np.mean(np.ptp(groups, axis=1) < _EQUAL)))
         for reward in self.adaptive:
             reward.weight = float(np.mean(ranks.gathered(reward.weight)))
-        if self.rounds:
-            self._count_agreeing(args)
         if self._failing(_ENOUGH):
             control.should_save = control.should_training_stop = True
 
@@ -178,8 +174,7 @@ class GuardedRewards(TrainerCallback, ExportableState):
     def on_train_end(self, args, state, control, **kwargs):
         """RewardError, now that the checkpoint is saved, if a reward failed too often."""
         self._share()
-        failing = self._failing(_ENOUGH) or self._failing(1)
-        if failing:
+        if failing := self._failing(1):
             name = failing[0]
             saved = self.run.show(f"checkpoints/checkpoint-{state.global_step}")
             raise RewardError(

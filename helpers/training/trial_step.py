@@ -60,6 +60,19 @@ def trial_step(
     """
     from trl import GRPOTrainer
 
+    limit = settings.max_completion_length
+    few = copy.copy(config)  # as many steps as lead to a second round of sampling
+    rounds = config.steps_per_generation * config.num_iterations
+    few.max_steps = -(-rounds // config.gradient_accumulation_steps) + 1
+    few.save_strategy, few.report_to, few.log_completions = "no", [], False
+    few.generation_kwargs = {"min_new_tokens": limit}
+    if settings.engine == "vllm" or config.use_vllm:
+        few.generation_kwargs = {"min_tokens": limit, "ignore_eos": True}
+    # the rows with the most text, as many as a round takes; repeated if the data has fewer
+    rows = settings.completions_per_round // settings.num_generations
+    length = train["prompt"].map(lambda said: sum(len(message["content"]) for message in said))
+    longest = train.loc[length.sort_values(ascending=False, kind="stable").index[:rows]]
+    longest = pd.concat([longest] * -(-rows // len(longest)))[:rows]
     weights = {
         name: weight.detach().clone()
         for name, weight in model.named_parameters()
@@ -68,20 +81,23 @@ def trial_step(
     adapters, training, clock = set(model.peft_config), model.training, Clock()
     devices = [model.device] if model.device.type == "cuda" else []
     try:
-        with vllm_cpu.random_state_kept(devices), tempfile.TemporaryDirectory() as folder:
-            rewards = [_only_tried(function) for function in reward_functions]
-            with PeakMemory() as peak:
-                trainer = GRPOTrainer(
-                    model=model,
-                    processing_class=tokenizer,
-                    args=_few_steps(config, settings, folder),
-                    reward_funcs=rewards,
-                    train_dataset=_longest(train, settings),
-                    callbacks=[clock],
-                    rollout_func=vllm_cpu.rollout(model, tokenizer),
-                )
-                trainer.remove_callback(PrinterCallback)
-                trainer.train()
+        with (
+            vllm_cpu.random_state_kept(devices),
+            tempfile.TemporaryDirectory() as folder,
+            PeakMemory() as peak,
+        ):
+            few.output_dir = folder
+            trainer = GRPOTrainer(
+                model=model,
+                processing_class=tokenizer,
+                args=few,
+                reward_funcs=[_only_tried(function) for function in reward_functions],
+                train_dataset=Dataset.from_pandas(longest, preserve_index=False),
+                callbacks=[clock],
+                rollout_func=vllm_cpu.rollout(model, tokenizer),
+            )
+            trainer.remove_callback(PrinterCallback)
+            trainer.train()
     except (RuntimeError, MemoryError) as error:
         said = str(error).lower()
         if not isinstance(error, MemoryError) and not any(one in said for one in _OUT_OF_MEMORY):
@@ -134,38 +150,6 @@ def forecast(trial: Trial, settings: Preset, machine: Machine) -> list[str]:
                     f"training knows (TRL issue 6789). Leave {name} at {neutral}."
                 )
     return lines
-
-
-def _few_steps(config, settings: Preset, folder: str):
-    """The configuration of the training, for as many steps as lead to a second round of sampling,
-    neither logged nor saved.
-    """
-    few = copy.copy(config)
-    served = -(
-        -config.steps_per_generation * config.num_iterations // config.gradient_accumulation_steps
-    )
-    few.output_dir, few.max_steps = folder, served + 1
-    few.save_strategy, few.report_to, few.log_completions = "no", [], False
-    limit = settings.max_completion_length
-    if settings.engine == "vllm" or config.use_vllm:
-        few.generation_kwargs = {"min_tokens": limit, "ignore_eos": True}
-    else:
-        few.generation_kwargs = {"min_new_tokens": limit}
-    return few
-
-
-def _longest(train: pd.DataFrame, settings: Preset) -> Dataset:
-    """As many rows as one round of sampling takes, those with the most text; repeated if the data
-    has fewer.
-    """
-    rows = settings.completions_per_round // settings.num_generations
-    length = train["prompt"].map(
-        lambda messages: sum(len(message["content"]) for message in messages)
-    )
-    longest = train.loc[length.sort_values(ascending=False, kind="stable").index[:rows]]
-    return Dataset.from_pandas(
-        pd.concat([longest] * -(-rows // len(longest)))[:rows], preserve_index=False
-    )
 
 
 def _only_tried(function):

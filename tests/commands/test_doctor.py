@@ -99,7 +99,6 @@ def test_a_card_is_named_and_a_preset_for_a_larger_one_is_a_problem(
     program(tmp_path / "nvidia-smi", "echo 'GPU-0, NVIDIA L4, 23034, 8.9'")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
-    monkeypatch.setattr(environment, "torch_cuda", lambda: (13, 0))
     environment.this_machine.cache_clear()
     code, out, _ = cli("doctor", "--preset", "l4")
     assert code == 0 and "NVIDIA L4, 24 GB, compute capability 8.9, bf16" in out

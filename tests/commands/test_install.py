@@ -20,5 +20,5 @@ def test_an_image_gets_the_set_for_a_gpu_where_none_is_visible(cli, monkeypatch,
     asked = []
     monkeypatch.setattr(environment, "install", asked.append)
     assert cli("install", *flags)[0] == 0 and asked[0].gpu == gpu
-    listed = " ".join(environment.requirements(asked[0]))
-    assert ("vllm==" in listed) == ("triton==" in listed) == bool(gpu)
+    listed = environment.requirements(asked[0])
+    assert ("vllm" in listed) == ("triton" in listed) == bool(gpu)

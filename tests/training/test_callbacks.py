@@ -15,7 +15,7 @@ from helpers.metrics.diagnosis import diagnose
 from helpers.metrics.plots import dashboard
 from helpers.runs import Run
 from helpers.training import callbacks
-from helpers.training.callbacks import EarlyStopping, Watch, progress_line
+from helpers.training.callbacks import EarlyStopping, Watch
 from helpers.training.checkpoints import History
 
 
@@ -45,7 +45,7 @@ def test_in_a_batch_there_is_a_line_for_each_logged_step_and_nothing_for_the_sum
 
 
 @pytest.mark.parametrize(
-    ("row", "shown"),
+    ("logs", "shown"),
     [
         ({"kl": None}, ""),
         ({"reward_std": 0.5, "frac_reward_zero_std": 0.1, "kl": 0.01},
@@ -54,9 +54,11 @@ def test_in_a_batch_there_is_a_line_for_each_logged_step_and_nothing_for_the_sum
         ({"tools/call_frequency": 5.24}, "  calls 5.2"),
     ],
 )  # fmt: skip
-def test_a_line_leaves_out_what_was_not_logged(row, shown):
-    line = progress_line({"step": 1, "reward": 0.5} | row, 50)
-    assert line == f"step    1/50  reward 0.500{shown}"
+def test_a_line_leaves_out_what_was_not_logged(run, capsys, logs, shown):
+    history = History(run)
+    watching = Watch(history, lambda table: [], dashboard)
+    log(1, history, watching, logs={"reward": 0.5} | logs)
+    assert capsys.readouterr().out == f"step    1/100  reward 0.500{shown}\n"
 
 
 def test_in_jupyter_one_figure_or_line_is_renewed_in_place_and_no_line_is_printed(

@@ -9,9 +9,8 @@ from types import SimpleNamespace
 
 import pandas as pd
 import pytest
-from peft import LoraConfig, get_peft_model
 from safetensors.torch import load_file
-from transformers import AutoModelForCausalLM, AutoTokenizer, TrainerControl, TrainerState
+from transformers import AutoTokenizer, TrainerControl, TrainerState
 
 from helpers import PROJECT
 from helpers.metrics.history import read_metrics
@@ -213,11 +212,9 @@ def test_any_other_training_starts_anew_with_the_last_one_set_aside_whole(
 
 
 @pytest.fixture(scope="module")
-def policy():
-    """An adapter on the pocket model, and its tokenizer."""
-    model = AutoModelForCausalLM.from_pretrained(POCKET.model_path)
-    lora = LoraConfig(r=2, target_modules=["q_proj"], task_type="CAUSAL_LM")
-    return get_peft_model(model, lora), AutoTokenizer.from_pretrained(POCKET.model_path)
+def policy(fresh):
+    """One whose weights these tests may overwrite."""
+    return fresh()
 
 
 def keep(run: Run, policy, weight: float) -> None:
@@ -271,6 +268,7 @@ with held(Run("a").folder, "the training", TRAINING_LOCK):
 def test_a_finished_training_is_kept_whole_and_only_a_finished_one_takes_its_place(
     trained, policy, python
 ):
+    trained.record("data", fingerprint="beef")  # which the training has not read
     keep(trained, policy, 0.5)
     assert kept_weights(trained) == {0.5}
     assert AutoTokenizer.from_pretrained(trained.require("adapter")).chat_template
@@ -282,7 +280,9 @@ def test_a_finished_training_is_kept_whole_and_only_a_finished_one_takes_its_pla
     assert list(table["completion"]) == ["1 + 2 9", "1 + 1 9", "1 + 2 10", "1 + 1 10"]
     # from now on another process may train the run
     assert subprocess.run([python, "-c", TAKES], cwd=PROJECT).returncode == 0
-    section = trained.section("training")
+    with pytest.raises(ValueError, match=r"was trained on other data .* --only 03,04,05"):
+        trained.section("training")
+    section = trained.manifest["training"]
     assert (section["seed"], section["data"], section["rewards"]) == (1, "f00d", ["r"])
     assert section["base"]["name"] == "pocket"
 
