@@ -538,9 +538,9 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=3407, help="of the draw (default: 3407)")
     parser.add_argument("--count", type=int, default=120, help="changes (default: 120)")
     parser.add_argument("--jobs", type=int, default=2, help="changes at a time (default: 2)")
-    parser.add_argument("--timeout", type=float, default=600, help="seconds (default: 600)")
-    most = "seconds of tests a change, as recorded (default: 60)"
-    parser.add_argument("--most-seconds", type=float, default=60, help=most)
+    parser.add_argument("--timeout", type=float, default=200, help="seconds (default: 200)")
+    most = "seconds of tests a change, as recorded (default: 20)"
+    parser.add_argument("--most-seconds", type=float, default=20, help=most)
     parser.add_argument("--only", default="helpers/", metavar="PREFIX", help="change these files")
     parser.add_argument("--collect", action="store_true", help="only collect who runs a line")
     parser.add_argument("tests", nargs="*", help="paths after --, for a try, instead of all tests")

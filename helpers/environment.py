@@ -338,24 +338,27 @@ def tokens_from_secrets() -> list[str]:
     Returns the names that were set. A token that is set already stays; one that is not among the
     secrets, or not open to this notebook, is left out. No value is printed.
     """
-    if "COLAB_RELEASE_TAG" in os.environ:
-        from google.colab import userdata
-
-        secret = userdata.get
-    elif "KAGGLE_KERNEL_RUN_TYPE" in os.environ:
-        from kaggle_secrets import UserSecretsClient
-
-        secret = UserSecretsClient().get_secret
-    else:
-        return []
     found = []
     for name in _TOKENS:
         # each host has exceptions of its own for absent and for not allowed
         with contextlib.suppress(Exception):
-            if not os.environ.get(name) and (value := secret(name)):
+            if not os.environ.get(name) and (value := _secret(name)):
                 os.environ[name] = value
                 found.append(name)
     return found
+
+
+def _secret(name: str) -> str | None:
+    """A secret of Colab or Kaggle, by its own module; None on any other machine."""
+    if "COLAB_RELEASE_TAG" in os.environ:
+        from google.colab import userdata
+
+        return userdata.get(name)
+    if "KAGGLE_KERNEL_RUN_TYPE" in os.environ:
+        from kaggle_secrets import UserSecretsClient
+
+        return UserSecretsClient().get_secret(name)
+    return None
 
 
 def quiet() -> None:
