@@ -47,7 +47,7 @@ def address(tmp_path, monkeypatch):
     served.wait(timeout=HANGS)
 
 
-def test_04_runs_whole_and_has_menus(address):
+def test_04_runs_whole_without_an_error(address):
     with sync_api.sync_playwright() as playwright:
         options = ["--no-sandbox", "--disable-gpu", "--disable-sync"]
         browser = playwright.chromium.launch(executable_path=BROWSER, args=options)
@@ -66,11 +66,4 @@ def test_04_runs_whole_and_has_menus(address):
         sync_api.expect(waiting).to_have_count(0, timeout=1000 * HANGS)
         stderr = "[data-mime-type='application/vnd.jupyter.error'], [data-mime-type$='.stderr']"
         assert front.locator(stderr).all_inner_texts() == []
-
-        # the menus: a step is chosen, and other completions are shown
-        menus = front.locator(".jp-OutputArea-output", has=page.get_by_role("slider"))
-        shown = menus.locator("table")
-        first = shown.inner_text()
-        menus.get_by_role("slider").press("End")
-        sync_api.expect(shown).not_to_have_text(first, timeout=1000 * HANGS)
         browser.close()
