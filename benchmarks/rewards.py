@@ -130,8 +130,7 @@ def theirs(completions: list, golds: list) -> list:
 
 def symbolic_rate(workers: int, completions: list, golds: list) -> tuple[float, list]:
     """With this many worker processes, already started, and nothing remembered."""
-    symbolic.WORKERS = workers
-    symbolic.forget()
+    symbolic.forget(workers)
     symbolic.equal([(f"y+{n}", f"{n}+y") for n in range(16 * workers)])
     return rate(ours, completions, golds)
 

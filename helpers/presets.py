@@ -656,13 +656,19 @@ def completed(settings: dict) -> dict:
     }
 
 
+# What Unsloth and TRL call a setting, and tutorials after them.
+RENAMED = {"fast_inference": "engine", "use_vllm": "engine"}
+
+
 def from_manifest(settings: dict, **overrides) -> Preset:
     """The preset that a manifest recorded, with some settings overridden, checked as a whole; None
     keeps a setting. ValueError names one that does not exist.
     """
     for name in overrides:
         if name not in SETTINGS:
-            near = difflib.get_close_matches(name, SETTINGS, 1)
+            near = (
+                [RENAMED[name]] if name in RENAMED else difflib.get_close_matches(name, SETTINGS, 1)
+            )
             raise ValueError(
                 f"{name!r} is not a setting." + (f" Did you mean {near[0]!r}?" if near else "")
             )

@@ -151,10 +151,7 @@ def _done(target: Path, rows: list[dict]) -> int:
     cut = bool(lines) and lines[-1].startswith('{"') and not lines[-1].endswith("\n")
     whole = lines[:-1] if cut else lines
     for number, line in enumerate(whole, 1):
-        # as `main` has written it
-        row = rows[number - 1] if number <= len(rows) else {}
-        asked = json.dumps({"question": row.get("question")}, default=str)[1:-1]
-        if asked not in line or '"completion": ' not in line:
+        if number > len(rows) or not _answers(line, rows[number - 1]):
             raise ValueError(
                 f"--output {target}: line {number} does not answer question {number} of the "
                 "input. It is of another file, or was edited: name another output."
@@ -162,3 +159,12 @@ def _done(target: Path, rows: list[dict]) -> int:
     if cut:
         target.write_text("".join(whole), encoding="utf-8")
     return len(whole)
+
+
+def _answers(line: str, row: dict) -> bool:
+    """Whether a line of the output answers a row's question."""
+    try:
+        answered = json.loads(line)
+        return "completion" in answered and str(answered["question"]) == str(row["question"])
+    except (ValueError, TypeError, KeyError):
+        return False

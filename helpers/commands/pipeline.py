@@ -219,6 +219,7 @@ def check(
     for parameter in given:
         if parameter not in known:
             near = difflib.get_close_matches(parameter, known, 1)
+            near = [presets.RENAMED[parameter]] if parameter in presets.RENAMED else near
             hint = f"Did you mean {near[0]!r}? " if near else ""
             raise ValueError(
                 f"no chosen notebook has a parameter {parameter!r}. {hint}They take: "

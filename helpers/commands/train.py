@@ -71,6 +71,8 @@ def main(parsed: argparse.Namespace) -> int:
             "--resume takes up what was asked for last time; give no parameter and no --fresh "
             "beside it."
         )
+    if parsed.run and parsed.name:
+        raise ValueError(f"name one run: {parsed.run!r} or {parsed.name!r}.")
     ranks.join()
     alone = ranks.world() == 1
     try:

@@ -130,7 +130,9 @@ def _csv_rows(path: Path, wanted: Collection[str]) -> Iterator[dict[str, str] | 
                 continue
             while len(row) > len(names) and not row[-1].strip():
                 row.pop()
-            if len(row) != len(names):
+            if [name.strip() for name in row] == names:  # of files put together
+                yield Broken("the header again", f"line {line}")
+            elif len(row) != len(names):
                 yield Broken(f"not {len(names)} fields", f"line {line}: {len(row)} fields")
             else:
                 yield {name: value for name, value in zip(names, row, strict=True) if name}

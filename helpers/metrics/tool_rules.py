@@ -158,6 +158,14 @@ def calls(signals: Signals) -> Finding | None:
             change,
             "Read which calls repeat; limit them by max_tool_calling_iterations, or pay for fewer.",
         )
+    if highest.before < CALLS_LEFT and not fine:
+        return _calls(
+            "info",
+            "The policy hardly calls its tools, and never did.",
+            change,
+            "See that the prompt lists the tools and that its calls can be parsed; else show it "
+            "examples before training.",
+        )
     return None
 
 

@@ -10,7 +10,6 @@ import re
 import warnings
 from collections.abc import Callable
 from fractions import Fraction
-from importlib.util import find_spec
 from itertools import combinations
 
 from rapidfuzz.distance import Levenshtein
@@ -201,12 +200,8 @@ def task_reward(
                 given[:_LONGEST_TEXT],
                 data if isinstance(data, str) else json.dumps(data),
             )
-    if requests and find_spec("reasoning_gym") is None:
-        raise LookupError(
-            "task_reward: reasoning-gym is not installed; its pin is in requirements-optional.txt."
-        )
     scores: list[float | None] = [0.0 if name and data else None for name, data in rows]
-    verdicts = symbolic.scores("task", list(requests.values()))
+    verdicts = symbolic.task_scores(list(requests.values()))
     for position, score in zip(requests, verdicts, strict=True):
         scores[position] = min(1.0, max(0.0, score or 0.0))
     return scores

@@ -85,7 +85,8 @@ def _called(reward: Callable, completions: list, columns: dict) -> tuple[list, s
     """The values, or what was wrong with the call as a whole."""
     try:
         returned = awaited(reward(completions=completions, **columns))
-        if not hasattr(returned, "__iter__"):
+        one_each = hasattr(returned, "__iter__") and getattr(returned, "ndim", 1) == 1
+        if not one_each or isinstance(returned, (str, bytes, dict)):
             return [], f"returned {returned!r:.100}, not a list with one number per completion,"
         values = list(returned)
     except Exception as error:

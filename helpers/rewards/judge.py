@@ -334,10 +334,10 @@ class JudgeReward:
         if self.key_variable is None:
             return ""
         key = os.environ.get(self.key_variable, "").strip()
-        if not key:
+        if not key or not key.isascii() or not key.isprintable():
             raise ValueError(
-                f"the environment variable {self.key_variable} holds no API key: set it, or leave "
-                "key_variable out."
+                f"the environment variable {self.key_variable} holds no API key that a header can "
+                "carry: set it, or leave key_variable out."
             )
         return key
 

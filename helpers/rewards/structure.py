@@ -97,7 +97,7 @@ def json_format_reward(
 
     tags=None judges the whole completion. A ```json fence around the document is free; `NaN`,
     comments and a second document are not JSON. A document that cannot be shown to fulfil the
-    schema in a second scores 0.0, with a warning. jsonschema.SchemaError is raised for a
+    schema in half a second scores 0.0, with a warning. jsonschema.SchemaError is raised for a
     schema that is none.
 
     >>> schema = {"type": "object", "properties": {"city": {"type": "string"}}}
@@ -111,10 +111,9 @@ def json_format_reward(
     from jsonschema.validators import validator_for
 
     validator_for(schema).check_schema(schema)
-    rules = json.dumps(schema)
-    found = [(rules, document) for document in documents if document is not None]
-    verdicts = symbolic.scores("schema", found)
-    late = verdicts.count(None)
+    found = dict.fromkeys(document for document in documents if document is not None)
+    scores = dict(zip(found, symbolic.fulfil(json.dumps(schema), list(found)), strict=True))
+    late = sum(scores.get(document, 0.0) is None for document in documents)
     if late:
         warnings.warn(
             f"json_format_reward: {late} of {len(completions)} completions could not be judged by "
@@ -122,8 +121,7 @@ def json_format_reward(
             "to itself is the usual cause.",
             stacklevel=2,
         )
-    scores = dict(zip(found, verdicts, strict=True))
-    return [scores.get((rules, document)) or 0.0 for document in documents]
+    return [scores.get(document) or 0.0 for document in documents]
 
 
 def code_format_reward(

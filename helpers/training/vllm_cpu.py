@@ -14,6 +14,7 @@ import logging
 import os
 import random
 import sys
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 
@@ -81,14 +82,7 @@ def start(model: str, context: int, **options):
     os.environ.update(_ENVIRONMENT)
     os.environ.setdefault(_CACHE, "1")
     hook = sys.excepthook  # vLLM takes it over, and seeds all random numbers
-    # It prints much as it starts, and asks for the file number of where it prints, which a
-    # notebook's own output does not always have.
-    with (
-        open(os.devnull, "w") as nowhere,
-        contextlib.redirect_stdout(nowhere),
-        contextlib.redirect_stderr(nowhere),
-        random_state_kept(),
-    ):
+    with _silence(), random_state_kept():
         try:
             from vllm import LLM
 
@@ -203,3 +197,21 @@ def random_state_kept(devices: Sequence = ()) -> Iterator[None]:
     finally:
         random.setstate(kept[0])
         np.random.set_state(kept[1])
+
+
+@contextlib.contextmanager
+def _silence() -> Iterator[None]:
+    """Keep off the screen what vLLM prints when it starts: Python's output, warnings and logs, and
+    what C++ writes by itself.
+    """
+    with open(os.devnull, "w") as nowhere, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        kept = os.dup(2)
+        os.dup2(nowhere.fileno(), 2)
+        try:
+            # vLLM asks these for their file number, which a notebook's own do not always have.
+            with contextlib.redirect_stdout(nowhere), contextlib.redirect_stderr(nowhere):
+                yield
+        finally:
+            os.dup2(kept, 2)
+            os.close(kept)

@@ -4,7 +4,6 @@ raise, hang or run code.
 
 import json
 import random
-import sys
 from functools import partial
 
 import pytest
@@ -216,12 +215,6 @@ def test_rows_of_other_sources_score_none_with_one_warning(entries):
             [given] * 3, entry=[entry, None, entry], family=["chain_sum", "chain_sum", None]
         )
     assert scores == [1.0, None, None] and len(caught) == 1
-
-
-def test_without_reasoning_gym_it_says_what_to_install(monkeypatch):
-    monkeypatch.setitem(sys.modules, "reasoning_gym", None)
-    with pytest.raises(LookupError, match=r"not installed.*requirements-optional\.txt"):
-        task_reward([said("1")], entry=["{}"], family=["gcd"])
 
 
 # --- Hostile completions --------------------------------------------------------------------------

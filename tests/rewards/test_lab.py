@@ -62,7 +62,7 @@ def signal_of(groups: list[list[str]], *weights: float) -> dict:
         (
             [format_reward, partial(format_reward, tags=THINK_ANSWER)],
             [1.0, 1.0],
-            "two rewards are called 'format_reward'",
+            "two columns .* called 'format_reward'",
         ),
     ],
 )

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -27,20 +26,15 @@ def fresh(same: bool = True) -> tuple[str, str]:
     return f"{number}x + x", f"{number + 1 if same else number}x"
 
 
-def processes() -> list[subprocess.Popen]:
-    """The workers' processes that are alive."""
-    of_each = [symbolic._workers(kind, os.getpid()) for kind in ("equal", "task", "schema")]
-    every = [worker.process for workers in of_each for worker in workers]
-    return [process for process in every if process is not None and process.poll() is None]
-
-
-def numbers_of(processes: list[subprocess.Popen]) -> list[int]:
-    return [process.pid for process in processes]
+def workers() -> list[int]:
+    """The process ids of the workers of this process that are alive."""
+    every = [worker for workers in symbolic._workers.values() for worker in workers]
+    return [w.process.pid for w in every if w.process is not None and w.process.poll() is None]
 
 
 def kill_the_workers() -> list[int]:
     """Kill them as somebody else would, and wait until they are dead."""
-    killed = numbers_of(processes())
+    killed = workers()
     for worker in killed:
         with contextlib.suppress(ProcessLookupError, ChildProcessError):  # replaced meanwhile
             os.kill(worker, signal.SIGKILL)
@@ -152,17 +146,13 @@ def test_a_batch_of_bombs_is_bounded_and_costs_no_honest_answer_its_verdict(bomb
     honest = [fresh(n % 3 > 0) for n in range(8)]
     began = os.times().children_user
     assert symbolic.equal(bombs + honest) == [False] * 64 + [n % 3 > 0 for n in range(8)]
-    for process in processes():  # what they have used is known once they have ended
-        process.stdin.close()
-        process.wait()
+    symbolic.forget(workers=2)  # what they have used is known once they have ended
     assert os.times().children_user - began < 20, "seconds; each by itself would get 32 in all"
 
 
-def test_what_was_not_judged_in_time_is_not_remembered(monkeypatch):
-    heavy = "(x+1)^{60} - 1", "(1+x)^{60} - 1"
-    monkeypatch.setattr(symbolic, "_SECONDS", 0.001)
-    assert symbolic.equal([heavy]) == [False]
-    monkeypatch.undo()
+def test_what_the_time_of_a_batch_did_not_suffice_for_is_asked_again():
+    heavy = "10000000x + x", "10000001x"  # looks heavy, so it is judged after the bombs
+    symbolic.equal([("x", f"{n}0000003!") for n in range(1, 65)] + [heavy])
     assert symbolic.equal([heavy]) == [True]
 
 
@@ -182,16 +172,14 @@ def test_an_answer_is_remembered_and_a_worker_killed_from_outside_is_replaced():
     pairs = [fresh(), fresh(False)]
     assert symbolic.equal(pairs) == [True, False]
     killed = kill_the_workers()
-    assert symbolic.equal(pairs * 3) == [True, False] * 3 and processes() == []
+    assert symbolic.equal(pairs * 3) == [True, False] * 3 and workers() == []
     assert symbolic.equal([fresh(), fresh(False)]) == [True, False]
-    assert killed and processes() and not set(numbers_of(processes())) & set(killed)
+    assert killed and workers() and not set(workers()) & set(killed)
 
 
 ASKS = """
-import os
 from helpers.rewards.answers import symbolic
-answers = symbolic.equal([("x+1", "1+x")])
-print(answers, symbolic._workers("equal", os.getpid())[0].process.pid)
+print(symbolic.equal([("x+1", "1+x")]), symbolic._workers["equal"][0].process.pid)
 """
 
 
@@ -200,27 +188,22 @@ def test_a_script_on_standard_input_has_a_worker_that_ends_with_it():
     done = subprocess.run([sys.executable], input=ASKS, capture_output=True, text=True, timeout=300)
     answer, worker = done.stdout.rsplit(maxsplit=1)
     assert answer == "[True]" and done.stderr == ""
-    deadline = time.monotonic() + 60
-    while Path(f"/proc/{worker}").exists() and time.monotonic() < deadline:
-        time.sleep(0.1)
     assert not Path(f"/proc/{worker}").exists()
 
 
 @linux
 def test_a_forked_process_starts_its_own_worker():
     assert symbolic.equal([fresh()]) == [True]
-    ours = numbers_of(processes())
+    ours = workers()
     child = os.fork()
     if not child:
         try:
-            right = symbolic.equal([fresh()]) == [True] and not set(numbers_of(processes())) & set(
-                ours
-            )
+            right = symbolic.equal([fresh()]) == [True] and not set(workers()) & set(ours)
             kill_the_workers()
         finally:
             os._exit(0 if right else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    assert numbers_of(processes()) == ours and symbolic.equal([fresh()]) == [True]
+    assert workers() == ours and symbolic.equal([fresh()]) == [True]
 
 
 # --- JSON Schema ----------------------------------------------------------------------------------
@@ -239,8 +222,9 @@ KEY, LONG = r"^(a|aa)+\1$", "a" * 5000 + "!"
     ids=["oneOf", "pattern", "names"],
 )
 def test_what_cannot_be_shown_to_fulfil_a_schema_in_time_costs_only_itself(schema, document):
-    rows = [(json.dumps(schema), text) for text in (document, document + " ", "{}")]
-    assert symbolic.scores("schema", rows) == [None, None, 1.0]
+    documents = [*(document + " " * n for n in range(8)), "{}"]
+    assert symbolic.fulfil(json.dumps(schema), documents)[:8] == [None] * 8
+    assert symbolic.fulfil(json.dumps(schema), [document, "{}"]) == [None, 1.0]
 
 
 # --- reasoning-gym --------------------------------------------------------------------------------
@@ -261,7 +245,7 @@ def test_a_family_finds_its_own_answers_right_and_nonsense_not(family):
     entries = made(family)
     right = [asked(family, entry["answer"], entry) for entry in entries]
     wrong = [asked(family, "no idea", entry) for entry in entries]
-    scores = symbolic.scores("task", [*wrong, *right, *wrong])
+    scores = symbolic.task_scores([*wrong, *right, *wrong])
     assert scores[3:6] == [1.0] * 3
     assert all(score is None or 0 <= score < 0.5 for score in scores[:3] + scores[6:])
 
@@ -269,29 +253,22 @@ def test_a_family_finds_its_own_answers_right_and_nonsense_not(family):
 def test_a_verifier_that_fails_or_hangs_gives_nothing():
     (entry,) = made("countdown", 1)
     hangs = asked("countdown", "9**9**9**9", entry)
-    scores = symbolic.scores("task", [hangs, ("gcd", "1", "{}"), ("gcd", "1", "no JSON")])
+    scores = symbolic.task_scores([hangs, ("gcd", "1", "{}"), ("gcd", "1", "no JSON")])
     assert all(score is None or score < 0.1 for score in scores) and len(scores) == 3
     with pytest.raises(LookupError, match="no_such_family"):
-        symbolic.scores("task", [("no_such_family", "1", "{}")])
-    right = asked("countdown", entry["answer"] + " ", entry)
-    assert symbolic.scores("task", [right]) == [1.0]
+        symbolic.task_scores([("no_such_family", "1", "{}")])
+    assert symbolic.task_scores([asked("countdown", entry["answer"] + " ", entry)]) == [1.0]
 
 
-def test_a_judgement_that_leaves_or_sleeps_costs_only_itself(monkeypatch):
-    monkeypatch.setattr(symbolic, "_GIVEN_UP_AFTER", 2.0)
-    (entry,) = made("spiral_matrix", 1)
-    answers = ["exec('exit()')", entry["answer"], "exec('import time; time.sleep(60)')"]
-    rows = [asked("spiral_matrix", answer, entry) for answer in answers]
-    assert symbolic.scores("task", rows)[1:] == [1.0, None]
-    assert symbolic.scores("task", rows[1:2]) == [1.0]
-
-
-def test_a_process_that_cannot_start_is_named(tmp_path, monkeypatch):
-    (tmp_path / "jsonschema.py").write_text("raise ModuleNotFoundError(name='jsonschema')")
+@linux
+def test_without_reasoning_gym_it_says_what_to_install(tmp_path, monkeypatch):
+    (tmp_path / "reasoning_gym.py").write_text("raise ModuleNotFoundError(name='reasoning_gym')")
     kill_the_workers()
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    with pytest.raises(LookupError, match=r"schema\) did not start"):
-        symbolic.scores("schema", [("{}", "[1]")])
+    with pytest.raises(
+        LookupError, match=r"reasoning_gym is not installed.*requirements-optional\.txt"
+    ):
+        symbolic.task_scores([("gcd", "never asked", "{}")])
 
 
 @pytest.mark.parametrize(
@@ -306,6 +283,6 @@ def test_a_process_that_cannot_start_is_named(tmp_path, monkeypatch):
 def test_a_verifier_that_evaluates_the_answer_runs_no_code(tmp_path, family, code):
     path = tmp_path / "ran"
     (entry,) = made(family, 1)
-    (score,) = symbolic.scores("task", [asked(family, code.format(path=path), entry)])
+    (score,) = symbolic.task_scores([asked(family, code.format(path=path), entry)])
     assert score is None or score < 0.5
     assert not path.exists()

@@ -1,83 +1,106 @@
-"""Judgements that may hang, each made in a process that holds nothing of the training.
+"""Judgements that may hang, made in worker processes that can be killed.
 
 math-verify stops itself with an alarm, which works in a main thread only, and not inside one long
-operation of big integers. So a process of `symbolic_worker.py` judges, one row at a time: a row
-that runs out of processor time there costs itself its verdict, and its neighbours nothing.
+operation of big integers. Here every judgement has a limit of processor time: the worker stops
+itself where it can; where it cannot, it is killed and started again. So a verdict comes in time
+from any thread, and what a completion makes a parser do, it does in a process that holds nothing of
+the training. This file is also the worker's program.
 """
 
 from __future__ import annotations
 
+import atexit
+import gc
+import importlib
 import json
+import logging
 import os
+import re
+import signal
 import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from functools import cache
+from functools import lru_cache
 
-from helpers import subprocesses
-
-_PROGRAM = os.path.join(os.path.dirname(__file__), "symbolic_worker.py")
-_SECONDS = 1.0  # of processor time for one judgement; most honest ones take 5 to 50 ms
-# Once so many rows of a batch have run out of time, the rows after them get this much.
-_MOST_LATE, _LEAST_SECONDS = 5, 0.1
+_SECONDS = 0.5  # of processor time for one judgement; an honest one takes 5 to 50 ms
+# Every judgement of a batch that runs out of time halves the limit of those after it, down to this.
+_LEAST_SECONDS = 0.05
+_GRACE = 0.3  # seconds more, then the kernel ends the worker, also inside one long operation
 # Seconds on the clock, for a judgement that sleeps and for a process that does not come up; many,
 # because a machine may be busy with something else.
 _GIVEN_UP_AFTER, _START_SECONDS = 20.0, 180.0
-_MOST_LOST = 2  # processes that one batch may cost a worker; then it has no more verdicts for it
+_MOST_KILLED = 2  # times that one batch may cost a worker its process
+# What may take long is judged last, so that it costs no honest answer its verdict.
+_HEAVY = re.compile(r"\d{5}|\^[^+=,]*\^|\^\s*\{?\d\d\d|!|\\(?:sum|prod|int|binom|sqrt\[|lim)")
 _ROWS_A_WORKER = 8  # below that, one more worker costs more than it saves
 _MOST_WORKERS = 8
-WORKERS = min(_MOST_WORKERS, os.cpu_count() or 1)  # processes for each kind of judgement
-_MOST_REMEMBERED = 1 << 14
-_remembered: dict[tuple[str, str], float] = {}
+_MEMORY = 4 << 30  # bytes of address space
+_REMEMBERED = 1 << 14
+_POSIX = os.name == "posix"  # elsewhere a judgement has its time on the clock only
 
 
 def equal(pairs: list[tuple[str, str]]) -> list[bool]:
     """For each pair (gold, given) of mathematical texts: whether math-verify finds them equal.
 
     False where it cannot tell in time. Every distinct pair is judged once, and remembered if it was
-    in time.
+    in time: the more judgements of a batch run out of time, the less the next ones get.
 
     >>> equal([("x^2 + 2x + 1", "(x+1)^2"), ("x", "y")])
     [True, False]
     """
     known = {pair: score for pair in pairs if (score := _remembered.get(pair)) is not None}
     new = [pair for pair in pairs if pair not in known]
-    judged = dict(zip(new, scores("equal", new), strict=True))
-    if len(_remembered) + len(judged) > _MOST_REMEMBERED:
+    judged = _judged("equal", sorted(new, key=lambda pair: bool(_HEAVY.search(pair[1]))))
+    if len(_remembered) + len(judged) > _REMEMBERED:
         _remembered.clear()
     _remembered.update({pair: score for pair, score in judged.items() if score is not None})
     known |= judged
     return [known[pair] == 1.0 for pair in pairs]
 
 
-def scores(kind: str, rows: list[tuple[str, ...]]) -> list[float | None]:
-    """The score of each row, None where it was not found in time.
+def task_scores(rows: list[tuple[str, str, str]]) -> list[float | None]:
+    """For each (family, answer, entry as JSON): the score of reasoning-gym's own verifier, None
+    where it was too slow.
 
-    kind: "equal", of (gold, given); "task", of (family, answer, entry as JSON), the score of
-    reasoning-gym's own verifier, with LookupError for a family that it does not know; "schema", of
-    (JSON Schema, JSON document), 1.0 where the document fulfils the schema.
+    LookupError says that reasoning-gym is not installed, or which family it does not know.
+    """
+    judged = _judged("task", rows)
+    return [judged[row] for row in rows]
 
-    >>> scores("schema", [('{"type": "array"}', "[1]"), ('{"type": "array"}', "{}")])
+
+def fulfil(schema: str, documents: list[str]) -> list[float | None]:
+    """For each JSON document: 1.0 where it fulfils the JSON Schema, None where that took too long.
+
+    >>> fulfil('{"type": "array"}', ["[1]", "{}"])
     [1.0, 0.0]
     """
-    distinct = list(dict.fromkeys(rows))
-    count = max(1, min(WORKERS, len(distinct) // _ROWS_A_WORKER))
-    shares = [distinct[at::count] for at in range(count)]
-    found = {}
+    judged = _judged("schema", [(schema, document) for document in documents])
+    return [judged[schema, document] for document in documents]
+
+
+def forget(workers: int | None = None) -> None:
+    """Forget every answer, in order to measure; with a number, start anew with so many workers."""
+    _remembered.clear()
+    if workers is not None:
+        _stop()
+        _start_anew(workers)
+
+
+def _judged(kind: str, rows: list[tuple]) -> dict[tuple, float | None]:
+    """The score of each distinct row, None where there was none in time."""
+    rows = list(dict.fromkeys(rows))
+    workers = _workers[kind]
+    count = max(1, min(len(workers), len(rows) // _ROWS_A_WORKER))
+    scores = {}
     with ThreadPoolExecutor(count) as pool:
-        for part in pool.map(_Worker.ask, _workers(kind, os.getpid()), shares):
-            found |= part
-    for score in found.values():
+        for found in pool.map(_Worker.ask, workers, [rows[at::count] for at in range(count)]):
+            scores |= found
+    for score in scores.values():
         if isinstance(score, str):
             raise LookupError(score)
-    return [found[row] for row in rows]
-
-
-def forget() -> None:
-    """Forget every answer, in order to measure."""
-    _remembered.clear()
+    return scores
 
 
 class _Worker:
@@ -90,53 +113,229 @@ class _Worker:
         """The score of each row; None where there was none in time, a text where no answer could
         have one.
         """
-        found, late, lost = dict.fromkeys(rows), 0, 0
+        scores, killed = {}, 0
         with self.lock:
-            for row in rows:
+            while len(scores) < len(rows) and killed < _MOST_KILLED:
                 if self.process is None or self.process.poll() is not None:
                     self.start()
-                seconds = _SECONDS if late < _MOST_LATE else _LEAST_SECONDS
+                left = rows[len(scores) :]
                 with suppress(OSError):  # it has just ended, and answers nothing
-                    self.process.stdin.write(json.dumps([seconds, row]) + "\n")
+                    self.process.stdin.write(json.dumps([_SECONDS / 2**killed, left]) + "\n")
                     self.process.stdin.flush()
-                line = self.reply(_GIVEN_UP_AFTER)
-                found[row] = json.loads(line) if line else None
-                late += found[row] is None
-                if not line:
-                    self.process.wait()
-                    lost += 1
-                if lost == _MOST_LOST:
-                    break
-        return found
+                for row in left:
+                    line = self.line(_GIVEN_UP_AFTER)
+                    scores[row] = json.loads(line) if line else None
+                    if not line:  # the judgement under way has cost the worker its process
+                        killed += 1
+                        self.stop()
+                        break
+        return dict.fromkeys(rows) | scores
 
     def start(self) -> None:
         """Start the process, and wait until it has imported what it needs."""
+        self.stop()
         self.process = subprocess.Popen(
-            [sys.executable, "-P", _PROGRAM, self.kind],
+            [sys.executable, "-P", __file__, self.kind],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             encoding="ascii",
             env=os.environ | {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"},
-            start_new_session=True,
         )
-        if not self.reply(_START_SECONDS):
-            raise LookupError(
-                f"a process that judges answers ({_PROGRAM} {self.kind}) did not start: is "
-                "everything in requirements.txt installed?"
-            )
+        line = self.line(_START_SECONDS)
+        problem = json.loads(line) if line else "a process that judges answers did not start."
+        if problem:
+            self.stop()
+            raise LookupError(problem)
 
-    def reply(self, seconds: float) -> str:
-        """The next line of the process; "" if it has ended, or was ended after so many seconds."""
-        deadline = threading.Timer(seconds, subprocesses.end, ([self.process], 0))
+    def line(self, seconds: float) -> str:
+        """The next line of the process; "" if it ended, or was killed after so many seconds."""
+        deadline = threading.Timer(seconds, self.process.kill)
         deadline.start()
         try:
             return self.process.stdout.readline()
         finally:
             deadline.cancel()
 
+    def stop(self) -> None:
+        if self.process is not None:
+            self.process.kill()
+            self.process.communicate()
+        self.process = None
 
-@cache
-def _workers(kind: str, process: int) -> list[_Worker]:
-    """The workers of a process: one that was forked has workers of its own."""
-    return [_Worker(kind) for _ in range(_MOST_WORKERS)]
+
+_remembered: dict[tuple, float] = {}
+_workers: dict[str, list[_Worker]] = {}
+
+
+def _start_anew(count: int = min(_MOST_WORKERS, os.cpu_count() or 1)) -> None:
+    _workers.update({kind: [_Worker(kind) for _ in range(count)] for kind in _JUDGES})
+
+
+def _stop() -> None:
+    for workers in _workers.values():
+        for worker in workers:
+            worker.stop()
+
+
+# --- The worker's side ----------------------------------------------------------------------------
+
+
+class _OutOfTime(BaseException):
+    """Not an Exception: sympy and math-verify catch those."""
+
+
+def _serve(kind: str) -> None:
+    # whatever a verifier prints must not end up among the replies
+    replies, sys.stdout = sys.stdout, sys.stderr
+    logging.disable()
+    judge, library = _JUDGES[kind]
+    problem = ""
+    try:
+        importlib.import_module(library)
+    except ImportError:
+        problem = (
+            f"{library} is not installed: pip install -r requirements.txt (the pin of "
+            "reasoning-gym is in requirements-optional.txt)"
+        )
+    if kind == "equal" and not problem:
+        for gold, given in _OF_EACH_KIND:
+            _equal(gold, given)
+    if _POSIX:
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
+        signal.signal(signal.SIGPROF, _stop_judging)  # SIGVTALRM ends the process
+    print(json.dumps(problem), file=replies, flush=True)
+    sys.addaudithook(_refuse)
+    gc.freeze()  # no collection goes through what was imported, in the time of a judgement
+    for line in sys.stdin:
+        seconds, rows = json.loads(line)
+        for row in rows:
+            try:
+                score = _within_time(seconds, judge, row)
+            except _OutOfTime:
+                score, seconds = None, max(_LEAST_SECONDS, seconds / 2)
+            print(json.dumps(score), file=replies, flush=True)
+
+
+def _stop_judging(signum, frame):
+    raise _OutOfTime
+
+
+def _refuse(event: str, arguments: tuple) -> None:
+    """An audit hook: some verifiers evaluate the answer they judge, so this process may read and
+    compute, and no more.
+
+    No sandbox for a determined author, but a policy is none: what it stumbles upon writes no file,
+    starts no process and opens no connection.
+    """
+    if event == "open":
+        mode, flags = arguments[1], arguments[2]
+        writes = set("wax+") & set(str(mode)) or flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
+    else:
+        reads = event in ("os.listdir", "os.scandir", "os.walk")
+        acts = event.startswith(("os.", "subprocess.", "socket.", "ctypes.", "builtins.input"))
+        writes = acts and not reads
+    if writes:
+        raise PermissionError(event)
+
+
+def _within_time(seconds: float, judge, arguments: list) -> float | str:
+    try:
+        if _POSIX:
+            signal.setitimer(signal.ITIMER_VIRTUAL, seconds + _GRACE)
+            signal.setitimer(signal.ITIMER_PROF, seconds)
+        return judge(*arguments)
+    # whatever a completion did to the parser, or had a verifier do, it is no right answer
+    except (Exception, SystemExit):
+        return 0.0
+    finally:
+        if _POSIX:
+            signal.setitimer(signal.ITIMER_PROF, 0)
+            signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+
+
+def _equal(gold: str, given: str) -> float:
+    from math_verify import verify
+
+    wanted, said = _parsed(gold), _parsed(given)
+    return float(
+        verify(list(wanted), list(said), timeout_seconds=None)
+        and all(map(_same_equation, wanted, said))
+    )
+
+
+def _same_equation(gold, given) -> bool:
+    """Of two equations: whether one is a multiple of the other.
+
+    math-verify compares their solutions, and finds x^2+1=0 and x^2+5=0, which have no real ones,
+    equal.
+    """
+    from sympy import Eq, simplify
+
+    if not (isinstance(gold, Eq) and isinstance(given, Eq)):
+        return True
+    ratio = simplify((gold.lhs - gold.rhs) / (given.lhs - given.rhs))
+    return bool(ratio.is_number and ratio.is_finite and ratio != 0)
+
+
+@lru_cache(maxsize=4096)
+def _parsed(text: str) -> tuple:
+    from latex2sympy2_extended import NormalizationConfig
+    from math_verify import LatexExtractionConfig, parse
+
+    # As TRL's accuracy_reward reads a completion: the content of one box. Plain text is never
+    # evaluated as Python. Units stay: math-verify's list of them takes the t off `1 + t`.
+    normalised = NormalizationConfig(
+        units=False, basic_latex=True, malformed_operators=True, nits=True, boxed="all"
+    )
+    boxed = LatexExtractionConfig(
+        normalization_config=normalised, boxed_match_priority=0, try_extract_without_anchor=False
+    )
+    return tuple(
+        parse(f"\\boxed{{{text}}}", [boxed], fallback_mode="no_fallback", parsing_timeout=None)
+    )
+
+
+def _task(family: str, answer: str, entry: str) -> float | str:
+    from reasoning_gym import get_score_answer_fn
+
+    try:
+        score = get_score_answer_fn(family)
+    except ValueError:
+        return f"reasoning-gym has no family {family!r}."
+    return float(score(answer, json.loads(entry)))
+
+
+def _fulfils(schema: str, document: str) -> float:
+    return float(_validator(schema).is_valid(json.loads(document)))
+
+
+@lru_cache(maxsize=32)
+def _validator(schema: str):
+    from jsonschema.validators import validator_for
+
+    schema = json.loads(schema)
+    return validator_for(schema)(schema)
+
+
+_JUDGES = {
+    "equal": (_equal, "math_verify"),
+    "task": (_task, "reasoning_gym"),
+    "schema": (_fulfils, "jsonschema"),
+}
+# The first judgement of a kind imports much of sympy, which its time would not suffice for.
+_OF_EACH_KIND = (
+    (r"\frac{\sqrt{3}}{2}", r"\frac{3}{2\sqrt{3}}"),
+    ("x^2+2x+1", "(x+1)^2"),
+    ("[0,1)", "[1,2)"),
+)
+
+if __name__ == "__main__":
+    _serve(sys.argv[1])
+else:
+    _start_anew()
+    atexit.register(_stop)
+    if _POSIX:
+        os.register_at_fork(after_in_child=_start_anew)  # the workers are the parent's

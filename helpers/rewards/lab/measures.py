@@ -78,10 +78,10 @@ class Lab:
             )
         self.names = [reward_name(function) for function in self.functions]
         for name in self.names:
-            if self.names.count(name) > 1:
+            if self.names.count(name) > 1 or name in ("total", "wins", "gain", "paid_by"):
                 raise ValueError(
-                    f"two rewards are called {name!r}, and TRL logs them by name: wrap one in a "
-                    "function of its own."
+                    f"two columns of the tables would be called {name!r}, and TRL logs rewards by "
+                    "name: wrap one in a function of its own."
                 )
 
     def scores(self, completions: list[str], **columns: list) -> pd.DataFrame:
