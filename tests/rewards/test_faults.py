@@ -86,7 +86,10 @@ def test_a_value_that_is_no_finite_number_is_a_fault(value, shown):
     [
         (None, "None"),
         (0.5, "0.5"),
-        (torch.tensor(0.5), "0-d tensor"),
+        (torch.tensor(0.5), "tensor(0.5"),
+        (np.ones((2, 1)), "array([[1."),
+        (b"10", "b'10'"),
+        ({"a": 1.0, "b": 0.0}, "{'a': 1.0"),
         ([], "0 values"),
         ([1.0, 0.0, 1.0], "3 values"),
         (torch.ones(3), "3 values"),
