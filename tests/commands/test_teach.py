@@ -112,7 +112,7 @@ def test_a_student_who_leaves_the_exercises_out_gets_to_the_last_cell(cli, tmp_p
     for answer, check in graded(done).values():
         assert outputs[answer.id] == ["NotImplementedError"]
         assert outputs[check.id][0].startswith("Not answered yet")
-        assert outputs[check.id][1] == "AssertionError"
+        assert outputs[check.id][-1] == "AssertionError"  # what is printed may come in parts
     assert done.cells[-1].get("outputs") or done.cells[-2].get("outputs"), "it ran to the end"
 
 
