@@ -260,6 +260,15 @@ def test_a_verifier_that_fails_or_hangs_gives_nothing():
     assert symbolic.task_scores([asked("countdown", entry["answer"] + " ", entry)]) == [1.0]
 
 
+def test_an_answer_that_makes_its_verifier_leave_ends_no_worker():
+    (entry,) = made("spiral_matrix", 1)  # whose verifier evaluates the answer
+    right = asked("spiral_matrix", entry["answer"], entry)
+    assert symbolic.task_scores([right]) == [1.0]
+    before = workers()
+    assert symbolic.task_scores([asked("spiral_matrix", "exec('exit()')", entry)]) == [0.0]
+    assert workers() == before
+
+
 @linux
 def test_without_reasoning_gym_it_says_what_to_install(tmp_path, monkeypatch):
     (tmp_path / "reasoning_gym.py").write_text("raise ModuleNotFoundError(name='reasoning_gym')")
