@@ -7,9 +7,7 @@ jsonschema's speak of schemas ("'5' is not of type 'integer'").
 from __future__ import annotations
 
 from collections.abc import Callable
-
-from jsonschema import Draft4Validator, Draft202012Validator
-from jsonschema.validators import extend
+from functools import cache
 
 _SHOWN = 60  # characters of a value in a sentence
 _WORDS = {
@@ -23,22 +21,30 @@ _WORDS = {
 }
 
 
-def _or_null(keyword: str) -> Callable:
-    """A keyword of JSON Schema beside which `nullable`, Transformers' `| None`, counts as well."""
-    check = Draft202012Validator.VALIDATORS[keyword]
+@cache
+def _validator():
+    """The class that judges a value: JSON Schema, beside whose `type`, `enum` and `anyOf`
+    Transformers' `nullable` counts as well, which is how it writes `| None`.
 
-    def checked(validator, wanted, value, schema):
-        if value is not None or not schema.get("nullable"):
-            yield from check(validator, wanted, value, schema)
+    jsonschema takes a second to import, and most trainings have no tools.
+    """
+    from jsonschema import Draft4Validator, Draft202012Validator
+    from jsonschema.validators import extend
 
-    return checked
+    def or_null(keyword: str) -> Callable:
+        check = Draft202012Validator.VALIDATORS[keyword]
 
+        def checked(validator, wanted, value, schema):
+            if value is not None or not schema.get("nullable"):
+                yield from check(validator, wanted, value, schema)
 
-_Validator = extend(
-    Draft202012Validator,
-    {keyword: _or_null(keyword) for keyword in ("type", "enum", "anyOf")},
-    type_checker=Draft4Validator.TYPE_CHECKER,  # later drafts take 1.0 for a whole number
-)
+        return checked
+
+    return extend(
+        Draft202012Validator,
+        {keyword: or_null(keyword) for keyword in ("type", "enum", "anyOf")},
+        type_checker=Draft4Validator.TYPE_CHECKER,  # later drafts take 1.0 for a whole number
+    )
 
 
 def misfit(tool: str, schema: dict, arguments: dict) -> str | None:
@@ -62,7 +68,7 @@ def misfit(tool: str, schema: dict, arguments: dict) -> str | None:
             return f"{tool} needs {name}: {_wanted(properties[name])}."
     for name, value in arguments.items():
         try:
-            fits = _Validator(properties[name]).is_valid(value)
+            fits = _validator()(properties[name]).is_valid(value)
         except (RecursionError, ValueError):  # too deep or too long for jsonschema to print
             fits = False
         if not fits:
