@@ -128,10 +128,10 @@ def changes(before: dict, after: dict) -> list[str]:
     """What differs between two dictionaries, a few words each; compared as JSON.
 
     >>> changes({"beta": 0.1, "seed": 1}, {"beta": 0.2, "seed": 1})
-    ['beta was 0.1 and would be 0.2']
+    ['beta was 0.1 and is now 0.2']
     """
     return [
-        f"{name} was {before.get(name)!r} and would be {after.get(name)!r}"
+        f"{name} was {before.get(name)!r} and is now {after.get(name)!r}"
         for name in {**before, **after}
         if json.dumps(before.get(name), sort_keys=True)
         != json.dumps(after.get(name), sort_keys=True)
