@@ -296,7 +296,8 @@ def _run(grid: Grid, left: list[Task], needs_gpu: bool, parsed: argparse.Namespa
     runs, failed = {task.run: task.command() for task in left}, False
     folder = runs_folder() / SWEEPS / grid.name
     logs = folder / "logs"
-    with held(folder, f"sweep {grid.name!r}"), pipeline.ended_like_ctrl_c():
+    pipeline.end_like_ctrl_c()
+    with held(folder, f"sweep {grid.name!r}"):
         logs.mkdir(exist_ok=True)
         for name in runs:
             (logs / f"{name}.log").unlink(missing_ok=True)
