@@ -91,8 +91,7 @@ def logs(name: str) -> str:
 
 def test_no_run_is_lost_and_none_is_done_twice_where_a_node_dies(cluster, folder, cli):
     nodes = [cluster.add_node(**LITTLE) for _ in range(2)]
-    grid = read_grid(folder / "grid.yaml")
-    names = [task.run for task in grid.tasks]
+    names = [task.run for task in read_grid(folder / "grid.yaml")[1]]
     killed, over = [], threading.Event()
 
     def kill() -> None:
@@ -144,7 +143,7 @@ def test_ctrl_c_ends_the_runs_on_the_nodes(cluster, folder, cli):
 
 def test_a_node_that_does_not_see_the_runs_folder_runs_nothing(tmp_path):
     log = tmp_path / "runs/sweeps/tiny/logs/a.log"
-    _, why = sweep_ray.run_one(tmp_path / "runs", "a", ["run"], log, needs_gpu=False)
+    why = sweep_ray.run_one(tmp_path / "runs", "a", ["run"], log, needs_gpu=False)
     assert f"does not see {tmp_path / 'runs'}" in why and not (tmp_path / "runs").exists()
 
 
