@@ -88,30 +88,24 @@ def deck(route: str, source: Path = NOTEBOOKS) -> NotebookNode:
     """One notebook that holds the slides of a route in the order of the notebooks, between a title
     and a last word.
     """
-    cells, titles = [], []
+    cells = []
     for path in sorted(source.glob("[0-9][0-9]_*.ipynb")):
-        title = heading = ""
+        heading = ""
         for cell in nbformat.read(path, as_version=4).cells:
             # a text may have several headings: it begins in the section of the first
             found = _TITLE.findall(cell.source) if cell.cell_type == "markdown" else []
-            section = (found or [heading])[0]
-            title = title or section
             if f"route-{route}" in cell.metadata.get("tags", []):
-                cells += _parts(cell, path.name[:2], section)
-                titles.append(f"{path.name[:2]} {title}".replace(" ", "\N{NO-BREAK SPACE}"))
+                cells += _parts(cell, path.name[:2], (found or [heading])[0])
             heading = found[-1] if found else heading
-    named = " · ".join(dict.fromkeys(titles))
-    first = (
-        f"# GRPO, {ROUTES[route]}\n\nA language model, and rewards that a program can "
-        f"check.\n\n{named}"
-    )
+    title = f"GRPO, {ROUTES[route]}"
+    first = f"# {title}\n\nA language model, and rewards that a program can check."
     return v4.new_notebook(
         cells=[
             v4.new_markdown_cell(first, metadata=_slideshow("slide", "")),
             *cells,
             v4.new_markdown_cell(END, metadata=_slideshow("slide", "")),
         ],
-        metadata={"title": f"GRPO, {ROUTES[route]}", "language_info": {"name": "python"}},
+        metadata={"title": title, "language_info": {"name": "python"}},
     )
 
 

@@ -123,10 +123,8 @@ def main(parsed: argparse.Namespace) -> int:
             print(shlex.join(["python", "-m", "helpers", *task.command()]))
         return 0
     left = [task for task in tasks if not task.is_done()]
-    points, seeds = len(tasks) // len(grid.seeds), len(grid.seeds)
-    size = f"{points} point{'s' * (points > 1)}, {seeds} seed{'s' * (seeds > 1)}"
     done = len(tasks) - len(left)
-    print(f"sweep {grid.name}: {size}; {done} runs done, {len(left)} to run", flush=True)
+    print(f"sweep {grid.name}: {done} runs done, {len(left)} to run", flush=True)
     if parsed.dry_run:
         print("\n".join(f"  {task.run}" for task in left))
         return 0

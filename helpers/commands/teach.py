@@ -113,13 +113,11 @@ def main(parsed: argparse.Namespace) -> int:
 
 @dataclass(frozen=True)
 class Exercise:
-    """An exercise of a notebook: its three code cells, as their indices, and what is in them."""
+    """An exercise of a notebook: the indices of its three code cells, and what is in them."""
 
     name: str  # of the variable or function that answers it
     points: int
-    check: int
-    exercise: int
-    solution: int
+    cells: tuple[int, int, int]  # check, exercise, solution
     function: str  # of the check's cell, the definition of check_NAME,
     besides: str  # and all else: imports, or a figure that the question is about
     stub: str  # what a student begins with
@@ -166,7 +164,7 @@ def exercises(notebook: NotebookNode) -> list[Exercise]:
             Exercise(
                 parts["name"],
                 POINTS[level[1]] if level else 1,
-                *indices,
+                indices,
                 function,
                 besides,
                 stub.removesuffix(parts["call"]).rstrip("\n"),
@@ -215,8 +213,8 @@ def made_for(edition: str, notebook: NotebookNode) -> NotebookNode:
 
 def _rewrite(cells: list[NotebookNode], exercise: Exercise, edition: str) -> None:
     """Make of the three cells what the check's cell does besides, the answer, and the check."""
-    indices = (exercise.check, exercise.exercise, exercise.solution)
-    besides, answer, check = (cells[index] for index in indices)
+    first, second, third = exercise.cells
+    besides, answer, check = cells[first], cells[second], cells[third]
     besides.source, besides.metadata["tags"] = exercise.besides, []
     answer.outputs, answer.metadata = [], NotebookNode(tags=["exercise"])
     check.metadata = NotebookNode(tags=["check"], jupyter={"source_hidden": True})
@@ -249,14 +247,14 @@ def _rewrite(cells: list[NotebookNode], exercise: Exercise, edition: str) -> Non
         check.metadata.nbgrader = NotebookNode(about | graded)
         for cell in (answer, check):
             cell.metadata.tags.append("raises-exception")
-        before = cells[exercise.exercise - 1]
+        before = cells[second - 1]
         if before.source.endswith(":"):  # "Your answer:"
             before.source = f"{before.source[:-1]}. {_DELETE}"
     if edition in ("student", "workshop"):
         answer.metadata.deletable = check.metadata.deletable = check.metadata.editable = False
-    between = cells[exercise.solution - 1]
+    between = cells[third - 1]
     if between.cell_type == "markdown":  # "One solution is folded away below."
         worth = f"{exercise.points} point{'s' * (exercise.points > 1)}"
         between.source = f"The check is folded away below: run its cell ({worth})."
     if not exercise.besides:
-        del cells[exercise.check]
+        del cells[first]

@@ -176,11 +176,8 @@ def test_the_grid_that_is_shipped_is_accepted(cli):
     code, out, _ = cli(
         "sweep", "--grid", str(PROJECT / "benchmarks" / "grids" / "knobs.yaml"), "--dry-run"
     )
-    assert (
-        code == 0
-        and "sweep knobs: 6 points, 3 seeds; 0 runs done, 18 to run" in out
-        and not runs_folder().exists()
-    )
+    assert code == 0 and "sweep knobs: 0 runs done, 18 to run" in out
+    assert not runs_folder().exists()
 
 
 # --- Running --------------------------------------------------------------------------------------

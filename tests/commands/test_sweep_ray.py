@@ -5,7 +5,6 @@ the middle.
 import os
 import re
 import signal
-import sys
 import threading
 import time
 
@@ -145,10 +144,3 @@ def test_a_node_that_does_not_see_the_runs_folder_runs_nothing(tmp_path):
     log = tmp_path / "runs/sweeps/tiny/logs/a.log"
     why = sweep_ray.run_one(tmp_path / "runs", "a", ["run"], log, needs_gpu=False)
     assert f"does not see {tmp_path / 'runs'}" in why and not (tmp_path / "runs").exists()
-
-
-def test_without_ray_the_way_to_it_is_named(cli, folder, monkeypatch):
-    monkeypatch.setitem(sys.modules, "ray", None)
-    code, _, err = cli(*SWEEP, str(folder / "grid.yaml"))
-    assert code == 2
-    assert "ray is not installed" in err and "--optional" in err

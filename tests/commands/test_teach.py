@@ -76,7 +76,7 @@ def test_a_student_gets_a_cell_to_answer_in_and_a_check_and_nothing_of_the_answe
         assert check.metadata["editable"] is False
     assert not any(mark in json.dumps(made) for mark in MARKS)
     assert not any(cell.get("outputs") or cell.get("execution_count") for cell in made.cells)
-    parts = {i for one in found for i in (one.check, one.exercise, one.solution)}
+    parts = {i for one in found for i in one.cells}
     rest = [cell.source for i, cell in enumerate(committed.cells) if i not in parts]
     kept = [source for source in rest if source in {cell.source for cell in made.cells}]
     # "Your answer:" and "One solution is folded away below." are replaced
