@@ -50,10 +50,9 @@ def run(
         own = {number: defaults([number])["run"] for number in numbers}
         name = own[numbers[0]]
         if len(set(own.values())) > 1:
-            named = ", ".join(f"{number}: {default}" for number, default in own.items())
             raise ValueError(
-                f"these notebooks have runs of their own ({named}). Call them one at a time, or "
-                "give --run NAME."
+                f"these notebooks have runs of their own ({own}). Call them one at a time, or give "
+                "--run NAME."
             )
     if preset is not None:
         given["preset"] = preset
@@ -363,8 +362,7 @@ def _print_result(run: Run, numbers: list[str]) -> None:
         from helpers.results.evaluation import summary
 
         print("\n".join(["", *summary(run.evaluation), ""]))
-    there = [part for part in ("figures", "merged", "notebooks") if (run.folder / part).exists()]
-    print(f"in {run.show()}/: {', '.join(there)}")
+    print(f"all of it is in {run.show()}")
     for part in ("reward_report.json", "evaluation.json", "merged"):
         if why := run.outdated(part):
             print(f"note: {why}")

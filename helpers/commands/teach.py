@@ -22,7 +22,6 @@ goes on anyhow, gives no points.
 from __future__ import annotations
 
 import argparse
-import ast
 import re
 import shutil
 from copy import deepcopy
@@ -145,10 +144,12 @@ def exercises(notebook: NotebookNode) -> list[Exercise]:
                 f"{', '.join(_CELLS)}; what follows is tagged {', '.join(tags)}."
             )
         check, exercise, solution = (notebook.cells[index].source for index in indices)
-        parts = _SOLUTION.fullmatch(solution)
-        function, besides = _split(check, f"check_{parts['name']}") if parts else ("", "")
-        stub = exercise.rstrip()
-        if not _HIDDEN.search(function) or not stub.endswith(parts["call"]):
+        parts, stub = _SOLUTION.fullmatch(solution), exercise.rstrip()
+        # the definition of the check, to the next line that is not of it
+        definition = rf"^def check_{parts['name'] if parts else ''}\(.*?(?=^[^\s)]|\Z)"
+        function = re.search(definition, check, re.MULTILINE | re.DOTALL)
+        hides = function and _HIDDEN.search(function[0])
+        if not hides or not stub.endswith(parts["call"]):
             first, second, third = (index + 1 for index in indices)
             raise ValueError(
                 f"cells {first}, {second} and {third} are no exercise: the first must define "
@@ -165,27 +166,14 @@ def exercises(notebook: NotebookNode) -> list[Exercise]:
                 parts["name"],
                 POINTS[level[1]] if level else 1,
                 indices,
-                function,
-                besides,
+                function[0].rstrip(),
+                check.replace(function[0], "").strip(),
                 stub.removesuffix(parts["call"]).rstrip("\n"),
                 parts["answer"],
                 parts["check"],
             )
         )
     return found
-
-
-def _split(source: str, function: str) -> tuple[str, str]:
-    """Of a check's cell, the definition of a function, and all else."""
-    statements, lines = ast.parse(source).body, source.splitlines()
-    # To the next statement, because a mark, which is a comment, belongs to no statement.
-    begins = [statement.lineno - 1 for statement in statements] + [len(lines)]
-    for position, statement in enumerate(statements):
-        if isinstance(statement, ast.FunctionDef) and statement.name == function:
-            begin, end = begins[position : position + 2]
-            other = "\n".join(lines[:begin] + lines[end:]).strip()
-            return "\n".join(lines[begin:end]).rstrip(), other
-    return "", source
 
 
 # --- From a notebook to a notebook ----------------------------------------------------------------
