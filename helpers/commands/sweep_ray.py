@@ -28,8 +28,8 @@ def run_all(
     """Run all as tasks of the cluster at `HOST:PORT`, or of the one that this machine is in
     (`auto`). Yields each run as it ends: its name, and why it failed ("" if it did not).
 
-    runs: the command of each, by its name. Left before the end, as by Ctrl-C, the runs end with the
-    cluster's tasks, whose children they are, in order.
+    runs: the command of each, by its name. Left before the end, as by Ctrl-C, it ends the runs on
+    their nodes in order.
     """
     os.environ.setdefault("RAY_task_oom_retries", str(_RETRIES))  # Ray's own number is infinite
     import ray
@@ -52,11 +52,21 @@ def run_all(
                     why = str(error)
                 yield name, why
     finally:
+        for running in waiting:
+            ray.cancel(running)
+        # A cancelled task counts as ended before its run has, and the shutdown would kill the run.
+        left = [folder / name for name in waiting.values()]
+        deadline = time.monotonic() + subprocesses.PATIENCE + 10
+        while any(map(holder, left)) and time.monotonic() < deadline:
+            time.sleep(0.2)
         ray.shutdown()
 
 
 def run_one(runs: Path, name: str, command: list[str], log: Path, needs_gpu: bool) -> str:
-    """Make one run on this node; why it failed, "" if it did not."""
+    """Make one run on this node; why it failed, "" if it did not.
+
+    Ended by an exception, as `ray.cancel` raises one here, it ends the run first.
+    """
     node, deadline = socket.gethostname(), time.monotonic() + _LEASE
     if not log.parent.is_dir():
         return (
@@ -71,5 +81,9 @@ def run_one(runs: Path, name: str, command: list[str], log: Path, needs_gpu: boo
     if not needs_gpu:
         environment["CUDA_VISIBLE_DEVICES"] = ""
     process = subprocesses.start("helpers", command, log, environment)
-    process.wait()
+    try:
+        while process.poll() is None:
+            time.sleep(0.2)  # in `process.wait()`, the interrupt of `ray.cancel` would not arrive
+    finally:
+        subprocesses.end([process])
     return f"{subprocesses.last_error(log)} (on {node})" if process.returncode else ""
