@@ -50,9 +50,10 @@ def run(
         own = {number: defaults([number])["run"] for number in numbers}
         name = own[numbers[0]]
         if len(set(own.values())) > 1:
+            named = ", ".join(f"{number}: {default}" for number, default in own.items())
             raise ValueError(
-                f"these notebooks have runs of their own ({own}). Call them one at a time, or give "
-                "--run NAME."
+                f"these notebooks have runs of their own ({named}). Call them one at a time, or "
+                "give --run NAME."
             )
     if preset is not None:
         given["preset"] = preset

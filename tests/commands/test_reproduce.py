@@ -174,13 +174,13 @@ def test_only_some_of_what_was_done_can_be_done_again(cli, run, only):
 
 
 def test_what_the_folder_holds_outlives_a_refusal_and_is_then_set_aside(cli, run, executions):
-    old = Run("told-again").path("old.txt")
-    old.write_text("x")
+    old = Run("told-again").path("manifest.json")
+    write_json(old, {"data": {"notebook": "09"}})  # another lesson's, which is no reason
     executions.outcomes["01"] = False
     finished_run(**as_settings(PRESETS["h200"]))
     assert "needs an NVIDIA GPU" in refused(cli) and old.exists() and executions == []
     finished_run()
     code, out, _ = cli("reproduce", "--run", "told")
     assert code == 1 and "set aside, whole: " in out and not old.exists()
-    assert (Run("told-again").folder / "set_aside/1/old.txt").exists()
+    assert (Run("told-again").folder / "set_aside/1/manifest.json").exists()
     assert [number for number, _ in executions] == ["01"]
