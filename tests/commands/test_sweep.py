@@ -200,6 +200,13 @@ def table_of(name: str) -> pd.DataFrame:
     return pd.read_csv(runs_folder() / "sweeps" / name / "table.csv")
 
 
+def test_each_run_ends_with_why_it_failed_or_nothing(tmp_path):
+    runs = {"bad": ["doctor", "--preset", "x"], "good": ["--help"], "more": ["--help"]}
+    bad, *others = sorted(sweep._run_here(runs, tmp_path, jobs=2))
+    assert bad[0] == "bad" and bad[1].startswith("error: preset 'x' is not known")
+    assert others == [("good", ""), ("more", "")]
+
+
 @pytest.mark.slow
 def test_what_failed_stops_nothing_else_and_alone_is_tried_again(cli, two_sources):
     good, bad = (task.run for task in read_grid(two_sources)[1])
