@@ -95,7 +95,6 @@ COMMANDS = [
 @pytest.fixture
 def here(tmp_path):
     (tmp_path / "q.jsonl").write_text('{"question": "What is 1 + 1?"}\n')
-    (tmp_path / "link.jsonl").symlink_to(tmp_path / "q.jsonl")
     (tmp_path / "dir.jsonl").mkdir()
     (tmp_path / "grid.yaml").write_text("name: tiny\nseeds: [1]\nproduct: {beta: [0, 0.1]}\n")
     return tmp_path
