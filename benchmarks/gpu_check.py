@@ -32,7 +32,7 @@ import psutil
 from benchmarks import gpu
 from benchmarks.gpu_parts import PARTS, Part
 from helpers import PROJECT
-from helpers.commands.pipeline import ended_like_ctrl_c
+from helpers.commands.pipeline import end_like_ctrl_c
 from helpers.environment import package_versions, this_machine
 from helpers.runs import atomic_write, held, runs_folder, write_json
 
@@ -383,8 +383,8 @@ def main(arguments: list[str] | None = None) -> int:
             read(results.with_suffix(".json"))
         except ValueError as error:
             parser.exit(2, f"error: {error}\n")
-        with ended_like_ctrl_c():
-            done = check(PARTS, results, work, minutes, args.rehearse)
+        end_like_ctrl_c()
+        done = check(PARTS, results, work, minutes, args.rehearse)
     print(f"\nwritten to {results}")
     return int(any(one["outcome"] in _BAD for one in done.values()))
 

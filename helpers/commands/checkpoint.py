@@ -57,21 +57,19 @@ def main(parsed: argparse.Namespace) -> int:
     """Fetch or store the demo; 0."""
     if parsed.store_demo:
         store(parsed.run)
-    elif parsed.fetch_demo:
-        fetch(parsed.run)
     else:
-        fetch(parsed.run, parsed.from_demo, replace=True)
+        fetch(parsed.run, parsed.from_demo)
     return 0
 
 
-def fetch(name: str, last: str = PIPELINE[-1], replace: bool = False) -> None:
-    """Put the demo into a run folder, as it is after the notebook `last`.
+def fetch(name: str, last: str | None = None) -> None:
+    """Put the demo into a run folder: all of it, or as it is after the notebook `last`.
 
-    replace: what the run holds is moved to `set_aside/<number>/` in it, whole, because half of one
-    run and half of another would be neither. Without it, ValueError where the run holds something.
+    With `last`, what the run holds is moved to `set_aside/<number>/` in it, whole, because half of
+    one run and half of another would be neither. Without, ValueError where the run holds something.
     FileNotFoundError without an archive.
     """
-    run, numbers = Run(name), [number for number in PIPELINE if number <= last]
+    run, numbers = Run(name), [number for number in PIPELINE if number <= (last or PIPELINE[-1])]
     stored = {}
     with tarfile.open(ARCHIVE, "r:xz") as archive:
         for member in archive:
@@ -96,7 +94,7 @@ def fetch(name: str, last: str = PIPELINE[-1], replace: bool = False) -> None:
         held(run.folder, f"run {run.name!r}"),
         held(run.folder, f"the training of run {run.name!r}", TRAINING_LOCK),
     ):
-        if not replace and not is_free(run.folder):
+        if last is None and not is_free(run.folder):
             raise ValueError(
                 f"{run.show()} is there already, and was not touched. Take another name, such as "
                 "--run late, or set aside what is there and put the demo in its place: `python -m "
@@ -112,7 +110,7 @@ def fetch(name: str, last: str = PIPELINE[-1], replace: bool = False) -> None:
         write_json(run.path(arguments.ASKED), asked)
     following = [number for number in PIPELINE if number not in numbers] or ["06"]
     print(
-        f"{run.show()} is now the demo as notebook {last} left it, trained at seed "
+        f"{run.show()} is now the demo as notebook {numbers[-1]} left it, trained at seed "
         f"{manifest['data']['seed']}. Go on in Jupyter with run = {run.name!r}, or by `python -m "
         f"helpers run --run {run.name} --only {','.join(following)}`."
     )

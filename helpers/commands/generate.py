@@ -52,8 +52,7 @@ def main(parsed: argparse.Namespace) -> int:
     ValueError names what is wrong with either file.
     """
     environment.quiet()
-    run, engine = Run(parsed.run), parsed.engine
-    source, target = Path(parsed.input), Path(parsed.output)
+    run, source, target = Run(parsed.run), Path(parsed.input), Path(parsed.output)
     if target.suffix.lower() != ".jsonl":
         raise ValueError(
             f"--output {target}: answers are written as JSON lines; name a .jsonl file."
@@ -63,9 +62,9 @@ def main(parsed: argparse.Namespace) -> int:
         print(f"note: {why}", file=sys.stderr)
     # Plain TRL or not, the merged model is the same; only with Unsloth can vLLM be had.
     trained = run.section("training")["settings"]
-    settings = for_sampling(trained, engine=engine, backend="unsloth")
+    settings = for_sampling(trained, engine=parsed.engine, backend="unsloth")
     machine = environment.this_machine()
-    if engine == "vllm" and (obstacle := environment.vllm_obstacle(machine)):
+    if parsed.engine == "vllm" and (obstacle := environment.vllm_obstacle(machine)):
         raise ValueError(f"--engine vllm: {obstacle}.")
     fmt = TagFormat.parse(run.section("data")["tags"])
     system = run.read_object("data_report.json")["system_prompt"]
@@ -145,26 +144,21 @@ def _done(target: Path, rows: list[dict]) -> int:
     """How many answers the target holds already; a last line of ours that was cut off is taken
     away, and nothing else.
 
-    ValueError for a line that answers another question than the input's.
+    ValueError where it holds anything but answers to the first of the questions.
     """
     lines = target.read_text(encoding="utf-8").splitlines(True) if target.exists() else []
     cut = bool(lines) and lines[-1].startswith('{"') and not lines[-1].endswith("\n")
     whole = lines[:-1] if cut else lines
-    for number, line in enumerate(whole, 1):
-        if number > len(rows) or not _answers(line, rows[number - 1]):
-            raise ValueError(
-                f"--output {target}: line {number} does not answer question {number} of the "
-                "input. It is of another file, or was edited: name another output."
-            )
+    try:
+        answers = [json.loads(line) for line in whole]
+        answered = [str(one["question"]) for one in answers if "completion" in one]
+    except (ValueError, TypeError, KeyError):
+        answered = None
+    if answered != [str(row["question"]) for row in rows[: len(whole)]]:
+        raise ValueError(
+            f"--output {target} holds something other than answers to the first questions of the "
+            "input: it is of another file, or was edited. Name another output."
+        )
     if cut:
         target.write_text("".join(whole), encoding="utf-8")
     return len(whole)
-
-
-def _answers(line: str, row: dict) -> bool:
-    """Whether a line of the output answers a row's question."""
-    try:
-        answered = json.loads(line)
-        return "completion" in answered and str(answered["question"]) == str(row["question"])
-    except (ValueError, TypeError, KeyError):
-        return False

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import difflib
 import logging
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 
@@ -78,7 +77,8 @@ def resume(name: str) -> int:
             "checkpoint, too."
         )
     if left := arguments.left(last):
-        return execute(name, left, last["parameters"], resumed=last)
+        # what is done took parameters that these need not know
+        return execute(name, left, taken(last["parameters"], left), resumed=last)
     print(
         f"run {name!r} is finished: {', '.join(last['done'])} are done. A call without --resume "
         "and --once starts it anew."
@@ -105,13 +105,12 @@ def execute(
     go on with. how: another way to execute one notebook, a function as `_execute` is.
     """
     folder, how = Run(name), how or _execute
-    if resumed:  # what is done took parameters that the others need not know
-        given = taken(given, numbers)
     check(name, numbers, given, fresh)
     # With several processes, a signal is left to the launcher: a process that waits for another
     # cannot end itself.
-    interruptible = ended_like_ctrl_c() if ranks.world() == 1 else contextlib.nullcontext()
-    with held(folder.folder, f"run {name!r}"), interruptible:
+    if ranks.world() == 1:
+        end_like_ctrl_c()
+    with held(folder.folder, f"run {name!r}"):
         for number in numbers:
             folder.check_not_trained(number)
         if resumed:
@@ -130,7 +129,7 @@ def execute(
         for number in numbers:
             values = taken(given, [number])
             try:
-                succeeded = how(_path(number), folder, {"run": name} | values)
+                succeeded = how(_notebooks()[number], folder, {"run": name} | values)
             except KeyboardInterrupt:
                 # asyncio would print what a task of the ended kernel still raises
                 logging.getLogger("asyncio").setLevel(logging.CRITICAL)
@@ -149,26 +148,25 @@ def execute(
     return 0
 
 
-def _path(number: str) -> Path:
-    known = {path.name[:2]: path for path in sorted(NOTEBOOKS.glob("[0-9][0-9]_*.ipynb"))}
-    if number not in known:
-        raise ValueError(f"there is no notebook {number}. There are: {', '.join(known)}.")
-    return known[number]
+def _notebooks() -> dict[str, Path]:
+    """All notebooks by their number."""
+    return {path.name[:2]: path for path in sorted(NOTEBOOKS.glob("[0-9][0-9]_*.ipynb"))}
 
 
-@lru_cache
-def _parameters_of(path: Path) -> dict[str, dict]:
-    return papermill.inspect_notebook(str(path))
+_inspected = lru_cache(papermill.inspect_notebook)
 
 
 def defaults(numbers: list[str]) -> dict[str, object]:
     """The parameters that these notebooks take, by name, each with the value it has where none is
-    given.
+    given. ValueError for a number that no notebook has.
     """
+    known = _notebooks()
+    if missing := [number for number in numbers if number not in known]:
+        raise ValueError(f"there is no notebook {missing[0]}. There are: {', '.join(known)}.")
     return {
         name: arguments.value(about["default"])
         for number in numbers
-        for name, about in _parameters_of(_path(number)).items()
+        for name, about in _inspected(str(known[number])).items()
     }
 
 
@@ -178,29 +176,17 @@ def taken(given: dict, numbers: list[str]) -> dict:
     return {name: value for name, value in given.items() if name in known}
 
 
-@contextlib.contextmanager
-def ended_like_ctrl_c() -> Iterator[None]:
-    """A kill or a closed terminal ends the block as Ctrl-C does, so that kernels and runs are
-    ended, and waited for.
+def end_like_ctrl_c() -> None:
+    """From now on a kill or a closed terminal ends this process as Ctrl-C does, so that kernels and
+    runs are ended, and waited for.
 
     Whatever was left running would write where the next call does. A signal that is ignored (nohup)
     stays so.
     """
-
-    def end(number, frame):
-        raise KeyboardInterrupt
-
-    known = [signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)]
-    before = {
-        number: signal.signal(number, end)
-        for number in dict.fromkeys(known)
-        if signal.getsignal(number) != signal.SIG_IGN
-    }
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    for name in ("SIGTERM", "SIGHUP"):
+        number = getattr(signal, name, None)  # Windows has no SIGHUP
+        if number and signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, signal.default_int_handler)
 
 
 # --- What is refused ------------------------------------------------------------------------------
@@ -216,15 +202,15 @@ def check(
     machine, so what this one lacks is no reason.
     """
     known = defaults(numbers)
-    for parameter in given:
-        if parameter not in known:
-            near = difflib.get_close_matches(parameter, known, 1)
-            near = [presets.RENAMED[parameter]] if parameter in presets.RENAMED else near
-            hint = f"Did you mean {near[0]!r}? " if near else ""
-            raise ValueError(
-                f"no chosen notebook has a parameter {parameter!r}. {hint}They take: "
-                f"{', '.join(sorted(known.keys() - {'run'}))}."
-            )
+    for parameter in [name for name in given if name not in known]:
+        near = difflib.get_close_matches(presets.RENAMED.get(parameter, parameter), known, 1)
+        hint = f"Did you mean {near[0]!r}? " if near else ""
+        if takers := [number for number in _notebooks() if parameter in defaults([number])]:
+            hint = f"It is a parameter of {', '.join(takers)}. "
+        raise ValueError(
+            f"no chosen notebook has a parameter {parameter!r}. {hint}They take: "
+            f"{', '.join(sorted(known.keys() - {'run'}))}."
+        )
     folder, machine, settings = Run(name), this_machine(), None
     overrides = {key: value for key, value in given.items() if key in presets.SETTINGS}
     lessons = [number for number in numbers if number in LESSONS]
@@ -377,8 +363,7 @@ def _print_result(run: Run, numbers: list[str]) -> None:
         from helpers.results.evaluation import summary
 
         print("\n".join(["", *summary(run.evaluation), ""]))
-    there = [part for part in ("figures", "merged", "notebooks") if (run.folder / part).exists()]
-    print(f"in {run.show()}/: {', '.join(there)}")
+    print(f"all of it is in {run.show()}")
     for part in ("reward_report.json", "evaluation.json", "merged"):
         if why := run.outdated(part):
             print(f"note: {why}")

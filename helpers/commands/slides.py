@@ -39,7 +39,7 @@ END = """## Three things to take home
 
 **What would you reward at home, and how would you cheat it?**"""
 _TEMPLATE = Path(__file__).with_name("slides.html.j2")
-_TITLE = re.compile(r"^#{1,3} (.+)$", re.MULTILINE)
+_TITLE = re.compile(r"^#{1,3} (?:\d+ · )?(.+)$", re.MULTILINE)  # without a notebook's number
 _COLUMN = re.compile(r"(?<=<th>)[^<]+")
 _RELATIVE = re.compile(r"\[([^\]]+)\]\((?!https?:)[^)]+\)")
 _FOLDED = re.compile(r"<details>.*?</details>", re.DOTALL)
@@ -72,6 +72,8 @@ def main(parsed: argparse.Namespace) -> int:
     exporter.exclude_input_prompt = exporter.exclude_output_prompt = True
     exporter.exclude_anchor_links = True
     page, _ = exporter.from_notebook_node(made, {"reveal": reveal})
+    # the names of columns are long, and may be broken
+    page = _COLUMN.sub(lambda found: found[0].replace("_", "_<wbr>"), page)
     with atomic_write(Path(parsed.to)) as temporary:
         temporary.write_text(page, encoding="utf-8")
     number = sum(cell.metadata.slideshow.slide_type == "slide" for cell in made.cells)
@@ -86,28 +88,24 @@ def deck(route: str, source: Path = NOTEBOOKS) -> NotebookNode:
     """One notebook that holds the slides of a route in the order of the notebooks, between a title
     and a last word.
     """
-    cells, titles = [], []
+    cells = []
     for path in sorted(source.glob("[0-9][0-9]_*.ipynb")):
-        notebook = nbformat.read(path, as_version=4)
-        heading = title = _headings(notebook.cells[0], [""])[0]
-        for cell in notebook.cells:
-            headings = _headings(cell, [heading])
+        heading = ""
+        for cell in nbformat.read(path, as_version=4).cells:
+            # a text may have several headings: it begins in the section of the first
+            found = _TITLE.findall(cell.source) if cell.cell_type == "markdown" else []
             if f"route-{route}" in cell.metadata.get("tags", []):
-                cells += _parts(cell, path.name[:2], headings[0])
-                titles.append(f"{path.name[:2]} {title}".replace(" ", "\N{NO-BREAK SPACE}"))
-            heading = headings[-1]
-    named = " · ".join(dict.fromkeys(titles))
-    first = (
-        f"# GRPO, {ROUTES[route]}\n\nA language model, and rewards that a program can "
-        f"check.\n\n{named}"
-    )
+                cells += _parts(cell, path.name[:2], (found or [heading])[0])
+            heading = found[-1] if found else heading
+    title = f"GRPO, {ROUTES[route]}"
+    first = f"# {title}\n\nA language model, and rewards that a program can check."
     return v4.new_notebook(
         cells=[
             v4.new_markdown_cell(first, metadata=_slideshow("slide", "")),
             *cells,
             v4.new_markdown_cell(END, metadata=_slideshow("slide", "")),
         ],
-        metadata={"title": f"GRPO, {ROUTES[route]}", "language_info": {"name": "python"}},
+        metadata={"title": title, "language_info": {"name": "python"}},
     )
 
 
@@ -118,12 +116,6 @@ def _slideshow(kind: str, place: str, figure: str = "below") -> NotebookNode:
     return NotebookNode(
         slideshow=NotebookNode(slide_type=kind, data=NotebookNode(place=place, figure=figure))
     )
-
-
-def _headings(cell: NotebookNode, before: list[str]) -> list[str]:
-    """The headings of a text, without a notebook's number; for a cell without one those before."""
-    found = _TITLE.findall(cell.source) if cell.cell_type == "markdown" else []
-    return [re.sub(r"^\d+ · ", "", title) for title in found] or before
 
 
 def _parts(cell: NotebookNode, number: str, heading: str) -> list[NotebookNode]:
@@ -141,12 +133,6 @@ def _parts(cell: NotebookNode, number: str, heading: str) -> list[NotebookNode]:
         made = v4.new_markdown_cell("\n\n".join(shown))
     else:
         outputs = [] if show == "input" else cell.outputs
-        for output in outputs:
-            # the names of columns are long, and may be broken
-            if "text/html" in output.get("data", {}):
-                output.data["text/html"] = _COLUMN.sub(
-                    lambda found: found[0].replace("_", "_<wbr>"), output.data["text/html"]
-                )
         tags = [show] if show else []
         made = v4.new_code_cell(cell.source, outputs=outputs, metadata={"tags": tags})
     if kind != "slide" or (cell.cell_type == "markdown" and made.source.startswith("#")):

@@ -92,8 +92,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(parsed: argparse.Namespace) -> int:
     """Run what is not yet done of a grid, then write and print the table; the exit code.
 
-    A run that failed is named at the end, makes the code 1, and is tried again by the next sweep;
-    one that was asked for with other parameters than the grid now has is run anew.
+    A run that failed makes the code 1, and is tried again by the next sweep; one that was asked for
+    with other parameters than the grid now has is run anew.
 
     ValueError or OSError for all that can be refused, before anything runs: see `read_grid`, and
     `runs.held` for a sweep that another process is running.
@@ -106,56 +106,35 @@ def main(parsed: argparse.Namespace) -> int:
     if parsed.address and not parsed.on:
         raise ValueError(f"--address {parsed.address} is for --on ray: give both.")
     for_others = bool(parsed.on or parsed.emit)
-    grid = read_grid(Path(parsed.grid), elsewhere=for_others or parsed.collect)
+    grid, tasks = read_grid(Path(parsed.grid), elsewhere=for_others or parsed.collect)
     if for_others and grid.preset in (None, "auto"):
         raise ValueError(
             f"{parsed.grid}: `preset:` must name one: which of them `auto` is depends on the "
             "machine, and others will run this."
         )
-    if parsed.jobs > 1 and grid.needs_gpu:
+    needs_gpu = presets.resolve(grid.preset or "auto", this_machine()).needs_gb > 0
+    if parsed.jobs > 1 and needs_gpu:
         raise ValueError(
             f"--jobs {parsed.jobs}: the preset is meant to have the GPU to itself. Leave --jobs "
             "out."
         )
     if parsed.emit:
-        for task in grid.tasks:
-            print(shlex.join(["python", "-m", "helpers", *grid.command(task)]))
+        for task in tasks:
+            print(shlex.join(["python", "-m", "helpers", *task.command()]))
         return 0
-    left = [task for task in grid.tasks if not is_done(grid, task)]
-    points = len({task.point for task in grid.tasks})
-    seeds = len(grid.tasks) // points
-    size = f"{points} point{'s' * (points > 1)}, {seeds} seed{'s' * (seeds > 1)}"
-    done = len(grid.tasks) - len(left)
-    print(f"sweep {grid.name}: {size}; {done} runs done, {len(left)} to run", flush=True)
+    left = [task for task in tasks if not task.is_done()]
+    done = len(tasks) - len(left)
+    print(f"sweep {grid.name}: {done} runs done, {len(left)} to run", flush=True)
     if parsed.dry_run:
         print("\n".join(f"  {task.run}" for task in left))
         return 0
-    if parsed.collect:
-        if not done:
-            raise ValueError(
-                f"no run of {grid.name!r} has finished in {show_in_runs('')} as the grid asks for "
-                "it now. `--emit commands` prints what makes them."
-            )
-        _write_and_show(grid)
-        if left:
-            print(f"not finished: {', '.join(task.run for task in left)}")
-        return 0
-    with held(grid.folder, f"sweep {grid.name!r}"), pipeline.ended_like_ctrl_c():
-        logs = grid.folder / "logs"
-        logs.mkdir(exist_ok=True)
-        for task in left:
-            (logs / f"{task.run}.log").unlink(missing_ok=True)
-        runs = {task.run: grid.command(task) for task in left}
-        if parsed.on:
-            ended = sweep_ray.run_all(runs, logs, grid.needs_gpu, parsed.address or "auto")
-        else:
-            ended = _run_here(runs, logs, parsed.jobs)
-        failed = _follow(ended, len(runs))
-        _write_and_show(grid)
-    for name, why in failed.items():
-        log = show_in_runs(f"{SWEEPS}/{grid.name}/logs/{name}.log")
-        print(f"failed: {name}: {why}\n        the whole output is in {log}", file=sys.stderr)
-    return 1 if failed else 0
+    failed = False
+    if not parsed.collect:
+        failed = _run(grid, left, needs_gpu, parsed)
+    elif left:
+        print(f"not finished: {', '.join(task.run for task in left)}")
+    _write_and_show(grid, tasks)
+    return int(failed)
 
 
 # --- The grid -------------------------------------------------------------------------------------
@@ -171,7 +150,7 @@ Knobs = Annotated[dict[str, Annotated[list[Value], Field(min_length=1)]], Field(
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
 
 
-class GridFile(BaseModel, extra="forbid"):
+class Grid(BaseModel, extra="forbid"):
     """What a grid file may say."""
 
     name: str = Field(max_length=32)  # a run's name, of 64 characters, holds point and seed too
@@ -192,75 +171,66 @@ class Task:
     knobs: dict  # the value that each knob of the sweep has here, given or not ("none" for None)
     seed: int
     parameters: dict  # what `run` is given, seed and preset among them
-
-
-@dataclass(frozen=True)
-class Grid:
-    """A checked grid: every point can run on this machine."""
-
-    name: str
-    preset: str | None
-    needs_gpu: bool
     notebooks: list[str]
-    tasks: list[Task]  # point by point, each with every seed
 
-    @property
-    def folder(self) -> Path:
-        """Where the sweep keeps its tables and logs."""
-        return runs_folder() / SWEEPS / self.name
-
-    def command(self, task: Task) -> list[str]:
-        """What makes a run, after `python -m helpers`; given again, it goes on with what was
+    def command(self) -> list[str]:
+        """What makes the run, after `python -m helpers`; given again, it goes on with what was
         interrupted, or does nothing.
         """
         only = ",".join(self.notebooks)
-        command = ["run", "--once", "--fresh", "--run", task.run, "--only", only]
-        for key, value in task.parameters.items():
+        command = ["run", "--once", "--fresh", "--run", self.run, "--only", only]
+        for key, value in self.parameters.items():
             command += ["-p", f"{key}={json.dumps(value)}"]
         return command
 
+    def is_done(self) -> bool:
+        """Whether the run has finished as the grid asks for it now."""
+        asked = arguments.last(Run(self.run))
+        alike = arguments.is_for(asked, self.parameters, self.notebooks)
+        return alike and not arguments.left(asked)
 
-def read_grid(path: Path, elsewhere: bool = False) -> Grid:
+
+def read_grid(path: Path, elsewhere: bool = False) -> tuple[Grid, list[Task]]:
     """Read a grid and check all that can be checked before anything runs: its keys, its parameters,
-    and every point's settings.
+    and every point's settings. Its runs come point by point, each with every seed.
 
     elsewhere: it may run on other machines, so this one need not be able to. ValueError, beginning
     with the file's name, for everything that is wrong with its content.
     """
     try:
-        file = GridFile.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
-        return _checked(file, elsewhere)
+        grid = Grid.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
+        return grid, _tasks(grid, elsewhere)
     except ValidationError as error:
         said = "; ".join(": ".join([*map(str, one["loc"]), one["msg"]]) for one in error.errors())
-        known = ", ".join(GridFile.model_fields)
+        known = ", ".join(Grid.model_fields)
         raise ValueError(f"{path.name}: {said}. A grid has the keys {known}.") from None
     except (ValueError, yaml.YAMLError) as error:
         raise ValueError(f"{path.name}: {error}") from None
 
 
-def _checked(file: GridFile, elsewhere: bool) -> Grid:
-    Run(file.name)  # refuses what cannot begin a run's name
-    notebooks = [f"{number:02}" for number in sorted(set(file.notebooks))]
+def _tasks(grid: Grid, elsewhere: bool) -> list[Task]:
+    Run(grid.name)  # refuses what cannot begin a run's name
+    notebooks = [f"{number:02}" for number in sorted(set(grid.notebooks))]
     if not {"01", "03"} <= set(notebooks):
         raise ValueError(
             f"notebooks: {', '.join(notebooks)}: a sweep trains each run anew, which takes 01 and "
             "03."
         )
-    if (file.one_at_a_time is None) == (file.product is None):
+    if (grid.one_at_a_time is None) == (grid.product is None):
         raise ValueError(
             "give the knobs under one_at_a_time (each alone) or product (every combination): one "
             "of the two."
         )
-    knobs = file.one_at_a_time or file.product
+    knobs = grid.one_at_a_time or grid.product
     for name, key in _ELSEWHERE.items():
-        if name in knobs or name in file.fixed:
+        if name in knobs or name in grid.fixed:
             raise ValueError(f"{name} has a place of its own, `{key}:`.")
 
     # what a point has that gives nothing of its own
-    preset = presets.resolve(file.preset or "auto", this_machine())
+    preset = presets.resolve(grid.preset or "auto", this_machine())
     base = pipeline.defaults(notebooks) | presets.as_settings(preset)
-    base |= {name: value for name, value in file.fixed.items() if value is not None}
-    if file.product:
+    base |= {name: value for name, value in grid.fixed.items() if value is not None}
+    if grid.product:
         combinations = itertools.product(*knobs.values())
         points = [dict(zip(knobs, values, strict=True)) for values in combinations]
     else:  # a value that the base point has already is no other point
@@ -277,24 +247,24 @@ def _checked(file: GridFile, elsewhere: bool) -> Grid:
         # paths of files are made to hold from anywhere, as `run -p` makes them
         given = {
             name: arguments.absolute(value) if isinstance(value, str) else value
-            for name, value in (file.fixed | chosen).items()
+            for name, value in (grid.fixed | chosen).items()
         }
-        if file.preset is not None:
-            given["preset"] = file.preset
+        if grid.preset is not None:
+            given["preset"] = grid.preset
         try:
             pipeline.check("sweep", notebooks, given, elsewhere=elsewhere)
         except (ValueError, OSError) as error:
             raise ValueError(f"point {point}: {error}") from None
         has = base | {knob: value for knob, value in chosen.items() if value is not None}
         values = {knob: _plain(has.get(knob)) for knob in knobs}
-        for seed in file.seeds:
-            run = run_name(file.name, point, seed)
-            tasks.append(Task(run, point, values, seed, given | {"seed": seed}))
+        for seed in grid.seeds:
+            run = run_name(grid.name, point, seed)
+            tasks.append(Task(run, point, values, seed, given | {"seed": seed}, notebooks))
     names = [task.run for task in tasks]
     if len(set(names)) < len(names):
         twice = max(names, key=names.count)
         raise ValueError(f"a seed or a value is given twice: there are two runs {twice}.")
-    return Grid(file.name, file.preset, preset.needs_gb > 0, notebooks, tasks)
+    return tasks
 
 
 def run_name(grid: str, point: str, seed: int) -> str:
@@ -319,16 +289,37 @@ def _plain(value: JsonValue) -> JsonValue:
 # --- Running --------------------------------------------------------------------------------------
 
 
-def is_done(grid: Grid, task: Task) -> bool:
-    """Whether the run has finished as the grid asks for it now."""
-    asked = arguments.last(Run(task.run))
-    alike = arguments.is_for(asked, task.parameters, grid.notebooks)
-    return alike and not arguments.left(asked)
+def _run(grid: Grid, left: list[Task], needs_gpu: bool, parsed: argparse.Namespace) -> bool:
+    """Run what is left and print each run as it ends, with why it failed; whether one did."""
+    runs, failed = {task.run: task.command() for task in left}, False
+    folder = runs_folder() / SWEEPS / grid.name
+    logs = folder / "logs"
+    pipeline.end_like_ctrl_c()
+    with held(folder, f"sweep {grid.name!r}"):
+        logs.mkdir(exist_ok=True)
+        for name in runs:
+            (logs / f"{name}.log").unlink(missing_ok=True)
+        if parsed.on:
+            ended = sweep_ray.run_all(runs, logs, needs_gpu, parsed.address or "auto")
+        else:
+            ended = _run_here(runs, logs, parsed.jobs)
+        try:
+            with contextlib.closing(ended):
+                for number, (name, why) in enumerate(ended, 1):
+                    log = show_in_runs(f"{SWEEPS}/{grid.name}/logs/{name}.log")
+                    outcome = f"failed: {why} (the whole output: {log})" if why else "done"
+                    print(f"  {number}/{len(runs)}  {name}  {outcome}", flush=True)
+                    failed = failed or bool(why)
+        except KeyboardInterrupt:
+            print(
+                "\nThe runs were ended; give the same command again to go on with what is left.",
+                file=sys.stderr,
+            )
+            raise
+    return failed
 
 
-def _run_here(
-    runs: dict[str, list[str]], logs: Path, jobs: int
-) -> Iterator[tuple[str, float, str]]:
+def _run_here(runs: dict[str, list[str]], logs: Path, jobs: int) -> Iterator[tuple[str, str]]:
     """Run all on this machine, `jobs` at a time; yields as `sweep_ray.run_all` does.
 
     With several jobs, and on Ray's CPUs, each run computes on one thread. (Sums in another order
@@ -343,121 +334,81 @@ def _run_here(
         while waiting or running:
             while waiting and len(running) < jobs:
                 name = waiting.pop(0)
-                process = subprocesses.start(
-                    "helpers", runs[name], logs / f"{name}.log", environment
-                )
-                running[name] = (process, time.monotonic())
+                log = logs / f"{name}.log"
+                running[name] = subprocesses.start("helpers", runs[name], log, environment)
             time.sleep(0.1)
-            for name, (process, began) in list(running.items()):
-                if process.poll() is not None:
-                    del running[name]
-                    failed = process.returncode != 0
-                    why = subprocesses.last_error(logs / f"{name}.log") if failed else ""
-                    yield name, time.monotonic() - began, why
+            for name in [name for name, process in running.items() if process.poll() is not None]:
+                failed = running.pop(name).returncode != 0
+                yield name, subprocesses.last_error(logs / f"{name}.log") if failed else ""
     finally:
-        subprocesses.end([process for process, _ in running.values()])
-
-
-def _follow(ended: Iterator[tuple[str, float, str]], total: int) -> dict[str, str]:
-    """Print each run as it ends; why a run failed, by its name."""
-    failed = {}
-    try:
-        with contextlib.closing(ended):
-            for number, (name, seconds, why) in enumerate(ended, 1):
-                if why:
-                    failed[name] = why
-                outcome = "failed" if why else "done"
-                print(f"  {number}/{total}  {name}  {outcome}  {seconds:.0f} s", flush=True)
-    except KeyboardInterrupt:
-        print(
-            "\nThe runs were ended; give the same command again to go on with what is left.",
-            file=sys.stderr,
-        )
-        raise
-    return failed
+        subprocesses.end(list(running.values()))
 
 
 # --- The table ------------------------------------------------------------------------------------
 
 
-def measures(run: Run, evaluated: bool) -> dict[str, float]:
-    """What one finished run is judged by; nan for what was not measured.
+def each_run(tasks: list[Task]) -> pd.DataFrame:
+    """A row for each finished run: point, each knob's value, seed, and each of MEASURES; nan for
+    what was not measured. Two points compare best seed by seed.
 
-    accuracy: of the trained policy on the holdout, sampled; where `evaluated`, that is, where
-    notebook 05 has run.
+    accuracy: of the trained policy on the holdout, sampled; where notebook 05 has run.
     final_reward: the mean logged reward over the last fifth of the logged steps (at least one).
     kl: at the last step, in nats per token; nan with beta 0. training_seconds: the sum of
     step_time.
     """
-    history = read_metrics(run.require("metrics.csv"))
-    return {
-        "accuracy": run.evaluation["trained"]["accuracy"] if evaluated else math.nan,
-        "final_reward": float(history["reward"].tail(max(1, len(history) // 5)).mean()),
-        "kl": float(history["kl"].iloc[-1]) if "kl" in history else math.nan,
-        "training_seconds": float(history["step_time"].sum()),
-    }
+    rows = []
+    for task in tasks:
+        if task.is_done():
+            run, evaluated = Run(task.run), "05" in task.notebooks
+            history = read_metrics(run.require("metrics.csv"))
+            measured = {
+                "accuracy": run.evaluation["trained"]["accuracy"] if evaluated else math.nan,
+                "final_reward": history["reward"].tail(max(1, len(history) // 5)).mean(),
+                "kl": history["kl"].iloc[-1] if "kl" in history else math.nan,
+                "training_seconds": history["step_time"].sum(),
+            }
+            rows.append({"point": task.point} | task.knobs | {"seed": task.seed} | measured)
+    return pd.DataFrame(rows, columns=["point", *tasks[0].knobs, "seed", *MEASURES])
 
 
-def each_run(grid: Grid) -> pd.DataFrame:
-    """A row for each finished run: point, each knob's value, seed, and each of MEASURES.
-
-    Two points compare best seed by seed.
-    """
-    rows = [
-        {"point": task.point}
-        | task.knobs
-        | {"seed": task.seed}
-        | measures(Run(task.run), "05" in grid.notebooks)
-        for task in grid.tasks
-        if is_done(grid, task)
-    ]
-    return pd.DataFrame(rows, columns=["point", *grid.tasks[0].knobs, "seed", *MEASURES])
-
-
-def table(grid: Grid, runs: pd.DataFrame) -> pd.DataFrame:
+def table(tasks: list[Task], runs: pd.DataFrame) -> pd.DataFrame:
     """A row for each point: point, each knob's value, seeds (finished), and each of MEASURES with
     its bounds `_low` and `_high`. runs: of `each_run`.
 
     A measure is the mean over the finished seeds. With two or more its interval is Student's t over
     the seeds: where the mean over many more seeds would lie, if seeds spread like a normal
     distribution. It covers all that a seed decides: the rows that are drawn, the adapter's first
-    weights, the sampling. Few seeds make it wide, and it may pass 0 or 1. With one seed only the
-    accuracy has an interval, Wilson's, which covers the choice of holdout questions and nothing of
-    the training.
+    weights, the sampling. Few seeds make it wide, and it may pass 0 or 1. One seed has none; the
+    interval of its accuracy over the questions is in the run's evaluation.json.
     """
     rows = []
-    for point, knobs in {task.point: task.knobs for task in grid.tasks}.items():
+    for point, knobs in {task.point: task.knobs for task in tasks}.items():
         own = runs[runs["point"] == point]
         row = {"point": point} | knobs | {"seeds": len(own)}
         for measure in MEASURES:
-            values = own[measure].tolist()
-            mean = low = high = math.nan
-            if values and not any(map(math.isnan, values)):
-                mean, (low, high) = statistics.mean(values), student_interval(values)
-            if measure == "accuracy" and len(values) == 1 and not math.isnan(mean):
-                only = Run(run_name(grid.name, point, own["seed"].iloc[0]))
-                low, high = only.evaluation["trained"]["ci95"]
+            values = own[measure].dropna().tolist()
+            low, high = student_interval(values)
+            mean = statistics.mean(values) if values else math.nan
             row |= {measure: mean, f"{measure}_low": low, f"{measure}_high": high}
         rows.append(row)
     return pd.DataFrame(rows)
 
 
-def _write_and_show(grid: Grid) -> None:
+def _write_and_show(grid: Grid, tasks: list[Task]) -> None:
     """Write the table and that of each run, and print the first, a cell for each measure."""
-    grid.folder.mkdir(parents=True, exist_ok=True)
-    runs = each_run(grid)
-    found = table(grid, runs)
+    folder = runs_folder() / SWEEPS / grid.name
+    folder.mkdir(parents=True, exist_ok=True)
+    runs = each_run(tasks)
+    found = table(tasks, runs)
     for name, content in {"runs": runs, "table": found}.items():
-        with atomic_write(grid.folder / f"{name}.csv") as temporary:
+        with atomic_write(folder / f"{name}.csv") as temporary:
             content.to_csv(temporary, index=False)
-    text = found[["point", *grid.tasks[0].knobs, "seeds"]].astype(str)
-    text["seeds"] += f"/{len(grid.tasks) // len(found)}"
+    text = found[["point", *tasks[0].knobs, "seeds"]].astype(str)
+    text["seeds"] += f"/{len(grid.seeds)}"
     for measure in MEASURES:
         if found[measure].notna().any():
-            bounds = zip(
-                found[measure], found[f"{measure}_low"], found[f"{measure}_high"], strict=True
-            )
-            text[measure] = [_cell(*numbers) for numbers in bounds]
+            bounds = found[[measure, f"{measure}_low", f"{measure}_high"]]
+            text[measure] = [_cell(*numbers) for numbers in bounds.itertuples(index=False)]
     print(f"\n{text.to_string(index=False)}\n\nmeans over the seeds, with 95 % intervals\n")
     print(f"table.csv and runs.csv: {show_in_runs(f'{SWEEPS}/{grid.name}')}")
 

@@ -24,10 +24,9 @@ _LEASE = 120.0
 
 def run_all(
     runs: dict[str, list[str]], logs: Path, needs_gpu: bool, address: str
-) -> Iterator[tuple[str, float, str]]:
+) -> Iterator[tuple[str, str]]:
     """Run all as tasks of the cluster at `HOST:PORT`, or of the one that this machine is in
-    (`auto`). Yields each run as it ends: its name, its seconds, and why it failed ("" if it did
-    not).
+    (`auto`). Yields each run as it ends: its name, and why it failed ("" if it did not).
 
     runs: the command of each, by its name. Left before the end, as by Ctrl-C, it ends the runs on
     their nodes in order.
@@ -38,7 +37,7 @@ def run_all(
     ray.init(address)
     resources = {"num_cpus": 0, "num_gpus": 1} if needs_gpu else {"num_cpus": 1}
     task = ray.remote(max_retries=_RETRIES, **resources)(run_one)
-    folder, began = runs_folder(), time.monotonic()
+    folder = runs_folder()
     waiting = {
         task.options(name=name).remote(folder, name, command, logs / f"{name}.log", needs_gpu): name
         for name, command in runs.items()
@@ -48,10 +47,10 @@ def run_all(
             for done in ray.wait(list(waiting), timeout=1.0)[0]:
                 name = waiting.pop(done)
                 try:
-                    seconds, why = ray.get(done)
+                    why = ray.get(done)
                 except ray.exceptions.RayError as error:
-                    seconds, why = time.monotonic() - began, str(error)
-                yield name, seconds, why
+                    why = str(error)
+                yield name, why
     finally:
         for running in waiting:
             ray.cancel(running)
@@ -63,21 +62,19 @@ def run_all(
         ray.shutdown()
 
 
-def run_one(
-    runs: Path, name: str, command: list[str], log: Path, needs_gpu: bool
-) -> tuple[float, str]:
-    """Make one run on this node: its seconds, and why it failed, if it did.
+def run_one(runs: Path, name: str, command: list[str], log: Path, needs_gpu: bool) -> str:
+    """Make one run on this node; why it failed, "" if it did not.
 
     Ended by an exception, as `ray.cancel` raises one here, it ends the run first.
     """
-    began, node = time.monotonic(), socket.gethostname()
+    node, deadline = socket.gethostname(), time.monotonic() + _LEASE
     if not log.parent.is_dir():
-        return 0.0, (
+        return (
             f"node {node} does not see {runs}: the runs folder must be on a disk that all nodes "
             "share. GRPO_RUNS_DIR names it."
         )
     # What a dead node has started may take a moment to end, and its locks even longer.
-    while holder(runs / name) and time.monotonic() - began < _LEASE:
+    while holder(runs / name) and time.monotonic() < deadline:
         time.sleep(0.5)
     # Ray gives one thread to a task that asks for no CPU.
     environment = {"GRPO_RUNS_DIR": str(runs), "OMP_NUM_THREADS": "4" if needs_gpu else "1"}
@@ -89,5 +86,4 @@ def run_one(
             time.sleep(0.2)  # in `process.wait()`, the interrupt of `ray.cancel` would not arrive
     finally:
         subprocesses.end([process])
-    why = f"{subprocesses.last_error(log)} (on {node})" if process.returncode else ""
-    return time.monotonic() - began, why
+    return f"{subprocesses.last_error(log)} (on {node})" if process.returncode else ""

@@ -5,7 +5,7 @@ In a committed notebook an exercise is three code cells, tagged `check`, `exerci
 (see CONTRIBUTING.md). In an edition it has one cell to answer in, with the check behind it: an
 answer cannot redefine the function that judges it.
 
-- instructor: solutions, hidden tests, points, notes and outputs. This is what `nbgrader
+- instructor: solutions, hidden tests, points and outputs. This is what `nbgrader
   generate_assignment` releases from.
 - student: what nbgrader releases from it (by the rules of its `ClearSolutions` and
   `ClearHiddenTests`): `raise NotImplementedError()` in place of a solution, no hidden test, no
@@ -22,7 +22,6 @@ goes on anyhow, gives no points.
 from __future__ import annotations
 
 import argparse
-import ast
 import re
 import shutil
 from copy import deepcopy
@@ -47,10 +46,9 @@ _SOLUTION = re.compile(
     re.DOTALL,
 )
 _HIDDEN = re.compile(r"\n?[ \t]*### BEGIN HIDDEN TESTS\n.*?### END HIDDEN TESTS", re.DOTALL)
-_HIDE = "### BEGIN HIDDEN TESTS\n{}\n### END HIDDEN TESTS"
 _MARK = re.compile(r"\n?[ \t]*### (BEGIN|END) (SOLUTION|HIDDEN TESTS)")
 _DELETE = "Delete the line `raise NotImplementedError()`:"  # left in, it ends an answered cell, too
-_LEVEL = re.compile(r"\*\*(\d+ minutes?), (easy|medium|hard)\.\*\*")
+_LEVEL = re.compile(r"\*\*\d+ minutes?, (easy|medium|hard)\.\*\*")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -59,7 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "student: one cell to answer in per exercise, without solutions, hidden tests and outputs. "
         "workshop: the same with whole checks, which name a mistake, for a class without grades. "
         "solutions: the same cells answered, to hand out afterwards. "
-        "instructor: with solutions, hidden tests, points, notes and outputs; the source of an "
+        "instructor: with solutions, hidden tests, points and outputs; the source of an "
         "assignment of nbgrader's."
     )
     parser.add_argument("--edition", required=True, choices=EDITIONS, help="which one, see above")
@@ -88,47 +86,42 @@ def main(parsed: argparse.Namespace) -> int:
             f"--only {parsed.only}: there is no notebook {missing[0]}. There are: "
             f"{', '.join(paths)}."
         )
-    found, made = {}, {}
+    made, total = {}, 0
     for path in (paths[number] for number in wanted):
         notebook = nbformat.read(path, as_version=4)
         try:
-            found[path.name] = exercises(notebook)
+            worth = [exercise.points for exercise in exercises(notebook)]
             made[path.name] = made_for(parsed.edition, notebook)
         except ValueError as error:
             raise ValueError(f"{path.name}, {error}") from None
+        print(f"{path.name:<32}{len(worth)} exercises, {sum(worth)} points")
+        total += sum(worth)
+    # The folder also gets what the notebooks link to and read; a guide for teachers is for no
+    # student.
     to.mkdir(parents=True, exist_ok=True)
-    total = 0
     for name, notebook in made.items():
         nbformat.write(notebook, to / name)
-        points = sum(exercise.points for exercise in found[name])
-        total += points
-        print(f"{name:<32}{len(found[name])} exercises, {points} points")
-    # what the notebooks link to and read; a guide for teachers is for no student
     shutil.copy(NOTEBOOKS / "GLOSSARY.md", to)
     shutil.copytree(NOTEBOOKS / "data", to / "data")
     print(f"{parsed.to}: the {parsed.edition} edition, {total} points in all")
     return 0
 
 
+# --- Reading the marks ----------------------------------------------------------------------------
+
+
 @dataclass(frozen=True)
 class Exercise:
-    """An exercise of a notebook: its three code cells, as their indices, and what is in them."""
+    """An exercise of a notebook: the indices of its three code cells, and what is in them."""
 
     name: str  # of the variable or function that answers it
-    title: str
-    level: str  # "5 minutes, easy", or "" where the text does not say
     points: int
-    check: int
-    exercise: int
-    solution: int
+    cells: tuple[int, int, int]  # check, exercise, solution
     function: str  # of the check's cell, the definition of check_NAME,
     besides: str  # and all else: imports, or a figure that the question is about
     stub: str  # what a student begins with
     answer: str
     call: str  # check_NAME(NAME)
-
-
-# --- Reading the marks ----------------------------------------------------------------------------
 
 
 def exercises(notebook: NotebookNode) -> list[Exercise]:
@@ -150,51 +143,37 @@ def exercises(notebook: NotebookNode) -> list[Exercise]:
                 f"cell {indices[0] + 1} must begin an exercise, which is three cells tagged "
                 f"{', '.join(_CELLS)}; what follows is tagged {', '.join(tags)}."
             )
-        found.append(_exercise(notebook.cells, *indices))
-    return found
-
-
-def _exercise(cells: list[NotebookNode], check: int, exercise: int, solution: int) -> Exercise:
-    parts = _SOLUTION.fullmatch(cells[solution].source)
-    given = cells[exercise].source.rstrip()
-    function, besides = _split(cells[check].source, f"check_{parts['name']}") if parts else ("", "")
-    if not _HIDDEN.search(function) or not given.endswith(parts["call"]):
-        raise ValueError(
-            f"cells {check + 1}, {exercise + 1} and {solution + 1} are no exercise: the first must "
-            "define check_NAME and hide its answer between ### BEGIN HIDDEN TESTS and ### END "
-            "HIDDEN TESTS, the second end with print(check_NAME(NAME)), and the third be ### BEGIN "
-            "SOLUTION, lines, ### END SOLUTION, and the same call."
+        check, exercise, solution = (notebook.cells[index].source for index in indices)
+        parts, stub = _SOLUTION.fullmatch(solution), exercise.rstrip()
+        # the definition of the check, to the next line that is not of it
+        definition = rf"^def check_{parts['name'] if parts else ''}\(.*?(?=^[^\s)]|\Z)"
+        function = re.search(definition, check, re.MULTILINE | re.DOTALL)
+        hides = function and _HIDDEN.search(function[0])
+        if not hides or not stub.endswith(parts["call"]):
+            first, second, third = (index + 1 for index in indices)
+            raise ValueError(
+                f"cells {first}, {second} and {third} are no exercise: the first must define "
+                "check_NAME and hide its answer between ### BEGIN HIDDEN TESTS and ### END HIDDEN "
+                "TESTS, the second end with print(check_NAME(NAME)), and the third be ### BEGIN "
+                "SOLUTION, lines, ### END SOLUTION, and the same call."
+            )
+        # The task is the last text before the check; it names the level.
+        before = notebook.cells[: indices[0]]
+        texts = [cell.source for cell in before if cell.cell_type == "markdown"]
+        level = _LEVEL.search(texts[-1]) if texts else None
+        found.append(
+            Exercise(
+                parts["name"],
+                POINTS[level[1]] if level else 1,
+                indices,
+                function[0].rstrip(),
+                check.replace(function[0], "").strip(),
+                stub.removesuffix(parts["call"]).rstrip("\n"),
+                parts["answer"],
+                parts["check"],
+            )
         )
-    texts = [cell.source for cell in cells[:check] if cell.cell_type == "markdown"]
-    text = texts[-1] if texts else ""
-    title, level = re.match(r"#+ (.+)", text), _LEVEL.search(text)
-    return Exercise(
-        parts["name"],
-        title[1] if title else parts["name"],
-        ", ".join(level.groups()) if level else "",
-        POINTS[level[2]] if level else 1,
-        check,
-        exercise,
-        solution,
-        function,
-        besides,
-        given.removesuffix(parts["call"]).rstrip("\n"),
-        parts["answer"],
-        parts["check"],
-    )
-
-
-def _split(source: str, function: str) -> tuple[str, str]:
-    """Of a check's cell, the definition of a function, and all else."""
-    statements, lines = ast.parse(source).body, source.splitlines()
-    # To the next statement, because a mark, which is a comment, belongs to no statement.
-    begins = [statement.lineno - 1 for statement in statements] + [len(lines)]
-    for position, statement in enumerate(statements):
-        if isinstance(statement, ast.FunctionDef) and statement.name == function:
-            begin, end = begins[position : position + 2]
-            other = "\n".join(lines[:begin] + lines[end:]).strip()
-            return "\n".join(lines[begin:end]).rstrip(), other
-    return "", source
+    return found
 
 
 # --- From a notebook to a notebook ----------------------------------------------------------------
@@ -222,17 +201,11 @@ def made_for(edition: str, notebook: NotebookNode) -> NotebookNode:
 
 def _rewrite(cells: list[NotebookNode], exercise: Exercise, edition: str) -> None:
     """Make of the three cells what the check's cell does besides, the answer, and the check."""
-    indices = (exercise.check, exercise.exercise, exercise.solution)
-    besides, answer, check = (cells[index] for index in indices)
-
-    # The cell to answer in.
-    answer.source = f"{exercise.stub}\n\n{STUB}"
-    if edition == "solutions":
-        answer.source = exercise.answer
-    if edition == "instructor":
-        solution = f"### BEGIN SOLUTION\n{exercise.answer}\n### END SOLUTION"
-        answer.source = f"{exercise.stub}\n\n{solution}"
+    first, second, third = exercise.cells
+    besides, answer, check = cells[first], cells[second], cells[third]
+    besides.source, besides.metadata["tags"] = exercise.besides, []
     answer.outputs, answer.metadata = [], NotebookNode(tags=["exercise"])
+    check.metadata = NotebookNode(tags=["check"], jupyter={"source_hidden": True})
 
     # The cell that checks: the function, its verdict, and what that must say. With the sentence as
     # its message, an error says what is wrong where only errors are shown: in nbgrader's Validate.
@@ -240,45 +213,36 @@ def _rewrite(cells: list[NotebookNode], exercise: Exercise, edition: str) -> Non
     judged = f"\n\n\n{verdict} = {exercise.call}\nprint({verdict})\n"
     well_formed = f'assert {verdict}.startswith(("Right", "Noted")), {verdict}'
     right = f'assert {verdict}.startswith("Right"), {verdict}'
+    answer.source = f"{exercise.stub}\n\n{STUB}"
     if edition == "student":  # whose check does not know the answer
         check.source = _HIDDEN.sub("", exercise.function) + judged + well_formed
     elif edition == "instructor":
-        told = " ".join("".join(output.get("text", "") for output in check.outputs).split())
-        notes = [exercise.title, exercise.level, told and f"A right answer is told: {told}"]
-        about = "\n".join(f"# {note}" for note in notes if note)
-        check.source = (
-            _HIDE.format(about)
-            + f"\n{exercise.function}{judged}{well_formed}\n"
-            + _HIDE.format(right)
-        )
+        solution = f"### BEGIN SOLUTION\n{exercise.answer}\n### END SOLUTION"
+        answer.source = f"{exercise.stub}\n\n{solution}"
+        hidden = f"### BEGIN HIDDEN TESTS\n{right}\n### END HIDDEN TESTS"
+        check.source = f"{exercise.function}{judged}{well_formed}\n{hidden}"
     else:
         check.source = _MARK.sub("", exercise.function) + judged + right
-    check.metadata = NotebookNode(tags=["check"], jupyter={"source_hidden": True})
 
-    if edition != "solutions":  # there a failure is to be seen
-        nbgrader = {"task": False, "schema_version": 3, "cell_type": "code"}  # of nbgrader 0.9.6
-        answer.metadata.nbgrader = NotebookNode(
-            nbgrader, grade_id=exercise.name, grade=False, locked=False, solution=True
-        )
-        check.metadata.nbgrader = NotebookNode(
-            nbgrader,
-            grade_id=f"check_{exercise.name}",
-            grade=True,
-            locked=True,
-            solution=False,
-            points=exercise.points,
-        )
+    if edition == "solutions":  # there a failure is to be seen
+        answer.source = exercise.answer
+    else:
+        about = {"task": False, "schema_version": 3, "cell_type": "code"}  # of nbgrader 0.9.6
+        asked = {"grade_id": exercise.name, "grade": False, "locked": False, "solution": True}
+        answer.metadata.nbgrader = NotebookNode(about | asked)
+        graded = {"grade_id": f"check_{exercise.name}", "grade": True, "locked": True}
+        graded |= {"solution": False, "points": exercise.points}
+        check.metadata.nbgrader = NotebookNode(about | graded)
         for cell in (answer, check):
             cell.metadata.tags.append("raises-exception")
-        before = cells[exercise.exercise - 1]
+        before = cells[second - 1]
         if before.source.endswith(":"):  # "Your answer:"
             before.source = f"{before.source[:-1]}. {_DELETE}"
     if edition in ("student", "workshop"):
         answer.metadata.deletable = check.metadata.deletable = check.metadata.editable = False
-    between = cells[exercise.solution - 1]
+    between = cells[third - 1]
     if between.cell_type == "markdown":  # "One solution is folded away below."
         worth = f"{exercise.points} point{'s' * (exercise.points > 1)}"
         between.source = f"The check is folded away below: run its cell ({worth})."
-    besides.source, besides.metadata["tags"] = exercise.besides, []
     if not exercise.besides:
-        del cells[exercise.check]
+        del cells[first]

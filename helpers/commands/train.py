@@ -32,9 +32,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What `train` takes."""
     # torchrun takes `--run` for an abbreviation of its own `--run-path`, wherever it stands.
     parser.add_argument(
-        "name", nargs="?", metavar="NAME", help="the run that 01 has prepared (default: demo)"
+        "name",
+        nargs="?",
+        default=argparse.SUPPRESS,
+        metavar="NAME",
+        help="the run that 01 has prepared (default: demo)",
     )
-    parser.add_argument("--run", metavar="NAME", help="the same, without torchrun")
+    parser.add_argument(
+        "--run", dest="name", default="demo", metavar="NAME", help="the same, without torchrun"
+    )
     arguments.add_parameters(
         parser, "a parameter of notebook 03, e.g. -p max_steps=20; may be repeated"
     )
@@ -45,11 +51,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=lambda url: f"vllm_server={url}",
         metavar="URL",
         help="let `trl vllm-serve` sample, at http://HOST:PORT",
-    )
-    parser.add_argument(
-        "--resume",
-        action="store_true",
-        help="go on with an interrupted training, with the parameters it had",
     )
     parser.add_argument(
         "--fresh",
@@ -63,21 +64,13 @@ def main(parsed: argparse.Namespace) -> int:
     it; the exit code.
 
     What `run --only 03` would refuse is refused here, and what was asked for is noted alike, so
-    that `run --resume`, 04 and 05 go on from it. Ranks that do not fit together are refused before
-    anything is loaded.
+    that 04 and 05 go on from it, and the same command from where an interrupted training was. Ranks
+    that do not fit together are refused before anything is loaded.
     """
-    if parsed.resume and (parsed.parameters or parsed.fresh):
-        raise ValueError(
-            "--resume takes up what was asked for last time; give no parameter and no --fresh "
-            "beside it."
-        )
-    if parsed.run and parsed.name:
-        raise ValueError(f"name one run: {parsed.run!r} or {parsed.name!r}.")
     ranks.join()
     alone = ranks.world() == 1
     try:
-        run, given = parsed.name or parsed.run or "demo", arguments.parameters(parsed.parameters)
-        code = _train(Run(run), given, parsed.fresh, parsed.resume)
+        code = _train(Run(parsed.name), arguments.parameters(parsed.parameters), parsed.fresh)
     except KeyboardInterrupt:
         code = 130
     except Exception as error:
@@ -93,25 +86,16 @@ def main(parsed: argparse.Namespace) -> int:
     return code
 
 
-def _train(folder: Run, given: dict, fresh: bool, resume: bool) -> int:
+def _train(folder: Run, given: dict, fresh: bool) -> int:
     if not ranks.is_first():
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 (for good)
     # None on a machine that does not see this runs folder
     ranks.check_alike(data=folder.manifest.get("data", {}).get("fingerprint"))
     print(f"{ranks.world()} process{'es' * (ranks.world() > 1)}")
-    asked = None
-    if resume:
-        asked = ranks.from_first(lambda: arguments.last(folder))
-        left = arguments.left(asked)
-        if "03" not in left or "01" in left:
-            raise ValueError(
-                f"there is no training to resume in {folder.show()}. Start one without --resume."
-            )
-        given = pipeline.taken(asked["parameters"], ["03"])
     pipeline.check(folder.name, ["03"], given)
     folder.section("data")  # FileNotFoundError where 01 has not prepared the run
     if ranks.is_first():
-        return pipeline.execute(folder.name, ["03"], given, fresh, asked, how=execute)
+        return pipeline.execute(folder.name, ["03"], given, fresh, how=execute)
     (notebook,) = pipeline.NOTEBOOKS.glob("03_*.ipynb")
     return 0 if execute(notebook, folder, {"run": folder.name} | given) else 1
 

@@ -127,19 +127,19 @@ def test_a_call_that_gives_nothing_up_needs_no_word(cli, executions, call):
 
 
 OTHERWISE = {
-    "a plain call": ([], "tags was 'reasoning/answer' and would be 'think/answer'"),
+    "a plain call": ([], "tags was 'reasoning/answer' and is now 'think/answer'"),
     "other settings": (
         ["--only", "03", "-p", "max_steps=30", "-p", "beta=0"],
-        "beta was None and would be 0",
+        "beta was None and is now 0",
     ),
     "another seed": (
         ["--only", "03", "-p", "max_steps=30", "-p", "seed=5"],
-        "seed was 3407 and would be 5",
+        "seed was 3407 and is now 5",
     ),
-    "other data": ([*SAME, "-p", "train_size=9"], "train_size was None and would be 9"),
+    "other data": ([*SAME, "-p", "train_size=9"], "train_size was None and is now 9"),
     "other columns": (
         [*SAME, "-p", 'columns={"question": "q"}'],
-        "columns was None and would be {'question': 'q'}",
+        "columns was None and is now {'question': 'q'}",
     ),
     "less": (["--only", "04"], "`--resume` would go on with this call instead"),
     "the same data": ([*SAME[:2], *SAME[4:], "--only", "01"], "`--resume` would go on with"),

@@ -72,19 +72,6 @@ def test_a_model_in_a_folder_is_read(cli, lists, monkeypatch):
     assert "at 96 tokens a sequence" in out and "all well" in out
 
 
-@pytest.mark.parametrize(
-    ("given", "why"),
-    [
-        ("-p max_completion_length=99999", "max_completion_length"),
-        ("--preset h200", "preset 'h200' needs an NVIDIA GPU with 138 GB and none"),
-        ("--preset h200", r"at most, while \w+ +[\d.]+ GB of 138\.0 GB\n"),
-    ],
-)
-def test_what_this_machine_cannot_hold_is_a_problem(cli, lists, given, why):
-    code, out, _ = cli("doctor", *given.split())
-    assert code == 1 and re.search(why, out) and "all well" not in out
-
-
 def test_before_the_install_settings_are_taken_too(cli, lists, monkeypatch):
     for name in ("papermill", "huggingface_hub"):
         monkeypatch.setitem(sys.modules, name, None)

@@ -123,7 +123,7 @@ def test_what_is_no_answer_of_ours_is_kept_and_refused(answer, tmp_path, line):
     target = tmp_path / "answers.jsonl"
     target.write_text(line)
     code, _, err = answer()
-    assert code == 2 and "line 1 does not answer question 1 of the input" in err
+    assert code == 2 and "holds something other than answers to the first questions" in err
     assert target.read_text() == line
 
 

@@ -16,8 +16,6 @@ import yaml
 from helpers import PROJECT
 from helpers.commands import sweep
 from helpers.commands.sweep import read_grid
-from helpers.presets import PRESETS, as_settings
-from helpers.results.intervals import wilson_interval
 from helpers.runs import Run, holder, runs_folder, write_json
 
 pytestmark = pytest.mark.usefixtures("machine")
@@ -48,35 +46,18 @@ def grid_file(tmp_path):
 # --- The grid -------------------------------------------------------------------------------------
 
 
-def first_of_each(grid) -> list:
-    """The runs of the first seed, a point each."""
-    return [task for task in grid.tasks if task.seed == grid.tasks[0].seed]
-
-
-def names(grid) -> list[str]:
-    return [task.run for task in first_of_each(grid)]
-
-
 def test_each_knob_alone_shares_one_base_point(grid_file):
-    grid = read_grid(grid_file(fixed={"max_steps": 5}, notebooks=[3, "01", 1]))
-    assert names(grid) == [
-        "tiny-base-seed-1",
-        "tiny-beta-0-seed-1",
-        "tiny-beta-0.1-seed-1",
-        "tiny-lora_rank-8-seed-1",
+    _, tasks = read_grid(grid_file(fixed={"max_steps": 5}, notebooks=[3, "01", 1]))
+    assert [(task.run, task.knobs) for task in tasks[::2]] == [
+        ("tiny-base-seed-1", {"beta": 0.01, "lora_rank": 16}),
+        ("tiny-beta-0-seed-1", {"beta": 0, "lora_rank": 16}),
+        ("tiny-beta-0.1-seed-1", {"beta": 0.1, "lora_rank": 16}),
+        ("tiny-lora_rank-8-seed-1", {"beta": 0.01, "lora_rank": 8}),
     ]
-    assert [task.knobs for task in first_of_each(grid)] == [
-        {"beta": 0.01, "lora_rank": 16},
-        {"beta": 0, "lora_rank": 16},
-        {"beta": 0.1, "lora_rank": 16},
-        {"beta": 0.01, "lora_rank": 8},
-    ]
-    assert grid.notebooks == ["01", "03"] and not grid.needs_gpu
-    last = grid.tasks[-1]
-    assert last.parameters == {"max_steps": 5, "preset": "pocket", "lora_rank": 8, "seed": 2}
+    assert tasks[-1].parameters == {"max_steps": 5, "preset": "pocket", "lora_rank": 8, "seed": 2}
     command = "run --once --fresh --run tiny-lora_rank-8-seed-2 --only 01,03"
     command += ' -p max_steps=5 -p lora_rank=8 -p preset="pocket" -p seed=2'
-    assert grid.command(last) == command.split()
+    assert tasks[-1].command() == command.split()
 
 
 PRODUCT = {"beta": [0, 0.02], "lora_rank": [8, 16]}
@@ -104,8 +85,8 @@ POINTS = [
 def test_points_are_every_combination_or_each_value_that_is_not_the_base(
     grid_file, changes, points
 ):
-    found = first_of_each(read_grid(grid_file(**changes)))
-    assert [task.point for task in found] == points
+    grid, tasks = read_grid(grid_file(**changes))
+    assert [task.point for task in tasks if task.seed == grid.seeds[0]] == points
 
 
 def test_names_stay_run_names_and_tell_points_apart(grid_file, tmp_path, monkeypatch):
@@ -119,12 +100,11 @@ def test_names_stay_run_names_and_tell_points_apart(grid_file, tmp_path, monkeyp
         "lr_scheduler_type": ["cosine"],
     }
     changes = {"name": "x" * 32, "one_at_a_time": None, "product": product, "seeds": [2**32 - 1]}
-    grid = read_grid(grid_file(**changes))
-    found = names(grid)
+    _, (task, *others) = read_grid(grid_file(**changes))
     # as earlier versions named them, so that their sweeps go on
-    assert found[0] == f"{'x' * 32}-source-71b4c8d8-seed-4294967295"
-    assert len(set(found)) == 4 and all(len(Run(name).name) <= 64 for name in found)
-    task = grid.tasks[0]
+    assert task.run == f"{'x' * 32}-source-71b4c8d8-seed-4294967295"
+    found = {Run(one.run).name for one in others}
+    assert len(found) == 3 and task.run not in found and max(map(len, found)) <= 64
     assert task.parameters["source"] == str(tmp_path / "a/b.csv"), "as it holds from elsewhere, too"
     assert task.knobs["source"] == "a/b.csv"
 
@@ -196,11 +176,8 @@ def test_the_grid_that_is_shipped_is_accepted(cli):
     code, out, _ = cli(
         "sweep", "--grid", str(PROJECT / "benchmarks" / "grids" / "knobs.yaml"), "--dry-run"
     )
-    assert (
-        code == 0
-        and "sweep knobs: 6 points, 3 seeds; 0 runs done, 18 to run" in out
-        and not runs_folder().exists()
-    )
+    assert code == 0 and "sweep knobs: 0 runs done, 18 to run" in out
+    assert not runs_folder().exists()
 
 
 # --- Running --------------------------------------------------------------------------------------
@@ -223,23 +200,24 @@ def table_of(name: str) -> pd.DataFrame:
     return pd.read_csv(runs_folder() / "sweeps" / name / "table.csv")
 
 
+def test_each_run_ends_with_why_it_failed_or_nothing(tmp_path):
+    runs = {"bad": ["doctor", "--preset", "x"], "good": ["--help"], "more": ["--help"]}
+    bad, *others = sorted(sweep._run_here(runs, tmp_path, jobs=2))
+    assert bad[0] == "bad" and bad[1].startswith("error: preset 'x' is not known")
+    assert others == [("good", ""), ("more", "")]
+
+
 @pytest.mark.slow
 def test_what_failed_stops_nothing_else_and_alone_is_tried_again(cli, two_sources):
-    (good, bad) = names(read_grid(two_sources))
+    good, bad = (task.run for task in read_grid(two_sources)[1])
     command = ["sweep", "--grid", str(two_sources), "--jobs", "2"]
-    code, out, err = cli(*command)
-    assert code == 1 and f"{good}  done" in out and f"{bad}  failed" in out
-    assert re.search(
-        rf"failed: {bad}: 01_data_preparation.ipynb, cell \d+: ValueError: .*few.csv", err
-    )
-    assert f"{runs_folder().as_posix()}/sweeps/tiny/logs/{bad}.log" in err and "step    2/2" in (
-        (runs_folder() / "sweeps" / "tiny" / "logs" / f"{good}.log").read_text()
-    )
-    table = table_of("tiny")
-    assert list(table["seeds"]) == [1, 0] and table["final_reward"].notna().tolist() == [
-        True,
-        False,
-    ]
+    code, out, _ = cli(*command)
+    assert code == 1 and f"{good}  done" in out
+    why = r"failed: 01_data_preparation.ipynb, cell \d+: ValueError: .*few.csv"
+    logs = runs_folder() / "sweeps/tiny/logs"
+    assert re.search(rf"{bad}  {why}.* \(the whole output: {logs}/{bad}.log\)", out)
+    assert "step    2/2" in (logs / f"{good}.log").read_text()
+    assert list(table_of("tiny")["seeds"]) == [1, 0]
     code, out, _ = cli(*command)
     assert code == 1 and "1 runs done, 1 to run" in out and good not in out.partition("\n\n")[0]
     changed = two_sources.read_text().replace("max_steps: 2", "max_steps: 3")
@@ -293,31 +271,18 @@ def test_what_runs_elsewhere_is_not_judged_by_this_machine(cli, grid_file):
 # --- The table ------------------------------------------------------------------------------------
 
 
-def finish(grid, point: str, seed: int, accuracy: float, **asked) -> None:
+def finish(task: sweep.Task, accuracy: float, **asked) -> None:
     """A finished run as the notebooks leave one; asked: other parameters than the grid's."""
-    (task,) = [task for task in grid.tasks if (task.point, task.seed) == (point, seed)]
-    run = Run(task.run)
-    write_json(
-        run.path("asked.json"),
-        {
-            "parameters": task.parameters | asked,
-            "notebooks": grid.notebooks,
-            "done": grid.notebooks,
-        },
-    )
+    run, seed = Run(task.run), task.seed
+    given = {"parameters": task.parameters | asked}
+    given |= {"notebooks": task.notebooks, "done": task.notebooks}
+    write_json(run.path("asked.json"), given)
     history = pd.DataFrame({"step": range(1, 11), "reward_std": 0.5, "loss": 0.0, "step_time": 0.5})
     history["reward"] = [0.0] * 8 + [1.0, 1.0 + seed]
     history["kl"] = [0.5] * 9 + [seed / 100]
     history.to_csv(run.path("metrics.csv"), index=False)
-    run.record("data", fingerprint="f")
-    run.record("training", settings=as_settings(PRESETS["pocket"]), data="f", seed=seed)
-    entry = {
-        "accuracy": accuracy,
-        "n": 100,
-        "ci95": list(wilson_interval(round(100 * accuracy), 100)),
-        "in_format": 1.0,
-    }
-    run.record_evaluation(run.section("training"), {"trained": entry}, {})
+    entry = {"accuracy": accuracy, "n": 100, "ci95": [0.0, 1.0], "in_format": 1.0}
+    write_json(run.path("evaluation.json"), {"trained": entry})
 
 
 @pytest.fixture
@@ -325,14 +290,15 @@ def finished(grid_file):
     """A sweep of four points: the base with three seeds, beta=0 with one, beta=0.1 with two,
     lora_rank=8 with none.
     """
-    grid = read_grid(grid_file(seeds=[1, 2, 3], notebooks=[1, 3, 5]))
-    for seed, accuracy in ((1, 0.8), (2, 0.9), (3, 1.0)):
-        finish(grid, "base", seed, accuracy)
-    finish(grid, "beta-0", 2, 0.9)
-    finish(grid, "beta-0", 3, 0.5, max_steps=7)  # asked for otherwise, so not of this sweep
-    for seed in (1, 2):
-        finish(grid, "beta-0.1", seed, 0.75)
-    return grid
+    _, tasks = read_grid(grid_file(seeds=[1, 2, 3], notebooks=[1, 3, 5]))
+    base, none, some = tasks[:3], tasks[3:6], tasks[6:9]
+    for task, accuracy in zip(base, (0.8, 0.9, 1.0), strict=True):
+        finish(task, accuracy)
+    finish(none[1], 0.9)
+    finish(none[2], 0.5, max_steps=7)  # asked for otherwise, so not of this sweep
+    finish(some[0], 0.75)
+    finish(some[1], 0.75)
+    return tasks
 
 
 @pytest.fixture
@@ -353,31 +319,27 @@ def test_the_table_has_means_and_intervals_worked_out_by_hand(table):
     ].tolist() == pytest.approx([2, 0.75785, 3.24215], abs=1e-4)
     assert base["kl"] == pytest.approx(0.02) and base["training_seconds"] == 5.0
     assert base["training_seconds_low"] == base["training_seconds_high"] == 5.0
-    # One seed has the interval of its questions alone.
+    # One seed says nothing of the others.
     one = table.loc["beta-0"]
-    assert one[["accuracy", "accuracy_low", "accuracy_high"]].tolist() == pytest.approx(
-        [0.9, *wilson_interval(90, 100)]
-    )
-    assert one["final_reward"] == 2.0 and math.isnan(one["final_reward_low"])
+    assert (one["accuracy"], one["final_reward"]) == (0.9, 2.0)
+    assert math.isnan(one["accuracy_low"]) and math.isnan(one["final_reward_high"])
     assert table.loc["beta-0.1"]["accuracy"] == 0.75
     assert math.isnan(table.loc["lora_rank-8"]["accuracy"])
 
 
-def test_a_finished_sweep_is_shown_and_written(cli, finished, table, tmp_path, monkeypatch):
-    monkeypatch.setattr(sweep, "_run_here", lambda runs, logs, jobs: (_ for _ in ()))
+def test_the_table_is_written_and_shown_whatever_fails(cli, finished, table, tmp_path, monkeypatch):
+    ends = [("tiny-beta-0-seed-1", "it broke"), ("tiny-beta-0-seed-3", "")]
+    monkeypatch.setattr(sweep, "_run_here", lambda runs, logs, jobs: (end for end in ends))
     code, out, err = cli("sweep", "--grid", str(tmp_path / "grid.yaml"))
-    assert (code, err) == (0, "")
-    assert (
-        "6 runs done, 6 to run" in out
-        and "0.9 (0.652 to 1.15)" in out
-        and " 3/3 " in out
-        and " 0/3" in out
-    )
+    assert (code, err) == (1, "") and "6 runs done, 6 to run" in out
+    assert "1/6  tiny-beta-0-seed-1  failed: it broke (the whole output: " in out
+    assert "2/6  tiny-beta-0-seed-3  done\n" in out
     pd.testing.assert_frame_equal(table_of("tiny"), table.reset_index(), check_dtype=False)
-    code, collected, _ = cli("sweep", "--grid", str(tmp_path / "grid.yaml"), "--collect")
-    assert code == 0 and out.strip() in collected
+    code, shown, _ = cli("sweep", "--grid", str(tmp_path / "grid.yaml"), "--collect")
+    assert code == 0 and "0.9 (0.652 to 1.15)" in shown and " 3/3 " in shown and " 0/3" in shown
+    assert out.partition("\n\n")[2] == shown.partition("\n\n")[2], "the same table"
     left = "beta-0-seed-1, tiny-beta-0-seed-3, tiny-beta-0.1-seed-3, tiny-lora_rank-8-seed-1"
-    assert f"not finished: tiny-{left}" in collected
+    assert f"not finished: tiny-{left}" in shown
     runs = pd.read_csv(runs_folder() / "sweeps/tiny/runs.csv")
     assert list(runs["seed"]) == [1, 2, 3, 2, 1, 2]
     assert list(runs["accuracy"]) == [0.8, 0.9, 1.0, 0.9, 0.75, 0.75]

@@ -5,7 +5,6 @@ the middle.
 import os
 import re
 import signal
-import sys
 import threading
 import time
 
@@ -34,7 +33,6 @@ GRID = {
     "product": {"lora_rank": [8, 16]},
 }
 LITTLE = {"num_cpus": 1, "object_store_memory": 80_000_000}
-SWEEP = ["sweep", "--on", "ray", "--grid"]
 
 
 @pytest.fixture(scope="module")
@@ -84,72 +82,69 @@ def until(true, over: threading.Event):
     return found
 
 
-def logs(name: str) -> str:
-    path = runs_folder() / "sweeps" / "tiny" / "logs" / f"{name}.log"
-    return path.read_text() if path.exists() else ""
+def logs(run: str) -> str:
+    return "".join(log.read_text() for log in runs_folder().glob(f"sweeps/*/logs/{run}.log"))
 
 
-def test_no_run_is_lost_and_none_is_done_twice_where_a_node_dies(cluster, folder, cli):
+@pytest.fixture
+def during(cluster, cli):
+    """Sweeps on the cluster while `act` does something to it: (exit code, standard error)."""
+
+    def sweep(path, act) -> tuple[int, str]:
+        over = threading.Event()
+        actor = threading.Thread(target=act, args=[over], daemon=True)
+        actor.start()
+        command = ("sweep", "--on", "ray", "--grid", str(path), "--address", cluster.address)
+        code, _, err = cli(*command)
+        over.set()
+        actor.join()
+        return code, err
+
+    return sweep
+
+
+def test_no_run_is_lost_and_none_is_done_twice_where_a_node_dies(cluster, folder, during):
     nodes = [cluster.add_node(**LITTLE) for _ in range(2)]
-    grid = read_grid(folder / "grid.yaml")
-    names = [task.run for task in grid.tasks]
-    killed, over = [], threading.Event()
+    lost, processes = [], []
 
-    def kill() -> None:
+    def kill(over) -> None:
         run = until(lambda: of(nodes[1]), over)[0]
-        killed.append(run.cmdline()[run.cmdline().index("--run") + 1])
-        until(lambda: re.search(r"step +1/4", logs(killed[0])), over)
-        killed.extend([run, *run.children(recursive=True)])
+        lost.append(run.cmdline()[run.cmdline().index("--run") + 1])
+        until(lambda: re.search(r"step +1/4", logs(lost[0])), over)
+        processes.extend([run, *run.children(recursive=True)])
         cluster.remove_node(nodes[1], allow_graceful=False)
 
-    killer = threading.Thread(target=kill, daemon=True)
-    killer.start()
-    code, _, err = cli(*SWEEP, str(folder / "grid.yaml"), "--address", cluster.address)
-    over.set()
-    killer.join()
+    code, err = during(folder / "grid.yaml", kill)
     remove(cluster, nodes[0])
-    lost, *processes = killed
     assert code == 0, err
     assert len(processes) >= 2 and not psutil.wait_procs(processes, timeout=300)[1]
-    for name in names:
-        assert len(re.findall(r"notebooks? in \d+ s", logs(name))) == 1
-        assert logs(name).count("03_grpo_training …") == (2 if name == lost else 1)
-        assert logs(name).count("01_data_preparation …") == 1, "it was done before the node died"
+    for task in read_grid(folder / "grid.yaml")[1]:
+        said = logs(task.run)
+        assert len(re.findall(r"notebooks? in \d+ s", said)) == 1
+        assert said.count("03_grpo_training …") == (2 if task.run in lost else 1)
+        assert said.count("01_data_preparation …") == 1, "it was done before the node died"
     assert pd.read_csv(runs_folder() / "sweeps/tiny/table.csv")["seeds"].tolist() == [1, 1]
 
 
-def test_ctrl_c_ends_the_runs_on_the_nodes(cluster, folder, cli):
-    node = cluster.add_node(**LITTLE)
-    path = folder / "more.yaml"
+def test_ctrl_c_ends_the_runs_on_the_nodes(cluster, folder, during):
+    node, seen = cluster.add_node(**LITTLE), []
+    path, run = folder / "more.yaml", "more-lora_rank-8-seed-1"
     path.write_text(yaml.safe_dump(GRID | {"name": "more", "product": {"lora_rank": [8]}}))
-    log = runs_folder() / "sweeps" / "more" / "logs" / "more-lora_rank-8-seed-1.log"
-    seen, over = [], threading.Event()
 
-    def interrupt() -> None:
-        until(lambda: log.exists() and "01_data_preparation …" in log.read_text(), over)
+    def interrupt(over) -> None:
+        until(lambda: "01_data_preparation …" in logs(run), over)
         seen.extend(of(node))
         os.kill(os.getpid(), signal.SIGINT)
 
-    presser = threading.Thread(target=interrupt, daemon=True)
-    presser.start()
-    code, _, err = cli(*SWEEP, str(path), "--address", cluster.address)
-    over.set()
-    presser.join()
+    code, err = during(path, interrupt)
     remove(cluster, node)
     assert code == 130 and "give the same command again" in err, err
     assert seen and not psutil.wait_procs(seen, timeout=300)[1]
-    assert holder(Run(log.stem).folder) is None
-    assert "go on with" in log.read_text(), "the run was interrupted, not killed"
+    assert holder(Run(run).folder) is None
+    assert "go on with" in logs(run), "the run was interrupted, not killed"
 
 
 def test_a_node_that_does_not_see_the_runs_folder_runs_nothing(tmp_path):
     log = tmp_path / "runs/sweeps/tiny/logs/a.log"
-    _, why = sweep_ray.run_one(tmp_path / "runs", "a", ["run"], log, needs_gpu=False)
+    why = sweep_ray.run_one(tmp_path / "runs", "a", ["run"], log, needs_gpu=False)
     assert f"does not see {tmp_path / 'runs'}" in why and not (tmp_path / "runs").exists()
-
-
-def test_without_ray_the_way_to_it_is_named(cli, folder, monkeypatch):
-    monkeypatch.setitem(sys.modules, "ray", None)
-    code, _, err = cli(*SWEEP, str(folder / "grid.yaml"))
-    assert code == 2
-    assert "ray is not installed" in err and "--optional" in err

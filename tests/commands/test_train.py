@@ -281,7 +281,7 @@ def test_two_ranks_of_unsloth_end_with_one_of_them_and_go_on_where_they_were(exe
     assert code != 0 and "Signal 9 (SIGKILL)" in err, err
     assert not (runs / "a/metrics.csv").exists()  # what is not finished is not shown as if it were
 
-    code, out, err = together("-m", "helpers", "train", "a", "--resume")
+    code, out, err = together(*call)
     assert code == 0, err
     assert "continuing the interrupted training from step " in out
     run = Run("a")

@@ -29,10 +29,7 @@ def exercises(number: str) -> dict[str, list]:
     """The exercises of a notebook by name, each with its three cells: check, exercise, solution."""
     (path,) = teach.NOTEBOOKS.glob(f"{number}_*.ipynb")
     notebook = nbformat.read(path, as_version=4)
-    return {
-        one.name: [notebook.cells[at] for at in (one.check, one.exercise, one.solution)]
-        for one in teach.exercises(notebook)
-    }
+    return {one.name: [notebook.cells[at] for at in one.cells] for one in teach.exercises(notebook)}
 
 
 @cache
