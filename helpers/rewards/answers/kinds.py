@@ -101,7 +101,7 @@ def looks_like(row: dict) -> str | None:
     if choices.named(gold)[0]:
         return "choice"
     quantity = quantities.read(gold)
-    if quantity is not None and quantity[1]:
+    if quantity is not None and quantity[2]:
         return "quantity"
     moment = dates.said(gold)
     if moment is not None and len(moment) > 1 and re.search(r"[A-Za-z:]|\d{4}", gold):
