@@ -9,7 +9,6 @@ the training. This file is also the worker's program.
 
 from __future__ import annotations
 
-import atexit
 import gc
 import importlib
 import json
@@ -89,7 +88,9 @@ def _judged(kind: str, rows: list[tuple]) -> dict[tuple, float | None]:
 
 
 class _Worker:
-    """One process for one kind of judgement, started when it is asked and does not run."""
+    """One process for one kind of judgement, started when it is asked and does not run; it ends
+    when its standard input does, with the process that started it.
+    """
 
     def __init__(self, kind: str):
         self.kind, self.lock, self.process = kind, threading.Lock(), None
@@ -150,12 +151,6 @@ class _Worker:
 
 
 _workers: dict[str, list[_Worker]] = {}  # by kind
-
-
-def _stop() -> None:
-    for workers in _workers.values():
-        for worker in workers:
-            worker.stop()
 
 
 # --- The worker's side ----------------------------------------------------------------------------
@@ -309,7 +304,5 @@ _JUDGES = {
 
 if __name__ == "__main__":
     _serve(sys.argv[1])
-else:
-    atexit.register(_stop)
-    if _POSIX:
-        os.register_at_fork(after_in_child=_workers.clear)  # they are the parent's
+elif _POSIX:
+    os.register_at_fork(after_in_child=_workers.clear)  # they are the parent's
