@@ -10,8 +10,6 @@ import warnings
 from helpers.rewards.answers import symbolic
 from helpers.tags import THINK_ANSWER, TagFormat, completion_text
 
-_COST_A_CHARACTER = 0.001  # of text after the last tag
-_LARGEST_COST = 0.25  # as much as one tag earns
 _LONGEST_CODE, _LONGEST_JSON = 50_000, 10_000  # characters; what is longer scores 0 unread
 _FENCE = re.compile(r"[ \t]*```[ \t]*([\w+#.-]*)")
 
@@ -41,9 +39,12 @@ def soft_format_reward(completions: list, tags: TagFormat = THINK_ANSWER, **colu
     >>> soft_format_reward(["<answer>4</answer>"])
     [0.0]
     """
-    return [
-        float(_holds_both_blocks(completion_text(completion), tags)) for completion in completions
-    ]
+    scores = []
+    for completion in completions:
+        names = [tag for tag, _, _ in tags.found_tags(completion_text(completion))]
+        places = range(len(names) - 3)
+        scores.append(float(any(tuple(names[at : at + 4]) == tags.tags for at in places)))
+    return scores
 
 
 def substantial_format_reward(
@@ -139,11 +140,6 @@ def code_format_reward(
     return [_code_score(_document(completion, tags), language) for completion in completions]
 
 
-def _holds_both_blocks(text: str, tags: TagFormat) -> bool:
-    names = [tag for tag, _, _ in tags.found_tags(text)]
-    return any(tuple(names[at : at + 4]) == tags.tags for at in range(len(names) - 3))
-
-
 def _says_something(text: str) -> bool:
     return any(character.isalnum() for character in text)
 
@@ -216,5 +212,5 @@ def _tag_score(text: str, tags: TagFormat) -> float:
                 score, behind = score + 0.25, end
     if tags.tags[-1] in names:
         trailing = text[found[-1][2] :].strip()
-        score -= min(_LARGEST_COST, _COST_A_CHARACTER * len(trailing))
+        score -= min(0.25, 0.001 * len(trailing))  # at most what one tag earns
     return round(max(0.0, score), 6)

@@ -201,14 +201,13 @@ def named(item: str) -> tuple[str | None, str]:
     >>> named("x = 3"), named("x^2 = 3"), named("3")
     (('x', '3'), (None, 'x^2 = 3'), ('', '3'))
     """
-    left, equals, right = item.partition("=")
+    name, equals, value = item.partition("=")
     if not equals:
         return "", item
-    for name, value in ((left, right), (right, left)):
-        is_name = letters(name) or re.fullmatch(r"\\(?!pi|infty)[a-z]+", bare(name))
-        if "=" not in right and is_name and _NAME.fullmatch(name.strip()):
-            return bare(name), value.strip()
-    return None, item
+    variable = letters(name) or re.fullmatch(r"\\(?!pi|infty)[a-z]+", bare(name))
+    if "=" in value or not variable or not _NAME.fullmatch(name.strip()):
+        return None, item
+    return bare(name), value.strip()
 
 
 def items(text: str) -> list[str]:
@@ -281,8 +280,6 @@ def latex(text: str) -> str:
     >>> latex("2√3 + x^12"), latex("x >= π")
     ('2\\sqrt{3} + x^{12}', 'x \\geq  \\pi ')
     """
-    if len(text) > _LONGEST:
-        return text
     for typed, spelling in _LATEX.items():
         text = text.replace(typed, spelling)
     for pattern, spelling in _SPELLINGS:

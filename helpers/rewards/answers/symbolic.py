@@ -31,7 +31,6 @@ _GRACE = 0.3  # seconds more, then the kernel ends the worker, also inside one l
 # because a machine may be busy with something else.
 _GIVEN_UP_AFTER, _START_SECONDS = 20.0, 180.0
 _MOST_KILLED = 2  # times that one batch may cost a worker its process
-# What may take long is judged last, so that it costs no honest answer its verdict.
 _HEAVY = re.compile(r"\d{5}|\^[^+=,]*\^|\^\s*\{?\d\d\d|!|\\(?:sum|prod|int|binom|sqrt\[|lim)")
 _ROWS_A_WORKER = 8  # below that, one more worker costs more than it saves
 _MOST_WORKERS = min(8, os.cpu_count() or 1)
@@ -48,8 +47,7 @@ def equal(pairs: list[tuple[str, str]]) -> list[bool]:
     >>> equal([("x^2 + 2x + 1", "(x+1)^2"), ("x", "y")])
     [True, False]
     """
-    judged = _judged("equal", sorted(pairs, key=lambda pair: bool(_HEAVY.search(pair[1]))))
-    return [judged[pair] == 1.0 for pair in pairs]
+    return [score == 1.0 for score in _judged("equal", pairs)]
 
 
 def task_scores(rows: list[tuple[str, str, str]]) -> list[float | None]:
@@ -58,8 +56,7 @@ def task_scores(rows: list[tuple[str, str, str]]) -> list[float | None]:
 
     LookupError says that reasoning-gym is not installed, or which family it does not know.
     """
-    judged = _judged("task", rows)
-    return [judged[row] for row in rows]
+    return _judged("task", rows)
 
 
 def fulfil(schema: str, documents: list[str]) -> list[float | None]:
@@ -68,23 +65,23 @@ def fulfil(schema: str, documents: list[str]) -> list[float | None]:
     >>> fulfil('{"type": "array"}', ["[1]", "{}"])
     [1.0, 0.0]
     """
-    judged = _judged("schema", [(schema, document) for document in documents])
-    return [judged[schema, document] for document in documents]
+    return _judged("schema", [(schema, document) for document in documents])
 
 
-def _judged(kind: str, rows: list[tuple]) -> dict[tuple, float | None]:
-    """The score of each distinct row, None where there was none in time."""
-    rows = list(dict.fromkeys(rows))
+def _judged(kind: str, rows: list[tuple]) -> list[float | None]:
+    """The score of each row, None where there was none in time."""
+    # What may take long comes last, so that it costs no honest answer its verdict.
+    distinct = sorted(dict.fromkeys(rows), key=lambda row: bool(_HEAVY.search(row[1])))
     workers = _workers.setdefault(kind, [_Worker(kind) for _ in range(_MOST_WORKERS)])
-    count = max(1, min(len(workers), len(rows) // _ROWS_A_WORKER))
+    count = max(1, min(len(workers), len(distinct) // _ROWS_A_WORKER))
     scores = {}
     with ThreadPoolExecutor(count) as pool:
-        for found in pool.map(_Worker.ask, workers, [rows[at::count] for at in range(count)]):
+        for found in pool.map(_Worker.ask, workers, [distinct[at::count] for at in range(count)]):
             scores |= found
     for score in scores.values():
         if isinstance(score, str):
             raise LookupError(score)
-    return scores
+    return [scores[row] for row in rows]
 
 
 class _Worker:
