@@ -64,11 +64,10 @@ def substantial_format_reward(
     scores = []
     for completion in completions:
         text = completion_text(completion)
-        if tags.matches(text):
-            reasoning, answer = tags.contents(text)
-            scores.append(1.0 if _says_something(reasoning) and _says_something(answer) else 0.5)
-        else:
+        if not tags.matches(text):
             scores.append(0.0)
+        else:
+            scores.append(1.0 if all(map(_says_something, tags.contents(text))) else 0.5)
     return scores
 
 

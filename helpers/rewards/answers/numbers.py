@@ -184,7 +184,19 @@ def _parsed(text: str) -> Number | None:
     if _TO_RESPELL.search(text):
         text = respelled(text)
     match = _NUMBER.fullmatch(text)
-    return (match and _number(match)) or _in_words(text)
+    if match and (number := _number(match)):
+        return number
+    # `negative five`, `two thirds`, `one and a half`, `five percent`, `eighteen dollars`
+    words = text.lower().replace("-", " ").replace("per cent", "percent")
+    if not _LETTERS.fullmatch(words):
+        return None
+    words = _A_PART.sub(r"one \1s", words)
+    if _ORDINAL.search(words):  # the library takes a twenty-fifth for 25
+        return None
+    digits = re.sub(r"^an? ", "", number_parser.parse(words, language="en"))
+    digits = _PART.sub(lambda said: f"/{_PARTS[said[1]]}", digits)
+    match = None if re.search(r"\d \d", digits) else _NUMBER.fullmatch(respelled(digits))
+    return match and _number(match)
 
 
 def _number(match: re.Match) -> Number | None:
@@ -225,20 +237,3 @@ def _number(match: re.Match) -> Number | None:
             return None
     negative = "-" in (match["sign"], match["again"])
     return Number(-value if negative else value, unit, places, bool(match["percent"]))
-
-
-# --- In words -------------------------------------------------------------------------------------
-
-
-def _in_words(text: str) -> Number | None:
-    """`negative five`, `two thirds`, `one and a half`, `five percent`, `eighteen dollars`."""
-    words = text.lower().replace("-", " ").replace("per cent", "percent")
-    if not _LETTERS.fullmatch(words):
-        return None
-    words = _A_PART.sub(r"one \1s", words)
-    if _ORDINAL.search(words):  # the library takes a twenty-fifth for 25
-        return None
-    digits = re.sub(r"^an? ", "", number_parser.parse(words, language="en"))
-    digits = _PART.sub(lambda said: f"/{_PARTS[said[1]]}", digits)
-    match = None if re.search(r"\d \d", digits) else _NUMBER.fullmatch(respelled(digits))
-    return match and _number(match)

@@ -31,9 +31,7 @@ def same(given: str, gold: str, unit: str | None = None) -> bool:
     (number, size, measured), (wanted, exact, of) = one, other
     if not measured or not of:
         return (measured != "" or of == "" or unit != "required") and same_value(number, wanted)
-    if measured != of or isinstance(of, str):
-        return measured == of and same_value(number, wanted)
-    return abs(size - exact) * _PRECISION <= abs(exact)
+    return measured == of and abs(size - exact) * _PRECISION <= abs(exact)
 
 
 def read(text: str) -> tuple[Number, Fraction | int, str | tuple] | None:
