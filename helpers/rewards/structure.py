@@ -107,21 +107,19 @@ def json_format_reward(
     """
     documents = [_json_document(_document(completion, tags)) for completion in completions]
     if schema is None:
-        return [float(document is not None) for document in documents]
+        return [float(document != "") for document in documents]
     from jsonschema.validators import validator_for
 
     validator_for(schema).check_schema(schema)
-    found = dict.fromkeys(document for document in documents if document is not None)
-    scores = dict(zip(found, symbolic.fulfil(json.dumps(schema), list(found)), strict=True))
-    late = sum(scores.get(document, 0.0) is None for document in documents)
-    if late:
+    scores = symbolic.fulfil(json.dumps(schema), documents)
+    if late := scores.count(None):
         warnings.warn(
             f"json_format_reward: {late} of {len(completions)} completions could not be judged by "
             "the schema in time; they score 0.0. A pattern such as (a+)+ or a schema that refers "
             "to itself is the usual cause.",
             stacklevel=2,
         )
-    return [scores.get(document) or 0.0 for document in documents]
+    return [score or 0.0 for score in scores]
 
 
 def code_format_reward(
@@ -166,10 +164,10 @@ def _fenced(text: str) -> list[tuple[str, str]]:
     return [] if inside else [(language, "".join(lines)) for language, lines in blocks]
 
 
-def _json_document(text: str) -> str | None:
-    """The text of one JSON object or array, out of its fence; None where there is none."""
+def _json_document(text: str) -> str:
+    """The text of one JSON object or array, out of its fence; "" where there is none."""
     if len(text) > _LONGEST_JSON:
-        return None
+        return ""
     text = text.strip()
     fenced = _fenced(text) if text.startswith("```") and text.endswith("```") else []
     if len(fenced) == 1 and fenced[0][0] in ("", "json"):
@@ -177,8 +175,8 @@ def _json_document(text: str) -> str | None:
     try:
         value = json.loads(text, parse_constant=_no_constant)
     except (ValueError, RecursionError):  # brackets ten thousand deep
-        return None
-    return text if isinstance(value, (dict, list)) else None
+        return ""
+    return text if isinstance(value, (dict, list)) else ""
 
 
 def _no_constant(name: str):
