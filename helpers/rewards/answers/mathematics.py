@@ -106,27 +106,10 @@ _OPERATOR = re.compile(
 # What stands left of an equals sign is a name, and no expression: y, f(x), |AB|, (p,q), V_1:V_2.
 _NAME = re.compile(r"(?!\d)[^+^<>=-]*[a-zA-Z][^+^<>=-]*")
 # math-verify drops these, or computes with the letters in them.
-_MARKS = {
-    "prime",
-    "partial",
-    "nabla",
-    "vec",
-    "mathbf",
-    "boldsymbol",
-    "top",
-    "dagger",
-    "int",
-    "text",
-    "equiv",
-    "pmod",
-    "bmod",
-    "mod",
-    "subset",
-    "subseteq",
-    "supset",
-    "supseteq",
-    "notin",
-}
+_MARK = re.compile(
+    r"\\(?:prime|partial|nabla|vec|mathbf|boldsymbol|top|dagger|int|text|equiv|[pb]?mod"
+    r"|su[bp]set(?:eq)?|notin)(?![a-zA-Z])"
+)
 # A prime, a fraction of two differentials, an index of code, a remainder of code.
 _SPELT = re.compile(r"'|\{\s*d.*\}\s*\{\s*d|\bd[a-z]\s*/\s*d[a-z]|[a-zA-Z]\[|%\s*\w|!\s*!")
 
@@ -246,10 +229,9 @@ def is_spelt(text: str) -> bool:
     [True, True, True, False]
     """
     text = _AND_OR.sub(",", text)
-    marks = {command.removeprefix("\\") for command in _COMMAND.findall(text)} & _MARKS
-    text = _COMMAND.sub("#", text)
-    capitals = {letter for letter in letters(text) if letter.isupper()}
-    return bool(marks or len(capitals) > 1 or _SPELT.search(text))
+    capitals = [letter for letter in letters(text) if letter.isupper()]
+    marked = _MARK.search(text) or _SPELT.search(_COMMAND.sub("#", text))
+    return bool(marked or len(capitals) > 1)
 
 
 def readable(text: str) -> bool:
