@@ -165,10 +165,8 @@ def test_several_threads_can_ask_at_once():
 
 @linux
 def test_a_worker_killed_from_outside_is_replaced():
-    pairs = [fresh(), fresh(False)]
-    assert symbolic.equal(pairs) == [True, False]
+    assert symbolic.equal([fresh()]) == [True]
     killed = kill_the_workers()
-    assert symbolic.equal(pairs * 3) == [True, False] * 3 and workers() == []
     assert symbolic.equal([fresh(), fresh(False)]) == [True, False]
     assert killed and workers() and not set(workers()) & set(killed)
 
