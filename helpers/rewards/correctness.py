@@ -62,7 +62,7 @@ def correctness_reward(
                 f"{', '.join(KINDS)}.",
                 stacklevel=2,
             )
-        stated = [NAMES.get(name) for name in kind]
+        stated = [NAMES.get(str(name)) for name in kind]
     verdicts = []
     for completion, gold, asks, said in zip(completions, golds, asked, stated, strict=True):
         given = None if gold is None else judged_answer(completion, tags)

@@ -73,7 +73,7 @@ def kind_of_row(row: dict) -> str:
     """The kind that a row of data is judged by: its own `kind` where that is one, else that of its
     `answer`.
     """
-    return NAMES.get(row.get("kind")) or kind_of(row["answer"])
+    return NAMES.get(str(row.get("kind"))) or kind_of(row["answer"])
 
 
 def checked(kind: str) -> str:
