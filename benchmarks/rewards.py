@@ -129,8 +129,8 @@ def theirs(completions: list, golds: list) -> list:
 
 
 def symbolic_rate(workers: int, completions: list, golds: list) -> tuple[float, list]:
-    """With this many worker processes, already started, and nothing remembered."""
-    symbolic.forget(workers)
+    """With this many worker processes, already started."""
+    symbolic._workers["equal"] = [symbolic._Worker("equal") for _ in range(workers)]
     symbolic.equal([(f"y+{n}", f"{n}+y") for n in range(16 * workers)])
     return rate(ours, completions, golds)
 
@@ -187,8 +187,8 @@ def main() -> None:
 |---|---|---|---|---|---|
 """ + "\n".join(table)
     text += (
-        f"\n\nA batch of {BATCH:,} symbolic answers, ten hostile ones among them, nothing "
-        f"remembered: {hostile:.1f} s.\n"
+        f"\n\nA batch of {BATCH:,} symbolic answers, ten hostile ones among them: "
+        f"{hostile:.1f} s.\n"
     )
     RESULTS.write_text(text, encoding="utf-8")
     print(text)

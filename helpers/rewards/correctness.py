@@ -6,7 +6,6 @@ What is judged is the last complete answer block outside the reasoning.
 from __future__ import annotations
 
 import json
-import re
 import warnings
 from collections.abc import Callable
 from fractions import Fraction
@@ -14,13 +13,12 @@ from itertools import combinations
 
 from rapidfuzz.distance import Levenshtein
 
-from helpers.rewards.answers import judged, parse_number, quick_verdict, symbolic
-from helpers.rewards.answers.kinds import KINDS, checked, named
+from helpers.rewards.answers import Number, judged, parse_number, quick_verdict, symbolic
+from helpers.rewards.answers.kinds import KINDS, NAMES, checked
 from helpers.tags import THINK_ANSWER, TagFormat, completion_text
 
 _MOST_BLOCKS = 8  # more answer blocks than this are no answer, and comparing every two would cost
 _LONGEST_TEXT = 10_000  # characters that fuzzy_match_reward and task_reward read of an answer
-_A_FAR_MISS = 0.5  # what proximity_reward gives at most for a wrong number
 
 
 def correctness_reward(
@@ -53,7 +51,18 @@ def correctness_reward(
     """
     golds = _golds("correctness_reward", answer, len(completions))
     asked = question or [""] * len(completions)
-    stated = _kinds(kind, len(completions))
+    if kind is None or isinstance(kind, str):
+        stated = [kind and checked(kind)] * len(completions)
+    else:
+        foreign = [name for name in kind if isinstance(name, str) and name and name not in NAMES]
+        if foreign:
+            warnings.warn(
+                f"correctness_reward: the column `kind` holds {min(foreign)!r}, which is no kind "
+                "of answer; these rows are judged as if none were said. Known: "
+                f"{', '.join(KINDS)}.",
+                stacklevel=2,
+            )
+        stated = [NAMES.get(str(name)) for name in kind]
     verdicts = []
     for completion, gold, asks, said in zip(completions, golds, asked, stated, strict=True):
         given = None if gold is None else judged_answer(completion, tags)
@@ -88,7 +97,7 @@ def exact_match_reward(
     def score(given: str, gold: str) -> float:
         return float(given.casefold() == gold.casefold() if ignore_case else given == gold)
 
-    return _scored(_golds("exact_match_reward", answer, len(completions)), completions, tags, score)
+    return _scored("exact_match_reward", answer, completions, tags, score)
 
 
 def numeric_reward(
@@ -109,12 +118,11 @@ def numeric_reward(
     [1.0, 0.0]
     """
 
-    def score(given: Fraction, gold: Fraction) -> float:
-        return float(abs(given - gold) <= abs(gold) * Fraction(relative_tolerance))
+    def score(given: Number, gold: Number) -> float:
+        off = abs(given.value - gold.value)
+        return float(off <= abs(gold.value) * Fraction(relative_tolerance))
 
-    return _number_scored(
-        _golds("numeric_reward", answer, len(completions)), completions, tags, score
-    )
+    return _scored("numeric_reward", answer, completions, tags, score, parse_number)
 
 
 def proximity_reward(
@@ -131,16 +139,13 @@ def proximity_reward(
     [1.0, 0.25, 0.0]
     """
 
-    def score(given: Fraction, gold: Fraction) -> float:
-        if given == gold:
+    def score(given: Number, gold: Number) -> float:
+        if given.value == gold.value:
             return 1.0
-        if given * gold <= 0:
-            return 0.0
-        return _A_FAR_MISS * float(Fraction(min(given, gold, key=abs)) / max(given, gold, key=abs))
+        smaller, larger = sorted((Fraction(given.value), Fraction(gold.value)), key=abs)
+        return max(0.0, 0.5 * float(smaller / larger))
 
-    return _number_scored(
-        _golds("proximity_reward", answer, len(completions)), completions, tags, score
-    )
+    return _scored("proximity_reward", answer, completions, tags, score, parse_number)
 
 
 def fuzzy_match_reward(
@@ -161,11 +166,14 @@ def fuzzy_match_reward(
     [1.0, 0.818182]
     """
 
+    def plain(text: str) -> str:
+        return " ".join(text[:_LONGEST_TEXT].casefold().split())
+
     def score(given: str, gold: str) -> float:
-        alike = Levenshtein.normalized_similarity(_plain(given), _plain(gold))
+        alike = Levenshtein.normalized_similarity(given, gold)
         return round(alike, 6) if alike >= threshold else 0.0
 
-    return _scored(_golds("fuzzy_match_reward", answer, len(completions)), completions, tags, score)
+    return _scored("fuzzy_match_reward", answer, completions, tags, score, plain)
 
 
 def task_reward(
@@ -185,22 +193,16 @@ def task_reward(
     >>> task_reward(["no answer block"], entry=['{"answer": "4"}'], family=["chain_sum"])
     [0.0]
     """
-    rows = list(
-        zip(family or [None] * len(completions), entry or [None] * len(completions), strict=True)
-    )
-    missing = sum(not (name and data) for name, data in rows)
-    if missing:
-        _warn_missing("task_reward", missing, len(rows), "no reasoning-gym entry")
+    families, entries = family or [None] * len(completions), entry or [None] * len(completions)
+    scores: list[float | None] = []
     requests = {}
-    for position, (completion, (name, data)) in enumerate(zip(completions, rows, strict=True)):
+    for completion, name, data in zip(completions, families, entries, strict=True):
         given = judged_answer(completion, tags)
         if name and data and given and "__" not in given:  # some verifiers evaluate the answer
-            requests[position] = (
-                str(name),
-                given[:_LONGEST_TEXT],
-                data if isinstance(data, str) else json.dumps(data),
-            )
-    scores: list[float | None] = [0.0 if name and data else None for name, data in rows]
+            data = data if isinstance(data, str) else json.dumps(data)
+            requests[len(scores)] = (str(name), given[:_LONGEST_TEXT], data)
+        scores.append(0.0 if name and data else None)
+    _warn_missing("task_reward", scores, "no reasoning-gym entry")
     verdicts = symbolic.task_scores(list(requests.values()))
     for position, score in zip(requests, verdicts, strict=True):
         scores[position] = min(1.0, max(0.0, score or 0.0))
@@ -219,24 +221,23 @@ def judged_answer(completion: object, tags: TagFormat = THINK_ANSWER) -> str | N
 
 
 def _scored(
-    golds: list[str | None], completions: list, tags: TagFormat, score: Callable
+    name: str,
+    answer: list | None,
+    completions: list,
+    tags: TagFormat,
+    score: Callable,
+    read: Callable = str,
 ) -> list[float | None]:
-    given = [judged_answer(completion, tags) for completion in completions]
-    return [
-        None if gold is None else score(text, gold) if text else 0.0
-        for text, gold in zip(given, golds, strict=True)
-    ]
-
-
-def _number_scored(
-    golds: list[str | None], completions: list, tags: TagFormat, score: Callable
-) -> list[float | None]:
-    def score_texts(given: str, gold: str) -> float:
-        number = parse_number(given)
-        return 0.0 if number is None else score(number.value, parse_number(gold).value)
-
-    golds = [gold if gold is None or parse_number(gold) else None for gold in golds]
-    return _scored(golds, completions, tags, score_texts)
+    """The score of each judged answer beside the row's, as `read` reads the two: None where it
+    cannot read the row's, 0.0 where it cannot read the judged one.
+    """
+    scores = []
+    for completion, gold in zip(completions, _golds(name, answer, len(completions)), strict=True):
+        wanted = None if gold is None else read(gold)
+        text = judged_answer(completion, tags)
+        given = read(text) if text else None
+        scores.append(None if wanted is None else 0.0 if given is None else score(given, wanted))
+    return scores
 
 
 def _golds(name: str, answer: list | None, rows: int) -> list[str | None]:
@@ -248,29 +249,12 @@ def _golds(name: str, answer: list | None, rows: int) -> list[str | None]:
         None if gold is None or gold != gold or not str(gold).strip() else str(gold).strip()
         for gold in answer
     ]
-    missing = golds.count(None)
-    if missing:
-        _warn_missing(name, missing, rows, "no answer")
+    _warn_missing(name, golds, "no answer")
     return golds
 
 
-def _kinds(kind: str | list | None, rows: int) -> list[str | None]:
-    """The kind that is said for each row, None where none is."""
-    if kind is None or isinstance(kind, str):
-        return [kind and checked(kind)] * rows
-    foreign = [name for name in kind if isinstance(name, str) and name and not named(name)]
-    if foreign:
+def _warn_missing(name: str, rows: list, what: str) -> None:
+    if missing := rows.count(None):
         warnings.warn(
-            f"correctness_reward: the column `kind` holds {min(foreign)!r}, which is no kind of "
-            f"answer; these rows are judged as if none were said. Known: {', '.join(KINDS)}.",
-            stacklevel=3,
+            f"{name}: {missing} of {len(rows)} rows have {what}; they score None.", stacklevel=4
         )
-    return [named(name) for name in kind]
-
-
-def _warn_missing(name: str, missing: int, rows: int, what: str) -> None:
-    warnings.warn(f"{name}: {missing} of {rows} rows have {what}; they score None.", stacklevel=4)
-
-
-def _plain(text: str) -> str:
-    return re.sub(r"\s+", " ", text[:_LONGEST_TEXT].casefold()).strip()

@@ -10,8 +10,6 @@ import warnings
 from helpers.rewards.answers import symbolic
 from helpers.tags import THINK_ANSWER, TagFormat, completion_text
 
-_COST_A_CHARACTER = 0.001  # of text after the last tag
-_LARGEST_COST = 0.25  # as much as one tag earns
 _LONGEST_CODE, _LONGEST_JSON = 50_000, 10_000  # characters; what is longer scores 0 unread
 _FENCE = re.compile(r"[ \t]*```[ \t]*([\w+#.-]*)")
 
@@ -41,9 +39,12 @@ def soft_format_reward(completions: list, tags: TagFormat = THINK_ANSWER, **colu
     >>> soft_format_reward(["<answer>4</answer>"])
     [0.0]
     """
-    return [
-        float(_holds_both_blocks(completion_text(completion), tags)) for completion in completions
-    ]
+    scores = []
+    for completion in completions:
+        names = [tag for tag, _, _ in tags.found_tags(completion_text(completion))]
+        places = range(len(names) - 3)
+        scores.append(float(any(tuple(names[at : at + 4]) == tags.tags for at in places)))
+    return scores
 
 
 def substantial_format_reward(
@@ -63,11 +64,10 @@ def substantial_format_reward(
     scores = []
     for completion in completions:
         text = completion_text(completion)
-        if tags.matches(text):
-            reasoning, answer = tags.contents(text)
-            scores.append(1.0 if _says_something(reasoning) and _says_something(answer) else 0.5)
-        else:
+        if not tags.matches(text):
             scores.append(0.0)
+        else:
+            scores.append(1.0 if all(map(_says_something, tags.contents(text))) else 0.5)
     return scores
 
 
@@ -107,21 +107,19 @@ def json_format_reward(
     """
     documents = [_json_document(_document(completion, tags)) for completion in completions]
     if schema is None:
-        return [float(document is not None) for document in documents]
+        return [float(document != "") for document in documents]
     from jsonschema.validators import validator_for
 
     validator_for(schema).check_schema(schema)
-    found = dict.fromkeys(document for document in documents if document is not None)
-    scores = dict(zip(found, symbolic.fulfil(json.dumps(schema), list(found)), strict=True))
-    late = sum(scores.get(document, 0.0) is None for document in documents)
-    if late:
+    scores = symbolic.fulfil(json.dumps(schema), documents)
+    if late := scores.count(None):
         warnings.warn(
             f"json_format_reward: {late} of {len(completions)} completions could not be judged by "
             "the schema in time; they score 0.0. A pattern such as (a+)+ or a schema that refers "
             "to itself is the usual cause.",
             stacklevel=2,
         )
-    return [scores.get(document) or 0.0 for document in documents]
+    return [score or 0.0 for score in scores]
 
 
 def code_format_reward(
@@ -137,11 +135,6 @@ def code_format_reward(
     [1.0, 0.5, 0.0]
     """
     return [_code_score(_document(completion, tags), language) for completion in completions]
-
-
-def _holds_both_blocks(text: str, tags: TagFormat) -> bool:
-    names = [tag for tag, _, _ in tags.found_tags(text)]
-    return any(tuple(names[at : at + 4]) == tags.tags for at in range(len(names) - 3))
 
 
 def _says_something(text: str) -> bool:
@@ -171,10 +164,10 @@ def _fenced(text: str) -> list[tuple[str, str]]:
     return [] if inside else [(language, "".join(lines)) for language, lines in blocks]
 
 
-def _json_document(text: str) -> str | None:
-    """The text of one JSON object or array, out of its fence; None where there is none."""
+def _json_document(text: str) -> str:
+    """The text of one JSON object or array, out of its fence; "" where there is none."""
     if len(text) > _LONGEST_JSON:
-        return None
+        return ""
     text = text.strip()
     fenced = _fenced(text) if text.startswith("```") and text.endswith("```") else []
     if len(fenced) == 1 and fenced[0][0] in ("", "json"):
@@ -182,8 +175,8 @@ def _json_document(text: str) -> str | None:
     try:
         value = json.loads(text, parse_constant=_no_constant)
     except (ValueError, RecursionError):  # brackets ten thousand deep
-        return None
-    return text if isinstance(value, (dict, list)) else None
+        return ""
+    return text if isinstance(value, (dict, list)) else ""
 
 
 def _no_constant(name: str):
@@ -216,5 +209,5 @@ def _tag_score(text: str, tags: TagFormat) -> float:
                 score, behind = score + 0.25, end
     if tags.tags[-1] in names:
         trailing = text[found[-1][2] :].strip()
-        score -= min(_LARGEST_COST, _COST_A_CHARACTER * len(trailing))
+        score -= min(0.25, 0.001 * len(trailing))  # at most what one tag earns
     return round(max(0.0, score), 6)

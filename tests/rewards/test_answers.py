@@ -1,5 +1,5 @@
 """Whether a short answer means what the row's answer means: the tables, GSM8K, Math-Verify's own
-pairs, TRL's verdicts, and what may not count.
+pairs, and what may not count.
 """
 
 import json
@@ -226,33 +226,3 @@ def test_a_quantity_that_no_float_holds_is_wrong_and_no_error(given, gold):
 def test_a_long_text_is_compared_as_it_is(kind):
     assert quick_verdict(" " + "1 + a " * 300, "1 + a " * 300, kind=kind)
     assert not quick_verdict("1 + A " * 300, "1 + a " * 300, kind=kind)
-
-
-# --- As TRL judges --------------------------------------------------------------------------------
-
-
-def trl_verdicts(pairs: list[tuple[str, str]]) -> list[bool | None]:
-    from trl.rewards import accuracy_reward
-
-    completions = [[{"role": "assistant", "content": f"\\boxed{{{given}}}"}] for given, _ in pairs]
-    scores = accuracy_reward(completions, [gold for _, gold in pairs])
-    return [None if score is None else bool(score) for score in scores]
-
-
-@pytest.mark.parametrize(
-    ("given", "gold", "ours", "theirs"),
-    [
-        ("5 km", "5 m", False, True),  # they drop units
-        ("6*7", "42", False, True),
-        ("17 + 25", "42", False, True),
-        # What they cannot read in a completion, or (None) in a gold answer.
-        ("1e3", "1000", True, False),
-        ("1000 dollars", "1000", True, False),
-        ("7 1/2", "7.5", True, False),
-        ("1000", "-$1000", False, None),
-        ("Paris", "Paris", True, None),
-    ],
-)
-def test_where_the_verdict_is_meant_to_be_another_than_trls(given, gold, ours, theirs):
-    assert same_answer(given, gold) is ours
-    assert trl_verdicts([(given, gold)]) == [theirs]

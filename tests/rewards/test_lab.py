@@ -19,7 +19,6 @@ from helpers.rewards import (
     soft_format_reward,
     substantial_format_reward,
 )
-from helpers.rewards.answers import symbolic
 from helpers.rewards.lab import Lab, stored_groups
 from helpers.rewards.lab.verdicts import differences
 from helpers.tags import THINK_ANSWER, TagFormat, completion_text
@@ -337,8 +336,6 @@ def test_speed_is_that_of_judging_as_many_as_it_says_not_of_remembering():
     rows = pd.DataFrame([{"question": str(n), "answer": f"x^2+{n}x+1"} for n in range(20)])
     groups = [[f"<answer>1+{n}x+x^2</answer>", f"<answer>(x+{n})(x+1)</answer>"] for n in range(20)]
     assert lab.signal(rows, groups)["rewards"]["correctness_reward"]["mean"] > 0
-    symbolic.equal([("an older", "question")])
     taken = lab.speed()
     assert list(taken.index) == lab.names and (taken > 0).all()
     assert seen == [(40, 40), (1000, 1000)] and lab.faults == []
-    assert len(symbolic._remembered) == 40, "forgotten, and the forty judged anew"

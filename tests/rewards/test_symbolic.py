@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -146,14 +147,9 @@ def test_a_batch_of_bombs_is_bounded_and_costs_no_honest_answer_its_verdict(bomb
     honest = [fresh(n % 3 > 0) for n in range(8)]
     began = os.times().children_user
     assert symbolic.equal(bombs + honest) == [False] * 64 + [n % 3 > 0 for n in range(8)]
-    symbolic.forget(workers=2)  # what they have used is known once they have ended
+    for worker in symbolic._workers["equal"]:
+        worker.stop()  # what it has used is known once it has ended
     assert os.times().children_user - began < 20, "seconds; each by itself would get 32 in all"
-
-
-def test_what_the_time_of_a_batch_did_not_suffice_for_is_asked_again():
-    heavy = "10000000x + x", "10000001x"  # looks heavy, so it is judged after the bombs
-    symbolic.equal([("x", f"{n}0000003!") for n in range(1, 65)] + [heavy])
-    assert symbolic.equal([heavy]) == [True]
 
 
 # --- Threads and processes ------------------------------------------------------------------------
@@ -168,11 +164,9 @@ def test_several_threads_can_ask_at_once():
 
 
 @linux
-def test_an_answer_is_remembered_and_a_worker_killed_from_outside_is_replaced():
-    pairs = [fresh(), fresh(False)]
-    assert symbolic.equal(pairs) == [True, False]
+def test_a_worker_killed_from_outside_is_replaced():
+    assert symbolic.equal([fresh()]) == [True]
     killed = kill_the_workers()
-    assert symbolic.equal(pairs * 3) == [True, False] * 3 and workers() == []
     assert symbolic.equal([fresh(), fresh(False)]) == [True, False]
     assert killed and workers() and not set(workers()) & set(killed)
 
@@ -188,7 +182,12 @@ def test_a_script_on_standard_input_has_a_worker_that_ends_with_it():
     done = subprocess.run([sys.executable], input=ASKS, capture_output=True, text=True, timeout=300)
     answer, worker = done.stdout.rsplit(maxsplit=1)
     assert answer == "[True]" and done.stderr == ""
-    assert not Path(f"/proc/{worker}").exists()
+    command = Path(f"/proc/{worker}/cmdline")
+    for _ in range(200):
+        if not command.exists() or not command.read_text():  # ended, and perhaps not yet reaped
+            return
+        time.sleep(0.1)
+    pytest.fail("the worker goes on without its script")
 
 
 @linux
@@ -229,8 +228,6 @@ def test_what_cannot_be_shown_to_fulfil_a_schema_in_time_costs_only_itself(schem
 
 # --- reasoning-gym --------------------------------------------------------------------------------
 
-FAMILIES = ["chain_sum", "gcd", "spell_backward", "number_sorting", "countdown", "n_queens"]
-
 
 def made(family: str, size: int = 3) -> list[dict]:
     return list(pytest.importorskip("reasoning_gym").create_dataset(family, size=size, seed=1))
@@ -238,16 +235,6 @@ def made(family: str, size: int = 3) -> list[dict]:
 
 def asked(family: str, answer: str, entry: dict) -> tuple[str, str, str]:
     return family, answer, json.dumps(entry, default=str)
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-def test_a_family_finds_its_own_answers_right_and_nonsense_not(family):
-    entries = made(family)
-    right = [asked(family, entry["answer"], entry) for entry in entries]
-    wrong = [asked(family, "no idea", entry) for entry in entries]
-    scores = symbolic.task_scores([*wrong, *right, *wrong])
-    assert scores[3:6] == [1.0] * 3
-    assert all(score is None or 0 <= score < 0.5 for score in scores[:3] + scores[6:])
 
 
 def test_a_verifier_that_fails_or_hangs_gives_nothing():

@@ -61,12 +61,11 @@ def judged(
     """The verdict where it can be told at once; else what `symbolic.equal` has to judge, the row's
     answer and the given one in LaTeX.
     """
-    kind = kind and kinds.checked(kind)
     if given == gold:
         return given.strip() != ""
     if len(given) > LONGEST or len(gold) > LONGEST:
         return given.strip() == gold.strip()
-    kind = kind or kind_of(gold)
+    kind = kinds.checked(kind) if kind else kind_of(gold)
     if given[:1].isalpha():
         given = _LEAD.sub("", given, count=1)  # `The answer is 5` is 5
     if question and kind in ("number", "mathematics") and _handed_back(given, gold, question):

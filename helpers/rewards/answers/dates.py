@@ -56,19 +56,20 @@ def said(text: str, dayfirst: bool = False) -> dict | None:
         )
     except Exception:  # no date: dateutil raises many kinds of errors for what is none
         return None
-    if one.hour == other.hour:
-        return None  # a time of day was said
     parts = ("year", "month", "day")
     found = {
         part: getattr(one, part) for part in parts if getattr(one, part) == getattr(other, part)
     }
-    if "year" in found and not re.search(r"\d{4}", text):
-        return None  # of 01/02/69 the century is a guess
     words = re.findall(r"[A-Za-z]{3,}", text)
     months = [word for word in words if reader.info.month(word)]
-    if len(re.findall(r"\d+", text)) + len(months) > len(found):
-        return None  # Jan 5 Feb names a part twice, and dateutil takes the last
     weekdays = {reader.info.weekday(word) for word in words} - {None}
-    if weekdays and (len(found) < len(parts) or weekdays != {one.weekday()}):
-        return None  # it contradicts the date, or moves one that is not said in full
+    has_time = one.hour == other.hour
+    # of 01/02/69 the century is a guess
+    is_guess = "year" in found and not re.search(r"\d{4}", text)
+    # Jan 5 Feb names a part twice, and dateutil takes the last
+    is_double = len(re.findall(r"\d+", text)) + len(months) > len(found)
+    # a weekday contradicts the date, or moves one that is not said in full
+    is_moved = weekdays and (len(found) < len(parts) or weekdays != {one.weekday()})
+    if has_time or is_guess or is_double or is_moved:
+        return None
     return found or None

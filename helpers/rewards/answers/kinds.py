@@ -32,7 +32,12 @@ JUDGES = {
     "text": texts.same,
 }
 KINDS = tuple(JUDGES)
-FORMER = {"set": "mathematics", "token": "exact", "formula": "exact"}  # names that go on
+# A kind by its name, or by a former name.
+NAMES = {kind: kind for kind in KINDS} | {
+    "set": "mathematics",
+    "token": "exact",
+    "formula": "exact",
+}
 
 _MATHS_SIGN = re.compile(r"\\[a-zA-Z]{2,}|[_^]\{|[=<>≤≥≠^√π∞∪∩±∈]|\$\S(?:[^$]*\S)?\$")
 _OPERATION = re.compile(r"[\w)]\s*[+*/·×-]\s*[\w(\\]")
@@ -68,24 +73,17 @@ def kind_of_row(row: dict) -> str:
     """The kind that a row of data is judged by: its own `kind` where that is one, else that of its
     `answer`.
     """
-    return named(row.get("kind")) or kind_of(row["answer"])
-
-
-def named(kind: object) -> str | None:
-    """The kind of this name, or of a former name; None where there is none."""
-    kind = FORMER.get(str(kind), str(kind))
-    return kind if kind in KINDS else None
+    return NAMES.get(str(row.get("kind"))) or kind_of(row["answer"])
 
 
 def checked(kind: str) -> str:
     """The kind of this name, or of a former name; ValueError where there is none."""
-    found = named(kind)
-    if found is None:
+    if kind not in NAMES:
         raise ValueError(
             f"kind={kind!r} is no kind of answer. Known: {', '.join(KINDS)}; without one, an "
             "answer is a number, mathematics or text."
         )
-    return found
+    return NAMES[kind]
 
 
 def looks_like(row: dict) -> str | None:
@@ -101,7 +99,7 @@ def looks_like(row: dict) -> str | None:
     if choices.named(gold)[0]:
         return "choice"
     quantity = quantities.read(gold)
-    if quantity is not None and quantity[1]:
+    if quantity is not None and quantity[2]:
         return "quantity"
     moment = dates.said(gold)
     if moment is not None and len(moment) > 1 and re.search(r"[A-Za-z:]|\d{4}", gold):

@@ -25,8 +25,6 @@ such as primes, with which the spelling must be the same.
 from __future__ import annotations
 
 import re
-import unicodedata
-from collections import Counter
 from functools import lru_cache
 from itertools import pairwise
 
@@ -65,10 +63,22 @@ _LATEX = {
     r"\cfrac": r"\frac",
     r"\quad": " ",
     r"\mathrm{d}": "d",
+    "Δ": r"\Delta ",
+    "Ω": r"\Omega ",
+    "α": r"\alpha ",
+    "β": r"\beta ",
+    "γ": r"\gamma ",
+    "δ": r"\delta ",
+    "ε": r"\epsilon ",
+    "θ": r"\theta ",
+    "λ": r"\lambda ",
+    "μ": r"\mu ",
+    "π": r"\pi ",
+    "ρ": r"\rho ",
+    "σ": r"\sigma ",
+    "φ": r"\phi ",
+    "ω": r"\omega ",
 }
-for _letter in "ΑΒΓΔΕΖΗΘΙΚΛΜΝΞΟΠΡΣΤΥΦΧΨΩαβγδεζηθικλμνξοπρστυφχψω":
-    _name = unicodedata.name(_letter).split()[-1].replace("LAMDA", "LAMBDA")
-    _LATEX[_letter] = f"\\{_name.lower() if _letter.islower() else _name.title()} "
 _FUNCTIONS = r"sin|cos|tan|cot|sec|csc|log|ln|arcsin|arccos|arctan|pi"
 _SPELLINGS = [
     (re.compile(r"\\(?:left|right)(?![a-zA-Z])"), ""),
@@ -96,27 +106,10 @@ _OPERATOR = re.compile(
 # What stands left of an equals sign is a name, and no expression: y, f(x), |AB|, (p,q), V_1:V_2.
 _NAME = re.compile(r"(?!\d)[^+^<>=-]*[a-zA-Z][^+^<>=-]*")
 # math-verify drops these, or computes with the letters in them.
-_MARKS = {
-    "prime",
-    "partial",
-    "nabla",
-    "vec",
-    "mathbf",
-    "boldsymbol",
-    "top",
-    "dagger",
-    "int",
-    "text",
-    "equiv",
-    "pmod",
-    "bmod",
-    "mod",
-    "subset",
-    "subseteq",
-    "supset",
-    "supseteq",
-    "notin",
-}
+_MARK = re.compile(
+    r"\\(?:prime|partial|nabla|vec|mathbf|boldsymbol|top|dagger|int|text|equiv|[pb]?mod"
+    r"|su[bp]set(?:eq)?|notin)(?![a-zA-Z])"
+)
 # A prime, a fraction of two differentials, an index of code, a remainder of code.
 _SPELT = re.compile(r"'|\{\s*d.*\}\s*\{\s*d|\bd[a-z]\s*/\s*d[a-z]|[a-zA-Z]\[|%\s*\w|!\s*!")
 
@@ -171,28 +164,18 @@ def _judged_relations(given: str, gold: str, relation: bool, wanted: bool) -> bo
 
 def _values(given: str, gold: str) -> tuple[str, str] | None:
     """What is to be compared: without the names before values where one of the two leaves them out,
-    or both have the same; None where they cannot be the same.
+    or both have the same one; None where they cannot be the same.
     """
-    ours, theirs = ([named(item) for item in items(text)] for text in (given, gold))
     if "=" not in given + gold:
         return given, gold
-    names, wanted = ([name for name, _ in found if name != ""] for found in (ours, theirs))
-    single = len(ours) == len(theirs) == 1
-    one_name = len(set(wanted)) == 1  # said once or with each value: x = 2, 3
-    same_names = set(names) == set(wanted) if one_name else Counter(names) == Counter(wanted)
-    if None in wanted or (names and wanted and not same_names):
-        # Equations: of as many sides, and not 2x = 6 for x = 3.
-        solved = wanted != [None] and not letters(theirs[0][1])
-        return (
-            None if solved or not single or given.count("=") != gold.count("=") else (given, gold)
-        )
-    if None in names:
-        return None
-    if len(set(names or wanted)) < 2:
-        return ", ".join(value for _, value in ours), ", ".join(value for _, value in theirs)
-    if names and wanted:  # x = 1, y = 2 in any order
-        ours, theirs = sorted(ours), sorted(theirs)
-    return tuple(f"({', '.join(value for _, value in found)})" for found in (ours, theirs))
+    ours, theirs = ([named(item) for item in items(text)] for text in (given, gold))
+    names, wanted = ({name for name, _ in found} - {""} for found in (ours, theirs))
+    if None in names | wanted or (names and wanted and len(names | wanted) > 1):
+        # Equations, each of as many sides as the other: an answer is no chain of steps.
+        return (given, gold) if given.count("=") == gold.count("=") else None
+    # Values of several names are in the order of these.
+    listed = "({})" if len(names | wanted) > 1 else "{}"
+    return tuple(listed.format(", ".join(value for _, value in found)) for found in (ours, theirs))
 
 
 def named(item: str) -> tuple[str | None, str]:
@@ -201,14 +184,13 @@ def named(item: str) -> tuple[str | None, str]:
     >>> named("x = 3"), named("x^2 = 3"), named("3")
     (('x', '3'), (None, 'x^2 = 3'), ('', '3'))
     """
-    left, equals, right = item.partition("=")
+    name, equals, value = item.partition("=")
     if not equals:
         return "", item
-    for name, value in ((left, right), (right, left)):
-        is_name = letters(name) or re.fullmatch(r"\\(?!pi|infty)[a-z]+", bare(name))
-        if "=" not in right and is_name and _NAME.fullmatch(name.strip()):
-            return bare(name), value.strip()
-    return None, item
+    variable = letters(name) or re.fullmatch(r"\\(?!pi|infty)[a-z]+", bare(name))
+    if "=" in value or not variable or not _NAME.fullmatch(name.strip()):
+        return None, item
+    return bare(name), value.strip()
 
 
 def items(text: str) -> list[str]:
@@ -247,10 +229,9 @@ def is_spelt(text: str) -> bool:
     [True, True, True, False]
     """
     text = _AND_OR.sub(",", text)
-    marks = {command.removeprefix("\\") for command in _COMMAND.findall(text)} & _MARKS
-    text = _COMMAND.sub("#", text)
-    capitals = {letter for letter in letters(text) if letter.isupper()}
-    return bool(marks or len(capitals) > 1 or _SPELT.search(text))
+    capitals = [letter for letter in letters(text) if letter.isupper()]
+    marked = _MARK.search(text) or _SPELT.search(_COMMAND.sub("#", text))
+    return bool(marked or len(capitals) > 1)
 
 
 def readable(text: str) -> bool:
@@ -281,8 +262,6 @@ def latex(text: str) -> str:
     >>> latex("2√3 + x^12"), latex("x >= π")
     ('2\\sqrt{3} + x^{12}', 'x \\geq  \\pi ')
     """
-    if len(text) > _LONGEST:
-        return text
     for typed, spelling in _LATEX.items():
         text = text.replace(typed, spelling)
     for pattern, spelling in _SPELLINGS:

@@ -45,7 +45,7 @@ _NUMBER = re.compile(
           |\d{{1,2}}(?:,\d\d)+,\d{{3}}                          # 12,34,567
           |\d+)?
         (?P<decimals>\.\d*)?
-        (?:\((?P<repeating>\d+)\)|(?P<ellipsis>\.\.\.))?        # 0.1(6), 0.333...
+        (?:\((?P<repeating>\d+)\))?                             # 0.1(6)
         (?:[eE](?P<exponent>[+-]?\d{{1,3}}))?
         (?:\s?/\s?(?P<denominator>-?\d+))?
         \s?(?P<percent>%|percent|per\scent|pct)?
@@ -69,6 +69,7 @@ _SPELLINGS = [  # LaTeX, and what a keyboard would type
     ),
     (re.compile(r"(?<![\d.,^])10\s?\^\s?\{?([+-]?\d{1,3})\}?"), r"1e\1"),
     (re.compile(r"(\.\d*)\\(?:overline|bar)\s*\{?(\d+)\}?$"), r"\1(\2)"),
+    (re.compile(r"(\.\d*?)(\d+?)\2+\.\.\."), r"\1(\2)"),  # 0.1666...
     (re.compile(r"\^\{(-?\d)\}"), r"^\1"),  # m^{2}
     (re.compile(r"^[a-zA-Z]\s?=\s?(?=[^=]*$)"), ""),
     (re.compile(r"^(?:minus|negative)\s+(?=[\d.$€£])", re.IGNORECASE), "-"),
@@ -83,7 +84,7 @@ _SCALES = {
     "billion": 10**9,
     "trillion": 10**12,
 }
-_TO_RESPELL = re.compile(r"[\\^×·*=~{]|^[mMnN]")  # most numbers have nothing to respell
+_TO_RESPELL = re.compile(r"[\\^×·*=~{]|^[mMnN]|\.\.\.")  # most numbers have nothing to respell
 _LETTERS = re.compile(r"[a-z][a-z ]+\.?")
 _PARTS = {
     "half": 2,
@@ -183,7 +184,19 @@ def _parsed(text: str) -> Number | None:
     if _TO_RESPELL.search(text):
         text = respelled(text)
     match = _NUMBER.fullmatch(text)
-    return (match and _number(match)) or _in_words(text)
+    if match and (number := _number(match)):
+        return number
+    # `negative five`, `two thirds`, `one and a half`, `five percent`, `eighteen dollars`
+    words = text.lower().replace("-", " ").replace("per cent", "percent")
+    if not _LETTERS.fullmatch(words):
+        return None
+    words = _A_PART.sub(r"one \1s", words)
+    if _ORDINAL.search(words):  # the library takes a twenty-fifth for 25
+        return None
+    digits = re.sub(r"^an? ", "", number_parser.parse(words, language="en"))
+    digits = _PART.sub(lambda said: f"/{_PARTS[said[1]]}", digits)
+    match = None if re.search(r"\d \d", digits) else _NUMBER.fullmatch(respelled(digits))
+    return match and _number(match)
 
 
 def _number(match: re.Match) -> Number | None:
@@ -194,11 +207,10 @@ def _number(match: re.Match) -> Number | None:
     if decimals.strip("0"):
         value = Fraction(int(whole + decimals), 10 ** len(decimals))
     places: int | None = len(decimals)
-    if match["repeating"] or match["ellipsis"]:
-        repeated = _repeating(whole, decimals, match["repeating"])
-        if repeated is None:
-            return None
-        value, places = repeated, None
+    if block := match["repeating"]:
+        # 0.1(6) is 0.1 and 6/9 of what one in its last place is worth
+        value += Fraction(int(block), (10 ** len(block) - 1) * 10 ** len(decimals))
+        places = None
     if match["exponent"]:
         exponent = int(match["exponent"])
         value *= Fraction(10) ** exponent
@@ -211,54 +223,17 @@ def _number(match: re.Match) -> Number | None:
     if match["percent"]:
         value, places = Fraction(value, 100), None if places is None else places + 2
     unit = match["currency"] or match["behind"] or ""
-    if match["words"]:
-        scale, unit = _scale_and_unit(match["words"], unit)
-        if scale is None:
+    words = match["words"] or ""
+    first, _, rest = words.partition(" ")
+    if scale := _SCALES.get(first.removesuffix("s")):
+        value, words = value * scale, rest
+    if words:
+        named = units.CURRENCIES.get(words.casefold().removesuffix("s"), words)
+        if unit and words.startswith(("/", "per ")):
+            unit += words  # $5 per hour
+        elif unit in ("", named) and (named in units.SIGNS or units.is_unit(named)):
+            unit = named  # $42 dollars names it twice
+        else:
             return None
-        value *= scale
     negative = "-" in (match["sign"], match["again"])
     return Number(-value if negative else value, unit, places, bool(match["percent"]))
-
-
-def _scale_and_unit(words: str, currency: str) -> tuple[int | None, str]:
-    """What the words behind a number multiply it by, and the unit they name; None where they are
-    no unit that is known.
-    """
-    first, _, rest = words.partition(" ")
-    scale = _SCALES.get(first.removesuffix("s"), 1)
-    if scale > 1:
-        words = rest
-    if not words:
-        return scale, currency
-    unit = units.CURRENCIES.get(words.casefold().removesuffix("s"), words)
-    if currency not in ("", unit):  # $42 dollars names its unit twice, $5 per hour has two
-        return (scale, currency + words) if words.startswith(("/", "per ")) else (None, "")
-    return (scale, unit) if unit in units.SIGNS or units.is_unit(unit) else (None, "")
-
-
-def _repeating(whole: str, decimals: str, block: str | None) -> Fraction | None:
-    """0.1(6) exactly, and 0.1666... where the last digits are seen at least twice."""
-    if block is None:
-        found = re.search(r"(\d+?)\1+$", decimals)
-        if not found:
-            return None
-        block, decimals = found[1], decimals[: found.start()]
-    digits = Fraction(int(f"{whole}{decimals}" or 0))
-    return (digits + Fraction(int(block), 10 ** len(block) - 1)) / 10 ** len(decimals)
-
-
-# --- In words -------------------------------------------------------------------------------------
-
-
-def _in_words(text: str) -> Number | None:
-    """`negative five`, `two thirds`, `one and a half`, `five percent`, `eighteen dollars`."""
-    words = text.lower().replace("-", " ").replace("per cent", "percent")
-    if not _LETTERS.fullmatch(words):
-        return None
-    words = _A_PART.sub(r"one \1s", words)
-    if _ORDINAL.search(words):  # the library takes a twenty-fifth for 25
-        return None
-    digits = re.sub(r"^an? ", "", number_parser.parse(words, language="en"))
-    digits = _PART.sub(lambda said: f"/{_PARTS[said[1]]}", digits)
-    match = None if re.search(r"\d \d", digits) else _NUMBER.fullmatch(respelled(digits))
-    return match and _number(match)

@@ -12,6 +12,7 @@ r"""Quantity: value and unit, converted by pint. The unit may be left out, unles
 from __future__ import annotations
 
 import re
+from fractions import Fraction
 
 from helpers.rewards.answers import texts, units
 from helpers.rewards.answers.numbers import Number, parse_number, respelled, same_value
@@ -27,24 +28,18 @@ def same(given: str, gold: str, unit: str | None = None) -> bool:
     one, other = read(given), read(gold)
     if one is None or other is None:
         return texts.same(given, gold)
-    (number, counted), (wanted, of) = one, other
-    if not counted or not of:
-        return (bool(counted) or not of or unit != "required") and same_value(number, wanted)
-    if counted != of or isinstance(of, str):
-        return counted == of and same_value(number, wanted)
-    size = units.magnitude(number.value, number.unit)
-    exact = units.magnitude(wanted.value, wanted.unit)
-    if size is None or exact is None:  # no float holds 1e400 dB
-        return False
-    return abs(size[0] - exact[0]) * _PRECISION <= abs(exact[0])
+    (number, size, measured), (wanted, exact, of) = one, other
+    if not measured or not of:
+        return (measured != "" or of == "" or unit != "required") and same_value(number, wanted)
+    return measured == of and abs(size - exact) * _PRECISION <= abs(exact)
 
 
-def read(text: str) -> tuple[Number, str | tuple] | None:
-    """A number with its unit, and what that measures in pint's base units, or else the noun that it
-    counts; "" for a bare number, None for what is no quantity.
+def read(text: str) -> tuple[Number, Fraction | int, str | tuple] | None:
+    """A number with its unit, its size in pint's base units, and what these measure, or else the
+    noun that it counts; "" for a bare number, None for what is no quantity.
 
     >>> read("5 red apples")
-    (Number(value=5, unit='red apples', places=0, percent=False), 'red apple')
+    (Number(value=5, unit='red apples', places=0, percent=False), 5, 'red apple')
     """
     if len(text) > _LONGEST:
         return None
@@ -55,12 +50,8 @@ def read(text: str) -> tuple[Number, str | tuple] | None:
         if number is None or number.unit:
             return None  # 2 hours 30 minutes are two
         number = number._replace(unit=counted[2])
-    if not number.unit:
-        return number, ""
-    size = units.magnitude(1, number.unit)
-    if size is not None:
-        return number, size[1]
-    noun = number.unit
-    if len(noun) > 3:  # without case and without the plural
-        noun = " ".join(noun.split()).casefold().removesuffix("s")
-    return number, noun
+    noun = " ".join(number.unit.split())
+    if len(noun) > 3:  # a word, without case and without the plural
+        noun = noun.casefold().removesuffix("s")
+    size, measured = units.magnitude(number.value, number.unit) or (number.value, noun)
+    return number, size, measured

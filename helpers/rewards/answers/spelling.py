@@ -65,31 +65,28 @@ def typed(text: str) -> str:
 
 def unboxed(text: str) -> str:
     """The text without the `\\boxed{}`, `\\text{}`, dollars or LaTeX brackets that surround the
-    whole of it.
+    whole of it; `\\boxed{1}, \\boxed{2}` is two.
     """
     text = text.strip()
     for _ in range(_DEEPEST):
-        inside = _inside(text.removesuffix("."))
-        if inside is None:
+        if not text.startswith(("\\", "$", "*", "`")):
             break
-        text = inside.strip()
-    return text
-
-
-def _inside(text: str) -> str | None:
-    r"""What one box around the whole text holds; None for `\boxed{1}, \boxed{2}`, which is two."""
-    if not text.startswith(("\\", "$", "*", "`")) or len(text) > LONGEST:
-        return None
-    for opening, closing in _BOXES:
-        if text.startswith(opening) and text.endswith(closing):
-            inside = text[len(opening) : -len(closing)]
-            one = inside != "" and opening not in inside
+        boxed = text.removesuffix(".")
+        for opening, closing in _BOXES:
+            if not (boxed.startswith(opening) and boxed.endswith(closing)):
+                continue
+            inside = boxed[len(opening) : -len(closing)]
             if closing == "}":
                 levels = depths(inside, "{", "}")
                 one = min(levels) == levels[-1] == 0
-            if one:
-                return inside
-    return None
+            else:
+                one = opening not in inside
+            if inside and one:
+                text = inside.strip()
+                break
+        else:
+            break
+    return text
 
 
 def depths(text: str, opening: str = "{[(", closing: str = "}])") -> list[int]:
@@ -114,6 +111,4 @@ def plain(text: str) -> str:
 
 def without_latex(text: str) -> str:
     r"""`\text{New} York\%` without the LaTeX around words and before signs: `New York%`."""
-    if "\\" not in text:
-        return text
     return re.sub(r"\\([%$&#_{}])", r"\1", _LATEX_WORDS.sub(r"\1", text))

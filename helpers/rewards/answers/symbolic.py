@@ -9,11 +9,8 @@ the training. This file is also the worker's program.
 
 from __future__ import annotations
 
-import atexit
 import gc
-import importlib
 import json
-import logging
 import os
 import re
 import signal
@@ -32,32 +29,23 @@ _GRACE = 0.3  # seconds more, then the kernel ends the worker, also inside one l
 # because a machine may be busy with something else.
 _GIVEN_UP_AFTER, _START_SECONDS = 20.0, 180.0
 _MOST_KILLED = 2  # times that one batch may cost a worker its process
-# What may take long is judged last, so that it costs no honest answer its verdict.
 _HEAVY = re.compile(r"\d{5}|\^[^+=,]*\^|\^\s*\{?\d\d\d|!|\\(?:sum|prod|int|binom|sqrt\[|lim)")
 _ROWS_A_WORKER = 8  # below that, one more worker costs more than it saves
-_MOST_WORKERS = 8
+_MOST_WORKERS = min(8, os.cpu_count() or 1)
 _MEMORY = 4 << 30  # bytes of address space
-_REMEMBERED = 1 << 14
 _POSIX = os.name == "posix"  # elsewhere a judgement has its time on the clock only
 
 
 def equal(pairs: list[tuple[str, str]]) -> list[bool]:
     """For each pair (gold, given) of mathematical texts: whether math-verify finds them equal.
 
-    False where it cannot tell in time. Every distinct pair is judged once, and remembered if it was
-    in time: the more judgements of a batch run out of time, the less the next ones get.
+    False where it cannot tell in time. Every distinct pair is judged once; the more judgements of a
+    batch run out of time, the less the next ones get.
 
     >>> equal([("x^2 + 2x + 1", "(x+1)^2"), ("x", "y")])
     [True, False]
     """
-    known = {pair: score for pair in pairs if (score := _remembered.get(pair)) is not None}
-    new = [pair for pair in pairs if pair not in known]
-    judged = _judged("equal", sorted(new, key=lambda pair: bool(_HEAVY.search(pair[1]))))
-    if len(_remembered) + len(judged) > _REMEMBERED:
-        _remembered.clear()
-    _remembered.update({pair: score for pair, score in judged.items() if score is not None})
-    known |= judged
-    return [known[pair] == 1.0 for pair in pairs]
+    return [score == 1.0 for score in _judged("equal", pairs)]
 
 
 def task_scores(rows: list[tuple[str, str, str]]) -> list[float | None]:
@@ -66,8 +54,7 @@ def task_scores(rows: list[tuple[str, str, str]]) -> list[float | None]:
 
     LookupError says that reasoning-gym is not installed, or which family it does not know.
     """
-    judged = _judged("task", rows)
-    return [judged[row] for row in rows]
+    return _judged("task", rows)
 
 
 def fulfil(schema: str, documents: list[str]) -> list[float | None]:
@@ -76,35 +63,29 @@ def fulfil(schema: str, documents: list[str]) -> list[float | None]:
     >>> fulfil('{"type": "array"}', ["[1]", "{}"])
     [1.0, 0.0]
     """
-    judged = _judged("schema", [(schema, document) for document in documents])
-    return [judged[schema, document] for document in documents]
+    return _judged("schema", [(schema, document) for document in documents])
 
 
-def forget(workers: int | None = None) -> None:
-    """Forget every answer, in order to measure; with a number, start anew with so many workers."""
-    _remembered.clear()
-    if workers is not None:
-        _stop()
-        _start_anew(workers)
-
-
-def _judged(kind: str, rows: list[tuple]) -> dict[tuple, float | None]:
-    """The score of each distinct row, None where there was none in time."""
-    rows = list(dict.fromkeys(rows))
-    workers = _workers[kind]
-    count = max(1, min(len(workers), len(rows) // _ROWS_A_WORKER))
+def _judged(kind: str, rows: list[tuple]) -> list[float | None]:
+    """The score of each row, None where there was none in time."""
+    # What may take long comes last, so that it costs no honest answer its verdict.
+    distinct = sorted(dict.fromkeys(rows), key=lambda row: bool(_HEAVY.search(row[1])))
+    workers = _workers.setdefault(kind, [_Worker(kind) for _ in range(_MOST_WORKERS)])
+    count = max(1, min(len(workers), len(distinct) // _ROWS_A_WORKER))
     scores = {}
     with ThreadPoolExecutor(count) as pool:
-        for found in pool.map(_Worker.ask, workers, [rows[at::count] for at in range(count)]):
+        for found in pool.map(_Worker.ask, workers, [distinct[at::count] for at in range(count)]):
             scores |= found
     for score in scores.values():
         if isinstance(score, str):
             raise LookupError(score)
-    return scores
+    return [scores[row] for row in rows]
 
 
 class _Worker:
-    """One process for one kind of judgement, started when it is asked and does not run."""
+    """One process for one kind of judgement, started when it is asked and does not run; it ends
+    when its standard input does, with the process that started it.
+    """
 
     def __init__(self, kind: str):
         self.kind, self.lock, self.process = kind, threading.Lock(), None
@@ -120,7 +101,7 @@ class _Worker:
                     self.start()
                 left = rows[len(scores) :]
                 with suppress(OSError):  # it has just ended, and answers nothing
-                    self.process.stdin.write(json.dumps([_SECONDS / 2**killed, left]) + "\n")
+                    self.process.stdin.write(json.dumps(left) + "\n")
                     self.process.stdin.flush()
                 for row in left:
                     line = self.line(_GIVEN_UP_AFTER)
@@ -164,18 +145,7 @@ class _Worker:
         self.process = None
 
 
-_remembered: dict[tuple, float] = {}
-_workers: dict[str, list[_Worker]] = {}
-
-
-def _start_anew(count: int = min(_MOST_WORKERS, os.cpu_count() or 1)) -> None:
-    _workers.update({kind: [_Worker(kind) for _ in range(count)] for kind in _JUDGES})
-
-
-def _stop() -> None:
-    for workers in _workers.values():
-        for worker in workers:
-            worker.stop()
+_workers: dict[str, list[_Worker]] = {}  # by kind
 
 
 # --- The worker's side ----------------------------------------------------------------------------
@@ -188,30 +158,28 @@ class _OutOfTime(BaseException):
 def _serve(kind: str) -> None:
     # whatever a verifier prints must not end up among the replies
     replies, sys.stdout = sys.stdout, sys.stderr
-    logging.disable()
-    judge, library = _JUDGES[kind]
-    problem = ""
+    judge, examples = _JUDGES[kind]
     try:
-        importlib.import_module(library)
-    except ImportError:
+        for row in examples:
+            judge(*row)
+    except ImportError as error:
         problem = (
-            f"{library} is not installed: pip install -r requirements.txt (the pin of "
+            f"{error.name} is not installed: pip install -r requirements.txt (the pin of "
             "reasoning-gym is in requirements-optional.txt)"
         )
-    if kind == "equal" and not problem:
-        for gold, given in _OF_EACH_KIND:
-            _equal(gold, given)
+        print(json.dumps(problem), file=replies, flush=True)
+        return
     if _POSIX:
         import resource
 
         resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
         signal.signal(signal.SIGPROF, _stop_judging)  # SIGVTALRM ends the process
-    print(json.dumps(problem), file=replies, flush=True)
+    print(json.dumps(""), file=replies, flush=True)
     sys.addaudithook(_refuse)
     gc.freeze()  # no collection goes through what was imported, in the time of a judgement
     for line in sys.stdin:
-        seconds, rows = json.loads(line)
-        for row in rows:
+        seconds = _SECONDS
+        for row in json.loads(line):
             try:
                 score = _within_time(seconds, judge, row)
             except _OutOfTime:
@@ -231,13 +199,13 @@ def _refuse(event: str, arguments: tuple) -> None:
     starts no process and opens no connection.
     """
     if event == "open":
-        mode, flags = arguments[1], arguments[2]
-        writes = set("wax+") & set(str(mode)) or flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
+        _, mode, flags = arguments
+        acts = set("wax+") & set(str(mode)) or flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
+    elif event in ("os.listdir", "os.scandir", "os.walk"):
+        acts = False
     else:
-        reads = event in ("os.listdir", "os.scandir", "os.walk")
         acts = event.startswith(("os.", "subprocess.", "socket.", "ctypes.", "builtins.input"))
-        writes = acts and not reads
-    if writes:
+    if acts:
         raise PermissionError(event)
 
 
@@ -309,33 +277,28 @@ def _task(family: str, answer: str, entry: str) -> float | str:
 
 
 def _fulfils(schema: str, document: str) -> float:
-    return float(_validator(schema).is_valid(json.loads(document)))
-
-
-@lru_cache(maxsize=32)
-def _validator(schema: str):
     from jsonschema.validators import validator_for
 
-    schema = json.loads(schema)
-    return validator_for(schema)(schema)
+    rules = json.loads(schema)
+    return float(validator_for(rules)(rules).is_valid(json.loads(document)))
 
 
+# How each kind of row is judged, and rows whose judgement imports what the time of one would not
+# suffice for, much of sympy above all.
 _JUDGES = {
-    "equal": (_equal, "math_verify"),
-    "task": (_task, "reasoning_gym"),
-    "schema": (_fulfils, "jsonschema"),
+    "equal": (
+        _equal,
+        [
+            (r"\frac{\sqrt{3}}{2}", r"\frac{3}{2\sqrt{3}}"),
+            ("x^2+2x+1", "(x+1)^2"),
+            ("[0,1)", "[1,2)"),
+        ],
+    ),
+    "task": (_task, [("chain_sum", "1", '{"answer": "1"}')]),
+    "schema": (_fulfils, [("{}", "{}")]),
 }
-# The first judgement of a kind imports much of sympy, which its time would not suffice for.
-_OF_EACH_KIND = (
-    (r"\frac{\sqrt{3}}{2}", r"\frac{3}{2\sqrt{3}}"),
-    ("x^2+2x+1", "(x+1)^2"),
-    ("[0,1)", "[1,2)"),
-)
 
 if __name__ == "__main__":
     _serve(sys.argv[1])
-else:
-    _start_anew()
-    atexit.register(_stop)
-    if _POSIX:
-        os.register_at_fork(after_in_child=_start_anew)  # the workers are the parent's
+elif _POSIX:
+    os.register_at_fork(after_in_child=_workers.clear)  # they are the parent's

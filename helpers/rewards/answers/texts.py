@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 from itertools import pairwise
 
-from helpers.rewards.answers.spelling import LONGEST, plain, without_latex
+from helpers.rewards.answers.spelling import plain, without_latex
 
 _FINAL = re.compile(
     r"(?:[.,\s]|(?<=[^\W\d_]{2}|'[^\W\d_])[!?])+$"
@@ -31,8 +31,6 @@ def words(text: str) -> str:
     >>> words("“New  York!”"), words("O’Brien.")
     ('New York', "O'Brien")
     """
-    if len(text) > LONGEST:
-        return text.strip()
     text = " ".join(without_latex(plain(text)).split())
     for _ in range(3):
         bare = _FINAL.sub("", text)

@@ -18,7 +18,6 @@ CURRENCIES = {
     "rupee": "₹",
     "inr": "₹",
 }
-_LONGEST = 40
 _WORD = r"[a-zA-ZµμΩÅ°¢$€£¥₹'\"]+(?:\^-?\d)?"
 _SHAPE = re.compile(rf"(?:/\s*|per\s+)?{_WORD}(?:(?:\s*[/*·]\s*|\s+){_WORD}){{0,4}}")
 # After a number without a unit of its own these may be a unit. Other letters are pint's too, but
@@ -28,8 +27,10 @@ _NO_UNIT = {"mil", "am", "pm", "ad", "bc", "st", "nd", "rd", "th"}
 # A plural of things that are counted: no word such as less, plus or this, no thirds and no tenths,
 # and none that multiplies.
 _COUNTED = re.compile(r"[a-z]{2,}[^aisu\W]s|people|children")
-_NOT_COUNTED = {"halves", "quarters", "dozens", "pairs", "couples", "scores", "tens", "roots"}
-_NOT_COUNTED |= {"percents", "times", "does", "always", "perhaps", "logs"}
+_NOT_COUNTED = {
+    *("halves", "quarters", "dozens", "pairs", "couples", "scores", "tens", "roots"),
+    *("percents", "times", "does", "always", "perhaps", "logs"),
+}
 _SPELLINGS = [
     (r"°\s*([CF])\b|\bdegrees?\s+([CF])\w*", r"deg\1\2"),
     ("°", " degree "),
@@ -65,7 +66,7 @@ def magnitude(value: Fraction | int, unit: str) -> tuple[Fraction, tuple] | None
     (True, False)
     >>> magnitude(5, "apples")
     """
-    if len(unit) > _LONGEST or not _SHAPE.fullmatch(unit):
+    if not _SHAPE.fullmatch(unit):
         return None
     for pattern, spelling in _SPELLINGS:
         unit = re.sub(pattern, spelling, unit)

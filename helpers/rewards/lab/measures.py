@@ -23,7 +23,6 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 
-from helpers.rewards.answers import symbolic
 from helpers.rewards.code import programs
 from helpers.rewards.faults import Fault, tried
 from helpers.rewards.lab import attacks, verdicts
@@ -267,8 +266,7 @@ class Lab:
         taken = {}
         for name, function, weight in zip(self.names, self.functions, self.weights, strict=True):
             alone = Lab([function], [weight], self.tags)
-            symbolic.forget()  # what `signal` has just judged would cost nothing
-            programs.forget()
+            programs.forget()  # what `signal` has just judged would cost nothing
             began = time.perf_counter()
             alone.scores(texts, **columns)
             taken[name] = 1000 * (time.perf_counter() - began)
