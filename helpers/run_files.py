@@ -27,39 +27,29 @@ class Settings(_Record):
 
 
 class Section(_Record):
-    """A section of the manifest, with when it was written."""
+    """A section of the manifest, with when it was written.
+
+    Of the data: its settings, where the rows come from, and their fingerprint. Of the training: its
+    settings and rewards, and `data`, the fingerprint of its rows.
+    """
 
     written: AwareDatetime = None
-
-
-class Data(Section):
-    """The rows that the run holds."""
-
     settings: Settings = None
+    seed: int = 0
     source: str = ""
     tags: str = ""
-    seed: int = 0
     fingerprint: str = ""
-
-
-class Training(Section):
-    """The training whose adapter the run holds; `data` is the fingerprint of its rows."""
-
-    settings: Settings = None
-    seed: int = 0
+    data: str = ""
     rewards: list[str] = []
     weights: list[float] = []
-    data: str = ""
 
 
 class Manifest(_Record):
-    """manifest.json. Every other entry is a section, too."""
+    """manifest.json. Every entry but the name is a section."""
 
     __pydantic_extra__: dict[str, Section] = Field(init=False)
 
     name: str = ""
-    data: Data = None
-    training: Training = None
 
 
 class Proportion(_Record):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import difflib
 import logging
 import signal
 import sys
@@ -218,11 +217,9 @@ def check(
     known = defaults(numbers)
     for parameter in given:
         if parameter not in known:
-            near = difflib.get_close_matches(parameter, known, 1)
-            near = [presets.RENAMED[parameter]] if parameter in presets.RENAMED else near
-            hint = f"Did you mean {near[0]!r}? " if near else ""
             raise ValueError(
-                f"no chosen notebook has a parameter {parameter!r}. {hint}They take: "
+                f"no chosen notebook has a parameter {parameter!r}. "
+                f"{presets.hint(parameter, known)}They take: "
                 f"{', '.join(sorted(known.keys() - {'run'}))}."
             )
     folder, machine, settings = Run(name), this_machine(), None
