@@ -68,49 +68,44 @@ class Machine:
 
 @cache
 def this_machine() -> Machine:
-    """Look at this machine, without torch; of several GPUs, at the first visible one."""
-    name, memory_gb, capability = _first_gpu() or (None, 0.0, 0.0)
-    memory = 0  # Windows does not tell
+    """Look at this machine, without torch; of several GPUs, at the first that CUDA_VISIBLE_DEVICES
+    leaves.
+
+    As in CUDA, an entry there is a number or the beginning of a GPU's UUID, and no GPU is visible
+    where the first one is neither. Slices of a GPU (MIG) are not known.
+    """
+    gpu, gpu_memory_gb, capability = None, 0.0, 0.0
+    if shutil.which("nvidia-smi"):
+        first = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0].strip()
+        asked = ("--query-gpu=uuid,name,memory.total,compute_cap", "--format=csv,noheader,nounits")
+        try:
+            listed = subprocess.run(
+                ["nvidia-smi", *asked], capture_output=True, text=True, timeout=30, check=True
+            )
+            for number, line in enumerate(listed.stdout.splitlines()):
+                uuid, name, mib, computes = line.split(", ")
+                if first == str(number) or (first.startswith("GPU-") and uuid.startswith(first)):
+                    gpu, gpu_memory_gb, capability = name, float(mib) * 2**20 / 1e9, float(computes)
+                    break
+        except (OSError, subprocess.SubprocessError, ValueError) as error:
+            print(
+                f"nvidia-smi is there but could not be read ({error}); going on without a GPU.",
+                file=sys.stderr,
+            )
+    cores, memory = os.cpu_count() or 1, 0  # Windows tells no more
+    if hasattr(os, "sched_getaffinity"):
+        cores = len(os.sched_getaffinity(0))
     if hasattr(os, "sysconf"):
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return Machine(
-        gpu=name,
-        gpu_memory_gb=round(memory_gb, 1),
+        gpu=gpu,
+        gpu_memory_gb=round(gpu_memory_gb, 1),
         compute_capability=capability,
-        cores=len(os.sched_getaffinity(0))
-        if hasattr(os, "sched_getaffinity")
-        else os.cpu_count() or 1,
+        cores=cores,
         memory_gb=round(memory / 1e9, 1),
         python=platform.python_version(),
         system=f"{platform.system()} {platform.machine()}",
     )
-
-
-def _first_gpu() -> tuple[str, float, float] | None:
-    """Name, memory in GB (1e9 bytes) and compute capability of the first GPU that
-    CUDA_VISIBLE_DEVICES leaves, as nvidia-smi lists them.
-
-    As in CUDA, an entry is a number or the beginning of a GPU's UUID, and no GPU is visible where
-    the first one is neither. Slices of a GPU (MIG) are not known.
-    """
-    if not shutil.which("nvidia-smi"):
-        return None
-    first = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0].strip()
-    asked = ("--query-gpu=uuid,name,memory.total,compute_cap", "--format=csv,noheader,nounits")
-    try:
-        listed = subprocess.run(
-            ["nvidia-smi", *asked], capture_output=True, text=True, timeout=30, check=True
-        )
-        for number, line in enumerate(listed.stdout.splitlines()):
-            uuid, name, mib, capability = line.split(", ")
-            if first == str(number) or (first.startswith("GPU-") and uuid.startswith(first)):
-                return name, float(mib) * 2**20 / 1e9, float(capability)
-    except (OSError, subprocess.SubprocessError, ValueError) as error:
-        print(
-            f"nvidia-smi is there but could not be read ({error}); going on without a GPU.",
-            file=sys.stderr,
-        )
-    return None
 
 
 def interactive() -> bool:

@@ -76,23 +76,6 @@ def _canvas(width: float, height: float):
     return figure, axes
 
 
-def _box(
-    axes, center: tuple, size: tuple, title: str, text: str, color: str, frozen: bool = False
-) -> None:
-    """A box with a bold first line; dashed where what it stands for does not change."""
-    (x, y), (width, height) = center, size
-    style = {"linestyle": (0, (4, 2)), "linewidth": 1.5} if frozen else {"linewidth": 2}
-    corner = (x - width / 2, y - height / 2)
-    shape = "round,pad=0,rounding_size=0.08"
-    axes.add_patch(
-        FancyBboxPatch(
-            corner, width, height, boxstyle=shape, edgecolor=color, facecolor=_TINTS[color], **style
-        )
-    )
-    axes.text(x, y + height / 2 - 0.22, title, ha="center", va="center", fontsize=11, weight="bold")
-    axes.text(x, y - 0.14, text, ha="center", va="center", fontsize=9.5, linespacing=1.25)
-
-
 def _arrow(
     axes, start: tuple, end: tuple, text: str = "", place: tuple = (0, 0.14), **style
 ) -> None:
@@ -136,7 +119,23 @@ def grpo_loop() -> Figure:
         (0.8, bottom, half, "Reference", "the policy as it\nbegan: frozen", GREY),
     )
     for x, y, reach, title, text, color in boxes:
-        _box(axes, (x, y), (2 * reach, 1.05), title, text, color, frozen=title == "Reference")
+        # dashed: what never changes
+        line = (0, (4, 2)) if title == "Reference" else "-"
+        axes.add_patch(
+            FancyBboxPatch(
+                (x - reach, y - 0.525),
+                2 * reach,
+                1.05,
+                boxstyle="round,pad=0,rounding_size=0.08",
+                edgecolor=color,
+                facecolor=_TINTS[color],
+                linestyle=line,
+                linewidth=2 if line == "-" else 1.5,
+            )
+        )
+        centred = {"ha": "center", "va": "center"}
+        axes.text(x, y + 0.305, title, fontsize=11, weight="bold", **centred)
+        axes.text(x, y - 0.14, text, fontsize=9.5, linespacing=1.25, **centred)
     _arrow(axes, (0.8 + half, top), (3.0 - half, top), "ask")
     _arrow(axes, (3.0 + half, top), (5.25 - half, top), "1 sample")
     _arrow(axes, (5.25 + half, top), (7.55 - half, top), "2 score")
