@@ -1,5 +1,5 @@
-"""The published recipes: each resolves, fits its card and leaves nothing open; the page has what was
-run and nothing else; a folder with a test file.
+"""The published recipes: each resolves, fits its card and leaves nothing open; the page has what
+was run and nothing else; a folder with a test file.
 """
 
 import json

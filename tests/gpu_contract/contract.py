@@ -82,8 +82,9 @@ import unsloth, trl
 from unsloth.models import rl
 
 def plain(config):
-    fields = next(cls for cls in type(config).__mro__ if cls.__module__.startswith("trl.")).__dataclass_fields__
-    return json.loads(json.dumps({name: getattr(config, name) for name in fields}, default=str))
+    trls = next(cls for cls in type(config).__mro__ if cls.__module__.startswith("trl."))
+    found = {name: getattr(config, name) for name in trls.__dataclass_fields__}
+    return json.loads(json.dumps(found, default=str))
 
 classes = {"trl": trl.GRPOConfig}
 rl._patch_trl_rl_trainers("grpo_trainer")  # what importing Unsloth does where there is a GPU
@@ -91,7 +92,8 @@ classes["unsloth"] = trl.GRPOConfig
 assert classes["unsloth"] is not classes["trl"]
 built = []
 for passed in json.load(open(sys.argv[1])):
-    built.append({library: plain(each(use_cpu=True, **passed)) for library, each in classes.items()})
+    made = {library: each(use_cpu=True, **passed) for library, each in classes.items()}
+    built.append({library: plain(config) for library, config in made.items()})
 print("\\n" + json.dumps(built))
 """
 
