@@ -27,19 +27,12 @@ class Settings(_Record):
 
 
 class Section(_Record):
-    """A section of the manifest, with when it was written.
-
-    Of the data: its settings, where the rows come from, and their fingerprint. Of the training: its
-    settings and rewards, and `data`, the fingerprint of its rows.
+    """A section of the manifest, with when it was written; that of the training names its rewards
+    and their weights.
     """
 
     written: AwareDatetime = None
     settings: Settings = None
-    seed: int = 0
-    source: str = ""
-    tags: str = ""
-    fingerprint: str = ""
-    data: str = ""
     rewards: list[str] = []
     weights: list[float] = []
 

@@ -84,10 +84,8 @@ def test_no_version_is_insisted_on(work, monkeypatch):
 def called(work, monkeypatch):
     """Call the command with parts that are only programs; returns the exit code and the page."""
 
-    def called(*arguments, seconds=60, **programs):
-        parts = [
-            (name, 1, f"The part {name}", seconds, does, ()) for name, does in programs.items()
-        ]
+    def called(*arguments, **programs):
+        parts = [(name, 1, f"The part {name}", 60, does, ()) for name, does in programs.items()]
         monkeypatch.setattr(gpu_check, "PARTS", tuple(gpu_check.Part(*part) for part in parts))
         code = gpu_check.main(["--rehearse", *arguments])
         return code, (work / "gpu.md").read_text(encoding="utf-8")
@@ -109,7 +107,9 @@ def test_what_failed_is_explained_and_done_again_on_demand(called, tmp_path, cap
     assert (code, "--fresh" in text, ran.read_text()) == (0, False, "x"), "good is done once"
 
 
-def test_a_part_that_is_cut_by_the_calls_end_is_taken_up_by_the_next(called):
-    _, text = called("--minutes", "0.03", seconds=0.6, slow="import time; time.sleep(600)")
-    assert "the next call takes it up." in text
+def test_a_part_that_is_cut_by_the_calls_end_is_taken_up_by_the_next(called, work):
+    work.mkdir(parents=True)
+    slow = gpu_check.Part("slow", 1, "The part slow", 2, "import time; time.sleep(600)", ())
+    gpu_check.check((slow,), work / "gpu.md", work, minutes=1.5 / 60)
+    assert "the next call takes it up." in (work / "gpu.md").read_text(encoding="utf-8")
     assert called(slow="pass")[0] == 0
