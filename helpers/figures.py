@@ -26,7 +26,6 @@ BLUE, ORANGE, GREEN, RED, PURPLE, GREY = (
     "#6B6B6B",
 )
 _TINTS = {BLUE: "#E3F0F8", ORANGE: "#FDF3DC", GREEN: "#E0F3ED", GREY: "#F0F0F0"}
-_DOTS_A_CSS_PIXEL = 1.5  # sharp on a dense screen, and still small in a committed notebook
 
 
 # --- On the page ----------------------------------------------------------------------------------
@@ -47,16 +46,17 @@ class shown:
         from PIL import Image
 
         picture, small = io.BytesIO(), io.BytesIO()
+        dots = 1.5  # per CSS pixel: sharp on a dense screen, and still small in a notebook
         # a layout has fitted all in; cutting draws it once more
         cut = None if self.figure.get_layout_engine() else "tight"
-        self.figure.savefig(picture, dpi=96 * _DOTS_A_CSS_PIXEL, bbox_inches=cut, format="png")
+        self.figure.savefig(picture, dpi=96 * dots, bbox_inches=cut, format="png")
         image = Image.open(picture)
         # 128 colours are enough for a drawing and make the file a third of the size.
         image.convert("RGB").quantize(128, dither=Image.Dither.NONE).save(
             small, format="png", optimize=True
         )
         source = base64.b64encode(small.getvalue()).decode()
-        alt, width = html.escape(self.alt), round(image.width / _DOTS_A_CSS_PIXEL)
+        alt, width = html.escape(self.alt), round(image.width / dots)
         return {
             "text/html": f'<img alt="{alt}" width="{width}" src="data:image/png;base64,{source}">',
             "text/plain": self.alt,
@@ -74,23 +74,6 @@ def _canvas(width: float, height: float):
     axes.set(xlim=(0, width), ylim=(0, height))
     axes.axis("off")
     return figure, axes
-
-
-def _box(
-    axes, center: tuple, size: tuple, title: str, text: str, color: str, frozen: bool = False
-) -> None:
-    """A box with a bold first line; dashed where what it stands for does not change."""
-    (x, y), (width, height) = center, size
-    style = {"linestyle": (0, (4, 2)), "linewidth": 1.5} if frozen else {"linewidth": 2}
-    corner = (x - width / 2, y - height / 2)
-    shape = "round,pad=0,rounding_size=0.08"
-    axes.add_patch(
-        FancyBboxPatch(
-            corner, width, height, boxstyle=shape, edgecolor=color, facecolor=_TINTS[color], **style
-        )
-    )
-    axes.text(x, y + height / 2 - 0.22, title, ha="center", va="center", fontsize=11, weight="bold")
-    axes.text(x, y - 0.14, text, ha="center", va="center", fontsize=9.5, linespacing=1.25)
 
 
 def _arrow(
@@ -124,74 +107,60 @@ def grpo_loop() -> Figure:
     DeepSeekMath (arXiv 2402.03300), figure 4, without what this project does not use.
     """
     figure, axes = _canvas(8.4, 3.4)
-    size = (1.5, 1.05)
-    columns, top, bottom = (0.8, 3.0, 5.25, 7.55), 2.8, 0.6
-    question, policy, group, rewards = ((x, top) for x in columns)
-    reference, update, advantages = (columns[0], bottom), (columns[1], bottom), (6.95, bottom)
-    _box(axes, question, size, "Question", "What is 46 + 75?", GREY)
-    _box(axes, policy, size, "Policy", "the model with its\nadapter: it learns", BLUE)
-    _box(axes, group, size, "Group", "several completions\nof one question", GREEN)
-    _box(axes, rewards, size, "Rewards", "a number for each\ncompletion", GREEN)
-    _box(
-        axes,
-        advantages,
-        (2.7, 1.05),
-        "Advantages",
-        "reward minus the group's mean,\ndivided by the group's spread",
-        ORANGE,
+    top, bottom, half, wide = 2.8, 0.6, 0.75, 1.35  # the rows, and half the widths of a box
+    compared = "reward minus the group's mean,\ndivided by the group's spread"
+    boxes = (
+        (0.8, top, half, "Question", "What is 46 + 75?", GREY),
+        (3.0, top, half, "Policy", "the model with its\nadapter: it learns", BLUE),
+        (5.25, top, half, "Group", "several completions\nof one question", GREEN),
+        (7.55, top, half, "Rewards", "a number for each\ncompletion", GREEN),
+        (6.95, bottom, wide, "Advantages", compared, ORANGE),
+        (3.0, bottom, half, "Update", "of the adapter:\none gradient step", BLUE),
+        (0.8, bottom, half, "Reference", "the policy as it\nbegan: frozen", GREY),
     )
-    _box(axes, update, size, "Update", "of the adapter:\none gradient step", BLUE)
-    _box(axes, reference, size, "Reference", "the policy as it\nbegan: frozen", GREY, frozen=True)
-    half = size[0] / 2
-    for left, right, text in (
-        (question, policy, "ask"),
-        (policy, group, "1 sample"),
-        (group, rewards, "2 score"),
-    ):
-        _arrow(axes, (left[0] + half, top), (right[0] - half, top), text)
-    _arrow(axes, (rewards[0], top - 0.53), (rewards[0], bottom + 0.53), "3 compare", (-0.82, 0))
-    _arrow(
-        axes,
-        (advantages[0] - 1.35, bottom),
-        (update[0] + half, bottom),
-        "4 better more likely,\nworse less likely",
-        (0, 0.27),
-    )
-    _arrow(axes, (update[0], bottom + 0.53), (update[0], top - 0.53), "5 sample again", (0.1, 0))
-    _arrow(
-        axes,
-        (reference[0] + half, bottom),
-        (update[0] - half, bottom),
-        "KL holds\nback",
-        (0, 0.27),
-        linestyle="--",
-    )
+    for x, y, reach, title, text, color in boxes:
+        # dashed: what never changes
+        line = (0, (4, 2)) if title == "Reference" else "-"
+        axes.add_patch(
+            FancyBboxPatch(
+                (x - reach, y - 0.525),
+                2 * reach,
+                1.05,
+                boxstyle="round,pad=0,rounding_size=0.08",
+                edgecolor=color,
+                facecolor=_TINTS[color],
+                linestyle=line,
+                linewidth=2 if line == "-" else 1.5,
+            )
+        )
+        centred = {"ha": "center", "va": "center"}
+        axes.text(x, y + 0.305, title, fontsize=11, weight="bold", **centred)
+        axes.text(x, y - 0.14, text, fontsize=9.5, linespacing=1.25, **centred)
+    _arrow(axes, (0.8 + half, top), (3.0 - half, top), "ask")
+    _arrow(axes, (3.0 + half, top), (5.25 - half, top), "1 sample")
+    _arrow(axes, (5.25 + half, top), (7.55 - half, top), "2 score")
+    _arrow(axes, (7.55, top - 0.53), (7.55, bottom + 0.53), "3 compare", (-0.82, 0))
+    better = "4 better more likely,\nworse less likely"
+    _arrow(axes, (6.95 - wide, bottom), (3.0 + half, bottom), better, (0, 0.27))
+    _arrow(axes, (3.0, bottom + 0.53), (3.0, top - 0.53), "5 sample again", (0.1, 0))
+    back = "KL holds\nback"
+    _arrow(axes, (0.8 + half, bottom), (3.0 - half, bottom), back, (0, 0.27), linestyle="--")
     return figure
 
 
 # --- One group's advantages -----------------------------------------------------------------------
 
 
-def advantages(rewards: list[float]) -> list[float]:
-    """The advantages of one group, as GRPO defines them and TRL computes them: (reward - mean) /
-    (standard deviation + 1e-4).
-
-    The standard deviation is that of a sample (n - 1). A group without spread has advantages of 0.
-
-    >>> [round(value, 2) for value in advantages([1.0, 0.0, 0.0, 1.0])]
-    [0.87, -0.87, -0.87, 0.87]
-    """
-    mean, spread = statistics.fmean(rewards), statistics.stdev(rewards)
-    return [(reward - mean) / (spread + 1e-4) for reward in rewards]
-
-
 def group_advantages(rewards: list[float], labels: list[str]) -> Figure:
     """One group: its rewards as bars with their mean, and beside each the advantage, with an arrow
     up or down.
 
-    rewards: one for each completion, weighted and summed. labels: what is written before each bar.
+    The advantage is GRPO's as TRL computes it: (reward - mean) / (standard deviation of the sample
+    + 1e-4), so 0 in a group without spread. rewards: one for each completion, weighted and summed.
+    labels: what is written before each bar.
     """
-    values = advantages(rewards)
+    mean, spread = statistics.fmean(rewards), statistics.stdev(rewards)
+    values = [(reward - mean) / (spread + 1e-4) for reward in rewards]
     figure, (left, right) = plt.subplots(
         1,
         2,
@@ -201,7 +170,7 @@ def group_advantages(rewards: list[float], labels: list[str]) -> Figure:
         width_ratios=[1, 1.2],
     )
     plt.close(figure)
-    places, mean = range(len(rewards)), statistics.fmean(rewards)
+    places = range(len(rewards))
     left.barh(places, rewards, color=GREY, height=0.6)
     left.axvline(mean, color="black", linestyle="--", linewidth=1.5)
     left.set_yticks(places, labels, fontsize=9)

@@ -27,39 +27,22 @@ class Settings(_Record):
 
 
 class Section(_Record):
-    """A section of the manifest, with when it was written."""
+    """A section of the manifest, with when it was written; that of the training names its rewards
+    and their weights.
+    """
 
     written: AwareDatetime = None
-
-
-class Data(Section):
-    """The rows that the run holds."""
-
     settings: Settings = None
-    source: str = ""
-    tags: str = ""
-    seed: int = 0
-    fingerprint: str = ""
-
-
-class Training(Section):
-    """The training whose adapter the run holds; `data` is the fingerprint of its rows."""
-
-    settings: Settings = None
-    seed: int = 0
     rewards: list[str] = []
     weights: list[float] = []
-    data: str = ""
 
 
 class Manifest(_Record):
-    """manifest.json. Every other entry is a section, too."""
+    """manifest.json. Every entry but the name is a section."""
 
     __pydantic_extra__: dict[str, Section] = Field(init=False)
 
     name: str = ""
-    data: Data = None
-    training: Training = None
 
 
 class Proportion(_Record):

@@ -30,7 +30,6 @@ LOCKS = (_LOCK, TRAINING_LOCK)
 _LOCK_PATIENCE = 0.25  # seconds: `holder` takes a lock for a moment to see whether it is free
 ASIDE = "set_aside"  # in a run that the demo was put in the place of: what it held
 _MEND = "Wait for its end, shut the kernel down if it is a notebook's, or take another name."
-_RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 LESSONS = ("07", "09", "10")  # notebooks that prepare data of their own and train on it
 MAKERS = ("01", "03", *LESSONS)
 # What a run holds: file or folder, the notebook that writes it, its section of the manifest.
@@ -87,19 +86,18 @@ class Run:
     """One run folder, `runs/<name>/`, created with the first file in it.
 
     name: letters, digits, `.`, `_` and `-`, starting with a letter or digit, at most 64 characters.
-    ValueError for any other, because a folder outside `runs/` must not be overwritten.
+    ValueError for any other, because a folder outside `runs/` must not be overwritten, and for the
+    name of the folder that holds the sweeps.
     """
 
     def __init__(self, name: str):
-        if not isinstance(name, str) or not _RUN_NAME.fullmatch(name) or ".." in name:
+        pattern = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
+        allowed = isinstance(name, str) and re.fullmatch(pattern, name) and ".." not in name
+        if not allowed or name.lower() == SWEEPS:
             raise ValueError(
                 f"run={name!r} is not a run name. Use letters, digits, '.', '_' and '-', starting "
-                "with a letter or digit, at most 64 characters; no slash and no '..'."
-            )
-        if name.lower() == SWEEPS:
-            raise ValueError(
-                f"run={name!r} is not a run name: {show_in_runs(SWEEPS)}/ holds the sweeps. Choose "
-                "another."
+                "with a letter or digit, at most 64 characters; no slash, no '..', and not "
+                f"{SWEEPS!r}, the folder of the sweeps."
             )
         self.name = name
         self.folder = runs_folder() / name

@@ -12,8 +12,6 @@ import re
 from dataclasses import dataclass
 from functools import cached_property
 
-_TAG_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,31}")
-
 
 @dataclass(frozen=True)
 class TagFormat:
@@ -34,11 +32,10 @@ class TagFormat:
 
     def __post_init__(self):
         for name in (self.reasoning, self.answer):
-            if not isinstance(name, str) or not _TAG_NAME.fullmatch(name):
+            if not (isinstance(name, str) and re.fullmatch(r"[A-Za-z][\w-]{0,31}", name, re.A)):
                 raise ValueError(
                     f"{name!r} is not a tag name. Use a letter, then letters, digits, '_' or '-' "
-                    "(at most 32 characters), "
-                    "without the angle brackets."
+                    "(at most 32 characters), without the angle brackets."
                 )
         if self.reasoning == self.answer:
             raise ValueError(

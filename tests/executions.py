@@ -1,11 +1,16 @@
-"""Executing the notebooks in tests: the small run that all compare with, the end of one, and what
-stands in for one.
+"""Executing the notebooks in tests: the small run that all compare with, the end of one, what
+stands in for one; and a program as several ranks, as torchrun starts it.
 """
 
 import contextlib
 import os
-import signal
 import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+
+from helpers import PROJECT
 
 SMALL = [
     "max_steps=12",
@@ -21,14 +26,12 @@ def kill(process: subprocess.Popen) -> None:
     """Nobody gets to say goodbye: the program, then the kernels, which jupyter starts in sessions
     of their own.
     """
-    children = subprocess.run(
-        ["pgrep", "-P", str(process.pid)], capture_output=True, text=True
-    ).stdout.split()
+    children = psutil.Process(process.pid).children()
     process.kill()
-    for pid in map(int, children):
+    for child in children:
         # a kernel that has seen that the program is gone
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+        with contextlib.suppress(psutil.NoSuchProcess):
+            child.kill()
     process.wait()
 
 
@@ -47,3 +50,51 @@ class Executions(list):
         if isinstance(outcome, type):
             raise outcome
         return outcome
+
+
+# --- Two ranks ------------------------------------------------------------------------------------
+
+TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+
+
+def start(*program: str, cwd: Path | None = None, **environment: str) -> subprocess.Popen:
+    """Two ranks of one thread each; `program` is what torchrun takes after its own options."""
+    own = {
+        "OMP_NUM_THREADS": "1",
+        "CUDA_VISIBLE_DEVICES": "",
+        "PYTHONPATH": str(PROJECT),
+        "PYTHONUNBUFFERED": "1",
+    }
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    return subprocess.Popen(
+        [*TORCHRUN, *program], cwd=cwd or PROJECT, env=os.environ | own | environment, **pipes
+    )
+
+
+def ended(process: subprocess.Popen, seconds: float = 600) -> tuple[int, str, str]:
+    """The exit code and what was printed; the process and its ranks are ended if that
+    takes too long.
+    """
+    try:
+        out, err = process.communicate(timeout=seconds)
+        return process.returncode, out, err
+    finally:
+        for left in ranks_of(process).values():
+            left.kill()
+        process.kill()
+
+
+def together(*program: str, seconds: float = 900, **environment: str) -> tuple[int, str, str]:
+    """`start` and `ended`."""
+    return ended(start(*program, **environment), seconds)
+
+
+def ranks_of(process: subprocess.Popen) -> dict[int, psutil.Process]:
+    """The ranks that a launcher has started, by their number."""
+    try:
+        children = psutil.Process(process.pid).children(recursive=True)
+        return {
+            int(child.environ()["RANK"]): child for child in children if "RANK" in child.environ()
+        }
+    except psutil.NoSuchProcess:
+        return {}

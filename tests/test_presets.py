@@ -104,6 +104,9 @@ def test_a_model_is_a_folder_in_the_project_or_passed_on_as_it_is():
 # --- For a machine --------------------------------------------------------------------------------
 
 
+T4, V100 = machine(16.1, "Tesla T4", 7.5), machine(17.2, "Tesla V100", 7.0)
+
+
 @pytest.mark.parametrize(
     ("memory", "name"),
     [
@@ -121,6 +124,7 @@ def test_a_model_is_a_folder_in_the_project_or_passed_on_as_it_is():
     ],
 )
 def test_auto_picks_the_largest_preset_that_fits_and_larger_ones_are_refused(memory, name):
+    assert (pick(V100), pick(T4)) == ("pocket", "t4"), "the pinned torch does not serve a V100"
     here = machine(memory)
     picked = resolve("auto", here, max_steps=7)
     assert picked == replace(PRESETS[name], max_steps=7)
@@ -130,7 +134,6 @@ def test_auto_picks_the_largest_preset_that_fits_and_larger_ones_are_refused(mem
                 check_machine(preset, here)
 
 
-T4, V100 = machine(16.1, "Tesla T4", 7.5), machine(17.2, "Tesla V100", 7.0)
 CORRECTING = {"vllm_importance_sampling_correction": True}
 PLAIN = {"backend": "transformers"}
 
@@ -170,10 +173,6 @@ def test_what_a_machine_samples_with_and_what_it_refuses(
     else:
         with pytest.raises(ValueError, match=outcome):
             check_machine(preset, here)
-
-
-def test_auto_leaves_a_card_older_than_the_pinned_torch_alone():
-    assert pick(V100) == "pocket"
 
 
 # --- Overrides ------------------------------------------------------------------------------------

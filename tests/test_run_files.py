@@ -1,4 +1,4 @@
-"""A run with a damaged file in it: its readers say one sentence that names the file and the field."""
+"""A run with a damaged file in it: its readers name the file and the field in one sentence."""
 
 import pytest
 from finished import finished_run

@@ -1,37 +1,23 @@
 """The tags: naming them, rendering and parsing them, and the text of whatever TRL hands over."""
 
-import doctest
 import pickle
 import re
 
 import pytest
 
-from helpers import tags
 from helpers.tags import THINK_ANSWER, TagFormat, completion_text
 
 FORMATS = [TagFormat(), TagFormat("reasoning", "answer"), TagFormat("Gedanken-1", "a" * 32)]
 each_format = pytest.mark.parametrize("tags", FORMATS, ids=lambda tags: tags.spec)
 
 
-BAD_NAMES = [
-    "",
-    " think",
-    "think ",
-    "<think>",
-    "/think",
-    "1think",
-    "_t",
-    "a b",
-    "a.b",
-    "a|b",
-    "é",
-    "a\n",
-    "a" * 33,
-    3,
-]
-
-
-@pytest.mark.parametrize("name", BAD_NAMES)
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("", " think", "think ", "<think>", "/think", "1think", "_t", "a b", "a.b", "a|b", "é"),
+        *("aé", "a\n", "a" * 33, 3),
+    ],
+)
 def test_a_bad_tag_name_is_named_in_the_error(name):
     for names in ((name, "answer"), ("think", name)):
         with pytest.raises(ValueError, match=re.escape(f"{name!r} is not a tag name")):
@@ -45,14 +31,12 @@ def test_the_short_spelling_reads_back_and_the_prompt_names_all_tags_in_order(ta
     assert places == sorted(places)
 
 
-BAD_SPECS = ["", "think", "think/answer/more", "think/", "/answer", "think / answer", None, 7]
-
-
 @pytest.mark.parametrize(
-    ("spec", "said"), [*((spec, "is not a") for spec in BAD_SPECS), ("a/a", "both 'a'")]
+    "spec",
+    ["", "think", "think/answer/more", "think/", "/answer", "think / answer", None, 7, "a/a"],
 )
-def test_a_bad_short_spelling_is_refused(spec, said):
-    with pytest.raises(ValueError, match=said):
+def test_a_bad_short_spelling_is_refused(spec):
+    with pytest.raises(ValueError, match="both 'a'" if spec == "a/a" else "is not a"):
         TagFormat.parse(spec)
 
 
@@ -130,24 +114,14 @@ def test_only_complete_blocks_outside_the_reasoning_are_answers(text, blocks):
     assert THINK_ANSWER.extract_answer(text) == (blocks[-1] if blocks else None)
 
 
-PIECES = [
-    *THINK_ANSWER.tags,
-    "<answer></answer>",
-    "<think></think>",
-    "<",
-    "<think",
-    "<answer>1</answer>",
-]
-
-
-@pytest.mark.parametrize("piece", PIECES)
+@pytest.mark.parametrize(
+    "piece", [*THINK_ANSWER.tags, "<answer>1</answer>", "<think></think>", "<", "<think"]
+)
 def test_a_million_characters_of_tags_are_parsed(piece):
     times = 1_000_000 // len(piece)
-    text = piece * times
-    assert not THINK_ANSWER.matches(text)
-    assert len(THINK_ANSWER.answer_blocks(text)) == (
-        times if piece.startswith("<answer>") and "</answer>" in piece else 0
-    )
+    assert not THINK_ANSWER.matches(piece * times)
+    blocks = times if piece == "<answer>1</answer>" else 0
+    assert len(THINK_ANSWER.answer_blocks(piece * times)) == blocks
 
 
 SAID = {"role": "assistant", "content": "4"}
@@ -181,8 +155,3 @@ PARTS = [{"type": "text", "text": "a"}, {"type": "image"}, {"text": "b"}, "c", {
 )
 def test_the_text_is_what_the_assistant_wrote(completion, text):
     assert completion_text(completion) == text
-
-
-def test_the_examples_in_the_docstrings_hold():
-    result = doctest.testmod(tags)
-    assert result.attempted >= 4 and result.failed == 0

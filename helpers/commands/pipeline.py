@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import logging
 import signal
 import sys
@@ -203,8 +202,7 @@ def check(
     """
     known = defaults(numbers)
     for parameter in [name for name in given if name not in known]:
-        near = difflib.get_close_matches(presets.RENAMED.get(parameter, parameter), known, 1)
-        hint = f"Did you mean {near[0]!r}? " if near else ""
+        hint = presets.hint(parameter, known)
         if takers := [number for number in _notebooks() if parameter in defaults([number])]:
             hint = f"It is a parameter of {', '.join(takers)}. "
         raise ValueError(

@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from executions import SMALL
-from together import ended, kill_rank, ranks_of, start, together
+from executions import SMALL, ended, ranks_of, start, together
 
 from helpers import presets
 from helpers.commands import arguments, pipeline, train
@@ -275,7 +274,7 @@ def test_two_ranks_of_unsloth_end_with_one_of_them_and_go_on_where_they_were(exe
         assert process.poll() is None, process.stderr.read()
         time.sleep(0.05)
     assert len(ranks_of(process)) == 2
-    kill_rank(process, 1)
+    ranks_of(process)[1].kill()
     code, _, err = ended(process)
     # torchrun's own words: it may end rank 0 before that can say more
     assert code != 0 and "Signal 9 (SIGKILL)" in err, err

@@ -49,6 +49,13 @@ def test_trl_alone_teaches_the_pocket_model():
     assert len(Run("trl").table("metrics.csv")) == 8
 
 
-@pytest.mark.parametrize("only", ["01,03,06", "07", "09"])  # 07 and 09 each have a run of their own
-def test_the_lessons_run(only):
+@pytest.mark.parametrize(
+    ("only", "name"), [("01,03,06", "demo"), ("07", "your-own-task"), ("09", "code-that-runs")]
+)
+def test_the_lessons_run(only, name):
+    """07 and 09 each have a run of their own."""
     run("--only", only, "-p", "max_steps=8", "-p", "holdout_size=64")
+    lesson = Run(name)
+    assert len(lesson.table("metrics.csv")) == lesson.section("training")["steps"] > 0
+    executed = sorted(path.name[:2] for path in lesson.require("notebooks").iterdir())
+    assert executed == only.split(",")

@@ -2,16 +2,13 @@
 
 Unsloth's GPU side puts a class of its own in the place of TRL's `GRPOConfig`, which changes
 settings that were left out. Here the call of notebook 03 is evaluated with both classes for every
-preset and loss, those of 07 to 10 for every preset. `contract.csv` keeps what came out; after a pin was raised,
-`python -m tests.gpu_contract.contract` writes it anew, and the diff shows what that changes.
+preset and loss, those of 07 to 10 for every preset.
 """
 
 from __future__ import annotations
 
 import ast
-import csv
 import functools
-import io
 import json
 import os
 import re
@@ -24,37 +21,36 @@ from types import SimpleNamespace
 
 import nbformat
 
-from benchmarks.gpu_objective import OF_THE_LOSS
 from helpers import PROJECT, presets
-from helpers.environment import installed_version
 from helpers.presets import PRESETS, SETTINGS, Preset
 
 # Where a configuration is written: five notebooks, and the program at the end of 07.
 PLACES = ("03", "07", "08", "09", "10", "07 mine.py")
-TABLE = Path(__file__).with_name("contract.csv")
-# Of them, those that no notebook passes: constants, at TRL's defaults with either class.
-# generation_batch_size is a product.
-LEFT_TO_TRL = [
-    *(
-        "delta",
-        "use_bias_correction_kl",
-        "off_policy_mask_threshold",
-        "top_entropy_quantile",
-        "use_adaptive_entropy",
-    ),
-    *(
-        "entropy_coef",
-        "entropy_coef_delta",
-        "entropy_coef_max",
-        "entropy_coef_min",
-        "entropy_target",
-    ),
-    *("sapo_temperature_neg", "sapo_temperature_pos"),
-    *("vespo_k_neg", "vespo_k_pos", "vespo_lambda_neg", "vespo_lambda_pos"),
-    *("vllm_importance_sampling_mode", "vllm_importance_sampling_cap"),
-    *("vllm_importance_sampling_clip_max", "vllm_importance_sampling_clip_min"),
-    *("generation_batch_size", "repetition_penalty", "generation_kwargs", "shuffle_dataset"),
-]
+# What enters the loss and no notebook passes: constants, at TRL's defaults with either class.
+LEFT_TO_TRL = {
+    "delta": None,
+    "use_bias_correction_kl": True,
+    "off_policy_mask_threshold": None,
+    "top_entropy_quantile": 1.0,
+    "use_adaptive_entropy": False,
+    "entropy_target": 0.2,
+    "entropy_coef": 0.0,
+    "entropy_coef_delta": 0.005,
+    "entropy_coef_max": 1.0,
+    "entropy_coef_min": 0.0,
+    "sapo_temperature_neg": 1.05,
+    "sapo_temperature_pos": 1.0,
+    "vespo_k_neg": 3.0,
+    "vespo_k_pos": 2.0,
+    "vespo_lambda_neg": 2.0,
+    "vespo_lambda_pos": 3.0,
+    "vllm_importance_sampling_mode": "sequence_mask",
+    "vllm_importance_sampling_cap": None,
+    "vllm_importance_sampling_clip_max": 3.0,
+    "vllm_importance_sampling_clip_min": None,
+    "repetition_penalty": 1.0,
+    "shuffle_dataset": True,
+}
 # The losses that need another setting beside them; presets.py refuses them without.
 WITH = {
     "dr_grpo": {"scale_rewards": "none"},
@@ -86,8 +82,9 @@ import unsloth, trl
 from unsloth.models import rl
 
 def plain(config):
-    fields = next(cls for cls in type(config).__mro__ if cls.__module__.startswith("trl.")).__dataclass_fields__
-    return json.loads(json.dumps({name: getattr(config, name) for name in fields}, default=str))
+    trls = next(cls for cls in type(config).__mro__ if cls.__module__.startswith("trl."))
+    found = {name: getattr(config, name) for name in trls.__dataclass_fields__}
+    return json.loads(json.dumps(found, default=str))
 
 classes = {"trl": trl.GRPOConfig}
 rl._patch_trl_rl_trainers("grpo_trainer")  # what importing Unsloth does where there is a GPU
@@ -95,7 +92,8 @@ classes["unsloth"] = trl.GRPOConfig
 assert classes["unsloth"] is not classes["trl"]
 built = []
 for passed in json.load(open(sys.argv[1])):
-    built.append({library: plain(each(use_cpu=True, **passed)) for library, each in classes.items()})
+    made = {library: each(use_cpu=True, **passed) for library, each in classes.items()}
+    built.append({library: plain(config) for library, config in made.items()})
 print("\\n" + json.dumps(built))
 """
 
@@ -168,50 +166,3 @@ def effective() -> dict[tuple[str, str, str] | str, dict]:
     if done.returncode:
         raise RuntimeError(done.stderr)
     return dict(zip(given, json.loads(done.stdout.splitlines()[-1]), strict=True))
-
-
-def table(built: dict) -> str:
-    """`contract.csv`: a line for each setting that enters the loss or is not TRL's default, with
-    its value for every preset.
-
-    All of it is told of notebook 03; of the other places, what is not as in 03. Blank is what does
-    not occur.
-    """
-    usual, unsloths = built["defaults"]["trl"], built["defaults"]["unsloth"]
-    configurations = {
-        case[:2]: built[case]["unsloth"]
-        for case in cases()
-        if case[2] == PRESETS[case[1]].loss_type
-    }
-    lines = io.StringIO()
-    writer = csv.writer(lines, lineterminator="\n")
-    packages = [f"{package} {installed_version(package)}" for package in ("trl", "unsloth")]
-    writer.writerow(["where", "setting", *packages, *PRESETS])
-    for where in PLACES:
-        for name in sorted(set(usual) - _OF_THE_PLACE):
-            values = {
-                preset: config[name]
-                for (place, preset), config in configurations.items()
-                if place == where
-            }
-            if where == "03":
-                told = name in OF_THE_LOSS or any(
-                    value != usual[name] for value in (*values.values(), unsloths[name])
-                )
-            else:
-                told = any(
-                    value != configurations["03", preset][name] for preset, value in values.items()
-                )
-            if told:
-                row = [usual[name], unsloths[name], *(values.get(preset, "") for preset in PRESETS)]
-                row = [value if isinstance(value, str) else json.dumps(value) for value in row]
-                writer.writerow([where, name, *row])
-    return lines.getvalue()
-
-
-_OF_THE_PLACE = {"output_dir", "logging_dir", "run_name", "use_cpu"}
-
-
-if __name__ == "__main__":
-    TABLE.write_text(table(effective()), encoding="utf-8")
-    print(f"{TABLE.relative_to(PROJECT)} is written: git diff shows what has changed")

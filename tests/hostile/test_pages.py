@@ -1,4 +1,4 @@
-"""Hostile text wherever a policy or a data set writes: it is shown as text; and no secret is written."""
+"""Hostile text wherever a policy or a data set writes is shown as text; no secret is written."""
 
 import json
 

@@ -50,7 +50,7 @@ def executed_lessons(tmp_path_factory):
 
 @pytest.fixture
 def lesson(executed_lessons, execute, monkeypatch):
-    """A function from 07, 09 or 10 to its run with few steps, executed once, and what it printed."""
+    """A function from 07, 09 or 10 to its run of few steps, executed once, and what it printed."""
     folder, printed = executed_lessons
     monkeypatch.setenv("GRPO_RUNS_DIR", str(folder))
     monkeypatch.setenv("OMP_NUM_THREADS", "1")

@@ -68,7 +68,7 @@ def test_the_models_are_built_from_the_batches_that_they_were_built_from(task, d
 def test_the_weights_reproduce_the_card(reproduced, decoding, temperature):
     holdout = load_task("arithmetic/sums", train_size=1, holdout_size=512, seed=11).holdout
     answers = list(holdout["answer"])
-    reproduced(
+    texts = reproduced(
         "arithmetic",
         ("sums", "fp32", decoding),
         list(holdout["prompt"]),
@@ -76,3 +76,4 @@ def test_the_weights_reproduce_the_card(reproduced, decoding, temperature):
         max_new_tokens=PRESETS["pocket"].max_completion_length,
         temperature=temperature,
     )
+    assert len(texts) == len(answers)

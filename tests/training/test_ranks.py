@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import psutil
 import pytest
-from together import ranks_of, start, together
+from executions import ranks_of, start, together
 
 from helpers.training import ranks
 
