@@ -80,8 +80,7 @@ def test_the_columns_asked_for_choose_the_delimiter(read, content, wanted):
 @pytest.mark.parametrize(
     ("lines", "rows"),
     [
-        ("\n\n1 + 1,2\n   \n1 + 2,3\n", TWO),
-        ("1 + 1,2,\n1 + 2,3, ,\n", TWO),
+        ("\n\n1 + 1,2\n   \n, ,\n1 + 2,3\n", TWO),
         ("1 + 1,2\n1 + 3,4,,5\n", [TWO[0], Broken("not 2 fields", "line 3: 4 fields")]),
         ("lonely\n1 + 1,2\n", [Broken("not 2 fields", "line 2: 1 fields"), TWO[0]]),
         (
@@ -159,9 +158,8 @@ def test_a_column_that_is_there_twice_is_refused_where_it_is_asked_for(read):
     ],
 )
 def test_a_file_without_rows_is_named(read, name, content, said):
-    with pytest.raises(ValueError) as error:
+    with pytest.raises(ValueError, match=said):
         read(content, name)
-    assert said in str(error.value)
 
 
 def test_a_long_text_is_cut_for_a_message():
