@@ -7,8 +7,9 @@ will take in time and tokens.
 from __future__ import annotations
 
 import copy
-import gc
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import pandas as pd
@@ -20,7 +21,7 @@ from helpers.environment import Machine
 from helpers.presets import Preset
 from helpers.rewards.faults import tried
 from helpers.rewards.shaping import reward_name
-from helpers.training import vllm_cpu
+from helpers.training import policy, vllm_cpu
 from helpers.training.memory import WHAT_HELPS, card_of, size
 from helpers.training.reward_guard import ours_to_call
 
@@ -73,17 +74,11 @@ def trial_step(
     length = train["prompt"].map(lambda said: sum(len(message["content"]) for message in said))
     longest = train.loc[length.sort_values(ascending=False, kind="stable").index[:rows]]
     longest = pd.concat([longest] * -(-rows // len(longest)))[:rows]
-    weights = {
-        name: weight.detach().clone()
-        for name, weight in model.named_parameters()
-        if weight.requires_grad
-    }
-    adapters, training = set(model.peft_config), model.training
-    devices = [model.device] if model.device.type == "cuda" else []
-    if devices:
+    on_gpu = model.device.type == "cuda"
+    if on_gpu:
         torch.cuda.reset_peak_memory_stats()
     try:
-        with vllm_cpu.random_state_kept(devices), tempfile.TemporaryDirectory() as folder:
+        with _unchanged(model), tempfile.TemporaryDirectory() as folder:
             few.output_dir = folder
             trainer = GRPOTrainer(
                 model=model,
@@ -99,7 +94,7 @@ def trial_step(
         first, *later = [
             row["step_time"] for row in trainer.state.log_history if "step_time" in row
         ]
-        peak = torch.cuda.max_memory_reserved() if devices else None
+        peak = torch.cuda.max_memory_reserved() if on_gpu else None
     except (RuntimeError, MemoryError) as error:
         said = str(error).lower()
         if not isinstance(error, MemoryError) and not any(one in said for one in _OUT_OF_MEMORY):
@@ -111,17 +106,31 @@ def trial_step(
         ) from None
     finally:
         trainer = None
-        # TRL's frozen reference; the real trainer adds its own
+        policy.release()
+    return Trial(first, max(later), peak)  # the longest is one that samples
+
+
+@contextmanager
+def _unchanged(model) -> Iterator[None]:
+    """Afterwards the adapter's weights, the model's mode and the random numbers are as before, and
+    TRL's frozen reference is gone, which the real trainer adds itself.
+    """
+    weights = {
+        name: weight.detach().clone()
+        for name, weight in model.named_parameters()
+        if weight.requires_grad
+    }
+    adapters, training = set(model.peft_config), model.training
+    try:
+        with vllm_cpu.random_state_kept([model.device] if model.device.type == "cuda" else []):
+            yield
+    finally:
         for name in set(model.peft_config) - adapters:
             model.delete_adapter(name)
         parameters = dict(model.named_parameters())
         for name, weight in weights.items():
             parameters[name].data, parameters[name].grad = weight, None
         model.train(training)
-        gc.collect()
-        if devices:
-            torch.cuda.empty_cache()
-    return Trial(first, max(later), peak)  # the longest is one that samples
 
 
 def forecast(trial: Trial, settings: Preset) -> list[str]:
