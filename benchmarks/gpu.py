@@ -89,8 +89,8 @@ def settings_of(case: str, preset: Preset, model: str) -> Preset:
 
 
 def measure(case: str, settings: Preset, steps: int) -> dict:
-    """Seconds a step (the median of `steps`, after one that warms up), sampled tokens a second,
-    bytes of the card in use.
+    """Seconds a step (the median of TRL's `step_time` of `steps`, after one that warms up), sampled
+    tokens a second, bytes of the card in use.
 
     Returned with the case and, of a case that a preset can ask for, the estimate in bytes; peak is
     None without a GPU.
