@@ -76,8 +76,9 @@ def test_the_cache_while_sampling_by_hand():
     # 36 layers x 8 heads x 128 x (key and value) x 2 bytes a token; a round is 16 completions of
     # 1,024 tokens.
     assert QWEN3_4B.kv_bytes == 147_456
-    plain = replace(PRESETS["l4"], engine="transformers")
-    assert estimate(plain, QWEN3_4B, 24.2e9).sampling == {"KV cache": 16 * 1_024 * 147_456}
+    for processes in (1, 4):  # each samples its own completions
+        plain = replace(PRESETS["l4"], engine="transformers", processes=processes)
+        assert estimate(plain, QWEN3_4B, 24.2e9).sampling == {"KV cache": 16 * 1_024 * 147_456}
     # vLLM takes its share of the card whatever it needs; the weights are in it.
     found = on_l4()
     weights = found.held["frozen weights"]
