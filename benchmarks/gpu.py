@@ -15,6 +15,7 @@ import shutil
 import statistics
 import sys
 import tempfile
+import threading
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -88,8 +89,8 @@ def settings_of(case: str, preset: Preset, model: str) -> Preset:
 
 
 def measure(case: str, settings: Preset, steps: int) -> dict:
-    """Seconds a step (the median of `steps`, after one that warms up), sampled tokens a second,
-    bytes of the card in use.
+    """Seconds a step (the median of TRL's `step_time` of `steps`, after one that warms up), sampled
+    tokens a second, bytes of the card in use.
 
     Returned with the case and, of a case that a preset can ask for, the estimate in bytes; peak is
     None without a GPU.
@@ -115,12 +116,9 @@ def measure(case: str, settings: Preset, steps: int) -> dict:
     from transformers import PrinterCallback
     from trl import GRPOTrainer
 
-    from helpers.training.trial_step import Clock, PeakMemory
-
     prompts = [_longest_prompt(tokenizer, settings.max_prompt_length)] * (
         settings.completions_per_round * (steps + 1)
     )
-    clock = Clock()
     with tempfile.TemporaryDirectory() as folder, PeakMemory() as peak:
         trainer = GRPOTrainer(
             model=model,
@@ -128,12 +126,12 @@ def measure(case: str, settings: Preset, steps: int) -> dict:
             args=_config(case, settings, steps + 1, folder),
             reward_funcs=[_alternating_reward],
             train_dataset=Dataset.from_dict({"prompt": prompts}),
-            callbacks=[clock],
             rollout_func=vllm_cpu.rollout(model, tokenizer),
         )
         trainer.remove_callback(PrinterCallback)
         trainer.train()
-    seconds = statistics.median(clock.seconds[1:])
+    times = [row["step_time"] for row in trainer.state.log_history if "step_time" in row]
+    seconds = statistics.median(times[1:])
     tokens = settings.completions_per_step * settings.max_completion_length
     expected = estimate(settings, shape_of(settings.model_path), card_of(this_machine())).peak
     return {
@@ -143,6 +141,34 @@ def measure(case: str, settings: Preset, steps: int) -> dict:
         "peak": peak.bytes,
         "estimate": None if case == "TRL + vLLM" else expected,
     }
+
+
+class PeakMemory:
+    """The most bytes of the card that were in use, looked up every 20 ms: vLLM's memory does not
+    pass through torch.
+    """
+
+    bytes: int | None = None
+
+    def __enter__(self):
+        import torch
+
+        self.cuda, self.done = torch.cuda, threading.Event()
+        self.thread = threading.Thread(target=self._watch, daemon=True)
+        if self.cuda.is_available():
+            self.bytes = 0
+            self.thread.start()
+        return self
+
+    def _watch(self) -> None:
+        while not self.done.wait(0.02):
+            free, total = self.cuda.mem_get_info()
+            self.bytes = max(self.bytes, total - free)
+
+    def __exit__(self, *exception):
+        self.done.set()
+        if self.thread.is_alive():
+            self.thread.join()
 
 
 def _config(case: str, settings: Preset, steps: int, folder: str):
@@ -175,6 +201,7 @@ def _config(case: str, settings: Preset, steps: int, folder: str):
         optim=settings.optim,
         beta=settings.beta,
         disable_tqdm=True,
+        logging_steps=1,
         save_strategy="no",
         report_to=[],
         **({"bf16": machine.bf16, "fp16": not machine.bf16} if machine.gpu else {}),

@@ -10,10 +10,9 @@ the second, which is shorter. Rows carry the careful working.
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import random
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 
 # --- Two ways to work -----------------------------------------------------------------------------
 
@@ -183,14 +182,6 @@ def problem(family: str, numbers: list[int], operators: list[str]) -> dict:
     }
 
 
-def unknown_family(kind: str, family: str, known: Collection[str]) -> str:
-    """What to say of a family that a kind of generated source does not have: the nearest names, or
-    the first ones.
-    """
-    names = difflib.get_close_matches(family, list(known), 3) or list(known)[:12]
-    return f"{kind}/{family} is not a family of {kind}. Did you mean {', '.join(names)}?"
-
-
 def rows(family: str, train_size: int, holdout_size: int, seed: int) -> Iterator[dict]:
     """Distinct problems of a family, train_size for training and holdout_size from the reserved
     tenth.
@@ -199,7 +190,9 @@ def rows(family: str, train_size: int, holdout_size: int, seed: int) -> Iterator
     there were.
     """
     if family not in FAMILIES:
-        raise ValueError(unknown_family("arithmetic", family, FAMILIES))
+        raise ValueError(
+            f"arithmetic/{family} is not a family of arithmetic. Known: {', '.join(FAMILIES)}."
+        )
     rng = random.Random(f"{family}-{seed}")
     wanted = {"train": train_size, "holdout": holdout_size}
     seen: set[str] = set()

@@ -97,8 +97,8 @@ def _csv_rows(path: Path, wanted: Collection[str]) -> Iterator[dict[str, str] | 
     """The rows of a CSV file; fields may be quoted and hold delimiters, line ends and doubled
     quotes.
 
-    Left out are blank lines, columns without a name, and blank fields behind the last column. Of
-    several other columns with one name the last counts.
+    Left out are rows without any text and columns without a name. Of several other columns with one
+    name the last counts.
     """
     csv.field_size_limit(2**24)  # characters; the csv module stops at 2**17
     lines = text_lines(path)
@@ -113,25 +113,20 @@ def _csv_rows(path: Path, wanted: Collection[str]) -> Iterator[dict[str, str] | 
     names: list[str] = []
     begins = 1  # the line of the row that is read next: a quoted field may span lines
     try:
-        delimiter = max(",;\t|", key=fit)
         # strict: a quote that is never closed is an error, not a field that swallows the rest
-        reader = csv.reader(itertools.chain(sample, lines), delimiter=delimiter, strict=True)
+        reader = csv.reader(
+            itertools.chain(sample, lines), delimiter=max(",;\t|", key=fit), strict=True
+        )
         for row in reader:
             line, begins = begins, reader.line_num + 1
-            if len(row) < 2 and not "".join(row).strip():
+            if not "".join(row).strip():
                 continue
             if not names:
                 names = [name.strip() for name in row]
-                twice = [name for name in wanted if names.count(name) > 1]
-                if twice:
+                if twice := [name for name in wanted if names.count(name) > 1]:
                     raise ValueError(
                         f"{path}: the header names {twice[0]!r} more than once. Rename one."
                     )
-                continue
-            while len(row) > len(names) and not row[-1].strip():
-                row.pop()
-            if [name.strip() for name in row] == names:  # of files put together
-                yield Broken("the header again", f"line {line}")
             elif len(row) != len(names):
                 yield Broken(f"not {len(names)} fields", f"line {line}: {len(row)} fields")
             else:

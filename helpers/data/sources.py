@@ -8,6 +8,7 @@ values: `tasks.py` does.
 
 from __future__ import annotations
 
+import difflib
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -71,7 +72,8 @@ def _reasoning_gym(family: str, size: int, seed: int) -> Iterator[dict]:
             "has the pin); it takes a C compiler, for its dependency pycosat."
         ) from None
     if family not in DATASETS:
-        raise ValueError(arithmetic.unknown_family("reasoning-gym", family, DATASETS))
+        near = ", ".join(difflib.get_close_matches(family, DATASETS)) or "another"
+        raise ValueError(f"reasoning-gym has no family {family!r}. Did you mean {near}?")
     for entry in reasoning_gym.create_dataset(family, size=size, seed=seed):
         yield {
             "question": entry["question"],
@@ -145,13 +147,13 @@ def _mapped(
 
     The other columns keep their names, or get `source_` in front if the name is in use.
     """
-    names: dict[str, str] = {}  # by the source's column, what it is called here
+    found = False
     for row in rows:
         if isinstance(row, Broken):
             yield row
             continue
         absent = [column for column in mapping.values() if column not in row]
-        if absent and not names:
+        if absent and not found:
             raise ValueError(
                 f"{source}: no column {', '.join(map(repr, absent))}. It has: "
                 f"{shortened(', '.join(map(str, row)), 500)}. "
@@ -160,15 +162,12 @@ def _mapped(
         if absent:
             yield Broken(f"no {', '.join(absent)}", str(row))
             continue
-        names = names or {column: name for name, column in mapping.items()}
-        # new columns: those that can keep their names come first
-        for column in sorted((key for key in row if key not in names), key=_RESERVED.__contains__):
-            name = column
-            while name in _RESERVED or name in names.values():
-                name = f"source_{name}"
-            names[column] = name
-        ours = {name: row[column] for name, column in mapping.items()}
-        yield ours | {names[column]: value for column, value in row.items()}
+        found = True
+        mapped = {name: row[column] for name, column in mapping.items()}
+        for column, value in row.items():
+            if column not in mapping.values():
+                mapped[f"source_{column}" if column in _RESERVED else column] = value
+        yield mapped
 
 
 # --- A model's files ------------------------------------------------------------------------------
@@ -178,28 +177,22 @@ def model_files(model: str) -> tuple[Path, str, dict[str, str]]:
     """tokenizer.json, the chat template, and the special tokens by name, of a model folder or hub
     name.
 
-    ValueError if the hub does not give them, or if they are not those of a chat model.
+    ValueError if they are not there, or if they are not those of a chat model.
     """
-    folder = Path(model)
-    if not folder.is_dir():
-        from huggingface_hub import snapshot_download
+    from transformers.utils import cached_file
 
-        wanted = ["tokenizer*", "chat_template*"]
-        try:
-            folder = Path(snapshot_download(model, allow_patterns=wanted))
-        except (OSError, ValueError) as error:
-            raise ValueError(hub_failure(f"the tokenizer of {model!r}", error)) from None
-    tokenizer_file, config_file = folder / "tokenizer.json", folder / "tokenizer_config.json"
-    if not tokenizer_file.is_file() or not config_file.is_file():
-        raise ValueError(
-            f"{model}: tokenizer.json or tokenizer_config.json is missing, so prompts cannot be "
-            "measured."
+    try:
+        tokenizer_file = cached_file(model, "tokenizer.json")
+        config_file = cached_file(model, "tokenizer_config.json")
+        template_file = cached_file(
+            model, "chat_template.jinja", _raise_exceptions_for_missing_entries=False
         )
-    config = json.loads(config_file.read_text(encoding="utf-8"))
-    template_file = folder / "chat_template.jinja"
+    except OSError as error:
+        raise ValueError(hub_failure(f"the tokenizer of {model!r}", error)) from None
+    config = json.loads(Path(config_file).read_text(encoding="utf-8"))
     template = config.get("chat_template")
-    if template_file.is_file():
-        template = template_file.read_text(encoding="utf-8")
+    if template_file:
+        template = Path(template_file).read_text(encoding="utf-8")
     if not isinstance(template, str):
         raise ValueError(
             f"{model} has no chat template. GRPO here needs a chat model: take its -Instruct "
@@ -209,7 +202,7 @@ def model_files(model: str) -> tuple[Path, str, dict[str, str]]:
     for key, token in config.items():
         if key.endswith("_token") and token:
             special[key] = token["content"] if isinstance(token, dict) else token
-    return tokenizer_file, template, special
+    return Path(tokenizer_file), template, special
 
 
 def hub_failure(what: str, error: Exception) -> str:

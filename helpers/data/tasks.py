@@ -4,7 +4,7 @@ train and a holdout table.
 A source is a name (`arithmetic/sums`, `reasoning-gym/leg_counting`, `openai/gsm8k`) or a path to a
 .csv, .jsonl or .parquet file. `sources.py` reads them; here the rows are checked, deduplicated,
 measured, split and reported. No question is ever on both sides of the split. A source is read as a
-stream: a digest of each row is kept, and only those rows whole that may be used, so that a file of
+stream: a hash of each row is kept, and only those rows whole that may be used, so that a file of
 millions of rows needs a few hundred MB.
 """
 
@@ -142,10 +142,9 @@ def load_task(
         report["rows_measured"] = len(prompt_lengths)
     if columns_dropped:
         report["columns_dropped"] = columns_dropped
-    if kind_of:
-        report["answer_kinds"] = answer_kinds(train + holdout, kind_of)
-    if looks_like:
-        report["answer_hints"] = answer_kinds(train + holdout, looks_like)
+    for name, kind_for in (("answer_kinds", kind_of), ("answer_hints", looks_like)):
+        if kind_for:
+            report[name] = answer_kinds(train + holdout, kind_for)
     return Task(table[: len(train)], table[len(train) :].reset_index(drop=True), report)
 
 
@@ -308,7 +307,7 @@ def _drawn(
 
 def _validated(source_rows: Iterable[dict | Broken], account: _Account) -> Iterator[dict]:
     """Rows with a question and an answer, each question once; the account has all the others."""
-    seen: dict[bytes, bytes] = {}  # digests of a question and its answer: short for millions
+    seen: dict[int, int] = {}  # hashes of a question and its answer: short for millions
     for account.read, row in enumerate(source_rows, 1):
         if isinstance(row, Broken):
             account.drop(row.reason, row.where)
@@ -324,12 +323,11 @@ def _validated(source_rows: Iterable[dict | Broken], account: _Account) -> Itera
             question = unicodedata.normalize("NFKC", question)
             question = "".join(c for c in question if unicodedata.category(c) != "Cf")
         question = " ".join(question.split()).casefold()
-        key = hashlib.blake2b(question.encode(), digest_size=16).digest()
-        answer = hashlib.blake2b(row["answer"].encode(), digest_size=8).digest()
-        if key not in seen:
-            seen[key] = answer
+        question, answer = hash(question), hash(row["answer"])
+        if question not in seen:
+            seen[question] = answer
             yield row
-        elif seen[key] == answer:
+        elif seen[question] == answer:
             account.drop("duplicate question", row["question"])
         else:
             account.drop(
@@ -341,12 +339,10 @@ def _clean(row: dict) -> str | None:
     """Make question and answer stripped strings in place; the reason if one of them cannot be."""
     for name in ("question", "answer"):
         value = row[name]
-        if isinstance(value, float) and np.isnan(value):
-            value = None
-        if value is None or (isinstance(value, str) and not value.strip()):
-            return f"{name} is blank"
-        if not isinstance(value, (str, int, float)):
+        if not isinstance(value, (str, int, float, type(None))):
             return f"{name} is a {type(value).__name__}, not text"
+        if pd.isna(value) or not str(value).strip():
+            return f"{name} is blank"
         try:
             str(value).encode()
         except UnicodeEncodeError:  # from a JSON file; no tokenizer takes it

@@ -193,9 +193,8 @@ def estimate(settings: Preset, shape: Shape, card: float | None) -> Estimate:
     the frozen weights, which training shares with it, are in that part. Asleep while the policy
     trains (Unsloth's standby), it keeps its graphs.
 
-    Of several processes, the memory of one: DDP adds a copy of the gradients, in which they are
-    averaged. What DeepSpeed's ZeRO deals out among them belongs to the adapter, is little beside
-    the rest, and is counted whole.
+    Of several processes, the memory of one. What they exchange of the adapter, and what DeepSpeed's
+    ZeRO deals out of it, is little beside the rest and not counted.
     """
     on_unsloth = settings.backend == "unsloth"
     weights = (
@@ -241,8 +240,6 @@ def estimate(settings: Preset, shape: Shape, card: float | None) -> Estimate:
         "activations": shape.num_hidden_layers * kept + 2 * inside + unpacked,
         "logits": 3 * logits,
     }
-    if settings.processes > 1:
-        training["gradient buckets"] = adapter * width
     # "auto", which `presets.check_machine` settles, counts as vLLM
     if card is not None and settings.engine != "transformers":
         sampling = {"vLLM engine": max(0.0, settings.gpu_memory_utilization * card - weights)}

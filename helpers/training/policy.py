@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from contextlib import contextmanager, nullcontext
 
 import torch
-from torch.nn.utils.rnn import pad_sequence
 from tqdm.auto import tqdm
 
 from helpers.agents import episodes
@@ -330,20 +329,16 @@ def _with_transformers(model, tokenizer, temperature: float, samples: int, seed:
     ends = {ends} if isinstance(ends, int) else set(ends or [])
 
     def complete(prompts: list[list[int]], room: Sequence[int]) -> list[list[list[int]]]:
-        rows = [torch.tensor(ids) for ids in prompts]
-        left = {"batch_first": True, "padding_side": "left"}
-        ids = pad_sequence(rows, padding_value=tokenizer.pad_token_id, **left)
-        seen = pad_sequence([torch.ones_like(row) for row in rows], **left)
+        inputs = tokenizer.pad({"input_ids": prompts}, padding_side="left", return_tensors="pt")
         output = model.generate(
-            input_ids=ids.to(model.device),
-            attention_mask=seen.to(model.device),
+            **inputs.to(model.device),
             max_new_tokens=max(1, *room),  # none is left if a tool's words just fitted
             num_return_sequences=samples,
             pad_token_id=tokenizer.pad_token_id,
             **decoding,
         )
         groups: list[list[list[int]]] = [[] for _ in prompts]
-        for number, new in enumerate(output[:, ids.shape[1] :].tolist()):
+        for number, new in enumerate(output[:, inputs["input_ids"].shape[1] :].tolist()):
             # up to the first end token and with it, without the padding after it
             length = next((at + 1 for at, token in enumerate(new) if token in ends), len(new))
             prompt = number // samples

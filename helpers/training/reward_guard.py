@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-import inspect
 import json
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -41,8 +38,8 @@ class GuardedRewards(TrainerCallback, ExportableState):
     reward raises, or returns anything but one finite number (or None) for a completion, the
     completion scores None and is logged with what happened in `checkpoints/reward_faults.jsonl`;
     training goes on. Once that concerns more than 1 % of the completions (at least 100 of them), a
-    checkpoint is saved and RewardError reports. Asynchronous rewards stay so; models and their
-    names are TRL's to call. ValueError if two rewards would be logged under one name.
+    checkpoint is saved and RewardError reports. Models and their names are TRL's to call.
+    ValueError if two rewards would be logged under one name.
 
     If several processes train together, each counts what it has seen, and after every step all add
     up the counts of all: so they stop at the same step for the same reason. Rank 0 logs the faults
@@ -69,8 +66,8 @@ class GuardedRewards(TrainerCallback, ExportableState):
         ]
         self.seen, self.failed = dict.fromkeys(names, 0), dict.fromkeys(names, 0)
         self.first: dict[str, Fault] = {}
-        # of each batch in this step: the reward, its scores, their faults, the step
-        self.news: list[tuple[str, list, list[Fault], int]] = []
+        # of each batch in this step: the reward, its scores, their faults
+        self.news: list[tuple[str, list, list[Fault]]] = []
         self.agreeing: list[float] = []  # the share of groups that agree in each round of sampling
         self.adaptive = [reward for function in functions for reward in _adaptive(function)]
         if resumed_from:
@@ -84,52 +81,13 @@ class GuardedRewards(TrainerCallback, ExportableState):
             reward.load_state_dict(ranks.from_first(reward.state_dict))
 
     def _checked(self, name: str) -> Callable:
-        def reward(completions: list, trainer_state=None, **columns) -> list[float | None]:
-            columns["trainer_state"] = trainer_state
+        def reward(completions: list, **columns) -> list[float | None]:
             scores, faults = checked_scores(self.rewards[name], completions, columns)
-            step = getattr(trainer_state, "global_step", 0) + 1
-            self.news.append((name, scores, faults, step))
+            self.news.append((name, scores, faults))
             return scores
 
-        async def awaited(completions: list, **columns) -> list[float | None]:
-            return await asyncio.to_thread(reward, completions, **columns)
-
-        function = self.rewards[name]
-        is_async = map(inspect.iscoroutinefunction, (function, type(function).__call__))
-        chosen = awaited if any(is_async) else reward
-        chosen.__name__ = name
-        return chosen
-
-    def _share(self) -> list[dict[str, list]]:
-        """Tell all ranks what each has judged since the last time; count it and log its faults.
-
-        Returns the scores of each round of sampling, by reward: those of all ranks together, for a
-        group may be of two.
-        """
-        told, self.news = ranks.gathered(self.news), []
-        rounds: list[dict[str, list]] = []
-        lines = []
-        for rank, news in enumerate(told):
-            whose = {"rank": rank} if len(told) > 1 else {}
-            judged = Counter()  # rounds of this rank, by reward
-            for name, scores, faults, step in news:
-                if judged[name] == len(rounds):
-                    rounds.append({})
-                rounds[judged[name]].setdefault(name, []).extend(scores)
-                judged[name] += 1
-                if faults and name not in self.first:
-                    self.first[name] = faults[0]
-                    print(
-                        f"step {step}: {faults[0]}; it scores None. All such completions: "
-                        f"{self.run.show(f'checkpoints/{_FAULTS}')}"
-                    )
-                self.seen[name] += len(scores)
-                self.failed[name] += len(faults)
-                lines += [json.dumps({"step": step} | whose | asdict(fault)) for fault in faults]
-        if lines and ranks.is_first():
-            with self.run.path(f"checkpoints/{_FAULTS}").open("a", encoding="utf-8") as log:
-                log.writelines(f"{line}\n" for line in lines)
-        return rounds
+        reward.__name__ = name
+        return reward
 
     def _failing(self, enough: int) -> list[str]:
         return [
@@ -139,17 +97,37 @@ class GuardedRewards(TrainerCallback, ExportableState):
         ]
 
     def on_step_end(self, args, state, control, **kwargs):
-        """Count the groups that agree. Stop, with a checkpoint, if a reward fails too often."""
-        weights = args.reward_weights or [1.0] * len(self.rewards)
-        for scores in self._share():
-            if len(scores) < len(self.rewards):  # TRL calls the others
-                continue
-            # a None is NaN as a float
-            earned = np.array([scores[name] for name in self.rewards], dtype=float)
-            totals = np.nansum(earned * np.array(weights)[:, None], axis=0)
-            if len(totals) % args.num_generations == 0:
+        """Count what all ranks have judged since the last step, log its faults, and count the
+        groups that agree. Stop, with a checkpoint, if a reward fails too often.
+        """
+        news, self.news = ranks.gathered(self.news), []
+        weights = np.array(args.reward_weights or [1.0] * len(self.rewards))
+        lines, earned = [], {}
+        # All ranks call the same rewards in the same order, each on its share of a round.
+        for parts in zip(*news, strict=True):
+            name = parts[0][0]
+            # the scores of all together, for a group may be of two ranks; a None is NaN as a float
+            earned[name] = np.concatenate([np.array(scores, dtype=float) for _, scores, _ in parts])
+            self.seen[name] += len(earned[name])
+            for rank, (_, _, faults) in enumerate(parts):
+                logged = {"step": state.global_step} | ({"rank": rank} if len(parts) > 1 else {})
+                lines += [json.dumps(logged | asdict(fault)) for fault in faults]
+                self.failed[name] += len(faults)
+                if faults and name not in self.first:
+                    self.first[name] = faults[0]
+                    print(
+                        f"step {state.global_step}: {faults[0]}; it scores None. All such "
+                        f"completions: {self.run.show(f'checkpoints/{_FAULTS}')}"
+                    )
+            if len(earned) == len(self.rewards):  # a whole round; never if TRL calls some itself
+                table = np.array([earned[name] for name in self.rewards])
+                totals = np.nansum(table * weights[:, None], axis=0)
                 groups = totals.reshape(-1, args.num_generations)
                 self.agreeing.append(float(np.mean(np.ptp(groups, axis=1) < _EQUAL)))
+                earned = {}
+        if lines and ranks.is_first():
+            with self.run.path(f"checkpoints/{_FAULTS}").open("a", encoding="utf-8") as log:
+                log.writelines(f"{line}\n" for line in lines)
         for reward in self.adaptive:
             reward.weight = float(np.mean(ranks.gathered(reward.weight)))
         if self._failing(_ENOUGH):
@@ -173,7 +151,6 @@ class GuardedRewards(TrainerCallback, ExportableState):
 
     def on_train_end(self, args, state, control, **kwargs):
         """RewardError, now that the checkpoint is saved, if a reward failed too often."""
-        self._share()
         if failing := self._failing(1):
             name = failing[0]
             saved = self.run.show(f"checkpoints/checkpoint-{state.global_step}")

@@ -7,23 +7,22 @@ will take in time and tokens.
 from __future__ import annotations
 
 import copy
-import gc
 import tempfile
-import threading
-import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import pandas as pd
 import torch
 from datasets import Dataset
-from transformers import PrinterCallback, TrainerCallback
+from transformers import PrinterCallback
 
 from helpers.environment import Machine
 from helpers.presets import Preset
 from helpers.rewards.faults import tried
 from helpers.rewards.shaping import reward_name
-from helpers.training import vllm_cpu
-from helpers.training.memory import WHAT_HELPS, card_of, estimate, shape_of, size
+from helpers.training import policy, vllm_cpu
+from helpers.training.memory import WHAT_HELPS, card_of, size
 from helpers.training.reward_guard import ours_to_call
 
 # CUDA has an error of its own for it, Python another; a CPU's allocator raises a RuntimeError
@@ -33,7 +32,8 @@ _OUT_OF_MEMORY = ("out of memory", "not enough memory", "allocate memory")
 @dataclass(frozen=True)
 class Trial:
     """What was measured: the seconds of the first step, with what is done once (compiling, checks),
-    and of one after it; and the highest number of bytes of the card in use (None without a GPU).
+    and of one after it; and the most bytes of the card that torch held (None without a GPU), to
+    which vLLM's are to be added.
     """
 
     first: float
@@ -65,6 +65,7 @@ def trial_step(
     rounds = config.steps_per_generation * config.num_iterations
     few.max_steps = -(-rounds // config.gradient_accumulation_steps) + 1
     few.save_strategy, few.report_to, few.log_completions = "no", [], False
+    few.logging_steps = 1  # each step's time
     few.generation_kwargs = {"min_new_tokens": limit}
     if settings.engine == "vllm" or config.use_vllm:
         few.generation_kwargs = {"min_tokens": limit, "ignore_eos": True}
@@ -73,19 +74,11 @@ def trial_step(
     length = train["prompt"].map(lambda said: sum(len(message["content"]) for message in said))
     longest = train.loc[length.sort_values(ascending=False, kind="stable").index[:rows]]
     longest = pd.concat([longest] * -(-rows // len(longest)))[:rows]
-    weights = {
-        name: weight.detach().clone()
-        for name, weight in model.named_parameters()
-        if weight.requires_grad
-    }
-    adapters, training, clock = set(model.peft_config), model.training, Clock()
-    devices = [model.device] if model.device.type == "cuda" else []
+    on_gpu = model.device.type == "cuda"
+    if on_gpu:
+        torch.cuda.reset_peak_memory_stats()
     try:
-        with (
-            vllm_cpu.random_state_kept(devices),
-            tempfile.TemporaryDirectory() as folder,
-            PeakMemory() as peak,
-        ):
+        with _unchanged(model), tempfile.TemporaryDirectory() as folder:
             few.output_dir = folder
             trainer = GRPOTrainer(
                 model=model,
@@ -93,11 +86,15 @@ def trial_step(
                 args=few,
                 reward_funcs=[_only_tried(function) for function in reward_functions],
                 train_dataset=Dataset.from_pandas(longest, preserve_index=False),
-                callbacks=[clock],
                 rollout_func=vllm_cpu.rollout(model, tokenizer),
             )
             trainer.remove_callback(PrinterCallback)
             trainer.train()
+        # TRL's own measure: all of a step but the optimizer's update, which is short for an adapter
+        first, *later = [
+            row["step_time"] for row in trainer.state.log_history if "step_time" in row
+        ]
+        peak = torch.cuda.max_memory_reserved() if on_gpu else None
     except (RuntimeError, MemoryError) as error:
         said = str(error).lower()
         if not isinstance(error, MemoryError) and not any(one in said for one in _OUT_OF_MEMORY):
@@ -109,21 +106,34 @@ def trial_step(
         ) from None
     finally:
         trainer = None
-        # TRL's frozen reference; the real trainer adds its own
+        policy.release()
+    return Trial(first, max(later), peak)  # the longest is one that samples
+
+
+@contextmanager
+def _unchanged(model) -> Iterator[None]:
+    """Afterwards the adapter's weights, the model's mode and the random numbers are as before, and
+    TRL's frozen reference is gone, which the real trainer adds itself.
+    """
+    weights = {
+        name: weight.detach().clone()
+        for name, weight in model.named_parameters()
+        if weight.requires_grad
+    }
+    adapters, training = set(model.peft_config), model.training
+    try:
+        with vllm_cpu.random_state_kept([model.device] if model.device.type == "cuda" else []):
+            yield
+    finally:
         for name in set(model.peft_config) - adapters:
             model.delete_adapter(name)
         parameters = dict(model.named_parameters())
         for name, weight in weights.items():
             parameters[name].data, parameters[name].grad = weight, None
         model.train(training)
-        gc.collect()
-        if devices:
-            torch.cuda.empty_cache()
-    first, *later = clock.seconds
-    return Trial(first, max(later), peak.bytes)  # the longest is one that samples
 
 
-def forecast(trial: Trial, settings: Preset, machine: Machine) -> list[str]:
+def forecast(trial: Trial, settings: Preset) -> list[str]:
     """What the whole training will take at most, as lines of text: hours, tokens, and the memory
     that was measured; and a warning if vLLM leaves out tokens that the training counts with.
     """
@@ -137,10 +147,8 @@ def forecast(trial: Trial, settings: Preset, machine: Machine) -> list[str]:
         "sooner completions end",
     ]
     if trial.peak is not None:
-        line = f"memory in use at its height: {size(trial.peak)}"
-        if shape := shape_of(settings.model_path):
-            line += f", estimated {size(estimate(settings, shape, card_of(machine)).peak)}"
-        lines.append(line)
+        beside = " beside vLLM's" if settings.engine == "vllm" else ""
+        lines.append(f"memory in use at its height{beside}: {size(trial.peak)}")
     if settings.engine == "vllm":
         for name, neutral in (("top_p", 1), ("top_k", 0), ("min_p", 0)):
             value = getattr(settings, name)
@@ -162,42 +170,3 @@ def _only_tried(function):
 
     reward.__name__ = reward_name(function)
     return reward
-
-
-class Clock(TrainerCallback):
-    """The seconds of each step, its sampling included."""
-
-    def __init__(self):
-        self.seconds = []
-
-    def on_step_begin(self, args, state, control, **kwargs):
-        self.began = time.monotonic()
-
-    def on_step_end(self, args, state, control, **kwargs):
-        self.seconds.append(time.monotonic() - self.began)
-
-
-class PeakMemory:
-    """The most bytes of the card that were in use, looked up every 20 ms: vLLM's memory does not
-    pass through torch.
-    """
-
-    bytes: int | None = None
-
-    def __enter__(self):
-        self.done = threading.Event()
-        self.thread = threading.Thread(target=self._watch, daemon=True)
-        if torch.cuda.is_available():
-            self.bytes = 0
-            self.thread.start()
-        return self
-
-    def _watch(self) -> None:
-        while not self.done.wait(0.02):
-            free, total = torch.cuda.mem_get_info()
-            self.bytes = max(self.bytes, total - free)
-
-    def __exit__(self, *exception):
-        self.done.set()
-        if self.thread.is_alive():
-            self.thread.join()

@@ -13,8 +13,6 @@ import contextlib
 import logging
 import os
 import random
-import sys
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 
@@ -81,8 +79,14 @@ def start(model: str, context: int, **options):
     quiet()
     os.environ.update(_ENVIRONMENT)
     os.environ.setdefault(_CACHE, "1")
-    hook = sys.excepthook  # vLLM takes it over, and seeds all random numbers
-    with _silence(), random_state_kept():
+    logging.getLogger("vllm").setLevel(logging.ERROR)  # it warns of parts that a CPU does not have
+    with (
+        # vLLM asks these for their file number, which a notebook's own do not always have
+        open(os.devnull, "w") as nowhere,
+        contextlib.redirect_stdout(nowhere),
+        contextlib.redirect_stderr(nowhere),
+        random_state_kept(),  # vLLM seeds all random numbers
+    ):
         try:
             from vllm import LLM
 
@@ -101,8 +105,6 @@ def start(model: str, context: int, **options):
                 f"vLLM did not start (the environment gives its cache {_CACHE}="
                 f"{os.environ[_CACHE]} GB): {' '.join(str(error).split())[:300]}"
             ) from error
-        finally:
-            sys.excepthook = hook
 
 
 def put_weights(engine, model) -> None:
@@ -197,21 +199,3 @@ def random_state_kept(devices: Sequence = ()) -> Iterator[None]:
     finally:
         random.setstate(kept[0])
         np.random.set_state(kept[1])
-
-
-@contextlib.contextmanager
-def _silence() -> Iterator[None]:
-    """Keep off the screen what vLLM prints when it starts: Python's output, warnings and logs, and
-    what C++ writes by itself.
-    """
-    with open(os.devnull, "w") as nowhere, warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        kept = os.dup(2)
-        os.dup2(nowhere.fileno(), 2)
-        try:
-            # vLLM asks these for their file number, which a notebook's own do not always have.
-            with contextlib.redirect_stdout(nowhere), contextlib.redirect_stderr(nowhere):
-                yield
-        finally:
-            os.dup2(kept, 2)
-            os.close(kept)

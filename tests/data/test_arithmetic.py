@@ -105,13 +105,6 @@ def test_an_arithmetic_source_without_a_size_has_1000_rows_to_train_on():
     assert [row["split"] for row in read("arithmetic/sums")].count("train") == 1000
 
 
-@pytest.mark.parametrize(
-    ("family", "said"),
-    [
-        ("sum", r"Did you mean sums\?"),
-        ("zzz", r"Did you mean sums, differences, products, chains\?"),
-    ],
-)
-def test_an_unknown_family_names_those_there_are(family, said):
-    with pytest.raises(ValueError, match=said):
-        read(f"arithmetic/{family}")
+def test_an_unknown_family_names_those_there_are():
+    with pytest.raises(ValueError, match=r"arithmetic/sum .* sums, differences, products, chains"):
+        read("arithmetic/sum")

@@ -94,11 +94,6 @@ def file(tmp_path):
             [{"question": "1 + 1", "answer": "2"}],
         ),
         (
-            [{"question": "q", "answer": "1", "prompt": "p", "source_prompt": "s"}],
-            None,
-            [{"question": "q", "answer": "1", "source_prompt": "s", "source_source_prompt": "p"}],
-        ),
-        (
             [{"question": "q", "answer": "1"}, {"question": "q"}],
             None,
             [{"question": "q", "answer": "1"}, Broken("no answer", "{'question': 'q'}")],
@@ -132,7 +127,7 @@ def test_a_source_is_checked_before_a_run_as_far_as_a_moment_tells(file):
     check_source(path, {"question": "problem", "answer": "solution"})
     check_source("arithmetic/sums")
     check_source("openai/gsm8k")
-    for source, said in ((path, "no column 'question'"), ("arithmetic/sum", "Did you mean sums")):
+    for source, said in ((path, "no column 'question'"), ("arithmetic/sum", "not a family")):
         with pytest.raises(ValueError, match=said):
             check_source(source)
 
@@ -149,21 +144,14 @@ def model(tmp_path) -> Path:
     )
 
 
-def test_the_embedded_models_files_are_found():
-    tokenizer, template, special = model_files(str(POCKET))
-    assert tokenizer == POCKET / "tokenizer.json"
-    assert template == (POCKET / "chat_template.jinja").read_text(encoding="utf-8")
-    assert special == {"eos_token": "<|im_end|>", "pad_token": "<|endoftext|>"}
-
-
-def test_the_template_and_the_tokens_may_stand_in_the_config(model):
+def test_the_embedded_models_files_are_found(model):
+    template = (POCKET / "chat_template.jinja").read_text(encoding="utf-8")
+    special = {"eos_token": "<|im_end|>", "pad_token": "<|endoftext|>"}
+    assert model_files(str(POCKET)) == (POCKET / "tokenizer.json", template, special)
+    # the template may stand in the configuration
     (model / "chat_template.jinja").unlink()
-    config = {
-        "chat_template": "{{ bos_token }}",
-        "bos_token": {"content": "<s>"},
-        "unk_token": None,
-        "x": 1,
-    }
+    config = {"chat_template": "{{ bos_token }}", "bos_token": {"content": "<s>"}}
+    config |= {"unk_token": None, "x": 1}
     (model / "tokenizer_config.json").write_text(json.dumps(config), encoding="utf-8")
     assert model_files(str(model))[1:] == ("{{ bos_token }}", {"bos_token": "<s>"})
 
@@ -171,8 +159,8 @@ def test_the_template_and_the_tokens_may_stand_in_the_config(model):
 @pytest.mark.parametrize(
     ("file_name", "said"),
     [
-        ("tokenizer.json", "tokenizer.json or tokenizer_config.json is missing"),
-        ("tokenizer_config.json", "tokenizer.json or tokenizer_config.json is missing"),
+        ("tokenizer.json", "does not appear to have a file named tokenizer.json"),
+        ("tokenizer_config.json", "does not appear to have a file named tokenizer_config.json"),
         ("chat_template.jinja", "has no chat template.*-Instruct"),
     ],
 )

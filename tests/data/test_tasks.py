@@ -404,7 +404,6 @@ def test_gsm8k_keeps_its_splits_and_another_data_set_is_split_by_us_and_its_colu
         ("config", "Available: ['main']"),
         ("too many", "2 to hold out, but train_size=None and holdout_size=256 were asked for"),
         ("model", "the tokenizer of 'nobody/no-model' could not be fetched"),
-        ("model", "outgoing traffic has been disabled"),
         ("model", "HF_TOKEN"),
     ],
 )

@@ -44,7 +44,6 @@ def broken_reward(completions, **columns):
 adaptive = AdaptiveReward(format_reward, weight=1.0 + rank)
 rewards = GuardedRewards(Run("a"), [adaptive, broken_reward])
 args = SimpleNamespace(reward_weights=None, num_generations=4)
-state = SimpleNamespace(global_step=0)
 control = SimpleNamespace(should_save=False, should_training_stop=False)
 weights, stopped, agreeing = [], [], []
 for step in range(4):
@@ -54,7 +53,8 @@ for step in range(4):
     if rank == 1 and step == 3:
         texts[:4] = ["break"] * 4
     for function in rewards.functions:
-        function(completions=texts, trainer_state=SimpleNamespace(global_step=step))
+        function(completions=texts)
+    state = SimpleNamespace(global_step=step + 1)
     rewards.on_step_end(args, state, control)
     weights.append(adaptive.weight)
     stopped.append(control.should_training_stop)

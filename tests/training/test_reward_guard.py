@@ -2,7 +2,6 @@
 checkpoint.
 """
 
-import asyncio
 import functools
 import json
 from types import SimpleNamespace
@@ -129,17 +128,12 @@ def test_one_bad_score_is_none_and_logged_and_the_training_goes_on(run, train, c
     assert "step 1: text_reward returned '0.5'" in capsys.readouterr().out
 
 
-class Judge:
-    """Asynchronous, as one that asks a server would be; fails on what the policy likes to write."""
-
-    __name__ = "judge_reward"
-
-    async def __call__(self, completions, **columns):
-        await asyncio.sleep(0)
-        return picky_reward(completions)
+async def judge_reward(completions, **columns):
+    """As one that asks a server; fails on what the policy likes to write."""
+    return picky_reward(completions)
 
 
-@pytest.mark.parametrize("reward", [picky_reward, Judge()], ids=["plain", "asynchronous"])
+@pytest.mark.parametrize("reward", [picky_reward, judge_reward])
 def test_a_reward_that_keeps_failing_stops_the_training_after_a_checkpoint(run, train, reward):
     said = rf"{reward.__name__} failed on \d+ of 128 completions.*ZeroDivisionError"
     with pytest.raises(RewardError, match=said) as caught:

@@ -31,16 +31,20 @@ def test_none_needs_nothing(run):
     assert not run.folder.exists()
 
 
-@pytest.mark.parametrize("name", ["all", "", "wandbb", "mlflow", None, ["wandb"]])
-def test_an_unknown_tracker_is_refused(run, name):
-    with pytest.raises(ValueError, match=r"known\. Known: none, tensorboard, wandb, trackio"):
-        trackers.options(run, name)
-
-
-def test_a_tracker_that_is_not_installed_is_named(run, monkeypatch):
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        *(
+            (name, r"known\. Known: none, tensorboard, wandb, trackio")
+            for name in ("all", "", "wandbb", "mlflow", None, ["wandb"])
+        ),
+        ("trackio", r"report_to='trackio' needs .* pip install trackio"),
+    ],
+)
+def test_a_tracker_that_is_unknown_or_not_installed_is_refused(run, monkeypatch, name, said):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(ValueError, match=r"report_to='trackio' needs .* pip install trackio"):
-        trackers.options(run, "trackio")
+    with pytest.raises(ValueError, match=said):
+        trackers.options(run, name)
 
 
 @pytest.mark.skipif(importlib.util.find_spec("wandb") is None, reason="wandb is not installed")

@@ -3,10 +3,9 @@ does not suffice.
 """
 
 import random
-import re
+import time
 from contextlib import nullcontext
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -59,19 +58,16 @@ class Seen:
 
 @pytest.mark.parametrize(("passes", "accumulated", "iterations"), [(2, 1, 1), (3, 2, 1), (1, 1, 2)])
 def test_if_a_round_of_sampling_serves_several_steps_the_forecast_is_from_one_that_samples(
-    tried, monkeypatch, passes, accumulated, iterations
+    tried, passes, accumulated, iterations
 ):
-    clock = SimpleNamespace(now=0.0, monotonic=lambda: clock.now)
-    monkeypatch.setattr(trial_step, "time", clock)
-
     class Slow(Seen):
-        def __call__(self, prompts, completions, completion_ids, **columns):
-            clock.now += 1000.0 if self.calls else 0.0  # in the second round of sampling
-            return super().__call__(prompts, completions, completion_ids)
+        def __call__(self, **columns):
+            time.sleep(0.5 if self.calls else 0.0)  # in the second round of sampling
+            return super().__call__(**columns)
 
     shape = {"steps_per_generation": passes, "gradient_accumulation_steps": accumulated}
     trial = tried([seen := Slow()], iterations=iterations, **shape)
-    assert len(seen.calls) == 2 and (trial.first, trial.seconds) == (0.0, 1000.0)
+    assert len(seen.calls) == 2 and trial.seconds >= 0.5
 
 
 def test_the_steps_are_on_the_longest_prompts_with_every_completion_at_its_limit(tried, tmp_path):
@@ -119,15 +115,11 @@ def test_it_leaves_no_trace(policy, tried, interrupted):
 
 def test_the_forecast_multiplies_and_says_at_most():
     settings = replace(SETTINGS, max_steps=500, gradient_accumulation_steps=2)
-    step, whole = forecast(Trial(120.0, 36.0, None), settings, this_machine())
+    step, whole = forecast(Trial(120.0, 36.0, None), settings)
     assert "first step 120.0 s" in step and step.endswith("then 36.0 s")
     assert "500 steps: at most 5.0 hours" in whole and f"{500 * 16 * 20:,} sampled tokens" in whole
-    assert "at most 25.0 minutes" in forecast(Trial(3.0, 3.0, None), settings, this_machine())[1]
-
-    card = replace(this_machine(), gpu="NVIDIA L4", gpu_memory_gb=24.2)
-    trial = Trial(3.0, 3.0, 2_345_000_000)
-    *_, last = forecast(trial, replace(SETTINGS, model="unsloth/Qwen3-1.7B"), card)
-    assert re.fullmatch(r"memory in use at its height: 2\.3 GB, estimated \d\.\d GB", last)
+    *_, whole, last = forecast(Trial(3.0, 3.0, 2_345_000_000), settings)
+    assert "at most 25.0 minutes" in whole and last == "memory in use at its height: 2.3 GB"
 
 
 @pytest.mark.parametrize(
@@ -140,11 +132,10 @@ def test_the_forecast_multiplies_and_says_at_most():
     ],
 )
 def test_tokens_that_vllm_would_leave_out_are_warned_of(changes, warned):
-    lines = forecast(Trial(3.0, 3.0, None), replace(SETTINGS, **changes), this_machine())[2:]
+    lines = forecast(Trial(3.0, 3.0, None), replace(SETTINGS, **changes))[2:]
     assert [line.partition("Leave ")[2] for line in lines] == [f"{one}." for one in warned]
 
 
-# Memory that really runs out: the process may have 0.6 GB more than it has when the step starts.
 def test_memory_that_runs_out_is_one_sentence_that_says_what_helps(tried, policy):
     hook = policy[0].register_forward_pre_hook(lambda *given: torch.empty(2**60))
     with pytest.raises(ValueError, match=r"ran out of memory in the trial step.*batch_size"):

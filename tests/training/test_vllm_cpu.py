@@ -3,7 +3,6 @@ now.
 """
 
 import random
-import sys
 from dataclasses import replace
 
 import pytest
@@ -104,20 +103,12 @@ def test_a_seed_gives_the_same_completions_and_leaves_the_random_state_alone(tra
     assert texts(model, tokenizer, seed=2, **options) != first
 
 
-def test_no_two_completions_share_random_numbers(trained, monkeypatch):
-    """vLLM gives sample i of a request the seed `seed + i`."""
-    model, tokenizer = trained
-    base, asked = model.get_base_model(), []
-    generate = base.fast_generate
-
-    def noted(prompts, sampling_params, **options):
-        asked.extend(sampling_params)
-        return generate(prompts, sampling_params, **options)
-
-    monkeypatch.setattr(base, "fast_generate", noted)
-    texts(model, tokenizer, [PROMPTS[0]] * 8, temperature=1.5, samples=8)
-    seeds = [parameters.seed + i for parameters in asked for i in range(parameters.n)]
-    assert len(seeds) == 64 and len(set(seeds)) == 64
+def test_no_two_completions_share_random_numbers(trained):
+    """vLLM gives sample i of a request the seed `seed + i`; requests with seeds beside each other
+    would say 15 things in all.
+    """
+    said = texts(*trained, [PROMPTS[0]] * 8, temperature=1.5, samples=8)
+    assert len(said) == 64 and len(set(said)) > 30
 
 
 def test_a_prompt_with_its_completion_must_fit_the_context(trained):
@@ -146,14 +137,14 @@ def test_long_prompts_are_read_again_when_the_weights_have_changed():
 def test_a_cache_that_does_not_fit_names_the_variable_and_a_start_leaves_the_random_state_alone(
     monkeypatch, space
 ):
-    before = torch.get_rng_state(), random.getstate(), sys.excepthook
+    before = torch.get_rng_state(), random.getstate()
     monkeypatch.setenv("VLLM_CPU_KVCACHE_SPACE", space)
     said = rf"^vLLM did not start .*VLLM_CPU_KVCACHE_SPACE={space} GB\): .+"
     with pytest.raises(ValueError, match=said) as error:
         vllm_cpu.start(SETTINGS.model_path, 200 + len(space))  # no other test starts that
     assert "\n" not in str(error.value)
     assert torch.equal(torch.get_rng_state(), before[0])
-    assert random.getstate() == before[1] and sys.excepthook is before[2]
+    assert random.getstate() == before[1]
 
 
 # --- Training -------------------------------------------------------------------------------------
