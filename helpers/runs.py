@@ -384,15 +384,6 @@ def _named_in(lock) -> str:
     return "another process"
 
 
-def empty(folder: Path) -> None:
-    """Remove what is in a folder that this process holds, and keep its lock."""
-    for path in folder.iterdir():
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path)
-        elif path.name not in LOCKS:
-            path.unlink()
-
-
 def is_free(folder: Path) -> bool:
     """Whether there is nothing in a folder, or nothing but a lock."""
     return not folder.exists() or all(path.name in LOCKS for path in folder.iterdir())
