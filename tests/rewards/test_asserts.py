@@ -203,13 +203,17 @@ def test_what_are_no_tests_is_refused_with_its_reason(tests, says):
         "def check(candidate, n=3):\n    assert candidate(1) == 99\nassert g(1) == 1",
         "def check(candidate):\n    def check(c):\n        assert c(1)\n    check(candidate)\n    "
         "assert candidate(1) == 1",
-        "def check(candidate):\n    assert candidate(1) == 1\n    assert g(1) == 2",
         "def check(candidate):\n    assert candidate(1) == 1\ncheck(g)\ncheck(h)",
     ],
 )
 def test_a_part_that_would_be_lost_refuses_the_whole(tests):
     with pytest.raises(ValueError, match=r"line [1-4] of the tests"):
         read_tests(tests, "g")
+
+
+def test_a_check_may_call_another_function_of_the_program():
+    tests = "def check(candidate):\n    assert candidate(1) == 2\n    assert g(3) == 4"
+    assert read_tests(tests, "f") == [Test("f", (1,), 2), Test("g", (3,), 4)]
 
 
 def test_output_is_compared_by_its_lines_and_nothing_else_ends_one():
