@@ -13,7 +13,6 @@ import secrets
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 from helpers.rewards.code import gaps
@@ -23,14 +22,12 @@ from helpers.rewards.code.types import (
     Limits,
     Outcome,
     out_of_memory,
+    run_all,
     timeout,
-    within_batch,
 )
 
 # a verdict is the same each time, and time.sleep(100) holds nobody
 _POLICY = {"sleep": "zero", "random_start": {"seed": 0}}
-# seconds; threads that hand over more often than that wait for one another longer than they work
-_SLOW = 0.005
 _DEEPEST = 1000  # calls, as in CPython
 # Fed before the program, which may give `type` and `print` another meaning. No program knows the
 # names. The first looks at a value inside, because outside a range would be text, and a deque a
@@ -96,15 +93,8 @@ class MontySandbox:
 
     def run(self, jobs: Sequence[Job], limits: Limits) -> list[list[Outcome]]:
         """As `Backend.run`."""
-        outcomes = within_batch(partial(_outcomes, _pool(self.workers)), limits, "monty")
-        found: list[list[Outcome]] = []
-        for job in jobs:
-            began = time.monotonic()
-            found.append(outcomes(job))
-            if self.workers > 1 and time.monotonic() - began > _SLOW:
-                break
-        with ThreadPoolExecutor(self.workers) as threads:
-            return found + list(threads.map(outcomes, jobs[len(found) :]))
+        outcomes = partial(_outcomes, _pool(self.workers))
+        return run_all(outcomes, jobs, limits, self.workers, "monty")
 
 
 _pools: dict[tuple[int, int], object] = {}  # by process and number of workers

@@ -18,7 +18,6 @@ import sys
 import sysconfig
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache, partial
 
 from helpers.rewards.code.driver import PRINTED_TOO_MUCH, READY
@@ -29,8 +28,8 @@ from helpers.rewards.code.types import (
     Limits,
     Outcome,
     out_of_memory,
+    run_all,
     timeout,
-    within_batch,
 )
 
 _PYTHON = os.path.realpath(getattr(sys, "_base_executable", sys.executable))
@@ -74,9 +73,8 @@ class SandlockSandbox:
 
     def run(self, jobs: Sequence[Job], limits: Limits) -> list[list[Outcome]]:
         """As `Backend.run`."""
-        outcomes = within_batch(partial(_outcomes, self.confinement), limits, "sandlock")
-        with ThreadPoolExecutor(self.workers) as threads:
-            return list(threads.map(outcomes, jobs))
+        outcomes = partial(_outcomes, self.confinement)
+        return run_all(outcomes, jobs, limits, self.workers, "sandlock")
 
 
 @lru_cache(maxsize=1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
@@ -96,11 +97,15 @@ class Backend(Protocol):
         """A list of outcomes for each job, in order: `job.count` of them."""
 
 
-def within_batch(
-    outcomes: Callable[[Job, Limits], list[Outcome]], limits: Limits, backend: str
-) -> Callable[[Job], list[Outcome]]:
-    """`outcomes` as a function of the job alone, which runs no program that is too long, and none
-    after the batch's time.
+def run_all(
+    outcomes: Callable[[Job, Limits], list[Outcome]],
+    jobs: Sequence[Job],
+    limits: Limits,
+    workers: int,
+    backend: str,
+) -> list[list[Outcome]]:
+    """The outcomes of each job, of so many at a time. No program runs that is too long, and none
+    starts after the batch's time.
     """
     ends = time.monotonic() + limits.batch
     late = f"the batch's {limits.batch:g} seconds were over before it could start."
@@ -115,7 +120,8 @@ def within_batch(
             return [Outcome("not started", message=late)] * job.count
         return [replace(outcome, backend=backend) for outcome in outcomes(job, limits)]
 
-    return run
+    with ThreadPoolExecutor(workers) as threads:
+        return list(threads.map(run, jobs))
 
 
 # --- Outcomes that both back ends have ------------------------------------------------------------
