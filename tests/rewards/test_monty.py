@@ -68,6 +68,7 @@ FINE = [
     "import os.path\nfrom math import pi\nprint(os.path.join('a', 'b'), pi)",
     "try:\n    import no_such_module\nexcept ImportError:\n    print('without')",
     "class A:\n    pass\n{A()}",
+    "def f(x):\n    if x:\n        return 1\nprint(f(1))",
 ]
 
 
