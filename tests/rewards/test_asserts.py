@@ -48,7 +48,7 @@ READ = [Test("f", ([1, 2],), 3), Test("f", (), None)]
 
 @pytest.mark.parametrize(
     "form",
-    [CALLS, json.dumps(CALLS), str(CALLS), np.array(CALLS), tuple(CALLS), pd.Series(CALLS).values],
+    [CALLS, json.dumps(CALLS), np.array(CALLS), tuple(CALLS), pd.Series(CALLS).values],
 )
 def test_calls_and_values_are_read_from_json_and_lists(form):
     assert read_tests(form) == READ
@@ -92,20 +92,18 @@ def test_a_check_of_humaneval_is_read():
 
 ASSERTS = {
     "f(1) == 2": Test("f", (1,), 2),
-    "f(1, 'a', None) != [1]": Test("f", (1, "a", None), [1], "!="),
+    "f(1, 'a', None) == [1]": Test("f", (1, "a", None), [1]),
     "f()": Test("f", (), True, wraps=("bool",)),
     "not f()": Test("f", (), False, wraps=("bool",)),
     "f(1) is True": Test("f", (1,), True, "is"),
-    "f(1) is not None": Test("f", (1,), None, "is not"),
-    "f(1) in [1, 2]": Test("f", (1,), [1, 2], "in"),
-    "f(1) > 2": Test("f", (1,), 2, ">"),
     "abs(f(1) - 0.5) <= 1e-6": Test("f", (1,), 0.5, tolerance=1e-6),
     "math.isclose(f(1), 0.5)": Test("f", (1,), 0.5, tolerance=5e-10),
     "math.isclose(f(1), -2, rel_tol=0.1)": Test("f", (1,), -2, tolerance=0.2),
-    "f(1) <= 2": Test("f", (1,), 2, "<="),
     "isclose(f(1), 0.5, rel_tol=0.1, abs_tol=1)": Test("f", (1,), 0.5, tolerance=1.0),
     "sorted(f(1)) == [1, 2]": Test("f", (1,), [1, 2], wraps=("sorted",)),
     "len(set(f(1))) == 2": Test("f", (1,), 2, wraps=("set", "len")),
+    "not len(f(1))": Test("f", (1,), False, wraps=("len", "bool")),
+    "f(1) == Counter({'a': 2})": Test("f", (1,), {"a": 2}),
     "f(set([1, 2])) == {3: (1,)}": Test("f", ({1, 2},), {3: (1,)}),
     "f(-1, 2 + 3j, 6.0 / 4, 10**9 + 7, 'ab' * 2) == float('inf')": Test(
         "f", (-1, 2 + 3j, 1.5, 10**9 + 7, "abab"), math.inf
@@ -141,6 +139,11 @@ REFUSED = {
     "f(*[1]) == 2": r"`\*\[1\]` is no plain data",
     "f(1) == 2 or f(1) == 3": "it is no comparison of a call with a value",
     "1 < f(1) < 3": "it is no comparison",
+    "f(1) != 2": "it is no comparison",
+    "f(1) < 2": "it is no comparison",
+    "f(1) in [2, 3]": "it is no comparison",
+    "f([1].pop()) == 2": r"`\[1\].pop\(\)` is no plain data",
+    "f(len) == 2": "holds a value of type",
     "2 == 2": "`2` is no call of a function",
     "not f(1) == 2": "it is no comparison",
     "not isclose(f(1), 2)": r"`f\(1\)` is no plain data",
@@ -174,8 +177,9 @@ def test_an_assert_that_is_no_data_is_refused_with_its_reason(condition):
         ("it must add", "are neither JSON nor Python: invalid syntax"),
         ([["assert f(1) == 2"]], "test 1 is list"),
         (["assert f(1) == 2", CALLS[0]], "test 1 is 'assert f.*: give asserts only"),
+        ("['assert f(1) == 2']", "the tests are not JSON: .* json.dumps"),
         ([CALLS[0], {"stdin": "", "stdout": ""}], "some tests are calls and some are stdin/stdout"),
-        ([{"call": "f", "args": [1]}], "test 1 is .*a test needs `call`"),
+        ([{"call": "f", "args": [1]}], "test 1 is .*needs `call`"),
         ([CALLS[0], CALLS[0] | {"args": 1}], "test 2 is .*`args`, a list"),
         ([CALLS[0] | {"call": "f("}], "test 1 is .*the name of a function"),
         ([{"function": "f", "args": [], "value": 1}], "test 1 is "),
@@ -199,13 +203,17 @@ def test_what_are_no_tests_is_refused_with_its_reason(tests, says):
         "def check(candidate, n=3):\n    assert candidate(1) == 99\nassert g(1) == 1",
         "def check(candidate):\n    def check(c):\n        assert c(1)\n    check(candidate)\n    "
         "assert candidate(1) == 1",
-        "def check(candidate):\n    assert candidate(1) == 1\n    assert g(1) == 2",
         "def check(candidate):\n    assert candidate(1) == 1\ncheck(g)\ncheck(h)",
     ],
 )
 def test_a_part_that_would_be_lost_refuses_the_whole(tests):
     with pytest.raises(ValueError, match=r"line [1-4] of the tests"):
         read_tests(tests, "g")
+
+
+def test_a_check_may_call_another_function_of_the_program():
+    tests = "def check(candidate):\n    assert candidate(1) == 2\n    assert g(3) == 4"
+    assert read_tests(tests, "f") == [Test("f", (1,), 2), Test("g", (3,), 4)]
 
 
 def test_output_is_compared_by_its_lines_and_nothing_else_ends_one():
@@ -286,15 +294,12 @@ def test_a_tolerance_is_for_every_number_inside(one, other, close):
         ("f() == 3", [3, 3.0], [4, "3", None, [3]]),
         ("f() is True", [True], [1, "yes", [1]]),
         ("f() is None", [None], [0, False, ""]),
-        ("f() is not None", [0, False], [None]),
         ("f()", [1, "a", [0]], [0, "", None, []]),
         ("not f()", [0, "", None], [1]),
-        ("f() != 3", [4, None], [3, 3.0]),
-        ("f() < 3", [2, -math.inf], [3, "2", None, NAN]),
-        ("f() in [1, 2]", [1, 2.0], [3, [1]]),
         ("sorted(f()) == [1, 2]", [[2, 1], (1, 2), {1, 2}], [[1], 3, [1, "a"], None]),
         ("set(f()) == {1}", [[1, 1]], [[[1]], 1]),
-        ("abs(f() - 0.5) < 0.1", [0.45, 0.55], [0.7, "0.5", None, NAN, math.inf]),
+        ("Counter(f()) == {'a': 2}", ["aa", ["a", "a"]], ["ab", 2, [[]]]),
+        ("abs(f() - 0.5) < 0.1", [0.45, 0.55], [0.7, "0.5", None, NAN, math.inf, 10**400]),
         ("round(f()) == 2", [2.2], ["2", NAN, math.inf, 3]),
         ("int(f()) == 2", [2.9, "2"], ["two", None]),
     ],

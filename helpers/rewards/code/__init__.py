@@ -27,11 +27,18 @@ from collections.abc import Callable, Sequence
 from helpers.rewards.code.monty import MontySandbox
 from helpers.rewards.code.plain import not_plain
 from helpers.rewards.code.sandlock import SandlockSandbox
-from helpers.rewards.code.types import Backend, Job, Limits, Outcome
+from helpers.rewards.code.types import SOURCE_MOST, Backend, Job, Limits, Outcome
 
-__all__ = ["BACKENDS", "Backend", "Job", "Limits", "Outcome", "backend_named", "run_code"]
-
-SOURCE_MOST = 50_000  # characters of a program; a policy's has some thousands
+__all__ = [
+    "BACKENDS",
+    "SOURCE_MOST",
+    "Backend",
+    "Job",
+    "Limits",
+    "Outcome",
+    "backend_named",
+    "run_code",
+]
 
 
 def run_code(
@@ -52,15 +59,23 @@ def run_code(
     ('value', 42)
     """
     for job in jobs:
-        _check(job)
+        if job.call is None and job.inputs:
+            raise ValueError("a Job with inputs needs call, the name of the function they are for.")
+        for name in [job.call] if isinstance(job.call, str) else job.call or ():
+            if not name.isidentifier():
+                raise ValueError(f"call={name!r} of a Job is not the name of a function.")
+        for arguments in job.inputs:
+            if not isinstance(arguments, tuple | list):
+                raise ValueError(
+                    f"the input {arguments!r} for {job.call} is not a tuple of arguments; write "
+                    f"({arguments!r},)."
+                )
+            if odd := not_plain(arguments):
+                raise ValueError(
+                    f"an input for {job.call} holds {odd}: only plain data can be given."
+                )
     chosen = backend_named(backend, workers) if isinstance(backend, str) else backend
-    short = [job for job in jobs if len(job.source) <= SOURCE_MOST]
-    outcomes = iter(chosen.run(short, limits or Limits()))
-    said = f"the program has more than {SOURCE_MOST} characters."
-    too_long = Outcome("error", error="SyntaxError", message=said)
-    return [
-        next(outcomes) if len(job.source) <= SOURCE_MOST else [too_long] * job.count for job in jobs
-    ]
+    return chosen.run(jobs, limits or Limits())
 
 
 class AutoSandbox:
@@ -103,23 +118,3 @@ def backend_named(name: str, workers: int | None = None) -> Backend:
             "run()."
         )
     return BACKENDS[name](workers)
-
-
-# --- What goes in ---------------------------------------------------------------------------------
-
-
-def _check(job: Job) -> None:
-    """ValueError names what a caller got wrong."""
-    if job.call is None and job.inputs:
-        raise ValueError("a Job with inputs needs call, the name of the function they are for.")
-    for name in [job.call] if isinstance(job.call, str) else job.call or ():
-        if not name.isidentifier():
-            raise ValueError(f"call={name!r} of a Job is not the name of a function.")
-    for arguments in job.inputs:
-        if not isinstance(arguments, tuple | list):
-            raise ValueError(
-                f"the input {arguments!r} for {job.call} is not a tuple of arguments; write "
-                f"({arguments!r},)."
-            )
-        if odd := not_plain(arguments):
-            raise ValueError(f"an input for {job.call} holds {odd}: only plain data can be given.")

@@ -19,6 +19,9 @@ import traceback
 
 READY = b"ready\n"  # the child's first word, when the program's time begins
 PRINTED_TOO_MUCH = 7  # the status of a child that was ended for it
+# Where all items of a set have one hash, each is compared with all before it: a second's work for
+# the process that reads them.
+MOST_HASHED = 4_000
 _DEEPEST = 100
 _LIBRARY = ("Counter", "OrderedDict", "defaultdict")  # dictionaries of collections
 _PROGRAM = "<program>"
@@ -36,7 +39,11 @@ def plain(value: object, depth: int = 0) -> object:
     if depth > _DEEPEST:
         said = f"it returned containers nested more than {_DEEPEST} deep; only plain data counts."
         raise TypeError(said)
-    if kind is dict or (kind.__module__ == "collections" and kind.__name__ in _LIBRARY):
+    if kind.__module__ == "collections" and kind.__name__ in _LIBRARY:
+        kind = dict
+    if kind in (dict, set, frozenset) and len(value) > MOST_HASHED:
+        raise TypeError(f"it returned a {kind.__name__} of more than {MOST_HASHED} items.")
+    if kind is dict:
         items = dict.items(value)
         return {"dict": [[plain(key, depth + 1), plain(item, depth + 1)] for key, item in items]}
     if kind is complex:
@@ -61,21 +68,29 @@ class _Printed(io.BytesIO):
             os._exit(PRINTED_TOO_MUCH)
         return count
 
-    def take(self) -> str:
-        """All that was printed since the last time."""
-        text = self.getvalue().decode("utf-8", "replace")
-        self.seek(0)
-        self.truncate()
-        return text
 
+def _frame(job: dict, names: dict, call: tuple | None) -> dict:
+    """What came of a call of the program's function; without a call, of the program itself, which
+    puts its functions into `names`.
 
-def _frame(step, *given) -> dict:
-    """The frame of a step; of its exception, whatever that is: a program must not end the driver by
-    SystemExit or KeyboardInterrupt.
+    Any exception is an outcome: a program must not end the driver by SystemExit or
+    KeyboardInterrupt.
     """
     try:
-        return step(*given)
+        if call is None:
+            exec(compile(job["source"], _PROGRAM, "exec"), names)
+            return {"kind": "value"}
+        name, arguments = call
+        if name not in names:
+            raise NameError(f"name {name!r} is not defined")
+        text = json.dumps(plain(names[name](*arguments)))
+        if len(text) > job["output"]:  # the other side counts again
+            return {"kind": "output", "message": f"it returned more than {job['output']} bytes."}
+        return {"kind": "value", "value": text}
     except BaseException as error:
+        # a script may end so
+        if job["calls"] is None and isinstance(error, SystemExit) and error.code in (None, 0):
+            return {"kind": "value"}
         trace = traceback.walk_tb(error.__traceback__)
         lines = [line for frame, line in trace if frame.f_code.co_filename == _PROGRAM]
         if isinstance(error, SyntaxError) and error.filename == _PROGRAM:
@@ -83,26 +98,6 @@ def _frame(step, *given) -> dict:
         kind = "memory" if isinstance(error, MemoryError) else "error"
         frame = {"kind": kind, "error": type(error).__name__, "message": str(error)[:500]}
         return frame | {"line": lines[-1] if lines else None}
-
-
-def _load(source: str, names: dict, script: bool) -> dict:
-    """The frame for the program itself, which puts its functions into `names`."""
-    try:
-        exec(compile(source, _PROGRAM, "exec"), names)
-    except SystemExit as end:
-        if not script or end.code not in (None, 0):  # a script may end so
-            raise
-    return {"kind": "value"}
-
-
-def _call(names: dict, name: str, arguments: tuple, most: int) -> dict:
-    """The frame for a call of the program's function."""
-    if name not in names:
-        raise NameError(f"name {name!r} is not defined")
-    text = json.dumps(plain(names[name](*arguments)))
-    if len(text) > most:  # the other side counts again
-        return {"kind": "output", "message": f"it returned more than {most} bytes."}
-    return {"kind": "value", "value": text}
 
 
 # The numbers of system calls, and what seccomp's filters are written in (linux/filter.h).
@@ -231,13 +226,11 @@ def run() -> None:
         os.close(writing)
     os.dup2(reading, 0)
     os.close(reading)
-    sys.stdin = open(0, encoding="utf-8")  # noqa: SIM115 (open as long as the program runs)
     printed = _Printed(job["output"])
     # Named twice, because a program that puts another file in its place must not close it.
     sys.stdout = sys.__stdout__ = io.TextIOWrapper(
         printed, encoding="utf-8", errors="replace", write_through=True
     )
-    sys.argv = [_PROGRAM]
     __builtins__.exit = __builtins__.quit = sys.exit
     script = job["calls"] is None
     # so that a block for scripts is none of a function's business
@@ -247,11 +240,14 @@ def run() -> None:
     with open(wire, "wb") as frames:
         frames.write(READY)
         frames.flush()
-        loaded = _frame(_load, job["source"], names, script)
+        loaded = _frame(job, names, None)
         for call in [None] if script else job["calls"]:
             runs = call is not None and loaded["kind"] == "value"
-            frame = _frame(_call, names, *call, job["output"]) if runs else loaded
-            frames.write(json.dumps(frame | {"output": printed.take()}).encode() + b"\n")
+            frame = _frame(job, names, call) if runs else loaded
+            text = printed.getvalue().decode("utf-8", "replace")
+            printed.seek(0)
+            printed.truncate()  # the next call's outcome has what that prints
+            frames.write(json.dumps(frame | {"output": text}).encode() + b"\n")
             frames.flush()
     os._exit(0)
 

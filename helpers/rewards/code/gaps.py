@@ -21,6 +21,7 @@ import datetime
 import importlib
 import re
 import sys
+import threading
 import types
 import warnings
 
@@ -67,15 +68,12 @@ _SAYS = (
     "unknown encoding",
 )
 # and where it lacks a module or a name that CPython has.
-_LACKS = [
-    re.compile(r"No module named '(?P<module>[\w.]+)'"),
-    re.compile(r"name '(?P<name>\w+)' is not defined"),
-    re.compile(r"cannot import name '(?P<name>\w+)' from '(?P<module>\w+)'"),
-    re.compile(r"module '(?P<module>\w+)' has no attribute '(?P<name>\w+)'"),
-    re.compile(
-        r"(type object )?'(\w+\.)?(?P<owner>\w+)'( object)? has no attribute '(?P<name>\w+)'"
-    ),
-]
+_LACKS = (
+    r"No module named '(?P<module>[\w.]+)'",
+    r"name '(?P<name>\w+)' is not defined",
+    r"cannot import name '(?P<name>\w+)' from '(?P<owner>\w+)'",
+    r"(module |type object )?'(\w+\.)?(?P<owner>\w+)'( object)? has no attribute '(?P<name>\w+)'",
+)
 _NOT_PYTHON = _words("_ display get_ipython")  # builtins of interactive sessions
 # The types that a message may name.
 _TYPES = vars(collections) | vars(datetime) | vars(re) | vars(builtins)
@@ -87,6 +85,8 @@ _TYPES |= {"function": types.FunctionType, "NoneType": types.NoneType}
 _PROGRAM = "<program>"
 # What Python's parser thinks of a policy's style is not for our log.
 warnings.filterwarnings("ignore", module=_PROGRAM)
+# Two threads in ast.parse may end in a SystemError in Python 3.11 (python/cpython issue 106905).
+_one_parses = threading.Lock()
 
 
 def before(source: str) -> Outcome | None:
@@ -101,30 +101,24 @@ def before(source: str) -> Outcome | None:
     'line 1: monty computes map(…) at once, and it is kept for later.'
     """
     try:
-        tree = ast.parse(source, _PROGRAM)
+        with _one_parses:
+            tree = ast.parse(source, _PROGRAM)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         line, said = getattr(error, "lineno", None), getattr(error, "msg", None) or str(error)
         return Outcome("error", error=type(error).__name__, line=line, message=said)
-    # A node, the function around it, and what its value is used for.
-    stack: list[tuple[ast.AST, ast.AST | None, str]] = [(tree, None, "")]
+    # A node, whether it is in a function, and what its value is used for.
+    stack: list[tuple[ast.AST, bool, str]] = [(tree, False, "")]
     while stack:
-        node, function, use = stack.pop()
-        if isinstance(node, ast.Return) and function is None:
+        node, inside, use = stack.pop()
+        if isinstance(node, ast.Return) and not inside:
             said = "'return' outside function"
-            return Outcome("error", error="SyntaxError", line=node.lineno, message=said)
-        if isinstance(node, _AWAITS) and not isinstance(function, ast.AsyncFunctionDef):
-            said = "'await' outside async function"
             return Outcome("error", error="SyntaxError", line=node.lineno, message=said)
         if why := _lacking(node, use):
             message = f"line {node.lineno}: {why}"
             return Outcome("unsupported", line=node.lineno, message=message)
-        function = node if isinstance(node, _FUNCTIONS) else function
-        stack += [(child, function, _use(node, child)) for child in ast.iter_child_nodes(node)]
+        inside = inside or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        stack += [(child, inside, _use(node, child)) for child in ast.iter_child_nodes(node)]
     return None
-
-
-_AWAITS = (ast.Await, ast.AsyncFor, ast.AsyncWith)
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 def _use(node: ast.AST, child: ast.AST) -> str:
@@ -178,33 +172,30 @@ def _name(node: ast.AST) -> str:
 
 
 def named(error: BaseException, frames: list, source: str) -> str | None:
-    """What monty lacks, if that is why it raised this; None where the program failed by itself."""
-    kind, text = type(error).__name__, str(error)
+    """What monty lacks, if that is why it raised this; None where the program failed by itself.
+
+    A program that raises such a message itself is taken at its word: no verdict, as for an import
+    of what monty lacks.
+    """
+    text = str(error)
     # Raised by the parser, and so in no function.
-    if kind == "NotImplementedError" and frames and frames[-1].function_name is None:
+    if type(error) is NotImplementedError and frames and frames[-1].function_name is None:
         return text
     if text.startswith("Internal error in monty"):
         # No program can catch it, so only one that catches nothing surely ends with it in CPython.
         return text if re.search(r"\bexcept\b", source) else None
-    lines = source.split("\n")
-    at = frames[-1].line - 1 if frames else -1
-    if 0 <= at < len(lines) and re.search(r"\braise\b", lines[at]):
-        return None
     if any(said in text for said in _SAYS):
         return f"monty: {text}."
-    found = next(filter(None, (pattern.match(text) for pattern in _LACKS)), None)
-    if found is None:
-        return None
-    parts = found.groupdict()
-    module, owner, name = (parts.get(part) for part in ("module", "owner", "name"))
-    if name is None:
-        in_python = module.split(".")[0] in sys.stdlib_module_names
-        return f"monty has no module {module}." if in_python else None
-    if module:  # which the program may have made up
-        in_python = module in _MODULES and hasattr(importlib.import_module(module), name)
-    elif owner:  # which may be the program's own
-        its_own = re.search(rf"\bclass\s+{owner}\b", source)
-        in_python = not its_own and hasattr(_TYPES.get(owner), name)
-    else:
-        in_python = hasattr(builtins, name) and name not in _NOT_PYTHON
-    return f"monty has no {'.'.join(filter(None, (module, owner, name)))}." if in_python else None
+    for pattern in _LACKS:
+        found = re.match(pattern, text)
+        match found and found.groupdict():
+            case {"module": module} if module.split(".")[0] in sys.stdlib_module_names:
+                return f"monty has no module {module}."
+            case {"owner": owner, "name": name}:
+                # No other module is imported here: the program may have made its name up.
+                module = importlib.import_module(owner) if owner in _MODULES else None
+                if hasattr(module, name) or hasattr(_TYPES.get(owner), name):
+                    return f"monty has no {owner}.{name}."
+            case {"name": name} if hasattr(builtins, name) and name not in _NOT_PYTHON:
+                return f"monty has no {name}."
+    return None

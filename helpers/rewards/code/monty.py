@@ -4,24 +4,16 @@ program.
 
 from __future__ import annotations
 
-import atexit
 import builtins
 import contextlib
 import ctypes
 import importlib.util
 import os
 import secrets
-import shlex
-import shutil
 import sys
-import tempfile
-import threading
 import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
 from helpers.rewards.code import gaps
 from helpers.rewards.code.plain import not_plain
@@ -30,21 +22,19 @@ from helpers.rewards.code.types import (
     Limits,
     Outcome,
     out_of_memory,
+    run_all,
     timeout,
-    within_batch,
 )
 
 # a verdict is the same each time, and time.sleep(100) holds nobody
 _POLICY = {"sleep": "zero", "random_start": {"seed": 0}}
-# seconds; threads that hand over more often than that wait for one another longer than they work
-_SLOW = 0.005
 _DEEPEST = 1000  # calls, as in CPython
 # Fed before the program, which may give `type` and `print` another meaning. No program knows the
 # names. The first looks at a value inside, because outside a range would be text, and a deque a
-# list.
+# list. A value of more items than `most` is longer than that when it is written down; one that
+# holds itself has no end of them.
 _TOKEN = secrets.token_hex(8)
 _TOLD, _INPUTS = f"_told_{_TOKEN}", f"_inputs_{_TOKEN}"
-_TOO_LONG = "too much"
 _BEFORE_CALLS = f"""
 def {_TOLD}(
     value,
@@ -57,17 +47,21 @@ def {_TOLD}(
     repr=repr,
     type=type,
 ):
-    stack = [value]
-    while stack:
+    stack, left = [value], most
+    while 0 < len(stack) <= left:
         item = stack.pop()
+        left -= 1
         if isinstance(item, dict):
             stack.extend(item.keys())
             stack.extend(item.values())
         elif type(item) in sequences:
             stack.extend(item)
         elif type(item) not in leaves:
-            return repr(type(item))[:100], None
-    return ("", value) if len(repr(value)) <= most else ({_TOO_LONG!r}, None)
+            said = repr(type(item))[:100]
+            return "error", f"it returned {{said}}; only plain data counts.", None
+    if stack or len(repr(value)) > most:
+        return "output", f"it returned more than {{most}} bytes.", None
+    return "value", "", value
 """
 # For each function that will be called and is named like one of Python's.
 _NOT_PYTHONS = """
@@ -99,77 +93,50 @@ class MontySandbox:
 
     def run(self, jobs: Sequence[Job], limits: Limits) -> list[list[Outcome]]:
         """As `Backend.run`."""
-        self._pool = _pool(self.workers)
-        outcomes = within_batch(self._outcomes, limits, "monty")
-        found: list[list[Outcome]] = []
-        for job in jobs:
-            began = time.monotonic()
-            found.append(outcomes(job))
-            if self.workers > 1 and time.monotonic() - began > _SLOW:
-                break
-        with ThreadPoolExecutor(self.workers) as threads:
-            return found + list(threads.map(outcomes, jobs[len(found) :]))
+        outcomes = partial(_outcomes, _pool(self.workers))
+        return run_all(outcomes, jobs, limits, self.workers, "monty")
 
-    def _outcomes(self, job: Job, limits: Limits) -> list[Outcome]:
-        from pydantic_monty import MontyCrashedError
-
-        if refused := gaps.before(job.source):
-            return [refused] * job.count
-        run = _scripts if job.call is None else _calls
-        for _ in range(2):  # a worker may have died while it waited; the next is a new one
-            with contextlib.suppress(MontyCrashedError):
-                return run(self._pool, job, limits)
-        died = Outcome("not started", message="the workers of monty die before they get it.")
-        return [died] * job.count
-
-
-# --- The workers: started once, kept over the calls of run_code -----------------------------------
 
 _pools: dict[tuple[int, int], object] = {}  # by process and number of workers
-_lock = threading.Lock()
 
 
 def _pool(workers: int):
+    """The workers: started once, kept over the calls of run_code."""
     from pydantic_monty import Monty
 
     key = (os.getpid(), workers)
-    with _lock:
-        # its threads are not here, and it would wait for them forever
-        if any(process != key[0] for process, _ in _pools):
-            raise ValueError(
-                "the sandbox 'monty' was started before this process was forked, and does not "
-                "outlive that. Start the process with multiprocessing.get_context('spawn'), or "
-                "fork before the first program runs."
-            )
-        if key not in _pools:
-            pool = Monty(min_processes=1, max_processes=workers, binary_path=_quiet_worker())
-            pool.__enter__()
-            # Never freed: in a forked process that would end the workers of its parent. They end
-            # with this process, which holds the other end of their pipes.
-            ctypes.pythonapi.Py_IncRef(ctypes.py_object(pool))
-            _pools[key] = pool
-        return _pools[key]
-
-
-def _quiet_worker() -> str | None:
-    """A script that starts a worker without its standard error, where it writes a line for a
-    program that is over its memory; None (the worker itself) on Windows.
-    """
-    if os.name != "posix":
-        return None
-    from pydantic_monty._binary import find_monty_binary
-
-    folder, owner = tempfile.mkdtemp(prefix="monty-"), os.getpid()
-    # Not where a forked process ends: its parent still needs the script.
-    atexit.register(lambda: os.getpid() == owner and shutil.rmtree(folder, ignore_errors=True))
-    script = Path(folder, "monty")
-    worker = shlex.quote(find_monty_binary())
-    script.write_text(f'#!/bin/sh\nexec {worker} "$@" 2>/dev/null\n', encoding="utf-8")
-    script.chmod(0o700)
-    return str(script)
+    # its threads are not here, and it would wait for them forever
+    if any(process != key[0] for process, _ in _pools):
+        raise ValueError(
+            "the sandbox 'monty' was started before this process was forked, and does not outlive "
+            "that. Start the process with multiprocessing.get_context('spawn'), or fork before the "
+            "first program runs."
+        )
+    if key not in _pools:
+        pool = Monty(min_processes=1, max_processes=workers)
+        pool.__enter__()
+        # Never freed: in a forked process that would end the workers of its parent. They end with
+        # this process, which holds the other end of their pipes.
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(pool))
+        _pools[key] = pool
+    return _pools[key]
 
 
 # --- One program ----------------------------------------------------------------------------------
+
+
+def _outcomes(pool, job: Job, limits: Limits) -> list[Outcome]:
+    """The outcomes of a job."""
+    from pydantic_monty import MontyCrashedError
+
+    if refused := gaps.before(job.source):
+        return [refused] * job.count
+    run = _scripts if job.call is None else _calls
+    for _ in range(2):  # a worker may have died while it waited; the next is a new one
+        with contextlib.suppress(MontyCrashedError):
+            return run(pool, job, limits)
+    died = Outcome("not started", message="the workers of monty die before they get it.")
+    return [died] * job.count
 
 
 def _calls(pool, job: Job, limits: Limits) -> list[Outcome]:
@@ -189,22 +156,18 @@ def _calls(pool, job: Job, limits: Limits) -> list[Outcome]:
                 found.append(timeout(limits))
                 break
             told = feed(f"{_TOLD}({name}(*{_INPUTS}), {limits.output})", {_INPUTS: arguments})
-            found.append(_returned(told, limits) if told.kind == "value" else told)
-            if told.kind in ("timeout", "memory", "output") or told.error == "Crash":
+            ended = told.kind in ("timeout", "memory", "output") or told.error == "Crash"
+            if told.kind == "value":
+                kind, said, value = told.value
+                if odd := not_plain(value):
+                    kind, value = "error", None
+                    said = f"it returned {odd}; only plain data counts."
+                error = "TypeError" if kind == "error" else ""
+                told = Outcome(kind, value, error, message=said, output=told.output)
+            found.append(told)
+            if ended:
                 break
     return found + [found[-1]] * (job.count - len(found))
-
-
-def _returned(told: Outcome, limits: Limits) -> Outcome:
-    """The outcome of a call, from what was told of its value inside."""
-    odd, value = told.value
-    if odd == _TOO_LONG:
-        said = f"it returned more than {limits.output} bytes."
-        return replace(told, kind="output", value=None, message=said)
-    if odd := odd or not_plain(value):
-        said = f"it returned {odd}; only plain data counts."
-        return replace(told, kind="error", value=None, error="TypeError", message=said)
-    return replace(told, value=value)
 
 
 def _scripts(pool, job: Job, limits: Limits) -> list[Outcome]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 
+from helpers.rewards.code.driver import MOST_HASHED
+
 _DEEPEST = 100  # levels of containers in a value
 _LARGEST_INT = 14_280  # bits: 4,299 digits, the most that Python prints
 _LEAVES = (type(None), bool, int, float, complex, str, bytes)
 _SEQUENCES = (list, tuple, set, frozenset)
-# Where all items of a set have one hash, each is compared with all before it: a second's work.
-_MOST_HASHED = 4_000
 
 
 def not_plain(value: object) -> str | None:
@@ -67,6 +67,6 @@ def _made(written: dict) -> object:
     [(kind, parts)] = written.items()
     if not isinstance(parts, list):  # bytes(10**10) are many
         raise ValueError(f"no plain data: {kind} of {parts!r:.80}")
-    if kind in ("set", "frozenset", "dict") and len(parts) > _MOST_HASHED:
-        raise ValueError(f"no plain data: more than {_MOST_HASHED} items in a set")
+    if kind in ("set", "frozenset", "dict") and len(parts) > MOST_HASHED:
+        raise ValueError(f"no plain data: more than {MOST_HASHED} items in a set")
     return _MADE[kind](parts)

@@ -13,8 +13,8 @@ under TRL the shares are metrics (`tests_reward/unsupported`, `…/unreadable`, 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
 
@@ -142,10 +142,7 @@ def output_match_reward(
     >>> output_match_reward([program], tests=[tests])
     [1.0]
     """
-    rows = _rows(completions, tests, None, tags)
-    for row in rows:
-        if any(test.call is not None for test in row.tests):
-            row.refuse("unreadable", "the tests are calls, not pairs of stdin and stdout")
+    rows = _rows(completions, tests, None, tags, pairs=True)
     score = partial(_passed, share=share)
     return _scores("output_match_reward", rows, score, limits, backend, confirm, log_metric)
 
@@ -156,22 +153,10 @@ def output_match_reward(
 @dataclass
 class _Row:
     program: str
-    tests: list[Test] = field(default_factory=list)
-    outcomes: list[Outcome] = field(default_factory=list)  # one a test
+    tests: Sequence[Test] = ()
+    outcomes: Sequence[Outcome] = ()  # one a test
     unjudged: str = ""  # the kind of reason
     why: str = ""
-
-    def refuse(self, kind: str, why: str) -> None:
-        self.unjudged, self.why, self.tests = kind, why, []
-
-    def job(self) -> Job:
-        """One program with all its tests, so that they share its time."""
-        names = [test.call for test in self.tests]
-        if names[0] is None:
-            texts = tuple(test.stdin for test in self.tests)
-            return Job(self.program, stdin=texts if len(texts) > 1 else texts[0])
-        call = names[0] if len(set(names)) == 1 else tuple(names)
-        return Job(self.program, call, tuple(test.args for test in self.tests))
 
 
 def _passed(row: _Row, share: bool) -> float:
@@ -183,24 +168,28 @@ def _ran(row: _Row) -> float:
     return float(all(outcome.kind == "value" for outcome in row.outcomes))
 
 
-def _rows(completions: list, tests: list | None, entry_point, tags: TagFormat | None) -> list[_Row]:
-    """The programs, and the tests of each, as far as they can be read."""
-    rows = [_Row(program_of(text, tags)) for text in completions]
+def _rows(
+    completions: list, tests: list | None, entry_point, tags: TagFormat | None, pairs: bool = False
+) -> list[_Row]:
+    """The programs, and the tests of each, as far as they can be read. pairs: no calls."""
+    programs = [program_of(text, tags) for text in completions]
     if tests is None:
-        for row in rows:
-            row.refuse("unreadable", "the data has no column `tests`")
-        return rows
+        missing = "the data has no column `tests`"
+        return [_Row(program, unjudged="unreadable", why=missing) for program in programs]
     if not isinstance(entry_point, list | tuple):
-        entry_point = [entry_point] * len(rows)
+        entry_point = [entry_point] * len(programs)
+    rows = []
     read: dict[str, list[Test]] = {}  # a group shares its tests
-    for row, given, function in zip(rows, tests, entry_point, strict=True):
+    for program, given, function in zip(programs, tests, entry_point, strict=True):
         key = repr((as_lists(given), function))
         try:
             if key not in read:
                 read[key] = read_tests(given, function)
-            row.tests = read[key]
+            if pairs and read[key][0].call is not None:
+                raise ValueError("the tests are calls, not pairs of stdin and stdout")
+            rows.append(_Row(program, read[key]))
         except ValueError as error:
-            row.refuse("unreadable", str(error))
+            rows.append(_Row(program, unjudged="unreadable", why=str(error)))
     return rows
 
 
@@ -213,34 +202,31 @@ def _scores(
     confirm: bool,
     log_metric: Callable | None,
 ) -> list[float | None]:
-    """Run the programs, and give each row that can be judged its score."""
+    """Run the programs, give each row that can be judged its score, and tell how many were not: as
+    metrics, and in one warning.
+    """
+    if confirm:  # say at once if it is not possible here, and not at the first failure
+        backend_named("sandlock")
     nothing = Outcome("error", error="SyntaxError", message="there is no program")
     for row in rows:
         row.outcomes = [nothing] * len(row.tests)
     there = [row for row in rows if row.tests and row.program.strip()]
-    if confirm:  # say at once if it is not possible here, and not at the first failure
-        backend_named("sandlock")
     _run(there, limits, backend)
     if confirm:
         failed = [row for row in there if score(row) < 1.0]
         _run([row for row in failed if row.outcomes[0].backend != "sandlock"], limits, "sandlock")
     for row in rows:
-        lacking = [one for one in row.outcomes if one.kind in ("unsupported", "not started")]
-        if lacking:
-            row.refuse(lacking[0].kind, lacking[0].message)
-    _tell(name, rows, log_metric, mixed=confirm or backend == "auto")
-    return [None if row.unjudged else score(row) for row in rows]
+        for outcome in row.outcomes:
+            if outcome.kind in ("unsupported", "not started"):
+                row.unjudged, row.why = outcome.kind, outcome.message
 
-
-def _tell(name: str, rows: list[_Row], log_metric: Callable | None, mixed: bool) -> None:
-    """How many rows were not judged: as metrics, and in one warning."""
     told, shares = [], {}
     for kind, what in _UNJUDGED.items():
         whys = [row.why for row in rows if row.unjudged == kind]
         shares[kind.replace(" ", "_")] = len(whys)
         if whys:
             told.append(f"{len(whys)} × {what} (such as: {whys[0].rstrip('.')[:_SHOWN]})")
-    if mixed:
+    if confirm or backend == "auto":
         ran = [row for row in rows if any(one.backend == "sandlock" for one in row.outcomes)]
         shares["by_sandlock"] = len(ran)
     if log_metric and rows:
@@ -251,14 +237,16 @@ def _tell(name: str, rows: list[_Row], log_metric: Callable | None, mixed: bool)
         warnings.warn(
             f"{name}: {unjudged} of {len(rows)} completions were not judged and score None: "
             f"{'; '.join(told)}.",
-            stacklevel=4,
+            stacklevel=3,
         )
+    return [None if row.unjudged else score(row) for row in rows]
 
 
 # --- Running, with a memory -----------------------------------------------------------------------
 
 _KEPT = 10_000  # characters of the outcomes of a program that is remembered
-# the outcomes of the batch before, which the next reward of a list asks for again; by back end
+# The outcomes of the batch before, which the next reward of a list asks for again; by back end, and
+# with an object that is one, so that nobody else has its id.
 _remembered: dict[object, tuple[object, dict[bytes, list[Outcome]]]] = {}
 
 
@@ -269,17 +257,21 @@ def forget() -> None:
 
 def _run(rows: list[_Row], limits: Limits | None, backend: str | Backend) -> None:
     """Give each row its outcomes: each distinct job is run once, and none of the batch before."""
-    # kept alive by what is remembered, so nobody else has its id
+    jobs, keys = {}, []
+    for row in rows:  # one program with all its tests, so that they share its time
+        if row.tests[0].call is None:
+            job = Job(row.program, stdin=tuple(test.stdin for test in row.tests))
+        else:
+            calls = tuple(test.call for test in row.tests)
+            job = Job(row.program, calls, tuple(test.args for test in row.tests))
+        keys.append(sha256(ascii((job, limits)).encode()).digest())
+        jobs[keys[-1]] = job
     where = backend if isinstance(backend, str) else id(backend)
     _, known = _remembered.get(where, (backend, {}))
-    new, keys = {}, []
-    for row in rows:
-        job = row.job()
-        keys.append(sha256(repr((job, limits)).encode(errors="backslashreplace")).digest())
-        if keys[-1] not in known:
-            new[keys[-1]] = job
-    ran = run_code(list(new.values()), limits, backend) if new else []
-    known = known | dict(zip(new, ran, strict=True))
+    new = [key for key in jobs if key not in known]
+    if new:
+        ran = run_code([jobs[key] for key in new], limits, backend)
+        known = known | dict(zip(new, ran, strict=True))
     kept = {}
     for row, key in zip(rows, keys, strict=True):
         row.outcomes = known[key]

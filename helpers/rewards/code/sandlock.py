@@ -18,7 +18,6 @@ import sys
 import sysconfig
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache, partial
 
 from helpers.rewards.code.driver import PRINTED_TOO_MUCH, READY
@@ -29,12 +28,12 @@ from helpers.rewards.code.types import (
     Limits,
     Outcome,
     out_of_memory,
+    run_all,
     timeout,
-    within_batch,
 )
 
+_PYTHON = os.path.realpath(getattr(sys, "_base_executable", sys.executable))
 _DRIVER = os.path.join(os.path.dirname(__file__), "driver.py")
-_FILES = 32
 _FRAME = 20_000  # bytes of an outcome besides what is printed and returned
 _SYSTEM = (
     "/lib",
@@ -69,29 +68,46 @@ class SandlockSandbox:
     """
 
     def __init__(self, workers: int | None = None):
-        self.identity = _possible()
+        self.confinement = _possible()
         self.workers = workers or os.cpu_count() or 1
 
     def run(self, jobs: Sequence[Job], limits: Limits) -> list[list[Outcome]]:
         """As `Backend.run`."""
-        outcomes = within_batch(partial(_outcomes, identity=self.identity), limits, "sandlock")
-        with ThreadPoolExecutor(self.workers) as threads:
-            return list(threads.map(outcomes, jobs))
+        outcomes = partial(_outcomes, self.confinement)
+        return run_all(outcomes, jobs, limits, self.workers, "sandlock")
 
 
 @lru_cache(maxsize=1)
-def _possible() -> dict[str, int]:
-    """The user that programs run as, as sandlock takes it. ValueError naming what is missing."""
+def _possible() -> dict:
+    """What sandlock makes of the starter, and of each child: the keywords of its Sandbox.
+
+    ValueError naming what is missing.
+    """
     if importlib.util.find_spec("sandlock") is None:
         raise ValueError(
             "the sandbox 'sandlock' is not installed: `pip install sandlock==0.9.0`, on Linux."
         )
+    paths = sysconfig.get_paths()
+    readable = {paths["stdlib"], paths["platstdlib"], _DRIVER, _PYTHON, *_SYSTEM}
+    readable.add(os.path.join(sys.base_prefix, "lib"))  # where libpython may be
+    older = _DENIED_ON_X86.split() if os.uname().machine == "x86_64" else []
+    confinement = dict(
+        fs_readable=sorted(path for path in readable if os.path.exists(path)),
+        cwd="/",
+        clean_env=True,
+        max_open_files=32,
+        no_coredump=True,
+        # a verdict is the same each time: the order of sets, and in the driver random's numbers
+        env={"PYTHONHASHSEED": "0"},
+        extra_deny_syscalls=_DENIED.split() + older,
+    )
     # Root becomes nobody in a user namespace, or in the driver where a container forbids those.
     mapped = [{"uid": _NOBODY, "gid": _NOBODY}] if os.geteuid() == 0 else []
     for identity in [*mapped, {}]:
-        [outcome] = _outcomes(Job("import json\nprint(1)"), Limits(seconds=10.0), identity)
+        chosen = confinement | identity
+        [outcome] = _outcomes(chosen, Job("import json\nprint(1)"), Limits(seconds=10.0))
         if outcome.output == "1\n":
-            return identity
+            return chosen
     raise ValueError(
         f"the sandbox 'sandlock' does not start here ({outcome.message}): the kernel is older than "
         "Linux 6.12; or it, or the container around us, refuses Landlock or seccomp's user "
@@ -99,52 +115,30 @@ def _possible() -> dict[str, int]:
     )
 
 
-def _confinement(identity: dict[str, int]) -> dict:
-    """What sandlock makes of the starter, and of each child."""
-    paths = sysconfig.get_paths()
-    readable = {paths["stdlib"], paths["platstdlib"], _DRIVER, _python(), *_SYSTEM}
-    readable.add(os.path.join(sys.base_prefix, "lib"))  # where libpython may be
-    older = _DENIED_ON_X86.split() if os.uname().machine == "x86_64" else []
-    return dict(
-        fs_readable=sorted(path for path in readable if os.path.exists(path)),
-        cwd="/",
-        clean_env=True,
-        max_open_files=_FILES,
-        no_coredump=True,
-        # a verdict is the same each time: the order of sets, and in the driver random's numbers
-        env={"PYTHONHASHSEED": "0"},
-        extra_deny_syscalls=_DENIED.split() + older,
-        **identity,
-    )
-
-
-def _python() -> str:
-    return os.path.realpath(getattr(sys, "_base_executable", sys.executable))
-
-
-def _outcomes(job: Job, limits: Limits, identity: dict[str, int]) -> list[Outcome]:
+def _outcomes(confinement: dict, job: Job, limits: Limits) -> list[Outcome]:
     """The outcomes of a job: of one process, or of one for each text that a script reads."""
     told = {"source": job.source, "output": limits.output, "calls": None, "stdin": ""}
     if job.call is not None:
-        return _run(told | {"calls": job.calls}, job.count, limits, limits.seconds, identity)[0]
+        told["calls"] = job.calls
+        return _run(confinement, told, job.count, limits, limits.seconds)[0]
     found, left = [], limits.seconds
     for text in job.texts:
-        outcomes, left = _run(told | {"stdin": text}, 1, limits, left, identity)
+        outcomes, left = _run(confinement, told | {"stdin": text}, 1, limits, left)
         found += outcomes
     return found
 
 
 def _run(
-    told: dict, count: int, limits: Limits, seconds: float, identity: dict[str, int]
+    confinement: dict, told: dict, count: int, limits: Limits, seconds: float
 ) -> tuple[list[Outcome], float]:
     """The outcomes of one process, and how many of its seconds are left."""
-    command = [_python(), "-s", "-P", "-S", "-X", "utf8", _DRIVER]
+    command = [_PYTHON, "-s", "-P", "-S", "-X", "utf8", _DRIVER]
     job = ascii(told).encode() + b"\n"
     found: list[Outcome] = []
     last, left = None, seconds  # last: the outcome of the inputs that have none
     try:
         with (
-            starter(_confinement(identity), command) as process,
+            starter(confinement, command) as process,
             process.begin(limits.memory, job) as reading,
         ):
             poll = select.poll()
@@ -165,9 +159,18 @@ def _run(
                     break
             left = ends - time.monotonic()
             status = process.end()
-            last = last or _ended(status, limits)
     except OSError as error:  # the machine's fault, not the program's
-        found, last = [], Outcome("not started", message=f"sandlock could not start it: {error}")
+        failed = Outcome("not started", message=f"sandlock could not start it: {error}")
+        return [failed] * count, left
+    if last is None:  # the process ended by itself
+        if status == PRINTED_TOO_MUCH:  # or the program chose this number, and has won nothing
+            last = Outcome("output", message=f"it printed more than {limits.output} bytes.")
+        elif status < 0 and status != -signal.SIGKILL:  # by which the starter ends it
+            said = f"it crashed the interpreter (signal {-status})."
+            last = Outcome("error", error="Crash", message=said)
+        else:
+            said = "it ended the process before it was done."
+            last = Outcome("error", error="SystemExit", message=said)
     return found + [last] * (count - len(found)), left
 
 
@@ -175,28 +178,14 @@ def _outcome(told: bytes, limits: Limits) -> Outcome:
     """The outcome that a line of the driver's stands for; the program may have written it."""
     try:
         frame = json.loads(told)
-        kind, value = frame["kind"], frame.get("value", "null")
-        output = str(frame["output"])[: limits.output]
-        error, message = str(frame.get("error", "")), str(frame.get("message", ""))
-        line = frame["line"] if type(frame.get("line")) is int else None
+        kind, value, line = frame["kind"], frame.get("value", "null"), frame.get("line")
+        most = {"output": limits.output, "error": 100, "message": 500}
+        texts = {name: str(frame.get(name, ""))[:length] for name, length in most.items()}
         if kind == "memory":
-            return out_of_memory(limits, output)
-        if kind == "value" and len(value) <= limits.output:
-            return Outcome("value", value=read(value), output=output)
-        if kind not in ("error", "output"):
-            raise ValueError("another kind")
+            return out_of_memory(limits, texts["output"])
+        if kind not in ("value", "error", "output") or len(value) > limits.output:
+            raise ValueError("the driver sends no such frame")
+        return Outcome(kind, read(value), line=line if type(line) is int else None, **texts)
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         said = "what came out of the sandbox is no outcome."
         return Outcome("error", error="SandboxError", message=said)
-    return Outcome(kind, error=error[:100], line=line, message=message[:500], output=output)
-
-
-def _ended(status: int, limits: Limits) -> Outcome:
-    """The outcome of the inputs that a process had left when it ended."""
-    if status == PRINTED_TOO_MUCH:  # or the program chose this number, and has won nothing
-        return Outcome("output", message=f"it printed more than {limits.output} bytes.")
-    if status < 0 and status != -signal.SIGKILL:  # by which the starter ends it
-        said = f"it crashed the interpreter (signal {-status})."
-        return Outcome("error", error="Crash", message=said)
-    said = "it ended the process before it was done."
-    return Outcome("error", error="SystemExit", message=said)

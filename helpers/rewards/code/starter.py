@@ -79,9 +79,6 @@ def starter(confinement: dict, command: list[str]) -> Iterator[Starter]:
     idle = _idle.setdefault((os.getpid(), repr((confinement, command))), [])
     try:
         one = idle.pop()
-        while one.launcher.poll() is not None:
-            one.close()
-            one = idle.pop()
     except IndexError:
         one = Starter(confinement, command)
     try:

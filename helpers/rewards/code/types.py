@@ -5,8 +5,11 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Literal, Protocol
+
+SOURCE_MOST = 50_000  # characters of a program; a policy's has some thousands
 
 
 @dataclass(frozen=True)
@@ -27,8 +30,7 @@ class Limits:
         """ValueError for a limit that is no positive number."""
         for name, value in vars(self).items():
             kinds = int if name in ("memory", "output") else (int, float)
-            number = isinstance(value, kinds) and not isinstance(value, bool)
-            if not number or not 0 < value < math.inf:
+            if not isinstance(value, kinds) or not 0 < value < math.inf:
                 kind = "whole number of bytes" if kinds is int else "number of seconds"
                 raise ValueError(f"the limit {name}={value!r} is not a positive {kind}.")
 
@@ -42,7 +44,8 @@ class Job:
     `call`, the program is run as a script that reads `stdin`; one outcome, whose `output` is what
     it printed. With a tuple of texts, it is run once for each. What ends a program (its time, its
     memory, a flood of output, a crash) ends it for the inputs that follow, too; a script that is
-    run several times shares its time among all runs.
+    run several times shares its time among all runs. A back end reads `calls` and `texts`, which
+    are the same for both forms.
     """
 
     source: str
@@ -94,21 +97,31 @@ class Backend(Protocol):
         """A list of outcomes for each job, in order: `job.count` of them."""
 
 
-def within_batch(
-    outcomes: Callable[[Job, Limits], list[Outcome]], limits: Limits, backend: str
-) -> Callable[[Job], list[Outcome]]:
-    """`outcomes` as a function of the job alone, which starts no program after the batch's time."""
+def run_all(
+    outcomes: Callable[[Job, Limits], list[Outcome]],
+    jobs: Sequence[Job],
+    limits: Limits,
+    workers: int,
+    backend: str,
+) -> list[list[Outcome]]:
+    """The outcomes of each job, of so many at a time. No program runs that is too long, and none
+    starts after the batch's time.
+    """
     ends = time.monotonic() + limits.batch
     late = f"the batch's {limits.batch:g} seconds were over before it could start."
+    long = f"the program has more than {SOURCE_MOST} characters."
 
     def run(job: Job) -> list[Outcome]:
         if not job.count:
             return []
+        if len(job.source) > SOURCE_MOST:
+            return [Outcome("error", error="SyntaxError", message=long)] * job.count
         if time.monotonic() > ends:
             return [Outcome("not started", message=late)] * job.count
         return [replace(outcome, backend=backend) for outcome in outcomes(job, limits)]
 
-    return run
+    with ThreadPoolExecutor(workers) as threads:
+        return list(threads.map(run, jobs))
 
 
 # --- Outcomes that both back ends have ------------------------------------------------------------

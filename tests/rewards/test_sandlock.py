@@ -1,0 +1,158 @@
+"""What sandlock holds: a program reads Python and nothing else, touches no process or file, and leaves
+nothing to the next.
+"""
+
+import os
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+
+from helpers.rewards.code import Job, Limits, run_code
+from helpers.rewards.code.starter import starter
+from tests.rewards.test_sandbox import NEEDS_SANDLOCK, SHORT, call, script
+
+REFUSED = {  # what the docs say that no program can do, with PID for our process and FILE for a file
+    "read a file": "open(FILE)",
+    "list a folder": "os.listdir(os.path.dirname(FILE))",
+    "read another process's environment": "open(f'/proc/{PID}/environ')",
+    "change a file's mode": "os.chmod(FILE, 0o777)",
+    "change its mode at once": "os.fchmod(os.open(os.__file__, 0), 0o777)",
+    "change its owner": "os.chown(FILE, 0, 0)",
+    "change its times": "os.utime(FILE, (1, 1))",
+    "change its attributes": "os.setxattr(FILE, 'user.x', b'1')",
+    "change its flags": "fcntl.ioctl(os.open(os.__file__, 0), 0x40086602, b'0' * 8)",
+    "write a file": "open('x', 'w')",
+    "write a file without a name": "os.open('/tmp', os.O_TMPFILE | os.O_RDWR)",
+    "write a file of memory": "os.memfd_create('x')",
+    "watch files": "libc(294, 0)",
+    "open a socket": "socket.socket(socket.AF_UNIX)",
+    "open a socket of the kernel": "socket.socket(socket.AF_NETLINK)",
+    "set the clock": "time.clock_settime(time.CLOCK_REALTIME, time.time())",
+    "read the kernel's log": "libc(103, 10, 0, 0)",
+    "change its root": "os.chroot('/')",
+    "start a process": "os.fork()",
+    "start a process beside its own": "libc(56, 0x8011, 0, 0, 0, 0)",
+    "signal the process that forked it": "os.kill(os.getppid(), 0)",
+    "signal another process": "os.kill(PID, 0)",
+    "slow another process": "os.setpriority(0, PID, 19)",
+    "bind another process": "os.sched_setaffinity(PID, {0})",
+    "limit another process": "resource.prlimit(PID, resource.RLIMIT_NOFILE, (77, 77))",
+    "hold another process": "os.pidfd_open(PID)",
+    "see what another process has open": "os.readlink(f'/proc/{PID}/exe')",
+    "leave a lock": "fcntl.flock(2, fcntl.LOCK_EX)",
+    "leave a note among the locks": "fcntl.fcntl(2, 37, struct.pack('hhqqi4x', 1, 0, 5, 1, 0))",
+    "leave a flag of a file": "fcntl.fcntl(2, fcntl.F_SETFL, os.O_NONBLOCK)",
+    "outlive the process that forked it": "libc(157, 1, 0, 0, 0, 0)",
+    "hold memory that no limit counts": "libc(278, 1, 0, 0, 0)",
+}
+
+
+@NEEDS_SANDLOCK
+def test_sandlock_refuses_what_the_docs_say(tmp_path):
+    file = tmp_path / "bait"
+    file.write_text("x")
+    before_it = (file.stat().st_mode, file.stat().st_uid, file.stat().st_mtime_ns)
+    tries = ",\n".join(f"({name!r}, lambda: {code})" for name, code in REFUSED.items())
+    source = f"""
+import ctypes, fcntl, os, resource, socket, struct, time
+FILE, PID = {str(file)!r}, {os.getpid()}
+def libc(*given):
+    if ctypes.CDLL(None).syscall(*given) < 0:
+        raise OSError
+def f():
+    done = []
+    for name, one in [{tries}]:
+        try:
+            one()
+            done.append(name)
+        except OSError:
+            pass
+    return done + [os.getuid() == 0]
+"""
+    [outcome] = call(source, (), backend="sandlock", limits=Limits(seconds=20.0))
+    assert outcome.value == [False], outcome
+    assert before_it == (file.stat().st_mode, file.stat().st_uid, file.stat().st_mtime_ns)
+
+
+AFTER = [  # what a program does, and what it comes to
+    ("os.kill(-1, 9)", "value"),
+    ("os.killpg(os.getpgid(os.getppid()), 9)", "error"),
+    ("os.kill(os.getpid(), signal.SIGSTOP)", "timeout"),
+    ("os.closerange(0, 32)\nwhile True: pass", "error"),
+    ("os.execv(sys.executable, ['', '-c', 'while True: pass'])", "error"),
+    ("os._exit = lambda code: None", "value"),
+    ("os._exit(0)", "error"),
+    ("while True: os.write(3, b'x' * 65_536)", "output"),
+    ("os.write(3, b'\\n' * 9)", "error"),
+    ("os.write(3, b'[' * 50_000 + b'\\n')", "error"),
+    ("x = bytearray(110_000_000)\nrandom.seed(1)", "value"),
+    ("x = bytearray(160_000_000)", "memory"),
+]
+
+
+def ours() -> set[int]:
+    """The processes under this one."""
+    return {process.pid for process in psutil.Process().children(recursive=True)}
+
+
+@NEEDS_SANDLOCK
+def test_whatever_a_program_does_the_next_is_run_as_ever():
+    asked = Job("import os, random, sys\nprint(sys.argv, random.random(), os.getppid())")
+    [[first]] = run_code([asked], SHORT, "sandlock", workers=1)
+    at_first = ours()
+    for source, kind in AFTER:
+        job = Job("import os, random, signal, sys\n" + source)
+        [one], [then] = run_code([job, asked], SHORT, "sandlock", workers=1)
+        assert (one.kind, then) == (kind, first), source
+    assert ours() == at_first, "the same starter served them all, and nothing is left"
+    [[large]] = run_code([Job("x = bytearray(160_000_000)")], Limits(), "sandlock", workers=1)
+    assert large.kind == "value", "the limit is the program's, not the starter's"
+
+
+@NEEDS_SANDLOCK
+def test_a_program_holds_nothing_but_its_own_pipes():
+    source = """
+import os, stat
+held = []
+for file in range(64):
+    try:
+        mode = os.fstat(file).st_mode
+        held.append("pipe" if stat.S_ISFIFO(mode) else os.fstat(file).st_rdev)
+    except OSError:
+        pass
+print(held == ["pipe", os.makedev(1, 3), os.makedev(1, 3), "pipe"], held)
+"""
+    assert script(source, backend="sandlock").output.startswith("True")
+
+
+@NEEDS_SANDLOCK
+def test_the_processes_end_with_ours():
+    program = """
+import os, psutil, threading, time
+from helpers.rewards.code import Job, Limits, run_code
+run_code([Job("1")], Limits(), "sandlock")
+looping = lambda: run_code([Job("while True: pass")], Limits(seconds=99), "sandlock", workers=1)
+threading.Thread(target=looping, daemon=True).start()
+below = []
+while len(below) < 3:  # the launcher, the starter, and the child
+    below = [process.pid for process in psutil.Process().children(recursive=True)]
+print(*below, flush=True)
+os.kill(os.getpid(), 9)
+"""
+    command = [sys.executable, "-W", "ignore", "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    below = [int(number) for number in done.stdout.split()]
+    ends = time.monotonic() + 30
+    while any(map(psutil.pid_exists, below)) and time.monotonic() < ends:
+        time.sleep(0.1)
+    assert len(below) == 3 and not any(map(psutil.pid_exists, below)), done.stderr
+
+
+@NEEDS_SANDLOCK
+def test_a_starter_that_failed_is_ended():
+    with pytest.raises(KeyboardInterrupt), starter({}, ["/no/such/program"]) as one:
+        raise KeyboardInterrupt
+    assert one.launcher.returncode is not None
