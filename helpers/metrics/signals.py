@@ -46,9 +46,9 @@ class Finding:
 
     severity: one of SEVERITIES. rule: a short identifier; a history has at most one finding of
     each. what: a sentence without numbers. evidence: a phrase with numbers and steps. advice: a
-    sentence, what to try. steps: first and last of the evidence.
+    sentence, what to try.
 
-    >>> print(Finding("warning", "kl", "The KL is high.", "0.6 at step 9", "Lower it.", (9, 9)))
+    >>> print(Finding("warning", "kl", "The KL is high.", "0.6 at step 9", "Lower it."))
     warning (kl): The KL is high: 0.6 at step 9. Lower it.
     """
 
@@ -57,7 +57,6 @@ class Finding:
     what: str
     evidence: str
     advice: str
-    steps: tuple[int, int]
 
     def __str__(self) -> str:
         what = self.what.removesuffix(".")
@@ -78,10 +77,6 @@ class Change:
     @property
     def difference(self) -> float:
         return self.after - self.before
-
-    @property
-    def steps(self) -> tuple[int, int]:
-        return self.spans[0][0], self.spans[1][1]
 
     def is_rise(self, errors: float, least: float = 0.0) -> bool:
         """Beyond the noise by so many standard errors, and large enough to matter."""
