@@ -12,35 +12,23 @@ from helpers.runs import Run
 _NOT_A_SETTING = ["name", "needs_gb"]
 
 
-def chosen(names: list[str]) -> list[Run]:
-    """The runs of these names.
+def chosen(names: list[str], beside: str | None = None) -> list[Run]:
+    """The runs of these names; before them the one that they are to be drawn beside, if there is.
 
-    ValueError for fewer than two, or for one given twice; FileNotFoundError for one not trained.
-    """
-    if len(names) < 2 or len(set(names)) < len(names):
-        raise ValueError(
-            f"{', '.join(names) or 'no run'}: name two or more different runs to compare."
-        )
-    check_names(names)
-    return [Run(name) for name in names]
-
-
-def check_names(names: list[str], run: str | None = None) -> None:
-    """ValueError or FileNotFoundError unless these are different trained runs, none of them the run
-    they are drawn beside.
+    ValueError for what is no list of names, for fewer than two runs, or for one given twice;
+    FileNotFoundError for one not trained.
     """
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise ValueError(
             f'compare={names!r} is not a list of runs: give their names, such as ["seed-1", '
             '"seed-2"].'
         )
+    together = names if beside is None else [beside, *names]
+    if len(together) < 2 or len(set(together)) < len(together):
+        raise ValueError(f"{', '.join(together)}: name two or more different runs to compare.")
     for name in names:
-        if names.count(name) > 1 or name == run:
-            raise ValueError(
-                f"compare={names!r}: {name!r} is there twice, or is the run itself. Name other "
-                "runs."
-            )
         Run(name).require("metrics.csv")
+    return [Run(name) for name in together]
 
 
 def settings_that_differ(runs: list[Run]) -> pd.DataFrame:
