@@ -13,7 +13,7 @@ import pandas as pd
 
 from helpers.agents.protocol import named
 from helpers.results.intervals import mcnemar_test, paired_interval, wilson_interval
-from helpers.rewards.answers import parse_number, quick_verdict
+from helpers.rewards.answers import quick_verdict
 from helpers.rewards.correctness import correctness_reward, judged_answer
 from helpers.rewards.faults import tried
 from helpers.rewards.structure import format_reward
@@ -38,11 +38,6 @@ def right(
         with them: by `question`, a sum that is copied from it is no answer, and `kind` says how
         an answer is judged.
     """
-    if len(completions) != len(answers):
-        raise ValueError(
-            f"{len(completions)} completions do not go with {len(answers)} answers: give one of "
-            "each a question."
-        )
     data = {} if rows is None else rows.drop(columns=["prompt", "answer"], errors="ignore")
     columns = {name: list(data[name]) for name in data}
     if judge is None:
@@ -94,25 +89,18 @@ def score(
     if count_tokens is not None:
         entry["mean_length"] = sum(map(count_tokens, completions)) / len(correct)
     if difficulty is not None:
-        levels: dict[str, list[bool]] = {}
-        for hit, level in zip(correct, difficulty, strict=True):
-            if not pd.isna(level):
-                # A column of whole numbers with gaps is one of floats to pandas: 2.0 is level 2.
-                name = f"{level:g}" if isinstance(level, float) else str(level)
-                levels.setdefault(name, []).append(hit)
-        ordered = sorted(levels, key=_numbers_first)
-        entry["by_difficulty"] = {level: _proportion(levels[level]) for level in ordered}
+        by_level = pd.Series(correct).groupby(pd.Series(difficulty))
+        # A column of whole numbers with gaps is one of floats to pandas: 2.0 is level 2.
+        entry["by_difficulty"] = {
+            f"{level:g}" if isinstance(level, float) else str(level): _proportion(list(hits))
+            for level, hits in by_level
+        }
     return entry
 
 
 def _proportion(correct: list[bool]) -> dict:
     low, high = wilson_interval(sum(correct), len(correct))
     return {"accuracy": sum(correct) / len(correct), "ci95": [low, high], "n": len(correct)}
-
-
-def _numbers_first(level: str) -> tuple:
-    number = parse_number(level)
-    return (1, 0, level) if number is None else (0, number.value, level)
 
 
 def other_family(source: str) -> str:
