@@ -26,18 +26,16 @@ def answered(
     seed: int = 3407,
     chunk: int = 256,
 ) -> list[list[str]]:
-    """The completions of all prompts through `policy.sample`: for each prompt, in order, a list of
-    `samples` texts.
+    """For each prompt, in order, a list of `samples` completions through `policy.sample`.
 
     They are kept in `evaluation/<name>.parquet` of the run, `chunk` prompts at a time, so that an
     interrupted evaluation goes on and a finished one costs nothing. The file is trusted only where
     all that decides the texts is the same; otherwise it is replaced. batch_size is free to change:
-    what ran out of memory can go on with a smaller one.
+    what ran out of memory can go on with a smaller one. Each chunk has a seed of its own, so the
+    texts do not depend on where an interruption fell.
 
     identity: whatever else decides the texts, JSON-able: which model, in 4 bits or not, which
         adapter (see `weights_identity`).
-    seed: each chunk is sampled with a seed of its own, so the texts do not depend on where an
-        interruption fell.
     """
     import pyarrow.parquet
 
