@@ -153,10 +153,8 @@ class Signals:
         if self.correctness is not None and self.correctness.between(0, 1).all():
             self.share_right = float(self.last(self.correctness).mean())
         self.solved = (self.share_right or 0.0) >= SOLVED
-        spread = self.series("reward_std")
-        self.spread = None
-        if spread is not None:
-            self.spread = float(max(spread.iloc[:SHORTEST].mean(), spread.mean()))
+        std = self.series("reward_std")
+        self.spread = None if std is None else max(std.iloc[:SHORTEST].mean(), std.mean())
 
     def _mean(self, rewards: list[str]) -> pd.Series | None:
         found = [self.series(f"rewards/{name}/mean") for name in rewards]

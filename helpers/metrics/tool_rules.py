@@ -29,8 +29,6 @@ from helpers.metrics.signals import (
 CALLS_USED = 0.5  # calls an episode: a policy with fewer had no habit of calling that it could lose
 CALLS_LEFT = 0.1  # calls an episode: nine of ten episodes, or more, have none
 
-_BUT = {"info": ", but the training is still getting better.", "warning": ".", "critical": "."}
-
 
 def failing(signals: Signals) -> Finding | None:
     """Most calls come back as an error."""
@@ -39,16 +37,13 @@ def failing(signals: Signals) -> Finding | None:
     if share is None or often is None or signals.last(often).mean() < CALLS_LEFT:
         return None
     share = share[often.reindex(share.index) > 0]  # TRL logs 0 where nothing was called
-    severity = _severity(signals, share)
-    if severity is None:
-        return None
-    last = signals.last(share)
-    (first, end), calls = span(last), often.reindex(last.index).mean()
-    return Finding(
-        severity,
+    calls = often.reindex(signals.last(share).index).mean()
+    return _most(
+        signals,
+        share,
         "tool_failures",
-        "Most calls of tools come back as an error" + _BUT[severity],
-        f"{last.mean():.0%} of {calls:.3g} calls an episode at steps {first} to {end}",
+        "Most calls of tools come back as an error",
+        f"{calls:.3g} calls an episode",
         "Read what the tools answered: refused arguments want a better description or an "
         "example in the prompt, an exception or a timeout a mended tool, and calls beyond a "
         "limit fewer turns.",
@@ -66,27 +61,24 @@ def unfinished(signals: Signals) -> Finding | None:
     finished = signals.series("rewards/finished/mean")
     if finished is None or signals.series("tools/call_frequency") is None:
         return None
-    severity = _severity(signals, 1 - finished)
-    if severity is None:
-        return None
-    last = 1 - signals.last(finished)
-    first, end = span(last)
-    return Finding(
-        severity,
+    return _most(
+        signals,
+        1 - finished,
         "unfinished",
-        "Most episodes end before the policy's last word, with a call that is not answered"
-        + _BUT[severity],
-        f"{last.mean():.0%} of the episodes at steps {first} to {end}",
+        "Most episodes end before the policy's last word, with a call that is not answered",
+        "the episodes",
         "Raise max_completion_length, which the whole episode shares with what the tools answer, "
         "or max_tool_calling_iterations; else make answers shorter or pay for fewer calls.",
     )
 
 
-def _severity(signals: Signals, share: pd.Series) -> str | None:
-    """How bad a share is that should be small: nothing below most; an info while it falls or the
+def _most(
+    signals: Signals, share: pd.Series, rule: str, what: str, of: str, advice: str
+) -> Finding | None:
+    """A finding where a share that should be small is above a half: an info while it falls or the
     success rises.
 
-    With few rows only where all failed in each of them: an untrained policy may fail often.
+    With few rows only where it was the whole in each of them: an untrained policy may fail often.
     """
     if len(share) < SHORTEST or surely(signals.last(share)) < MOST:
         return None
@@ -95,11 +87,19 @@ def _severity(signals: Signals, share: pd.Series) -> str | None:
     # Twice as many rows as a trend takes: all of a short training, and not what a long one gained
     # long ago.
     rows = 2 * max(MIN_ROWS, signals.window)
-    falls = signals.change(share.iloc[-rows:]).is_fall(LIKELY, MOVE)
-    if falls or (signals.success is not None and signals.risen(signals.success.iloc[-rows:])):
-        return "info"
-    nearly_all = signals.last(share).mean() >= NEARLY_ALL
-    return "critical" if nearly_all and not signals.better else "warning"
+    improves = signals.change(share.iloc[-rows:]).is_fall(LIKELY, MOVE) or (
+        signals.success is not None and signals.risen(signals.success.iloc[-rows:])
+    )
+    last = signals.last(share)
+    first, end = span(last)
+    critical = last.mean() >= NEARLY_ALL and not signals.better
+    return Finding(
+        "info" if improves else "critical" if critical else "warning",
+        rule,
+        what + (", but the training is still getting better." if improves else "."),
+        f"{last.mean():.0%} of {of} at steps {first} to {end}",
+        advice,
+    )
 
 
 def calls(signals: Signals) -> Finding | None:

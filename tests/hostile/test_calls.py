@@ -187,4 +187,4 @@ def test_good_parameters_pass(monkeypatch):
         "judge": "helpers.rewards:format_reward",
     }
     pipeline.check_parameters(good, run="mine")
-    pipeline.check_parameters({"merge": "4bit"})
+    pipeline.check_parameters({"merge": "dequantised"})
