@@ -38,33 +38,27 @@ MODELS = {
     "merged": "the merged model, read from disk",
     "adapter": "the adapter on the base in full precision",
 }
-_CURVES = (
-    (plots.reward, ("reward",), "The sum that is trained on. It should rise, then flatten."),
-    (plots.each_reward, (), "Usually the format is learned first, and the answer follows."),
-    (
-        plots.spread,
-        ("reward_std", "frac_reward_zero_std"),
-        "A group whose completions all score the same teaches nothing.",
-    ),
-    (plots.kl, ("kl",), "It should rise and then level off."),
-    (
-        plots.completion_length,
-        ("completions/mean_length", "completions/clipped_ratio"),
-        "What is cut off at the limit never reaches its answer.",
-    ),
-    (
-        plots.tools,
-        ("tools/call_frequency", "tools/failure_frequency", "rewards/finished/mean"),
-        "An episode is unfinished where its last call was not answered: the limit on its length "
-        "or on its turns came first.",
-    ),
-    (
-        plots.loss,
-        ("loss",),
-        "Advantages sum to zero in every group: it is the gradient that teaches.",
-    ),
+_CURVES = {  # and what to see in each
+    plots.reward: "The sum that is trained on. It should rise, then flatten.",
+    plots.each_reward: "Usually the format is learned first, and the answer follows.",
+    plots.spread: "A group whose completions all score the same teaches nothing.",
+    plots.kl: "It should rise and then level off.",
+    plots.completion_length: "What is cut off at the limit never reaches its answer.",
+    plots.tools: "An episode is unfinished where its last call was not answered: the limit on its "
+    "length or on its turns came first.",
+    plots.loss: "Advantages sum to zero in every group: it is the gradient that teaches.",
+}
+_TOLD = (  # and each reward: their first and last values stand below the curves
+    "reward",
+    "reward_std",
+    "frac_reward_zero_std",
+    "kl",
+    "completions/mean_length",
+    "completions/clipped_ratio",
+    "tools/call_frequency",
+    "tools/failure_frequency",
+    "loss",
 )
-_SHOWN = 4  # questions of a kind
 
 
 @dataclass(frozen=True)
@@ -102,7 +96,15 @@ def write(run: Run) -> Path:
     facts = read(run)
     tried, training = facts.rewards.get("rewards", {}), facts.manifest.get("training", {})
     trained = dict(zip(training.get("rewards", []), training.get("weights", []), strict=False))
-    accuracies = "; ".join(f"{name} {accuracy(entry)}" for name, entry in facts.evaluation.items())
+    curves, ends = [], pd.DataFrame()
+    if facts.history is not None:
+        curves = [
+            _figure(draw, facts.history) | {"note": note}
+            for draw, note in _CURVES.items()
+            if draw is not plots.tools or plots.has_tools(facts.history)
+        ]
+        rewards = [f"rewards/{name}/mean" for name in reward_names(facts.history)]
+        ends = first_and_last(facts.history, [*_TOLD, *rewards]).dropna()
     sections = {
         name: facts.manifest[name]
         for name in ("data", "rewards", "training", "merge")
@@ -113,11 +115,11 @@ def write(run: Run) -> Path:
         facts=facts,
         verdict=verdict(facts),
         critical=sum(finding.severity == "critical" for finding in facts.findings),
-        curves=[] if facts.history is None else _curves(facts.history),
-        bars=facts.evaluation and _figure(plots.accuracy, facts.evaluation, accuracies),
+        curves=curves,
+        ends=ends,
+        bars=facts.evaluation and _figure(plots.accuracy, facts.evaluation),
         models=MODELS,
         ks={k: f"pass@{k}" for one in facts.evaluation.values() for k in one.get("pass_at_k", {})},
-        shown=_SHOWN,
         weights=trained or {name: lab["weight"] for name, lab in tried.items()},
         tried=tried,
         beating=[
@@ -291,25 +293,8 @@ def clipped(text: object) -> str:
     return text if left_out <= 0 else f"{text[:500]} […{left_out:,} characters…] {text[-250:]}"
 
 
-def _curves(history: pd.DataFrame) -> list[dict]:
-    drawn = []
-    for draw, columns, note in _CURVES:
-        if draw is plots.tools and not plots.has_tools(history):
-            continue
-        columns = columns or [f"rewards/{name}/mean" for name in reward_names(history)]
-        logged = [name for name in columns if name in history and history[name].notna().any()]
-        ends = [
-            f"{name.removeprefix('rewards/').removesuffix('/mean')} {a:.3g} → {b:.3g}"
-            for name, a, b in first_and_last(history, logged).itertuples()
-        ]
-        drawn.append(_figure(draw, history, "; ".join(ends)) | {"note": note})
-    return drawn
-
-
-def _figure(draw: Callable, values, said: str) -> dict:
-    """A figure as SVG that stands in the page itself, its title apart, and in words what it shows
-    (`said`).
-    """
+def _figure(draw: Callable, values) -> dict:
+    """A figure as SVG that stands in the page itself, and its title apart."""
     with mpl.rc_context({"svg.fonttype": "none"}):  # text stays text
         figure = draw(values)
         title = figure.axes[0].get_title(loc="left")
@@ -319,7 +304,7 @@ def _figure(draw: Callable, values, said: str) -> dict:
         figure.savefig(drawn, format="svg", transparent=True)
     # black takes the colour of the page's text, which is white in the dark
     svg = drawn.getvalue().replace("#000000", "currentColor")
-    return {"title": title, "said": said, "svg": Markup(svg[svg.index("<svg") :])}
+    return {"title": title, "svg": Markup(svg[svg.index("<svg") :])}
 
 
 def settings_of(section: dict) -> dict:
@@ -329,8 +314,8 @@ def settings_of(section: dict) -> dict:
     settings = {
         "preset" if key == "name" else key: value
         for key, value in section.get("settings", {}).items()
+        if key != "needs_gb"
     }
-    settings.pop("needs_gb", None)
     return settings | {
         key: section[key] for key in ("seed", "steps", "stopped_early") if key in section
     }
