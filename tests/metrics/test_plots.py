@@ -12,7 +12,7 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
 from helpers.metrics import plots
-from helpers.metrics.history import joined, running_median, smoothed
+from helpers.metrics.history import joined, smoothed
 from helpers.results.intervals import wilson_interval
 
 plt.switch_backend("agg")
@@ -112,8 +112,8 @@ def test_the_lines_are_the_data_and_its_running_mean(draw, axis, columns, table)
     ]
     assert len(lines) == 2 * len(columns)
     for (raw, mean), column in zip(zip(lines[::2], lines[1::2], strict=True), columns, strict=True):
-        middle = running_median if draw is plots.kl else smoothed
-        for line, expected in ((raw, table[column]), (mean, middle(table[column]))):
+        middle = smoothed(table[column], median=draw is plots.kl)
+        for line, expected in ((raw, table[column]), (mean, middle)):
             np.testing.assert_array_equal(line.get_xdata(), table["step"])
             np.testing.assert_array_equal(line.get_ydata(), expected)
         assert raw.get_color() == mean.get_color() and raw.get_alpha() < 1
