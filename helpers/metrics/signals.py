@@ -145,8 +145,10 @@ class Signals:
 
         form = named(FORMAT)
         judges = [name for name in named(STRICT) + named(LENIENT) if name not in form]
-        self.correctness = self._mean(judges[:1])
-        self.format = self._mean(form)
+        self.correctness = self.series(f"rewards/{judges[0]}/mean") if judges else None
+        forms = [self.series(f"rewards/{name}/mean") for name in form]
+        forms = [series for series in forms if series is not None]
+        self.format = pd.concat(forms, axis=1).mean(axis=1) if forms else None
         self.success = self.series("reward") if self.correctness is None else self.correctness
         self.better = self.risen(self.success)
         self.share_right = None
@@ -155,11 +157,6 @@ class Signals:
         self.solved = (self.share_right or 0.0) >= SOLVED
         std = self.series("reward_std")
         self.spread = None if std is None else max(std.iloc[:SHORTEST].mean(), std.mean())
-
-    def _mean(self, rewards: list[str]) -> pd.Series | None:
-        found = [self.series(f"rewards/{name}/mean") for name in rewards]
-        found = [series for series in found if series is not None]
-        return pd.concat(found, axis=1).mean(axis=1) if found else None
 
     def series(self, column: str, least: int = 1) -> pd.Series | None:
         """The column without its gaps, or None if fewer than `least` finite values were logged."""

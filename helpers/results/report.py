@@ -203,48 +203,44 @@ def verdict(facts: Facts) -> list[tuple[str, str]]:
 
     Severities are those of a finding, and "good".
     """
-    said = [_result(facts)]
+    # Did training help, by McNemar's test?
+    before, after = (facts.evaluation.get(name) for name in ("baseline", "trained"))
+    compared = facts.comparison.get("sampled")
+    if before and after and compared:
+        p = compared["p_value"]
+        named = "p < 1e-15" if p < 1e-15 else f"p = {p:.2g}"
+        what = f"sampled accuracy on {after['n']:,} held-out questions"
+        change = (
+            f"from {accuracy(before)} to {accuracy(after)}: {compared['won']:,} "
+            f"question{'s' * (compared['won'] != 1)} won, {compared['lost']} lost (exact McNemar "
+            f"{named})."
+        )
+        if p >= 0.05:
+            unclear = f"Whether training changed {what} cannot be told from chance. It went"
+            said = [("warning", f"{unclear} {change}")]
+        elif after["accuracy"] > before["accuracy"]:
+            said = [("good", f"Training raised {what} {change}")]
+        else:
+            said = [("critical", f"Training lowered {what} {change}")]
+    else:
+        unknown = (
+            "Whether training helped is not known: the model before and after it was not compared "
+            "on held-out questions."
+        )
+        said = [("warning", unknown)]
     if facts.findings and facts.findings[0].severity != "info":
         said.append((facts.findings[0].severity, str(facts.findings[0])))
-    policy, merged = facts.evaluation.get("trained"), facts.evaluation.get("merged")
+    merged = facts.evaluation.get("merged")
     if facts.merge_is_outdated:
         again = "The merged model is of an earlier training: run notebook 05 before using it."
         said.append(("warning", again))
-    elif policy and merged and merged["ci95"][1] < policy["ci95"][0]:
+    elif after and merged and merged["ci95"][1] < after["ci95"][0]:
         less = (
             f"The merged model is less accurate: {accuracy(merged)}, against "
-            f"{accuracy(policy)} for the policy it was made from."
+            f"{accuracy(after)} for the policy it was made from."
         )
         said.append(("warning", less))
     return said
-
-
-def _result(facts: Facts) -> tuple[str, str]:
-    """Did training help, by McNemar's test?"""
-    before, after = (facts.evaluation.get(name) for name in ("baseline", "trained"))
-    compared = facts.comparison.get("sampled")
-    if not (before and after and compared):
-        return (
-            "warning",
-            "Whether training helped is not known: the model before and after it was not compared "
-            "on held-out questions.",
-        )
-    p = compared["p_value"]
-    named = "p < 1e-15" if p < 1e-15 else f"p = {p:.2g}"
-    what = f"sampled accuracy on {after['n']:,} held-out questions"
-    change = (
-        f"from {accuracy(before)} to {accuracy(after)}: {compared['won']:,} "
-        f"question{'s' * (compared['won'] != 1)} won, {compared['lost']} lost (exact McNemar "
-        f"{named})."
-    )
-    if p >= 0.05:
-        return (
-            "warning",
-            f"Whether training changed {what} cannot be told from chance. It went {change}",
-        )
-    if after["accuracy"] > before["accuracy"]:
-        return "good", f"Training raised {what} {change}"
-    return "critical", f"Training lowered {what} {change}"
 
 
 # --- What the template shows ----------------------------------------------------------------------
