@@ -123,12 +123,12 @@ class Signals:
     """The rows of a history as the rules of the diagnosis ask for them.
 
     rows: the logged steps, indexed by step. enough: whether they are enough to tell a trend from
-    noise. window: the rows at the end that count as now. correctness, format: the mean of the
-    rewards that judge the answer and the form, or None. success: correctness, or the total if no
-    reward judges the answer. better: whether the success has likely risen. share_right: correctness
-    now; None if it is unknown, or not of unit scale and so no share. solved: whether so many are
-    right that little is left to gain. spread: that of the total reward, in which its changes are
-    measured; None if it was not logged.
+    noise. window: the rows at the end that count as now. correctness, format: the first reward that
+    judges the answer, and the first that judges the form, or None. success: correctness, or the
+    total if no reward judges the answer. better: whether the success has likely risen. share_right:
+    correctness now; None if it is unknown, or not of unit scale and so no share. solved: whether so
+    many are right that little is left to gain. spread: that of the total reward, in which its
+    changes are measured; None if it was not logged.
     """
 
     def __init__(self, history: pd.DataFrame):
@@ -146,9 +146,7 @@ class Signals:
         form = named(FORMAT)
         judges = [name for name in named(STRICT) + named(LENIENT) if name not in form]
         self.correctness = self.series(f"rewards/{judges[0]}/mean") if judges else None
-        forms = [self.series(f"rewards/{name}/mean") for name in form]
-        forms = [series for series in forms if series is not None]
-        self.format = pd.concat(forms, axis=1).mean(axis=1) if forms else None
+        self.format = self.series(f"rewards/{form[0]}/mean") if form else None
         self.success = self.series("reward") if self.correctness is None else self.correctness
         self.better = self.risen(self.success)
         self.share_right = None
