@@ -6,12 +6,12 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
+from finished import proportion
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
 from helpers.metrics import plots
 from helpers.metrics.history import joined, smoothed
-from helpers.results.intervals import wilson_interval
 
 plt.switch_backend("agg")
 CURVES = [
@@ -207,19 +207,10 @@ def test_every_figure_marks_where_the_stage_changes_and_moves_no_axis(draw):
 # --- Accuracy -------------------------------------------------------------------------------------
 
 
-def entry(correct: int, n: int = 100) -> dict:
-    return {
-        "accuracy": correct / n,
-        "ci95": list(wilson_interval(correct, n)),
-        "n": n,
-        "in_format": 1.0,
-    }
-
-
 EVALUATION = {
-    "baseline": entry(32) | {"greedy": entry(0)},
-    "trained": entry(91) | {"greedy": entry(100)},
-    "merged_16bit": entry(90) | {"greedy": entry(97)},
+    "baseline": proportion(32, 100) | {"greedy": proportion(0, 100)},
+    "trained": proportion(91, 100) | {"greedy": proportion(100, 100)},
+    "merged_16bit": proportion(90, 100) | {"greedy": proportion(97, 100)},
 }
 
 
@@ -236,7 +227,7 @@ def test_accuracy_draws_each_point_that_was_measured_with_its_interval():
     names = [tick.get_text() for tick in axes.get_xticklabels()]
     assert names == ["baseline", "trained", "merged 16bit"]
     assert [text.get_text() for text in axes.texts] == ["32%", "91%", "90%", "0%", "100%", "97%"]
-    half = {"baseline": entry(32), "trained": entry(91) | {"greedy": entry(100)}}
+    half = {"baseline": proportion(32, 100), "trained": EVALUATION["trained"]}
     (bar,) = plots.accuracy(half).axes[0].containers[-1].patches
     assert bar.get_height() == 1.0 and bar.get_x() == pytest.approx(1.0)
     assert len(plots.accuracy({}).axes[0].patches) == 0
