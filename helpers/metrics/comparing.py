@@ -9,8 +9,6 @@ import pandas as pd
 from helpers.metrics.history import read_metrics
 from helpers.runs import Run
 
-_NOT_A_SETTING = ["name", "needs_gb"]
-
 
 def chosen(names: list[str], beside: str | None = None) -> list[Run]:
     """The runs of these names; before them the one that they are to be drawn beside, if there is.
@@ -50,7 +48,7 @@ def settings_that_differ(runs: list[Run]) -> pd.DataFrame:
     table = pd.DataFrame(
         {run: [settings.get(name, "") for name in names] for run, settings in columns.items()},
         index=list(names),
-    ).drop(_NOT_A_SETTING, errors="ignore")
+    )
     return table[table.astype(str).nunique(axis=1) > 1]
 
 
@@ -58,27 +56,22 @@ def outcomes(runs: list[Run]) -> pd.DataFrame:
     """A row a run: steps, the reward over the last ten, and the holdout accuracies with their 95 %
     intervals as text.
 
-    Accuracies of an earlier training than the run's present one are not given; see `Run.outdated`.
+    An evaluation of an earlier training than the run's present one counts as none; see
+    `Run.outdated`.
     """
     rows = {}
     for run in runs:
         history = read_metrics(run.require("metrics.csv"))
-        evaluation = run.evaluation
-        outdated = run.outdated("evaluation.json")
+        evaluation = {} if run.outdated("evaluation.json") else run.evaluation
         rows[run.name] = {
             "steps": int(history["step"].max()),
             "reward, last 10": round(history["reward"].tail(10).mean(), 3),
         }
         for model in ("baseline", "trained", "merged"):
-            entry = evaluation.get(model)
-            if not entry:
-                said = "not measured"
-            elif outdated:
-                said = "of an earlier training"
-            else:
+            rows[run.name][model] = "not measured"
+            if entry := evaluation.get(model):
                 low, high = entry["ci95"]
-                said = f"{entry['accuracy']:.1%} ({low:.1%} to {high:.1%})"
-            rows[run.name][model] = said
+                rows[run.name][model] = f"{entry['accuracy']:.1%} ({low:.1%} to {high:.1%})"
     return pd.DataFrame.from_dict(rows, orient="index").rename_axis("run")
 
 

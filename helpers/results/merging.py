@@ -357,11 +357,10 @@ def upload(folder: Path, repository: str) -> str:
     """Upload a folder to the hub, private unless the repository is there already; returns
     its address.
     """
-    from huggingface_hub import HfApi
+    import huggingface_hub as hub
 
-    api = HfApi()
-    api.create_repo(repository, private=True, exist_ok=True)
-    return str(api.upload_folder(repo_id=repository, folder_path=str(folder)).repo_url)
+    hub.create_repo(repository, private=True, exist_ok=True)
+    return str(hub.upload_folder(repo_id=repository, folder_path=str(folder)).repo_url)
 
 
 def _device() -> str:
