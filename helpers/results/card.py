@@ -88,13 +88,12 @@ def metadata(facts: Facts) -> ModelCardData:
     generated = source.startswith(("arithmetic/", "reasoning-gym/"))
     on_hub = _is_hub_id(data_set) and not generated and not _is_file(source)
     # the hub takes `owner/name` or `name` for a data set's type
-    named = bool(_HUB_ID.fullmatch(data_set))
-    slug = data_set if named else re.sub(r"[^\w.-]+", "-", data_set).strip("-") or "data"
+    slug = re.sub(r"[^\w.-]+", "-", data_set).strip("-") or "data"
     entry = facts.evaluation.get("merged", {})
     results = [
         EvalResult(
             task_type="text-generation",
-            dataset_type=slug,
+            dataset_type=data_set if _HUB_ID.fullmatch(data_set) else slug,
             dataset_name=f"{source}, held-out questions",
             dataset_config=configuration or None,
             metric_type="accuracy",
