@@ -127,9 +127,11 @@ def _sampling(signals: Signals) -> Finding | None:
 
 def _kl(signals: Signals) -> Finding | None:
     """The level of the KL; else its single spikes."""
-    level = _kl_level(signals)
-    if level is None:
+    kl = signals.series("kl", SHORTEST)
+    if kl is None:
         return None
+    # The running median of nine rows: four spikes of a heavy-tailed estimate do not move it.
+    level = kl.rolling(9, min_periods=SHORTEST).median().dropna()
     now = level.iloc[-1]
     if now > KL_HIGH:
         # 7 times less likely: what is written is no longer the reference's language
@@ -145,7 +147,6 @@ def _kl(signals: Signals) -> Finding | None:
             "Lower the learning rate first, then raise beta: so far away, a policy forgets what it "
             "could do.",
         )
-    kl = signals.series("kl")
     # what a reader notices in the plot and asks about
     spikes = kl[kl > max(5 * kl.median(), 0.1)]
     if spikes.empty or level.max() > KL_HIGH:  # high for longer, and over
@@ -159,14 +160,6 @@ def _kl(signals: Signals) -> Finding | None:
         "One token that the reference finds far likelier makes one: the estimate exp(d) - d - 1 "
         "has a heavy tail.",
     )
-
-
-def _kl_level(signals: Signals) -> pd.Series | None:
-    """The running median of the KL: of nine rows, so that four spikes of a heavy-tailed estimate do
-    not move it.
-    """
-    kl = signals.series("kl", SHORTEST)
-    return kl if kl is None else kl.rolling(9, min_periods=SHORTEST).median().dropna()
 
 
 def _clipped(signals: Signals) -> Finding | None:
@@ -436,8 +429,8 @@ def _spikes(signals: Signals) -> Finding | None:
 
 def _loss(signals: Signals) -> Finding | None:
     """The loss rises and the KL is not high, which is healthy."""
-    loss, level = signals.series("loss", 2 * SHORTEST), _kl_level(signals)
-    if loss is None or (level is not None and level.iloc[-1] > KL_HIGH):
+    loss, drift = signals.series("loss", 2 * SHORTEST), _kl(signals)
+    if loss is None or (drift and drift.severity != "info"):
         return None
     change = signals.change(loss)
     if not change.is_rise(CERTAIN):
