@@ -90,7 +90,7 @@ def load_base(base: Base, dtype: torch.dtype, dequantised: bool):
     """
     from transformers import AutoModelForCausalLM
 
-    options = {"dtype": dtype, "device_map": _device()}
+    options = {"dtype": dtype, "device_map": "cuda" if torch.cuda.is_available() else "cpu"}
     if not (dequantised and base.quantised):
         return AutoModelForCausalLM.from_pretrained(base.original, **options)
     if base.quantised == "here":
@@ -363,16 +363,13 @@ def upload(folder: Path, repository: str) -> str:
     return str(hub.upload_folder(repo_id=repository, folder_path=str(folder)).repo_url)
 
 
-def _device() -> str:
-    return "cuda" if torch.cuda.is_available() else "cpu"
-
-
 def _main(folder: str, file: str) -> None:
     """The fresh process of `verify`: print what `judged` and `matrix_distances` say as JSON."""
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     expected = torch.load(file, weights_only=True)
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype="auto", device_map=_device()).eval()
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype="auto", device_map=device).eval()
     tokenizer = AutoTokenizer.from_pretrained(folder)
     with in_32_bits(model):
         logits = prompt_logits(model, tokenizer, expected["prompts"])
