@@ -447,17 +447,16 @@ def _loss(signals: Signals) -> Finding | None:
 
 def _unjudged(signals: Signals) -> Finding | None:
     """Many programs of a batch had no verdict: the sandbox lacks something, or time was over."""
-    names = [name for name in signals.rows if name.endswith(("/unsupported", "/not_started"))]
-    shares = {name: series for name in names if (series := signals.series(name)) is not None}
-    worst = max(shares, key=lambda name: shares[name].max(), default=None)
-    if worst is None or shares[worst].max() <= UNJUDGED:
+    shares = signals.rows.filter(regex="/(unsupported|not_started)$")
+    most = shares.max()
+    if not most.max() > UNJUDGED:  # not <=: true for nan too, where nothing was logged
         return None
-    share, step = shares[worst].max(), int(shares[worst].idxmax())
+    worst = most.idxmax()
     return Finding(
         "warning",
         "unjudged",
         "Many programs were not judged, so they score None and leave their groups.",
-        f"{worst} is {share:.0%} of the batch at step {step}",
+        f"{worst} is {most[worst]:.0%} of the batch at step {shares[worst].idxmax()}",
         'Judge with backend="auto" or "sandlock"; if they were not started, give the batch more '
         "time or each program less.",
     )
