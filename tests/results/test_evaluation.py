@@ -257,13 +257,6 @@ def test_questions_won_and_lost_are_counted_and_add_up():
     assert len(compare(BEFORE, AFTER, QUESTIONS, ANSWERS, examples=9)["won_examples"]) == 4
 
 
-def test_other_tags_are_the_ones_looked_for():
-    plain, other = says("1"), says("1", OTHER_TAGS)
-    assert majority_vote([plain, plain, other], OTHER_TAGS) == other
-    found = compare([plain], [other], ["?"], ["1"], OTHER_TAGS)
-    assert (found["won"], found["lost"]) == (1, 0)
-
-
 LISTS = [BEFORE, AFTER, QUESTIONS, ANSWERS]
 
 
