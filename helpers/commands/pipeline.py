@@ -268,10 +268,10 @@ def check_parameters(given: dict, run: str | None = None, backend: str = "unslot
     elif "columns" in given:
         check_columns(given["columns"])
     # The stages of these take seconds to import.
-    if "compare" in given:
-        from helpers.metrics.comparing import check_names
+    if given.get("compare"):
+        from helpers.metrics.comparing import chosen
 
-        check_names(given["compare"], run)
+        chosen(given["compare"], run)
     if "judge" in given:
         from helpers.results.evaluation import judge_named
 

@@ -9,38 +9,24 @@ import pandas as pd
 from helpers.metrics.history import read_metrics
 from helpers.runs import Run
 
-_NOT_A_SETTING = ["name", "needs_gb"]
 
+def chosen(names: list[str], beside: str | None = None) -> list[Run]:
+    """The runs of these names; before them the one that they are to be drawn beside, if there is.
 
-def chosen(names: list[str]) -> list[Run]:
-    """The runs of these names.
-
-    ValueError for fewer than two, or for one given twice; FileNotFoundError for one not trained.
-    """
-    if len(names) < 2 or len(set(names)) < len(names):
-        raise ValueError(
-            f"{', '.join(names) or 'no run'}: name two or more different runs to compare."
-        )
-    check_names(names)
-    return [Run(name) for name in names]
-
-
-def check_names(names: list[str], run: str | None = None) -> None:
-    """ValueError or FileNotFoundError unless these are different trained runs, none of them the run
-    they are drawn beside.
+    ValueError for what is no list of names, for fewer than two runs, or for one given twice;
+    FileNotFoundError for one not trained.
     """
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise ValueError(
             f'compare={names!r} is not a list of runs: give their names, such as ["seed-1", '
             '"seed-2"].'
         )
+    together = names if beside is None else [beside, *names]
+    if len(together) < 2 or len(set(together)) < len(together):
+        raise ValueError(f"{', '.join(together)}: name two or more different runs to compare.")
     for name in names:
-        if names.count(name) > 1 or name == run:
-            raise ValueError(
-                f"compare={names!r}: {name!r} is there twice, or is the run itself. Name other "
-                "runs."
-            )
         Run(name).require("metrics.csv")
+    return [Run(name) for name in together]
 
 
 def settings_that_differ(runs: list[Run]) -> pd.DataFrame:
@@ -62,7 +48,7 @@ def settings_that_differ(runs: list[Run]) -> pd.DataFrame:
     table = pd.DataFrame(
         {run: [settings.get(name, "") for name in names] for run, settings in columns.items()},
         index=list(names),
-    ).drop(_NOT_A_SETTING, errors="ignore")
+    )
     return table[table.astype(str).nunique(axis=1) > 1]
 
 
@@ -70,27 +56,22 @@ def outcomes(runs: list[Run]) -> pd.DataFrame:
     """A row a run: steps, the reward over the last ten, and the holdout accuracies with their 95 %
     intervals as text.
 
-    Accuracies of an earlier training than the run's present one are not given; see `Run.outdated`.
+    An evaluation of an earlier training than the run's present one counts as none; see
+    `Run.outdated`.
     """
     rows = {}
     for run in runs:
         history = read_metrics(run.require("metrics.csv"))
-        evaluation = run.evaluation
-        outdated = run.outdated("evaluation.json")
+        evaluation = {} if run.outdated("evaluation.json") else run.evaluation
         rows[run.name] = {
             "steps": int(history["step"].max()),
             "reward, last 10": round(history["reward"].tail(10).mean(), 3),
         }
         for model in ("baseline", "trained", "merged"):
-            entry = evaluation.get(model)
-            if not entry:
-                said = "not measured"
-            elif outdated:
-                said = "of an earlier training"
-            else:
+            rows[run.name][model] = "not measured"
+            if entry := evaluation.get(model):
                 low, high = entry["ci95"]
-                said = f"{entry['accuracy']:.1%} ({low:.1%} to {high:.1%})"
-            rows[run.name][model] = said
+                rows[run.name][model] = f"{entry['accuracy']:.1%} ({low:.1%} to {high:.1%})"
     return pd.DataFrame.from_dict(rows, orient="index").rename_axis("run")
 
 

@@ -59,7 +59,6 @@ def diagnose(history: pd.DataFrame) -> list[Finding]:
                 "There are too few steps to tell whether it learns.",
                 f"{n} logged, and below {MIN_ROWS} a trend cannot be told from noise",
                 "Train on; until then only what cannot be a matter of luck is judged.",
-                span(signals.rows) if n else (0, 0),
             )
         )
     return sorted(found, key=lambda finding: SEVERITIES.index(finding.severity))
@@ -70,7 +69,11 @@ def diagnose(history: pd.DataFrame) -> list[Finding]:
 
 def _numbers(signals: Signals) -> Finding | None:
     """The loss or the gradient norm is not a number, now or at some step before."""
-    rows, finite = signals.rows, _finite(signals.rows)
+    rows = signals.rows
+    finite = np.ones(len(rows), dtype=bool)
+    for column in ("loss", "grad_norm"):
+        if column in rows:
+            finite &= np.isfinite(pd.to_numeric(rows[column], errors="coerce").to_numpy())
     if finite.all():
         return None
     first, last = span(rows[~finite])
@@ -85,7 +88,6 @@ def _numbers(signals: Signals) -> Finding | None:
             evidence,
             "Go back to a checkpoint before it, with a lower learning rate, or with bf16 if it was "
             "fp16.",
-            (first, last),
         )
     return Finding(
         # fp16's loss scaler looks for its scale in the first ten rows, and skips those steps
@@ -95,21 +97,11 @@ def _numbers(signals: Signals) -> Finding | None:
         evidence,
         "In fp16 a few such steps at the start are the loss scaler's search; if more come, use "
         "bf16 or a lower rate.",
-        (first, last),
     )
 
 
-def _finite(rows: pd.DataFrame) -> np.ndarray:
-    """Which rows have a loss and a gradient norm that are numbers."""
-    finite = np.ones(len(rows), dtype=bool)
-    for column in ("loss", "grad_norm"):
-        if column in rows:
-            finite &= np.isfinite(pd.to_numeric(rows[column], errors="coerce").to_numpy())
-    return finite
-
-
 def _sampling(signals: Signals) -> Finding | None:
-    """The engine that samples beside the model that trains: a growing, else a wide gap.
+    """The engine that samples beside the model that trains: a gap wider than rounding makes.
 
     From what TRL logs with vllm_importance_sampling_correction. Notebook 03 warns of what top_p,
     top_k and min_p leave out before it trains.
@@ -117,41 +109,29 @@ def _sampling(signals: Signals) -> Finding | None:
     gap = signals.series("sampling/sampling_logp_difference/mean", SHORTEST)
     if gap is None:
         return None
-    last, change = signals.last(gap), signals.change(gap, SHORTEST)
-    # Rounding to bf16 alone makes 0.01 to 0.04 nats a token (huggingface/trl issue 6789), and a
-    # policy's falling or rising entropy makes less than twice as much of it.
-    wide = change.after >= max(0.05, 2 * change.before)
-    if signals.enough and wide and change.is_rise(CERTAIN):
-        return Finding(
-            "warning",
-            "sampling",
-            "The engine that samples and the model that trains drift apart.",
-            f"their log-probabilities of a token differ by {change} (nats, in the mean)",
-            "See that the engine gets the new weights after each step; else lower the learning "
-            "rate or raise its precision.",
-            change.steps,
-        )
-    # twice the most that rounding makes
-    if last.mean() - CERTAIN * last.std() / len(last) ** 0.5 > 0.08:
-        first, end = span(last)
-        return Finding(
-            "warning",
-            "sampling",
-            "The engine that samples and the model that trains differ by more than rounding.",
-            f"their log-probabilities of a token differ by {last.mean():.2g} nats in the mean, at "
-            f"steps {first} to {end}",
-            "Compare their weights, precision and temperature, and sample with top_p=1, top_k=0 "
-            "and no min_p.",
-            (first, end),
-        )
-    return None
+    last = signals.last(gap)
+    # Rounding to bf16 alone makes 0.01 to 0.04 nats a token (huggingface/trl issue 6789).
+    if last.mean() - CERTAIN * last.std() / len(last) ** 0.5 <= 0.08:
+        return None
+    first, end = span(last)
+    return Finding(
+        "warning",
+        "sampling",
+        "The engine that samples and the model that trains differ by more than rounding.",
+        f"their log-probabilities of a token differ by {last.mean():.2g} nats in the mean, at "
+        f"steps {first} to {end}",
+        "See that the engine gets the new weights after each step, compare precision and "
+        "temperature, and sample with top_p=1, top_k=0 and no min_p.",
+    )
 
 
 def _kl(signals: Signals) -> Finding | None:
     """The level of the KL; else its single spikes."""
-    level = _kl_level(signals)
-    if level is None:
+    kl = signals.series("kl", SHORTEST)
+    if kl is None:
         return None
+    # The running median of nine rows: four spikes of a heavy-tailed estimate do not move it.
+    level = kl.rolling(9, min_periods=SHORTEST).median().dropna()
     now = level.iloc[-1]
     if now > KL_HIGH:
         # 7 times less likely: what is written is no longer the reference's language
@@ -166,9 +146,7 @@ def _kl(signals: Signals) -> Finding | None:
             f"{first} to {last}",
             "Lower the learning rate first, then raise beta: so far away, a policy forgets what it "
             "could do.",
-            (first, last),
         )
-    kl = signals.series("kl")
     # what a reader notices in the plot and asks about
     spikes = kl[kl > max(5 * kl.median(), 0.1)]
     if spikes.empty or level.max() > KL_HIGH:  # high for longer, and over
@@ -181,16 +159,7 @@ def _kl(signals: Signals) -> Finding | None:
         f"{int(spikes.idxmax())}, over a median of {kl.median():.2g}",
         "One token that the reference finds far likelier makes one: the estimate exp(d) - d - 1 "
         "has a heavy tail.",
-        span(spikes),
     )
-
-
-def _kl_level(signals: Signals) -> pd.Series | None:
-    """The running median of the KL: of nine rows, so that four spikes of a heavy-tailed estimate do
-    not move it.
-    """
-    kl = signals.series("kl", SHORTEST)
-    return kl if kl is None else kl.rolling(9, min_periods=SHORTEST).median().dropna()
 
 
 def _clipped(signals: Signals) -> Finding | None:
@@ -207,7 +176,6 @@ def _clipped(signals: Signals) -> Finding | None:
         f"{last.mean():.0%} at steps {first} to {end}",
         "Raise max_completion_length or reward brevity; if the text is noise, lower the learning "
         "rate.",
-        (first, end),
     )
 
 
@@ -244,7 +212,6 @@ def _agreement(signals: Signals) -> Finding | None:
             "Groups agree because they are right, as at the end of a good training.",
             evidence,
             "There is little left to learn from these questions: stop, or go on with harder ones.",
-            steps,
         )
     if lost and (right or 0.0) <= now / 2:
         return Finding(
@@ -254,7 +221,6 @@ def _agreement(signals: Signals) -> Finding | None:
             evidence,
             "Go back to a checkpoint with spread; lower the learning rate, raise temperature and "
             "beta, check the rewards.",
-            steps,
         )
     return Finding(
         "critical" if now >= NEARLY_ALL else "warning",
@@ -263,7 +229,6 @@ def _agreement(signals: Signals) -> Finding | None:
         evidence,
         "Check that the reward is no constant; take questions that are answered sometimes, or "
         "larger groups.",
-        steps,
     )
 
 
@@ -280,15 +245,11 @@ def _entropy_fell(signals: Signals, share: float) -> bool:
 # --- What takes enough rows -----------------------------------------------------------------------
 
 
-def _reward(signals: Signals) -> Finding | None:
-    """The reward falls from its height, or has not risen, or moves too much for so few rows."""
+def _fallen(signals: Signals) -> Finding | None:
+    """The reward has fallen from its height."""
     reward = signals.series("reward", 2 * SHORTEST)
     if reward is None or signals.spread is None:
         return None
-    return _fallen(signals, reward) or _flat(signals, reward)
-
-
-def _fallen(signals: Signals, reward: pd.Series) -> Finding | None:
     fall, right = compare(reward, *signals.since_best(reward)), signals.correctness
     # less than a quarter of the spread is what easier and harder questions make of it
     if not fall.is_fall(CHOSEN, max(0.25 * signals.spread, 1e-9)):
@@ -305,12 +266,14 @@ def _fallen(signals: Signals, reward: pd.Series) -> Finding | None:
         else "The reward has fallen from its height.",
         str(fall),
         "Go back to the checkpoint before the fall, with a lower learning rate.",
-        fall.steps,
     )
 
 
-def _flat(signals: Signals, reward: pd.Series) -> Finding | None:
-    rate = signals.series("learning_rate")
+def _flat(signals: Signals) -> Finding | None:
+    """The reward has neither fallen nor risen, or moves too much for so few rows to tell."""
+    reward, rate = signals.series("reward", 2 * SHORTEST), signals.series("learning_rate")
+    if reward is None or signals.spread is None or _fallen(signals):
+        return None
     # past its height for fewer rows than a trend takes, or not logged
     warming_up = rate is None or len(rate) - int(np.argmax(rate)) <= MIN_ROWS
     risen = signals.risen(reward) or signals.risen(signals.correctness)
@@ -331,7 +294,6 @@ def _flat(signals: Signals, reward: pd.Series) -> Finding | None:
             evidence,
             "Raise the learning rate, take easier questions, and see in notebook 02 whether "
             "completions of a group differ.",
-            change.steps,
         )
     return Finding(
         "info",
@@ -339,7 +301,6 @@ def _flat(signals: Signals, reward: pd.Series) -> Finding | None:
         "The steps are too few, beside the noise, to tell whether it learns.",
         evidence,
         "Train on, or take more completions a step.",
-        change.steps,
     )
 
 
@@ -364,7 +325,6 @@ def _hacking(signals: Signals) -> Finding | None:
         f"reward {rise}; correctness {fall}",
         "Read completions of the last steps, find which reward pays them, and mend it or weigh "
         "correctness more.",
-        fall.steps,
     )
 
 
@@ -390,7 +350,6 @@ def _format_only(signals: Signals) -> Finding | None:
         f"format {gain}; correctness {change}",
         "Weigh the format less, take easier questions, or a larger model: the policy may not be "
         "able to answer these.",
-        gain.steps,
     )
 
 
@@ -413,7 +372,6 @@ def _length(signals: Signals) -> Finding | None:
         "Reward brevity if more and more are cut off."
         if longer
         else "Read some: is the reasoning still there?",
-        change.steps,
     )
 
 
@@ -442,14 +400,13 @@ def _entropy(signals: Signals) -> Finding | None:
         f"{change} (nats a token)",
         "Raise the temperature or beta, lower the learning rate, or raise epsilon_high so that "
         "rare tokens can gain.",
-        change.steps,
     )
 
 
 def _spikes(signals: Signals) -> Finding | None:
     """The gradient norm has spikes, many times its median."""
     norms, agreed = signals.series("grad_norm"), signals.series("frac_reward_zero_std")
-    if norms is None or agreed is None or not _finite(signals.rows).all():
+    if norms is None or agreed is None or _numbers(signals):  # one finding about the gradient
         return None
     # Where all groups agree only the KL has a gradient, and beside that every other step would be a
     # spike.
@@ -467,14 +424,13 @@ def _spikes(signals: Signals) -> Finding | None:
         "Lower the learning rate or max_grad_norm."
         if often
         else "One or two are cut down by max_grad_norm: leave it.",
-        span(spikes),
     )
 
 
 def _loss(signals: Signals) -> Finding | None:
     """The loss rises and the KL is not high, which is healthy."""
-    loss, level = signals.series("loss", 2 * SHORTEST), _kl_level(signals)
-    if loss is None or (level is not None and level.iloc[-1] > KL_HIGH):
+    loss, drift = signals.series("loss", 2 * SHORTEST), _kl(signals)
+    if loss is None or (drift and drift.severity != "info"):
         return None
     change = signals.change(loss)
     if not change.is_rise(CERTAIN):
@@ -486,34 +442,31 @@ def _loss(signals: Signals) -> Finding | None:
         str(change),
         "Advantages cancel in it but for the completions' lengths, and beta times the KL is added: "
         "judge by the reward.",
-        change.steps,
     )
 
 
 def _unjudged(signals: Signals) -> Finding | None:
     """Many programs of a batch had no verdict: the sandbox lacks something, or time was over."""
-    names = [name for name in signals.rows if name.endswith(("/unsupported", "/not_started"))]
-    shares = {name: series for name in names if (series := signals.series(name)) is not None}
-    worst = max(shares, key=lambda name: shares[name].max(), default=None)
-    if worst is None or shares[worst].max() <= UNJUDGED:
+    shares = signals.rows.filter(regex="/(unsupported|not_started)$")
+    most = shares.max()
+    if not most.max() > UNJUDGED:  # not <=: true for nan too, where nothing was logged
         return None
-    share, step = shares[worst].max(), int(shares[worst].idxmax())
+    worst = most.idxmax()
     return Finding(
         "warning",
         "unjudged",
         "Many programs were not judged, so they score None and leave their groups.",
-        f"{worst} is {share:.0%} of the batch at step {step}",
+        f"{worst} is {most[worst]:.0%} of the batch at step {shares[worst].idxmax()}",
         'Judge with backend="auto" or "sandlock"; if they were not started, give the batch more '
         "time or each program less.",
-        (step, step),
     )
 
 
 # In the order in which findings of one severity are told: causes before their effects.
 _RULES = (
     _numbers, _unjudged, _sampling, _kl, _hacking, tool_rules.failing, _clipped,
-    tool_rules.unfinished, tool_rules.calls, _agreement, _reward, _format_only, _length, _entropy,
-    _spikes, _loss,
+    tool_rules.unfinished, tool_rules.calls, _agreement, _fallen, _flat, _format_only, _length,
+    _entropy, _spikes, _loss,
 )  # fmt: skip
 _AT_ONCE = (
     _numbers, _unjudged, _sampling, _kl, tool_rules.failing, _clipped, tool_rules.unfinished,

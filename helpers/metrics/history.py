@@ -28,16 +28,12 @@ def reward_names(history: pd.DataFrame) -> list[str]:
     return [name.split("/")[1] for name in means]
 
 
-def smoothed(series: pd.Series, window: int = 9) -> pd.Series:
-    """The centred running mean; near the ends it averages what there is."""
-    return series.rolling(min(window, max(1, len(series))), center=True, min_periods=1).mean()
-
-
-def running_median(series: pd.Series, window: int = 9) -> pd.Series:
-    """The centred running median, which single spikes do not move; near the ends that of what there
-    is.
+def smoothed(series: pd.Series, window: int = 9, median: bool = False) -> pd.Series:
+    """The centred running mean; near the ends that of what there is. The median is not moved by
+    single spikes.
     """
-    return series.rolling(min(window, max(1, len(series))), center=True, min_periods=1).median()
+    around = series.rolling(min(window, max(1, len(series))), center=True, min_periods=1)
+    return around.median() if median else around.mean()
 
 
 def first_and_last(history: pd.DataFrame, columns: list[str], rows: int = 10) -> pd.DataFrame:

@@ -16,7 +16,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from helpers.figures import BLUE, GREEN, GREY, ORANGE, PURPLE, RED
-from helpers.metrics.history import reward_names, running_median, smoothed
+from helpers.metrics.history import reward_names, smoothed
 
 # Color and stroke of the first line, the second, and so on.
 LOOKS = (
@@ -70,11 +70,10 @@ def _line(axes: Axes, history: pd.DataFrame, column: str, label: str, color: str
     """
     if column not in history:
         return
-    middle = running_median if column == "kl" else smoothed
     axes.plot(history["step"], history[column], color=color, alpha=0.3, linewidth=1)
     axes.plot(
         history["step"],
-        middle(history[column]),
+        smoothed(history[column], median=column == "kl"),
         color=color,
         linestyle=stroke,
         linewidth=2,

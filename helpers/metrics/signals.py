@@ -46,9 +46,9 @@ class Finding:
 
     severity: one of SEVERITIES. rule: a short identifier; a history has at most one finding of
     each. what: a sentence without numbers. evidence: a phrase with numbers and steps. advice: a
-    sentence, what to try. steps: first and last of the evidence.
+    sentence, what to try.
 
-    >>> print(Finding("warning", "kl", "The KL is high.", "0.6 at step 9", "Lower it.", (9, 9)))
+    >>> print(Finding("warning", "kl", "The KL is high.", "0.6 at step 9", "Lower it."))
     warning (kl): The KL is high: 0.6 at step 9. Lower it.
     """
 
@@ -57,7 +57,6 @@ class Finding:
     what: str
     evidence: str
     advice: str
-    steps: tuple[int, int]
 
     def __str__(self) -> str:
         what = self.what.removesuffix(".")
@@ -78,10 +77,6 @@ class Change:
     @property
     def difference(self) -> float:
         return self.after - self.before
-
-    @property
-    def steps(self) -> tuple[int, int]:
-        return self.spans[0][0], self.spans[1][1]
 
     def is_rise(self, errors: float, least: float = 0.0) -> bool:
         """Beyond the noise by so many standard errors, and large enough to matter."""
@@ -128,12 +123,12 @@ class Signals:
     """The rows of a history as the rules of the diagnosis ask for them.
 
     rows: the logged steps, indexed by step. enough: whether they are enough to tell a trend from
-    noise. window: the rows at the end that count as now. correctness, format: the mean of the
-    rewards that judge the answer and the form, or None. success: correctness, or the total if no
-    reward judges the answer. better: whether the success has likely risen. share_right: correctness
-    now; None if it is unknown, or not of unit scale and so no share. solved: whether so many are
-    right that little is left to gain. spread: that of the total reward, in which its changes are
-    measured; None if it was not logged.
+    noise. window: the rows at the end that count as now. correctness, format: the first reward that
+    judges the answer, and the first that judges the form, or None. success: correctness, or the
+    total if no reward judges the answer. better: whether the success has likely risen. share_right:
+    correctness now; None if it is unknown, or not of unit scale and so no share. solved: whether so
+    many are right that little is left to gain. spread: that of the total reward, in which its
+    changes are measured; None if it was not logged.
     """
 
     def __init__(self, history: pd.DataFrame):
@@ -150,23 +145,16 @@ class Signals:
 
         form = named(FORMAT)
         judges = [name for name in named(STRICT) + named(LENIENT) if name not in form]
-        self.correctness = self._mean(judges[:1])
-        self.format = self._mean(form)
+        self.correctness = self.series(f"rewards/{judges[0]}/mean") if judges else None
+        self.format = self.series(f"rewards/{form[0]}/mean") if form else None
         self.success = self.series("reward") if self.correctness is None else self.correctness
         self.better = self.risen(self.success)
         self.share_right = None
         if self.correctness is not None and self.correctness.between(0, 1).all():
             self.share_right = float(self.last(self.correctness).mean())
         self.solved = (self.share_right or 0.0) >= SOLVED
-        spread = self.series("reward_std")
-        self.spread = None
-        if spread is not None:
-            self.spread = float(max(spread.iloc[:SHORTEST].mean(), spread.mean()))
-
-    def _mean(self, rewards: list[str]) -> pd.Series | None:
-        found = [self.series(f"rewards/{name}/mean") for name in rewards]
-        found = [series for series in found if series is not None]
-        return pd.concat(found, axis=1).mean(axis=1) if found else None
+        std = self.series("reward_std")
+        self.spread = None if std is None else max(std.iloc[:SHORTEST].mean(), std.mean())
 
     def series(self, column: str, least: int = 1) -> pd.Series | None:
         """The column without its gaps, or None if fewer than `least` finite values were logged."""

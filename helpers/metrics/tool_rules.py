@@ -19,7 +19,6 @@ from helpers.metrics.signals import (
     MOVE,
     NEARLY_ALL,
     SHORTEST,
-    Change,
     Finding,
     Signals,
     compare,
@@ -30,43 +29,24 @@ from helpers.metrics.signals import (
 CALLS_USED = 0.5  # calls an episode: a policy with fewer had no habit of calling that it could lose
 CALLS_LEFT = 0.1  # calls an episode: nine of ten episodes, or more, have none
 
-_BUT = {"info": ", but the training is still getting better.", "warning": ".", "critical": "."}
-
 
 def failing(signals: Signals) -> Finding | None:
-    """Most calls come back as an error now, or certainly more than at the best of times."""
+    """Most calls come back as an error."""
     share, often = signals.series("tools/failure_frequency"), signals.series("tools/call_frequency")
     # of a few calls a step, all fail by luck
     if share is None or often is None or signals.last(often).mean() < CALLS_LEFT:
         return None
     share = share[often.reindex(share.index) > 0]  # TRL logs 0 where nothing was called
-    severity = _severity(signals, share)
-    if severity:
-        last = signals.last(share)
-        (first, end), calls = span(last), often.reindex(last.index).mean()
-        return Finding(
-            severity,
-            "tool_failures",
-            "Most calls of tools come back as an error" + _BUT[severity],
-            f"{last.mean():.0%} of {calls:.3g} calls an episode at steps {first} to {end}",
-            "Read what the tools answered: refused arguments want a better description or an "
-            "example in the prompt, an exception or a timeout a mended tool, and calls beyond a "
-            "limit fewer turns.",
-            (first, end),
-        )
-    if not signals.enough or len(share) < 2 * SHORTEST:
-        return None
-    change = compare(share, *signals.since_best(-share))
-    if not change.is_rise(CHOSEN, 0.2):  # harder tasks make some more calls fail
-        return None
-    return Finding(
-        "info" if signals.better else "warning",
+    calls = often.reindex(signals.last(share).index).mean()
+    return _most(
+        signals,
+        share,
         "tool_failures",
-        "More and more calls of tools come back as an error"
-        + (", and the reward rises." if signals.better else "."),
-        f"share of the calls {change}",
-        "Read what the tools answered; if it is the calls that got worse, lower the learning rate.",
-        change.steps,
+        "Most calls of tools come back as an error",
+        f"{calls:.3g} calls an episode",
+        "Read what the tools answered: refused arguments want a better description or an "
+        "example in the prompt, an exception or a timeout a mended tool, and calls beyond a "
+        "limit fewer turns.",
     )
 
 
@@ -81,28 +61,24 @@ def unfinished(signals: Signals) -> Finding | None:
     finished = signals.series("rewards/finished/mean")
     if finished is None or signals.series("tools/call_frequency") is None:
         return None
-    severity = _severity(signals, 1 - finished)
-    if severity is None:
-        return None
-    last = 1 - signals.last(finished)
-    first, end = span(last)
-    return Finding(
-        severity,
+    return _most(
+        signals,
+        1 - finished,
         "unfinished",
-        "Most episodes end before the policy's last word, with a call that is not answered"
-        + _BUT[severity],
-        f"{last.mean():.0%} of the episodes at steps {first} to {end}",
+        "Most episodes end before the policy's last word, with a call that is not answered",
+        "the episodes",
         "Raise max_completion_length, which the whole episode shares with what the tools answer, "
         "or max_tool_calling_iterations; else make answers shorter or pay for fewer calls.",
-        (first, end),
     )
 
 
-def _severity(signals: Signals, share: pd.Series) -> str | None:
-    """How bad a share is that should be small: nothing below most; an info while it falls or the
+def _most(
+    signals: Signals, share: pd.Series, rule: str, what: str, of: str, advice: str
+) -> Finding | None:
+    """A finding where a share that should be small is above a half: an info while it falls or the
     success rises.
 
-    With few rows only where all failed in each of them: an untrained policy may fail often.
+    With few rows only where it was the whole in each of them: an untrained policy may fail often.
     """
     if len(share) < SHORTEST or surely(signals.last(share)) < MOST:
         return None
@@ -111,64 +87,59 @@ def _severity(signals: Signals, share: pd.Series) -> str | None:
     # Twice as many rows as a trend takes: all of a short training, and not what a long one gained
     # long ago.
     rows = 2 * max(MIN_ROWS, signals.window)
-    falls = signals.change(share.iloc[-rows:]).is_fall(LIKELY, MOVE)
-    if falls or (signals.success is not None and signals.risen(signals.success.iloc[-rows:])):
-        return "info"
-    nearly_all = signals.last(share).mean() >= NEARLY_ALL
-    return "critical" if nearly_all and not signals.better else "warning"
+    improves = signals.change(share.iloc[-rows:]).is_fall(LIKELY, MOVE) or (
+        signals.success is not None and signals.risen(signals.success.iloc[-rows:])
+    )
+    last = signals.last(share)
+    first, end = span(last)
+    critical = last.mean() >= NEARLY_ALL and not signals.better
+    return Finding(
+        "info" if improves else "critical" if critical else "warning",
+        rule,
+        what + (", but the training is still getting better." if improves else "."),
+        f"{last.mean():.0%} of {of} at steps {first} to {end}",
+        advice,
+    )
 
 
 def calls(signals: Signals) -> Finding | None:
-    """The tools are given up, or called much less or much more than at first.
+    """The tools are given up, called much more than at first, or were never called.
 
-    Fewer calls are what playing better looks like, and more what harder tasks take: the reward
-    tells which it is, but for a policy that calls nothing any more.
+    Fewer calls are what playing better looks like, as long as some are left; more are what harder
+    tasks take, and the reward tells whether they pay.
     """
     often = signals.series("tools/call_frequency", 2 * SHORTEST)
     if often is None:
         return None
     change, better = signals.change(often, SHORTEST), signals.better
-    fine = better or signals.solved
     highest = max(change, compare(often, *signals.since_best(often)), key=lambda one: one.before)
     if highest.is_fall(CHOSEN, CALLS_USED) and highest.after < CALLS_LEFT:
-        return _calls(
+        return Finding(
             "warning",
+            "tool_calls",
             "The policy has given up its tools"
             + (", and the reward rises without them." if better else "."),
-            highest,
+            f"{highest} (calls an episode)",
             "Read some episodes: a call that cannot be parsed is plain text and ends the episode. "
             "Else lower the learning rate, and find what pays without a call.",
         )
-    # to play well instead of badly takes less than three quarters of the calls away
-    if change.is_fall(CERTAIN, CALLS_USED) and change.after <= change.before / 4:
-        return _calls(
-            "info" if fine else "warning",
-            "The policy calls its tools much less"
-            + (", and does as well." if fine else ", and no better."),
-            change,
-            "Read some episodes: are calls left out that were needed, or written so that they "
-            "cannot be parsed?",
-        )
     # from none to one is learning to call
     if change.is_rise(CERTAIN) and change.after >= 2 * max(change.before, 1.0):
-        return _calls(
+        return Finding(
             "info" if better else "warning",
+            "tool_calls",
             "The policy calls its tools much more"
             + (", and better." if better else ", and no better."),
-            change,
+            f"{change} (calls an episode)",
             "Read which calls repeat; limit them by max_tool_calling_iterations, or pay for fewer.",
         )
-    if highest.before < CALLS_LEFT and not fine:
-        return _calls(
+    if highest.before < CALLS_LEFT and not (better or signals.solved):
+        return Finding(
             "info",
+            "tool_calls",
             "The policy hardly calls its tools, and never did.",
-            change,
+            f"{change} (calls an episode)",
             "See that the prompt lists the tools and that its calls can be parsed; else show it "
             "examples before training.",
         )
     return None
-
-
-def _calls(severity: str, what: str, change: Change, advice: str) -> Finding:
-    evidence = f"{change} (calls an episode)"
-    return Finding(severity, "tool_calls", what, evidence, advice, change.steps)

@@ -26,40 +26,31 @@ def answered(
     seed: int = 3407,
     chunk: int = 256,
 ) -> list[list[str]]:
-    """The completions of all prompts through `policy.sample`: for each prompt, in order, a list of
-    `samples` texts.
+    """For each prompt, in order, a list of `samples` completions through `policy.sample`.
 
-    They are kept in `evaluation/<name>.parquet` of the run, `chunk` prompts at a time, and taken
-    from there when the same is asked for again: after a kill it goes on, and what was finished
-    costs nothing. The file is trusted only where it was made for the same identity, engine,
-    prompts, samples, temperature, max_new_tokens, seed and chunk; any other is replaced. batch_size
-    is free to change, so that what ran out of memory can go on with a smaller one.
+    They are kept in `evaluation/<name>.parquet` of the run, `chunk` prompts at a time, so that an
+    interrupted evaluation goes on and a finished one costs nothing. The file is trusted only where
+    all that decides the texts is the same; otherwise it is replaced. batch_size is free to change:
+    what ran out of memory can go on with a smaller one. Each chunk has a seed of its own, so the
+    texts do not depend on where an interruption fell.
 
     identity: whatever else decides the texts, JSON-able: which model, in 4 bits or not, which
         adapter (see `weights_identity`).
-    seed: each chunk is sampled with a seed of its own, so the texts do not depend on where an
-        interruption fell.
     """
     import pyarrow.parquet
 
     from helpers.training.policy import engine_of, sample
 
     prompts = [list(prompt) for prompt in prompts]  # a Parquet file gives arrays
-    settings = {
-        "samples": samples,
-        "temperature": temperature,
-        "max_new_tokens": max_new_tokens,
-        "seed": seed,
-        "chunk": chunk,
-        "engine": engine_of(model),
-    }
+    limits = {"samples": samples, "temperature": temperature, "max_new_tokens": max_new_tokens}
+    settings = limits | {"seed": seed, "chunk": chunk, "engine": engine_of(model)}
     asked = json.dumps([identity, settings, prompts], sort_keys=True)
-    made_for = hashlib.sha256(asked.encode()).hexdigest()
+    made_for = {"made_for": hashlib.sha256(asked.encode()).hexdigest()}
     path = run.path(f"evaluation/{name}.parquet")
     completions = []
     if path.exists():
         table = pyarrow.parquet.read_table(path)
-        if (table.schema.metadata or {}).get(b"made_for") == made_for.encode():
+        if (table.schema.metadata or {}).get(b"made_for") == made_for["made_for"].encode():
             completions = table["completions"].to_pylist()
             print(
                 f"{name}: {len(completions)} of {len(prompts)} prompts were answered before, "
@@ -70,9 +61,7 @@ def answered(
             model,
             tokenizer,
             prompts[start : start + chunk],
-            max_new_tokens=max_new_tokens,
-            temperature=temperature,
-            samples=samples,
+            **limits,
             batch_size=batch_size,
             seed=seed + start,
             progress=False,
@@ -80,9 +69,7 @@ def answered(
         questions = [prompt[-1]["content"] for prompt in prompts[: len(completions)]]
         table = pyarrow.table({"question": questions, "completions": completions})
         with atomic_write(path) as temporary:
-            pyarrow.parquet.write_table(
-                table.replace_schema_metadata({"made_for": made_for}), temporary
-            )
+            pyarrow.parquet.write_table(table.replace_schema_metadata(made_for), temporary)
     return completions
 
 

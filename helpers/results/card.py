@@ -52,9 +52,6 @@ def write(run: Run) -> Path:
         run.section(section)
     facts = read(run)
     data, training = facts.manifest["data"], facts.manifest["training"]
-    served, merge = facts.manifest.get("served", {}), facts.manifest.get("merge", {})
-    if served.get("written", "") < merge.get("written", ""):
-        served = {}  # of a merge before
     there = [name for name in _FIGURES if (run.folder / f"figures/{name}.png").exists()]
     for name in there:
         shutil.copyfile(run.folder / f"figures/{name}.png", run.path(f"merged/figures/{name}.png"))
@@ -70,7 +67,6 @@ def write(run: Run) -> Path:
         recorded=[[key, plain(value)] for key, value in settings_of(training).items()],
         figures={name: _FIGURES[name] for name in there},
         models=MODELS,
-        served=served.get("merged"),
         is_file=_is_file(data["source"]),
         **{"text": _escaped, "plain": plain, "percent": percent, "accuracy": accuracy},
         **{"quoted": repr, "told": told},
@@ -87,31 +83,14 @@ def metadata(facts: Facts) -> ModelCardData:
     local model or file, which the hub would take for its own.
     """
     settings, source = facts.manifest["training"]["settings"], facts.manifest["data"]["source"]
-    data_set, unsloth = source.partition(":")[0], settings.get("backend", "unsloth") == "unsloth"
+    data_set, _, configuration = source.partition(":")
+    unsloth = settings.get("backend", "unsloth") == "unsloth"
     generated = source.startswith(("arithmetic/", "reasoning-gym/"))
     on_hub = _is_hub_id(data_set) and not generated and not _is_file(source)
-    results = _results(source, facts.evaluation.get("merged", {}))
-    return ModelCardData(
-        library_name="transformers",
-        pipeline_tag="text-generation",
-        tags=["grpo", "trl", *(["unsloth"] if unsloth else []), "lora"],
-        base_model=settings["model"] if _is_hub_id(settings["model"]) else None,
-        datasets=[data_set] if on_hub else None,
-        license="apache-2.0" if settings["model"] in EMBEDDED else None,
-        metrics=["accuracy"] if results else None,
-        model_name=facts.name,
-        eval_results=results or None,
-    )
-
-
-def _results(source: str, entry: dict) -> list[EvalResult]:
-    """An entry of the evaluation as the hub's model-index has it.
-
-    It takes `owner/name` or `name` for a data set's type.
-    """
-    data_set, _, configuration = source.partition(":")
+    # the hub takes `owner/name` or `name` for a data set's type
     slug = re.sub(r"[^\w.-]+", "-", data_set).strip("-") or "data"
-    return [
+    entry = facts.evaluation.get("merged", {})
+    results = [
         EvalResult(
             task_type="text-generation",
             dataset_type=data_set if _HUB_ID.fullmatch(data_set) else slug,
@@ -128,6 +107,17 @@ def _results(source: str, entry: dict) -> list[EvalResult]:
         for decoding, measured in (("sampled", entry), ("greedy", entry.get("greedy")))
         if measured
     ]
+    return ModelCardData(
+        library_name="transformers",
+        pipeline_tag="text-generation",
+        tags=["grpo", "trl", *(["unsloth"] if unsloth else []), "lora"],
+        base_model=settings["model"] if _is_hub_id(settings["model"]) else None,
+        datasets=[data_set] if on_hub else None,
+        license="apache-2.0" if settings["model"] in EMBEDDED else None,
+        metrics=["accuracy"] if results else None,
+        model_name=facts.name,
+        eval_results=results or None,
+    )
 
 
 def _is_hub_id(name: str) -> bool:

@@ -13,7 +13,7 @@ import pandas as pd
 
 from helpers.agents.protocol import named
 from helpers.results.intervals import mcnemar_test, paired_interval, wilson_interval
-from helpers.rewards.answers import parse_number, quick_verdict
+from helpers.rewards.answers import quick_verdict
 from helpers.rewards.correctness import correctness_reward, judged_answer
 from helpers.rewards.faults import tried
 from helpers.rewards.structure import format_reward
@@ -38,13 +38,9 @@ def right(
         with them: by `question`, a sum that is copied from it is no answer, and `kind` says how
         an answer is judged.
     """
-    if len(completions) != len(answers):
-        raise ValueError(
-            f"{len(completions)} completions do not go with {len(answers)} answers: give one of "
-            "each a question."
-        )
-    data = {} if rows is None else rows.drop(columns=["prompt", "answer"], errors="ignore")
-    columns = {name: list(data[name]) for name in data}
+    columns = {}
+    if rows is not None:
+        columns = rows.drop(columns=["prompt", "answer"], errors="ignore").to_dict("list")
     if judge is None:
         rewards = correctness_reward(completions, answers, tags, **columns)
         return [reward == 1.0 for reward in rewards]
@@ -94,25 +90,18 @@ def score(
     if count_tokens is not None:
         entry["mean_length"] = sum(map(count_tokens, completions)) / len(correct)
     if difficulty is not None:
-        levels: dict[str, list[bool]] = {}
-        for hit, level in zip(correct, difficulty, strict=True):
-            if not pd.isna(level):
-                # A column of whole numbers with gaps is one of floats to pandas: 2.0 is level 2.
-                name = f"{level:g}" if isinstance(level, float) else str(level)
-                levels.setdefault(name, []).append(hit)
-        ordered = sorted(levels, key=_numbers_first)
-        entry["by_difficulty"] = {level: _proportion(levels[level]) for level in ordered}
+        by_level = pd.Series(correct).groupby(pd.Series(difficulty))
+        # A column of whole numbers with gaps is one of floats to pandas: 2.0 is level 2.
+        entry["by_difficulty"] = {
+            f"{level:g}" if isinstance(level, float) else str(level): _proportion(list(hits))
+            for level, hits in by_level
+        }
     return entry
 
 
 def _proportion(correct: list[bool]) -> dict:
     low, high = wilson_interval(sum(correct), len(correct))
     return {"accuracy": sum(correct) / len(correct), "ci95": [low, high], "n": len(correct)}
-
-
-def _numbers_first(level: str) -> tuple:
-    number = parse_number(level)
-    return (1, 0, level) if number is None else (0, number.value, level)
 
 
 def other_family(source: str) -> str:
@@ -238,30 +227,26 @@ def compare(
     accuracies (after - before) with difference_ci95 (`paired_interval`), and the first `examples`
     questions of either kind as won_examples and lost_examples.
     """
-    right_before = right(before, answers, tags, judge, rows)
-    verdicts = zip(right_before, right(after, answers, tags, judge, rows), strict=True)
-    rows = {(was, now): [] for was in (True, False) for now in (True, False)}
-    for question, answer, first, second, verdict in zip(
-        questions, answers, before, after, verdicts, strict=True
-    ):
-        row = {"question": question, "answer": answer, "before": first, "after": second}
-        rows[verdict].append(row)
-    won, lost = len(rows[False, True]), len(rows[True, False])
-    both, neither = len(rows[True, True]), len(rows[False, False])
-    low, high = paired_interval(both, won, lost, neither)
+    table = pd.DataFrame(
+        {"question": questions, "answer": answers, "before": before, "after": after}
+    )
+    was, now = (np.array(right(texts, answers, tags, judge, rows)) for texts in (before, after))
+    won, lost = table[now & ~was], table[was & ~now]
+    both, neither = int(sum(was & now)), int(sum(~was & ~now))
+    low, high = paired_interval(both, len(won), len(lost), neither)
     return {
         "before": names[0],
         "after": names[1],
-        "n": len(questions),
-        "won": won,
-        "lost": lost,
+        "n": len(table),
+        "won": len(won),
+        "lost": len(lost),
         "both_right": both,
         "both_wrong": neither,
-        "p_value": mcnemar_test(won, lost),
-        "difference": (won - lost) / len(questions),
+        "p_value": mcnemar_test(len(won), len(lost)),
+        "difference": (len(won) - len(lost)) / len(table),
         "difference_ci95": [low, high],
-        "won_examples": rows[False, True][:examples],
-        "lost_examples": rows[True, False][:examples],
+        "won_examples": won.head(examples).to_dict("records"),
+        "lost_examples": lost.head(examples).to_dict("records"),
     }
 
 

@@ -9,10 +9,9 @@ makes it. `results/card.py` tells the same facts in Markdown.
 from __future__ import annotations
 
 import io
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath, PureWindowsPath
+from pathlib import Path, PureWindowsPath
 
 import jinja2
 import matplotlib as mpl
@@ -29,7 +28,6 @@ PARTS = (  # what the page is made of
     "data_report.json",
     "reward_report.json",
     "metrics.csv",
-    "completions.parquet",
     "evaluation.json",
     "comparison.json",
 )
@@ -40,33 +38,27 @@ MODELS = {
     "merged": "the merged model, read from disk",
     "adapter": "the adapter on the base in full precision",
 }
-_CURVES = (
-    (plots.reward, ("reward",), "The sum that is trained on. It should rise, then flatten."),
-    (plots.each_reward, (), "Usually the format is learned first, and the answer follows."),
-    (
-        plots.spread,
-        ("reward_std", "frac_reward_zero_std"),
-        "A group whose completions all score the same teaches nothing.",
-    ),
-    (plots.kl, ("kl",), "It should rise and then level off."),
-    (
-        plots.completion_length,
-        ("completions/mean_length", "completions/clipped_ratio"),
-        "What is cut off at the limit never reaches its answer.",
-    ),
-    (
-        plots.tools,
-        ("tools/call_frequency", "tools/failure_frequency", "rewards/finished/mean"),
-        "An episode is unfinished where its last call was not answered: the limit on its length "
-        "or on its turns came first.",
-    ),
-    (
-        plots.loss,
-        ("loss",),
-        "Advantages sum to zero in every group: it is the gradient that teaches.",
-    ),
+_CURVES = {  # and what to see in each
+    plots.reward: "The sum that is trained on. It should rise, then flatten.",
+    plots.each_reward: "Usually the format is learned first, and the answer follows.",
+    plots.spread: "A group whose completions all score the same teaches nothing.",
+    plots.kl: "It should rise and then level off.",
+    plots.completion_length: "What is cut off at the limit never reaches its answer.",
+    plots.tools: "An episode is unfinished where its last call was not answered: the limit on its "
+    "length or on its turns came first.",
+    plots.loss: "Advantages sum to zero in every group: it is the gradient that teaches.",
+}
+_TOLD = (  # and each reward: their first and last values stand below the curves
+    "reward",
+    "reward_std",
+    "frac_reward_zero_std",
+    "kl",
+    "completions/mean_length",
+    "completions/clipped_ratio",
+    "tools/call_frequency",
+    "tools/failure_frequency",
+    "loss",
 )
-_SHOWN = 4  # questions or completions of a kind
 
 
 @dataclass(frozen=True)
@@ -82,7 +74,6 @@ class Facts:
     rewards: dict
     history: pd.DataFrame | None
     findings: list[Finding]
-    completions: pd.DataFrame | None
     evaluation: dict
     comparison: dict
     merge_is_outdated: bool = False
@@ -103,8 +94,17 @@ def write(run: Run) -> Path:
     )
     environment.filters |= {f.__name__: f for f in (percent, interval, plain, clipped)}
     facts = read(run)
-    accuracies = "; ".join(f"{name} {accuracy(entry)}" for name, entry in facts.evaluation.items())
-    ks = sorted({int(k) for entry in facts.evaluation.values() for k in entry.get("pass_at_k", {})})
+    tried, training = facts.rewards.get("rewards", {}), facts.manifest.get("training", {})
+    trained = dict(zip(training.get("rewards", []), training.get("weights", []), strict=False))
+    curves, ends = [], pd.DataFrame()
+    if facts.history is not None:
+        curves = [
+            _figure(draw, facts.history) | {"note": note}
+            for draw, note in _CURVES.items()
+            if draw is not plots.tools or plots.has_tools(facts.history)
+        ]
+        rewards = [f"rewards/{name}/mean" for name in reward_names(facts.history)]
+        ends = first_and_last(facts.history, [*_TOLD, *rewards]).dropna()
     sections = {
         name: facts.manifest[name]
         for name in ("data", "rewards", "training", "merge")
@@ -115,22 +115,16 @@ def write(run: Run) -> Path:
         facts=facts,
         verdict=verdict(facts),
         critical=sum(finding.severity == "critical" for finding in facts.findings),
-        curves=[] if facts.history is None else _curves(facts),
-        bars=facts.evaluation and _figure(plots.accuracy, facts.evaluation, "accuracy", accuracies),
+        curves=curves,
+        ends=ends,
+        bars=facts.evaluation and _figure(plots.accuracy, facts.evaluation),
         models=MODELS,
-        # the powers of two among the k of pass@k, and the largest
-        powers={f"pass@{k}": str(k) for k in ks if k & (k - 1) == 0 or k == ks[-1]},
-        difficulties={
-            level: at["n"]
-            for entry in facts.evaluation.values()
-            for level, at in entry.get("by_difficulty", {}).items()
-        },
-        shown=_SHOWN,
-        rewards=_rewards(facts),
+        ks={k: f"pass@{k}" for one in facts.evaluation.values() for k in one.get("pass_at_k", {})},
+        weights=trained or {name: lab["weight"] for name, lab in tried.items()},
+        tried=tried,
         beating=[
             name for name, attack in facts.rewards.get("attacks", {}).items() if attack["wins"] > 0
         ],
-        samples=_samples(facts),
         settings=settings_of(latest),
         sections=sections,
         versions=latest.get("versions", {}),
@@ -164,8 +158,6 @@ def read(run: Run) -> Facts:
             absent[part] = why
         elif part == "metrics.csv":
             known[part] = read_metrics(run.folder / part)
-        elif part == "completions.parquet":
-            known[part] = run.table(part)
         else:
             known[part] = portable(run.read_object(part))
     history = known.get("metrics.csv")
@@ -177,7 +169,6 @@ def read(run: Run) -> Facts:
         rewards=known.get("reward_report.json", {}),
         history=history,
         findings=[] if history is None else diagnose(history),
-        completions=known.get("completions.parquet"),
         evaluation=known.get("evaluation.json", {}),
         comparison=known.get("comparison.json", {}),
         merge_is_outdated=run.outdated("merged") is not None,
@@ -197,7 +188,7 @@ def portable(value, key: str = ""):
         return [portable(entry, key) for entry in value]
     # a system prompt and a question may begin with a slash and are no path
     if isinstance(value, str) and key not in ("system_prompt", "question"):
-        absolute = PurePosixPath(value).is_absolute() or PureWindowsPath(value).is_absolute()
+        absolute = value.startswith("/") or PureWindowsPath(value).is_absolute()
         # a Windows path may be written with either slash
         return PureWindowsPath(value).name if absolute else value
     return value
@@ -212,61 +203,44 @@ def verdict(facts: Facts) -> list[tuple[str, str]]:
 
     Severities are those of a finding, and "good".
     """
-    said = [_result(facts, "sampled")]
-    greedy = _result(facts, "greedy")
-    if greedy[0] == "critical" and said[0][0] != "critical":
-        said.append(greedy)
+    # Did training help, by McNemar's test?
+    before, after = (facts.evaluation.get(name) for name in ("baseline", "trained"))
+    compared = facts.comparison.get("sampled")
+    if before and after and compared:
+        p = compared["p_value"]
+        named = "p < 1e-15" if p < 1e-15 else f"p = {p:.2g}"
+        what = f"sampled accuracy on {after['n']:,} held-out questions"
+        change = (
+            f"from {accuracy(before)} to {accuracy(after)}: {compared['won']:,} "
+            f"question{'s' * (compared['won'] != 1)} won, {compared['lost']} lost (exact McNemar "
+            f"{named})."
+        )
+        if p >= 0.05:
+            unclear = f"Whether training changed {what} cannot be told from chance. It went"
+            said = [("warning", f"{unclear} {change}")]
+        elif after["accuracy"] > before["accuracy"]:
+            said = [("good", f"Training raised {what} {change}")]
+        else:
+            said = [("critical", f"Training lowered {what} {change}")]
+    else:
+        unknown = (
+            "Whether training helped is not known: the model before and after it was not compared "
+            "on held-out questions."
+        )
+        said = [("warning", unknown)]
     if facts.findings and facts.findings[0].severity != "info":
         said.append((facts.findings[0].severity, str(facts.findings[0])))
+    merged = facts.evaluation.get("merged")
     if facts.merge_is_outdated:
         again = "The merged model is of an earlier training: run notebook 05 before using it."
-        return [*said, ("warning", again)]
-    # not in a merge of an earlier version, which had a proof of its own
-    kept = facts.manifest.get("merge", {}).get("kept", 1.0)
-    if not kept >= 0.9:  # not <: true for nan too
-        only = (
-            f"The merged model does only {percent(kept)} of what the adapter does to the "
-            "logits: 16 bits rounded the rest away. Use the adapter."
-        )
-        said.append(("warning", only))
-    policy, merged = facts.evaluation.get("trained"), facts.evaluation.get("merged")
-    if policy and merged and merged["ci95"][1] < policy["ci95"][0]:
+        said.append(("warning", again))
+    elif after and merged and merged["ci95"][1] < after["ci95"][0]:
         less = (
             f"The merged model is less accurate: {accuracy(merged)}, against "
-            f"{accuracy(policy)} for the policy it was made from."
+            f"{accuracy(after)} for the policy it was made from."
         )
         said.append(("warning", less))
     return said
-
-
-def _result(facts: Facts, decoding: str) -> tuple[str, str]:
-    """Did training help, by McNemar's test?"""
-    before, after = (facts.evaluation.get(name, {}) for name in ("baseline", "trained"))
-    if decoding == "greedy":
-        before, after = before.get("greedy"), after.get("greedy")
-    compared = facts.comparison.get(decoding)
-    if not (before and after and compared):
-        return (
-            "warning",
-            "Whether training helped is not known: the model before and after it was not compared "
-            "on held-out questions.",
-        )
-    p = compared["p_value"]
-    named = "p < 1e-15" if p < 1e-15 else f"p = {p:.2g}"
-    what = f"{decoding} accuracy on {after['n']:,} held-out questions"
-    change = (
-        f"from {accuracy(before)} to {accuracy(after)}: {compared['won']:,} "
-        f"question{'s' * (compared['won'] != 1)} won, {compared['lost']} lost (exact McNemar "
-        f"{named})."
-    )
-    if p >= 0.05:
-        return (
-            "warning",
-            f"Whether training changed {what} cannot be told from chance. It went {change}",
-        )
-    if after["accuracy"] > before["accuracy"]:
-        return "good", f"Training raised {what} {change}"
-    return "critical", f"Training lowered {what} {change}"
 
 
 # --- What the template shows ----------------------------------------------------------------------
@@ -315,99 +289,18 @@ def clipped(text: object) -> str:
     return text if left_out <= 0 else f"{text[:500]} […{left_out:,} characters…] {text[-250:]}"
 
 
-def _curves(facts: Facts) -> list[dict]:
-    drawn = []
-    for draw, columns, note in _CURVES:
-        if draw is plots.tools and not plots.has_tools(facts.history):
-            continue
-        columns = columns or [f"rewards/{name}/mean" for name in reward_names(facts.history)]
-        table = first_and_last(
-            facts.history, [c for c in columns if facts.history.get(c, pd.Series()).notna().any()]
-        )
-        ends = [
-            f"{name.removeprefix('rewards/').removesuffix('/mean')} {a:.3g} → {b:.3g}"
-            for name, a, b in table.itertuples()
-        ]
-        drawn.append(_figure(draw, facts.history, draw.__name__, "; ".join(ends)) | {"note": note})
-    return drawn
-
-
-def _figure(draw: Callable, values, name: str, said: str) -> dict:
-    """A figure as inline SVG: no fixed size or colour of text, ids of its own, and in words what it
-    shows (`said`).
-    """
-    # Text stays text, ids do not change from one writing to the next, and a `$` in a name starts no
-    # formula.
-    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": name, "text.parse_math": False}):
+def _figure(draw: Callable, values) -> dict:
+    """A figure as SVG that stands in the page itself, and its title apart."""
+    with mpl.rc_context({"svg.fonttype": "none"}):  # text stays text
         figure = draw(values)
         title = figure.axes[0].get_title(loc="left")
         figure.axes[0].set_title("", loc="left")
         figure.set_size_inches(4.7, 2.9)  # small: text stays readable at the width of a phone
         drawn = io.StringIO()
-        figure.savefig(
-            drawn,
-            format="svg",
-            transparent=True,
-            metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")),
-        )
-    svg = drawn.getvalue()
-    svg = svg[svg.index("<svg") :]
-    (box,) = re.findall(r'viewBox="[^"]+"', svg[: svg.index(">")])
-    svg = svg[svg.index(">") + 1 :].replace("#000000", "currentColor")
-    svg = re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>{name}-", svg)
-    label = Markup.escape(f"{title}. {said}")
-    return {
-        "title": title,
-        "said": said,
-        "svg": Markup(f'<svg role="img" aria-label="{label}" {box}>{svg}'),
-    }
-
-
-def _rewards(facts: Facts) -> list[dict]:
-    """A row a reward: its weight in the training (or as tried), what the laboratory measured, its
-    first and last means.
-    """
-    training, tried = facts.manifest.get("training") or {}, facts.rewards.get("rewards", {})
-    weights = dict(zip(training.get("rewards", []), training.get("weights", []), strict=False))
-    weights = weights or {name: lab["weight"] for name, lab in tried.items()}
-    nothing = dict.fromkeys(("mean", "advantage_share", "zero_spread", "ms_per_1000"))
-    columns = [f"rewards/{name}/mean" for name in weights]
-    means = (
-        {} if facts.history is None else first_and_last(facts.history, columns).T.to_dict("list")
-    )
-    return [
-        {
-            "name": name,
-            "weight": weight,
-            "lab": nothing | tried.get(name, {}),
-            "means": means.get(column, (None, None)),
-        }
-        for (name, weight), column in zip(weights.items(), columns, strict=True)
-    ]
-
-
-def _samples(facts: Facts) -> list[dict]:
-    """What was written to one question at the first step logged, and to one at the last, with the
-    weighted reward of each.
-    """
-    if facts.completions is None:
-        return []
-    table, shown = facts.completions, []
-    weights = {row["name"]: row["weight"] for row in _rewards(facts) if row["name"] in table}
-    for step in dict.fromkeys((table["step"].min(), table["step"].max())):
-        group = table[table["step"] == step]
-        group = group[group["question"] == group["question"].iloc[0]].head(_SHOWN)
-        # one that abstained adds nothing
-        rewards = group[list(weights)].mul(pd.Series(weights, dtype=float)).sum(axis=1)
-        shown.append(
-            {
-                "step": int(step),
-                "question": group["question"].iloc[0],
-                "answer": group["answer"].iloc[0],
-                "completions": list(zip(group["completion"], rewards, strict=True)),
-            }
-        )
-    return shown
+        figure.savefig(drawn, format="svg", transparent=True)
+    # black takes the colour of the page's text, which is white in the dark
+    svg = drawn.getvalue().replace("#000000", "currentColor")
+    return {"title": title, "svg": Markup(svg[svg.index("<svg") :])}
 
 
 def settings_of(section: dict) -> dict:
@@ -417,8 +310,8 @@ def settings_of(section: dict) -> dict:
     settings = {
         "preset" if key == "name" else key: value
         for key, value in section.get("settings", {}).items()
+        if key != "needs_gb"
     }
-    settings.pop("needs_gb", None)
     return settings | {
         key: section[key] for key in ("seed", "steps", "stopped_early") if key in section
     }

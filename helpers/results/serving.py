@@ -115,8 +115,9 @@ def answers(
         asked = {"model": model, "messages": messages, "max_tokens": max_tokens, "temperature": 0.0}
         reply = client.post(f"{address}/v1/chat/completions", json=asked)
         if reply.is_error:
-            asked_for = messages[-1]["content"][:60]
-            raise ValueError(f"vLLM's server refuses {asked_for!r}: {reply.text[:300]}")
+            raise ValueError(
+                f"vLLM's server refuses {messages[-1]['content'][:60]!r}: {reply.text[:300]}"
+            )
         return reply.json()["choices"][0]["message"]["content"] or ""
 
     # No proxy stands before 127.0.0.1. So many are asked at once: vLLM answers them in one batch.

@@ -154,7 +154,7 @@ PARAMETERS = [
     ({"compare": [3]}, "is not a list of runs"),
     ({"compare": ["../up"]}, "is not a run name"),
     ({"compare": ["nowhere"]}, "runs/nowhere/metrics.csv is not there"),
-    ({"compare": ["mine"]}, "is there twice, or is the run itself"),
+    ({"compare": ["mine"]}, "mine, mine: name two or more different runs"),
     ({"judge": "nothing"}, "file.py:function, such as my_rewards.py"),
     ({"judge": "{here}/none.py:f"}, "cannot be read"),
     ({"judge": 5}, "file.py:function, such as my_rewards.py"),
@@ -186,4 +186,4 @@ def test_good_parameters_pass(monkeypatch):
         "judge": "helpers.rewards:format_reward",
     }
     pipeline.check_parameters(good, run="mine")
-    pipeline.check_parameters({"merge": "4bit"})
+    pipeline.check_parameters({"merge": "dequantised"})

@@ -180,8 +180,6 @@ CASES = {
         {"right": until(40, 0.3, 0.65), "entropy": until(40, 0.4, 0.02)},
         {"right": until(40, 0.3, 0.82), "entropy": until(40, 0.4, 0.02)},
     ),
-    "a gap that grows": ("sampling", "warning", gaps(line(0.025, 0.125)), gaps(line(0.025, 0.06))),
-    "a gap that doubles": ("sampling", "warning", gaps(line(0.03, 0.09)), gaps(line(0.05, 0.09))),
     "a wide gap": ("sampling", "warning", gaps(np.full(N, 0.13)), gaps(np.full(N, 0.09))),
     "gradient spikes": (
         "gradient",
@@ -231,8 +229,7 @@ def test_a_rule_names_what_it_is_for_and_not_what_nearly_is(rule, severity, show
     ]
     less = severe(history(**nearly)).get(rule, "info")
     assert SEVERITIES.index(less) > SEVERITIES.index(severity), str(found(history(**nearly), rule))
-    first, last = finding.steps
-    assert 1 <= first <= last <= N and re.search(r"\bsteps? \d+", finding.evidence)
+    assert re.search(r"\bsteps? \d+", finding.evidence)
     line = str(finding)  # all of it
     assert line.startswith(f"{severity} ({rule}): {finding.what[:-1]}: {finding.evidence}. ")
     assert line.endswith(finding.advice) and "\n" not in line and "nan" not in line.lower()
@@ -365,7 +362,7 @@ def test_what_looks_alarming_in_a_training_that_goes_well_is_explained(
 def test_a_high_kl_is_told_since_the_last_time_it_rose_and_one_that_came_back_is_no_spike():
     assert found(history(kl=np.where((T > 20) & (T <= 40), 0.9, 0.02)), "kl") is None
     again = until(40, np.where(T <= 10, 0.9, 0.02), 0.9)
-    assert found(history(kl=again), "kl").steps == (45, 80), "since the last time it rose"
+    assert found(history(kl=again), "kl").evidence.endswith("at steps 45 to 80")
 
 
 def test_gradients_of_solved_steps_are_not_what_a_spike_is_measured_by():
@@ -393,10 +390,9 @@ def test_rounding_and_a_single_wide_step_are_no_finding_however_many_steps():
 def test_an_engine_with_old_weights_is_found():
     """The gaps of huggingface/trl issue 5312, where a sleeping engine was not given the weights."""
     rows = pd.DataFrame({"step": range(1, 21), "reward": 0.0, GAP: [0.0173] * 10 + [0.809] * 10})
-    assert sampled(rows[:10]) == "" and "drift apart" in sampled(rows)
+    assert sampled(rows[:10]) == "" and sampled(rows[10:14]) == ""
     wide = sampled(rows[10:])
     assert "by more than rounding" in wide and "0.81 nats" in wide and "steps 16 to 20" in wide
-    assert sampled(rows[10:14]) == ""
 
 
 # --- What was not logged --------------------------------------------------------------------------
@@ -469,7 +465,6 @@ def test_too_few_steps_are_said_to_be_too_few_and_no_trend_is_judged(n):
     assert (first.rule == "too_few_steps" and not more) is (n < 20)
     if n < 20:
         assert first.severity == "info" and f"{n} logged" in first.evidence
-        assert first.steps == ((1, n) if n else (0, 0))
 
 
 @pytest.mark.parametrize(("noise", "told"), [(0.06, "no_learning"), (0.12, "too_few_steps")])

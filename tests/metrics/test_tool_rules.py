@@ -34,8 +34,6 @@ def told(rows: pd.DataFrame) -> dict[str, str]:
 SICK = {
     "most calls fail": ("tool_failures", "warning", {"failed": 0.65}),
     "all calls fail": ("tool_failures", "critical", {"failed": 1.0, "won": 0.1}),
-    "more and more calls fail": ("tool_failures", "warning", {"failed": line(0.05, 0.4)}),
-    "calls begin to fail": ("tool_failures", "warning", {"failed": until(55, 0.05, 0.45)}),
     "failures that stay, after a gain long ago": (
         "tool_failures",
         "warning",
@@ -61,7 +59,6 @@ SICK = {
         "warning",
         {"calls": until(40, 4.0, 0.0), "won": line(0.3, 0.9)},
     ),
-    "few calls left": ("tool_calls", "warning", {"calls": line(5, 0.4)}),
     "turns explode": ("tool_calls", "warning", {"calls": line(3, 10)}),
 }
 
@@ -122,9 +119,7 @@ def test_a_healthy_agent_gives_no_warning_at_any_of_its_steps_and_nothing_at_the
             "unfinished",
             "but the training is still getting better",
         ),
-        ({"failed": line(0.05, 0.45)}, "tool_failures", "and the reward rises"),
         ({"calls": line(2, 8)}, "tool_calls", "much more, and better"),
-        ({"calls": line(9, 1)}, "tool_calls", "much less, and does as well"),
         ({"calls": 0.02, "won": 0.1}, "tool_calls", "hardly calls its tools, and never did"),
     ],
 )
@@ -140,7 +135,6 @@ def test_the_numbers_are_those_of_the_history():
     calls = f"{last[FAILED].mean():.0%} of {last[CALLS].mean():.3g} calls an episode"
     assert failing.evidence == f"{calls} at steps 61 to 80"
     assert cut.evidence == f"{1 - last[FINISHED].mean():.0%} of the episodes at steps 61 to 80"
-    assert failing.steps == cut.steps == (61, 80)
 
 
 # --- What was not logged, and how much of it ------------------------------------------------------

@@ -176,12 +176,3 @@ def test_what_a_command_cannot_bring_back_is_said(run):
     assert f"git checkout {'a' * 40}\n" in text and "changes that were not committed" in text
     assert "python -m helpers run --run told --preset pocket -p seed=7\n" in text
     assert "prepared with seed 3407" in text
-
-
-def test_the_card_of_the_executed_notebooks(executed):
-    text = card.write(executed).read_text(encoding="utf-8")
-    data = ModelCard(text).data
-    assert data.license == "apache-2.0" and len(data.eval_results) == 2
-    assert data.eval_results[0].metric_value == round(executed.evaluation["merged"]["accuracy"], 4)
-    assert len(re.findall(r"\(figures/\w+\.png\)", text)) == 7
-    assert report.read(executed).absent == {}

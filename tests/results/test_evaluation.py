@@ -17,7 +17,6 @@ from helpers.results.evaluation import (
     compare,
     comparison_lines,
     difficulty_summary,
-    judge_named,
     majority_vote,
     other_family,
     pass_at_k,
@@ -87,7 +86,7 @@ def test_every_level_has_its_own_accuracy_and_they_add_up():
         (list(np.array([3, 1, 2])), ["1", "2", "3"]),
         ([2.0, float("nan"), 1.0], ["1", "2"]),
         ([0.25, 0.5, 0.125], ["0.125", "0.25", "0.5"]),
-        (["10", "9", None], ["9", "10"]),
+        (["b", "a", None], ["a", "b"]),
         ([3, "hard", 2], ["2", "3", "hard"]),
         ([None, None, float("nan")], []),
     ],
@@ -135,15 +134,6 @@ def test_a_judge_that_raises_is_named_with_the_completion():
         right(["x"], ["1"], judge=broken_reward)
 
 
-def test_a_judge_is_found_by_file_or_module_and_function(tmp_path):
-    file = tmp_path / "mine.py"
-    file.write_text("def yes(completions, **columns):\n    return [1.0] * len(completions)\n")
-    assert right(["x"], ["1"], judge=judge_named(f"{file}:yes")) == [True]
-    assert judge_named(None) is None
-    with pytest.raises(ValueError, match=r"judge='mine\.py': write it as file\.py:"):
-        judge_named("mine.py")
-
-
 ROWS = pd.DataFrame(
     {
         "prompt": [[]] * 3,
@@ -165,13 +155,11 @@ def test_rows_are_judged_with_their_kind_and_question_as_in_training():
     counts = compare(texts, [""] * 3, list(ROWS["question"]), answers, rows=ROWS)
     assert (counts["lost"], counts["both_wrong"]) == (1, 2)
 
-
-def test_a_judge_of_ones_own_gets_the_columns_of_the_rows():
     def kind_reward(completions, answer, kind, question, **columns):
         assert columns == {} and list(question) == list(ROWS["question"])
         return [float(name == "number") for name in kind]
 
-    assert right([""] * 3, ROWS["answer"], judge=kind_reward, rows=ROWS) == [False, False, True]
+    assert right(texts, answers, judge=kind_reward, rows=ROWS) == [False, False, True]
 
 
 # --- pass@k ---------------------------------------------------------------------------------------
@@ -232,7 +220,9 @@ def test_pass_at_k_is_the_mean_over_the_questions():
     assert list(scores["pass_at_k"]) == ["1", "2", "4"], "8 and 16 cannot be told from four samples"
     for k, point in scores["pass_at_k"].items():
         assert point["value"] == pytest.approx(sum(pass_at_k(4, c, int(k)) for c in counts) / 5)
-    assert scores["pass_at_k"]["1"]["value"] == pytest.approx(7 / 20)
+    # the interval is that of as many coins as there are questions
+    low, high = wilson_interval(7 / 4, 5)
+    assert scores["pass_at_k"]["1"] == {"value": 7 / 20, "ci95": [low, high]}
     assert json.loads(json.dumps(scores)) == scores
 
 
@@ -244,11 +234,6 @@ def test_the_majority_is_judged_by_the_reward_and_silence_is_wrong():
         ["1", "1", "1"],
     ]
     assert sampled_scores(groups, ["1"] * 4)["majority"] == proportion(2, 4)
-
-
-def test_the_interval_of_pass_at_1_is_that_of_as_many_coins_as_questions():
-    point = sampled_scores(groups_of(*[0] * 10, *[4] * 10), ["1"] * 20)["pass_at_k"]["1"]
-    assert point == {"value": 0.5, "ci95": list(wilson_interval(10, 20))}
 
 
 # --- Two models -----------------------------------------------------------------------------------
@@ -270,13 +255,6 @@ def test_questions_won_and_lost_are_counted_and_add_up():
     lost = {"question": QUESTIONS[0], "answer": "0", "before": BEFORE[0], "after": "?"}
     assert found["lost_examples"] == [lost] and json.loads(json.dumps(found)) == found
     assert len(compare(BEFORE, AFTER, QUESTIONS, ANSWERS, examples=9)["won_examples"]) == 4
-
-
-def test_other_tags_are_the_ones_looked_for():
-    plain, other = says("1"), says("1", OTHER_TAGS)
-    assert majority_vote([plain, plain, other], OTHER_TAGS) == other
-    found = compare([plain], [other], ["?"], ["1"], OTHER_TAGS)
-    assert (found["won"], found["lost"]) == (1, 0)
 
 
 LISTS = [BEFORE, AFTER, QUESTIONS, ANSWERS]

@@ -20,24 +20,6 @@ Z95 = 1.959963984540054
 # --- Wilson's -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("successes", "n", "low", "high"),
-    [
-        (0, 10, 0.0, 0.2775),
-        (10, 10, 0.7225, 1.0),
-        (5, 10, 0.2366, 0.7634),
-        (1, 1, 0.2065, 1.0),
-        # R. G. Newcombe, Statistics in Medicine 17, 1998, table I, method 3.
-        (81, 263, 0.2553, 0.3662),
-        (15, 148, 0.0624, 0.1605),
-        (0, 20, 0.0, 0.1611),
-        (1, 29, 0.0061, 0.1718),
-    ],
-)
-def test_published_intervals(successes, n, low, high):
-    assert wilson_interval(successes, n) == pytest.approx((low, high), abs=5e-5)
-
-
 @pytest.mark.parametrize("n", [1, 2, 7, 50, 512])
 @pytest.mark.parametrize("z", [1.0, Z95, 2.576])
 def test_the_bounds_are_where_the_score_test_just_rejects(n, z):

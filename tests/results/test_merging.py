@@ -3,7 +3,6 @@ where there is one.
 """
 
 import copy
-import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from transformers import AutoModelForCausalLM, Qwen3Config, Qwen3ForCausalLM
 from helpers.environment import Machine
 from helpers.presets import PRESETS, with_overrides
 from helpers.results import merging
-from helpers.results.merging import largest_difference, prompt_logits, untrained_matrices
+from helpers.results.merging import largest_difference, prompt_logits
 from helpers.runs import Run, atomic_folder
 from helpers.tags import THINK_ANSWER
 from helpers.training import policy
@@ -60,33 +59,10 @@ def lora(policy, letter: str) -> dict:
     return {name: matrix for name, matrix in policy.named_parameters() if f"lora_{letter}" in name}
 
 
-# --- The difference -------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("broken", [float("nan"), float("inf")])
-def test_a_broken_model_is_not_called_equal(broken):
-    logits = [torch.zeros(2, 3), torch.tensor([[0.0, broken, 1.0]])]
-    others = [torch.zeros(2, 3), torch.zeros(1, 3)]
-    assert largest_difference(logits, others) == largest_difference(others, logits) == math.inf
-
-
-# --- The merge ------------------------------------------------------------------------------------
-
-
-def test_a_matrix_that_learned_nothing_is_found_and_an_adapter_that_does_nothing_refused(
-    adapter, other, tokenizer
-):
-    assert untrained_matrices(adapter) == []
-    matrices = lora(adapter, "B")
-    (first, matrix), (_, almost) = list(matrices.items())[2:4]
+def test_an_adapter_that_does_nothing_is_refused(adapter, tokenizer):
     with torch.no_grad():
-        matrix.zero_()
-        almost.zero_()[-1, -1] = 1e-9  # a single weight is enough
-        other.model.layers[0].mlp.up_proj.weight.zero_()
-        assert untrained_matrices(adapter) == [first]
-        for matrix in matrices.values():
+        for matrix in lora(adapter, "B").values():
             matrix.zero_()
-    assert untrained_matrices(adapter) == list(matrices)
     with pytest.raises(ValueError, match="the adapter does nothing to the logits of its base"):
         merging.witnesses(adapter, tokenizer, PROMPTS)
 
@@ -124,10 +100,12 @@ def test_what_is_not_the_same_merge_is_refused_and_what_was_merged_before_stays(
     with torch.no_grad():
         broken.model.norm.weight.mul_(1.5)
     not_merged = (
-        r"not the adapter on its base: 12 of its 12 adapted matrices .*"
+        r"not the adapter on its base: 13 of 13 comparisons .*"
         r"\(model\.layers\.0\.self_attn\.q_proj\.weight by 100%, .*25% is allowed\)"
     )
-    not_the_base = r"matrices are right, but something else of it is not the base's.*25% is allowed"
+    not_the_base = (
+        r"not the adapter on its base: 1 of 13 comparisons .* \(logits by .*25% is allowed"
+    )
     for wrong, said in ((model, not_merged), (broken, not_the_base)):
         with pytest.raises(ValueError, match=said), atomic_folder(folder) as path:
             merging.verify(save(wrong, tokenizer, path), PROMPTS, expected)
@@ -299,16 +277,6 @@ def test_what_is_dequantised_and_compared_is_the_quantisation_of_the_training(
         merging.load_base(another, torch.float32, dequantised=True)
 
 
-def test_a_merged_model_stored_in_4_bits_is_smaller_and_still_answers(saved, tokenizer):
-    folder, expected = saved[0], saved[1]["adapter"]
-    before = (folder / "model.safetensors").stat().st_size
-    merging.store_in_4_bits(folder, torch.float32)
-    assert (folder / "model.safetensors").stat().st_size < before / 2
-    stored = AutoModelForCausalLM.from_pretrained(folder).eval()
-    assert stored.config.quantization_config.load_in_4bit
-    assert 1e-3 < largest_difference(expected, prompt_logits(stored, tokenizer, PROMPTS)) < 10
-
-
 # --- What is asked for and cannot be done ---------------------------------------------------------
 
 
@@ -319,7 +287,7 @@ def test_a_merged_model_stored_in_4_bits_is_smaller_and_still_answers(saved, tok
             {"base": STORED},
             'model me/mine-4bit was made from is not known: use merge="dequantised"',
         ),
-        ({"merge": "8bit"}, "merge='8bit' is not known. Known: original, dequantised, 4bit, adapt"),
+        ({"merge": "8bit"}, "merge='8bit' is not known. Known: original, dequantised, adapter"),
         (
             {"gguf": "q4_k_m"},
             "gguf='q4_k_m' cannot be written here: it is Unsloth that writes GGUF",
@@ -338,10 +306,7 @@ def test_what_cannot_be_done_is_refused_before_anything_is_loaded(monkeypatch, a
     with pytest.raises(ValueError) as error:
         merging.check_wishes(**{"backend": "unsloth", "machine": CPU, "base": HERE} | asked)
     assert said in str(error.value)
-
-
-def test_what_can_be_done_passes(monkeypatch):
-    monkeypatch.setenv("HF_TOKEN", "a token")
+    monkeypatch.setenv("HF_TOKEN", "a token")  # and what can be done passes
     for merge in merging.WAYS:
         merging.check_wishes("unsloth", CARD, HERE, merge=merge, gguf="f16", push_to_hub="me/mine")
     merging.check_wishes("unsloth", CPU, STORED, merge="dequantised")

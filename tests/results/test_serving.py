@@ -5,13 +5,12 @@ nothing of it is left.
 import psutil
 import pytest
 import torch
-from finished import change, finished_run
 from peft import LoraConfig, get_peft_model
 
 from helpers.data.tasks import load_task
 from helpers.environment import Machine, this_machine, vllm_obstacle
 from helpers.presets import PRESETS
-from helpers.results import card, serving
+from helpers.results import serving
 from helpers.subprocesses import last_error
 from helpers.training.policy import sample
 
@@ -135,15 +134,3 @@ def test_what_is_no_wish_is_refused_and_without_vllm_the_reason_is_said():
         assert serving.obstacle(None, CPU) == "vLLM is not installed"
         with pytest.raises(ValueError, match=r"serve=True: vLLM is not installed\. Leave serve"):
             serving.obstacle(True, CPU)
-
-
-# --- What is told of it ---------------------------------------------------------------------------
-
-
-def test_the_card_tells_the_share_until_the_model_is_merged_again(machine):
-    run, said = finished_run(), "letter for letter those of Transformers for 63 of 64 questions"
-    assert "Served by vLLM" not in card.write(run).read_text(encoding="utf-8")
-    run.record("served", merged={"n": 64, "same": 63, "share": 63 / 64})
-    assert said in card.write(run).read_text(encoding="utf-8")
-    change(run, "manifest.json", lambda m: m["merge"].update(written="2999-01-01T00:00:00+00:00"))
-    assert "Served by vLLM" not in card.write(run).read_text(encoding="utf-8")
