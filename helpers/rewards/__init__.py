@@ -30,7 +30,6 @@ from helpers.rewards.length import max_length_reward, min_length_reward, target_
 from helpers.rewards.shaping import (
     AdaptiveReward,
     EnsembleReward,
-    ModelReward,
     debug_reward,
     reward_name,
 )
@@ -55,7 +54,6 @@ __all__ = [
     "AdaptiveReward",
     "EnsembleReward",
     "JudgeReward",
-    "ModelReward",
     "citation_reward",
     "code_format_reward",
     "correctness_reward",

@@ -1,4 +1,4 @@
-"""Rewards made of rewards: adaptive weights, ensembles, a classifier, and one to look through.
+"""Rewards made of rewards: adaptive weights, ensembles, and one to look through.
 
 All of them are called as any reward is, and can be pickled. An object that changes while training
 says so with `state_dict` and `load_state_dict`; `training.reward_guard` saves that with every
@@ -12,7 +12,6 @@ import inspect
 import statistics
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import lru_cache
 
 from helpers.tags import completion_text
 
@@ -158,90 +157,6 @@ class EnsembleReward:
         """Go on from a checkpoint."""
         for at, member in state.items():
             stateful(self.rewards[int(at)]).load_state_dict(member)
-
-
-class ModelReward:
-    """A Transformers sequence-classification model as a reward: the probability of one label, or
-    the squashed score of a regressor.
-
-    model: a hub name or a folder. The conversation, prompt and completion, goes through the
-    tokenizer's chat template where it has one; otherwise the texts are joined by blank lines. With
-    several labels the score is the softmax probability of `label` (the last, by default), with one
-    it is the sigmoid of the logit, so a full success is 1.0 either way. The model is loaded at the
-    first call, in inference mode, on a GPU where there is one. Texts are cut to `max_length`
-    tokens. ValueError for a model of another kind.
-
-    >>> ModelReward("my-org/my-classifier", name="politeness_reward").__name__
-    'politeness_reward'
-    """
-
-    def __init__(
-        self,
-        model: str,
-        label: int = -1,
-        batch_size: int = 32,
-        max_length: int = 1024,
-        name: str = "model_reward",
-    ):
-        self.model, self.label = str(model), label
-        self.batch_size, self.max_length = batch_size, max_length
-        self.__name__ = name
-
-    def __call__(self, completions: list, prompts: list | None = None, **columns) -> list[float]:
-        import torch
-
-        model, tokenizer = _classifier(self.model)
-        prompts = prompts or [None] * len(completions)
-        texts = [
-            _conversation(tokenizer, prompt, completion)
-            for prompt, completion in zip(prompts, completions, strict=True)
-        ]
-        scores: list[float] = []
-        for start in range(0, len(texts), self.batch_size):
-            batch = tokenizer(
-                texts[start : start + self.batch_size],
-                return_tensors="pt",
-                padding=True,
-                truncation=True,
-                max_length=self.max_length,
-                add_special_tokens=not tokenizer.chat_template,  # a template writes them itself
-            )
-            asked = {key: batch[key].to(model.device) for key in ("input_ids", "attention_mask")}
-            with torch.inference_mode():
-                logits = model(**asked).logits.float()
-            one = logits.shape[-1] == 1
-            part = logits[:, 0].sigmoid() if one else logits.softmax(-1)[:, self.label]
-            scores += part.tolist()
-        return scores
-
-
-@lru_cache(maxsize=2)
-def _classifier(name: str) -> tuple:
-    """The model and its tokenizer; not part of the reward, which is pickled without them."""
-    import torch
-    from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTokenizer
-
-    kinds = AutoConfig.from_pretrained(name).architectures or ["unnamed"]
-    if not any(kind.endswith("ForSequenceClassification") for kind in kinds):
-        raise ValueError(
-            f"{name!r} is {', '.join(kinds)}, no sequence-classification model: its head would be "
-            "random."
-        )
-    tokenizer = AutoTokenizer.from_pretrained(name)
-    model = AutoModelForSequenceClassification.from_pretrained(name).eval()
-    if tokenizer.pad_token_id is None:
-        tokenizer.pad_token = tokenizer.eos_token
-    model.config.pad_token_id = tokenizer.pad_token_id
-    return model.to("cuda" if torch.cuda.is_available() else "cpu"), tokenizer
-
-
-def _conversation(tokenizer, prompt, completion) -> str:
-    if not isinstance(prompt, (list, tuple)):
-        prompt = [{"role": "user", "content": prompt or ""}]
-    messages = [*prompt, {"role": "assistant", "content": completion_text(completion)}]
-    if tokenizer.chat_template:
-        return printable(tokenizer.apply_chat_template(messages, tokenize=False))
-    return printable("\n\n".join(m["content"] for m in messages if m["content"]))
 
 
 def debug_reward(

@@ -1,33 +1,19 @@
-"""Rewards made of rewards: the weight that adapts, ensembles, a classifier on real weights."""
+"""Rewards made of rewards: the weight that adapts, ensembles, and one to look through."""
 
 import json
 import math
-import pickle
 from functools import partial
 
 import pytest
-import torch
-from tokenizers.processors import TemplateProcessing
-from transformers import (
-    AutoConfig,
-    AutoModelForSequenceClassification,
-    AutoTokenizer,
-    Qwen3ForSequenceClassification,
-)
 
-from helpers.presets import PRESETS
 from helpers.rewards import (
     AdaptiveReward,
     EnsembleReward,
-    ModelReward,
     debug_reward,
     format_reward,
 )
 from helpers.tags import THINK_ANSWER
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
-POCKET = PRESETS["pocket"].model_path
 GOOD = THINK_ANSWER.render("2 + 2", "4")
 
 
@@ -149,136 +135,3 @@ def test_the_first_completions_are_printed_and_all_earn_1(capsys, samples, shown
         for n, gold, text in ((1, "4", GOOD), (2, "5", "five"), (3, "6", "?"))
     ]
     assert capsys.readouterr().out == "".join(blocks[:shown])
-
-
-# --- A classifier ---------------------------------------------------------------------------------
-
-PROMPTS = [
-    [
-        {"role": "system", "content": THINK_ANSWER.system_prompt},
-        {"role": "user", "content": f"What is {n} + 1?"},
-    ]
-    for n in range(9)
-]
-TEXTS = [GOOD, "", "4", "so " * 60, "<think>", GOOD * 5, "I cannot.", "\n" * 20, "7"]
-
-
-@pytest.fixture(scope="module")
-def classifiers(tmp_path_factory) -> dict:
-    """Folders with half the pocket model under a random head, by the number of labels."""
-    folders = {labels: tmp_path_factory.mktemp("models") / "classifier" for labels in (1, 2, 3)}
-    for labels, folder in folders.items():
-        config = AutoConfig.from_pretrained(
-            POCKET, num_labels=labels, num_hidden_layers=2, layer_types=["full_attention"] * 2
-        )
-        torch.manual_seed(labels)
-        model = Qwen3ForSequenceClassification(config).float()
-        torch.nn.init.normal_(model.score.weight, std=0.3)
-        model.save_pretrained(folder)
-        AutoTokenizer.from_pretrained(POCKET).save_pretrained(folder)
-    return folders
-
-
-@torch.inference_mode()
-def logits(folder, prompt: list[dict], completion: str, **options) -> torch.Tensor:
-    """What the model says of one conversation alone, so without padding."""
-    tokenizer = AutoTokenizer.from_pretrained(folder)
-    texts = [*(message["content"] for message in prompt), completion]
-    text = "\n\n".join(filter(None, texts))
-    if tokenizer.chat_template:
-        messages = [*prompt, {"role": "assistant", "content": completion}]
-        text = tokenizer.apply_chat_template(messages, tokenize=False)
-    ids = tokenizer(text, return_tensors="pt", **options)["input_ids"]
-    return (
-        AutoModelForSequenceClassification.from_pretrained(folder)(input_ids=ids).logits[0].float()
-    )
-
-
-def close(scores: list[float]):
-    return pytest.approx(scores, abs=1e-5)
-
-
-@pytest.mark.parametrize(
-    ("labels", "label", "batch_size"), [(1, -1, 2), (2, -1, 32), (2, 0, 1), (2, 1, 2), (3, 1, 32)]
-)
-def test_each_conversation_scores_what_it_scores_alone(classifiers, labels, label, batch_size):
-    folder = classifiers[labels]
-    said = list(map(partial(logits, folder), PROMPTS, TEXTS))
-    expected = [(x.sigmoid()[0] if labels == 1 else x.softmax(-1)[label]).item() for x in said]
-    reward = ModelReward(folder, label=label, batch_size=batch_size)
-    chats = [[{"role": "assistant", "content": text}] for text in TEXTS]
-    assert reward(completions=chats, prompts=PROMPTS, answer=["4"] * 9) == close(expected)
-    assert max(expected) - min(expected) > 0.05, "scores that are all alike would show no mix-up"
-
-
-def test_prompts_may_be_texts_or_missing(classifiers):
-    reward, chats = ModelReward(classifiers[1]), [[{"role": "user", "content": "2 + 2?"}]] * 9
-    plain = reward(completions=TEXTS, prompts=["2 + 2?"] * 9)
-    assert plain == close(reward(completions=TEXTS, prompts=chats))
-    missing = reward(completions=TEXTS)
-    assert missing != close(plain) and all(0 <= score <= 1 for score in missing)
-    assert reward(completions=[]) == []
-
-
-def with_first_token(tokenizer):
-    """Many tokenizers put a first token before every text, and so do their templates."""
-    first = "<|im_start|>"
-    tokenizer.backend_tokenizer.post_processor = TemplateProcessing(
-        single=f"{first} $A", special_tokens=[(first, tokenizer.convert_tokens_to_ids(first))]
-    )
-
-
-def without_template(tokenizer):
-    tokenizer.chat_template = None
-
-
-@pytest.mark.parametrize(
-    ("options", "change"),
-    [
-        ({"pad_token": None}, without_template),  # the texts are joined by blank lines
-        ({}, with_first_token),  # which the template's is not to double
-        ({"padding_side": "left"}, id),
-        ({"padding_side": "right"}, id),
-    ],
-)
-def test_any_tokenizer_will_do(classifiers, tmp_path, options, change):
-    tokenizer = AutoTokenizer.from_pretrained(POCKET, **options)
-    change(tokenizer)
-    AutoModelForSequenceClassification.from_pretrained(classifiers[1]).save_pretrained(tmp_path)
-    tokenizer.save_pretrained(tmp_path)
-    alone = map(partial(logits, tmp_path, add_special_tokens=False), PROMPTS[:4], TEXTS[:4])
-    scores = ModelReward(tmp_path)(completions=TEXTS[:4], prompts=PROMPTS[:4])
-    assert scores == close([logit.sigmoid().item() for logit in alone])
-
-
-def test_texts_are_cut_to_max_length(classifiers):
-    texts = ["so " * 100 + end for end in ("4", "five and more")]
-    cut, whole = (
-        ModelReward(classifiers[1], max_length=length)(completions=texts) for length in (50, 1024)
-    )
-    assert cut[0] == pytest.approx(cut[1], abs=1e-6)
-    assert abs(whole[0] - whole[1]) > 1e-5
-
-
-@pytest.mark.parametrize(
-    "hostile",
-    [None, [], {}, 3, [None], "\ud800", "a\udfffb", "\x00", "<|endoftext|>" * 9, "9" * 10**5, "٣²"],
-)
-def test_a_hostile_completion_gets_a_score_and_changes_no_other(classifiers, hostile):
-    reward = ModelReward(classifiers[2], max_length=256)
-    score, other = reward(completions=[hostile, "4"], prompts=PROMPTS[:2])
-    assert 0 <= score <= 1
-    assert [other] == close(reward(completions=["4"], prompts=[PROMPTS[1]]))
-
-
-def test_a_pickled_copy_is_small_and_gives_the_same_scores(classifiers):
-    reward = ModelReward(classifiers[2], label=0, batch_size=3, max_length=200)
-    scores = reward(completions=TEXTS, prompts=PROMPTS)
-    frozen = pickle.dumps(reward)
-    assert len(frozen) < 1000, "the weights are not part of it"
-    assert pickle.loads(frozen)(completions=TEXTS, prompts=PROMPTS) == scores
-
-
-def test_a_model_that_cannot_be_a_reward_is_refused_at_the_first_call():
-    with pytest.raises(ValueError, match="no sequence-classification model"):
-        ModelReward(POCKET)(completions=["4"])
