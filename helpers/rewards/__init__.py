@@ -29,7 +29,6 @@ from helpers.rewards.judge import JudgeReward
 from helpers.rewards.length import max_length_reward, min_length_reward, target_length_reward
 from helpers.rewards.shaping import (
     AdaptiveReward,
-    EnsembleReward,
     debug_reward,
     reward_name,
 )
@@ -52,7 +51,6 @@ from helpers.tags import THINK_ANSWER, TagFormat
 __all__ = [
     "REWARD_SETS",
     "AdaptiveReward",
-    "EnsembleReward",
     "JudgeReward",
     "citation_reward",
     "code_format_reward",

@@ -1,16 +1,14 @@
-"""Rewards made of rewards: adaptive weights, ensembles, and one to look through.
+"""What all rewards share, a weight that adapts, and a reward to look through.
 
-All of them are called as any reward is, and can be pickled. An object that changes while training
-says so with `state_dict` and `load_state_dict`; `training.reward_guard` saves that with every
-checkpoint.
+A reward that changes while training says so with `state_dict` and `load_state_dict`;
+`training.reward_guard` saves that with every checkpoint.
 """
 
 from __future__ import annotations
 
 import asyncio
 import inspect
-import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from helpers.tags import completion_text
@@ -108,55 +106,6 @@ class AdaptiveReward:
     def load_state_dict(self, state: dict) -> None:
         """Go on from a checkpoint."""
         self.weight = float(state["weight"])
-
-
-class EnsembleReward:
-    """Several scorers of the same thing, as one reward: their mean, minimum, median or trimmed
-    mean.
-
-    The minimum is the hardest to game: a completion has to convince every scorer. "trimmed" drops
-    the highest and the lowest score of three or more. A scorer's None abstains; where all abstain,
-    so does the ensemble.
-
-    >>> from helpers.rewards import correctness_reward, format_reward
-    >>> both = EnsembleReward([correctness_reward, format_reward], how="minimum")
-    >>> completions = ["<answer>4</answer>", "<think>2 + 2</think><answer>4</answer>"]
-    >>> both(completions=completions, answer=["4", "4"])
-    [0.0, 1.0]
-    """
-
-    HOW = ("mean", "minimum", "median", "trimmed")
-
-    def __init__(self, rewards: Sequence[Callable], how: str = "mean", name: str | None = None):
-        if how not in self.HOW:
-            raise ValueError(f"how={how!r} is not known. Known: {', '.join(self.HOW)}.")
-        self.rewards, self.how = list(rewards), how
-        members = [reward_name(reward).removesuffix("_reward") for reward in rewards]
-        self.__name__ = name or f"{how}_of_{'_and_'.join(members)}"
-
-    def __call__(self, completions: list, **columns) -> list[float | None]:
-        scored = [awaited(reward(completions=completions, **columns)) for reward in self.rewards]
-        together = {"minimum": min, "median": statistics.median}.get(self.how, statistics.fmean)
-        found = []
-        for row in zip(*scored, strict=True):
-            scores = [score for score in row if score is not None]
-            if self.how == "trimmed" and len(scores) > 2:
-                scores = sorted(scores)[1:-1]
-            found.append(together(scores) if scores else None)
-        return found
-
-    def state_dict(self) -> dict:
-        """The states of those members that have one, by position."""
-        return {
-            str(at): member.state_dict()
-            for at, member in enumerate(map(stateful, self.rewards))
-            if member
-        }
-
-    def load_state_dict(self, state: dict) -> None:
-        """Go on from a checkpoint."""
-        for at, member in state.items():
-            stateful(self.rewards[int(at)]).load_state_dict(member)
 
 
 def debug_reward(

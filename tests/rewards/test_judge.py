@@ -20,7 +20,7 @@ from trl.trainer.utils import get_callable_name, is_async_callable
 from helpers.environment import this_machine, vllm_obstacle
 from helpers.presets import PRESETS
 from helpers.results import serving
-from helpers.rewards import AdaptiveReward, EnsembleReward, JudgeReward, reward_name
+from helpers.rewards import AdaptiveReward, JudgeReward, reward_name
 from helpers.rewards.faults import checked_scores
 from helpers.rewards.lab import Lab
 from helpers.rewards.lab.attacks import JUDGE_BATTERY, with_wrong_answers
@@ -384,16 +384,7 @@ def test_it_is_asynchronous_named_and_copied_as_trl_and_the_suite_need_it(serve)
         assert reward_name(one) == "politeness_reward" == get_callable_name(one)
         assert is_async_callable(one)
         assert checked_scores(one, ["aa", "b"], {}) == ([0.2, 0.1], [])
-
-
-def test_judges_can_be_members_of_an_ensemble_and_adapt(serve):
-    strict, kind = (judge_of(serve(score(points)), name=f"judge_{points}") for points in (2, 9))
-    both = EnsembleReward([strict, kind], how="minimum")
-    assert both(completions=["a", ""]) == [0.2, 0.0]
-    again = EnsembleReward([judge_of(serve(score(1))), judge_of(serve(score(1)))])
-    again.load_state_dict(both.state_dict())
-    assert [judge.calls for judge in again.rewards] == [1, 1]
-    assert AdaptiveReward(kind, weight=2.0)(completions=["a"]) == [1.8]
+    assert AdaptiveReward(judge, weight=2.0)(completions=["aaa"]) == [0.6]
 
 
 @pytest.mark.parametrize(

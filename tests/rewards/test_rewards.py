@@ -18,8 +18,6 @@ from helpers.data.tasks import load_task
 from helpers.rewards import (
     REWARD_SETS,
     AdaptiveReward,
-    EnsembleReward,
-    correctness_reward,
     format_reward,
     reward_name,
     reward_set,
@@ -67,12 +65,7 @@ COLUMNS = {
 GIVEN = {"completions", "prompts", "completion_ids", "tags"}
 OBJECTS = {
     "adaptive": AdaptiveReward(format_reward),
-    "ensemble": EnsembleReward(
-        [correctness_reward, partial(format_reward, tags=THINK_ANSWER)], how="minimum"
-    ),
-    "nested": EnsembleReward(
-        [AdaptiveReward(partial(format_reward, tags=THINK_ANSWER))], name="nested"
-    ),
+    "nested": AdaptiveReward(AdaptiveReward(partial(format_reward, tags=THINK_ANSWER))),
 }
 each_name = pytest.mark.parametrize("name", NAMES)
 
@@ -277,12 +270,6 @@ class Nameless:
         (Nameless(), "Nameless"),
         (AdaptiveReward(partial(format_reward, tags=THINK_ANSWER)), "format_reward"),
         (partial(AdaptiveReward(format_reward)), "format_reward"),
-        (EnsembleReward([format_reward, correctness_reward]), "mean_of_format_and_correctness"),
-        (
-            EnsembleReward([partial(format_reward), Nameless()], how="minimum"),
-            "minimum_of_format_and_Nameless",
-        ),
-        (EnsembleReward([format_reward], name="both"), "both"),
         (trl_rewards.get_cosine_scaled_reward(max_len=9), "cosine_scaled_reward"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",

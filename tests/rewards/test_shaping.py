@@ -1,14 +1,12 @@
-"""Rewards made of rewards: the weight that adapts, ensembles, and one to look through."""
+"""The weight that adapts, and the reward to look through."""
 
 import json
 import math
-from functools import partial
 
 import pytest
 
 from helpers.rewards import (
     AdaptiveReward,
-    EnsembleReward,
     debug_reward,
     format_reward,
 )
@@ -88,38 +86,6 @@ def test_a_restored_weight_goes_on_where_it_was():
 def test_bounds_that_do_not_hold_the_weight_are_refused(weight, bounds):
     with pytest.raises(ValueError, match=f"weight={weight} and bounds="):
         AdaptiveReward(format_reward, weight=weight, bounds=bounds)
-
-
-# --- Ensembles ------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("scores", "mean", "minimum", "median", "trimmed"),
-    [
-        ([0.2], 0.2, 0.2, 0.2, 0.2),
-        ([0.2, 1.0], 0.6, 0.2, 0.6, 0.6),
-        ([0.0, 0.9, 0.3], 0.4, 0.0, 0.3, 0.3),
-        ([1.0, 0.0, 0.5, 0.1], 0.4, 0.0, 0.3, 0.3),
-        ([0.5, 0.5, 0.5, 0.5], 0.5, 0.5, 0.5, 0.5),
-        ([None, 0.2, 1.0], 0.6, 0.2, 0.6, 0.6),
-        ([None, 0.0, 0.9, 0.3], 0.4, 0.0, 0.3, 0.3),
-        ([None, None, 0.7], 0.7, 0.7, 0.7, 0.7),
-        ([None, None], None, None, None, None),
-    ],
-)
-def test_the_scorers_are_put_together_and_none_abstains(scores, mean, minimum, median, trimmed):
-    # the second completion gets another score of each, so that no two rows are put together
-    scorers = [partial(column, scores=[score, 0.1]) for score in scores]
-    expected = {"mean": mean, "minimum": minimum, "median": median, "trimmed": trimmed}
-    for how, score in expected.items():
-        wanted = [score if score is None else pytest.approx(score), pytest.approx(0.1)]
-        assert EnsembleReward(scorers, how=how)(completions=["", ""]) == wanted
-        assert EnsembleReward(scorers[::-1], how=how)(completions=["", ""]) == wanted
-
-
-def test_an_ensemble_of_an_unknown_kind_is_refused():
-    with pytest.raises(ValueError, match=r"'max'.*mean, minimum, median, trimmed"):
-        EnsembleReward([format_reward], how="max")
 
 
 # --- The one to look through ----------------------------------------------------------------------

@@ -17,7 +17,7 @@ from torch import nn
 from trl import GRPOTrainer
 
 from helpers.data.tasks import load_task
-from helpers.rewards import AdaptiveReward, EnsembleReward, correctness_reward, format_reward
+from helpers.rewards import AdaptiveReward, correctness_reward, format_reward
 from helpers.runs import Run
 from helpers.training.checkpoints import History, last_checkpoint
 from helpers.training.reward_guard import GuardedRewards, RewardError
@@ -203,9 +203,9 @@ def test_an_adaptive_reward_goes_on_where_the_checkpoint_left_it(run, train):
 def test_an_adaptive_reward_starts_afresh_and_a_fault_does_not_count_as_many_batches(run, tmp_path):
     (tmp_path / "trainer_state.json").write_text("{}")  # of a checkpoint without a state
     adaptive = AdaptiveReward(lambda completions, **columns: picky_reward(completions))
-    rewards = [EnsembleReward([adaptive, format_reward]), adaptive]
+    rewards = [format_reward, functools.partial(adaptive, some="option")]
     guarded = GuardedRewards(run, rewards, resumed_from=tmp_path)
-    assert guarded.adaptive == [adaptive, adaptive], "also inside another"
+    assert guarded.adaptive == [adaptive], "also inside a partial"
     function = guarded.functions[1]
     assert function(completions=chats("1", "2", "3", "4")) == [1.0, None, 1.0, 1.0]
     assert adaptive.weight == 1.0
