@@ -41,15 +41,21 @@ def checked_scores(
     are scored one at a time, so that one bad completion does not cost its batch; a reward that
     learns from batches learns nothing of that. None is a score: the row cannot be judged.
     """
-    values, problem = _called(reward, completions, columns)
-    found = [(None, problem)] * len(completions) if problem else list(map(_number, values))
-    if problem and len(completions) > 1:
+    rows = len(completions)
+    found = _called(reward, completions, columns)
+    if rows > 1 and all(what for _, what in found):
         alone = []
-        for position, completion in enumerate(completions):
+        for at, completion in enumerate(completions):
+            row = {
+                key: [value[at]]
+                if isinstance(value, (list, tuple)) and len(value) == rows
+                else value
+                for key, value in columns.items()
+            }
+            # what logs a value per batch has nothing to log for one row
+            row |= dict.fromkeys(row.keys() & {"log_extra", "log_metric"}, lambda *ignored: None)
             with _unlearnt(reward):
-                row = _row(columns, position, len(completions))
-                values, what = _called(reward, [completion], row)
-            alone.append((None, what) if what else _number(values[0]))
+                alone += _called(reward, [completion], row)
         # If all are fine alone, it is the batch that the reward cannot do: a fault of every one.
         if any(what for _, what in alone):
             found = alone
@@ -81,21 +87,21 @@ def _unlearnt(reward: Callable) -> Iterator[None]:
         learner.load_state_dict(state)
 
 
-def _called(reward: Callable, completions: list, columns: dict) -> tuple[list, str]:
-    """The values, or what was wrong with the call as a whole."""
+def _called(reward: Callable, completions: list, columns: dict) -> list[tuple[float | None, str]]:
+    """For each completion its score, or None and what is wrong with it or with the whole call."""
     try:
         returned = awaited(reward(completions=completions, **columns))
-        one_each = hasattr(returned, "__iter__") and getattr(returned, "ndim", 1) == 1
-        if not one_each or isinstance(returned, (str, bytes, dict)):
-            return [], f"returned {returned!r:.100}, not a list with one number per completion,"
-        values = list(returned)
+        several = hasattr(returned, "__iter__") and getattr(returned, "ndim", 1) == 1
+        is_text = isinstance(returned, (str, bytes, dict))
+        values = list(returned) if several and not is_text else []
     except Exception as error:
         # what an error says may be a completion's, and is printed
-        return [], f"raised {type(error).__name__}: {printable(str(error))[:_SHOWN]}"
-    if len(values) != len(completions):
-        plural = "s" * (len(completions) != 1)
-        return [], f"returned {len(values)} values for {len(completions)} completion{plural},"
-    return values, ""
+        problem = f"raised {type(error).__name__}: {printable(str(error))[:_SHOWN]}"
+    else:
+        if len(values) == len(completions):
+            return list(map(_number, values))
+        problem = f"returned {returned!r:.100}, not one number for each of {len(completions)},"
+    return [(None, problem)] * len(completions)
 
 
 def _number(value: object) -> tuple[float | None, str]:
@@ -109,14 +115,3 @@ def _number(value: object) -> tuple[float | None, str]:
     if not math.isfinite(score):
         return None, f"returned {value!r:.100}, which is no finite number,"
     return score, ""
-
-
-def _row(columns: dict, position: int, rows: int) -> dict:
-    """The columns of one row. What logs a value per batch has nothing to log for one row."""
-    row = {
-        key: [value[position]] if isinstance(value, (list, tuple)) and len(value) == rows else value
-        for key, value in columns.items()
-    }
-    for key in row.keys() & {"log_extra", "log_metric"}:
-        row[key] = lambda *ignored: None
-    return row
