@@ -28,7 +28,6 @@ from helpers.rewards.correctness import (
 from helpers.rewards.judge import JudgeReward
 from helpers.rewards.length import max_length_reward, min_length_reward, target_length_reward
 from helpers.rewards.shaping import (
-    AdaptiveReward,
     debug_reward,
     reward_name,
 )
@@ -50,7 +49,6 @@ from helpers.tags import THINK_ANSWER, TagFormat
 
 __all__ = [
     "REWARD_SETS",
-    "AdaptiveReward",
     "JudgeReward",
     "citation_reward",
     "code_format_reward",

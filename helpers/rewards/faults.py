@@ -5,11 +5,10 @@ exception.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from helpers.rewards.shaping import awaited, printable, reward_name, stateful
+from helpers.rewards.shaping import awaited, printable, reward_name
 from helpers.tags import completion_text
 
 _SHOWN = 200  # characters of a completion in a message
@@ -38,8 +37,8 @@ def checked_scores(
     finite number.
 
     If the call raises, or returns something other than one value per completion, the completions
-    are scored one at a time, so that one bad completion does not cost its batch; a reward that
-    learns from batches learns nothing of that. None is a score: the row cannot be judged.
+    are scored one at a time, so that one bad completion does not cost its batch. None is a score:
+    the row cannot be judged.
     """
     rows = len(completions)
     found = _called(reward, completions, columns)
@@ -54,8 +53,7 @@ def checked_scores(
             }
             # what logs a value per batch has nothing to log for one row
             row |= dict.fromkeys(row.keys() & {"log_extra", "log_metric"}, lambda *ignored: None)
-            with _unlearnt(reward):
-                alone += _called(reward, [completion], row)
+            alone += _called(reward, [completion], row)
         # If all are fine alone, it is the batch that the reward cannot do: a fault of every one.
         if any(what for _, what in alone):
             found = alone
@@ -65,26 +63,6 @@ def checked_scores(
         if what
     ]
     return [score for score, _ in found], faults
-
-
-def tried(
-    reward: Callable, completions: list, columns: dict
-) -> tuple[list[float | None], list[Fault]]:
-    """`checked_scores` of completions that are no training batch: a reward that learns from batches
-    keeps its state.
-    """
-    with _unlearnt(reward):
-        return checked_scores(reward, completions, columns)
-
-
-@contextmanager
-def _unlearnt(reward: Callable) -> Iterator[None]:
-    """Afterwards a reward that learns, such as AdaptiveReward, is in the state that it was in."""
-    learner = stateful(reward)
-    state = learner.state_dict() if learner else None
-    yield
-    if learner:
-        learner.load_state_dict(state)
 
 
 def _called(reward: Callable, completions: list, columns: dict) -> list[tuple[float | None, str]]:

@@ -17,7 +17,7 @@ from transformers.trainer_callback import ExportableState
 
 from helpers.agents.guard import BrokenEnvironment, Guarded
 from helpers.rewards.faults import Fault, checked_scores
-from helpers.rewards.shaping import AdaptiveReward, reward_name, stateful
+from helpers.rewards.shaping import reward_name, stateful
 from helpers.runs import Run
 from helpers.training import ranks
 from helpers.training.checkpoints import TRAINER_STATE
@@ -72,16 +72,12 @@ class GuardedRewards(TrainerCallback, ExportableState):
         # of each batch in this step: the reward, its scores, their faults, the step
         self.news: list[tuple[str, list, list[Fault], int]] = []
         self.agreeing: list[float] = []  # the share of groups that agree in each round of sampling
-        self.adaptive = [reward for function in functions for reward in _adaptive(function)]
         if resumed_from:
             saved = json.loads((resumed_from / TRAINER_STATE).read_text(encoding="utf-8"))
             mine = saved.get("stateful_callbacks", {}).get(type(self).__name__, {})
             for name, state in mine.get("attributes", {}).get("rewards", {}).items():
                 if reward := stateful(self.rewards.get(name)):
                     reward.load_state_dict(state)
-        # what has judged before, on each rank by itself, may have left them apart
-        for reward in self.adaptive:
-            reward.load_state_dict(ranks.from_first(reward.state_dict))
 
     def _checked(self, name: str) -> Callable:
         def reward(completions: list, trainer_state=None, **columns) -> list[float | None]:
@@ -150,8 +146,6 @@ class GuardedRewards(TrainerCallback, ExportableState):
             if len(totals) % args.num_generations == 0:
                 groups = totals.reshape(-1, args.num_generations)
                 self.agreeing.append(float(np.mean(np.ptp(groups, axis=1) < _EQUAL)))
-        for reward in self.adaptive:
-            reward.weight = float(np.mean(ranks.gathered(reward.weight)))
         if self._failing(_ENOUGH):
             control.should_save = control.should_training_stop = True
 
@@ -212,14 +206,6 @@ class GuardedEpisodes(TrainerCallback):
         """BrokenEnvironment, now that the checkpoint is saved."""
         if self.broken:
             raise BrokenEnvironment(self.broken)
-
-
-def _adaptive(reward: object) -> list:
-    """What in a reward learns from batches, also inside an ensemble or a partial."""
-    if isinstance(reward, AdaptiveReward):
-        return [reward]
-    inside = [reward.func] if hasattr(reward, "func") else getattr(reward, "rewards", [])
-    return [found for one in inside for found in _adaptive(one)]
 
 
 def ours_to_call(reward: object) -> bool:

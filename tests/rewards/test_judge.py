@@ -21,7 +21,7 @@ from trl.trainer.utils import get_callable_name, is_async_callable
 from helpers.environment import this_machine, vllm_obstacle
 from helpers.presets import PRESETS
 from helpers.results import serving
-from helpers.rewards import AdaptiveReward, JudgeReward, reward_name
+from helpers.rewards import JudgeReward, reward_name
 from helpers.rewards.faults import checked_scores
 from helpers.rewards.lab import Lab
 from helpers.rewards.lab.attacks import JUDGE_BATTERY, with_wrong_answers
@@ -389,7 +389,6 @@ def test_it_is_asynchronous_named_and_copied_as_trl_and_the_suite_need_it(serve)
         assert reward_name(one) == "politeness_reward" == get_callable_name(one)
         assert is_async_callable(one)
         assert checked_scores(one, ["aa", "b"], {}) == ([0.2, 0.1], [])
-    assert AdaptiveReward(judge, weight=2.0)(completions=["aaa"]) == [0.6]
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 tags, pickles.
 """
 
-import copy
 import inspect
 import json
 import pickle
@@ -17,7 +16,6 @@ from helpers import rewards
 from helpers.data.tasks import load_task
 from helpers.rewards import (
     REWARD_SETS,
-    AdaptiveReward,
     format_reward,
     reward_name,
     reward_set,
@@ -63,10 +61,6 @@ COLUMNS = {
 }  # arguments that a row of the data is meant to fill
 # arguments whose names a source's column cannot have
 GIVEN = {"completions", "prompts", "completion_ids", "tags"}
-OBJECTS = {
-    "adaptive": AdaptiveReward(format_reward),
-    "nested": AdaptiveReward(AdaptiveReward(partial(format_reward, tags=THINK_ANSWER))),
-}
 each_name = pytest.mark.parametrize("name", NAMES)
 
 
@@ -242,16 +236,6 @@ def test_a_source_column_cannot_take_the_place_of_an_argument(name, reward, colu
     assert reward([full(name)], prompts=["2 + 2?"], completion_ids=[[1]], **columns) == [1.0]
 
 
-@pytest.mark.parametrize("name", OBJECTS)
-def test_a_reward_that_is_an_object_can_be_pickled_and_copied(name):
-    ours = copy.deepcopy(OBJECTS[name])
-    batch = {"completions": [said("4"), "", said("5")], "answer": ["4"] * 3}
-    for copied in (pickle.loads(pickle.dumps(ours)), pickle.loads(pickle.dumps(partial(ours)))):
-        original = copy.deepcopy(ours)
-        assert [copied(**batch) for _ in range(4)] == [original(**batch) for _ in range(4)]
-        assert reward_name(copied) == reward_name(ours)
-
-
 # --- Names ----------------------------------------------------------------------------------------
 
 
@@ -268,8 +252,6 @@ class Nameless:
         (partial(partial(format_reward), tags=THINK_ANSWER), "format_reward"),
         (partial(Nameless()), "Nameless"),
         (Nameless(), "Nameless"),
-        (AdaptiveReward(partial(format_reward, tags=THINK_ANSWER)), "format_reward"),
-        (partial(AdaptiveReward(format_reward)), "format_reward"),
         (trl_rewards.get_cosine_scaled_reward(max_len=9), "cosine_scaled_reward"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",

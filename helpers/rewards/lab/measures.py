@@ -25,7 +25,7 @@ import pandas as pd
 
 from helpers.rewards.answers import symbolic
 from helpers.rewards.code import programs
-from helpers.rewards.faults import Fault, tried
+from helpers.rewards.faults import Fault, checked_scores
 from helpers.rewards.lab import attacks, verdicts
 from helpers.rewards.lab.cases import load_cases
 from helpers.rewards.shaping import reward_name
@@ -96,7 +96,7 @@ class Lab:
         given.setdefault("prompts", [[{"role": "user", "content": ""}] for _ in completions])
         table = pd.DataFrame(index=range(len(completions)))
         for name, function in zip(self.names, self.functions, strict=True):
-            scored, faults = tried(function, messages, given)
+            scored, faults = checked_scores(function, messages, given)
             table[name] = pd.Series(scored, dtype=float)
             self.faults += faults
         # As in TRL: a reward that abstains adds nothing; where all abstain there is no total.
