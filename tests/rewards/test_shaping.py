@@ -1,16 +1,11 @@
-"""The weight that adapts, and the reward to look through."""
+"""The reward to look through."""
 
 import pytest
 
-from helpers.rewards import (
-    debug_reward,
-)
+from helpers.rewards import debug_reward
 from helpers.tags import THINK_ANSWER
 
 GOOD = THINK_ANSWER.render("2 + 2", "4")
-
-
-# --- The one to look through ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("samples", "shown"), [(0, 0), (1, 1), (2, 2), (3, 3), (9, 3)])
