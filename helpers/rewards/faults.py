@@ -4,11 +4,14 @@ exception.
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 import math
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from helpers.rewards.shaping import awaited, printable, reward_name
+from helpers.rewards.shaping import printable, reward_name
 from helpers.tags import completion_text
 
 _SHOWN = 200  # characters of a completion in a message
@@ -68,7 +71,11 @@ def checked_scores(
 def _called(reward: Callable, completions: list, columns: dict) -> list[tuple[float | None, str]]:
     """For each completion its score, or None and what is wrong with it or with the whole call."""
     try:
-        returned = awaited(reward(completions=completions, **columns))
+        returned = reward(completions=completions, **columns)
+        if inspect.isawaitable(returned):
+            # in a thread of its own: a notebook's has an event loop already
+            with ThreadPoolExecutor(1) as pool:
+                returned = pool.submit(asyncio.run, returned).result()
         several = hasattr(returned, "__iter__") and getattr(returned, "ndim", 1) == 1
         is_text = isinstance(returned, (str, bytes, dict))
         values = list(returned) if several and not is_text else []

@@ -6,10 +6,7 @@ A reward that changes while training says so with `state_dict` and `load_state_d
 
 from __future__ import annotations
 
-import asyncio
-import inspect
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 
 from helpers.tags import completion_text
 
@@ -44,15 +41,6 @@ def _unwrapped(reward: object) -> object:
     while hasattr(reward, "func"):
         reward = reward.func
     return reward
-
-
-def awaited(returned: object) -> object:
-    """What a reward returned; an asynchronous one is run to its end first."""
-    if not inspect.isawaitable(returned):
-        return returned
-    # in a thread of its own: a notebook's has an event loop already
-    with ThreadPoolExecutor(1) as pool:
-        return pool.submit(asyncio.run, returned).result()
 
 
 def debug_reward(
