@@ -196,6 +196,7 @@ def test_rewards_that_cannot_tell_right_from_wrong_stop(sums):
     )
     lab.signal(sums, healthy_groups(sums))
     assert "no reward tells a right answer from a wrong one" in stops(lab)
+    assert set(lab.results["signal"]["pass_rate"]) == {0.0}, "nobody can say who passed"
 
 
 @pytest.mark.parametrize(
