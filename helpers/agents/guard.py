@@ -196,7 +196,7 @@ class _Play:
         self.guard, self.inner, self.jobs, self.thread = guard, None, None, None
         self.dead, self.earned, self.calls = "no episode has begun", None, 0
 
-    def reset(self, columns: dict) -> str | None:
+    def reset(self, columns: dict) -> str:
         """Begin an episode; one that cannot begin is dead: it has no text of its own, and every
         call says so.
         """
@@ -204,10 +204,6 @@ class _Play:
         guard.give_up_if_broken()
         guard.counts["episodes"] += 1
         self.dead, self.calls = "", 0
-
-        def begin() -> str | None:
-            text = self.inner.reset(**columns)
-            return None if text is None else guard.text_of(text)
 
         with suppress(ToolError):
             if self.thread is None:  # this is the first episode, or the one before died
@@ -217,8 +213,13 @@ class _Play:
                 self.thread.start()
                 weakref.finalize(self, self.jobs.put, None)
                 self.inner = self.ask("__init__", {}, guard.factory, vital=True)
-            return self.ask("reset", columns, begin, vital=True)
-        return None
+            return self.ask(
+                "reset",
+                columns,
+                lambda: guard.text_of(self.inner.reset(**columns) or ""),
+                vital=True,
+            )
+        return ""
 
     def call(self, name: str, arguments: dict) -> str:
         """What a tool answers the policy; ToolError for a call that failed or was refused."""
@@ -304,7 +305,7 @@ class _Episode:
         """
         return getattr(object.__getattribute__(self, "_play").inner, name)
 
-    def reset(self, /, **columns) -> str | None:
+    def reset(self, /, **columns) -> str:
         return self._play.reset(columns)
 
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 import itertools
 import random
 import time
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import pandas as pd
@@ -85,32 +84,31 @@ class Laboratory:
         self.episodes: dict[str, list[Played]] = {}
         self.found: pd.DataFrame | None = None
 
-    def turns(
-        self, player: str, at: int, environment: Environment
-    ) -> Iterator[tuple[str | None, bool]]:
-        """An episode of a row, call by call: what the player is told, the text of `reset` first,
-        and whether the call failed. A player that never ends gets twice the turns.
+    def episode(
+        self, player: str, at: int, environment: Environment, beside: Environment | None = None
+    ) -> Played:
+        """An episode of a row. A player that never ends gets twice the turns.
+
+        beside: another instance, in which the hasty player plays the row before as soon as this
+        episode has begun.
         """
-        observation = environment.reset(**self.rows[at])
+        replies = [(environment.reset(**self.rows[at]), False)]
         self._stop_if_dead()
-        yield observation, False
-        view = View(observation or "", self.guard.schemas, random.Random(f"{player} {at}"))
+        if beside is not None:
+            self.episode(AT_ONCE, at - 1, beside)
+        view = View(replies[0][0] or "", self.guard.schemas, random.Random(f"{player} {at}"))
         calls, reply = self.players[player](view), None
         for _ in range(2 * self.guard.turns + 2):
             try:
                 name, arguments = calls.send(reply)
             except StopIteration:
-                return
+                break
             reply, failed = called(environment, name, arguments)
             self._stop_if_dead()
-            yield reply, failed
-
-    def played(self, replies: Iterator[tuple[str | None, bool]], environment) -> Played:
-        """The episode once it is at its end, with what it earned."""
-        replies = tuple(replies)
+            replies.append((reply, failed))
         reward = environment.get_reward()
         self._stop_if_dead()
-        return Played(replies, reward)
+        return Played(tuple(replies), reward)
 
     def _stop_if_dead(self) -> None:
         """The rest of the programme would take long, and say no more."""
@@ -123,9 +121,9 @@ class Laboratory:
         """
         summary = {}
         for name in self.players:
-            environment, rows = self.guard(), range(len(self.rows))
+            environment = self.guard()
             began = time.perf_counter()
-            played = [self.played(self.turns(name, at, environment), environment) for at in rows]
+            played = [self.episode(name, at, environment) for at in range(len(self.rows))]
             seconds = time.perf_counter() - began
             self.episodes[name] = played
             calls = sum(len(episode.replies) - 1 for episode in played)
@@ -147,10 +145,21 @@ class Laboratory:
         """What must hold of any environment: a row a check, with whether it does (`holds`) and what
         was `found` if not, with what to change.
         """
-        if self.found is not None:
-            return self.found
-        if not self.episodes:
-            self.play()
+        if self.found is None:
+            if not self.episodes:
+                self.play()
+            checks = self._of_what_was_earned() + self._of_what_was_repeated()
+            table = pd.DataFrame(checks, columns=["check", "holds", "found"]).set_index("check")
+            self.found = table.assign(found=table["found"].mask(table["holds"], ""))
+        return self.found
+
+    def _of_what_was_earned(self) -> list[tuple[str, bool, str]]:
+        """What the players earned and met: each check with whether it holds, and what is said if it
+        does not.
+        """
+        earned = {player: self.earned(player) for player in self.players}
+        oracle, trying, chance = earned[ORACLE], earned[AT_ONCE], earned[RANDOM]
+        nothing, looping = earned[NOTHING], earned[LOOPING]
         faults = list(itertools.chain.from_iterable(self.guard.faults.values()))
         beyond = {
             player: episode.reward
@@ -158,13 +167,8 @@ class Laboratory:
             for episode in played
             if not 0 <= episode.reward <= 1
         }
-        earned = {player: self.earned(player) for player in self.players}
-        oracle, trying = earned[ORACLE], earned[AT_ONCE]
-        nothing, looping = earned[NOTHING], earned[LOOPING]
         worst = min(self.episodes[ORACLE], key=lambda episode: episode.reward)
-        alone = self._alone()
-        # each with whether it holds, and what is said if it does not
-        checks = [
+        return [
             (
                 "no tool fails",
                 not faults,
@@ -185,9 +189,9 @@ class Laboratory:
             ),
             (
                 "random does not win",
-                earned[RANDOM] < _HALF * oracle,
-                f"'{RANDOM}' earns {earned[RANDOM]:.2f} where the oracle earns {oracle:.2f}: "
-                "chance wins. Ask for more.",
+                chance < _HALF * oracle,
+                f"'{RANDOM}' earns {chance:.2f} where the oracle earns {oracle:.2f}: chance wins. "
+                "Ask for more.",
             ),
             (
                 "answering at once does not win",
@@ -207,6 +211,12 @@ class Laboratory:
                 f"'{LOOPING}' earns {looping:.2f}, and '{AT_ONCE}' {trying:.2f}: GRPO would teach "
                 "the loop.",
             ),
+        ]
+
+    def _of_what_was_repeated(self) -> list[tuple[str, bool, str]]:
+        """Whether the row and its seed decide an episode, and nothing else."""
+        alone = self._played_again()
+        return [
             (
                 "other rows give other episodes",
                 len(set(self.episodes[ORACLE])) > 1 or len(self.rows) == 1,
@@ -215,44 +225,30 @@ class Laboratory:
             ),
             (
                 "the same seed gives the same episode",
-                alone == self._alone(),
+                alone == self._played_again(),
                 "the same row gives different episodes: draw all that is random from `seed`, or "
                 "the members of a group start apart.",
             ),
             (
                 "episodes do not touch one another",
-                alone == self._together(),
+                alone == self._played_again(disturbed=True),
                 "an episode depends on the one before it, or on those beside it. TRL uses an "
                 "instance again and again, and many at once: let `reset` set everything, and keep "
                 "all state in the instance, not in the class or the module.",
             ),
         ]
-        table = pd.DataFrame(checks, columns=["check", "holds", "found"]).set_index("check")
-        self.found = table.assign(found=table["found"].mask(table["holds"], ""))
-        return self.found
 
-    def _alone(self) -> list[Played]:
-        """All rows played by two players, one after another, each in a new instance."""
+    def _played_again(self, disturbed: bool = False) -> list[Played]:
+        """All rows played by two players, each in a new instance. Disturbed, that instance has
+        another episode behind it, left after its first call, and another instance plays beside it.
+        """
         found = []
         for player, at in itertools.product((ORACLE, RANDOM), range(len(self.rows))):
             environment = self.guard()
-            found.append(self.played(self.turns(player, at, environment), environment))
+            if disturbed:
+                self.episode(AT_ONCE, at - 1, environment)
+            found.append(self.episode(player, at, environment, self.guard() if disturbed else None))
         return found
-
-    def _together(self) -> list[Played]:
-        """The same, all at once: each instance has another episode behind it, left after its first
-        call, and all episodes begin before the first one goes on.
-        """
-        going = []
-        for player, at in itertools.product((ORACLE, RANDOM), range(len(self.rows))):
-            environment = self.guard()
-            list(itertools.islice(self.turns(RANDOM, at - 1, environment), 2))
-            turns = self.turns(player, at, environment)
-            going.append(([next(turns)], turns, environment))
-        return [
-            self.played(itertools.chain(begun, turns), environment)
-            for begun, turns, environment in going
-        ]
 
     def verdict(self) -> Verdict:
         """Go or no go, with the reasons, from all checks."""

@@ -254,7 +254,7 @@ def _fallen(signals: Signals) -> Finding | None:
     # less than a quarter of the spread is what easier and harder questions make of it
     if not fall.is_fall(CHOSEN, max(0.25 * signals.spread, 1e-9)):
         return None
-    # a total alone may fall because AdaptiveReward takes a mastered reward's weight away
+    # a total alone may fall because a callback takes a mastered reward's weight away
     if right is not None and not compare(right, *signals.since_best(right)).is_fall(LIKELY, MOVE):
         return None
     lower = signals.change(reward).is_fall(LIKELY)

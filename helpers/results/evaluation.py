@@ -15,7 +15,7 @@ from helpers.agents.protocol import named
 from helpers.results.intervals import mcnemar_test, paired_interval, wilson_interval
 from helpers.rewards.answers import quick_verdict
 from helpers.rewards.correctness import correctness_reward, judged_answer
-from helpers.rewards.faults import tried
+from helpers.rewards.faults import checked_scores
 from helpers.rewards.structure import format_reward
 from helpers.tags import THINK_ANSWER, TagFormat
 
@@ -45,7 +45,7 @@ def right(
         rewards = correctness_reward(completions, answers, tags, **columns)
         return [reward == 1.0 for reward in rewards]
     messages = [[{"role": "assistant", "content": text}] for text in completions]
-    scores, faults = tried(judge, messages, columns | {"answer": answers})
+    scores, faults = checked_scores(judge, messages, columns | {"answer": answers})
     if faults:
         raise ValueError(
             f"the judge {faults[0]}. A judge is a reward: one finite number, or None, per "

@@ -28,9 +28,6 @@ from helpers.rewards.correctness import (
 from helpers.rewards.judge import JudgeReward
 from helpers.rewards.length import max_length_reward, min_length_reward, target_length_reward
 from helpers.rewards.shaping import (
-    AdaptiveReward,
-    EnsembleReward,
-    ModelReward,
     debug_reward,
     reward_name,
 )
@@ -52,10 +49,7 @@ from helpers.tags import THINK_ANSWER, TagFormat
 
 __all__ = [
     "REWARD_SETS",
-    "AdaptiveReward",
-    "EnsembleReward",
     "JudgeReward",
-    "ModelReward",
     "citation_reward",
     "code_format_reward",
     "correctness_reward",

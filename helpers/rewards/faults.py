@@ -4,12 +4,14 @@ exception.
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 import math
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from helpers.rewards.shaping import awaited, printable, reward_name, stateful
+from helpers.rewards.shaping import printable, reward_name
 from helpers.tags import completion_text
 
 _SHOWN = 200  # characters of a completion in a message
@@ -38,18 +40,23 @@ def checked_scores(
     finite number.
 
     If the call raises, or returns something other than one value per completion, the completions
-    are scored one at a time, so that one bad completion does not cost its batch; a reward that
-    learns from batches learns nothing of that. None is a score: the row cannot be judged.
+    are scored one at a time, so that one bad completion does not cost its batch. None is a score:
+    the row cannot be judged.
     """
-    values, problem = _called(reward, completions, columns)
-    found = [(None, problem)] * len(completions) if problem else list(map(_number, values))
-    if problem and len(completions) > 1:
+    rows = len(completions)
+    found = _called(reward, completions, columns)
+    if rows > 1 and all(what for _, what in found):
         alone = []
-        for position, completion in enumerate(completions):
-            with _unlearnt(reward):
-                row = _row(columns, position, len(completions))
-                values, what = _called(reward, [completion], row)
-            alone.append((None, what) if what else _number(values[0]))
+        for at, completion in enumerate(completions):
+            row = {
+                key: [value[at]]
+                if isinstance(value, (list, tuple)) and len(value) == rows
+                else value
+                for key, value in columns.items()
+            }
+            # what logs a value per batch has nothing to log for one row
+            row |= dict.fromkeys(row.keys() & {"log_extra", "log_metric"}, lambda *ignored: None)
+            alone += _called(reward, [completion], row)
         # If all are fine alone, it is the batch that the reward cannot do: a fault of every one.
         if any(what for _, what in alone):
             found = alone
@@ -61,41 +68,25 @@ def checked_scores(
     return [score for score, _ in found], faults
 
 
-def tried(
-    reward: Callable, completions: list, columns: dict
-) -> tuple[list[float | None], list[Fault]]:
-    """`checked_scores` of completions that are no training batch: a reward that learns from batches
-    keeps its state.
-    """
-    with _unlearnt(reward):
-        return checked_scores(reward, completions, columns)
-
-
-@contextmanager
-def _unlearnt(reward: Callable) -> Iterator[None]:
-    """Afterwards a reward that learns, such as AdaptiveReward, is in the state that it was in."""
-    learner = stateful(reward)
-    state = learner.state_dict() if learner else None
-    yield
-    if learner:
-        learner.load_state_dict(state)
-
-
-def _called(reward: Callable, completions: list, columns: dict) -> tuple[list, str]:
-    """The values, or what was wrong with the call as a whole."""
+def _called(reward: Callable, completions: list, columns: dict) -> list[tuple[float | None, str]]:
+    """For each completion its score, or None and what is wrong with it or with the whole call."""
     try:
-        returned = awaited(reward(completions=completions, **columns))
-        one_each = hasattr(returned, "__iter__") and getattr(returned, "ndim", 1) == 1
-        if not one_each or isinstance(returned, (str, bytes, dict)):
-            return [], f"returned {returned!r:.100}, not a list with one number per completion,"
-        values = list(returned)
+        returned = reward(completions=completions, **columns)
+        if inspect.isawaitable(returned):
+            # in a thread of its own: a notebook's has an event loop already
+            with ThreadPoolExecutor(1) as pool:
+                returned = pool.submit(asyncio.run, returned).result()
+        several = hasattr(returned, "__iter__") and getattr(returned, "ndim", 1) == 1
+        is_text = isinstance(returned, (str, bytes, dict))
+        values = list(returned) if several and not is_text else []
     except Exception as error:
         # what an error says may be a completion's, and is printed
-        return [], f"raised {type(error).__name__}: {printable(str(error))[:_SHOWN]}"
-    if len(values) != len(completions):
-        plural = "s" * (len(completions) != 1)
-        return [], f"returned {len(values)} values for {len(completions)} completion{plural},"
-    return values, ""
+        problem = f"raised {type(error).__name__}: {printable(str(error))[:_SHOWN]}"
+    else:
+        if len(values) == len(completions):
+            return list(map(_number, values))
+        problem = f"returned {returned!r:.100}, not one number for each of {len(completions)},"
+    return [(None, problem)] * len(completions)
 
 
 def _number(value: object) -> tuple[float | None, str]:
@@ -109,14 +100,3 @@ def _number(value: object) -> tuple[float | None, str]:
     if not math.isfinite(score):
         return None, f"returned {value!r:.100}, which is no finite number,"
     return score, ""
-
-
-def _row(columns: dict, position: int, rows: int) -> dict:
-    """The columns of one row. What logs a value per batch has nothing to log for one row."""
-    row = {
-        key: [value[position]] if isinstance(value, (list, tuple)) and len(value) == rows else value
-        for key, value in columns.items()
-    }
-    for key in row.keys() & {"log_extra", "log_metric"}:
-        row[key] = lambda *ignored: None
-    return row

@@ -18,11 +18,11 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import random
 import re
 import warnings
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 
@@ -37,7 +37,6 @@ _SPECIAL = re.compile(
     r"<(?=[|｜][^<>]{1,64}[|｜]>|/?s>|/?SYS>|(?:bos|eos|pad|unk|start_of_turn|end_of_turn)>)"
     r"|\[(?=/?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS)\])"
 )
-_JITTER = random.SystemRandom()  # not `random`'s own state, on which a seeded training may depend
 
 SYSTEM = """You grade one completion by this rubric and by nothing else.
 
@@ -61,9 +60,9 @@ class JudgeReward:
     above `longest` characters is cut, and the judge is told.
 
     parallel: requests at a time. timeout: seconds for one; 429, 5xx, timeouts and lost connections
-    are tried `retries` times more, after a pause that doubles from `backoff` seconds with jitter,
-    or as many seconds as Retry-After says, if a request may take that long. patience: seconds for a
-    batch. max_tokens: of an answer. options: further fields of the request; None takes one out
+    are tried `retries` times more, after a pause that doubles from `backoff` seconds, or what
+    Retry-After asks for, up to `timeout`. patience: seconds for a batch. max_tokens: of an answer.
+    options: further fields of the request; None takes one out
     (`{"temperature": None}`). A small model may fill its answer with white space that the schema
     allows: forbid it those tokens with a `logit_bias`.
 
@@ -203,21 +202,23 @@ class JudgeReward:
             parts[column] = str(columns[column][at])
         # Not str.format: a rubric may hold braces.
         system = SYSTEM.replace("{points}", str(self.points)).replace("{rubric}", self.rubric)
-        messages = [
-            {"role": "system", "content": printable(system)},
-            {"role": "user", "content": self._fenced(parts | {"completion": text})},
-        ]
         schema = {
             "type": "object",
             "properties": {"score": {"enum": list(range(self.points + 1))}},
             "required": ["score"],
             "additionalProperties": False,
         }
-        wanted = {
-            "type": "json_schema",
-            "json_schema": {"name": "verdict", "strict": True, "schema": schema},
-        }
-        body = {"model": self.model, "messages": messages, "response_format": wanted} | self.options
+        body = {
+            "model": self.model,
+            "messages": [
+                {"role": "system", "content": printable(system)},
+                {"role": "user", "content": self._fenced(parts | {"completion": text})},
+            ],
+            "response_format": {
+                "type": "json_schema",
+                "json_schema": {"name": "verdict", "strict": True, "schema": schema},
+            },
+        } | self.options
         return json.dumps(
             {key: value for key, value in body.items() if value is not None}, ensure_ascii=False
         ).encode()
@@ -281,7 +282,7 @@ class JudgeReward:
             if self.budget_tokens is not None and self.tokens >= self.budget_tokens // world:
                 return f"the budget of {self.budget_tokens} tokens is spent"
             self.calls += 1
-            pause = _JITTER.uniform(0.5, 1) * self.backoff * 2**attempt
+            pause = self.backoff * 2**attempt
             try:
                 # not httpx's own limit, which an answer that trickles in never reaches
                 async with asyncio.timeout(self.timeout):
@@ -293,36 +294,31 @@ class JudgeReward:
             else:
                 if reply.status_code == 200:
                     return self._read(request, reply)
-                if reply.status_code not in (408, 429) and reply.status_code < 500:
-                    said = " ".join(reply.text.split()) or "no reason given"
-                    said = said.replace(key, "***") if key else said
-                    return f"HTTP {reply.status_code}: {said[:_SHOWN]}"
                 cause = f"HTTP {reply.status_code} {reply.reason_phrase}"
+                if reply.status_code not in (408, 429) and reply.status_code < 500:
+                    said = " ".join(reply.text.split())
+                    said = said.replace(key, "***") if key else said
+                    return f"{cause} {said[:_SHOWN]}".rstrip()
                 asked_for = reply.headers.get("Retry-After", "")
-                later = int(asked_for) if asked_for.isdecimal() else 0  # a date is not read
-                if later > self.timeout:
-                    return f"{cause}, not to be asked again before {later} s"
-                pause = max(pause, later)
+                if asked_for.isdecimal():  # a date is not read
+                    pause = max(pause, min(int(asked_for), self.timeout))
             if attempt < self.retries:
                 await asyncio.sleep(pause)
         return cause
 
     def _read(self, request: bytes, reply) -> int | str:
         """The verdict of a reply; a score is kept."""
-        try:
+        used = score = None
+        # what is no chat completion, or not the JSON that was asked for
+        wrong = (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError)
+        with suppress(*wrong):
             body = reply.json()
-            said = body["choices"][0]["message"]["content"]
-        except (ValueError, KeyError, IndexError, TypeError):
-            return "a reply that is no chat completion"
-        used = (body.get("usage") or {}).get("total_tokens")
+            used = (body.get("usage") or {}).get("total_tokens")
+            score = json.loads(body["choices"][0]["message"]["content"])["score"]
         # a server that does not count: a byte is at most one token
         self.tokens += used if isinstance(used, int) else len(request) + len(reply.content)
-        try:
-            score = json.loads(said)["score"]
-        except (ValueError, KeyError, TypeError, RecursionError):
-            score = None
         if type(score) is not int or not 0 <= score <= self.points:
-            return "an answer that is not the JSON it was asked for"
+            return "a reply without the score that was asked for"
         if self.cache is not None:
             entry = self._entry(request)
             entry.parent.mkdir(exist_ok=True)

@@ -14,7 +14,7 @@ from transformers.trainer_callback import ExportableState
 
 from helpers.agents.guard import BrokenEnvironment, Guarded
 from helpers.rewards.faults import Fault, checked_scores
-from helpers.rewards.shaping import AdaptiveReward, reward_name, stateful
+from helpers.rewards.shaping import reward_name, stateful
 from helpers.runs import Run
 from helpers.training import ranks
 from helpers.training.checkpoints import TRAINER_STATE
@@ -69,16 +69,12 @@ class GuardedRewards(TrainerCallback, ExportableState):
         # of each batch in this step: the reward, its scores, their faults
         self.news: list[tuple[str, list, list[Fault]]] = []
         self.agreeing: list[float] = []  # the share of groups that agree in each round of sampling
-        self.adaptive = [reward for function in functions for reward in _adaptive(function)]
         if resumed_from:
             saved = json.loads((resumed_from / TRAINER_STATE).read_text(encoding="utf-8"))
             mine = saved.get("stateful_callbacks", {}).get(type(self).__name__, {})
             for name, state in mine.get("attributes", {}).get("rewards", {}).items():
                 if reward := stateful(self.rewards.get(name)):
                     reward.load_state_dict(state)
-        # what has judged before, on each rank by itself, may have left them apart
-        for reward in self.adaptive:
-            reward.load_state_dict(ranks.from_first(reward.state_dict))
 
     def _checked(self, name: str) -> Callable:
         def reward(completions: list, **columns) -> list[float | None]:
@@ -128,8 +124,6 @@ class GuardedRewards(TrainerCallback, ExportableState):
         if lines and ranks.is_first():
             with self.run.path(f"checkpoints/{_FAULTS}").open("a", encoding="utf-8") as log:
                 log.writelines(f"{line}\n" for line in lines)
-        for reward in self.adaptive:
-            reward.weight = float(np.mean(ranks.gathered(reward.weight)))
         if self._failing(_ENOUGH):
             control.should_save = control.should_training_stop = True
 
@@ -189,14 +183,6 @@ class GuardedEpisodes(TrainerCallback):
         """BrokenEnvironment, now that the checkpoint is saved."""
         if self.broken:
             raise BrokenEnvironment(self.broken)
-
-
-def _adaptive(reward: object) -> list:
-    """What in a reward learns from batches, also inside an ensemble or a partial."""
-    if isinstance(reward, AdaptiveReward):
-        return [reward]
-    inside = [reward.func] if hasattr(reward, "func") else getattr(reward, "rewards", [])
-    return [found for one in inside for found in _adaptive(one)]
 
 
 def ours_to_call(reward: object) -> bool:

@@ -19,7 +19,7 @@ from transformers import PrinterCallback
 
 from helpers.environment import Machine
 from helpers.presets import Preset
-from helpers.rewards.faults import tried
+from helpers.rewards.faults import checked_scores
 from helpers.rewards.shaping import reward_name
 from helpers.training import policy, vllm_cpu
 from helpers.training.memory import WHAT_HELPS, card_of, size
@@ -161,12 +161,12 @@ def forecast(trial: Trial, settings: Preset) -> list[str]:
 
 
 def _only_tried(function):
-    """The reward as the training would call it, without its state moving and without raising."""
+    """The reward as the training would call it, without raising."""
     if not ours_to_call(function):
         return function
 
     def reward(completions, **columns):
-        return tried(function, completions, columns)[0]
+        return checked_scores(function, completions, columns)[0]
 
     reward.__name__ = reward_name(function)
     return reward

@@ -61,18 +61,22 @@ class Noting(GRPOTrainer):
         return super()._generate_single_turn(prompt_ids, *others, **more)
 
 
-def step(
-    model,
-    tokenizer,
-    folder,
-    rows,
-    *,
-    script=None,
-    length,
-    turns,
-    ours,
-    environment,
-):
+ONE_STEP = {
+    "max_steps": 1,
+    "learning_rate": 0.0,
+    "num_generations": 2,
+    "temperature": 1.0,
+    "logging_steps": 1,
+    "save_strategy": "no",
+    "report_to": "none",
+    "disable_tqdm": True,
+    "use_cpu": True,
+    "bf16": False,
+    "num_completions_to_print": 0,
+}
+
+
+def step(model, tokenizer, folder, rows, *, script=None, length, turns, ours, environment):
     """A trainer after one step that changes nothing, and the episodes, where they were played by
     us.
 
@@ -105,30 +109,19 @@ def step(
     def earned(completions, environments=None, earned=None, **columns):
         return earned or [one.get_reward() for one in environments]
 
-    config = GRPOConfig(
-        output_dir=str(folder),
-        max_steps=1,
-        learning_rate=0.0,
-        num_generations=2,
-        per_device_train_batch_size=2 * len(rows),
-        max_completion_length=length,
-        max_tool_calling_iterations=turns,
-        temperature=1.0,
-        logging_steps=1,
-        save_strategy="no",
-        report_to="none",
-        disable_tqdm=True,
-        use_cpu=True,
-        bf16=False,
-        num_completions_to_print=0,
-        # An environment's own reward counts already.
-        reward_weights=[float(ours)],
-    )
     way = {"rollout_func": rollout} if ours else {"environment_factory": environment}
     trainer = Noting(
         copy.deepcopy(model),
         [earned],
-        args=config,
+        args=GRPOConfig(
+            output_dir=str(folder),
+            per_device_train_batch_size=2 * len(rows),
+            max_completion_length=length,
+            max_tool_calling_iterations=turns,
+            # An environment's own reward counts already.
+            reward_weights=[float(ours)],
+            **ONE_STEP,
+        ),
         train_dataset=Dataset.from_list(rows),
         processing_class=tokenizer,
         **way,

@@ -90,9 +90,9 @@ def test_a_value_that_is_no_finite_number_is_a_fault(value, shown):
         (np.ones((2, 1)), "array([[1."),
         (b"10", "b'10'"),
         ({"a": 1.0, "b": 0.0}, "{'a': 1.0"),
-        ([], "0 values"),
-        ([1.0, 0.0, 1.0], "3 values"),
-        (torch.ones(3), "3 values"),
+        ([], "[], not one number for each"),
+        ([1.0, 0.0, 1.0], "[1.0, 0.0, 1.0]"),
+        (torch.ones(3), "tensor([1., 1., 1.])"),
     ],
     ids=repr,
 )

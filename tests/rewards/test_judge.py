@@ -8,6 +8,7 @@ import inspect
 import json
 import pickle
 import re
+import time
 from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
@@ -20,7 +21,7 @@ from trl.trainer.utils import get_callable_name, is_async_callable
 from helpers.environment import this_machine, vllm_obstacle
 from helpers.presets import PRESETS
 from helpers.results import serving
-from helpers.rewards import AdaptiveReward, EnsembleReward, JudgeReward, reward_name
+from helpers.rewards import JudgeReward, reward_name
 from helpers.rewards.faults import checked_scores
 from helpers.rewards.lab import Lab
 from helpers.rewards.lab.attacks import JUDGE_BATTERY, with_wrong_answers
@@ -208,24 +209,19 @@ def test_at_most_so_many_requests_are_under_way(serve):
 
 # --- Faults: None, counted, told once a batch -----------------------------------------------------
 
-NO_SCORE = "an answer that is not the JSON it was asked for"
-NO_REPLY = "a reply that is no chat completion"
+NO_SCORE = "a reply without the score that was asked for"
 MISSING = b'{"error": {"message": "The model `judge` does not exist."}}'
 BROKEN = [
     *[(NO_SCORE, said(text)) for text in ("ten", None, '{"score": 7', "[" * 10**5, "7", "[]", {})],
     *[(NO_SCORE, score(points)) for points in (11, -1, 7.5, "7", None, True, [7], 10**30)],
     *[
-        (NO_REPLY, httpx.Response(200, content=body))
-        for body in (b"", b"\xff\xfe", b"[]", b'{"choices": []}')
+        (NO_SCORE, httpx.Response(200, content=body))
+        for body in (b"", b"\xff\xfe", b"[]", b'{"choices": []}', b'{"usage": 3}')
     ],
-    (f"HTTP 404: {MISSING.decode()}", httpx.Response(404, content=MISSING)),
-    ("HTTP 400: too long", httpx.Response(400, content=b"too\nlong")),
-    ("HTTP 401: no reason given", httpx.Response(401)),
-    ("HTTP 307: no reason given", httpx.Response(307, headers={"Location": "http://a.b/"})),
-    (
-        "HTTP 429 Too Many Requests, not to be asked again before 3600 s",
-        httpx.Response(429, headers={"Retry-After": "3600"}),
-    ),
+    (f"HTTP 404 Not Found {MISSING.decode()}", httpx.Response(404, content=MISSING)),
+    ("HTTP 400 Bad Request too long", httpx.Response(400, content=b"too\nlong")),
+    ("HTTP 401 Unauthorized", httpx.Response(401)),
+    ("HTTP 307 Temporary Redirect", httpx.Response(307, headers={"Location": "http://a.b/"})),
 ]
 
 
@@ -248,6 +244,7 @@ PASSING = [
     ("HTTP 500 Internal Server Error", httpx.Response(500)),
     ("HTTP 503 Service Unavailable", httpx.Response(503, headers={"Retry-After": "soon"})),
     ("HTTP 429 Too Many Requests", httpx.Response(429, headers={"Retry-After": "0"})),
+    ("HTTP 408 Request Timeout", httpx.Response(408)),
     (
         "no connection to http://127.0.0.1:2001/v1/chat/completions (ConnectError)",
         httpx.ConnectError("nobody is listening"),
@@ -264,6 +261,14 @@ def test_what_may_pass_is_asked_again_and_then_told(serve, cause, fails):
     silent = serve(never)
     scores, told = unjudged(judge_of(silent, retries=2), ["x"])
     assert scores == [None] and told.endswith(f": 1 × {cause}.") and len(silent.requests) == 3
+
+
+def test_a_pause_is_as_long_as_the_server_asks_but_no_longer_than_a_request_may_take(serve):
+    busy = httpx.Response(429, headers={"Retry-After": "3600"})
+    server = serve(lambda request, number: score(6) if number else busy)
+    began = time.monotonic()
+    assert run(judge_of(server, timeout=0.3), ["x"]) == [0.6]
+    assert 0.3 <= time.monotonic() - began < 60
 
 
 def test_the_patience_of_a_batch_ends_what_is_under_way_and_asks_no_more(serve):
@@ -384,16 +389,6 @@ def test_it_is_asynchronous_named_and_copied_as_trl_and_the_suite_need_it(serve)
         assert reward_name(one) == "politeness_reward" == get_callable_name(one)
         assert is_async_callable(one)
         assert checked_scores(one, ["aa", "b"], {}) == ([0.2, 0.1], [])
-
-
-def test_judges_can_be_members_of_an_ensemble_and_adapt(serve):
-    strict, kind = (judge_of(serve(score(points)), name=f"judge_{points}") for points in (2, 9))
-    both = EnsembleReward([strict, kind], how="minimum")
-    assert both(completions=["a", ""]) == [0.2, 0.0]
-    again = EnsembleReward([judge_of(serve(score(1))), judge_of(serve(score(1)))])
-    again.load_state_dict(both.state_dict())
-    assert [judge.calls for judge in again.rewards] == [1, 1]
-    assert AdaptiveReward(kind, weight=2.0)(completions=["a"]) == [1.8]
 
 
 @pytest.mark.parametrize(

@@ -178,7 +178,7 @@ FINE = {"name": "fine", "completion": "4"}
     [
         *(([FINE, "", line], r"mine\.jsonl, line 3") for line in LINES),
         (["", " "], r"mine\.jsonl holds no case"),
-        ([FINE, FINE], r"mine\.jsonl holds 'fine' twice"),
+        ([FINE, FINE], r"mine\.jsonl, line 2 .*`name`, which no other case has"),
         (
             [FINE | {"expected": {"corectness_reward": 1}}],
             r"'fine' .*'corectness_reward'.* correctness_reward",
@@ -318,6 +318,7 @@ ROW = {"question": "1 + 1?", "answer": "2", "completion": "<answer>2</answer>"}
         (pd.DataFrame([ROW, ROW | {"completion": None}]), "`completion` in row 1 is"),
         (pd.DataFrame([ROW, ROW | {"completion": 3}]), "`completion` in row 1 is 3"),
         (pd.DataFrame([ROW]), "share a question"),
+        ("rows.txt", "rows.txt: stored completions are read from a .csv, .jsonl, .parquet file"),
     ],
 )
 def test_stored_completions_that_are_none_are_refused(table, says):

@@ -2,7 +2,6 @@
 tags, pickles.
 """
 
-import copy
 import inspect
 import json
 import pickle
@@ -17,10 +16,7 @@ from helpers import rewards
 from helpers.data.tasks import load_task
 from helpers.rewards import (
     REWARD_SETS,
-    AdaptiveReward,
-    EnsembleReward,
-    ModelReward,
-    correctness_reward,
+    debug_reward,
     format_reward,
     reward_name,
     reward_set,
@@ -66,15 +62,6 @@ COLUMNS = {
 }  # arguments that a row of the data is meant to fill
 # arguments whose names a source's column cannot have
 GIVEN = {"completions", "prompts", "completion_ids", "tags"}
-OBJECTS = {
-    "adaptive": AdaptiveReward(format_reward),
-    "ensemble": EnsembleReward(
-        [correctness_reward, partial(format_reward, tags=THINK_ANSWER)], how="minimum"
-    ),
-    "nested": EnsembleReward(
-        [AdaptiveReward(partial(format_reward, tags=THINK_ANSWER))], name="nested"
-    ),
-}
 each_name = pytest.mark.parametrize("name", NAMES)
 
 
@@ -250,16 +237,6 @@ def test_a_source_column_cannot_take_the_place_of_an_argument(name, reward, colu
     assert reward([full(name)], prompts=["2 + 2?"], completion_ids=[[1]], **columns) == [1.0]
 
 
-@pytest.mark.parametrize("name", OBJECTS)
-def test_a_reward_that_is_an_object_can_be_pickled_and_copied(name):
-    ours = copy.deepcopy(OBJECTS[name])
-    batch = {"completions": [said("4"), "", said("5")], "answer": ["4"] * 3}
-    for copied in (pickle.loads(pickle.dumps(ours)), pickle.loads(pickle.dumps(partial(ours)))):
-        original = copy.deepcopy(ours)
-        assert [copied(**batch) for _ in range(4)] == [original(**batch) for _ in range(4)]
-        assert reward_name(copied) == reward_name(ours)
-
-
 # --- Names ----------------------------------------------------------------------------------------
 
 
@@ -276,16 +253,6 @@ class Nameless:
         (partial(partial(format_reward), tags=THINK_ANSWER), "format_reward"),
         (partial(Nameless()), "Nameless"),
         (Nameless(), "Nameless"),
-        (AdaptiveReward(partial(format_reward, tags=THINK_ANSWER)), "format_reward"),
-        (partial(AdaptiveReward(format_reward)), "format_reward"),
-        (EnsembleReward([format_reward, correctness_reward]), "mean_of_format_and_correctness"),
-        (
-            EnsembleReward([partial(format_reward), Nameless()], how="minimum"),
-            "minimum_of_format_and_Nameless",
-        ),
-        (EnsembleReward([format_reward], name="both"), "both"),
-        (ModelReward("a/b"), "model_reward"),
-        (ModelReward("a/b", name="politeness"), "politeness"),
         (trl_rewards.get_cosine_scaled_reward(max_len=9), "cosine_scaled_reward"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
@@ -293,6 +260,21 @@ class Nameless:
 def test_the_name_is_the_one_trl_logs(reward, name):
     assert reward_name(reward) == name == get_callable_name(reward)
     assert reward_name("my-org/classifier") == reward_name("classifier") == "classifier"
+
+
+# --- The one to look through ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("samples", "shown"), [(0, 0), (1, 1), (2, 2), (3, 3), (9, 3)])
+def test_the_first_completions_are_printed_and_all_earn_1(capsys, samples, shown):
+    texts = [said("4"), [{"role": "assistant", "content": "five"}], "\ud800"]
+    prompts = [[{"role": "system", "content": "no"}, {"role": "user", "content": "2 \ud800"}]] * 3
+    assert debug_reward(texts, prompts, ["4", "5", "6"], samples) == [1.0] * 3
+    blocks = [
+        f"--- completion {n} of 3, answer {gold!r}\n> 2 ?\n{text}\n"
+        for n, gold, text in ((1, "4", said("4")), (2, "5", "five"), (3, "6", "?"))
+    ]
+    assert capsys.readouterr().out == "".join(blocks[:shown])
 
 
 # --- The sets -------------------------------------------------------------------------------------

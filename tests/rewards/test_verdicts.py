@@ -86,8 +86,9 @@ def hasty_reward(completions, answer, **columns):
 hasty_reward.__name__ = "correctness_reward"
 
 
-def test_the_one_wrong_cell_is_found_and_marked():
-    cases = Lab([hasty_reward, format_reward], [1.0, 1.0]).cases()
+def test_the_one_wrong_cell_is_found_and_marked_and_stops():
+    lab = Lab([hasty_reward, format_reward], [1.0, 1.0])
+    cases = lab.cases()
     found = {
         "case": "hedged: 42 or 43",
         "reward": "correctness_reward",
@@ -99,17 +100,9 @@ def test_the_one_wrong_cell_is_found_and_marked():
     assert page.count("(not ") == 1 and "1.000 (not 0)" in page
     row = list(cases.index).index("hedged: 42 or 43")
     assert page.count("#C0392B") == 1 and f"#T_cases_row{row}_col0 {{" in page
-
-
-def told_cases(tmp_path, *cases: tuple[str, str, float]) -> pd.DataFrame:
-    """The cases of a file of (name, what is told, what is expected), tried on one reward."""
-    path = tmp_path / "cases.jsonl"
-    lines = [
-        json.dumps({"name": name, "completion": said, "expected": {"first": wanted}})
-        for name, said, wanted in cases
-    ]
-    path.write_text("\n".join(lines))
-    return Lab([told("first", 0)], [1.0]).cases(path)
+    (stop,) = lab.verdict().stops
+    assert stop.startswith("1 of the cases' scores")
+    assert "correctness_reward gives 1 for 'hedged: 42 or 43', expected 0." in stop
 
 
 @pytest.mark.parametrize(
@@ -117,7 +110,9 @@ def told_cases(tmp_path, *cases: tuple[str, str, float]) -> pd.DataFrame:
     [("0.5", False), ("0.5004", False), ("0.502", True), ("0.498", True), ("-", True)],
 )
 def test_a_rounded_expectation_is_met_and_a_missing_score_differs(tmp_path, score, differs):
-    assert len(differences(told_cases(tmp_path, ("half", score, 0.5)))) == differs
+    path = tmp_path / "cases.jsonl"
+    path.write_text(json.dumps({"name": "half", "completion": score, "expected": {"first": 0.5}}))
+    assert len(differences(Lab([told("first", 0)], [1.0]).cases(path))) == differs
 
 
 # --- Go -------------------------------------------------------------------------------------------
@@ -157,21 +152,9 @@ def test_a_fault_stops(sums):
     lab = Lab([correctness_reward, fragile_reward], [1.0, 0.5])
     lab.cases()
     (stop,) = lab.verdict().stops
-    assert (
-        "fragile_reward raised IndexError" in stop
-        and "''" in stop
-        and "such completions" not in stop
-    )
+    assert "fragile_reward raised IndexError" in stop and "''" in stop
     lab.attacks(sums)
-    assert f"({len(lab.faults)} such completions)" in stops(lab) and len(lab.faults) > 1
-
-
-def test_a_failed_case_stops():
-    lab = Lab([hasty_reward, format_reward], [1.0, 0.5])
-    lab.cases()
-    (stop,) = lab.verdict().stops
-    assert stop.startswith("1 of the cases' scores")
-    assert "correctness_reward gives 1 for 'hedged: 42 or 43', expected 0." in stop
+    assert f"(faults in all: {len(lab.faults)})" in stops(lab) and len(lab.faults) > 1
 
 
 def test_a_winning_attack_stops_and_names_who_pays(sums):
@@ -213,6 +196,7 @@ def test_rewards_that_cannot_tell_right_from_wrong_stop(sums):
     )
     lab.signal(sums, healthy_groups(sums))
     assert "no reward tells a right answer from a wrong one" in stops(lab)
+    assert set(lab.results["signal"]["pass_rate"]) == {0.0}, "nobody can say who passed"
 
 
 @pytest.mark.parametrize(

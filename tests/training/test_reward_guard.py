@@ -16,7 +16,7 @@ from torch import nn
 from trl import GRPOTrainer
 
 from helpers.data.tasks import load_task
-from helpers.rewards import AdaptiveReward, EnsembleReward, correctness_reward, format_reward
+from helpers.rewards import correctness_reward, format_reward
 from helpers.runs import Run
 from helpers.training.checkpoints import History, last_checkpoint
 from helpers.training.reward_guard import GuardedRewards, RewardError
@@ -170,7 +170,7 @@ def test_it_stops_above_one_percent_of_at_least_a_hundred_and_at_the_end_of_any(
 
 def test_two_rewards_of_one_name_are_refused(run):
     with pytest.raises(ValueError, match="two rewards are called 'format_reward'"):
-        GuardedRewards(run, [format_reward, AdaptiveReward(format_reward)])
+        GuardedRewards(run, [format_reward, functools.partial(format_reward)])
 
 
 @pytest.mark.parametrize("reward", ["org/reward-model", nn.Linear(1, 1)], ids=["name", "module"])
@@ -181,27 +181,34 @@ def test_what_trl_calls_itself_is_handed_through(run, reward):
 # --- Rewards with a state -------------------------------------------------------------------------
 
 
-def test_an_adaptive_reward_goes_on_where_the_checkpoint_left_it(run, train):
-    adaptive, again = AdaptiveReward(certain_reward), AdaptiveReward(certain_reward)
-    train([functools.partial(adaptive, some="option")], max_steps=3)
+class Counting:
+    """A reward that knows how often it was called."""
+
+    calls = 0
+
+    def __call__(self, completions, **columns):
+        self.calls += 1
+        return certain_reward(completions)
+
+    def state_dict(self):
+        return {"calls": self.calls}
+
+    def load_state_dict(self, state):
+        self.calls = state["calls"]
+
+
+def test_a_reward_with_a_state_goes_on_where_the_checkpoint_left_it(run, train):
+    counting, again = Counting(), Counting()
+    train([functools.partial(counting, some="option")], max_steps=3)
     checkpoint = run.path("checkpoints/checkpoint-2")
     callbacks = json.loads((checkpoint / "trainer_state.json").read_text())["stateful_callbacks"]
     (saved,) = callbacks["GuardedRewards"]["attributes"]["rewards"].values()
-    assert saved["weight"] != 1.0
     train([functools.partial(again, some="option")], max_steps=3, checkpoint=checkpoint)
-    # One step after the checkpoint, the weight is the saved one times one factor, not the first one
-    # times it.
-    assert again.weight == adaptive.weight and again.weight / saved["weight"] == pytest.approx(0.9)
+    assert 0 < saved["calls"] < counting.calls == again.calls
 
 
-def test_an_adaptive_reward_starts_afresh_and_a_fault_does_not_count_as_many_batches(run, tmp_path):
-    (tmp_path / "trainer_state.json").write_text("{}")  # of a checkpoint without a state
-    adaptive = AdaptiveReward(lambda completions, **columns: picky_reward(completions))
-    rewards = [EnsembleReward([adaptive, format_reward]), adaptive]
-    guarded = GuardedRewards(run, rewards, resumed_from=tmp_path)
-    assert guarded.adaptive == [adaptive, adaptive], "also inside another"
-    function = guarded.functions[1]
-    assert function(completions=chats("1", "2", "3", "4")) == [1.0, None, 1.0, 1.0]
-    assert adaptive.weight == 1.0
-    assert function(completions=chats("3", "4")) == [1.0, 1.0]
-    assert adaptive.weight == pytest.approx(0.9)
+def test_a_checkpoint_without_a_state_leaves_a_reward_as_it_is(run, tmp_path):
+    (tmp_path / "trainer_state.json").write_text("{}")
+    counting = Counting()
+    GuardedRewards(run, [counting], resumed_from=tmp_path)
+    assert counting.calls == 0

@@ -14,7 +14,7 @@ import torch
 from helpers.data.tasks import load_task
 from helpers.environment import this_machine
 from helpers.presets import PRESETS
-from helpers.rewards import AdaptiveReward, format_reward
+from helpers.rewards import format_reward
 from helpers.training import trial_step
 from helpers.training.trial_step import Trial, forecast
 
@@ -96,8 +96,7 @@ def broken_reward(completions, **columns):
 @pytest.mark.parametrize("interrupted", [False, True])
 def test_it_leaves_no_trace(policy, tried, interrupted):
     model, _ = policy
-    adaptive = AdaptiveReward(format_reward)
-    rewards = [adaptive, broken_reward] + [interrupts_reward] * interrupted
+    rewards = [format_reward, broken_reward] + [interrupts_reward] * interrupted
     model.train()
     before = {name: weight.detach().clone() for name, weight in model.state_dict().items()}
     generators = [torch.get_rng_state(), random.getstate(), np.random.get_state()[1]]
@@ -108,7 +107,7 @@ def test_it_leaves_no_trace(policy, tried, interrupted):
     for name, weight in before.items():
         assert torch.equal(after[name], weight) and after[name].dtype == weight.dtype
     assert all(parameter.grad is None for parameter in model.parameters())
-    assert model.training and adaptive.weight == 1.0
+    assert model.training
     assert torch.equal(torch.get_rng_state(), generators[0]) and random.getstate() == generators[1]
     assert np.array_equal(np.random.get_state()[1], generators[2])
 

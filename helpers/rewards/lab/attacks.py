@@ -108,6 +108,11 @@ def _not_worked_out(row: dict, tags: TagFormat, length: int) -> str:
     return honest(row, tags, f"{number.value - 1} + 1" if whole else _question(row))
 
 
+# What the attacks are compared with. Being wrong wins where it earns as much as being right.
+HONEST = [
+    Attack(RIGHT, lambda row, tags, length: _right(row, tags), RIGHT),
+    Attack(WRONG, lambda row, tags, length: _wrong(row, tags), RIGHT),
+]
 BATTERY = [
     Attack("nothing at all", lambda row, tags, length: ""),
     Attack("white space", lambda row, tags, length: " \n\t" * 20),

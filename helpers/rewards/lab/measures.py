@@ -24,7 +24,7 @@ import numpy as np
 import pandas as pd
 
 from helpers.rewards.code import programs
-from helpers.rewards.faults import Fault, tried
+from helpers.rewards.faults import Fault, checked_scores
 from helpers.rewards.lab import attacks, verdicts
 from helpers.rewards.lab.cases import load_cases
 from helpers.rewards.shaping import reward_name
@@ -95,7 +95,7 @@ class Lab:
         given.setdefault("prompts", [[{"role": "user", "content": ""}] for _ in completions])
         table = pd.DataFrame(index=range(len(completions)))
         for name, function in zip(self.names, self.functions, strict=True):
-            scored, faults = tried(function, messages, given)
+            scored, faults = checked_scores(function, messages, given)
             table[name] = pd.Series(scored, dtype=float)
             self.faults += faults
         # As in TRL: a reward that abstains adds nothing; where all abstain there is no total.
@@ -145,20 +145,16 @@ class Lab:
                 "the attacks need rows with an `answer`: what would an honest right answer be?"
             )
         chosen = attacks.with_wrong_answers(answered.head(_ROWS_ATTACKED).to_dict("records"))
-        honest = {
-            attacks.RIGHT: [attacks.honest(row, self.tags, row["answer"]) for row in chosen],
-            attacks.WRONG: [attacks.honest(row, self.tags, row[attacks.WRONG]) for row in chosen],
-        }
-        written = honest | {
+        every = [*attacks.HONEST, *battery]
+        written = {
             attack.name: [attack.write(row, self.tags, length) for row in chosen]
-            for attack in battery
+            for attack in every
         }
         columns = _columns(chosen)
         scored = {name: self.scores(texts, **columns) for name, texts in written.items()}
         table = pd.DataFrame({name: scores.mean() for name, scores in scored.items()}).T
         table = table.assign(wins=0.0, gain=0.0, paid_by="")
-        ceilings = {attacks.WRONG: attacks.RIGHT}
-        ceilings |= {attack.name: attack.ceiling for attack in battery}
+        ceilings = {attack.name: attack.ceiling for attack in every}
         for name, ceiling in ceilings.items():
             extra = scored[name] - scored[ceiling]
             # a wrong answer wins by a tie with a right one
@@ -189,35 +185,27 @@ class Lab:
             raise ValueError(
                 f"{len(rows)} rows and {len(completions)} groups: there must be one group per row."
             )
-        sizes = {len(group) for group in completions}
+        sizes = [len(group) for group in completions]
         if min(sizes) < 2:
             raise ValueError(
                 "a group of fewer than two completions has no spread; sample at least two per row."
             )
+        group_of = np.repeat(np.arange(len(completions)), sizes)
         records = rows.to_dict("records")
-        group_of = np.repeat(np.arange(len(completions)), [len(group) for group in completions])
         columns = _columns([records[group] for group in group_of])
         texts = [text for group in completions for text in group]
         scores = self.scores(texts, **columns)
-        groups = scores.groupby(group_of)
-        deviation = groups.transform("std", ddof=1)  # as TRL: torch's std, of the group
-        judged = scores["total"].notna()
-        weighted = scores[self.names].mul(self.weights).fillna(0.0).where(judged)
-        centred = (weighted - weighted.groupby(group_of).transform("mean")).fillna(0.0)
-        scaled = centred.div(deviation["total"].fillna(0.0) + 1e-4, axis=0)  # the 1e-4 is TRL's
-        advantage = scaled.sum(axis=1)
-        variance = float((advantage**2).mean())
+        spread = scores.groupby(group_of).std(ddof=1)  # as TRL: torch's std, of the group
+        flat = spread.fillna(0.0) < _NO_SPREAD
+        shares = self._advantage_shares(scores, group_of)
         ranks = scores[self.names].corr(method="spearman")
-        constant = groups.std(ddof=1).fillna(0.0) < _NO_SPREAD
         rewards = {
             name: {
                 "weight": weight,
                 "mean": _finite(scores[name].mean()),
-                "within_group_std": _finite(groups[name].std(ddof=1).mean()),
-                "zero_spread": float(constant[name].mean()),
-                "advantage_share": float((scaled[name] * advantage).mean() / variance)
-                if variance > _NO_SPREAD
-                else 0.0,
+                "within_group_std": _finite(spread[name].mean()),
+                "zero_spread": float(flat[name].mean()),
+                "advantage_share": shares[name],
                 "rank_correlation": {
                     other: _finite(ranks.loc[name, other]) for other in self.names if other != name
                 },
@@ -225,11 +213,8 @@ class Lab:
             for name, weight in zip(self.names, self.weights, strict=True)
         }
         judges = self.judges()
-        passed = (
-            (scores[judges] >= 0.5).all(axis=1).where(scores[judges].notna().all(axis=1))
-            if judges
-            else judged * 0.0
-        )
+        passed = (scores[judges] >= 0.5).all(axis=1) & bool(judges)
+        passed = passed.where(scores[judges].notna().all(axis=1))
         rates = passed.astype(float).groupby(group_of).mean()
         self.results["completions"] = texts, columns
         self.results["signal"] = {
@@ -238,12 +223,25 @@ class Lab:
             "rewards": rewards,
             "total": {
                 "mean": _finite(scores["total"].mean()),
-                "zero_spread": float(constant["total"].mean()),
+                "zero_spread": float(flat["total"].mean()),
             },
             "judges": judges,
             "pass_rate": [_finite(round(rate, 6)) for rate in rates],
         }
         return self.results["signal"]
+
+    def _advantage_shares(self, scores: pd.DataFrame, group_of: np.ndarray) -> dict[str, float]:
+        """The share of each reward in the variance of the advantage that TRL would compute."""
+        judged = scores["total"].notna()
+        weighted = scores[self.names].mul(self.weights).fillna(0.0).where(judged)
+        centred = (weighted - weighted.groupby(group_of).transform("mean")).fillna(0.0)
+        deviation = scores["total"].groupby(group_of).transform("std", ddof=1).fillna(0.0)
+        scaled = centred.div(deviation + 1e-4, axis=0)  # the 1e-4 is TRL's
+        advantage = scaled.sum(axis=1)
+        variance = float((advantage**2).mean())
+        if variance <= _NO_SPREAD:
+            return dict.fromkeys(self.names, 0.0)
+        return {name: float((scaled[name] * advantage).mean() / variance) for name in self.names}
 
     def judges(self) -> list[str]:
         """The rewards that tell a right answer from a wrong one, by what the attacks found; before
@@ -265,10 +263,9 @@ class Lab:
         texts = (texts * repeats)[:_TIMED]
         taken = {}
         for name, function, weight in zip(self.names, self.functions, self.weights, strict=True):
-            alone = Lab([function], [weight], self.tags)
             programs.forget()  # what `signal` has just judged would cost nothing
             began = time.perf_counter()
-            alone.scores(texts, **columns)
+            Lab([function], [weight]).scores(texts, **columns)
             taken[name] = 1000 * (time.perf_counter() - began)
         self.results["speed"] = pd.Series(taken, name="ms per 1,000 completions")
         return self.results["speed"]
