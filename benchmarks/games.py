@@ -4,8 +4,6 @@ With `--seeds 1 2 3` notebook 10 is run with each of these seeds instead, as a u
 its training came to is written to benchmarks/results/games.md.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -8,8 +8,6 @@ as long as the settings allow and every completion is forced to its limit, so th
 sampling does the same work, and the memory is that of a step at full length.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 import statistics

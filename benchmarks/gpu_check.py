@@ -13,8 +13,6 @@ no version is insisted on: those that were found are recorded. Logs, runs and ra
 runs/gpu-check/.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import json

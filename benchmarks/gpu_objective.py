@@ -5,8 +5,6 @@ A setting that the manifest does not record has to have TRL's own default. Setti
 name, wherever the manifest's training section has them.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from dataclasses import dataclass

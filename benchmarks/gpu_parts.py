@@ -10,8 +10,6 @@ holds open. In a rehearsal the same lines run with the pocket model's sizes, and
 show is noted as `needs_gpu`.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

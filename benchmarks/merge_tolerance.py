@@ -6,8 +6,6 @@ minutes on one busy core, 1 GB. The weights are random with unit gain, the norms
 the logits scaled to a largest one of about 30, the vocabulary cut to 4,096 tokens; rank 32.
 """
 
-from __future__ import annotations
-
 import torch
 from peft import LoraConfig, get_peft_model
 from transformers import Qwen3Config, Qwen3ForCausalLM

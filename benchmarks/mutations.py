@@ -13,8 +13,6 @@ blocks for TYPE_CHECKING and `__main__`. Texts stay, and so does what would alwa
 ever matter: a `+` beside a text, and `return False` as `return None`.
 """
 
-from __future__ import annotations
-
 import argparse
 import ast
 import contextlib

@@ -5,8 +5,6 @@ sampled; and what GRPO has to work with: how often the careful working is chosen
 the two is right, and pass@16.
 """
 
-from __future__ import annotations
-
 import re
 
 from unsloth import FastLanguageModel  # before transformers, always

@@ -10,8 +10,6 @@ they have none, those of TRL's GRPOConfig: such a setting cannot be made here, a
 has of its own.
 """
 
-from __future__ import annotations
-
 import argparse
 import difflib
 from dataclasses import asdict, dataclass, replace
@@ -101,7 +99,7 @@ class Recipe:
             name: settings[name] for name in presets.SETTINGS if name not in self.stated | self.ours
         }
 
-    def with_data(self, folder: str | None) -> Recipe:
+    def with_data(self, folder: str | None) -> "Recipe":
         """The recipe on the data in this folder, `train.jsonl` and `test.jsonl` for example; None:
         where the recipe says.
 

@@ -7,8 +7,6 @@ does falls on both. Ray's share is its start-up of the tasks and the connection;
 stands before. Needs Ray: `make optional`.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import platform

@@ -6,8 +6,6 @@ block. Ours runs on one core except where it says workers. Every verdict is comp
 is printed.
 """
 
-from __future__ import annotations
-
 import argparse
 import gc
 import os

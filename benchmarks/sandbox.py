@@ -5,8 +5,6 @@ With `--humaneval HumanEval.jsonl` the reference solutions are run too, each wit
 bare subprocess is here for comparison only: nothing holds what it runs.
 """
 
-from __future__ import annotations
-
 import argparse
 import gc
 import json

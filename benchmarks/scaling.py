@@ -11,8 +11,6 @@ which is shared out evenly. Sync: the adapter's gradients, averaged in a ring. W
 rewards, the prompt's own pass, uneven completions between GPUs.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

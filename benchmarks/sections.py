@@ -6,8 +6,6 @@ Measured are the seconds of the machine, which papermill leaves in the executed 
 lines are counted; the minutes of an exercise are its own.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import platform

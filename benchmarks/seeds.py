@@ -5,8 +5,6 @@ Each seed draws its own training rows, holdout and adapter, and is run through n
 05 as a user would.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -7,8 +7,6 @@ with 25 steps of 32 completions. They are written to notebooks/data/sick/ and no
 in four digits, with the columns that are shown.
 """
 
-from __future__ import annotations
-
 import argparse
 import tempfile
 

@@ -5,8 +5,6 @@ Only the module of the command that was asked for is imported, so that `doctor` 
 a bare Python.
 """
 
-from __future__ import annotations
-
 import argparse
 import importlib
 import platform

@@ -6,8 +6,6 @@ Standard library only: it runs before the install.
 `python -m helpers install` all call it. `install_optional` adds what no notebook needs.
 """
 
-from __future__ import annotations
-
 import contextlib
 import importlib
 import logging

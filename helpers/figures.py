@@ -5,8 +5,6 @@ Every function returns a Matplotlib Figure. All text is 9 points or more at the 
 which `shown` shows it, and nothing is told by colour alone.
 """
 
-from __future__ import annotations
-
 import base64
 import html
 import io

@@ -4,8 +4,6 @@ a recorded run or a notebook's parameters become the settings of a run (`helpers
 `python -m helpers.presets` prints the table of the settings that docs/presets.md has.
 """
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Iterable
 from dataclasses import asdict, fields, replace

@@ -4,8 +4,6 @@ pydantic model each, with what their readers rely on.
 Fields that a file may lack have a default; fields that a model does not name are kept as they are.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Annotated

@@ -4,8 +4,6 @@ Paths, manifest, locks, atomic writes, seeds. A file is written beside its place
 so a crash or a Ctrl-C leaves what was there before.
 """
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import json
@@ -182,7 +180,7 @@ class Run:
         number = maker if maker in LESSONS else number
         return next((path.stem for path in (PROJECT / "notebooks").glob(f"{number}_*.ipynb")), None)
 
-    def made_by(self, notebook: str) -> Run:
+    def made_by(self, notebook: str) -> "Run":
         """This run, for a notebook that writes its data or its training: 01, 03 or one of LESSONS.
 
         What it records carries the notebook's number. ValueError, before anything is written, if

@@ -5,8 +5,6 @@ The notebooks pass them on under TRL's, PEFT's and Unsloth's own names, so a rea
 one up there. Every setting can be overridden by a notebook parameter of the same name.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
@@ -382,7 +380,7 @@ def possible_values(setting: Any) -> str:
     if choices:
         return f"one of: {', '.join(choices)}"
     if least is None:
-        return "True or False" if setting.type == "bool" else "a text"
+        return "True or False" if setting.type is bool else "a text"
     return f"at least {least}" if most == math.inf else f"between {least:g} and {most:g}"
 
 
@@ -390,13 +388,14 @@ def _problems(preset: Preset) -> list[str]:
     """What makes the settings impossible, one sentence each; types first, then each value, then
     what does not go together, because each rule depends on those before it.
     """
-    types = {"int": int, "float": int | float, "bool": bool, "str": str, "int | None": int | None}
     for each in fields(preset):
         value = getattr(preset, each.name)
+        wanted = int | float if each.type is float else each.type
         # Python takes True for an int.
-        right = isinstance(value, bool) == (each.type == "bool")
-        if value == "" or not (right and isinstance(value, types[each.type])):
-            return [f"{each.name}={value!r} is not of type {each.type}."]
+        right = isinstance(value, bool) == (each.type is bool)
+        if value == "" or not (right and isinstance(value, wanted)):
+            named = getattr(each.type, "__name__", each.type)
+            return [f"{each.name}={value!r} is not of type {named}."]
     found = []
     for name, setting in SETTINGS.items():
         value, rule = getattr(preset, name), setting.metadata

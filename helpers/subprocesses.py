@@ -3,8 +3,6 @@
 Needs no installed package, so that the processes that only start others stay small.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

@@ -6,8 +6,6 @@ a single pass over the tags, so its time is linear in the length of a completion
 completion contains.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from functools import cached_property
@@ -44,7 +42,7 @@ class TagFormat:
             )
 
     @classmethod
-    def parse(cls, spec: str) -> TagFormat:
+    def parse(cls, spec: str) -> "TagFormat":
         """A format from its short spelling, `reasoning/answer`, as notebooks and the command line
         pass it.
 

@@ -7,8 +7,6 @@ and every limit falls where TRL's does. Left out: tools that are asynchronous, i
 environments in one batch, `chat_template_kwargs`, and rows without a prompt.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 from collections.abc import Callable, Sequence

@@ -12,8 +12,6 @@ its next line and does nothing to one that sleeps or runs in C. A call in C that
 process of its own.
 """
 
-from __future__ import annotations
-
 import ctypes
 import functools
 import inspect

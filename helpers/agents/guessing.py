@@ -2,8 +2,6 @@
 regret.
 """
 
-from __future__ import annotations
-
 import random
 import re
 from collections.abc import Iterator

@@ -10,8 +10,6 @@ As notebook 02 attacks rewards, this attacks episodes: what a lazy or a cheating
 GRPO will teach.
 """
 
-from __future__ import annotations
-
 import itertools
 import random
 import time

@@ -5,8 +5,6 @@ would read it. It sees what a policy sees: the text of `reset` and the tools' sc
 it has nothing more to say. The players that know a game are in the game's own file.
 """
 
-from __future__ import annotations
-
 import random
 import re
 from collections.abc import Callable, Iterator

@@ -6,8 +6,6 @@ appended to the last user message (2324). **Every** public method of the class b
 `get_reward` is a tool (668 to 674): its schema comes from its signature and docstring.
 """
 
-from __future__ import annotations
-
 import importlib
 import inspect
 import json

@@ -4,8 +4,6 @@ jsonschema judges. The sentences are ours, because a policy reads them and learn
 jsonschema's speak of schemas ("'5' is not of type 'integer'").
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import cache
 

@@ -4,8 +4,6 @@ remembers them.
 Needs no installed package, so `doctor` can read parameters before the install.
 """
 
-from __future__ import annotations
-
 import argparse
 import ast
 import json

@@ -5,8 +5,6 @@ late start, or in the place of a run that is broken.
 nobody needs after the training: checkpoints and executed copies. `make demo` makes it again.
 """
 
-from __future__ import annotations
-
 import argparse
 import io
 import json

@@ -1,7 +1,5 @@
 """`python -m helpers compare`: trained runs side by side. See `metrics/comparing.py`."""
 
-from __future__ import annotations
-
 import argparse
 
 from helpers.metrics import comparing, plots

@@ -2,8 +2,6 @@
 training would take. It needs no installed package.
 """
 
-from __future__ import annotations
-
 import argparse
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """`python -m helpers generate`: a file of questions answered by a run's merged model, resumably."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys

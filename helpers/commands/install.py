@@ -2,8 +2,6 @@
 only.
 """
 
-from __future__ import annotations
-
 import argparse
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """papermill over the notebooks, with progress, refusing what papermill would only warn about."""
 
-from __future__ import annotations
-
 import logging
 import signal
 import sys

@@ -1,7 +1,5 @@
 """`python -m helpers report`: one page of HTML about a run. See `results/report.py`."""
 
-from __future__ import annotations
-
 import argparse
 
 from helpers.results import report

@@ -2,8 +2,6 @@
 the data, then every step of the training.
 """
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 

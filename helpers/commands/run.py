@@ -1,7 +1,5 @@
 """`python -m helpers run`: the notebooks through papermill, into runs/NAME/. See `pipeline.py`."""
 
-from __future__ import annotations
-
 import argparse
 
 from helpers import subprocesses

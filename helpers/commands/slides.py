@@ -14,8 +14,6 @@ no mathematics on it, so no MathJax. The notebooks' relative links would lead no
 they are left as words.
 """
 
-from __future__ import annotations
-
 import argparse
 import re
 from importlib import metadata

@@ -19,8 +19,6 @@ its tables and logs, in `runs/sweeps/<name>/`. Which runs are done is read from 
 themselves: from what each was asked for, not from its name.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import hashlib

@@ -6,8 +6,6 @@ elsewhere when its node dies. Every node needs the checkout and its environment 
 and the runs folder on a disk that all share; a run goes on there from where the dead node left it.
 """
 
-from __future__ import annotations
-
 import os
 import socket
 import time

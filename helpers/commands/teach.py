@@ -19,8 +19,6 @@ may raise are tagged `raises-exception`: Jupyter shows the error and goes on, an
 goes on anyhow, gives no points.
 """
 
-from __future__ import annotations
-
 import argparse
 import re
 import shutil

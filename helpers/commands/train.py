@@ -7,8 +7,6 @@ alone prints, tracks and writes the run folder (but for one file a rank in each 
 `rng_state_<rank>.pth`, which Transformers needs to go on from it).
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import linecache

@@ -8,8 +8,6 @@ basic mathematical skills, Cognitive Science 2, 1978). The pocket model knows bo
 the second, which is shorter. Rows carry the careful working.
 """
 
-from __future__ import annotations
-
 import hashlib
 import random
 from collections.abc import Callable, Iterator

@@ -6,8 +6,6 @@ ValueError. `csv.Sniffer` guesses from letter frequencies and is often wrong abo
 questions, so the columns that are asked for decide.
 """
 
-from __future__ import annotations
-
 import csv
 import itertools
 import json

@@ -6,8 +6,6 @@ source has its own), or a `Broken` in place of a row that could not be read. It 
 values: `tasks.py` does.
 """
 
-from __future__ import annotations
-
 import difflib
 import json
 from collections.abc import Iterator

@@ -8,8 +8,6 @@ stream: a hash of each row is kept, and only those rows whole that may be used, 
 millions of rows needs a few hundred MB.
 """
 
-from __future__ import annotations
-
 import hashlib
 import heapq
 import io

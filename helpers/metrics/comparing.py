@@ -2,8 +2,6 @@
 one another.
 """
 
-from __future__ import annotations
-
 import pandas as pd
 
 from helpers.metrics.history import read_metrics

@@ -7,8 +7,6 @@ is no evidence (Unsloth on a GPU logs no entropy, TRL without beta no KL). With 
 cannot be a matter of luck is judged.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 

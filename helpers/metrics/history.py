@@ -1,7 +1,5 @@
 """The training history as a table, one row a logged step, under TRL's own names."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pandas as pd

@@ -6,8 +6,6 @@ Text is 9 points or more, no figure is wider than a page, and lines differ in th
 as well as in colour.
 """
 
-from __future__ import annotations
-
 from itertools import cycle
 
 import matplotlib.pyplot as plt

@@ -4,8 +4,6 @@ Every change is judged against the noise of its own series. A step's reward is t
 groups and moves by itself, so a rise that the eye sees in a plot may be none.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -6,8 +6,6 @@ What TRL does not show, a reward named `finished` does, of weight 0: 1.0 where t
 word is the policy's own and calls no tool, else 0.0. It judges neither the answer nor the form.
 """
 
-from __future__ import annotations
-
 import pandas as pd
 
 from helpers.metrics.signals import (

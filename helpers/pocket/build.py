@@ -14,8 +14,6 @@ and `--task games` that of notebook 10, from the games of `games.py`, which are 
 turns with a tool.
 """
 
-from __future__ import annotations
-
 import argparse
 import itertools
 import random

@@ -6,8 +6,6 @@ is an item, a quantity and a city; a fifth of all records is reserved for that f
 the model never saw one of them in its own training.
 """
 
-from __future__ import annotations
-
 import csv
 import hashlib
 import itertools

@@ -7,8 +7,6 @@ is reserved for that file, by a hash, and the model never saw one of them in its
 Everything that is run here is text that this module wrote itself.
 """
 
-from __future__ import annotations
-
 import hashlib
 import itertools
 import json
@@ -88,7 +86,7 @@ class Task:
         return f"Write f(xs): {self.aggregate} {self.keep}{self.change}{agreed}."
 
     @property
-    def program(self) -> Program:
+    def program(self) -> "Program":
         """The program that does what the description says."""
         return Program(AGGREGATES[self.aggregate], FILTERS[self.keep], MAPS[self.change])
 

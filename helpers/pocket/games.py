@@ -5,8 +5,6 @@ what the environment says stands in the text word for word as it will in a train
 the player says is learnt.
 """
 
-from __future__ import annotations
-
 import json
 import random
 from collections.abc import Callable

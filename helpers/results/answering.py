@@ -2,8 +2,6 @@
 on where it stopped.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from pathlib import Path

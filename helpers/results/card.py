@@ -4,8 +4,6 @@ run folder records.
 Its text is `card.md.j2`.
 """
 
-from __future__ import annotations
-
 import re
 import shutil
 from pathlib import Path

@@ -3,8 +3,6 @@ with a 95 % interval, and two models compared on the same questions. Making the 
 scored here is `answering.py`'s work.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

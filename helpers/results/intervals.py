@@ -2,8 +2,6 @@
 formulas, each with its source.
 """
 
-from __future__ import annotations
-
 import math
 import statistics
 

@@ -4,8 +4,6 @@
 FOLDER with plain Transformers.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import math

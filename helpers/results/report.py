@@ -6,8 +6,6 @@ folder alone; a part whose file is not there is left out, with a sentence saying
 makes it. `results/card.py` tells the same facts in Markdown.
 """
 
-from __future__ import annotations
-
 import io
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -4,8 +4,6 @@
 with the process that started it.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -3,8 +3,6 @@
 What is judged is the last complete answer block outside the reasoning.
 """
 
-from __future__ import annotations
-
 import json
 import warnings
 from collections.abc import Callable

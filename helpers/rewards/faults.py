@@ -2,8 +2,6 @@
 exception.
 """
 
-from __future__ import annotations
-
 import asyncio
 import inspect
 import math

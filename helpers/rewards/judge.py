@@ -13,8 +13,6 @@ HTTP, because huggingface_hub and datasets bring it; OpenAI's client would be on
 with retries of its own.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

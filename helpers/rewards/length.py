@@ -3,8 +3,6 @@
 TRL's get_soft_overlong_punishment and get_cosine_scaled_reward are the other two.
 """
 
-from __future__ import annotations
-
 from helpers.tags import completion_text
 
 UNITS = ("characters", "words", "tokens")

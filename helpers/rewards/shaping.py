@@ -4,8 +4,6 @@ A reward that changes while training says so with `state_dict` and `load_state_d
 `training.reward_guard` saves that with every checkpoint.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from helpers.tags import completion_text

@@ -1,7 +1,5 @@
 """Rewards for the shape of a completion, whatever it says."""
 
-from __future__ import annotations
-
 import ast
 import json
 import re

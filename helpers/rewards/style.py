@@ -3,8 +3,6 @@
 All of them are cheap to please: give them small weights.
 """
 
-from __future__ import annotations
-
 import re
 import warnings
 from collections.abc import Sequence

@@ -5,8 +5,6 @@ For a hub name in 4 bits Unsloth loads a repository of its own, such as
 that suffer most. Quantising the 16-bit repository gives other weights.
 """
 
-from __future__ import annotations
-
 import hashlib
 import importlib.util
 import json

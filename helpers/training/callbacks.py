@@ -2,8 +2,6 @@
 come, and stopping early.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 

@@ -6,8 +6,6 @@ A training in progress lives in `checkpoints/` alone. `metrics.csv`, `completion
 finished training whole.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import math

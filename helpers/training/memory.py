@@ -6,8 +6,6 @@ mixtures of experts and models with more than text, whose shapes these formulas 
 allocator fragmentation.
 """
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from pathlib import Path

@@ -2,8 +2,6 @@
 vLLM if the model has an engine.
 """
 
-from __future__ import annotations
-
 import gc
 import os
 import tempfile

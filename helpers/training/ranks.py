@@ -7,8 +7,6 @@ then gives back what it was given. What they exchange is small, on the CPU, and 
 and counts. Gradients are DDP's, Unsloth's or DeepSpeed's to exchange.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Log failing rewards as None instead of ending the training; stop above 1 %."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import asdict

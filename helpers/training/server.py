@@ -6,8 +6,6 @@ starts that with the options that TRL needs. TRL sends the weights to it through
 step.
 """
 
-from __future__ import annotations
-
 import json
 import urllib.request
 from pathlib import Path

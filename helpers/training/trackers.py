@@ -4,8 +4,6 @@ run folder.
 Asked before anything is loaded, also by the command line: so nothing here imports Transformers.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import os
 

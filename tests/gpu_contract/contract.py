@@ -5,8 +5,6 @@ settings that were left out. Here the call of notebook 03 is evaluated with both
 preset and loss, those of 07 to 10 for every preset.
 """
 
-from __future__ import annotations
-
 import ast
 import functools
 import json

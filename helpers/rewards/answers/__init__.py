@@ -2,8 +2,6 @@
 each has a file, which begins with examples.
 """
 
-from __future__ import annotations
-
 import math
 import re
 

@@ -7,8 +7,6 @@ r"""Choice: the same set of letters, with or without the option's text.
 - `A) Paris (B) London` ≠ `A`, `A) London` ≠ `A) Paris`, `London` ≠ `A) Paris`, `a) x b) y` ≠ `A`
 """
 
-from __future__ import annotations
-
 import re
 
 from helpers.rewards.answers import texts

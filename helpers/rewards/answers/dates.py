@@ -11,8 +11,6 @@ number is the month, unless `dayfirst` is set. A time of day is no date.
   `01/02/24` ≠ `2024-01-02`, `2024-01-02 15:30` ≠ `2024-01-02`
 """
 
-from __future__ import annotations
-
 import re
 from datetime import datetime
 from functools import lru_cache

@@ -10,8 +10,6 @@ indices and charges as they are read: `_{2}` behind a letter is the 2 of H2O.
 - `NO2` ≠ `N2O`, `Co` ≠ `CO`, `h2o` ≠ `H2O`, `102` ≠ `10^2`, `1012` ≠ `101_2`, `A` ≠ `A*`
 """
 
-from __future__ import annotations
-
 import re
 
 from helpers.rewards.answers.spelling import plain, without_latex

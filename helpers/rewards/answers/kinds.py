@@ -5,8 +5,6 @@ where it parses as one, mathematics where it is clearly LaTeX or an expression, 
 Each kind's file begins with examples of what is the same and what is not.
 """
 
-from __future__ import annotations
-
 import re
 from functools import lru_cache
 

@@ -22,8 +22,6 @@ such as primes, with which the spelling must be the same.
   `\boxed{1}\boxed{2}` ≠ `2`, `42_{5}` ≠ `42`, `2\sqrt{3} ≈ \sqrt{5}` ≠ `2\sqrt{3}`
 """
 
-from __future__ import annotations
-
 import re
 from functools import lru_cache
 from itertools import pairwise

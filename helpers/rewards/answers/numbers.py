@@ -22,8 +22,6 @@ the row's answer.
   `42 squared` ≠ `42`
 """
 
-from __future__ import annotations
-
 import re
 from fractions import Fraction
 from functools import lru_cache

@@ -9,8 +9,6 @@ r"""Quantity: value and unit, converted by pint. The unit may be left out, unles
   `5 km or 6 km` ≠ `5 km`, `5 €` ≠ `$5`
 """
 
-from __future__ import annotations
-
 import re
 from fractions import Fraction
 

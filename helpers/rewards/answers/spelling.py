@@ -2,8 +2,6 @@
 taken off here, before any kind compares them.
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from itertools import accumulate

@@ -7,8 +7,6 @@ from any thread, and what a completion makes a parser do, it does in a process t
 the training. This file is also the worker's program.
 """
 
-from __future__ import annotations
-
 import gc
 import json
 import os

@@ -11,8 +11,6 @@ an answer of one or two letters other than `no`.
 - `\text{Even}` = `Even`, `**Paris**` = `Paris`, `nan` = `nan`, `…` = `…`
 """
 
-from __future__ import annotations
-
 import re
 from itertools import pairwise
 

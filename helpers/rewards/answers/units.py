@@ -1,7 +1,5 @@
 """Units, as pint knows them, and currencies. pint is loaded for the first unit, not before."""
 
-from __future__ import annotations
-
 import re
 from fractions import Fraction
 from functools import cache, lru_cache

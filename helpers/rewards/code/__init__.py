@@ -20,8 +20,6 @@ Left out: a bare subprocess (nothing holds it), containers (need rights), and fa
 to another (a verdict must not depend on what happens to be installed).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 from helpers.rewards.code.monty import MontySandbox

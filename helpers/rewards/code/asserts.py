@@ -17,8 +17,6 @@ row with it: a task with a test left out would be easier than it says. Of HumanE
 be read.
 """
 
-from __future__ import annotations
-
 import ast
 import json
 import math

@@ -12,8 +12,6 @@ module that monty lacks. Nor does monty look at annotations: a name that is nowh
 harm in one, as in Python 3.14.
 """
 
-from __future__ import annotations
-
 import ast
 import builtins
 import collections

@@ -2,8 +2,6 @@
 program.
 """
 
-from __future__ import annotations
-
 import builtins
 import contextlib
 import ctypes

@@ -1,7 +1,5 @@
 """Plain data: what may enter a sandbox and come out of it."""
 
-from __future__ import annotations
-
 import json
 
 from helpers.rewards.code.driver import MOST_HASHED

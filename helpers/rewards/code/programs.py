@@ -10,8 +10,6 @@ memory is none of these: it scores 0. One warning a batch counts the rows withou
 under TRL the shares are metrics (`tests_reward/unsupported`, `…/unreadable`, `…/not_started`).
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -7,8 +7,6 @@ nobody, without any capability. Left out: a folder to write to, because no limit
 against one large or sparse file.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import os

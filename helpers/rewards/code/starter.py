@@ -7,8 +7,6 @@ a child has its own pipes and no way to those of another. A starter has one chil
 it kills when we say so, whether the child has ended or not, and collects before the next.
 """
 
-from __future__ import annotations
-
 import ast
 import contextlib
 import os
@@ -19,7 +17,7 @@ from collections.abc import Iterator
 from typing import BinaryIO
 
 START_SECONDS = 30.0  # for the interpreter to come up, and for a child to end when it is killed
-_idle: dict[tuple, list[Starter]] = {}
+_idle: dict[tuple, list["Starter"]] = {}
 
 
 class Starter:

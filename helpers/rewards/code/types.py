@@ -1,7 +1,5 @@
 """What goes into a sandbox and what comes out: a job and its limits, an outcome, a back end."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable, Sequence

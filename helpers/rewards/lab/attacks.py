@@ -4,8 +4,6 @@ Each attack is written for a real row. It wins where it earns more than its ceil
 answer in nearly all cases, because an attack that beats trying and failing is what GRPO will teach.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What the laboratory reads: cases with known scores, and completions that a run has stored."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

@@ -11,8 +11,6 @@ published reward hacks of coding models (always-equal objects, patched test runn
 frames and /proc), and the manual of each back end.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import socket

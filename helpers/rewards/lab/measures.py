@@ -12,8 +12,6 @@ Each step can be left out; the verdict speaks of what was done. No model is need
 reads the completions of a run.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """From the laboratory's numbers to a decision in words: go or no go, why, and what to change."""
 
-from __future__ import annotations
-
 import html
 from dataclasses import dataclass, field
 
