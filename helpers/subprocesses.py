@@ -49,7 +49,7 @@ def end(processes: list[subprocess.Popen], patience: float = PATIENCE) -> None:
     seconds, and whatever they have left in their sessions.
     """
     for process in processes:
-        # A run takes it like Ctrl-C. SIGINT itself is blocked in what Ray's workers start.
+        # A run takes it like Ctrl-C.
         process.terminate()
     for process in processes:
         with contextlib.suppress(subprocess.TimeoutExpired):

@@ -20,7 +20,6 @@ themselves: from what each was asked for, not from its name.
 """
 
 import argparse
-import contextlib
 import hashlib
 import itertools
 import json
@@ -30,7 +29,6 @@ import shlex
 import statistics
 import sys
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -40,7 +38,7 @@ import yaml
 from pydantic import AfterValidator, BaseModel, Field, JsonValue, ValidationError
 
 from helpers import presets, subprocesses
-from helpers.commands import arguments, pipeline, sweep_ray
+from helpers.commands import arguments, pipeline
 from helpers.environment import this_machine
 from helpers.metrics.history import read_metrics
 from helpers.results.intervals import student_interval
@@ -64,12 +62,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--jobs", type=int, default=1, metavar="N", help="runs at a time (default: 1)"
-    )
-    parser.add_argument("--on", choices=["ray"], help="run on a Ray cluster instead, a task a run")
-    parser.add_argument(
-        "--address",
-        metavar="HOST:PORT",
-        help="of that cluster (default: auto, the one this machine is in)",
     )
     instead = parser.add_mutually_exclusive_group()
     instead.add_argument(
@@ -101,17 +93,13 @@ def main(parsed: argparse.Namespace) -> int:
             f"--jobs {parsed.jobs} is not a number of runs at a time: give an integer of at least "
             "1."
         )
-    if parsed.address and not parsed.on:
-        raise ValueError(f"--address {parsed.address} is for --on ray: give both.")
-    for_others = bool(parsed.on or parsed.emit)
-    grid, tasks = read_grid(Path(parsed.grid), elsewhere=for_others or parsed.collect)
-    if for_others and grid.preset in (None, "auto"):
+    grid, tasks = read_grid(Path(parsed.grid), elsewhere=bool(parsed.emit or parsed.collect))
+    if parsed.emit and grid.preset in (None, "auto"):
         raise ValueError(
             f"{parsed.grid}: `preset:` must name one: which of them `auto` is depends on the "
             "machine, and others will run this."
         )
-    needs_gpu = presets.resolve(grid.preset or "auto", this_machine()).needs_gb > 0
-    if parsed.jobs > 1 and needs_gpu:
+    if parsed.jobs > 1 and presets.resolve(grid.preset or "auto", this_machine()).needs_gb > 0:
         raise ValueError(
             f"--jobs {parsed.jobs}: the preset is meant to have the GPU to itself. Leave --jobs "
             "out."
@@ -128,7 +116,7 @@ def main(parsed: argparse.Namespace) -> int:
         return 0
     failed = False
     if not parsed.collect:
-        failed = _run(grid, left, needs_gpu, parsed)
+        failed = _run(grid, left, parsed.jobs)
     elif left:
         print(f"not finished: {', '.join(task.run for task in left)}")
     _write_and_show(grid, tasks)
@@ -287,59 +275,49 @@ def _plain(value: JsonValue) -> JsonValue:
 # --- Running --------------------------------------------------------------------------------------
 
 
-def _run(grid: Grid, left: list[Task], needs_gpu: bool, parsed: argparse.Namespace) -> bool:
-    """Run what is left and print each run as it ends, with why it failed; whether one did."""
-    runs, failed = {task.run: task.command() for task in left}, False
+def _run(grid: Grid, left: list[Task], jobs: int) -> bool:
+    """Run what is left, `jobs` runs at a time, and print each as it ends, with why it failed;
+    whether one did.
+
+    With several jobs each run computes on one thread. (Sums in another order differ in their last
+    digits, and after some steps in their completions: keep to one kind of sweep where that
+    matters.)
+    """
+    environment = {"GRPO_RUNS_DIR": str(runs_folder())}
+    if jobs > 1:
+        environment["OMP_NUM_THREADS"] = "1"
     folder = runs_folder() / SWEEPS / grid.name
     logs = folder / "logs"
+    waiting, running, ended, failed = list(left), {}, 0, False
     pipeline.end_like_ctrl_c()
     with held(folder, f"sweep {grid.name!r}"):
         logs.mkdir(exist_ok=True)
-        for name in runs:
-            (logs / f"{name}.log").unlink(missing_ok=True)
-        if parsed.on:
-            ended = sweep_ray.run_all(runs, logs, needs_gpu, parsed.address or "auto")
-        else:
-            ended = _run_here(runs, logs, parsed.jobs)
         try:
-            with contextlib.closing(ended):
-                for number, (name, why) in enumerate(ended, 1):
-                    log = show_in_runs(f"{SWEEPS}/{grid.name}/logs/{name}.log")
-                    outcome = f"failed: {why} (the whole output: {log})" if why else "done"
-                    print(f"  {number}/{len(runs)}  {name}  {outcome}", flush=True)
-                    failed = failed or bool(why)
+            while waiting or running:
+                while waiting and len(running) < jobs:
+                    task = waiting.pop(0)
+                    log = logs / f"{task.run}.log"
+                    log.unlink(missing_ok=True)  # of an earlier sweep
+                    process = subprocesses.start("helpers", task.command(), log, environment)
+                    running[task.run] = process
+                time.sleep(0.1)
+                for name in [name for name in running if running[name].poll() is not None]:
+                    outcome = "done"
+                    if running.pop(name).returncode != 0:
+                        why = subprocesses.last_error(logs / f"{name}.log")
+                        log = show_in_runs(f"{SWEEPS}/{grid.name}/logs/{name}.log")
+                        outcome, failed = f"failed: {why} (the whole output: {log})", True
+                    ended += 1
+                    print(f"  {ended}/{len(left)}  {name}  {outcome}", flush=True)
         except KeyboardInterrupt:
             print(
                 "\nThe runs were ended; give the same command again to go on with what is left.",
                 file=sys.stderr,
             )
             raise
+        finally:
+            subprocesses.end(list(running.values()))
     return failed
-
-
-def _run_here(runs: dict[str, list[str]], logs: Path, jobs: int) -> Iterator[tuple[str, str]]:
-    """Run all on this machine, `jobs` at a time; yields as `sweep_ray.run_all` does.
-
-    With several jobs, and on Ray's CPUs, each run computes on one thread. (Sums in another order
-    differ in their last digits, and after some steps in their completions: keep to one kind of
-    sweep where that matters.)
-    """
-    environment = {"GRPO_RUNS_DIR": str(runs_folder())}
-    if jobs > 1:
-        environment["OMP_NUM_THREADS"] = "1"
-    waiting, running = list(runs), {}
-    try:
-        while waiting or running:
-            while waiting and len(running) < jobs:
-                name = waiting.pop(0)
-                log = logs / f"{name}.log"
-                running[name] = subprocesses.start("helpers", runs[name], log, environment)
-            time.sleep(0.1)
-            for name in [name for name, process in running.items() if process.poll() is not None]:
-                failed = running.pop(name).returncode != 0
-                yield name, subprocesses.last_error(logs / f"{name}.log") if failed else ""
-    finally:
-        subprocesses.end(list(running.values()))
 
 
 # --- The table ------------------------------------------------------------------------------------

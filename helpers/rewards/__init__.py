@@ -27,10 +27,7 @@ from helpers.rewards.correctness import (
 )
 from helpers.rewards.judge import JudgeReward
 from helpers.rewards.length import max_length_reward, min_length_reward, target_length_reward
-from helpers.rewards.shaping import (
-    debug_reward,
-    reward_name,
-)
+from helpers.rewards.shaping import reward_name
 from helpers.rewards.structure import (
     code_format_reward,
     format_reward,
@@ -53,7 +50,6 @@ __all__ = [
     "citation_reward",
     "code_format_reward",
     "correctness_reward",
-    "debug_reward",
     "exact_match_reward",
     "executes_reward",
     "forbidden_patterns_reward",

@@ -1,4 +1,4 @@
-"""What all rewards share, and a reward to look through.
+"""What all rewards share.
 
 A reward that changes while training says so with `state_dict` and `load_state_dict`;
 `training.reward_guard` saves that with every checkpoint.
@@ -6,16 +6,14 @@ A reward that changes while training says so with `state_dict` and `load_state_d
 
 from collections.abc import Callable
 
-from helpers.tags import completion_text
-
 
 def reward_name(reward: Callable | str) -> str:
     """The name TRL logs a reward under: its function's, inside any functools.partial, or the last
     part of a model's.
 
     >>> from functools import partial
-    >>> reward_name(partial(debug_reward, samples=1)), reward_name("my-org/my-classifier")
-    ('debug_reward', 'my-classifier')
+    >>> reward_name(partial(printable)), reward_name("my-org/my-classifier")
+    ('printable', 'my-classifier')
     """
     reward = _unwrapped(reward)
     config = getattr(reward, "config", None)
@@ -39,35 +37,6 @@ def _unwrapped(reward: object) -> object:
     while hasattr(reward, "func"):
         reward = reward.func
     return reward
-
-
-def debug_reward(
-    completions: list,
-    prompts: list | None = None,
-    answer: list | None = None,
-    samples: int = 2,
-    **columns,
-) -> list[float]:
-    """1.0 for every completion, and the first `samples` of them printed with their prompt and
-    answer.
-
-    To look at what a reward is handed: add it to the list with weight 0. Scores that are all the
-    same teach nothing.
-
-    >>> debug_reward(["<answer>4</answer>", "4"], answer=["4", "4"], samples=1)
-    --- completion 1 of 2, answer '4'
-    <answer>4</answer>
-    [1.0, 1.0]
-    """
-    for position, completion in enumerate(completions[:samples]):
-        told = "" if answer is None else f", answer {answer[position]!r}"
-        print(f"--- completion {position + 1} of {len(completions)}{told}")
-        if prompts is not None:
-            prompt = prompts[position]
-            question = prompt[-1]["content"] if isinstance(prompt, list) else prompt
-            print(printable(f"> {question}"))
-        print(printable(completion_text(completion)))
-    return [1.0] * len(completions)
 
 
 def printable(text: str) -> str:

@@ -20,7 +20,7 @@ COMMANDS = [
         for only, shown in (("", "00"), ("03,", "00"), ("3-4", "3-4"), ("98,03,99", "98"))
     ),
     (["run", "--run", "../x"], "is not a run name"),
-    (["run", "--run", "sweeps"], "holds the sweeps"),
+    (["run", "--run", "sweeps"], "the folder of the sweeps"),
     (["run", "--preset", "t5"], "preset 't5' is not known"),
     (["run", "--preset", "h200"], "needs an NVIDIA GPU"),
     *(
@@ -88,7 +88,6 @@ COMMANDS = [
     (["sweep", "--grid", "{here}"], "Is a directory"),
     (["sweep", "--grid", "{here}/no.yaml"], "No such file or directory: "),
     ([*SWEEP, "--jobs", "0"], "--jobs 0 is not a number of runs at a time"),
-    ([*SWEEP, "--address", "there:6379"], "--address there:6379 is for --on ray"),
 ]
 
 

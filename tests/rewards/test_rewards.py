@@ -16,7 +16,6 @@ from helpers import rewards
 from helpers.data.tasks import load_task
 from helpers.rewards import (
     REWARD_SETS,
-    debug_reward,
     format_reward,
     reward_name,
     reward_set,
@@ -174,7 +173,7 @@ def test_every_score_of_a_tag_soup_is_between_0_and_1(name, reward):
     completions = [soup(rng) for _ in range(300)] + [full(name), LESS.get(name, "")]
     scores = reward(completions, answer=["4"] * 302)
     assert len(scores) == 302 and all(type(score) is float and 0 <= score <= 1 for score in scores)
-    assert scores[-2] == 1.0 and (scores[-1] < 1.0 or name == "debug_reward")
+    assert scores[-2] == 1.0 and scores[-1] < 1.0
     # One at a time or as chat messages, the same text earns the same.
     assert [reward([chat(text)], answer=["4"])[0] for text in completions] == scores
     assert reward([], answer=[]) == []
@@ -260,21 +259,6 @@ class Nameless:
 def test_the_name_is_the_one_trl_logs(reward, name):
     assert reward_name(reward) == name == get_callable_name(reward)
     assert reward_name("my-org/classifier") == reward_name("classifier") == "classifier"
-
-
-# --- The one to look through ----------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("samples", "shown"), [(0, 0), (1, 1), (2, 2), (3, 3), (9, 3)])
-def test_the_first_completions_are_printed_and_all_earn_1(capsys, samples, shown):
-    texts = [said("4"), [{"role": "assistant", "content": "five"}], "\ud800"]
-    prompts = [[{"role": "system", "content": "no"}, {"role": "user", "content": "2 \ud800"}]] * 3
-    assert debug_reward(texts, prompts, ["4", "5", "6"], samples) == [1.0] * 3
-    blocks = [
-        f"--- completion {n} of 3, answer {gold!r}\n> 2 ?\n{text}\n"
-        for n, gold, text in ((1, "4", said("4")), (2, "5", "five"), (3, "6", "?"))
-    ]
-    assert capsys.readouterr().out == "".join(blocks[:shown])
 
 
 # --- The sets -------------------------------------------------------------------------------------

@@ -14,7 +14,6 @@ from told import told
 from helpers.data.tasks import load_task
 from helpers.rewards import (
     correctness_reward,
-    debug_reward,
     format_reward,
     fuzzy_match_reward,
     min_length_reward,
@@ -324,16 +323,17 @@ def test_the_report_of_broken_rewards_is_json():
             math.inf if "4" in completion_text(completion) else None for completion in completions
         ]
 
-    lab = Lab(
-        [broken_reward, correctness_reward, partial(debug_reward, samples=0)], [1.0, 1.0, 0.0]
-    )
+    def constant_reward(completions, **columns):
+        return [1.0] * len(completions)
+
+    lab = Lab([broken_reward, correctness_reward, constant_reward], [1.0, 1.0, 0.0])
     lab.cases()
     lab.signal(pd.DataFrame({"answer": ["4", None]}), [["\ud800 4", "no"], ["4", "no"]])
     report = json.loads(json.dumps(lab.report(), allow_nan=False))
     assert report["rewards"]["broken_reward"]["faults"] == len(lab.faults) > 0
     assert report["rewards"]["correctness_reward"]["faults"] == 0
     assert report["rewards"]["broken_reward"]["mean"] is None
-    assert report["rewards"]["debug_reward"]["rank_correlation"] == {
+    assert report["rewards"]["constant_reward"]["rank_correlation"] == {
         "broken_reward": None,
         "correctness_reward": None,
     }
@@ -367,7 +367,7 @@ BOTH = [partial(correctness_reward), format_reward]
         (BOTH, [1.0, 0.5], "tested and approved."),
         (BOTH[:1], [1.0], "NOT WHAT .* correctness_reward x 1, format_reward x 0.5"),
         (BOTH, [1.0, 0.7], "NOT WHAT"),
-        ([*BOTH, debug_reward], [1.0, 0.5, 1.0], "NOT WHAT"),
+        ([*BOTH, min_length_reward], [1.0, 0.5, 1.0], "NOT WHAT"),
     ],
 )
 def test_rewards_that_differ_from_the_tested_ones_are_told_what_was_tested(
