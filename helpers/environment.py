@@ -106,19 +106,8 @@ def this_machine() -> Machine:
     )
 
 
-def interactive() -> bool:
-    """Whether a person runs this notebook: a front end that can be asked for input, unlike
-    papermill and nbconvert.
-    """
-    return bool(getattr(_kernel(), "_allow_stdin", False))
-
-
-def in_notebook() -> bool:
-    """Whether this process is the kernel of a notebook, whoever runs it."""
-    return _kernel() is not None
-
-
-def _kernel():
+def kernel():
+    """The kernel of a notebook that this process is, whoever runs it; None if it is none."""
     ipython = sys.modules.get("IPython")
     return getattr(ipython.get_ipython() if ipython else None, "kernel", None)
 

@@ -149,15 +149,10 @@ def resolve(name: str, machine: Machine, **overrides) -> Preset:
 
 def with_overrides(preset: Preset, **overrides) -> Preset:
     """The preset with these settings replaced, checked as a whole; None keeps a setting."""
-    return from_manifest(as_settings(preset), **overrides)
+    return from_manifest(asdict(preset), **overrides)
 
 
 # --- What a run recorded --------------------------------------------------------------------------
-
-
-def as_settings(preset: Preset) -> dict:
-    """The preset as a JSON-ready dictionary, for the manifest."""
-    return asdict(preset)
 
 
 def completed(settings: dict) -> dict:

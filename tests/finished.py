@@ -1,11 +1,12 @@
 """A run folder with everything in it, as the five notebooks leave one, without running them."""
 
 import json
+from dataclasses import asdict
 
 import numpy as np
 import pandas as pd
 
-from helpers.presets import PRESETS, as_settings
+from helpers.presets import PRESETS
 from helpers.results.intervals import wilson_interval
 from helpers.rewards import correctness_reward, format_reward
 from helpers.rewards.lab import Lab
@@ -105,7 +106,7 @@ def finished_run(**settings) -> Run:
     """The run `told`, under GRPO_RUNS_DIR; settings: fields of the pocket preset to record
     otherwise.
     """
-    run, settings = Run("told"), as_settings(PRESETS["pocket"]) | settings
+    run, settings = Run("told"), asdict(PRESETS["pocket"]) | settings
     about = {
         "source": settings["source"],
         "seed": 3407,

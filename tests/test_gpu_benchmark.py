@@ -5,14 +5,14 @@ failing, late.
 import json
 import shutil
 import sys
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
 
 from benchmarks import gpu_check, gpu_objective, gpu_parts
 from helpers import environment
 from helpers.environment import vllm_obstacle
-from helpers.presets import PRESETS, as_settings, with_overrides
+from helpers.presets import PRESETS, with_overrides
 from helpers.runs import Run, write_json
 
 
@@ -40,7 +40,7 @@ def test_a_setting_that_the_live_trainer_has_otherwise_is_named(
 ):
     run = Run("live")
     given = {} if name == "delta" else {name: recorded}  # no setting of ours
-    settings = as_settings(with_overrides(PRESETS["pocket"], engine="vllm", **given))
+    settings = asdict(with_overrides(PRESETS["pocket"], engine="vllm", **given))
     run.record("training", settings=settings, seed=1, weights=[1.0, 0.1])
     live = {"args": {name: args}, "trainer": {} if trainer is None else {name: trainer}}
     write_json(run.path("live_objective.json"), live | {"gpu": None, "defaults": {"delta": None}})

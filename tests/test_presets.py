@@ -3,7 +3,7 @@ objective is TRL's.
 """
 
 import json
-from dataclasses import fields, replace
+from dataclasses import asdict, fields, replace
 
 import pytest
 
@@ -13,7 +13,6 @@ from helpers.presets import (
     PRESETS,
     SETTINGS,
     Preset,
-    as_settings,
     check_machine,
     for_sampling,
     from_manifest,
@@ -54,7 +53,7 @@ def test_every_preset_has_a_kl_an_engine_that_fits_and_gives_itself_back(preset)
     assert preset.beta > 0 and preset.load_in_4bit
     # Below 20 GB vLLM leaves little to train in, and it may not serve a T4.
     assert preset.needs_gb >= 20 or preset.engine == "transformers"
-    settings = json.loads(json.dumps(as_settings(preset)))
+    settings = json.loads(json.dumps(asdict(preset)))
     assert set(settings) == {field.name for field in fields(Preset)}
     assert resolve(preset.name, machine()) == from_manifest(settings) == preset
 
@@ -89,7 +88,7 @@ RECIPES = {
 
 @pytest.mark.parametrize("name", RECIPES)
 def test_a_recipe_is_the_classic_one_in_todays_names(name):
-    settings = as_settings(PRESETS[name])
+    settings = asdict(PRESETS[name])
     assert {field: settings[field] for field in RECIPES[name]} == RECIPES[name]
 
 
@@ -359,13 +358,13 @@ def test_what_can_be_had_and_what_comes_of_it(given, found):
 
 
 def test_a_manifest_with_overrides_and_a_setting_of_another_version():
-    settings = as_settings(with_overrides(POCKET, max_steps=5)) | {"dropped_since": 1}
+    settings = asdict(with_overrides(POCKET, max_steps=5)) | {"dropped_since": 1}
     assert from_manifest(settings) == replace(POCKET, max_steps=5)
     assert from_manifest(settings, max_steps=9, beta=None) == replace(POCKET, max_steps=9)
 
 
 # Settings as they were recorded before those of the objective existed.
-OLD = {name: as_settings(POCKET)[name] for name in SETTINGS if name not in presets._OBJECTIVE}
+OLD = {name: asdict(POCKET)[name] for name in SETTINGS if name not in presets._OBJECTIVE}
 OLD |= {"name": "pocket", "needs_gb": 0}
 
 
@@ -379,9 +378,9 @@ def test_an_old_manifest_whose_loss_needs_another_setting_is_mended_by_giving_it
 
 def test_what_only_samples_does_not_mind_how_a_run_was_trained():
     assert for_sampling(OLD | {"loss_type": "dr_grpo"}, engine="transformers") == POCKET
-    cooler = for_sampling(as_settings(POCKET), loss_type="cispo", temperature=0.5)
+    cooler = for_sampling(asdict(POCKET), loss_type="cispo", temperature=0.5)
     assert cooler == replace(POCKET, temperature=0.5)
-    fast = as_settings(with_overrides(PRESETS["l4"], engine="vllm", **CORRECTING))
+    fast = asdict(with_overrides(PRESETS["l4"], engine="vllm", **CORRECTING))
     slow = replace(PRESETS["l4"], engine="transformers")
     assert for_sampling(fast, engine="transformers") == slow
 

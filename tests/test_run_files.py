@@ -18,7 +18,6 @@ DAMAGED = {  # a file, what takes its place, and what is named
     "half a file": ("manifest.json", '{"name": "told"', "Invalid JSON"),
     "a list": ("evaluation.json", "[]", "evaluation.json is damaged"),
     "no bytes": ("comparison.json", "", "Run notebook 05_merge"),
-    "no Parquet": ("completions.parquet", "x" * 99, "Run notebook 03_grpo"),
     "an accuracy that is a text": (
         "evaluation.json",
         '{"trained": {"accuracy": "x", "ci95": [0, 1], "n": 3}}',

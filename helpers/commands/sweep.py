@@ -29,7 +29,7 @@ import shlex
 import statistics
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -214,7 +214,7 @@ def _tasks(grid: Grid, elsewhere: bool) -> list[Task]:
 
     # what a point has that gives nothing of its own
     preset = presets.resolve(grid.preset or "auto", this_machine())
-    base = pipeline.defaults(notebooks) | presets.as_settings(preset)
+    base = pipeline.defaults(notebooks) | asdict(preset)
     base |= {name: value for name, value in grid.fixed.items() if value is not None}
     if grid.product:
         combinations = itertools.product(*knobs.values())

@@ -9,20 +9,19 @@ millions of rows needs a few hundred MB.
 """
 
 import hashlib
-import heapq
 import io
 import re
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import numpy as np
 import pandas as pd
 
 from helpers.data.files import Broken, shortened
 from helpers.data.sources import model_files, read_source
-from helpers.presets import Preset, as_settings
+from helpers.presets import Preset
 from helpers.runs import TRAINING_LOCK, Run, atomic_write, held, write_json
 from helpers.tags import THINK_ANSWER, TagFormat
 
@@ -159,7 +158,7 @@ def save(run: Run, task: Task, settings: Preset) -> None:
         write_json(run.path("data_report.json"), task.report)
         run.record(
             "data",
-            settings=as_settings(settings),
+            settings=asdict(settings),
             **{name: task.report[name] for name in ("seed", "source", "tags", "fingerprint")},
         )
 
@@ -263,30 +262,26 @@ def _drawn(
 ) -> tuple[list[dict], list[dict]]:
     """The source's own split, or else one by a seeded hash of the question.
 
-    A hash rather than a shuffle: the same rows give the same split in any order. Only the rows with
-    the smallest hashes so far are in memory, and only they are measured.
+    A hash rather than a shuffle: the same rows give the same split in any order. Only as many rows
+    are measured as are needed.
     """
+
+    def order(row: dict) -> bytes:
+        return hashlib.sha256(f"{seed}\x1f{row['question']}".encode()).digest()
+
     most = train_size or MOST_TRAINED
     sizes = {"train": most, "holdout": holdout_size, None: most + holdout_size}
-    # heaps of (-hash, row): the largest hash, the first to go, is on top
     kept = {split: [] for split in sizes}
-    for row in rows:
-        heap, size = kept[row.get("split")], sizes[row.get("split")]
-        digest = hashlib.sha256(f"{seed}\x1f{row['question']}".encode()).digest()
-        order = int.from_bytes(digest, "big")
-        if len(heap) == size and order > -heap[0][0]:
+    for row in sorted(rows, key=order):
+        split = row.get("split")
+        if len(kept[split]) == sizes[split]:
             continue
         if limit := too_long(row):
-            account.drop(limit, f"row {account.read}: {row['question']} -> {row['answer']}")
-            continue
-        heapq.heappush(heap, (-order, row))
-        if len(heap) > size:
-            heapq.heappop(heap)
-    for heap in kept.values():
-        heap.sort(key=lambda entry: -entry[0])
-    unsplit = [row for _, row in kept[None]]
-    holdout = [row for _, row in kept["holdout"]] + unsplit[:holdout_size]
-    train = [row for _, row in kept["train"]] + unsplit[holdout_size:]
+            account.drop(limit, f"{row['question']} -> {row['answer']}")
+        else:
+            kept[split].append(row)
+    holdout = kept["holdout"] + kept[None][:holdout_size]
+    train = kept["train"] + kept[None][holdout_size:]
     if len(train) < (train_size or 1) or len(holdout) < holdout_size:
         dropped = ", ".join(f"{count} with {reason}" for reason, count in account.dropped.items())
         raise ValueError(

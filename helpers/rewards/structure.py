@@ -109,7 +109,8 @@ def json_format_reward(
     from jsonschema.validators import validator_for
 
     validator_for(schema).check_schema(schema)
-    scores = symbolic.fulfil(json.dumps(schema), documents)
+    rows = [(json.dumps(schema), document) for document in documents]
+    scores = symbolic.judged("schema", rows)
     if late := scores.count(None):
         warnings.warn(
             f"json_format_reward: {late} of {len(completions)} completions could not be judged by "

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pandas as pd
 from transformers import TrainerCallback
 
-from helpers.environment import in_notebook, interactive
+from helpers.environment import kernel
 from helpers.figures import shown
 from helpers.runs import Run
 from helpers.training import ranks
@@ -48,8 +48,9 @@ class Watch(TrainerCallback):
         self, history: History, diagnose: Diagnose, draw: Callable, live: bool | None = None
     ):
         self.history, self.diagnose, self.draw = history, diagnose, draw
-        self.live = interactive() if live is None else live
-        self.in_place = self.live or in_notebook()
+        # a front end that can be asked for input has a person, unlike papermill and nbconvert
+        self.live = getattr(kernel(), "_allow_stdin", False) if live is None else live
+        self.in_place = self.live or kernel() is not None
         self.handle, self.drawn, self.told = None, 0.0, set()
 
     def on_log(self, args, state, control, logs=None, **kwargs):

@@ -11,6 +11,7 @@ import json
 import math
 import os
 import shutil
+from dataclasses import asdict
 from pathlib import Path
 
 import pandas as pd
@@ -19,7 +20,7 @@ from safetensors.torch import load_file
 from transformers import TrainerCallback
 
 from helpers.agents.episodes import transcript
-from helpers.presets import Preset, as_settings
+from helpers.presets import Preset
 from helpers.runs import TRAINING_LOCK, Run, atomic_folder, atomic_write, held, write_json
 from helpers.training import ranks
 from helpers.training.base import describe
@@ -134,7 +135,7 @@ def _begin(run: Run, settings: Preset, seed: int) -> str | None:
     _locks.enter_context(held(run.folder, f"the training of run {run.name!r}", TRAINING_LOCK))
     folder = run.path("checkpoints")
     data = run.section("data")["fingerprint"]
-    wanted = {"settings": as_settings(settings), "seed": seed, "data": data}
+    wanted = {"settings": asdict(settings), "seed": seed, "data": data}
     # If it was interrupted after its last step, an earlier one: Trainer would take a step too many.
     checkpoint = last_checkpoint(folder, before=settings.max_steps)
     started = run.read_object(f"checkpoints/{_SETTINGS}")
@@ -193,6 +194,6 @@ def keep(run: Run, trainer, tokenizer, settings: Preset, seed: int, **recorded) 
         shutil.copyfile(run.path(f"checkpoints/{_HISTORY}"), temporary)
     with atomic_write(run.path("completions.parquet")) as temporary:
         completions.to_parquet(temporary, index=False)
-    run.record("training", settings=as_settings(settings), seed=seed, data=data, **recorded)
+    run.record("training", settings=asdict(settings), seed=seed, data=data, **recorded)
     run.path(f"checkpoints/{_FINISHED}").touch()
     _locks.close()

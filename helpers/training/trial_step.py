@@ -133,7 +133,7 @@ def _unchanged(model) -> Iterator[None]:
 
 def forecast(trial: Trial, settings: Preset) -> list[str]:
     """What the whole training will take at most, as lines of text: hours, tokens, and the memory
-    that was measured; and a warning if vLLM leaves out tokens that the training counts with.
+    that was measured.
     """
     sampled = settings.max_steps * settings.completions_per_step * settings.max_completion_length
     hours = settings.max_steps * trial.seconds / 3600
@@ -147,14 +147,6 @@ def forecast(trial: Trial, settings: Preset) -> list[str]:
     if trial.peak is not None:
         beside = " beside vLLM's" if settings.engine == "vllm" else ""
         lines.append(f"memory in use at its height{beside}: {size(trial.peak)}")
-    if settings.engine == "vllm":
-        for name, neutral in (("top_p", 1), ("top_k", 0), ("min_p", 0)):
-            value = getattr(settings, name)
-            if value != neutral:
-                lines.append(
-                    f"WARNING: with {name}={value} vLLM samples from another distribution than the "
-                    f"training knows (TRL issue 6789). Leave {name} at {neutral}."
-                )
     return lines
 
 

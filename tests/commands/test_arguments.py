@@ -1,9 +1,11 @@
 """What is typed for a run, what asked.json remembers of it, and what a new call may not give up."""
 
+from dataclasses import asdict
+
 import pytest
 
 from helpers.commands import arguments
-from helpers.presets import PRESETS, as_settings
+from helpers.presets import PRESETS
 from helpers.runs import Run, write_json
 
 pytestmark = pytest.mark.usefixtures("machine")
@@ -60,7 +62,7 @@ def prepared(name: str = "a") -> Run:
     run = Run(name)
     run.record(
         "data",
-        settings=as_settings(PRESETS["pocket"]),
+        settings=asdict(PRESETS["pocket"]),
         seed=3407,
         tags="think/answer",
         fingerprint="f",
@@ -90,7 +92,7 @@ def interrupted(executions, cli, *given: str, **settings) -> Run:
     assert cli("run", "--run", "a", *given)[0] == 130
     del executions.outcomes["03"]
     executions.clear()
-    wanted = {"settings": as_settings(PRESETS["pocket"]) | settings, "seed": 3407, "data": "f"}
+    wanted = {"settings": asdict(PRESETS["pocket"]) | settings, "seed": 3407, "data": "f"}
     write_json(run.path("checkpoints/settings.json"), wanted)
     write_json(run.path("checkpoints/checkpoint-20/trainer_state.json"), {})
     return run

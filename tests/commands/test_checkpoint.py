@@ -5,12 +5,13 @@ replaces a broken one.
 import json
 import re
 import tarfile
+from dataclasses import asdict
 
 import pytest
 
 from helpers import PROJECT
 from helpers.commands import arguments, checkpoint, pipeline
-from helpers.presets import PRESETS, as_settings, completed
+from helpers.presets import PRESETS, completed
 from helpers.runs import FILES, Run, written_by
 
 SECTIONS = {"02": {"data", "rewards"}, "03": {"data", "rewards", "training"}}
@@ -58,7 +59,7 @@ def test_the_parameters_of_the_notebooks_are_those_it_was_made_with(stored):
     assert manifest["training"]["seed"] == manifest["data"]["seed"] == known["seed"]
     settings = manifest["training"]["settings"]
     given = {name: value for name, value in known.items() if name in settings and value is not None}
-    assert completed(settings) == as_settings(PRESETS["pocket"]) | given
+    assert completed(settings) == asdict(PRESETS["pocket"]) | given
 
 
 # --- A late start ---------------------------------------------------------------------------------

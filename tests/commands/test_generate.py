@@ -4,13 +4,14 @@ refused.
 
 import json
 import shutil
+from dataclasses import asdict
 
 import pytest
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from helpers.commands import generate
 from helpers.environment import this_machine, vllm_obstacle
-from helpers.presets import PRESETS, as_settings
+from helpers.presets import PRESETS
 from helpers.runs import Run, write_json
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -30,7 +31,7 @@ def run(tmp_path, monkeypatch) -> Run:
     shutil.copytree(POCKET.model_path, run.path("merged"))
     run.path("adapter").mkdir()
     run.record("data", tags="think/answer", fingerprint="f")
-    run.record("training", settings=as_settings(POCKET) | REFUSED, seed=1, data="f")
+    run.record("training", settings=asdict(POCKET) | REFUSED, seed=1, data="f")
     write_json(run.path("data_report.json"), {"system_prompt": "Think step by step."})
     return run
 

@@ -5,13 +5,14 @@ what is refused.
 import json
 import re
 import subprocess
+from dataclasses import asdict
 
 import nbformat
 import pytest
 from filelock import FileLock
 
 from helpers import PROJECT
-from helpers.presets import PRESETS, as_settings
+from helpers.presets import PRESETS
 from helpers.runs import Run
 
 pytestmark = pytest.mark.usefixtures("machine")
@@ -70,7 +71,7 @@ def test_what_is_asked_for_once_is_done_once(cli, executions):
 
 
 def test_the_metrics_of_a_run_from_a_gpu_can_be_looked_at_without_one(cli, executions):
-    Run("a").record("data", settings=as_settings(PRESETS["h200"]))
+    Run("a").record("data", settings=asdict(PRESETS["h200"]))
     code, _, err = cli("run", "--run", "a", "--only", "04")
     assert (code, err) == (0, "") and executions == [("04", {"run": "a"})]
     code, _, err = cli("run", "--run", "a", "--only", "03")

@@ -3,13 +3,14 @@ found and named.
 """
 
 import shutil
+from dataclasses import asdict
 
 import pandas as pd
 import pytest
 from finished import change, finished_run
 
 from helpers.commands import arguments, reproduce
-from helpers.presets import PRESETS, as_settings
+from helpers.presets import PRESETS
 from helpers.runs import Run, write_json
 
 
@@ -177,7 +178,7 @@ def test_what_the_folder_holds_outlives_a_refusal_and_is_then_set_aside(cli, run
     old = Run("told-again").path("manifest.json")
     write_json(old, {"data": {"notebook": "09"}})  # another lesson's, which is no reason
     executions.outcomes["01"] = False
-    finished_run(**as_settings(PRESETS["h200"]))
+    finished_run(**asdict(PRESETS["h200"]))
     assert "needs an NVIDIA GPU" in refused(cli) and old.exists() and executions == []
     finished_run()
     code, out, _ = cli("reproduce", "--run", "told")

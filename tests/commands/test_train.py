@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import time
+from dataclasses import asdict
 from pathlib import Path
 
 import pandas as pd
@@ -113,7 +114,7 @@ def test_processes_share_the_completions_of_a_step(preset, processes, each):
     assert several.batch.startswith(
         f"{processes} processes × {each[0]} × {each[1]} = {one.completions_per_step} "
     )
-    alike, alone = presets.as_settings(several), presets.as_settings(one)
+    alike, alone = asdict(several), asdict(one)
     assert ranks.comparable(alike) == ranks.comparable(alone)
     # DeepSpeed resumes with as many processes only
     zero = {"zero_stage": 2}
@@ -146,7 +147,7 @@ def test_launchers_that_a_back_end_does_not_go_with_are_refused(
     monkeypatch.setenv("ACCELERATE_USE_DEEPSPEED", "true")
     monkeypatch.setenv("ACCELERATE_DEEPSPEED_ZERO_STAGE", stage)
     monkeypatch.setenv("ACCELERATE_USE_FSDP", fsdp)
-    settings = presets.as_settings(presets.PRESETS["pocket"])
+    settings = asdict(presets.PRESETS["pocket"])
     refused = isinstance(found, str)
     with pytest.raises(ValueError, match=f"^{found}") if refused else contextlib.nullcontext():
         assert ranks.from_manifest(settings | given).zero_stage == found
@@ -196,7 +197,7 @@ def test_a_rank_that_raises_ends_the_others_and_is_told_once(notebook, tmp_path,
     """
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
-    settings = presets.as_settings(presets.PRESETS["pocket"])
+    settings = asdict(presets.PRESETS["pocket"])
     Run("a").record("data", fingerprint="f00d", settings=settings)
     both = "from helpers.training import ranks\nprint('said by rank 0')\nranks.gathered(0)"
     notebook("03", both, "if ranks.rank() == 1:\n    raise KeyError('mine')\nranks.gathered(1)")

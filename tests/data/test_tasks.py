@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -450,40 +449,3 @@ def test_a_kind_that_is_said_is_written_to_a_column_and_one_that_is_there_is_kep
     task = load(rows, kind_of=kind_of_row)
     assert kinds_of(task) == {"number": 3, "text": 3}
     assert list(both(task)["kind"].fillna("")).count("text") == 3
-
-
-# --- Many rows ------------------------------------------------------------------------------------
-
-MEMORY_SCRIPT = """
-import pathlib, sys
-from helpers.data.tasks import load_task
-
-def peak():
-    # Not ru_maxrss, which a process inherits from the one that started it.
-    status = pathlib.Path("/proc/self/status").read_text().splitlines()
-    (line,) = [line for line in status if line.startswith("VmHWM")]
-    return int(line.split()[1]) * 1024
-
-peaks = []
-for count in (30_000, 300_000):
-    with open(sys.argv[1], "w") as file:
-        file.write("question,answer,note\\n")
-        file.writelines(f"What is {n} + 9, in words?,{n + 9},row {n}\\n" for n in range(count))
-    task = load_task(sys.argv[1], train_size=5_000, holdout_size=500)
-    assert task.report["rows_unused"] == count - 5_500
-    peaks.append(peak())
-print(*peaks)
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not Path("/proc/self/status").is_file(), reason="the peak is read from /proc")
-def test_two_million_rows_fit_in_a_gigabyte(tmp_path):
-    """Projected from 30,000 and 300,000 rows, because two million take half a minute."""
-    command = [sys.executable, "-c", MEMORY_SCRIPT, str(tmp_path / "many.csv")]
-    done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, timeout=600)
-    assert done.returncode == 0, done.stderr
-    few, many = map(int, done.stdout.split())
-    a_row = (many - few) / 270_000
-    assert 20 < a_row < 400, "a digest and a short answer per row"
-    assert few + 2_000_000 * a_row < 1e9

@@ -221,9 +221,10 @@ KEY, LONG = r"^(a|aa)+\1$", "a" * 5000 + "!"
     ids=["oneOf", "pattern", "names"],
 )
 def test_what_cannot_be_shown_to_fulfil_a_schema_in_time_costs_only_itself(schema, document):
-    documents = [*(document + " " * n for n in range(8)), "{}"]
-    assert symbolic.fulfil(json.dumps(schema), documents)[:8] == [None] * 8
-    assert symbolic.fulfil(json.dumps(schema), [document, "{}"]) == [None, 1.0]
+    rows = [(json.dumps(schema), document + " " * n) for n in range(8)]
+    right = (json.dumps(schema), "{}")
+    assert symbolic.judged("schema", [*rows, right])[:8] == [None] * 8
+    assert symbolic.judged("schema", [rows[0], right]) == [None, 1.0]
 
 
 # --- reasoning-gym --------------------------------------------------------------------------------
@@ -240,19 +241,19 @@ def asked(family: str, answer: str, entry: dict) -> tuple[str, str, str]:
 def test_a_verifier_that_fails_or_hangs_gives_nothing():
     (entry,) = made("countdown", 1)
     hangs = asked("countdown", "9**9**9**9", entry)
-    scores = symbolic.task_scores([hangs, ("gcd", "1", "{}"), ("gcd", "1", "no JSON")])
+    scores = symbolic.judged("task", [hangs, ("gcd", "1", "{}"), ("gcd", "1", "no JSON")])
     assert all(score is None or score < 0.1 for score in scores) and len(scores) == 3
     with pytest.raises(LookupError, match="no_such_family"):
-        symbolic.task_scores([("no_such_family", "1", "{}")])
-    assert symbolic.task_scores([asked("countdown", entry["answer"] + " ", entry)]) == [1.0]
+        symbolic.judged("task", [("no_such_family", "1", "{}")])
+    assert symbolic.judged("task", [asked("countdown", entry["answer"] + " ", entry)]) == [1.0]
 
 
 def test_an_answer_that_makes_its_verifier_leave_ends_no_worker():
     (entry,) = made("spiral_matrix", 1)  # whose verifier evaluates the answer
     right = asked("spiral_matrix", entry["answer"], entry)
-    assert symbolic.task_scores([right]) == [1.0]
+    assert symbolic.judged("task", [right]) == [1.0]
     before = workers()
-    assert symbolic.task_scores([asked("spiral_matrix", "exec('exit()')", entry)]) == [0.0]
+    assert symbolic.judged("task", [asked("spiral_matrix", "exec('exit()')", entry)]) == [0.0]
     assert workers() == before
 
 
@@ -264,7 +265,7 @@ def test_without_reasoning_gym_it_says_what_to_install(tmp_path, monkeypatch):
     with pytest.raises(
         LookupError, match=r"reasoning_gym is not installed.*requirements-optional\.txt"
     ):
-        symbolic.task_scores([("gcd", "never asked", "{}")])
+        symbolic.judged("task", [("gcd", "never asked", "{}")])
 
 
 @pytest.mark.parametrize(
@@ -279,6 +280,6 @@ def test_without_reasoning_gym_it_says_what_to_install(tmp_path, monkeypatch):
 def test_a_verifier_that_evaluates_the_answer_runs_no_code(tmp_path, family, code):
     path = tmp_path / "ran"
     (entry,) = made(family, 1)
-    (score,) = symbolic.task_scores([asked(family, code.format(path=path), entry)])
+    (score,) = symbolic.judged("task", [asked(family, code.format(path=path), entry)])
     assert score is None or score < 0.5
     assert not path.exists()

@@ -10,7 +10,6 @@ import pandas as pd
 import pytest
 from transformers import TrainerControl, TrainerState
 
-from helpers.environment import interactive
 from helpers.metrics.diagnosis import diagnose
 from helpers.metrics.plots import dashboard
 from helpers.runs import Run
@@ -77,7 +76,7 @@ def test_in_jupyter_one_figure_or_line_is_renewed_in_place_and_no_line_is_printe
     said = update.call_args.args[0]["text/plain"]
     assert said.endswith("The reward: 1.01 at step 1, 1.05 at step 5.")
     # nobody watches, so the line of the last step takes the figure's place until the end
-    monkeypatch.setattr(callbacks, "in_notebook", lambda: True)
+    monkeypatch.setattr(callbacks, "kernel", lambda: SimpleNamespace(_allow_stdin=False))
     batch = Watch(history, diagnose, draw, live=False)
     log(6, history, batch)
     assert display.call_args.args[0]["text/plain"].startswith("step    6/100  reward 1.060")
@@ -86,13 +85,17 @@ def test_in_jupyter_one_figure_or_line_is_renewed_in_place_and_no_line_is_printe
 
 
 def test_a_front_end_that_can_be_asked_is_a_person(monkeypatch):
-    assert interactive() is False, "nobody sits at a test"
+    def shown_how() -> tuple[bool, bool]:
+        watching = Watch(None, diagnose, dashboard)
+        return watching.live, watching.in_place
+
+    assert shown_how() == (False, False), "nobody sits at a test"
     kernel = SimpleNamespace(_allow_stdin=True)
     shell = SimpleNamespace(get_ipython=lambda: SimpleNamespace(kernel=kernel))
     monkeypatch.setitem(sys.modules, "IPython", shell)
-    assert interactive() is True
+    assert shown_how() == (True, True)
     kernel._allow_stdin = False  # as nbclient leaves it, which papermill runs notebooks with
-    assert interactive() is False
+    assert shown_how() == (False, True)
 
 
 def test_a_finding_is_told_once_at_the_step_where_it_is_first_found(run, capsys):

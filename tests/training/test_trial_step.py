@@ -121,20 +121,6 @@ def test_the_forecast_multiplies_and_says_at_most():
     assert "at most 25.0 minutes" in whole and last == "memory in use at its height: 2.3 GB"
 
 
-@pytest.mark.parametrize(
-    ("changes", "warned"),
-    [
-        ({"engine": "vllm"}, []),
-        ({"engine": "vllm", "top_p": 0.9, "min_p": 0.1}, ["top_p at 1", "min_p at 0"]),
-        ({"engine": "vllm", "top_k": 50}, ["top_k at 0"]),
-        ({"engine": "transformers", "top_k": 50}, []),
-    ],
-)
-def test_tokens_that_vllm_would_leave_out_are_warned_of(changes, warned):
-    lines = forecast(Trial(3.0, 3.0, None), replace(SETTINGS, **changes))[2:]
-    assert [line.partition("Leave ")[2] for line in lines] == [f"{one}." for one in warned]
-
-
 def test_memory_that_runs_out_is_one_sentence_that_says_what_helps(tried, policy):
     hook = policy[0].register_forward_pre_hook(lambda *given: torch.empty(2**60))
     with pytest.raises(ValueError, match=r"ran out of memory in the trial step.*batch_size"):

@@ -43,29 +43,20 @@ def equal(pairs: list[tuple[str, str]]) -> list[bool]:
     >>> equal([("x^2 + 2x + 1", "(x+1)^2"), ("x", "y")])
     [True, False]
     """
-    return [score == 1.0 for score in _judged("equal", pairs)]
+    return [score == 1.0 for score in judged("equal", pairs)]
 
 
-def task_scores(rows: list[tuple[str, str, str]]) -> list[float | None]:
-    """For each (family, answer, entry as JSON): the score of reasoning-gym's own verifier, None
-    where it was too slow.
+def judged(kind: str, rows: list[tuple]) -> list[float | None]:
+    """The score of each row, None where there was none in time.
 
-    LookupError says that reasoning-gym is not installed, or which family it does not know.
-    """
-    return _judged("task", rows)
+    kind: "equal" for rows (gold, given), as `equal` has them; "task" for (family, answer, entry as
+    JSON), scored by reasoning-gym's own verifier; "schema" for (schema, document), both JSON, 1.0
+    where the document fulfils the JSON Schema. LookupError where the library of a kind is not
+    installed, or reasoning-gym does not know the family.
 
-
-def fulfil(schema: str, documents: list[str]) -> list[float | None]:
-    """For each JSON document: 1.0 where it fulfils the JSON Schema, None where that took too long.
-
-    >>> fulfil('{"type": "array"}', ["[1]", "{}"])
+    >>> judged("schema", [('{"type": "array"}', "[1]"), ('{"type": "array"}', "{}")])
     [1.0, 0.0]
     """
-    return _judged("schema", [(schema, document) for document in documents])
-
-
-def _judged(kind: str, rows: list[tuple]) -> list[float | None]:
-    """The score of each row, None where there was none in time."""
     # What may take long comes last, so that it costs no honest answer its verdict.
     distinct = sorted(dict.fromkeys(rows), key=lambda row: bool(_HEAVY.search(row[1])))
     workers = _workers.setdefault(kind, [_Worker(kind) for _ in range(_MOST_WORKERS)])

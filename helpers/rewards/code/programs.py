@@ -21,8 +21,6 @@ from helpers.rewards.code.asserts import Test, as_lists, read_tests
 from helpers.rewards.structure import _document, _fenced
 from helpers.tags import TagFormat
 
-__all__ = ["executes_reward", "output_match_reward", "program_of", "read_tests", "tests_reward"]
-
 _PYTHON = ("python", "py", "python3")
 _SHOWN = 160  # characters of a reason
 _UNJUDGED = {
