@@ -467,7 +467,7 @@ def _misfits(preset: Preset) -> list[str]:
         (
             preset.completions_per_round % preset.num_generations > 0,
             f"{processes}per_device_train_batch_size x {rounds} = {preset.completions_per_round} "
-            f"completions a step are not whole groups of num_generations={preset.num_generations}; "
+            f"completions are not whole groups of num_generations={preset.num_generations}; "
             "make the product a multiple of it.",
         ),
         (

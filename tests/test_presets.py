@@ -278,7 +278,7 @@ REFUSED = [
     # a round of sampling is a whole number of groups
     (
         sizes(6, 1, None),
-        "x gradient_accumulation_steps = 6 completions a step are not whole .*=8",
+        "x gradient_accumulation_steps = 6 completions are not whole groups .*=8",
     ),
     (sizes(4, 3, None), "x gradient_accumulation_steps = 12 completions"),
     (sizes(1, 4, 6), "x steps_per_generation = 6 completions"),

@@ -109,15 +109,12 @@ def main(parsed: argparse.Namespace) -> int:
             print(shlex.join(["python", "-m", "helpers", *task.command()]))
         return 0
     left = [task for task in tasks if not task.is_done()]
-    done = len(tasks) - len(left)
-    print(f"sweep {grid.name}: {done} runs done, {len(left)} to run", flush=True)
+    print(f"sweep {grid.name}: {len(tasks) - len(left)} runs done, {len(left)} to run", flush=True)
     if parsed.dry_run:
         print("\n".join(f"  {task.run}" for task in left))
         return 0
-    failed = False
-    if not parsed.collect:
-        failed = _run(grid, left, parsed.jobs)
-    elif left:
+    failed = not parsed.collect and _run(grid, left, parsed.jobs)
+    if parsed.collect and left:
         print(f"not finished: {', '.join(task.run for task in left)}")
     _write_and_show(grid, tasks)
     return int(failed)
@@ -208,8 +205,9 @@ def _tasks(grid: Grid, elsewhere: bool) -> list[Task]:
             "of the two."
         )
     knobs = grid.one_at_a_time or grid.product
-    for name, key in _ELSEWHERE.items():
-        if name in knobs or name in grid.fixed:
+    places = dict.fromkeys(grid.fixed, "fixed") | _ELSEWHERE
+    for name, key in places.items():
+        if name in knobs or (name in grid.fixed and key != "fixed"):
             raise ValueError(f"{name} has a place of its own, `{key}:`.")
 
     # what a point has that gives nothing of its own

@@ -3,9 +3,8 @@ train and a holdout table.
 
 A source is a name (`arithmetic/sums`, `reasoning-gym/leg_counting`, `openai/gsm8k`) or a path to a
 .csv, .jsonl or .parquet file. `sources.py` reads them; here the rows are checked, deduplicated,
-measured, split and reported. No question is ever on both sides of the split. A source is read as a
-stream: a hash of each row is kept, and only those rows whole that may be used, so that a file of
-millions of rows needs a few hundred MB.
+measured, split and reported. No question is ever on both sides of the split. All usable rows are in
+memory while they are split.
 """
 
 import hashlib

@@ -6,6 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 from torch import nn
 from transformers import TrainerCallback
 from transformers.trainer_callback import ExportableState
@@ -114,10 +115,11 @@ class GuardedRewards(TrainerCallback, ExportableState):
                         f"completions: {self.run.show(f'checkpoints/{_FAULTS}')}"
                     )
             if len(earned) == len(self.rewards):  # a whole round; never if TRL calls some itself
-                table = np.array([earned[name] for name in self.rewards])
-                totals = np.nansum(table * weights[:, None], axis=0)
-                groups = totals.reshape(-1, args.num_generations)
-                self.agreeing.append(float(np.mean(np.ptp(groups, axis=1) < _EQUAL)))
+                # what no reward scored counts in no group, as in TRL
+                totals = (pd.DataFrame(earned) * weights).sum(axis=1, min_count=1)
+                groups = pd.DataFrame(totals.to_numpy().reshape(-1, args.num_generations))
+                spread = groups.max(axis=1) - groups.min(axis=1)
+                self.agreeing.append(float((~(spread >= _EQUAL)).mean()))
                 earned = {}
         if lines and ranks.is_first():
             with self.run.path(f"checkpoints/{_FAULTS}").open("a", encoding="utf-8") as log:

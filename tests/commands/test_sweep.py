@@ -138,6 +138,10 @@ REFUSED = {
     ),
     "fixed parameter": ({"fixed": {"steps": 4}}, "no chosen notebook has a parameter 'steps'"),
     "elsewhere": ({"one_at_a_time": {"seed": [1, 2]}}, "seed has a place of its own, `seeds:`"),
+    "fixed knob": (
+        {"fixed": {"beta": 0.1}, "one_at_a_time": {"beta": [None]}},
+        "beta has a place of its own, `fixed:`",
+    ),
     "fixed preset": ({"fixed": {"preset": "l4"}}, "preset has a place of its own"),
     "a knob of 05": (
         {"one_at_a_time": {"samples": [4, 8]}},

@@ -266,7 +266,7 @@ def test_an_answer_that_no_completion_has_room_for_is_dropped_and_named(load):
     task = load(rows, count_tokens=count, max_completion_tokens=room)
     assert sorted(both(task)["answer"]) == ["1234", "2"]
     assert task.report["dropped_examples"] == {
-        "answer over 8 tokens": ["row 3: What is 12345 + 0? -> 12345"]
+        "answer over 8 tokens": ["What is 12345 + 0? -> 12345"]
     }
 
 

@@ -93,6 +93,15 @@ def test_each_round_of_a_step_counts_its_groups_and_a_none_as_nothing_earned(run
     args = SimpleNamespace(reward_weights=weights, num_generations=4)
     guarded.on_step_end(args, SimpleNamespace(global_step=1), SimpleNamespace())
     assert guarded.agreeing == [1.0, last]
+    # What no reward has scored is in no group.
+    alone = GuardedRewards(run, [given_reward])
+    alone.functions[0](completions=["1", "none", "1", "1", "0", "none", "1", "1"])
+    alone.on_step_end(
+        SimpleNamespace(reward_weights=None, num_generations=4),
+        SimpleNamespace(global_step=1),
+        SimpleNamespace(),
+    )
+    assert alone.agreeing == [0.5]
 
 
 # --- Faults ---------------------------------------------------------------------------------------

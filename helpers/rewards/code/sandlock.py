@@ -62,7 +62,7 @@ _DENIED_ON_X86 = "chmod chown lchown utime utimes futimesat inotify_init"
 class SandlockSandbox:
     """Programs in processes of their own.
 
-    ValueError where sandlock is not installed, or what the machine lacks for it.
+    ValueError where sandlock is not installed, or the machine lacks what it needs.
     """
 
     def __init__(self, workers: int | None = None):

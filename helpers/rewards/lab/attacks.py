@@ -270,14 +270,13 @@ def _tests(row: dict, column: str = "tests") -> list[Test]:
 
 
 def _functions(row: dict, body: str) -> str:
-    """A program with every function that the tests call, each with this body; for a script the body
-    alone. The body `None` does nothing.
+    """A program with every function that the tests call, each with this body; for a script one that
+    it calls itself. The body `None` does nothing.
     """
-    calls = dict.fromkeys(test.call for test in _tests(row))
+    calls = dict.fromkeys(test.call or "main" for test in _tests(row))
     indented = body.replace("\n", "\n    ")
-    return "\n\n".join(
-        body if call is None else f"def {call}(*given):\n    {indented}" for call in calls
-    )
+    defined = [f"def {call}(*given):\n    {indented}" for call in calls]
+    return "\n\n".join([*defined, *(["main()"] if "main" in calls else [])])
 
 
 def _program(name: str, write: Callable[[dict], str], ceiling: str = WRONG) -> Attack:
