@@ -20,7 +20,6 @@ Importing this package imports nothing heavy: no torch, no pandas.
 import os
 from pathlib import Path
 
-__version__ = "0.1.0"
 # the checkout: notebooks/, requirements.txt, runs/
 PROJECT = Path(__file__).resolve().parent.parent
 

@@ -32,7 +32,7 @@ def imported(source: str) -> set[str]:
         elif isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
     parts = {name.split(".")[1] for name in found if name.startswith("helpers.")}
-    return parts - {"PROJECT", "__version__"}
+    return parts - {"PROJECT"}
 
 
 def allowed(part: str) -> set[str]:

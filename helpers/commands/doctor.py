@@ -59,11 +59,12 @@ def main(parsed: argparse.Namespace) -> int:
     for variable, value in environment.unsloth_switches().items():
         print(f"switch    {variable}={value} (see SWITCHES.md)")
     problems, estimate = environment.doctor(machine, runs_folder()), []
-    too_small = preset.needs_gb > machine.gpu_memory_gb
     # for a machine that is too small, what it would take on the smallest card it is meant for
     card = replace(machine, gpu="such a card", gpu_memory_gb=preset.needs_gb)
     try:
-        estimate = memory.check(preset, card if too_small else machine)
+        estimate = memory.check(
+            preset, card if preset.needs_gb > machine.gpu_memory_gb else machine
+        )
         presets.check_machine(preset, machine)
     except ValueError as error:
         problems.append(str(error))

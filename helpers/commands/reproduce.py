@@ -142,8 +142,8 @@ def compare(run: Run, again: Run) -> int:
     steps = f"{len(pd.read_csv(metrics))} steps, every column equal to the last digit (times aside)"
     found = f"first difference: {difference}" if difference else steps
     print(f"\n{'reproduced' if reproduced else 'not reproduced'}: {found}")
-    same = "are the same" if there == here else f"differ ({there[:16]} there, {here[:16]} here)"
-    print(f"the data {same}")
+    differ = f"the data differ ({there[:16]} there, {here[:16]} here)"
+    print("the data are the same" if there == here else differ)
     if around:
         print(f"what was not the same around them: {'; '.join(around)}")
     if reproduced:

@@ -29,16 +29,14 @@ _NOT_TRAINING = {"check", "exercise", "solution"}
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What `train` takes."""
     # torchrun takes `--run` for an abbreviation of its own `--run-path`, wherever it stands.
-    parser.add_argument(
+    named = parser.add_mutually_exclusive_group()
+    named.add_argument(
         "name",
         nargs="?",
-        default=argparse.SUPPRESS,
         metavar="NAME",
         help="the run that 01 has prepared (default: demo)",
     )
-    parser.add_argument(
-        "--run", dest="name", default="demo", metavar="NAME", help="the same, without torchrun"
-    )
+    named.add_argument("--run", metavar="NAME", help="the same, without torchrun")
     arguments.add_parameters(
         parser, "a parameter of notebook 03, e.g. -p max_steps=20; may be repeated"
     )
@@ -68,7 +66,11 @@ def main(parsed: argparse.Namespace) -> int:
     ranks.join()
     alone = ranks.world() == 1
     try:
-        code = _train(Run(parsed.name), arguments.parameters(parsed.parameters), parsed.fresh)
+        code = _train(
+            Run(parsed.name or parsed.run or "demo"),
+            arguments.parameters(parsed.parameters),
+            parsed.fresh,
+        )
     except KeyboardInterrupt:
         code = 130
     except Exception as error:

@@ -101,8 +101,7 @@ def _numbers(signals: Signals) -> Finding | None:
 def _sampling(signals: Signals) -> Finding | None:
     """The engine that samples beside the model that trains: a gap wider than rounding makes.
 
-    From what TRL logs with vllm_importance_sampling_correction. Notebook 03 warns of what top_p,
-    top_k and min_p leave out before it trains.
+    From what TRL logs with vllm_importance_sampling_correction.
     """
     gap = signals.series("sampling/sampling_logp_difference/mean", SHORTEST)
     if gap is None:

@@ -88,11 +88,15 @@ def score(
     if count_tokens is not None:
         entry["mean_length"] = sum(map(count_tokens, completions)) / len(correct)
     if difficulty is not None:
-        by_level = pd.Series(correct).groupby(pd.Series(difficulty))
-        # A column of whole numbers with gaps is one of floats to pandas: 2.0 is level 2.
+        levels = pd.Series(difficulty).dropna()
+        by_level = levels.index.groupby(levels)
+        # A column of whole numbers with gaps is one of floats to pandas: 2.0 is level 2. As text, 9
+        # comes before 10.
         entry["by_difficulty"] = {
-            f"{level:g}" if isinstance(level, float) else str(level): _proportion(list(hits))
-            for level, hits in by_level
+            f"{level:g}" if isinstance(level, float) else str(level): _proportion(
+                [correct[at] for at in by_level[level]]
+            )
+            for level in sorted(by_level, key=lambda x: (len(x), x) if isinstance(x, str) else x)
         }
     return entry
 

@@ -4,6 +4,8 @@ What is judged is the last complete answer block outside the reasoning.
 """
 
 import json
+import re
+import unicodedata
 import warnings
 from collections.abc import Callable
 from fractions import Fraction
@@ -17,6 +19,10 @@ from helpers.tags import THINK_ANSWER, TagFormat, completion_text
 
 _MOST_BLOCKS = 8  # more answer blocks than this are no answer, and comparing every two would cost
 _LONGEST_TEXT = 10_000  # characters that fuzzy_match_reward and task_reward read of an answer
+# What runs code in Python, reads the row beside it, or leads to either.
+_RUNS_CODE = re.compile(
+    r"\b(?:exec|eval|compile|open|breakpoint|getattr|globals|locals|vars|entry|\w\w_frame|f_\w+)\b"
+)
 
 
 def correctness_reward(
@@ -196,7 +202,10 @@ def task_reward(
     requests = {}
     for completion, name, data in zip(completions, families, entries, strict=True):
         given = judged_answer(completion, tags)
-        if name and data and given and "__" not in given:  # some verifiers evaluate the answer
+        # Some verifiers evaluate the answer: it must only compute. Python reads names in NFKC.
+        read = unicodedata.normalize("NFKC", given or "")
+        runs_code = "__" in read or (re.search(r"[(\[{]", read) and _RUNS_CODE.search(read))
+        if name and data and given and not runs_code:
             data = data if isinstance(data, str) else json.dumps(data)
             requests[len(scores)] = (str(name), given[:_LONGEST_TEXT], data)
         scores.append(0.0 if name and data else None)

@@ -3,13 +3,14 @@ exception.
 """
 
 import asyncio
+import copy
 import inspect
 import math
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from helpers.rewards.shaping import printable, reward_name
+from helpers.rewards.shaping import printable, reward_name, stateful
 from helpers.tags import completion_text
 
 _SHOWN = 200  # characters of a completion in a message
@@ -66,6 +67,20 @@ def checked_scores(
     return [score for score, _ in found], faults
 
 
+def tried(
+    reward: Callable, completions: list, columns: dict
+) -> tuple[list[float | None], list[Fault]]:
+    """`checked_scores` of completions that are no training batch: a reward that keeps a state over
+    a training is afterwards in the state that it was in.
+    """
+    learner = stateful(reward)
+    state = copy.deepcopy(learner.state_dict()) if learner else None
+    found = checked_scores(reward, completions, columns)
+    if learner:
+        learner.load_state_dict(state)
+    return found
+
+
 def _called(reward: Callable, completions: list, columns: dict) -> list[tuple[float | None, str]]:
     """For each completion its score, or None and what is wrong with it or with the whole call."""
     try:
@@ -77,13 +92,12 @@ def _called(reward: Callable, completions: list, columns: dict) -> list[tuple[fl
         several = hasattr(returned, "__iter__") and getattr(returned, "ndim", 1) == 1
         is_text = isinstance(returned, (str, bytes, dict))
         values = list(returned) if several and not is_text else []
-    except Exception as error:
-        # what an error says may be a completion's, and is printed
-        problem = f"raised {type(error).__name__}: {printable(str(error))[:_SHOWN]}"
-    else:
         if len(values) == len(completions):
             return list(map(_number, values))
         problem = f"returned {returned!r:.100}, not one number for each of {len(completions)},"
+    except (Exception, asyncio.CancelledError) as error:
+        # what an error says may be a completion's, and is printed
+        problem = f"raised {type(error).__name__}: {printable(str(error))[:_SHOWN]}"
     return [(None, problem)] * len(completions)
 
 

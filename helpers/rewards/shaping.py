@@ -28,8 +28,8 @@ def stateful(reward: object) -> object | None:
     A model keeps none that a checkpoint should hold: its weights stay as they are.
     """
     reward = _unwrapped(reward)
-    is_model = hasattr(reward, "named_parameters")
-    return reward if hasattr(reward, "load_state_dict") and not is_model else None
+    learns = hasattr(reward, "load_state_dict") and not hasattr(reward, "named_parameters")
+    return reward if learns else None
 
 
 def _unwrapped(reward: object) -> object:

@@ -107,7 +107,7 @@ def checkpoint_step(checkpoint: Path) -> int:
 
 def last_checkpoint(folder: Path, before: float = math.inf) -> Path | None:
     """The newest whole checkpoint before a step."""
-    found = folder.glob("checkpoint-[0-9]*")
+    found = [one for one in folder.glob("checkpoint-*") if one.name.rpartition("-")[2].isdigit()]
     for path in sorted(found, key=checkpoint_step, reverse=True):
         if checkpoint_step(path) < before:
             # a kill may leave Trainer's last file out, or half written

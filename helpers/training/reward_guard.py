@@ -96,7 +96,6 @@ class GuardedRewards(TrainerCallback, ExportableState):
         groups that agree. Stop, with a checkpoint, if a reward fails too often.
         """
         news, self.news = ranks.gathered(self.news), []
-        weights = np.array(args.reward_weights or [1.0] * len(self.rewards))
         lines, earned = [], {}
         # All ranks call the same rewards in the same order, each on its share of a round.
         for parts in zip(*news, strict=True):
@@ -116,7 +115,9 @@ class GuardedRewards(TrainerCallback, ExportableState):
                     )
             if len(earned) == len(self.rewards):  # a whole round; never if TRL calls some itself
                 # what no reward scored counts in no group, as in TRL
-                totals = (pd.DataFrame(earned) * weights).sum(axis=1, min_count=1)
+                totals = (pd.DataFrame(earned) * (args.reward_weights or 1.0)).sum(
+                    axis=1, min_count=1
+                )
                 groups = pd.DataFrame(totals.to_numpy().reshape(-1, args.num_generations))
                 spread = groups.max(axis=1) - groups.min(axis=1)
                 self.agreeing.append(float((~(spread >= _EQUAL)).mean()))

@@ -17,7 +17,7 @@ from transformers import PrinterCallback
 
 from helpers.environment import Machine
 from helpers.presets import Preset
-from helpers.rewards.faults import checked_scores
+from helpers.rewards.faults import tried
 from helpers.rewards.shaping import reward_name
 from helpers.training import policy, vllm_cpu
 from helpers.training.memory import WHAT_HELPS, card_of, size
@@ -156,7 +156,7 @@ def _only_tried(function):
         return function
 
     def reward(completions, **columns):
-        return checked_scores(function, completions, columns)[0]
+        return tried(function, completions, columns)[0]
 
     reward.__name__ = reward_name(function)
     return reward

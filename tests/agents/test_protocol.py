@@ -131,15 +131,6 @@ def test_a_name_that_leads_nowhere_is_refused_with_the_parameter_and_the_reason(
         named("environment", where, "my_game.py:MyGame")
 
 
-def test_environments_written_for_the_old_name_of_the_package_still_work():
-    from helpers.environments.protocol import ToolError
-
-    from helpers.agents import ToolError as Ours
-    from helpers.environments import Guessing as Old
-
-    assert Old is Guessing and ToolError is Ours
-
-
 # --- Rows of a file -------------------------------------------------------------------------------
 
 

@@ -17,7 +17,7 @@ from helpers.rewards import (
     reward_set,
     tests_reward,
 )
-from helpers.rewards.code import Limits, Outcome, programs, run_code
+from helpers.rewards.code import Limits, Outcome, run_code
 from helpers.rewards.lab import Lab, load_cases
 from helpers.rewards.lab.attacks import CODE_BATTERY, RIGHT, WRONG
 from helpers.tags import THINK_ANSWER
@@ -33,11 +33,6 @@ RIGHT_ADD = "def add(a, b):\n    return a + b\n"
 SUM = [{"stdin": "1 2\n", "stdout": "3\n"}, {"stdin": "4 5 6\n", "stdout": "15\n"}]
 CODE_CASES = Path(__file__).with_name("code_cases.jsonl")
 ROOMY = Limits(seconds=20.0)  # for what a busy machine may take long for
-
-
-@pytest.fixture(autouse=True)
-def nothing_remembered():
-    programs.forget()
 
 
 def fenced(code: str, language: str = "python") -> str:
@@ -272,55 +267,20 @@ def test_a_batch_is_one_call_with_each_distinct_program_once():
     assert tests_reward(completions, tests=[ADD] * 4, backend=backend) == [1.0, 1.0, 0.5, 0.0]
     assert [len(batch) for batch in backend.batches] == [2]
     assert executes_reward(completions, tests=[ADD] * 4, backend=backend) == [1.0, 1.0, 1.0, 0.0]
-    assert len(backend.batches) == 1, "the other reward knows the outcomes already"
 
 
-@pytest.mark.parametrize(
-    ("other", "batches"),
-    [
-        ({"tests": [["assert add(1, 3) == 4"]]}, 2),
-        ({"tests": [[f"{test} + 1337" for test in ADD]]}, 1),
-        ({"limits": Limits(seconds=3.0)}, 2),
-        ({"completions": [RIGHT_ADD + "\n"]}, 2),
-    ],
-    ids=["inputs", "expected values", "limits", "program"],
-)
-def test_outcomes_are_those_of_the_same_program_inputs_limits_and_back_end(other, batches):
+def test_the_expected_values_are_no_part_of_what_is_run():
     backend = Counting()
-    called = {"completions": [RIGHT_ADD], "tests": [ADD], "backend": backend}
-    assert tests_reward(**called) == tests_reward(**called) == [1.0]
-    tests_reward(**(called | other))
-    assert len(backend.batches) == batches
-    assert tests_reward(**(called | {"backend": Counting()})) == [1.0]
-    assert len(backend.batches) == batches and "1337" not in repr(backend.batches)
+    tests_reward([RIGHT_ADD], tests=[[f"{test} + 1337" for test in ADD]], backend=backend)
+    assert "1337" not in repr(backend.batches)
 
 
-@pytest.mark.parametrize(
-    ("kind", "scores"), [("timeout", [0.0, 0.0, 0.0]), ("not started", [None, 1.0, 1.0])]
-)
-def test_a_time_out_is_remembered_and_a_fault_of_the_machine_is_told_and_not(kind, scores):
-    backend = Counting(kind)
-    asked = {"tests": [ADD], "backend": backend}
-    found, told, metrics = judged(tests_reward, [RIGHT_ADD], **asked)
-    assert [found[0], *(tests_reward([RIGHT_ADD], **asked)[0] for _ in scores[1:])] == scores
-    assert len(backend.batches) == len(set(scores))
-    lost = kind == "not started"
-    assert metrics["tests_reward/not_started"] == lost == len(told)
-    assert not lost or "1 × programs that were not started" in told[0]
-
-
-def test_the_batch_before_is_remembered_but_for_large_outcomes():
-    backend = Counting()
-    for n, length in ((1, 9), (1, 9), (2, 9), (1, 9), (3, 20_000), (3, 20_000)):
-        program = f"def f():\n    return '{n}' * {length}"
-        tests_reward([program], tests=["assert f() == 1"], backend=backend)
-    assert [batch[0].source[-11:] for batch in backend.batches] == [
-        "urn '1' * 9",
-        "urn '2' * 9",
-        "urn '1' * 9",
-        "'3' * 20000",
-        "'3' * 20000",
-    ]
+def test_a_time_out_scores_0_and_a_fault_of_the_machine_is_told():
+    late, broken = Counting("timeout"), Counting("not started")
+    assert judged(tests_reward, [RIGHT_ADD], tests=[ADD], backend=late)[:2] == ([0.0], [])
+    found, told, metrics = judged(tests_reward, [RIGHT_ADD], tests=[ADD], backend=broken)
+    assert found == [None] and metrics["tests_reward/not_started"] == 1.0
+    assert "1 × programs that were not started" in told[0]
 
 
 # --- In the laboratory ----------------------------------------------------------------------------

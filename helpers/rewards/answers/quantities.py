@@ -5,7 +5,8 @@ r"""Quantity: value and unit, converted by pint. The unit may be left out, unles
 - `2.5 hours` = `150 min`, `25 °C` = `77 °F`, `5\text{ cm}^2` = `5 cm^2`,
   `5 apples` = `5 apples`
 - `$5 per hour` = `5 dollars/hour`, `60 mph` = `60 miles per hour`, `1 apple` = `1 apples`
-- `5 mW` ≠ `5 MW`, `5 m` ≠ `5 km`, `5000` ≠ `5 km`, `5 oranges` ≠ `5 apples`,
+- `5%` ≠ `5 km`, `30%` ≠ `30 apples`, `50 km` ≠ `50 ppm`,
+  `5 mW` ≠ `5 MW`, `5 m` ≠ `5 km`, `5000` ≠ `5 km`, `5 oranges` ≠ `5 apples`,
   `5 km or 6 km` ≠ `5 km`, `5 €` ≠ `$5`
 """
 
@@ -27,8 +28,10 @@ def same(given: str, gold: str, unit: str | None = None) -> bool:
     if one is None or other is None:
         return texts.same(given, gold)
     (number, size, measured), (wanted, exact, of) = one, other
-    if not measured or not of:
-        return (measured != "" or of == "" or unit != "required") and same_value(number, wanted)
+    if not number.unit or not wanted.unit:
+        if wanted.unit and (unit == "required" or number.percent):
+            return False
+        return not (number.unit and wanted.percent) and same_value(number, wanted)
     return measured == of and abs(size - exact) * _PRECISION <= abs(exact)
 
 

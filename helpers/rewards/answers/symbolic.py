@@ -21,7 +21,7 @@ from functools import lru_cache
 
 _SECONDS = 0.5  # of processor time for one judgement; an honest one takes 5 to 50 ms
 # Every judgement of a batch that runs out of time halves the limit of those after it, down to this.
-_LEAST_SECONDS = 0.05
+_LEAST_SECONDS = 0.15  # an honest one may take that long in a worker that has just started
 _GRACE = 0.3  # seconds more, then the kernel ends the worker, also inside one long operation
 # Seconds on the clock, for a judgement that sleeps and for a process that does not come up; many,
 # because a machine may be busy with something else.
@@ -146,7 +146,8 @@ class _OutOfTime(BaseException):
 
 def _serve(kind: str) -> None:
     # whatever a verifier prints must not end up among the replies
-    replies, sys.stdout = sys.stdout, sys.stderr
+    replies, sys.stdout = os.fdopen(os.dup(1), "w"), sys.stderr
+    os.dup2(2, 1)
     judge, examples = _JUDGES[kind]
     try:
         for row in examples:

@@ -18,6 +18,7 @@ be read.
 """
 
 import ast
+import contextlib
 import json
 import math
 from collections import Counter
@@ -114,11 +115,14 @@ def read_tests(tests: object, entry_point: str | None = None) -> list[Test]:
     if entry_point is not None and not named:
         raise ValueError(f"entry_point={entry_point!r} is not the name of a function.")
     if isinstance(tests, str) and tests.lstrip()[:1] in ("[", "{"):
-        try:
-            tests = json.loads(tests)
-        except ValueError as error:
-            said = f"the tests are not JSON: {error}. Write them with json.dumps."
-            raise ValueError(said) from None
+        for read in (json.loads, ast.literal_eval):  # or as Python writes it, from a CSV
+            with contextlib.suppress(ValueError, SyntaxError):
+                tests = read(tests)
+                break
+        else:
+            raise ValueError(
+                f"the tests are not JSON: {_short(tests)}. Write them with json.dumps."
+            )
     tests = [tests] if isinstance(tests, dict | str) else as_lists(tests)
     if not isinstance(tests, list | tuple):
         raise ValueError(f"the tests are {_short(tests)}: neither a list, nor JSON, nor asserts.")
@@ -152,7 +156,7 @@ def _object(test: object, where: str) -> Test:
     given = {key: one for key, one in given.items() if one is not None}
     match {"stdin": "", "args": [], "value": None, "tolerance": 0.0} | given:
         case {"stdin": str(stdin), "stdout": str(value)} if given.keys() <= {"stdin", "stdout"}:
-            return Test(stdin=stdin, value=value)
+            return Test(stdin=stdin.replace("\r\n", "\n"), value=value)
         case {
             "call": str(call),
             "args": list() | tuple() as args,
@@ -184,7 +188,10 @@ def _asserts(text: str, entry_point: str | None) -> list[Test]:
             case ast.FunctionDef("check", ast.arguments([], [argument], None, [], [], None, [])):
                 candidate = argument.arg
                 statements += statement.body
-            case ast.Expr(ast.Call(ast.Name("check"), [ast.Name(name)])) if name == entry_point:
+            case ast.Expr(ast.Call(ast.Name("check"), [ast.Name(name)])) if name in (
+                candidate,
+                entry_point,
+            ):
                 pass  # the call of check at the end
             case _:
                 statements.append(statement)
@@ -199,6 +206,7 @@ def _asserts(text: str, entry_point: str | None) -> list[Test]:
             case (  # what tests nothing
                 ast.Import()
                 | ast.ImportFrom()
+                | ast.Pass()
                 | ast.Expr(ast.Constant() | ast.Name())
                 | ast.Assign([ast.Name("METADATA")])
                 | ast.Assert(ast.Constant(True))
@@ -208,6 +216,8 @@ def _asserts(text: str, entry_point: str | None) -> list[Test]:
             if not isinstance(statement, ast.Assert):
                 raise ValueError("set-up code and loops are not run")
             test = _test(statement.test, candidate or entry_point)
+            if candidate and test.call != candidate:
+                raise ValueError(f"it does not call {candidate}")
             if odd := not_plain([*test.args, test.value]):
                 raise ValueError(f"it holds {odd}")
         except (TypeError, ValueError, ArithmeticError) as why:
@@ -216,7 +226,7 @@ def _asserts(text: str, entry_point: str | None) -> list[Test]:
                 f"line {statement.lineno} of the tests, `{source}`, is no assert about one call "
                 f"with plain data: {why}."
             ) from None
-        tests.append(replace(test, call=entry_point) if test.call == candidate else test)
+        tests.append(replace(test, call=entry_point) if candidate else test)
     return tests
 
 

@@ -17,6 +17,7 @@ import builtins
 import collections
 import datetime
 import importlib
+import io
 import re
 import sys
 import threading
@@ -74,7 +75,7 @@ _LACKS = (
 )
 _NOT_PYTHON = _words("_ display get_ipython")  # builtins of interactive sessions
 # The types that a message may name.
-_TYPES = vars(collections) | vars(datetime) | vars(re) | vars(builtins)
+_TYPES = vars(collections) | vars(datetime) | vars(io) | vars(re) | vars(builtins)
 _TYPES |= {"function": types.FunctionType, "NoneType": types.NoneType}
 
 
@@ -83,6 +84,8 @@ _TYPES |= {"function": types.FunctionType, "NoneType": types.NoneType}
 _PROGRAM = "<program>"
 # What Python's parser thinks of a policy's style is not for our log.
 warnings.filterwarnings("ignore", module=_PROGRAM)
+_FUNCTIONS = ast.FunctionDef | ast.AsyncFunctionDef
+_AWAITS = (ast.Await, ast.AsyncFor, ast.AsyncWith)
 # Two threads in ast.parse may end in a SystemError in Python 3.11 (python/cpython issue 106905).
 _one_parses = threading.Lock()
 
@@ -104,18 +107,21 @@ def before(source: str) -> Outcome | None:
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         line, said = getattr(error, "lineno", None), getattr(error, "msg", None) or str(error)
         return Outcome("error", error=type(error).__name__, line=line, message=said)
-    # A node, whether it is in a function, and what its value is used for.
-    stack: list[tuple[ast.AST, bool, str]] = [(tree, False, "")]
+    # A node, the function around it, and what its value is used for.
+    stack: list[tuple[ast.AST, ast.AST | None, str]] = [(tree, None, "")]
     while stack:
-        node, inside, use = stack.pop()
-        if isinstance(node, ast.Return) and not inside:
-            said = "'return' outside function"
-            return Outcome("error", error="SyntaxError", line=node.lineno, message=said)
+        node, function, use = stack.pop()
+        misplaced = ""
+        if isinstance(node, ast.Return) and function is None:
+            misplaced = "'return' outside function"
+        elif isinstance(node, _AWAITS) and not isinstance(function, ast.AsyncFunctionDef):
+            misplaced = "'await' outside async function"
+        if misplaced:
+            return Outcome("error", error="SyntaxError", line=node.lineno, message=misplaced)
         if why := _lacking(node, use):
-            message = f"line {node.lineno}: {why}"
-            return Outcome("unsupported", line=node.lineno, message=message)
-        inside = inside or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        stack += [(child, inside, _use(node, child)) for child in ast.iter_child_nodes(node)]
+            return Outcome("unsupported", line=node.lineno, message=f"line {node.lineno}: {why}")
+        function = node if isinstance(node, _FUNCTIONS) else function
+        stack += [(child, function, _use(node, child)) for child in ast.iter_child_nodes(node)]
     return None
 
 
@@ -170,11 +176,7 @@ def _name(node: ast.AST) -> str:
 
 
 def named(error: BaseException, frames: list, source: str) -> str | None:
-    """What monty lacks, if that is why it raised this; None where the program failed by itself.
-
-    A program that raises such a message itself is taken at its word: no verdict, as for an import
-    of what monty lacks.
-    """
+    """What monty lacks, if that is why it raised this; None where the program failed by itself."""
     text = str(error)
     # Raised by the parser, and so in no function.
     if type(error) is NotImplementedError and frames and frames[-1].function_name is None:
@@ -182,6 +184,9 @@ def named(error: BaseException, frames: list, source: str) -> str | None:
     if text.startswith("Internal error in monty"):
         # No program can catch it, so only one that catches nothing surely ends with it in CPython.
         return text if re.search(r"\bexcept\b", source) else None
+    at = frames[-1].line if frames else 0
+    if any(re.search(r"\braise\b", line) for line in source.split("\n")[max(0, at - 1) : at]):
+        return None  # the program says so itself
     if any(said in text for said in _SAYS):
         return f"monty: {text}."
     for pattern in _LACKS:
@@ -189,7 +194,7 @@ def named(error: BaseException, frames: list, source: str) -> str | None:
         match found and found.groupdict():
             case {"module": module} if module.split(".")[0] in sys.stdlib_module_names:
                 return f"monty has no module {module}."
-            case {"owner": owner, "name": name}:
+            case {"owner": owner, "name": name} if not re.search(rf"\bclass\s+{owner}\b", source):
                 # No other module is imported here: the program may have made its name up.
                 module = importlib.import_module(owner) if owner in _MODULES else None
                 if hasattr(module, name) or hasattr(_TYPES.get(owner), name):

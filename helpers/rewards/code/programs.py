@@ -14,7 +14,6 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from hashlib import sha256
 
 from helpers.rewards.code import Backend, Job, Limits, Outcome, backend_named, run_code
 from helpers.rewards.code.asserts import Test, as_lists, read_tests
@@ -184,7 +183,7 @@ def _rows(
             if pairs and read[key][0].call is not None:
                 raise ValueError("the tests are calls, not pairs of stdin and stdout")
             rows.append(_Row(program, read[key]))
-        except ValueError as error:
+        except (ValueError, MemoryError, RecursionError) as error:
             rows.append(_Row(program, unjudged="unreadable", why=str(error)))
     return rows
 
@@ -203,9 +202,8 @@ def _scores(
     """
     if confirm:  # say at once if it is not possible here, and not at the first failure
         backend_named("sandlock")
-    nothing = Outcome("error", error="SyntaxError", message="there is no program")
     for row in rows:
-        row.outcomes = [nothing] * len(row.tests)
+        row.outcomes = [Outcome("error", message="there is no program")] * len(row.tests)
     there = [row for row in rows if row.tests and row.program.strip()]
     _run(there, limits, backend)
     if confirm:
@@ -229,30 +227,16 @@ def _scores(
         for kind, count in shares.items():
             log_metric(f"{name}/{kind}", count / len(rows))
     if told:
-        unjudged = sum(bool(row.unjudged) for row in rows)
         warnings.warn(
-            f"{name}: {unjudged} of {len(rows)} completions were not judged and score None: "
-            f"{'; '.join(told)}.",
+            f"{name}: {sum(bool(row.unjudged) for row in rows)} of {len(rows)} completions were "
+            f"not judged and score None: {'; '.join(told)}.",
             stacklevel=3,
         )
     return [None if row.unjudged else score(row) for row in rows]
 
 
-# --- Running, with a memory -----------------------------------------------------------------------
-
-_KEPT = 10_000  # characters of the outcomes of a program that is remembered
-# The outcomes of the batch before, which the next reward of a list asks for again; by back end, and
-# with an object that is one, so that nobody else has its id.
-_remembered: dict[object, tuple[object, dict[bytes, list[Outcome]]]] = {}
-
-
-def forget() -> None:
-    """Forget the outcomes of programs that were run, for a measurement of time."""
-    _remembered.clear()
-
-
 def _run(rows: list[_Row], limits: Limits | None, backend: str | Backend) -> None:
-    """Give each row its outcomes: each distinct job is run once, and none of the batch before."""
+    """Give each row its outcomes; each distinct job is run once."""
     jobs, keys = {}, []
     for row in rows:  # one program with all its tests, so that they share its time
         if row.tests[0].call is None:
@@ -260,18 +244,8 @@ def _run(rows: list[_Row], limits: Limits | None, backend: str | Backend) -> Non
         else:
             calls = tuple(test.call for test in row.tests)
             job = Job(row.program, calls, tuple(test.args for test in row.tests))
-        keys.append(sha256(ascii((job, limits)).encode()).digest())
+        keys.append(repr(job))
         jobs[keys[-1]] = job
-    where = backend if isinstance(backend, str) else id(backend)
-    _, known = _remembered.get(where, (backend, {}))
-    new = [key for key in jobs if key not in known]
-    if new:
-        ran = run_code([jobs[key] for key in new], limits, backend)
-        known = known | dict(zip(new, ran, strict=True))
-    kept = {}
+    ran = dict(zip(jobs, run_code(list(jobs.values()), limits, backend), strict=True))
     for row, key in zip(rows, keys, strict=True):
-        row.outcomes = known[key]
-        started = all(outcome.kind != "not started" for outcome in row.outcomes)
-        if started and len(repr(row.outcomes)) < _KEPT:
-            kept[key] = row.outcomes
-    _remembered[where] = backend, kept
+        row.outcomes = ran[key]

@@ -21,8 +21,7 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 
-from helpers.rewards.code import programs
-from helpers.rewards.faults import Fault, checked_scores
+from helpers.rewards.faults import Fault, tried
 from helpers.rewards.lab import attacks, verdicts
 from helpers.rewards.lab.cases import load_cases
 from helpers.rewards.shaping import reward_name
@@ -93,7 +92,7 @@ class Lab:
         given.setdefault("prompts", [[{"role": "user", "content": ""}] for _ in completions])
         table = pd.DataFrame(index=range(len(completions)))
         for name, function in zip(self.names, self.functions, strict=True):
-            scored, faults = checked_scores(function, messages, given)
+            scored, faults = tried(function, messages, given)
             table[name] = pd.Series(scored, dtype=float)
             self.faults += faults
         # As in TRL: a reward that abstains adds nothing; where all abstain there is no total.
@@ -261,7 +260,6 @@ class Lab:
         texts = (texts * repeats)[:_TIMED]
         taken = {}
         for name, function, weight in zip(self.names, self.functions, self.weights, strict=True):
-            programs.forget()  # what `signal` has just judged would cost nothing
             began = time.perf_counter()
             Lab([function], [weight]).scores(texts, **columns)
             taken[name] = 1000 * (time.perf_counter() - began)
