@@ -96,7 +96,9 @@ def score(
             f"{level:g}" if isinstance(level, float) else str(level): _proportion(
                 [correct[at] for at in by_level[level]]
             )
-            for level in sorted(by_level, key=lambda x: (len(x), x) if isinstance(x, str) else x)
+            for level in sorted(
+                by_level, key=lambda x: (1, len(x), x) if isinstance(x, str) else (0, x)
+            )
         }
     return entry
 

@@ -173,11 +173,10 @@ def test_an_assert_that_is_no_data_is_refused_with_its_reason(condition):
         (["assert True"], "there are no tests"),
         (["assert False"], "it is no comparison"),
         (["assert (f(1) == 2, 'always true')"], "it is no comparison"),
-        ("[1", r"the tests are not JSON: Expecting ',' delimiter"),
+        ("[1", r"the tests are not JSON: '\[1'.*json.dumps"),
         ("it must add", "are neither JSON nor Python: invalid syntax"),
         ([["assert f(1) == 2"]], "test 1 is list"),
         (["assert f(1) == 2", CALLS[0]], "test 1 is 'assert f.*: give asserts only"),
-        ("['assert f(1) == 2']", "the tests are not JSON: .* json.dumps"),
         ([CALLS[0], {"stdin": "", "stdout": ""}], "some tests are calls and some are stdin/stdout"),
         ([{"call": "f", "args": [1]}], "test 1 is .*needs `call`"),
         ([CALLS[0], CALLS[0] | {"args": 1}], "test 2 is .*`args`, a list"),
@@ -211,9 +210,15 @@ def test_a_part_that_would_be_lost_refuses_the_whole(tests):
         read_tests(tests, "g")
 
 
-def test_a_check_may_call_another_function_of_the_program():
-    tests = "def check(candidate):\n    assert candidate(1) == 2\n    assert g(3) == 4"
-    assert read_tests(tests, "f") == [Test("f", (1,), 2), Test("g", (3,), 4)]
+def test_a_check_of_another_function_is_refused_and_its_own_call_passed_over():
+    tests = "def check(candidate):\n    pass\n    assert candidate(1) == 2\n"
+    assert read_tests(f"{tests}\ncheck(candidate)", "f") == [Test("f", (1,), 2)]
+    with pytest.raises(ValueError, match=r"line 4 .*it does not call candidate"):
+        read_tests(f"{tests}    assert all([True, True])", "f")
+
+
+def test_tests_in_a_csv_may_be_written_as_python_writes_them():
+    assert read_tests("['assert f(1) == 2']") == [Test("f", (1,), 2)]
 
 
 def test_output_is_compared_by_its_lines_and_nothing_else_ends_one():

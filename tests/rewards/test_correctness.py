@@ -16,6 +16,7 @@ from helpers.rewards import (
     proximity_reward,
     task_reward,
 )
+from helpers.rewards.answers import symbolic
 from helpers.rewards.correctness import judged_answer
 from helpers.tags import THINK_ANSWER, TagFormat
 
@@ -223,6 +224,29 @@ def test_a_row_is_judged_by_its_own_verifier_on_the_judged_answer_alone(entries)
     hidden = [hedged, f"<think><answer>{answer}</answer></think>", answer, ""]
     first = {"entry": rows["entry"][:1] * 4, "family": ["chain_sum"] * 4}
     assert task_reward(hidden, **first) == [0.0] * 4
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "exec('import os\\nos.write(1,b\"1.0\\\\n\")')",
+        "ｅｘｅｃ('import os')",
+        "[e for e in [eval]][0]('1')",
+        "(x for x in [1]).gi_frame.f_builtins['ex' + 'ec']('1')",
+        "[r.split() for r in entry['metadata']['valid_answers'][0].split('\\n')]",
+    ],
+)
+def test_an_answer_that_is_code_is_never_evaluated(code, monkeypatch):
+    asked = []
+
+    def judged(kind, rows):
+        asked.extend(rows)
+        return [1.0] * len(rows)
+
+    monkeypatch.setattr(symbolic, "judged", judged)
+    row = {"entry": ["{}"], "family": ["n_queens"]}
+    assert task_reward([said(code)], **row) == [0.0] and not asked
+    assert task_reward([said("entry, open")], **row) == [1.0], "words are no code"
 
 
 def test_rows_of_other_sources_score_none_with_one_warning(entries):

@@ -12,6 +12,7 @@ from helpers.rewards.code.gaps import before
 from tests.rewards.test_sandbox import NEEDS_SANDLOCK, SAME, SHORT, script
 
 LACKING = [
+    "import sys\nsys.stdout.write('3')",
     "import heapq",
     "from string import ascii_letters",
     "from typing import NamedTuple",
@@ -76,6 +77,18 @@ FINE = [
 def test_what_monty_lacks_is_no_failure_of_the_program(source):
     outcome = script(source)
     assert outcome.kind == "unsupported" and outcome.message, outcome
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "raise ValueError('unknown encoding')",
+        "raise NameError(\"name 'memoryview' is not defined\")",
+        "class date:\n    pass\ndate().year",
+    ],
+)
+def test_what_a_program_raises_itself_is_its_own_failure(source):
+    assert script(source).kind == "error"
 
 
 def test_a_program_however_nested_costs_no_other_its_verdict():

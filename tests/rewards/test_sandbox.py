@@ -178,6 +178,10 @@ CASES = {  # the job, and what comes of each input
     "a bracket too few": (Job("def f(:\n    pass"), [_error("SyntaxError", line=1)]),
     "no indentation": (Job("if True:\nx = 1"), [_error("IndentationError", line=2)]),
     "a return in no function": (Job("return 1"), [_error("SyntaxError", line=1)]),
+    "an await in no asynchronous function": (
+        Job("async def g():\n    return 1\ndef f():\n    return await g()", "f", ((),)),
+        [_error("SyntaxError", line=4)],
+    ),
 }
 
 

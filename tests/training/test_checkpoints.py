@@ -107,7 +107,8 @@ def test_the_last_checkpoint_is_the_largest_complete_one(run, complete, incomple
         checkpoint(run, step)
     for step, state in incomplete.items():
         checkpoint(run, step, state)
-    run.path("checkpoints/checkpoint-best/trainer_state.json").write_text("{}")
+    for kept in ("checkpoint-best", "checkpoint-16-kept"):
+        run.path(f"checkpoints/{kept}/trainer_state.json").write_text("{}")
     found = last_checkpoint(run.path("checkpoints"), before)
     assert (found and checkpoint_step(found)) == last
 
