@@ -30,20 +30,29 @@ OPTIONS = [
 # The page in frames of both widths (a window itself cannot be as narrow as a phone), and what is
 # measured in each.
 FRAMES = """<!DOCTYPE html><body>%s<pre id="measured"></pre><script>
-const box = element => { const r = element.getBoundingClientRect(); return [r.left, r.top, r.right, r.bottom]; };
+const box = element => {
+  const r = element.getBoundingClientRect();
+  return [r.left, r.top, r.right, r.bottom];
+};
 const size = (view, element) => parseFloat(view.getComputedStyle(element).fontSize);
 const measure = frame => {
   const page = frame.contentDocument, view = frame.contentWindow, width = view.innerWidth;
   const figures = [...page.querySelectorAll("figure svg")].map(svg => {
-    const scale = svg.getBoundingClientRect().width / svg.viewBox.baseVal.width, texts = [...svg.querySelectorAll("text")];
-    return {box: box(svg), visible: svg.checkVisibility({opacityProperty: true, visibilityProperty: true}),
+    const scale = svg.getBoundingClientRect().width / svg.viewBox.baseVal.width;
+    const texts = [...svg.querySelectorAll("text")];
+    const options = {opacityProperty: true, visibilityProperty: true};
+    return {box: box(svg), visible: svg.checkVisibility(options),
       text: Math.min(...texts.map(text => size(view, text) * scale)), texts: texts.map(box)};
   });
-  const free = [...page.body.querySelectorAll("*")].filter(element => !element.closest(".scroll") && !element.closest("svg"));
-  return {width, height: page.documentElement.scrollHeight, scroll: page.documentElement.scrollWidth, figures,
-    wide: free.filter(element => element.getBoundingClientRect().right > width + 0.5).map(element => element.outerHTML),
+  const all = [...page.body.querySelectorAll("*")];
+  const free = all.filter(element => !element.closest(".scroll") && !element.closest("svg"));
+  const root = page.documentElement;
+  return {width, height: root.scrollHeight, scroll: root.scrollWidth, figures,
+    wide: free.filter(element => element.getBoundingClientRect().right > width + 0.5)
+      .map(element => element.outerHTML),
     tables: [...page.querySelectorAll("table")].map(table => table.closest(".scroll") !== null),
-    text: Math.min(...free.filter(element => element.innerText).map(element => size(view, element)))};
+    text: Math.min(
+      ...free.filter(element => element.innerText).map(element => size(view, element)))};
 };
 addEventListener("load", () => document.getElementById("measured").textContent =
   JSON.stringify([...document.querySelectorAll("iframe")].map(measure)));

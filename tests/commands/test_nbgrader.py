@@ -1,5 +1,5 @@
-"""The instructor's edition of notebook 01 as an assignment of the real nbgrader's: what it releases,
-and what submissions earn.
+"""The instructor's edition of notebook 01 as an assignment of the real nbgrader's: what it
+releases, and what submissions earn.
 """
 
 import os

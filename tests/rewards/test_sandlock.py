@@ -1,5 +1,5 @@
-"""What sandlock holds: a program reads Python and nothing else, touches no process or file, and leaves
-nothing to the next.
+"""What sandlock holds: a program reads Python and nothing else, touches no process or file, and
+leaves nothing to the next.
 """
 
 import os
@@ -14,7 +14,8 @@ from helpers.rewards.code import Job, Limits, run_code
 from helpers.rewards.code.starter import starter
 from tests.rewards.test_sandbox import NEEDS_SANDLOCK, SHORT, call, script
 
-REFUSED = {  # what the docs say that no program can do, with PID for our process and FILE for a file
+# What the docs say that no program can do, with PID for our process and FILE for a file.
+REFUSED = {
     "read a file": "open(FILE)",
     "list a folder": "os.listdir(os.path.dirname(FILE))",
     "read another process's environment": "open(f'/proc/{PID}/environ')",

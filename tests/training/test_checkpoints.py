@@ -114,7 +114,7 @@ def test_the_last_checkpoint_is_the_largest_complete_one(run, complete, incomple
 
 
 def test_the_adapter_of_the_checkpoint_is_loaded(run, policy):
-    """Transformers does not if the checkpoint has another one in a folder of its own: TRL's `ref`."""
+    """Transformers does not if the checkpoint has another one, TRL's `ref`, in its own folder."""
     model, _ = policy
     weights = [weight.data for name, weight in model.named_parameters() if "lora_" in name]
     saved = [weight.normal_().clone() for weight in weights]
