@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: setup optional run test test-all gpu-check lint lab notebooks demo book slides clean
+.PHONY: setup optional run test test-all gpu-check lint lab notebooks demo book slides address clean
 
 setup: $(READY)
 
@@ -69,6 +69,15 @@ $(VENV)/.book: requirements-book.txt $(READY)
 slides: $(READY)
 	@mkdir -p build
 	@for route in 90 half-day two-days; do $(BIN)/python -m helpers slides --route $$route --to build/slides-$$route.html || exit; done
+
+# Writes the project's address into pyproject.toml, CITATION.cff and the cell of each notebook that clones it in Colab:
+# make address URL=https://github.com/YOU/NAME
+address:
+	@case "$(URL)" in https://*/*/*) ;; *) echo "give URL=https://github.com/YOU/NAME" >&2; exit 1;; esac
+	@sed -i.bak 's|^Repository = ".*"|Repository = "$(URL)"|' pyproject.toml
+	@sed -i.bak '/^repository-code:/d' CITATION.cff && echo 'repository-code: $(URL)' >> CITATION.cff
+	@sed -i.bak 's|repository = \\"[^"\\]*\\"|repository = \\"$(URL)\\"|' notebooks/*.ipynb
+	@rm pyproject.toml.bak CITATION.cff.bak notebooks/*.ipynb.bak
 
 clean:
 	rm -rf $(VENV) build *.egg-info .pytest_cache .ruff_cache

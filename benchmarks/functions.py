@@ -154,7 +154,7 @@ def seed_rows(seed: int) -> list[str]:
         shutil.rmtree(folder.folder, ignore_errors=True)
     if pipeline.run(run.name, None, "09", [f"seed={seed}"]):
         raise SystemExit(f"seed {seed} failed; see {run.show('notebooks')}")
-    found = json.loads(run.require("comparison.json").read_text(encoding="utf-8"))
+    found = json.loads(run.require("policies.json").read_text(encoding="utf-8"))
     against = {
         comparison["after"]: comparison
         for comparison in found["all"]

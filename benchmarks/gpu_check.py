@@ -52,7 +52,7 @@ _TOLD = (
 # How the line begins that says why: the pipeline's own, that of `python -m helpers`, or the last of
 # a traceback.
 _WHY = re.compile(
-    r"^(?:\d\d_\S+\.ipynb(?:, cell \d+)?: |error: "
+    r"^(?:\d\d_\S+\.ipynb[,:] |error: "
     r"|[\w.]*(?:Error|Exception|Exit|Interrupt|Expired)\b).*",
     re.MULTILINE,
 )

@@ -28,7 +28,8 @@ def trained(seed: int) -> Run:
     """The run that trains and evaluates with this seed."""
     run = Run(f"benchmark-seed-{seed}")
     shutil.rmtree(run.folder, ignore_errors=True)
-    if pipeline.run(run.name, "pocket", "01,03,05", [f"seed={seed}"]):
+    options = [f"seed={seed}", "sampled_questions=64"]
+    if pipeline.run(run.name, "pocket", "01,03,05", options):
         raise SystemExit(f"seed {seed} failed; see {run.show('notebooks')}")
     return run
 

@@ -52,7 +52,8 @@ def plain_reward(completions: list, **columns) -> list[float]:
     return [float("<answer>" not in completion_text(completion)) for completion in completions]
 
 
-# By file: the rewards with their weights, and what is changed in the configuration.
+# By file: the rewards with their weights, what is changed in the configuration, and the seed if
+# it is not the usual one.
 TRAININGS = {
     "sick/a": (USUAL, {"max_completion_length": 20, "max_steps": 40}),
     "sick/b": ({correctness_reward: 0.25, plain_reward: 1.0}, {}),
@@ -61,8 +62,10 @@ TRAININGS = {
     "beta/a": (USUAL, {"beta": 1.0}),
     "beta/b": (USUAL, {"beta": 10.0}),
     "beta/c": (USUAL, {}),
-    # the same, healthy: for notebook 04's first exercise, where the path must not tell
-    "sick/exam": (USUAL, {}),
+    "beta/d": (USUAL, {"beta": 0.0}),
+    # healthy, with another seed than beta/c: for notebook 04's first exercise, where the path must
+    # not tell
+    "sick/exam": (USUAL, {}, 5),
 }
 
 
@@ -121,6 +124,18 @@ def train(rewards: dict, changes: dict, seed: int = 3407) -> pd.DataFrame:
     return pd.DataFrame(logged.rows)
 
 
+def kl_without_penalty(history: pd.DataFrame, rewards: dict, changes: dict) -> pd.Series:
+    """The KL of a training with beta 0, for which TRL logs none.
+
+    It is that of the same training with a beta so small that no other number changes.
+    AssertionError if one does.
+    """
+    measured = train(rewards, changes | {"beta": 1e-12})
+    logged = [column for column in history if column != "step_time"]
+    pd.testing.assert_frame_equal(measured[logged], history[logged])
+    return measured["kl"]
+
+
 _OF_THE_GROUP = [
     "num_generations",
     "per_device_train_batch_size",
@@ -146,6 +161,8 @@ def main() -> None:
     quiet()
     for name in parser.parse_args().names:
         history = train(*TRAININGS[name])
+        if "kl" not in history:
+            history["kl"] = kl_without_penalty(history, *TRAININGS[name])
         rewards = [
             column
             for column in history.columns

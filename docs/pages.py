@@ -58,7 +58,6 @@ def as_page(notebook: dict) -> dict:
                 part if i % 2 else _HEADING.sub(shift, part) for i, part in enumerate(parts)
             )
         elif _COLAB in text:
-            cells.pop()  # the sentence before it
             continue
         else:
             cell["metadata"]["tags"] = [*cell["metadata"].get("tags", []), *_folds(cell)]

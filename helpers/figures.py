@@ -154,7 +154,7 @@ def group_advantages(rewards: list[float], labels: list[str]) -> Figure:
     up or down.
 
     The advantage is GRPO's as TRL computes it: (reward - mean) / (standard deviation of the sample
-    + 1e-4), so 0 in a group without spread. rewards: one for each completion, weighted and summed.
+    + 1e-4), so 0 in a dead group. rewards: one for each completion, weighted and summed.
     labels: what is written before each bar.
     """
     mean, spread = statistics.fmean(rewards), statistics.stdev(rewards)
@@ -189,32 +189,6 @@ def group_advantages(rewards: list[float], labels: list[str]) -> Figure:
     right.set_title("Advantages: ▲ more likely, ▼ less likely", loc="left", fontsize=10)
     for axes in (left, right):
         axes.spines[["top", "right"]].set_visible(False)
-        axes.tick_params(labelsize=9)
-    return figure
-
-
-# --- Memory ---------------------------------------------------------------------------------------
-
-
-def memory_parts(parts: dict[str, dict[str, float]]) -> Figure:
-    """Where memory goes: for each name a panel, with a bar for each part, the largest on top, and
-    its share of their sum.
-
-    parts: by name the bytes of each part, as from `training.memory.estimate`: `estimate.held |
-        estimate.training`.
-    """
-    shape = {"figsize": (8.4, 2.2 * len(parts)), "layout": "constrained", "squeeze": False}
-    figure, panels = plt.subplots(len(parts), 1, **shape)
-    plt.close(figure)
-    for axes, (title, sizes) in zip(panels[:, 0], parts.items(), strict=True):
-        total = sum(sizes.values())
-        names = sorted(sizes, key=sizes.get)
-        bars = axes.barh(names, [sizes[name] / total for name in names], color=BLUE, height=0.6)
-        axes.bar_label(bars, fmt="{:.1%}", padding=3, fontsize=9)
-        size = f"{total / 1e9:.1f} GB" if total >= 1e9 else f"{total / 1e6:.0f} MB"
-        axes.set_title(f"{title}: {size}", loc="left", fontsize=10)
-        axes.set(xlim=(0, 1), xticks=[])
-        axes.spines[["top", "right", "bottom"]].set_visible(False)
         axes.tick_params(labelsize=9)
     return figure
 

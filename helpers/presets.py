@@ -1,7 +1,7 @@
 """What to train, on what, and how: a preset for each kind of card, and the rules by which a preset,
 a recorded run or a notebook's parameters become the settings of a run (`helpers.settings`).
 
-`python -m helpers.presets` prints the table of the settings that docs/presets.md has.
+`python -m helpers.presets` prints the table of the settings that docs/settings.md has.
 """
 
 import difflib
@@ -287,7 +287,7 @@ def check_machine(preset: Preset, machine: Machine) -> Preset:
 
 
 def table() -> str:
-    """The settings in Markdown, a row each, as docs/presets.md shows them."""
+    """The settings in Markdown, a row each, as docs/settings.md shows them."""
     lines = [
         "| setting | default | may be | what it does | passed to | parameter of |",
         "|---|---|---|---|---|---|",

@@ -5,6 +5,7 @@ so a crash or a Ctrl-C leaves what was there before.
 """
 
 import contextlib
+import errno
 import itertools
 import json
 import os
@@ -28,13 +29,18 @@ LOCKS = (_LOCK, TRAINING_LOCK)
 _LOCK_PATIENCE = 0.25  # seconds: `holder` takes a lock for a moment to see whether it is free
 ASIDE = "set_aside"  # in a run that the demo was put in the place of: what it held
 _MEND = "Wait for its end, shut the kernel down if it is a notebook's, or take another name."
-LESSONS = ("07", "09", "10")  # notebooks that prepare data of their own and train on it
+# Notebooks that prepare data of their own and train on it, and those whose work they do or replace.
+LESSONS = {
+    "00": ("01", "03"),
+    "07": ("01", "02", "03"),
+    "09": ("01", "02", "03"),
+    "10": ("01", "02", "03", "05"),
+}
 MAKERS = ("01", "03", *LESSONS)
 # What a run holds: file or folder, the notebook that writes it, its section of the manifest.
 FILES = {
     "data": ("01", "data"),
     "data_report.json": ("01", "data"),
-    "figures/prompt_lengths.png": ("01", "data"),
     "reward_report.json": ("02", "rewards"),
     "figures/reward_signal.png": ("02", "rewards"),
     "metrics.csv": ("03", "training"),
@@ -176,8 +182,10 @@ class Run:
         number = written_by(relative)
         if number is None:
             return None
-        maker = self.manifest.get("data", {}).get("notebook")
-        number = maker if maker in LESSONS else number
+        # a lesson that failed before it had data is known by what `run` was asked for
+        asked = self.read_object("asked.json").get("notebooks") or [None]
+        maker = self.manifest.get("data", {}).get("notebook", asked[0])
+        number = maker if number in LESSONS.get(maker, ()) else number
         return next((path.stem for path in (PROJECT / "notebooks").glob(f"{number}_*.ipynb")), None)
 
     def made_by(self, notebook: str) -> "Run":
@@ -230,9 +238,10 @@ class Run:
         relative: a key of FILES. Its section of the manifest names what it was made from; where
         it names nothing, as in runs of earlier versions, nothing is known.
         """
-        number, section = FILES[relative]
+        section = FILES[relative][1]
         if not self._is_older(section) or not (self.folder / relative).exists():
             return None
+        number = self.notebook_of(relative)[:2]
         again = f"`python -m helpers run --run {self.name} --only {number}`"
         earlier = "earlier data" if MADE_FROM[section] == "data" else "an earlier training"
         return (
@@ -286,10 +295,12 @@ class Run:
         """
         manifest = self.manifest
         if name == "training" and self._is_older(name):
+            maker = self.notebook_of("data")[:2]
             raise ValueError(
-                f"the adapter of run {self.name!r} was trained on other data than notebook 01 has "
-                "since prepared, so the holdout may hold questions it was trained on. Train again: "
-                f"`python -m helpers run --run {self.name} --only 03,04,05`."
+                f"the adapter of run {self.name!r} was trained on other data than notebook {maker} "
+                "has since prepared, so the holdout may hold questions it was trained on. Train "
+                f"again: `python -m helpers run --run {self.name} --only "
+                f"{maker if maker in LESSONS else '03,04,05'}`."
             )
         if name not in manifest:
             written = next((part for part, (_, section) in FILES.items() if section == name), name)
@@ -392,11 +403,12 @@ def atomic_write(path: Path) -> Iterator[Path]:
     """A file beside `path` to write to; it replaces `path` if the block ends without an error."""
     # with the process's number, for two processes may write the same file
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        yield temporary
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with named_if_full(path):
+        try:
+            yield temporary
+            os.replace(temporary, path)
+        finally:
+            temporary.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
@@ -411,16 +423,29 @@ def atomic_folder(path: Path) -> Iterator[Path]:
     temporary, old = path.with_name(f".{path.name}.tmp"), _old(path)
     shutil.rmtree(temporary, ignore_errors=True)  # of a process that was killed
     temporary.mkdir()
-    try:
-        yield temporary
-        if path.exists():
+    with named_if_full(path):
+        try:
+            yield temporary
+            if path.exists():
+                shutil.rmtree(old, ignore_errors=True)
+                os.replace(path, old)
+            os.replace(temporary, path)
             shutil.rmtree(old, ignore_errors=True)
-            os.replace(path, old)
-        os.replace(temporary, path)
-        shutil.rmtree(old, ignore_errors=True)
-    finally:
-        _put_back(path)
-        shutil.rmtree(temporary, ignore_errors=True)
+        finally:
+            _put_back(path)
+            shutil.rmtree(temporary, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def named_if_full(path: Path) -> Iterator[None]:
+    """OSError names the file or folder, and what is free, if the block fails on a full disk."""
+    try:
+        yield
+    except Exception as error:  # safetensors raises its own
+        if "No space left on device" not in str(error):
+            raise
+        free = shutil.disk_usage(path.parent).free / 1e6
+        raise OSError(errno.ENOSPC, f"the disk is full ({free:.0f} MB free)", str(path)) from error
 
 
 def _old(path: Path) -> Path:

@@ -236,7 +236,7 @@ class Preset:
     )
     multi_objective_aggregation: str = _setting(
         "sum_then_normalize",
-        "rewards are added up first and compared then, or (GDPO) the other way round",
+        "rewards are added first and then compared, or (GDPO) the other way round",
         choices=("sum_then_normalize", "normalize_then_sum"),
     )
     importance_sampling_level: str = _setting(
@@ -272,7 +272,7 @@ class Preset:
         most=1.0,
     )
     top_k: int = _setting(
-        0, "draw from so many of the likeliest tokens; 0: from all", least=0, most=10**9
+        0, "draw from this many of the likeliest tokens; 0: from all", least=0, most=10**9
     )
     min_p: float = _setting(
         0.0, "draw from tokens with this share of the likeliest one's", least=0.0, most=1.0
@@ -395,7 +395,8 @@ def _problems(preset: Preset) -> list[str]:
         right = isinstance(value, bool) == (each.type is bool)
         if value == "" or not (right and isinstance(value, wanted)):
             named = getattr(each.type, "__name__", each.type)
-            return [f"{each.name}={value!r} is not of type {named}."]
+            wrong = "empty" if value == "" else f"not of type {named}"
+            return [f"{each.name}={value!r} is {wrong}."]
     found = []
     for name, setting in SETTINGS.items():
         value, rule = getattr(preset, name), setting.metadata

@@ -21,11 +21,9 @@ from helpers import figures
 plt.switch_backend("agg")
 REWARDS = [1.3, 0.3, 0.0, 0.3, 1.3, 0.3, 0.0, 1.0]
 LABELS = [f"completion {n}" for n in range(8)]
-PARTS = {"frozen weights": 5.6e9, "adapter": 0.7e9, "activations": 3e9, "logits": 0.0}
 DRAWN = {
     "grpo_loop": figures.grpo_loop(),
     "group_advantages": figures.group_advantages(REWARDS, LABELS),
-    "memory_parts": figures.memory_parts({"a card": PARTS}),
     "merge": figures.merge(),
 }
 
@@ -70,16 +68,6 @@ def test_a_group_shows_its_mean_and_trls_advantages_with_an_arrow_each():
     _, agreed = figures.group_advantages([1.0] * 4, ["a", "b", "c", "d"]).axes
     assert [text.get_text() for text in agreed.texts] == ["0, nothing to learn"] * 4
     assert [bar.get_width() for bar in agreed.patches] == [0.0] * 4
-
-
-def test_memory_shows_each_part_by_name_with_its_share_the_largest_on_top():
-    small, axes = figures.memory_parts({"a": {"x": 1.2e8}, "b": PARTS}).axes
-    parts = sorted(PARTS, key=PARTS.get)
-    assert [label.get_text() for label in axes.get_yticklabels()] == parts
-    assert [bar.get_width() for bar in axes.patches] == [PARTS[name] / 9.3e9 for name in parts]
-    assert [text.get_text() for text in axes.texts] == ["0.0%", "7.5%", "32.3%", "60.2%"]
-    titles = [panel.get_title(loc="left") for panel in (small, axes)]
-    assert titles == ["a: 120 MB", "b: 9.3 GB"]
 
 
 def test_what_is_shown_carries_its_alt_text_and_is_as_wide_as_it_was_drawn():

@@ -66,8 +66,9 @@ def test_each_folder_says_what_it_is_in_ten_lines_and_has_its_tests(folder):
 
 def test_each_notebook_names_its_folder_at_the_top():
     folders = dict(zip(("01", "02", "03", "04", "05"), PIPELINE, strict=True))
-    for path in sorted((PROJECT / "notebooks").glob("*.ipynb")):
+    for number, folder in folders.items():
+        (path,) = (PROJECT / "notebooks").glob(f"{number}_*.ipynb")
         opening = "".join(json.loads(path.read_text(encoding="utf-8"))["cells"][0]["source"])
-        assert f"`helpers/{folders.get(path.name[:2], '')}" in opening, (
+        assert f"`helpers/{folder}" in opening, (
             f"{path.name} does not say which folder is behind it"
         )

@@ -16,7 +16,7 @@ from helpers.data.tasks import load_task, save
 from helpers.metrics import comparing
 from helpers.presets import PRESETS
 from helpers.results import report
-from helpers.runs import LESSONS, MAKERS, TRAINING_LOCK, Run, held
+from helpers.runs import FILES, LESSONS, MAKERS, TRAINING_LOCK, Run, held, write_json
 from helpers.training import checkpoints
 
 pytestmark = pytest.mark.usefixtures("machine")
@@ -193,6 +193,38 @@ def test_what_was_made_of_an_earlier_training_or_data_is_told(run, part, replace
     record(run, "evaluation", written="2100-01-01T00:00+00:00")
     why = run.outdated(part)
     assert why is None if said is None else re.search(f"{part} {said}", why)
+
+
+@pytest.mark.parametrize(
+    ("maker", "part", "maker_of_it"),
+    [
+        *(("01", part, number) for part, (number, _) in FILES.items()),
+        *((maker, "metrics.csv", maker) for maker in LESSONS),
+        ("00", "evaluation.json", "05"),
+        ("07", "reward_report.json", "07"),
+        ("07", "evaluation.json", "05"),
+        ("09", "merged", "05"),
+        ("10", "evaluation.json", "10"),
+    ],
+)
+def test_a_file_is_made_again_by_the_notebook_that_writes_it_in_such_a_run(
+    run, maker, part, maker_of_it
+):
+    record(run, "data", notebook=maker)
+    for replaced in NEWER:
+        record(run, replaced, **NEWER[replaced])
+    assert run.notebook_of(part)[:2] == maker_of_it
+    if why := run.outdated(part):
+        assert f"--only {maker_of_it}`" in why
+    again = maker if maker in LESSONS else "03,04,05"
+    with pytest.raises(ValueError, match=f"notebook {maker} has since .* --only {again}`"):
+        run.section("training")
+
+
+def test_a_lesson_that_failed_before_it_had_data_is_the_one_to_run_again(cli):
+    write_json(Run("failed").path("asked.json"), {"parameters": {}, "notebooks": ["07"]})
+    code, _, err = cli("report", "--run", "failed")
+    assert code == 2 and "Run notebook 07_your_own_task first" in err and "--only 07`" in err
 
 
 def test_compare_gives_no_accuracy_of_an_earlier_training(run, cli):

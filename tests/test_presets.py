@@ -229,6 +229,7 @@ def sizes(batch: int, passes: int, rounds: int | None) -> dict:
 
 
 REFUSED = [
+    ({"model": ""}, "model='' is empty"),
     *(
         ({field: value}, f"{field}={value!r} is not of type")
         for field, value in [
@@ -239,7 +240,6 @@ REFUSED = [
             ("learning_rate", "1e-5"),
             ("learning_rate", True),
             ("load_in_4bit", 1),
-            ("model", ""),
             ("model", 3),
             ("loss_type", 5),
         ]
@@ -400,5 +400,5 @@ def test_grpo_gets_every_setting_that_trl_knows_and_its_objective_is_trls_defaul
 
 
 def test_the_page_has_the_table_of_the_settings():
-    page = (PROJECT / "docs" / "presets.md").read_text(encoding="utf-8")
+    page = (PROJECT / "docs" / "settings.md").read_text(encoding="utf-8")
     assert presets.table() in page, "put what `python -m helpers.presets` prints in its place"

@@ -142,5 +142,24 @@ def test_every_copy_of_the_address_is_that_of_the_project():
     done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=True)
     found = done.stdout.splitlines()
     assert all(line.endswith(f"/{slug}") for line in found), found
-    notebooks = {f"notebooks/{path.name}" for path in (PROJECT / "notebooks").glob("*.ipynb")}
-    assert {"CITATION.cff"} | notebooks <= {line.partition(":")[0] for line in found}
+
+
+def test_one_command_writes_the_address_wherever_a_copy_is_needed(tmp_path):
+    (tmp_path / "notebooks").mkdir()
+    for name in ("Makefile", "pyproject.toml", "CITATION.cff"):
+        shutil.copy(PROJECT / name, tmp_path)
+    for path in PROJECT.glob("notebooks/*.ipynb"):
+        shutil.copy(path, tmp_path / "notebooks")
+    make = ["make", "-C", tmp_path, "address"]
+    assert subprocess.run(make, capture_output=True).returncode
+    for address in ("https://github.com/me/first", "https://github.com/you/second"):
+        subprocess.run([*make, f"URL={address}"], capture_output=True, check=True)
+        project = tomllib.loads((tmp_path / "pyproject.toml").read_text(encoding="utf-8"))
+        assert project["project"]["urls"]["Repository"] == address
+        cited = yaml.safe_load((tmp_path / "CITATION.cff").read_text(encoding="utf-8"))
+        assert cited["repository-code"] == address
+        for path in tmp_path.glob("notebooks/*"):
+            cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+            code = "".join("".join(cell["source"]) for cell in cells)
+            assert code.count(f'repository = "{address}"') == 1, path.name
+    assert not list(tmp_path.rglob("*.bak"))

@@ -63,7 +63,7 @@ class Guarded:
       learn from;
     - a time limit of `seconds`: afterwards the episode is dead, its tools say so, and it earns 0.0,
       so that hanging a tool does not pay; the next episode gets a new instance;
-    - a limit of `turns` calls an episode, after which every tool answers that the episode is over.
+    - a limit of `turns` calls per episode, after which every tool answers that the episode is over.
       TRL itself goes on until `max_completion_length` is full: give
       `GRPOConfig(max_tool_calling_iterations=turns)`, too;
     - a result of at most `result_characters` characters; what is longer is cut, and says so, as is

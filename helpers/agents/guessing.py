@@ -59,14 +59,31 @@ class Guessing:
         what the best guess takes. Luck plays no part in it. Hidden by its underscore: every other
         public method would be a tool.
         """
-        low, high, given_away = 1, self._span, 0.0
+        ranges = self._ranges()
+        return sum(
+            (_after(guess, low, high) - _best(high - low + 1) for guess, low, high in ranges), 0.0
+        )
+
+    def _places(self) -> list[float | None]:
+        """Where among the numbers that were left each guess fell: 0.0 is the smallest and 1.0 the
+        largest of them, None a number that was not left. Without guesses at fewer than eight
+        numbers, which nearly all are in the middle.
+        """
+        return [
+            (guess - low) / (high - low) if low <= guess <= high else None
+            for guess, low, high in self._ranges()
+            if high - low >= 7
+        ]
+
+    def _ranges(self) -> Iterator[tuple[int, int, int]]:
+        """Each guess with the smallest and the largest number that were left before it."""
+        low, high = 1, self._span
         for guess in self._guesses:
-            given_away += _after(guess, low, high) - _best(high - low + 1)
+            yield guess, low, high
             if guess < self._number:
                 low = max(low, guess + 1)
             elif guess > self._number:
                 high = min(high, guess - 1)
-        return given_away
 
 
 def _after(guess: int, low: int, high: int) -> float:

@@ -6,17 +6,16 @@ appended to the last user message (2324). **Every** public method of the class b
 `get_reward` is a tool (668 to 674): its schema comes from its signature and docstring.
 """
 
-import importlib
 import inspect
 import json
 import random
-import runpy
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
 from helpers.data.files import Broken, file_rows
+from helpers.data.tasks import fingerprint
 
 _NOT_TOOLS = {"reset", "get_reward"}
 _WRITTEN = ("prompt", "question", "answer")  # the columns that notebook 10 adds to a user's rows
@@ -75,32 +74,6 @@ def called(environment: Environment, name: str, arguments: object) -> tuple[str 
 
 
 # --- A user's environment and its rows ------------------------------------------------------------
-
-
-def named(parameter: str, value: object, example: str) -> Callable:
-    """The class or function that `file.py:name` or `package.module:name` names, given as a
-    parameter.
-
-    ValueError, with the parameter and an example, if there is no such file, module, class or
-    function.
-    """
-    where, _, name = str(value).rpartition(":")
-    if not where or not name.isidentifier():
-        raise ValueError(
-            f"{parameter}={value!r}: write it as file.py:Class or file.py:function, such as "
-            f"{example}."
-        )
-    try:
-        module = (
-            runpy.run_path(where) if where.endswith(".py") else vars(importlib.import_module(where))
-        )
-    except Exception as error:  # whatever a user's file may raise
-        raise ValueError(
-            f"{parameter}={value!r}: {where} cannot be read ({type(error).__name__}: {error})."
-        ) from error
-    if not callable(module.get(name)):
-        raise ValueError(f"{parameter}={value!r}: {where} has no class or function {name}.")
-    return module[name]
 
 
 def check_environment(factory: Callable[[], Environment]) -> list[str]:
@@ -178,6 +151,20 @@ def episode_rows(path: str | Path, seed: int) -> tuple[list[dict], Counter]:
         )
     random.Random(seed).shuffle(rows)
     return rows, dropped
+
+
+def episodes_fingerprint(rows: list[dict], factory: Callable[[], Environment], limits: str) -> str:
+    """The fingerprint of a training's episodes: of its rows, the limits, and the environment's own
+    files, so that after a change of any of them no old checkpoint is continued.
+    """
+    methods = [method for _, method in inspect.getmembers(type(factory()), inspect.isfunction)]
+    files = sorted(filter(None, {inspect.getsourcefile(method) for method in methods}))
+    rules = "\n".join(Path(file).read_text("utf-8") for file in files)
+    marked = [
+        {"question": row["question"], "answer": json.dumps(row, sort_keys=True, default=str)}
+        for row in rows
+    ]
+    return fingerprint([{"question": limits, "answer": rules}, *marked])
 
 
 # --- Chat templates -------------------------------------------------------------------------------

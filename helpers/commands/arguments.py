@@ -27,12 +27,15 @@ def add_parameters(parser: argparse.ArgumentParser, what: str) -> None:
 
 def numbers(only: str) -> list[str]:
     """The notebooks that `--only` names: two digits each, in order, once. Whether there are such
-    notebooks is not known here.
+    notebooks is not known here. ValueError if a number is blank.
 
     >>> numbers("4, 03,4")
     ['03', '04']
     """
-    return sorted({number.strip().zfill(2) for number in only.split(",")})
+    named = [number.strip() for number in only.split(",")]
+    if not all(named):
+        raise ValueError(f"--only {only!r}: name notebooks by their numbers, such as 03,04.")
+    return sorted({number.zfill(2) for number in named})
 
 
 def parameters(given: list[str]) -> dict:
@@ -64,9 +67,11 @@ def value(text: str) -> object:
 
 
 def absolute(text: str) -> str:
-    """A file, a function in a file (`file.py:function`) or a model's folder as an absolute path;
-    any other text as it is. The notebooks run in another folder than the command.
+    """A file, each function in a file (`file.py:function`) of a list, or a model's folder as an
+    absolute path; any other text as it is. The notebooks run in another folder than the command.
     """
+    if ".py:" in text and "," in text:
+        return ",".join(absolute(part.strip()) for part in text.split(","))
     file, colon, function = text.rpartition(":") if ".py:" in text else (text, "", "")
     if os.path.isfile(file) or os.path.isfile(os.path.join(file, "config.json")):
         return f"{os.path.abspath(file)}{colon}{function}"

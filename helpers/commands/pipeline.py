@@ -1,6 +1,8 @@
 """papermill over the notebooks, with progress, refusing what papermill would only warn about."""
 
 import logging
+import os
+import re
 import signal
 import sys
 import time
@@ -13,6 +15,8 @@ from nbclient.exceptions import DeadKernelError
 from papermill.clientwrap import PapermillNotebookClient
 from papermill.engines import NBClientEngine, papermill_engines
 from papermill.exceptions import PapermillExecutionError
+from papermill.iorw import load_notebook_node
+from papermill.parameterize import parameterize_notebook
 from tqdm import tqdm
 
 from helpers import PROJECT, presets
@@ -20,9 +24,10 @@ from helpers.commands import arguments
 from helpers.data.files import shortened
 from helpers.data.sources import check_columns, check_source
 from helpers.environment import this_machine
+from helpers.rewards import own
 from helpers.rewards.answers import kinds
-from helpers.runs import LESSONS, Run, check_seed, held, write_json
-from helpers.tags import TagFormat
+from helpers.runs import LESSONS, Run, check_seed, held, named_if_full, write_json
+from helpers.tags import THINK_ANSWER, TagFormat
 from helpers.training import memory, ranks, trackers
 
 NOTEBOOKS = PROJECT / "notebooks"
@@ -75,7 +80,10 @@ def resume(name: str) -> int:
         )
     if left := arguments.left(last):
         # what is done took parameters that these need not know
-        return execute(name, left, taken(last["parameters"], left), resumed=last)
+        given = taken(last["parameters"], left)
+        if given.get("rewards"):
+            given["rewards"] = own.copies_of(given["rewards"], folder)
+        return execute(name, left, given, resumed=last)
     print(
         f"run {name!r} is finished: {', '.join(last['done'])} are done. A call without --resume "
         "and --once starts it anew."
@@ -107,7 +115,7 @@ def execute(
     # cannot end itself.
     if ranks.world() == 1:
         end_like_ctrl_c()
-    with held(folder.folder, f"run {name!r}"):
+    with named_if_full(folder.folder), held(folder.folder, f"run {name!r}"):
         for number in numbers:
             folder.check_not_trained(number)
         if resumed:
@@ -120,6 +128,9 @@ def execute(
             usual = defaults([number for number in numbers if number in ("01", "03")])
             arguments.refuse_to_lose(folder, numbers, given, usual)
         used = arguments.last(folder)["used"]
+        # so that a kernel, which runs in notebooks/, finds modules where the command was typed
+        here = os.pathsep.join(filter(None, [os.getcwd(), os.environ.get("PYTHONPATH")]))
+        os.environ["PYTHONPATH"] = here
         call = resumed or {"parameters": given, "notebooks": numbers, "done": [], "used": used}
         write_json(folder.path(arguments.ASKED), call)
         began = time.monotonic()
@@ -237,6 +248,8 @@ _RULES = {
     "early_stopping": presets.check_early_stopping,
     "tags": TagFormat.parse,
     "kind": kinds.checked,
+    "rewards": lambda rewards: own.read_rewards(rewards, THINK_ANSWER),
+    "judge": lambda judge: own.read_rewards(judge, THINK_ANSWER, "judge"),
 }
 
 
@@ -270,10 +283,6 @@ def check_parameters(given: dict, run: str | None = None, backend: str = "unslot
         from helpers.metrics.comparing import chosen
 
         chosen(given["compare"], run)
-    if "judge" in given:
-        from helpers.results.evaluation import judge_named
-
-        judge_named(given["judge"])
     if "serve" in given:
         from helpers.results.serving import obstacle
 
@@ -333,8 +342,9 @@ def _execute(path: Path, run: Run, parameters: dict) -> bool:
             cwd=str(path.parent),
         )
     except PapermillExecutionError as error:
+        where = place(path, parameterized(path, parameters)[: error.cell_index + 1])
         print(
-            f"\n{path.name}, cell {error.cell_index + 1}: {error.ename}: {error.evalue}\n"
+            f"\n{where}: {error.ename}: {error.evalue}\n"
             f"The whole traceback is in {run.show(f'notebooks/{path.name}')}; what was saved "
             "before is as it was.",
             file=sys.stderr,
@@ -349,6 +359,21 @@ def _execute(path: Path, run: Run, parameters: dict) -> bool:
         return False
     print(f"{path.stem:<28}done  {time.monotonic() - began:5.1f} s", flush=True)
     return True
+
+
+def parameterized(path: Path, parameters: dict) -> list:
+    """The cells of a notebook as papermill executes them, with one that sets the parameters."""
+    return parameterize_notebook(load_notebook_node(str(path)), parameters).cells
+
+
+def place(path: Path, cells: list) -> str:
+    """Where the last of these cells is: its number as the notebook's reader counts, without the
+    cell of parameters that papermill puts in, and the heading above it.
+    """
+    own = [cell for cell in cells if "injected-parameters" not in cell.metadata.get("tags", [])]
+    text = "\n".join(cell.source for cell in own if cell.cell_type == "markdown")
+    headings = re.findall(r"^##+ (.+)", text, re.MULTILINE)
+    return f"{path.name}, cell {len(own)}" + "".join(f" ({last})" for last in headings[-1:])
 
 
 def _print_result(run: Run, numbers: list[str]) -> None:

@@ -9,6 +9,7 @@ import pandas as pd
 
 from helpers.commands import arguments, pipeline
 from helpers.presets import SETTINGS
+from helpers.rewards import own
 from helpers.runs import FILES, LESSONS, Run, held
 from helpers.tags import TagFormat
 
@@ -91,6 +92,8 @@ def parameters(run: Run) -> dict:
     given = {name: value for name, value in given.items() if name not in (*SETTINGS, *_LEFT_OUT)}
     given |= {name: settings[name] for name in SETTINGS if settings.get(name) is not None}
     given |= {"preset": settings["name"], "source": data["source"], "tags": data["tags"]}
+    if rewards := run.section("training").get("own_rewards"):
+        given["rewards"] = own.copies_of(rewards, run)  # the files as they were
     prompt = run.read_object("data_report.json").get("system_prompt")
     if prompt not in (None, TagFormat.parse(data["tags"]).system_prompt):
         given["system_prompt"] = prompt

@@ -1,9 +1,9 @@
 """`python -m helpers teach`: four editions of the notebooks, made from the marks in the committed
 ones: workshop, student, solutions, instructor.
 
-In a committed notebook an exercise is three code cells, tagged `check`, `exercise` and `solution`
-(see CONTRIBUTING.md). In an edition it has one cell to answer in, with the check behind it: an
-answer cannot redefine the function that judges it.
+In a committed notebook an exercise is two code cells, tagged `exercise` and `solution`; its check
+is a function of `notebooks/checks/` (see CONTRIBUTING.md). In an edition, the second cell holds the
+check itself: it needs no other file, and an answer cannot redefine the function that judges it.
 
 - instructor: solutions, hidden tests, points and outputs. This is what `nbgrader
   generate_assignment` releases from.
@@ -20,6 +20,7 @@ goes on anyhow, gives no points.
 """
 
 import argparse
+import ast
 import re
 import shutil
 from copy import deepcopy
@@ -37,7 +38,7 @@ NOTEBOOKS = PROJECT / "notebooks"
 EDITIONS = ("workshop", "student", "solutions", "instructor")
 POINTS = {"easy": 1, "medium": 2, "hard": 3}
 STUB = "# YOUR CODE HERE\nraise NotImplementedError()"  # nbgrader's own
-_CELLS = ["check", "exercise", "solution"]  # of an exercise, in this order
+_IMPORT = re.compile(r"from notebooks\.checks\.(?P<file>nb\d\d) import check_(?P<name>\w+)\n+")
 _SOLUTION = re.compile(
     r"### BEGIN SOLUTION\n(?P<answer>.*?)\n+### END SOLUTION\n+"
     r"(?P<call>print\((?P<check>check_(?P<name>\w+)\(.*\))\))\s*",
@@ -45,7 +46,7 @@ _SOLUTION = re.compile(
 )
 _HIDDEN = re.compile(r"\n?[ \t]*### BEGIN HIDDEN TESTS\n.*?### END HIDDEN TESTS", re.DOTALL)
 _MARK = re.compile(r"\n?[ \t]*### (BEGIN|END) (SOLUTION|HIDDEN TESTS)")
-_DELETE = "Delete the line `raise NotImplementedError()`:"  # left in, it ends an answered cell, too
+FOLDED = "The folded cell below holds a solution."  # what the text of an exercise may end with
 _LEVEL = re.compile(r"\*\*\d+ minutes?, (easy|medium|hard)\.\*\*")
 
 
@@ -94,13 +95,11 @@ def main(parsed: argparse.Namespace) -> int:
             raise ValueError(f"{path.name}, {error}") from None
         print(f"{path.name:<32}{len(worth)} exercises, {sum(worth)} points")
         total += sum(worth)
-    # The folder also gets what the notebooks link to and read; a guide for teachers is for no
-    # student.
+    # The notebooks link to the glossary; what they read, they find in the project.
     to.mkdir(parents=True, exist_ok=True)
     for name, notebook in made.items():
         nbformat.write(notebook, to / name)
     shutil.copy(NOTEBOOKS / "GLOSSARY.md", to)
-    shutil.copytree(NOTEBOOKS / "data", to / "data")
     print(f"{parsed.to}: the {parsed.edition} edition, {total} points in all")
     return 0
 
@@ -110,13 +109,12 @@ def main(parsed: argparse.Namespace) -> int:
 
 @dataclass(frozen=True)
 class Exercise:
-    """An exercise of a notebook: the indices of its three code cells, and what is in them."""
+    """An exercise of a notebook: the index of its first code cell, and what is in the two."""
 
     name: str  # of the variable or function that answers it
     points: int
-    cells: tuple[int, int, int]  # check, exercise, solution
-    function: str  # of the check's cell, the definition of check_NAME,
-    besides: str  # and all else: imports, or a figure that the question is about
+    cell: int  # the exercise; its solution is the next one
+    check: str  # the code that defines check_NAME
     stub: str  # what a student begins with
     answer: str
     call: str  # check_NAME(NAME)
@@ -127,51 +125,59 @@ def exercises(notebook: NotebookNode) -> list[Exercise]:
 
     ValueError, with the number of the cell from 1, for cells and marks that make no exercise.
     """
-    tagged = [
-        (tag, index)
-        for index, cell in enumerate(notebook.cells)
-        for tag in cell.metadata.get("tags", [])
-        if tag in _CELLS
-    ]
     found = []
-    for begin in range(0, len(tagged), len(_CELLS)):
-        tags, indices = zip(*tagged[begin : begin + len(_CELLS)], strict=True)
-        if list(tags) != _CELLS:
+    tags = [cell.metadata.get("tags", []) for cell in notebook.cells] + [[]]
+    for index, cell in enumerate(notebook.cells):
+        if "exercise" not in tags[index]:
+            if "solution" in tags[index] and "exercise" not in tags[index - 1]:
+                raise ValueError(f"cell {index + 1} is a solution without an exercise before it.")
+            continue
+        solution = "".join(after.source for after in notebook.cells[index + 1 : index + 2])
+        parts = _SOLUTION.fullmatch(solution)
+        begin = _IMPORT.match(cell.source)
+        check = _check(begin["file"], parts["name"]) if begin and parts else ""
+        if "solution" not in tags[index + 1] or not (
+            _HIDDEN.search(check) and cell.source.endswith(parts["call"])
+        ):
             raise ValueError(
-                f"cell {indices[0] + 1} must begin an exercise, which is three cells tagged "
-                f"{', '.join(_CELLS)}; what follows is tagged {', '.join(tags)}."
+                f"cells {index + 1} and {index + 2} are no exercise: the first must import "
+                "check_NAME from notebooks.checks and end with print(check_NAME(NAME)); the "
+                "second, tagged `solution`, must be ### BEGIN SOLUTION, lines, ### END SOLUTION, "
+                "and the same call; and the check must hide its answer between "
+                "### BEGIN HIDDEN TESTS and ### END HIDDEN TESTS."
             )
-        check, exercise, solution = (notebook.cells[index].source for index in indices)
-        parts, stub = _SOLUTION.fullmatch(solution), exercise.rstrip()
-        # the definition of the check, to the next line that is not of it
-        definition = rf"^def check_{parts['name'] if parts else ''}\(.*?(?=^[^\s)]|\Z)"
-        function = re.search(definition, check, re.MULTILINE | re.DOTALL)
-        hides = function and _HIDDEN.search(function[0])
-        if not hides or not stub.endswith(parts["call"]):
-            first, second, third = (index + 1 for index in indices)
-            raise ValueError(
-                f"cells {first}, {second} and {third} are no exercise: the first must define "
-                "check_NAME and hide its answer between ### BEGIN HIDDEN TESTS and ### END HIDDEN "
-                "TESTS, the second end with print(check_NAME(NAME)), and the third be ### BEGIN "
-                "SOLUTION, lines, ### END SOLUTION, and the same call."
-            )
-        # The task is the last text before the check; it names the level.
-        before = notebook.cells[: indices[0]]
-        texts = [cell.source for cell in before if cell.cell_type == "markdown"]
-        level = _LEVEL.search(texts[-1]) if texts else None
+        # The task is the last text before the exercise; it names the level.
+        level = _LEVEL.search(notebook.cells[_task(notebook.cells, index)].source)
         found.append(
             Exercise(
                 parts["name"],
                 POINTS[level[1]] if level else 1,
-                indices,
-                function[0].rstrip(),
-                check.replace(function[0], "").strip(),
-                stub.removesuffix(parts["call"]).rstrip("\n"),
+                index,
+                check,
+                cell.source[begin.end() :].removesuffix(parts["call"]).rstrip("\n"),
                 parts["answer"],
                 parts["check"],
             )
         )
     return found
+
+
+def _task(cells: list[NotebookNode], index: int) -> int:
+    """The index of the last text before a cell."""
+    return max(i for i, cell in enumerate(cells[:index]) if cell.cell_type == "markdown")
+
+
+def _check(file: str, name: str) -> str:
+    """The code that defines check_NAME: the imports and helpers of its file, and the function."""
+    source = (NOTEBOOKS / "checks" / f"{file}.py").read_text(encoding="utf-8")
+    functions = [node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef)]
+    checks = [node for node in functions if node.name.startswith("check_")]
+    lines = source.splitlines()
+    for node in checks:
+        if node.name == f"check_{name}":
+            before = "\n".join(lines[: checks[0].lineno - 1]).rstrip()
+            return f"{before}\n\n\n{chr(10).join(lines[node.lineno - 1 : node.end_lineno])}".strip()
+    return ""
 
 
 # --- From a notebook to a notebook ----------------------------------------------------------------
@@ -198,10 +204,8 @@ def made_for(edition: str, notebook: NotebookNode) -> NotebookNode:
 
 
 def _rewrite(cells: list[NotebookNode], exercise: Exercise, edition: str) -> None:
-    """Make of the three cells what the check's cell does besides, the answer, and the check."""
-    first, second, third = exercise.cells
-    besides, answer, check = cells[first], cells[second], cells[third]
-    besides.source, besides.metadata["tags"] = exercise.besides, []
+    """Make of the two cells one to answer in and one that checks the answer."""
+    answer, check = cells[exercise.cell : exercise.cell + 2]
     answer.outputs, answer.metadata = [], NotebookNode(tags=["exercise"])
     check.metadata = NotebookNode(tags=["check"], jupyter={"source_hidden": True})
 
@@ -213,34 +217,31 @@ def _rewrite(cells: list[NotebookNode], exercise: Exercise, edition: str) -> Non
     right = f'assert {verdict}.startswith("Right"), {verdict}'
     answer.source = f"{exercise.stub}\n\n{STUB}"
     if edition == "student":  # whose check does not know the answer
-        check.source = _HIDDEN.sub("", exercise.function) + judged + well_formed
+        check.source = _HIDDEN.sub("", exercise.check) + judged + well_formed
     elif edition == "instructor":
         solution = f"### BEGIN SOLUTION\n{exercise.answer}\n### END SOLUTION"
         answer.source = f"{exercise.stub}\n\n{solution}"
         hidden = f"### BEGIN HIDDEN TESTS\n{right}\n### END HIDDEN TESTS"
-        check.source = f"{exercise.function}{judged}{well_formed}\n{hidden}"
+        check.source = f"{exercise.check}{judged}{well_formed}\n{hidden}"
     else:
-        check.source = _MARK.sub("", exercise.function) + judged + right
+        check.source = _MARK.sub("", exercise.check) + judged + right
 
     if edition == "solutions":  # there a failure is to be seen
         answer.source = exercise.answer
-    else:
-        about = {"task": False, "schema_version": 3, "cell_type": "code"}  # of nbgrader 0.9.6
-        asked = {"grade_id": exercise.name, "grade": False, "locked": False, "solution": True}
-        answer.metadata.nbgrader = NotebookNode(about | asked)
-        graded = {"grade_id": f"check_{exercise.name}", "grade": True, "locked": True}
-        graded |= {"solution": False, "points": exercise.points}
-        check.metadata.nbgrader = NotebookNode(about | graded)
-        for cell in (answer, check):
-            cell.metadata.tags.append("raises-exception")
-        before = cells[second - 1]
-        if before.source.endswith(":"):  # "Your answer:"
-            before.source = f"{before.source[:-1]}. {_DELETE}"
+        return
+    about = {"task": False, "schema_version": 3, "cell_type": "code"}  # of nbgrader 0.9.6
+    asked = {"grade_id": exercise.name, "grade": False, "locked": False, "solution": True}
+    answer.metadata.nbgrader = NotebookNode(about | asked)
+    graded = {"grade_id": f"check_{exercise.name}", "grade": True, "locked": True}
+    graded |= {"solution": False, "points": exercise.points}
+    check.metadata.nbgrader = NotebookNode(about | graded)
+    for cell in (answer, check):
+        cell.metadata.tags.append("raises-exception")
     if edition in ("student", "workshop"):
         answer.metadata.deletable = check.metadata.deletable = check.metadata.editable = False
-    between = cells[third - 1]
-    if between.cell_type == "markdown":  # "One solution is folded away below."
-        worth = f"{exercise.points} point{'s' * (exercise.points > 1)}"
-        between.source = f"The check is folded away below: run its cell ({worth})."
-    if not exercise.besides:
-        del cells[first]
+    worth = f"{exercise.points} point{'s' * (exercise.points > 1)}"
+    task = cells[_task(cells, exercise.cell)]
+    task.source = task.source.replace(FOLDED, "").rstrip() + (
+        "\n\nWrite your answer below, in place of the line `raise NotImplementedError()`. "
+        f"The folded cell after it checks the answer ({worth}): run it."
+    )

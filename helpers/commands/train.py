@@ -16,8 +16,6 @@ import traceback
 from pathlib import Path
 
 from IPython.display import display
-from papermill.iorw import load_notebook_node
-from papermill.parameterize import parameterize_notebook
 
 from helpers.commands import arguments, pipeline
 from helpers.runs import Run
@@ -111,15 +109,14 @@ def execute(path: Path, run: Run, parameters: dict) -> bool:
     ranks.gathered(None)  # rank 0 may have refused the call by now
     if ranks.is_first():
         (run.folder / "notebooks" / path.name).unlink(missing_ok=True)
-    notebook = parameterize_notebook(load_notebook_node(str(path)), parameters)
-    names, number, where = {"__name__": "__main__", "display": display}, 0, ""
+    cells = pipeline.parameterized(path, parameters)
+    names, where = {"__name__": "__main__", "display": display}, ""
     with contextlib.chdir(path.parent):  # where papermill has a kernel start
         try:
-            for cell in notebook.cells:
+            for index, cell in enumerate(cells):
                 tags = set(cell.metadata.get("tags", []))
-                number += "injected-parameters" not in tags  # as the notebook's reader counts
                 if cell.cell_type == "code" and not tags & _NOT_TRAINING:
-                    where, source = f"{path.name}, cell {number}", cell.source
+                    where, source = pipeline.place(path, cells[: index + 1]), cell.source
                     # for tracebacks, and inspect
                     linecache.cache[where] = (len(source), None, source.splitlines(True), where)
                     exec(compile(source, where, "exec"), names)

@@ -38,6 +38,8 @@ def file_rows(
     wanted: the columns that will be asked for. They decide a CSV's delimiter, and a header that
     names one of them twice is refused.
     """
+    if path.suffix.lower() not in FILE_TYPES:
+        raise ValueError(f"{path}: give a {', '.join(FILE_TYPES)} file.")
     if not path.stat().st_size:
         raise ValueError(f"{path}: the file is empty.")
     if path.suffix.lower() == ".jsonl":

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from helpers.metrics import tool_rules
+from helpers.metrics.history import reward_names
 from helpers.metrics.signals import (
     CERTAIN,
     CHOSEN,
@@ -29,7 +30,7 @@ from helpers.metrics.signals import (
 )
 
 FORM_LEARNED = 0.8  # of 1: so often kept that a lacking answer is no matter of form
-# nats a token: the reference finds a sampled token 1.6 times less likely; healthy pocket runs stay
+# nats per token: the reference finds a sampled token 1.6 times less likely; healthy runs stay
 # below 0.1
 KL_HIGH = 0.5
 # times the median gradient norm: healthy pocket runs stay within 6, but for a single step of 11
@@ -107,7 +108,7 @@ def _sampling(signals: Signals) -> Finding | None:
     if gap is None:
         return None
     last = signals.last(gap)
-    # Rounding to bf16 alone makes 0.01 to 0.04 nats a token (huggingface/trl issue 6789).
+    # Rounding to bf16 alone makes 0.01 to 0.04 nats per token (huggingface/trl issue 6789).
     if last.mean() - CERTAIN * last.std() / len(last) ** 0.5 <= 0.08:
         return None
     first, end = span(last)
@@ -139,7 +140,7 @@ def _kl(signals: Signals) -> Finding | None:
             "critical" if runaway else "warning",
             "kl",
             "The policy has run away from the reference model." if runaway else "The KL is high.",
-            f"{now:.3g} nats a token, a running median, which is above {KL_HIGH:g} at steps "
+            f"{now:.3g} nats per token, a running median, which is above {KL_HIGH:g} at steps "
             f"{first} to {last}",
             "Lower the learning rate first, then raise beta: so far away, a policy forgets what it "
             "could do.",
@@ -154,7 +155,7 @@ def _kl(signals: Signals) -> Finding | None:
         "Single steps have a high KL, which is no drift.",
         f"{len(spikes)} of {len(kl)} rows, the largest {spikes.max():.2g} at step "
         f"{int(spikes.idxmax())}, over a median of {kl.median():.2g}",
-        "One token that the reference finds far likelier makes one: the estimate exp(d) - d - 1 "
+        "A token that the reference finds far likelier causes one: the estimate exp(d) - d - 1 "
         "has a heavy tail.",
     )
 
@@ -176,7 +177,7 @@ def _clipped(signals: Signals) -> Finding | None:
     )
 
 
-def _agreement(signals: Signals) -> Finding | None:
+def _dead_groups(signals: Signals) -> Finding | None:
     """Groups whose completions all score the same: solved, collapsed on one wrong answer, or
     without a signal.
 
@@ -193,20 +194,20 @@ def _agreement(signals: Signals) -> Finding | None:
     evidence = (
         f"{now:.0%} of the groups at steps {steps[0]} to {steps[1]}, {start:.0%} at the start"
     )
-    # At least so many groups agree and are right: all but those that hold the wrong completions.
+    # At least so many dead groups are right: all but those that hold the wrong completions.
     if right is None:
         good = signals.risen(signals.series("reward"))
     else:
         good = now - (1 - right) >= now / 2
         evidence += f", with correctness {right:.2f}"
-    # From a start with signal, not one that never had any. A group that agrees by writing noise has
-    # more entropy than before, one collapsed has less.
+    # From a start with signal, not one that never had any. A group of noise has more entropy than
+    # before, a collapsed one less.
     lost = now - start >= 0.3 and _entropy_fell(signals, 0.5)
     if good:
         return Finding(
             "info",
             "solved",
-            "Groups agree because they are right, as at the end of a good training.",
+            "Most groups are dead because they are right, as at the end of a good training.",
             evidence,
             "There is little left to learn from these questions: stop, or go on with harder ones.",
         )
@@ -222,7 +223,7 @@ def _agreement(signals: Signals) -> Finding | None:
     return Finding(
         "critical" if now >= NEARLY_ALL else "warning",
         "zero_spread",
-        "Groups have no spread and so teach nothing, because all their completions score the same.",
+        "Many groups are dead, and teach nothing, because all their completions score the same.",
         evidence,
         "Check that the reward is no constant; take questions that are answered sometimes, or "
         "larger groups.",
@@ -240,6 +241,23 @@ def _entropy_fell(signals: Signals, share: float) -> bool:
 
 
 # --- What takes enough rows -----------------------------------------------------------------------
+
+
+def _constant(signals: Signals) -> Finding | None:
+    """A reward has given the same number throughout."""
+    for name in reward_names(signals.rows):
+        mean, std = (signals.series(f"rewards/{name}/{kind}", MIN_ROWS) for kind in ("mean", "std"))
+        if mean is not None and std is not None and max(std.max(), np.ptp(mean)) < 1e-6:
+            first, last = span(mean)
+            return Finding(
+                "warning",
+                "constant",
+                "A reward gives every completion the same number, and teaches nothing.",
+                f"{name} is {mean.iloc[0]:g} for all completions at steps {first} to {last}",
+                "If nothing can earn it, take easier questions. If it should differ: completions "
+                "are lists of messages, `completion_text` gives the text.",
+            )
+    return None
 
 
 def _fallen(signals: Signals) -> Finding | None:
@@ -320,7 +338,7 @@ def _hacking(signals: Signals) -> Finding | None:
         "The reward rises while correctness falls, so the policy has found what pays without being "
         "right.",
         f"reward {rise}; correctness {fall}",
-        "Read completions of the last steps, find which reward pays them, and mend it or weigh "
+        "Read completions of the last steps, find which reward pays them, and correct it or weigh "
         "correctness more.",
     )
 
@@ -394,20 +412,20 @@ def _entropy(signals: Signals) -> Finding | None:
         "warning",
         "entropy",
         "The entropy has collapsed, and the policy no longer gets better.",
-        f"{change} (nats a token)",
-        "Raise the temperature or beta, lower the learning rate, or raise epsilon_high so that "
-        "rare tokens can gain.",
+        f"{change} (nats per token)",
+        "Raise the temperature or beta, or lower the learning rate. With several updates per round "
+        "of sampling, a higher epsilon_high lets rare tokens gain.",
     )
 
 
 def _spikes(signals: Signals) -> Finding | None:
     """The gradient norm has spikes, many times its median."""
-    norms, agreed = signals.series("grad_norm"), signals.series("frac_reward_zero_std")
-    if norms is None or agreed is None or _numbers(signals):  # one finding about the gradient
+    norms, dead = signals.series("grad_norm"), signals.series("frac_reward_zero_std")
+    if norms is None or dead is None or _numbers(signals):  # one finding about the gradient
         return None
-    # Where all groups agree only the KL has a gradient, and beside that every other step would be a
+    # In a step of dead groups only the KL has a gradient, beside which any other step would be a
     # spike.
-    usual = norms[agreed.reindex(norms.index) < 1].median()
+    usual = norms[dead.reindex(norms.index) < 1].median()
     spikes = norms[norms > SPIKE * usual]
     if spikes.empty:
         return None
@@ -437,8 +455,8 @@ def _loss(signals: Signals) -> Finding | None:
         "loss",
         "The loss rises, which is healthy.",
         str(change),
-        "Advantages cancel in it but for the completions' lengths, and beta times the KL is added: "
-        "judge by the reward.",
+        "Apart from the completions' lengths, advantages cancel in it, and beta times the KL is "
+        "added: judge by the reward.",
     )
 
 
@@ -462,10 +480,10 @@ def _unjudged(signals: Signals) -> Finding | None:
 # In the order in which findings of one severity are told: causes before their effects.
 _RULES = (
     _numbers, _unjudged, _sampling, _kl, _hacking, tool_rules.failing, _clipped,
-    tool_rules.unfinished, tool_rules.calls, _agreement, _fallen, _flat, _format_only, _length,
-    _entropy, _spikes, _loss,
+    tool_rules.unfinished, tool_rules.calls, _dead_groups, _constant, _fallen, _flat, _format_only,
+    _length, _entropy, _spikes, _loss,
 )  # fmt: skip
 _AT_ONCE = (
     _numbers, _unjudged, _sampling, _kl, tool_rules.failing, _clipped, tool_rules.unfinished,
-    _agreement,
+    _dead_groups,
 )  # fmt: skip

@@ -14,16 +14,16 @@ def read_metrics(path: Path) -> pd.DataFrame:
         return pd.read_csv(path).sort_values("step", ignore_index=True)
     except (ValueError, KeyError) as error:
         raise ValueError(
-            f"{path.name} cannot be read ({error}). Rerun notebook 03_grpo_training."
+            f"{path.name} cannot be read ({error}). Rerun the notebook that trained the run."
         ) from error
 
 
 def reward_names(history: pd.DataFrame) -> list[str]:
     """The names of the single rewards, in the order TRL logged them (columns
-    `rewards/<name>/mean`).
+    `rewards/<name>/mean`; a name may hold a slash).
     """
     means = [name for name in history if name.startswith("rewards/") and name.endswith("/mean")]
-    return [name.split("/")[1] for name in means]
+    return [name.removeprefix("rewards/").removesuffix("/mean") for name in means]
 
 
 def smoothed(series: pd.Series, window: int = 9, median: bool = False) -> pd.Series:

@@ -130,13 +130,14 @@ def reward(history: pd.DataFrame, axes: Axes | None = None) -> Figure:
 
 
 def spread(history: pd.DataFrame, axes: Axes | None = None) -> Figure:
-    """`reward_std` beside `frac_reward_zero_std`, the share of groups whose completions all scored
-    the same.
+    """`frac_reward_zero_std`, the share of dead groups: those whose completions all scored the
+    same.
     """
-    title = "What is left to learn from: spread of the rewards"
-    axes = _panel(title, "reward_std", axes, history=history)
-    shares = {"frac_reward_zero_std": "frac_reward_zero_std"}
-    return _with_shares(history, axes, ("reward_std", "reward_std"), "share of groups", shares)
+    title = "Dead groups: all completions score the same"
+    axes = _panel(title, "share of groups", axes, history=history)
+    _line(axes, history, "frac_reward_zero_std", "dead groups", ORANGE)
+    axes.set_ylim(-0.02, 1.05)
+    return axes.figure
 
 
 def kl(history: pd.DataFrame, axes: Axes | None = None) -> Figure:
@@ -145,13 +146,13 @@ def kl(history: pd.DataFrame, axes: Axes | None = None) -> Figure:
     A note in its place where beta was 0.
     """
     title = "KL: how far the policy has moved from where it began"
-    axes = _panel(title, "nats a token", axes, history=history)
+    axes = _panel(title, "nats per token", axes, history=history)
     if "kl" in history and history["kl"].notna().any():
         _line(axes, history, "kl", "running median", GREEN)
         axes.legend(frameon=False, loc="upper left")
         axes.set_ylim(bottom=0)
     else:
-        note = "not logged: TRL computes the KL only when beta is not 0"
+        note = "no KL: beta is 0"
         axes.text(0.5, 0.5, note, ha="center", transform=axes.transAxes, color=GREY)
     return axes.figure
 
@@ -183,7 +184,7 @@ def tools(history: pd.DataFrame, axes: Axes | None = None) -> Figure:
     The last from the reward `finished`, where it was logged; see helpers/metrics/tool_rules.py.
     """
     title = "Tools: calls, failures, unfinished episodes"
-    axes = _panel(title, "calls an episode", axes, history=history)
+    axes = _panel(title, "calls per episode", axes, history=history)
     finished = history.get("rewards/finished/mean", float("nan"))
     shares = {
         "tools/failure_frequency": "calls that fail",
@@ -192,7 +193,7 @@ def tools(history: pd.DataFrame, axes: Axes | None = None) -> Figure:
     return _with_shares(
         history.assign(unfinished=1 - finished).dropna(axis=1, how="all"),
         axes,
-        ("tools/call_frequency", "calls an episode"),
+        ("tools/call_frequency", "calls per episode"),
         "share",
         shares,
     )
@@ -235,20 +236,20 @@ def dashboard(history: pd.DataFrame) -> Figure:
 
 def overlay(histories: dict[str, pd.DataFrame]) -> Figure:
     """Several runs over one another, by name: reward, KL, completion length, and the share of
-    groups without spread.
+    dead groups.
     """
     figure, grid = _figure(2, 2, figsize=(_PAGE, 6.2))
     panels = {
         "reward": "reward",
-        "kl": "KL, nats a token",
+        "kl": "KL, nats per token",
         "completions/mean_length": "completion length, tokens",
-        "frac_reward_zero_std": "share of groups without spread",
+        "frac_reward_zero_std": "share of dead groups",
     }
     for (column, label), axes in zip(panels.items(), grid.flat, strict=True):
-        _panel(label, label, axes)
+        _panel(label, "", axes)
         for (color, stroke), (name, history) in zip(cycle(LOOKS), histories.items(), strict=False):
             _line(axes, history, column, name, color, stroke)
-    grid.flat[0].legend(frameon=False, handlelength=2.8)
+    grid.flat[0].legend(framealpha=0.85, edgecolor="none", handlelength=2.8)
     return figure
 
 
@@ -262,17 +263,19 @@ def gallery(histories: dict[str, pd.DataFrame]) -> Figure:
     lines = {
         "reward": {"reward": "weighted sum", "rewards/correctness_reward/mean": "correctness"},
         "shares": {
-            "frac_reward_zero_std": "groups without spread",
+            "frac_reward_zero_std": "dead groups",
             "completions/clipped_ratio": "cut off",
         },
-        "KL, nats a token": {"kl": "kl"},
+        "KL, nats per token": {"kl": "kl"},
         "length, tokens": {"completions/mean_length": "mean length"},
     }
     for place, (name, history) in enumerate(histories.items()):
         first, last = place == 0, place == len(histories) - 1
         for axes, (title, columns) in zip(grid[place], lines.items(), strict=True):
             _panel(title if first else "", "", axes, xlabel="step" if last else "")
-            for (color, stroke), (column, label) in zip(LOOKS, columns.items(), strict=False):
+            # a look of its own for each line of a row, so that one name means one line
+            looks = LOOKS[2:] if title == "shares" else LOOKS
+            for (color, stroke), (column, label) in zip(looks, columns.items(), strict=False):
                 _line(axes, history, column, label, color, stroke)
             axes.set_ylim((-0.05, 1.05) if title == "shares" else (0, axes.get_ylim()[1]))
             axes.tick_params(labelsize=9)
@@ -338,6 +341,52 @@ def accuracy(evaluation: dict[str, dict]) -> Figure:
     return axes.figure
 
 
+def pass_at_k(evaluation: dict[str, dict]) -> Figure:
+    """pass@k of the untrained and of the trained model with 95 % intervals, a dashed line at the
+    trained model's pass@1, and a star at the untrained model's majority vote.
+    """
+    axes = _panel("How often is at least one of k samples right?", "pass@k", xlabel="k samples")
+    before, after = (
+        {int(k): point for k, point in evaluation[name]["pass_at_k"].items()}
+        for name in ("baseline", "trained")
+    )
+    for curve, label, color, marker in (
+        (before, "untrained, pass@k", ORANGE, "s"),
+        (after, "trained, pass@k", BLUE, "o"),
+    ):
+        ks, (low, high) = list(curve), zip(*(p["ci95"] for p in curve.values()), strict=True)
+        axes.fill_between(ks, low, high, color=color, alpha=0.15, linewidth=0)
+        values = [point["value"] for point in curve.values()]
+        axes.plot(ks, values, color=color, marker=marker, label=label)
+    once = {"color": BLUE, "linestyle": "--", "linewidth": 1, "label": "trained, pass@1"}
+    axes.axhline(after[1]["value"], **once)
+    star = {"marker": "*", "markersize": 14, "linestyle": "", "color": RED}
+    vote = evaluation["baseline"]["majority"]["accuracy"]
+    axes.plot([max(before)], [vote], **star, label="untrained, majority vote")
+    axes.set_xscale("log", base=2)
+    axes.set_xticks(list(before), list(before))
+    axes.set_ylim(0, 1.05)
+    axes.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
+    axes.legend(frameon=False, loc="lower center", fontsize=9)
+    return axes.figure
+
+
+def stored_changes(change, stored: dict) -> Figure:
+    """The change of each weight that training asked for, and the change that is left once a number
+    format has stored the matrix: a panel for each format.
+
+    change: a matrix. stored: for each format the matrix of changes read back.
+    """
+    figure, panels = _figure(1, len(stored), figsize=(_PAGE, 3.0), sharex=True, sharey=True)
+    for axes, (name, read_back) in zip(panels, stored.items(), strict=True):
+        _panel(name, "", axes, xlabel="change by training")
+        dots = {"s": 2, "alpha": 0.4, "color": BLUE, "linewidths": 0, "rasterized": True}
+        axes.scatter(change.flatten(), read_back.flatten(), **dots)
+        axes.locator_params(axis="x", nbins=5)
+    panels[0].set_ylabel("change stored")
+    return figure
+
+
 def reward_signal(signal: dict) -> Figure:
     """What GRPO would learn from, three panels: each reward's share of the advantage, pass rates a
     question, rank correlations.
@@ -360,7 +409,7 @@ def reward_signal(signal: dict) -> Figure:
 
     rates = [rate for rate in signal["pass_rate"] if rate is not None]
     steps, flat = signal["group_size"], signal["total"]["zero_spread"]
-    title = f"Pass rate of each question\n({flat:.0%} of groups have no spread)"
+    title = f"Pass rate of each question\n({flat:.0%} of groups are dead)"
     _panel(title, "questions", passes, xlabel=f"share of {steps} completions that are right")
     bins = [(k - 0.5) / steps for k in range(steps + 2)]
     passes.hist(rates, bins=bins, color=BLUE, edgecolor="white")

@@ -113,7 +113,7 @@ def span(series: pd.Series) -> tuple[int, int]:
 
 
 def surely(shares: pd.Series) -> float:
-    """The mean less its noise: with two groups a step, half of them often agree by luck."""
+    """The mean less its noise: with two groups a step, half of them are often dead by luck."""
     return float(shares.mean() - LIKELY * shares.std() / len(shares) ** 0.5)
 
 

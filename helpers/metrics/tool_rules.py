@@ -24,8 +24,10 @@ from helpers.metrics.signals import (
     surely,
 )
 
-CALLS_USED = 0.5  # calls an episode: a policy with fewer had no habit of calling that it could lose
-CALLS_LEFT = 0.1  # calls an episode: nine of ten episodes, or more, have none
+CALLS_USED = (
+    0.5  # calls per episode: a policy with fewer had no habit of calling that it could lose
+)
+CALLS_LEFT = 0.1  # calls per episode: nine of ten episodes, or more, have none
 
 
 def failing(signals: Signals) -> Finding | None:
@@ -41,7 +43,7 @@ def failing(signals: Signals) -> Finding | None:
         share,
         "tool_failures",
         "Most calls of tools come back as an error",
-        f"{calls:.3g} calls an episode",
+        f"{calls:.3g} calls per episode",
         "Read what the tools answered: refused arguments want a better description or an "
         "example in the prompt, an exception or a timeout a mended tool, and calls beyond a "
         "limit fewer turns.",
@@ -117,7 +119,7 @@ def calls(signals: Signals) -> Finding | None:
             "tool_calls",
             "The policy has given up its tools"
             + (", and the reward rises without them." if better else "."),
-            f"{highest} (calls an episode)",
+            f"{highest} (calls per episode)",
             "Read some episodes: a call that cannot be parsed is plain text and ends the episode. "
             "Else lower the learning rate, and find what pays without a call.",
         )
@@ -128,7 +130,7 @@ def calls(signals: Signals) -> Finding | None:
             "tool_calls",
             "The policy calls its tools much more"
             + (", and better." if better else ", and no better."),
-            f"{change} (calls an episode)",
+            f"{change} (calls per episode)",
             "Read which calls repeat; limit them by max_tool_calling_iterations, or pay for fewer.",
         )
     if highest.before < CALLS_LEFT and not (better or signals.solved):
@@ -136,7 +138,7 @@ def calls(signals: Signals) -> Finding | None:
             "info",
             "tool_calls",
             "The policy hardly calls its tools, and never did.",
-            f"{change} (calls an episode)",
+            f"{change} (calls per episode)",
             "See that the prompt lists the tools and that its calls can be parsed; else show it "
             "examples before training.",
         )

@@ -29,7 +29,7 @@ from helpers.training.base import told
 _FIGURES = {  # in the run's figures/; those that are there are copied beside the card
     "reward": "The weighted sum of the rewards.",
     "each_reward": "Each reward by itself, unweighted.",
-    "spread": "The spread of the rewards, and the share of groups that teach nothing.",
+    "spread": "The share of dead groups, whose completions all score the same.",
     "kl": "The divergence from the model that training began with.",
     "completion_length": "The length of the completions, and the share cut off.",
     "loss": "The loss, which is no measure of progress.",

@@ -9,7 +9,6 @@ from collections.abc import Callable
 import numpy as np
 import pandas as pd
 
-from helpers.agents.protocol import named
 from helpers.results.intervals import mcnemar_test, paired_interval, wilson_interval
 from helpers.rewards.answers import quick_verdict
 from helpers.rewards.correctness import correctness_reward, judged_answer
@@ -53,15 +52,6 @@ def right(
     return [score is not None and score >= 1 - 1e-9 for score in scores]
 
 
-def judge_named(name: str | None) -> Callable | None:
-    """The reward function that `file.py:function` or `package.module:function` names; None for
-    None.
-
-    ValueError if there is no such file, module or function.
-    """
-    return None if name is None else named("judge", name, "my_rewards.py:extraction_reward")
-
-
 def score(
     completions: list[str],
     answers: list[str],
@@ -83,7 +73,7 @@ def score(
     count_tokens: the tokens of one text; adds `mean_length`, that of the completions, in tokens.
     """
     correct = right(completions, answers, tags, judge, rows)
-    entry = _proportion(correct)
+    entry = proportion(correct)
     entry["in_format"] = sum(format_reward(completions, tags)) / len(correct)
     if count_tokens is not None:
         entry["mean_length"] = sum(map(count_tokens, completions)) / len(correct)
@@ -93,7 +83,7 @@ def score(
         # A column of whole numbers with gaps is one of floats to pandas: 2.0 is level 2. As text, 9
         # comes before 10.
         entry["by_difficulty"] = {
-            f"{level:g}" if isinstance(level, float) else str(level): _proportion(
+            f"{level:g}" if isinstance(level, float) else str(level): proportion(
                 [correct[at] for at in by_level[level]]
             )
             for level in sorted(
@@ -103,18 +93,10 @@ def score(
     return entry
 
 
-def _proportion(correct: list[bool]) -> dict:
+def proportion(correct: list[bool]) -> dict:
+    """The share that is right, with its interval: what every entry of evaluation.json has."""
     low, high = wilson_interval(sum(correct), len(correct))
     return {"accuracy": sum(correct) / len(correct), "ci95": [low, high], "n": len(correct)}
-
-
-def other_family(source: str) -> str:
-    """A built-in family that a training on `source` did not see, to show what was forgotten.
-
-    Sums, unless sums were trained; then differences. The pocket model knows these two alone, and a
-    larger one should still know them after whatever it was trained on.
-    """
-    return "arithmetic/differences" if source == "arithmetic/sums" else "arithmetic/sums"
 
 
 # --- Several samples a question -------------------------------------------------------------------
@@ -203,7 +185,7 @@ def sampled_scores(
         "samples": samples,
         "pass_at_k_questions": len(groups),
         "pass_at_k": chances,
-        "majority": _proportion(majority),
+        "majority": proportion(majority),
     }
 
 
@@ -235,22 +217,32 @@ def compare(
         {"question": questions, "answer": answers, "before": before, "after": after}
     )
     was, now = (np.array(right(texts, answers, tags, judge, rows)) for texts in (before, after))
-    won, lost = table[now & ~was], table[was & ~now]
+    return compare_outcomes(was, now, names) | {
+        "won_examples": table[now & ~was].head(examples).to_dict("records"),
+        "lost_examples": table[was & ~now].head(examples).to_dict("records"),
+    }
+
+
+def compare_outcomes(was, now, names: tuple[str, str]) -> dict:
+    """What `compare` returns, without the examples, for whatever each of two models was right on.
+
+    was, now: True or False for each question, or for each game, in the same order.
+    """
+    was, now = np.array(was, dtype=bool), np.array(now, dtype=bool)
+    won, lost = int(sum(now & ~was)), int(sum(was & ~now))
     both, neither = int(sum(was & now)), int(sum(~was & ~now))
-    low, high = paired_interval(both, len(won), len(lost), neither)
+    low, high = paired_interval(both, won, lost, neither)
     return {
         "before": names[0],
         "after": names[1],
-        "n": len(table),
-        "won": len(won),
-        "lost": len(lost),
+        "n": len(was),
+        "won": won,
+        "lost": lost,
         "both_right": both,
         "both_wrong": neither,
-        "p_value": mcnemar_test(len(won), len(lost)),
-        "difference": (len(won) - len(lost)) / len(table),
+        "p_value": mcnemar_test(won, lost),
+        "difference": (won - lost) / len(was),
         "difference_ci95": [low, high],
-        "won_examples": won.head(examples).to_dict("records"),
-        "lost_examples": lost.head(examples).to_dict("records"),
     }
 
 
@@ -277,8 +269,8 @@ def summary(evaluation: dict[str, dict]) -> list[str]:
 
 
 def samples_summary(evaluation: dict[str, dict]) -> list[str]:
-    """pass@k, the majority vote and the other family of evaluation.json as lines of text: a measure
-    a line, a model a column.
+    """pass@k and the majority vote of evaluation.json as lines of text: a measure a line, a model a
+    column.
 
     Models that were not sampled several times are left out; no line at all where none was.
     """
@@ -290,8 +282,6 @@ def samples_summary(evaluation: dict[str, dict]) -> list[str]:
         for k, point in entry["pass_at_k"].items():
             cells[f"pass@{k}"] = _cell(point["value"], point["ci95"])
         cells["majority"] = _cell(entry["majority"]["accuracy"], entry["majority"]["ci95"])
-        if other := entry.get("other"):
-            cells[other["source"]] = _cell(other["accuracy"], other["ci95"])
         columns[name] = cells
     return _lines(pd.DataFrame(columns))
 

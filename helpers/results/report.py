@@ -20,7 +20,7 @@ from helpers.metrics import plots
 from helpers.metrics.diagnosis import diagnose
 from helpers.metrics.history import first_and_last, read_metrics, reward_names
 from helpers.metrics.signals import Finding
-from helpers.runs import Run, atomic_write
+from helpers.runs import LESSONS, Run, atomic_write
 
 PARTS = (  # what the page is made of
     "data_report.json",
@@ -39,8 +39,8 @@ MODELS = {
 _CURVES = {  # and what to see in each
     plots.reward: "The sum that is trained on. It should rise, then flatten.",
     plots.each_reward: "Usually the format is learned first, and the answer follows.",
-    plots.spread: "A group whose completions all score the same teaches nothing.",
-    plots.kl: "It should rise and then level off.",
+    plots.spread: "A dead group, whose completions all score the same, teaches nothing.",
+    plots.kl: "With a beta above 0, it should rise and then level off.",
     plots.completion_length: "What is cut off at the limit never reaches its answer.",
     plots.tools: "An episode is unfinished where its last call was not answered: the limit on its "
     "length or on its turns came first.",
@@ -150,8 +150,12 @@ def read(run: Run) -> Facts:
     for part in PARTS:
         if not (run.folder / part).exists():
             notebook = run.notebook_of(part)
-            rerun = f"python -m helpers run --run {run.name} --only {notebook[:2]}"
-            absent[part] = f"This run has no {part}, which notebook {notebook} makes: {rerun}"
+            absent[part] = f"This run has no {part}: notebook {notebook} wrote none."
+            if notebook[:2] not in LESSONS:  # of these, not all write it
+                absent[part] = (
+                    f"This run has no {part}, which notebook {notebook} makes: "
+                    f"python -m helpers run --run {run.name} --only {notebook[:2]}"
+                )
         elif why := run.outdated(part):
             absent[part] = why
         elif part == "metrics.csv":

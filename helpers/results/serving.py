@@ -1,4 +1,4 @@
-"""A model served by vLLM over HTTP, as people serve it, and its greedy answers.
+"""A merged model behind vLLM's HTTP server: how to start it, how to ask it, and a trial of both.
 
 `python -m helpers.results.serving ARGUMENTS` is the server's own process: `vllm serve`, which ends
 with the process that started it.
@@ -8,7 +8,9 @@ import contextlib
 import json
 import os
 import re
+import shlex
 import socket
+import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
@@ -20,9 +22,11 @@ import httpx
 from helpers import subprocesses
 from helpers.environment import Machine, this_machine, vllm_obstacle
 from helpers.presets import Preset
+from helpers.runs import Run
 
-# the names to ask for: the model served, or its adapter; and the base below an adapter
-MODEL, BASE = "policy", "base"
+MODEL = "policy"  # the name to ask for
+_ADDRESS = "http://127.0.0.1:8000"
+_CACHE = "VLLM_CPU_KVCACHE_SPACE"  # GiB; without it vLLM wants more memory than most machines have
 # What vLLM's log says of an exception, but for the summaries that name no cause; pydantic puts the
 # message on the next line.
 _RAISED = re.compile(
@@ -59,11 +63,9 @@ def server(
     settings: Preset,
     dtype,
     *,
-    adapter: Path | None = None,
     timeout: float = 600,
 ) -> Iterator[str]:
-    """vLLM's server of a model, or of an adapter on that model, on a free port of 127.0.0.1; yields
-    its address once it answers.
+    """vLLM's server of a model on a free port of 127.0.0.1; yields its address once it answers.
 
     model: a folder or a hub name. dtype: torch's, in which it computes, or its name. timeout:
     seconds that the start may take. The server is ended with all its children when the block is
@@ -77,7 +79,7 @@ def server(
     place = str(Path(model).resolve()) if Path(model).is_dir() else str(model)
     with tempfile.TemporaryDirectory() as scratch:
         log = Path(scratch) / "log"
-        arguments = _arguments(place, settings, dtype, adapter, port)
+        arguments = _arguments(place, settings, dtype, port)
         process = subprocesses.start("helpers.results.serving", arguments, log, _environment(place))
         deadline = time.monotonic() + timeout
         try:
@@ -103,9 +105,39 @@ def server(
             subprocesses.end([process])
 
 
-def answers(
-    address: str, prompts: list[list[dict]], max_tokens: int, *, model: str = MODEL
-) -> list[str]:
+def commands(
+    folder: str, settings: Preset, dtype, machine: Machine, messages: list[dict]
+) -> tuple[str, str]:
+    """The line that starts vLLM's server of a folder on port 8000, with the options of `server`,
+    and the `curl` that asks it these chat messages, greedily.
+    """
+    arguments = _arguments(folder, settings, dtype, 8000)
+    start = f"vllm serve {shlex.join(arguments[1:])}"
+    if not machine.gpu:  # the command of vllm-cpu asks for metadata that it has not
+        start = f"{_CACHE}=1 python -m vllm.entrypoints.openai.api_server {shlex.join(arguments)}"
+    limit = settings.max_completion_length
+    asked = {"model": MODEL, "messages": messages, "max_tokens": limit, "temperature": 0}
+    return (
+        start,
+        f"curl {_ADDRESS}/v1/chat/completions -H 'Content-Type: application/json' "
+        f"-d {shlex.quote(json.dumps(asked, ensure_ascii=False))}",
+    )
+
+
+def asked(curl: str, address: str) -> str:
+    """What the server at `address` answers to the `curl` line of `commands`, run by a shell.
+
+    ValueError if there is no answer.
+    """
+    line = curl.replace(f"curl {_ADDRESS}", f"curl --silent --noproxy '*' {address}", 1)
+    done = subprocess.run(line, shell=True, capture_output=True, text=True)
+    try:
+        return json.loads(done.stdout)["choices"][0]["message"]["content"]
+    except (ValueError, KeyError):
+        raise ValueError(f"curl got no answer: {(done.stdout + done.stderr)[:300]}") from None
+
+
+def answers(address: str, prompts: list[list[dict]], max_tokens: int) -> list[str]:
     """The greedy completion of each chat prompt, in order, through `/v1/chat/completions`; at most
     `max_tokens` tokens each.
 
@@ -113,7 +145,7 @@ def answers(
     """
 
     def answer(messages: list[dict]) -> str:
-        asked = {"model": model, "messages": messages, "max_tokens": max_tokens, "temperature": 0.0}
+        asked = {"model": MODEL, "messages": messages, "max_tokens": max_tokens, "temperature": 0.0}
         reply = client.post(f"{address}/v1/chat/completions", json=asked)
         if reply.is_error:
             raise ValueError(
@@ -126,10 +158,40 @@ def answers(
         return list(pool.map(answer, prompts))
 
 
-def _arguments(model: str, settings: Preset, dtype, adapter: Path | None, port: int) -> list[str]:
+def tried(
+    run: Run,
+    settings: Preset,
+    dtype,
+    curl: str,
+    prompts: list[list[dict]],
+    expected: list[str],
+    *,
+    must: bool = False,
+) -> None:
+    """Serve a run's merged model; print what it answers to the `curl` line, and how many of its
+    greedy answers to `prompts` are letter for letter the `expected` ones (in the manifest:
+    `served`).
+
+    A server that does not start or answer is named in a sentence; with `must`, by a ValueError.
+    """
+    try:
+        with server(run.path("merged"), settings, dtype) as address:
+            print("answer to the curl:", asked(curl, address))
+            given = answers(address, [list(p) for p in prompts], settings.max_completion_length)
+    except ValueError as error:
+        if must:
+            raise
+        print(f"Not served: {error}")
+        return
+    n, same = len(given), sum(map(str.__eq__, given, expected))
+    run.record("served", merged={"n": n, "same": same, "share": same / n})
+    print(f"{same} of {n} answers of the server are those of Transformers")
+
+
+def _arguments(model: str, settings: Preset, dtype, port: int) -> list[str]:
     options = {
         "model": model,
-        "served-model-name": BASE if adapter else MODEL,
+        "served-model-name": MODEL,
         "host": "127.0.0.1",
         "port": port,
         "dtype": str(dtype).removeprefix("torch."),
@@ -138,17 +200,14 @@ def _arguments(model: str, settings: Preset, dtype, adapter: Path | None, port: 
         # what a model ships there (a repetition penalty) would bend the answers
         "generation-config": "vllm",
     }
-    if adapter:
-        lora = json.dumps({"name": MODEL, "path": str(adapter)})
-        options |= {"max-lora-rank": settings.max_lora_rank, "lora-modules": lora}
     given = [word for name, value in options.items() for word in (f"--{name}", str(value))]
-    return [*given, "--enforce-eager", *(["--enable-lora"] if adapter else [])]
+    return [*given, "--enforce-eager"]
 
 
 def _environment(model: str) -> dict[str, str]:
     """The server's variables: no network where the model is a folder, one GiB of cache on a CPU."""
     variables = {
-        "VLLM_CPU_KVCACHE_SPACE": "1",
+        _CACHE: "1",
         "VLLM_LOGGING_LEVEL": "WARNING",
         # one core is left to the part that speaks HTTP
         "OMP_NUM_THREADS": str(max(1, this_machine().cores - 1)),

@@ -7,6 +7,8 @@ tags and other options with `functools.partial(format_reward, tags=TagFormat(…
 partial under the function's own name.
 """
 
+import inspect
+from collections.abc import Callable
 from functools import partial
 
 from helpers.rewards.answers import parse_number, same_answer
@@ -121,12 +123,15 @@ def reward_set(name: str, tags: TagFormat = THINK_ANSWER) -> tuple[list, list[fl
     """
     if name not in REWARD_SETS:
         raise ValueError(f"reward set {name!r} is not known. Known: {', '.join(REWARD_SETS)}.")
-    untagged = {
-        tests_reward,
-        executes_reward,
-        code_format_reward,
-        citation_reward,
-    }  # these judge the whole completion unless told otherwise
     chosen = REWARD_SETS[name]
-    tagged = [f if getattr(f, "func", f) in untagged else partial(f, tags=tags) for f in chosen]
-    return tagged, list(chosen.values())
+    return [with_tags(function, tags) for function in chosen], list(chosen.values())
+
+
+def with_tags(reward: Callable, tags: TagFormat) -> Callable:
+    """The reward with the tags bound, if it reads them.
+
+    Not where `tags` is None by default: such a reward judges the whole completion unless told
+    otherwise.
+    """
+    reads = inspect.signature(reward).parameters.get("tags")
+    return partial(reward, tags=tags) if reads and reads.default is not None else reward

@@ -81,6 +81,17 @@ def tried(
     return found
 
 
+def constant(name: str, scores: list[float | None]) -> str | None:
+    """What is to be said of a reward that gave all completions one number; None for another."""
+    given = {score for score in scores if score is not None and score == score}
+    if len(given) != 1 or len(scores) < 2:
+        return None
+    return (
+        f"{name} gave {given.pop():g} to each of {len(scores)} completions, so it teaches nothing. "
+        "If it should differ: completions are lists of messages, `completion_text` gives the text."
+    )
+
+
 def _called(reward: Callable, completions: list, columns: dict) -> list[tuple[float | None, str]]:
     """For each completion its score, or None and what is wrong with it or with the whole call."""
     try:

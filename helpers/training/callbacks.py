@@ -18,7 +18,7 @@ _REDRAW = 2.0  # seconds between two drawings; one takes about half a second
 # What the line of a step shows besides the reward: a label, TRL's name, decimal places.
 _IN_A_LINE = (
     ("spread", "reward_std", 3),
-    ("same-score groups", "frac_reward_zero_std", 3),
+    ("dead groups", "frac_reward_zero_std", 3),
     ("kl", "kl", 3),
     ("length", "completions/mean_length", 0),
     ("calls", "tools/call_frequency", 1),

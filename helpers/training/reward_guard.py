@@ -44,9 +44,9 @@ class GuardedRewards(TrainerCallback, ExportableState):
     up the counts of all: so they stop at the same step for the same reason. Rank 0 logs the faults
     of each.
 
-    It also counts the groups that agree, for `frac_reward_zero_std`, and so belongs before what
+    It also counts the dead groups, for `frac_reward_zero_std`, and so belongs before what
     reads the log. TRL 1.15 asks whether the spread of float32 sums is 0 to the last bit: with a
-    weight such as 0.3 rounding hides every group that agrees.
+    weight such as 0.3 rounding hides every dead group.
     """
 
     def __init__(self, run: Run, functions: list, resumed_from: Path | None = None):
@@ -67,7 +67,7 @@ class GuardedRewards(TrainerCallback, ExportableState):
         self.first: dict[str, Fault] = {}
         # of each batch in this step: the reward, its scores, their faults
         self.news: list[tuple[str, list, list[Fault]]] = []
-        self.agreeing: list[float] = []  # the share of groups that agree in each round of sampling
+        self.dead: list[float] = []  # the share of dead groups in each round of sampling
         if resumed_from:
             saved = json.loads((resumed_from / TRAINER_STATE).read_text(encoding="utf-8"))
             mine = saved.get("stateful_callbacks", {}).get(type(self).__name__, {})
@@ -93,7 +93,7 @@ class GuardedRewards(TrainerCallback, ExportableState):
 
     def on_step_end(self, args, state, control, **kwargs):
         """Count what all ranks have judged since the last step, log its faults, and count the
-        groups that agree. Stop, with a checkpoint, if a reward fails too often.
+        dead groups. Stop, with a checkpoint, if a reward fails too often.
         """
         news, self.news = ranks.gathered(self.news), []
         lines, earned = [], {}
@@ -120,7 +120,7 @@ class GuardedRewards(TrainerCallback, ExportableState):
                 )
                 groups = pd.DataFrame(totals.to_numpy().reshape(-1, args.num_generations))
                 spread = groups.max(axis=1) - groups.min(axis=1)
-                self.agreeing.append(float((~(spread >= _EQUAL)).mean()))
+                self.dead.append(float((~(spread >= _EQUAL)).mean()))
                 earned = {}
         if lines and ranks.is_first():
             with self.run.path(f"checkpoints/{_FAULTS}").open("a", encoding="utf-8") as log:
@@ -129,12 +129,12 @@ class GuardedRewards(TrainerCallback, ExportableState):
             control.should_save = control.should_training_stop = True
 
     def on_log(self, args, state, control, logs=None, **kwargs):
-        """Put the share of groups that agree in the place of TRL's, for the callbacks that come
+        """Put the share of dead groups in the place of TRL's, for the callbacks that come
         after this one.
         """
-        if logs and "frac_reward_zero_std" in logs and self.agreeing:
-            logs["frac_reward_zero_std"] = float(np.mean(self.agreeing))
-            self.agreeing = []
+        if logs and "frac_reward_zero_std" in logs and self.dead:
+            logs["frac_reward_zero_std"] = float(np.mean(self.dead))
+            self.dead = []
 
     def state(self) -> dict:
         """What Trainer writes into a checkpoint's trainer_state.json: the state of the rewards that

@@ -6,6 +6,7 @@ will take in time and tokens.
 
 import copy
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from transformers import PrinterCallback
 
 from helpers.environment import Machine
 from helpers.presets import Preset
-from helpers.rewards.faults import tried
+from helpers.rewards.faults import constant, tried
 from helpers.rewards.shaping import reward_name
 from helpers.training import policy, vllm_cpu
 from helpers.training.memory import WHAT_HELPS, card_of, size
@@ -30,13 +31,15 @@ _OUT_OF_MEMORY = ("out of memory", "not enough memory", "allocate memory")
 @dataclass(frozen=True)
 class Trial:
     """What was measured: the seconds of the first step, with what is done once (compiling, checks),
-    and of one after it; and the most bytes of the card that torch held (None without a GPU), to
-    which vLLM's are to be added.
+    and of one after it; how many of the latter were spent sampling; the most bytes of the card that
+    torch held (None without a GPU), to which vLLM's are to be added; and each reward's scores.
     """
 
     first: float
     seconds: float
+    sampling: float
     peak: int | None
+    scores: dict[str, list[float | None]]
 
 
 def trial_step(
@@ -72,7 +75,7 @@ def trial_step(
     length = train["prompt"].map(lambda said: sum(len(message["content"]) for message in said))
     longest = train.loc[length.sort_values(ascending=False, kind="stable").index[:rows]]
     longest = pd.concat([longest] * -(-rows // len(longest)))[:rows]
-    on_gpu = model.device.type == "cuda"
+    on_gpu, scores = model.device.type == "cuda", {}
     if on_gpu:
         torch.cuda.reset_peak_memory_stats()
     try:
@@ -82,11 +85,12 @@ def trial_step(
                 model=model,
                 processing_class=tokenizer,
                 args=few,
-                reward_funcs=[_only_tried(function) for function in reward_functions],
+                reward_funcs=[_only_tried(function, scores) for function in reward_functions],
                 train_dataset=Dataset.from_pandas(longest, preserve_index=False),
                 rollout_func=vllm_cpu.rollout(model, tokenizer),
             )
             trainer.remove_callback(PrinterCallback)
+            sampling = _timed(trainer, "_generate")
             trainer.train()
         # TRL's own measure: all of a step but the optimizer's update, which is short for an adapter
         first, *later = [
@@ -105,7 +109,22 @@ def trial_step(
     finally:
         trainer = None
         policy.release()
-    return Trial(first, max(later), peak)  # the longest is one that samples
+    # the longest is one that samples
+    return Trial(first, max(later), sampling[-1], peak, scores)
+
+
+def _timed(trainer, method: str) -> list[float]:
+    """Time every call of this method; the list returned gets the seconds of each."""
+    call, seconds = getattr(trainer, method), []
+
+    def timed(*given, **named):
+        begin = time.perf_counter()
+        made = call(*given, **named)
+        seconds.append(time.perf_counter() - begin)
+        return made
+
+    setattr(trainer, method, timed)
+    return seconds
 
 
 @contextmanager
@@ -132,31 +151,36 @@ def _unchanged(model) -> Iterator[None]:
 
 
 def forecast(trial: Trial, settings: Preset) -> list[str]:
-    """What the whole training will take at most, as lines of text: hours, tokens, and the memory
-    that was measured.
+    """What the whole training will take at most, as lines of text: hours, tokens, the share of a
+    step that is sampling, and the memory that was measured.
     """
     sampled = settings.max_steps * settings.completions_per_step * settings.max_completion_length
     hours = settings.max_steps * trial.seconds / 3600
     whole = f"{hours:.1f} hours" if hours >= 1 else f"{hours * 60:.1f} minutes"
     lines = [
-        f"every completion at its limit: first step {trial.first:.1f} s, with what is done once; "
-        f"then {trial.seconds:.1f} s",
-        f"{settings.max_steps} steps: at most {whole} and {sampled:,} sampled tokens; less, the "
-        "sooner completions end",
+        f"every completion at its limit: the first step takes {trial.first:.1f} s, the second "
+        f"{trial.seconds:.1f} s",
+        f"sampling is {trial.sampling / trial.seconds:.0%} of the second step",
+        f"{settings.max_steps} steps: at most {whole} and {sampled:,} sampled tokens; less if "
+        "completions end sooner",
     ]
     if trial.peak is not None:
         beside = " beside vLLM's" if settings.engine == "vllm" else ""
         lines.append(f"memory in use at its height{beside}: {size(trial.peak)}")
-    return lines
+    # a constant 0 may be right here: no completion comes to its end
+    alike = [constant(name, given) for name, given in trial.scores.items() if any(given)]
+    return lines + list(filter(None, alike))
 
 
-def _only_tried(function):
-    """The reward as the training would call it, without raising."""
+def _only_tried(function, scores: dict):
+    """The reward as the training would call it, without raising; `scores` gets what it gives."""
     if not ours_to_call(function):
         return function
 
     def reward(completions, **columns):
-        return tried(function, completions, columns)[0]
+        given = tried(function, completions, columns)[0]
+        scores.setdefault(reward.__name__, []).extend(given)
+        return given
 
     reward.__name__ = reward_name(function)
     return reward

@@ -77,3 +77,9 @@ def test_luck_plays_no_part_in_the_regret():
     # a guess that can tell nothing gives a whole guess away
     for guesses, number in (([4, 4], 1), ([4, 4], 7), ([1000], 1)):
         assert played(guesses, number)._regret() == pytest.approx(1)
+
+
+def test_the_places_of_the_guesses_are_those_among_the_numbers_that_were_left():
+    guesses = played([1, 32, 63, 17, 40], 10, span=63)._places()  # after 32, 2 to 31 are left
+    assert guesses == [0.0, 30 / 61, None, 15 / 29, None]
+    assert played([4, 2], 1, span=7)._places() == [], "of fewer than eight nearly all are middles"

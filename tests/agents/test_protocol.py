@@ -20,8 +20,14 @@ from helpers.agents import (
     episodes,
     prepare_template,
 )
-from helpers.agents.protocol import episode_rows, named, schema_of, tools_of
+from helpers.agents.protocol import (
+    episode_rows,
+    episodes_fingerprint,
+    schema_of,
+    tools_of,
+)
 from helpers.presets import PRESETS
+from helpers.rewards.own import named
 
 
 def tidy(self) -> None:
@@ -248,3 +254,16 @@ def test_a_template_that_cannot_be_prepared_is_refused(fresh, template, parser, 
     fresh.chat_template, fresh.response_template = template or fresh.chat_template, parser
     with pytest.raises(ValueError, match=says):
         prepare_template(fresh)
+
+
+def test_the_fingerprint_of_episodes_is_of_their_rows_their_limits_and_the_environments_file():
+    rows = [{"question": "Game 1.", "seed": 1}]
+    given = rows, Guessing, "16 turns"
+    others = [
+        ([{"question": "Game 1.", "seed": 2}], Guessing, "16 turns"),
+        (rows, sick.Healthy, "16 turns"),
+        (rows, Guessing, "8 turns"),
+    ]
+    same = episodes_fingerprint(*given)
+    assert same == episodes_fingerprint(rows, functools.partial(Guessing, span=8), "16 turns")
+    assert all(episodes_fingerprint(*other) != same for other in others)

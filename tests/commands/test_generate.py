@@ -6,7 +6,9 @@ import json
 import shutil
 from dataclasses import asdict
 
+import pandas as pd
 import pytest
+from finished import change
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from helpers.commands import generate
@@ -110,6 +112,66 @@ def test_an_interrupted_run_goes_on_with_the_line_that_was_cut_off(answer, tmp_p
     assert "holds the answers already" in answer(target=cut)[1]
 
 
+def test_a_rows_own_columns_and_missing_values_survive_an_interruption(
+    answer, tmp_path, monkeypatch
+):
+    """Also a gold answer, and the output of an earlier call; blank and endless questions are left
+    without an answer.
+    """
+    monkeypatch.setattr(generate, "_BATCH", 2)
+    source, target = tmp_path / "q.parquet", tmp_path / "answers.jsonl"
+    asked = [QUESTIONS[0], None, QUESTIONS[1], "1 + " * 2000, QUESTIONS[2]]
+    pd.DataFrame(
+        {
+            "problem": asked,
+            "answer": ["3", "4", "81", "5", "18"],
+            "source_answer": ["a", "b", "c", "d", "e"],
+            "completion": "mine",
+            "weight": [0.5, float("nan"), None, 1.0, 2.0],
+        }
+    ).to_parquet(source)
+    columns = ("--columns", '{"question": "problem"}')
+    code, out, err = answer(*columns, source=source, target=target)
+    assert code == 0 and "5 answers written" in out
+    assert "of all 5 questions, 2 are blank or too long" in out
+    assert err.count("note: ") == 1 and "row 4 is not answered: the prompt has " in err
+    rows, content = lines(target), target.read_bytes()
+    assert [row["question"] for row in rows] == ["" if one is None else one for one in asked]
+    assert rows[2]["completion"] == alone(QUESTIONS[1])
+    assert [bool(row["completion"]) for row in rows] == [True, False, True, False, True]
+    assert rows[1]["answer"] is None and rows[1]["weight"] is None and b"NaN" not in content
+    kept = [(row["source_answer"], row["source_source_answer"]) for row in rows]
+    assert kept[0] == ("3", "a") and rows[0]["source_completion"] == "mine"
+    target.write_bytes(b"".join(content.splitlines(keepends=True)[:3]))
+    assert "2 answers written" in answer(*columns, source=source, target=target)[1]
+    assert target.read_bytes() == content
+
+
+def test_answers_of_another_run_model_or_prompt_are_not_mixed(answer, run, tmp_path):
+    target = tmp_path / "answers.jsonl"
+    assert answer()[0] == 0
+    before = target.read_bytes()
+    write_json(run.folder / "data_report.json", {"system_prompt": "Be brief."})
+    code, _, err = answer()
+    assert code == 2 and target.read_bytes() == before
+    assert "system_prompt was 'Think step by step.' and is now 'Be brief.'. Name another" in err
+    write_json(run.folder / "data_report.json", {"system_prompt": "Think step by step."})
+    shutil.copytree(run.folder, run.folder.parent / "b")
+    code, _, err = answer("--run", "b")
+    assert code == 2 and "run was 'a' and is now 'b'" in err
+    (run.folder / "merged" / "more.safetensors").write_bytes(b"x")
+    assert "model was " in answer()[2]
+    target.unlink()
+    (run.folder / "merged" / "more.safetensors").unlink()
+    assert "5 answers written" in answer()[1], "what made a file that is gone does not matter"
+
+
+def test_an_agents_run_answers_no_file_of_questions(answer, run):
+    change(run, "manifest.json", lambda manifest: manifest["data"].update(notebook="10"))
+    code, _, err = answer()
+    assert code == 2 and "run 'a' is notebook 10's: its policy calls tools" in err
+
+
 @pytest.mark.parametrize(
     "line",
     [
@@ -131,10 +193,12 @@ def test_what_is_no_answer_of_ours_is_kept_and_refused(answer, tmp_path, line):
 @pytest.mark.parametrize(
     ("content", "more", "said"),
     [
-        ('{"problem": "q"}\n', [], "row 1 cannot be answered: it has no question"),
-        ('{"question": "q"}\nnonsense\n', [], "row 2 cannot be answered: not JSON"),
+        ('{"problem": "q"}\n', [], "no column 'question'. It has: problem. Name the column"),
+        ('{"question": "q"}\n', ["--columns", '{"question": "q"}'], "no column 'q'. It has: que"),
+        ('{"question": "q"}\n', ["--columns", "q"], "columns='q' is not a mapping"),
+        ('{"question": "q"}\nnonsense\n', [], "row 2 cannot be read: not JSON"),
         ("", [], "the file is empty"),
-        ('{"question": "  "}\n', [], "it has no question"),
+        ('{"question": "q"}\n', ["--input", "x.txt"], "x.txt: give a .csv, .jsonl, .parquet file"),
         ('{"question": "q"}\n', ["--output", "o.csv"], "name a .jsonl file"),
         ('{"question": "q"}\n', ["--run", "other"], "other/merged is not there. Run notebook 05"),
     ],

@@ -1,5 +1,5 @@
-"""The teaching guide against the notebooks it leads through: times, names, exercises, what is to be
-seen, commands.
+"""The teaching guide against the notebooks it leads through: times, sections, exercises, what is to
+be seen, commands.
 """
 
 import html
@@ -10,18 +10,21 @@ from functools import cache
 import nbformat
 import pytest
 
-from benchmarks import sections as measuring
-from benchmarks.sections import GUIDE
 from helpers.__main__ import parse
 from helpers.commands.slides import deck
 from helpers.commands.teach import NOTEBOOKS
 
-TEXT = GUIDE.read_text(encoding="utf-8")
+TEXT = (NOTEBOOKS / "TEACHING.md").read_text(encoding="utf-8")
 NOTEBOOK = {
     path.name[:2]: nbformat.read(path, as_version=4) for path in sorted(NOTEBOOKS.glob("*.ipynb"))
 }
-SECTIONS = {number: measuring.sections(notebook) for number, notebook in NOTEBOOK.items()}
-STOPS = measuring.stops(TEXT)
+# **In** [03](…), *the section*.
+STOPS = {
+    stop: (number, section)
+    for stop, number, section in re.findall(
+        r"^### ([\d.]+) · .+\n\n\*\*In\*\* \[(\d\d)\].*?\*([^*]+)\*\.$", TEXT, re.MULTILINE
+    )
+}
 ROUTES = {
     "90 minutes": (90, 0),
     "Half a day": (240, 25),
@@ -66,26 +69,30 @@ def test_a_route_is_told_minute_by_minute_and_takes_as_long_as_it_says(route):
     assert (clock, breaks) == ROUTES[route]
 
 
-def test_the_seconds_are_those_that_were_measured():
-    assert measuring.with_seconds(TEXT, measuring.stored()) == TEXT, (
-        "python -m benchmarks.sections writes them into the guide"
-    )
-    assert re.search(r"runs all of 03[^|]*\|[^|]*\| \d+ s \|", TEXT)
+@each_route
+def test_a_route_leads_to_stops_and_exercises_that_are_there(route):
+    titles = re.findall(r"^### (.+)$", TEXT, re.MULTILINE)
+    anchors = {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
+    asked = re.findall(r"^### Exercise ([\d.]+):", "\n".join(map(text_of, NOTEBOOK)), re.MULTILINE)
+    for _, _, stop, _, exercises in rows(route):
+        assert stop in ("break", "lunch") or re.search(r"\(#(.+)\)", stop)[1] in anchors, stop
+        assert {*re.findall(r"[\d.]+", exercises)} <= {*asked}, exercises
 
 
 # --- The stops ------------------------------------------------------------------------------------
 
 
-def test_the_stops_go_through_every_section_once_in_order():
-    for name, found in SECTIONS.items():
-        titles = [section.title for section in found]
-        visited = [
-            title
-            for notebook, first, last in STOPS.values()
-            for title in titles
-            if notebook == name and title in measuring.within(titles, first, last)
-        ]
-        assert visited == titles, name
+def text_of(number: str) -> str:
+    return "\n".join(c.source for c in NOTEBOOK[number].cells if c.cell_type == "markdown")
+
+
+def test_the_stops_go_through_the_notebooks_in_order():
+    assert {number for number, _ in STOPS.values()} == {*NOTEBOOK} - {"00"}
+    for number, notebook in NOTEBOOK.items():
+        headings = re.findall(r"^#{1,3} (.+)$", text_of(number), re.MULTILINE)
+        visited = [section for name, section in STOPS.values() if name == number]
+        places = [headings.index(section) for section in visited]
+        assert places == sorted(set(places)), notebook
 
 
 @pytest.mark.parametrize("stop", STOPS)

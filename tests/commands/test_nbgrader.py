@@ -3,6 +3,7 @@ releases, and what submissions earn.
 """
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -31,12 +32,15 @@ def course(tmp_path_factory):
     folder = tmp_path_factory.mktemp("Kürs 1")
     # nbgrader starts alembic by its name; an activated environment has it in its path.
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    runs = str(folder / "runs")
-    environment = os.environ | {"PATH": path, "GRPO_RUNS_DIR": runs, "PYTHONPATH": str(PROJECT)}
+    environment = os.environ | {"PATH": path, "PYTHONPATH": str(PROJECT)}
+    environment.pop("GRPO_RUNS_DIR", None)  # the config file puts runs into the course's folder
+    shutil.copy(teach.NOTEBOOKS / "nbgrader_config.py", folder)
 
-    def run(*arguments: str) -> None:
+    def run(*arguments: str) -> str:
         command = [sys.executable, "-m", "nbgrader", *arguments]
-        subprocess.run(command, cwd=folder, env=environment, check=True)
+        done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        return done.stderr
 
     run.folder = folder
     for edition, to in {"instructor": "source/grpo", "student": "student"}.items():
@@ -59,7 +63,9 @@ def graded(course):
     _submit(course, course.folder / "student", "mistaken", right | {"leak": "leak = 0.1"})
     forged = {"mended": FORGED, "check_mended": "pass", "check_leak": None}
     _submit(course, release, "forger", forged)
-    course("autograde", "grpo", "--Execute.timeout=600")
+    told = course("autograde", "grpo")
+    assert "Warning" not in told and "WARNING" not in told, told
+    assert (course.folder / "runs" / "demo" / "manifest.json").is_file()
     with nbgrader.api.Gradebook(f"sqlite:///{course.folder}/gradebook.db") as book:
         return {
             submission.student.id: {

@@ -135,10 +135,15 @@ def test_the_steps_of_a_training_go_to_the_log_and_the_notebook_keeps_one_figure
 
 
 def test_a_failed_notebook_keeps_its_traceback(notebook, python):
-    command = [python, "-c", ONE_RUN, str(notebook("01", "print(1)\n1 / 0").parent), "a"]
+    path = notebook("01", "print(1)\n1 / 0")
+    made = nbformat.read(path, as_version=4)
+    made.cells.insert(1, nbformat.v4.new_markdown_cell("## Dividing\n\nBy nothing."))
+    nbformat.write(made, path)
+    command = [python, "-c", ONE_RUN, str(path.parent), "a"]
     done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True)
     copy = Run("a").folder / "notebooks" / "01_tiny.ipynb"
     assert done.returncode == 1 and f"The whole traceback is in {copy}" in done.stderr
+    assert "\n01_tiny.ipynb, cell 3 (Dividing): ZeroDivisionError: division" in done.stderr
     *_, last = nbformat.read(copy, as_version=4).cells
     assert [output.get("ename") for output in last.outputs] == [None, "ZeroDivisionError"]
     assert [path.name for path in copy.parent.iterdir()] == ["01_tiny.ipynb"]

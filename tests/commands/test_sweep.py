@@ -120,7 +120,7 @@ REFUSED = {
     "long name": ({"name": "x" * 33}, "name: String should have at most 32"),
     "preset": ({"preset": "poket"}, "preset 'poket' is not known.*Known: auto, pocket"),
     "gpu": ({"preset": "h200"}, "preset 'h200' needs an NVIDIA GPU"),
-    "notebook": ({"notebooks": [1, 3, 99]}, "there is no notebook 99. There are: 01, 02, 03"),
+    "notebook": ({"notebooks": [1, 3, 99]}, "there is no notebook 99. There are: 00, 01, 02"),
     "untrained": ({"notebooks": [1, 4]}, "notebooks: 01, 04: a sweep trains each run anew"),
     "notebooks": ({"notebooks": "01,03"}, "notebooks: Input should be a valid list"),
     "no seeds": ({"seeds": None}, "seeds: Field required"),
@@ -210,7 +210,7 @@ def test_what_failed_stops_nothing_else_and_alone_is_tried_again(cli, two_source
     command = ["sweep", "--grid", str(two_sources), "--jobs", "2"]
     code, out, _ = cli(*command)
     assert code == 1 and f"{good}  done" in out
-    why = r"failed: 01_data_preparation.ipynb, cell \d+: ValueError: .*few.csv"
+    why = r"failed: 01_data_preparation.ipynb, cell \d+ \(.*\): ValueError: .*few.csv"
     logs = runs_folder() / "sweeps/tiny/logs"
     assert re.search(rf"{bad}  {why}.* \(the whole output: {logs}/{bad}.log\)", out)
     assert "step    2/2" in (logs / f"{good}.log").read_text()

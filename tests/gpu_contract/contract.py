@@ -9,7 +9,6 @@ import ast
 import functools
 import json
 import os
-import re
 import subprocess
 import sys
 import tempfile
@@ -22,8 +21,8 @@ import nbformat
 from helpers import PROJECT, presets
 from helpers.presets import PRESETS, SETTINGS, Preset
 
-# Where a configuration is written: five notebooks, and the program at the end of 07.
-PLACES = ("03", "07", "08", "09", "10", "07 mine.py")
+# Where a configuration is written.
+PLACES = ("00", "03", "07", "08", "lessons")  # the last serves 09 and 10
 # What enters the loss and no notebook passes: constants, at TRL's defaults with either class.
 LEFT_TO_TRL = {
     "delta": None,
@@ -99,12 +98,12 @@ print("\\n" + json.dumps(built))
 @functools.cache
 def _source(where: str) -> str:
     """The code that makes the configuration of a place."""
-    number, _, program = where.partition(" ")
-    (path,) = PROJECT.glob(f"notebooks/{number}_*.ipynb")
-    kind = "markdown" if program else "code"
-    every = (cell for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == kind)
-    (source,) = (cell.source for cell in every if "config = GRPOConfig(" in cell.source)
-    return re.search(r"```python\n(.*?)```", source, re.DOTALL)[1] if program else source
+    if where == "lessons":
+        return (PROJECT / "helpers" / "training" / "lessons.py").read_text(encoding="utf-8")
+    (path,) = PROJECT.glob(f"notebooks/{where}_*.ipynb")
+    cells = (cell for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code")
+    (source,) = (cell.source for cell in cells if "config = GRPOConfig(" in cell.source)
+    return source
 
 
 def passed(where: str, settings: Preset) -> dict:
@@ -113,7 +112,9 @@ def passed(where: str, settings: Preset) -> dict:
     names |= {"folder": SimpleNamespace(path=str), "tracking": {"report_to": "none"}}
     names |= {"unsloths_vllm": settings.engine == "vllm", "vllm_server": None, "changes": {}}
     names |= {"reward_weights": [1.0, 0.25], "weights": [1.0, 0.25, 0.0]}
-    names |= {"steps": settings.max_steps, "turns": 16}
+    names |= {"steps": settings.max_steps, "fast": settings.engine == "vllm"}
+    names |= {"run": names["folder"], "chosen": settings, "machine": SimpleNamespace(gpu="a GPU")}
+    names |= {"differs": {}}
     tree = ast.parse(_source(where))
     for node in tree.body:  # the dictionaries that are written out before it
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Dict):

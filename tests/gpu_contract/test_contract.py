@@ -74,7 +74,7 @@ def test_what_a_call_leaves_out_is_trls_default_with_either_class(computed, wher
     # a product, and what Unsloth has as {} where TRL has None
     left -= {"generation_batch_size", "generation_kwargs"}
     # One reward needs no weight, and 08 samples through Transformers.
-    own = {"03": {}, "08": {"use_vllm": False}, "10": {}}.get(where, {"reward_weights": None})
+    own = {"00": {}, "03": {}, "08": {"use_vllm": False}}.get(where, {"reward_weights": None})
     wanted = LEFT_TO_TRL | own
     assert left == set(wanted)
     for case in here:

@@ -8,10 +8,8 @@ from helpers import presets
 
 @pytest.mark.parametrize("where", PLACES)
 def test_a_notebook_passes_every_setting_on(where):
-    # 08 leaves this one as TRL has it
-    instead = {"gradient_checkpointing": True} if where == "08" else {}
     for case, settings in cases().items():
         if case[0] == where:
-            wanted = presets.grpo(settings) | instead
+            wanted = presets.grpo(settings)
             given = passed(where, settings)
             assert {name: given[name] for name in wanted} == wanted

@@ -16,9 +16,10 @@ RUN = ["run", "--run", "a", "--preset", "pocket"]
 SWEEP = ["sweep", "--grid", "{here}/grid.yaml"]
 COMMANDS = [
     *(
-        (["run", "--only", only], f"there is no notebook {shown}. There are: 01, 02, 03")
-        for only, shown in (("", "00"), ("03,", "00"), ("3-4", "3-4"), ("98,03,99", "98"))
+        (["run", "--only", only], f"there is no notebook {shown}. There are: 00, 01, 02, 03")
+        for only, shown in (("3-4", "3-4"), ("98,03,99", "98"))
     ),
+    *((["run", "--only", only], f"--only {only!r}: name notebooks by") for only in ("", "03,")),
     (["run", "--run", "../x"], "is not a run name"),
     (["run", "--run", "sweeps"], "the folder of the sweeps"),
     (["run", "--preset", "t5"], "preset 't5' is not known"),
@@ -66,7 +67,7 @@ COMMANDS = [
     ),
     (
         ["run", "--only", "03", "--preset", "pocket"],
-        "no chosen notebook has a parameter 'preset'. It is a parameter of 01, 07, 09, 10. ",
+        "no chosen notebook has a parameter 'preset'. It is a parameter of 00, 01, 07, 09, 10. ",
     ),
     (["doctor", "--preset", "x"], "preset 'x' is not known"),
     (["doctor", "-p", "max_completion_length=-1"], "max_completion_length=-1 must be at least 1"),

@@ -110,7 +110,7 @@ EVERYTHING_WRONG = HACKED | {
 def agent(
     seed: int = 0, n: int = N, *, calls=4.0, failed=0.05, finished=0.95, won=None
 ) -> pd.DataFrame:
-    """A training on an environment's own reward, 16 episodes a step: calls an episode, shares,
+    """A training on an environment's own reward, 16 episodes a step: calls per episode, shares,
     success; each one value or n.
     """
     noise = np.random.default_rng(seed)

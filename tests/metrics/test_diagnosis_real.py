@@ -33,9 +33,31 @@ def test_each_sick_one_has_the_finding_of_its_diagnosis(name, rule, absent):
     assert rule in found and absent not in found
 
 
+def test_what_04_says_of_the_sick_ones_holds():
+    a, b, c, d = (stored(f"sick/{name}") for name in "abcd")
+    reward, right, dead = "reward", "rewards/correctness_reward/mean", "frac_reward_zero_std"
+    assert a["completions/clipped_ratio"].mean() == pytest.approx(0.7, abs=0.05)
+    assert a[dead].tail(20).mean() > 0.9 and c[dead].head(5).min() > 0.5
+    assert b[reward].tail(5).min() == 1 and b[right].tail(5).max() == 0
+    assert c["kl"].max() < 0.01 and c[reward].tail(10).mean() <= c[reward].head(10).mean()
+    assert d["step"][d["kl"] > 1].min() == 5
+    late = d[d["step"] >= 10]
+    assert (late[reward] == 0).all() and (late[dead] == 1).all()
+    assert late["completions/clipped_ratio"].min() > 0.5
+
+
+def test_what_03_says_of_beta_holds():
+    ends = {name: stored(f"beta/{name}").tail(10).median() for name in "abcd"}  # 1, 10, 0.01, 0
+    kl, reward = ({name: end[of] for name, end in ends.items()} for of in ("kl", "reward"))
+    assert kl["b"] < kl["a"] < min(kl["c"], kl["d"])
+    assert reward["b"] < reward["a"] < min(reward["c"], reward["d"])
+    assert reward["c"] == pytest.approx(reward["d"], abs=0.05)
+    assert kl["c"] == pytest.approx(kl["d"], rel=0.5)
+
+
 def test_the_healthy_one_is_healthy():
     exam = stored("sick/exam")
-    assert severe(exam) == {} and exam.equals(stored("beta/c"))
+    assert severe(exam) == {} and not exam.equals(stored("beta/c"))
 
 
 def test_the_demo_learns_and_gives_no_warning_at_any_of_its_steps():

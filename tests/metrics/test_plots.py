@@ -90,8 +90,7 @@ def test_each_figure_is_drawn_whatever_the_history_lacks(draw, table):
     ("draw", "axis", "columns"),
     [
         (plots.reward, 0, ["reward"]),
-        (plots.spread, 0, ["reward_std"]),
-        (plots.spread, 1, ["frac_reward_zero_std"]),
+        (plots.spread, 0, ["frac_reward_zero_std"]),
         (plots.kl, 0, ["kl"]),
         (plots.each_reward, 0, ["rewards/format/mean", "rewards/correctness/mean"]),
         (plots.completion_length, 0, ["completions/mean_length"]),
@@ -137,12 +136,11 @@ def test_the_band_is_one_reward_std_to_each_side():
 @pytest.mark.parametrize(
     ("draw", "labels"),
     [
-        (plots.spread, ["reward_std (left)", "frac_reward_zero_std (right)"]),
         (plots.each_reward, ["format", "correctness"]),
         (plots.completion_length, ["mean length (left)", "share cut off (right)"]),
         (
             plots.tools,
-            ["calls an episode (left)", "calls that fail (right)", "unfinished episodes (right)"],
+            ["calls per episode (left)", "calls that fail (right)", "unfinished episodes (right)"],
         ),
     ],
 )
@@ -161,7 +159,7 @@ def test_one_legend_names_every_line_and_its_colour(draw, labels):
 @pytest.mark.parametrize("absent", ["no kl", "kl all nan"])
 def test_a_note_says_why_there_is_no_kl(absent):
     (axes,) = plots.kl(HISTORIES[absent]).axes
-    assert list(axes.get_lines()) == [] and "beta is not 0" in axes.texts[0].get_text()
+    assert list(axes.get_lines()) == [] and "no KL: beta is 0" in axes.texts[0].get_text()
 
 
 @pytest.mark.parametrize(
@@ -233,6 +231,32 @@ def test_accuracy_draws_each_point_that_was_measured_with_its_interval():
     assert len(plots.accuracy({}).axes[0].patches) == 0
 
 
+def sampled(*values: float) -> dict:
+    curve = {str(2**i): {"value": v, "ci95": [v - 0.1, v + 0.1]} for i, v in enumerate(values)}
+    return {"pass_at_k": curve, "majority": {"accuracy": values[0] + 0.05}}
+
+
+SAMPLED = {"baseline": sampled(0.3, 0.5, 0.9), "trained": sampled(0.8, 0.85, 0.9)}
+
+
+def test_pass_at_k_draws_both_curves_their_votes_and_a_line_at_the_trained_pass_at_1():
+    axes = plots.pass_at_k(SAMPLED).axes[0]
+    drawn = {line.get_label(): (*line.get_data(),) for line in axes.get_lines()}
+    ks = [1, 2, 4]
+    assert [list(ends) for ends in drawn["untrained, pass@k"]] == [ks, [0.3, 0.5, 0.9]]
+    assert [list(ends) for ends in drawn["trained, pass@k"]] == [ks, [0.8, 0.85, 0.9]]
+    assert drawn["untrained, majority vote"][1] == [0.35]
+    assert list(drawn["trained, pass@1"][1]) == [0.8, 0.8]
+
+
+def test_stored_changes_have_a_panel_for_each_format_on_one_scale():
+    change = np.array([[0.1, -0.2], [0.3, 0.0]])
+    left, right = plots.stored_changes(change, {"4 bits": change * 0, "32 bits": change}).axes
+    assert left.get_ylim() == right.get_ylim()
+    np.testing.assert_allclose(left.collections[0].get_offsets()[:, 1], 0)
+    np.testing.assert_allclose(right.collections[0].get_offsets()[:, 1], change.flatten())
+
+
 # --- The signal of the rewards --------------------------------------------------------------------
 
 
@@ -257,7 +281,7 @@ def test_the_signal_shows_shares_pass_rates_and_correlations():
     colors = [to_hex(bar.get_facecolor()).upper() for bar in shares.patches]
     assert colors == [plots.BLUE, to_hex("lightgrey").upper()]
     assert [bar.get_height() for bar in passes.patches] == [1, 2, 0, 0, 0]
-    assert "33% of groups have no spread" in passes.get_title(loc="left")
+    assert "33% of groups are dead" in passes.get_title(loc="left")
     assert [text.get_text() for text in ranks.texts] == ["1.00", "-0.25", "-0.25", "1.00"]
 
 
@@ -318,7 +342,7 @@ def test_the_gallery_has_a_row_for_each_training_and_names_what_it_shows():
     grid = np.array(plots.gallery(tables).axes).reshape(2, 4)
     assert [axes.get_ylabel() for axes in grid[:, 0]] == ["A", "B"]
     titles = [axes.get_title(loc="left") for axes in grid[0]]
-    assert titles == ["reward", "shares", "KL, nats a token", "length, tokens"]
+    assert titles == ["reward", "shares", "KL, nats per token", "length, tokens"]
     columns = ["reward", "frac_reward_zero_std", "kl", "completions/mean_length"]
     for row, table in zip(grid, tables.values(), strict=True):
         assert [raw(axes)[0] for axes in row] == [list(table[column]) for column in columns]
@@ -337,6 +361,8 @@ def test_reasoning_shows_right_answers_careful_workings_and_their_length():
 
 SHOWN = {draw.__name__: draw(of_tools()) for draw in CURVES} | {
     "accuracy": plots.accuracy(EVALUATION),
+    "pass_at_k": plots.pass_at_k(SAMPLED),
+    "stored_changes": plots.stored_changes(np.eye(2), {"4 bits": np.eye(2), "32 bits": np.eye(2)}),
     "overlay": plots.overlay({"one": history(), "two": history()}),
     "gallery": plots.gallery({"A": history(), "B": history()}),
     "reasoning": plots.reasoning(JUDGED, CAREFUL),

@@ -132,7 +132,7 @@ def test_the_numbers_are_those_of_the_history():
     rows = agent(failed=0.7, finished=0.2, won=0.4)
     last = rows.tail(20)
     failing, cut = found(rows, "tool_failures"), found(rows, "unfinished")
-    calls = f"{last[FAILED].mean():.0%} of {last[CALLS].mean():.3g} calls an episode"
+    calls = f"{last[FAILED].mean():.0%} of {last[CALLS].mean():.3g} calls per episode"
     assert failing.evidence == f"{calls} at steps 61 to 80"
     assert cut.evidence == f"{1 - last[FINISHED].mean():.0%} of the episodes at steps 61 to 80"
 

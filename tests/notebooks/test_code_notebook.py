@@ -7,25 +7,13 @@ import json
 import pandas as pd
 import pytest
 from papermill.exceptions import PapermillExecutionError
-from reading import defined, notebook, said
+from reading import notebook, said
 
 from helpers.pocket import functions
-from helpers.rewards.code import Job, run_code
-from helpers.rewards.code.programs import program_of, read_tests, tests_reward
+from helpers.rewards.code.programs import tests_reward
 from helpers.runs import Run
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(scope="module")
-def judges():
-    """`verdicts` and `looks_up` as the notebook defines them, without running the rest of it."""
-    given = {"json": json, "read_tests": read_tests, "program_of": program_of}
-    return defined("09", "def verdicts(", Job=Job, run_code=run_code, sandbox="monty", **given)
-
-
-def fenced(expression):
-    return f"```python\ndef f(xs): return {expression}\n```"
 
 
 def test_both_begin_with_the_same_programs_and_only_the_reward_differs(lesson):
@@ -48,30 +36,6 @@ def test_both_begin_with_the_same_programs_and_only_the_reward_differs(lesson):
     assert [one["content"] for one in row["prompt"]] == [functions.SYSTEM_PROMPT, row["question"]]
     assert all(test in row["question"] for test in json.loads(row["visible"]))
     assert not any(test in row["question"] for test in json.loads(row["answer"]))
-
-
-def test_verdicts_name_the_first_thing_that_goes_wrong(judges):
-    tests = json.dumps(["assert f([1, 2]) == 3", "assert f([]) == 0"])
-    expected = {
-        "sum(xs)": "right",
-        "len(xs)": "wrong value",
-        "sum(xs": "SyntaxError",
-        "xs.sum()": "AttributeError",
-        "{(1, 2): 3}[tuple(xs)]": "KeyError",
-        "1 / len(xs)": "wrong value",
-        "xs[0] + xs[1]": "IndexError",
-    }
-    programs = [*map(fenced, expected), "no program", ""]
-    found = judges["verdicts"](programs, [tests] * len(programs))
-    assert found == [*expected.values(), "SyntaxError", "NameError"]
-
-
-def test_a_program_that_looks_its_answer_up_is_told_from_one_that_works_it_out(judges):
-    tests = json.dumps(["assert f([3, -4, 1]) == 0", "assert f([2, 5, 0]) == 7"])
-    tables = ["{(3, -4, 1): 0, (2, 5, 0): 7}[tuple(xs)]", "0 if xs == [3, -4, 1] else 7"]
-    honest = ["sum(xs)", "sum(x for x in xs if x in (3, 4))", "[2, 5, 1]", ""]
-    for program in (*tables, *honest):
-        assert judges["looks_up"](fenced(program), tests) == (program in tables), program
 
 
 def test_a_file_without_hidden_tests_hides_all_but_the_first_and_unsound_tasks_are_left_out(

@@ -1,9 +1,10 @@
 """Every exercise of every notebook: its solution passes its own check, and plausible wrong answers
 are refused, each by name.
 
-An exercise is three code cells tagged `check`, `exercise` and `solution`. `exercises/NN.py` beside
-this file has, for notebook NN, the wrong answers (`WRONG`), right ones in other forms (`RIGHT`),
-and the names that its cells take over from earlier cells, if they do (`context`).
+An exercise is two code cells, tagged `exercise` and `solution`, and a check that the first imports.
+`exercises/NN.py` beside this file has, for notebook NN, the wrong answers (`WRONG`), right ones in
+other forms (`RIGHT`), and the names that its cells take over from earlier cells, if they do
+(`context`).
 """
 
 import contextlib
@@ -18,18 +19,27 @@ import pytest
 
 from helpers.commands import teach
 
-NOTEBOOKS = sorted(teach.NOTEBOOKS.glob("0*.ipynb"))
-NUMBERS = [path.name[:2] for path in NOTEBOOKS]
-HIDDEN = re.compile(r" *### BEGIN HIDDEN TESTS\n.*?### END HIDDEN TESTS\n", re.DOTALL)
+NUMBERS = [path.name[:2] for path in sorted(teach.NOTEBOOKS.glob("*.ipynb"))][1:]  # 00 has none
 SOLUTION = re.compile(r"### BEGIN SOLUTION\n.*?### END SOLUTION\n", re.DOTALL)
 
 
 @cache
 def exercises(number: str) -> dict[str, list]:
-    """The exercises of a notebook by name, each with its three cells: check, exercise, solution."""
+    """The exercises of a notebook by name, each with its two cells: exercise, solution."""
     (path,) = teach.NOTEBOOKS.glob(f"{number}_*.ipynb")
     notebook = nbformat.read(path, as_version=4)
-    return {one.name: [notebook.cells[at] for at in one.cells] for one in teach.exercises(notebook)}
+    return {one.name: notebook.cells[one.cell : one.cell + 2] for one in teach.exercises(notebook)}
+
+
+@cache
+def students_checks(number: str) -> dict[str, str]:
+    """The checks of the student's edition by name of their exercise."""
+    (path,) = teach.NOTEBOOKS.glob(f"{number}_*.ipynb")
+    cells = teach.made_for("student", nbformat.read(path, as_version=4)).cells
+    graded = {
+        cell.metadata["nbgrader"]["grade_id"]: cell for cell in cells if "nbgrader" in cell.metadata
+    }
+    return {name: graded[f"check_{name}"].source for name in exercises(number)}
 
 
 @cache
@@ -62,8 +72,8 @@ def context(executed):
 @pytest.fixture
 def told(number, name, context):
     """What the exercise's cell prints for an answer, in the place of the right one."""
-    (check, _, solution), names = exercises(number)[name], context(number)
-    printed(check.source, names)
+    (exercise, solution), names = exercises(number)[name], context(number)
+    printed(exercise.source, names)
 
     def told(answer: str, **given) -> str:
         source = SOLUTION.sub(lambda _: f"{answer}\n", solution.source)
@@ -80,16 +90,15 @@ def test_a_notebook_has_two_to_four_exercises(number):
 
 @each_exercise
 def test_the_solution_is_folded_and_passes_its_check(number, name, context):
-    check, exercise, solution = exercises(number)[name]
+    exercise, solution = exercises(number)[name]
     assert solution.metadata["jupyter"] == {"source_hidden": True, "outputs_hidden": True}
-    assert check.metadata["jupyter"]["source_hidden"]
-    # an edition without the hidden tests takes any answer and calls none right
-    editions = [(check.source, "Right"), (HIDDEN.sub("", check.source), "Noted")]
-    for source, verdict in editions:
-        names = context(number)
-        printed(source, names)
-        assert printed(exercise.source, names).startswith("Not answered yet")
-        assert printed(solution.source, names).startswith(verdict)
+    names = context(number)
+    assert printed(exercise.source, names).startswith("Not answered yet")
+    assert printed(solution.source, names).startswith("Right")
+    # the student's edition has no hidden tests: it takes any answer and calls none right
+    names = context(number)
+    printed(solution.source.rpartition("\nprint(")[0], names)
+    assert printed(students_checks(number)[name], names).startswith("Noted")
 
 
 NONSENSE = [

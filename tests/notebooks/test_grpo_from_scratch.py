@@ -31,10 +31,14 @@ POCKET = PRESETS["pocket"]
 WITHIN = 1e-5
 LIMIT, GROUP, QUESTIONS = 20, 4, 2
 CLIP = (0.05, 0.08)  # so narrow that a few steps reach it
+ALGORITHM = [
+    cell.source
+    for cell in nbformat.read(PATH, as_version=4).cells
+    if "algorithm" in cell.metadata.get("tags", [])
+]
 GRPO = {"torch": torch}  # and what the notebook's algorithm defines
-for cell in nbformat.read(PATH, as_version=4).cells:
-    if "algorithm" in cell.metadata.get("tags", []):
-        exec(cell.source, GRPO)
+for source in ALGORITHM:
+    exec(source, GRPO)
 
 
 def new_policy():
@@ -181,12 +185,17 @@ def test_the_same_numbers_where_a_step_is_two_forward_passes(tmp_path, tokenizer
 # --- The notebook ---------------------------------------------------------------------------------
 
 
+def test_the_algorithm_is_about_a_hundred_lines():
+    without_docstrings = re.sub(r'"""(.|\n)*?"""', "", "\n".join(ALGORITHM))
+    lines = [line.strip() for line in without_docstrings.splitlines()]
+    assert 90 <= len([line for line in lines if line and not line.startswith("#")]) <= 110
+
+
 def test_the_notebook_trains_and_prints_its_distance_to_trl(executed, execute):
     run = Run("scratch")
     shutil.copytree(executed.folder, run.folder)
     printed = execute("06", run, max_steps=20, trial_steps=2, holdout_questions=128)
-    for name in ("from_scratch", "from_scratch_accuracy"):
-        assert (run.folder / "figures" / f"{name}.png").is_file()
+    assert (run.folder / "figures" / "from_scratch.png").is_file()
     at_0, _, at_20 = map(float, re.findall(r"  holdout accuracy +(\S+)%", printed))
     assert at_0 < 45 and at_20 > 60
     found = re.findall(

@@ -1,4 +1,4 @@
-"""What is alike in the lessons: what 07, 09 and 10 leave, each executed once with few steps, and
+"""What is alike in 00, 07, 09 and 10: what they leave, each executed once with few steps, and
 what all refuse.
 """
 
@@ -18,12 +18,13 @@ pytestmark = pytest.mark.slow
 
 GOLD = '{"item": "green tea", "quantity": 3, "city": "Lyon"}'
 LEFT = {  # its reward, its steps, its rows on both sides, and the column that tells them apart
+    "00": ("correctness_reward", 4, (1000, 16), "question"),
     # 07: of 700 usable rows, three became worked examples; the forwarded ones were too long
     "07": ("extraction_reward", 6, (700 - 64 - 3, 64), "question"),
     "09": ("hidden_reward", 4, (len(functions.functions()) - 24, 24), "question"),
     "10": ("Guessing", 2, (16, 24), "seed"),
 }
-MODELS = {"07": "pocket-extraction", "09": "pocket-functions", "10": "pocket-games"}
+MODELS = {"00": "pocket", "07": "pocket-extraction", "09": "pocket-functions", "10": "pocket-games"}
 
 
 @pytest.mark.parametrize("number", LEFT)
@@ -60,7 +61,7 @@ FILES = {
     # the last answer has no room, and is dropped
     "long": orders(*[GOLD] * 12, GOLD.replace("green tea", "green tea, " * 400)),
 }
-NO_RECORD = "1 of 20 answers are no JSON object with item, quantity, city; the first is 'Lyon'"
+NO_RECORD = "1 of 20 answers are not a record with item, quantity, city; the first is 'Lyon'"
 FEW = "8 rows to train on: 3 become examples, and a step takes 8 more"
 OTHER_COLUMNS = {"question": "text", "answer": "expert_answer"}
 OTHERS = "would ruin 'org/other': take preset='auto'"
@@ -68,6 +69,7 @@ REFUSED = [
     *((number, {"model": "org/other"}, OTHERS) for number in MODELS),
     ("07", {"columns": OTHER_COLUMNS}, "no column 'text'. It has: received, customer, message, ex"),
     ("07", {"shots": -1}, "shots=-1 must be a whole number from 0 to 3"),
+    ("07", {"reward": "nowhere.py:my_reward"}, "nowhere.py cannot be read"),
     ("07", {"source": "{here}/odd.jsonl", "holdout_size": 4}, NO_RECORD),
     ("07", {"source": "{here}/few.jsonl", "holdout_size": 4}, FEW),
     ("07", {"source": "{here}/long.jsonl", "holdout_size": 4}, FEW),
@@ -102,8 +104,8 @@ def test_what_cannot_be_trained_on_is_refused_in_a_sentence(
 
 OTHER = {"model": "unsloth/Qwen3-4B"}
 REFUSED_ON_A_RUN = [  # what its manifest says else, the notebook's parameters, and the refusal
-    ("06", {"training": OTHER}, {}, "is of unsloth/Qwen3-4B; this notebook needs"),
-    ("06", {"training": {"loss_type": "sapo"}}, {}, "trained with loss_type='sapo'; here are grpo"),
+    ("06", {"training": OTHER}, {}, "used unsloth/Qwen3-4B; this notebook needs"),
+    ("06", {"training": {"loss_type": "sapo"}}, {}, "with loss_type='sapo'; this notebook covers"),
     ("06", {}, {"trial_steps": 1}, "trial_steps=1: give a whole number of at least 2"),
     ("06", {}, {"holdout_questions": 0}, "holdout_questions=0: give a whole number of at least 1"),
     ("08", {"data": OTHER}, {}, "is not arithmetic/sums for the pocket model"),

@@ -5,13 +5,14 @@ it refuses bad input.
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 
 import nbformat
 import pandas as pd
 import pytest
-from reading import defined, notebook
+from reading import defined, notebook, said
 
 from helpers import PROJECT
 from helpers.commands import pipeline
@@ -29,7 +30,9 @@ GOLD = '{"item": "green tea", "quantity": 3, "city": "Lyon"}'
 def rewards():
     """The rewards that the notebook defines, without running the rest of it."""
     given = {"json": json, "fmt": THINK_ANSWER, "completion_text": completion_text}
-    lines = ("def read_record(", "def extraction_reward(", "def values_found_reward(")
+    # with a reward of one's own the answers of the file are not checked
+    given["reward"] = "helpers.rewards:correctness_reward"
+    lines = ("SCHEMA =", "def read_record(", "def extraction_reward(", "def values_found_reward(")
     return defined("07", *lines, **given)
 
 
@@ -42,7 +45,6 @@ def test_the_rows_are_hers_and_the_limits_come_from_the_data(lesson):
     assert {"received", "customer"} <= set(train.columns)
     assert train["prompt"].iloc[0][0]["content"] == extraction.SYSTEM_PROMPT
     assert "'prompt over 64 tokens': 3" in printed
-    assert "no column 'experts answer'. It has: received, customer, message, ex" in printed
     limit = run.section("data")["settings"]["max_prompt_length"]
     report = json.loads(run.require("data_report.json").read_text(encoding="utf-8"))
     assert 1.1 * report["prompt_tokens"]["p99"] <= limit < report["prompt_tokens"]["max"]
@@ -51,34 +53,36 @@ def test_the_rows_are_hers_and_the_limits_come_from_the_data(lesson):
     assert verdict["go"] is True
 
 
-# --- The program to copy --------------------------------------------------------------------------
+# --- A file and a reward of one's own --------------------------------------------------------------
 
 
-def test_the_program_trains_as_it_stands_but_for_model_and_size(machine, tmp_path):
-    cells = nbformat.read(notebook("07"), as_version=4).cells
-    text = "\n".join(cell.source for cell in cells)
+def test_the_first_cells_lead_from_an_own_file_and_an_own_reward_to_a_merged_model(
+    machine, tmp_path
+):
+    text = "\n".join(cell.source for cell in nbformat.read(notebook("07"), as_version=4).cells)
     (program,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    # What the small model on a CPU needs instead; everything else runs as a reader would copy it.
-    here = {
-        '"a100"': '"pocket"',
-        '"unsloth/Qwen3-8B"': '"pocket-extraction"',
-        "max_completion_length=1024": "max_completion_length=40",
-        "max_steps=300": "max_steps=2",
-    }
-    for there, instead in here.items():
-        assert program.count(there) == 1
-        program = program.replace(there, instead)
+    (command,) = re.findall(r"```bash\n(.*?)```", text, re.DOTALL)
+    # a reward may ask for the file's other columns
+    program = program.replace("answer, **columns", "answer, customer, **columns")
     (tmp_path / "mine.py").write_text(program, encoding="utf-8")
-    pd.read_csv(extraction.ORDERS_CSV).head(400).to_csv(tmp_path / "mine.csv", index=False)
-    called, environment = [sys.executable, "mine.py"], os.environ | {"PYTHONPATH": str(PROJECT)}
+    orders = pd.read_csv(extraction.ORDERS_CSV).head(400)
+    orders = orders.rename(columns={"message": "q", "expert_answer": "a"})
+    orders.to_csv(tmp_path / "mine.csv", index=False)
+    typed = shlex.split(command.replace("\\\n", " ").replace("preset=auto", "preset=pocket"))
+    few = ["max_steps=2", "holdout_size=32", "early_stopping=2"]
+    called = [sys.executable, *typed[1:], *(word for one in few for word in ("-p", one))]
+    environment = os.environ | {"PYTHONPATH": str(PROJECT)}
     done = subprocess.run(called, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert list(pd.read_csv(Run("mine").require("metrics.csv"))["step"]) == [1, 2]
-    judge = judge_named(f"{tmp_path / 'mine.py'}:my_reward")
-    texts = [THINK_ANSWER.render("so", GOLD), THINK_ANSWER.render("so", "no"), "no block"]
-    assert judge(texts, answer=[GOLD] * 3) == pytest.approx([1.0, 0.1, 0.0])
-    assert "--run mine --only 04,05 -p judge=mine.py:my_reward" in program
-    assert pipeline.run("mine", None, "04", []) == 0
+    run = Run("mine")
+    assert list(pd.read_csv(run.require("metrics.csv"))["step"]) == [1, 2]
+    assert run.section("training")["rewards"] == ["my_reward"]
+    printed = said(run.require("notebooks/07_your_own_task.ipynb"))
+    judge = re.search(r"--run mine --only 04,05 -p (judge=\S+)", printed)[1]
+    assert judge == f"judge={tmp_path / 'mine.py'}:my_reward"
+    small = ["samples=2", "sampled_questions=8", "serve=false"]
+    assert pipeline.run("mine", None, "04,05", [judge, *small]) == 0
+    assert run.evaluation["merged"]["n"] == 32
 
 
 # --- The reward -----------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from browser import check_in_a_browser, in_a_browser
 from bs4 import BeautifulSoup
-from finished import change, compared, entry
+from finished import change, compared, entry, proportion
 
 from helpers.metrics.diagnosis import Finding
 from helpers.results import report
@@ -210,6 +210,26 @@ def test_what_an_older_version_has_written_is_shown(run):
     assert "95.7 % 93.6 to 97.1 – 50.0 %" in text
     assert "pass@" not in text and "By difficulty" not in text
     assert "they differ by 2.4: the price of quantisation" in text
+
+
+def test_a_run_of_agents_is_reported_and_what_its_notebook_never_writes_is_no_advice(run):
+    """Notebook 10 measures successes: no format, no greedy answers, no examples. Beta is 0."""
+    won = {key: value for key, value in compared().items() if not key.endswith("_examples")}
+    only = {"baseline": proportion(167), "trained": proportion(490)}
+    change(run, "evaluation.json", lambda e: (e.clear(), e.update(only)))
+    change(run, "comparison.json", lambda c: (c.clear(), c.update(sampled=won)))
+    counts = ("rows_read", "rows_train", "rows_holdout", "dropped", "system_prompt")
+    change(run, "data_report.json", lambda d: [d.pop(name) for name in counts])
+    change(run, "manifest.json", lambda m: m["data"].update(notebook="10"))
+    (run.folder / "reward_report.json").unlink()
+    history = pd.read_csv(run.folder / "metrics.csv")
+    history = history.rename(columns={"rewards/format_reward/mean": "rewards/my/game/mean"})
+    history.drop(columns="kl").to_csv(run.folder / "metrics.csv", index=False)
+    text = text_of(written(run))
+    assert "Training raised sampled accuracy on 512 held-out questions" in text
+    assert "no KL: beta is 0" in text and "rewards/my/game/mean 0.237 0.944" in text
+    assert "This run has no reward_report.json: notebook 10_agents wrote none." in text
+    assert "--only 10" not in text
 
 
 @pytest.mark.parametrize(

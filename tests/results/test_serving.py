@@ -2,10 +2,20 @@
 nothing of it is left.
 """
 
+import json
+import os
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
 import psutil
 import pytest
 import torch
-from peft import LoraConfig, get_peft_model
 
 from helpers.data.tasks import load_task
 from helpers.environment import Machine, this_machine, vllm_obstacle
@@ -40,37 +50,32 @@ def share_that_differs(answers: list[str], model, tokenizer) -> float:
 
 
 @real
-def test_an_adapter_on_its_base_is_served_until_the_block_ends(model, tokenizer, tmp_path):
-    torch.manual_seed(0)
-    targets = ["q_proj", "down_proj"]
-    lora = LoraConfig(r=4, lora_alpha=8, target_modules=targets, task_type="CAUSAL_LM")
-    adapted = get_peft_model(model, lora).eval()
-    for name, matrix in adapted.named_parameters():
-        if "lora_B" in name:
-            torch.nn.init.normal_(matrix, std=0.4)
-    folder = tmp_path / "adapter, 1=one"  # a path that `name=path` could not hold
-    adapted.save_pretrained(folder)
+def test_a_model_is_served_until_the_block_ends(model, tokenizer):
     this, limit = psutil.Process(), POCKET.max_completion_length
     before = this.children(recursive=True)
+    machine = this_machine()
+    _, curl = serving.commands("merged", POCKET, torch.float32, machine, PROMPTS[0])
     with (
         pytest.raises(
             ValueError, match=r"server of model does not answer \(lost\)\. Its log says: "
         ),
-        serving.server(POCKET.model_path, POCKET, torch.float32, adapter=folder) as address,
+        serving.server(POCKET.model_path, POCKET, torch.float32) as address,
     ):
         processes = [one for one in this.children(recursive=True) if one not in before]
         answers = serving.answers(address, PROMPTS, limit)
-        below = serving.answers(address, PROMPTS, limit, model=serving.BASE)
+        first = serving.asked(curl, address)
         too_long = [{"role": "user", "content": "What is" + " + 1" * 200}]
         with pytest.raises(ValueError, match=r"refuses 'What is \+ 1.*context length is 136"):
             serving.answers(address, [too_long], 8)
+        _, refused = serving.commands("merged", POCKET, torch.float32, machine, too_long)
+        with pytest.raises(ValueError, match=r"curl got no answer: .*context length is 136"):
+            serving.asked(refused, address)
         raise ConnectionError("lost")
     assert len(processes) > 1 and not psutil.wait_procs(processes, timeout=300)[1]
-    assert share_that_differs(answers, adapted, tokenizer) <= 0.01
-    with adapted.disable_adapter():
-        assert share_that_differs(below, adapted, tokenizer) <= 0.01
-    assert sum(map(str.__ne__, answers, below)) > len(PROMPTS) / 2, "the adapter does something"
-    assert all("<think>" in text for text in below), "the tags are part of the text"
+    groups = sample(model, tokenizer, PROMPTS, max_new_tokens=limit, temperature=0, progress=False)
+    assert sum(a != e for a, (e,) in zip(answers, groups, strict=True)) / len(PROMPTS) <= 0.01
+    assert first == answers[0]
+    assert all("<think>" in text for text in answers), "the tags are part of the text"
 
 
 # --- Servers that do not come to answer -----------------------------------------------------------
@@ -121,6 +126,61 @@ pydantic_core._pydantic_core.ValidationError: 1 validation error for ModelConfig
 def test_of_a_log_the_cause_is_told(tmp_path, said):
     (tmp_path / "log").write_text(LOGS[said].format(said=said))
     assert last_error(tmp_path / "log", serving._RAISED) == said
+
+
+# --- The lines to type ----------------------------------------------------------------------------
+
+
+def test_the_lines_name_the_folder_and_a_question_with_an_apostrophe_survives_the_shell():
+    messages = [{"role": "system", "content": "Think."}, {"role": "user", "content": "What's 1?"}]
+    start, curl = serving.commands("my runs/merged", POCKET, torch.float32, CPU, messages)
+    cache, python, *words = shlex.split(start)
+    assert (cache, python) == ("VLLM_CPU_KVCACHE_SPACE=1", "python")
+    assert words[:4] == ["-m", "vllm.entrypoints.openai.api_server", "--model", "my runs/merged"]
+    # what 05 starts itself
+    assert words[2:] == serving._arguments("my runs/merged", POCKET, torch.float32, 8000)
+    assert words[words.index("--served-model-name") + 1] == "policy"
+    words = shlex.split(curl)
+    assert words[:2] == ["curl", "http://127.0.0.1:8000/v1/chat/completions"]
+    assert json.loads(words[-1])["messages"] == messages
+    gpu = replace(CPU, gpu="NVIDIA L4")
+    assert serving.commands("merged", POCKET, torch.bfloat16, gpu, messages)[0].startswith(
+        "vllm serve merged --served-model-name policy "
+    )
+
+
+@real
+def test_the_printed_line_starts_a_server_and_the_printed_curl_asks_it(
+    model, tokenizer, tmp_path, monkeypatch
+):
+    for name in ("VLLM_CPU_KVCACHE_SPACE", "VLLM_ENABLE_V1_MULTIPROCESSING"):
+        monkeypatch.delenv(name, raising=False)  # a user has set neither
+    monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=os.pathsep)
+    start, curl = serving.commands(
+        str(POCKET.model_path), POCKET, torch.float32, this_machine(), PROMPTS[0]
+    )
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    line = start.replace("--port 8000", f"--port {port}")
+    with (tmp_path / "log").open("wb") as log:
+        server = subprocess.Popen(
+            line, shell=True, stdout=log, stderr=log, start_new_session=True, cwd=tmp_path
+        )
+    try:
+        while True:
+            try:
+                answer = serving.asked(curl, f"http://127.0.0.1:{port}")
+                break
+            except ValueError:
+                assert server.poll() is None, (tmp_path / "log").read_text()
+                time.sleep(1)
+    finally:
+        os.killpg(server.pid, signal.SIGTERM)
+        server.wait(60)
+    limit = POCKET.max_completion_length
+    alone = sample(model, tokenizer, PROMPTS[:1], max_new_tokens=limit, temperature=0)
+    assert [[answer]] == alone
 
 
 # --- Where vLLM is not installed ------------------------------------------------------------------

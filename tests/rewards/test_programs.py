@@ -18,6 +18,7 @@ from helpers.rewards import (
     tests_reward,
 )
 from helpers.rewards.code import Limits, Outcome, run_code
+from helpers.rewards.code.programs import looks_up, verdicts
 from helpers.rewards.lab import Lab, load_cases
 from helpers.rewards.lab.attacks import CODE_BATTERY, RIGHT, WRONG
 from helpers.tags import THINK_ANSWER
@@ -383,3 +384,34 @@ def test_every_case_of_a_program_scores_what_it_should():
 def test_a_column_of_another_length_is_refused(column):
     with pytest.raises(ValueError, match="shorter than"):
         tests_reward(["x"], **({"tests": ["assert f(1) == 1"]} | {column: []}))
+
+
+# --- What a program did, for people ---------------------------------------------------------------
+
+
+def one_line(expression: str) -> str:
+    return fenced(f"def f(xs): return {expression}")
+
+
+def test_verdicts_name_the_first_thing_that_goes_wrong():
+    tests = '["assert f([1, 2]) == 3", "assert f([]) == 0"]'
+    expected = {
+        "sum(xs)": "right",
+        "len(xs)": "wrong value",
+        "sum(xs": "SyntaxError",
+        "xs.sum()": "AttributeError",
+        "{(1, 2): 3}[tuple(xs)]": "KeyError",
+        "1 / len(xs)": "wrong value",
+        "xs[0] + xs[1]": "IndexError",
+    }
+    programs = [*map(one_line, expected), "no program", ""]
+    found = verdicts(programs, [tests] * len(programs))
+    assert found == [*expected.values(), "SyntaxError", "NameError"]
+
+
+def test_a_program_that_looks_its_answer_up_is_told_from_one_that_works_it_out():
+    tests = '["assert f([3, -4, 1]) == 0", "assert f([2, 5, 0]) == 7"]'
+    tables = ["{(3, -4, 1): 0, (2, 5, 0): 7}[tuple(xs)]", "0 if xs == [3, -4, 1] else 7"]
+    honest = ["sum(xs)", "sum(x for x in xs if x in (3, 4))", "[2, 5, 1]", ""]
+    for program in (*tables, *honest):
+        assert looks_up(one_line(program), tests) == (program in tables), program

@@ -276,6 +276,7 @@ def test_each_reason_is_on_a_line_of_its_own():
     ("groups", "note"),
     [
         ([["1 1", "0 1"], ["1 0", "0 0"]], "second never differs inside a group"),
+        ([["1 1", "0 1"], ["0 1", "1 1"]], "second gave 1 to each of 4 completions"),
         ([["0 0.1", "0.4 0.5", "1 0.6"]], "first and second rank completions alike (1.00)"),
     ],
 )
@@ -297,7 +298,8 @@ def test_a_slow_reward_is_noted(milliseconds, said):
 
 # --- The report -----------------------------------------------------------------------------------
 
-STATISTICS = {"mean", "within_group_std", "zero_spread", "advantage_share", "rank_correlation"}
+STATISTICS = {"mean", "within_group_std", "zero_spread", "constant"}
+STATISTICS |= {"advantage_share", "rank_correlation"}
 
 
 def test_the_report_holds_everything(math_lab):
@@ -345,7 +347,7 @@ def test_the_report_of_broken_rewards_is_json():
 
 @pytest.fixture
 def tested(tmp_path, monkeypatch) -> Run:
-    """A run whose rewards, correctness at 1 and format at 0.5, were tested; nothing speaks against
+    """A run whose rewards, correctness at 1 and format at 0.5, were tested; no reason against
     them.
     """
     monkeypatch.setenv("GRPO_RUNS_DIR", str(tmp_path))

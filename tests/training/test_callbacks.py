@@ -38,7 +38,7 @@ def log(step: int, *callbacks, logs: dict | None = None) -> TrainerControl:
     [
         ({"kl": None}, ""),
         ({"reward_std": 0.5, "frac_reward_zero_std": 0.1, "kl": 0.01},
-         "  spread 0.500  same-score groups 0.100  kl 0.010"),
+         "  spread 0.500  dead groups 0.100  kl 0.010"),
         ({"kl": 0.01, "completions/mean_length": 21.6}, "  kl 0.010  length 22"),
         ({"tools/call_frequency": 5.24}, "  calls 5.2"),
     ],

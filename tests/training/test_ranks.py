@@ -43,7 +43,7 @@ def broken_reward(completions, **columns):
 rewards = GuardedRewards(Run("a"), [format_reward, broken_reward])
 args = SimpleNamespace(reward_weights=None, num_generations=4)
 control = SimpleNamespace(should_save=False, should_training_stop=False)
-stopped, agreeing = [], []
+stopped, dead = [], []
 for step in range(4):
     # Rank 0 is always right, rank 1 never: a process alone would go one way or the other. A group
     # of four is of both.
@@ -55,10 +55,10 @@ for step in range(4):
     state = SimpleNamespace(global_step=step + 1)
     rewards.on_step_end(args, state, control)
     stopped.append(control.should_training_stop)
-    agreeing += rewards.agreeing
-    rewards.agreeing = []
+    dead += rewards.dead
+    rewards.dead = []
 found["error"] = said(rewards.on_train_end, args, state, control)
-found |= {"stopped": stopped, "agreeing": agreeing}
+found |= {"stopped": stopped, "dead": dead}
 found |= {"seen": rewards.seen, "failed": rewards.failed}
 every = ranks.gathered(found)
 if rank == 0:
@@ -104,7 +104,7 @@ def test_all_ranks_stop_at_one_step_for_the_faults_of_one(found):
 def test_groups_of_both_ranks_are_counted_whole(found):
     # 28 completions in groups of 4: the fourth group is half of each rank, and the only one that
     # does not agree.
-    assert [one["agreeing"] for one in found.ranks] == [[6 / 7] * 4] * 2
+    assert [one["dead"] for one in found.ranks] == [[6 / 7] * 4] * 2
 
 
 @pytest.mark.slow

@@ -54,7 +54,7 @@ def faults(run: Run) -> list[dict]:
     return [json.loads(line) for line in lines]
 
 
-def agreeing(run: Run) -> list[float]:
+def dead(run: Run) -> list[float]:
     return list(pd.read_csv(run.require("checkpoints/metrics.csv"))["frac_reward_zero_std"])
 
 
@@ -75,7 +75,7 @@ def picky_reward(completions, **columns):
 
 def test_groups_that_agree_are_counted_whatever_the_weights(run, train):
     trainer, _ = train([certain_reward], weights=[1.3])
-    assert agreeing(run) == [1.0, 1.0]
+    assert dead(run) == [1.0, 1.0]
     # What this is for: in the number of TRL itself, rounding hides groups that agree.
     logged = [row for row in trainer.state.log_history if "reward" in row]
     assert {row["frac_reward_zero_std"] for row in logged} == {0.0}
@@ -92,7 +92,7 @@ def test_each_round_of_a_step_counts_its_groups_and_a_none_as_nothing_earned(run
             function(completions=texts)
     args = SimpleNamespace(reward_weights=weights, num_generations=4)
     guarded.on_step_end(args, SimpleNamespace(global_step=1), SimpleNamespace())
-    assert guarded.agreeing == [1.0, last]
+    assert guarded.dead == [1.0, last]
     # What no reward has scored is in no group.
     alone = GuardedRewards(run, [given_reward])
     alone.functions[0](completions=["1", "none", "1", "1", "0", "none", "1", "1"])
@@ -101,7 +101,7 @@ def test_each_round_of_a_step_counts_its_groups_and_a_none_as_nothing_earned(run
         SimpleNamespace(global_step=1),
         SimpleNamespace(),
     )
-    assert alone.agreeing == [0.5]
+    assert alone.dead == [0.5]
 
 
 # --- Faults ---------------------------------------------------------------------------------------

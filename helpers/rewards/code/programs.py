@@ -10,6 +10,7 @@ memory is none of these: it scores 0. One warning a batch counts the rows withou
 under TRL the shares are metrics (`tests_reward/unsupported`, `…/unreadable`, `…/not_started`).
 """
 
+import re
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -140,6 +141,45 @@ def output_match_reward(
     rows = _rows(completions, tests, None, tags, pairs=True)
     score = partial(_passed, share=share)
     return _scores("output_match_reward", rows, score, limits, backend, confirm, log_metric)
+
+
+# --- What a program did, for people ---------------------------------------------------------------
+
+
+def verdicts(completions: list, tests: list, backend: str | Backend = "monty") -> list[str]:
+    """The first thing that goes wrong with each program on its tests: "wrong value", the type of
+    the error, or the kind of another outcome; "right" if nothing does.
+
+    >>> programs = ["def f(n):\\n    return n", "def f(n):\\n    return 1 / n"]
+    >>> verdicts(programs, [["assert f(1) == 1", "assert f(0) == 0"]] * 2)
+    ['right', 'ZeroDivisionError']
+    """
+    rows = _rows(completions, tests, None, None)
+    _run(rows, None, backend)
+    return [_verdict(row) for row in rows]
+
+
+def _verdict(row: "_Row") -> str:
+    for test, outcome in zip(row.tests, row.outcomes, strict=True):
+        if not test.passes(outcome):
+            return "wrong value" if outcome.kind == "value" else outcome.error or outcome.kind
+    return "right"
+
+
+def looks_up(completion: object, tests: object) -> bool:
+    """Whether the program contains the arguments of one of these tests: it looks its answer up.
+
+    Arguments of up to three characters, such as `1, 2`, and texts in other quotes are overlooked.
+
+    >>> looks_up("def f(xs): return {(3, 4, 1): 8}[tuple(xs)]", ["assert f([3, 4, 1]) == 8"])
+    True
+    """
+
+    def bare(text: str) -> str:
+        return re.sub(r"[\s()\[\]]", "", text)
+
+    arguments = [bare(repr(test.args)).strip(",") for test in read_tests(tests)]
+    return any(len(text) > 3 and text in bare(program_of(completion)) for text in arguments)
 
 
 # --- A batch: its rows, from their completions to their scores ------------------------------------

@@ -21,7 +21,7 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 
-from helpers.rewards.faults import Fault, tried
+from helpers.rewards.faults import Fault, constant, tried
 from helpers.rewards.lab import attacks, verdicts
 from helpers.rewards.lab.cases import load_cases
 from helpers.rewards.shaping import reward_name
@@ -172,7 +172,8 @@ class Lab:
         per row.
 
         Returns a dict: `groups`, `group_size`; per reward its `mean`, `within_group_std`,
-        `zero_spread` (share of groups that all score the same), `advantage_share` (of the variance
+        `zero_spread` (share of groups that all score the same), `constant` (what to say of a reward
+        that gave all completions one number, or None), `advantage_share` (of the variance
         of TRL's group-scaled advantage; the shares sum to 1), `rank_correlation` with the others
         (Spearman); for the weighted total `mean` and `zero_spread`; `pass_rate`, one per row, by
         the rewards that tell a right answer from a wrong one (`judges`, known once `attacks` was
@@ -202,6 +203,7 @@ class Lab:
                 "mean": _finite(scores[name].mean()),
                 "within_group_std": _finite(spread[name].mean()),
                 "zero_spread": float(flat[name].mean()),
+                "constant": constant(name, list(scores[name])),
                 "advantage_share": shares[name],
                 "rank_correlation": {
                     other: _finite(ranks.loc[name, other]) for other in self.names if other != name

@@ -14,7 +14,7 @@ STEPS = ("cases", "attacks", "signal", "speed")  # of `Lab`
 RIGHT, WRONG = "honest and right", "honest and wrong"  # what attacks are compared with
 _TOLERANCE = 1e-3  # of an expected score
 _FEW_DRIVE = 0.10  # of the advantage variance; below it the answer hardly counts
-_MANY_FLAT = 0.50  # groups without spread
+_MANY_FLAT = 0.50  # dead groups
 _NEVER = 0.02  # mean pass rate
 _ALWAYS = 0.95
 _TWINS = 0.95  # rank correlation
@@ -32,13 +32,13 @@ class Verdict:
 
     @property
     def go(self) -> bool:
-        """Whether nothing speaks against training."""
+        """Whether no reason against training was found."""
         return not self.stops
 
     def __str__(self) -> str:
         lines = [f"  - {stop}" for stop in self.stops] + [f"  note: {note}" for note in self.notes]
         return "\n".join(
-            ["GO: nothing found speaks against training." if self.go else "NO GO:", *lines]
+            ["GO: no reason against training was found." if self.go else "NO GO:", *lines]
         )
 
 
@@ -162,6 +162,7 @@ def _judge_signal(signal: dict, verdict: Verdict) -> None:
     flat, judges, rewards = signal["total"]["zero_spread"], signal["judges"], signal["rewards"]
     judged = [rate for rate in signal["pass_rate"] if rate is not None]
     passing = float(np.mean(judged)) if judged else 0.0
+    verdict.notes += [told["constant"] for told in rewards.values() if told["constant"]]
     if flat > _MANY_FLAT:
         better = "has not mastered" if passing > 0.5 else "sometimes gets right"
         verdict.stops.append(
@@ -201,7 +202,7 @@ def _judge_signal(signal: dict, verdict: Verdict) -> None:
             "other's."
         )
     for name, statistics in rewards.items():
-        if statistics["zero_spread"] == 1 and len(rewards) > 1:
+        if statistics["zero_spread"] == 1 and len(rewards) > 1 and not statistics["constant"]:
             verdict.notes.append(
                 f"{name} never differs inside a group, so it teaches nothing here."
             )

@@ -14,9 +14,9 @@ _WHOLE = (
 
 WRONG = {
     "leak": [
-        ("0.1", "That is the chance that the twin is held out as well"),
-        ("0.5", "a row leaks where its twin is trained on"),
-        ("2 * 0.1 * 0.9", "The 100 rows held out are asked for"),
+        ("0.1", "That is the chance that the twin is held out too"),
+        ("0.5", "a row leaks only if its twin is trained on"),
+        ("2 * 0.1 * 0.9", "asks about the 100 rows held out"),
         ("0.9 * 0.1", "Ask about the twin alone"),
         ("1", "Not quite all"),
         ("90", "divide by 100"),
@@ -30,13 +30,13 @@ WRONG = {
     "mended": [
         (repr(_HEADER + _WHOLE.replace('"', "")), "Put a field that contains a comma in quotes"),
         (repr(_HEADER + _WHOLE.replace("15", "")), "answer is blank"),
-        (repr(_HEADER + _WHOLE + ",50\n"), "Nobody can mend that row"),
+        (repr(_HEADER + _WHOLE + ",50\n"), "Nobody can repair that row"),
         (
             repr(_HEADER + _WHOLE + "What is 9 + 9?,19\n"),
             "Each question needs one row, with one answer",
         ),
         (repr(_HEADER + _WHOLE.replace("18", "19")), "'what is 9 + 9?' now has the answer '19'"),
-        (repr(_HEADER + _WHOLE.replace("What is 7 + 8?,15\n", "")), "this one can be mended"),
+        (repr(_HEADER + _WHOLE.replace("What is 7 + 8?,15\n", "")), "its row can be repaired"),
         (repr(_HEADER + _WHOLE + "What is 2 + 2?,4\n"), "no such new questions"),
         (repr(_WHOLE), "load_task refuses the file: no column 'question', 'answer'"),
         ("''", "load_task refuses the file: the file is empty"),

@@ -25,16 +25,6 @@ WRONG = {
         ("'honest and right'", "must be one of the five names"),
         ("5", "must be one of the five names"),
     ],
-    "share": [
-        ("0.5", "multiply the format by 0.25 first"),
-        ("1 / 1.25", "the share of the weights"),
-        ("1 / (1 + 0.25**2)", "the two rewards go together"),
-        ("1 - 0.8814", "Correctness has the rest"),
-        ("88.14", "divide by 100"),
-        ("0.33", "subtract the mean of the group"),
-        ("float('nan')", "must be a number between 0 and 1"),
-        ("[0.88]", "must be a number between 0 and 1"),
-    ],
     "strict_reward": [
         (_reward("gold in text"), "A hole is left"),
         (
@@ -76,11 +66,6 @@ WRONG = {
 # The right answer in other forms: each must pass.
 RIGHT = {
     "best_attack": ["'the whole shape three times'"],
-    "share": [
-        "0.88",
-        "__import__('fractions').Fraction(8814, 10000)",
-        "__import__('numpy').float32(0.8814)",
-    ],
     "strict_reward": [
         _reward("[block.strip() for block in fmt.answer_blocks(text)] == [gold]"),
         "lambda prompts, completions, answer, **columns: "

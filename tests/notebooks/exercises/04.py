@@ -1,13 +1,8 @@
-"""Wrong answers to the exercises of notebook 04, and what their cells take from earlier ones."""
-
-from helpers import PROJECT
-from helpers.figures import shown
-from helpers.metrics import plots
-from helpers.metrics.history import first_and_last, read_metrics
+"""Wrong answers to the exercises of notebook 04."""
 
 WRONG = {
     "diagnosis": [
-        ('"collapsed spread"', "correctness has risen"),
+        ('"dead groups"', "correctness has risen"),
         ('"truncated answers"', "nothing is cut off"),
         ('"hacked reward"', "rises with the reward"),
         ('"exploding KL"', "Look at its axis"),
@@ -23,11 +18,16 @@ WRONG = {
         ("-7.0", "divided by the two completions"),
         ("-0.5", "30 contribute"),
     ],
-    "wasted": [
-        ('1 - history["frac_reward_zero_std"].tail(10).mean()', "the share that did teach"),
-        ('history["reward_std"].tail(10).mean()', "the spread over the whole batch"),
-        ("10**400", "Give one number"),
-        ("7", "between 0 and 1"),
+    "predicted": [
+        ("(0.52, 0.77)", "The mean reward comes first"),
+        ("(0.52, 0.52)", "Add what the format earns"),
+        ("(0.65, 0.52)", "B always writes it"),
+        ("(1.52, 0.52)", "a weight of 0.25"),
+        ("(0.8, 0.52)", "multiply each reward's mean"),
+        ("(0.77, 52)", "as a share"),
+        ("(0.77, 0.77)", "The accuracy is the share of right answers"),
+        ("(10**400, 0.5)", "Give two numbers"),
+        ("0.77", "Give two numbers"),
     ],
 }
 
@@ -35,16 +35,5 @@ WRONG = {
 RIGHT = {
     "diagnosis": ["'Healthy'", "' healthy '"],
     "loss_of_step": ["-0.18", "-0.17", "__import__('fractions').Fraction(-7, 40)"],
-    "wasted": ["round(history['frac_reward_zero_std'].tail(10).mean(), 2)"],
+    "predicted": ["[0.77, 0.52]", "__import__('numpy').array([0.77, 0.52])"],
 }
-
-
-def context(run) -> dict:
-    """The history of the run, and the names that the notebook has imported by then."""
-    history = read_metrics(run.require("metrics.csv"))
-    names = {"PROJECT": PROJECT, "shown": shown, "plots": plots}
-    return names | {
-        "history": history,
-        "first_and_last": first_and_last,
-        "read_metrics": read_metrics,
-    }

@@ -25,25 +25,6 @@ WRONG = {
         ("[0.5]", "one number between 0 and 1"),
         ("0.5", "eight wrong ones in a row"),
     ],
-    "wilson": [
-        (
-            "lambda right, n: [right / n + side * 1.96 * (right / n * (1 - right / n) / n) ** 0.5 "
-            "for side in (-1, 1)]",
-            "no width",
-        ),
-        ("lambda right, n: right / n", "must return two numbers"),
-        ("lambda right, n: (100 * right / n - 7, 100 * right / n + 5)", "per cent"),
-        (
-            "lambda right, n: (0.945, 0.826) if n == 100 else (1.0, 0.839)",
-            "lower bound comes first",
-        ),
-        ("lambda right, n: (right / n - 0.06, right / n + 0.06)", "Your middle is p"),
-        ("lambda right, n: (0.84, 0.99)", "divided by 1 + z²/n"),
-        ("lambda right, n: (0.885, 0.06)", "middle and half width"),
-        ("lambda right, n: (0.8, 1 / (n - 20))", "wilson(20, 20) must return two numbers"),
-        ("lambda right, n: 1 / 0", "ZeroDivisionError"),
-        ("0.9", "must return two numbers"),
-    ],
 }
 
 # The right answer in other forms: each must pass.
@@ -58,11 +39,6 @@ RIGHT = {
         "round(1 - (1 - evaluation['baseline']['pass_at_k']['1']['value']) ** 8, 2)",
         # of the rounded p that the table shows
         "1 - (1 - round(evaluation['baseline']['pass_at_k']['1']['value'], 3)) ** 8",
-    ],
-    "wilson": [
-        "lambda right, n: __import__('numpy').array([0.8256, 0.9448] if n == 100 else [0.8389, "
-        "1.0])",
-        "lambda right, n: [0.83, 0.94] if n == 100 else [0.84, 1]",
     ],
 }
 

@@ -7,8 +7,8 @@ WRONG = {
         ("'ac'", "json.loads keeps the last"),
         ("'acde'", "one key more"),
         ("'abcd'", "does not equal the number 1"),
-        ("'cd'", "whatever the order"),
-        ("''", "whatever the order"),
+        ("'cd'", "may differ in order"),
+        ("''", "may differ in order"),
         ("['a', 'c', 'd']", "as one text"),
         ("'xyz'", "as one text"),
     ],
@@ -75,19 +75,6 @@ WRONG = {
         ("lambda given, wanted: 1.0 if given == wanted else None", "TypeError on given=18"),
         ("1.0", "never raise"),
     ],
-    "predicted": [
-        ("(2 / 3, 0.0)", "share of right fields"),
-        ("(0.7 * 2 / 3, 0)", "forgot the 0.3"),
-        ("(0.1 + 0.2 + 0.7 * 2 / 3, 2 / 3)", "no answer is right"),
-        ("(0.1 + 0.2 + 0.7 * 2 / 3, -1)", "a share"),
-        ("(0.5, 0.0)", "0.1 + 0.2 + 0.7"),
-        ("(float('nan'), 0.0)", "0.1 + 0.2 + 0.7"),
-        ("(0.1 + 0.2 + 0.7 * 2 / 3, float('nan'))", "a share"),
-        ("(0, 0.77)", "comes first"),
-        ("(10**400, 0)", "two numbers"),
-        ("0.77", "two numbers"),
-        ("(0.77, 'none')", "two numbers"),
-    ],
 }
 
 # The right answer in other forms: each must pass.
@@ -97,5 +84,4 @@ RIGHT = {
         "lambda given, wanted: 0 if type(given) is not int else 1 if given == wanted else "
         "0.5 if given in (wanted - 1, wanted + 1) else 0",
     ],
-    "predicted": ["[0.77, 0]", "__import__('numpy').array([0.767, 0])"],
 }

@@ -5,7 +5,7 @@ contain.
 WRONG = {
     "worst": [
         ('"hard to easy"', "while the learning rate is high"),
-        ('"carries only"', "You missed the easy questions"),
+        ('"carries only"', "Easy questions are not needed"),
         ('"plain"', "none of the three names"),
         ("3", "none of the three names"),
     ],
@@ -17,24 +17,13 @@ WRONG = {
         ("(1.972, 6.028)", "divided by n"),
         ("(-0.303, 8.303)", "left out the root"),
         ("(0.01516, 0.06484)", "gave shares"),
-        ("(6.48, 1.52)", "the wrong way round"),
+        ("(6.48, 1.52)", "in the wrong order"),
         ("(4, 2.48)", "the half width"),
         ("(3.42, 4.58)", "left out t"),
         ("(10**400, 1)", "not two numbers"),
         ("(3, 5)", "not the bounds"),
         ("(4,)", "not two numbers"),
-        ('(float("nan"), 6.484)', "no bound"),
-    ],
-    "seeds_needed": [
-        ("7", "used 1.96"),
-        ("8", "still contains 0"),
-        ("3", "Too few"),
-        ("10", "not the smallest"),
-        ("1", "no spread"),
-        ("-3", "not a whole number"),
-        ("8.5", "not a whole number"),
-        ('float("inf")', "not a whole number"),
-        ('"nine"', "not a whole number"),
+        ('(float("nan"), 6.484)', "must be finite"),
     ],
 }
 
@@ -42,5 +31,4 @@ WRONG = {
 RIGHT = {
     "worst": ["'Easy to hard '"],
     "interval": ["[1.5, 6.5]", "__import__('numpy').array([1.516, 6.484])"],
-    "seeds_needed": ["9.0", "__import__('numpy').int64(9)"],
 }

@@ -3,13 +3,13 @@
 # name: (an answer as Python source, words that the message must contain)
 WRONG = {
     "inputs": [
-        ("[[5, 9]]", "takes >= for > passes"),
-        ("[[4]]", "forgets the map passes"),
-        ("[[4, 9], [5]]", "takes >= for > passes"),
-        ("[[4, 2], []]", "forgets the map passes"),
-        ("[[2], [5, 9]]", "takes >= for > passes"),
-        ("[[4, 5], [2, 3]]", "takes >= for > passes"),
-        ("[[1, 4, 4], [2]]", "forgets the map passes"),
+        ("[[5, 9]]", "uses >= for > passes"),
+        ("[[4]]", "forgets to subtract passes"),
+        ("[[4, 9], [5]]", "uses >= for > passes"),
+        ("[[4, 2], []]", "forgets to subtract passes"),
+        ("[[2], [5, 9]]", "uses >= for > passes"),
+        ("[[4, 5], [2, 3]]", "uses >= for > passes"),
+        ("[[1, 4, 4], [2]]", "forgets to subtract passes"),
         ("[[4], [5], [6]]", "one or two lists"),
         ("[4, 5]", "one or two lists"),
         ("[[True], [5]]", "one or two lists"),
@@ -37,10 +37,3 @@ RIGHT = {
     "inputs": ["[[4], [9]]", "([4, -3], [7, 5, 1])", "[[100], [4]]"],
     "means": ["[0.55, 0.3]", "__import__('numpy').array([0.55, 0.3])"],
 }
-
-
-def context(run) -> dict:
-    """What the cells take from earlier ones: a module."""
-    import math
-
-    return {"math": math}

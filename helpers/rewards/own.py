@@ -1,0 +1,138 @@
+"""A user's own code, named by a parameter: a list of rewards such as
+`my_rewards.py:brevity,correctness*0.5`, and one class or function, as for `environment=` and
+`judge=`.
+
+The files of rewards are copied into the run, so that it can be repeated after they have changed.
+"""
+
+import importlib
+import math
+import runpy
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from helpers import rewards as library
+from helpers.runs import Run, atomic_write
+from helpers.tags import TagFormat
+
+_EXAMPLE = "my_rewards.py:brevity"
+# by its short name; those for lengths need a number, which a name cannot give
+_LIBRARY = {
+    name.removesuffix("_reward"): getattr(library, name)
+    for name in library.__all__
+    if name.endswith("_reward") and not name.endswith("_length_reward")
+}
+
+
+def named(parameter: str, value: object, example: str) -> Callable:
+    """The class or function that `file.py:name` or `package.module:name` names, given as a
+    parameter. A file may import what lies beside it.
+
+    ValueError, with the parameter and an example, if there is no such file, module, class or
+    function.
+    """
+    where, _, name = str(value).rpartition(":")
+    if not where or not name.isidentifier():
+        raise ValueError(
+            f"{parameter}={value!r}: write it as file.py:Class or file.py:function, such as "
+            f"{example}."
+        )
+    beside = str(Path(where).resolve().parent)
+    sys.path.insert(0, beside)
+    try:
+        module = (
+            runpy.run_path(where) if where.endswith(".py") else vars(importlib.import_module(where))
+        )
+    except Exception as error:  # whatever a user's file may raise
+        raise ValueError(
+            f"{parameter}={value!r}: {where} cannot be read ({type(error).__name__}: {error})."
+        ) from error
+    finally:
+        sys.path.remove(beside)
+    if not callable(module.get(name)):
+        raise ValueError(f"{parameter}={value!r}: {where} has no class or function {name}.")
+    return module[name]
+
+
+def parsed(rewards: str) -> list[tuple[str, float]]:
+    """The names of a list of rewards with their weights, 1.0 where none is given. ValueError for a
+    weight that is no number.
+
+    >>> parsed("my_rewards.py:brevity, format*0.5")
+    [('my_rewards.py:brevity', 1.0), ('format', 0.5)]
+    """
+    found = []
+    for part in str(rewards).split(","):
+        name, _, weight = part.partition("*")
+        try:
+            found.append((name.strip(), float(weight or 1)))
+        except ValueError:
+            found.append(("", math.nan))
+        if not name.strip() or not math.isfinite(found[-1][1]):
+            raise ValueError(
+                f"{rewards!r}: {part.strip()!r} is no reward with a weight. Write a list such as "
+                f"{_EXAMPLE},correctness*1.0,format*0.5."
+            )
+    return found
+
+
+def reward_named(name: str, tags: TagFormat, parameter: str) -> Callable:
+    """The reward that a name of the library, `file.py:function` or `package.module:function` names,
+    with the tags bound if it reads them. ValueError as `named`.
+
+    >>> judge = reward_named("correctness", TagFormat("reasoning", "answer"), "judge")
+    >>> judge(["<answer>4</answer>"], ["4"])
+    [1.0]
+    """
+    if ":" in name:
+        return library.with_tags(named(parameter, name, _EXAMPLE), tags)
+    if name.removesuffix("_reward") not in _LIBRARY:
+        raise ValueError(
+            f"{parameter}={name!r} is no reward of the library: {', '.join(_LIBRARY)}. Name your "
+            f"own as file.py:function, such as {_EXAMPLE}."
+        )
+    return library.with_tags(_LIBRARY[name.removesuffix("_reward")], tags)
+
+
+def read_rewards(
+    rewards: str, tags: TagFormat, parameter: str = "rewards"
+) -> tuple[list, list[float]]:
+    """The functions and the weights of a list of rewards, as GRPOTrainer and GRPOConfig take them.
+    ValueError for what is no such list; see `reward_named`.
+    """
+    listed = parsed(rewards)
+    functions = [reward_named(name, tags, parameter) for name, _ in listed]
+    return functions, [weight for _, weight in listed]
+
+
+def own_rewards(run: Run, rewards: str, tags: TagFormat) -> tuple[list, list[float]]:
+    """As `read_rewards`, of copies: each file is copied into the run's folder `rewards/` first."""
+    for name, _ in parsed(rewards):
+        file, copy = Path(name.rpartition(":")[0]), run.folder / copies_of(name).rpartition(":")[0]
+        if file.suffix == ".py" and file.is_file() and file.resolve() != copy.resolve():
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            with atomic_write(copy) as temporary:
+                shutil.copyfile(file, temporary)
+    return read_rewards(copies_of(rewards, run), tags)
+
+
+def copies_of(rewards: str, run: Run | None = None) -> str:
+    """The same list, where each file is replaced by its copy in the run, if there is one; without a
+    run, relative to its folder, as the manifest has it.
+
+    >>> copies_of("work/my_rewards.py:brevity, correctness*0.5")
+    'rewards/my_rewards.py:brevity*1,correctness*0.5'
+    """
+    names = []
+    for name, weight in parsed(rewards):
+        file, _, function = name.rpartition(":")
+        if file.endswith(".py"):
+            copy = Path("rewards", Path(file).name)
+            if run is None:
+                name = f"{copy}:{function}"
+            elif (run.folder / copy).exists():
+                name = f"{run.folder / copy}:{function}"
+        names.append(f"{name}*{weight:g}")
+    return ",".join(names)

@@ -1,0 +1,94 @@
+"""What 00 and the lessons 09 and 10 do as notebook 03 does it, where it is spelt out and explained.
+
+The functions import what they need, because Unsloth must be imported before all of it.
+"""
+
+from helpers import presets
+from helpers.environment import Machine
+from helpers.presets import Preset
+from helpers.runs import Run, seed_everything
+
+
+def settings(name: str, machine: Machine, small: dict, given: dict) -> Preset:
+    """The settings of a lesson that ships with a small model of its own.
+
+    small: that model and its values. They apply with preset `pocket` alone, and only where the
+    parameters `given` name no other. ValueError for another model with the learning rate of
+    `pocket`.
+    """
+    found = presets.resolve(name, machine, **given)
+    if found.name == "pocket" and given.get("model") in (None, small["model"]):
+        found = presets.with_overrides(found, **small | given)
+    elif found.name == "pocket" and "learning_rate" not in given:
+        raise ValueError(
+            f"the learning rate of preset 'pocket' would ruin {given['model']!r}: take "
+            "preset='auto' on a GPU, or name a rate"
+        )
+    return presets.check_machine(found, machine)
+
+
+def import_unsloth(chosen: Preset) -> None:
+    """Import Unsloth, which patches Transformers and so must come before it; the mode in which vLLM
+    gives up its cache while the policy trains must be set even earlier.
+    """
+    import torch
+
+    from helpers.training import policy
+
+    if chosen.engine == "vllm" and torch.cuda.is_available():
+        policy.standby()
+    import unsloth  # noqa: F401
+
+
+def add_adapter(model, chosen: Preset, seed: int):
+    """The model with a fresh adapter on all its linear layers."""
+    from unsloth import FastLanguageModel
+
+    from helpers.training.policy import LORA_TARGETS
+
+    seed_everything(seed)
+    return FastLanguageModel.get_peft_model(
+        model,
+        r=chosen.lora_rank,
+        lora_alpha=chosen.lora_alpha,
+        target_modules=LORA_TARGETS,
+        use_gradient_checkpointing=chosen.gradient_checkpointing,
+        random_state=seed,
+    )
+
+
+def configuration(run: Run, chosen: Preset, machine: Machine, seed: int, **differs):
+    """The `GRPOConfig` of a run with these settings. differs: what the lesson passes besides."""
+    from trl import GRPOConfig
+
+    only_fp16 = bool(machine.gpu) and not machine.bf16  # a T4 has no bf16
+    return GRPOConfig(
+        output_dir=str(run.path("checkpoints")),
+        seed=seed,
+        **presets.grpo(chosen),
+        use_vllm=chosen.engine == "vllm" and machine.gpu is not None,
+        bf16=not only_fp16,
+        fp16=only_fp16,
+        save_total_limit=2,
+        disable_tqdm=True,
+        log_completions=True,
+        num_completions_to_print=0,
+        report_to="none",
+        **differs,
+    )
+
+
+def train(run: Run, trainer, tokenizer, chosen: Preset, seed: int, reward: str, checkpoint) -> None:
+    """Train, from the checkpoint if there is one, and keep the adapter and what led to it.
+
+    reward: the name of the one that the run records.
+    """
+    from transformers import PrinterCallback
+
+    from helpers.training import checkpoints
+
+    trainer.remove_callback(PrinterCallback)
+    result = trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+    recorded = {"rewards": [reward], "weights": [1.0], "steps": trainer.state.global_step}
+    checkpoints.keep(run, trainer, tokenizer, chosen, seed, **recorded)
+    print(f"{trainer.state.global_step} steps in {result.metrics['train_runtime']:.0f} s")

@@ -1,0 +1,87 @@
+"""A user's rewards by a list of names and files: what is read, where it is found, what is kept."""
+
+import pytest
+
+from helpers.commands.arguments import value
+from helpers.rewards import reward_name
+from helpers.rewards.faults import constant
+from helpers.rewards.own import copies_of, own_rewards, parsed, read_rewards
+from helpers.runs import Run
+from helpers.tags import TagFormat
+
+FMT = TagFormat.parse("think/answer")
+FILE = """import short
+from helpers.tags import completion_text
+
+def brevity(completions, **columns):
+    return [float(len(completion_text(said)) < short.LIMIT) for said in completions]
+"""
+RIGHT = "<think>easy</think><answer>4</answer>"
+
+
+@pytest.fixture
+def typed(tmp_path, monkeypatch):
+    """A folder with a file of rewards and a module beside it, in which a user types."""
+    (tmp_path / "my_rewards.py").write_text(FILE, encoding="utf-8")
+    (tmp_path / "short.py").write_text("LIMIT = 60", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("GRPO_RUNS_DIR", str(tmp_path / "runs"))
+    return tmp_path
+
+
+def test_a_list_names_the_library_and_files_each_with_its_weight(typed):
+    functions, weights = read_rewards("my_rewards.py:brevity, correctness*2,format_reward*0.5", FMT)
+    assert list(map(reward_name, functions)) == ["brevity", "correctness_reward", "format_reward"]
+    assert weights == [1.0, 2.0, 0.5]
+    messages = [[{"role": "assistant", "content": text}] for text in (RIGHT, 99 * "no")]
+    scores = [function(completions=messages, answer=["4", "4"]) for function in functions]
+    assert scores == [[1.0, 0.0], [1.0, 0.0], [1.0, 0.0]]  # the tags are bound
+
+
+def test_a_module_is_found_where_the_command_was_typed(typed):
+    (function,), _ = read_rewards("my_rewards:brevity", FMT)
+    assert reward_name(function) == "brevity"
+
+
+@pytest.mark.parametrize(
+    ("rewards", "why"),
+    [
+        ("my_rewards.py:brevity*much", "'my_rewards.py:brevity\\*much' is no reward with a weight"),
+        ("correctness,,format", "'' is no reward with a weight"),
+        ("correct", "rewards='correct' is no reward of the library: citation, "),
+        ("my_rewards.py:long", "my_rewards.py has no class or function long"),
+        ("nowhere.py:brevity", "nowhere.py cannot be read \\(FileNotFoundError"),
+        (5, "rewards='5' is no reward of the library"),
+    ],
+)
+def test_what_is_no_list_of_rewards_is_named(typed, rewards, why):
+    with pytest.raises(ValueError, match=why):
+        read_rewards(rewards, FMT)
+
+
+def test_each_file_of_a_list_is_absolute_for_a_notebook_that_runs_elsewhere(typed):
+    listed = "my_rewards.py:brevity*0.5, correctness"
+    assert value(listed) == f"{typed}/my_rewards.py:brevity*0.5,correctness"
+
+
+def test_the_run_keeps_the_file_and_reads_its_copy_when_the_file_has_changed(typed):
+    run, listed = Run("mine"), f"{typed}/my_rewards.py:brevity*0.5,correctness"
+    assert copies_of(listed, run) == f"{typed}/my_rewards.py:brevity*0.5,correctness*1"
+    _, weights = own_rewards(run, listed, FMT)
+    assert weights == [0.5, 1.0]
+    assert (run.folder / "rewards" / "my_rewards.py").read_text("utf-8") == FILE
+    (typed / "my_rewards.py").write_text("brevity = len", encoding="utf-8")
+    recorded = copies_of(listed)
+    assert recorded == "rewards/my_rewards.py:brevity*0.5,correctness*1"
+    functions, _ = own_rewards(run, recorded, FMT)
+    assert functions[0](completions=[RIGHT, 99 * "no"]) == [1.0, 0.0]
+    own_rewards(run, listed, FMT)  # asked for again, by the file
+    assert (run.folder / "rewards" / "my_rewards.py").read_text("utf-8") == "brevity = len"
+    assert parsed(recorded) == [("rewards/my_rewards.py:brevity", 0.5), ("correctness", 1.0)]
+
+
+def test_a_reward_without_a_difference_is_told_with_the_likeliest_reason():
+    assert "brevity gave 1 to each of 3 completions" in constant("brevity", [1.0, None, 1.0])
+    assert "`completion_text` gives the text" in constant("brevity", [1.0, 1.0])
+    for scores in ([1.0, 0.0], [None, None], [1.0], []):
+        assert constant("brevity", scores) is None

@@ -1,0 +1,27 @@
+"""The settings of the lessons that ship with a small model of their own."""
+
+import pytest
+
+from helpers.environment import Machine
+from helpers.training import lessons
+
+SMALL = {"model": "pocket-functions", "learning_rate": 2e-3, "beta": 0.02}
+CPU = Machine(None, 0.0, 0.0, 2, 8.0, "3.11", "Linux")
+
+
+def settings(**given):
+    return lessons.settings("pocket", CPU, SMALL, {"source": "tasks.jsonl"} | given)
+
+
+@pytest.mark.parametrize("given", [{}, {"model": "pocket-functions"}])
+def test_the_small_model_has_its_own_values_and_the_parameters_come_first(given):
+    found = settings(**given, beta=0.5)
+    expected = ("pocket-functions", 2e-3, 0.5)
+    assert (found.model, found.learning_rate, found.beta) == expected
+
+
+def test_another_model_has_none_of_them_and_needs_a_learning_rate():
+    with pytest.raises(ValueError, match="would ruin 'org/other': take preset='auto'"):
+        settings(model="org/other")
+    found = settings(model="org/other", learning_rate=1e-6)
+    assert (found.model, found.learning_rate) == ("org/other", 1e-6) and found.beta != 0.02
