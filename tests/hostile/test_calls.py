@@ -44,7 +44,7 @@ COMMANDS = [
     ([*RUN, "-p", "gguf=q4_k_m"], "gguf='q4_k_m' cannot be written here"),
     ([*RUN, "-p", "push_to_hub=mine"], "push_to_hub='mine'"),
     ([*RUN, "-p", 'compare=["a"]'], "compare"),
-    ([*RUN, "-p", "judge=mine"], "judge='mine': write it as file.py:"),
+    ([*RUN, "-p", "judge=mine"], "judge='mine' is no reward of the library:"),
     ([*RUN, "-p", "seed=-1"], "seed=-1 is not a seed"),
     ([*RUN, "-p", "samples=0"], "samples=0 is not a number"),
     ([*RUN, "-p", "batch_size=-3"], "batch_size=-3 is not a number of"),
