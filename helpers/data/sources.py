@@ -36,7 +36,14 @@ def read_source(
     if source.lower().endswith(FILE_TYPES):
         return _mapped(file_rows(Path(source), mapping.values()), mapping, source)
     named_on_hub = source.count("/") == 1 and not source.startswith(".")
-    if named_on_hub or (source and Path(source).is_dir()):
+    if source and Path(source).is_dir():
+        kinds = {path.suffix.lower() for at in ("*", "*/*") for path in Path(source).glob(at)}
+        if not kinds & {*FILE_TYPES, ".json", ".gz", ".arrow"}:
+            raise ValueError(
+                f"source={source!r} is a folder without data: name a {', '.join(FILE_TYPES)} file."
+            )
+        return _hub(source, mapping)
+    if named_on_hub:
         return _hub(source, mapping)
     raise ValueError(
         f"source={source!r} is not known. Give arithmetic/<family> "
