@@ -20,6 +20,7 @@ from helpers.runs import (
     Run,
     atomic_write,
     held,
+    named_if_full,
     write_json,
     written_by,
 )
@@ -85,6 +86,7 @@ def fetch(name: str, last: str) -> None:
         "written": datetime.now(UTC).isoformat(timespec="seconds"),
     }
     with (
+        named_if_full(run.folder),
         held(run.folder, f"run {run.name!r}"),
         held(run.folder, f"the training of run {run.name!r}", TRAINING_LOCK),
     ):
