@@ -139,8 +139,8 @@ def execute(
             arguments.refuse_to_lose(folder, numbers, given, usual)
         used = arguments.last(folder)["used"]
         # so that a kernel, which runs in notebooks/, finds modules where the command was typed
-        here = os.pathsep.join(filter(None, [os.getcwd(), os.environ.get("PYTHONPATH")]))
-        os.environ["PYTHONPATH"] = here
+        paths = [os.getcwd(), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+        os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(filter(None, paths)))
         call = resumed or {"parameters": given, "notebooks": numbers, "done": [], "used": used}
         write_json(folder.path(arguments.ASKED), call)
         began = time.monotonic()
