@@ -26,7 +26,6 @@ SWEEPS = "sweeps"  # in the runs folder: what sweeps keep; so no run can have th
 _LOCK = ".lock"
 TRAINING_LOCK = ".training.lock"
 LOCKS = (_LOCK, TRAINING_LOCK)
-_LOCK_PATIENCE = 0.25  # seconds: `holder` takes a lock for a moment to see whether it is free
 ASIDE = "set_aside"  # in a run that the demo was put in the place of: what it held
 _MEND = "Wait for its end, shut the kernel down if it is a notebook's, or take another name."
 # Notebooks that prepare data of their own and train on it, and those whose work they do or replace.
@@ -123,7 +122,6 @@ class Run:
         FileNotFoundError names the notebook that writes it.
         """
         path = self.folder / relative
-        _put_back(path)
         if path.exists():
             return path
         raise FileNotFoundError(f"{self.show(relative)} is not there. {self._make(relative)}")
@@ -192,12 +190,9 @@ class Run:
         """This run, for a notebook that writes its data or its training: 01, 03 or one of LESSONS.
 
         What it records carries the notebook's number. ValueError, before anything is written, if
-        another lesson made what the run holds, or if another process is training it.
+        another lesson made what the run holds.
         """
         self.check_maker(notebook)
-        # Of several ranks the first holds the lock for all, and the others may come here after it.
-        if os.environ.get("RANK", "0") == "0":
-            self.check_not_trained(notebook)
         self.notebook = notebook
         return self
 
@@ -221,16 +216,6 @@ class Run:
             return False
         maker = manifest.get("data", {}).get("notebook")
         return maker != notebook if notebook in LESSONS else maker in LESSONS
-
-    def check_not_trained(self, notebook: str) -> None:
-        """ValueError if the notebook would replace data or a training of this run while another
-        process trains it.
-        """
-        if notebook in MAKERS and (who := holder(self.folder, TRAINING_LOCK)):
-            raise ValueError(
-                f"run {self.name!r} is being trained by {who}, and notebook {notebook} would "
-                f"replace its data or its training. {_MEND}"
-            )
 
     def outdated(self, relative: str) -> str | None:
         """Why a file or folder is older than what it was made from, in a sentence; else None.
@@ -350,7 +335,7 @@ def held(folder: Path, what: str, name: str = _LOCK) -> Iterator[None]:
 
     lock = _file_lock(folder / name)
     try:
-        lock.acquire(timeout=_LOCK_PATIENCE)
+        lock.acquire(timeout=0.25)  # some take it for a moment, to see who has it
     except Timeout:
         raise ValueError(f"{what} is being executed by {_named_in(lock)}. {_MEND}") from None
     since = datetime.now().astimezone().isoformat(sep=" ", timespec="seconds")
@@ -364,22 +349,6 @@ def held(folder: Path, what: str, name: str = _LOCK) -> Iterator[None]:
         lock.release()
 
 
-def holder(folder: Path, name: str = _LOCK) -> str | None:
-    """Which other process holds a folder's lock, on which machine and since when; None if none
-    does.
-    """
-    from filelock import Timeout
-
-    lock = _file_lock(folder / name)
-    if lock.is_locked or not (folder / name).exists():  # of this process, or never taken
-        return None
-    try:
-        with lock.acquire(timeout=_LOCK_PATIENCE):
-            return None
-    except Timeout:
-        return _named_in(lock)
-
-
 def _file_lock(path: Path):
     from filelock import FileLock
 
@@ -391,11 +360,6 @@ def _named_in(lock) -> str:
     with contextlib.suppress(OSError):  # see `held`
         return Path(lock.lock_file).read_text(encoding="utf-8").strip() or "another process"
     return "another process"
-
-
-def is_free(folder: Path) -> bool:
-    """Whether there is nothing in a folder, or nothing but a lock."""
-    return not folder.exists() or all(path.name in LOCKS for path in folder.iterdir())
 
 
 @contextlib.contextmanager
@@ -415,12 +379,10 @@ def atomic_write(path: Path) -> Iterator[Path]:
 def atomic_folder(path: Path) -> Iterator[Path]:
     """A new folder beside `path` to fill; it replaces `path` if the block ends without an error.
 
-    A folder cannot be replaced in one step. A process that is killed between the two renames leaves
-    the old one beside its place; the next to write or read there puts it back.
+    A folder cannot be replaced in one step, so for a moment the old one is beside its place.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    _put_back(path)
-    temporary, old = path.with_name(f".{path.name}.tmp"), _old(path)
+    temporary, old = path.with_name(f".{path.name}.tmp"), path.with_name(f".{path.name}.old")
     shutil.rmtree(temporary, ignore_errors=True)  # of a process that was killed
     temporary.mkdir()
     with named_if_full(path):
@@ -432,7 +394,6 @@ def atomic_folder(path: Path) -> Iterator[Path]:
             os.replace(temporary, path)
             shutil.rmtree(old, ignore_errors=True)
         finally:
-            _put_back(path)
             shutil.rmtree(temporary, ignore_errors=True)
 
 
@@ -446,16 +407,6 @@ def named_if_full(path: Path) -> Iterator[None]:
             raise
         free = shutil.disk_usage(path.parent).free / 1e6
         raise OSError(errno.ENOSPC, f"the disk is full ({free:.0f} MB free)", str(path)) from error
-
-
-def _old(path: Path) -> Path:
-    return path.with_name(f".{path.name}.old")
-
-
-def _put_back(path: Path) -> None:
-    """Undo the first rename of an `atomic_folder` whose process was killed before the second."""
-    if _old(path).exists() and not path.exists():
-        os.replace(_old(path), path)
 
 
 def write_json(path: Path, value: object) -> None:

@@ -20,7 +20,7 @@ from helpers.runs import (
     Run,
     atomic_write,
     held,
-    is_free,
+    named_if_full,
     write_json,
     written_by,
 )
@@ -38,13 +38,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument(
-        "--fetch-demo", action="store_true", help="put all of it in place, where no such run is"
-    )
-    which.add_argument(
         "--from-demo",
         type=lambda number: number.zfill(2),
         choices=PIPELINE,
-        help="what it leaves after notebook NN; what the run holds is set aside",
+        metavar="NN",
+        help="what it leaves after notebook NN, 05 for all; what the run holds is set aside",
     )
     which.add_argument(
         "--store-demo", action="store_true", help="pack the run as the demo (see `make demo`)"
@@ -60,14 +58,13 @@ def main(parsed: argparse.Namespace) -> int:
     return 0
 
 
-def fetch(name: str, last: str | None = None) -> None:
-    """Put the demo into a run folder: all of it, or as it is after the notebook `last`.
+def fetch(name: str, last: str) -> None:
+    """Put the demo into a run folder, as it is after the notebook `last`.
 
-    With `last`, what the run holds is moved to `set_aside/<number>/` in it, whole, because half of
-    one run and half of another would be neither. Without, ValueError where the run holds something.
-    FileNotFoundError without an archive.
+    What the run holds is moved to `set_aside/<number>/` in it, whole, because half of one run and
+    half of another would be neither. FileNotFoundError without an archive.
     """
-    run, numbers = Run(name), [number for number in PIPELINE if number <= (last or PIPELINE[-1])]
+    run, numbers = Run(name), [number for number in PIPELINE if number <= last]
     stored = {}
     with tarfile.open(ARCHIVE, "r:xz") as archive:
         for member in archive:
@@ -89,15 +86,10 @@ def fetch(name: str, last: str | None = None) -> None:
         "written": datetime.now(UTC).isoformat(timespec="seconds"),
     }
     with (
+        named_if_full(run.folder),
         held(run.folder, f"run {run.name!r}"),
         held(run.folder, f"the training of run {run.name!r}", TRAINING_LOCK),
     ):
-        if last is None and not is_free(run.folder):
-            raise ValueError(
-                f"{run.show()} is there already, and was not touched. Take another name, such as "
-                "--run late, or set aside what is there and put the demo in its place: `python -m "
-                f"helpers checkpoint --run {run.name} --from-demo 05`."
-            )
         if aside := run.set_aside():
             print(f"set aside, whole: {aside}")
         for path, content in stored.items():

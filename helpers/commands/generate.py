@@ -122,8 +122,8 @@ def main(parsed: argparse.Namespace) -> int:
             file.flush()
             print(f"{start + len(part)} of {len(rows)}", flush=True)
     print(
-        f"{len(rows) - done} answers written to {parsed.output}; of all {len(rows)} questions, "
-        f"{prompts.count(None)} are blank or too long"
+        f"{len(rows) - done} answers written to {parsed.output}; blank or too long: "
+        f"{prompts.count(None)} of {len(rows)} questions"
     )
     return 0
 
@@ -162,7 +162,7 @@ def _prompts(
     for number, row in enumerate(rows, 1):
         prompt = chat_prompt(system, row["question"])
         text = tokenizer.apply_chat_template(prompt, add_generation_prompt=True, tokenize=False)
-        length = len(tokenizer(text, add_special_tokens=False)["input_ids"])
+        length = len(tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"])
         if length > room:
             print(
                 f"note: row {number} is not answered: the prompt has {length:,} tokens, and the "

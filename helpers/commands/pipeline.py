@@ -26,7 +26,16 @@ from helpers.data.sources import check_columns, check_source
 from helpers.environment import this_machine
 from helpers.rewards import own
 from helpers.rewards.answers import kinds
-from helpers.runs import LESSONS, Run, check_seed, held, named_if_full, write_json
+from helpers.runs import (
+    LESSONS,
+    MAKERS,
+    TRAINING_LOCK,
+    Run,
+    check_seed,
+    held,
+    named_if_full,
+    write_json,
+)
 from helpers.tags import THINK_ANSWER, TagFormat
 from helpers.training import memory, ranks, trackers
 
@@ -116,8 +125,9 @@ def execute(
     if ranks.world() == 1:
         end_like_ctrl_c()
     with named_if_full(folder.folder), held(folder.folder, f"run {name!r}"):
-        for number in numbers:
-            folder.check_not_trained(number)
+        if set(numbers) & set(MAKERS):  # a notebook may be training it
+            with held(folder.folder, f"the training of run {name!r}", TRAINING_LOCK):
+                pass
         if resumed:
             print(f"resuming run {name!r} with {', '.join(numbers)}, {given or 'no parameters'}")
         elif fresh:
@@ -129,8 +139,8 @@ def execute(
             arguments.refuse_to_lose(folder, numbers, given, usual)
         used = arguments.last(folder)["used"]
         # so that a kernel, which runs in notebooks/, finds modules where the command was typed
-        here = os.pathsep.join(filter(None, [os.getcwd(), os.environ.get("PYTHONPATH")]))
-        os.environ["PYTHONPATH"] = here
+        paths = [os.getcwd(), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+        os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(filter(None, paths)))
         call = resumed or {"parameters": given, "notebooks": numbers, "done": [], "used": used}
         write_json(folder.path(arguments.ASKED), call)
         began = time.monotonic()
@@ -249,7 +259,8 @@ _RULES = {
     "tags": TagFormat.parse,
     "kind": kinds.checked,
     "rewards": lambda rewards: own.read_rewards(rewards, THINK_ANSWER),
-    "judge": lambda judge: own.read_rewards(judge, THINK_ANSWER, "judge"),
+    "judge": lambda judge: own.reward_named(str(judge), THINK_ANSWER, "judge"),
+    "environment": lambda kind: own.named("environment", kind, "my_game.py:MyGame"),
 }
 
 

@@ -2,7 +2,6 @@
 
 import argparse
 
-from helpers import subprocesses
 from helpers.commands import arguments
 
 
@@ -45,7 +44,6 @@ def main(parsed: argparse.Namespace) -> int:
     """Execute the notebooks, or go on with them; the exit code."""
     from helpers.commands import pipeline
 
-    subprocesses.end_with_parent()
     asked = (parsed.preset, parsed.only, parsed.parameters, parsed.fresh, parsed.once)
     if not parsed.resume:
         return pipeline.run(parsed.run, *asked)

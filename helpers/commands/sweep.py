@@ -14,12 +14,13 @@ A grid is a YAML file:
 or, in place of `one_at_a_time`, `product: {beta: [0, 0.02], lora_rank: [8, 16]}`, every
 combination.
 
-Every run is an ordinary one, `python -m helpers run`, in a process of its own. A sweep keeps only
-its tables and logs, in `runs/sweeps/<name>/`. Which runs are done is read from the runs
-themselves: from what each was asked for, not from its name.
+Every run is an ordinary one, as of `python -m helpers run`. A sweep keeps only its tables and logs,
+in `runs/sweeps/<name>/`. Which runs are done is read from the runs themselves: from what each was
+asked for, not from its name. Several at a time on one machine: `--emit commands`, and xargs.
 """
 
 import argparse
+import contextlib
 import hashlib
 import itertools
 import json
@@ -28,7 +29,6 @@ import re
 import shlex
 import statistics
 import sys
-import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated
@@ -37,12 +37,13 @@ import pandas as pd
 import yaml
 from pydantic import AfterValidator, BaseModel, Field, JsonValue, ValidationError
 
-from helpers import presets, subprocesses
+from helpers import presets
 from helpers.commands import arguments, pipeline
 from helpers.environment import this_machine
 from helpers.metrics.history import read_metrics
 from helpers.results.intervals import student_interval
 from helpers.runs import SWEEPS, Run, atomic_write, held, runs_folder, show_in_runs
+from helpers.subprocesses import last_error
 
 MEASURES = ("accuracy", "final_reward", "kl", "training_seconds")
 _ELSEWHERE = {"run": "name", "seed": "seeds", "preset": "preset"}  # parameters with their own keys
@@ -60,22 +61,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="a YAML file, e.g. benchmarks/grids/knobs.yaml",
     )
-    parser.add_argument(
-        "--jobs", type=int, default=1, metavar="N", help="runs at a time (default: 1)"
-    )
     instead = parser.add_mutually_exclusive_group()
     instead.add_argument(
         "--emit",
         choices=["commands"],
-        help="run nothing, and print a command line a run, for a cluster",
+        help="run nothing, and print a command line per run, for a cluster or for xargs",
     )
     instead.add_argument(
         "--collect",
         action="store_true",
         help="run nothing, and make the table of what has finished",
-    )
-    instead.add_argument(
-        "--dry-run", action="store_true", help="check the grid and say what would be run"
     )
 
 
@@ -88,21 +83,11 @@ def main(parsed: argparse.Namespace) -> int:
     ValueError or OSError for all that can be refused, before anything runs: see `read_grid`, and
     `runs.held` for a sweep that another process is running.
     """
-    if parsed.jobs < 1:
-        raise ValueError(
-            f"--jobs {parsed.jobs} is not a number of runs at a time: give an integer of at least "
-            "1."
-        )
     grid, tasks = read_grid(Path(parsed.grid), elsewhere=bool(parsed.emit or parsed.collect))
     if parsed.emit and grid.preset in (None, "auto"):
         raise ValueError(
             f"{parsed.grid}: `preset:` must name one: which of them `auto` is depends on the "
             "machine, and others will run this."
-        )
-    if parsed.jobs > 1 and presets.resolve(grid.preset or "auto", this_machine()).needs_gb > 0:
-        raise ValueError(
-            f"--jobs {parsed.jobs}: the preset is meant to have the GPU to itself. Leave --jobs "
-            "out."
         )
     if parsed.emit:
         for task in tasks:
@@ -110,10 +95,7 @@ def main(parsed: argparse.Namespace) -> int:
         return 0
     left = [task for task in tasks if not task.is_done()]
     print(f"sweep {grid.name}: {len(tasks) - len(left)} runs done, {len(left)} to run", flush=True)
-    if parsed.dry_run:
-        print("\n".join(f"  {task.run}" for task in left))
-        return 0
-    failed = not parsed.collect and _run(grid, left, parsed.jobs)
+    failed = not parsed.collect and _run(grid, left)
     if parsed.collect and left:
         print(f"not finished: {', '.join(task.run for task in left)}")
     _write_and_show(grid, tasks)
@@ -160,11 +142,13 @@ class Task:
         """What makes the run, after `python -m helpers`; given again, it goes on with what was
         interrupted, or does nothing.
         """
-        only = ",".join(self.notebooks)
-        command = ["run", "--once", "--fresh", "--run", self.run, "--only", only]
-        for key, value in self.parameters.items():
-            command += ["-p", f"{key}={json.dumps(value)}"]
-        return command
+        command = ["run", "--once", "--fresh", "--run", self.run]
+        command += ["--only", ",".join(self.notebooks)]
+        return command + [word for text in self.texts() for word in ("-p", text)]
+
+    def texts(self) -> list[str]:
+        """The parameters as `-p` takes them."""
+        return [f"{key}={json.dumps(value)}" for key, value in self.parameters.items()]
 
     def is_done(self) -> bool:
         """Whether the run has finished as the grid asks for it now."""
@@ -273,49 +257,41 @@ def _plain(value: JsonValue) -> JsonValue:
 # --- Running --------------------------------------------------------------------------------------
 
 
-def _run(grid: Grid, left: list[Task], jobs: int) -> bool:
-    """Run what is left, `jobs` runs at a time, and print each as it ends, with why it failed;
-    whether one did.
-
-    With several jobs each run computes on one thread. (Sums in another order differ in their last
-    digits, and after some steps in their completions: keep to one kind of sweep where that
-    matters.)
+def _run(grid: Grid, left: list[Task]) -> bool:
+    """Run what is left, one after the other, each with a log; print how each ended, and why one
+    failed. Whether one did.
     """
-    environment = {"GRPO_RUNS_DIR": str(runs_folder())}
-    if jobs > 1:
-        environment["OMP_NUM_THREADS"] = "1"
-    folder = runs_folder() / SWEEPS / grid.name
-    logs = folder / "logs"
-    waiting, running, ended, failed = list(left), {}, 0, False
-    pipeline.end_like_ctrl_c()
+    folder, failed = runs_folder() / SWEEPS / grid.name, False
     with held(folder, f"sweep {grid.name!r}"):
-        logs.mkdir(exist_ok=True)
-        try:
-            while waiting or running:
-                while waiting and len(running) < jobs:
-                    task = waiting.pop(0)
-                    log = logs / f"{task.run}.log"
-                    log.unlink(missing_ok=True)  # of an earlier sweep
-                    process = subprocesses.start("helpers", task.command(), log, environment)
-                    running[task.run] = process
-                time.sleep(0.1)
-                for name in [name for name in running if running[name].poll() is not None]:
-                    outcome = "done"
-                    if running.pop(name).returncode != 0:
-                        why = subprocesses.last_error(logs / f"{name}.log")
-                        log = show_in_runs(f"{SWEEPS}/{grid.name}/logs/{name}.log")
-                        outcome, failed = f"failed: {why} (the whole output: {log})", True
-                    ended += 1
-                    print(f"  {ended}/{len(left)}  {name}  {outcome}", flush=True)
-        except KeyboardInterrupt:
-            print(
-                "\nThe runs were ended; give the same command again to go on with what is left.",
-                file=sys.stderr,
-            )
-            raise
-        finally:
-            subprocesses.end(list(running.values()))
+        (folder / "logs").mkdir(exist_ok=True)
+        for number, task in enumerate(left, start=1):
+            log, outcome = folder / "logs" / f"{task.run}.log", "done"
+            try:
+                code = _logged(task, log)
+            except KeyboardInterrupt:
+                again = "Give the same command again to go on with what is left."
+                print(f"\n{again}", file=sys.stderr)
+                raise
+            if code:
+                where = show_in_runs(f"{SWEEPS}/{grid.name}/logs/{log.name}")
+                outcome, failed = f"failed: {last_error(log)} (the whole output: {where})", True
+            print(f"  {number}/{len(left)}  {task.run}  {outcome}", flush=True)
     return failed
+
+
+def _logged(task: Task, log: Path) -> int:
+    """The exit code of a run whose output goes to a file."""
+    with (
+        log.open("w", encoding="utf-8") as file,
+        contextlib.redirect_stdout(file),
+        contextlib.redirect_stderr(file),
+    ):
+        try:
+            only = ",".join(task.notebooks)
+            return pipeline.run(task.run, None, only, task.texts(), fresh=True, once=True)
+        except (ValueError, OSError) as error:
+            print(f"error: {error}")
+            return 2
 
 
 # --- The table ------------------------------------------------------------------------------------

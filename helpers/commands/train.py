@@ -15,6 +15,7 @@ import sys
 import traceback
 from pathlib import Path
 
+import pandas as pd
 from IPython.display import display
 
 from helpers.commands import arguments, pipeline
@@ -109,6 +110,8 @@ def execute(path: Path, run: Run, parameters: dict) -> bool:
     ranks.gathered(None)  # rank 0 may have refused the call by now
     if ranks.is_first():
         (run.folder / "notebooks" / path.name).unlink(missing_ok=True)
+    # a table is printed here, and a terminal's width would cut it to "..."
+    pd.set_option("display.max_columns", None, "display.width", 1_000)
     cells = pipeline.parameterized(path, parameters)
     names, where = {"__name__": "__main__", "display": display}, ""
     with contextlib.chdir(path.parent):  # where papermill has a kernel start

@@ -7,6 +7,7 @@ questions, so the columns that are asked for decide.
 """
 
 import csv
+import io
 import itertools
 import json
 from collections.abc import Collection, Iterator
@@ -101,7 +102,8 @@ def _csv_rows(path: Path, wanted: Collection[str]) -> Iterator[dict[str, str] | 
     name the last counts.
     """
     csv.field_size_limit(2**24)  # characters; the csv module stops at 2**17
-    lines = text_lines(path)
+    # an old spreadsheet ends lines by a carriage return alone
+    lines = (part for line in text_lines(path) for part in io.StringIO(line, newline=""))
     sample = list(itertools.islice(lines, 50))  # the header is among these
 
     def fit(delimiter: str) -> tuple[int, int]:

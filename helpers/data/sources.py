@@ -36,7 +36,15 @@ def read_source(
     if source.lower().endswith(FILE_TYPES):
         return _mapped(file_rows(Path(source), mapping.values()), mapping, source)
     named_on_hub = source.count("/") == 1 and not source.startswith(".")
-    if named_on_hub or (source and Path(source).is_dir()):
+    if source and Path(source).is_dir():
+        found = [path for at in ("*", "data/*") for path in Path(source).glob(at)]
+        kinds = (*FILE_TYPES, ".json", ".gz", ".arrow")
+        if not any(path.name == "README.md" or path.suffix in kinds for path in found):
+            raise ValueError(
+                f"source={source!r} is a folder without data: name a {', '.join(FILE_TYPES)} file."
+            )
+        return _hub(source, mapping)
+    if named_on_hub:
         return _hub(source, mapping)
     raise ValueError(
         f"source={source!r} is not known. Give arithmetic/<family> "
@@ -93,6 +101,11 @@ def _hub(source: str, mapping: dict[str, str]) -> Iterator[dict | Broken]:
     try:
         splits = datasets.load_dataset(name, config or ("main" if is_gsm8k else None))
     except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
+        if Path(name).is_dir():
+            raise ValueError(
+                f"source={source!r} is a folder whose files are no data set ({error}): name a "
+                f"{', '.join(FILE_TYPES)} file."
+            ) from None
         raise ValueError(hub_failure(f"the data set {source!r}", error)) from None
     # GSM8K's own test split is held out, and a folder's: test.jsonl beside train.jsonl, for example
     held_out = "test" if "test" in splits and (is_gsm8k or Path(name).is_dir()) else None

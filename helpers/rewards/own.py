@@ -34,7 +34,8 @@ def named(parameter: str, value: object, example: str) -> Callable:
     function.
     """
     where, _, name = str(value).rpartition(":")
-    if not where or not name.isidentifier():
+    is_module = where.replace(".", "").isidentifier() and not Path(where).is_file()
+    if not (where.endswith(".py") or is_module) or not name.isidentifier():
         raise ValueError(
             f"{parameter}={value!r}: write it as file.py:Class or file.py:function, such as "
             f"{example}."

@@ -67,7 +67,7 @@ def test_the_parameters_of_the_notebooks_are_those_it_was_made_with(stored):
 
 @pytest.mark.slow
 def test_in_an_empty_runs_folder_04_and_05_go_on_with_it(cli):
-    checkpoint.fetch("late")
+    checkpoint.fetch("late", "05")
     before = Run("late").evaluation
     assert pipeline.run("late", None, "04,05", ["serve=false"]) == 0
     # on another processor a token may fall otherwise
@@ -76,7 +76,7 @@ def test_in_an_empty_runs_folder_04_and_05_go_on_with_it(cli):
 
 
 def test_it_is_a_run_like_any_other_with_the_paths_of_this_machine(cli):
-    code, out, _ = cli("checkpoint", "--fetch-demo", "--run", "late")
+    code, out, _ = cli("checkpoint", "--from-demo", "05", "--run", "late")
     assert code == 0 and "is now the demo as notebook 05 left it" in out and "--only 06" in out
     run = Run("late")
     assert run.manifest["name"] == "late" and len(run.manifest["demo"]["notebooks"]) == 5
@@ -86,13 +86,6 @@ def test_it_is_a_run_like_any_other_with_the_paths_of_this_machine(cli):
     assert len(run.table("completions.parquet")) > 1000
     pipeline.check("late", ["03", "04", "05", "06", "08"], {})
     assert cli("report", "--run", "late")[0] == 0
-
-
-def test_a_run_that_is_there_is_not_touched(cli):
-    Run("demo").path("manifest.json").write_text("{}")
-    code, _, err = cli("checkpoint", "--fetch-demo")
-    assert code == 2 and "is there already, and was not touched" in err
-    assert (Run("demo").folder / "manifest.json").read_text() == "{}"
 
 
 # --- Mending --------------------------------------------------------------------------------------
@@ -130,7 +123,7 @@ def test_a_broken_run_becomes_the_demo_after_a_notebook_and_what_it_was_is_kept(
 def test_a_fetched_run_packs_to_the_same_files_and_an_unfinished_one_is_refused(
     cli, tmp_path, monkeypatch, stored
 ):
-    cli("checkpoint", "--fetch-demo")
+    cli("checkpoint", "--from-demo", "05")
     copy = tmp_path / "demo.tar.xz"
     monkeypatch.setattr(checkpoint, "ARCHIVE", copy)
     assert cli("checkpoint", "--store-demo")[0] == 0

@@ -133,7 +133,7 @@ def test_a_rows_own_columns_and_missing_values_survive_an_interruption(
     columns = ("--columns", '{"question": "problem"}')
     code, out, err = answer(*columns, source=source, target=target)
     assert code == 0 and "5 answers written" in out
-    assert "of all 5 questions, 2 are blank or too long" in out
+    assert "blank or too long: 2 of 5 questions" in out
     assert err.count("note: ") == 1 and "row 4 is not answered: the prompt has " in err
     rows, content = lines(target), target.read_bytes()
     assert [row["question"] for row in rows] == ["" if one is None else one for one in asked]

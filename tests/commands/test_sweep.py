@@ -16,7 +16,7 @@ import yaml
 from helpers import PROJECT
 from helpers.commands import sweep
 from helpers.commands.sweep import read_grid
-from helpers.runs import Run, holder, runs_folder, write_json
+from helpers.runs import Run, runs_folder, write_json
 
 pytestmark = pytest.mark.usefixtures("machine")
 GOOD = {
@@ -177,10 +177,9 @@ def test_a_grid_is_refused_with_a_reason_before_anything_runs(cli, grid_file, co
 
 
 def test_the_grid_that_is_shipped_is_accepted(cli):
-    code, out, _ = cli(
-        "sweep", "--grid", str(PROJECT / "benchmarks" / "grids" / "knobs.yaml"), "--dry-run"
-    )
-    assert code == 0 and "sweep knobs: 0 runs done, 18 to run" in out
+    path = PROJECT / "benchmarks" / "grids" / "knobs.yaml"
+    code, out, _ = cli("sweep", "--grid", str(path), "--emit", "commands")
+    assert code == 0 and out.count("python -m helpers run") == 18
     assert not runs_folder().exists()
 
 
@@ -207,7 +206,7 @@ def table_of(name: str) -> pd.DataFrame:
 @pytest.mark.slow
 def test_what_failed_stops_nothing_else_and_alone_is_tried_again(cli, two_sources):
     good, bad = (task.run for task in read_grid(two_sources)[1])
-    command = ["sweep", "--grid", str(two_sources), "--jobs", "2"]
+    command = ["sweep", "--grid", str(two_sources)]
     code, out, _ = cli(*command)
     assert code == 1 and f"{good}  done" in out
     why = r"failed: 01_data_preparation.ipynb, cell \d+ \(.*\): ValueError: .*few.csv"
@@ -219,38 +218,32 @@ def test_what_failed_stops_nothing_else_and_alone_is_tried_again(cli, two_source
     assert code == 1 and "1 runs done, 1 to run" in out and good not in out.partition("\n\n")[0]
     changed = two_sources.read_text().replace("max_steps: 2", "max_steps: 3")
     two_sources.write_text(changed)
-    _, out, _ = cli(*command, "--dry-run")
+    _, out, _ = cli(*command, "--collect")
     assert "0 runs done, 2 to run" in out and good in out, "the same name, other parameters"
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "sent", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=["Ctrl-C", "kill", "kill -9"]
-)
-def test_an_interrupt_ends_the_runs(two_sources, python, sent):
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl-C", "kill"])
+def test_an_interrupt_ends_the_run(two_sources, python, sent):
     command = [python, "-m", "helpers", "sweep", "--grid", str(two_sources)]
     process = subprocess.Popen(
         command, cwd=PROJECT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
     )
     logs = runs_folder() / "sweeps" / "tiny" / "logs"
-    while not any("01_data_preparation" in log.read_text() for log in logs.glob("*.log")):
+    kernels = []
+    while not kernels:
         assert process.poll() is None
         time.sleep(0.1)
-    children = psutil.Process(process.pid).children(recursive=True)
+        kernels = psutil.Process(process.pid).children(recursive=True)
+    time.sleep(1)
     process.send_signal(sent)
     _, err = process.communicate(timeout=600)
-    assert process.returncode == (-signal.SIGKILL if sent == signal.SIGKILL else 130)
-    assert sent == signal.SIGKILL or "give the same command again" in err
-    assert "Traceback" not in err
-    gone, alive = psutil.wait_procs(children, timeout=300)
+    assert process.returncode == 130
+    assert "ive the same command again" in err and "Traceback" not in err
+    gone, alive = psutil.wait_procs(kernels, timeout=300)
     assert gone and not alive
     (log,) = logs.glob("*.log")
-    assert "go on with" in log.read_text(), "the run was interrupted, not killed"
-    assert "pipeline.py" not in log.read_text(), "no traceback of ours"
-    assert (
-        holder(runs_folder() / "sweeps" / "tiny") is None
-        and holder(runs_folder() / log.stem) is None
-    )
+    assert "go on with" in log.read_text() and "pipeline.py" not in log.read_text()
 
 
 # --- Elsewhere ------------------------------------------------------------------------------------
@@ -327,10 +320,12 @@ def test_the_table_has_means_and_intervals_worked_out_by_hand(table):
 def test_the_table_is_written_and_shown_whatever_fails(cli, finished, table, tmp_path, monkeypatch):
     first = "tiny-beta-0-seed-1"
 
-    def quick(task):  # another command of the command line, in a process of its own all the same
-        return ["doctor", "--preset", "x"] if task.run == first else ["--help"]
+    def quick(name, *asked, **how):
+        if name == first:
+            raise ValueError("preset 'x' is not known")
+        return 0
 
-    monkeypatch.setattr(sweep.Task, "command", quick)
+    monkeypatch.setattr(sweep.pipeline, "run", quick)
     code, out, err = cli("sweep", "--grid", str(tmp_path / "grid.yaml"))
     assert (code, err) == (1, "") and "6 runs done, 6 to run" in out
     assert f"1/6  {first}  failed: error: preset 'x' is not known" in out

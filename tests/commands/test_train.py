@@ -49,6 +49,15 @@ def test_cells_share_names_take_parameters_and_leave_exercises_out(
     assert capsys.readouterr().out.split() == ["42", str(tmp_path)] and os.getcwd() == before
 
 
+def test_a_wide_table_is_printed_whole(notebook, runs, capsys):
+    path = notebook(
+        "03", "import pandas\ndisplay(pandas.DataFrame({f'column {n}': [n] for n in range(30)}))"
+    )
+    assert train.execute(path, Run("a"), {"run": "a"})
+    header, row = capsys.readouterr().out.splitlines()
+    assert header.count("column") == 30 and row.split() == ["0", *map(str, range(30))]
+
+
 def test_what_a_cell_raises_is_told_with_notebook_cell_and_line(notebook, runs, capsys):
     path = notebook("03", "def fails(x):\n    return 1 / x", "fails(0)", "print('never')")
     assert not train.execute(path, Run("a"), {"run": "a"})

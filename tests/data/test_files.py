@@ -52,7 +52,7 @@ def test_the_line_of_another_encoding_is_named_with_a_way_out(read, content, sai
 # --- Delimiters -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("end", ["\n", "\r\n"], ids=["unix", "windows"])
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"], ids=["unix", "windows", "old mac"])
 @pytest.mark.parametrize("delimiter", list(",;\t|"))
 def test_a_csv_is_read_with_any_usual_delimiter(read, end, delimiter):
     lines = [f"question{delimiter} answer ", f"1 + 1{delimiter}2", "", f"1 + 2{delimiter}3", ""]

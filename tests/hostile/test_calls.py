@@ -44,7 +44,12 @@ COMMANDS = [
     ([*RUN, "-p", "gguf=q4_k_m"], "gguf='q4_k_m' cannot be written here"),
     ([*RUN, "-p", "push_to_hub=mine"], "push_to_hub='mine'"),
     ([*RUN, "-p", 'compare=["a"]'], "compare"),
-    ([*RUN, "-p", "judge=mine"], "judge='mine' is no reward of the library:"),
+    ([*RUN, "-p", "judge=mine"], "judge='mine' is no reward of the library: "),
+    ([*RUN, "-p", "judge=format,correctness"], "judge='format,correctness' is no reward of the"),
+    (
+        ["run", "--only", "10", "-p", "environment=/etc/passwd:X"],
+        "environment='/etc/passwd:X': write it as file.py:Class",
+    ),
     ([*RUN, "-p", "seed=-1"], "seed=-1 is not a seed"),
     ([*RUN, "-p", "samples=0"], "samples=0 is not a number"),
     ([*RUN, "-p", "batch_size=-3"], "batch_size=-3 is not a number of"),
@@ -55,6 +60,9 @@ COMMANDS = [
     ([*RUN, "-p", "columns=5"], "columns=5 is not a mapping of names"),
     ([*RUN_01, "-p", "source=https://example.com/x.csv"], "is an address. Download the file"),
     ([*RUN_01, "-p", "source={here}/none.csv"], "none.csv"),
+    ([*RUN_01, "-p", "source={here}/dir.jsonl"], "Is a directory"),
+    ([*RUN_01, "-p", "source={here}/empty"], "/empty' is a folder without data: name a .csv"),
+    ([*RUN_01, "-p", "model="], "preset 'pocket' cannot run: model='' is empty"),
     (
         [
             *RUN_01,
@@ -88,7 +96,6 @@ COMMANDS = [
     ),
     (["sweep", "--grid", "{here}"], "Is a directory"),
     (["sweep", "--grid", "{here}/no.yaml"], "No such file or directory: "),
-    ([*SWEEP, "--jobs", "0"], "--jobs 0 is not a number of runs at a time"),
 ]
 
 
@@ -96,6 +103,7 @@ COMMANDS = [
 def here(tmp_path):
     (tmp_path / "q.jsonl").write_text('{"question": "What is 1 + 1?"}\n')
     (tmp_path / "dir.jsonl").mkdir()
+    (tmp_path / "empty").mkdir()
     (tmp_path / "grid.yaml").write_text("name: tiny\nseeds: [1]\nproduct: {beta: [0, 0.1]}\n")
     return tmp_path
 

@@ -50,6 +50,7 @@ def test_a_module_is_found_where_the_command_was_typed(typed):
         ("correctness,,format", "'' is no reward with a weight"),
         ("correct", "rewards='correct' is no reward of the library: citation, "),
         ("my_rewards.py:long", "my_rewards.py has no class or function long"),
+        ("/etc/passwd:brevity", "rewards='/etc/passwd:brevity': write it as file.py:Class"),
         ("nowhere.py:brevity", "nowhere.py cannot be read \\(FileNotFoundError"),
         (5, "rewards='5' is no reward of the library"),
     ],
