@@ -22,6 +22,7 @@ COMMANDS = {
     "reproduce": "rerun a run as its manifest records it and compare, number for number",
     "checkpoint": "start late, or repair a run, with the finished demo that comes with the project",
     "teach": "make an edition of the notebooks for students, or to teach from",
+    "slides": "the slides of a route of the teaching guide, as one file without a network",
 }
 
 

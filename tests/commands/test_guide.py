@@ -11,6 +11,7 @@ import nbformat
 import pytest
 
 from helpers.__main__ import parse
+from helpers.commands.slides import deck
 from helpers.commands.teach import NOTEBOOKS
 
 TEXT = (NOTEBOOKS / "TEACHING.md").read_text(encoding="utf-8")
@@ -125,9 +126,21 @@ def shown(notebook: str) -> str:
     return squeezed(" ".join(found))
 
 
-# --- The commands ---------------------------------------------------------------------------------
+# --- The commands and the slides ------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("command", sorted({*re.findall(r"python -m helpers [^#`\n]+", TEXT)}))
 def test_a_command_is_one_that_is_there(command):
     assert parse(shlex.split(command)[3:]).command
+
+
+def test_the_guide_tells_to_which_slide_to_turn():
+    begun = [
+        cell for cell in deck("two-days").cells if cell.metadata.slideshow.slide_type == "slide"
+    ]
+    places = [cell.metadata.slideshow.data.place[:2] for cell in begun]
+    wanted = (
+        r"for 6\.1 .*?to slide (\d+), for 3\.1 .*?to slide (\d+), and for 8\.1.*?to slide (\d+)"
+    )
+    (numbers,) = re.findall(wanted, TEXT)
+    assert [int(number) - 1 for number in numbers] == [places.index(n) for n in ("06", "03", "08")]

@@ -1,0 +1,213 @@
+"""The slides that `slides` makes of the tagged cells: what is on them, what is not, that they fit;
+and bad tags.
+"""
+
+import html
+import json
+import re
+from importlib.util import find_spec
+
+import nbformat
+import pytest
+from browser import browse, in_a_browser
+from nbformat import v4
+from test_environment import OPTIONAL
+
+from helpers.commands import slides
+from helpers.commands.slides import END, REVEAL, ROUTES, deck
+from helpers.commands.teach import NOTEBOOKS
+
+with_reveal = pytest.mark.skipif(
+    find_spec(REVEAL) is None, reason="reveal.js is optional: make optional"
+)
+each_route = pytest.mark.parametrize("route", ROUTES)
+COMMITTED = {
+    path.name: nbformat.read(path, as_version=4) for path in sorted(NOTEBOOKS.glob("*.ipynb"))
+}
+
+
+def plain(text: str) -> str:
+    """Words alone: no marks, and no addresses."""
+    return " ".join(re.sub(r"\]\([^)]+\)|\W", " ", text).split())
+
+
+# --- From the committed notebooks -----------------------------------------------------------------
+
+
+@each_route
+def test_a_deck_has_few_slides_in_the_order_of_the_notebooks(route):
+    cells = deck(route).cells
+    begun = [cell for cell in cells if cell.metadata.slideshow.slide_type == "slide"]
+    assert (
+        12 <= len(begun) <= (50 if route == "two-days" else 40)
+        and cells[0] is begun[0]
+        and ROUTES[route] in cells[0].source
+    )
+    assert cells[-1] is begun[-1] and cells[-1].source == END
+    places = [cell.metadata.slideshow.data.place for cell in begun[1:-1]]
+    assert places == sorted(places, key=lambda place: place[:2]) and {
+        "01",
+        "02",
+        "03",
+        "04",
+        "05",
+    } <= {p[:2] for p in places}
+    assert all(re.fullmatch(r"\d\d · .+", place) for place in places)
+
+
+@each_route
+def test_what_stands_on_a_slide_stands_in_the_notebook_and_no_answer_does(route):
+    sources = [cell.source for notebook in COMMITTED.values() for cell in notebook.cells]
+    words = plain(" ".join(sources))
+    for cell in deck(route).cells[1:-1]:
+        if cell.cell_type == "code":
+            assert cell.source in sources
+        else:
+            assert all(plain(part) in words for part in cell.source.split("\n\n"))
+            assert "<details>" not in cell.source and "$" not in re.sub(
+                r"`[^`]*`", "", cell.source
+            ), "a hint, or mathematics"
+        told = json.dumps(cell.get("outputs", []))
+        assert "Right: " not in told and not any(
+            output.get("name") == "stderr" for output in cell.get("outputs", [])
+        )
+
+
+# --- One file -------------------------------------------------------------------------------------
+
+
+MEASURE = """<script>const measure = () => {
+  if (!Reveal.isReady()) return setTimeout(measure, 20);
+  const found = Reveal.getSlides().map((slide, number) => {
+    Reveal.slide(number);
+    while (Reveal.availableFragments().next) Reveal.nextFragment();
+    const page = slide.getBoundingClientRect(), scale = page.width / 1280;
+    const all = [...slide.querySelectorAll("*")];
+    const boxes = all.filter(e => e.checkVisibility() && e.offsetHeight).map(element => {
+      const box = element.getBoundingClientRect();
+      const corners = [box.left - page.left, box.top - page.top];
+      corners.push(box.right - page.left, box.bottom - page.top);
+      return corners.map(n => n / scale);
+    });
+    const isText = n => n.nodeType === 3 && n.data.trim();
+    const texts = all.filter(e => [...e.childNodes].some(isText));
+    const [left, top, right, bottom] =
+      [0, 1, 2, 3].map(i => (i < 2 ? Math.min : Math.max)(...boxes.map(box => box[i])));
+    const title = slide.querySelector("h1, h2, h3").getBoundingClientRect();
+    const seen = slide.contains(document.elementFromPoint(title.left + 40, title.bottom - 10));
+    const pictures = [...slide.querySelectorAll("img")];
+    const beside = slide.dataset.figure === "beside" && pictures[0]?.getBoundingClientRect();
+    const words = [...slide.querySelectorAll("h2, h3, p, li")];
+    const lefts = words.map(element => element.getBoundingClientRect().left);
+    const wide = [...slide.querySelectorAll("pre, table, div")];
+    return {seen, covered: beside && Math.min(...lefts) < beside.right,
+      tall: beside ? beside.height / scale : null,
+      text: slide.innerText.slice(0, 60), left, top, right, bottom, width: page.width / scale,
+      height: page.height / scale,
+      words: [...slide.querySelectorAll("p, li")].map(e => e.innerText).join(" ").split(" ").length,
+      smallest: Math.min(...texts.map(e => parseFloat(getComputedStyle(e).fontSize))),
+      clipped: wide.filter(e => e.scrollWidth > e.clientWidth + 1).length,
+      pictures: pictures.map(e => [e.complete && e.naturalWidth > 0, e.alt.length > 9])};
+  });
+  const asked = performance.getEntriesByType("resource").map(entry => entry.name)
+    .filter(name => !name.startsWith("data:"));
+  document.body.insertAdjacentHTML("beforeend", "<pre id='measured'></pre>");
+  document.getElementById("measured").textContent = JSON.stringify({found, asked});
+};
+addEventListener("load", measure);</script>"""
+
+
+@pytest.mark.slow
+@with_reveal
+@in_a_browser
+@each_route
+def test_every_slide_fits_and_nothing_is_asked_of_a_network(cli, tmp_path, route):
+    _, out, _ = cli("slides", "--route", route, "--to", str(tmp_path / "page.html"))
+    count = int(re.search(r"(\d+) slides;", out)[1])
+    written = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert not re.search(
+        r'<(?:script|link|img|iframe)\b[^>]*\s(?:src|href)=(?!"data:)',
+        written.partition("<script>")[0],
+    )
+    (tmp_path / "page.html").write_text(
+        written.replace("</html>", f"{MEASURE}</html>"), encoding="utf-8"
+    )
+    options = ("--dump-dom", "--window-size=1280,720", "--virtual-time-budget=10000")
+    dumped, console = browse(tmp_path / "page.html", tmp_path / "profile", *options)
+    measured = json.loads(
+        html.unescape(re.search(r'<pre id="measured">(.*?)</pre>', dumped, re.DOTALL)[1])
+    )
+    assert console == [] and measured["asked"] == [] and len(measured["found"]) == count
+    for slide in measured["found"]:
+        assert slide["seen"], "it is covered, or has no place on the screen"
+        assert (round(slide["width"]), round(slide["height"])) == (1280, 720)
+        assert (
+            slide["left"] >= 0
+            and slide["top"] >= 0
+            and slide["right"] <= 1280
+            and slide["bottom"] <= 720
+        ), slide
+        assert (
+            slide["clipped"] == 0 and slide["smallest"] >= 16 and all(map(all, slide["pictures"]))
+        ), slide
+        assert slide["words"] <= 185, slide
+        assert not slide["covered"] and (slide["tall"] or 720) > 600, (
+            "a figure beside its words has the height of the slide"
+        )
+    assert any(slide["tall"] for slide in measured["found"])
+
+
+@with_reveal
+def test_the_command_writes_one_file_and_says_how_many_slides(cli, tmp_path):
+    code, out, err = cli("slides", "--route", "90", "--to", str(tmp_path / "Folien für heute.html"))
+    assert code == 0 and err == "" and re.search(r"Folien für heute\.html: \d\d slides;", out)
+    assert "Reveal.initialize(" in (tmp_path / "Folien für heute.html").read_text(encoding="utf-8")
+
+
+def test_without_reveal_it_says_what_to_install(cli, tmp_path, monkeypatch):
+    monkeypatch.setattr(slides, "REVEAL", "no-such-package")
+    code, _, err = cli("slides", "--route", "90", "--to", str(tmp_path / "slides.html"))
+    assert code == 2 and "no-such-package is not installed" in err and "--optional" in err
+    assert not [*tmp_path.iterdir()] and REVEAL in OPTIONAL
+
+
+# --- Tags ----------------------------------------------------------------------------------------
+
+
+def course(folder, *cells):
+    nbformat.write(v4.new_notebook(cells=[*cells]), folder / "01_a.ipynb")
+    return folder
+
+
+def slide(source="# A\n\nb\n\nc", show=None, kind="slide", make_cell=v4.new_markdown_cell):
+    about = {"slide_type": kind} | ({} if show is None else {"show": show})
+    return make_cell(source, metadata={"tags": ["route-90"], "slideshow": about})
+
+
+def test_a_part_of_a_cell_is_shown_without_hints_and_relative_links(tmp_path):
+    source = (
+        "## T\n\nSee the [glossary](GLOSSARY.md#kl) and [a "
+        "paper](https://arxiv.org/abs/1).\n\n<details>no\n\nway</details>\n\nlast"
+    )
+    output = v4.new_output("stream", text="3\n")
+    code = v4.new_code_cell(
+        "1 + 2", outputs=[output], metadata=slide(show="output", kind="-").metadata
+    )
+    cells = deck(
+        "90", course(tmp_path, slide(source, show=[0, 2, 1]), code, slide(source, kind="fragment"))
+    ).cells[1:-1]
+    assert (
+        cells[0].source
+        == "## T\n\nlast\n\nSee the glossary and [a paper](https://arxiv.org/abs/1)."
+    )
+    assert cells[1].outputs == [output] and cells[1].metadata.tags == ["output"]
+    assert [cell.metadata.slideshow.data.place for cell in cells] == ["01 · T"] * 3
+
+
+def test_a_slide_that_would_begin_without_a_heading_gets_that_of_its_section(tmp_path):
+    code = slide("print(1)", make_cell=v4.new_code_cell)
+    _, heading, shown, _ = deck(
+        "90", course(tmp_path, v4.new_markdown_cell("# One\n\n## 2 · Two"), code)
+    ).cells
+    assert (heading.source, heading.metadata.slideshow.slide_type) == ("## Two", "slide")
+    assert (shown.source, shown.metadata.slideshow.slide_type) == ("print(1)", "-")
