@@ -81,7 +81,7 @@ def test_the_run_keeps_the_file_and_reads_its_copy_when_the_file_has_changed(typ
 
 
 def test_a_reward_without_a_difference_is_told_with_the_likeliest_reason():
-    assert "brevity gave 1 to each of 3 completions" in constant("brevity", [1.0, None, 1.0])
+    assert "brevity gave 1.0 to each of 3 completions; " in constant("brevity", [1.0, None, 1.0])
     assert "`completion_text` gives the text" in constant("brevity", [1.0, 1.0])
     for scores in ([1.0, 0.0], [None, None], [1.0], []):
         assert constant("brevity", scores) is None
