@@ -55,7 +55,8 @@ class Task:
             f"data: {told['rows_read'] - sum(dropped.values()):,} of {told['rows_read']:,} rows "
             f"usable (dropped: {_counted(dropped)}); {len(self.train):,} to train on, "
             f"{len(self.holdout):,} held out"
-            + f", {unused:,} unused (train_size takes more)" * bool(unused)
+            + f", {unused:,} unused (train_size takes more)"
+            * bool(unused)
         )
 
 

@@ -93,7 +93,7 @@ def looks_like(row: dict) -> str | None:
     ['quantity', 'date', 'choice', 'exact', 'decimal comma', None]
     """
     gold = row["answer"]
-    if row.get("kind") is not None or kind_of(gold) != "text":
+    if isinstance(row.get("kind"), str) or kind_of(gold) != "text":
         return None
     if re.fullmatch(r"[+-]?\d[\d.' ]*,\d+", gold):
         return "decimal comma"
