@@ -49,14 +49,11 @@ class Task:
     @property
     def line(self) -> str:
         """How many rows there are, in one line, which `python -m helpers run` prints, too."""
-        told, dropped = self.report, self.report["dropped"]
-        unused = told["rows_unused"]
+        read, dropped, unused = map(self.report.get, ("rows_read", "dropped", "rows_unused"))
         return (
-            f"data: {told['rows_read'] - sum(dropped.values()):,} of {told['rows_read']:,} rows "
-            f"usable (dropped: {_counted(dropped)}); {len(self.train):,} to train on, "
-            f"{len(self.holdout):,} held out"
-            + f", {unused:,} unused (train_size takes more)"
-            * bool(unused)
+            f"data: {read - sum(dropped.values()):,} of {read:,} rows usable (dropped: "
+            f"{_counted(dropped)}); {len(self.train):,} to train on, {len(self.holdout):,} held out"
+            + (f", {unused:,} unused (train_size takes more)" if unused else "")
         )
 
 
@@ -94,11 +91,6 @@ def load_task(
 
     ValueError if the source cannot give these rows; it names the value and the way out.
     """
-    if min(size for size in (train_size, holdout_size, 1) if size is not None) < 1:
-        raise ValueError(
-            f"train_size={train_size} and holdout_size={holdout_size}: each side needs at least "
-            "one row."
-        )
     if count_tokens is None and (max_prompt_tokens or max_completion_tokens):
         raise ValueError(
             "max_prompt_tokens and max_completion_tokens need count_tokens, to know how long a "
@@ -297,18 +289,17 @@ def _validated(
     for account.read, row in enumerate(source_rows, 1):
         if isinstance(row, Broken):
             account.drop(row.reason, row.where)
-            continue
-        if problem := _clean(row, kind):
+        elif problem := _clean(row, kind):
             account.drop(
                 problem, f"row {account.read}: {row.get('question')!r} -> {row.get('answer')!r}"
             )
-            continue
-        # One question in two Unicode forms, or with a character that nobody sees, is one question.
-        question = row["question"]
-        if not question.isascii():
-            question = unicodedata.normalize("NFKC", question)
-            question = "".join(c for c in question if unicodedata.category(c) != "Cf")
-        alike.setdefault(hash(" ".join(question.split()).casefold()), []).append(row)
+        else:
+            # One question in two Unicode forms, or with a character that nobody sees, is one.
+            question = row["question"]
+            if not question.isascii():
+                question = unicodedata.normalize("NFKC", question)
+                question = "".join(c for c in question if unicodedata.category(c) != "Cf")
+            alike.setdefault(hash(" ".join(question.split()).casefold()), []).append(row)
     kept = []
     for first, *others in alike.values():
         if all(row["answer"] == first["answer"] for row in others):
@@ -329,9 +320,7 @@ def _clean(row: dict, kind: str | None) -> str | None:
             return f"{name} is a {type(value).__name__}, not text"
         if pd.isna(value) or not str(value).strip():
             return f"{name} is blank"
-        try:
-            str(value).encode()
-        except UnicodeEncodeError:  # from a JSON file; no tokenizer takes it
+        if re.search("[\ud800-\udfff]", str(value)):  # from a JSON file; no tokenizer takes it
             return f"{name} has a lone surrogate, which is no text"
         row[name] = str(value).strip()
     row["answer"] = final_answer(row["answer"])

@@ -229,8 +229,6 @@ def test_a_fingerprint_tells_every_change():
             {},
             "0 usable.*Read 2, dropped: 1 × question is blank, 1 × answer is blank",
         ),
-        (numbered(5), {"train_size": 0}, "train_size=0 .* each side needs at least one row"),
-        (numbered(5), {"holdout_size": 0}, "holdout_size=0: each side needs at least one row"),
         (numbered(5), {"max_prompt_tokens": 5}, "need count_tokens"),
         (numbered(5), {"max_completion_tokens": 5}, "need count_tokens"),
     ],
