@@ -182,9 +182,9 @@ def from_manifest(settings: dict, **overrides) -> Preset:
     generated = str(given.get("source", "arithmetic/")).startswith(
         ("arithmetic/", "reasoning-gym/")
     )
-    if not generated and "train_size" not in given:
-        # a preset's number is for what can be generated; of a file or a data set all rows are taken
-        given["train_size"] = None
+    if not generated:
+        # a preset's numbers are for what can be generated; a file or a data set has what it has
+        given = {"train_size": None, "holdout_size": None} | given
     if given.get("backend") == "transformers" and "engine" not in given:
         given["engine"] = "transformers"  # vLLM is Unsloth's to start here
     return Preset(**completed(settings) | given)

@@ -77,12 +77,11 @@ def show_in_runs(relative: str) -> str:
     """How to print a path in the runs folder: beginning with `runs/`, so that no output names a
     folder of this machine.
 
-    A folder that GRPO_RUNS_DIR names is printed whole, for whoever named it has to find it.
+    Outside the project, and where GRPO_RUNS_DIR names the folder, it is printed whole, to be found.
     """
-    folder = runs_folder()
-    return (
-        Path("runs") / relative if folder == (PROJECT / "runs").resolve() else folder / relative
-    ).as_posix()
+    folder, here = runs_folder(), Path.cwd().is_relative_to(PROJECT)
+    known = here and folder == (PROJECT / "runs").resolve()
+    return (Path("runs") / relative if known else folder / relative).as_posix()
 
 
 class Run:

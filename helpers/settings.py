@@ -87,8 +87,12 @@ class Preset:
     train_size: int | None = _setting(
         None, "rows to train on; None: all", least=1, becomes="", notebooks="01"
     )
-    holdout_size: int = _setting(
-        256, "rows held out for the evaluation", least=1, becomes="", notebooks="01"
+    holdout_size: int | None = _setting(
+        256,
+        "rows held out for the evaluation; None: 256, but at most a quarter of a file",
+        least=1,
+        becomes="",
+        notebooks="01",
     )
     max_prompt_length: int = _setting(
         256, "tokens; a row with a longer prompt is dropped", least=1, becomes="", notebooks="01"

@@ -60,7 +60,7 @@ def test_a_bad_name_is_refused_before_anything_is_made(runs, name):
 
 
 @pytest.mark.parametrize("named", ["", f"{PROJECT}/helpers/../runs/"])
-def test_what_is_printed_never_holds_the_path_of_this_machine(monkeypatch, named):
+def test_what_is_printed_in_the_project_never_holds_the_path_of_this_machine(monkeypatch, named):
     monkeypatch.setenv("GRPO_RUNS_DIR", named)  # as a sweep gives it on to its runs
     run = Run("no-such-run-as-this")
     assert runs_folder() == PROJECT / "runs" and run.show() == f"runs/{run.name}"
@@ -68,6 +68,8 @@ def test_what_is_printed_never_holds_the_path_of_this_machine(monkeypatch, named
     with pytest.raises(FileNotFoundError) as error:
         run.require("adapter")
     assert str(PROJECT) not in str(error.value)
+    monkeypatch.chdir("/")  # where `runs/` would be another folder
+    assert run.show("adapter") == f"{PROJECT.as_posix()}/runs/{run.name}/adapter"
 
 
 @pytest.mark.parametrize(

@@ -308,18 +308,21 @@ def check_parameters(given: dict, run: str | None = None, backend: str = "unslot
 # --- One notebook, by papermill -------------------------------------------------------------------
 
 
+_TOLD = ("step ", "data: ", "note: ")  # lines that begin so are shown on the terminal, too
+
+
 class _Client(PapermillNotebookClient):
-    """papermill's own client, which also prints the line of a training step: it is displayed, each
-    in place of the last.
-    """
+    """papermill's own client, which also prints the lines of `_TOLD`."""
 
     def process_message(self, msg, cell, cell_index):
         """See nbclient's NotebookClient."""
-        if msg["msg_type"] in ("display_data", "update_display_data"):
-            text = msg["content"]["data"].get("text/plain", "")
-            if text.startswith("step "):
-                tqdm.write(f"    {text}")
-                sys.stdout.flush()
+        content = msg["content"]
+        if msg["msg_type"] in ("stream", "display_data", "update_display_data"):
+            text = content.get("text") or content.get("data", {}).get("text/plain", "")
+            for line in text.splitlines():
+                if line.startswith(_TOLD):
+                    tqdm.write(f"    {line}")
+                    sys.stdout.flush()
         return super().process_message(msg, cell, cell_index)
 
 

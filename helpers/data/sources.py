@@ -6,11 +6,11 @@ source has its own), or a `Broken` in place of a row that could not be read. It 
 values: `tasks.py` does.
 """
 
-import difflib
 import json
 from collections.abc import Iterator
 from pathlib import Path
 
+from helpers import presets
 from helpers.data import arithmetic
 from helpers.data.files import FILE_TYPES, Broken, file_rows, shortened
 
@@ -27,8 +27,6 @@ def read_source(
     """The rows of a source, by name or by path; see `tasks.load_task` for the arguments."""
     source, mapping = str(source), check_columns(columns)
     kind, _, family = source.partition("/")
-    if "://" in source:
-        raise ValueError(f"source={source!r} is an address. Download the file, and give its path.")
     if kind == "arithmetic":
         return arithmetic.rows(family, train_size or _GENERATED_ROWS, holdout_size, seed)
     if kind == "reasoning-gym":
@@ -78,8 +76,9 @@ def _reasoning_gym(family: str, size: int, seed: int) -> Iterator[dict]:
             "has the pin); it takes a C compiler, for its dependency pycosat."
         ) from None
     if family not in DATASETS:
-        near = ", ".join(difflib.get_close_matches(family, DATASETS)) or "another"
-        raise ValueError(f"reasoning-gym has no family {family!r}. Did you mean {near}?")
+        raise ValueError(
+            f"reasoning-gym has no family {family!r}. {presets.hint(family, DATASETS)}".strip()
+        )
     for entry in reasoning_gym.create_dataset(family, size=size, seed=seed):
         yield {
             "question": entry["question"],

@@ -12,7 +12,7 @@ import io
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 
 import numpy as np
@@ -27,6 +27,9 @@ from helpers.tags import THINK_ANSWER, TagFormat
 # Rows to train on without a train_size: some twenty times what 300 steps of 16 questions see, in
 # memory that any machine has.
 MOST_TRAINED = 100_000
+HELD_OUT = 256  # without a holdout_size
+_MISSING = {"nan", "none", "n/a", "-"}  # what tables write for a missing value
+_ANY_TEXT = {"text", "exact", "token", "formula"}  # kinds, by name, of which these are answers
 
 
 @dataclass(frozen=True)
@@ -43,12 +46,22 @@ class Task:
     holdout: pd.DataFrame
     report: dict
 
+    @property
+    def line(self) -> str:
+        """How many rows there are, in one line, which `python -m helpers run` prints, too."""
+        read, dropped, unused = map(self.report.get, ("rows_read", "dropped", "rows_unused"))
+        return (
+            f"data: {read - sum(dropped.values()):,} of {read:,} rows usable (dropped: "
+            f"{_counted(dropped)}); {len(self.train):,} to train on, {len(self.holdout):,} held out"
+            + (f", {unused:,} unused (train_size takes more)" if unused else "")
+        )
+
 
 def load_task(
     source: str,
     *,
     train_size: int | None = None,
-    holdout_size: int = 256,
+    holdout_size: int | None = None,
     seed: int = 3407,
     tags: TagFormat = THINK_ANSWER,
     columns: dict[str, str] | None = None,
@@ -57,15 +70,14 @@ def load_task(
     max_prompt_tokens: int | None = None,
     max_completion_tokens: int | None = None,
     kind: str | None = None,
-    kind_of: Callable[[dict], str] | None = None,
-    looks_like: Callable[[dict], str | None] | None = None,
 ) -> Task:
     """Read a source and split it into rows to train on and rows to hold out.
 
     source: `arithmetic/<family>`, `reasoning-gym/<family>`, a hub data set `owner/name` (or
         `owner/name:config`), or a path.
-    train_size, holdout_size: rows on each side. train_size None takes all up to MOST_TRAINED, and
-        prints so if there are more (for a generated source, 1,000).
+    train_size, holdout_size: rows on each side. train_size None takes all up to MOST_TRAINED (for
+        a generated source, 1,000). holdout_size None takes HELD_OUT, but at most a quarter of the
+        usable rows unless the source has a split of its own.
     columns: the source's names of `question` and `answer`, e.g. {"question": "problem", "answer":
         "solution"}.
     system_prompt: replaces the one of `tags`; the empty string leaves the system message out.
@@ -75,18 +87,10 @@ def load_task(
         completion could give them. Only rows that may be used are measured.
     kind: how all answers are judged, one of `rewards.answers.kinds.KINDS`; written to a column
         `kind`, which correctness_reward reads. Without it an answer is a number, mathematics or
-        text.
-    kind_of, looks_like: how a row's answer is judged, and the kind that it might better be declared
-        as (`kinds.kind_of_row`, `kinds.looks_like`); with them `report["answer_kinds"]` and
-        `report["answer_hints"]` say how many rows each holds for.
+        text. NaN, None, N/A and - are missing values, unless the kind is text or exact.
 
     ValueError if the source cannot give these rows; it names the value and the way out.
     """
-    if holdout_size < 1 or (train_size is not None and train_size < 1):
-        raise ValueError(
-            f"train_size={train_size} and holdout_size={holdout_size}: each side needs at least "
-            "one row."
-        )
     if count_tokens is None and (max_prompt_tokens or max_completion_tokens):
         raise ValueError(
             "max_prompt_tokens and max_completion_tokens need count_tokens, to know how long a "
@@ -107,9 +111,10 @@ def load_task(
             return f"answer over {max_completion_tokens} tokens"
         return None
 
-    sizes = {"train_size": train_size, "holdout_size": holdout_size, "seed": seed}
     account = _Account()
-    rows = _validated(read_source(source, columns, **sizes), account)
+    read = read_source(source, columns, train_size, holdout_size or HELD_OUT, seed)
+    rows = _validated(read, account, kind)
+    sizes = {"train_size": train_size, "holdout_size": holdout_size, "seed": seed}
     train, holdout = _drawn(source, rows, too_long, account, **sizes)
     for row in train + holdout:
         row.pop("split", None)
@@ -138,9 +143,6 @@ def load_task(
         report["rows_measured"] = len(prompt_lengths)
     if columns_dropped:
         report["columns_dropped"] = columns_dropped
-    for name, kind_for in (("answer_kinds", kind_of), ("answer_hints", looks_like)):
-        if kind_for:
-            report[name] = answer_kinds(train + holdout, kind_for)
     return Task(table[: len(train)], table[len(train) :].reset_index(drop=True), report)
 
 
@@ -182,24 +184,6 @@ def fingerprint(rows: Iterable[dict]) -> str:
     for row in rows:
         digest.update(f"{row['question']}\x1f{row['answer']}\x1e".encode())
     return digest.hexdigest()
-
-
-def answer_kinds(rows: Iterable[dict], kind_of: Callable[[dict], str | None]) -> dict[str, dict]:
-    """How many `rows` have each kind of answer, most frequent first, with ten different `examples`;
-    rows of no kind (None) are left out.
-
-    >>> rows = [{"answer": "4"}, {"answer": "Paris"}, {"answer": "5"}]
-    >>> answer_kinds(rows, lambda row: type(row["answer"]).__name__)
-    {'str': {'rows': 3, 'examples': ['4', 'Paris', '5']}}
-    """
-    answers: dict[str, list[str]] = {}
-    for row in rows:
-        if (kind := kind_of(row)) is not None:
-            answers.setdefault(kind, []).append(row["answer"][:200])
-    return {
-        kind: {"rows": len(given), "examples": list(dict.fromkeys(given))[:10]}
-        for kind, given in sorted(answers.items(), key=lambda item: -len(item[1]))
-    }
 
 
 def prompt_token_counter(model: str) -> Callable[[list[dict] | str], int]:
@@ -249,6 +233,10 @@ class _Account:
         return self.read - self.dropped.total()
 
 
+def _counted(dropped: dict[str, int]) -> str:
+    return ", ".join(f"{count:,} × {reason}" for reason, count in dropped.items()) or "none"
+
+
 def _drawn(
     source: str,
     rows: Iterable[dict],
@@ -256,7 +244,7 @@ def _drawn(
     account: _Account,
     *,
     train_size: int | None,
-    holdout_size: int,
+    holdout_size: int | None,
     seed: int,
 ) -> tuple[list[dict], list[dict]]:
     """The source's own split, or else one by a seeded hash of the question.
@@ -268,8 +256,8 @@ def _drawn(
     def order(row: dict) -> bytes:
         return hashlib.sha256(f"{seed}\x1f{row['question']}".encode()).digest()
 
-    most = train_size or MOST_TRAINED
-    sizes = {"train": most, "holdout": holdout_size, None: most + holdout_size}
+    most, held_out = train_size or MOST_TRAINED, holdout_size or HELD_OUT
+    sizes = {"train": most, "holdout": held_out, None: most + held_out}
     kept = {split: [] for split in sizes}
     for row in sorted(rows, key=order):
         split = row.get("split")
@@ -279,55 +267,52 @@ def _drawn(
             account.drop(limit, f"{row['question']} -> {row['answer']}")
         else:
             kept[split].append(row)
-    holdout = kept["holdout"] + kept[None][:holdout_size]
-    train = kept["train"] + kept[None][holdout_size:]
-    if len(train) < (train_size or 1) or len(holdout) < holdout_size:
-        dropped = ", ".join(f"{count} with {reason}" for reason, count in account.dropped.items())
+    if holdout_size is None and not kept["holdout"]:
+        held_out = max(1, min(held_out, account.usable // 4, account.usable - (train_size or 0)))
+    holdout = (kept["holdout"] or kept[None])[:held_out]
+    train = kept["train"] or kept[None][held_out : held_out + most]
+    if len(train) < (train_size or 1) or len(holdout) < (holdout_size or 1):
         raise ValueError(
             f"{source}: {account.usable} usable rows give {len(train)} to train on and "
             f"{len(holdout)} to hold out, but train_size={train_size} and "
             f"holdout_size={holdout_size} were asked for. Bring more rows, or ask for fewer. "
-            f"Read {account.read}, dropped: {dropped or 'none'}."
-        )
-    if train_size is None and len(train) == most and account.usable > len(train) + len(holdout):
-        print(
-            f"{source} has {account.usable:,} usable rows. {most:,} of them, drawn by the "
-            "seed, are to train on; set train_size to take more or fewer."
+            f"Read {account.read}, dropped: {_counted(account.dropped)}."
         )
     return train, holdout
 
 
-def _validated(source_rows: Iterable[dict | Broken], account: _Account) -> Iterator[dict]:
-    """Rows with a question and an answer, each question once; the account has all the others."""
-    seen: dict[int, int] = {}  # hashes of a question and its answer: short for millions
+def _validated(
+    source_rows: Iterable[dict | Broken], account: _Account, kind: str | None
+) -> list[dict]:
+    """Rows with a question and its one answer, each once; the account has all the others."""
+    alike: dict[int, list[dict]] = {}  # the rows of each question, by its hash
     for account.read, row in enumerate(source_rows, 1):
         if isinstance(row, Broken):
             account.drop(row.reason, row.where)
-            continue
-        if problem := _clean(row):
+        elif problem := _clean(row, kind):
             account.drop(
                 problem, f"row {account.read}: {row.get('question')!r} -> {row.get('answer')!r}"
             )
-            continue
-        # One question in two Unicode forms, or with a character that nobody sees, is one question.
-        question = row["question"]
-        if not question.isascii():
-            question = unicodedata.normalize("NFKC", question)
-            question = "".join(c for c in question if unicodedata.category(c) != "Cf")
-        question = " ".join(question.split()).casefold()
-        question, answer = hash(question), hash(row["answer"])
-        if question not in seen:
-            seen[question] = answer
-            yield row
-        elif seen[question] == answer:
-            account.drop("duplicate question", row["question"])
         else:
-            account.drop(
-                "duplicate question with another answer", f"{row['question']} -> {row['answer']}"
-            )
+            # One question in two Unicode forms, or with a character that nobody sees, is one.
+            question = row["question"]
+            if not question.isascii():
+                question = unicodedata.normalize("NFKC", question)
+                question = "".join(c for c in question if unicodedata.category(c) != "Cf")
+            alike.setdefault(hash(" ".join(question.split()).casefold()), []).append(row)
+    kept = []
+    for first, *others in alike.values():
+        if all(row["answer"] == first["answer"] for row in others):
+            kept.append(first)
+            for row in others:
+                account.drop("duplicate question", row["question"])
+        else:  # nobody knows which is right
+            for row in (first, *others):
+                account.drop("question with two answers", f"{row['question']} -> {row['answer']}")
+    return kept
 
 
-def _clean(row: dict) -> str | None:
+def _clean(row: dict, kind: str | None) -> str | None:
     """Make question and answer stripped strings in place; the reason if one of them cannot be."""
     for name in ("question", "answer"):
         value = row[name]
@@ -335,14 +320,15 @@ def _clean(row: dict) -> str | None:
             return f"{name} is a {type(value).__name__}, not text"
         if pd.isna(value) or not str(value).strip():
             return f"{name} is blank"
-        try:
-            str(value).encode()
-        except UnicodeEncodeError:  # from a JSON file; no tokenizer takes it
+        if re.search("[\ud800-\udfff]", str(value)):  # from a JSON file; no tokenizer takes it
             return f"{name} has a lone surrogate, which is no text"
         row[name] = str(value).strip()
     row["answer"] = final_answer(row["answer"])
     if not row["answer"]:
         return "nothing after ####"
+    missing = [name for name in ("question", "answer") if row[name].casefold() in _MISSING]
+    if missing and (kind or row.get("kind")) not in _ANY_TEXT:
+        return f"{missing[0]} is a missing value"
     return None
 
 

@@ -87,8 +87,8 @@ def constant(name: str, scores: list[float | None]) -> str | None:
     if len(given) != 1 or len(scores) < 2:
         return None
     return (
-        f"{name} gave {given.pop():g} to each of {len(scores)} completions, so it teaches nothing. "
-        "If it should differ: completions are lists of messages, `completion_text` gives the text."
+        f"{name} gave {given.pop()} to each of {len(scores)} completions; completions are lists of "
+        "messages, `completion_text` gives the text."
     )
 
 

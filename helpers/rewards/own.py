@@ -6,7 +6,7 @@ The files of rewards are copied into the run, so that it can be repeated after t
 """
 
 import importlib
-import math
+import re
 import runpy
 import shutil
 import sys
@@ -66,16 +66,13 @@ def parsed(rewards: str) -> list[tuple[str, float]]:
     """
     found = []
     for part in str(rewards).split(","):
-        name, _, weight = part.partition("*")
-        try:
-            found.append((name.strip(), float(weight or 1)))
-        except ValueError:
-            found.append(("", math.nan))
-        if not name.strip() or not math.isfinite(found[-1][1]):
+        entry = re.fullmatch(r"\s*([^*\s][^*]*?)\s*(?:\*\s*(-?\d+(?:\.\d*)?|-?\.\d+)\s*)?", part)
+        if not entry:
             raise ValueError(
                 f"{rewards!r}: {part.strip()!r} is no reward with a weight. Write a list such as "
                 f"{_EXAMPLE},correctness*1.0,format*0.5."
             )
+        found.append((entry[1], float(entry[2] or 1)))
     return found
 
 
@@ -109,12 +106,16 @@ def read_rewards(
 
 
 def own_rewards(run: Run, rewards: str, tags: TagFormat) -> tuple[list, list[float]]:
-    """As `read_rewards`, of copies: each file is copied into the run's folder `rewards/` first."""
+    """As `read_rewards`, of copies: each file is copied into the run's folder `rewards/` first.
+
+    What a file imports is not copied: it is looked for beside the file, as long as that is there,
+    and where the command was typed.
+    """
     for name, _ in parsed(rewards):
-        file, copy = Path(name.rpartition(":")[0]), run.folder / copies_of(name).rpartition(":")[0]
-        if file.suffix == ".py" and file.is_file() and file.resolve() != copy.resolve():
-            copy.parent.mkdir(parents=True, exist_ok=True)
-            with atomic_write(copy) as temporary:
+        file = Path(name.rpartition(":")[0]).resolve()
+        if file.suffix == ".py" and file.is_file() and file.parent != run.folder / "rewards":
+            sys.path.append(str(file.parent))
+            with atomic_write(run.path(f"rewards/{file.name}")) as temporary:
                 shutil.copyfile(file, temporary)
     return read_rewards(copies_of(rewards, run), tags)
 
@@ -129,11 +130,8 @@ def copies_of(rewards: str, run: Run | None = None) -> str:
     names = []
     for name, weight in parsed(rewards):
         file, _, function = name.rpartition(":")
-        if file.endswith(".py"):
-            copy = Path("rewards", Path(file).name)
-            if run is None:
-                name = f"{copy}:{function}"
-            elif (run.folder / copy).exists():
-                name = f"{run.folder / copy}:{function}"
+        copy = Path("rewards", Path(file).name)
+        if file.endswith(".py") and (run is None or (run.folder / copy).exists()):
+            name = f"{run.folder / copy if run else copy}:{function}"
         names.append(f"{name}*{weight:g}")
     return ",".join(names)

@@ -169,7 +169,7 @@ def forecast(trial: Trial, settings: Preset) -> list[str]:
         lines.append(f"memory in use at its height{beside}: {size(trial.peak)}")
     # a constant 0 may be right here: no completion comes to its end
     alike = [constant(name, given) for name, given in trial.scores.items() if any(given)]
-    return lines + list(filter(None, alike))
+    return lines + [f"note: {said}" for said in alike if said]
 
 
 def _only_tried(function, scores: dict):

@@ -35,7 +35,7 @@ def check_leak(share) -> str:
 
 
 def check_mended(text, loaded) -> str:
-    """Judge a CSV file that should keep the four questions of the dirty one.
+    """Judge a CSV file that should keep the five questions of the dirty one.
 
     loaded: makes a task of the text of such a file.
     """
@@ -61,14 +61,15 @@ def check_mended(text, loaded) -> str:
         "what is 9 + 9?": 18,
         "how many metres are 1.234 km?": 1234,
         "what is 7 + 8?": 15,
+        "what is 20 + 3?": 23,
     }
     for question, answer in right.items():
         if question not in kept:
             return f"The question {question!r} is gone, but its row can be repaired."
         if kept[question].replace(",", "") != str(answer):
             return f"{question!r} now has the answer {kept[question]!r}, which is wrong. The model would be trained towards it."
-    if len(kept) > 4:
+    if len(kept) > 5:
         return "The dirty file had no such new questions."
-    return "Right: four rows, none dropped, no answer wrong."
+    return "Right: five rows, none dropped, no answer wrong."
     ### END HIDDEN TESTS
     return "Noted. This edition does not say whether it is right."

@@ -102,6 +102,7 @@ sys.exit(main(["run", "--only", "01", "--run", *sys.argv[2:]]))
 
 
 STEPS = """
+print("data: 3 of 4 rows usable", "no data: 4", "note: brevity gave 1.0", sep="\\n")
 from types import SimpleNamespace
 from helpers.metrics.plots import dashboard
 from helpers.training.callbacks import Watch
@@ -116,15 +117,18 @@ watch.on_train_end(None, None, None)
 
 
 @pytest.mark.slow
-def test_the_steps_of_a_training_go_to_the_log_and_the_notebook_keeps_one_figure(notebook, python):
+def test_steps_data_and_notes_go_to_the_log_and_the_notebook_keeps_one_figure(notebook, python):
     command = [python, "-c", ONE_RUN, str(notebook("01", STEPS).parent), "a"]
     done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=True)
     told = [
-        line.split("  spread")[0]
-        for line in done.stdout.splitlines()
-        if line.startswith("    step")
+        line.split("  spread")[0] for line in done.stdout.splitlines() if line.startswith("    ")
     ]
-    assert told == [f"    step    {step}/3  reward 0.{step}00" for step in (1, 2, 3)]
+    assert told == [
+        "    data: 3 of 4 rows usable",
+        "    note: brevity gave 1.0",
+        *(f"    step    {step}/3  reward 0.{step}00" for step in (1, 2, 3)),
+    ]
+    assert "no data" not in done.stdout
     outputs = (
         nbformat.read(Run("a").require("notebooks/01_tiny.ipynb"), as_version=4).cells[-1].outputs
     )

@@ -48,7 +48,6 @@ def test_reasoning_gym_rows_carry_the_entry_that_scores_them():
 @pytest.mark.parametrize(
     ("source", "said"),
     [
-        ("https://x.org/a.csv", "is an address. Download the file"),
         *(
             (source, r"is not known.*sums.*reasoning-gym.*gsm8k.*\.csv, \.jsonl, \.parquet")
             for source in ("gsm8k", "rows.json", "rows", "./no/such", "", 3)

@@ -14,7 +14,6 @@ from helpers import PROJECT
 from helpers.data import tasks
 from helpers.data.tasks import final_answer, fingerprint, load_task, prompt_token_counter
 from helpers.presets import PRESETS
-from helpers.rewards.answers.kinds import kind_of_row, looks_like
 from helpers.runs import Run
 from helpers.tags import THINK_ANSWER, TagFormat
 
@@ -72,7 +71,11 @@ def test_the_final_answer_follows_the_last_marker(answer, final):
         ({"question": "q", "answer": ["1"]}, "answer is a list, not text"),
         ({"question": {"text": "q"}, "answer": "1"}, "question is a dict, not text"),
         ({"question": " what is  0 + 0? ", "answer": "0"}, "duplicate question"),
-        ({"question": "What is 0 + 0?", "answer": "7"}, "duplicate question with another answer"),
+        ({"question": "nan", "answer": "1"}, "question is a missing value"),
+        *(
+            ({"question": f"q{word}", "answer": word}, "answer is a missing value")
+            for word in ("NaN", "nan", "None", " N/A", "-", "#### n/a")
+        ),
         ({"question": "Ｗhat is ０ + 0?", "answer": "0"}, "duplicate question"),
         ({"question": "What is 0\u200b + 0?", "answer": "0"}, "duplicate question"),
         ({"question": "q"}, "no answer"),
@@ -90,20 +93,44 @@ def test_a_bad_row_is_dropped_and_counted_with_its_reason(load, bad, reason):
     assert sorted(both(task)["answer"]) == ["0", "1", "2"]
 
 
+def test_a_missing_value_is_an_answer_where_the_kind_says_so(load):
+    rows = [{"question": f"q{word}", "answer": word} for word in ("None", "-", "nan")]
+    for kind in ("text", "exact"):
+        assert sorted(both(load(rows, kind=kind))["answer"]) == ["-", "None", "nan"]
+        assert len(both(load([row | {"kind": kind} for row in rows]))) == 3
+    with pytest.raises(ValueError, match="3 × answer is a missing value"):
+        load(rows, kind="number")
+
+
+def test_a_question_with_two_answers_loses_all_its_rows_and_is_named(load):
+    twice = {"question": " what is  0 + 0? ", "answer": "7"}
+    task = load([*numbered(4), twice, numbered(1)[0]])
+    assert sorted(both(task)["answer"]) == ["1", "2", "3"]
+    assert task.report["dropped"] == {"question with two answers": 3}
+    assert task.report["dropped_examples"]["question with two answers"] == [
+        "What is 0 + 0? -> 0",
+        "what is  0 + 0? -> 7",
+        "What is 0 + 0? -> 0",
+    ]
+
+
 def test_all_rows_are_accounted_for(tmp_path):
     """What is read is dropped for one reason, unused, trained on, or held out."""
     sums = [f"What is {n} + 1?,{n + 1}" for n in range(50)]
     lines = ["question,answer", *sums, *sums[:5], "lonely", ",1", ""]
     (tmp_path / "a.csv").write_text("\n".join(lines))
     sizes = {"train_size": 30, "holdout_size": 8, "seed": 5}
-    report = load_task(
-        str(tmp_path / "a.csv"), **sizes, tags=TagFormat("reasoning", "answer")
-    ).report
+    task = load_task(str(tmp_path / "a.csv"), **sizes, tags=TagFormat("reasoning", "answer"))
+    report = task.report
     dropped = {"duplicate question": 5, "not 2 fields": 1}
     made = {"rows_read": 57, "rows_train": 30, "rows_holdout": 8, "rows_unused": 50 - 38}
     made |= {"seed": 5, "tags": "reasoning/answer", "source": str(tmp_path / "a.csv")}
     assert report["dropped"] == dropped | {"question is blank": 1}
     assert made.items() <= report.items() and json.loads(json.dumps(report)) == report
+    assert task.line == (
+        "data: 50 of 57 rows usable (dropped: 1 × not 2 fields, 1 × question is blank, "
+        "5 × duplicate question); 30 to train on, 8 held out, 12 unused (train_size takes more)"
+    )
 
 
 # --- Columns --------------------------------------------------------------------------------------
@@ -146,15 +173,31 @@ def test_a_question_is_never_on_both_sides(load, source):
     assert "split" not in both(task)
 
 
-def test_without_a_train_size_there_is_a_bound_and_it_is_said(load, monkeypatch, capsys):
+def test_without_a_train_size_there_is_a_bound_and_it_is_said(load, monkeypatch):
     monkeypatch.setattr(tasks, "MOST_TRAINED", 20)
     everything = load(numbered(28), holdout_size=8)
-    assert capsys.readouterr().out == "" and everything.report["rows_unused"] == 0
+    assert everything.line == (
+        "data: 28 of 28 rows usable (dropped: none); 20 to train on, 8 held out"
+    )
     bounded, asked = (load(numbered(40), holdout_size=8, train_size=size) for size in (None, 32))
-    said = "has 40 usable rows. 20 of them, drawn by the seed, are to train on; set train_size"
-    assert said in capsys.readouterr().out
-    assert (len(bounded.train), bounded.report["rows_unused"]) == (20, 12)
+    assert bounded.line.endswith("20 to train on, 8 held out, 12 unused (train_size takes more)")
     assert bounded.train.equals(asked.train[:20]) and bounded.holdout.equals(asked.holdout)
+
+
+@pytest.mark.parametrize(
+    ("rows", "train_size", "sizes"),
+    [
+        (300, None, (225, 75)),
+        (300, 250, (250, 50)),
+        (300, 100, (100, 75)),
+        (1024, None, (768, 256)),
+        (1200, None, (944, 256)),
+        (3, None, (2, 1)),
+    ],
+)
+def test_without_a_holdout_size_at_most_a_quarter_is_held_out(load, rows, train_size, sizes):
+    task = load([*numbered(rows), *numbered(2)], holdout_size=None, train_size=train_size)
+    assert (len(task.train), len(task.holdout)) == sizes
 
 
 def test_the_split_of_a_seed_is_the_one_it_always_was(load):
@@ -184,10 +227,8 @@ def test_a_fingerprint_tells_every_change():
         (
             [{"question": "", "answer": "1"}, {"question": "q", "answer": ""}],
             {},
-            "0 usable.*Read 2, dropped: 1 with question is blank, 1 with answer is blank",
+            "0 usable.*Read 2, dropped: 1 × question is blank, 1 × answer is blank",
         ),
-        (numbered(5), {"train_size": 0}, "train_size=0 .* each side needs at least one row"),
-        (numbered(5), {"holdout_size": 0}, "holdout_size=0: each side needs at least one row"),
         (numbered(5), {"max_prompt_tokens": 5}, "need count_tokens"),
         (numbered(5), {"max_completion_tokens": 5}, "need count_tokens"),
     ],
@@ -324,15 +365,15 @@ def error(call, *arguments):
     except ValueError as error:
         return str(error)
 
-task = load_task("openai/gsm8k", holdout_size=2)
+task = load_task("openai/gsm8k")
 other = load_task("other", holdout_size=1, columns={"question": "problem", "answer": "solution"})
 print(json.dumps({
     "train": list(task.train["question"]), "holdout": list(task.holdout["question"]),
     "answers": sorted(task.train["answer"]), "dropped": task.report["dropped"],
     "other": sorted([*other.train["question"], *other.holdout["question"]]),
-    "unreachable": error(load_task, "nobody/nothing-there"),
+    "held out": len(task.holdout), "unreachable": error(load_task, "nobody/nothing-there"),
     "config": error(load_task, "openai/gsm8k:nope"),
-    "too many": error(load_task, "openai/gsm8k"), "model": error(model_files, "nobody/no-model"),
+    "too many": error(lambda: load_task("openai/gsm8k", holdout_size=256)), "model": error(model_files, "nobody/no-model"),
 }))
 """
 CARD = """---
@@ -392,6 +433,7 @@ def test_gsm8k_keeps_its_splits_and_another_data_set_is_split_by_us_and_its_colu
     assert sorted(hub["holdout"]) == ["q5", "q6"]
     assert hub["answers"] == ["1000", "2000", "3000", "4000"]
     assert hub["dropped"] == {"duplicate question": 1}
+    assert hub["held out"] == 2, "its own holdout, whole"
     assert hub["other"] == ["p0", "p1", "p2"]
 
 
@@ -425,27 +467,8 @@ def test_a_saved_task_is_what_the_next_notebooks_read(machine):
 # --- Kinds of answers -----------------------------------------------------------------------------
 
 
-def kinds_of(task) -> dict[str, int]:
-    return {kind: entry["rows"] for kind, entry in task.report["answer_kinds"].items()}
-
-
-def test_the_report_says_how_many_answers_of_each_kind_there_are(load):
-    answers = [*map(str, range(15)), "Paris", "5 km", "2024-01-02", "4"]
-    rows = [{"question": f"q{n}", "answer": answer} for n, answer in enumerate(answers)]
-    task = load(rows, kind_of=kind_of_row, looks_like=looks_like)
-    assert kinds_of(task) == {"number": 16, "text": 3} and "kind" not in both(task)
-    assert len(set(task.report["answer_kinds"]["number"]["examples"])) == 10
-    assert task.report["answer_hints"] == {
-        "quantity": {"rows": 1, "examples": ["5 km"]},
-        "date": {"rows": 1, "examples": ["2024-01-02"]},
-    }
-
-
 def test_a_kind_that_is_said_is_written_to_a_column_and_one_that_is_there_is_kept(load):
-    task = load(numbered(5), kind="text", kind_of=kind_of_row)
-    assert list(both(task)["kind"]) == ["text"] * 5 and kinds_of(task) == {"text": 5}
-    assert not {"answer_kinds", "answer_hints"} & load(numbered(5)).report.keys()
+    assert list(both(load(numbered(5), kind="text"))["kind"]) == ["text"] * 5
+    assert "kind" not in both(load(numbered(5)))
     rows = [row | {"kind": "text" if n % 2 else None} for n, row in enumerate(numbered(6))]
-    task = load(rows, kind_of=kind_of_row)
-    assert kinds_of(task) == {"number": 3, "text": 3}
-    assert list(both(task)["kind"].fillna("")).count("text") == 3
+    assert list(both(load(rows))["kind"].fillna("")).count("text") == 3

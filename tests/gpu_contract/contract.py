@@ -2,7 +2,7 @@
 
 Unsloth's GPU side puts a class of its own in the place of TRL's `GRPOConfig`, which changes
 settings that were left out. Here the call of notebook 03 is evaluated with both classes for every
-preset and loss, those of 07 to 10 for every preset.
+preset and loss, the others for every preset.
 """
 
 import ast
@@ -22,7 +22,7 @@ from helpers import PROJECT, presets
 from helpers.presets import PRESETS, SETTINGS, Preset
 
 # Where a configuration is written.
-PLACES = ("00", "03", "07", "08", "lessons")  # the last serves 09 and 10
+PLACES = ("00", "03", "08", "lessons")  # the last serves 07, 09 and 10
 # What enters the loss and no notebook passes: constants, at TRL's defaults with either class.
 LEFT_TO_TRL = {
     "delta": None,

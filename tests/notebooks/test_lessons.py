@@ -56,23 +56,25 @@ FILES = {
     "words": [{"word": number} for number in range(40)],
     "text": [{"seed": f"number {number}"} for number in range(40)],
     "tasks": [{"prompt": "Add.", "tests": ["assert f(1) == 2"]}] * 3,
-    "odd": orders(*[GOLD] * 19, "Lyon"),
     "few": orders(*[GOLD] * 12),
     # the last answer has no room, and is dropped
     "long": orders(*[GOLD] * 12, GOLD.replace("green tea", "green tea, " * 400)),
 }
-NO_RECORD = "1 of 20 answers are not a record with item, quantity, city; the first is 'Lyon'"
-FEW = "8 rows to train on: 3 become examples, and a step takes 8 more"
+FEW = "8 rows to train on: 1 become examples, and a step takes 8 more"
+FEW_ROWS = {
+    "columns": {"question": "message", "answer": "expert_answer"},
+    "holdout_size": 4,
+    "shots": 1,
+}
 OTHER_COLUMNS = {"question": "text", "answer": "expert_answer"}
 OTHERS = "would ruin 'org/other': take preset='auto'"
 REFUSED = [
     *((number, {"model": "org/other"}, OTHERS) for number in MODELS),
     ("07", {"columns": OTHER_COLUMNS}, "no column 'text'. It has: received, customer, message, ex"),
     ("07", {"shots": -1}, "shots=-1 must be a whole number from 0 to 3"),
-    ("07", {"reward": "nowhere.py:my_reward"}, "nowhere.py cannot be read"),
-    ("07", {"source": "{here}/odd.jsonl", "holdout_size": 4}, NO_RECORD),
-    ("07", {"source": "{here}/few.jsonl", "holdout_size": 4}, FEW),
-    ("07", {"source": "{here}/long.jsonl", "holdout_size": 4}, FEW),
+    ("07", {"rewards": "nowhere.py:my_reward"}, "nowhere.py cannot be read"),
+    ("07", FEW_ROWS | {"source": "{here}/few.jsonl"}, FEW),
+    ("07", FEW_ROWS | {"source": "{here}/long.jsonl"}, FEW),
     ("09", {"tasks_file": "{here}/tasks.jsonl"}, "'text'"),
     ("10", {"environment": "nowhere.py:Game"}, "nowhere.py cannot be read"),
     ("10", {"system_prompt": 5}, "system_prompt=5 must be a text"),

@@ -16,9 +16,10 @@ from reading import defined, notebook, said
 
 from helpers import PROJECT
 from helpers.commands import pipeline
+from helpers.data.tasks import load_task
 from helpers.pocket import extraction
 from helpers.results.evaluation import right
-from helpers.rewards import own
+from helpers.rewards.own import own_rewards
 from helpers.runs import Run
 from helpers.tags import THINK_ANSWER, completion_text
 
@@ -31,9 +32,8 @@ GOLD = '{"item": "green tea", "quantity": 3, "city": "Lyon"}'
 def rewards():
     """The rewards that the notebook defines, without running the rest of it."""
     given = {"json": json, "fmt": THINK_ANSWER, "completion_text": completion_text}
-    # with a reward of one's own the answers of the file are not checked
-    given["reward"] = "helpers.rewards:correctness_reward"
-    lines = ("SCHEMA =", "def read_record(", "def extraction_reward(", "def values_found_reward(")
+    given |= {"example": False, "rewards": None}  # so that no file is read
+    lines = ("SCHEMA =", "def extraction_reward(", "def values_found_reward(")
     return defined("07", *lines, **given)
 
 
@@ -45,7 +45,7 @@ def test_the_rows_are_hers_and_the_limits_come_from_the_data(lesson):
     train = pd.read_parquet(run.require("data/train.parquet"))
     assert {"received", "customer"} <= set(train.columns)
     assert train["prompt"].iloc[0][0]["content"] == extraction.SYSTEM_PROMPT
-    assert "'prompt over 64 tokens': 3" in printed
+    assert "data: 700 of 708 rows usable" in printed and "3 × prompt over 64 tokens" in printed
     limit = run.section("data")["settings"]["max_prompt_length"]
     report = json.loads(run.require("data_report.json").read_text(encoding="utf-8"))
     assert 1.1 * report["prompt_tokens"]["p99"] <= limit < report["prompt_tokens"]["max"]
@@ -66,24 +66,33 @@ def test_the_first_cells_lead_from_an_own_file_and_an_own_reward_to_a_merged_mod
     # a reward may ask for the file's other columns
     program = program.replace("answer, **columns", "answer, customer, **columns")
     (tmp_path / "mine.py").write_text(program, encoding="utf-8")
-    orders = pd.read_csv(extraction.ORDERS_CSV).head(400)
-    orders = orders.rename(columns={"message": "q", "expert_answer": "a"})
-    orders.to_csv(tmp_path / "mine.csv", index=False)
-    typed = shlex.split(command.replace("\\\n", " ").replace("preset=auto", "preset=pocket"))
-    few = ["max_steps=2", "holdout_size=32", "early_stopping=2"]
+    sums = load_task("arithmetic/sums", train_size=120, holdout_size=8).train
+    sums = (
+        sums[["question", "answer"]].assign(customer="Emil").set_axis([*"qa", "customer"], axis=1)
+    )
+    faulty = [{"q": "What is 1 + 1?", "a": "N/A"}, {"q": sums["q"][0], "a": "wrong"}]
+    pd.concat([sums, pd.DataFrame(faulty)]).to_csv(tmp_path / "mine.csv", index=False)
+    typed = shlex.split(command.replace("\\\n", " "))
+    few = ["max_steps=2", "early_stopping=2", "judge=mine.py:my_reward"]
     called = [sys.executable, *typed[1:], *(word for one in few for word in ("-p", one))]
-    environment = os.environ | {"PYTHONPATH": str(PROJECT)}
+    environment = os.environ | {"PYTHONPATH": str(PROJECT), "CUDA_VISIBLE_DEVICES": ""}
     done = subprocess.run(called, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+    told = (
+        "data: 119 of 122 rows usable (dropped: 1 × answer is a missing value, 2 × question with "
+    )
+    assert f"{told}two answers); 90 to train on, 29 held out" in done.stdout
+    assert "note: the model is the pocket model, which knows short sums" in done.stdout
     run = Run("mine")
+    (tmp_path / "mine.py").unlink()  # from here on the run's copy is read
     assert list(pd.read_csv(run.require("metrics.csv"))["step"]) == [1, 2]
-    assert run.section("training")["rewards"] == ["my_reward"]
-    printed = said(run.require("notebooks/07_your_own_task.ipynb"))
-    judge = re.search(r"--run mine --only 04,05 -p (judge=\S+)", printed)[1]
-    assert judge == f"judge={tmp_path / 'mine.py'}:my_reward"
+    recorded = run.section("training")
+    assert recorded["rewards"] == ["my_reward"]
+    assert recorded["own_rewards"] == recorded["judge"] == "rewards/mine.py:my_reward*1"
+    assert "--run mine --only 04,05\n" in said(run.require("notebooks/07_your_own_task.ipynb"))
     small = ["samples=2", "sampled_questions=8", "serve=false"]
-    assert pipeline.run("mine", None, "04,05", [judge, *small]) == 0
-    assert run.evaluation["merged"]["n"] == 32
+    assert pipeline.run("mine", None, "04,05", small) == 0
+    assert run.evaluation["merged"]["n"] == 29
 
 
 # --- The reward -----------------------------------------------------------------------------------
@@ -127,19 +136,14 @@ def test_the_first_idea_pays_for_copying_and_the_reward_does_not(rewards):
 
 
 def test_notebook_05_merges_and_judges_by_the_same_reward(lesson):
-    run, printed = lesson("07")
-    assert f"-p judge={run.show('reward.py')}:extraction_reward" in printed
-    judge = f"{run.require('reward.py')}:extraction_reward"
+    run, _ = lesson("07")
+    (judge,), _ = own_rewards(run, run.section("training")["judge"], THINK_ANSWER)
     records = [GOLD, GOLD.replace("3", "3.0")]
     texts = [*(THINK_ANSWER.render("so", record) for record in records), GOLD]
     assert right(texts, [GOLD] * 3) == [True, False, False], "for it, a record is a text"
-    assert right(texts, [GOLD] * 3, judge=own.reward_named(judge, THINK_ANSWER, "judge")) == [
-        True,
-        True,
-        False,
-    ]
+    assert right(texts, [GOLD] * 3, judge=judge) == [True, True, False]
     before = run.evaluation["trained"]
-    options = [f"judge={judge}", "samples=2", "sampled_questions=8", "serve=false"]
+    options = ["samples=2", "sampled_questions=8", "serve=false"]
     assert pipeline.run(run.name, None, "05", options) == 0
     trained, merged = run.evaluation["trained"], run.evaluation["merged"]
     assert trained["ci95"][0] <= before["accuracy"] <= trained["ci95"][1] and merged["n"] == 64

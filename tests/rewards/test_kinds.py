@@ -126,6 +126,11 @@ def test_an_answer_shows_one_of_three_kinds(kind, gold):
         ({"answer": "(B)"}, "text", "choice"),
         ({"answer": "v1.2.3"}, "text", "exact"),
         ({"answer": "5 red apples"}, "text", "quantity"),
+        ({"answer": "12,0"}, "text", "decimal comma"),
+        ({"answer": "-1.234,56"}, "text", "decimal comma"),
+        ({"answer": "12,0", "kind": "text"}, "text", None),
+        ({"answer": "1,234"}, "number", None),
+        ({"answer": "1, 2"}, "text", None),
         ({"answer": "Paris"}, "text", None),
         ({"answer": "42"}, "number", None),
         ({"answer": "x+1"}, "mathematics", None),
@@ -134,6 +139,21 @@ def test_an_answer_shows_one_of_three_kinds(kind, gold):
 def test_what_a_row_is_judged_as_and_what_it_looks_like(row, judged, looks):
     assert kinds.kind_of_row(row) == judged
     assert kinds.looks_like(row) == looks
+
+
+def test_a_survey_says_how_many_answers_of_each_kind_there_are():
+    answers = [*map(str, range(15)), "Paris", "5 km", "2024-01-02", "12,0", "4"]
+    found = kinds.survey({"answer": answer} for answer in answers)
+    assert {kind: entry["rows"] for kind, entry in found["answer_kinds"].items()} == {
+        "number": 16,
+        "text": 4,
+    }
+    assert len(set(found["answer_kinds"]["number"]["examples"])) == 10
+    assert found["answer_hints"] == {
+        "quantity": {"rows": 1, "examples": ["5 km"]},
+        "date": {"rows": 1, "examples": ["2024-01-02"]},
+        "decimal comma": {"rows": 1, "examples": ["12,0"]},
+    }
 
 
 @pytest.mark.parametrize(

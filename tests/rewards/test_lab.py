@@ -176,9 +176,8 @@ FINE = {"name": "fine", "completion": "4"}
 @pytest.mark.parametrize(
     ("lines", "says"),
     [
-        *(([FINE, "", line], r"mine\.jsonl, line 3") for line in LINES),
-        (["", " "], r"mine\.jsonl holds no case"),
-        ([FINE, FINE], r"mine\.jsonl, line 2 .*`name`, which no other case has"),
+        *(([FINE, "", line], r"mine\.jsonl, case 2") for line in LINES),
+        ([FINE, FINE], r"mine\.jsonl, case 2 .*`name`, which no other case has"),
         (
             [FINE | {"expected": {"corectness_reward": 1}}],
             r"'fine' .*'corectness_reward'.* correctness_reward",
@@ -318,7 +317,7 @@ ROW = {"question": "1 + 1?", "answer": "2", "completion": "<answer>2</answer>"}
         (pd.DataFrame([ROW, ROW | {"completion": None}]), "`completion` in row 1 is"),
         (pd.DataFrame([ROW, ROW | {"completion": 3}]), "`completion` in row 1 is 3"),
         (pd.DataFrame([ROW]), "share a question"),
-        ("rows.txt", "rows.txt: stored completions are read from a .csv, .jsonl, .parquet file"),
+        ("rows.txt", "rows.txt: give a .csv, .jsonl, .parquet file"),
     ],
 )
 def test_stored_completions_that_are_none_are_refused(table, says):

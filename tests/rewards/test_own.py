@@ -1,5 +1,7 @@
 """A user's rewards by a list of names and files: what is read, where it is found, what is kept."""
 
+import sys
+
 import pytest
 
 from helpers.commands.arguments import value
@@ -81,8 +83,22 @@ def test_the_run_keeps_the_file_and_reads_its_copy_when_the_file_has_changed(typ
     assert parsed(recorded) == [("rewards/my_rewards.py:brevity", 0.5), ("correctness", 1.0)]
 
 
+def test_a_copy_still_finds_what_its_file_imports(typed, monkeypatch):
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    (typed / "work").mkdir()
+    (typed / "work" / "beside.py").write_text("SCORE = 0.5", encoding="utf-8")
+    reward = "import beside\n\ndef half(completions, **columns):\n    return [beside.SCORE]\n"
+    (typed / "work" / "half.py").write_text(reward, encoding="utf-8")
+    (half,), _ = own_rewards(Run("mine"), f"{typed}/work/half.py:half", FMT)
+    assert half(completions=["x"]) == [0.5]
+    assert half.__code__.co_filename == str(Run("mine").folder / "rewards" / "half.py")
+
+
 def test_a_reward_without_a_difference_is_told_with_the_likeliest_reason():
-    assert "brevity gave 1 to each of 3 completions" in constant("brevity", [1.0, None, 1.0])
-    assert "`completion_text` gives the text" in constant("brevity", [1.0, 1.0])
+    assert "brevity gave 1.0 to each of 3 completions; " in constant("brevity", [1.0, None, 1.0])
+    assert constant("brevity", [1.0] * 64) == (
+        "brevity gave 1.0 to each of 64 completions; completions are lists of messages, "
+        "`completion_text` gives the text."
+    )
     for scores in ([1.0, 0.0], [None, None], [1.0], []):
         assert constant("brevity", scores) is None

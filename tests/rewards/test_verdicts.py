@@ -276,7 +276,7 @@ def test_each_reason_is_on_a_line_of_its_own():
     ("groups", "note"),
     [
         ([["1 1", "0 1"], ["1 0", "0 0"]], "second never differs inside a group"),
-        ([["1 1", "0 1"], ["0 1", "1 1"]], "second gave 1 to each of 4 completions"),
+        ([["1 1", "0 1"], ["0 1", "1 1"]], "second gave 1.0 to each of 4 completions"),
         ([["0 0.1", "0.4 0.5", "1 0.6"]], "first and second rank completions alike (1.00)"),
     ],
 )

@@ -120,7 +120,9 @@ def test_the_forecast_multiplies_and_says_at_most():
     assert "500 steps: at most 5.0 hours" in whole and f"{500 * 16 * 20:,} sampled tokens" in whole
     scores = {"short": [1.0, 1.0], "right": [0.0, 0.0], "long": [0.2, 0.3]}
     *lines, said = forecast(Trial(3.0, 3.0, 1.0, 2_345_000_000, scores), settings)
-    assert said.startswith("short gave 1 to each of 2 completions")  # none is right at its limit
+    assert said.startswith(
+        "note: short gave 1.0 to each of 2 completions"
+    )  # none is right at its limit
     *_, whole, last = lines
     assert "at most 25.0 minutes" in whole and last == "memory in use at its height: 2.3 GB"
 

@@ -6,6 +6,7 @@ Each kind's file begins with examples of what is the same and what is not.
 """
 
 import re
+from collections.abc import Iterable
 from functools import lru_cache
 
 from helpers.rewards.answers import (
@@ -85,15 +86,17 @@ def checked(kind: str) -> str:
 
 
 def looks_like(row: dict) -> str | None:
-    """The kind that a row's answer, judged as text, might better be declared as: a guess, for a
-    report alone.
+    """The kind that a row's answer, judged as text, might better be declared as, or a number with a
+    decimal comma: a guess, for a report alone.
 
-    >>> [looks_like({"answer": text}) for text in ("5 km", "Jan 5", "(B)", "10-5", "Paris")]
-    ['quantity', 'date', 'choice', 'exact', None]
+    >>> [looks_like({"answer": text}) for text in ("5 km", "Jan 5", "(B)", "10-5", "12,0", "Paris")]
+    ['quantity', 'date', 'choice', 'exact', 'decimal comma', None]
     """
     gold = row["answer"]
-    if row.get("kind") is not None or kind_of(gold) != "text":
+    if isinstance(row.get("kind"), str) or kind_of(gold) != "text":
         return None
+    if re.fullmatch(r"[+-]?\d[\d.' ]*,\d+", gold):
+        return "decimal comma"
     if choices.named(gold)[0]:
         return "choice"
     quantity = quantities.read(gold)
@@ -103,3 +106,24 @@ def looks_like(row: dict) -> str | None:
     if moment is not None and len(moment) > 1 and re.search(r"[A-Za-z:]|\d{4}", gold):
         return "date"
     return "exact" if re.fullmatch(r"\S*\d\S*", gold) else None
+
+
+def survey(rows: Iterable[dict]) -> dict[str, dict]:
+    """What a data report says of the answers: how many of these rows are judged by each kind, and
+    how many look like another one, most frequent first, each with ten different examples.
+
+    >>> rows = [{"answer": answer} for answer in ("4", "5", "5 km", "12,0")]
+    >>> survey(rows)["answer_hints"]["decimal comma"]
+    {'rows': 1, 'examples': ['12,0']}
+    """
+    rows, found = list(rows), {}
+    for name, kind_for in (("answer_kinds", kind_of_row), ("answer_hints", looks_like)):
+        answers: dict[str, list[str]] = {}
+        for row in rows:
+            if (kind := kind_for(row)) is not None:
+                answers.setdefault(kind, []).append(row["answer"][:200])
+        found[name] = {
+            kind: {"rows": len(given), "examples": list(dict.fromkeys(given))[:10]}
+            for kind, given in sorted(answers.items(), key=lambda item: -len(item[1]))
+        }
+    return found

@@ -1,13 +1,12 @@
 """What the laboratory reads: cases with known scores, and completions that a run has stored."""
 
-import json
 import math
 import re
 from pathlib import Path
 
 import pandas as pd
 
-from helpers.data.files import FILE_TYPES, Broken, file_rows
+from helpers.data.files import Broken, file_rows
 from helpers.tags import THINK_ANSWER, TagFormat, completion_text
 
 CASES = Path(__file__).with_name("cases.jsonl")
@@ -21,32 +20,23 @@ def load_cases(path: str | Path | None = None, tags: TagFormat = THINK_ANSWER) -
     file = Path(str(path or CASES))
     own_tags = dict(zip(THINK_ANSWER.tags, tags.tags, strict=True))
     cases = {}
-    # not splitlines, which also takes what stands in a text, such as U+2028, for the end of a line
-    for number, line in enumerate(file.read_text(encoding="utf-8-sig").split("\n"), start=1):
-        if not line.strip():
-            continue
+    for number, case in enumerate(file_rows(file), start=1):
         try:
-            case = json.loads(line)
             texts = isinstance(case["name"], str) and isinstance(case["completion"], str)
             fits = texts and all(map(math.isfinite, case.setdefault("expected", {}).values()))
-        except (ValueError, KeyError, TypeError, AttributeError):
+        except (KeyError, TypeError, AttributeError):
             fits = False
         if not fits or case["name"] in cases:
             raise ValueError(
-                f"{file.name}, line {number} is no case. It needs the texts `name`, which no other "
+                f"{file.name}, case {number} is no case. It needs the texts `name`, which no other "
                 "case has, and `completion`, and in `expected` finite scores of rewards, such as "
-                f'{{"correctness_reward": 1}}; it is {line[:100]!r}.'
+                f'{{"correctness_reward": 1}}; it is {case!r:.100}.'
             )
         if path is None:
             case["completion"] = re.sub(
                 "|".join(own_tags), lambda tag: own_tags[tag.group()], case["completion"]
             )
         cases[case["name"]] = case
-    if not cases:
-        raise ValueError(
-            f"{file.name} holds no case: it needs a JSON object per line, with name, completion "
-            "and expected."
-        )
     return list(cases.values())
 
 
@@ -60,10 +50,6 @@ def stored_groups(stored: pd.DataFrame | str | Path) -> tuple[pd.DataFrame, list
     """
     table = stored
     if not isinstance(stored, pd.DataFrame):
-        if Path(str(stored)).suffix.lower() not in FILE_TYPES:
-            raise ValueError(
-                f"{stored}: stored completions are read from a {', '.join(FILE_TYPES)} file."
-            )
         rows = list(file_rows(Path(str(stored))))
         if broken := next((row for row in rows if isinstance(row, Broken)), None):
             raise ValueError(f"{stored}: {broken.where} cannot be read: {broken.reason}.")

@@ -9,7 +9,7 @@ from helpers.data.tasks import load_task
 _HEADER = "question,answer\n"
 _WHOLE = (
     'What is 12 + 30?,42\nWhat is 9 + 9?,18\nHow many metres are 1.234 km?,"#### '
-    '1,234"\nWhat is 7 + 8?,15\n'
+    '1,234"\nWhat is 7 + 8?,15\nWhat is 20 + 3?,23\n'
 )
 
 WRONG = {
