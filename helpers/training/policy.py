@@ -251,7 +251,7 @@ def play(
     seed: int = 3407,
 ) -> list[Episode]:
     """The policy's episodes in an environment, one for each row, in the order given; see
-    `episodes.play`.
+    `episodes.go_on`.
 
     All of them begin first; then as many are played at a time as the machine has room for.
     """
