@@ -294,6 +294,25 @@ def release(model=None) -> None:
         torch.cuda.empty_cache()
 
 
+def sleep_once(trainer) -> None:
+    """Let a trainer's vLLM engine sleep once per generation, not after each turn of its episodes.
+
+    Each sleep drops the prefix cache. TRL 1.15 puts the engine to sleep at the end of
+    `VLLMGeneration.generate`, which it calls in every turn (grpo_trainer.py 2063). Unsloth's
+    `LLM.generate` wakes an engine that sleeps (unsloth_zoo/vllm_utils.py 924), whoever calls it.
+    """
+    generate = trainer._generate
+
+    def whole(prompts: list):
+        try:
+            return generate(prompts)
+        finally:
+            release(trainer.model)
+
+    trainer.vllm_generation.enable_sleep_mode = False
+    trainer._generate = whole
+
+
 def batch_that_fits(model, tokens: int) -> int:
     """Sequences of so many tokens at a time: 256, or as many as the GPU has room for; with vLLM,
     which queues them, 1,024.
