@@ -46,11 +46,6 @@ class Episode:
         return self.environment.get_reward()
 
     @property
-    def written(self) -> int:
-        """How many tokens the policy wrote."""
-        return sum(self.mask)
-
-    @property
     def finished(self) -> bool:
         """Whether the last word is the policy's own; else a limit cut the episode off before its
         last call was answered.

@@ -131,17 +131,22 @@ class Guarded:
         """
         listed = ", ".join(f"{key}={shown(value, _SHOWN)}" for key, value in arguments.items())
         listed, what = printable(listed[:_SHOWN]), printable(what)
-        fault = f"{self.__name__}.{call}({listed}) {what}"
+        fault = f"{self.__name__}.{call}({listed}) {what.rstrip('.')}."
         first = call not in self.faults
         self.counts["faults"] += 1
         if first:
             self.faults[call] = fault
             log = f" All such calls: {self.run.show(f'checkpoints/{FAULTS}')}" if self.run else ""
-            print(f"{fault}.{log}")
+            print(f"{fault}{log}")
         if self.run and (first or self.counts["faults"] <= _FAULTS_KEPT):
-            line = {"episode": self.counts["episodes"], "environment": self.__name__}
-            line |= {"rank": int(os.environ.get("RANK", 0)), "call": call}
-            line |= {"arguments": listed, "what": what}
+            line = {
+                "episode": self.counts["episodes"],
+                "environment": self.__name__,
+                "call": call,
+                "arguments": listed,
+                "what": what,
+                "rank": int(os.environ.get("RANK", 0)),
+            }
             with self.run.path(f"checkpoints/{FAULTS}").open("a", encoding="utf-8") as file:
                 file.write(json.dumps(line) + "\n")
         return fault
@@ -151,7 +156,7 @@ class Guarded:
         dead, episodes = self.counts["dead"], self.counts["episodes"]
         if dead >= _MANY and dead > _MOST_DEAD * episodes:
             raise BrokenEnvironment(
-                f"{self.__name__}: {dead} of {episodes} episodes died. Last: {self.fatal}. Correct "
+                f"{self.__name__}: {dead} of {episodes} episodes died. Last: {self.fatal} Correct "
                 f"that call, or give it more than {self.seconds:g} seconds; then run the training "
                 "again: it goes on from its last checkpoint."
             )

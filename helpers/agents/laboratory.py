@@ -32,10 +32,8 @@ _WINNING = {
     RANDOM: (players.at_random, "chance wins. Ask for more."),
     AT_ONCE: (players.at_once, "there is nothing to learn from several turns. Ask for more."),
     "loops for ever": (players.looping, "GRPO would teach the loop."),
-    "lists all candidates": (
-        players.listing,
-        "GRPO would teach to try everything. Compare the whole answer, and let the first count.",
-    ),
+    "lists all candidates": (players.all_in_one, "compare the whole answer, not a part of it."),
+    "tries all candidates": (players.one_by_one, "let the first answer count, or ask for more."),
 }
 # and those that must earn no more than an honest try.
 _PAYING = {
@@ -72,8 +70,9 @@ class Laboratory:
         self, guard: Guarded, rows: list[dict] | None = None, oracle: Player | None = None
     ):
         rows = [{"seed": seed} for seed in range(_ROWS)] if rows is None else rows
-        prompt = {"prompt": [{"role": "user", "content": ""}]}  # TRL passes it, too
-        self.guard, self.rows = guard, [prompt | row for row in rows[:_ROWS]]
+        # TRL passes a prompt, too
+        rows = [{"prompt": [{"role": "user", "content": ""}]} | row for row in rows[:_ROWS]]
+        self.guard, self.rows = guard, rows
         oracle = oracle or getattr(type(guard.factory()), "_oracle", None)
         self.players = {ORACLE: lambda asked, *_: oracle(asked)} if oracle else {}
         self.players |= {name: player for name, (player, _) in (_WINNING | _PAYING).items()}
@@ -116,7 +115,7 @@ class Laboratory:
         reward = environment.get_reward()
         if self.guard.counts["dead"]:  # the rest would take long, and say no more
             raise BrokenEnvironment(
-                f"an episode of the player '{player}' died: {self.guard.fatal}. Correct that first."
+                f"an episode of the player '{player}' died: {self.guard.fatal} Correct that first."
             )
         return Played(tuple(replies), reward)
 
@@ -124,10 +123,8 @@ class Laboratory:
         """What the players earned and met: each check with whether it holds, and what is said if it
         does not.
         """
-        earned = self.played["reward"]
-        full, trying = earned.get(ORACLE, 1.0), max(earned[AT_ONCE], earned[RANDOM])
-        nothing = earned[NOTHING]
-        honest = max(nothing, trying) + _MORE * full
+        earned, full = self.played["reward"], self.played["reward"].get(ORACLE, 1.0)
+        nothing, trying = earned[NOTHING], max(earned[AT_ONCE], earned[RANDOM])
         episodes = [(name, each) for name, played in self.episodes.items() for each in played]
         beyond = {name: each.reward for name, each in episodes if not 0 <= each.reward <= 1}
         worked = {tool for _, each in episodes for tool, _, failed in each.replies if not failed}
@@ -135,8 +132,8 @@ class Laboratory:
         checks = [
             (
                 "no tool fails",
-                not broken,
-                f"no call of a tool worked: {' '.join(broken)}. Raise ToolError if it was the "
+                not broken or worked > {"reset"},
+                f"no call of any tool worked: {' '.join(broken)} Raise ToolError if it was the "
                 "player who did something wrong.",
             ),
             (
@@ -156,8 +153,8 @@ class Laboratory:
             worst = min(self.episodes[ORACLE], key=lambda episode: episode.reward)
             found = (
                 f"the oracle earns {full:.2f}, not 1: nobody can learn to win. It was told last: "
+                f"{worst.replies[-1][1]!s:.200}"
             )
-            found += f"{worst.replies[-1][1]!s:.200}"
             checks.append(("the oracle wins", full >= _WINS, found))
         for player, (_, why) in _WINNING.items():
             found = (
@@ -166,7 +163,8 @@ class Laboratory:
             checks.append((f"'{player}' does not win", earned[player] < _HALF * full, found))
         for player, (_, why) in _PAYING.items():
             found = f"'{player}' earns {earned[player]:.2f}, and an honest try {trying:.2f}: {why}"
-            checks.append((f"'{player}' does not pay", earned[player] <= honest, found))
+            holds = earned[player] <= max(nothing, trying) + _MORE * full
+            checks.append((f"'{player}' does not pay", holds, found))
         return checks
 
     def _of_what_was_repeated(self) -> list[tuple[str, bool, str]]:

@@ -10,6 +10,7 @@ import random
 import re
 import string
 from collections.abc import Callable, Iterator
+from functools import partial
 
 # From the text of `reset`, the tools' schemas by name, and random numbers of its own.
 Player = Callable[[str, dict[str, dict], random.Random], Iterator[tuple[str, object]]]
@@ -21,15 +22,15 @@ def nothing(asked: str, schemas: dict, luck: random.Random) -> Iterator:
 
 
 def at_random(asked: str, schemas: dict, luck: random.Random) -> Iterator:
-    """Well-formed calls of random tools, with words and numbers of the question and
-    others, for ever.
+    """Well-formed calls of random tools, for ever, with words and numbers of the question, words of
+    the arguments' descriptions, and other numbers.
     """
-    words = re.findall(r"\w+", asked) or ["word"]
-    numbers = [int(word) for word in words if re.fullmatch(r"\d{1,9}", word)]
+    numbers = [int(number) for number in re.findall(r"\b\d{1,9}\b", asked)]
     while True:
         name, number = luck.choice(sorted(schemas)), luck.randrange(1, 101)
         number = luck.choice([number, number, *numbers])
-        values = {"string": luck.choice(words), "integer": number, "number": number}
+        word = luck.choice(_words(schemas[name], asked))
+        values = {"string": word, "integer": number, "number": number}
         values |= {"boolean": number % 2 == 0, "array": [], "numbers": []}
         yield name, _arguments(schemas[name], values, luck.randrange(10**6))
 
@@ -46,34 +47,41 @@ def looping(asked: str, schemas: dict, luck: random.Random) -> Iterator:
         yield call
 
 
-def listing(asked: str, schemas: dict, luck: random.Random) -> Iterator:
-    """All candidates: in one text or list, or one call after another; replies give more of them."""
-    known = f"yes no {' '.join(string.ascii_uppercase)} {asked} {schemas}"
-    for number in range(1, 101):
+def _trying(calls: int, together: bool, asked: str, schemas: dict, luck: random.Random) -> Iterator:
+    """All candidates, together or one after another; what was replied gives more of them."""
+    known = f"{asked} yes no {' '.join(string.ascii_uppercase)}"
+    for number in range(calls):
         for name, schema in sorted(schemas.items()):
-            words = [*map(str, range(1000)), *dict.fromkeys(re.findall(r"\w+", known))]
-            values = {"string": " ".join(words), "array": words, "numbers": list(range(1000))}
+            words = [*_words(schema, known), *map(str, range(1000))]
+            text = " ".join(words) if together else words[number]
+            values = {"string": text, "array": words, "numbers": list(range(1000))}
             values |= {"integer": number, "number": number, "boolean": number % 2 == 0}
             reply = yield name, _arguments(schema, values, number)
             known += f" {reply}"
 
 
-def _always(**values) -> Player:
-    """The player that gives each tool once these values, by type."""
-
-    def player(asked: str, schemas: dict, luck: random.Random) -> Iterator:
-        for name, schema in sorted(schemas.items()):
-            yield name, _arguments(schema, values, 0)
-
-    return player
+all_in_one = partial(_trying, 2, True)  # in a text or a list
+one_by_one = partial(_trying, 1000, False)
 
 
-blank = _always(string="", integer=0, number=0, boolean=False, array=[], numbers=[])
-at_length = _always(
-    string="word " * 2000, integer=10**9, number=1e9, array=["word"] * 2000, numbers=[1] * 2000
-)
+def _once(values: dict, asked: str, schemas: dict, luck: random.Random) -> Iterator:
+    """Each tool once, with these values by type."""
+    for name, schema in sorted(schemas.items()):
+        yield name, _arguments(schema, values, 0)
+
+
+_BLANK = {"string": "", "integer": 0, "number": 0, "boolean": False, "array": [], "numbers": []}
+_LONG = {"string": "word " * 2000, "array": ["word"] * 2000, "numbers": [1] * 2000}
+blank = partial(_once, _BLANK)
+at_length = partial(_once, _LONG | {"integer": 10**9, "number": 1e9, "boolean": True})
 # `nan` is neither below nor above any other number
-not_a_number = _always(string="nan", number=math.nan, array=["nan"], numbers=[math.nan])
+not_a_number = partial(_once, {"string": "nan", "number": math.nan, "numbers": [math.nan]})
+
+
+def _words(schema: dict, text: str) -> list[str]:
+    """The words of the descriptions of a tool's arguments, and of a text."""
+    described = " ".join(of.get("description", "") for of in schema["properties"].values())
+    return list(dict.fromkeys(re.findall(r"\w+", f"{described} {text}"))) or ["word"]
 
 
 def _arguments(schema: dict, values: dict, turn: int) -> dict:

@@ -50,8 +50,8 @@ class ToolError(Exception):
 
 def tools_of(kind: type) -> list[str]:
     """The names of a class's tools, in the order in which TRL shows them."""
-    names = [name for name, _ in inspect.getmembers(kind, predicate=inspect.isfunction)]
-    return [name for name in names if name not in _NEEDED and not name.startswith("_")]
+    functions = dict(inspect.getmembers(kind, inspect.isfunction))
+    return [name for name in functions if name not in _NEEDED and not name.startswith("_")]
 
 
 def schema_of(tool: Callable) -> dict:
@@ -186,14 +186,12 @@ def prepare_template(tokenizer) -> None:
     from trl import chat_template_utils as trl
 
     if not trl.supports_tool_calling(tokenizer):
-        name = getattr(tokenizer, "name_or_path", "") or type(tokenizer).__name__
         raise ValueError(
-            f"the chat template of {name} does not render tool calls and their results: take an "
-            "instruct model with tools, such as Qwen3, or write both into the template "
+            f"the chat template of {tokenizer.name_or_path} does not render tool calls and their "
+            "results: take an instruct model with tools, such as Qwen3, or write both into it "
             "(`message.tool_calls`, role `tool`)."
         )
-    declared = ("response_template", "response_schema")
-    if all(getattr(tokenizer, name, None) is None for name in declared):
+    if not any(getattr(tokenizer, f"response_{way}", None) for way in ("template", "schema")):
         trl.add_response_schema(tokenizer)
     if not trl.is_chat_template_prefix_preserving(tokenizer):
         tokenizer.chat_template = trl.get_training_chat_template(tokenizer)

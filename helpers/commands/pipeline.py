@@ -278,6 +278,12 @@ def check_parameters(given: dict, run: str | None = None, backend: str = "unslot
         check_source(given["source"], given.get("columns"))
     elif "columns" in given:
         check_columns(given["columns"])
+    if given.get("environment"):
+        from helpers.agents import check_environment
+
+        factory = own.named("environment", given["environment"], "my_game.py:MyGame")
+        if problems := check_environment(factory):
+            raise ValueError(f"environment={given['environment']!r}: {' '.join(problems)}")
     # The stages of these take seconds to import.
     if given.get("compare"):
         from helpers.metrics.comparing import chosen
@@ -298,17 +304,21 @@ def check_parameters(given: dict, run: str | None = None, backend: str = "unslot
 
 
 class _Client(PapermillNotebookClient):
-    """papermill's own client, which also prints the line of a training step: it is displayed, each
-    in place of the last.
+    """papermill's own client, which also prints the line of a training step, which is displayed in
+    place of the last, and what a notebook prints as a note.
     """
 
     def process_message(self, msg, cell, cell_index):
         """See nbclient's NotebookClient."""
         if msg["msg_type"] in ("display_data", "update_display_data"):
             text = msg["content"]["data"].get("text/plain", "")
-            if text.startswith("step "):
-                tqdm.write(f"    {text}")
-                sys.stdout.flush()
+            lines = [text] if text.startswith("step ") else []
+        else:
+            printed = msg["content"].get("text", "") if msg["msg_type"] == "stream" else ""
+            lines = [line for line in printed.splitlines() if line.startswith("note: ")]
+        for line in lines:
+            tqdm.write(f"    {line}")
+            sys.stdout.flush()
         return super().process_message(msg, cell, cell_index)
 
 

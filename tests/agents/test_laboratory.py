@@ -63,7 +63,7 @@ def test_number_guessing_is_a_go_and_its_players_always_play_the_same():
     assert played.loc["answers nan", "failed"] == 1, "the guard refuses it"
     assert played.loc["loops for ever", "calls"] == 2 * lab.guard.turns + 2
     assert lab.verdict.go and "max_tool_calling_iterations=16" in str(lab.verdict)
-    assert len(lab.checks) == 14 and not lab.guard.faults
+    assert len(lab.checks) == 15 and not lab.guard.faults
 
 
 # --- One thing wrong each -------------------------------------------------------------------------
@@ -187,8 +187,8 @@ class Unfinished(Echo):
         (Generous, "'random' does not win", "chance wins"),
         (Paternal, "doing nothing earns less than trying", "GRPO would teach silence"),
         (Chatty, "'loops for ever' does not win", "'loops for ever' earns 1.00"),
-        (Listed, "'lists all candidates' does not win", "Compare the whole answer"),
-        (Tried, "'lists all candidates' does not win", "let the first count"),
+        (Listed, "'lists all candidates' does not win", "compare the whole answer"),
+        (Tried, "'tries all candidates' does not win", "let the first answer count"),
         (Chosen, "'lists all candidates' does not win", "earns 1.00"),
         (Blank, "'answers blank' does not pay", "refuse a blank"),
         (Long, "'answers at length' does not pay", "length must not pay"),
@@ -256,4 +256,23 @@ def test_a_tool_that_raises_at_some_calls_is_no_reason_against_training():
         return Echo.say(self, word)
 
     lab = lab_of(sick.made("Raising", Echo, say=say))
-    assert lab.verdict.go and lab.guard.faults
+    assert lab.verdict.go and "It is over" in lab.guard.faults["say"]
+
+
+class Maze(Answered):
+    """A tool that takes a few words, told in its docstring alone, and raises at all others."""
+
+    def answer(self, text: str) -> str:
+        """Take a step.
+
+        Args:
+            text: north, south, east or west.
+        """
+        if text not in ("north", "south", "east", "west"):
+            raise ValueError("Which way?")
+        return "A wall."
+
+
+def test_words_that_only_a_docstring_tells_are_tried():
+    lab = lab_of(Maze)
+    assert lab.verdict.go and lab.played.loc["tries all candidates", "failed"] < 0.8
