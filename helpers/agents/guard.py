@@ -106,10 +106,11 @@ class Guarded:
         self.schemas = {name: schema_of(tool) for name, tool in tools.items()}
         self.__name__ = kind.__name__
         # TRL looks for tools at the class: this one has them as functions that ask the guard first
-        members = {"_guard": self, "__doc__": kind.__doc__}
-        members |= {name: _guarded_tool(name, tool) for name, tool in tools.items()}
-        self.kind = type(self.__name__, (_Episode,), members)
-        self.counts, self.faults = Counter(), {}
+        members = {name: _guarded_tool(name, tool) for name, tool in tools.items()}
+        self.kind = type(
+            self.__name__, (_Episode,), members | {"_guard": self, "__doc__": kind.__doc__}
+        )
+        self.counts, self.faults = Counter(), {}  # of each call, the first
         self.fatal: str | None = None  # the last fault that ended an episode
 
     def __call__(self) -> Environment:
@@ -227,8 +228,9 @@ class _Play:
         self.calls += 1
         if wrong := misfit(name, guard.schemas[name], arguments):
             raise ToolError(printable(wrong))
-        tool = getattr(self.inner, name)
-        return self.ask(name, arguments, lambda: guard.text_of(tool(**arguments)))
+        return self.ask(
+            name, arguments, lambda: guard.text_of(getattr(self.inner, name)(**arguments))
+        )
 
     def reward(self) -> float | None:
         """What the environment gives; for an episode that died, 0.0 if a call hung, else None."""

@@ -304,21 +304,19 @@ def check_parameters(given: dict, run: str | None = None, backend: str = "unslot
 
 
 class _Client(PapermillNotebookClient):
-    """papermill's own client, which also prints the line of a training step, which is displayed in
-    place of the last, and what a notebook prints as a note.
+    """papermill's own client, which also prints the lines of a training's steps, and those that
+    begin with `note: `.
     """
 
     def process_message(self, msg, cell, cell_index):
         """See nbclient's NotebookClient."""
-        if msg["msg_type"] in ("display_data", "update_display_data"):
-            text = msg["content"]["data"].get("text/plain", "")
-            lines = [text] if text.startswith("step ") else []
-        else:
-            printed = msg["content"].get("text", "") if msg["msg_type"] == "stream" else ""
-            lines = [line for line in printed.splitlines() if line.startswith("note: ")]
-        for line in lines:
-            tqdm.write(f"    {line}")
-            sys.stdout.flush()
+        if msg["msg_type"] in ("display_data", "update_display_data", "stream"):
+            content = msg["content"]
+            text = content.get("text") or content["data"].get("text/plain", "")
+            for line in text.splitlines():
+                if line.startswith(("step ", "note: ")):
+                    tqdm.write(f"    {line}")
+                    sys.stdout.flush()
         return super().process_message(msg, cell, cell_index)
 
 

@@ -112,6 +112,7 @@ for step in (1, 2, 3):
     history.rows.append(row)
     watch.on_log(None, SimpleNamespace(global_step=step, max_steps=3), None, logs=row)
 watch.on_train_end(None, None, None)
+print("note: of a notebook\\nnothing of note: not this")
 """
 
 
@@ -120,11 +121,10 @@ def test_the_steps_of_a_training_go_to_the_log_and_the_notebook_keeps_one_figure
     command = [python, "-c", ONE_RUN, str(notebook("01", STEPS).parent), "a"]
     done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=True)
     told = [
-        line.split("  spread")[0]
-        for line in done.stdout.splitlines()
-        if line.startswith("    step")
+        line.split("  spread")[0] for line in done.stdout.splitlines() if line.startswith("    ")
     ]
-    assert told == [f"    step    {step}/3  reward 0.{step}00" for step in (1, 2, 3)]
+    steps = [f"    step    {step}/3  reward 0.{step}00" for step in (1, 2, 3)]
+    assert told == [*steps, "    note: of a notebook"]
     outputs = (
         nbformat.read(Run("a").require("notebooks/01_tiny.ipynb"), as_version=4).cells[-1].outputs
     )
