@@ -176,7 +176,7 @@ def write_seeds(seeds: list[int]) -> None:
 
 `python -m benchmarks.games --seeds {" ".join(map(str, seeds))}` on {os.cpu_count()} cores, {platform.machine()}, no GPU.
 256 held-out games of number guessing, each played once at temperature 1, in bfloat16; success is a number found, with its 95 %
-Wilson interval; the difference with Newcombe's paired interval; "given away" are guesses a game, against the best play.
+Wilson interval; the difference has Newcombe's paired interval; "guesses wasted" are those per game beyond the best play.
 
 {header}
 |{"---|" * (header.count("|") - 1)}

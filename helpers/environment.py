@@ -368,8 +368,11 @@ def quiet() -> None:
     if not own & os.environ.keys():
         os.environ["VLLM_CONFIGURE_LOGGING"] = "0"
         logging.getLogger("vllm").setLevel(logging.WARNING)
-    for name in ("bitsandbytes.backends.cpu.ops", "vllm.triton_utils.importing"):
-        # they warn of an optional part that is absent; no run misses it
+    for name in (
+        "bitsandbytes.backends.cpu.ops",  # warns of an optional part that no run misses
+        "vllm.triton_utils.importing",  # the same
+        "vllm.v1.executor.abstract",  # warns when an engine that is awake is woken, as TRL does
+    ):
         logging.getLogger(name).setLevel(logging.ERROR)
 
 

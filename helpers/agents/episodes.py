@@ -46,11 +46,6 @@ class Episode:
         return self.environment.get_reward()
 
     @property
-    def written(self) -> int:
-        """How many tokens the policy wrote."""
-        return sum(self.mask)
-
-    @property
     def finished(self) -> bool:
         """Whether the last word is the policy's own; else a limit cut the episode off before its
         last call was answered.
@@ -129,36 +124,6 @@ def transcript(said: list[dict]) -> str:
     return "\n".join(lines)
 
 
-def play(
-    complete: Complete,
-    tokenizer,
-    environments: Callable[[], Environment],
-    rows: Sequence[dict],
-    *,
-    max_completion_length: int,
-    turns: int,
-    context: int | None = None,
-) -> list[Episode]:
-    """An episode for each row, all at once: the policy writes, its calls are made, the results go
-    on the end, until none calls.
-
-    complete: the policy; see `Complete`, and `policy.play`. environments: a factory, called once a
-    row. rows: `prompt`, and what `reset` takes. max_completion_length: tokens of an episode after
-    its prompt, the tools' included. turns: how often its calls are answered (TRL's
-    `max_tool_calling_iterations`). context: the model's, for prompt and episode together.
-    """
-    episodes = [begun(tokenizer, environments(), row) for row in rows]
-    go_on(
-        complete,
-        tokenizer,
-        episodes,
-        max_completion_length=max_completion_length,
-        turns=turns,
-        context=context,
-    )
-    return episodes
-
-
 def go_on(
     complete: Complete,
     tokenizer,
@@ -168,7 +133,13 @@ def go_on(
     turns: int,
     context: int | None = None,
 ) -> None:
-    """Play episodes that have begun to their ends; see `play`."""
+    """Play episodes that have begun to their ends, all at once: the policy writes, its calls are
+    made, the results go on the end, until none calls.
+
+    complete: the policy; see `Complete`, and `policy.play`. max_completion_length: tokens of an
+    episode after its prompt, the tools' included. turns: how often its calls are answered (TRL's
+    `max_tool_calling_iterations`). context: the model's, for prompt and episode together.
+    """
     from trl.chat_template_utils import parse_response
 
     for turn in range(turns + 1):

@@ -38,11 +38,10 @@ from helpers.rewards.shaping import printable
 from helpers.runs import Run
 
 FAULTS = "environment_faults.jsonl"
-_FAULTS_KEPT = 1000  # of each call
+_FAULTS_KEPT = 1000
 _SHOWN = 200  # characters of arguments and messages in the log
-_MOST_DEAD = 0.01  # of the episodes
-_ENOUGH = 100  # episodes, before a share says anything
-_MOST_STUCK = 16  # threads that did not end when asked: each may keep a core busy
+_MOST_DEAD = 0.01  # of the episodes,
+_MANY = 16  # and so many at least; each may have left a thread behind
 
 
 class BrokenEnvironment(RuntimeError):
@@ -69,14 +68,14 @@ class Guarded:
     - a result of at most `result_characters` characters; what is longer is cut, and says so, as is
       what `reset` returns. What is no text becomes JSON.
 
-    `counts` has the episodes, those that died, the faults, and the texts that were cut. A fault is
-    kept in `faults`, a list for each call, and, with a run, in
-    `checkpoints/environment_faults.jsonl`. A tool that raises costs one failed call; ToolError is
+    `counts` has the episodes, those that died, the faults, and the texts that were cut. `faults`
+    keeps the first fault of each call; with a run, `checkpoints/environment_faults.jsonl` has them.
+    A tool that raises costs one failed call; ToolError is
     no fault but the environment's word to the policy. If `reset` or `get_reward` raises, or gives
     no finite number, the episode is dead and its reward None, which TRL leaves out. Once more than
-    1 % of the episodes (at least 100) died, or 16 threads hang, the next `reset` raises
-    BrokenEnvironment: better stop than train on nothing. `training.reward_guard.GuardedEpisodes`,
-    among the callbacks, saves a checkpoint before.
+    1 % of the episodes (at least 16) died, the next `reset` raises BrokenEnvironment: better stop
+    than train on nothing. `training.reward_guard.GuardedEpisodes`, among the callbacks, saves a
+    checkpoint before.
 
     ValueError, in the words of `check_environment`, if TRL could not use the environment at all.
     """
@@ -107,14 +106,11 @@ class Guarded:
         self.schemas = {name: schema_of(tool) for name, tool in tools.items()}
         self.__name__ = kind.__name__
         # TRL looks for tools at the class: this one has them as functions that ask the guard first
-        members = {"_guard": self, "__doc__": kind.__doc__}
-        members |= {name: _guarded_tool(name, tool) for name, tool in tools.items()}
-        if inspect.isfunction(getattr(kind, "get_reward", None)):
-            # only then does TRL add a reward of the environment's own
-            members["get_reward"] = lambda episode: episode._play.reward()
-        self.kind = type(self.__name__, (_Episode,), members)
-        self.counts, self.abandoned = Counter(), []
-        self.faults: dict[str, list[str]] = {}  # by call
+        members = {name: _guarded_tool(name, tool) for name, tool in tools.items()}
+        self.kind = type(
+            self.__name__, (_Episode,), members | {"_guard": self, "__doc__": kind.__doc__}
+        )
+        self.counts, self.faults = Counter(), {}  # of each call, the first
         self.fatal: str | None = None  # the last fault that ended an episode
 
     def __call__(self) -> Environment:
@@ -131,36 +127,39 @@ class Guarded:
         return text
 
     def note(self, call: str, arguments: dict, what: str) -> str:
-        """Keep a fault, in which call, with which arguments, and what, and log it: the first
-        thousand of each call; the very first of each is printed, too.
+        """Log a fault, in which call, with which arguments, and what: the first thousand, and the
+        first of each call, which is printed and kept.
         """
         listed = ", ".join(f"{key}={shown(value, _SHOWN)}" for key, value in arguments.items())
         listed, what = printable(listed[:_SHOWN]), printable(what)
-        fault = f"{self.__name__}.{call}({listed}) {what}"
+        fault = f"{self.__name__}.{call}({listed}) {what.rstrip('.')}."
+        first = call not in self.faults
         self.counts["faults"] += 1
-        kept = self.faults.setdefault(call, [])
-        if not kept:
+        if first:
+            self.faults[call] = fault
             log = f" All such calls: {self.run.show(f'checkpoints/{FAULTS}')}" if self.run else ""
-            print(f"{fault}.{log}")
-        if len(kept) < _FAULTS_KEPT:
-            kept.append(fault)
-            if self.run:
-                line = {"episode": self.counts["episodes"], "environment": self.__name__}
-                line |= {"call": call, "arguments": listed, "what": what}
-                line |= {"rank": int(os.environ["RANK"])} if "RANK" in os.environ else {}
-                with self.run.path(f"checkpoints/{FAULTS}").open("a", encoding="utf-8") as file:
-                    file.write(json.dumps(line) + "\n")
+            print(f"{fault}{log}")
+        if self.run and (first or self.counts["faults"] <= _FAULTS_KEPT):
+            line = {
+                "episode": self.counts["episodes"],
+                "environment": self.__name__,
+                "call": call,
+                "arguments": listed,
+                "what": what,
+                "rank": int(os.environ.get("RANK", 0)),
+            }
+            with self.run.path(f"checkpoints/{FAULTS}").open("a", encoding="utf-8") as file:
+                file.write(json.dumps(line) + "\n")
         return fault
 
     def give_up_if_broken(self) -> None:
-        """BrokenEnvironment once too many episodes died, or too many threads hang."""
-        self.abandoned = [thread for thread in self.abandoned if thread.is_alive()]
-        dead, episodes, stuck = self.counts["dead"], self.counts["episodes"], len(self.abandoned)
-        if stuck >= _MOST_STUCK or (episodes >= _ENOUGH and dead > _MOST_DEAD * episodes):
+        """BrokenEnvironment once too many episodes died."""
+        dead, episodes = self.counts["dead"], self.counts["episodes"]
+        if dead >= _MANY and dead > _MOST_DEAD * episodes:
             raise BrokenEnvironment(
-                f"{self.__name__}: {dead} of {episodes} episodes died, and {stuck} calls still "
-                f"hang. Last: {self.fatal}. Mend that call, or give it more than {self.seconds:g} "
-                "seconds; then run the training again: it goes on from its last checkpoint."
+                f"{self.__name__}: {dead} of {episodes} episodes died. Last: {self.fatal} Correct "
+                f"that call, or give it more than {self.seconds:g} seconds; then run the training "
+                "again: it goes on from its last checkpoint."
             )
 
 
@@ -229,8 +228,9 @@ class _Play:
         self.calls += 1
         if wrong := misfit(name, guard.schemas[name], arguments):
             raise ToolError(printable(wrong))
-        tool = getattr(self.inner, name)
-        return self.ask(name, arguments, lambda: guard.text_of(tool(**arguments)))
+        return self.ask(
+            name, arguments, lambda: guard.text_of(getattr(self.inner, name)(**arguments))
+        )
 
     def reward(self) -> float | None:
         """What the environment gives; for an episode that died, 0.0 if a call hung, else None."""
@@ -263,7 +263,6 @@ class _Play:
             ctypes.pythonapi.PyThreadState_SetAsyncExc(
                 ctypes.c_ulong(self.thread.ident), ctypes.py_object(SystemExit)
             )
-            guard.abandoned.append(self.thread)
             self.die(f"{call} did not answer in {seconds}", fault, earns=0.0)
             raise ToolError(f"{self.dead}. The episode is over.") from None
         if error is None:
@@ -305,6 +304,9 @@ class _Episode:
 
     def reset(self, /, **columns) -> str:
         return self._play.reset(columns)
+
+    def get_reward(self) -> float | None:
+        return self._play.reward()
 
 
 def _guarded_tool(name: str, tool: Callable) -> Callable:

@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterator
 from functools import cache
 
-from helpers.agents.players import View
 from helpers.agents.protocol import ToolError
 
 
@@ -50,6 +49,16 @@ class Guessing:
         if self._number not in self._guesses:
             return 0.1 if self._guesses else 0.0
         return max(0.4, round(1.0 - 0.1 * max(0, len(self._guesses) - self._enough), 1))
+
+    @staticmethod
+    def _oracle(asked: str) -> Iterator:
+        """The player with the best strategy: it guesses the middle of what is left."""
+        low, high = map(int, re.search(r"from (\d+) to (\d+)", asked).groups())
+        reply = ""
+        while "Yes" not in reply and low <= high:
+            middle = (low + high) // 2
+            reply = yield "guess", {"number": middle}
+            low, high = (middle + 1, high) if "Higher" in reply else (low, middle - 1)
 
     def _regret(self) -> float:
         """How many guesses were given away, on average over what the number might have been: 0.0
@@ -107,19 +116,3 @@ def _best(left: int) -> float:
     if left == 0:
         return 0.0
     return _after((left + 1) // 2, 1, left)
-
-
-def halving(view: View) -> Iterator:
-    """The player with the best strategy: it guesses the middle of what is left."""
-    low, high = map(int, re.search(r"from (\d+) to (\d+)", view.observation).groups())
-    reply = ""
-    while "Yes" not in reply and low <= high:
-        middle = (low + high) // 2
-        reply = yield "guess", {"number": middle}
-        low, high = (middle + 1, high) if "Higher" in reply else (low, middle - 1)
-
-
-def guessing_at_once(view: View) -> Iterator:
-    """Guesses once, and ends."""
-    low, high = map(int, re.search(r"from (\d+) to (\d+)", view.observation).groups())
-    yield "guess", {"number": view.rng.randint(low, high)}

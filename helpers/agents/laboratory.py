@@ -2,9 +2,9 @@
 guarded tools.
 
     lab = Laboratory(Guarded(Guessing))
-    lab.play()               # what each player earns, in how many calls and seconds
-    lab.checks()             # what must hold of any environment, one after another
-    print(lab.verdict())     # go or no go, and what to change
+    lab.played      # what each player earns, and in how many calls
+    lab.checks      # what must hold of any environment, one after another
+    lab.verdict     # go or no go, and what to change
 
 As notebook 02 attacks rewards, this attacks episodes: what a lazy or a cheating player earns here,
 GRPO will teach.
@@ -12,75 +12,84 @@ GRPO will teach.
 
 import itertools
 import random
-import time
 from typing import NamedTuple
 
 import pandas as pd
 
-from helpers.agents import guessing, players
+from helpers.agents import players
 from helpers.agents.guard import BrokenEnvironment, Guarded
-from helpers.agents.players import Player, View
+from helpers.agents.players import Player
 from helpers.agents.protocol import Environment, called
 from helpers.rewards.lab.verdicts import Verdict
 
 _ROWS = 32
 _WINS = 0.9  # of a full success
 _HALF = 0.5  # of what the oracle earns
-_SAME = 1e-9
+_MORE = 0.1  # of the same, beyond an honest try
 ORACLE, RANDOM, NOTHING, AT_ONCE = "oracle", "random", "does nothing", "answers at once"
-LOOPING = "loops for ever"
-# By the name of an environment of the suite: the player that knows how to win, and the one that
-# answers without having tried.
-KNOWN: dict[str, tuple[Player, Player]] = {
-    "Guessing": (guessing.halving, guessing.guessing_at_once),
+# The cheap players, each with what is wrong with a game that it wins,
+_WINNING = {
+    RANDOM: (players.at_random, "chance wins. Ask for more."),
+    AT_ONCE: (players.at_once, "there is nothing to learn from several turns. Ask for more."),
+    "loops for ever": (players.looping, "GRPO would teach the loop."),
+    "lists all candidates": (players.all_in_one, "compare the whole answer, not a part of it."),
+    "tries all candidates": (players.one_by_one, "let the first answer count, or ask for more."),
+}
+# and those that must earn no more than an honest try.
+_PAYING = {
+    "answers blank": (players.blank, 'refuse a blank; in Python, `"" in value` is true.'),
+    "answers at length": (players.at_length, "length must not pay."),
+    "answers nan": (players.not_a_number, "refuse what is no number: NaN passes comparisons."),
 }
 
 
 class Played(NamedTuple):
     """An episode that was played.
 
-    replies: what the player was told, the text of `reset` first, each with whether the call failed.
+    replies: what was called, what the player was told, and whether the call failed; `reset` first.
     """
 
-    replies: tuple[tuple[str | None, bool], ...]
+    replies: tuple[tuple[str, str | None, bool], ...]
     reward: float
 
 
 class Laboratory:
-    """A guarded environment on the bench.
+    """A guarded environment on the bench, played and checked at once.
 
     rows: what `reset` is called with; the first 32 are played, without them seeds 0 to 31.
-    oracle, at_once: players of the environment, as in `guessing.py`; those of `Guessing` are known.
-    ValueError if one is missing. The environment must judge itself
-    (`get_reward`). An episode that dies ends all with BrokenEnvironment.
+    oracle: a player that knows how to win and needs the text of `reset` alone, by default the
+    environment's `_oracle`, as `guessing.py` has one; without, nobody shows that the game can be
+    won. An episode that dies ends all with BrokenEnvironment.
+
+    played: a row a player, with the mean reward, the calls of an episode, and the share that
+    failed. checks: a row a check, with whether it `holds` and what was `found` if not, with what to
+    change. verdict: go or no go, from all checks.
     """
 
     def __init__(
-        self,
-        guard: Guarded,
-        rows: list[dict] | None = None,
-        oracle: Player | None = None,
-        at_once: Player | None = None,
+        self, guard: Guarded, rows: list[dict] | None = None, oracle: Player | None = None
     ):
-        known = KNOWN.get(guard.__name__, (None, None))
-        oracle, at_once = oracle or known[0], at_once or known[1]
-        if oracle is None or at_once is None:
-            raise ValueError(
-                f"{guard.__name__} needs an `oracle` and an `at_once`: players of its own, written "
-                "as in helpers/agents/guessing.py."
-            )
         rows = [{"seed": seed} for seed in range(_ROWS)] if rows is None else rows
-        prompt = {"prompt": [{"role": "user", "content": ""}]}  # TRL passes it, too
-        self.guard, self.rows = guard, [prompt | row for row in rows[:_ROWS]]
-        self.players = {
-            ORACLE: oracle,
-            AT_ONCE: at_once,
-            RANDOM: players.at_random,
-            NOTHING: players.nothing,
-            LOOPING: players.looping,
-        }
-        self.episodes: dict[str, list[Played]] = {}
-        self.found: pd.DataFrame | None = None
+        # TRL passes a prompt, too
+        rows = [{"prompt": [{"role": "user", "content": ""}]} | row for row in rows[:_ROWS]]
+        self.guard, self.rows = guard, rows
+        oracle = oracle or getattr(type(guard.factory()), "_oracle", None)
+        self.players = {ORACLE: lambda asked, *_: oracle(asked)} if oracle else {}
+        self.players |= {name: player for name, (player, _) in (_WINNING | _PAYING).items()}
+        self.players[NOTHING] = players.nothing
+        self.episodes = {name: self._episodes(name) for name in self.players}
+        self.played = pd.DataFrame(
+            {name: _summary(played) for name, played in self.episodes.items()}
+        ).T
+        checks = self._of_what_was_earned() + self._of_what_was_repeated()
+        table = pd.DataFrame(checks, columns=["check", "holds", "found"]).set_index("check")
+        self.checks = table.assign(found=table["found"].mask(table["holds"], ""))
+        self.verdict = self._verdict()
+
+    def _episodes(self, player: str) -> list[Played]:
+        """An episode of each row, one after another in one instance."""
+        environment = self.guard()
+        return [self.episode(player, at, environment) for at in range(len(self.rows))]
 
     def episode(
         self, player: str, at: int, environment: Environment, beside: Environment | None = None
@@ -90,88 +99,42 @@ class Laboratory:
         beside: another instance, in which the hasty player plays the row before as soon as this
         episode has begun.
         """
-        replies = [(environment.reset(**self.rows[at]), False)]
-        self._stop_if_dead()
+        replies = [("reset", environment.reset(**self.rows[at]), False)]
         if beside is not None:
             self.episode(AT_ONCE, at - 1, beside)
-        view = View(replies[0][0] or "", self.guard.schemas, random.Random(f"{player} {at}"))
-        calls, reply = self.players[player](view), None
+        # the same luck for all players, so that the one that loops begins as the hasty one does
+        known = replies[0][1] or "", self.guard.schemas, random.Random(at)
+        calls, reply = self.players[player](*known), None
         for _ in range(2 * self.guard.turns + 2):
             try:
                 name, arguments = calls.send(reply)
             except StopIteration:
                 break
             reply, failed = called(environment, name, arguments)
-            self._stop_if_dead()
-            replies.append((reply, failed))
+            replies.append((name, reply, failed))
         reward = environment.get_reward()
-        self._stop_if_dead()
+        if self.guard.counts["dead"]:  # the rest would take long, and say no more
+            raise BrokenEnvironment(
+                f"an episode of the player '{player}' died: {self.guard.fatal} Correct that first."
+            )
         return Played(tuple(replies), reward)
-
-    def _stop_if_dead(self) -> None:
-        """The rest of the programme would take long, and say no more."""
-        if self.guard.counts["dead"]:
-            raise BrokenEnvironment(f"an episode died: {self.guard.fatal}. Mend that first.")
-
-    def play(self) -> pd.DataFrame:
-        """What each player earns: a row a player, with the mean reward, the calls of an episode,
-        the share that failed, and the seconds of an episode.
-        """
-        summary = {}
-        for name in self.players:
-            environment = self.guard()
-            began = time.perf_counter()
-            played = [self.episode(name, at, environment) for at in range(len(self.rows))]
-            seconds = time.perf_counter() - began
-            self.episodes[name] = played
-            calls = sum(len(episode.replies) - 1 for episode in played)
-            failed = sum(failed for episode in played for _, failed in episode.replies)
-            summary[name] = {
-                "reward": self.earned(name),
-                "calls": calls / len(played),
-                "failed": failed / max(1, calls),
-                "seconds": seconds / len(played),
-            }
-        return pd.DataFrame(summary).T
-
-    def earned(self, player: str) -> float:
-        """A player's mean reward."""
-        played = self.episodes[player]
-        return sum(episode.reward for episode in played) / len(played)
-
-    def checks(self) -> pd.DataFrame:
-        """What must hold of any environment: a row a check, with whether it does (`holds`) and what
-        was `found` if not, with what to change.
-        """
-        if self.found is None:
-            if not self.episodes:
-                self.play()
-            checks = self._of_what_was_earned() + self._of_what_was_repeated()
-            table = pd.DataFrame(checks, columns=["check", "holds", "found"]).set_index("check")
-            self.found = table.assign(found=table["found"].mask(table["holds"], ""))
-        return self.found
 
     def _of_what_was_earned(self) -> list[tuple[str, bool, str]]:
         """What the players earned and met: each check with whether it holds, and what is said if it
         does not.
         """
-        earned = {player: self.earned(player) for player in self.players}
-        oracle, trying, chance = earned[ORACLE], earned[AT_ONCE], earned[RANDOM]
-        nothing, looping = earned[NOTHING], earned[LOOPING]
-        faults = list(itertools.chain.from_iterable(self.guard.faults.values()))
-        beyond = {
-            player: episode.reward
-            for player, played in self.episodes.items()
-            for episode in played
-            if not 0 <= episode.reward <= 1
-        }
-        worst = min(self.episodes[ORACLE], key=lambda episode: episode.reward)
-        return [
+        earned, full = self.played["reward"], self.played["reward"].get(ORACLE, 1.0)
+        nothing, trying = earned[NOTHING], max(earned[AT_ONCE], earned[RANDOM])
+        episodes = [(name, each) for name, played in self.episodes.items() for each in played]
+        beyond = {name: each.reward for name, each in episodes if not 0 <= each.reward <= 1}
+        worked = {tool for _, each in episodes for tool, _, failed in each.replies if not failed}
+        broken = [fault for tool, fault in self.guard.faults.items() if tool not in worked]
+        checks = [
             (
                 "no tool fails",
-                not faults,
-                f"{len(faults)} calls went wrong, such as {faults[:1]}. Raise ToolError if "
-                "it was the player who did something wrong.",
+                not broken or worked > {"reset"},
+                f"no call of any tool worked: {' '.join(broken)} Raise ToolError if it was the "
+                "player who did something wrong.",
             ),
             (
                 "rewards are of unit scale",
@@ -180,36 +143,29 @@ class Laboratory:
                 "is 0.",
             ),
             (
-                "the oracle wins",
-                oracle >= _WINS,
-                f"the oracle earns {oracle:.2f}, not 1: nobody can learn to win. It was told last: "
-                f"{worst.replies[-1][0]!s:.200}",
-            ),
-            (
-                "random does not win",
-                chance < _HALF * oracle,
-                f"'{RANDOM}' earns {chance:.2f} where the oracle earns {oracle:.2f}: chance wins. "
-                "Ask for more.",
-            ),
-            (
-                "answering at once does not win",
-                trying < _HALF * oracle,
-                f"'{AT_ONCE}' earns {trying:.2f} where the oracle earns {oracle:.2f}: there is "
-                "nothing to learn from several turns. Ask for more.",
-            ),
-            (
                 "doing nothing earns less than trying",
-                nothing < trying - _SAME,
+                nothing < trying or nothing == 0,
                 f"doing nothing earns {nothing:.2f} and a hasty try {trying:.2f}: GRPO would "
                 "teach silence. Let an attempt that fails earn a little, 0.1 for example.",
             ),
-            (
-                "looping does not pay",
-                looping <= trying + _SAME,
-                f"'{LOOPING}' earns {looping:.2f}, and '{AT_ONCE}' {trying:.2f}: GRPO would teach "
-                "the loop.",
-            ),
         ]
+        if ORACLE in self.players:
+            worst = min(self.episodes[ORACLE], key=lambda episode: episode.reward)
+            found = (
+                f"the oracle earns {full:.2f}, not 1: nobody can learn to win. It was told last: "
+                f"{worst.replies[-1][1]!s:.200}"
+            )
+            checks.append(("the oracle wins", full >= _WINS, found))
+        for player, (_, why) in _WINNING.items():
+            found = (
+                f"'{player}' earns {earned[player]:.2f} where a full success is {full:.2f}: {why}"
+            )
+            checks.append((f"'{player}' does not win", earned[player] < _HALF * full, found))
+        for player, (_, why) in _PAYING.items():
+            found = f"'{player}' earns {earned[player]:.2f}, and an honest try {trying:.2f}: {why}"
+            holds = earned[player] <= max(nothing, trying) + _MORE * full
+            checks.append((f"'{player}' does not pay", holds, found))
+        return checks
 
     def _of_what_was_repeated(self) -> list[tuple[str, bool, str]]:
         """Whether the row and its seed decide an episode, and nothing else."""
@@ -217,7 +173,8 @@ class Laboratory:
         return [
             (
                 "other rows give other episodes",
-                len(set(self.episodes[ORACLE])) > 1 or len(self.rows) == 1,
+                # without an oracle, a game of one row and one with much to find out look alike
+                len(set(self.episodes.get(ORACLE, (0, 1)))) > 1 or len(self.rows) == 1,
                 "all rows give the same episode: `reset` does not use what it is given, and it "
                 "could be learnt by heart.",
             ),
@@ -240,20 +197,38 @@ class Laboratory:
         """All rows played by two players, each in a new instance. Disturbed, that instance has
         another episode behind it, left after its first call, and another instance plays beside it.
         """
-        found = []
-        for player, at in itertools.product((ORACLE, RANDOM), range(len(self.rows))):
+        found, names = [], {ORACLE, RANDOM} & self.players.keys()
+        for player, at in itertools.product(sorted(names), range(len(self.rows))):
             environment = self.guard()
             if disturbed:
                 self.episode(AT_ONCE, at - 1, environment)
             found.append(self.episode(player, at, environment, self.guard() if disturbed else None))
         return found
 
-    def verdict(self) -> Verdict:
-        """Go or no go, with the reasons, from all checks."""
-        found, turns = self.checks()["found"], self.guard.turns
-        note = (
+    def _verdict(self) -> Verdict:
+        turns, earned = self.guard.turns, self.played["reward"]
+        notes = [
             f"after {turns} calls the tools refuse, but TRL goes on until "
             "`max_completion_length` is full: set "
             f"GRPOConfig(max_tool_calling_iterations={turns}), too."
-        )
-        return Verdict([sentence for sentence in found if sentence], [note])
+        ]
+        if ORACLE not in self.players:
+            notes.append(
+                "nobody showed that the game can be won: give the class a player that wins, "
+                "`_oracle(asked)`, as in helpers/agents/guessing.py."
+            )
+        if not max(earned[AT_ONCE], earned[RANDOM]):
+            notes.append(
+                "a try that fails earns nothing, and a group without a success teaches nothing: "
+                "an attempt could earn a little, 0.1 for example."
+            )
+        return Verdict([sentence for sentence in self.checks["found"] if sentence], notes)
+
+
+def _summary(played: list[Played]) -> dict[str, float]:
+    failed = [failed for episode in played for _, _, failed in episode.replies[1:]]
+    return {
+        "reward": sum(episode.reward for episode in played) / len(played),
+        "calls": len(failed) / len(played),
+        "failed": sum(failed) / max(1, len(failed)),
+    }

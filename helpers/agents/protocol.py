@@ -17,7 +17,10 @@ from typing import Protocol
 from helpers.data.files import Broken, file_rows
 from helpers.data.tasks import fingerprint
 
-_NOT_TOOLS = {"reset", "get_reward"}
+_NEEDED = {
+    "reset": "which TRL calls before every episode. Write reset(self, **columns)",
+    "get_reward": "which says what the episode has earned. Write get_reward(self)",
+}
 _WRITTEN = ("prompt", "question", "answer")  # the columns that notebook 10 adds to a user's rows
 
 
@@ -34,7 +37,7 @@ class Environment(Protocol):
     def get_reward(self) -> float:
         """What the episode earned so far, a full success 1.0.
 
-        May be left out; reward functions get `environments=`, too.
+        TRL can do without it, for reward functions get `environments=`, too; the suite cannot.
         """
 
 
@@ -47,8 +50,8 @@ class ToolError(Exception):
 
 def tools_of(kind: type) -> list[str]:
     """The names of a class's tools, in the order in which TRL shows them."""
-    names = [name for name, _ in inspect.getmembers(kind, predicate=inspect.isfunction)]
-    return [name for name in names if name not in _NOT_TOOLS and not name.startswith("_")]
+    functions = dict(inspect.getmembers(kind, inspect.isfunction))
+    return [name for name in functions if name not in _NEEDED and not name.startswith("_")]
 
 
 def schema_of(tool: Callable) -> dict:
@@ -84,13 +87,14 @@ def check_environment(factory: Callable[[], Environment]) -> list[str]:
     arguments, as TRL calls it: give them defaults, or pass functools.partial. Whether `reset` takes
     the rows shows when the first episode begins.
     """
-    instance, wrong = factory(), []
+    try:
+        instance, wrong = factory(), []
+    except Exception as error:  # of the user's own file
+        return [f"an environment is made without arguments, and this one raises {error!r}."]
     kind = type(instance)
-    if not inspect.isfunction(getattr(kind, "reset", None)):
-        wrong.append(
-            f"{kind.__name__} has no method `reset`: TRL calls it before every episode. Write "
-            "reset(self, **columns)."
-        )
+    for needed, why in _NEEDED.items():
+        if not inspect.isfunction(getattr(kind, needed, None)):
+            wrong.append(f"{kind.__name__} has no method `{needed}`, {why}.")
     if not tools_of(kind):
         wrong.append(
             f"{kind.__name__} has no tool: a tool is a public method other than `reset` and "
@@ -157,9 +161,9 @@ def episodes_fingerprint(rows: list[dict], factory: Callable[[], Environment], l
     """The fingerprint of a training's episodes: of its rows, the limits, and the environment's own
     files, so that after a change of any of them no old checkpoint is continued.
     """
-    methods = [method for _, method in inspect.getmembers(type(factory()), inspect.isfunction)]
-    files = sorted(filter(None, {inspect.getsourcefile(method) for method in methods}))
-    rules = "\n".join(Path(file).read_text("utf-8") for file in files)
+    methods = inspect.getmembers(type(factory()), inspect.isfunction)
+    files = {inspect.getsourcefile(method) for _, method in methods} - {None}
+    rules = "\n".join(Path(file).read_text("utf-8") for file in sorted(files))
     marked = [
         {"question": row["question"], "answer": json.dumps(row, sort_keys=True, default=str)}
         for row in rows
@@ -182,14 +186,12 @@ def prepare_template(tokenizer) -> None:
     from trl import chat_template_utils as trl
 
     if not trl.supports_tool_calling(tokenizer):
-        name = getattr(tokenizer, "name_or_path", "") or type(tokenizer).__name__
         raise ValueError(
-            f"the chat template of {name} does not render tool calls and their results: take an "
-            "instruct model with tools, such as Qwen3, or write both into the template "
+            f"the chat template of {tokenizer.name_or_path} does not render tool calls and their "
+            "results: take an instruct model with tools, such as Qwen3, or write both into it "
             "(`message.tool_calls`, role `tool`)."
         )
-    declared = ("response_template", "response_schema")
-    if all(getattr(tokenizer, name, None) is None for name in declared):
+    if not any(getattr(tokenizer, f"response_{way}", None) for way in ("template", "schema")):
         trl.add_response_schema(tokenizer)
     if not trl.is_chat_template_prefix_preserving(tokenizer):
         tokenizer.chat_template = trl.get_training_chat_template(tokenizer)

@@ -6,6 +6,7 @@ jsonschema's speak of schemas ("'5' is not of type 'integer'").
 
 from collections.abc import Callable
 from functools import cache
+from math import inf
 
 _SHOWN = 60  # characters of a value in a sentence
 _WORDS = {
@@ -22,12 +23,15 @@ _WORDS = {
 @cache
 def _validator():
     """The class that judges a value: JSON Schema, beside whose `type`, `enum` and `anyOf`
-    Transformers' `nullable` counts as well, which is how it writes `| None`.
+    Transformers' `nullable` counts as well, which is how it writes `| None`. NaN is no number, for
+    no comparison of a reward sees it.
 
     jsonschema takes a second to import, and most trainings have no tools.
     """
     from jsonschema import Draft4Validator, Draft202012Validator
     from jsonschema.validators import extend
+
+    types = Draft4Validator.TYPE_CHECKER  # later drafts take 1.0 for a whole number
 
     def or_null(keyword: str) -> Callable:
         check = Draft202012Validator.VALIDATORS[keyword]
@@ -41,7 +45,9 @@ def _validator():
     return extend(
         Draft202012Validator,
         {keyword: or_null(keyword) for keyword in ("type", "enum", "anyOf")},
-        type_checker=Draft4Validator.TYPE_CHECKER,  # later drafts take 1.0 for a whole number
+        type_checker=types.redefine(
+            "number", lambda _, value: types.is_type(value, "number") and abs(value) < inf
+        ),
     )
 
 

@@ -289,6 +289,12 @@ def check_parameters(given: dict, run: str | None = None, backend: str = "unslot
         check_source(given["source"], given.get("columns"))
     elif "columns" in given:
         check_columns(given["columns"])
+    if given.get("environment"):
+        from helpers.agents import check_environment
+
+        factory = own.named("environment", given["environment"], "my_game.py:MyGame")
+        if problems := check_environment(factory):
+            raise ValueError(f"environment={given['environment']!r}: {' '.join(problems)}")
     # The stages of these take seconds to import.
     if given.get("compare"):
         from helpers.metrics.comparing import chosen

@@ -251,7 +251,7 @@ def play(
     seed: int = 3407,
 ) -> list[Episode]:
     """The policy's episodes in an environment, one for each row, in the order given; see
-    `episodes.play`.
+    `episodes.go_on`.
 
     All of them begin first; then as many are played at a time as the machine has room for.
     """
@@ -292,6 +292,25 @@ def release(model=None) -> None:
     gc.collect()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
+
+
+def sleep_once(trainer) -> None:
+    """Let a trainer's vLLM engine sleep once per generation, not after each turn of its episodes.
+
+    Each sleep drops the prefix cache. TRL 1.15 puts the engine to sleep at the end of
+    `VLLMGeneration.generate`, which it calls in every turn (grpo_trainer.py 2063). Unsloth's
+    `LLM.generate` wakes an engine that sleeps (unsloth_zoo/vllm_utils.py 924), whoever calls it.
+    """
+    generate = trainer._generate
+
+    def whole(prompts: list):
+        try:
+            return generate(prompts)
+        finally:
+            release(trainer.model)
+
+    trainer.vllm_generation.enable_sleep_mode = False
+    trainer._generate = whole
 
 
 def batch_that_fits(model, tokens: int) -> int:

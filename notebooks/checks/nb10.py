@@ -13,6 +13,11 @@ def check_player(answer):
         "oracle": "The oracle wins in both tables, and earns 1.0 in both.",
         "does nothing": "Doing nothing earns nothing in both tables.",
         "answers at once": "One guess is not yet a long game: it earns 0.1 in both tables.",
+        "answers blank": "One guess is not yet a long game: it earns 0.1 in both tables.",
+        "answers at length": "One guess is not yet a long game: it earns 0.1 in both tables.",
+        "answers nan": "The guard refuses its guess, so it earns nothing in both tables.",
+        "lists all candidates": "Two guesses are not yet a long game.",
+        "tries all candidates": "It does earn more. But now and then it finds a number; another player never does.",
         "random": "Random guesses do earn more. But now and then one of them wins; another player never does.",
     }
     message = verdicts.get(name, f"There is no player {answer!r}. There are: {', '.join(verdicts)}.")

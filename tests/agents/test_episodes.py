@@ -76,6 +76,13 @@ ONE_STEP = {
 }
 
 
+def play(complete, tokenizer, environment, rows, **limits):
+    """The episodes of a policy that is a function; see `episodes.Complete`."""
+    played = [episodes.begun(tokenizer, environment(), row) for row in rows]
+    episodes.go_on(complete, tokenizer, played, **limits)
+    return played
+
+
 def step(model, tokenizer, folder, rows, *, script=None, length, turns, ours, environment):
     """A trainer after one step that changes nothing, and the episodes, where they were played by
     us.
@@ -95,9 +102,7 @@ def step(model, tokenizer, folder, rows, *, script=None, length, turns, ours, en
             def complete(prompts, room):
                 return script(prompts) if script else [ids for (ids,) in write(prompts)]
 
-            played[:] = episodes.play(
-                complete, tokenizer, environment, chosen, turns=turns, **limits
-            )
+            played[:] = play(complete, tokenizer, environment, chosen, turns=turns, **limits)
         return {
             "prompt_ids": [one.prompt_ids for one in played],
             "completion_ids": [one.ids for one in played],
@@ -266,7 +271,7 @@ def forced(beginner, tmp_path_factory):
     """The scripted episodes by their names, each found the same as TRL's, with TRL's log."""
     model, tokenizer = copy.deepcopy(beginner[0]), beginner[1]
     alone = row("just fits", 7)
-    (one,) = episodes.play(
+    (one,) = play(
         lambda prompts, room: scripted(tokenizer)(prompts),
         tokenizer,
         Guessing,
@@ -291,7 +296,7 @@ def test_calls_failures_and_the_last_word_of_a_forced_episode(forced, name):
     one = forced[0][name]
     assert (len(one.calls), one.failed, one.finished) == COUNTS[name]
     assert finished([copy.deepcopy(one.said)]) == [float(one.finished)]
-    assert len(one.ids) == len(one.mask) <= ROOM and one.written == sum(one.mask)
+    assert len(one.ids) == len(one.mask) <= ROOM
 
 
 def test_what_was_forced_came_about(forced, beginner):
@@ -430,7 +435,7 @@ def test_calls_are_answered_so_often_and_the_policy_is_asked_once_more(beginner,
         return [call for _ in prompts]
 
     limits = {"max_completion_length": 100, "turns": turns}
-    (one,) = episodes.play(complete, beginner[1], Guessing, ROWS[:1], **limits)
+    (one,) = play(complete, beginner[1], Guessing, ROWS[:1], **limits)
     assert len(asked) == turns + 1 and len(one.calls) == turns
     result = one.mask.count(0) // max(turns, 1)
     assert asked == [[100 - turn * (len(call) + result)] for turn in range(turns + 1)]

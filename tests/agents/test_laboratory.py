@@ -16,15 +16,6 @@ from helpers.agents import (
 )
 
 
-def saying(view):
-    """Wins: says the word that is asked for."""
-    yield "say", {"word": view.observation.split()[1][::-1]}
-
-
-def saying_else(view):
-    yield "say", {"word": "something"}
-
-
 class Echo:
     """Say the word of the question backwards: 1.0; another: 0.1. The first one counts."""
 
@@ -45,6 +36,10 @@ class Echo:
         self._said = word
         return self._reply(word)
 
+    @staticmethod
+    def _oracle(asked):
+        yield "say", {"word": asked.split()[1][::-1]}
+
     def _reply(self, word):
         return "Yes." if word == self._right else "No."
 
@@ -54,21 +49,21 @@ class Echo:
 
 def lab_of(kind, **options) -> Laboratory:
     rows = [{"seed": seed} for seed in range(6)]
-    return Laboratory(Guarded(kind, turns=4, **options), rows, saying, saying_else)
+    return Laboratory(Guarded(kind, turns=4, **options), rows)
 
 
 def test_number_guessing_is_a_go_and_its_players_always_play_the_same():
     """The mean reward, the calls of an episode, and the share that failed."""
     lab = Laboratory(Guarded(Guessing))
-    played = lab.play().round(3)
-    for player, numbers in {"random": (0.156, 34, 0.607), "does nothing": (0, 0, 0)}.items():
+    played = lab.played.round(3)
+    for player, numbers in {"random": (0.128, 34, 0.598), "does nothing": (0, 0, 0)}.items():
         assert tuple(played.loc[player, ["reward", "calls", "failed"]]) == numbers, player
     assert tuple(played.loc["oracle", ["reward", "failed"]]) == (1, 0)
     assert tuple(played.loc["answers at once", ["reward", "calls"]]) == (0.1, 1)
+    assert played.loc["answers nan", "failed"] == 1, "the guard refuses it"
     assert played.loc["loops for ever", "calls"] == 2 * lab.guard.turns + 2
-    verdict = lab.verdict()
-    assert verdict.go and "max_tool_calling_iterations=16" in str(verdict), str(verdict)
-    assert len(lab.checks()) == 10 and not lab.guard.faults
+    assert lab.verdict.go and "max_tool_calling_iterations=16" in str(lab.verdict)
+    assert len(lab.checks) == 15 and not lab.guard.faults
 
 
 # --- One thing wrong each -------------------------------------------------------------------------
@@ -88,6 +83,74 @@ Random = sick.made(
 )
 Constant = sick.made("Constant", Echo, reset=lambda self, seed, **columns: Echo.reset(self, 0))
 Raising = sick.made("Raising", Echo, _reply=sick.raising(KeyError("word")))
+
+
+class Answered:
+    """Find a number; a right answer earns 1.0. Nobody shows how: there is no `_oracle`."""
+
+    def reset(self, seed: int, **columns) -> str:
+        self._right, self._said = str(random.Random(seed).randrange(100, 1000)), []
+        return f"Which number has the hash {hash(self._right)}?"
+
+    def answer(self, text: str) -> str:
+        """Answer.
+
+        Args:
+            text: The number.
+        """
+        self._said.append(text)
+        return "Noted."
+
+    def get_reward(self) -> float:
+        return float(self._said[:1] == [self._right])
+
+
+def judged(judge) -> type:
+    """The same, if any text that was said is judged right by another rule."""
+
+    def get_reward(self) -> float:
+        return float(max((judge(text, self._right) for text in self._said), default=0.0))
+
+    return sick.made("Judged", Answered, get_reward=get_reward)
+
+
+Listed = judged(lambda text, right: right in text)
+Blank = judged(lambda text, right: text in right)
+Long = judged(lambda text, right: min(1.0, len(text) / 5000))
+Near = judged(lambda text, right: text == "nan" and not abs(float(text) - int(right)) > 0.5)
+Risen = judged(lambda text, right: float(text))  # what a policy writes raises, or is NaN
+
+
+class Tried(Answered):
+    """As many answers as one likes, and a few to choose from."""
+
+    def answer(self, number: int) -> str:
+        """Answer.
+
+        Args:
+            number: 1 to 8.
+        """
+        self._said.append(number)
+        return "Noted."
+
+    def get_reward(self) -> float:
+        return float(1 + int(self._right) % 4 in self._said)
+
+
+class Chosen(Answered):
+    """All answers at once, in a list."""
+
+    def answer(self, numbers: list[int]) -> str:
+        """Answer.
+
+        Args:
+            numbers: The numbers.
+        """
+        self._said = numbers
+        return "Noted."
+
+    def get_reward(self) -> float:
+        return float(int(self._right) in self._said)
 
 
 class InTheClass(Echo):
@@ -120,10 +183,16 @@ class Unfinished(Echo):
     ("kind", "check", "says"),
     [
         (Unwinnable, "the oracle wins", "nobody can learn to win. It was told last: Yes."),
-        (Generous, "answering at once does not win", "nothing to learn from several turns"),
-        (Generous, "random does not win", "chance wins"),
+        (Generous, "'answers at once' does not win", "nothing to learn from several turns"),
+        (Generous, "'random' does not win", "chance wins"),
         (Paternal, "doing nothing earns less than trying", "GRPO would teach silence"),
-        (Chatty, "looping does not pay", "'loops for ever' earns 1.00"),
+        (Chatty, "'loops for ever' does not win", "'loops for ever' earns 1.00"),
+        (Listed, "'lists all candidates' does not win", "compare the whole answer"),
+        (Tried, "'tries all candidates' does not win", "let the first answer count"),
+        (Chosen, "'lists all candidates' does not win", "earns 1.00"),
+        (Blank, "'answers blank' does not pay", "refuse a blank"),
+        (Long, "'answers at length' does not pay", "length must not pay"),
+        (Near, "'answers nan' does not pay", "refuse what is no number"),
         (Random, "the same seed gives the same episode", "draw all that is random from `seed`"),
         (Constant, "other rows give other episodes", "could be learnt by heart"),
         (InTheClass, "episodes do not touch one another", "keep all state in the instance"),
@@ -134,10 +203,10 @@ class Unfinished(Echo):
 )
 def test_what_is_wrong_is_found_and_the_way_out_is_said(kind, check, says):
     lab = lab_of(kind)
-    found = lab.checks()
+    found = lab.checks
     assert says in found.loc[check, "found"] and not found.loc[check, "holds"]
-    assert not lab.verdict().go
-    if kind in (Constant, InTheClass):
+    assert not lab.verdict.go
+    if kind in (Constant, InTheClass, Listed, Blank, Near):
         assert (~found["holds"]).sum() == 1, "and nothing else"
 
 
@@ -149,16 +218,61 @@ def test_what_is_wrong_is_found_and_the_way_out_is_said(kind, check, says):
             r"Broken.reset\(.* raised OSError: gone",
         ),
         (sick.doing(sick.sleeping), "did not return within 0.5 seconds"),
+        (Risen, r"get_reward\(\) raised ValueError: could not convert string to float"),
+        (sick.made("Nan", get_reward=lambda self: float("nan")), "nan is no finite number"),
     ],
-    ids=["cannot begin", "sleeping"],  # benchmarks/mutations.py leaves out what sleeps
+    ids=[
+        "cannot begin",
+        "sleeping",
+        "raises",
+        "nan",
+    ],  # benchmarks/mutations.py leaves out what sleeps
 )
 def test_an_episode_that_dies_ends_the_programme_and_is_named(kind, says):
-    lab = lab_of(kind, seconds=0.5)
-    with pytest.raises(BrokenEnvironment, match=f"an episode died: .*{says}"):
-        lab.verdict()
-    assert lab.guard.counts["dead"] == 1
+    with pytest.raises(BrokenEnvironment, match=f"an episode of the player '.*' died: .*{says}"):
+        lab_of(kind, seconds=0.5)
 
 
-def test_an_environment_without_players_is_refused():
-    with pytest.raises(ValueError, match="Echo needs an `oracle` and an `at_once`"):
-        Laboratory(Guarded(Echo), oracle=saying)
+def test_without_an_oracle_a_sparse_reward_of_0_and_1_is_a_go_with_what_was_not_shown():
+    lab = lab_of(Answered)
+    assert lab.verdict.go, str(lab.verdict)
+    assert "oracle" not in lab.played.index and (lab.played["reward"] == 0).all()
+    assert "nobody showed that the game can be won" in str(lab.verdict)
+    assert "an attempt could earn a little" in str(lab.verdict)
+    assert lab_of(
+        sick.made("Sparse", Echo, get_reward=lambda self: self._said == self._right)
+    ).verdict.go
+
+
+def test_a_tool_that_raises_at_some_calls_is_no_reason_against_training():
+    def say(self, word: str) -> str:
+        """Say a word.
+
+        Args:
+            word: The word.
+        """
+        if self._said is not None:
+            raise ValueError("It is over.")  # as TRL's own examples do
+        return Echo.say(self, word)
+
+    lab = lab_of(sick.made("Raising", Echo, say=say))
+    assert lab.verdict.go and "It is over" in lab.guard.faults["say"]
+
+
+class Maze(Answered):
+    """A tool that takes a few words, told in its docstring alone, and raises at all others."""
+
+    def answer(self, text: str) -> str:
+        """Take a step.
+
+        Args:
+            text: north, south, east or west.
+        """
+        if text not in ("north", "south", "east", "west"):
+            raise ValueError("Which way?")
+        return "A wall."
+
+
+def test_words_that_only_a_docstring_tells_are_tried():
+    lab = lab_of(Maze)
+    assert lab.verdict.go and lab.played.loc["tries all candidates", "failed"] < 0.8

@@ -29,6 +29,8 @@ from helpers.agents.protocol import (
 from helpers.presets import PRESETS
 from helpers.rewards.own import named
 
+JUDGED = made("Judged", object, get_reward=sick.Healthy.get_reward)
+
 
 def tidy(self) -> None:
     """Throw what was said away."""
@@ -47,12 +49,14 @@ def test_nothing_is_said_of_what_trl_can_use(kind):
     ("kind", "says"),
     [
         (
-            made("NoReset", object, say=sick.Healthy.say),
+            made("NoReset", JUDGED, say=sick.Healthy.say),
             "NoReset has no method `reset`.* Write reset\\(self, \\*\\*columns\\)",
         ),
-        (made("NoTool", object, reset=sick.Healthy.reset), "NoTool has no tool"),
+        (made("Unjudged", get_reward=None), "has no method `get_reward`.* Write get_reward\\(self"),
+        (made("Demanding", __init__=lambda self, level: None), "without arguments, .*TypeError"),
+        (made("NoTool", JUDGED, reset=sick.Healthy.reset), "NoTool has no tool"),
         (
-            made("Silent", object, reset=sick.Healthy.reset, say=lambda self: ""),
+            made("Silent", JUDGED, reset=sick.Healthy.reset, say=lambda self: ""),
             "tool `say`: .* no docstring.* under `Args:`.* call it `_say`",
         ),
         (made("Tidying", tidy=tidy), "`tidy` is public, .* returns nothing.* call it `_tidy`"),
@@ -214,11 +218,11 @@ def test_templates_that_trl_knows_come_out_ready_and_their_calls_are_answered(fr
 
     says = iter([call, "Done." + end])
     row = {"prompt": [{"role": "user", "content": "Let us play. "}], "seed": 7}
-    (one,) = episodes.play(
+    one = episodes.begun(fresh, Guessing(), row)
+    episodes.go_on(
         lambda prompts, room: [fresh(next(says))["input_ids"]],
         fresh,
-        Guessing,
-        [row],
+        [one],
         max_completion_length=2000,
         turns=4,
     )

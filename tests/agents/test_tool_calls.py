@@ -62,6 +62,7 @@ SCHEMA = schema_of(tool)
         {"perhaps": None},
         {"loud": True},
         {"count": -(10**30)},
+        {"share": 10**400},
     ],
 )
 def test_what_fits_goes_through(arguments):
@@ -76,6 +77,8 @@ def test_what_fits_goes_through(arguments):
         ({"count": 1.0}, "tool: count must be a whole number, not 1.0."),
         ({"count": None}, "tool: count must be a whole number, not None."),
         ({"share": "half"}, "tool: share must be a number, not 'half'."),
+        ({"share": float("nan")}, "tool: share must be a number, not nan."),
+        ({"weights": {"a": float("inf")}}, "tool: weights must be an object, not {'a': inf}."),
         ({"kind": "c"}, "tool: kind must be one of 'a', 'b', not 'c'."),
         ({"kind": None}, "tool: kind must be one of 'a', 'b', not None."),
         ({"places": [1, "2"]}, "tool: places must be a list, each a whole number, not [1, '2']."),

@@ -166,6 +166,9 @@ PARAMETERS = [
     ({"judge": "nothing"}, "file.py:function, such as my_rewards.py"),
     ({"judge": "{here}/none.py:f"}, "cannot be read"),
     ({"judge": 5}, "file.py:function, such as my_rewards.py"),
+    ({"environment": "Game"}, "file.py:function, such as my_game.py:MyGame"),
+    ({"environment": "helpers.agents:ToolError"}, "ToolError has no method `get_reward`"),
+    ({"environment": "helpers.agents:Guarded"}, "an environment is made without arguments"),
 ]
 
 
@@ -192,6 +195,7 @@ def test_good_parameters_pass(monkeypatch):
         "cases": None,
         "source": "arithmetic/sums",
         "judge": "helpers.rewards:format_reward",
+        "environment": "helpers.agents:Guessing",
     }
     pipeline.check_parameters(good, run="mine")
     pipeline.check_parameters({"merge": "dequantised"})

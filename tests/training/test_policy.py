@@ -281,3 +281,26 @@ def test_beside_a_gpu_no_second_engine_is_started_where_unsloth_started_none(mod
         vllm_cpu.attach(model, replace(pocket, engine="vllm"))
     vllm_cpu.attach(model, pocket)
     assert not hasattr(model, "vllm_engine")
+
+
+def test_an_engine_sleeps_once_per_generation_even_if_one_fails():
+    """Stand-ins for TRL's loop and the engine; `tests/gpu_contract` reads that they are alike."""
+    slept, asleep = [], SimpleNamespace(is_sleeping=lambda: False)
+    asleep.vllm_config = SimpleNamespace(model_config=SimpleNamespace(enable_sleep_mode=True))
+    engine = SimpleNamespace(llm_engine=asleep, sleep=lambda level: slept.append(level))
+    generation = SimpleNamespace(enable_sleep_mode=True)
+
+    def generate(prompts):
+        slept.extend("turn" for _ in prompts if generation.enable_sleep_mode)
+        return prompts[0]
+
+    trainer = SimpleNamespace(
+        vllm_generation=generation,
+        _generate=generate,
+        model=SimpleNamespace(vllm_engine=engine),
+    )
+    policy.sleep_once(trainer)
+    assert trainer._generate(["a", "b"]) == "a" and slept == [1]
+    with pytest.raises(IndexError):
+        trainer._generate([])
+    assert slept == [1, 1]
