@@ -353,7 +353,7 @@ def _with_transformers(model, tokenizer, temperature: float, samples: int, seed:
             groups[prompt].append(new[: min(length, room[prompt])])
         return groups
 
-    with torch.no_grad():  # ZeRO-3 trains on what it gathers here
+    with torch.no_grad():
         try:
             model.eval()
             model.config.use_cache = True

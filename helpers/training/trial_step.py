@@ -18,28 +18,24 @@ from transformers import PrinterCallback
 
 from helpers.environment import Machine
 from helpers.presets import Preset
-from helpers.rewards.faults import constant, tried
+from helpers.rewards.faults import tried
 from helpers.rewards.shaping import reward_name
 from helpers.training import policy, vllm_cpu
 from helpers.training.memory import WHAT_HELPS, card_of, size
 from helpers.training.reward_guard import ours_to_call
 
-# CUDA has an error of its own for it, Python another; a CPU's allocator raises a RuntimeError
-_OUT_OF_MEMORY = ("out of memory", "not enough memory", "allocate memory")
-
 
 @dataclass(frozen=True)
 class Trial:
     """What was measured: the seconds of the first step, with what is done once (compiling, checks),
-    and of one after it; how many of the latter were spent sampling; the most bytes of the card that
-    torch held (None without a GPU), to which vLLM's are to be added; and each reward's scores.
+    and of one after it; how many of the latter were spent sampling; and the most bytes of the
+    card that torch held (None without a GPU), to which vLLM's are to be added.
     """
 
     first: float
     seconds: float
     sampling: float
     peak: int | None
-    scores: dict[str, list[float | None]]
 
 
 def trial_step(
@@ -75,7 +71,7 @@ def trial_step(
     length = train["prompt"].map(lambda said: sum(len(message["content"]) for message in said))
     longest = train.loc[length.sort_values(ascending=False, kind="stable").index[:rows]]
     longest = pd.concat([longest] * -(-rows // len(longest)))[:rows]
-    on_gpu, scores = model.device.type == "cuda", {}
+    on_gpu = model.device.type == "cuda"
     if on_gpu:
         torch.cuda.reset_peak_memory_stats()
     try:
@@ -85,7 +81,7 @@ def trial_step(
                 model=model,
                 processing_class=tokenizer,
                 args=few,
-                reward_funcs=[_only_tried(function, scores) for function in reward_functions],
+                reward_funcs=[_only_tried(function) for function in reward_functions],
                 train_dataset=Dataset.from_pandas(longest, preserve_index=False),
                 rollout_func=vllm_cpu.rollout(model, tokenizer),
             )
@@ -97,10 +93,7 @@ def trial_step(
             row["step_time"] for row in trainer.state.log_history if "step_time" in row
         ]
         peak = torch.cuda.max_memory_reserved() if on_gpu else None
-    except (RuntimeError, MemoryError) as error:
-        said = str(error).lower()
-        if not isinstance(error, MemoryError) and not any(one in said for one in _OUT_OF_MEMORY):
-            raise
+    except torch.OutOfMemoryError:  # a GPU's; on a CPU the system ends the process
         room = size(card_of(machine) or machine.memory_gb * 1e9)
         raise ValueError(
             f"{machine.gpu or 'this machine'}, with {room}, ran out of memory in the trial step, "
@@ -110,7 +103,7 @@ def trial_step(
         trainer = None
         policy.release()
     # the longest is one that samples
-    return Trial(first, max(later), sampling[-1], peak, scores)
+    return Trial(first, max(later), sampling[-1], peak)
 
 
 def _timed(trainer, method: str) -> list[float]:
@@ -167,20 +160,16 @@ def forecast(trial: Trial, settings: Preset) -> list[str]:
     if trial.peak is not None:
         beside = " beside vLLM's" if settings.engine == "vllm" else ""
         lines.append(f"memory in use at its height{beside}: {size(trial.peak)}")
-    # a constant 0 may be right here: no completion comes to its end
-    alike = [constant(name, given) for name, given in trial.scores.items() if any(given)]
-    return lines + list(filter(None, alike))
+    return lines
 
 
-def _only_tried(function, scores: dict):
-    """The reward as the training would call it, without raising; `scores` gets what it gives."""
+def _only_tried(function):
+    """The reward as the training would call it, without raising."""
     if not ours_to_call(function):
         return function
 
     def reward(completions, **columns):
-        given = tried(function, completions, columns)[0]
-        scores.setdefault(reward.__name__, []).extend(given)
-        return given
+        return tried(function, completions, columns)[0]
 
     reward.__name__ = reward_name(function)
     return reward

@@ -3,6 +3,9 @@ where there is one.
 """
 
 import copy
+import importlib.util
+import runpy
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +15,7 @@ from peft import LoraConfig, PeftModel, get_peft_model
 from transformers import AutoModelForCausalLM, Qwen3Config, Qwen3ForCausalLM
 from transformers.models.qwen3.modeling_qwen3 import Qwen3RotaryEmbedding
 
+from helpers import PROJECT
 from helpers.environment import Machine
 from helpers.presets import PRESETS, with_overrides
 from helpers.results import merging
@@ -258,6 +262,22 @@ def test_computing_in_32_bits_leaves_the_weights_as_they_were(sharp, tokenizer):
     assert largest_difference(wide, prompt_logits(sharp.float(), tokenizer, PROMPTS)) < 1e-3
 
 
+WITHOUT = """
+import sys
+for name in ("unsloth", "trl", "vllm", "bitsandbytes", "datasets", "papermill", "nbformat",
+             "rapidfuzz"):
+    sys.modules[name] = None
+from helpers.results import merging
+from helpers.training import policy
+"""
+
+
+def test_proving_and_sampling_need_little_more_than_torch_and_transformers(python):
+    """So that both can be tried on a card that has no more."""
+    done = subprocess.run([python, "-c", WITHOUT], cwd=PROJECT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
 # --- The bases, and 4 bits ------------------------------------------------------------------------
 
 
@@ -275,6 +295,29 @@ def test_the_dequantised_base_is_the_4_bit_policy_and_the_original_one_is_not(to
         assert {weight.dtype for weight in base.parameters()} == {torch.float32}
         gaps[dequantised] = largest_difference(in_4_bits, prompt_logits(base, tokenizer, PROMPTS))
     assert gaps[True] < gaps[False] / 2, "what is left is rounding in 16 bits"
+
+
+T4 = replace(CARD, gpu="Tesla T4", compute_capability=7.5)
+
+
+@pytest.mark.parametrize(
+    ("family", "on_t4"), [("qwen3", torch.float16), ("gemma3_text", torch.float32)]
+)
+def test_a_family_that_overflows_in_float16_is_measured_in_32_bits_on_a_card_without_bf16(
+    tmp_path, family, on_t4
+):
+    (tmp_path / "config.json").write_text(f'{{"model_type": "{family}"}}')
+    base, l4 = Base(str(tmp_path), "here"), replace(CARD, compute_capability=8.9)
+    found = [merging.precision(on, base) for on in (CPU, l4, T4)]
+    assert found == [torch.float32, torch.bfloat16, on_t4]
+
+
+def test_the_families_that_overflow_are_those_of_unsloth():
+    (package,) = importlib.util.find_spec("unsloth_zoo").submodule_search_locations
+    known = runpy.run_path(f"{package}/model_lists.py")["FORCE_FLOAT32"]
+    named = [name for name in known if not name.startswith("embedding_")]  # no language models
+    assert all(name.startswith(merging.OVERFLOWING) for name in named)
+    assert all(any(name.startswith(ours) for name in named) for ours in merging.OVERFLOWING)
 
 
 KEPT = "model.layers.1.mlp.down_proj"  # in 16 bits
@@ -322,7 +365,7 @@ def test_what_is_dequantised_and_compared_is_the_quantisation_of_the_training(
         lambda: merging.load_base(another, torch.float32, dequantised=True),
         lambda: policy.load(replace(settings, backend=backend), another),
     ):
-        with pytest.raises(ValueError, match="is not as it was in the .* the engine of the train"):
+        with pytest.raises(ValueError, match=r"is not as it was in the .* the engine of the train"):
             load()
 
 

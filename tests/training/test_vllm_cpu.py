@@ -128,7 +128,7 @@ def test_an_episode_ends_at_the_context_of_the_engine():
     left = games.context - len(one.prompt_ids)
     assert 0 < len(one.ids) <= left < 10
     row["prompt"][0]["content"] = "Game " * 200
-    with pytest.raises(ValueError, match="a prompt of 2.. tokens .* context of 104"):
+    with pytest.raises(ValueError, match=r"a prompt of 2.. tokens .* context of 104"):
         policy.play(model, tokenizer, Guessing, [row], max_completion_length=400, turns=5)
 
 
