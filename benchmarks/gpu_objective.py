@@ -1,7 +1,8 @@
-"""The objective contract with a live trainer: what enters the loss is what the manifest recorded,
-and nothing else is changed.
+"""The objective contract with a live trainer: each setting of the loss is what the manifest
+recorded.
 
-A setting that the manifest does not record has to have TRL's own default. Settings are compared by
+The formula is not compared, and one part of it differs on a GPU: Unsloth's loss clamps the KL of a
+token at 10 (unsloth_zoo/rl_replacements.py, `grpo_compute_loss`), TRL's does not. A setting that the manifest does not record has to have TRL's own default. Settings are compared by
 name, wherever the manifest's training section has them.
 """
 

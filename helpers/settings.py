@@ -286,9 +286,8 @@ class Preset:
     logging_steps: int = _setting(1, "updates per row of metrics.csv", least=1, notebooks="01")
     save_steps: int = _setting(50, "updates per checkpoint", least=1)
 
-    # how the training was launched, with the stage of ZeRO; set by that, never overridden
+    # how the training was launched; set by that, never overridden
     processes: int = 1
-    zero_stage: int = 0
 
     def __post_init__(self):
         problems = _problems(self)

@@ -45,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         type=lambda url: f"vllm_server={url}",
         metavar="URL",
-        help="let `trl vllm-serve` sample, at http://HOST:PORT",
+        help="let a vLLM server sample, at http://HOST:PORT",
     )
     parser.add_argument(
         "--fresh",
@@ -88,8 +88,6 @@ def main(parsed: argparse.Namespace) -> int:
 def _train(folder: Run, given: dict, fresh: bool) -> int:
     if not ranks.is_first():
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 (for good)
-    # None on a machine that does not see this runs folder
-    ranks.check_alike(data=folder.manifest.get("data", {}).get("fingerprint"))
     print(f"{ranks.world()} process{'es' * (ranks.world() > 1)}")
     pipeline.check(folder.name, ["03"], given)
     folder.section("data")  # FileNotFoundError where 01 has not prepared the run

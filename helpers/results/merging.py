@@ -1,7 +1,6 @@
 """Bases to merge into, and the proof that a merged model is the adapter on its base.
 
-`python -m helpers.results.merging FOLDER FILE` is the proof's own process: it loads the model in
-FOLDER with plain Transformers.
+`python -m helpers.results.merging` is the proof's own process, which imports no Unsloth.
 """
 
 import json
@@ -12,8 +11,8 @@ import re
 import shutil
 import subprocess
 import sys
-import tempfile
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 
 import torch
@@ -23,13 +22,17 @@ from helpers.environment import Machine
 from helpers.presets import Preset
 from helpers.runs import Run, atomic_folder
 from helpers.training.base import Base
-from helpers.training.policy import nf4
+from helpers.training.memory import config_of
+from helpers.training.policy import nf4, release
 
 WAYS = ("original", "dequantised", "adapter")  # what notebook 05 can make of an adapter
 # How far a merge read from disk may be from the same merge in memory, as a share of what that does
 # to a matrix, and of what the adapter does to the logits: see
 # benchmarks/results/merge_tolerance.md.
 UNEXPLAINED = 0.25
+# The families, by `model_type`, that leave float16's range: FORCE_FLOAT32 of
+# unsloth_zoo/model_lists.py.
+OVERFLOWING = ("gemma3", "gemma4", "glm4_moe", "gpt_oss", "qwen3_5", "qwen3_moe")
 
 
 # --- What can be done here ------------------------------------------------------------------------
@@ -76,6 +79,16 @@ def check_wishes(
 
 
 # --- The bases ------------------------------------------------------------------------------------
+
+
+def precision(machine: Machine, base: Base) -> torch.dtype:
+    """What a base is merged and measured in: bfloat16; float16 on a card without it; 32 bits on a
+    CPU, and on such a card also for families that overflow in float16.
+    """
+    if machine.gpu and machine.bf16:
+        return torch.bfloat16
+    overflows = config_of(base.name).get("model_type", "").startswith(OVERFLOWING)
+    return torch.float32 if machine.gpu is None or overflows else torch.float16
 
 
 def load_base(base: Base, dtype: torch.dtype, dequantised: bool):
@@ -259,30 +272,44 @@ def judged(logits: list[torch.Tensor], witnesses: dict) -> dict[str, float]:
     }
 
 
-def verify(folder: Path, prompts: list[list[dict]], expected: dict) -> dict[str, float]:
-    """Load what was saved in `folder` in a fresh process, with plain Transformers, and compare it
-    with the `witnesses` of these prompts.
+def verify(
+    folder: Path,
+    prompts: list[list[dict]],
+    *,
+    adapter: Path,
+    base: Base,
+    dtype: torch.dtype,
+    dequantised: bool = False,
+) -> dict[str, float]:
+    """Prove, in a fresh process, that the model saved in `folder` is the adapter on its base.
+
+    The process imports plain Transformers and PEFT alone: it computes the `witnesses` of these
+    prompts, with the base as `load_base` gives it, and loads what was saved. Unsloth changes the
+    classes of a whole process: on a GPU, cos and sin of the positions are rounded to 16 bits, which
+    moves logits by more than a small adapter does.
 
     Every adapted matrix is compared, whichever program wrote it and whichever base it was merged
     into; then the logits, which also show whether the rest of the model is the base's: what was not
     adapted, and the configuration.
 
-    Returns what `judged` says, and as `matrix` the largest of `matrix_distances`. ValueError where
-    the model cannot be loaded, or is not what the same merge in memory is, with what differs.
+    Returns what `judged` says, and as `matrix` the largest of `matrix_distances`. ValueError if
+    either model cannot be loaded, or if the saved one is not what the same merge in memory is, with
+    what differs.
     """
-    with tempfile.TemporaryDirectory() as scratch:
-        file = Path(scratch) / "expected.pt"
-        torch.save({"prompts": prompts, "witnesses": expected}, file)
-        done = subprocess.run(
-            [sys.executable, "-m", "helpers.results.merging", str(folder), str(file)],
-            env=os.environ | {"PYTHONPATH": str(PROJECT)},
-            capture_output=True,
-            text=True,
-        )
+    given = {"folder": str(folder), "prompts": prompts, "adapter": str(adapter)}
+    given |= {"base": asdict(base), "dtype": str(dtype), "dequantised": dequantised}
+    path = os.pathsep.join(filter(None, [str(PROJECT), os.environ.get("PYTHONPATH")]))
+    done = subprocess.run(
+        [sys.executable, "-m", "helpers.results.merging"],
+        env=os.environ | {"PYTHONPATH": path},
+        input=json.dumps(given),
+        capture_output=True,
+        text=True,
+    )
     whole = "The adapter is whole; a model that was merged before stays."
     if done.returncode:
         said = (done.stderr.strip().splitlines() or ["no message"])[-1]
-        raise ValueError(f"plain Transformers cannot load the merged model ({said}). {whole}")
+        raise ValueError(f"the merged model cannot be proven ({said}). {whole}")
     proof, distances = json.loads(done.stdout.splitlines()[-1])
     # if nothing but the logits differs, something that was not adapted is not the base's
     compared = distances | {"logits": proof["unexplained"]}
@@ -361,16 +388,24 @@ def upload(folder: Path, repository: str) -> str:
     return str(hub.upload_folder(repo_id=repository, folder_path=str(folder)).repo_url)
 
 
-# The fresh process of `verify`: it prints what `judged` and `matrix_distances` say as JSON.
-if __name__ == "__main__":
+def _proof(
+    folder: str, prompts: list, adapter: str, base: dict, dtype: str, dequantised: bool
+) -> tuple[dict[str, float], dict[str, float]]:
+    """What `judged` and `matrix_distances` say, in the process of `verify`."""
+    from peft import PeftModel
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    folder, file = sys.argv[1:]
-    expected = torch.load(file, weights_only=True)
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    bare = load_base(Base(**base), getattr(torch, dtype.removeprefix("torch.")), dequantised)
+    expected = witnesses(PeftModel.from_pretrained(bare, adapter).eval(), tokenizer, prompts)
+    del bare
+    release()  # makes room for the second model
     device = "cuda" if torch.cuda.is_available() else "cpu"
     model = AutoModelForCausalLM.from_pretrained(folder, dtype="auto", device_map=device).eval()
-    tokenizer = AutoTokenizer.from_pretrained(folder)
     with in_32_bits(model):
-        logits = prompt_logits(model, tokenizer, expected["prompts"])
-    distances = matrix_distances(model, expected["witnesses"]["matrices"])
-    print(json.dumps([judged(logits, expected["witnesses"]), distances]))
+        logits = prompt_logits(model, tokenizer, prompts)
+    return judged(logits, expected), matrix_distances(model, expected["matrices"])
+
+
+if __name__ == "__main__":
+    print(json.dumps(_proof(**json.load(sys.stdin))))

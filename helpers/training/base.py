@@ -72,7 +72,8 @@ class Base:
             raise ValueError(
                 f"{self.name} is not as it was in the training (fingerprint {found or 'none'}, "
                 f"revision {revision}; then {self.fingerprint}, revision {self.revision}): the "
-                "repository or the folder has changed. Merge into the original base "
+                "repository or the folder has changed, or this engine loads another quantisation. "
+                "Take the engine of the training (`engine`), merge into the original base "
                 '(merge="original"), or train again.'
             )
 

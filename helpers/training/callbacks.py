@@ -148,7 +148,7 @@ class EarlyStopping(TrainerCallback):
         """Measure the holdout when it is time, and stop if it has not improved for the patience."""
         if self.measure is None or state.global_step % max(1, self.patience // 2):
             return
-        # by all ranks, whose random numbers and sharded weights it may need
+        # by all ranks, whose random numbers it may need
         mine = self.measure()
         accuracy = ranks.from_first(lambda: mine)
         self.measured.append({"step": state.global_step, "accuracy": accuracy})

@@ -54,13 +54,13 @@ class History(TrainerCallback):
         optimizer state.
         """
         self.first_step = state.global_step + 1
-        if self.resumed_from and not _sharded(model):
+        if self.resumed_from:
             saved = load_file(self.resumed_from / "adapter_model.safetensors")
             set_peft_model_state_dict(model, saved)
 
     def on_step_end(self, args, state, control, model=None, **kwargs):
         """RuntimeError if the processes have not made the same first step."""
-        if state.global_step == self.first_step and not _sharded(model):
+        if state.global_step == self.first_step:
             ranks.check_equal_weights(model)
 
     def on_log(self, args, state, control, logs=None, **kwargs):
@@ -91,13 +91,6 @@ def write_rows(path: Path, rows: list[dict]) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         with atomic_write(path) as temporary:
             pd.DataFrame(rows).to_csv(temporary, index=False)
-
-
-def _sharded(model) -> bool:
-    """Whether DeepSpeed's ZeRO-3 has dealt the weights out; each process then holds a part, and
-    DeepSpeed loads and saves.
-    """
-    return any(hasattr(weight, "ds_id") for weight in model.parameters())
 
 
 def checkpoint_step(checkpoint: Path) -> int:
@@ -164,9 +157,6 @@ def keep(run: Run, trainer, tokenizer, settings: Preset, seed: int, **recorded) 
     """Put a finished training in the run folder: adapter, history, completions, and the manifest's
     section.
     """
-    weights = {}
-    if _sharded(trainer.model):
-        weights["state_dict"] = trainer.accelerator.get_state_dict(trainer.model_wrapped)
     if not ranks.is_first():
         return
     # TRL's logs of completions as one table: step, question, answer, completion (all of its turns),
@@ -188,7 +178,7 @@ def keep(run: Run, trainer, tokenizer, settings: Preset, seed: int, **recorded) 
     data = run.read_object(f"checkpoints/{_SETTINGS}")["data"]
     recorded["base"] = describe(trainer.model, settings)
     with atomic_folder(run.path("adapter")) as folder:
-        trainer.model.save_pretrained(folder, **weights)
+        trainer.model.save_pretrained(folder)
         tokenizer.save_pretrained(folder)
     with atomic_write(run.path("metrics.csv")) as temporary:
         shutil.copyfile(run.path(f"checkpoints/{_HISTORY}"), temporary)

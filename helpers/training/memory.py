@@ -191,8 +191,8 @@ def estimate(settings: Preset, shape: Shape, card: float | None) -> Estimate:
     the frozen weights, which training shares with it, are in that part. Asleep while the policy
     trains (Unsloth's standby), it keeps its graphs.
 
-    Of several processes, the memory of one. What they exchange of the adapter, and what DeepSpeed's
-    ZeRO deals out of it, is little beside the rest and not counted.
+    Of several processes, the memory of one. What they exchange of the adapter is little beside the
+    rest and not counted.
     """
     on_unsloth = settings.backend == "unsloth"
     weights = (
@@ -208,7 +208,6 @@ def estimate(settings: Preset, shape: Shape, card: float | None) -> Estimate:
     part, copies = ("adapter, and its reference", 2) if copied else ("adapter", 1)
     moments = 2 if "8bit" in settings.optim else 2 * width
     held = {
-        # whole also with ZeRO-3: each process loads the model, and TRL gathers it to sample
         "frozen weights": weights,
         part: copies * adapter * width,
         "optimizer": adapter * moments,

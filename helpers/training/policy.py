@@ -11,9 +11,6 @@ from contextlib import contextmanager, nullcontext
 import torch
 from tqdm.auto import tqdm
 
-from helpers.agents import episodes
-from helpers.agents.episodes import Episode
-from helpers.agents.protocol import Environment
 from helpers.presets import Preset
 from helpers.training import vllm_cpu
 from helpers.training.base import Base
@@ -30,7 +27,8 @@ def load(settings: Preset, base: Base | None = None):
     double quantisation, computing in the card's 16 bits. TRL's loss is a Triton kernel, which a CPU
     runs only as Unsloth replaces it, so without a GPU Unsloth is imported for either. With
     `engine="vllm"` a vLLM engine comes with the model: on a GPU Unsloth's, which shares the
-    weights, otherwise that of `vllm_cpu`.
+    weights, otherwise that of `vllm_cpu`. For that engine Unsloth may load another quantisation of
+    the same model (`_vllm_plain_bnb_or_16bit`); ValueError if it is not the base's.
     """
     on_gpu, name = torch.cuda.is_available(), base.name if base else settings.model_path
     unsloths_engine = settings.engine == "vllm" and on_gpu
@@ -51,27 +49,27 @@ def load(settings: Preset, base: Base | None = None):
             **(options if unsloths_engine else {}),
         )
         vllm_cpu.attach(model, settings)
-        return model, tokenizer
-    from transformers import AutoModelForCausalLM, AutoTokenizer
+    else:
+        from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    dtype = (
-        torch.float16
-        if on_gpu and not torch.cuda.is_bf16_supported(including_emulation=False)
-        else torch.bfloat16
-    )
-    model = AutoModelForCausalLM.from_pretrained(
-        name,
-        dtype=dtype,
-        device_map="cuda" if on_gpu else "cpu",
-        quantization_config=nf4(dtype) if settings.load_in_4bit else None,
-    )
-    for module in model.modules():
-        # On a CPU with AVX-512 bf16, bitsandbytes 0.50 repacks its weights at the first evaluation,
-        # and the backward pass of what is repacked is wrong (measured: gradients of three quarters
-        # the norm). Unsloth's layers do not ask.
-        if hasattr(module, "support_avx512bf16_for_cpu"):
-            module.support_avx512bf16_for_cpu = False
-    return model, AutoTokenizer.from_pretrained(name)
+        bf16 = not on_gpu or torch.cuda.is_bf16_supported(including_emulation=False)
+        dtype = torch.bfloat16 if bf16 else torch.float16
+        model = AutoModelForCausalLM.from_pretrained(
+            name,
+            dtype=dtype,
+            device_map="cuda" if on_gpu else "cpu",
+            quantization_config=nf4(dtype) if settings.load_in_4bit else None,
+        )
+        for module in model.modules():
+            # On a CPU with AVX-512 bf16, bitsandbytes 0.50 repacks its weights at the first
+            # evaluation, and the backward pass of what is repacked is wrong (measured: gradients of
+            # three quarters the norm). Unsloth's layers do not ask.
+            if hasattr(module, "support_avx512bf16_for_cpu"):
+                module.support_avx512bf16_for_cpu = False
+        tokenizer = AutoTokenizer.from_pretrained(name)
+    if base:
+        base.check(model)
+    return model, tokenizer
 
 
 def nf4(dtype: torch.dtype):
@@ -242,36 +240,48 @@ def _gpus(model) -> list:
 def play(
     model,
     tokenizer,
-    environments: Callable[[], Environment],
+    environments: Callable,
     rows: Sequence[dict],
     *,
     max_completion_length: int,
     turns: int,
     temperature: float = 1.0,
     seed: int = 3407,
-) -> list[Episode]:
+) -> list:
     """The policy's episodes in an environment, one for each row, in the order given; see
     `episodes.go_on`.
 
-    All of them begin first; then as many are played at a time as the machine has room for.
+    All of them begin first; then as many are played at a time as the machine has room for. With a
+    vLLM engine they also end at its context, as in TRL's trainer.
     """
-    limits = {"max_completion_length": max_completion_length, "turns": turns}
-    limits["context"] = getattr(model.config, "max_position_embeddings", None)
+    from helpers.agents import episodes  # imports packages that no other function here needs
+
+    context = _context(model)
+    limits = {"max_completion_length": max_completion_length, "turns": turns, "context": context}
     begun = [episodes.begun(tokenizer, environments(), row) for row in rows]
     batch = batch_that_fits(
         model, max((len(one.prompt_ids) for one in begun), default=0) + max_completion_length
     )
+
+    def write(prompts: list[list[int]], room: list[int]) -> list[list[int]]:
+        if engine_of(model) == "vllm":
+            ends = [max(1, context - len(ids)) for ids in prompts]
+            room = list(map(min, room, ends))
+        return [one for (one,) in complete(prompts, room)]
+
     with continuing(
         model, tokenizer, max_new_tokens=max_completion_length, temperature=temperature, seed=seed
     ) as complete:
         for start in range(0, len(begun), batch):
-            episodes.go_on(
-                lambda prompts, room: [one for (one,) in complete(prompts, room)],
-                tokenizer,
-                begun[start : start + batch],
-                **limits,
-            )
+            episodes.go_on(write, tokenizer, begun[start : start + batch], **limits)
     return begun
+
+
+def _context(model) -> int | None:
+    """The most tokens, prompt and completion together: the engine's limit, or the model's."""
+    if engine_of(model) == "vllm":
+        return model.vllm_engine.llm_engine.vllm_config.model_config.max_model_len
+    return getattr(model.config, "max_position_embeddings", None)
 
 
 def engine_of(model) -> str:
@@ -362,7 +372,7 @@ def _with_transformers(model, tokenizer, temperature: float, samples: int, seed:
             groups[prompt].append(new[: min(length, room[prompt])])
         return groups
 
-    with torch.no_grad():  # ZeRO-3 trains on what it gathers here
+    with torch.no_grad():
         try:
             model.eval()
             model.config.use_cache = True
@@ -383,7 +393,7 @@ def _with_vllm(model, tokenizer, temperature: float, samples: int, seed: int | N
     """The same through the model's vLLM engine, with the adapter as it is now."""
     from vllm import SamplingParams
 
-    context = model.vllm_engine.llm_engine.vllm_config.model_config.max_model_len
+    context = _context(model)
     draw = None if seed is None else torch.Generator().manual_seed(seed)
 
     def complete(prompts: list[list[int]], room: Sequence[int]) -> list[list[list[int]]]:

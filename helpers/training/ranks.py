@@ -4,7 +4,7 @@ they exchange so that all decide alike.
 torchrun and accelerate start the processes and give each its number, the rank; `join` connects
 them. A process that has not joined is alone, whatever its environment says, and each function here
 then gives back what it was given. What they exchange is small, on the CPU, and pickled: verdicts
-and counts. Gradients are DDP's, Unsloth's or DeepSpeed's to exchange.
+and counts. Gradients are DDP's or Unsloth's to exchange.
 """
 
 import hashlib
@@ -14,14 +14,10 @@ from dataclasses import replace
 from datetime import timedelta
 
 from helpers import presets
-from helpers.environment import package_versions
 from helpers.presets import Preset
-from helpers.runs import git_revision
-from helpers.subprocesses import end_with
 
 # that one rank waits for another: the longest round of sampling must be shorter
 _TIMEOUT = timedelta(minutes=10)
-_PATIENCE = 5.0  # seconds that a rank without a launcher has to end in order
 _OF_A_PROCESS = (
     "per_device_train_batch_size",
     "gradient_accumulation_steps",
@@ -36,14 +32,11 @@ _group = None  # in which the ranks talk; None: alone
 def join() -> None:
     """Connect with the other ranks, on this rank's own GPU if there is one.
 
-    Does nothing in a process that is alone. From then on this process ends with its launcher,
-    however that one ends.
+    Does nothing in a process that is alone.
     """
     global _group
     if int(os.environ.get("WORLD_SIZE", 1)) < 2 or _group is not None:
         return
-    if os.name == "posix":  # a launcher that is killed with -9 says nothing to those it has started
-        end_with(os.getppid(), _PATIENCE)
     import torch
     import torch.distributed as dist
 
@@ -121,26 +114,6 @@ def fails_first() -> bool:
         return False
 
 
-def check_alike(**more: object) -> None:
-    """ValueError if a rank has other packages, another revision of the project, or another value of
-    `more` than rank 0.
-    """
-    if world() == 1:
-        return
-    first, *others = gathered(package_versions() | {"the project": git_revision()} | more)
-    for number, theirs in enumerate(others, 1):
-        differ = "; ".join(
-            f"{name} is {theirs.get(name)} there and {first.get(name)} on rank 0"
-            for name in {**first, **theirs}
-            if first.get(name) != theirs.get(name)
-        )
-        if differ:
-            raise ValueError(
-                f"rank {number} differs: {differ}. All ranks need the same installation and the "
-                "same data."
-            )
-
-
 def check_equal_weights(model) -> None:
     """RuntimeError if the ranks' trained weights are no longer the same: then their gradients were
     not averaged.
@@ -169,31 +142,19 @@ def from_manifest(settings: dict, **overrides) -> Preset:
 
     Together the processes make the completions of a step that one would make alone (see `shared`),
     so that a curve stays comparable, unless `overrides` say what each process does. ValueError if
-    the processes cannot share a step, and for a launcher that the back end does not go with.
+    the processes cannot share a step, and for FSDP and DeepSpeed.
     """
     if any(overrides.get(name) is not None for name in _OF_A_PROCESS):
         preset = presets.from_manifest(settings | {"processes": world()}, **overrides)
     else:
         preset = shared(presets.from_manifest(settings, **overrides), world())
-    if _is_on("ACCELERATE_USE_FSDP") or _is_on("UNSLOTH_FSDP2"):
-        raise ValueError("FSDP is not supported here: launch with ddp.yaml or zero2.yaml.")
-    deepspeed = _is_on("ACCELERATE_USE_DEEPSPEED")
-    stage = int(os.environ.get("ACCELERATE_DEEPSPEED_ZERO_STAGE", 0)) if deepspeed else 0
-    if stage and preset.backend == "unsloth":
-        raise ValueError(
-            f"DeepSpeed's ZeRO-{stage} takes weights and optimizer out of Unsloth's hands: set "
-            "backend='transformers', or launch with ddp.yaml or torchrun."
-        )
-    if stage == 3 and preset.load_in_4bit:
-        raise ValueError(
-            "DeepSpeed's ZeRO-3 does not share out weights in 4 bits: prepare the run with "
-            "load_in_4bit=False, or take zero2."
-        )
-    return replace(preset, zero_stage=stage)
-
-
-def _is_on(variable: str) -> bool:
-    return os.environ.get(variable, "").lower() in ("1", "true")
+    for name in ("ACCELERATE_USE_FSDP", "UNSLOTH_FSDP2", "ACCELERATE_USE_DEEPSPEED"):
+        if os.environ.get(name, "").lower() in ("1", "true"):
+            raise ValueError(
+                f"{name} is set: FSDP and DeepSpeed are not supported, and gain little here, since "
+                "each card samples with the whole model. Launch with torchrun, or with ddp.yaml."
+            )
+    return preset
 
 
 def shared(preset: Preset, processes: int) -> Preset:
@@ -228,10 +189,7 @@ def comparable(settings: dict) -> dict:
     settings = presets.completed(settings)
     batch, passes, rounds = (settings[name] for name in _OF_A_PROCESS)
     of_all = batch * settings["processes"]
-    compared = settings | dict.fromkeys(("engine", *_OF_A_PROCESS))
-    # DeepSpeed restores the parts of its optimizer in as many processes only
-    if not settings["zero_stage"]:
-        compared["processes"] = None
+    compared = settings | dict.fromkeys(("engine", "processes", *_OF_A_PROCESS))
     return compared | {
         "completions a step": of_all * passes,
         "completions a round": of_all * (rounds or passes),

@@ -1,9 +1,8 @@
 """vLLM on a card or a machine of its own: what can be asked of its server before a training loads
 anything.
 
-TRL 1.15 trains against vLLM's own server in its development mode; `trl vllm-serve --model NAME`
-starts that with the options that TRL needs. TRL sends the weights to it through NCCL after each
-step.
+TRL 1.15 trains against vLLM's own server in its development mode, and sends it the weights through
+NCCL after each step. (`trl vllm-serve` only starts that server; it goes with TRL 2.)
 """
 
 import json
@@ -14,16 +13,19 @@ from helpers.environment import Machine
 from helpers.presets import Preset
 
 _PATIENCE = 5.0  # seconds for each question
+START = (  # as trl/scripts/vllm_serve.py has it
+    "VLLM_SERVER_DEV_MODE=1 vllm serve {model} --enable-scale-out --weight-transfer-config "
+    """'{{"backend":"nccl"}}' --logprobs-mode processed_logprobs --max-logprobs -1"""
+)
 
 
 def check(url: str | None, settings: Preset, machine: Machine) -> None:
     """ValueError if `vllm_server` is no server that this training can sample from; None is fine."""
     if url is None:
         return
-    if settings.backend != "transformers":
+    if settings.engine == "vllm":
         raise ValueError(
-            f"vllm_server goes with backend='transformers'; backend={settings.backend!r} starts "
-            "its own vLLM in the process."
+            "vllm_server samples in place of the training's own vLLM: set engine='transformers'."
         )
     if settings.load_in_4bit:
         raise ValueError(
@@ -36,8 +38,8 @@ def check(url: str | None, settings: Preset, machine: Machine) -> None:
         )
     wanted = settings.model_path
     start = (
-        f"Start it with `trl vllm-serve --model {wanted}`, on another card than the training's; "
-        "its address is one such as http://localhost:8000."
+        f"Start it on another card than the training's: `{START.format(model=wanted)}`. Its "
+        "address is one such as http://localhost:8000."
     )
     try:
         _answer(url, "get_world_size")["world_size"]  # a question that only TRL's mode answers
@@ -52,6 +54,30 @@ def check(url: str | None, settings: Preset, machine: Machine) -> None:
             f"{url} serves {served[0] if served else 'no model'} and the training is of "
             f"{settings.model}. {start}"
         )
+
+
+def keep_base(model) -> None:
+    """Put the frozen weights back from a copy in the machine's memory each time that TRL has sent
+    the policy to the server.
+
+    To send it, TRL merges the adapter into them and takes it out again (vllm_generation.py,
+    `_iter_named_params`). In 16 bits that rounds them each time: in a simulation of 500 rounds they
+    moved by half of the adapter's size. Unsloth has a merge that leaves them alone, in a method
+    that TRL 1.15 no longer calls (`_move_model_to_vllm`).
+    """
+    from peft.tuners.tuners_utils import BaseTunerLayer
+
+    adapted = [layer for layer in model.modules() if isinstance(layer, BaseTunerLayer)]
+    weights = [layer.get_base_layer().weight for layer in adapted]
+    kept = [weight.detach().to("cpu", copy=True) for weight in weights]
+    unmerge = model.unmerge_adapter
+
+    def unmerge_adapter() -> None:
+        unmerge()
+        for weight, whole in zip(weights, kept, strict=True):
+            weight.data.copy_(whole)
+
+    model.unmerge_adapter = unmerge_adapter
 
 
 def _answer(url: str, path: str) -> dict:

@@ -26,7 +26,7 @@ CALLED = {
     "load_lora": "unsloth_zoo.vllm_utils.load_lora",
 }
 SIGNATURES = """
-import inspect, json, sys
+import ast, inspect, json, sys, textwrap
 import unsloth, trl, unsloth_zoo.vllm_utils
 from unsloth.models import rl
 
@@ -40,6 +40,12 @@ def taken(name):
 signatures = {name: taken(name) for name in sys.argv[1:]}
 # as on a GPU; the __init__ of its trainer takes anything
 rl._patch_trl_rl_trainers("grpo_trainer")
+sources = [textwrap.dedent(inspect.getsource(each)) for each in trl.GRPOTrainer.__mro__[:-1]]
+stored = [node for source in sources for node in ast.walk(ast.parse(source))
+          if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)]
+kept = {node.attr for node in stored if ast.unparse(node.value) == "self"}
+signatures["trainer"] = sorted(kept | set(dir(trl.GRPOTrainer)))
+signatures["source"] = sources[1]
 signatures["trl.GRPOConfig.__init__"] = taken("trl.GRPOConfig.__init__")
 classes = (unsloth.FastLanguageModel, trl.GRPOConfig.__init__)
 signatures["gpu classes"] = [one.__module__ for one in classes]
@@ -126,3 +132,54 @@ def test_the_table_of_the_settings_names_keywords_of_the_gpu_classes(signatures)
         if call:
             (known,) = (signatures[CALLED[one]] for one in CALLED if one.endswith(call))
             assert (keyword or name) in known
+
+
+def read_of_a_trainer() -> set[str]:
+    """The attributes of the trainer that the notebooks and helpers read, set or call."""
+    cells = [
+        "".join(cell["source"])
+        for path in NOTEBOOKS.glob("*.ipynb")
+        for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]
+        if cell["cell_type"] == "code"
+    ]
+    modules = [path.read_text(encoding="utf-8") for path in PROJECT.glob("helpers/*/*.py")]
+    return {
+        node.attr
+        for source in cells + modules
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Attribute)
+        and ast.unparse(node.value) in ("trainer", "self.trainer", "result.trainer")
+    }
+
+
+def test_what_is_read_of_the_trainer_is_there_on_a_gpu(signatures):
+    read = read_of_a_trainer()
+    assert read >= {"train", "state", "model", "remove_callback", "reward_func_names", "args"}
+    assert read <= set(signatures["trainer"])
+
+
+def test_unsloths_trainer_samples_through_a_server_if_it_started_no_engine(signatures):
+    """Notebook 03 with `vllm_server`: the one place that asks for another mode is for its engine."""
+    tree = ast.parse(signatures["source"])
+    forced = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "args.vllm_mode"
+    ]
+    (own_engine,) = (
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If)
+        and "hasattr(model, 'vllm_engine')" in ast.unparse(node.test)
+        and forced[0] in ast.walk(node)
+    )
+    assert len(forced) == 1 and own_engine
+    (made,) = (
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "VLLMGeneration"
+    )
+    given = {keyword.arg: ast.unparse(keyword.value) for keyword in made.keywords}
+    assert given["mode"] == "args.vllm_mode"
+    assert given["server_base_url"] == "args.vllm_server_base_url"
+    assert "self.vllm_generation.sync_weights()" in signatures["source"]

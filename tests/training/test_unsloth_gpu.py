@@ -10,6 +10,7 @@ import pytest
 
 import unsloth  # isort: skip  # noqa: F401  # before trl
 
+import torch
 from datasets import Dataset
 from trl import GRPOTrainer
 
@@ -83,6 +84,23 @@ def test_sampling_in_a_training_leaves_gradient_checkpointing_as_it_was(on_gpu):
 
 
 # --- The reference of the KL ----------------------------------------------------------------------
+
+
+def test_unsloths_loss_stops_pulling_a_token_back_once_it_is_13_6_times_less_likely():
+    """docs/presets.md; TRL's gradient goes on growing."""
+    from unsloth_zoo.rl_replacements import grpo_compute_loss
+
+    ratios = torch.tensor([[13.5, 13.7]])  # the reference's probability over the policy's
+    new = torch.zeros(1, 2, requires_grad=True)
+    given = {"old": None, "sampling_per_token_logps": None, "mask": torch.ones(1, 2), "beta": 1.0}
+    ids = torch.ones(1, 2, dtype=torch.long)
+    loss, *_ = grpo_compute_loss(
+        ratios.log(), new, input_ids=ids, advantages=torch.zeros(1), loss_type="grpo", **given
+    )
+    loss.backward()
+    pulled, let_go = new.grad[0]
+    assert pulled < -5 and let_go == 0
+
 
 ROWS = Dataset.from_pandas(load_task("arithmetic/sums", train_size=60, holdout_size=8).train)
 
