@@ -17,7 +17,8 @@ from reading import defined, notebook, said
 from helpers import PROJECT
 from helpers.commands import pipeline
 from helpers.pocket import extraction
-from helpers.results.evaluation import judge_named, right
+from helpers.results.evaluation import right
+from helpers.rewards import own
 from helpers.runs import Run
 from helpers.tags import THINK_ANSWER, completion_text
 
@@ -132,7 +133,11 @@ def test_notebook_05_merges_and_judges_by_the_same_reward(lesson):
     records = [GOLD, GOLD.replace("3", "3.0")]
     texts = [*(THINK_ANSWER.render("so", record) for record in records), GOLD]
     assert right(texts, [GOLD] * 3) == [True, False, False], "for it, a record is a text"
-    assert right(texts, [GOLD] * 3, judge=judge_named(judge)) == [True, True, False]
+    assert right(texts, [GOLD] * 3, judge=own.reward_named(judge, THINK_ANSWER, "judge")) == [
+        True,
+        True,
+        False,
+    ]
     before = run.evaluation["trained"]
     options = [f"judge={judge}", "samples=2", "sampled_questions=8", "serve=false"]
     assert pipeline.run(run.name, None, "05", options) == 0

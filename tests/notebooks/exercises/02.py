@@ -86,6 +86,7 @@ def context(run) -> dict:
         "settings": presets.from_manifest(data["settings"]),
         "train": pd.read_parquet(run.require("data/train.parquet")),
         "Lab": Lab,
+        "rewards": None,
         "completion_text": completion_text,
     }
     return defined("02", "def contains_answer_reward(", "\nreward_functions = [", **names)
