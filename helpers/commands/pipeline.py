@@ -241,7 +241,7 @@ def check(
     elif "data" in folder.manifest:
         read = ranks.from_manifest if "03" in numbers else presets.for_sampling
         settings = read(folder.manifest["data"]["settings"], **overrides)
-    check_parameters(given, name, settings.backend if settings else "unsloth")
+    check_parameters(given, settings.backend if settings else "unsloth")
     # 02 loads no model for stored completions
     loading = {"03", "05"} if "completions" in given else {"02", "03", "05"}
     if settings and not elsewhere and loading & set(numbers):
@@ -264,14 +264,13 @@ _RULES = {
 }
 
 
-def check_parameters(given: dict, run: str | None = None, backend: str = "unsloth") -> None:
+def check_parameters(given: dict, backend: str = "unsloth") -> None:
     """ValueError or OSError for a parameter that its notebook would refuse, so that a run of hours
     does not end in its last notebook over a misspelt word; no model is loaded for it.
 
     given: parameters by name, as `run -p` takes them; None leaves one out. Settings of a preset are
     `presets.resolve`'s to check, and what a notebook refuses before it has spent time, such as
-    02's `cases` and 10's `rows_file`, is that notebook's. run: the name of the run, which must not
-    be compared with itself. backend: what it trains with.
+    02's `cases` and 10's `rows_file`, is that notebook's. backend: what it trains with.
     """
     given = {name: value for name, value in given.items() if value is not None}
     for name, value in given.items():
@@ -296,10 +295,6 @@ def check_parameters(given: dict, run: str | None = None, backend: str = "unslot
         if problems := check_environment(factory):
             raise ValueError(f"environment={given['environment']!r}: {' '.join(problems)}")
     # The stages of these take seconds to import.
-    if given.get("compare"):
-        from helpers.metrics.comparing import chosen
-
-        chosen(given["compare"], run)
     if "serve" in given:
         from helpers.results.serving import obstacle
 

@@ -8,23 +8,15 @@ from helpers.metrics.history import read_metrics
 from helpers.runs import Run
 
 
-def chosen(names: list[str], beside: str | None = None) -> list[Run]:
-    """The runs of these names; before them the one that they are to be drawn beside, if there is.
-
-    ValueError for what is no list of names, for fewer than two runs, or for one given twice;
+def chosen(names: list[str]) -> list[Run]:
+    """The runs of these names. ValueError for fewer than two, or for one given twice;
     FileNotFoundError for one not trained.
     """
-    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise ValueError(
-            f'compare={names!r} is not a list of runs: give their names, such as ["seed-1", '
-            '"seed-2"].'
-        )
-    together = names if beside is None else [beside, *names]
-    if len(together) < 2 or len(set(together)) < len(together):
-        raise ValueError(f"{', '.join(together)}: name two or more different runs to compare.")
+    if len(names) < 2 or len(set(names)) < len(names):
+        raise ValueError(f"{', '.join(names)}: name two or more different runs to compare.")
     for name in names:
         Run(name).require("metrics.csv")
-    return [Run(name) for name in together]
+    return [Run(name) for name in names]
 
 
 def settings_that_differ(runs: list[Run]) -> pd.DataFrame:

@@ -51,6 +51,8 @@ def _panel(
     axes.set(xlabel=xlabel, ylabel=ylabel)
     axes.grid(alpha=0.25)
     axes.spines[["top", "right"]].set_visible(False)
+    if xlabel == "step":
+        axes.xaxis.get_major_locator().set_params(integer=True)
     if history is not None and "stage" in history:
         begins = history[history["stage"] != history["stage"].shift()]
         for step, name in zip(begins["step"], begins["stage"], strict=True):
@@ -165,6 +167,10 @@ def each_reward(history: pd.DataFrame, axes: Axes | None = None) -> Figure:
     for (color, stroke), name in zip(cycle(LOOKS), names, strict=False):
         _line(axes, history, f"rewards/{name}/mean", name, color, stroke)
     if names:
+        # room below all curves, for the legend
+        low, high = axes.get_ylim()
+        ticks = [tick for tick in axes.get_yticks() if low <= tick <= high]
+        axes.set(ylim=(low - 0.17 * len(names) * (high - low), high), yticks=ticks)
         axes.legend(frameon=False, loc="lower right", handlelength=2.8)
     return axes.figure
 

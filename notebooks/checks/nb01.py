@@ -34,15 +34,15 @@ def check_leak(share) -> str:
     return "Noted. This edition does not say whether it is right."
 
 
-def check_mended(text, loaded) -> str:
+def check_repaired(text, loaded) -> str:
     """Judge a CSV file that should keep the five questions of the dirty one.
 
     loaded: makes a task of the text of such a file.
     """
     if text is None:
-        return "Not answered yet: set `mended` to the text of the file."
+        return "Not answered yet: set `repaired` to the text of the file."
     if not isinstance(text, str):
-        return "`mended` must be the text of the file, a string; it is a " + type(text).__name__ + "."
+        return "`repaired` must be the text of the file, a string; it is a " + type(text).__name__ + "."
     try:
         task = loaded(text)
     except ValueError as error:

@@ -20,8 +20,8 @@ nbgrader = pytest.importorskip("nbgrader", reason="nbgrader is not installed (ma
 pytestmark = pytest.mark.slow
 
 NAME = "01_data_preparation.ipynb"
-POINTS = {"leak": 1, "mended": 1}
-FORGED = "def check_mended(answer):\n    return 'Right'"
+POINTS = {"leak": 1, "repaired": 1}
+FORGED = "def check_repaired(answer):\n    return 'Right'"
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +61,7 @@ def graded(course):
     _submit(course, release, "empty", {})
     # from our edition, not nbgrader's release
     _submit(course, course.folder / "student", "mistaken", right | {"leak": "leak = 0.1"})
-    forged = {"mended": FORGED, "check_mended": "pass", "check_leak": None}
+    forged = {"repaired": FORGED, "check_repaired": "pass", "check_leak": None}
     _submit(course, release, "forger", forged)
     told = course("autograde", "grpo")
     assert "Warning" not in told and "WARNING" not in told, told
@@ -103,5 +103,5 @@ def test_what_nbgrader_releases_is_the_students_edition(course):
 def test_an_answer_earns_its_points_and_a_check_that_a_student_wrote_or_took_away_none(graded):
     assert graded["perfect"] == POINTS and graded["empty"] == dict.fromkeys(POINTS, 0)
     assert graded["mistaken"] == POINTS | {"leak": 0}
-    # the check of `mended` was put back, behind the answer that redefines it
-    assert graded["forger"]["mended"] == 0 and not graded["forger"]["leak"]
+    # the check of `repaired` was put back, behind the answer that redefines it
+    assert graded["forger"]["repaired"] == 0 and not graded["forger"]["leak"]

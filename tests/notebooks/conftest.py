@@ -9,7 +9,7 @@ from helpers.runs import Run
 
 # the few steps of a lesson, unless a test asks for others
 SMALL = {
-    "00": {"max_steps": 4, "holdout_size": 16},
+    "00": {"max_steps": 4, "holdout_size": 16, "rewards": "correctness,format*0.25"},
     "07": {"max_steps": 6, "holdout_size": 64, "early_stopping": 6},
     "09": {"max_steps": 4, "holdout_size": 24, "samples": 4},
     "10": {

@@ -68,6 +68,8 @@ SHOWN = [
     ("05", 'exam.measure("unquantised"', "4 bits ", 0, 29, 32),
     ("05", 'exam.measure("unquantised"', "  4 bits against float32", 0, 0, 0),
     # what survives of a change, stored in 4, 16 and 32 bits
+    ("05", "through_nf4(matrix)", "change of 5.", 1, 0, 5),
+    ("05", "through_nf4(matrix)", "change of 5.", -2, 90, 99.9),
     ("05", "through_nf4(matrix)", "change of 0.05% of W", 1, 5, 30),
     ("05", "gaps, chosen = ", "original", -1, 1.5, 4),
     ("05", "gaps, chosen = ", "dequantised", -1, 0.05, 0.5),

@@ -35,6 +35,8 @@ def test_a_lesson_leaves_what_the_other_notebooks_read(lesson, number):
     assert list(history["step"]) == list(range(1, steps + 1))
     assert f"rewards/{reward}/mean" in history
     assert run.section("training")["steps"] == steps
+    own = {"00": "correctness*1,format*0.25"}  # given as its parameter `rewards`
+    assert run.section("training").get("own_rewards") == own.get(number)
     assert run.section("data")["settings"]["model"] == MODELS[number]
     assert (run.require("adapter") / "adapter_model.safetensors").stat().st_size > 100_000
     train, holdout = (

@@ -27,7 +27,7 @@ WRONG = {
         ("10**400", "must be a number between 0 and 1"),
         ("True", "must be a number between 0 and 1"),
     ],
-    "mended": [
+    "repaired": [
         (repr(_HEADER + _WHOLE.replace('"', "")), "Put a field that contains a comma in quotes"),
         (repr(_HEADER + _WHOLE.replace("15", "")), "answer is blank"),
         (repr(_HEADER + _WHOLE + ",50\n"), "Nobody can repair that row"),
@@ -52,7 +52,7 @@ RIGHT = {
         "__import__('fractions').Fraction(900, 999)",
         "__import__('numpy').float32(900 / 999)",
     ],
-    "mended": [
+    "repaired": [
         repr("\n" + _HEADER + _WHOLE),
         repr(_HEADER + _WHOLE.replace('"#### 1,234"', "1234").replace("What is 12", "what is 12")),
     ],
