@@ -143,8 +143,8 @@ def _kl(signals: Signals) -> Finding | None:
             f"{now:.3g} nats per token, a running median, which is above {KL_HIGH:g} at steps "
             f"{first} to {last}",
             "Lower the learning rate first, then raise beta: so far away, a policy forgets what it "
-            "could do. On a GPU, Unsloth no longer pulls back a token that has become 13.6 times less "
-            "likely.",
+            "could do. On a GPU, Unsloth no longer pulls back a token that has become 13.6 times "
+            "less likely.",
         )
     # what a reader notices in the plot and asks about
     spikes = kl[kl > max(5 * kl.median(), 0.1)]
