@@ -68,7 +68,7 @@ def main(measure: Callable[[Result], None]) -> None:
             measure(result)
     except Exception as error:
         traceback.print_exc()
-        if isinstance(error, ModuleNotFoundError) and "helpers" not in error.name:
+        if isinstance(error, ModuleNotFoundError) and "helpers" not in str(error.name):
             missing = error.name.partition(".")[0]
         else:
             result.problems.append(f"{type(error).__name__}: {error}")
@@ -194,6 +194,8 @@ def speaking_model(sizes: Shape, folder: Path) -> str:
             weight.data[[known["eos_token_id"], *whole.values()], 0] = 170.0
         model.model.norm.weight.data[0] = 0.01
     model.save_pretrained(folder)
+    del model, weight
+    torch.cuda.empty_cache()
     (folder / "tokenizer.json").write_text(json.dumps(tokenizer), encoding="utf-8")
     for file in ("tokenizer_config.json", "chat_template.jinja"):
         shutil.copy(pocket / file, folder / file)

@@ -41,6 +41,7 @@ _ALIKE = {  # values that come to the same
     "top_k": (0, -1, None),
     "router_aux_loss_coef": (0.0, None),  # no experts
     "generation_kwargs": ("{}", None),
+    "reward_weights": ([1.0], None),  # one reward
 }
 
 
@@ -49,6 +50,7 @@ def settings_for(model: str, rehearse: bool, **changes) -> Preset:
     of preset pocket, and smaller.
     """
     changes |= {"model": model, "engine": "transformers", "source": "arithmetic/sums"}
+    changes |= {"max_steps": 1, "learning_rate": 1e-3, "warmup_steps": 0.0}
     smaller = {"per_device_train_batch_size": 8, "max_completion_length": 16}
     if not rehearse:
         smaller = {"max_completion_length": 256}
@@ -59,12 +61,11 @@ def step(settings: Preset, result: common.Result):
     """Measure a trial step, compare the live trainer's objective, and train one step; the trained
     model and its tokenizer.
     """
-    from helpers.training import lessons, policy, trial_step
-
-    lessons.import_unsloth(settings) if settings.backend == "unsloth" else None
     import pandas as pd
     from datasets import Dataset
     from trl import GRPOTrainer
+
+    from helpers.training import lessons, policy, trial_step
 
     model, tokenizer = policy.load(settings)
     if settings.backend == "unsloth":
@@ -73,7 +74,7 @@ def step(settings: Preset, result: common.Result):
         model = policy.add_adapter(model, settings)
     machine, run = this_machine(), Run(f"gpu-check-{settings.backend}")
     config = lessons.configuration(run, settings, machine, seed=1)
-    config.save_strategy, config.learning_rate = "no", 1e-3
+    config.save_strategy = "no"
     prompt = [{"role": "user", "content": "What is 1 + 2? " * (settings.max_prompt_length // 12)}]
     train = pd.DataFrame({"prompt": [prompt] * 64})
     trial = trial_step.trial_step(model, tokenizer, config, [every_other], train, settings, machine)
@@ -85,7 +86,6 @@ def step(settings: Preset, result: common.Result):
     else:
         guess = estimate(settings, shape_of(settings.model_path), card_of(machine)).peak
         result.found |= {"peak, GB": trial.peak / 1e9, "estimate / peak": guess / trial.peak}
-    config.max_steps = 1
     trainer = GRPOTrainer(
         model=model,
         processing_class=tokenizer,
@@ -93,8 +93,7 @@ def step(settings: Preset, result: common.Result):
         reward_funcs=[every_other],
         train_dataset=Dataset.from_pandas(train),
     )
-    asked = dataclasses.replace(settings, max_steps=1, learning_rate=1e-3)
-    compared, differing = differences(trainer, asked, seed=1)
+    compared, differing = differences(trainer, settings, seed=1)
     result.found["settings of the live trainer as asked for"] = compared
     result.problems += differing
     trainer.train()

@@ -58,6 +58,8 @@ def step(settings) -> dict[str, int]:
     model, _ = policy.load(settings)
     model = policy.add_adapter(model, settings)
     weights = [weight for weight in model.parameters() if weight.requires_grad]
+    for weight in weights if settings.load_in_4bit else ():  # as TRL does
+        weight.data = weight.data.bfloat16()
     optimizer = torch.optim.AdamW(weights, lr=1e-5)
     for weight in weights:  # so that the optimizer's state is there before the step
         weight.grad = torch.zeros_like(weight)

@@ -3,6 +3,7 @@
 What an earlier call has executed is not executed again.
 """
 
+import importlib.util
 import subprocess
 import threading
 
@@ -17,8 +18,8 @@ SHORT += ["max_steps=4", "learning_rate=0.001", "serve=false", "sampled_question
 
 def measure(result: common.Result) -> None:
     """The pocket model first: it must learn. Then the two speeds, and the lessons."""
-    import vllm  # noqa: F401  # named, if it is missing
-
+    if importlib.util.find_spec("vllm") is None:
+        raise ModuleNotFoundError("vLLM is not installed", name="vllm")
     if obstacle := vllm_obstacle(this_machine()):
         raise RuntimeError(obstacle)
     if not (model := runs_folder() / "gpu-check" / "speaking").exists():

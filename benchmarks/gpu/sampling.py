@@ -20,7 +20,8 @@ def measure(result: common.Result) -> None:
     model = AutoModelForCausalLM.from_pretrained(common.POCKET, dtype=torch.float32)
     system = {"role": "system", "content": TagFormat().system_prompt}
     asked = [
-        [system, {"role": "user", "content": row["question"]}] for row in rows("sums", 0, 64, 1)
+        [system, {"role": "user", "content": row["question"]}]
+        for row in rows("sums", 0, 16 if result.rehearse else 64, 1)
     ]
 
     def drawn(**how) -> list[str]:

@@ -6,6 +6,8 @@ from benchmarks.gpu.grpo_step import settings_for, step
 
 def measure(result: common.Result) -> None:
     """In 16 bits, which need no bitsandbytes. Without a GPU, TRL needs Unsloth's patches."""
+    if result.rehearse:
+        import unsloth  # noqa: F401  # before Transformers
     model = common.speaking_model(common.shape(result), common.work("trl_step") / "model")
     how = {"backend": "transformers", "load_in_4bit": False, "optim": "adamw_torch"}
     step(settings_for(model, result.rehearse, **how), result)

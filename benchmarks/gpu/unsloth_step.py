@@ -8,6 +8,8 @@ from benchmarks.gpu.grpo_step import settings_for, step
 
 def measure(result: common.Result) -> None:
     """Train one step on 4 bits, merge into the original weights, and prove the merge."""
+    import unsloth  # noqa: F401  # before Transformers
+
     folder = common.work("unsloth_step")
     base = common.speaking_model(common.shape(result), folder / "model")
     settings = settings_for(base, result.rehearse, backend="unsloth", load_in_4bit=True)
